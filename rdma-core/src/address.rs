@@ -1,0 +1,108 @@
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// A queue pair number
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Qpn(pub u32);
+
+/// A packet sequence number, 24 bits
+///
+/// Exchanged because the verbs ask for it; Apple's device does not put it on the wire.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Psn(pub u32);
+
+/// A local identifier of a port
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Lid(pub u16);
+
+/// A global identifier: an IPv6 address, often one that maps an IPv4 address
+#[derive(Clone, Copy, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Gid(pub [u8; 16]);
+
+impl Gid {
+    /// The GID that stands for `addr` (`::ffff:a.b.c.d`)
+    pub const fn from_ipv4(addr: Ipv4Addr) -> Self {
+        Self(addr.to_ipv6_mapped().octets())
+    }
+
+    /// The IPv4 address that this GID maps, if it maps one
+    pub const fn ipv4(&self) -> Option<Ipv4Addr> {
+        Ipv6Addr::from_octets(self.0).to_ipv4_mapped()
+    }
+
+    /// Whether the entry is unset
+    pub const fn is_zero(&self) -> bool {
+        Ipv6Addr::from_octets(self.0).is_unspecified()
+    }
+}
+
+impl fmt::Display for Gid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ipv6Addr::from(self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for Gid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gid({self})")
+    }
+}
+
+/// What a peer must know to connect to a queue pair
+///
+/// Travels over the bootstrap stream, [`QpAddress::WIRE_LEN`] bytes long.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct QpAddress {
+    /// Global identifier of the port, of the table entry that the queue pair uses as its source
+    pub gid: Gid,
+    /// Local identifier of the port
+    pub lid: Lid,
+    /// First packet sequence number that the queue pair sends
+    pub psn: Psn,
+    /// Number of the queue pair
+    pub qpn: Qpn,
+}
+
+impl QpAddress {
+    /// Length of the encoded form in bytes
+    pub const WIRE_LEN: usize = 26;
+
+    /// The encoded form: GID, LID, PSN, QPN, big-endian
+    pub fn to_bytes(self) -> [u8; Self::WIRE_LEN] {
+        let mut out = [0; Self::WIRE_LEN];
+        out[..16].copy_from_slice(&self.gid.0);
+        out[16..18].copy_from_slice(&self.lid.0.to_be_bytes());
+        out[18..22].copy_from_slice(&self.psn.0.to_be_bytes());
+        out[22..].copy_from_slice(&self.qpn.0.to_be_bytes());
+        out
+    }
+
+    /// Reads the encoded form; every input is an address
+    pub fn from_bytes(bytes: &[u8; Self::WIRE_LEN]) -> Self {
+        let [gid @ .., l0, l1, p0, p1, p2, p3, q0, q1, q2, q3] = *bytes;
+        Self {
+            gid: Gid(gid),
+            lid: Lid(u16::from_be_bytes([l0, l1])),
+            psn: Psn(u32::from_be_bytes([p0, p1, p2, p3])),
+            qpn: Qpn(u32::from_be_bytes([q0, q1, q2, q3])),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_survives_its_encoding() {
+        let address = QpAddress {
+            gid: Gid::from_ipv4(Ipv4Addr::new(169, 254, 12, 7)),
+            lid: Lid(0x1234),
+            psn: Psn(7),
+            qpn: Qpn(0x900),
+        };
+        assert_eq!(QpAddress::from_bytes(&address.to_bytes()), address);
+        assert_eq!(address.gid.to_string(), "::ffff:169.254.12.7");
+        assert_eq!(address.gid.ipv4(), Some(Ipv4Addr::new(169, 254, 12, 7)));
+    }
+}

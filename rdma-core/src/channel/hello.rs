@@ -1,0 +1,93 @@
+use super::Params;
+use crate::QpAddress;
+
+/// The first thing that each side says on the bootstrap stream
+///
+/// Fixed length, magic and version first, so that a stranger or another version is told apart before anything else is
+/// read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Hello {
+    /// Number of this connection attempt: the same on both sides proves that both speak of the same attempt
+    pub incarnation: u64,
+    /// What this side offers
+    pub params: Params,
+    /// Its eager queue pair
+    pub eager: QpAddress,
+    /// Its bulk queue pair
+    pub bulk: QpAddress,
+}
+
+/// The bytes are not the greeting of a compatible peer
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HelloError {
+    /// The stream leads to something else
+    #[error("the peer does not speak this protocol")]
+    NotOurs,
+    /// Parameters with which data could not flow
+    #[error("the peer offers unusable parameters: {0:?}")]
+    Unusable(Params),
+    /// The peer runs an incompatible version
+    #[error("the peer speaks version {theirs} of the protocol, this side version {ours}", ours = Hello::VERSION)]
+    Version {
+        /// What the peer speaks
+        theirs: u16,
+    },
+}
+
+const MAGIC: [u8; 6] = *b"tb5rdm";
+
+impl Hello {
+    /// Version of the protocol, of this greeting and of everything after it
+    pub const VERSION: u16 = 1;
+    /// Length of the encoded form in bytes
+    pub const LEN: usize = 28 + 2 * QpAddress::WIRE_LEN;
+
+    /// The encoded form, big-endian
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut out = [0; Self::LEN];
+        out[..6].copy_from_slice(&MAGIC);
+        out[6..8].copy_from_slice(&Self::VERSION.to_be_bytes());
+        out[8..16].copy_from_slice(&self.incarnation.to_be_bytes());
+        out[16..20].copy_from_slice(&self.params.announces.to_be_bytes());
+        out[20..24].copy_from_slice(&self.params.max_message.to_be_bytes());
+        out[24..28].copy_from_slice(&self.params.window.to_be_bytes());
+        let (eager, bulk) = out[28..].split_at_mut(QpAddress::WIRE_LEN);
+        eager.copy_from_slice(&self.eager.to_bytes());
+        bulk.copy_from_slice(&self.bulk.to_bytes());
+        out
+    }
+
+    /// Reads the encoded form
+    ///
+    /// # Errors
+    ///
+    /// The peer is a stranger, of another version, or offers parameters with which data could not flow.
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Result<Self, HelloError> {
+        let mut rest = bytes.as_slice();
+        if take(&mut rest) != MAGIC {
+            return Err(HelloError::NotOurs);
+        }
+        let theirs = u16::from_be_bytes(take(&mut rest));
+        if theirs != Self::VERSION {
+            return Err(HelloError::Version { theirs });
+        }
+        let hello = Self {
+            incarnation: u64::from_be_bytes(take(&mut rest)),
+            params: Params {
+                announces: u32::from_be_bytes(take(&mut rest)),
+                max_message: u32::from_be_bytes(take(&mut rest)),
+                window: u32::from_be_bytes(take(&mut rest)),
+            },
+            eager: QpAddress::from_bytes(&take(&mut rest)),
+            bulk: QpAddress::from_bytes(&take(&mut rest)),
+        };
+        if hello.params.is_usable() { Ok(hello) } else { Err(HelloError::Unusable(hello.params)) }
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
+    let (head, tail) = rest.split_first_chunk().expect("the fields add up to Hello::LEN");
+    *rest = tail;
+    *head
+}

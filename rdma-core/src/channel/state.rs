@@ -1,0 +1,500 @@
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::{Kind, MAX_EAGER, MAX_KEEPALIVES, Params, Trailer, TrailerError};
+use crate::{Time, frames};
+
+/// The caller's name for a queued message
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Token(pub u32);
+
+/// What a channel needs to know about its side
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ChannelConfig {
+    /// Frames that the bulk queue pair can hold for sending
+    pub bulk_send_frames: u32,
+    /// Messages that the eager queue pair can hold for sending
+    pub eager_send_frames: u32,
+    /// How long the lane may rest before a message is sent to keep it alive
+    pub keepalive: Duration,
+    /// What this side offers its peer
+    pub params: Params,
+    /// Messages that may be queued at once
+    pub queue: u32,
+    /// How long a peer may be silent before it counts as lost
+    pub timeout: Duration,
+}
+
+impl ChannelConfig {
+    /// Whether the parts fit each other: usable parameters, and a timeout of two to eight keep-alive intervals
+    pub fn is_usable(&self) -> bool {
+        self.params.is_usable()
+            && self.queue >= 1
+            && self.eager_send_frames >= 1
+            && self.keepalive > Duration::ZERO
+            && self.timeout >= self.keepalive * 2
+            && self.timeout <= self.keepalive * MAX_KEEPALIVES
+    }
+}
+
+/// Something to post, as decided by [`Channel::poll_transmit`]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Transmit {
+    /// On the bulk lane: the bytes of the message, nothing else
+    Bulk {
+        /// Which message
+        token: Token,
+    },
+    /// On the eager lane: the bytes of the message, then the trailer
+    Eager {
+        /// Which message
+        token: Token,
+        /// What follows its bytes
+        trailer: Trailer,
+    },
+    /// On the eager lane: a message of the protocol itself
+    Control {
+        /// For [`Kind::Announce`], the length of the announced message, four bytes little-endian before the trailer
+        announce: Option<u32>,
+        /// What follows
+        trailer: Trailer,
+    },
+}
+
+/// What a message on the eager lane was
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Incoming {
+    /// A bulk message of `len` bytes will come; its place in the order is here
+    Announced {
+        /// Length in bytes
+        len: u32,
+    },
+    /// The protocol's own business: the receive can be posted again at once
+    Control,
+    /// The first `len` bytes are a message
+    Data {
+        /// Length in bytes
+        len: usize,
+    },
+    /// The peer is done: after what came before there is nothing more
+    Fin,
+}
+
+/// A message that cannot be queued
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnqueueError {
+    /// This side or the peer has closed
+    #[error("the channel is closed")]
+    Closed,
+    /// As many messages are queued as fit
+    #[error("the queue is full")]
+    Full,
+    /// Longer than the peer can receive, or than the bulk queue pair can hold
+    #[error("a message of {len} bytes exceeds the limit of {max}")]
+    TooLong {
+        /// Length of the message in bytes
+        len: usize,
+        /// The longest that can be sent
+        max: usize,
+    },
+}
+
+/// The peer broke the protocol, or the device broke its promises: the connection cannot go on
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Violation {
+    /// A message was announced whose length makes no sense here
+    #[error("announced a message of {0} bytes")]
+    AnnouncedLength(u64),
+    /// More bulk messages were announced than may wait
+    #[error("announced more messages than may wait")]
+    AnnouncedTooMany,
+    /// A bulk message has not the length that was announced
+    #[error("announced {announced} bytes and sent {received}")]
+    BulkLength {
+        /// What was announced
+        announced: u32,
+        /// What came
+        received: u32,
+    },
+    /// The peer claims credits that cannot be
+    #[error("impossible credit total {0}")]
+    Credits(u32),
+    /// The peer claims grants that cannot be
+    #[error("impossible grant total {0}")]
+    Grants(u32),
+    /// A message came after the peer said that there would be none
+    #[error("a message after the last")]
+    PastFin,
+    /// A message was lost or repeated
+    #[error("expected message {expected}, received {received}")]
+    Sequence {
+        /// The number that was due
+        expected: u32,
+        /// The number that came
+        received: u32,
+    },
+    /// The message has no valid trailer
+    #[error(transparent)]
+    Trailer(#[from] TrailerError),
+    /// A control message has a payload of the wrong length, or came when it makes no sense
+    #[error("misplaced {0:?}")]
+    Unexpected(Kind),
+}
+
+/// One side of a connection over one cable
+///
+/// The caller posts what [`poll_transmit`](Self::poll_transmit) says and reports what completes. See the
+/// [module](super) for the protocol.
+#[derive(Debug)]
+pub struct Channel {
+    config: ChannelConfig,
+    peer: Params,
+
+    /// Queued, not yet sent nor announced.
+    queue: VecDeque<(Token, u32)>,
+    /// Announced and not yet posted on the bulk lane.
+    announced: VecDeque<(Token, u32)>,
+    announced_total: u32,
+    bulk_posted_total: u32,
+    bulk_frames_in_flight: u32,
+    eager_in_flight: u32,
+    next_seq: u32,
+    peer_credits: u32,
+    peer_grants: u32,
+    last_sent: Time,
+    fin: Fin,
+
+    expected_seq: u32,
+    posted_total: u32,
+    posted_reported: u32,
+    /// Announced by the peer and not yet granted.
+    wanted: VecDeque<u32>,
+    /// Granted and not yet arrived.
+    granted: VecDeque<u32>,
+    granted_total: u32,
+    granted_reported: u32,
+    last_heard: Time,
+    peer_fin: PeerFin,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Fin {
+    Open,
+    Queued,
+    Sent,
+    Acknowledged,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum PeerFin {
+    Open,
+    Received,
+    Acknowledged,
+}
+
+/// The most bulk messages whose receives may be posted at once.
+const MAX_GRANTED: usize = 4096;
+
+impl Channel {
+    /// A channel to a peer that offers `peer`, whose own `config.params.window` eager receives have been posted
+    ///
+    /// # Panics
+    ///
+    /// If the configuration or the peer's parameters are not usable.
+    pub fn new(config: ChannelConfig, peer: Params, now: Time) -> Self {
+        assert!(config.is_usable() && peer.is_usable(), "unusable parameters: {config:?}, {peer:?}");
+        Self {
+            config,
+            peer,
+            queue: VecDeque::with_capacity(config.queue as usize),
+            announced: VecDeque::with_capacity(config.queue as usize),
+            announced_total: 0,
+            bulk_posted_total: 0,
+            bulk_frames_in_flight: 0,
+            eager_in_flight: 0,
+            next_seq: 0,
+            peer_credits: peer.window,
+            peer_grants: 0,
+            last_sent: now,
+            fin: Fin::Open,
+            expected_seq: 0,
+            posted_total: config.params.window,
+            posted_reported: config.params.window,
+            wanted: VecDeque::with_capacity(config.params.announces as usize),
+            granted: VecDeque::with_capacity(MAX_GRANTED),
+            granted_total: 0,
+            granted_reported: 0,
+            last_heard: now,
+            peer_fin: PeerFin::Open,
+        }
+    }
+
+    /// The longest message that can be queued, in bytes
+    pub fn max_message(&self) -> usize {
+        let bulk = (self.peer.max_message as usize).min(self.config.bulk_send_frames as usize * crate::FRAME);
+        bulk.max(MAX_EAGER)
+    }
+
+    /// Queues a message of `len` bytes
+    ///
+    /// # Errors
+    ///
+    /// It cannot be queued, now or ever; nothing has changed.
+    pub fn enqueue(&mut self, token: Token, len: usize) -> Result<(), EnqueueError> {
+        if self.fin != Fin::Open || self.peer_fin != PeerFin::Open {
+            return Err(EnqueueError::Closed);
+        }
+        let max = self.max_message();
+        if len > max {
+            return Err(EnqueueError::TooLong { len, max });
+        }
+        if self.queue.len() + self.announced.len() >= self.config.queue as usize {
+            return Err(EnqueueError::Full);
+        }
+        self.queue.push_back((token, len as u32));
+        Ok(())
+    }
+
+    /// Says that nothing more will be queued; the peer is told after everything before it
+    pub fn finish(&mut self) {
+        if self.fin == Fin::Open {
+            self.fin = Fin::Queued;
+        }
+    }
+
+    /// The next thing to post, if anything can be
+    ///
+    /// What is returned counts as posted. `control` says whether the caller has a buffer for a message of the protocol.
+    pub fn poll_transmit(&mut self, now: Time, control: bool) -> Option<Transmit> {
+        let is_read = self.peer_fin == PeerFin::Open;
+        if is_read && let Some(token) = self.next_bulk() {
+            return Some(Transmit::Bulk { token });
+        }
+        let credits = self.peer_credits.wrapping_sub(self.next_seq);
+        if self.eager_in_flight >= self.config.eager_send_frames || credits == 0 {
+            return None;
+        }
+        if is_read
+            && credits > self.peer.reserve()
+            && let Some(&(token, len)) = self.queue.front()
+        {
+            if len as usize <= MAX_EAGER {
+                self.queue.pop_front();
+                return Some(Transmit::Eager { token, trailer: self.trailer(Kind::Data, now) });
+            }
+            let waiting = self.announced_total.wrapping_sub(self.peer_grants);
+            if control && waiting < self.peer.announces {
+                self.queue.pop_front();
+                self.announced.push_back((token, len));
+                self.announced_total = self.announced_total.wrapping_add(1);
+                let trailer = self.trailer(Kind::Announce, now);
+                return Some(Transmit::Control { announce: Some(len), trailer });
+            }
+        }
+        if !control {
+            return None;
+        }
+        let kind = self.next_control(now)?;
+        Some(Transmit::Control { announce: None, trailer: self.trailer(kind, now) })
+    }
+
+    fn next_bulk(&mut self) -> Option<Token> {
+        let &(token, len) = self.announced.front()?;
+        let span = frames(len as usize) as u32;
+        let is_granted = self.bulk_posted_total != self.peer_grants;
+        if !is_granted || self.bulk_frames_in_flight + span > self.config.bulk_send_frames {
+            return None;
+        }
+        self.announced.pop_front();
+        self.bulk_posted_total = self.bulk_posted_total.wrapping_add(1);
+        self.bulk_frames_in_flight += span;
+        Some(token)
+    }
+
+    fn next_control(&mut self, now: Time) -> Option<Kind> {
+        match self.peer_fin {
+            PeerFin::Open => (),
+            PeerFin::Received if self.wanted.is_empty() && self.granted.is_empty() => {
+                self.peer_fin = PeerFin::Acknowledged;
+                return Some(Kind::FinAck);
+            }
+            // The grants of bulk messages that are still to come are owed to a peer that waits for them.
+            PeerFin::Received if self.granted_total != self.granted_reported => return Some(Kind::Update),
+            PeerFin::Received | PeerFin::Acknowledged => return None,
+        }
+        if self.fin == Fin::Queued && self.queue.is_empty() && self.announced.is_empty() {
+            self.fin = Fin::Sent;
+            return Some(Kind::Fin);
+        }
+        let unreported = self.posted_total.wrapping_sub(self.posted_reported);
+        let is_due = unreported >= self.config.params.report_after()
+            || self.granted_total != self.granted_reported
+            || now >= self.last_sent + self.config.keepalive;
+        is_due.then_some(Kind::Update)
+    }
+
+    fn trailer(&mut self, kind: Kind, now: Time) -> Trailer {
+        let seq = self.next_seq;
+        self.next_seq = seq.wrapping_add(1);
+        self.eager_in_flight += 1;
+        self.posted_reported = self.posted_total;
+        self.granted_reported = self.granted_total;
+        self.last_sent = now;
+        Trailer { kind, seq, credits: self.posted_total, grants: self.granted_total }
+    }
+
+    /// A send on the eager lane has completed
+    pub fn eager_sent(&mut self) {
+        self.eager_in_flight -= 1;
+    }
+
+    /// The send of a message of `len` bytes on the bulk lane has completed
+    pub fn bulk_sent(&mut self, len: usize) {
+        self.bulk_frames_in_flight -= frames(len) as u32;
+    }
+
+    /// A message has arrived on the eager lane
+    ///
+    /// # Errors
+    ///
+    /// The peer broke the protocol: the connection cannot go on.
+    pub fn on_eager(&mut self, now: Time, message: &[u8]) -> Result<Incoming, Violation> {
+        let (payload, trailer) = Trailer::split(message)?;
+        if trailer.seq != self.expected_seq {
+            return Err(Violation::Sequence { expected: self.expected_seq, received: trailer.seq });
+        }
+        self.accept_totals(&trailer)?;
+        self.expected_seq = self.expected_seq.wrapping_add(1);
+        self.last_heard = now;
+
+        let is_past_fin = self.peer_fin != PeerFin::Open;
+        match trailer.kind {
+            Kind::Data | Kind::Announce if is_past_fin => Err(Violation::PastFin),
+            Kind::Data => Ok(Incoming::Data { len: payload.len() }),
+            Kind::Announce => {
+                let len = <[u8; 4]>::try_from(payload).map_err(|_| Violation::Unexpected(Kind::Announce))?;
+                let len = u32::from_le_bytes(len);
+                if len as usize <= MAX_EAGER || len > self.config.params.max_message {
+                    return Err(Violation::AnnouncedLength(len.into()));
+                }
+                if self.wanted.len() >= self.config.params.announces as usize {
+                    return Err(Violation::AnnouncedTooMany);
+                }
+                self.wanted.push_back(len);
+                Ok(Incoming::Announced { len })
+            }
+            kind if !payload.is_empty() => Err(Violation::Unexpected(kind)),
+            Kind::Fin if is_past_fin => Err(Violation::PastFin),
+            Kind::Fin => {
+                self.peer_fin = PeerFin::Received;
+                Ok(Incoming::Fin)
+            }
+            Kind::FinAck if self.fin != Fin::Sent => Err(Violation::Unexpected(Kind::FinAck)),
+            Kind::FinAck => {
+                self.fin = Fin::Acknowledged;
+                Ok(Incoming::Control)
+            }
+            Kind::Update => Ok(Incoming::Control),
+        }
+    }
+
+    fn accept_totals(&mut self, trailer: &Trailer) -> Result<(), Violation> {
+        let credits = trailer.credits.wrapping_sub(self.next_seq);
+        let is_later = trailer.credits.wrapping_sub(self.peer_credits) <= self.peer.window;
+        if credits > self.peer.window || !is_later {
+            return Err(Violation::Credits(trailer.credits));
+        }
+        let granted = trailer.grants.wrapping_sub(self.peer_grants);
+        if granted > self.announced_total.wrapping_sub(self.peer_grants) {
+            return Err(Violation::Grants(trailer.grants));
+        }
+        self.peer_credits = trailer.credits;
+        self.peer_grants = trailer.grants;
+        Ok(())
+    }
+
+    /// An eager receive has been posted again
+    pub fn eager_posted(&mut self) {
+        self.posted_total = self.posted_total.wrapping_add(1);
+    }
+
+    /// Length of the announced message for which a receive should be posted next
+    ///
+    /// Post it on the bulk lane and say so with [`bulk_posted`](Self::bulk_posted).
+    pub fn next_wanted(&self) -> Option<u32> {
+        self.wanted.front().copied().filter(|_| self.granted.len() < MAX_GRANTED)
+    }
+
+    /// The receive for [`next_wanted`](Self::next_wanted) has been posted
+    pub fn bulk_posted(&mut self) {
+        if let Some(len) = self.wanted.pop_front() {
+            self.granted.push_back(len);
+            self.granted_total = self.granted_total.wrapping_add(1);
+        }
+    }
+
+    /// A message of `len` bytes has arrived on the bulk lane
+    ///
+    /// # Errors
+    ///
+    /// It is not the one that was announced.
+    pub fn on_bulk(&mut self, now: Time, len: u32) -> Result<(), Violation> {
+        let announced = self.granted.pop_front().unwrap_or(0);
+        if announced != len {
+            return Err(Violation::BulkLength { announced, received: len });
+        }
+        self.last_heard = now;
+        Ok(())
+    }
+
+    /// Takes back a message that will never be posted because the peer has closed
+    pub fn poll_refused(&mut self) -> Option<Token> {
+        if self.peer_fin == PeerFin::Open {
+            return None;
+        }
+        let (token, _) = self.announced.pop_front().or_else(|| self.queue.pop_front())?;
+        Some(token)
+    }
+
+    /// When [`poll_transmit`](Self::poll_transmit) or [`is_peer_lost`](Self::is_peer_lost) may next change their
+    /// answer by time alone
+    ///
+    /// A keep-alive that is due at `now` was tried and found no credit: time alone does not bring one.
+    pub fn next_timeout(&self, now: Time) -> Time {
+        if self.peer_fin == PeerFin::Acknowledged {
+            return Time::MAX;
+        }
+        let lost = self.last_heard + self.config.timeout;
+        let keepalive = self.last_sent + self.config.keepalive;
+        if keepalive > now { keepalive.min(lost) } else { lost }
+    }
+
+    /// Whether the peer has been silent for too long
+    ///
+    /// A peer that has closed, and knows that this is known, may be silent.
+    pub fn is_peer_lost(&self, now: Time) -> bool {
+        self.peer_fin != PeerFin::Acknowledged && now >= self.last_heard + self.config.timeout
+    }
+
+    /// Whether the peer has said that it is done
+    pub fn is_peer_finished(&self) -> bool {
+        self.peer_fin != PeerFin::Open
+    }
+
+    /// Whether the peer has confirmed that everything arrived
+    pub fn is_acknowledged(&self) -> bool {
+        self.fin == Fin::Acknowledged
+    }
+
+    /// Whether both sides know that no more will be said: the queue pairs may go
+    pub fn is_settled(&self) -> bool {
+        let is_over = match self.fin {
+            Fin::Open | Fin::Queued => self.peer_fin == PeerFin::Acknowledged,
+            Fin::Sent => false,
+            Fin::Acknowledged => self.peer_fin != PeerFin::Received,
+        };
+        is_over && self.eager_in_flight == 0
+    }
+}

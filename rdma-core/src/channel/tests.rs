@@ -1,0 +1,372 @@
+//! Two channels joined by lanes that keep their order and take their time
+//!
+//! Mutants that these tests have caught: a reserve of zero credits (`crossing_floods_do_not_lock_up`), updates that do
+//! not report grants (`every_message_arrives_in_order`), a `Fin` that does not wait for bulk messages
+//! (`closing_waits_for_everything`), a keep-alive deadline that stays in the past (`a_blocked_keepalive_does_not_spin`).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Time, frames};
+
+const CONFIG: ChannelConfig = ChannelConfig {
+    bulk_send_frames: 64,
+    eager_send_frames: 16,
+    keepalive: Duration::from_millis(10),
+    params: Params { announces: 2, max_message: 32 * FRAME as u32, window: 24 },
+    queue: 64,
+    timeout: Duration::from_millis(80),
+};
+
+/// One end: a channel, what it holds, and the lanes towards it
+struct Side {
+    channel: Channel,
+    /// Lengths of the queued messages, by token.
+    lens: Vec<usize>,
+    eager: VecDeque<Vec<u8>>,
+    bulk: VecDeque<u32>,
+    /// Bulk receives posted, by length.
+    posted: VecDeque<u32>,
+    eager_receives: u32,
+    /// Messages in order; `None` is a bulk message that is still to come.
+    inbox: VecDeque<Option<usize>>,
+    received: Vec<usize>,
+    is_reading: bool,
+    fin: bool,
+}
+
+impl Side {
+    fn new() -> Self {
+        Self {
+            channel: Channel::new(CONFIG, CONFIG.params, Time::ZERO),
+            lens: Vec::new(),
+            eager: VecDeque::new(),
+            bulk: VecDeque::new(),
+            posted: VecDeque::new(),
+            eager_receives: CONFIG.params.window,
+            inbox: VecDeque::new(),
+            received: Vec::new(),
+            is_reading: true,
+            fin: false,
+        }
+    }
+
+    fn enqueue(&mut self, len: usize) -> Result<(), EnqueueError> {
+        self.channel.enqueue(Token(self.lens.len() as u32), len)?;
+        self.lens.push(len);
+        Ok(())
+    }
+
+    /// Posts one thing towards `peer`; its send completes at once
+    fn transmit(&mut self, peer: &mut Self, now: Time) -> bool {
+        let Some(transmit) = self.channel.poll_transmit(now, true) else { return false };
+        match transmit {
+            Transmit::Bulk { token } => {
+                let len = self.lens[token.0 as usize];
+                peer.bulk.push_back(len as u32);
+                self.channel.bulk_sent(len);
+            }
+            Transmit::Eager { token, trailer } => {
+                let mut message = vec![0; self.lens[token.0 as usize]];
+                message.extend(trailer.to_bytes());
+                peer.eager.push_back(message);
+                self.channel.eager_sent();
+            }
+            Transmit::Control { announce, trailer } => {
+                let mut message = announce.map_or_else(Vec::new, |len| len.to_le_bytes().to_vec());
+                message.extend(trailer.to_bytes());
+                peer.eager.push_back(message);
+                self.channel.eager_sent();
+            }
+        }
+        true
+    }
+
+    /// Takes one message from the eager lane
+    fn receive_eager(&mut self, now: Time) -> bool {
+        let Some(message) = self.eager.pop_front() else { return false };
+        assert!(self.eager_receives > 0, "a message without a receive: it would be lost on a real adapter");
+        self.eager_receives -= 1;
+        match self.channel.on_eager(now, &message).unwrap() {
+            Incoming::Announced { .. } => {
+                self.inbox.push_back(None);
+                self.repost();
+            }
+            Incoming::Control => self.repost(),
+            Incoming::Data { len } => self.inbox.push_back(Some(len)),
+            Incoming::Fin => {
+                self.fin = true;
+                self.repost();
+            }
+        }
+        true
+    }
+
+    fn receive_bulk(&mut self, now: Time) -> bool {
+        let Some(len) = self.bulk.pop_front() else { return false };
+        let posted = self.posted.pop_front().expect("bulk data without a receive");
+        assert_eq!(frames(posted as usize), frames(len as usize), "frames of send and receive differ");
+        self.channel.on_bulk(now, len).unwrap();
+        *self.inbox.iter_mut().find(|m| m.is_none()).unwrap() = Some(len as usize);
+        true
+    }
+
+    fn grant(&mut self) -> bool {
+        let Some(len) = self.channel.next_wanted() else { return false };
+        self.posted.push_back(len);
+        self.channel.bulk_posted();
+        true
+    }
+
+    fn read(&mut self) -> bool {
+        let Some(Some(len)) = self.inbox.front().filter(|_| self.is_reading).copied() else { return false };
+        self.inbox.pop_front();
+        if len <= MAX_EAGER {
+            self.repost();
+        }
+        self.received.push(len);
+        true
+    }
+
+    fn repost(&mut self) {
+        self.eager_receives += 1;
+        self.channel.eager_posted();
+    }
+}
+
+/// Takes the step that `choice` names, or the next possible one; false if there is none
+fn step(a: &mut Side, b: &mut Side, choice: u8, now: Time) -> bool {
+    (0..10).any(|i| match (choice + i) % 10 {
+        0 => a.transmit(b, now),
+        1 => b.transmit(a, now),
+        2 => a.receive_eager(now),
+        3 => b.receive_eager(now),
+        4 => a.receive_bulk(now),
+        5 => b.receive_bulk(now),
+        6 => a.grant(),
+        7 => b.grant(),
+        8 => a.read(),
+        _ => b.read(),
+    })
+}
+
+fn settle(a: &mut Side, b: &mut Side, mut choices: impl FnMut() -> u8) {
+    for _ in 0..1_000_000 {
+        if !step(a, b, choices() % 10, Time::ZERO) {
+            return;
+        }
+    }
+    panic!("two idle channels keep talking");
+}
+
+fn lengths() -> impl Strategy<Value = Vec<usize>> {
+    let len = prop_oneof![
+        Just(0),
+        Just(MAX_EAGER),
+        Just(MAX_EAGER + 1),
+        0..=MAX_EAGER,
+        MAX_EAGER + 1..=CONFIG.params.max_message as usize,
+    ];
+    prop::collection::vec(len, 0..60)
+}
+
+proptest! {
+    #[test]
+    fn every_message_arrives_in_order(
+        from_a in lengths(),
+        from_b in lengths(),
+        choices in prop::collection::vec(any::<u8>(), 1..400),
+    ) {
+        let (mut a, mut b) = (Side::new(), Side::new());
+        for &len in &from_a {
+            a.enqueue(len).unwrap();
+        }
+        for &len in &from_b {
+            b.enqueue(len).unwrap();
+        }
+        let mut choices = choices.into_iter().cycle();
+        settle(&mut a, &mut b, || choices.next().unwrap());
+        prop_assert_eq!(&b.received, &from_a);
+        prop_assert_eq!(&a.received, &from_b);
+    }
+
+    #[test]
+    fn closing_waits_for_everything(
+        from_a in lengths(),
+        choices in prop::collection::vec(any::<u8>(), 1..400),
+        both in any::<bool>(),
+    ) {
+        let (mut a, mut b) = (Side::new(), Side::new());
+        for &len in &from_a {
+            a.enqueue(len).unwrap();
+        }
+        a.channel.finish();
+        if both {
+            b.channel.finish();
+        }
+        let mut choices = choices.into_iter().cycle();
+        settle(&mut a, &mut b, || choices.next().unwrap());
+        prop_assert!(a.channel.is_settled() && b.channel.is_settled());
+        prop_assert!(a.fin || b.fin);
+        if !both {
+            prop_assert!(a.channel.is_acknowledged());
+            prop_assert_eq!(&b.received, &from_a);
+        }
+        prop_assert_eq!(a.enqueue(1), Err(EnqueueError::Closed));
+        prop_assert_eq!(b.enqueue(1), Err(EnqueueError::Closed));
+    }
+
+    #[test]
+    fn no_bytes_of_a_peer_are_a_panic(messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..40)) {
+        let mut channel = Channel::new(CONFIG, CONFIG.params, Time::ZERO);
+        for mut message in messages {
+            // Kinds and numbers that get past the first checks are more interesting than noise.
+            let len = message.len();
+            if len >= Trailer::LEN {
+                message[len - 4] %= 6;
+                message[len - 3..].fill(0);
+                message[len - 14..len - 12].fill(0);
+            }
+            if channel.on_eager(Time::ZERO, &message).is_err() {
+                break;
+            }
+            while channel.poll_transmit(Time::ZERO, true).is_some() {}
+        }
+    }
+}
+
+/// Both sides fill each other's window and read nothing, then each announces and reads: the grants must get through.
+#[test]
+fn crossing_floods_do_not_lock_up() {
+    let (mut a, mut b) = (Side::new(), Side::new());
+    for side in [&mut a, &mut b] {
+        side.is_reading = false;
+        while side.enqueue(10).is_ok() {}
+    }
+    settle(&mut a, &mut b, || 0);
+    assert!(a.inbox.len() < 24 && !a.inbox.is_empty(), "{}", a.inbox.len());
+    for reading in [true, false] {
+        a.is_reading = reading;
+        b.is_reading = !reading;
+        settle(&mut a, &mut b, || 5);
+    }
+    a.is_reading = true;
+    b.is_reading = true;
+    settle(&mut a, &mut b, || 3);
+    assert_eq!(a.received, b.lens);
+    assert_eq!(b.received, a.lens);
+    // What a lock-up would show next: no credits left for anything.
+    a.enqueue(5000).unwrap();
+    b.enqueue(5000).unwrap();
+    settle(&mut a, &mut b, || 0);
+    assert_eq!(a.received.last(), Some(&5000));
+}
+
+/// A bulk message passes although the application at its destination does not read what came before.
+#[test]
+fn grants_do_not_need_a_reader() {
+    let (mut a, mut b) = (Side::new(), Side::new());
+    b.is_reading = false;
+    a.is_reading = false;
+    while b.enqueue(10).is_ok() {}
+    settle(&mut a, &mut b, || 0);
+    a.enqueue(20_000).unwrap();
+    settle(&mut a, &mut b, || 0);
+    assert_eq!(b.inbox, [Some(20_000)]);
+}
+
+#[test]
+fn a_silent_peer_is_lost_after_the_timeout_and_not_before() {
+    let (mut a, mut b) = (Side::new(), Side::new());
+    let mut now = Time::ZERO;
+    // Keep-alives in both directions hold the connection for as long as one likes.
+    for _ in 0..100 {
+        now = a.channel.next_timeout(now).min(b.channel.next_timeout(now));
+        assert!(!a.channel.is_peer_lost(now) && !b.channel.is_peer_lost(now));
+        while step(&mut a, &mut b, 0, now) {}
+    }
+    let silence = now;
+    while !a.channel.is_peer_lost(now) {
+        let next = a.channel.next_timeout(now);
+        assert!(next > now, "time must go on");
+        now = next;
+        while a.transmit(&mut b, now) {}
+    }
+    assert_eq!(now - silence, CONFIG.timeout);
+}
+
+#[test]
+fn a_blocked_keepalive_does_not_spin() {
+    let (mut a, mut b) = (Side::new(), Side::new());
+    while a.enqueue(1).is_ok() {}
+    let mut now = Time::ZERO;
+    let mut wakeups = 0;
+    while !a.channel.is_peer_lost(now) {
+        while a.transmit(&mut b, now) {}
+        let next = a.channel.next_timeout(now);
+        assert!(next > now);
+        now = next;
+        wakeups += 1;
+    }
+    assert!(wakeups <= 10, "{wakeups}");
+}
+
+#[test]
+fn an_eager_message_costs_its_bytes_and_the_trailer() {
+    let (mut a, mut b) = (Side::new(), Side::new());
+    for len in [0, 1, 64, MAX_EAGER] {
+        a.enqueue(len).unwrap();
+        assert!(a.transmit(&mut b, Time::ZERO));
+        let message = b.eager.pop_front().unwrap();
+        assert_eq!(message.len(), len + Trailer::LEN);
+        assert_eq!(frames(message.len()), 1);
+        a.channel = Channel::new(CONFIG, CONFIG.params, Time::ZERO);
+        a.lens.clear();
+    }
+}
+
+#[test]
+fn violations_are_told_apart() {
+    let trailer = Trailer { kind: Kind::Data, seq: 0, credits: 24, grants: 0 };
+    let announce = |len: u32| {
+        let mut message = len.to_le_bytes().to_vec();
+        message.extend(Trailer { kind: Kind::Announce, ..trailer }.to_bytes());
+        message
+    };
+    let table: [(Vec<u8>, Violation); 9] = [
+        (vec![0; 15], TrailerError::Short(15).into()),
+        (vec![0; 16], TrailerError::UnknownKind(0).into()),
+        (Trailer { seq: 1, ..trailer }.to_bytes().into(), Violation::Sequence { expected: 0, received: 1 }),
+        (Trailer { credits: 25, ..trailer }.to_bytes().into(), Violation::Credits(25)),
+        (Trailer { credits: 23, ..trailer }.to_bytes().into(), Violation::Credits(23)),
+        (Trailer { grants: 1, ..trailer }.to_bytes().into(), Violation::Grants(1)),
+        (Trailer { kind: Kind::FinAck, ..trailer }.to_bytes().into(), Violation::Unexpected(Kind::FinAck)),
+        (announce(MAX_EAGER as u32), Violation::AnnouncedLength(MAX_EAGER as u64)),
+        (announce(u32::MAX), Violation::AnnouncedLength(u32::MAX.into())),
+    ];
+    for (message, violation) in table {
+        let mut channel = Channel::new(CONFIG, CONFIG.params, Time::ZERO);
+        assert_eq!(channel.on_eager(Time::ZERO, &message), Err(violation));
+    }
+    let mut channel = Channel::new(CONFIG, CONFIG.params, Time::ZERO);
+    assert_eq!(channel.on_bulk(Time::ZERO, 9), Err(Violation::BulkLength { announced: 0, received: 9 }));
+}
+
+#[test]
+fn a_hello_survives_its_encoding_and_strangers_do_not() {
+    let hello = Hello { incarnation: 9, params: CONFIG.params, eager: Default::default(), bulk: Default::default() };
+    let bytes = hello.to_bytes();
+    assert_eq!(Hello::from_bytes(&bytes), Ok(hello));
+
+    let mut other = bytes;
+    other[7] += 1;
+    assert_eq!(Hello::from_bytes(&other), Err(HelloError::Version { theirs: Hello::VERSION + 1 }));
+    let mut stranger = bytes;
+    stranger[..8].copy_from_slice(b"GET / HT");
+    assert_eq!(Hello::from_bytes(&stranger), Err(HelloError::NotOurs));
+    let unusable = Hello { params: Params { window: 1, ..CONFIG.params }, ..hello };
+    assert_eq!(Hello::from_bytes(&unusable.to_bytes()), Err(HelloError::Unusable(unusable.params)));
+}

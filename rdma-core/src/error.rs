@@ -1,0 +1,188 @@
+use std::fmt;
+
+/// A verb that failed, and why
+///
+/// Comparable, so that tests can say which failure they expect. [`Error::remedy`] says what to do about it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{verb}: {cause}")]
+pub struct Error {
+    /// The operation that failed
+    pub verb: Verb,
+    /// Why it failed
+    pub cause: Cause,
+}
+
+impl Error {
+    /// `verb` failed because of `cause`
+    pub const fn new(verb: Verb, cause: Cause) -> Self {
+        Self { verb, cause }
+    }
+
+    /// The error number that Apple's provider reports for this failure (Darwin numbering)
+    pub const fn errno(&self) -> i32 {
+        self.cause.errno()
+    }
+
+    /// What to do about it, in one sentence
+    pub const fn remedy(&self) -> &'static str {
+        self.cause.remedy()
+    }
+}
+
+/// The operation that failed
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Verb {
+    /// `ibv_alloc_pd`
+    AllocPd,
+    /// `ibv_create_cq`
+    CreateCq,
+    /// `ibv_create_qp`
+    CreateQp,
+    /// `ibv_dereg_mr`
+    DeregMr,
+    /// `ibv_modify_qp`
+    ModifyQp,
+    /// `ibv_open_device`
+    OpenDevice,
+    /// `ibv_poll_cq`
+    PollCq,
+    /// `ibv_post_recv`
+    PostRecv,
+    /// `ibv_post_send`
+    PostSend,
+    /// `ibv_query_port`
+    QueryPort,
+    /// `ibv_reg_mr`
+    RegMr,
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AllocPd => "alloc_pd",
+            Self::CreateCq => "create_cq",
+            Self::CreateQp => "create_qp",
+            Self::DeregMr => "dereg_mr",
+            Self::ModifyQp => "modify_qp",
+            Self::OpenDevice => "open_device",
+            Self::PollCq => "poll_cq",
+            Self::PostRecv => "post_recv",
+            Self::PostSend => "post_send",
+            Self::QueryPort => "query_port",
+            Self::RegMr => "reg_mr",
+        })
+    }
+}
+
+/// Something of which a device has only so many
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Resource {
+    /// Completion queues
+    CompletionQueues,
+    /// Memory regions
+    MemoryRegions,
+    /// Protection domains
+    ProtectionDomains,
+    /// Queue pairs
+    QueuePairs,
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CompletionQueues => "completion queues",
+            Self::MemoryRegions => "memory regions",
+            Self::ProtectionDomains => "protection domains",
+            Self::QueuePairs => "queue pairs",
+        })
+    }
+}
+
+/// Why a verb failed
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The receive queue of the port is unavailable, often because a crashed process still holds it
+    #[error("the device is busy")]
+    Busy,
+    /// The device vanished: its cable was pulled or its host went away
+    #[error("the device is gone")]
+    DeviceGone,
+    /// The device has no more of them; the limit holds across processes
+    #[error("all {limit} {resource} of the device are in use")]
+    Exhausted {
+        /// What ran out
+        resource: Resource,
+        /// How many there are
+        limit: u32,
+    },
+    /// The port has no GID at all
+    #[error("the GID table of the port is empty")]
+    GidTableEmpty,
+    /// An argument is not one that the device accepts
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// The message spans more frames than the queue holds
+    #[error("a message of {len} bytes exceeds the limit of {max}")]
+    MessageTooLong {
+        /// Length of the message in bytes
+        len: u64,
+        /// The longest that fits
+        max: u64,
+    },
+    /// The source GID cannot be used
+    #[error("the port has no usable GID at that index")]
+    NoUsableGid,
+    /// An error number that has no name here
+    #[error("error number {0}")]
+    Os(i32),
+    /// The peer's GID cannot be resolved to a neighbour
+    #[error("the peer does not answer on this cable")]
+    PeerUnreachable,
+    /// The port is not active
+    #[error("the port is down")]
+    PortDown,
+    /// The queue has no space for the frames of the request
+    #[error("the queue is full")]
+    QueueFull,
+    /// The device cannot do this
+    #[error("the device does not support this")]
+    Unsupported,
+}
+
+impl Cause {
+    /// The error number that Apple's provider reports for this cause (Darwin numbering)
+    pub const fn errno(&self) -> i32 {
+        match self {
+            Self::Busy => 16,
+            Self::DeviceGone => 6,
+            Self::Exhausted { resource: Resource::QueuePairs, .. } => 16,
+            Self::Exhausted { .. } | Self::QueueFull => 12,
+            Self::GidTableEmpty => 96,
+            Self::Invalid(_) | Self::MessageTooLong { .. } | Self::NoUsableGid | Self::PortDown => 22,
+            Self::Os(errno) => *errno,
+            Self::PeerUnreachable => 60,
+            Self::Unsupported => 102,
+        }
+    }
+
+    /// What to do about it, in one sentence
+    pub const fn remedy(&self) -> &'static str {
+        match self {
+            Self::Busy => "end the process that used the port before, or restart the machine",
+            Self::DeviceGone => "plug the cable back in and open the device again",
+            Self::Exhausted { .. } => "share what is open, or end the processes that hold the others",
+            Self::GidTableEmpty => "take the port out of the Thunderbolt Bridge and give it an address of its own",
+            Self::Invalid(_) => "correct the argument",
+            Self::MessageTooLong { .. } => "send less at once",
+            Self::NoUsableGid => "give the port an IPv4 address and use the index of its entry",
+            Self::Os(_) => "look the number up in the system's errno list",
+            Self::PeerUnreachable => "check that both ends have an address and that routes are fresh",
+            Self::PortDown => "connect a Mac that has RDMA enabled to this port",
+            Self::QueueFull => "poll completions before posting more",
+            Self::Unsupported => "use SEND on an unreliable-connected queue pair",
+        }
+    }
+}
