@@ -74,6 +74,6 @@ impl Params {
         self.announces >= 1
             && self.announces <= 1024
             && self.window <= 4095
-            && self.window >= self.reserve() + self.report_after() + 1
+            && self.window > self.reserve() + self.report_after()
     }
 }

@@ -1,0 +1,199 @@
+//! The simulated device behind the verbs traits
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rdma_core::{
+    Access, Caps, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion, PortStatus, QpAddress,
+    QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendRequest, Teardown, Transition,
+};
+
+use crate::fabric::{CqKey, DeviceIndex, QpKey, RegionKey};
+use crate::net::Shared;
+
+/// An open device of a simulated Mac, with its protection domain
+#[derive(Debug)]
+pub struct SimDevice {
+    context: Arc<DeviceContext>,
+    name: String,
+    caps: Caps,
+}
+
+/// Closes the device when the last of its objects is gone.
+#[derive(Debug)]
+struct DeviceContext {
+    net: Arc<Shared>,
+    device: DeviceIndex,
+}
+
+impl Drop for DeviceContext {
+    fn drop(&mut self) {
+        self.net.lock().fabric.dealloc_pd(self.device);
+    }
+}
+
+impl SimDevice {
+    pub(crate) fn open(net: Arc<Shared>, device: DeviceIndex) -> Result<Self, Error> {
+        let mut state = net.lock();
+        state.fabric.alloc_pd(device)?;
+        let name = state.fabric.device_name(device).to_owned();
+        let caps = state.fabric.caps().clone();
+        drop(state);
+        Ok(Self { context: Arc::new(DeviceContext { net, device }), name, caps })
+    }
+}
+
+// SAFETY: the fabric touches memory only in `transmit`, only of requests that are posted on a queue pair that exists and
+// in regions that are registered. Destroying a queue pair removes its requests under the same lock.
+unsafe impl Device for SimDevice {
+    type Mr = SimMemoryRegion;
+    type Cq = SimCompletionQueue;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn port(&self) -> Result<PortStatus, Error> {
+        Ok(self.context.net.lock().fabric.port(self.context.device))
+    }
+
+    fn gids(&self) -> Result<Vec<Gid>, Error> {
+        Ok(self.context.net.lock().fabric.gids(self.context.device).to_vec())
+    }
+
+    fn create_cq(&self, depth: u32) -> Result<SimCompletionQueue, Error> {
+        let key = self.context.net.lock().fabric.create_cq(self.context.device, depth)?;
+        Ok(SimCompletionQueue { context: Arc::clone(&self.context), key })
+    }
+
+    unsafe fn register(&self, mem: NonNull<[u8]>, _: Access) -> Result<SimMemoryRegion, Error> {
+        let mut state = self.context.net.lock();
+        let key = state.fabric.register(self.context.device, mem)?;
+        let (base, lkey) = state.fabric.region(key);
+        drop(state);
+        Ok(SimMemoryRegion { context: Arc::clone(&self.context), key, base, lkey })
+    }
+}
+
+/// Memory registered with a [`SimDevice`]
+#[derive(Debug)]
+pub struct SimMemoryRegion {
+    context: Arc<DeviceContext>,
+    key: RegionKey,
+    base: u64,
+    lkey: Lkey,
+}
+
+impl MemoryRegion for SimMemoryRegion {
+    fn base(&self) -> u64 {
+        self.base
+    }
+
+    fn lkey(&self) -> Lkey {
+        self.lkey
+    }
+
+    fn rkey(&self) -> Option<Rkey> {
+        None
+    }
+}
+
+impl Drop for SimMemoryRegion {
+    fn drop(&mut self) {
+        self.context.net.lock().fabric.deregister(self.key);
+    }
+}
+
+/// A completion queue of a [`SimDevice`]
+#[derive(Debug)]
+pub struct SimCompletionQueue {
+    context: Arc<DeviceContext>,
+    key: CqKey,
+}
+
+impl CompletionQueue for SimCompletionQueue {
+    type Qp = SimQueuePair;
+
+    fn create_qp(&self, init: &QpInit) -> Result<SimQueuePair, Error> {
+        let mut state = self.context.net.lock();
+        let key = state.fabric.create_qp(self.context.device, self.key, init)?;
+        state.fabric.modify_qp(key, Transition::Init)?;
+        let (address, capacity) = (state.fabric.qp_address(key), state.fabric.qp_capacity(key));
+        drop(state);
+        Ok(SimQueuePair { context: Arc::clone(&self.context), key, address, capacity, is_destroyed: false })
+    }
+
+    fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
+        self.context.net.lock().fabric.poll_cq(self.key, out)
+    }
+
+    fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.context.net.lock();
+        if state.fabric.await_cq(self.key) {
+            return Poll::Ready(());
+        }
+        state.set_waker(self.key, cx.waker());
+        Poll::Pending
+    }
+}
+
+impl Drop for SimCompletionQueue {
+    fn drop(&mut self) {
+        self.context.net.lock().fabric.destroy_cq(self.key);
+    }
+}
+
+/// A queue pair of a [`SimDevice`]
+#[derive(Debug)]
+pub struct SimQueuePair {
+    context: Arc<DeviceContext>,
+    key: QpKey,
+    address: QpAddress,
+    capacity: QpCapacity,
+    is_destroyed: bool,
+}
+
+impl QueuePair for SimQueuePair {
+    fn address(&self) -> QpAddress {
+        self.address
+    }
+
+    fn capacity(&self) -> QpCapacity {
+        self.capacity
+    }
+
+    fn state(&self) -> QpState {
+        if self.is_destroyed { QpState::Error } else { self.context.net.lock().fabric.qp_state(self.key) }
+    }
+
+    fn modify(&self, to: Transition) -> Result<(), Error> {
+        self.context.net.lock().fabric.modify_qp(self.key, to)
+    }
+
+    unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
+        self.context.net.lock().fabric.post_send(self.key, request)
+    }
+
+    unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
+        self.context.net.lock().fabric.post_recv(self.key, request)
+    }
+
+    fn destroy(&mut self) -> Teardown {
+        if !self.is_destroyed {
+            self.is_destroyed = true;
+            self.context.net.lock().fabric.destroy_qp(self.key);
+        }
+        Teardown::Quiesced
+    }
+}
+
+impl Drop for SimQueuePair {
+    fn drop(&mut self) {
+        let _ = self.destroy();
+    }
+}

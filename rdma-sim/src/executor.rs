@@ -1,0 +1,283 @@
+//! Tasks and timers in virtual time
+//!
+//! One thread, one queue. Tasks run until none can, then time jumps to the next event of the fabric or the next timer.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use rdma_core::{Runtime, Time, Timer};
+use slotmap::{SlotMap, new_key_type};
+
+use crate::net::Net;
+
+new_key_type! { struct TimerKey; }
+
+type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The clock, tasks and timers that the program under test sees
+pub(crate) struct SimRuntime {
+    clock: Arc<Clock>,
+    queue: Arc<Queue>,
+    spawned: Mutex<Vec<BoxFuture>>,
+}
+
+#[derive(Default)]
+struct Clock {
+    now: AtomicU64,
+    timers: Mutex<Timers>,
+}
+
+/// Tasks that can go on, in the order in which they were woken.
+#[derive(Default)]
+struct Queue(Mutex<VecDeque<usize>>);
+
+#[derive(Default)]
+struct Timers {
+    /// Deadlines that were set; one that is not its timer's any more is passed over.
+    heap: BinaryHeap<Reverse<(Time, u64, TimerKey)>>,
+    next_seq: u64,
+    timers: SlotMap<TimerKey, TimerState>,
+}
+
+#[derive(Default)]
+struct TimerState {
+    deadline: Option<Time>,
+    waker: Option<Waker>,
+}
+
+struct TaskWaker {
+    id: usize,
+    is_queued: AtomicBool,
+    queue: Arc<Queue>,
+}
+
+struct Task {
+    future: BoxFuture,
+    wake: Arc<TaskWaker>,
+    waker: Waker,
+}
+
+/// The main future waits and nothing will ever wake it
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Stalled {
+    /// No task can run and no event is due
+    #[error("the simulation stalled at {at}: the main task waits, and nothing will happen that could wake it")]
+    Deadlock {
+        /// When everything came to rest
+        at: Time,
+    },
+    /// The limit of virtual time has passed
+    #[error("the simulation reached its limit of {limit}: the main task still waits")]
+    TimeLimit {
+        /// The limit
+        limit: Time,
+    },
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic of the program under test must not hide behind a second one here.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SimRuntime {
+    pub(crate) fn new() -> Self {
+        Self { clock: Arc::default(), queue: Arc::default(), spawned: Mutex::default() }
+    }
+
+    /// Runs `main`, and what it spawns, until `main` ends
+    pub(crate) fn block_on<T>(
+        &self,
+        net: &Net,
+        limit: Time,
+        main: impl Future<Output = T>,
+    ) -> Result<T, Stalled> {
+        let mut main = std::pin::pin!(main);
+        let main_wake = self.new_wake(0);
+        let main_waker = Waker::from(Arc::clone(&main_wake));
+        let mut tasks: Vec<Option<Task>> = vec![None];
+        main_waker.wake_by_ref();
+        let _unspawn = Unspawn(self);
+        loop {
+            while let Some(id) = self.queue.pop() {
+                if id == 0 {
+                    main_wake.is_queued.store(false, Ordering::Relaxed);
+                    if let Poll::Ready(value) = main.as_mut().poll(&mut Context::from_waker(&main_waker)) {
+                        return Ok(value);
+                    }
+                } else if let Some(task) = &mut tasks[id] {
+                    task.wake.is_queued.store(false, Ordering::Relaxed);
+                    if task.future.as_mut().poll(&mut Context::from_waker(&task.waker)).is_ready() {
+                        tasks[id] = None;
+                    }
+                }
+                self.adopt(&mut tasks);
+            }
+            self.jump(net, limit)?;
+        }
+    }
+
+    /// Starts what was spawned
+    fn adopt(&self, tasks: &mut Vec<Option<Task>>) {
+        let mut spawned = lock(&self.spawned);
+        for future in spawned.drain(..) {
+            let id = tasks.iter().skip(1).position(Option::is_none).map_or(tasks.len(), |free| free + 1);
+            if id == tasks.len() {
+                tasks.push(None);
+            }
+            let wake = self.new_wake(id);
+            let waker = Waker::from(Arc::clone(&wake));
+            waker.wake_by_ref();
+            tasks[id] = Some(Task { future, wake, waker });
+        }
+    }
+
+    fn new_wake(&self, id: usize) -> Arc<TaskWaker> {
+        Arc::new(TaskWaker { id, is_queued: AtomicBool::new(false), queue: Arc::clone(&self.queue) })
+    }
+
+    /// Moves time to the next thing that happens
+    fn jump(&self, net: &Net, limit: Time) -> Result<(), Stalled> {
+        let timer = lock(&self.clock.timers).next();
+        let event = net.shared().lock().fabric.next_event();
+        let Some(next) = timer.into_iter().chain(event).min() else {
+            return Err(Stalled::Deadlock { at: self.now() });
+        };
+        if next > limit {
+            return Err(Stalled::TimeLimit { limit });
+        }
+        let now = net.shared().advance(timer.unwrap_or(limit).min(limit));
+        self.clock.now.store(now.as_nanos(), Ordering::Relaxed);
+        let mut timers = lock(&self.clock.timers);
+        while let Some(waker) = timers.expire(now) {
+            waker.wake();
+        }
+        Ok(())
+    }
+}
+
+/// Drops what was spawned and never started: it may hold the runtime that holds it.
+struct Unspawn<'a>(&'a SimRuntime);
+
+impl Drop for Unspawn<'_> {
+    fn drop(&mut self) {
+        let spawned = std::mem::take(&mut *lock(&self.0.spawned));
+        drop(spawned);
+    }
+}
+
+impl Timers {
+    /// Who waits for a timer that expires by `now`
+    fn expire(&mut self, now: Time) -> Option<Waker> {
+        while self.next()? <= now {
+            let Reverse((_, _, key)) = self.heap.pop()?;
+            if let Some(waker) = self.timers.get_mut(key)?.waker.take() {
+                return Some(waker);
+            }
+        }
+        None
+    }
+
+    /// The earliest deadline that still stands
+    fn next(&mut self) -> Option<Time> {
+        while let Some(&Reverse((at, _, key))) = self.heap.peek() {
+            if self.timers.get(key).is_some_and(|timer| timer.deadline == Some(at)) {
+                return Some(at);
+            }
+            self.heap.pop();
+        }
+        None
+    }
+}
+
+impl Queue {
+    fn pop(&self) -> Option<usize> {
+        lock(&self.0).pop_front()
+    }
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.is_queued.swap(true, Ordering::Relaxed) {
+            lock(&self.queue.0).push_back(self.id);
+        }
+    }
+}
+
+impl Runtime for SimRuntime {
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn spawn(&self, task: BoxFuture) {
+        lock(&self.spawned).push(task);
+    }
+
+    fn timer(&self) -> Pin<Box<dyn Timer>> {
+        let key = lock(&self.clock.timers).timers.insert(TimerState::default());
+        Box::pin(SimTimer { clock: Arc::clone(&self.clock), key })
+    }
+}
+
+impl Clock {
+    fn now(&self) -> Time {
+        Time::from_nanos(self.now.load(Ordering::Relaxed))
+    }
+}
+
+struct SimTimer {
+    clock: Arc<Clock>,
+    key: TimerKey,
+}
+
+impl Timer for SimTimer {
+    fn reset(self: Pin<&mut Self>, deadline: Time) {
+        let mut timers = lock(&self.clock.timers);
+        let timer = &mut timers.timers[self.key];
+        if timer.deadline == Some(deadline) {
+            return;
+        }
+        timer.deadline = Some(deadline);
+        if deadline < Time::MAX {
+            let seq = timers.next_seq;
+            timers.next_seq += 1;
+            timers.heap.push(Reverse((deadline, seq, self.key)));
+        }
+    }
+
+    fn poll_expired(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let now = self.clock.now();
+        let mut timers = lock(&self.clock.timers);
+        let timer = &mut timers.timers[self.key];
+        if timer.deadline.is_some_and(|deadline| deadline <= now) {
+            timer.deadline = None;
+            return Poll::Ready(());
+        }
+        match &mut timer.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for SimTimer {
+    fn drop(&mut self) {
+        lock(&self.clock.timers).timers.remove(self.key);
+    }
+}
+
+impl fmt::Debug for SimRuntime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimRuntime").field("now", &self.now()).finish_non_exhaustive()
+    }
+}
