@@ -1,1 +1,44 @@
-//! x
+//! Messages over RDMA, async and memory-safe
+//!
+//! An [`Endpoint`] is one device, real or simulated; a [`Connection`] carries messages to one peer, in order and exactly
+//! once. The same program runs over every [`rdma_core::Device`].
+//!
+//! # Memory
+//!
+//! An endpoint registers memory once and [leases](Lease) pieces of it. A message is written into a lease, the device reads
+//! it there, and the peer's device writes it into the memory from which the receiving application reads it as a
+//! [`Message`]: nothing is copied, and nothing is allocated per message.
+//!
+//! # Safety model
+//!
+//! * Memory that a device works on is owned by the connection, never by a future. Dropping or forgetting any future at any
+//!   point is safe, loses no message that was queued, and frees its memory when the device is done.
+//! * A timeout resolves a future; it never hands out memory that the device may still touch.
+//! * When a connection ends, its queue pairs are destroyed first. If the device cannot prove that it stopped, the memory of
+//!   posted requests is never used again.
+//! * The public API has no `unsafe`.
+
+mod bootstrap;
+mod connection;
+mod endpoint;
+mod error;
+mod gate;
+mod inbox;
+mod line;
+mod op;
+mod pool;
+mod queues;
+mod reactor;
+mod sync;
+pub mod time;
+#[cfg(feature = "tokio-runtime")]
+mod tokio_runtime;
+
+pub use connection::{Alloc, Close, Connection, ConnectionStats, Message, Recv, Send};
+pub use endpoint::{Endpoint, EndpointOptions};
+pub use error::{
+    AllocError, CloseError, ConnectError, ConnectionError, EndpointError, PoolError, RecvError, SendError, Unsent,
+};
+pub use pool::{Lease, PoolStats, ZoneStats};
+#[cfg(feature = "tokio-runtime")]
+pub use tokio_runtime::TokioRuntime;

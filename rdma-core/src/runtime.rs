@@ -20,7 +20,7 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
 }
 
 /// Wakes a task at a point in time
-pub trait Timer: Send {
+pub trait Timer: fmt::Debug + Send {
     /// Makes the timer expire at `deadline`, instead of whenever it was going to
     fn reset(self: Pin<&mut Self>, deadline: Time);
 

@@ -234,6 +234,13 @@ impl Clock {
     }
 }
 
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Clock").field(&self.now()).finish()
+    }
+}
+
+#[derive(Debug)]
 struct SimTimer {
     clock: Arc<Clock>,
     key: TimerKey,

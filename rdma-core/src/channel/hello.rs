@@ -7,8 +7,8 @@ use crate::QpAddress;
 /// read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Hello {
-    /// Number of this connection attempt: the same on both sides proves that both speak of the same attempt
-    pub incarnation: u64,
+    /// Which generation of the application's group this side belongs to: both sides must mean the same
+    pub epoch: u64,
     /// What this side offers
     pub params: Params,
     /// Its eager queue pair
@@ -48,7 +48,7 @@ impl Hello {
         let mut out = [0; Self::LEN];
         out[..6].copy_from_slice(&MAGIC);
         out[6..8].copy_from_slice(&Self::VERSION.to_be_bytes());
-        out[8..16].copy_from_slice(&self.incarnation.to_be_bytes());
+        out[8..16].copy_from_slice(&self.epoch.to_be_bytes());
         out[16..20].copy_from_slice(&self.params.announces.to_be_bytes());
         out[20..24].copy_from_slice(&self.params.max_message.to_be_bytes());
         out[24..28].copy_from_slice(&self.params.window.to_be_bytes());
@@ -73,7 +73,7 @@ impl Hello {
             return Err(HelloError::Version { theirs });
         }
         let hello = Self {
-            incarnation: u64::from_be_bytes(take(&mut rest)),
+            epoch: u64::from_be_bytes(take(&mut rest)),
             params: Params {
                 announces: u32::from_be_bytes(take(&mut rest)),
                 max_message: u32::from_be_bytes(take(&mut rest)),

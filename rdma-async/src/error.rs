@@ -1,0 +1,186 @@
+//! What can go wrong, by operation
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use rdma_core::Status;
+use rdma_core::channel::{HelloError, Violation};
+
+use crate::Lease;
+
+/// Why a connection is over
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// This side ended it at once
+    #[error("aborted by this side")]
+    Aborted,
+    /// A request ended in an error; the data of a failed receive cannot be trusted
+    #[error("a request of the connection failed: {0}")]
+    Completion(Status),
+    /// The device refused a request, or vanished
+    #[error(transparent)]
+    Device(#[from] rdma_core::Error),
+    /// The peer was silent for too long
+    #[error("the peer was silent for {0:?}")]
+    PeerLost(Duration),
+    /// The peer broke the protocol, or messages were lost
+    #[error("the peer broke the protocol: {0}")]
+    Protocol(#[from] Violation),
+    /// The runtime dropped the task that drives the connection
+    #[error("the runtime has ended")]
+    RuntimeGone,
+}
+
+/// An endpoint that cannot be made
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// The device refused
+    #[error(transparent)]
+    Device(#[from] rdma_core::Error),
+    /// The options contradict each other or the device
+    #[error("unusable options: {0}")]
+    Options(&'static str),
+    /// No memory could be had
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+}
+
+/// Memory that cannot be mapped or registered
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// The system gave no memory
+    #[error("memory cannot be mapped: {0}")]
+    Memory(io::ErrorKind),
+    /// The device did not take it
+    #[error(transparent)]
+    Register(rdma_core::Error),
+}
+
+/// A connection that cannot be made
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The device refused
+    #[error(transparent)]
+    Device(#[from] rdma_core::Error),
+    /// The peer belongs to another generation of the application's group
+    #[error("the peer is of epoch {theirs}, this side of epoch {ours}")]
+    Epoch {
+        /// Epoch of this side
+        ours: u64,
+        /// Epoch of the peer
+        theirs: u64,
+    },
+    /// The endpoint has no memory left for the receives of another connection
+    #[error("no memory is left for the receives of another connection")]
+    Memory,
+    /// The peer is not one that can be talked to
+    #[error(transparent)]
+    Peer(#[from] HelloError),
+    /// The bootstrap stream failed
+    #[error("the bootstrap stream failed: {0}")]
+    Stream(io::ErrorKind),
+    /// The peer did not answer in time
+    #[error("the peer did not answer within {0:?}")]
+    Timeout(Duration),
+    /// The completion queue has no space for the requests of another connection
+    #[error("the completion queue has no space for another connection")]
+    TooManyConnections,
+}
+
+impl From<io::Error> for ConnectError {
+    fn from(error: io::Error) -> Self {
+        Self::Stream(error.kind())
+    }
+}
+
+/// Memory that cannot be leased
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AllocError {
+    /// The pool is smaller than that
+    #[error("a message of {len} bytes exceeds the pool of {max}")]
+    TooLarge {
+        /// Length asked for, in bytes
+        len: usize,
+        /// Length of the pool, in bytes
+        max: usize,
+    },
+}
+
+/// A message that was not sent
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// No memory for the message
+    #[error(transparent)]
+    Alloc(#[from] AllocError),
+    /// This side has closed the connection
+    #[error("the connection is closed")]
+    Closed,
+    /// The lease is of another endpoint
+    #[error("the lease is of another endpoint")]
+    ForeignLease,
+    /// The connection is lost
+    #[error("the connection is lost: {0}")]
+    Lost(#[from] ConnectionError),
+    /// The peer has closed the connection and reads no more
+    #[error("the peer has closed the connection")]
+    PeerClosed,
+    /// Longer than the peer can receive
+    #[error("a message of {len} bytes exceeds the limit of {max}")]
+    TooLong {
+        /// Length of the message in bytes
+        len: usize,
+        /// The longest that can be sent
+        max: usize,
+    },
+}
+
+/// A message that was not sent, with its lease where it can be had
+#[derive(thiserror::Error)]
+#[error("{error}")]
+pub struct Unsent {
+    /// What went wrong
+    #[source]
+    pub error: SendError,
+    /// The message; none if a device may still touch its memory
+    pub lease: Option<Lease>,
+}
+
+impl fmt::Debug for Unsent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Unsent").field(&self.error).finish()
+    }
+}
+
+impl From<Unsent> for SendError {
+    fn from(unsent: Unsent) -> Self {
+        unsent.error
+    }
+}
+
+/// Nothing can be received
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecvError {
+    /// The connection is lost; messages that arrived before were delivered
+    #[error("the connection is lost: {0}")]
+    Lost(#[from] ConnectionError),
+}
+
+/// The connection could not be closed in good order: the peer may not have everything
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseError {
+    /// The connection is lost
+    #[error("the connection was lost before the peer confirmed everything: {0}")]
+    Lost(#[from] ConnectionError),
+    /// The peer closed first and did not read what was still queued
+    #[error("the peer closed before it had received everything")]
+    PeerClosed,
+}

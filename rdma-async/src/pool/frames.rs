@@ -1,0 +1,152 @@
+//! Which frames of a zone are free
+
+/// A bitmap of frames, allocated in runs
+///
+/// Single frames come from the low end and longer runs from the high end, so that small leases do not cut the space for
+/// large ones to pieces.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    /// One bit per frame, set when taken; bits past the end are set.
+    words: Box<[u64]>,
+    len: u32,
+    free: u32,
+    /// No word before this one has a free bit.
+    first_free_word: usize,
+}
+
+impl Frames {
+    /// `len` free frames
+    pub(crate) fn new(len: u32) -> Self {
+        let mut words = vec![0; (len as usize).div_ceil(64)].into_boxed_slice();
+        if let (Some(last), 1..) = (words.last_mut(), len % 64) {
+            *last = u64::MAX << (len % 64);
+        }
+        Self { words, len, free: len, first_free_word: 0 }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(crate) fn free(&self) -> u32 {
+        self.free
+    }
+
+    /// Takes a run of `n` frames and tells where it starts
+    pub(crate) fn take(&mut self, n: u32) -> Option<u32> {
+        if n == 0 || n > self.free {
+            return None;
+        }
+        let start = if n == 1 { self.lowest()? } else { self.highest_run(n)? };
+        for_words(start, n, |word, mask| self.words[word] |= mask);
+        self.free -= n;
+        Some(start)
+    }
+
+    /// Gives a run back
+    pub(crate) fn give(&mut self, start: u32, n: u32) {
+        for_words(start, n, |word, mask| {
+            debug_assert_eq!(self.words[word] & mask, mask, "a frame was given back twice");
+            self.words[word] &= !mask;
+        });
+        self.free += n;
+        self.first_free_word = self.first_free_word.min(start as usize / 64);
+    }
+
+    fn lowest(&mut self) -> Option<u32> {
+        let from = self.first_free_word;
+        let word = from + self.words[from..].iter().position(|word| *word != u64::MAX)?;
+        self.first_free_word = word;
+        Some(word as u32 * 64 + self.words[word].trailing_ones())
+    }
+
+    /// The free run of `n` frames that ends highest
+    fn highest_run(&self, n: u32) -> Option<u32> {
+        let mut run = 0;
+        for (index, &word) in self.words.iter().enumerate().rev() {
+            if word == u64::MAX {
+                run = 0;
+                continue;
+            }
+            if word == 0 {
+                run += 64;
+                if run >= n {
+                    return Some(index as u32 * 64 + (run - n));
+                }
+                continue;
+            }
+            for bit in (0..64).rev() {
+                run = if word >> bit & 1 == 0 { run + 1 } else { 0 };
+                if run == n {
+                    return Some(index as u32 * 64 + bit);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Calls `f` with each word that frames `start..start + n` touch, and the bits that they are
+fn for_words(start: u32, n: u32, mut f: impl FnMut(usize, u64)) {
+    let end = start + n;
+    let mut at = start;
+    while at < end {
+        let bit = at % 64;
+        let count = (64 - bit).min(end - at);
+        let mask = if count == 64 { u64::MAX } else { ((1 << count) - 1) << bit };
+        f(at as usize / 64, mask);
+        at += count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Against a plain vector of booleans.
+        #[test]
+        fn runs_never_overlap_and_nothing_is_lost(
+            len in 1u32..300,
+            ops in prop::collection::vec((1u32..90, any::<bool>()), 1..200),
+        ) {
+            let mut frames = Frames::new(len);
+            let mut taken = vec![false; len as usize];
+            let mut runs = Vec::new();
+            for (n, is_take) in ops {
+                if is_take || runs.is_empty() {
+                    let has_run = taken.split(|is_taken| *is_taken).any(|run| run.len() >= n as usize);
+                    let got = frames.take(n);
+                    prop_assert_eq!(got.is_some(), has_run);
+                    if let Some(start) = got {
+                        for frame in start..start + n {
+                            prop_assert!(!std::mem::replace(&mut taken[frame as usize], true));
+                        }
+                        runs.push((start, n));
+                    }
+                } else {
+                    let (start, n) = runs.swap_remove(n as usize % runs.len());
+                    frames.give(start, n);
+                    taken[start as usize..(start + n) as usize].fill(false);
+                }
+                let free = taken.iter().filter(|is_taken| !**is_taken).count();
+                prop_assert_eq!(frames.free() as usize, free);
+            }
+        }
+    }
+
+    #[test]
+    fn single_frames_come_from_below_and_runs_from_above() {
+        let mut frames = Frames::new(100);
+        assert_eq!(frames.take(1), Some(0));
+        assert_eq!(frames.take(10), Some(90));
+        assert_eq!(frames.take(1), Some(1));
+        assert_eq!(frames.take(89), None);
+        assert_eq!(frames.take(88), Some(2));
+        assert_eq!(frames.free(), 0);
+        frames.give(1, 1);
+        assert_eq!(frames.take(1), Some(1));
+    }
+}

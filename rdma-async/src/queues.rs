@@ -1,0 +1,277 @@
+//! The queue pairs of a connection and the memory that is posted on them
+//!
+//! The only module that posts. It keeps the promise that the verbs ask for: memory that a device works on is owned here,
+//! or by the op table for the application's sends, until its completion has come or the queue pair is destroyed.
+
+use std::collections::VecDeque;
+
+use rdma_core::channel::Trailer;
+use rdma_core::{CompletionQueue, Device, FRAME, QpInit, QueuePair, RecvRequest, SendOp, SendRequest, Sge, Teardown, WrId};
+
+use crate::Lease;
+use crate::error::SendError;
+use crate::op::OpTable;
+
+pub(crate) type Ops = OpTable<Lease, SendError>;
+type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
+
+/// Which queue pair
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Lane {
+    Bulk,
+    Eager,
+}
+
+/// Which request of a connection completed
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Request {
+    /// The next bulk receive
+    BulkRecv,
+    /// The send of a bulk message, by op slot
+    BulkSend(u32),
+    /// The send of a message of the protocol
+    Control(u32),
+    /// An eager receive
+    EagerRecv(u32),
+    /// The send of an eager message, by op slot
+    EagerSend(u32),
+}
+
+impl Request {
+    /// The name of this request of connection `line`
+    fn id(self, line: u32) -> WrId {
+        let (kind, index) = match self {
+            Self::BulkRecv => (0, 0),
+            Self::BulkSend(slot) => (1, slot),
+            Self::Control(index) => (2, index),
+            Self::EagerRecv(index) => (3, index),
+            Self::EagerSend(slot) => (4, slot),
+        };
+        WrId(u64::from(line) << 32 | kind << 24 | u64::from(index))
+    }
+
+    /// Which connection and which of its requests `id` names
+    pub(crate) fn parse(id: WrId) -> (u32, Option<Self>) {
+        let index = id.0 as u32 & 0xff_ffff;
+        let request = match id.0 >> 24 & 0xff {
+            0 => Some(Self::BulkRecv),
+            1 => Some(Self::BulkSend(index)),
+            2 => Some(Self::Control(index)),
+            3 => Some(Self::EagerRecv(index)),
+            4 => Some(Self::EagerSend(index)),
+            _ => None,
+        };
+        ((id.0 >> 32) as u32, request)
+    }
+}
+
+/// Both queue pairs of a connection, and what is posted on them besides the application's sends
+pub(crate) struct Queues<D: Device> {
+    line: u32,
+    eager: Qp<D>,
+    bulk: Qp<D>,
+    /// Eager receives, by index; `None` while the message is with the application.
+    receives: Box<[Option<Lease>]>,
+    vacant: Vec<u32>,
+    /// Bulk receives, in the order in which they will complete.
+    bulk_receives: VecDeque<Lease>,
+    bulk_frames: u32,
+    bulk_recv_capacity: u32,
+    /// One frame, divided into places for messages of the protocol.
+    control: Option<Lease>,
+    control_free: Vec<u32>,
+}
+
+/// Bytes of a place for a message of the protocol.
+const CONTROL: usize = 64;
+/// Bulk receives that are posted at most at once.
+pub(crate) const MAX_BULK_RECEIVES: usize = 64;
+
+impl<D: Device> Queues<D> {
+    /// Unconnected queue pairs, with space for `window` eager receives
+    pub(crate) fn new(
+        cq: &D::Cq,
+        line: u32,
+        eager: &QpInit,
+        bulk: &QpInit,
+        window: u32,
+        control: Lease,
+    ) -> Result<Self, rdma_core::Error> {
+        let eager = cq.create_qp(eager)?;
+        let bulk = cq.create_qp(bulk)?;
+        let bulk_recv_capacity = bulk.capacity().recv_frames;
+        Ok(Self {
+            line,
+            eager,
+            bulk,
+            receives: (0..window).map(|_| None).collect(),
+            vacant: (0..window).rev().collect(),
+            bulk_receives: VecDeque::with_capacity(MAX_BULK_RECEIVES),
+            bulk_frames: 0,
+            bulk_recv_capacity,
+            control: Some(control),
+            control_free: (0..(FRAME / CONTROL) as u32).rev().collect(),
+        })
+    }
+
+    pub(crate) fn eager(&self) -> &Qp<D> {
+        &self.eager
+    }
+
+    pub(crate) fn bulk(&self) -> &Qp<D> {
+        &self.bulk
+    }
+
+    /// Offers a frame for the next eager message
+    ///
+    /// # Errors
+    ///
+    /// The device refused; the lease is back in its pool.
+    pub(crate) fn post_eager_recv(&mut self, lease: Lease) -> Result<(), rdma_core::Error> {
+        let index = self.vacant.pop().expect("no more receives exist than places for them");
+        let sgl = [lease.sge(FRAME)];
+        let request = RecvRequest { id: Request::EagerRecv(index).id(self.line), sgl: &sgl };
+        self.receives[index as usize] = Some(lease);
+        // SAFETY: the lease stays in `receives` until the completion takes it or `destroy` has ended the queue pair.
+        let posted = unsafe { self.eager.post_recv(&request) };
+        posted.inspect_err(|_| drop(self.take_eager(index)))
+    }
+
+    /// The frame of a completed eager receive
+    pub(crate) fn take_eager(&mut self, index: u32) -> Option<Lease> {
+        let lease = self.receives.get_mut(index as usize)?.take()?;
+        self.vacant.push(index);
+        Some(lease)
+    }
+
+    /// Whether a bulk receive of `frames` frames can be posted now
+    pub(crate) fn has_bulk_space(&self, frames: u32) -> bool {
+        self.bulk_receives.len() < MAX_BULK_RECEIVES && self.bulk_frames + frames <= self.bulk_recv_capacity
+    }
+
+    /// Offers exactly the frames of the next bulk message
+    ///
+    /// # Errors
+    ///
+    /// The device refused; the lease is back in its pool.
+    pub(crate) fn post_bulk_recv(&mut self, lease: Lease) -> Result<(), rdma_core::Error> {
+        let frames = lease.frame_count();
+        let sgl = [lease.sge(lease.len())];
+        let request = RecvRequest { id: Request::BulkRecv.id(self.line), sgl: &sgl };
+        self.bulk_receives.push_back(lease);
+        // SAFETY: the lease stays in `bulk_receives` until the completion takes it or `destroy` has ended the queue pair.
+        let posted = unsafe { self.bulk.post_recv(&request) };
+        match posted {
+            Ok(()) => self.bulk_frames += frames,
+            Err(_) => drop(self.bulk_receives.pop_back()),
+        }
+        posted
+    }
+
+    /// The buffer of the completed bulk receive, which is the oldest
+    pub(crate) fn take_bulk(&mut self) -> Option<Lease> {
+        let lease = self.bulk_receives.pop_front()?;
+        self.bulk_frames -= lease.frame_count();
+        Some(lease)
+    }
+
+    /// Whether a message of the protocol can be sent
+    pub(crate) fn has_control(&self) -> bool {
+        !self.control_free.is_empty()
+    }
+
+    /// Sends a message of the protocol
+    pub(crate) fn send_control(&mut self, announce: Option<u32>, trailer: Trailer) -> Result<(), rdma_core::Error> {
+        let index = self.control_free.pop().expect("the channel was told whether there is a place");
+        let at = index as usize * CONTROL;
+        let mut message = [0; 4 + Trailer::LEN];
+        let body = announce.map_or(0, |_| 4);
+        message[..body].copy_from_slice(&announce.unwrap_or(0).to_le_bytes()[..body]);
+        message[body..body + Trailer::LEN].copy_from_slice(&trailer.to_bytes());
+        let len = body + Trailer::LEN;
+        let control = self.control.as_mut().expect("only a destroyed connection has no places");
+        control.write_at(at, &message[..len]);
+        let whole = control.sge(FRAME);
+        let sgl = [Sge { addr: whole.addr + at as u64, len: len as u32, ..whole }];
+        let id = Request::Control(index).id(self.line);
+        let request = SendRequest { id, op: SendOp::Send, sgl: &sgl, signaled: true };
+        // SAFETY: the place is not among the free ones until its completion gives it back, and the lease of all places is
+        // owned by `self`, which destroys the queue pair before it lets the lease go.
+        unsafe { self.eager.post_send(&request) }
+    }
+
+    /// The message of the protocol at `index` has left
+    pub(crate) fn control_sent(&mut self, index: u32) {
+        self.control_free.push(index);
+    }
+
+    /// Sends the message in op slot `slot`, with `trailer` behind it on the eager lane
+    ///
+    /// # Errors
+    ///
+    /// The device refused; the message is still in its slot.
+    pub(crate) fn send(&self, ops: &Ops, slot: u32, trailer: Option<Trailer>) -> Result<(), rdma_core::Error> {
+        let posted = ops.with_buffer(slot, |lease| {
+            let mut len = lease.len();
+            let (qp, request) = match trailer {
+                Some(trailer) => {
+                    lease.write_at(len, &trailer.to_bytes());
+                    len += Trailer::LEN;
+                    (&self.eager, Request::EagerSend(slot))
+                }
+                None => (&self.bulk, Request::BulkSend(slot)),
+            };
+            let sgl = [lease.sge(len)];
+            let request = SendRequest { id: request.id(self.line), op: SendOp::Send, sgl: &sgl, signaled: true };
+            // SAFETY: the slot owns the lease until the completion of this request; who tears the queue pair down asks
+            // `destroy` before it empties the slots.
+            unsafe { qp.post_send(&request) }
+        });
+        posted.expect("a message that was queued is in its slot")
+    }
+
+    /// Ends both queue pairs
+    ///
+    /// What was posted for receiving goes back to the pool, or stays out of it if the device may still touch it. The same
+    /// must then be done with the sends in the op table.
+    pub(crate) fn destroy(&mut self) -> Teardown {
+        let eager = self.eager.destroy();
+        let bulk = self.bulk.destroy();
+        settle(eager, self.receives.iter_mut().filter_map(Option::take).chain(self.control.take()));
+        settle(bulk, self.bulk_receives.drain(..));
+        if eager == Teardown::Quiesced { bulk } else { eager }
+    }
+}
+
+impl<D: Device> Drop for Queues<D> {
+    fn drop(&mut self) {
+        let _ = self.destroy();
+    }
+}
+
+fn settle(teardown: Teardown, leases: impl IntoIterator<Item = Lease>) {
+    for lease in leases {
+        match teardown {
+            Teardown::Quiesced => drop(lease),
+            Teardown::Unknown => lease.quarantine(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_found_again_by_its_name() {
+        for request in [
+            Request::BulkRecv,
+            Request::BulkSend(7),
+            Request::Control(63),
+            Request::EagerRecv(4095),
+            Request::EagerSend(0xff_ffff),
+        ] {
+            assert_eq!(Request::parse(request.id(0xdead_beef)), (0xdead_beef, Some(request)));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rdma_core::{Runtime, Time, Timer};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, Sleep};
+
+/// Tokio's clock and tasks
+///
+/// Follows tokio's clock when that is paused. Tokio's timers know whole milliseconds.
+#[derive(Clone, Debug)]
+pub struct TokioRuntime {
+    handle: Handle,
+    start: Instant,
+}
+
+impl TokioRuntime {
+    /// The runtime that the caller runs on
+    ///
+    /// # Panics
+    ///
+    /// If the caller does not run on tokio, or the runtime has no timer.
+    pub fn current() -> Self {
+        Self { handle: Handle::current(), start: Instant::now() }
+    }
+}
+
+impl Runtime for TokioRuntime {
+    fn now(&self) -> Time {
+        Time::ZERO + self.start.elapsed()
+    }
+
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        drop(self.handle.spawn(task));
+    }
+
+    fn timer(&self) -> Pin<Box<dyn Timer>> {
+        let _entered = self.handle.enter();
+        Box::pin(TokioTimer { sleep: Box::pin(tokio::time::sleep(Duration::ZERO)), start: self.start, is_set: false })
+    }
+}
+
+#[derive(Debug)]
+struct TokioTimer {
+    sleep: Pin<Box<Sleep>>,
+    start: Instant,
+    is_set: bool,
+}
+
+/// Longer than any deadline that matters, and no overflow in tokio's arithmetic.
+const FAR: Duration = Duration::from_hours(24 * 365);
+
+impl Timer for TokioTimer {
+    fn reset(mut self: Pin<&mut Self>, deadline: Time) {
+        self.is_set = deadline < Time::MAX;
+        let at = self.start + deadline.since(Time::ZERO).min(self.start.elapsed() + FAR);
+        if self.is_set && self.sleep.deadline() != at {
+            self.sleep.as_mut().reset(at);
+        }
+    }
+
+    fn poll_expired(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.is_set {
+            return Poll::Pending;
+        }
+        let expired = self.sleep.as_mut().poll(cx);
+        if expired.is_ready() {
+            self.is_set = false;
+        }
+        expired
+    }
+}

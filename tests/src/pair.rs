@@ -1,0 +1,38 @@
+use futures::future::try_join;
+use rdma_async::{Connection, Endpoint, EndpointOptions};
+use rdma_sim::{Net, SimDevice};
+
+/// The device that the cable of [`rdma_sim::Topology::pair`] is plugged into, on both Macs
+pub const DEVICE: &str = "rdma_en2";
+
+/// Two Macs and the connection between them
+#[derive(Debug)]
+pub struct Pair {
+    /// Endpoint of Mac `a`
+    pub a: Endpoint<SimDevice>,
+    /// Endpoint of Mac `b`
+    pub b: Endpoint<SimDevice>,
+    /// The connection, as `a` sees it
+    pub ab: Connection<SimDevice>,
+    /// The connection, as `b` sees it
+    pub ba: Connection<SimDevice>,
+}
+
+/// An endpoint on the cabled device of `host`
+pub fn endpoint(net: &Net, host: &str, options: &EndpointOptions) -> Endpoint<SimDevice> {
+    let device = net.open(host, DEVICE).expect("the device of the pair is there");
+    Endpoint::new(device, net.runtime(), options.clone()).expect("the options are usable")
+}
+
+/// Endpoints on both Macs
+pub fn endpoints(net: &Net, options: &EndpointOptions) -> (Endpoint<SimDevice>, Endpoint<SimDevice>) {
+    (endpoint(net, "a", options), endpoint(net, "b", options))
+}
+
+/// Two connected Macs
+pub async fn connected(net: &Net, options: &EndpointOptions) -> Pair {
+    let (a, b) = endpoints(net, options);
+    let (to_b, to_a) = tokio::io::duplex(256);
+    let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.expect("a fresh pair connects");
+    Pair { a, b, ab, ba }
+}
