@@ -79,6 +79,11 @@ impl EndpointOptions {
         Self { max_message: bytes, ..self }
     }
 
+    /// The longest message that can be received as these options stand, in bytes
+    pub fn max_message_bytes(&self) -> usize {
+        self.max_message
+    }
+
     /// Memory for messages that are being received or read, in bytes; 16 MiB
     pub fn receive_memory(self, bytes: usize) -> Self {
         Self { receive_memory: bytes, ..self }

@@ -118,7 +118,7 @@ pub enum QpType {
 }
 
 /// How many frames each direction of a queue pair may hold
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct QpCapacity {
     /// Frames of posted and not yet completed receives
     pub recv_frames: u32,
@@ -127,7 +127,7 @@ pub struct QpCapacity {
 }
 
 /// What a new queue pair should be
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct QpInit {
     /// Space to ask for; [`QueuePair::capacity`](crate::QueuePair::capacity) tells what was granted
     pub capacity: QpCapacity,

@@ -6,6 +6,7 @@
 //!   [`AnyDevice`] for those who choose a backend at run time;
 //! * their types, limits and errors ([`Caps`], [`Completion`], [`Error`], …);
 //! * [`channel`]: the protocol that runs on one cable, as a state machine that neither owns buffers nor does I/O;
+//! * [`bare`]: queue pairs without a protocol on top, for baselines and conformance tests;
 //! * the seams by which time and tasks enter: [`Time`], [`Runtime`].
 //!
 //! # What it is not
@@ -22,6 +23,7 @@
 mod address;
 mod any;
 mod arena;
+pub mod bare;
 mod caps;
 pub mod channel;
 mod device;

@@ -1,7 +1,5 @@
-//! What the tests and benchmarks share: pairs of simulated Macs, raw and connected
+//! What the tests and benchmarks share: pairs of simulated Macs
 
 mod pair;
-mod raw;
 
 pub use pair::{DEVICE, Pair, connected, endpoint, endpoints};
-pub use raw::{RawPair, RawSide};

@@ -1,0 +1,82 @@
+//! `tb5 copy`: a file from one Mac to another
+
+mod file;
+mod transfer;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use rdma_sim::{LineRate, Sim};
+use serde::Serialize;
+
+use self::file::{Destination, Source};
+use self::transfer::Transfer;
+use crate::Failure;
+use crate::args::Copy;
+use crate::report::{Output, SIMULATED, Wall, bytes};
+use crate::signals::Interrupt;
+
+#[derive(Debug, Serialize)]
+struct Report {
+    backend: &'static str,
+    bytes: u64,
+    blake3: String,
+    virtual_seconds: f64,
+    wall_seconds: f64,
+    goodput_bytes_per_second: f64,
+    ceiling_bytes_per_second: f64,
+    efficiency: f64,
+    seed: u64,
+    trace_digest: String,
+}
+
+pub(crate) fn run(args: &Copy, output: Output) -> Result<(), Failure> {
+    let interrupt = Interrupt::listen().map_err(Failure::failed)?;
+    let source = Source::open(&args.src).map_err(Failure::failed)?;
+    let destination = Destination::create(&args.dst, &source).map_err(Failure::failed)?;
+    output.announce(SIMULATED)?;
+
+    let progress = progress(source.len(), output);
+    let wall = Wall::start();
+    let transfer = Transfer { source, destination, progress: progress.clone(), interrupt };
+    let run = Sim::new().seed(args.seed).run(async |net| transfer.run(&net).await);
+    progress.finish_and_clear();
+    let done = run.value.map_err(Failure::failed)?;
+
+    let wall_seconds = wall.seconds();
+    let virtual_seconds = done.virtual_time.as_secs_f64();
+    let goodput = if done.bytes == 0 { 0.0 } else { done.bytes as f64 / virtual_seconds };
+    let ceiling = LineRate::TB5.ceiling_bytes_per_second();
+    let report = Report {
+        backend: "sim",
+        bytes: done.bytes,
+        blake3: done.hash.to_string(),
+        virtual_seconds,
+        wall_seconds,
+        goodput_bytes_per_second: goodput,
+        ceiling_bytes_per_second: ceiling,
+        efficiency: goodput / ceiling,
+        seed: args.seed,
+        trace_digest: run.digest.to_string(),
+    };
+    let rate = |rate: f64| format!("{:.2} GB/s", rate / 1e9);
+    output.outcome(
+        &report,
+        [
+            ("copied", format!("{} to {}", args.src.display(), args.dst.display())),
+            ("size", format!("{} ({} bytes)", bytes(done.bytes), done.bytes)),
+            ("blake3", format!("{} (verified at both ends)", report.blake3)),
+            ("virtual", format!("{:.6} s, {}", virtual_seconds, rate(goodput))),
+            ("ceiling", format!("{}, of which {:.1} %", rate(ceiling), report.efficiency * 100.0)),
+            ("wall", format!("{wall_seconds:.3} s")),
+            ("trace digest", format!("{} (seed {})", report.trace_digest, args.seed)),
+        ],
+    )
+}
+
+/// A bar on a terminal, nothing elsewhere
+fn progress(len: u64, output: Output) -> ProgressBar {
+    if output == Output::Json {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {eta}");
+    ProgressBar::new(len).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

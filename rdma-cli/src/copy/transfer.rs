@@ -1,0 +1,144 @@
+//! The way of a file over the cable
+//!
+//! The first message is the length, then come the bytes in pieces, and last their hash. The receiver hashes what it writes
+//! and answers with its own.
+
+use std::time::Duration;
+
+use futures::future::try_join;
+use futures::stream::{self, TryStreamExt};
+use indicatif::ProgressBar;
+use rdma_async::{Connection, EndpointOptions, RecvError};
+use rdma_sim::{Net, SimDevice};
+
+use super::file::{Destination, FileError, Source};
+use crate::mac::{self, SetupError};
+use crate::signals::{Interrupt, Interrupted};
+
+/// Bytes in a piece: a few of them fill the cable, and fit into little memory.
+const PIECE: usize = 512 << 10;
+/// Pieces on their way at once.
+const PIECES: usize = 8;
+
+pub(crate) struct Transfer {
+    pub(crate) source: Source,
+    pub(crate) destination: Destination,
+    pub(crate) progress: ProgressBar,
+    pub(crate) interrupt: Interrupt,
+}
+
+/// A file that has arrived
+pub(crate) struct Done {
+    pub(crate) bytes: u64,
+    pub(crate) hash: blake3::Hash,
+    /// From the first message to the receiver's confirmation.
+    pub(crate) virtual_time: Duration,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TransferError {
+    #[error(transparent)]
+    Alloc(#[from] rdma_async::AllocError),
+    #[error(transparent)]
+    Close(#[from] rdma_async::CloseError),
+    #[error("the other Mac closed the connection early")]
+    Early,
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("the bytes that arrived are not the bytes that were sent")]
+    Hash,
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    #[error("the other Mac sent something unexpected")]
+    Message,
+    #[error(transparent)]
+    Recv(#[from] RecvError),
+    #[error(transparent)]
+    Send(#[from] rdma_async::SendError),
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+}
+
+impl From<rdma_async::Unsent> for TransferError {
+    fn from(unsent: rdma_async::Unsent) -> Self {
+        Self::Send(unsent.error)
+    }
+}
+
+impl Transfer {
+    pub(crate) async fn run(self, net: &Net) -> Result<Done, TransferError> {
+        let memory = PIECE * PIECES;
+        let options = EndpointOptions::new().max_message(PIECE).send_memory(memory).receive_memory(memory + (1 << 20));
+        let [a, b] = mac::connect(net, &options).await?;
+        let start = net.now();
+        let Self { source, destination, progress, interrupt } = self;
+        let (sent, received) =
+            try_join(send(&a, source, &interrupt), receive(&b, destination, &progress, &interrupt)).await?;
+        if sent.1 != received.1 {
+            return Err(TransferError::Hash);
+        }
+        let virtual_time = net.now() - start;
+        let (destination, hash) = received;
+        try_join(a.close(), b.close()).await?;
+        destination.finish()?;
+        Ok(Done { bytes: sent.0, hash, virtual_time })
+    }
+}
+
+/// Sends the file; tells its length and hash, as confirmed by the receiver
+async fn send(
+    connection: &Connection<SimDevice>,
+    mut source: Source,
+    interrupt: &Interrupt,
+) -> Result<(u64, blake3::Hash), TransferError> {
+    let len = source.len();
+    connection.send_bytes(&len.to_le_bytes()).await?;
+    let mut hasher = blake3::Hasher::new();
+    let pieces = stream::try_unfold((&mut source, &mut hasher), async |(source, hasher)| {
+        interrupt.check()?;
+        let len = source.rest().min(PIECE as u64) as usize;
+        if len == 0 {
+            source.check_end()?;
+            return Ok(None);
+        }
+        let mut lease = connection.alloc(len).await?;
+        source.read(&mut lease)?;
+        hasher.update(&lease);
+        Ok::<_, TransferError>(Some((connection.send(lease), (source, hasher))))
+    });
+    let sends = pieces.map_ok(async |send| Ok(drop(send.await?)));
+    sends.try_buffered(PIECES).try_for_each(async |()| Ok(())).await?;
+
+    let hash = hasher.finalize();
+    connection.send_bytes(hash.as_bytes()).await?;
+    let confirmed = connection.recv().await?.ok_or(TransferError::Early)?;
+    if *confirmed == *hash.as_bytes() { Ok((len, hash)) } else { Err(TransferError::Hash) }
+}
+
+/// Writes what arrives; tells its hash, as confirmed by the sender
+async fn receive(
+    connection: &Connection<SimDevice>,
+    mut destination: Destination,
+    progress: &ProgressBar,
+    interrupt: &Interrupt,
+) -> Result<(Destination, blake3::Hash), TransferError> {
+    let first = connection.recv().await?.ok_or(TransferError::Early)?;
+    let mut rest = u64::from_le_bytes(<[u8; 8]>::try_from(&*first).map_err(|_| TransferError::Message)?);
+    drop(first);
+    let mut hasher = blake3::Hasher::new();
+    while rest > 0 {
+        interrupt.check()?;
+        let piece = connection.recv().await?.ok_or(TransferError::Early)?;
+        rest = rest.checked_sub(piece.len() as u64).ok_or(TransferError::Message)?;
+        hasher.update(&piece);
+        destination.write(&piece)?;
+        progress.inc(piece.len() as u64);
+    }
+    let hash = hasher.finalize();
+    let sent = connection.recv().await?.ok_or(TransferError::Early)?;
+    if *sent != *hash.as_bytes() {
+        return Err(TransferError::Hash);
+    }
+    connection.send_bytes(hash.as_bytes()).await?;
+    Ok((destination, hash))
+}

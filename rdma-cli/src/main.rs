@@ -1,0 +1,47 @@
+//! `tb5`: RDMA over Thunderbolt 5 from the terminal, real or simulated
+
+mod args;
+mod copy;
+mod mac;
+mod ping;
+mod report;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::args::{Args, Command};
+
+/// Why a command did not do what it was asked to
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// The arguments cannot be meant
+    #[error("{0}")]
+    Usage(String),
+    /// It was tried, and failed
+    #[error(transparent)]
+    Failed(Box<dyn std::error::Error>),
+}
+
+impl Failure {
+    fn failed(error: impl Into<Box<dyn std::error::Error>>) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let done = match &args.command {
+        Command::Copy(copy) => copy::run(copy, args.output()),
+        Command::Ping(ping) => ping::run(ping, args.output()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Usage(why)) => Args::command().error(clap::error::ErrorKind::ValueValidation, why).exit(),
+        Err(Failure::Failed(error)) => {
+            report::error(&*error);
+            ExitCode::FAILURE
+        }
+    }
+}
