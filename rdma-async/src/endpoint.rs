@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::task::AtomicWaker;
+use std::task::Waker;
 use rdma_core::channel::Params;
 use rdma_core::{Device, FRAME, Runtime};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -169,9 +169,27 @@ pub(crate) struct Hub<D: Device> {
     pub(crate) pool: Pool,
     pub(crate) cq: Arc<D::Cq>,
     pub(crate) device: D,
-    pub(crate) reactor: AtomicWaker,
+    /// Wakes the reactor.
+    pub(crate) reactor: ReactorWaker,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) options: EndpointOptions,
+}
+
+/// How the reactor is woken for other reasons than completions: rarely, and by its one task's waker
+#[derive(Debug, Default)]
+pub(crate) struct ReactorWaker(Mutex<Option<Waker>>);
+
+impl ReactorWaker {
+    /// `waker` is the reactor's from now on
+    pub(crate) fn set(&self, waker: Waker) {
+        *self.0.lock() = Some(waker);
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &*self.0.lock() {
+            waker.wake_by_ref();
+        }
+    }
 }
 
 /// Keeps the reactor of an endpoint without connections alive.
@@ -198,7 +216,7 @@ impl<D: Device> Endpoint<D> {
             pool,
             cq,
             device,
-            reactor: AtomicWaker::new(),
+            reactor: ReactorWaker::default(),
             runtime,
             options,
         });
@@ -295,7 +313,8 @@ impl<D: Device> Hub<D> {
 
     /// Moves new connections to the reactor's
     pub(crate) fn adopt(&self, lines: &mut Vec<Arc<Line<D>>>) {
-        if self.has_joining.swap(false, Ordering::Acquire) {
+        if self.has_joining.load(Ordering::Acquire) {
+            self.has_joining.store(false, Ordering::Release);
             lines.extend(self.joining.lock().iter_mut().flat_map(|joining| joining.drain(..)));
         }
     }

@@ -143,20 +143,19 @@ impl<D: Device> Line<D> {
 
     // ─── The reactor's side ───
 
-    /// A request of this connection has completed
-    pub(crate) fn complete(&self, request: Request, completion: &Completion, now: Time) {
+    /// Takes in what has completed, then does what time and memory allow
+    ///
+    /// Tells when to look again, or that the connection is over.
+    pub(crate) fn turn(&self, completions: &[Completion], now: Time, cx: &mut Context<'_>) -> Option<Time> {
         let mut state = self.state.lock();
-        if state.queues.is_none() {
-            return;
+        for completion in completions {
+            if let (line, Some(request)) = Request::parse(completion.id)
+                && line == self.id
+                && let Err(error) = self.on_completion(&mut state, request, completion, now)
+            {
+                self.lose(&mut state, error);
+            }
         }
-        if let Err(error) = self.on_completion(&mut state, request, completion, now) {
-            self.lose(&mut state, error);
-        }
-    }
-
-    /// Does what time and memory allow; tells when to look again, or that the connection is over
-    pub(crate) fn drive(&self, now: Time, cx: &mut Context<'_>) -> Option<Time> {
-        let mut state = self.state.lock();
         self.pump(&mut state, now, Some(cx));
         state.queues.as_ref()?;
         if state.channel.is_peer_lost(now) || now >= state.linger {

@@ -2,14 +2,13 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use rdma_core::{Completion, CompletionQueue, Device, Time, Timer};
 
 use crate::endpoint::Hub;
 use crate::error::ConnectionError;
 use crate::line::Line;
-use crate::queues::Request;
 
 /// Polls the completion queue of an endpoint and drives its connections
 ///
@@ -17,6 +16,10 @@ use crate::queues::Request;
 pub(crate) struct Reactor<D: Device> {
     hub: Arc<Hub<D>>,
     timer: Pin<Box<dyn Timer>>,
+    /// What the hub wakes this task by.
+    waker: Option<Waker>,
+    /// When the timer expires.
+    alarm: Time,
     batch: Box<[Completion]>,
     /// The completion queue cannot be polled any more.
     is_failed: bool,
@@ -31,32 +34,23 @@ const TURNS: usize = 16;
 impl<D: Device> Reactor<D> {
     pub(crate) fn new(hub: Arc<Hub<D>>) -> Self {
         let timer = hub.runtime.timer();
-        Self { hub, timer, batch: vec![Completion::default(); BATCH].into(), is_failed: false, lines: Vec::new() }
+        Self { hub, timer, waker: None, alarm: Time::MAX, batch: vec![Completion::default(); BATCH].into(), is_failed: false, lines: Vec::new() }
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.hub.reactor.register(cx.waker());
+        if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            self.waker = Some(cx.waker().clone());
+            self.hub.reactor.set(cx.waker().clone());
+        }
         for _ in 0..TURNS {
             let now = self.hub.runtime.now();
-            let is_idle = self.drain(cx, now);
-            self.hub.adopt(&mut self.lines);
-            let mut wake = Time::MAX;
-            let hub = &self.hub;
-            self.lines.retain(|line| match line.drive(now, cx) {
-                Some(at) => {
-                    wake = wake.min(at);
-                    true
-                }
-                None => {
-                    hub.forget();
-                    false
-                }
-            });
+            let n = self.poll_queue();
+            let wake = self.drive(n, now, cx);
             if self.lines.is_empty() && !self.hub.is_held() {
                 return Poll::Ready(());
             }
-            self.timer.as_mut().reset(wake);
-            if self.timer.as_mut().poll_expired(cx).is_pending() && is_idle {
+            let rests = self.rest_until(wake, now, cx);
+            if rests && n < BATCH && (self.is_failed || self.hub.cq.poll_ready(cx).is_pending()) {
                 return Poll::Pending;
             }
         }
@@ -64,32 +58,55 @@ impl<D: Device> Reactor<D> {
         Poll::Pending
     }
 
-    /// Handles what has completed; false if there may be more
-    fn drain(&mut self, cx: &mut Context<'_>, now: Time) -> bool {
-        if self.is_failed || self.hub.cq.poll_ready(cx).is_pending() {
-            return true;
+    /// Moves what has completed into the batch and tells how much that is
+    fn poll_queue(&mut self) -> usize {
+        if self.is_failed {
+            return 0;
         }
         match self.hub.cq.poll(&mut self.batch) {
-            Ok(n) => {
-                self.hub.adopt(&mut self.lines);
-                for completion in &self.batch[..n] {
-                    let (id, request) = Request::parse(completion.id);
-                    // A connection that is over has left its completions behind.
-                    let line = self.lines.iter().find(|line| line.id == id);
-                    if let (Some(line), Some(request)) = (line, request) {
-                        line.complete(request, completion, now);
-                    }
-                }
-            }
+            Ok(n) => n,
             Err(error) => {
                 self.is_failed = true;
                 self.hub.close(&mut self.lines);
                 for line in &self.lines {
                     line.abort(error.into());
                 }
+                0
             }
         }
-        false
+    }
+
+    /// Drives the connections with the first `n` completions and tells when the next of them wants to be driven again
+    ///
+    /// A connection that is over has left its completions behind; they are nobody's.
+    fn drive(&mut self, n: usize, now: Time, cx: &mut Context<'_>) -> Time {
+        let Self { hub, lines, batch, .. } = self;
+        hub.adopt(lines);
+        let mut wake = Time::MAX;
+        lines.retain(|line| match line.turn(&batch[..n], now, cx) {
+            Some(at) => {
+                wake = wake.min(at);
+                true
+            }
+            None => {
+                hub.forget();
+                false
+            }
+        });
+        wake
+    }
+
+    /// Sees to it that the timer expires by `wake`; false if it has already
+    ///
+    /// Deadlines move with each message. The timer is left to expire too early rather than moved along.
+    fn rest_until(&mut self, wake: Time, now: Time, cx: &mut Context<'_>) -> bool {
+        let is_due = self.alarm <= now;
+        if !is_due && self.alarm <= wake {
+            return true;
+        }
+        self.alarm = wake;
+        self.timer.as_mut().reset(wake);
+        self.timer.as_mut().poll_expired(cx).is_pending()
     }
 }
 

@@ -21,11 +21,11 @@ enum Failure {
     Usage(String),
     /// It was tried, and failed
     #[error(transparent)]
-    Failed(Box<dyn std::error::Error>),
+    Failed(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Failure {
-    fn failed(error: impl Into<Box<dyn std::error::Error>>) -> Self {
+    fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Failed(error.into())
     }
 }

@@ -11,7 +11,7 @@ use crate::args::Ping;
 use crate::report::{Output, SIMULATED, Wall, micros};
 use crate::{Failure, mac};
 
-type Error = Box<dyn std::error::Error>;
+type Error = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -93,9 +93,13 @@ async fn ping(net: &Net, options: &EndpointOptions, size: usize, count: u32) -> 
             }
         }
         a.close().await?;
-        Ok(samples)
+        Ok::<_, Error>(samples)
     };
-    let (samples, ()) = try_join(ask, answer(&b, size)).await?;
+    // The other Mac is a program of its own.
+    let (answered, answer_ended) = futures::channel::oneshot::channel();
+    net.runtime().spawn(Box::pin(async move { drop(answered.send(answer(&b, size).await)) }));
+    let samples = ask.await?;
+    answer_ended.await??;
     Ok(samples)
 }
 

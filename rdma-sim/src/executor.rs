@@ -24,6 +24,7 @@ pub(crate) struct SimRuntime {
     clock: Arc<Clock>,
     queue: Arc<Queue>,
     spawned: Mutex<Vec<BoxFuture>>,
+    has_spawned: AtomicBool,
 }
 
 #[derive(Default)]
@@ -87,7 +88,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl SimRuntime {
     pub(crate) fn new() -> Self {
-        Self { clock: Arc::default(), queue: Arc::default(), spawned: Mutex::default() }
+        Self { clock: Arc::default(), queue: Arc::default(), spawned: Mutex::default(), has_spawned: AtomicBool::new(false) }
     }
 
     /// Runs `main`, and what it spawns, until `main` ends
@@ -103,17 +104,20 @@ impl SimRuntime {
         let mut tasks: Vec<Option<Task>> = vec![None];
         main_waker.wake_by_ref();
         let _unspawn = Unspawn(self);
+        let mut round = VecDeque::new();
         loop {
-            while let Some(id) = self.queue.pop() {
-                if id == 0 {
-                    main_wake.is_queued.store(false, Ordering::Relaxed);
-                    if let Poll::Ready(value) = main.as_mut().poll(&mut Context::from_waker(&main_waker)) {
-                        return Ok(value);
-                    }
-                } else if let Some(task) = &mut tasks[id] {
-                    task.wake.is_queued.store(false, Ordering::Relaxed);
-                    if task.future.as_mut().poll(&mut Context::from_waker(&task.waker)).is_ready() {
-                        tasks[id] = None;
+            while self.queue.take(&mut round) {
+                for id in round.drain(..) {
+                    if id == 0 {
+                        main_wake.is_queued.store(false, Ordering::Relaxed);
+                        if let Poll::Ready(value) = main.as_mut().poll(&mut Context::from_waker(&main_waker)) {
+                            return Ok(value);
+                        }
+                    } else if let Some(task) = &mut tasks[id] {
+                        task.wake.is_queued.store(false, Ordering::Relaxed);
+                        if task.future.as_mut().poll(&mut Context::from_waker(&task.waker)).is_ready() {
+                            tasks[id] = None;
+                        }
                     }
                 }
                 self.adopt(&mut tasks);
@@ -124,8 +128,10 @@ impl SimRuntime {
 
     /// Starts what was spawned
     fn adopt(&self, tasks: &mut Vec<Option<Task>>) {
-        let mut spawned = lock(&self.spawned);
-        for future in spawned.drain(..) {
+        if !self.has_spawned.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        for future in lock(&self.spawned).drain(..) {
             let id = tasks.iter().skip(1).position(Option::is_none).map_or(tasks.len(), |free| free + 1);
             if id == tasks.len() {
                 tasks.push(None);
@@ -143,19 +149,21 @@ impl SimRuntime {
 
     /// Moves time to the next thing that happens
     fn jump(&self, net: &Net, limit: Time) -> Result<(), Stalled> {
-        let timer = lock(&self.clock.timers).next();
-        let event = net.shared().lock().fabric.next_event();
-        let Some(next) = timer.into_iter().chain(event).min() else {
-            return Err(Stalled::Deadlock { at: self.now() });
+        let timer = lock(&self.clock.timers).next().unwrap_or(Time::MAX);
+        let now = net.shared().advance(timer, limit);
+        let Some(now) = now else {
+            return Err(if timer == Time::MAX && net.shared().lock().fabric.next_event().is_none() {
+                Stalled::Deadlock { at: self.now() }
+            } else {
+                Stalled::TimeLimit { limit }
+            });
         };
-        if next > limit {
-            return Err(Stalled::TimeLimit { limit });
-        }
-        let now = net.shared().advance(timer.unwrap_or(limit).min(limit));
         self.clock.now.store(now.as_nanos(), Ordering::Relaxed);
-        let mut timers = lock(&self.clock.timers);
-        while let Some(waker) = timers.expire(now) {
-            waker.wake();
+        if timer <= now {
+            let mut timers = lock(&self.clock.timers);
+            while let Some(waker) = timers.expire(now) {
+                waker.wake();
+            }
         }
         Ok(())
     }
@@ -196,8 +204,10 @@ impl Timers {
 }
 
 impl Queue {
-    fn pop(&self) -> Option<usize> {
-        lock(&self.0).pop_front()
+    /// Exchanges the queue for an empty one; false if it was empty, too
+    fn take(&self, round: &mut VecDeque<usize>) -> bool {
+        std::mem::swap(&mut *lock(&self.0), round);
+        !round.is_empty()
     }
 }
 
@@ -220,6 +230,7 @@ impl Runtime for SimRuntime {
 
     fn spawn(&self, task: BoxFuture) {
         lock(&self.spawned).push(task);
+        self.has_spawned.store(true, Ordering::Relaxed);
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {

@@ -78,16 +78,23 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets time pass until somebody was woken, at the latest until `limit`; tells what time it is then
-    pub(crate) fn advance(&self, limit: Time) -> Time {
+    /// Lets time pass until somebody was woken, at the latest until `timer`; tells what time it is then
+    ///
+    /// `None`, and no time passes, if nothing is due by `limit`.
+    pub(crate) fn advance(&self, timer: Time, limit: Time) -> Option<Time> {
         let mut state = self.lock();
-        state.fabric.advance(limit);
-        while let Some(cq) = state.fabric.pop_woken() {
-            if let Some(waker) = state.wakers.get(cq) {
+        let State { fabric, wakers } = &mut *state;
+        let next = fabric.next_event().unwrap_or(Time::MAX).min(timer);
+        if next > limit || next == Time::MAX {
+            return None;
+        }
+        fabric.advance(timer.min(limit));
+        fabric.drain_woken(|cq| {
+            if let Some(waker) = wakers.get(cq) {
                 waker.wake_by_ref();
             }
-        }
-        state.fabric.now()
+        });
+        Some(fabric.now())
     }
 }
 

@@ -2,7 +2,7 @@ use std::fmt;
 use std::hash::Hasher;
 
 use rdma_core::Time;
-use siphasher::sip::SipHasher13;
+use twox_hash::XxHash3_64;
 
 /// A fingerprint of everything that happened in a simulation
 ///
@@ -18,22 +18,24 @@ impl fmt::Display for Digest {
 
 /// The rolling hash behind a [`Digest`]
 ///
-/// Only numbers that the simulation itself made go in: never a pointer, a wall time or the order of a hash table.
-#[derive(Debug)]
+/// XXH3 is specified byte for byte: a digest means the same for ever. Only numbers that the simulation itself made go in: never a pointer, a wall time or the order of a hash table.
 pub(crate) struct Trace {
-    hasher: SipHasher13,
+    hasher: XxHash3_64,
     events: u64,
 }
 
 impl Trace {
     pub(crate) fn new() -> Self {
-        Self { hasher: SipHasher13::new(), events: 0 }
+        Self { hasher: XxHash3_64::new(), events: 0 }
     }
 
     pub(crate) fn record(&mut self, at: Time, kind: u8, who: u32, what: u64) {
-        self.hasher.write_u64((at.as_nanos() << 8) | u64::from(kind));
-        self.hasher.write_u64(u64::from(who));
-        self.hasher.write_u64(what);
+        let mut record = [0; 24];
+        record[..8].copy_from_slice(&at.as_nanos().to_le_bytes());
+        record[8..16].copy_from_slice(&what.to_le_bytes());
+        record[16..20].copy_from_slice(&who.to_le_bytes());
+        record[20] = kind;
+        self.hasher.write(&record);
         self.events += 1;
     }
 
@@ -43,5 +45,11 @@ impl Trace {
 
     pub(crate) fn events(&self) -> u64 {
         self.events
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace").field("events", &self.events).field("digest", &self.digest()).finish()
     }
 }

@@ -172,9 +172,9 @@ impl Fabric {
         }
     }
 
-    /// Completion queues whose waiters should look, oldest first
-    pub(crate) fn pop_woken(&mut self) -> Option<CqKey> {
-        if self.woken.is_empty() { None } else { Some(self.woken.remove(0)) }
+    /// Names each completion queue whose waiter should look
+    pub(crate) fn drain_woken(&mut self, wake: impl FnMut(CqKey)) {
+        self.woken.drain(..).for_each(wake);
     }
 
     pub(crate) fn digest(&self) -> Digest {
@@ -325,7 +325,7 @@ impl Fabric {
         Ok(n)
     }
 
-    /// Whether polling would tell something; if not, the queue will be among the [woken](Self::pop_woken) when it would
+    /// Whether polling would tell something; if not, the queue will be [woken](Self::drain_woken) when it would
     pub(crate) fn await_cq(&mut self, key: CqKey) -> bool {
         let Some(cq) = self.cqs.get_mut(key) else { return true };
         let is_ready = cq.is_overrun || !cq.entries.is_empty();
