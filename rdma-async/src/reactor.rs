@@ -44,13 +44,13 @@ impl<D: Device> Reactor<D> {
         }
         for _ in 0..TURNS {
             let now = self.hub.runtime.now();
-            let n = self.poll_queue();
+            let n = self.poll_queue(cx);
             let wake = self.drive(n, now, cx);
             if self.lines.is_empty() && !self.hub.is_held() {
                 return Poll::Ready(());
             }
             let rests = self.rest_until(wake, now, cx);
-            if rests && n < BATCH && (self.is_failed || self.hub.cq.poll_ready(cx).is_pending()) {
+            if rests && n < BATCH {
                 return Poll::Pending;
             }
         }
@@ -59,13 +59,14 @@ impl<D: Device> Reactor<D> {
     }
 
     /// Moves what has completed into the batch and tells how much that is
-    fn poll_queue(&mut self) -> usize {
+    fn poll_queue(&mut self, cx: &mut Context<'_>) -> usize {
         if self.is_failed {
             return 0;
         }
-        match self.hub.cq.poll(&mut self.batch) {
-            Ok(n) => n,
-            Err(error) => {
+        match self.hub.cq.poll_completions(cx, &mut self.batch) {
+            Poll::Pending => 0,
+            Poll::Ready(Ok(n)) => n,
+            Poll::Ready(Err(error)) => {
                 self.is_failed = true;
                 self.hub.close(&mut self.lines);
                 for line in &self.lines {

@@ -90,8 +90,8 @@ impl CompletionQueue for AnyCompletionQueue {
         self.0.poll(out)
     }
 
-    fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.0.poll_ready(cx)
+    fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
+        self.0.poll_completions(cx, out)
     }
 }
 
@@ -149,7 +149,7 @@ mod erased {
     pub(super) trait CompletionQueue: Send + Sync + 'static {
         fn create_qp(&self, init: &QpInit) -> Result<Box<dyn QueuePair>, Error>;
         fn poll(&self, out: &mut [Completion]) -> Result<usize, Error>;
-        fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()>;
+        fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>>;
     }
 
     impl<D: crate::Device> Device for D {
@@ -188,8 +188,8 @@ mod erased {
             crate::CompletionQueue::poll(self, out)
         }
 
-        fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
-            crate::CompletionQueue::poll_ready(self, cx)
+        fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
+            crate::CompletionQueue::poll_completions(self, cx, out)
         }
     }
 }

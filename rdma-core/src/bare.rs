@@ -150,15 +150,8 @@ impl<D: Device> BareQp<D> {
     /// What the device says.
     pub fn poll(&mut self) -> Result<Option<Completion>, Error> {
         let mut out = [Completion::default()];
-        if self.cq.poll(&mut out)? == 0 {
-            return Ok(None);
-        }
-        let [completion] = out;
-        let is_it = |posted: &Posted| posted.id == completion.id && posted.opcode == completion.opcode;
-        if let Some(at) = self.posted.iter().position(is_it) {
-            self.posted.remove(at);
-        }
-        Ok(Some(completion))
+        let n = self.cq.poll(&mut out)?;
+        Ok(out[..n].first().map(|completion| self.take(completion)))
     }
 
     /// The oldest completion, as soon as there is one
@@ -171,12 +164,17 @@ impl<D: Device> BareQp<D> {
     ///
     /// No completion is lost.
     pub async fn completion(&mut self) -> Result<Completion, Error> {
-        loop {
-            if let Some(completion) = self.poll()? {
-                return Ok(completion);
-            }
-            poll_fn(|cx| self.cq.poll_ready(cx)).await;
+        let mut out = [Completion::default()];
+        poll_fn(|cx| self.cq.poll_completions(cx, &mut out)).await?;
+        Ok(self.take(&out[0]))
+    }
+
+    fn take(&mut self, completion: &Completion) -> Completion {
+        let is_it = |posted: &Posted| posted.id == completion.id && posted.opcode == completion.opcode;
+        if let Some(at) = self.posted.iter().position(is_it) {
+            self.posted.swap_remove(at);
         }
+        *completion
     }
 
     /// The next completion of a receive; those of sends are passed over

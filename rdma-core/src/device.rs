@@ -97,10 +97,15 @@ pub trait CompletionQueue: Send + Sync + 'static {
     /// [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished; the queue overran, which is fatal.
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error>;
 
-    /// Ready when [`poll`](Self::poll) has something to tell
+    /// Moves finished requests into `out` as soon as there is one, and tells how many
     ///
-    /// The task of `cx` is woken then. Only the task of the latest call is.
-    fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()>;
+    /// If that is fewer than fit, the queue was empty then, and the task of `cx` will be woken for the next one: there is
+    /// no need to ask again before. Only the task of the latest call is woken.
+    ///
+    /// # Errors
+    ///
+    /// As [`poll`](Self::poll).
+    fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>>;
 }
 
 /// What is known when a queue pair has been destroyed

@@ -132,13 +132,14 @@ impl CompletionQueue for SimCompletionQueue {
         self.context.net.lock().fabric.poll_cq(self.key, out)
     }
 
-    fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
         let mut state = self.context.net.lock();
-        if state.fabric.await_cq(self.key) {
-            return Poll::Ready(());
+        let n = state.fabric.poll_cq(self.key, out)?;
+        if n < out.len() {
+            state.fabric.await_cq(self.key);
+            state.set_waker(self.key, cx.waker());
         }
-        state.set_waker(self.key, cx.waker());
-        Poll::Pending
+        if n == 0 { Poll::Pending } else { Poll::Ready(Ok(n)) }
     }
 }
 

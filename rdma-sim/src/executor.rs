@@ -27,9 +27,10 @@ pub(crate) struct SimRuntime {
     has_spawned: AtomicBool,
 }
 
-#[derive(Default)]
 struct Clock {
     now: AtomicU64,
+    /// No timer expires before this time. Kept outside of the lock, because every jump asks.
+    earliest: AtomicU64,
     timers: Mutex<Timers>,
 }
 
@@ -88,7 +89,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl SimRuntime {
     pub(crate) fn new() -> Self {
-        Self { clock: Arc::default(), queue: Arc::default(), spawned: Mutex::default(), has_spawned: AtomicBool::new(false) }
+        Self { clock: Arc::new(Clock::new()), queue: Arc::default(), spawned: Mutex::default(), has_spawned: AtomicBool::new(false) }
     }
 
     /// Runs `main`, and what it spawns, until `main` ends
@@ -128,9 +129,10 @@ impl SimRuntime {
 
     /// Starts what was spawned
     fn adopt(&self, tasks: &mut Vec<Option<Task>>) {
-        if !self.has_spawned.swap(false, Ordering::Relaxed) {
+        if !self.has_spawned.load(Ordering::Relaxed) {
             return;
         }
+        self.has_spawned.store(false, Ordering::Relaxed);
         for future in lock(&self.spawned).drain(..) {
             let id = tasks.iter().skip(1).position(Option::is_none).map_or(tasks.len(), |free| free + 1);
             if id == tasks.len() {
@@ -149,7 +151,7 @@ impl SimRuntime {
 
     /// Moves time to the next thing that happens
     fn jump(&self, net: &Net, limit: Time) -> Result<(), Stalled> {
-        let timer = lock(&self.clock.timers).next().unwrap_or(Time::MAX);
+        let timer = Time::from_nanos(self.clock.earliest.load(Ordering::Relaxed));
         let now = net.shared().advance(timer, limit);
         let Some(now) = now else {
             return Err(if timer == Time::MAX && net.shared().lock().fabric.next_event().is_none() {
@@ -164,6 +166,8 @@ impl SimRuntime {
             while let Some(waker) = timers.expire(now) {
                 waker.wake();
             }
+            let next = timers.next().unwrap_or(Time::MAX);
+            self.clock.earliest.store(next.as_nanos(), Ordering::Relaxed);
         }
         Ok(())
     }
@@ -217,7 +221,9 @@ impl Wake for TaskWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.is_queued.swap(true, Ordering::Relaxed) {
+        // Two threads that wake a task at once may both queue it, which costs an idle poll.
+        if !self.is_queued.load(Ordering::Relaxed) {
+            self.is_queued.store(true, Ordering::Relaxed);
             lock(&self.queue.0).push_back(self.id);
         }
     }
@@ -240,6 +246,10 @@ impl Runtime for SimRuntime {
 }
 
 impl Clock {
+    fn new() -> Self {
+        Self { now: AtomicU64::new(0), earliest: AtomicU64::new(u64::MAX), timers: Mutex::default() }
+    }
+
     fn now(&self) -> Time {
         Time::from_nanos(self.now.load(Ordering::Relaxed))
     }
@@ -269,6 +279,7 @@ impl Timer for SimTimer {
             let seq = timers.next_seq;
             timers.next_seq += 1;
             timers.heap.push(Reverse((deadline, seq, self.key)));
+            self.clock.earliest.fetch_min(deadline.as_nanos(), Ordering::Relaxed);
         }
     }
 

@@ -325,12 +325,11 @@ impl Fabric {
         Ok(n)
     }
 
-    /// Whether polling would tell something; if not, the queue will be [woken](Self::drain_woken) when it would
-    pub(crate) fn await_cq(&mut self, key: CqKey) -> bool {
-        let Some(cq) = self.cqs.get_mut(key) else { return true };
-        let is_ready = cq.is_overrun || !cq.entries.is_empty();
-        cq.is_awaited = !is_ready;
-        is_ready
+    /// Has the queue [woken](Self::drain_woken) when it is not empty any more
+    pub(crate) fn await_cq(&mut self, key: CqKey) {
+        if let Some(cq) = self.cqs.get_mut(key) {
+            cq.is_awaited = true;
+        }
     }
 
     fn complete(&mut self, key: CqKey, completion: Completion) {
