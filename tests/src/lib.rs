@@ -1,5 +1,7 @@
-//! What the tests and benchmarks share: pairs of simulated Macs
+//! What the tests and benchmarks share: pairs of simulated Macs, futures that are dropped half-way
 
+mod drop_after;
 mod pair;
 
+pub use drop_after::DropAfter;
 pub use pair::{DEVICE, Pair, connected, endpoint, endpoints};
