@@ -5,7 +5,7 @@
 //!
 //! Mutants that these tests have caught: no `detach` in `Drop for Send` (`a_dropped_send_*`), no `leave` in `Drop for Send`
 //! and `Drop for Alloc` (`a_send_that_waits_for_a_place_*`, `a_dropped_alloc_*`), no `leave` in `Drop for Recv`
-//! (`a_dropped_recv_*`), no `forget` in `Drop for Prepared` and no `abort` for an unconfirmed connection
+//! and `Drop for Close` (`a_dropped_recv_*`, `a_dropped_close_leaves_*`), no `abandon` (`a_dropped_close_goes_on`), no `forget` in `Drop for Prepared` and no `abort` for an unconfirmed connection
 //! (`a_dropped_connect_*`).
 
 use std::time::Duration;
@@ -200,6 +200,17 @@ fn a_dropped_close_goes_on() {
     });
 }
 
+#[test]
+fn a_dropped_close_leaves_the_end_to_the_next() {
+    at_every_poll(async |net, polls| {
+        let pair = connected(&net, &EndpointOptions::new()).await;
+        let dropped = dropped(&net, polls, pair.ab.close());
+        let (dropped, again) = join(dropped, pair.ab.close()).await;
+        again.unwrap();
+        dropped.map(Result::unwrap).is_some()
+    });
+}
+
 /// Connects often enough that anything left behind by an earlier attempt would exhaust the device.
 async fn assert_connects(a: &Endpoint<SimDevice>, b: &Endpoint<SimDevice>) {
     let mut connections = Vec::new();
@@ -216,18 +227,21 @@ async fn assert_connects(a: &Endpoint<SimDevice>, b: &Endpoint<SimDevice>) {
 fn a_dropped_connect(drop_accept: bool) {
     at_every_poll(async |net, polls| {
         let (a, b) = endpoints(&net, &EndpointOptions::new());
-        // Small enough that the handshake takes several polls.
-        let (to_b, to_a) = tokio::io::duplex(16);
-        let (connected, accepted) = if drop_accept {
-            let (connected, accepted) = join(a.connect(to_b), dropped(&net, polls, b.accept(to_a))).await;
-            (Some(connected), accepted)
-        } else {
-            let (connected, accepted) = join(dropped(&net, polls, a.connect(to_b)), b.accept(to_a)).await;
-            (connected, Some(accepted))
-        };
-        let is_ready = connected.as_ref().is_some_and(Result::is_ok) && accepted.as_ref().is_some_and(Result::is_ok);
-        drop((connected, accepted));
-        rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(30)).await;
+        let mut is_ready = false;
+        // More often than a device has queue pairs, or its completion queue places.
+        for _ in 0..12 {
+            // Small enough that the handshake takes several polls.
+            let (to_b, to_a) = tokio::io::duplex(16);
+            let (connected, accepted) = if drop_accept {
+                let (connected, accepted) = join(a.connect(to_b), dropped(&net, polls, b.accept(to_a))).await;
+                (Some(connected), accepted)
+            } else {
+                let (connected, accepted) = join(dropped(&net, polls, a.connect(to_b)), b.accept(to_a)).await;
+                (connected, Some(accepted))
+            };
+            is_ready = matches!((connected, accepted), (Some(Ok(_)), Some(Ok(_))));
+            rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(30)).await;
+        }
         assert!(a.pool_stats().is_whole() && b.pool_stats().is_whole());
         assert_connects(&a, &b).await;
         is_ready
