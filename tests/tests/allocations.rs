@@ -1,0 +1,109 @@
+//! No heap allocation per message in steady state
+//!
+//! Counts what is allocated on this thread: connections, reactor, simulator and executor together. Mutants that this test has
+//! caught: a box per completion in `Line::on_completion`, a new vector per turn of the reactor.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use futures::future::join;
+use rdma_async::{Connection, EndpointOptions};
+use rdma_sim::{Sim, SimDevice};
+use rdma_tests::connected;
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: forwards to the system's allocator; counting touches neither memory nor layout.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's contract is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract is the same.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's contract is the same.
+        unsafe { System.realloc(ptr, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations() -> u64 {
+    ALLOCATIONS.with(Cell::get)
+}
+
+async fn echo(connection: &Connection<SimDevice>, rounds: usize) {
+    for _ in 0..rounds {
+        let message = connection.recv().await.unwrap().unwrap();
+        let mut lease = connection.alloc(message.len()).await.unwrap();
+        lease.copy_from_slice(&message);
+        drop(message);
+        drop(connection.send(lease).await.unwrap());
+    }
+}
+
+async fn ask(connection: &Connection<SimDevice>, len: usize, rounds: usize) {
+    for _ in 0..rounds {
+        let lease = connection.alloc(len).await.unwrap();
+        drop(connection.send(lease).await.unwrap());
+        assert_eq!(connection.recv().await.unwrap().unwrap().len(), len);
+    }
+}
+
+#[test]
+fn messages_allocate_nothing_in_steady_state() {
+    let warm = Cell::new(0);
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &EndpointOptions::new()).await;
+        for is_counted in [false, true] {
+            for len in [0, 64, 4000, 5000, 1 << 20] {
+                let before = allocations();
+                join(ask(&pair.ab, len, 500), echo(&pair.ba, 500)).await;
+                let during = allocations() - before;
+                if is_counted {
+                    assert_eq!(during, 0, "500 round trips of {len} bytes");
+                } else {
+                    warm.set(warm.get() + during);
+                }
+            }
+        }
+    });
+    assert!(warm.get() > 0, "the counter counts: queues grow once");
+}
+
+#[test]
+fn a_stream_one_way_allocates_nothing_in_steady_state() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &EndpointOptions::new()).await;
+        let run = async |rounds: usize| {
+            let send = async {
+                for round in 0..rounds {
+                    let lease = pair.ab.alloc(if round % 3 == 0 { 100_000 } else { 100 }).await.unwrap();
+                    drop(pair.ab.send(lease).await.unwrap());
+                }
+            };
+            let receive = async {
+                for _ in 0..rounds {
+                    drop(pair.ba.recv().await.unwrap().unwrap());
+                }
+            };
+            join(send, receive).await;
+        };
+        run(2000).await;
+        let before = allocations();
+        run(2000).await;
+        assert_eq!(allocations() - before, 0);
+    });
+}

@@ -1,0 +1,72 @@
+//! Equal seeds give equal runs: in one process, in two, in debug and in release
+//!
+//! The digests in `golden/digests.txt` were made by one build and are compared by all others: CI runs this test in debug
+//! and in release. A change of the model or of the protocol changes them; then run the test with `UPDATE_GOLDEN=1` and
+//! commit the file with the change. A mutant that let the address of a buffer into the trace was caught.
+
+use std::fmt::Write;
+
+use futures::future::join;
+use rdma_async::EndpointOptions;
+use rdma_sim::{Digest, Run, Sim};
+use rdma_tests::connected;
+
+/// A bit of everything: small and large messages both ways, pauses, an end
+fn run(seed: u64) -> Run<()> {
+    Sim::new().seed(seed).run(async |net| {
+        let pair = connected(&net, &EndpointOptions::new()).await;
+        let send = async {
+            for number in 0..100_usize {
+                let len = (number * 7919 + seed as usize) % 40_000;
+                pair.ab.send_bytes(&vec![number as u8; len]).await.unwrap();
+                if number % 10 == 0 {
+                    rdma_async::time::sleep(&*net.runtime(), std::time::Duration::from_micros(30)).await;
+                }
+            }
+            pair.ab.close().await.unwrap();
+        };
+        let receive = async {
+            while let Some(message) = pair.ba.recv().await.unwrap() {
+                if message.len() % 2 == 0 {
+                    let _ = pair.ba.send_bytes(&message[..message.len() / 2]).await;
+                }
+            }
+        };
+        let drain = async { while pair.ab.recv().await.unwrap().is_some() {} };
+        join(join(send, receive), drain).await;
+    })
+}
+
+fn digests(seeds: std::ops::Range<u64>) -> Vec<Digest> {
+    seeds.map(|seed| run(seed).digest).collect()
+}
+
+#[test]
+fn equal_seeds_give_equal_digests_and_other_seeds_others() {
+    let (once, again) = (digests(0..20), digests(0..20));
+    assert_eq!(once, again);
+    let mut distinct = once.clone();
+    distinct.sort_by_key(Digest::to_string);
+    distinct.dedup();
+    assert_eq!(distinct.len(), once.len());
+}
+
+#[test]
+fn virtual_times_are_exact() {
+    let (once, again) = (run(5), run(5));
+    assert_eq!((once.time, once.events), (again.time, again.events));
+}
+
+#[test]
+fn digests_are_those_of_every_other_build() {
+    let mut current = String::new();
+    for (seed, digest) in digests(0..20).into_iter().enumerate() {
+        writeln!(current, "{seed} {digest}").unwrap();
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/digests.txt");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(path, &current).unwrap();
+    }
+    let golden = std::fs::read_to_string(path).expect("the digests are committed");
+    assert!(golden == current, "the digests have changed: run with UPDATE_GOLDEN=1 if they should\n{current}");
+}

@@ -1,0 +1,332 @@
+//! How connections begin and end, well and badly
+
+use std::time::Duration;
+
+use futures::future::{join, try_join};
+use rdma_async::{
+    AllocError, CloseError, ConnectError, ConnectionError, Endpoint, EndpointError, EndpointOptions, RecvError,
+    SendError,
+};
+use rdma_core::channel::{Hello, HelloError};
+use rdma_core::{AnyDevice, Cause, Device, Verb};
+use rdma_sim::{LineRate, Sim, Topology};
+use rdma_tests::{DEVICE, connected, endpoint, endpoints};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+fn options() -> EndpointOptions {
+    EndpointOptions::new()
+}
+
+#[test]
+fn closing_tells_that_everything_arrived() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options()).await;
+        pair.ab.send_bytes(&[1; 100_000]).await.unwrap();
+        pair.ab.send_bytes(&[2; 10]).await.unwrap();
+        // Nobody reads at the other end: its connection confirms all the same.
+        pair.ab.close().await.unwrap();
+        assert_eq!(pair.ab.send_bytes(b"late").await, Err(SendError::Closed));
+        assert_eq!(pair.ba.send_bytes(b"late").await, Err(SendError::PeerClosed));
+        assert_eq!(pair.ba.recv().await.unwrap().unwrap().len(), 100_000);
+        assert_eq!(pair.ba.recv().await.unwrap().unwrap().len(), 10);
+        assert!(pair.ba.recv().await.unwrap().is_none());
+        assert!(pair.ba.recv().await.unwrap().is_none(), "the end stays the end");
+        pair.ba.close().await.unwrap();
+        pair.ab.close().await.unwrap();
+    });
+}
+
+#[test]
+fn both_sides_can_close_at_once() {
+    for seed in 0..50 {
+        Sim::new().seed(seed).run(async |net| {
+            let pair = connected(&net, &options()).await;
+            let (sent, back) = join(pair.ab.send_bytes(&[1; 9000]), pair.ba.send_bytes(&[2; 10])).await;
+            sent.unwrap();
+            back.unwrap();
+            let start = net.now();
+            try_join(pair.ab.close(), pair.ba.close()).await.unwrap();
+            assert!(net.now() - start < Duration::from_millis(1), "nobody waits for a timeout");
+            assert_eq!(pair.ba.recv().await.unwrap().unwrap().len(), 9000);
+            assert_eq!(pair.ab.recv().await.unwrap().unwrap().len(), 10);
+            assert!(pair.ab.recv().await.unwrap().is_none());
+        });
+    }
+}
+
+#[test]
+fn what_the_peer_will_not_read_is_refused_with_its_lease() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options()).await;
+        // More than the window takes in.
+        let sends = (0..200).map(|_| async {
+            let lease = pair.ba.alloc(10).await.unwrap();
+            pair.ba.send(lease).await
+        });
+        let (outcomes, closed) = join(futures::future::join_all(sends), pair.ab.close()).await;
+        closed.unwrap();
+        let refused: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+        assert!(!refused.is_empty());
+        for unsent in refused {
+            assert_eq!(unsent.error, SendError::PeerClosed);
+            assert_eq!(unsent.lease.expect("the lease comes back").len(), 10);
+        }
+        assert_eq!(pair.ba.close().await, Err(CloseError::PeerClosed));
+    });
+}
+
+#[test]
+fn dropping_the_last_handle_sends_what_is_queued() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options()).await;
+        for len in [10, 50_000] {
+            let lease = pair.ab.alloc(len).await.unwrap();
+            let mut send = Box::pin(pair.ab.send(lease));
+            assert!(futures::poll!(send.as_mut()).is_pending());
+        }
+        drop((pair.ab, pair.a));
+        assert_eq!(pair.ba.recv().await.unwrap().unwrap().len(), 10);
+        assert_eq!(pair.ba.recv().await.unwrap().unwrap().len(), 50_000);
+        assert!(pair.ba.recv().await.unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_peer_that_falls_silent_is_an_error_within_the_timeout() {
+    Sim::new().run(async |net| {
+        let timeout = Duration::from_secs(5);
+        let pair = connected(&net, &options().timeout(timeout)).await;
+        pair.ab.send_bytes(b"arrived").await.unwrap();
+        rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(60)).await;
+        let silence = net.now();
+        pair.ba.send_bytes(b"arrived, too").await.unwrap();
+        pair.ba.abort();
+        let lost = ConnectionError::PeerLost(timeout);
+        let lease = pair.ab.alloc(100_000).await.unwrap();
+        let (sent, closed) = join(pair.ab.send(lease), pair.ab.close()).await;
+        let unsent = sent.unwrap_err();
+        assert_eq!(unsent.error, SendError::Lost(lost.clone()));
+        assert!(unsent.lease.is_some());
+        drop(unsent);
+        assert_eq!(closed, Err(CloseError::Lost(lost.clone())));
+        let waited = net.now() - silence;
+        assert!(waited <= timeout + Duration::from_millis(1), "{waited:?}");
+        // What had arrived is not lost with the connection.
+        assert_eq!(*pair.ab.recv().await.unwrap().unwrap(), *b"arrived, too");
+        assert_eq!(pair.ab.recv().await.unwrap_err(), RecvError::Lost(lost.clone()));
+        assert_eq!(pair.ab.send_bytes(b"").await, Err(SendError::Lost(lost)));
+        assert!(pair.a.pool_stats().is_whole());
+    });
+}
+
+#[test]
+fn an_idle_connection_lives() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options()).await;
+        rdma_async::time::sleep(&*net.runtime(), Duration::from_hours(3)).await;
+        pair.ab.send_bytes(b"still here").await.unwrap();
+        assert_eq!(*pair.ba.recv().await.unwrap().unwrap(), *b"still here");
+    });
+}
+
+#[test]
+fn a_reader_that_pauses_holds_the_sender_back_and_loses_nothing() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options().receive_memory(6 << 20)).await;
+        let send = async {
+            for number in 0..400_usize {
+                let len = if number % 4 == 0 { 1 << 20 } else { 8 };
+                let mut lease = pair.ab.alloc(len).await.unwrap();
+                lease[..8].copy_from_slice(&number.to_le_bytes());
+                drop(pair.ab.send(lease).await.unwrap());
+            }
+            pair.ab.close().await.unwrap();
+        };
+        let receive = async {
+            for number in 0..400_usize {
+                if number % 50 == 0 {
+                    rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(20)).await;
+                }
+                let message = pair.ba.recv().await.unwrap().unwrap();
+                assert_eq!(message[..8], number.to_le_bytes());
+            }
+            assert!(pair.ba.recv().await.unwrap().is_none());
+        };
+        join(send, receive).await;
+    });
+}
+
+/// Both fill all of their memory with messages for each other before either reads: the memory for receiving is apart.
+#[test]
+fn peers_that_send_everything_before_they_read_do_not_lock_up() {
+    Sim::new().run(async |net| {
+        let options = options().send_memory(4 << 20).receive_memory(6 << 20);
+        let pair = connected(&net, &options).await;
+        let side = async |connection: &rdma_async::Connection<_>| {
+            let sends = (0..4).map(|_| async {
+                let lease = connection.alloc(1 << 20).await.unwrap();
+                drop(connection.send(lease).await.unwrap());
+            });
+            futures::future::join_all(sends).await;
+            for _ in 0..4 {
+                assert_eq!(connection.recv().await.unwrap().unwrap().len(), 1 << 20);
+            }
+        };
+        join(side(&pair.ab), side(&pair.ba)).await;
+    });
+}
+
+#[test]
+fn messages_that_cannot_be_sent_come_back() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options().max_message(1 << 20)).await;
+        let max = pair.ab.max_message();
+        assert_eq!(max, 1 << 20);
+        let lease = pair.ab.alloc(max + 1).await.unwrap();
+        let unsent = pair.ab.send(lease).await.unwrap_err();
+        assert_eq!(unsent.error, SendError::TooLong { len: max + 1, max });
+        assert_eq!(unsent.lease.unwrap().len(), max + 1);
+
+        let foreign = pair.b.alloc(5).await.unwrap();
+        let unsent = pair.ab.send(foreign).await.unwrap_err();
+        assert_eq!(unsent.error, SendError::ForeignLease);
+        drop(unsent);
+
+        let total = pair.a.pool_stats().send.total_bytes;
+        let too_large = AllocError::TooLarge { len: total + 1, max: total };
+        assert_eq!(pair.ab.alloc(total + 1).await.unwrap_err(), too_large);
+        assert!(pair.a.pool_stats().send.free_bytes == total);
+    });
+}
+
+#[test]
+fn strangers_and_other_versions_are_turned_away() {
+    Sim::new().run(async |net| {
+        let b = endpoint(&net, "b", &options());
+        let greet = async |bytes: Vec<u8>| {
+            let (mut stranger, to_b) = tokio::io::duplex(1024);
+            stranger.write_all(&bytes).await.unwrap();
+            drop(stranger);
+            b.accept(to_b).await.unwrap_err()
+        };
+        assert_eq!(greet(vec![b'x'; Hello::LEN]).await, ConnectError::Peer(HelloError::NotOurs));
+        assert_eq!(greet(vec![]).await, ConnectError::Stream(std::io::ErrorKind::UnexpectedEof));
+        let hello = Hello { epoch: 0, params: unusable(), eager: Default::default(), bulk: Default::default() };
+        assert_eq!(greet(hello.to_bytes().into()).await, ConnectError::Peer(HelloError::Unusable(unusable())));
+        let mut newer = hello.to_bytes();
+        newer[7] += 1;
+        let theirs = Hello::VERSION + 1;
+        assert_eq!(greet(newer.into()).await, ConnectError::Peer(HelloError::Version { theirs }));
+        assert!(b.pool_stats().is_whole());
+    });
+}
+
+fn unusable() -> rdma_core::channel::Params {
+    rdma_core::channel::Params { announces: 0, max_message: 0, window: 0 }
+}
+
+#[test]
+fn peers_of_different_epochs_do_not_connect() {
+    Sim::new().run(async |net| {
+        let (a, b) = (endpoint(&net, "a", &options().epoch(1)), endpoint(&net, "b", &options().epoch(2)));
+        let (to_b, to_a) = tokio::io::duplex(256);
+        let (connected, accepted) = join(a.connect(to_b), b.accept(to_a)).await;
+        assert_eq!(accepted.unwrap_err(), ConnectError::Epoch { ours: 2, theirs: 1 });
+        assert!(matches!(connected.unwrap_err(), ConnectError::Stream(_)));
+    });
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_given_up() {
+    Sim::new().run(async |net| {
+        let (a, _b) = endpoints(&net, &options().connect_timeout(Duration::from_secs(3)));
+        let (to_b, mut silent) = tokio::io::duplex(256);
+        let start = net.now();
+        let refused = a.connect(to_b).await.unwrap_err();
+        assert_eq!(refused, ConnectError::Timeout(Duration::from_secs(3)));
+        assert_eq!(net.now() - start, Duration::from_secs(3));
+        let mut greeting = Vec::new();
+        silent.read_to_end(&mut greeting).await.unwrap();
+        assert_eq!(greeting.len(), Hello::LEN);
+        assert!(a.pool_stats().is_whole());
+    });
+}
+
+#[test]
+fn a_device_without_a_cable_says_so() {
+    Sim::new().run(async |net| {
+        let down = net.open("a", "rdma_en3").unwrap_err();
+        assert_eq!((down.verb, down.cause), (Verb::AllocPd, Cause::PortDown));
+        let missing = net.open("a", "rdma_en9").unwrap_err();
+        assert_eq!(missing.verb, Verb::OpenDevice);
+    });
+}
+
+#[test]
+fn crossed_cables_are_an_error_and_not_a_silent_lockup() {
+    let topology = Topology::new()
+        .host("a", 2)
+        .host("b", 2)
+        .cable(("a", 0), ("b", 0), LineRate::TB5)
+        .cable(("a", 1), ("b", 1), LineRate::TB5);
+    Sim::new().topology(topology).run(async |net| {
+        let a = Endpoint::new(net.open("a", "rdma_en2").unwrap(), net.runtime(), options()).unwrap();
+        let b = Endpoint::new(net.open("b", "rdma_en3").unwrap(), net.runtime(), options()).unwrap();
+        let (to_b, to_a) = tokio::io::duplex(256);
+        let (connected, accepted) = join(a.connect(to_b), b.accept(to_a)).await;
+        let unreachable = ConnectError::Device(rdma_core::Error::new(Verb::ModifyQp, Cause::PeerUnreachable));
+        assert_eq!(connected.unwrap_err(), unreachable);
+        assert_eq!(accepted.unwrap_err(), unreachable);
+    });
+}
+
+#[test]
+fn unusable_options_are_refused() {
+    Sim::new().run(async |net| {
+        let table = [
+            options().window(10),
+            options().timeout(Duration::from_secs(1)),
+            options().timeout(Duration::from_secs(100)),
+            options().keepalive(Duration::ZERO),
+            options().send_queue(0),
+            options().max_message(1 << 30),
+            options().receive_memory(1 << 20),
+            options().send_memory(0),
+            options().window(3000).receive_memory(32 << 20),
+        ];
+        for options in table {
+            let device = net.open("a", DEVICE).unwrap();
+            let refused = Endpoint::new(device, net.runtime(), options.clone());
+            assert!(matches!(refused, Err(EndpointError::Options(_))), "{options:?}");
+        }
+    });
+}
+
+/// The layers above the traits exist once: here they run over a device chosen at run time.
+#[test]
+fn a_device_chosen_at_run_time_does_the_same() {
+    Sim::new().run(async |net| {
+        let open = |host| AnyDevice::new(net.open(host, DEVICE).unwrap());
+        let a = Endpoint::new(open("a"), net.runtime(), options()).unwrap();
+        let b = Endpoint::new(open("b"), net.runtime(), options()).unwrap();
+        assert_eq!(a.device().name(), DEVICE);
+        let (to_b, to_a) = tokio::io::duplex(256);
+        let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.unwrap();
+        for len in [5, 50_000] {
+            let (sent, received) = join(ab.send_bytes(&vec![9; len]), ba.recv()).await;
+            sent.unwrap();
+            assert_eq!(*received.unwrap().unwrap(), *vec![9; len]);
+        }
+        ab.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_runtime_that_ends_takes_its_connections_along() {
+    let ab = Sim::new().run(async |net| connected(&net, &options()).await).value.ab;
+    Sim::new().run(async |_| {
+        let lost = ConnectionError::RuntimeGone;
+        assert_eq!(ab.recv().await.unwrap_err(), RecvError::Lost(lost.clone()));
+        assert_eq!(ab.send_bytes(b"").await, Err(SendError::Lost(lost)));
+    });
+}
