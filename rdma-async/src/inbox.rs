@@ -48,17 +48,17 @@ impl<T, E: Clone> Inbox<T, E> {
         self.0.update(|inner| inner.end = inner.end.take().or(Some(Ok(()))));
     }
 
-    /// Says that nothing more will come because of `error`
+    /// Says that nothing more will come, not even what is expected
     ///
-    /// What came in order can still be taken. If everything did, the end is no error.
-    pub(crate) fn fail(&self, error: E) {
+    /// What came in order can still be taken. A peer that said it had finished, and of which everything came, has finished
+    /// whatever `end` says.
+    pub(crate) fn close(&self, end: Result<(), E>) {
         self.0.update(|inner| {
             if let Some(missing) = inner.messages.iter().position(Option::is_none) {
                 inner.messages.truncate(missing);
-                inner.end = Some(Err(error));
-            } else {
-                inner.end.get_or_insert(Err(error));
+                inner.end = None;
             }
+            inner.end.get_or_insert(end);
         });
     }
 

@@ -296,7 +296,7 @@ impl<D: Device> Line<D> {
         let result = if is_complete { Ok(()) } else { Err(CloseError::PeerClosed) };
         tracing::debug!(line = self.id, "connection closed");
         self.tear_down(state, if state.channel.is_peer_finished() { SendError::PeerClosed } else { SendError::Closed });
-        self.inbox.finish();
+        self.inbox.close(Ok(()));
         self.end.update(|end| end.get_or_insert(result).is_ok());
     }
 
@@ -308,7 +308,7 @@ impl<D: Device> Line<D> {
         tracing::warn!(line = self.id, %error, "connection lost");
         state.error = Some(error.clone());
         self.tear_down(state, error.clone().into());
-        self.inbox.fail(error.clone().into());
+        self.inbox.close(Err(error.clone().into()));
         self.end.update(|end| end.get_or_insert(Err(error.into())).is_ok());
         self.hub.wake_reactor();
     }

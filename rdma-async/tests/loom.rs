@@ -254,7 +254,7 @@ fn every_receiver_learns_of_the_end() {
             })
             .collect();
         inbox.expect();
-        inbox.fail(());
+        inbox.close(Err(()));
         for receiver in receivers {
             assert_eq!(receiver.join().unwrap(), Err(()));
         }

@@ -54,6 +54,33 @@ fn both_sides_can_close_at_once() {
     }
 }
 
+/// Regression: an update that was sent to a peer that had confirmed and gone kept `close` waiting until the timeout; and
+/// whoever read on while closing waited for ever for a message that had been announced and would not come.
+#[test]
+fn closing_while_the_peer_talks_does_not_wait_for_a_timeout() {
+    for seed in 0..60 {
+        Sim::new().seed(seed).run(async |net| {
+            let pair = connected(&net, &options()).await;
+            let message = vec![1; seed as usize * 400];
+            let talk = async {
+                let sends = (0..4).map(async |_| while pair.ba.send_bytes(&message).await.is_ok() {});
+                futures::future::join_all(sends).await;
+            };
+            let listen = async { while pair.ba.recv().await.unwrap().is_some() {} };
+            let close = async {
+                for _ in 0..60 + seed {
+                    pair.ab.recv().await.unwrap();
+                }
+                let start = net.now();
+                let read = async { while pair.ab.recv().await.unwrap().is_some() {} };
+                join(pair.ab.close(), read).await.0.unwrap();
+                assert!(net.now() - start < Duration::from_millis(1), "seed {seed}");
+            };
+            join(join(talk, listen), close).await;
+        });
+    }
+}
+
 #[test]
 fn what_the_peer_will_not_read_is_refused_with_its_lease() {
     Sim::new().run(async |net| {

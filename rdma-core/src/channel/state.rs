@@ -320,8 +320,6 @@ impl Channel {
                 self.peer_fin = PeerFin::Acknowledged;
                 return Some(Kind::FinAck);
             }
-            // The grants of bulk messages that are still to come are owed to a peer that waits for them.
-            PeerFin::Received if self.granted_total != self.granted_reported => return Some(Kind::Update),
             PeerFin::Received | PeerFin::Acknowledged => return None,
         }
         if self.fin == Fin::Queued && self.queue.is_empty() && self.announced.is_empty() {
@@ -489,12 +487,14 @@ impl Channel {
     }
 
     /// Whether both sides know that no more will be said: the queue pairs may go
+    ///
+    /// A confirmation that is owed must have left. Nothing else is waited for: a peer that has confirmed everything may be
+    /// gone, and then what was sent to it meanwhile never completes.
     pub fn is_settled(&self) -> bool {
-        let is_over = match self.fin {
-            Fin::Open | Fin::Queued => self.peer_fin == PeerFin::Acknowledged,
-            Fin::Sent => false,
-            Fin::Acknowledged => self.peer_fin != PeerFin::Received,
-        };
-        is_over && self.eager_in_flight == 0
+        match (self.fin, self.peer_fin) {
+            (Fin::Acknowledged, PeerFin::Open) => true,
+            (Fin::Open | Fin::Queued | Fin::Acknowledged, PeerFin::Acknowledged) => self.eager_in_flight == 0,
+            (_, PeerFin::Open | PeerFin::Received) | (Fin::Sent, PeerFin::Acknowledged) => false,
+        }
     }
 }

@@ -1,0 +1,179 @@
+//! Random programs on both sides of a connection
+//!
+//! Whatever two sides do: what arrives is what was sent, in order, with nothing missing between; a close that succeeds means
+//! that everything arrived; nobody waits for a timeout; and no memory is left behind.
+//!
+//! Mutants that this test has caught: a connection that counts as settled before its confirmation has left, a `Fin` that does
+//! not wait for announced messages, a confirmation that does not wait for bulk messages, grants that are not reported.
+
+use std::time::Duration;
+
+use futures::future::join;
+use proptest::prelude::*;
+use rdma_async::{Connection, EndpointOptions};
+use rdma_sim::{Net, Sim, SimDevice};
+use rdma_tests::{DropAfter, Pair, connected};
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Sends a message of so many bytes
+    Send(usize),
+    /// Begins to send, and stops waiting after so many polls
+    Push(usize, usize),
+    /// Receives, if the peer has not finished
+    Recv,
+    /// Receives, and stops waiting after so many polls
+    Peek(usize),
+    /// Rests for so many microseconds
+    Rest(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// Closes and waits, reading nothing more
+    Close,
+    /// Closes and reads what still comes
+    CloseAndRead,
+    /// Drops the handle
+    Drop,
+    /// Reads until the peer has finished
+    Read,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let len = prop_oneof![0usize..100, 4000usize..4200, 5000usize..200_000];
+    prop_oneof![
+        4 => len.clone().prop_map(Step::Send),
+        2 => (len, 1usize..6).prop_map(|(len, polls)| Step::Push(len, polls)),
+        3 => Just(Step::Recv),
+        1 => (0usize..8).prop_map(Step::Peek),
+        1 => (0u64..100).prop_map(Step::Rest),
+    ]
+}
+
+fn end() -> impl Strategy<Value = End> {
+    prop_oneof![Just(End::Close), Just(End::CloseAndRead), Just(End::Drop), Just(End::Read)]
+}
+
+/// What a side has seen
+#[derive(Default)]
+struct Seen {
+    /// First bytes and lengths of messages, in order, and whether they were sent for certain: a future that is dropped may
+    /// not have found a place in the queue.
+    sent: Vec<((u8, usize), bool)>,
+    received: Vec<(u8, usize)>,
+    is_confirmed: bool,
+    /// The peer said that it had finished.
+    is_ended: bool,
+}
+
+impl Seen {
+    fn take(&mut self, message: Option<rdma_async::Message>) {
+        match message {
+            Some(message) => self.received.push((message.first().copied().unwrap_or(0), message.len())),
+            None => self.is_ended = true,
+        }
+    }
+}
+
+async fn side(net: &Net, connection: Connection<SimDevice>, steps: &[Step], end: End) -> Seen {
+    let mut seen = Seen::default();
+    let mut limit = (0..steps.len()).map(|number| number as u8);
+    let every = Duration::from_nanos(700);
+    for step in steps {
+        let number = limit.next().unwrap();
+        match *step {
+            Step::Send(len) | Step::Push(len, _) => {
+                let mut lease = connection.alloc(len).await.unwrap();
+                lease.fill(number);
+                // A place in the queue may not come: the peer may neither read nor end.
+                let polls = if let Step::Push(_, polls) = *step { polls } else { 2000 };
+                let send = connection.send(lease);
+                let sent = DropAfter::new(net.runtime(), every, polls, send).await;
+                if !matches!(sent, Some(Err(_))) {
+                    seen.sent.push(((if len == 0 { 0 } else { number }, len), sent.is_some()));
+                }
+            }
+            Step::Recv | Step::Peek(_) => {
+                let polls = if let Step::Peek(polls) = *step { polls } else { 2000 };
+                if let Some(message) = DropAfter::new(net.runtime(), every, polls, connection.recv()).await {
+                    seen.take(message.unwrap());
+                }
+            }
+            Step::Rest(us) => {
+                rdma_async::time::sleep(&*net.runtime(), Duration::from_micros(us)).await;
+            }
+        }
+    }
+    match end {
+        End::Close => seen.is_confirmed = connection.close().await.is_ok(),
+        End::CloseAndRead => {
+            let read = async {
+                while let Some(message) = connection.recv().await.unwrap() {
+                    seen.take(Some(message));
+                }
+            };
+            let closed = join(connection.close(), read).await.0;
+            seen.is_confirmed = closed.is_ok();
+        }
+        End::Drop => (),
+        End::Read => {
+            // Lest both wait for the other to finish.
+            let read = async {
+                while let Some(message) = connection.recv().await.unwrap() {
+                    seen.take(Some(message));
+                }
+            };
+            let _ = rdma_async::time::timeout(&*net.runtime(), Duration::from_millis(50), read).await;
+        }
+    }
+    seen
+}
+
+/// One task sent and one received, so that order is everything: a message may be missing only at the end
+fn check(sender: &Seen, receiver: &Seen) {
+    let mut sent = sender.sent.iter();
+    for message in &receiver.received {
+        loop {
+            let Some((candidate, is_certain)) = sent.next() else { panic!("{message:?} was never sent") };
+            if candidate == message {
+                break;
+            }
+            assert!(!is_certain, "{candidate:?} is missing: {:?} {:?}", sender.sent, receiver.received);
+        }
+    }
+    if sender.is_confirmed && receiver.is_ended {
+        assert!(sent.all(|(_, is_certain)| !is_certain), "{:?} {:?}", sender.sent, receiver.received);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn whatever_two_sides_do(
+        steps_a in prop::collection::vec(step(), 0..60),
+        steps_b in prop::collection::vec(step(), 0..60),
+        end_a in end(),
+        end_b in end(),
+        queue in 1u32..8,
+        seed in any::<u64>(),
+    ) {
+        Sim::new().seed(seed).run(async |net| {
+            let options = EndpointOptions::new()
+                .send_queue(queue)
+                .window(64)
+                .max_message(256 << 10)
+                .send_memory(512 << 10)
+                .receive_memory(1 << 20);
+            let Pair { a, b, ab, ba } = connected(&net, &options).await;
+            let start = net.now();
+            let (seen_a, seen_b) = join(side(&net, ab, &steps_a, end_a), side(&net, ba, &steps_b, end_b)).await;
+            check(&seen_a, &seen_b);
+            check(&seen_b, &seen_a);
+            assert!(net.now() - start < Duration::from_secs(1), "nobody waits for a timeout");
+            rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(1)).await;
+            assert!(a.pool_stats().is_whole(), "{:?}", a.pool_stats());
+            assert!(b.pool_stats().is_whole(), "{:?}", b.pool_stats());
+        });
+    }
+}
