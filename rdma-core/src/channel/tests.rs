@@ -1,8 +1,9 @@
 //! Two channels joined by lanes that keep their order and take their time
 //!
 //! Mutants that these tests have caught: a reserve of zero credits (`crossing_floods_do_not_lock_up`), updates that do
-//! not report grants (`every_message_arrives_in_order`), a `Fin` that does not wait for bulk messages
-//! (`closing_waits_for_everything`), a keep-alive deadline that stays in the past (`a_blocked_keepalive_does_not_spin`).
+//! not report grants (`every_message_arrives_in_order`), a `Fin` that does not wait for bulk messages and a confirmation that
+//! does not (`closing_waits_for_everything`), one credit too many (`credits_bound_everything_that_is_sent`), a keep-alive
+//! deadline that stays in the past (`a_blocked_keepalive_does_not_spin`).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -208,7 +209,12 @@ proptest! {
             b.channel.finish();
         }
         let mut choices = choices.into_iter().cycle();
-        settle(&mut a, &mut b, || choices.next().unwrap());
+        while step(&mut a, &mut b, choices.next().unwrap() % 10, Time::ZERO) {
+            if a.channel.is_acknowledged() {
+                prop_assert!(b.inbox.iter().all(Option::is_some), "a bulk message is confirmed before it came");
+                prop_assert_eq!(b.received.len() + b.inbox.len(), from_a.len());
+            }
+        }
         prop_assert!(a.channel.is_settled() && b.channel.is_settled());
         prop_assert!(a.fin || b.fin);
         if !both {
@@ -300,18 +306,33 @@ fn a_silent_peer_is_lost_after_the_timeout_and_not_before() {
 
 #[test]
 fn a_blocked_keepalive_does_not_spin() {
-    let (mut a, mut b) = (Side::new(), Side::new());
-    while a.enqueue(1).is_ok() {}
+    let mut a = Side::new();
     let mut now = Time::ZERO;
     let mut wakeups = 0;
     while !a.channel.is_peer_lost(now) {
-        while a.transmit(&mut b, now) {}
+        // No buffer for messages of the protocol is free.
+        assert_eq!(a.channel.poll_transmit(now, false), None);
         let next = a.channel.next_timeout(now);
-        assert!(next > now);
+        assert!(next > now, "time must go on");
         now = next;
         wakeups += 1;
     }
-    assert!(wakeups <= 10, "{wakeups}");
+    assert_eq!(wakeups, 2, "when the keep-alive was due, and when the peer was given up");
+}
+
+#[test]
+fn credits_bound_everything_that_is_sent() {
+    let (mut a, mut b) = (Side::new(), Side::new());
+    while a.enqueue(1).is_ok() {}
+    let mut now = Time::ZERO;
+    let mut sent = 0;
+    for _ in 0..100 {
+        while a.transmit(&mut b, now) {
+            sent += 1;
+        }
+        now += CONFIG.keepalive;
+    }
+    assert_eq!(sent, CONFIG.params.window, "a message for each receive of the peer, and none without");
 }
 
 #[test]
