@@ -8,11 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
-/// The program was asked to stop
-#[derive(Debug, thiserror::Error)]
-#[error("interrupted")]
-pub(crate) struct Interrupted;
-
 impl Interrupt {
     /// Notes such signals from now on, instead of dying of them
     pub(crate) fn listen() -> io::Result<Self> {
@@ -27,8 +22,8 @@ impl Interrupt {
         Ok(Self(flag))
     }
 
-    /// Fails once the program was asked to stop
-    pub(crate) fn check(&self) -> Result<(), Interrupted> {
-        if self.0.load(Ordering::Relaxed) { Err(Interrupted) } else { Ok(()) }
+    /// Whether the program was asked to stop
+    pub(crate) fn is_requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }

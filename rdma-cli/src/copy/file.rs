@@ -139,6 +139,10 @@ impl Destination {
         Ok(Self { path, file })
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), FileError> {
         self.file.as_file_mut().write_all(bytes).map_err(|error| FileError::io(&self.path, "written", error))
     }

@@ -3,6 +3,7 @@
 //! The first message is the length, then come the bytes in pieces, and last their hash. The receiver hashes what it writes
 //! and answers with its own.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use futures::future::try_join;
@@ -13,7 +14,7 @@ use rdma_sim::{Net, SimDevice};
 
 use super::file::{Destination, FileError, Source};
 use crate::mac::{self, SetupError};
-use crate::signals::{Interrupt, Interrupted};
+use crate::signals::Interrupt;
 
 /// Bytes in a piece: a few of them fill the cable, and fit into little memory.
 const PIECE: usize = 512 << 10;
@@ -47,8 +48,8 @@ pub(crate) enum TransferError {
     File(#[from] FileError),
     #[error("the bytes that arrived are not the bytes that were sent")]
     Hash,
-    #[error(transparent)]
-    Interrupted(#[from] Interrupted),
+    #[error("{}: interrupted, nothing was written", .0.display())]
+    Interrupted(PathBuf),
     #[error("the other Mac sent something unexpected")]
     Message,
     #[error(transparent)]
@@ -73,7 +74,7 @@ impl Transfer {
         let start = net.now();
         let Self { source, destination, progress, interrupt } = self;
         let (sent, received) =
-            try_join(send(&a, source, &interrupt), receive(&b, destination, &progress, &interrupt)).await?;
+            try_join(send(&a, source), receive(&b, destination, &progress, &interrupt)).await?;
         if sent.1 != received.1 {
             return Err(TransferError::Hash);
         }
@@ -89,13 +90,11 @@ impl Transfer {
 async fn send(
     connection: &Connection<SimDevice>,
     mut source: Source,
-    interrupt: &Interrupt,
 ) -> Result<(u64, blake3::Hash), TransferError> {
     let len = source.len();
     connection.send_bytes(&len.to_le_bytes()).await?;
     let mut hasher = blake3::Hasher::new();
     let pieces = stream::try_unfold((&mut source, &mut hasher), async |(source, hasher)| {
-        interrupt.check()?;
         let len = source.rest().min(PIECE as u64) as usize;
         if len == 0 {
             source.check_end()?;
@@ -127,7 +126,9 @@ async fn receive(
     drop(first);
     let mut hasher = blake3::Hasher::new();
     while rest > 0 {
-        interrupt.check()?;
+        if interrupt.is_requested() {
+            return Err(TransferError::Interrupted(destination.path().to_owned()));
+        }
         let piece = connection.recv().await?.ok_or(TransferError::Early)?;
         rest = rest.checked_sub(piece.len() as u64).ok_or(TransferError::Message)?;
         hasher.update(&piece);
