@@ -18,6 +18,8 @@ pub(super) struct QueuePair {
     capacity: QpCapacity,
     /// The queue pair at the other end, once connected.
     pub(super) peer: Qpn,
+    /// Where that was found last.
+    peer_key: Option<QpKey>,
     pub(super) sends: VecDeque<Send>,
     send_frames: u32,
     /// How many of `sends` have been transmitted and only wait for their completion.
@@ -106,6 +108,7 @@ impl Fabric {
             state: QpState::Reset,
             capacity,
             peer: Qpn(0),
+            peer_key: None,
             sends: VecDeque::with_capacity(64),
             send_frames: 0,
             transmitted: 0,
@@ -229,14 +232,22 @@ impl Fabric {
     }
 
     /// The queue pair that `key` is connected to, if it is connected back
-    pub(super) fn connected_peer(&self, key: QpKey) -> Option<QpKey> {
+    pub(super) fn connected_peer(&mut self, key: QpKey) -> Option<QpKey> {
         let qp = &self.qps[key];
-        let device = self.device(self.neighbour(qp.device)?);
-        device.qps.iter().copied().find(|other| {
-            let other = &self.qps[*other];
+        let (qpn, peer) = (qp.qpn, qp.peer);
+        let is_peer = |other: &QueuePair| {
             let is_up = matches!(other.state, QpState::ReadyToReceive | QpState::ReadyToSend);
-            is_up && other.qpn == qp.peer && other.peer == qp.qpn
-        })
+            is_up && other.qpn == peer && other.peer == qpn
+        };
+        if let Some(known) = qp.peer_key
+            && self.qps.get(known).is_some_and(is_peer)
+        {
+            return Some(known);
+        }
+        let device = self.device(self.neighbour(qp.device)?);
+        let found = device.qps.iter().copied().find(|other| is_peer(&self.qps[*other]));
+        self.qps[key].peer_key = found;
+        found
     }
 
     pub(super) fn sent(&mut self, key: QpKey) {

@@ -1,0 +1,213 @@
+//! What a message costs on the clock on the wall, as a share of something that everybody knows
+//!
+//! * the bulk path beside a plain copy of the same sizes;
+//! * a ping-pong of 64 bytes beside bare verbs on the same simulator, and beside TCP in turmoil.
+//!
+//! `cargo bench` prints criterion's figures and then the ratios. Only the ratios mean something on another machine.
+
+use std::cell::Cell;
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, Throughput};
+use futures::channel::oneshot;
+use futures::future::join;
+use futures::stream::{self, StreamExt};
+use rdma_async::{Connection, EndpointOptions};
+use rdma_core::{Arena, Device};
+use rdma_core::bare::BareQp;
+use rdma_sim::{Sim, SimDevice};
+use rdma_tests::{DEVICE, connected};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const SIZES: [usize; 3] = [64 << 10, 1 << 20, 4 << 20];
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures wall time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// `count` messages of `len` bytes one way, a few at a time
+fn bulk(len: usize, count: u64) -> Duration {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &EndpointOptions::new()).await;
+        let send = async |count| {
+            let sends = stream::iter(0..count).map(async |_| {
+                let lease = pair.ab.alloc(len).await.unwrap();
+                pair.ab.send(lease).await.unwrap()
+            });
+            sends.buffered(3).for_each(async |lease| drop(lease)).await;
+        };
+        let receive = async |count| {
+            for _ in 0..count {
+                assert_eq!(pair.ba.recv().await.unwrap().unwrap().len(), len);
+            }
+        };
+        // The first touch of memory is not the copy's.
+        join(send(64), receive(64)).await;
+        let start = now();
+        join(send(count), receive(count)).await;
+        start.elapsed()
+    }).value
+}
+
+fn copy(len: usize, count: u64) -> Duration {
+    // Memory of the same kind: some processors copy much more slowly between other alignments.
+    let (from, to) = (Arena::new(len).unwrap(), Arena::new(len).unwrap());
+    let copy = || {
+        let (from, to) = (black_box(from.as_ptr()), black_box(to.as_ptr()));
+        // SAFETY: two mappings of this length, which nothing else uses.
+        unsafe { from.copy_to_nonoverlapping(to, len) };
+    };
+    (0..64).for_each(|_| copy());
+    let start = now();
+    (0..count).for_each(|_| copy());
+    start.elapsed()
+}
+
+async fn echo(connection: Connection<SimDevice>) {
+    let mut lease = connection.alloc(64).await.unwrap();
+    while let Ok(Some(message)) = connection.recv().await {
+        lease.copy_from_slice(&message);
+        drop(message);
+        lease = connection.send(lease).await.unwrap();
+    }
+}
+
+/// `count` round trips of 64 bytes over connections
+fn ping(count: u64) -> Duration {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &EndpointOptions::new()).await;
+        net.runtime().spawn(Box::pin(echo(pair.ba)));
+        let mut lease = pair.ab.alloc(64).await.unwrap();
+        let start = now();
+        for _ in 0..count {
+            lease = pair.ab.send(lease).await.unwrap();
+            drop(pair.ab.recv().await.unwrap().unwrap());
+        }
+        start.elapsed()
+    }).value
+}
+
+/// The same on bare verbs
+fn raw_ping(count: u64) -> Duration {
+    Sim::new().run(async |net| {
+        let [mut a, mut b] = BareQp::pair(net.open("a", DEVICE).unwrap(), net.open("b", DEVICE).unwrap(), 1 << 16).unwrap();
+        for side in [&mut a, &mut b] {
+            side.recv(1, 4096..4160).unwrap();
+            side.recv(2, 8192..8256).unwrap();
+        }
+        async fn bounce(side: &mut BareQp<impl Device>) {
+            let id = side.received().await.unwrap().id.0;
+            side.recv(id, id as usize * 4096..id as usize * 4096 + 64).unwrap();
+        }
+        let (done, ended) = oneshot::channel();
+        net.runtime().spawn(Box::pin(async move {
+            for _ in 0..count {
+                bounce(&mut b).await;
+                b.send(0, 0..64).unwrap();
+            }
+            let _ = done.send(b);
+        }));
+        let start = now();
+        for _ in 0..count {
+            a.send(0, 0..64).unwrap();
+            bounce(&mut a).await;
+        }
+        let spent = start.elapsed();
+        drop(ended.await);
+        spent
+    }).value
+}
+
+/// The same over TCP in turmoil, each way one tick of a millisecond
+fn turmoil_ping(count: u64) -> Duration {
+    let tick = Duration::from_millis(1);
+    let mut sim = turmoil::Builder::new()
+        .tick_duration(tick)
+        .min_message_latency(tick)
+        .max_message_latency(tick)
+        .simulation_duration(Duration::from_secs(3600))
+        .build();
+    sim.host("b", || async {
+        let listener = turmoil::net::TcpListener::bind("0.0.0.0:9000").await?;
+        let (mut stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let mut message = [0; 64];
+        while stream.read_exact(&mut message).await.is_ok() {
+            stream.write_all(&message).await?;
+        }
+        Ok(())
+    });
+    let spent = Rc::new(Cell::new(Duration::ZERO));
+    let report = Rc::clone(&spent);
+    sim.client("a", async move {
+        let mut stream = turmoil::net::TcpStream::connect("b:9000").await?;
+        stream.set_nodelay(true)?;
+        let mut message = [0; 64];
+        let start = now();
+        for _ in 0..count {
+            stream.write_all(&message).await?;
+            stream.read_exact(&mut message).await?;
+        }
+        report.set(start.elapsed());
+        Ok(())
+    });
+    sim.run().unwrap();
+    spent.get()
+}
+
+/// Median of a benchmark, in nanoseconds, as criterion recorded it in this run
+fn median(id: &str) -> Option<f64> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target"),
+        PathBuf::from,
+    );
+    let home = std::env::var_os("CRITERION_HOME").map_or_else(|| target.join("criterion"), PathBuf::from);
+    let text = std::fs::read_to_string(home.join(id).join("new/estimates.json")).ok()?;
+    let estimates: serde_json::Value = serde_json::from_str(&text).ok()?;
+    estimates["median"]["point_estimate"].as_f64()
+}
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2))
+        .configure_from_args();
+    let mut group = criterion.benchmark_group("one_way");
+    for len in SIZES {
+        group.throughput(Throughput::Bytes(len as u64));
+        group.bench_function(format!("copy_{len}"), |b| b.iter_custom(|n| copy(len, n)));
+        group.bench_function(format!("bulk_{len}"), |b| b.iter_custom(|n| bulk(len, n)));
+    }
+    group.finish();
+    let mut group = criterion.benchmark_group("ping_64");
+    group.bench_function("connection", |b| b.iter_custom(ping));
+    group.bench_function("bare_verbs", |b| b.iter_custom(raw_ping));
+    group.sample_size(10).bench_function("turmoil_tcp", |b| b.iter_custom(turmoil_ping));
+    group.finish();
+    criterion.final_summary();
+    summary();
+}
+
+#[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+fn summary() {
+    println!();
+    for len in SIZES {
+        let medians = (median(&format!("one_way/copy_{len}")), median(&format!("one_way/bulk_{len}")));
+        if let (Some(copy), Some(bulk)) = medians {
+            let rate = len as f64 / bulk;
+            println!("bulk, {:>4} KiB: {:.2} of plain memcpy ({rate:.1} GB/s)", len >> 10, copy / bulk);
+        }
+    }
+    if let Some(ping) = median("ping_64/connection") {
+        println!("ping-pong, 64 B: {:.2} µs of wall time per round trip", ping / 1e3);
+        for (id, name) in [("ping_64/bare_verbs", "bare verbs"), ("ping_64/turmoil_tcp", "TCP in turmoil")] {
+            if let Some(other) = median(id) {
+                println!("  {name}: {:.2} µs, {:.2} × that", other / 1e3, other / ping);
+            }
+        }
+    }
+}
