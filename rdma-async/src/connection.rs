@@ -81,7 +81,8 @@ impl<D: Device> Connection<D> {
     ///
     /// # Errors
     ///
-    /// The message cannot be sent; the lease comes back, unless a failed device may still touch it.
+    /// The message was not sent, or the connection ended while it was under way: then the peer may or may not have it. The
+    /// lease comes back, unless a failed device may still touch it.
     ///
     /// # Cancel safety
     ///
@@ -123,7 +124,8 @@ impl<D: Device> Connection<D> {
     /// Closes the connection: sends what is queued, and waits until the peer confirms that it has everything
     ///
     /// The peer reads what was sent and then the end. It cannot send to this side any more; messages of it that arrived
-    /// can still be read here.
+    /// can still be read here. A peer that lives and does not read can hold up what is queued for as long as it likes: bound
+    /// the wait with [`timeout`](crate::time::timeout).
     ///
     /// # Errors
     ///

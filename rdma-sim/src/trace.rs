@@ -21,12 +21,17 @@ impl fmt::Display for Digest {
 /// XXH3 is specified byte for byte: a digest means the same for ever. Only numbers that the simulation itself made go in: never a pointer, a wall time or the order of a hash table.
 pub(crate) struct Trace {
     hasher: XxHash3_64,
+    /// Records that are not hashed yet: the hasher prefers to be fed in large pieces.
+    pending: Vec<u8>,
     events: u64,
 }
 
+/// Bytes of pending records.
+const PENDING: usize = 24 * 128;
+
 impl Trace {
     pub(crate) fn new() -> Self {
-        Self { hasher: XxHash3_64::new(), events: 0 }
+        Self { hasher: XxHash3_64::new(), pending: Vec::with_capacity(PENDING), events: 0 }
     }
 
     pub(crate) fn record(&mut self, at: Time, kind: u8, who: u32, what: u64) {
@@ -35,12 +40,18 @@ impl Trace {
         record[8..16].copy_from_slice(&what.to_le_bytes());
         record[16..20].copy_from_slice(&who.to_le_bytes());
         record[20] = kind;
-        self.hasher.write(&record);
+        self.pending.extend_from_slice(&record);
+        if self.pending.len() >= PENDING {
+            self.hasher.write(&self.pending);
+            self.pending.clear();
+        }
         self.events += 1;
     }
 
     pub(crate) fn digest(&self) -> Digest {
-        Digest(self.hasher.finish())
+        let mut hasher = self.hasher.clone();
+        hasher.write(&self.pending);
+        Digest(hasher.finish())
     }
 
     pub(crate) fn events(&self) -> u64 {

@@ -54,6 +54,8 @@ enum Event {
 #[derive(Debug)]
 pub(crate) struct Fabric {
     now: Time,
+    /// How far time may pass before somebody else has a say.
+    limit: Time,
     schedule: Schedule<Event>,
     choices: Box<dyn Choices>,
     trace: Trace,
@@ -121,6 +123,7 @@ impl Fabric {
         }
         Self {
             now: Time::ZERO,
+            limit: Time::ZERO,
             schedule: Schedule::new(),
             choices,
             trace: Trace::new(),
@@ -148,6 +151,7 @@ impl Fabric {
     /// Lets time pass until somebody should be woken, at the latest until `limit`
     pub(crate) fn advance(&mut self, limit: Time) {
         debug_assert!(limit >= self.now, "time does not go back");
+        self.limit = limit;
         while self.woken.is_empty() {
             let Some((at, event)) = self.schedule.pop_by(limit) else {
                 self.now = limit;
@@ -157,6 +161,7 @@ impl Fabric {
             self.happen(event);
         }
         // What else happens at this very moment belongs to it.
+        self.limit = self.now;
         while let Some((_, event)) = self.schedule.pop_by(self.now) {
             self.happen(event);
         }
@@ -342,6 +347,7 @@ impl Fabric {
         if cq.is_awaited {
             cq.is_awaited = false;
             self.woken.push(key);
+            self.limit = self.now;
         }
     }
 }

@@ -101,99 +101,122 @@ impl Fabric {
         }
     }
 
-    /// Sends the next frame of the round, if there is one that may leave
+    /// Sends what is next in the round, if there is something that may leave
     pub(super) fn transmit(&mut self, cable: u32, end: u8) {
         self.cables[cable as usize].directions[usize::from(end)].is_clocked = false;
         while let Some(key) = self.cables[cable as usize].directions[usize::from(end)].round.pop_front() {
-            if self.transmit_frame(cable, end, key) {
+            if self.transmit_frames(cable, end, key) {
                 break;
             }
         }
         self.clock(cable, end);
     }
 
-    /// Sends one frame of `key`, unless it has to wait for a receive
-    fn transmit_frame(&mut self, cable: u32, end: u8, key: QpKey) -> bool {
+    /// Sends a frame of `key`, unless it has to wait for a receive
+    ///
+    /// And also those of the same message and receive that would follow without anything else happening before, as if each
+    /// had been sent by an event of its own.
+    fn transmit_frames(&mut self, cable: u32, end: u8, key: QpKey) -> bool {
         if !self.qps.get(key).is_some_and(|qp| qp.state == QpState::ReadyToSend) {
             return false;
         }
         let peer = self.connected_peer(key);
-        let receive = peer.and_then(|peer| {
+        let visible = peer.and_then(|peer| {
             let peer = &self.qps[peer];
             peer.receives.get(peer.filled).map(|receive| receive.visible)
         });
-        let (Some(peer), true) = (peer, receive.is_some_and(|visible| visible <= self.now)) else {
-            self.cables[cable as usize].directions[usize::from(end)].stats.stalls += 1;
-            self.qps[key].tx = Tx::Stalled;
-            if let Some(visible) = receive {
-                self.schedule.add(visible, Event::Credit(key));
-            }
+        let (Some(peer), true) = (peer, visible.is_some_and(|visible| visible <= self.now)) else {
+            self.stall(cable, end, key, visible);
             return false;
         };
 
+        let cable = &mut self.cables[cable as usize];
+        let direction = &mut cable.directions[usize::from(end)];
         let [qp, peer_qp] = self.qps.get_disjoint_mut([key, peer]).expect("a queue pair is not its own peer");
         let send = &mut qp.sends[qp.transmitted];
         let receive = &mut peer_qp.receives[peer_qp.filled];
-        let offset = send.sent as usize * FRAME;
-        let len = (send.memory.len - offset).min(FRAME);
-        let is_first = send.sent == 0;
-        send.sent += 1;
-        let is_last = send.sent == send.memory.frames();
+        let timing = &self.model.timing;
 
-        // What exceeds the receive is not written; both sides spanning the same frames is checked at the last one.
-        let into = receive.frames_in as usize * FRAME;
+        // When the first frame after this one could leave, and each after that.
+        let message_ns = if send.sent == 0 { timing.per_message_ns } else { 0 };
+        let frame_ns = cable.rate.frame_ns(FRAME);
+        let second = self.now + nanos(message_ns + frame_ns);
+        let left = (send.memory.frames() - send.sent).min(receive.memory.frames() - receive.frames_in);
+        let last_start = match self.schedule.next() {
+            Some(next) => self.limit.min(Time::from_nanos(next.as_nanos().saturating_sub(1))),
+            None => self.limit,
+        };
+        let more = if direction.round.is_empty() && second <= last_start {
+            1 + (last_start - second).as_nanos() as u64 / frame_ns
+        } else {
+            0
+        };
+        let frames = left.min(u32::try_from(more).unwrap_or(u32::MAX).saturating_add(1));
+
+        let (from, into) = (send.sent as usize * FRAME, receive.frames_in as usize * FRAME);
+        let len = (send.memory.len - from).min(frames as usize * FRAME);
+        send.sent += frames;
+        receive.frames_in += frames;
+        receive.bytes_in += len as u32;
+        let is_last = send.sent == send.memory.frames();
+        let is_full = receive.frames_in == receive.memory.frames();
+
+        // Both sides must span the same frames, and what exceeds the receive is not written.
         let space = receive.memory.len.saturating_sub(into);
-        if len > space {
+        if len > space || is_last != is_full && (is_last || is_full) {
             receive.status = Status::LocalLength;
         }
         match (self.regions.get(send.memory.region), self.regions.get(receive.memory.region)) {
-            (Some(from), Some(to)) => {
-                let (from_offset, to_offset) = (send.memory.offset + offset, receive.memory.offset + into);
-                let copied = memory::copy(from, from_offset, to, to_offset, len.min(space));
+            (Some(source), Some(target)) => {
+                let (from, into) = (send.memory.offset + from, receive.memory.offset + into);
+                let copied = memory::copy(source, from, target, into, len.min(space));
                 debug_assert!(copied, "posted memory was checked to be inside its region");
             }
             (None, _) => send.status = Status::LocalProtection,
             (_, None) => receive.status = Status::LocalProtection,
         }
-        receive.frames_in += 1;
-        receive.bytes_in += len as u32;
-        let is_full = receive.frames_in == receive.memory.frames();
-        if is_last != is_full {
-            receive.status = Status::LocalLength;
-        }
 
-        let timing = &self.model.timing;
-        let cable_ref = &mut self.cables[cable as usize];
-        let mut busy = cable_ref.rate.frame_ns(len);
-        if is_first {
-            busy += timing.per_message_ns;
+        let mut start = self.now;
+        let mut rest = len;
+        for number in 0..frames {
+            let bytes = rest.min(FRAME);
+            rest -= bytes;
+            self.trace.record(start, 5, qp.qpn.0, bytes as u64);
+            let extra = if number == 0 { message_ns } else { 0 };
+            start += nanos(extra + cable.rate.frame_ns(bytes));
+            direction.stats.wire_bytes += cable.rate.wire_bytes(bytes);
         }
-        let end_of_frame = self.now + nanos(busy);
-        let direction = &mut cable_ref.directions[usize::from(end)];
-        direction.busy_until = end_of_frame;
-        direction.stats.frames += 1;
+        let end_of_frames = start;
+        direction.busy_until = end_of_frames;
+        direction.stats.frames += u64::from(frames);
         direction.stats.payload_bytes += len as u64;
-        direction.stats.wire_bytes += cable_ref.rate.wire_bytes(len);
 
         if is_last {
             direction.stats.messages += 1;
             qp.transmitted += 1;
-            self.schedule.add(end_of_frame + nanos(timing.send_completion_ns), Event::Sent(key));
+            self.schedule.add(end_of_frames + nanos(timing.send_completion_ns), Event::Sent(key));
         }
         if is_last || is_full {
             peer_qp.filled += 1;
             let jitter = u64::from(self.choices.pick(timing.jitter_ns + 1));
-            let delivery = end_of_frame + nanos(timing.propagation_ns + timing.delivery_ns + jitter);
+            let delivery = end_of_frames + nanos(timing.propagation_ns + timing.delivery_ns + jitter);
             peer_qp.last_delivery = peer_qp.last_delivery.max(delivery);
             self.schedule.add(peer_qp.last_delivery, Event::Delivered(peer));
         }
-        self.trace.record(self.now, 5, qp.qpn.0, len as u64);
-
         if qp.transmitted < qp.rung {
             direction.round.push_back(key);
         } else {
             qp.tx = Tx::Idle;
         }
         true
+    }
+
+    /// Has `key` wait for a receive of its peer, of which one may become visible at `visible`
+    fn stall(&mut self, cable: u32, end: u8, key: QpKey, visible: Option<Time>) {
+        self.cables[cable as usize].directions[usize::from(end)].stats.stalls += 1;
+        self.qps[key].tx = Tx::Stalled;
+        if let Some(visible) = visible {
+            self.schedule.add(visible, Event::Credit(key));
+        }
     }
 }
