@@ -28,7 +28,7 @@ enum Step {
     Rest(u64),
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum End {
     /// Closes and waits, reading nothing more
     Close,
@@ -62,7 +62,8 @@ struct Seen {
     /// not have found a place in the queue, and a peer that closes may or may not have taken what was under way.
     sent: Vec<((u8, usize), bool)>,
     received: Vec<(u8, usize)>,
-    is_confirmed: bool,
+    /// How closing ended, if it did before the peer was given up on.
+    closed: Option<bool>,
     /// The peer said that it had finished.
     is_ended: bool,
 }
@@ -109,7 +110,7 @@ async fn side(net: &Net, connection: Connection<SimDevice>, steps: &[Step], end:
         End::Close => {
             // A peer that lives and does not read can keep it waiting for ever.
             let close = rdma_async::time::timeout(&*net.runtime(), Duration::from_millis(50), connection.close());
-            seen.is_confirmed = close.await.is_some_and(|closed| closed.is_ok());
+            seen.closed = close.await.map(|closed| closed.is_ok());
         }
         End::CloseAndRead => {
             let read = async {
@@ -119,7 +120,7 @@ async fn side(net: &Net, connection: Connection<SimDevice>, steps: &[Step], end:
             };
             let both = join(connection.close(), read);
             let both = rdma_async::time::timeout(&*net.runtime(), Duration::from_millis(50), both).await;
-            seen.is_confirmed = both.is_some_and(|(closed, ())| closed.is_ok());
+            seen.closed = both.map(|(closed, ())| closed.is_ok());
         }
         End::Drop => (),
         End::Read => {
@@ -147,8 +148,19 @@ fn check(sender: &Seen, receiver: &Seen) {
             assert!(!is_certain, "{candidate:?} is missing: {:?} {:?}", sender.sent, receiver.received);
         }
     }
-    if sender.is_confirmed && receiver.is_ended {
+    if sender.closed == Some(true) && receiver.is_ended {
         assert!(sent.all(|(_, is_certain)| !is_certain), "{:?} {:?}", sender.sent, receiver.received);
+    }
+}
+
+/// A peer that reads to the end lets a side close in good order; one that closes, too, at least does not keep it waiting
+fn check_close(side: &Seen, end: End, peer: End) {
+    if matches!(end, End::Close | End::CloseAndRead) {
+        match peer {
+            End::Read => assert_eq!(side.closed, Some(true)),
+            End::CloseAndRead => assert!(side.closed.is_some()),
+            End::Close | End::Drop => (),
+        }
     }
 }
 
@@ -176,6 +188,8 @@ proptest! {
             let (seen_a, seen_b) = join(side(&net, ab, &steps_a, end_a), side(&net, ba, &steps_b, end_b)).await;
             check(&seen_a, &seen_b);
             check(&seen_b, &seen_a);
+            check_close(&seen_a, end_a, end_b);
+            check_close(&seen_b, end_b, end_a);
             assert!(net.now() - start < Duration::from_secs(1), "nobody waits for a timeout");
             rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(10)).await;
             assert!(a.pool_stats().is_whole(), "{:?}", a.pool_stats());
