@@ -7,12 +7,12 @@ use std::task::{Context, Poll, ready};
 
 use rdma_core::Device;
 
+use crate::Lease;
 use crate::error::{AllocError, CloseError, ConnectionError, RecvError, SendError, Unsent};
 use crate::gate::Ticket;
 use crate::line::Line;
 use crate::pool::{Pool, Zone};
 use crate::queues::Lane;
-use crate::Lease;
 
 /// Messages to and from one peer, in order and exactly once
 ///
@@ -36,6 +36,8 @@ struct Handle<D: Device> {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ConnectionStats {
+    /// Messages that are queued or under way, or whose outcome nobody has taken yet
+    pub messages_in_flight: usize,
     /// Messages that the application has queued
     pub messages_queued: u64,
     /// Messages that have left this side
@@ -228,11 +230,8 @@ impl<D: Device> Send<D> {
             panic!("a send that has ended was polled again")
         };
         let foreign = lease.as_ref().is_some_and(|lease| !lease.is_of(&self.line.hub.pool));
-        let slot = if foreign {
-            Err(SendError::ForeignLease)
-        } else {
-            ready!(self.line.ops.poll_claim(ticket, cx))
-        };
+        let slot =
+            if foreign { Err(SendError::ForeignLease) } else { ready!(self.line.ops.poll_claim(ticket, cx)) };
         let lease = lease.take();
         self.state = SendState::Done;
         let slot = match (slot, lease) {
@@ -366,7 +365,7 @@ trait Home: std::marker::Send + Sync {
 
 impl<D: Device> Home for Line<D> {
     fn release(&self, lease: Lease, lane: Lane) {
-        Line::release(self, lease, lane);
+        Self::release(self, lease, lane);
     }
 }
 

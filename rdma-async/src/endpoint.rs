@@ -3,9 +3,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use std::task::Waker;
 use rdma_core::channel::Params;
 use rdma_core::{Device, FRAME, Runtime};
+use std::task::Waker;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::bootstrap::{self, Role};
@@ -126,7 +126,8 @@ impl EndpointOptions {
         if !self.params().is_usable() {
             return options("the window is too small, or too large, for the announcements");
         }
-        if self.timeout < self.keepalive * 2 || self.timeout > self.keepalive * 8 || self.keepalive.is_zero() {
+        if self.timeout < self.keepalive * 2 || self.timeout > self.keepalive * 8 || self.keepalive.is_zero()
+        {
             return options("the timeout is not two to eight keep-alive intervals");
         }
         if self.send_queue == 0 || self.send_queue > 4096 {
@@ -135,7 +136,9 @@ impl EndpointOptions {
         if self.max_message > device.caps().max_message as usize {
             return options("the device cannot carry messages that long");
         }
-        if self.window as usize * FRAME + FRAME + self.max_message.next_multiple_of(FRAME) > self.receive_memory {
+        if self.window as usize * FRAME + FRAME + self.max_message.next_multiple_of(FRAME)
+            > self.receive_memory
+        {
             return options("the receive memory does not hold a window and the longest message");
         }
         if self.send_memory < FRAME {
@@ -201,10 +204,15 @@ impl<D: Device> Endpoint<D> {
     /// # Errors
     ///
     /// The options contradict each other, the system has no memory, or the device refuses.
-    pub fn new(device: D, runtime: Arc<dyn Runtime>, options: EndpointOptions) -> Result<Self, EndpointError> {
+    pub fn new(
+        device: D,
+        runtime: Arc<dyn Runtime>,
+        options: EndpointOptions,
+    ) -> Result<Self, EndpointError> {
         options.check(&device)?;
         let cq = Arc::new(device.create_cq(device.caps().max_cqe)?);
-        let [send, receive] = [options.send_memory, options.receive_memory].map(|bytes| (bytes / FRAME) as u32);
+        let [send, receive] =
+            [options.send_memory, options.receive_memory].map(|bytes| (bytes / FRAME) as u32);
         // The queue must outlive the registration: leases that the application still holds keep both.
         let pool = Pool::new(&device, send, receive, Arc::clone(&cq) as _)?;
         let hub = Arc::new(Hub {

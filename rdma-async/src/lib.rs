@@ -37,7 +37,8 @@ mod tokio_runtime;
 pub use connection::{Alloc, Close, Connection, ConnectionStats, Message, Recv, Send};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use error::{
-    AllocError, CloseError, ConnectError, ConnectionError, EndpointError, PoolError, RecvError, SendError, Unsent,
+    AllocError, CloseError, ConnectError, ConnectionError, EndpointError, PoolError, RecvError, SendError,
+    Unsent,
 };
 pub use pool::{Lease, PoolStats, ZoneStats};
 #[cfg(feature = "tokio-runtime")]

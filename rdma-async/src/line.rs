@@ -134,7 +134,7 @@ impl<D: Device> Line<D> {
     }
 
     pub(crate) fn stats(&self) -> ConnectionStats {
-        self.state.lock().stats
+        ConnectionStats { messages_in_flight: self.ops.in_use(), ..self.state.lock().stats }
     }
 
     pub(crate) fn max_message(&self) -> usize {
@@ -295,7 +295,10 @@ impl<D: Device> Line<D> {
         let is_complete = state.channel.is_acknowledged() || !state.is_refused;
         let result = if is_complete { Ok(()) } else { Err(CloseError::PeerClosed) };
         tracing::debug!(line = self.id, "connection closed");
-        self.tear_down(state, if state.channel.is_peer_finished() { SendError::PeerClosed } else { SendError::Closed });
+        self.tear_down(
+            state,
+            if state.channel.is_peer_finished() { SendError::PeerClosed } else { SendError::Closed },
+        );
         self.inbox.close(Ok(()));
         self.end.update(|end| end.get_or_insert(result).is_ok());
     }

@@ -124,7 +124,9 @@ impl<B, E: Clone> OpTable<B, E> {
                 self.release(index);
                 return Poll::Ready((result, buffer));
             }
-            Slot::Free | Slot::Detached { .. } => unreachable!("only the owner of a slot asks for its outcome"),
+            Slot::Free | Slot::Detached { .. } => {
+                unreachable!("only the owner of a slot asks for its outcome")
+            }
         }
         Poll::Pending
     }

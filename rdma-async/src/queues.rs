@@ -6,7 +6,9 @@
 use std::collections::VecDeque;
 
 use rdma_core::channel::Trailer;
-use rdma_core::{CompletionQueue, Device, FRAME, QpInit, QueuePair, RecvRequest, SendOp, SendRequest, Sge, Teardown, WrId};
+use rdma_core::{
+    CompletionQueue, Device, FRAME, QpInit, QueuePair, RecvRequest, SendOp, SendRequest, Sge, Teardown, WrId,
+};
 
 use crate::Lease;
 use crate::error::SendError;
@@ -181,7 +183,11 @@ impl<D: Device> Queues<D> {
     }
 
     /// Sends a message of the protocol
-    pub(crate) fn send_control(&mut self, announce: Option<u32>, trailer: Trailer) -> Result<(), rdma_core::Error> {
+    pub(crate) fn send_control(
+        &mut self,
+        announce: Option<u32>,
+        trailer: Trailer,
+    ) -> Result<(), rdma_core::Error> {
         let index = self.control_free.pop().expect("the channel was told whether there is a place");
         let at = index as usize * CONTROL;
         let mut message = [0; 4 + Trailer::LEN];
@@ -210,7 +216,12 @@ impl<D: Device> Queues<D> {
     /// # Errors
     ///
     /// The device refused; the message is still in its slot.
-    pub(crate) fn send(&self, ops: &Ops, slot: u32, trailer: Option<Trailer>) -> Result<(), rdma_core::Error> {
+    pub(crate) fn send(
+        &self,
+        ops: &Ops,
+        slot: u32,
+        trailer: Option<Trailer>,
+    ) -> Result<(), rdma_core::Error> {
         let posted = ops.with_buffer(slot, |lease| {
             let mut len = lease.len();
             let (qp, request) = match trailer {
@@ -222,7 +233,8 @@ impl<D: Device> Queues<D> {
                 None => (&self.bulk, Request::BulkSend(slot)),
             };
             let sgl = [lease.sge(len)];
-            let request = SendRequest { id: request.id(self.line), op: SendOp::Send, sgl: &sgl, signaled: true };
+            let request =
+                SendRequest { id: request.id(self.line), op: SendOp::Send, sgl: &sgl, signaled: true };
             // SAFETY: the slot owns the lease until the completion of this request; who tears the queue pair down asks
             // `destroy` before it empties the slots.
             unsafe { qp.post_send(&request) }

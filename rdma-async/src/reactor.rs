@@ -34,7 +34,15 @@ const TURNS: usize = 16;
 impl<D: Device> Reactor<D> {
     pub(crate) fn new(hub: Arc<Hub<D>>) -> Self {
         let timer = hub.runtime.timer();
-        Self { hub, timer, waker: None, alarm: Time::MAX, batch: vec![Completion::default(); BATCH].into(), is_failed: false, lines: Vec::new() }
+        Self {
+            hub,
+            timer,
+            waker: None,
+            alarm: Time::MAX,
+            batch: vec![Completion::default(); BATCH].into(),
+            is_failed: false,
+            lines: Vec::new(),
+        }
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -37,7 +37,11 @@ impl Runtime for TokioRuntime {
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {
         let _entered = self.handle.enter();
-        Box::pin(TokioTimer { sleep: Box::pin(tokio::time::sleep(Duration::ZERO)), start: self.start, is_set: false })
+        Box::pin(TokioTimer {
+            sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            start: self.start,
+            is_set: false,
+        })
     }
 }
 

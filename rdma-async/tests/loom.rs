@@ -127,7 +127,9 @@ type Table = OpTable<Arc<()>, ()>;
 fn in_flight() -> (Arc<Table>, u32, Arc<()>) {
     let table = Arc::new(Table::new(1));
     let mut cx = Context::from_waker(Waker::noop());
-    let Poll::Ready(Ok(slot)) = table.poll_claim(&mut Ticket::default(), &mut cx) else { panic!("a free slot") };
+    let Poll::Ready(Ok(slot)) = table.poll_claim(&mut Ticket::default(), &mut cx) else {
+        panic!("a free slot")
+    };
     let buffer = Arc::new(());
     table.put(slot, Arc::clone(&buffer));
     (table, slot, buffer)

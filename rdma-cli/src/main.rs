@@ -38,7 +38,9 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Usage(why)) => Args::command().error(clap::error::ErrorKind::ValueValidation, why).exit(),
+        Err(Failure::Usage(why)) => {
+            Args::command().error(clap::error::ErrorKind::ValueValidation, why).exit()
+        }
         Err(Failure::Failed(error)) => {
             report::error(&*error);
             ExitCode::FAILURE

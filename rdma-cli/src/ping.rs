@@ -59,8 +59,16 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<(), Failure> {
     let raw_rtt_ns = Distribution::of(raw.value.map_err(Failure::failed)?).p50;
 
     let trace_digest = run.digest.to_string();
-    let report =
-        Report { backend: "sim", size_bytes: size, count, rtt_ns, raw_rtt_ns, wall_seconds, seed, trace_digest };
+    let report = Report {
+        backend: "sim",
+        size_bytes: size,
+        count,
+        rtt_ns,
+        raw_rtt_ns,
+        wall_seconds,
+        seed,
+        trace_digest,
+    };
     let over = rtt_ns.p50 as f64 / raw_rtt_ns as f64 * 100.0 - 100.0;
     output.outcome(
         &report,
@@ -71,7 +79,13 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<(), Failure> {
             ("p99", micros(rtt_ns.p99)),
             ("max", micros(rtt_ns.max)),
             ("bare verbs p50", format!("{} ({over:+.2} %)", micros(raw_rtt_ns))),
-            ("wall", format!("{wall_seconds:.3} s, {:.2} µs per round trip", wall_seconds * 1e6 / f64::from(count))),
+            (
+                "wall",
+                format!(
+                    "{wall_seconds:.3} s, {:.2} µs per round trip",
+                    wall_seconds * 1e6 / f64::from(count)
+                ),
+            ),
             ("trace digest", report.trace_digest.clone()),
         ],
     )

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::time::Instant;
 
-use comfy_table::presets::NOTHING;
 use comfy_table::Table;
+use comfy_table::presets::NOTHING;
 use serde::Serialize;
 
 use crate::Failure;
@@ -18,7 +18,8 @@ pub(crate) enum Output {
 }
 
 /// The line that says which backend runs.
-pub(crate) const SIMULATED: &str = "backend: simulator (two Macs, one Thunderbolt 5 cable; times are virtual)";
+pub(crate) const SIMULATED: &str =
+    "backend: simulator (two Macs, one Thunderbolt 5 cable; times are virtual)";
 
 impl Output {
     /// Says at once which backend runs

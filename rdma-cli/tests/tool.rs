@@ -77,7 +77,8 @@ fn assert_refused(output: &Output, code: i32, path: &Path, why: &str) {
 fn copies(len: usize) {
     let content = noise(len, len as u64);
     let desk = Desk::new(&content);
-    let report = json(&tb5().arg("copy").arg(desk.src()).arg(desk.path("copy")).arg("--json").output().unwrap());
+    let report =
+        json(&tb5().arg("copy").arg(desk.src()).arg(desk.path("copy")).arg("--json").output().unwrap());
     assert!(fs::read(desk.path("copy")).unwrap() == content, "{len} bytes");
     assert_eq!(report["bytes"], len);
     assert_eq!(report["blake3"], blake3::hash(&content).to_string());
@@ -110,8 +111,16 @@ fn copy_reports_what_it_promises() {
     let report = copy("7", "one");
     let keys: Vec<_> = report.as_object().unwrap().keys().map(String::as_str).collect();
     let promised = [
-        "backend", "blake3", "bytes", "ceiling_bytes_per_second", "efficiency", "goodput_bytes_per_second", "seed",
-        "trace_digest", "virtual_seconds", "wall_seconds",
+        "backend",
+        "blake3",
+        "bytes",
+        "ceiling_bytes_per_second",
+        "efficiency",
+        "goodput_bytes_per_second",
+        "seed",
+        "trace_digest",
+        "virtual_seconds",
+        "wall_seconds",
     ];
     assert_eq!(keys, promised);
     assert_eq!(report["backend"], "sim");
@@ -128,11 +137,13 @@ fn copy_reports_what_it_promises() {
 
 /// 256 MiB: at least 97 % of the modelled ceiling, and less than 64 MiB of memory
 #[test]
+#[expect(clippy::zombie_processes, reason = "wait4 waits, and tells about memory, too")]
 fn a_large_file_fills_the_cable_and_little_memory() {
     let desk = Desk::new(b"");
     // A hole: a child is charged for the memory of the process that started it, which must therefore be small.
     File::options().write(true).open(desk.src()).unwrap().set_len(256 << 20).unwrap();
-    let child = tb5().args(["copy", "--json"]).arg(desk.src()).arg(desk.path("copy")).stdout(Stdio::piped()).spawn();
+    let child =
+        tb5().args(["copy", "--json"]).arg(desk.src()).arg(desk.path("copy")).stdout(Stdio::piped()).spawn();
     let mut child = child.unwrap();
     let mut out = String::new();
     child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
@@ -155,7 +166,8 @@ fn ping_reports_what_it_promises_and_costs_little_over_bare_verbs() {
     let ping = |args: &[&str]| json(&tb5().args(["ping", "--json"]).args(args).output().unwrap());
     let report = ping(&["--size", "64", "--count", "500", "--seed", "3"]);
     let keys: Vec<_> = report.as_object().unwrap().keys().map(String::as_str).collect();
-    let promised = ["backend", "count", "raw_rtt_ns", "rtt_ns", "seed", "size_bytes", "trace_digest", "wall_seconds"];
+    let promised =
+        ["backend", "count", "raw_rtt_ns", "rtt_ns", "seed", "size_bytes", "trace_digest", "wall_seconds"];
     assert_eq!(keys, promised);
     let rtt = |key: &str| report["rtt_ns"][key].as_u64().unwrap();
     let raw = report["raw_rtt_ns"].as_u64().unwrap();
@@ -174,7 +186,10 @@ fn text_begins_with_the_backend_and_ends_on_its_own_line() {
     let output = tb5().args(["ping", "--count", "10"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with("backend: simulator"), "{text}");
-    assert!(text.ends_with('\n') && !text.contains('\u{1b}'), "no control characters outside of a terminal: {text:?}");
+    assert!(
+        text.ends_with('\n') && !text.contains('\u{1b}'),
+        "no control characters outside of a terminal: {text:?}"
+    );
 }
 
 #[test]
@@ -335,7 +350,8 @@ fn being_interrupted_leaves_nothing_behind() {
         // A hole: long to copy, nothing on the disk.
         File::options().write(true).open(desk.src()).unwrap().set_len(1 << 40).unwrap();
         let dst = desk.path("copy");
-        let child = tb5().arg("copy").arg(desk.src()).arg(&dst).stderr(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let child =
+            tb5().arg("copy").arg(desk.src()).arg(&dst).stderr(Stdio::piped()).stdout(Stdio::null()).spawn();
         let child = child.unwrap();
         let is_under_way = || {
             let entries = fs::read_dir(desk.dir.path()).unwrap().map(Result::unwrap);

@@ -143,13 +143,18 @@ mod erased {
         /// # Safety
         ///
         /// As [`crate::Device::register`].
-        unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<Box<dyn MemoryRegion>, Error>;
+        unsafe fn register(&self, mem: NonNull<[u8]>, access: Access)
+        -> Result<Box<dyn MemoryRegion>, Error>;
     }
 
     pub(super) trait CompletionQueue: Send + Sync + 'static {
         fn create_qp(&self, init: &QpInit) -> Result<Box<dyn QueuePair>, Error>;
         fn poll(&self, out: &mut [Completion]) -> Result<usize, Error>;
-        fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>>;
+        fn poll_completions(
+            &self,
+            cx: &mut Context<'_>,
+            out: &mut [Completion],
+        ) -> Poll<Result<usize, Error>>;
     }
 
     impl<D: crate::Device> Device for D {
@@ -173,7 +178,11 @@ mod erased {
             Ok(Box::new(crate::Device::create_cq(self, depth)?))
         }
 
-        unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<Box<dyn MemoryRegion>, Error> {
+        unsafe fn register(
+            &self,
+            mem: NonNull<[u8]>,
+            access: Access,
+        ) -> Result<Box<dyn MemoryRegion>, Error> {
             // SAFETY: the caller keeps the same contract.
             Ok(Box::new(unsafe { crate::Device::register(self, mem, access) }?))
         }
@@ -188,7 +197,11 @@ mod erased {
             crate::CompletionQueue::poll(self, out)
         }
 
-        fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
+        fn poll_completions(
+            &self,
+            cx: &mut Context<'_>,
+            out: &mut [Completion],
+        ) -> Poll<Result<usize, Error>> {
             crate::CompletionQueue::poll_completions(self, cx, out)
         }
     }

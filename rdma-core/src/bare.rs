@@ -8,8 +8,8 @@ use std::future::poll_fn;
 use std::ops::Range;
 
 use crate::{
-    Access, Arena, Cause, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, QpCapacity, QpInit,
-    QueuePair, RecvRequest, SendOp, SendRequest, Sge, Teardown, Verb, WrId,
+    Access, Arena, Cause, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, QpCapacity,
+    QpInit, QueuePair, RecvRequest, SendOp, SendRequest, Sge, Teardown, Verb, WrId,
 };
 
 type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;

@@ -2,8 +2,8 @@ use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
 use crate::{
-    Access, Caps, Completion, Error, Gid, Lkey, PortStatus, QpAddress, QpCapacity, QpInit, QpState, RecvRequest,
-    Rkey, SendRequest, Transition,
+    Access, Caps, Completion, Error, Gid, Lkey, PortStatus, QpAddress, QpCapacity, QpInit, QpState,
+    RecvRequest, Rkey, SendRequest, Transition,
 };
 
 /// An open RDMA device with its protection domain: one port, one cable, one neighbour

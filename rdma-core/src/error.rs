@@ -174,7 +174,9 @@ impl Cause {
             Self::Busy => "end the process that used the port before, or restart the machine",
             Self::DeviceGone => "plug the cable back in and open the device again",
             Self::Exhausted { .. } => "share what is open, or end the processes that hold the others",
-            Self::GidTableEmpty => "take the port out of the Thunderbolt Bridge and give it an address of its own",
+            Self::GidTableEmpty => {
+                "take the port out of the Thunderbolt Bridge and give it an address of its own"
+            }
             Self::Invalid(_) => "correct the argument",
             Self::MessageTooLong { .. } => "send less at once",
             Self::NoUsableGid => "give the port an IPv4 address and use the index of its entry",

@@ -69,7 +69,9 @@ struct Task {
 #[non_exhaustive]
 pub enum Stalled {
     /// No task can run and no event is due
-    #[error("the simulation stalled at {at}: the main task waits, and nothing will happen that could wake it")]
+    #[error(
+        "the simulation stalled at {at}: the main task waits, and nothing will happen that could wake it"
+    )]
     Deadlock {
         /// When everything came to rest
         at: Time,
@@ -89,7 +91,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl SimRuntime {
     pub(crate) fn new() -> Self {
-        Self { clock: Arc::new(Clock::new()), queue: Arc::default(), spawned: Mutex::default(), has_spawned: AtomicBool::new(false) }
+        Self {
+            clock: Arc::new(Clock::new()),
+            queue: Arc::default(),
+            spawned: Mutex::default(),
+            has_spawned: AtomicBool::new(false),
+        }
     }
 
     /// Runs `main`, and what it spawns, until `main` ends
@@ -111,7 +118,8 @@ impl SimRuntime {
                 for id in round.drain(..) {
                     if id == 0 {
                         main_wake.is_queued.store(false, Ordering::Relaxed);
-                        if let Poll::Ready(value) = main.as_mut().poll(&mut Context::from_waker(&main_waker)) {
+                        if let Poll::Ready(value) = main.as_mut().poll(&mut Context::from_waker(&main_waker))
+                        {
                             return Ok(value);
                         }
                     } else if let Some(task) = &mut tasks[id] {

@@ -114,4 +114,3 @@ impl fmt::Debug for Shared {
         f.debug_struct("Shared").finish_non_exhaustive()
     }
 }
-

@@ -16,8 +16,8 @@ use futures::channel::oneshot;
 use futures::future::join;
 use futures::stream::{self, StreamExt};
 use rdma_async::{Connection, EndpointOptions};
-use rdma_core::{Arena, Device};
 use rdma_core::bare::BareQp;
+use rdma_core::{Arena, Device};
 use rdma_sim::{Sim, SimDevice};
 use rdma_tests::{DEVICE, connected};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,26 +31,28 @@ fn now() -> Instant {
 
 /// `count` messages of `len` bytes one way, a few at a time
 fn bulk(len: usize, count: u64) -> Duration {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &EndpointOptions::new()).await;
-        let send = async |count| {
-            let sends = stream::iter(0..count).map(async |_| {
-                let lease = pair.ab.alloc(len).await.unwrap();
-                pair.ab.send(lease).await.unwrap()
-            });
-            sends.buffered(3).for_each(async |lease| drop(lease)).await;
-        };
-        let receive = async |count| {
-            for _ in 0..count {
-                assert_eq!(pair.ba.recv().await.unwrap().unwrap().len(), len);
-            }
-        };
-        // The first touch of memory is not the copy's.
-        join(send(64), receive(64)).await;
-        let start = now();
-        join(send(count), receive(count)).await;
-        start.elapsed()
-    }).value
+    Sim::new()
+        .run(async |net| {
+            let pair = connected(&net, &EndpointOptions::new()).await;
+            let send = async |count| {
+                let sends = stream::iter(0..count).map(async |_| {
+                    let lease = pair.ab.alloc(len).await.unwrap();
+                    pair.ab.send(lease).await.unwrap()
+                });
+                sends.buffered(3).for_each(async |lease| drop(lease)).await;
+            };
+            let receive = async |count| {
+                for _ in 0..count {
+                    assert_eq!(pair.ba.recv().await.unwrap().unwrap().len(), len);
+                }
+            };
+            // The first touch of memory is not the copy's.
+            join(send(64), receive(64)).await;
+            let start = now();
+            join(send(count), receive(count)).await;
+            start.elapsed()
+        })
+        .value
 }
 
 fn copy(len: usize, count: u64) -> Duration {
@@ -78,48 +80,54 @@ async fn echo(connection: Connection<SimDevice>) {
 
 /// `count` round trips of 64 bytes over connections
 fn ping(count: u64) -> Duration {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &EndpointOptions::new()).await;
-        net.runtime().spawn(Box::pin(echo(pair.ba)));
-        let mut lease = pair.ab.alloc(64).await.unwrap();
-        let start = now();
-        for _ in 0..count {
-            lease = pair.ab.send(lease).await.unwrap();
-            drop(pair.ab.recv().await.unwrap().unwrap());
-        }
-        start.elapsed()
-    }).value
+    Sim::new()
+        .run(async |net| {
+            let pair = connected(&net, &EndpointOptions::new()).await;
+            net.runtime().spawn(Box::pin(echo(pair.ba)));
+            let mut lease = pair.ab.alloc(64).await.unwrap();
+            let start = now();
+            for _ in 0..count {
+                lease = pair.ab.send(lease).await.unwrap();
+                drop(pair.ab.recv().await.unwrap().unwrap());
+            }
+            start.elapsed()
+        })
+        .value
 }
 
 /// The same on bare verbs
 fn raw_ping(count: u64) -> Duration {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = BareQp::pair(net.open("a", DEVICE).unwrap(), net.open("b", DEVICE).unwrap(), 1 << 16).unwrap();
-        for side in [&mut a, &mut b] {
-            side.recv(1, 4096..4160).unwrap();
-            side.recv(2, 8192..8256).unwrap();
-        }
-        async fn bounce(side: &mut BareQp<impl Device>) {
-            let id = side.received().await.unwrap().id.0;
-            side.recv(id, id as usize * 4096..id as usize * 4096 + 64).unwrap();
-        }
-        let (done, ended) = oneshot::channel();
-        net.runtime().spawn(Box::pin(async move {
-            for _ in 0..count {
-                bounce(&mut b).await;
-                b.send(0, 0..64).unwrap();
+    Sim::new()
+        .run(async |net| {
+            let [mut a, mut b] =
+                BareQp::pair(net.open("a", DEVICE).unwrap(), net.open("b", DEVICE).unwrap(), 1 << 16)
+                    .unwrap();
+            for side in [&mut a, &mut b] {
+                side.recv(1, 4096..4160).unwrap();
+                side.recv(2, 8192..8256).unwrap();
             }
-            let _ = done.send(b);
-        }));
-        let start = now();
-        for _ in 0..count {
-            a.send(0, 0..64).unwrap();
-            bounce(&mut a).await;
-        }
-        let spent = start.elapsed();
-        drop(ended.await);
-        spent
-    }).value
+            async fn bounce(side: &mut BareQp<impl Device>) {
+                let id = side.received().await.unwrap().id.0;
+                side.recv(id, id as usize * 4096..id as usize * 4096 + 64).unwrap();
+            }
+            let (done, ended) = oneshot::channel();
+            net.runtime().spawn(Box::pin(async move {
+                for _ in 0..count {
+                    bounce(&mut b).await;
+                    b.send(0, 0..64).unwrap();
+                }
+                let _ = done.send(b);
+            }));
+            let start = now();
+            for _ in 0..count {
+                a.send(0, 0..64).unwrap();
+                bounce(&mut a).await;
+            }
+            let spent = start.elapsed();
+            drop(ended.await);
+            spent
+        })
+        .value
 }
 
 /// The same over TCP in turmoil, each way one tick of a millisecond
@@ -161,10 +169,8 @@ fn turmoil_ping(count: u64) -> Duration {
 
 /// Median of a benchmark, in nanoseconds, as criterion recorded it in this run
 fn median(id: &str) -> Option<f64> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target"),
-        PathBuf::from,
-    );
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from);
     let home = std::env::var_os("CRITERION_HOME").map_or_else(|| target.join("criterion"), PathBuf::from);
     let text = std::fs::read_to_string(home.join(id).join("new/estimates.json")).ok()?;
     let estimates: serde_json::Value = serde_json::from_str(&text).ok()?;

@@ -1,6 +1,7 @@
 //! What the tests and benchmarks share: pairs of simulated Macs, futures that are dropped half-way
 
 mod drop_after;
+pub mod fuzz;
 mod pair;
 
 pub use drop_after::DropAfter;

@@ -37,12 +37,17 @@ async fn rest(net: &Net) {
 /// Everything that was leased on either side is back, although the connection is still open
 async fn assert_whole(net: &Net, pair: &Pair, window: usize) {
     rest(net).await;
+    assert_eq!(pair.ab.stats().messages_in_flight, 0);
     for endpoint in [&pair.a, &pair.b] {
         let stats = endpoint.pool_stats();
         assert_eq!(stats.send.free_bytes, stats.send.total_bytes, "memory for sending is whole");
         // The window, and the places for messages of the protocol.
         let posted = (window + 1) * rdma_core::FRAME;
-        assert_eq!(stats.receive.total_bytes - stats.receive.free_bytes, posted, "memory for receiving is whole");
+        assert_eq!(
+            stats.receive.total_bytes - stats.receive.free_bytes,
+            posted,
+            "memory for receiving is whole"
+        );
     }
 }
 

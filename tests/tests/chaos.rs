@@ -109,7 +109,8 @@ async fn side(net: &Net, connection: Connection<SimDevice>, steps: &[Step], end:
     match end {
         End::Close => {
             // A peer that lives and does not read can keep it waiting for ever.
-            let close = rdma_async::time::timeout(&*net.runtime(), Duration::from_millis(50), connection.close());
+            let close =
+                rdma_async::time::timeout(&*net.runtime(), Duration::from_millis(50), connection.close());
             seen.closed = close.await.map(|closed| closed.is_ok());
         }
         End::CloseAndRead => {

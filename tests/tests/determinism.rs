@@ -68,5 +68,8 @@ fn digests_are_those_of_every_other_build() {
         std::fs::write(path, &current).unwrap();
     }
     let golden = std::fs::read_to_string(path).expect("the digests are committed");
-    assert!(golden == current, "the digests have changed: run with UPDATE_GOLDEN=1 if they should\n{current}");
+    assert!(
+        golden == current,
+        "the digests have changed: run with UPDATE_GOLDEN=1 if they should\n{current}"
+    );
 }

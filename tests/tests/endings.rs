@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures::future::{join, try_join};
 use rdma_async::{
-    AllocError, CloseError, ConnectError, ConnectionError, Endpoint, EndpointError, EndpointOptions, RecvError,
-    SendError,
+    AllocError, CloseError, ConnectError, ConnectionError, Endpoint, EndpointError, EndpointOptions,
+    RecvError, SendError,
 };
 use rdma_core::channel::{Hello, HelloError};
 use rdma_core::{AnyDevice, Cause, Device, Verb};
@@ -238,8 +238,12 @@ fn strangers_and_other_versions_are_turned_away() {
         };
         assert_eq!(greet(vec![b'x'; Hello::LEN]).await, ConnectError::Peer(HelloError::NotOurs));
         assert_eq!(greet(vec![]).await, ConnectError::Stream(std::io::ErrorKind::UnexpectedEof));
-        let hello = Hello { epoch: 0, params: unusable(), eager: Default::default(), bulk: Default::default() };
-        assert_eq!(greet(hello.to_bytes().into()).await, ConnectError::Peer(HelloError::Unusable(unusable())));
+        let hello =
+            Hello { epoch: 0, params: unusable(), eager: Default::default(), bulk: Default::default() };
+        assert_eq!(
+            greet(hello.to_bytes().into()).await,
+            ConnectError::Peer(HelloError::Unusable(unusable()))
+        );
         let mut newer = hello.to_bytes();
         newer[7] += 1;
         let theirs = Hello::VERSION + 1;
@@ -291,11 +295,11 @@ fn a_device_without_a_cable_says_so() {
 
 #[test]
 fn crossed_cables_are_an_error_and_not_a_silent_lockup() {
-    let topology = Topology::new()
-        .host("a", 2)
-        .host("b", 2)
-        .cable(("a", 0), ("b", 0), LineRate::TB5)
-        .cable(("a", 1), ("b", 1), LineRate::TB5);
+    let topology = Topology::new().host("a", 2).host("b", 2).cable(("a", 0), ("b", 0), LineRate::TB5).cable(
+        ("a", 1),
+        ("b", 1),
+        LineRate::TB5,
+    );
     Sim::new().topology(topology).run(async |net| {
         let a = Endpoint::new(net.open("a", "rdma_en2").unwrap(), net.runtime(), options()).unwrap();
         let b = Endpoint::new(net.open("b", "rdma_en3").unwrap(), net.runtime(), options()).unwrap();

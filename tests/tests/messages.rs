@@ -35,7 +35,23 @@ fn arrives(lens: &[usize], seed: u64) {
 
 #[test]
 fn messages_around_every_boundary_arrive_byte_for_byte() {
-    let lens = [0, 1, 8, 64, 4079, MAX_EAGER, MAX_EAGER + 1, 4095, 4096, 4097, 8192, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 4 << 20];
+    let lens = [
+        0,
+        1,
+        8,
+        64,
+        4079,
+        MAX_EAGER,
+        MAX_EAGER + 1,
+        4095,
+        4096,
+        4097,
+        8192,
+        (1 << 20) - 1,
+        1 << 20,
+        (1 << 20) + 1,
+        4 << 20,
+    ];
     arrives(&lens, 1);
 }
 
@@ -53,8 +69,7 @@ fn an_eager_message_costs_one_frame_and_its_bytes() {
         let pair = connected(&net, &EndpointOptions::new()).await;
         for len in [0, 1, 64, MAX_EAGER] {
             let before = net.cable_stats("a", DEVICE).unwrap()[0];
-            let (_, got) =
-                join(pair.ab.send_bytes(&message(len, 0)), pair.ba.recv()).await;
+            let (_, got) = join(pair.ab.send_bytes(&message(len, 0)), pair.ba.recv()).await;
             assert_eq!(got.unwrap().unwrap().len(), len);
             let after = net.cable_stats("a", DEVICE).unwrap()[0];
             assert_eq!(after.frames - before.frames, 1);
@@ -86,7 +101,8 @@ fn large_messages_fill_the_cable_in_both_directions() {
     let run = Sim::new().run(|net| async move {
         let pair = connected(&net, &EndpointOptions::new()).await;
         let send = async |connection: &Connection<SimDevice>| {
-            let sends = stream::iter(0..count).map(async |_| connection.send(connection.alloc(len).await.unwrap()).await);
+            let sends = stream::iter(0..count)
+                .map(async |_| connection.send(connection.alloc(len).await.unwrap()).await);
             sends.buffered(8).for_each(async |sent| drop(sent.unwrap())).await;
         };
         let receive = async |connection: &Connection<SimDevice>| {

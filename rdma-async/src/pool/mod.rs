@@ -261,6 +261,9 @@ impl Drop for Lease {
 
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease").field("len", &self.len).field("capacity", &self.capacity()).finish_non_exhaustive()
+        f.debug_struct("Lease")
+            .field("len", &self.len)
+            .field("capacity", &self.capacity())
+            .finish_non_exhaustive()
     }
 }

@@ -69,7 +69,8 @@ impl From<rdma_async::Unsent> for TransferError {
 impl Transfer {
     pub(crate) async fn run(self, net: &Net) -> Result<Done, TransferError> {
         let memory = PIECE * PIECES;
-        let options = EndpointOptions::new().max_message(PIECE).send_memory(memory).receive_memory(memory + (1 << 20));
+        let options =
+            EndpointOptions::new().max_message(PIECE).send_memory(memory).receive_memory(memory + (1 << 20));
         let [a, b] = mac::connect(net, &options).await?;
         let start = net.now();
         let Self { source, destination, progress, interrupt } = self;
@@ -105,8 +106,8 @@ async fn send(
         hasher.update(&lease);
         Ok::<_, TransferError>(Some((connection.send(lease), (source, hasher))))
     });
-    let sends = pieces.map_ok(async |send| Ok(drop(send.await?)));
-    sends.try_buffered(PIECES).try_for_each(async |()| Ok(())).await?;
+    let sends = pieces.map_ok(async |send| Ok(send.await?));
+    sends.try_buffered(PIECES).try_for_each(async |_lease| Ok(())).await?;
 
     let hash = hasher.finalize();
     connection.send_bytes(hash.as_bytes()).await?;

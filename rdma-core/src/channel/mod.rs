@@ -58,7 +58,7 @@ impl Params {
     /// Then A has sent at least `reserve` updates since the last message of B reached it, all of them posted again by B
     /// but not reported back. In that time A has received nothing. Its updates had these causes: at most `announces`
     /// grants; at most four times a quarter of a window of receives that were posted again (they held messages
-    /// that B had sent before, at most a window of them); and at most [`MAX_KEEPALIVES`] keep-alives, after which B would
+    /// that B had sent before, at most a window of them); and at most eight keep-alives, after which B would
     /// have been given up. That is one less than the reserve, which contradicts the supposition.
     pub const fn reserve(&self) -> u32 {
         self.announces + 4 + MAX_KEEPALIVES + 1

@@ -378,7 +378,8 @@ fn violations_are_told_apart() {
 
 #[test]
 fn a_hello_survives_its_encoding_and_strangers_do_not() {
-    let hello = Hello { epoch: 9, params: CONFIG.params, eager: Default::default(), bulk: Default::default() };
+    let hello =
+        Hello { epoch: 9, params: CONFIG.params, eager: Default::default(), bulk: Default::default() };
     let bytes = hello.to_bytes();
     assert_eq!(Hello::from_bytes(&bytes), Ok(hello));
 

@@ -45,7 +45,9 @@ impl Region {
 ///
 /// The ranges may overlap. Nothing is copied, and `false` returned, if one of them is not inside its region.
 pub(super) fn copy(from: &Region, from_offset: usize, to: &Region, to_offset: usize, len: usize) -> bool {
-    let (Some(from), Some(to)) = (from.range(from_offset, len), to.range(to_offset, len)) else { return false };
+    let (Some(from), Some(to)) = (from.range(from_offset, len), to.range(to_offset, len)) else {
+        return false;
+    };
     // SAFETY: both ranges are inside registered memory, named by posted requests; registering and posting promised that
     // the memory is valid and not in use by anybody but the device.
     unsafe { from.copy_to(to, len) };

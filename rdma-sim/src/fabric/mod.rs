@@ -12,7 +12,9 @@ pub use self::wire::CableStats;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
-use rdma_core::{Caps, Cause, Completion, Error, Gid, Lkey, PortState, PortStatus, Qpn, Resource, Time, Verb};
+use rdma_core::{
+    Caps, Cause, Completion, Error, Gid, Lkey, PortState, PortStatus, Qpn, Resource, Time, Verb,
+};
 use slotmap::{SlotMap, new_key_type};
 
 use self::memory::Region;
@@ -260,7 +262,11 @@ impl Fabric {
 
     // ─── Memory ───
 
-    pub(crate) fn register(&mut self, device: DeviceIndex, memory: NonNull<[u8]>) -> Result<RegionKey, Error> {
+    pub(crate) fn register(
+        &mut self,
+        device: DeviceIndex,
+        memory: NonNull<[u8]>,
+    ) -> Result<RegionKey, Error> {
         let limit = self.model.caps.max_mr;
         if self.device(device).regions.len() as u32 >= limit {
             let resource = Resource::MemoryRegions;
@@ -300,7 +306,10 @@ impl Fabric {
             return Err(Error::new(Verb::CreateCq, Cause::Exhausted { resource, limit }));
         }
         if depth == 0 || depth > max_cqe {
-            return Err(Error::new(Verb::CreateCq, Cause::Invalid("the depth is not one that the device offers")));
+            return Err(Error::new(
+                Verb::CreateCq,
+                Cause::Invalid("the depth is not one that the device offers"),
+            ));
         }
         self.device_mut(device).cqs += 1;
         Ok(self.cqs.insert(CompletionQueue {

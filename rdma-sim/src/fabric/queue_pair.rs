@@ -83,7 +83,12 @@ impl Memory {
 }
 
 impl Fabric {
-    pub(crate) fn create_qp(&mut self, device: DeviceIndex, cq: CqKey, init: &QpInit) -> Result<QpKey, Error> {
+    pub(crate) fn create_qp(
+        &mut self,
+        device: DeviceIndex,
+        cq: CqKey,
+        init: &QpInit,
+    ) -> Result<QpKey, Error> {
         let fail = |cause| Err(Error::new(Verb::CreateQp, cause));
         if init.qp_type != QpType::Uc {
             return fail(Cause::Unsupported);
@@ -133,7 +138,12 @@ impl Fabric {
     pub(crate) fn qp_address(&self, key: QpKey) -> QpAddress {
         let qp = &self.qps[key];
         let gids = self.gids(qp.device);
-        let gid = gids.iter().find(|gid| gid.ipv4().is_some()).or(gids.first()).copied().unwrap_or_default();
+        let gid = gids
+            .iter()
+            .find(|gid| gid.ipv4().is_some())
+            .or_else(|| gids.first())
+            .copied()
+            .unwrap_or_default();
         QpAddress { gid, lid: Lid(qp.device.0 as u16 + 1), psn: Psn(7), qpn: qp.qpn }
     }
 
@@ -192,7 +202,10 @@ impl Fabric {
         let visible = self.now + nanos(self.model.timing.propagation_ns);
         let qp = &mut self.qps[key];
         if qp.state == QpState::Reset {
-            return Err(Error::new(Verb::PostRecv, Cause::Invalid("the queue pair is not ready for receives")));
+            return Err(Error::new(
+                Verb::PostRecv,
+                Cause::Invalid("the queue pair is not ready for receives"),
+            ));
         }
         reserve(&mut qp.recv_frames, qp.capacity.recv_frames, memory.frames(), Verb::PostRecv)?;
         let is_next = qp.receives.len() == qp.filled;
@@ -224,7 +237,8 @@ impl Fabric {
             return Err(Error::new(verb, Cause::MessageTooLong { len: len as u64, max: max.into() }));
         }
         let found = &self.regions[region];
-        let Some(offset) = sge.addr.checked_sub(found.base).filter(|o| o + u64::from(sge.len) <= found.len() as u64)
+        let Some(offset) =
+            sge.addr.checked_sub(found.base).filter(|o| o + u64::from(sge.len) <= found.len() as u64)
         else {
             return invalid("the memory is not inside its region");
         };

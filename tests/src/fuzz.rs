@@ -1,0 +1,115 @@
+//! What the fuzz targets do with their bytes, so that the corpora can be replayed by `cargo test` too
+
+use std::time::Duration;
+
+use rdma_core::channel::{Channel, ChannelConfig, Hello, Incoming, Params, Token, Trailer};
+use rdma_core::{FRAME, Time};
+
+/// Feeds a channel with the messages of a hostile peer, while this side sends and receives
+///
+/// Each step is an opcode byte and what it needs. The channel must never panic, and never post more than it has credits for.
+pub fn channel(data: &[u8]) {
+    let params = Params { announces: 4, max_message: 64 * FRAME as u32, window: 32 };
+    let config = ChannelConfig {
+        bulk_send_frames: 64,
+        eager_send_frames: 8,
+        keepalive: Duration::from_millis(10),
+        params,
+        queue: 16,
+        timeout: Duration::from_millis(80),
+    };
+    let mut channel = Channel::new(config, params, Time::ZERO);
+    let mut now = Time::ZERO;
+    let mut bytes = data.iter().copied();
+    let mut seq = 0_u32;
+    let mut sent = 0_u64;
+    let mut credited = u64::from(params.window);
+    let mut wanted = 0_usize;
+    while let Some(op) = bytes.next() {
+        let mut next = || bytes.next().unwrap_or(0);
+        match op % 8 {
+            // A well-formed message, from the fields up.
+            0 | 1 => {
+                let kind = next() % 6;
+                let payload = next();
+                let credits = params.window.wrapping_add(u32::from(next()));
+                let grants = u32::from(next());
+                let mut message = vec![0; usize::from(payload)];
+                message.fill(payload);
+                message.extend(seq.to_le_bytes());
+                message.extend(credits.to_le_bytes());
+                message.extend(grants.to_le_bytes());
+                message.extend([kind, 0, 0, 0]);
+                match channel.on_eager(now, &message) {
+                    Ok(incoming) => {
+                        seq += 1;
+                        credited = u64::from(credits);
+                        if !matches!(incoming, Incoming::Data { .. }) {
+                            channel.eager_posted();
+                        }
+                        if let Incoming::Announced { .. } = incoming {
+                            wanted += 1;
+                            assert!(wanted <= params.announces as usize, "more is remembered than may wait");
+                        }
+                    }
+                    Err(_) => return,
+                }
+            }
+            // Whatever bytes come.
+            2 => {
+                let message: Vec<u8> = (0..usize::from(next() % 64)).map(|_| next()).collect();
+                if channel.on_eager(now, &message).is_err() {
+                    return;
+                }
+                seq += 1;
+            }
+            3 => {
+                let len = usize::from(next()) << (next() % 12);
+                let _ = channel.enqueue(Token(u32::from(op)), len);
+            }
+            4 => {
+                while let Some(transmit) = channel.poll_transmit(now, op & 64 == 0) {
+                    if !matches!(transmit, rdma_core::channel::Transmit::Bulk { .. }) {
+                        sent += 1;
+                        assert!(sent <= credited, "a message without a receive");
+                        channel.eager_sent();
+                    }
+                }
+            }
+            5 => {
+                if channel.next_wanted().is_some() {
+                    channel.bulk_posted();
+                    wanted -= 1;
+                }
+            }
+            6 => {
+                if channel.on_bulk(now, u32::from(next()) << 8 | u32::from(next())).is_err() {
+                    return;
+                }
+            }
+            _ => {
+                now += Duration::from_micros(u64::from(next()) * 100);
+                if op & 64 != 0 {
+                    channel.finish();
+                }
+                while channel.poll_refused().is_some() {}
+                if channel.is_peer_lost(now) {
+                    return;
+                }
+                let _ = channel.is_settled();
+            }
+        }
+    }
+}
+
+/// Reads a greeting and a trailer from any bytes; what is read must encode to the same
+pub fn greeting(data: &[u8]) {
+    if let Some(bytes) = data.first_chunk::<{ Hello::LEN }>()
+        && let Ok(hello) = Hello::from_bytes(bytes)
+    {
+        assert_eq!(hello.to_bytes(), *bytes);
+    }
+    if let Ok((payload, trailer)) = Trailer::split(data) {
+        assert_eq!(trailer.to_bytes(), data[payload.len()..]);
+    }
+}
