@@ -6,3 +6,7 @@ mod pair;
 
 pub use drop_after::DropAfter;
 pub use pair::{DEVICE, Pair, connected, endpoint, endpoints};
+
+#[doc = include_str!("../../README.md")]
+#[cfg(doctest)]
+struct Readme;
