@@ -7,8 +7,8 @@ use rdma_core::{Device, FRAME, QpCapacity, QpInit, QpType, QueuePair};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::connection::Connection;
-use crate::endpoint::Hub;
 use crate::error::{ConnectError, ConnectionError};
+use crate::hub::Hub;
 use crate::line::Line;
 use crate::pool::Zone;
 use crate::queues::{Ops, Queues};

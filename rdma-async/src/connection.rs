@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use rdma_core::Device;
 
 use crate::Lease;
@@ -380,6 +381,13 @@ impl Deref for Message {
 impl AsRef<[u8]> for Message {
     fn as_ref(&self) -> &[u8] {
         self
+    }
+}
+
+impl From<Message> for Bytes {
+    /// The same bytes where they are: their memory is the connection's until the last of the `Bytes` is dropped
+    fn from(message: Message) -> Self {
+        Self::from_owner(message)
     }
 }
 

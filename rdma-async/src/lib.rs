@@ -23,9 +23,11 @@ mod connection;
 mod endpoint;
 mod error;
 mod gate;
+mod hub;
 mod inbox;
 mod line;
 mod op;
+mod options;
 mod pool;
 mod queues;
 mod reactor;
@@ -35,11 +37,12 @@ pub mod time;
 mod tokio_runtime;
 
 pub use connection::{Alloc, Close, Connection, ConnectionStats, Message, Recv, Send};
-pub use endpoint::{Endpoint, EndpointOptions};
+pub use endpoint::Endpoint;
 pub use error::{
     AllocError, CloseError, ConnectError, ConnectionError, EndpointError, PoolError, RecvError, SendError,
     Unsent,
 };
+pub use options::EndpointOptions;
 pub use pool::{Lease, PoolStats, ZoneStats};
 #[cfg(feature = "tokio-runtime")]
 pub use tokio_runtime::TokioRuntime;

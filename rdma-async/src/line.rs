@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 use rdma_core::channel::{Channel, EnqueueError, Incoming, Token, Transmit};
 use rdma_core::{Completion, Device, Status, Teardown, Time, frames};
 
-use crate::endpoint::Hub;
 use crate::error::{CloseError, ConnectionError, RecvError, SendError, Unsent};
 use crate::gate::{Gate, Ticket};
+use crate::hub::Hub;
 use crate::inbox::Inbox;
 use crate::pool::Zone;
 use crate::queues::{Lane, Ops, Queues, Request};

@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 
 use rdma_core::{Completion, CompletionQueue, Device, Time, Timer};
 
-use crate::endpoint::Hub;
 use crate::error::ConnectionError;
+use crate::hub::Hub;
 use crate::line::Line;
 
 /// Polls the completion queue of an endpoint and drives its connections

@@ -75,3 +75,40 @@ impl Timer for TokioTimer {
         expired
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::channel::oneshot;
+
+    use super::*;
+    use crate::time;
+
+    #[tokio::test(start_paused = true)]
+    async fn time_is_tokios() {
+        let runtime = TokioRuntime::current();
+        let start = runtime.now();
+        time::sleep(&runtime, Duration::from_secs(3600)).await;
+        assert_eq!(runtime.now() - start, Duration::from_secs(3600));
+
+        let (send, receive) = oneshot::channel();
+        runtime.spawn(Box::pin(async move { send.send(7).expect("the receiver waits") }));
+        assert_eq!(time::timeout(&runtime, Duration::from_secs(1), receive).await, Some(Ok(7)));
+        let never = std::future::pending::<()>();
+        assert_eq!(time::timeout(&runtime, Duration::from_secs(1), never).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timer_expires_when_it_was_last_set_to() {
+        let runtime = TokioRuntime::current();
+        let mut timer = runtime.timer();
+        let mut expired = async || std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+        assert!(futures::poll!(std::pin::pin!(expired())).is_pending(), "it is not set");
+        timer.as_mut().reset(runtime.now() + Duration::from_secs(9));
+        timer.as_mut().reset(runtime.now() + Duration::from_secs(2));
+        std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+        assert_eq!(runtime.now(), Time::ZERO + Duration::from_secs(2));
+        timer.as_mut().reset(Time::MAX);
+        let mut again = std::pin::pin!(std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)));
+        assert!(futures::poll!(again.as_mut()).is_pending());
+    }
+}

@@ -79,6 +79,26 @@ fn an_eager_message_costs_one_frame_and_its_bytes() {
 }
 
 #[test]
+fn a_message_can_be_shared_as_bytes_without_a_copy() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &EndpointOptions::new()).await;
+        for len in [100, 50_000] {
+            let (_, got) = join(pair.ab.send_bytes(&message(len, 3)), pair.ba.recv()).await;
+            let got = got.unwrap().unwrap();
+            let place = got.as_ptr();
+            let bytes = bytes::Bytes::from(got);
+            assert_eq!(bytes.as_ptr(), place);
+            let part = bytes.slice(10..20);
+            drop(bytes);
+            assert_eq!(part, message(len, 3)[10..20]);
+        }
+        pair.ab.close().await.unwrap();
+        drop((pair.ab, pair.ba));
+        assert!(pair.b.pool_stats().is_whole());
+    });
+}
+
+#[test]
 fn a_bulk_message_is_not_padded() {
     Sim::new().run(|net| async move {
         let pair = connected(&net, &EndpointOptions::new()).await;

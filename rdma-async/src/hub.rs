@@ -1,0 +1,132 @@
+//! What an endpoint, its reactor and its connections share
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::task::Waker;
+
+use rdma_core::{Device, Runtime};
+
+use crate::EndpointOptions;
+use crate::error::ConnectError;
+use crate::line::Line;
+use crate::pool::Pool;
+use crate::sync::Mutex;
+
+/// The device, its memory and its completion queue, and who is connected
+pub(crate) struct Hub<D: Device> {
+    /// Connections that the reactor does not know yet; `None` when there is no reactor any more.
+    joining: Mutex<Option<Vec<Arc<Line<D>>>>>,
+    has_joining: AtomicBool,
+    handles: AtomicUsize,
+    connections: AtomicU32,
+    next_line: AtomicU32,
+    pub(crate) pool: Pool,
+    pub(crate) cq: Arc<D::Cq>,
+    pub(crate) device: D,
+    /// Wakes the reactor.
+    pub(crate) reactor: ReactorWaker,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) options: EndpointOptions,
+}
+
+impl<D: Device> Hub<D> {
+    pub(crate) fn new(
+        device: D,
+        cq: Arc<D::Cq>,
+        pool: Pool,
+        runtime: Arc<dyn Runtime>,
+        options: EndpointOptions,
+    ) -> Self {
+        Self {
+            joining: Mutex::new(Some(Vec::new())),
+            has_joining: AtomicBool::new(false),
+            handles: AtomicUsize::new(1),
+            connections: AtomicU32::new(0),
+            next_line: AtomicU32::new(0),
+            pool,
+            cq,
+            device,
+            reactor: ReactorWaker::default(),
+            runtime,
+            options,
+        }
+    }
+
+    /// Counts one more connection in, unless the completion queue could not hold its requests
+    pub(crate) fn reserve(&self) -> Result<(), ConnectError> {
+        let limit = self.device.caps().max_cqe / self.options.completions();
+        let counted = self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+            if n < limit { Some(n + 1) } else { None }
+        });
+        counted.map(drop).map_err(|_| ConnectError::TooManyConnections)
+    }
+
+    /// A connection is over
+    pub(crate) fn forget(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn next_line(&self) -> u32 {
+        self.next_line.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Hands a connection to the reactor; gives it back if there is none any more
+    pub(crate) fn join(&self, line: Arc<Line<D>>) -> Result<(), Arc<Line<D>>> {
+        match &mut *self.joining.lock() {
+            Some(joining) => joining.push(line),
+            None => return Err(line),
+        }
+        self.has_joining.store(true, Ordering::Release);
+        self.wake_reactor();
+        Ok(())
+    }
+
+    /// Moves new connections to the reactor's
+    pub(crate) fn adopt(&self, lines: &mut Vec<Arc<Line<D>>>) {
+        if self.has_joining.load(Ordering::Acquire) {
+            self.has_joining.store(false, Ordering::Release);
+            lines.extend(self.joining.lock().iter_mut().flat_map(|joining| joining.drain(..)));
+        }
+    }
+
+    /// Moves new connections to the reactor's, and takes no more
+    pub(crate) fn close(&self, lines: &mut Vec<Arc<Line<D>>>) {
+        lines.extend(self.joining.lock().take().into_iter().flatten());
+    }
+
+    /// Whether an endpoint, or an attempt to connect, still exists
+    pub(crate) fn is_held(&self) -> bool {
+        self.handles.load(Ordering::Acquire) > 0 || self.has_joining.load(Ordering::Acquire)
+    }
+
+    /// Keeps the reactor going until [`release`](Self::release)
+    pub(crate) fn hold(&self) {
+        self.handles.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn release(&self) {
+        self.handles.fetch_sub(1, Ordering::AcqRel);
+        self.wake_reactor();
+    }
+
+    pub(crate) fn wake_reactor(&self) {
+        self.reactor.wake();
+    }
+}
+
+/// How the reactor is woken for other reasons than completions: rarely, and by its one task's waker
+#[derive(Debug, Default)]
+pub(crate) struct ReactorWaker(Mutex<Option<Waker>>);
+
+impl ReactorWaker {
+    /// `waker` is the reactor's from now on
+    pub(crate) fn set(&self, waker: Waker) {
+        *self.0.lock() = Some(waker);
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &*self.0.lock() {
+            waker.wake_by_ref();
+        }
+    }
+}
