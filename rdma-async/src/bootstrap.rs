@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use rdma_core::channel::{Channel, ChannelConfig, Hello};
-use rdma_core::{Device, FRAME, QpCapacity, QpInit, QpType, QueuePair};
+use rdma_core::channel::{Channel, ChannelConfig, Hello, Params};
+use rdma_core::{Cause, Device, Error, FRAME, QpAddress, QpCapacity, QpInit, QpType, QueuePair, Verb};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::connection::Connection;
@@ -11,7 +11,7 @@ use crate::error::{ConnectError, ConnectionError};
 use crate::hub::Hub;
 use crate::line::Line;
 use crate::pool::Zone;
-use crate::queues::{Ops, Queues};
+use crate::queues::{MAX_BULK_RECEIVES, Ops, Queues};
 use crate::time::timeout;
 
 /// Who speaks first
@@ -49,20 +49,29 @@ async fn shake_hands<D: Device, S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (theirs, mut queues) = match role {
+    let (theirs, queues) = match role {
         Role::Accepting => {
-            let theirs = read_hello(hub, &mut stream).await?;
+            let theirs = read_hello(&mut stream).await?;
+            if let Err(error) = check_epoch(hub, &theirs) {
+                // Lest the peer have to guess.
+                let nobody = QpAddress::default();
+                let Hello { params, .. } = theirs;
+                let refusal = Hello { epoch: hub.options.epoch, params, eager: nobody, bulk: nobody };
+                write_hello(&mut stream, &refusal).await?;
+                return Err(error);
+            }
             let queues = Prepared::new(hub)?;
-            write_hello(hub, &mut stream, &queues).await?;
+            write_hello(&mut stream, &queues.hello()).await?;
             (theirs, queues)
         }
         Role::Connecting => {
             let queues = Prepared::new(hub)?;
-            write_hello(hub, &mut stream, &queues).await?;
-            (read_hello(hub, &mut stream).await?, queues)
+            write_hello(&mut stream, &queues.hello()).await?;
+            let theirs = read_hello(&mut stream).await?;
+            check_epoch(hub, &theirs)?;
+            (theirs, queues)
         }
     };
-    queues.connect(&theirs)?;
     let connection = queues.into_connection(&theirs)?;
 
     // From here on the peer may send: the connection is driven already. It is lost if this future goes away.
@@ -71,37 +80,30 @@ where
     let mut ready = [0];
     stream.read_exact(&mut ready).await?;
     if ready != [READY] {
-        connection.abort();
         return Err(ConnectError::Stream(std::io::ErrorKind::InvalidData));
+    }
+    if let Some(error) = connection.lost() {
+        return Err(error.into());
     }
     connection.confirm();
     Ok(connection)
 }
 
-async fn read_hello<D: Device>(
-    hub: &Hub<D>,
-    stream: &mut (impl AsyncRead + Unpin),
-) -> Result<Hello, ConnectError> {
+async fn read_hello(stream: &mut (impl AsyncRead + Unpin)) -> Result<Hello, ConnectError> {
     let mut bytes = [0; Hello::LEN];
     stream.read_exact(&mut bytes).await?;
-    let theirs = Hello::from_bytes(&bytes)?;
-    let ours = hub.options.epoch;
-    if theirs.epoch != ours {
-        return Err(ConnectError::Epoch { ours, theirs: theirs.epoch });
-    }
-    Ok(theirs)
+    Ok(Hello::from_bytes(&bytes)?)
 }
 
-async fn write_hello<D: Device>(
-    hub: &Hub<D>,
-    stream: &mut (impl AsyncWrite + Unpin),
-    prepared: &Prepared<D>,
-) -> Result<(), ConnectError> {
-    let (eager, bulk) = (prepared.queues().eager().address(), prepared.queues().bulk().address());
-    let hello = Hello { epoch: hub.options.epoch, params: hub.options.params(), eager, bulk };
+async fn write_hello(stream: &mut (impl AsyncWrite + Unpin), hello: &Hello) -> Result<(), ConnectError> {
     stream.write_all(&hello.to_bytes()).await?;
     stream.flush().await?;
     Ok(())
+}
+
+fn check_epoch<D: Device>(hub: &Hub<D>, theirs: &Hello) -> Result<(), ConnectError> {
+    let ours = hub.options.epoch;
+    if theirs.epoch == ours { Ok(()) } else { Err(ConnectError::Epoch { ours, theirs: theirs.epoch }) }
 }
 
 /// Queue pairs that are not connected yet, and the connection's place among the others
@@ -125,10 +127,14 @@ impl<D: Device> Prepared<D> {
             capacity: QpCapacity { recv_frames: recv_frames.min(max), send_frames: send_frames.min(max) },
             qp_type: QpType::Uc,
         };
-        let control = hub.pool.try_lease(Zone::Receive, FRAME).ok_or(ConnectError::Memory)?;
+        let control = hub.pool.try_lease(Zone::Eager, FRAME).ok_or(ConnectError::Memory)?;
         // The bulk queue pair gets all that the device has: its depth bounds the longest message.
         prepared.queues =
             Some(Queues::new(&*hub.cq, id, &qp(window, window), &qp(max, max), window, control)?);
+        if !prepared.params().is_usable() {
+            let too_short = Cause::Invalid("the device granted queues that are too short for a connection");
+            return Err(Error::new(Verb::CreateQp, too_short).into());
+        }
         Ok(prepared)
     }
 
@@ -136,43 +142,53 @@ impl<D: Device> Prepared<D> {
         self.queues.as_ref().expect("the queues are there until they belong to a connection")
     }
 
-    /// Connects both queue pairs and posts the eager receives, in this order: before it is ready to send, Apple's device
-    /// has been reported to refuse receives
-    fn connect(&mut self, theirs: &Hello) -> Result<(), ConnectError> {
-        let queues = self.queues.as_mut().expect("the queues are there until they belong to a connection");
-        queues.eager().connect(&theirs.eager)?;
-        queues.bulk().connect(&theirs.bulk)?;
-        for _ in 0..self.hub.options.window {
-            let lease = self.hub.pool.try_lease(Zone::Receive, FRAME).ok_or(ConnectError::Memory)?;
-            queues.post_eager_recv(lease)?;
+    /// What this side can keep: the device may have granted less than was asked for
+    fn params(&self) -> Params {
+        let asked = self.hub.options.params();
+        let queues = self.queues();
+        let bulk = queues.bulk().capacity().recv_frames as usize * FRAME;
+        Params {
+            max_message: asked.max_message.min(u32::try_from(bulk).unwrap_or(u32::MAX)),
+            window: asked.window.min(queues.eager().capacity().recv_frames),
+            ..asked
         }
-        Ok(())
     }
 
+    fn hello(&self) -> Hello {
+        let (eager, bulk) = (self.queues().eager().address(), self.queues().bulk().address());
+        Hello { epoch: self.hub.options.epoch, params: self.params(), eager, bulk }
+    }
+
+    /// Connects both queue pairs, hands them to the reactor, and then posts the eager receives: before the queue pair is ready
+    /// to send, Apple's device has been reported to refuse receives
     fn into_connection(mut self, theirs: &Hello) -> Result<Connection<D>, ConnectError> {
         let options = &self.hub.options;
-        let queues = self.queues.take().expect("the queues are there until they belong to a connection");
+        let queues = self.queues();
+        queues.eager().connect(&theirs.eager)?;
+        queues.bulk().connect(&theirs.bulk)?;
         let config = ChannelConfig {
+            bulk_receives: MAX_BULK_RECEIVES,
             bulk_send_frames: queues.bulk().capacity().send_frames,
             eager_send_frames: queues.eager().capacity().send_frames.min(options.window),
             keepalive: options.keepalive,
-            params: options.params(),
+            params: self.params(),
             queue: options.send_queue,
             timeout: options.timeout,
         };
+        let receive = |_| self.hub.pool.try_lease(Zone::Eager, FRAME).ok_or(ConnectError::Memory);
+        let receives = (0..config.params.window).map(receive).collect::<Result<_, _>>()?;
         let channel = Channel::new(config, theirs.params, self.hub.runtime.now());
         let ops = Ops::new(options.send_queue);
+        let queues = self.queues.take().expect("the queues are there until they belong to a connection");
         let line = Arc::new(Line::new(self.id, Arc::clone(&self.hub), ops, channel, queues));
-        match self.hub.join(Arc::clone(&line)) {
-            Ok(()) => {
-                self.is_joined = true;
-                Ok(Connection::new(line))
-            }
-            Err(line) => {
-                line.abort(ConnectionError::RuntimeGone);
-                Err(ConnectError::Stream(std::io::ErrorKind::ConnectionAborted))
-            }
+        if let Err(line) = self.hub.join(Arc::clone(&line)) {
+            line.abort(ConnectionError::RuntimeGone);
+            return Err(ConnectionError::RuntimeGone.into());
         }
+        self.is_joined = true;
+        let connection = Connection::new(line);
+        connection.open(receives)?;
+        Ok(connection)
     }
 }
 

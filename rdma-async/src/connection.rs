@@ -10,7 +10,7 @@ use rdma_core::Device;
 
 use crate::Lease;
 use crate::error::{AllocError, CloseError, ConnectionError, RecvError, SendError, Unsent};
-use crate::gate::Ticket;
+use crate::gate::{Ticket, wake};
 use crate::line::Line;
 use crate::pool::{Pool, Zone};
 use crate::queues::Lane;
@@ -61,12 +61,21 @@ impl<D: Device> Connection<D> {
         self.handle.is_confirmed.store(true, Ordering::Relaxed);
     }
 
+    /// Posts the first receives
+    pub(crate) fn open(&self, receives: Vec<Lease>) -> Result<(), ConnectionError> {
+        self.line().open(receives)
+    }
+
+    /// Why the connection is lost, if it is
+    pub(crate) fn lost(&self) -> Option<ConnectionError> {
+        self.line().lost()
+    }
+
     /// Ends the connection at once, telling the peer nothing
     ///
     /// What was not sent is lost. The peer notices when it has heard nothing for its timeout.
     pub fn abort(&self) {
         self.line().abort(ConnectionError::Aborted);
-        self.line().hub.wake_reactor();
     }
 
     /// Leases memory for a message of `len` bytes to be sent
@@ -92,7 +101,7 @@ impl<D: Device> Connection<D> {
     /// Dropping the future before it was first polled, or while it waits for a place in the queue, drops the message.
     /// Once it has a place it will be sent, whether or not anybody waits for it; its memory is then freed by itself.
     pub fn send(&self, lease: Lease) -> Send<D> {
-        Send { line: Arc::clone(self.line()), state: SendState::Unqueued(Some(lease), Ticket::default()) }
+        Send { connection: self.clone(), state: SendState::Unqueued(Some(lease), Ticket::default()) }
     }
 
     /// Copies `bytes` into a lease and sends that
@@ -121,7 +130,7 @@ impl<D: Device> Connection<D> {
     ///
     /// Messages are received whether or not anybody waits: dropping the future loses none.
     pub fn recv(&self) -> Recv<D> {
-        Recv { line: Arc::clone(self.line()), ticket: Ticket::default() }
+        Recv { connection: self.clone(), ticket: Ticket::default() }
     }
 
     /// Closes the connection: sends what is queued, and waits until the peer confirms that it has everything
@@ -138,7 +147,7 @@ impl<D: Device> Connection<D> {
     ///
     /// Closing begins when the future is first polled, and goes on when it is dropped.
     pub fn close(&self) -> Close<D> {
-        Close { line: Arc::clone(self.line()), is_begun: false, ticket: Ticket::default() }
+        Close { connection: self.clone(), is_begun: false, ticket: Ticket::default() }
     }
 
     /// The longest message that can be sent, in bytes
@@ -170,7 +179,6 @@ impl<D: Device> Drop for Handle<D> {
             self.line.abandon();
         } else {
             self.line.abort(ConnectionError::Aborted);
-            self.line.hub.wake_reactor();
         }
     }
 }
@@ -200,20 +208,22 @@ impl Future for Alloc {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { pool, len, ticket } = &mut *self;
         pool.check(Zone::Send, *len)?;
-        pool.poll_lease(Zone::Send, *len, ticket, cx).map(Ok)
+        let (lease, next) = pool.poll_lease(Zone::Send, *len, ticket, cx);
+        wake(next);
+        lease.map(Ok)
     }
 }
 
 impl Drop for Alloc {
     fn drop(&mut self) {
-        self.pool.leave(Zone::Send, &mut self.ticket);
+        wake(self.pool.leave(Zone::Send, &mut self.ticket));
     }
 }
 
 /// Future of [`Connection::send`], which tells about cancel safety
 #[must_use = "futures do nothing unless polled"]
 pub struct Send<D: Device> {
-    line: Arc<Line<D>>,
+    connection: Connection<D>,
     state: SendState,
 }
 
@@ -230,16 +240,19 @@ impl<D: Device> Send<D> {
         let SendState::Unqueued(lease, ticket) = &mut self.state else {
             panic!("a send that has ended was polled again")
         };
-        let foreign = lease.as_ref().is_some_and(|lease| !lease.is_of(&self.line.hub.pool));
-        let slot =
-            if foreign { Err(SendError::ForeignLease) } else { ready!(self.line.ops.poll_claim(ticket, cx)) };
+        let foreign = lease.as_ref().is_some_and(|lease| !lease.is_of(&self.connection.line().hub.pool));
+        let slot = if foreign {
+            Err(SendError::ForeignLease)
+        } else {
+            ready!(self.connection.line().ops.poll_claim(ticket, cx))
+        };
         let lease = lease.take();
         self.state = SendState::Done;
         let slot = match (slot, lease) {
             (Ok(slot), Some(lease)) => {
                 let len = lease.len();
-                self.line.ops.put(slot, lease);
-                self.line.enqueue(slot, len)?;
+                self.connection.line().ops.put(slot, lease);
+                self.connection.line().enqueue(slot, len)?;
                 slot
             }
             (Ok(_), None) => unreachable!("a send that waits has its lease"),
@@ -258,7 +271,7 @@ impl<D: Device> Future for Send<D> {
             SendState::Queued(slot) => slot,
             _ => ready!(self.poll_queue(cx))?,
         };
-        let (result, lease) = ready!(self.line.ops.poll_outcome(slot, cx));
+        let (result, lease) = ready!(self.connection.line().ops.poll_outcome(slot, cx));
         self.state = SendState::Done;
         Poll::Ready(match (result, lease) {
             (Ok(()), Some(lease)) => Ok(lease),
@@ -271,8 +284,8 @@ impl<D: Device> Future for Send<D> {
 impl<D: Device> Drop for Send<D> {
     fn drop(&mut self) {
         match &mut self.state {
-            SendState::Unqueued(_, ticket) => self.line.ops.leave(ticket),
-            SendState::Queued(slot) => drop(self.line.ops.detach(*slot)),
+            SendState::Unqueued(_, ticket) => self.connection.line().ops.leave(ticket),
+            SendState::Queued(slot) => drop(self.connection.line().ops.detach(*slot)),
             SendState::Done => (),
         }
     }
@@ -280,14 +293,14 @@ impl<D: Device> Drop for Send<D> {
 
 impl<D: Device> fmt::Debug for Send<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Send").field("line", &self.line).finish_non_exhaustive()
+        f.debug_struct("Send").field("line", self.connection.line()).finish_non_exhaustive()
     }
 }
 
 /// Future of [`Connection::recv`], which tells about cancel safety
 #[must_use = "futures do nothing unless polled"]
 pub struct Recv<D: Device> {
-    line: Arc<Line<D>>,
+    connection: Connection<D>,
     ticket: Ticket,
 }
 
@@ -295,7 +308,8 @@ impl<D: Device> Future for Recv<D> {
     type Output = Result<Option<Message>, RecvError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { line, ticket } = &mut *self;
+        let Self { connection, ticket } = &mut *self;
+        let line = connection.line();
         let next = ready!(line.inbox.poll_next(ticket, cx))?;
         let message = next.map(|(lease, lane)| {
             let home = Arc::clone(line) as Arc<dyn Home>;
@@ -307,20 +321,20 @@ impl<D: Device> Future for Recv<D> {
 
 impl<D: Device> Drop for Recv<D> {
     fn drop(&mut self) {
-        self.line.inbox.leave(&mut self.ticket);
+        self.connection.line().inbox.leave(&mut self.ticket);
     }
 }
 
 impl<D: Device> fmt::Debug for Recv<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recv").field("line", &self.line).finish_non_exhaustive()
+        f.debug_struct("Recv").field("line", self.connection.line()).finish_non_exhaustive()
     }
 }
 
 /// Future of [`Connection::close`], which tells about cancel safety
 #[must_use = "futures do nothing unless polled"]
 pub struct Close<D: Device> {
-    line: Arc<Line<D>>,
+    connection: Connection<D>,
     is_begun: bool,
     ticket: Ticket,
 }
@@ -329,7 +343,8 @@ impl<D: Device> Future for Close<D> {
     type Output = Result<(), CloseError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { line, is_begun, ticket } = &mut *self;
+        let Self { connection, is_begun, ticket } = &mut *self;
+        let line = connection.line();
         if !std::mem::replace(is_begun, true) {
             line.finish();
         }
@@ -339,13 +354,13 @@ impl<D: Device> Future for Close<D> {
 
 impl<D: Device> Drop for Close<D> {
     fn drop(&mut self) {
-        self.line.leave_end(&mut self.ticket);
+        self.connection.line().leave_end(&mut self.ticket);
     }
 }
 
 impl<D: Device> fmt::Debug for Close<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Close").field("line", &self.line).finish_non_exhaustive()
+        f.debug_struct("Close").field("line", self.connection.line()).finish_non_exhaustive()
     }
 }
 

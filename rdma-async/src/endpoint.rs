@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rdma_core::{Device, FRAME, Runtime};
+use rdma_core::{Device, Runtime};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::bootstrap::{self, Role};
@@ -38,10 +38,8 @@ impl<D: Device> Endpoint<D> {
     ) -> Result<Self, EndpointError> {
         options.check(&device)?;
         let cq = Arc::new(device.create_cq(device.caps().max_cqe)?);
-        let [send, receive] =
-            [options.send_memory, options.receive_memory].map(|bytes| (bytes / FRAME) as u32);
         // The queue must outlive the registration: leases that the application still holds keep both.
-        let pool = Pool::new(&device, send, receive, Arc::clone(&cq) as _)?;
+        let pool = Pool::new(&device, options.zones(), Arc::clone(&cq) as _)?;
         let hub = Arc::new(Hub::new(device, cq, pool, runtime, options));
         hub.runtime.spawn(Box::pin(Reactor::new(Arc::clone(&hub))));
         Ok(Self { _held: Arc::new(Held(Arc::clone(&hub))), hub })
@@ -57,7 +55,8 @@ impl<D: Device> Endpoint<D> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up: everything it took from the device is given back, and the peer's attempt fails.
+    /// Dropping the future gives up: everything it took from the device is given back. The peer's attempt fails, or, if both
+    /// sides had become ready, the peer has a connection that is lost after its timeout.
     pub async fn connect<S>(&self, stream: S) -> Result<Connection<D>, ConnectError>
     where
         S: AsyncRead + AsyncWrite + Unpin,

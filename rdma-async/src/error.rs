@@ -13,6 +13,9 @@ use crate::Lease;
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
+    /// Nobody held the connection any more, and the peer took nothing of what was queued for it
+    #[error("nobody holds the connection, and the peer took nothing for {0:?}")]
+    Abandoned(Duration),
     /// This side ended it at once
     #[error("aborted by this side")]
     Aborted,
@@ -75,8 +78,11 @@ pub enum ConnectError {
         /// Epoch of the peer
         theirs: u64,
     },
-    /// The endpoint has no memory left for the receives of another connection
-    #[error("no memory is left for the receives of another connection")]
+    /// The connection was lost before both sides were ready
+    #[error("the connection was lost while it was made: {0}")]
+    Lost(#[from] ConnectionError),
+    /// Messages of earlier connections, which are still held, are in the memory that another connection needs
+    #[error("the memory for another connection is held by unread messages of earlier ones")]
     Memory,
     /// The peer is not one that can be talked to
     #[error(transparent)]
@@ -87,8 +93,8 @@ pub enum ConnectError {
     /// The peer did not answer in time
     #[error("the peer did not answer within {0:?}")]
     Timeout(Duration),
-    /// The completion queue has no space for the requests of another connection
-    #[error("the completion queue has no space for another connection")]
+    /// The endpoint has as many connections as its options allow
+    #[error("the endpoint has as many connections as its options allow")]
     TooManyConnections,
 }
 

@@ -18,6 +18,9 @@ struct Inner<T> {
     next_number: u64,
 }
 
+/// Who should be woken now, once no lock is held: a waker may run anything
+pub(crate) type Next = Option<Waker>;
+
 /// A task's place among those who wait; give it back with [`Gate::leave`]
 #[derive(Debug, Default)]
 #[must_use]
@@ -25,7 +28,7 @@ pub(crate) struct Ticket(Option<u64>);
 
 impl<T> Inner<T> {
     /// The waker of who is first now
-    fn first(&self) -> Option<Waker> {
+    fn first(&self) -> Next {
         self.waiting.front().map(|(_, waker)| waker.clone())
     }
 }
@@ -43,6 +46,18 @@ impl<T> Gate<T> {
         cx: &mut Context<'_>,
         take: impl FnOnce(&mut T) -> Option<R>,
     ) -> Poll<R> {
+        let (taken, next) = self.poll_take_later(ticket, cx, take);
+        wake(next);
+        taken
+    }
+
+    /// As [`poll_take`](Self::poll_take), for callers that hold a lock: they wake the next one themselves
+    pub(crate) fn poll_take_later<R>(
+        &self,
+        ticket: &mut Ticket,
+        cx: &mut Context<'_>,
+        take: impl FnOnce(&mut T) -> Option<R>,
+    ) -> (Poll<R>, Next) {
         let mut inner = self.0.lock();
         let is_first = match (ticket.0, inner.waiting.front()) {
             (None, None) => true,
@@ -58,9 +73,7 @@ impl<T> Gate<T> {
                 }
                 None => None,
             };
-            drop(inner);
-            wake(next);
-            return Poll::Ready(taken);
+            return (Poll::Ready(taken), next);
         }
         match ticket.0 {
             Some(mine) => {
@@ -75,7 +88,7 @@ impl<T> Gate<T> {
                 ticket.0 = Some(number);
             }
         }
-        Poll::Pending
+        (Poll::Pending, None)
     }
 
     /// Takes something if it is there and nobody waits for it
@@ -86,12 +99,17 @@ impl<T> Gate<T> {
 
     /// Changes the value, then wakes who waits longest
     pub(crate) fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        let (result, next) = self.update_later(change);
+        wake(next);
+        result
+    }
+
+    /// As [`update`](Self::update), for callers that hold a lock
+    pub(crate) fn update_later<R>(&self, change: impl FnOnce(&mut T) -> R) -> (R, Next) {
         let mut inner = self.0.lock();
         let result = change(&mut inner.value);
         let first = inner.first();
-        drop(inner);
-        wake(first);
-        result
+        (result, first)
     }
 
     /// Looks at the value
@@ -101,18 +119,23 @@ impl<T> Gate<T> {
 
     /// Stops waiting; whoever comes next is woken, lest a wake-up be lost with this task
     pub(crate) fn leave(&self, ticket: &mut Ticket) {
-        let Some(mine) = ticket.0.take() else { return };
+        wake(self.leave_later(ticket));
+    }
+
+    /// As [`leave`](Self::leave), for callers that hold a lock
+    pub(crate) fn leave_later(&self, ticket: &mut Ticket) -> Next {
+        let mine = ticket.0.take()?;
         let mut inner = self.0.lock();
         let position = inner.waiting.iter().position(|(number, _)| *number == mine);
         let removed = position.and_then(|at| inner.waiting.remove(at));
         let next = if position == Some(0) { inner.first() } else { None };
         drop(inner);
         drop(removed);
-        wake(next);
+        next
     }
 }
 
-fn wake(waker: Option<Waker>) {
+pub(crate) fn wake(waker: Next) {
     if let Some(waker) = waker {
         waker.wake();
     }

@@ -52,9 +52,9 @@ impl<D: Device> Hub<D> {
         }
     }
 
-    /// Counts one more connection in, unless the completion queue could not hold its requests
+    /// Counts one more connection in, if it is not one too many for the memory and the completion queue
     pub(crate) fn reserve(&self) -> Result<(), ConnectError> {
-        let limit = self.device.caps().max_cqe / self.options.completions();
+        let limit = self.options.connections;
         let counted = self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
             if n < limit { Some(n + 1) } else { None }
         });
@@ -125,8 +125,9 @@ impl ReactorWaker {
     }
 
     fn wake(&self) {
-        if let Some(waker) = &*self.0.lock() {
-            waker.wake_by_ref();
+        let waker = self.0.lock().clone();
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
-use crate::gate::{Gate, Ticket};
+use crate::gate::{Gate, Next, Ticket};
 
 /// Messages of a connection, from the reactor to `recv`
 ///
-/// A message whose bytes are still to come holds its place.
+/// A message whose bytes are still to come holds its place. What changes an inbox tells who should be woken.
 #[derive(Debug)]
 pub(crate) struct Inbox<T, E>(Gate<Inner<T, E>>);
 
@@ -26,40 +26,46 @@ impl<T, E: Clone> Inbox<T, E> {
     }
 
     /// Appends a message
-    pub(crate) fn push(&self, message: T) {
-        self.0.update(|inner| inner.messages.push_back(Some(message)));
+    #[must_use = "somebody may wait"]
+    pub(crate) fn push(&self, message: T) -> Next {
+        self.0.update_later(|inner| inner.messages.push_back(Some(message))).1
     }
 
     /// Holds a place for a message
-    pub(crate) fn expect(&self) {
-        self.0.update(|inner| inner.messages.push_back(None));
+    #[must_use = "somebody may wait"]
+    pub(crate) fn expect(&self) -> Next {
+        self.0.update_later(|inner| inner.messages.push_back(None)).1
     }
 
     /// Fills the first place that is held; gives the message back if there is none
-    pub(crate) fn fill(&self, message: T) -> Option<T> {
-        self.0.update(|inner| match inner.messages.iter_mut().find(|place| place.is_none()) {
+    #[must_use = "the message may have come back, and somebody may wait"]
+    pub(crate) fn fill(&self, message: T) -> (Option<T>, Next) {
+        self.0.update_later(|inner| match inner.messages.iter_mut().find(|place| place.is_none()) {
             Some(place) => place.replace(message),
             None => Some(message),
         })
     }
 
     /// Says that there will be nothing after what came, and what is expected
-    pub(crate) fn finish(&self) {
-        self.0.update(|inner| inner.end = inner.end.take().or(Some(Ok(()))));
+    #[must_use = "somebody may wait"]
+    pub(crate) fn finish(&self) -> Next {
+        self.0.update_later(|inner| inner.end = inner.end.take().or(Some(Ok(())))).1
     }
 
     /// Says that nothing more will come, not even what is expected
     ///
     /// What came in order can still be taken. A peer that said it had finished, and of which everything came, has finished
     /// whatever `end` says.
-    pub(crate) fn close(&self, end: Result<(), E>) {
-        self.0.update(|inner| {
+    #[must_use = "somebody may wait"]
+    pub(crate) fn close(&self, end: Result<(), E>) -> Next {
+        let ((), next) = self.0.update_later(|inner| {
             if let Some(missing) = inner.messages.iter().position(Option::is_none) {
                 inner.messages.truncate(missing);
                 inner.end = None;
             }
             inner.end.get_or_insert(end);
         });
+        next
     }
 
     /// The next message, or the end
@@ -77,8 +83,9 @@ impl<T, E: Clone> Inbox<T, E> {
     }
 
     /// Takes a message that nobody will read
-    pub(crate) fn discard(&self) -> Option<T> {
-        self.0.update(|inner| match inner.messages.front() {
+    #[must_use = "the message has memory, and somebody may wait"]
+    pub(crate) fn discard(&self) -> (Option<T>, Next) {
+        self.0.update_later(|inner| match inner.messages.front() {
             Some(Some(_)) => inner.messages.pop_front().flatten(),
             _ => None,
         })

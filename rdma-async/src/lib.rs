@@ -25,6 +25,7 @@ mod error;
 mod gate;
 mod hub;
 mod inbox;
+mod later;
 mod line;
 mod op;
 mod options;

@@ -11,6 +11,7 @@ use crate::error::{CloseError, ConnectionError, RecvError, SendError, Unsent};
 use crate::gate::{Gate, Ticket};
 use crate::hub::Hub;
 use crate::inbox::Inbox;
+use crate::later::Later;
 use crate::pool::Zone;
 use crate::queues::{Lane, Ops, Queues, Request};
 use crate::sync::Mutex;
@@ -33,7 +34,7 @@ struct State<D: Device> {
     queues: Option<Queues<D>>,
     /// Whether the application still holds a handle.
     is_held: bool,
-    /// When a connection that nobody holds is given up.
+    /// When a connection that nobody holds is given up, unless it moves on.
     linger: Time,
     /// Waits for memory for the next announced message.
     memory: Ticket,
@@ -67,8 +68,16 @@ impl<D: Device> Line<D> {
 
     // ─── The application's side ───
 
+    /// Posts the first receives; the reactor knows of the connection already, lest it miss a completion
+    pub(crate) fn open(&self, receives: Vec<Lease>) -> Result<(), ConnectionError> {
+        let mut state = self.state.lock();
+        let State { queues: Some(queues), .. } = &mut *state else { return Err(state.lost()) };
+        receives.into_iter().try_for_each(|lease| Ok(queues.post_eager_recv(lease)?))
+    }
+
     /// Hands the message in op slot `slot` to the protocol
     pub(crate) fn enqueue(&self, slot: u32, len: usize) -> Result<(), Unsent> {
+        let mut later = Later::default();
         let mut state = self.state.lock();
         let refused = if state.queues.is_none() {
             Some(state.send_error())
@@ -84,29 +93,42 @@ impl<D: Device> Line<D> {
             return Err(Unsent { error, lease: self.ops.withdraw(slot) });
         }
         state.stats.messages_queued += 1;
-        self.pump(&mut state, self.hub.runtime.now(), None);
+        self.pump(&mut state, self.hub.runtime.now(), None, &mut later);
+        drop(state);
+        later.run(&self.hub);
         Ok(())
     }
 
     /// Says that the application sends nothing more
     pub(crate) fn finish(&self) {
+        let mut later = Later::default();
         let mut state = self.state.lock();
         state.channel.finish();
-        self.pump(&mut state, self.hub.runtime.now(), None);
+        self.pump(&mut state, self.hub.runtime.now(), None, &mut later);
         drop(state);
-        self.hub.wake_reactor();
+        later.wake_reactor();
+        later.run(&self.hub);
     }
 
     /// The last handle is gone: what is queued is still sent, what arrives is dropped
     pub(crate) fn abandon(&self) {
+        let mut later = Later::default();
         let mut state = self.state.lock();
         state.is_held = false;
         state.linger = self.hub.runtime.now() + self.hub.options.timeout;
+        self.discard(&mut state, &mut later);
         drop(state);
-        while let Some((lease, lane)) = self.inbox.discard() {
-            self.release(lease, lane);
-        }
+        later.run(&self.hub);
         self.finish();
+    }
+
+    /// Ends the connection because of `error`
+    pub(crate) fn abort(&self, error: ConnectionError) {
+        let mut later = Later::default();
+        let mut state = self.state.lock();
+        self.lose(&mut state, error, &mut later);
+        drop(state);
+        later.run(&self.hub);
     }
 
     /// How the connection ended, once it has
@@ -124,13 +146,12 @@ impl<D: Device> Line<D> {
             // Whoever waits for memory is woken by the pool.
             return drop(lease);
         }
+        let mut later = Later::default();
         let mut state = self.state.lock();
-        if state.queues.is_none() {
-            drop(state);
-            return drop(lease);
-        }
-        self.repost(&mut state, lease);
-        self.pump(&mut state, self.hub.runtime.now(), None);
+        self.repost(&mut state, lease, &mut later);
+        self.pump(&mut state, self.hub.runtime.now(), None, &mut later);
+        drop(state);
+        later.run(&self.hub);
     }
 
     pub(crate) fn stats(&self) -> ConnectionStats {
@@ -141,38 +162,54 @@ impl<D: Device> Line<D> {
         self.state.lock().channel.max_message()
     }
 
+    /// Why the connection is lost, if it is
+    pub(crate) fn lost(&self) -> Option<ConnectionError> {
+        self.state.lock().error.clone()
+    }
+
     // ─── The reactor's side ───
 
     /// Takes in what has completed, then does what time and memory allow
     ///
-    /// Tells when to look again, or that the connection is over.
-    pub(crate) fn turn(&self, completions: &[Completion], now: Time, cx: &mut Context<'_>) -> Option<Time> {
+    /// `is_drained` says that nothing else has completed by `now`. Tells when to look again, or that the connection is over.
+    pub(crate) fn turn(
+        &self,
+        completions: &[Completion],
+        is_drained: bool,
+        now: Time,
+        cx: &mut Context<'_>,
+        later: &mut Later,
+    ) -> Option<Time> {
         let mut state = self.state.lock();
         for completion in completions {
             if let (line, Some(request)) = Request::parse(completion.id)
                 && line == self.id
-                && let Err(error) = self.on_completion(&mut state, request, completion, now)
+                && let Err(error) = self.on_completion(&mut state, request, completion, now, later)
             {
-                self.lose(&mut state, error);
+                self.lose(&mut state, error, later);
             }
         }
-        self.pump(&mut state, now, Some(cx));
-        state.queues.as_ref()?;
-        if state.channel.is_peer_lost(now) || now >= state.linger {
-            self.lose(&mut state, ConnectionError::PeerLost(self.hub.options.timeout));
-            return None;
-        }
-        if state.channel.is_settled() {
-            self.end(&mut state);
-            return None;
-        }
-        Some(state.channel.next_timeout(now).min(state.linger))
+        self.pump(&mut state, now, Some(cx), later);
+        let wake = self.judge(&mut state, is_drained, now, later);
+        drop(state);
+        later.run(&self.hub);
+        wake
     }
 
-    /// Ends the connection because of `error`
-    pub(crate) fn abort(&self, error: ConnectionError) {
-        let mut state = self.state.lock();
-        self.lose(&mut state, error);
+    /// Whether the connection is over, or else when to ask again
+    fn judge(&self, state: &mut State<D>, is_drained: bool, now: Time, later: &mut Later) -> Option<Time> {
+        state.queues.as_ref()?;
+        let timeout = self.hub.options.timeout;
+        if state.channel.is_settled() {
+            self.end(state, later);
+        } else if is_drained && state.channel.is_peer_lost(now) {
+            self.lose(state, ConnectionError::PeerLost(timeout), later);
+        } else if is_drained && now >= state.linger {
+            self.lose(state, ConnectionError::Abandoned(timeout), later);
+        } else {
+            return Some(state.channel.next_timeout(now).min(state.linger));
+        }
+        None
     }
 
     fn on_completion(
@@ -181,21 +218,20 @@ impl<D: Device> Line<D> {
         request: Request,
         completion: &Completion,
         now: Time,
+        later: &mut Later,
     ) -> Result<(), ConnectionError> {
+        let State { channel, queues: Some(queues), stats, .. } = state else { return Ok(()) };
         if completion.status != Status::Success {
             return Err(ConnectionError::Completion(completion.status));
         }
-        let State { channel, queues: Some(queues), stats, .. } = state else { return Ok(()) };
         match request {
             Request::EagerSend(slot) => {
                 channel.eager_sent();
-                stats.messages_sent += 1;
-                drop(self.ops.complete(slot, Ok(()), false));
+                self.sent(state, slot, now, later);
             }
             Request::BulkSend(slot) => {
                 channel.bulk_sent(self.ops.with_buffer(slot, |lease| lease.len()).unwrap_or(0));
-                stats.messages_sent += 1;
-                drop(self.ops.complete(slot, Ok(()), false));
+                self.sent(state, slot, now, later);
             }
             Request::Control(index) => {
                 queues.control_sent(index);
@@ -205,65 +241,92 @@ impl<D: Device> Line<D> {
                 let Some(mut lease) = queues.take_eager(index) else { return Ok(()) };
                 lease.set_len(completion.byte_len as usize);
                 match channel.on_eager(now, &lease)? {
-                    Incoming::Data { len } if state.is_held => {
+                    Incoming::Data { len } => {
                         lease.set_len(len);
                         stats.messages_received += 1;
-                        self.inbox.push((lease, Lane::Eager));
+                        later.wake(self.inbox.push((lease, Lane::Eager)));
+                        self.discard(state, later);
                         return Ok(());
                     }
-                    Incoming::Announced { .. } => self.inbox.expect(),
-                    Incoming::Fin => self.inbox.finish(),
-                    Incoming::Control | Incoming::Data { .. } => (),
+                    Incoming::Announced { .. } => later.wake(self.inbox.expect()),
+                    Incoming::Fin => later.wake(self.inbox.finish()),
+                    Incoming::Control => (),
                 }
-                self.repost(state, lease);
+                self.repost(state, lease, later);
             }
             Request::BulkRecv => {
                 let Some(lease) = queues.take_bulk() else { return Ok(()) };
                 channel.on_bulk(now, completion.byte_len)?;
                 stats.messages_received += 1;
-                let surplus = self.inbox.fill((lease, Lane::Bulk));
-                let unread = if state.is_held { surplus } else { surplus.or_else(|| self.inbox.discard()) };
-                drop(unread);
+                let (surplus, next) = self.inbox.fill((lease, Lane::Bulk));
+                later.free((surplus.map(|(lease, _)| lease), next));
+                self.discard(state, later);
             }
         }
         Ok(())
     }
 
-    fn repost(&self, state: &mut State<D>, lease: Lease) {
-        let Some(queues) = &mut state.queues else { return };
+    fn sent(&self, state: &mut State<D>, slot: u32, now: Time, later: &mut Later) {
+        state.stats.messages_sent += 1;
+        if !state.is_held {
+            state.linger = now + self.hub.options.timeout;
+        }
+        later.free(self.ops.complete(slot, Ok(()), false));
+    }
+
+    /// Drops what has arrived, if nobody will read it
+    fn discard(&self, state: &mut State<D>, later: &mut Later) {
+        while !state.is_held {
+            let (message, next) = self.inbox.discard();
+            later.wake(next);
+            match message {
+                Some((lease, Lane::Eager)) => self.repost(state, lease, later),
+                Some((lease, Lane::Bulk)) => later.free((Some(lease), None)),
+                None => break,
+            }
+        }
+    }
+
+    fn repost(&self, state: &mut State<D>, lease: Lease, later: &mut Later) {
+        let Some(queues) = &mut state.queues else { return later.free((Some(lease), None)) };
         match queues.post_eager_recv(lease) {
             Ok(()) => state.channel.eager_posted(),
-            Err(error) => self.lose(state, error.into()),
+            Err(error) => self.lose(state, error.into(), later),
         }
     }
 
     /// Posts everything that the protocol, the credits and the memory allow
     ///
     /// `cx` is the reactor's: it is woken when memory for the next announced message is free.
-    fn pump(&self, state: &mut State<D>, now: Time, mut cx: Option<&mut Context<'_>>) {
+    fn pump(&self, state: &mut State<D>, now: Time, mut cx: Option<&mut Context<'_>>, later: &mut Later) {
         loop {
-            if let Err(error) = self.grant(state, cx.as_deref_mut()) {
-                return self.lose(state, error);
+            if let Err(error) = self.grant(state, cx.as_deref_mut(), later) {
+                return self.lose(state, error, later);
             }
             let State { channel, queues: Some(queues), .. } = state else { return };
             let Some(transmit) = channel.poll_transmit(now, queues.has_control()) else { break };
             let posted = match transmit {
                 Transmit::Bulk { token } => queues.send(&self.ops, token.0, None),
                 Transmit::Eager { token, trailer } => queues.send(&self.ops, token.0, Some(trailer)),
-                Transmit::Control { announce, trailer } => queues.send_control(announce, trailer),
+                Transmit::Control { body, trailer } => queues.send_control(body, trailer),
             };
             if let Err(error) = posted {
-                return self.lose(state, error.into());
+                return self.lose(state, error.into(), later);
             }
         }
         while let Some(token) = state.channel.poll_refused() {
             state.is_refused = true;
-            drop(self.ops.complete(token.0, Err(SendError::PeerClosed), false));
+            later.free(self.ops.complete(token.0, Err(SendError::PeerClosed), false));
         }
     }
 
     /// Posts receives for what the peer has announced, as far as memory reaches
-    fn grant(&self, state: &mut State<D>, mut cx: Option<&mut Context<'_>>) -> Result<(), ConnectionError> {
+    fn grant(
+        &self,
+        state: &mut State<D>,
+        mut cx: Option<&mut Context<'_>>,
+        later: &mut Later,
+    ) -> Result<(), ConnectionError> {
         let State { channel, queues: Some(queues), memory, .. } = state else { return Ok(()) };
         while let Some(len) = channel.next_wanted() {
             let len = len as usize;
@@ -272,14 +335,18 @@ impl<D: Device> Line<D> {
             }
             let pool = &self.hub.pool;
             let lease = match &mut cx {
-                Some(cx) => match pool.poll_lease(Zone::Receive, len, memory, cx) {
-                    Poll::Ready(lease) => lease,
-                    Poll::Pending => break,
-                },
-                None => match pool.try_lease(Zone::Receive, len) {
+                Some(cx) => {
+                    let (lease, next) = pool.poll_lease(Zone::Bulk, len, memory, cx);
+                    later.wake(next);
+                    match lease {
+                        Poll::Ready(lease) => lease,
+                        Poll::Pending => break,
+                    }
+                }
+                None => match pool.try_lease(Zone::Bulk, len) {
                     Some(lease) => lease,
                     None => {
-                        self.hub.wake_reactor();
+                        later.wake_reactor();
                         break;
                     }
                 },
@@ -291,49 +358,65 @@ impl<D: Device> Line<D> {
     }
 
     /// Ends the connection in good order
-    fn end(&self, state: &mut State<D>) {
+    fn end(&self, state: &mut State<D>, later: &mut Later) {
         let is_complete = state.channel.is_acknowledged() || !state.is_refused;
         let result = if is_complete { Ok(()) } else { Err(CloseError::PeerClosed) };
         tracing::debug!(line = self.id, "connection closed");
-        self.tear_down(
-            state,
-            if state.channel.is_peer_finished() { SendError::PeerClosed } else { SendError::Closed },
-        );
-        self.inbox.close(Ok(()));
-        self.end.update(|end| end.get_or_insert(result).is_ok());
+        let error = if state.channel.is_peer_finished() { SendError::PeerClosed } else { SendError::Closed };
+        // What was posted and has not completed has arrived: the peer says so.
+        let posted = if state.channel.is_settled() { Ok(()) } else { Err(error.clone()) };
+        self.tear_down(state, error, posted, later);
+        later.wake(self.inbox.close(Ok(())));
+        later.wake(self.end.update_later(|end| end.get_or_insert(result).is_ok()).1);
     }
 
     /// Ends the connection because of `error`
-    fn lose(&self, state: &mut State<D>, error: ConnectionError) {
+    fn lose(&self, state: &mut State<D>, error: ConnectionError, later: &mut Later) {
         if state.queues.is_none() {
             return;
         }
+        later.wake_reactor();
+        if state.channel.is_concluded() {
+            return self.end(state, later);
+        }
         tracing::warn!(line = self.id, %error, "connection lost");
         state.error = Some(error.clone());
-        self.tear_down(state, error.clone().into());
-        self.inbox.close(Err(error.clone().into()));
-        self.end.update(|end| end.get_or_insert(Err(error.into())).is_ok());
-        self.hub.wake_reactor();
+        self.tear_down(state, error.clone().into(), Err(error.clone().into()), later);
+        later.wake(self.inbox.close(Err(error.clone().into())));
+        later.wake(self.end.update_later(|end| end.get_or_insert(Err(error.into())).is_ok()).1);
     }
 
-    fn tear_down(&self, state: &mut State<D>, error: SendError) {
+    /// Destroys the queue pairs: new sends get `error`, those in flight `posted`
+    fn tear_down(
+        &self,
+        state: &mut State<D>,
+        error: SendError,
+        posted: Result<(), SendError>,
+        later: &mut Later,
+    ) {
         let Some(mut queues) = state.queues.take() else { return };
-        self.hub.pool.leave(Zone::Receive, &mut state.memory);
-        let teardown = queues.destroy();
-        self.ops.close(error.clone());
+        later.wake(self.hub.pool.leave(Zone::Bulk, &mut state.memory));
+        // Unposted sends are quarantined too if the device did not stop: rare, and safe.
+        let keep = queues.destroy(later) == Teardown::Unknown;
+        let posted = if keep { Err(error.clone()) } else { posted };
+        later.wake(self.ops.close(error));
         for slot in self.ops.indices() {
-            // Unposted sends are quarantined too if the device did not stop: rare, and safe.
-            let keep = teardown == Teardown::Unknown;
-            if let Some(lease) = self.ops.complete(slot, Err(error.clone()), keep)
-                && keep
-            {
-                lease.quarantine();
+            let (lease, next) = self.ops.complete(slot, posted.clone(), keep);
+            match lease {
+                Some(lease) if keep => lease.quarantine(),
+                lease => later.free((lease, None)),
             }
+            later.wake(next);
         }
     }
 }
 
 impl<D: Device> State<D> {
+    /// Why there is no connection any more
+    fn lost(&self) -> ConnectionError {
+        self.error.clone().unwrap_or(ConnectionError::Aborted)
+    }
+
     /// Why nothing can be sent
     fn send_error(&self) -> SendError {
         match &self.error {

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, Waker};
 
-use crate::gate::{Gate, Ticket};
+use crate::gate::{Gate, Next, Ticket};
 use crate::sync::Mutex;
 
 /// Requests in flight, each with its buffer
@@ -84,28 +84,24 @@ impl<B, E: Clone> OpTable<B, E> {
 
     /// Records that the request has ended
     ///
-    /// A buffer that nobody waits for, and one that `keep` says must not be reused, is returned.
-    #[must_use = "the buffer may have to be quarantined"]
-    pub(crate) fn complete(&self, index: u32, result: Result<(), E>, keep: bool) -> Option<B> {
+    /// A buffer that nobody waits for, and one that `keep` says must not be reused, is returned, with who should be woken.
+    #[must_use = "the buffer may have to be quarantined, and somebody may wait"]
+    pub(crate) fn complete(&self, index: u32, result: Result<(), E>, keep: bool) -> (Option<B>, Next) {
         let mut slot = self.slot(index).lock();
         match std::mem::replace(&mut *slot, Slot::Free) {
             Slot::Waiting { buffer, waker } => {
                 let (buffer, kept) = if keep { (None, Some(buffer)) } else { (Some(buffer), None) };
                 *slot = Slot::Done { buffer, result };
-                drop(slot);
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
-                kept
+                (kept, waker)
             }
             Slot::Detached { buffer } => {
                 drop(slot);
-                self.release(index);
-                Some(buffer)
+                let ((), next) = self.free.update_later(|free| free.slots.push(index));
+                (Some(buffer), next)
             }
             other => {
                 *slot = other;
-                None
+                (None, None)
             }
         }
     }
@@ -156,8 +152,9 @@ impl<B, E: Clone> OpTable<B, E> {
     }
 
     /// Lets nobody claim a slot any more
-    pub(crate) fn close(&self, error: E) {
-        self.free.update(|free| free.closed = Some(error));
+    #[must_use = "somebody may wait"]
+    pub(crate) fn close(&self, error: E) -> Next {
+        self.free.update_later(|free| free.closed = Some(error)).1
     }
 
     /// All slots, for ending what is in them

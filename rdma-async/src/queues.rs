@@ -12,6 +12,7 @@ use rdma_core::{
 
 use crate::Lease;
 use crate::error::SendError;
+use crate::later::Later;
 use crate::op::OpTable;
 
 pub(crate) type Ops = OpTable<Lease, SendError>;
@@ -87,7 +88,7 @@ pub(crate) struct Queues<D: Device> {
 /// Bytes of a place for a message of the protocol.
 const CONTROL: usize = 64;
 /// Bulk receives that are posted at most at once.
-pub(crate) const MAX_BULK_RECEIVES: usize = 64;
+pub(crate) const MAX_BULK_RECEIVES: u32 = 64;
 
 impl<D: Device> Queues<D> {
     /// Unconnected queue pairs, with space for `window` eager receives
@@ -108,7 +109,7 @@ impl<D: Device> Queues<D> {
             bulk,
             receives: (0..window).map(|_| None).collect(),
             vacant: (0..window).rev().collect(),
-            bulk_receives: VecDeque::with_capacity(MAX_BULK_RECEIVES),
+            bulk_receives: VecDeque::with_capacity(MAX_BULK_RECEIVES as usize),
             bulk_frames: 0,
             bulk_recv_capacity,
             control: Some(control),
@@ -148,7 +149,7 @@ impl<D: Device> Queues<D> {
 
     /// Whether a bulk receive of `frames` frames can be posted now
     pub(crate) fn has_bulk_space(&self, frames: u32) -> bool {
-        self.bulk_receives.len() < MAX_BULK_RECEIVES && self.bulk_frames + frames <= self.bulk_recv_capacity
+        self.bulk_frames + frames <= self.bulk_recv_capacity
     }
 
     /// Offers exactly the frames of the next bulk message
@@ -185,16 +186,16 @@ impl<D: Device> Queues<D> {
     /// Sends a message of the protocol
     pub(crate) fn send_control(
         &mut self,
-        announce: Option<u32>,
+        body: Option<u32>,
         trailer: Trailer,
     ) -> Result<(), rdma_core::Error> {
         let index = self.control_free.pop().expect("the channel was told whether there is a place");
         let at = index as usize * CONTROL;
         let mut message = [0; 4 + Trailer::LEN];
-        let body = announce.map_or(0, |_| 4);
-        message[..body].copy_from_slice(&announce.unwrap_or(0).to_le_bytes()[..body]);
-        message[body..body + Trailer::LEN].copy_from_slice(&trailer.to_bytes());
-        let len = body + Trailer::LEN;
+        let at_trailer = if body.is_some() { 4 } else { 0 };
+        message[..4].copy_from_slice(&body.unwrap_or(0).to_le_bytes());
+        message[at_trailer..][..Trailer::LEN].copy_from_slice(&trailer.to_bytes());
+        let len = at_trailer + Trailer::LEN;
         let control = self.control.as_mut().expect("only a destroyed connection has no places");
         control.write_at(at, &message[..len]);
         let whole = control.sge(FRAME);
@@ -246,25 +247,25 @@ impl<D: Device> Queues<D> {
     ///
     /// What was posted for receiving goes back to the pool, or stays out of it if the device may still touch it. The same
     /// must then be done with the sends in the op table.
-    pub(crate) fn destroy(&mut self) -> Teardown {
+    pub(crate) fn destroy(&mut self, later: &mut Later) -> Teardown {
         let eager = self.eager.destroy();
         let bulk = self.bulk.destroy();
-        settle(eager, self.receives.iter_mut().filter_map(Option::take).chain(self.control.take()));
-        settle(bulk, self.bulk_receives.drain(..));
+        settle(eager, self.receives.iter_mut().filter_map(Option::take).chain(self.control.take()), later);
+        settle(bulk, self.bulk_receives.drain(..), later);
         if eager == Teardown::Quiesced { bulk } else { eager }
     }
 }
 
 impl<D: Device> Drop for Queues<D> {
     fn drop(&mut self) {
-        let _ = self.destroy();
+        let _ = self.destroy(&mut Later::default());
     }
 }
 
-fn settle(teardown: Teardown, leases: impl IntoIterator<Item = Lease>) {
+fn settle(teardown: Teardown, leases: impl IntoIterator<Item = Lease>, later: &mut Later) {
     for lease in leases {
         match teardown {
-            Teardown::Quiesced => drop(lease),
+            Teardown::Quiesced => later.free((Some(lease), None)),
             Teardown::Unknown => lease.quarantine(),
         }
     }

@@ -8,6 +8,7 @@ use rdma_core::{Completion, CompletionQueue, Device, Time, Timer};
 
 use crate::error::ConnectionError;
 use crate::hub::Hub;
+use crate::later::Later;
 use crate::line::Line;
 
 /// Polls the completion queue of an endpoint and drives its connections
@@ -24,6 +25,7 @@ pub(crate) struct Reactor<D: Device> {
     /// The completion queue cannot be polled any more.
     is_failed: bool,
     lines: Vec<Arc<Line<D>>>,
+    later: Later,
 }
 
 /// Completions taken from the queue at once.
@@ -42,6 +44,7 @@ impl<D: Device> Reactor<D> {
             batch: vec![Completion::default(); BATCH].into(),
             is_failed: false,
             lines: Vec::new(),
+            later: Later::with_capacity(2 * BATCH),
         }
     }
 
@@ -49,6 +52,8 @@ impl<D: Device> Reactor<D> {
         if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             self.waker = Some(cx.waker().clone());
             self.hub.reactor.set(cx.waker().clone());
+            // The timer would wake whom it knows.
+            self.alarm = Time::ZERO;
         }
         for _ in 0..TURNS {
             let now = self.hub.runtime.now();
@@ -89,10 +94,10 @@ impl<D: Device> Reactor<D> {
     ///
     /// A connection that is over has left its completions behind; they are nobody's.
     fn drive(&mut self, n: usize, now: Time, cx: &mut Context<'_>) -> Time {
-        let Self { hub, lines, batch, .. } = self;
+        let Self { hub, lines, batch, later, .. } = self;
         hub.adopt(lines);
         let mut wake = Time::MAX;
-        lines.retain(|line| match line.turn(&batch[..n], now, cx) {
+        lines.retain(|line| match line.turn(&batch[..n], n < BATCH, now, cx, later) {
             Some(at) => {
                 wake = wake.min(at);
                 true

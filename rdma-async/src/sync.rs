@@ -7,8 +7,7 @@ use std::sync::PoisonError;
 
 /// A mutex that does not care whether a thread panicked while it held the lock
 ///
-/// No code of this crate panics while it holds one; a panic of the application inside a waker must not take other
-/// connections along.
+/// Nothing of the application runs while one is held: neither wakers, see [`Later`](crate::later::Later), nor destructors.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 

@@ -41,7 +41,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use frames::Frames;
-use gate::{Gate, Ticket};
+use gate::{Gate, Ticket, wake};
 use inbox::Inbox;
 use op::OpTable;
 
@@ -135,13 +135,19 @@ fn in_flight() -> (Arc<Table>, u32, Arc<()>) {
     (table, slot, buffer)
 }
 
+fn complete(table: &Table, slot: u32) {
+    let (buffer, next) = table.complete(slot, Ok(()), false);
+    drop(buffer);
+    wake(next);
+}
+
 #[test]
 fn an_outcome_is_never_missed() {
     loom::model(|| {
         let (table, slot, buffer) = in_flight();
         let device = {
             let table = Arc::clone(&table);
-            thread::spawn(move || drop(table.complete(slot, Ok(()), false)))
+            thread::spawn(move || complete(&table, slot))
         };
         let (result, lease) = block_on(poll_fn(|cx| table.poll_outcome(slot, cx)));
         assert_eq!(result, Ok(()));
@@ -158,7 +164,7 @@ fn a_detached_request_frees_its_slot_and_its_buffer() {
         let (table, slot, buffer) = in_flight();
         let device = {
             let table = Arc::clone(&table);
-            thread::spawn(move || drop(table.complete(slot, Ok(()), false)))
+            thread::spawn(move || complete(&table, slot))
         };
         drop(table.detach(slot));
         device.join().unwrap();
@@ -173,7 +179,7 @@ fn a_detached_request_keeps_its_buffer_until_it_has_ended() {
         let (table, slot, buffer) = in_flight();
         assert!(table.detach(slot).is_none());
         assert_eq!(Arc::strong_count(&buffer), 2, "the device still has it");
-        drop(table.complete(slot, Ok(()), false));
+        complete(&table, slot);
         assert_eq!(Arc::strong_count(&buffer), 1);
     });
 }
@@ -191,7 +197,7 @@ fn a_slot_that_is_freed_reaches_who_waits_for_it() {
         };
         let device = {
             let table = Arc::clone(&table);
-            thread::spawn(move || drop(table.complete(slot, Ok(()), false)))
+            thread::spawn(move || complete(&table, slot))
         };
         drop(table.detach(slot));
         assert_eq!(next.join().unwrap(), Ok(slot));
@@ -212,7 +218,7 @@ fn a_closed_table_turns_everybody_away() {
                 })
             })
             .collect();
-        table.close(());
+        wake(table.close(()));
         for claim in claims {
             assert_eq!(claim.join().unwrap(), Err(()));
         }
@@ -230,13 +236,15 @@ async fn next(inbox: &Inbox<u32, ()>) -> Result<Option<u32>, ()> {
 fn messages_are_received_in_order_and_then_the_end() {
     loom::model(|| {
         let inbox = Arc::new(Inbox::<u32, ()>::new(4));
-        inbox.expect();
-        inbox.push(2);
+        wake(inbox.expect());
+        wake(inbox.push(2));
         let reactor = {
             let inbox = Arc::clone(&inbox);
             thread::spawn(move || {
-                assert_eq!(inbox.fill(1), None);
-                inbox.finish();
+                let (surplus, next) = inbox.fill(1);
+                assert_eq!(surplus, None);
+                wake(next);
+                wake(inbox.finish());
             })
         };
         let received = block_on(async { [next(&inbox).await, next(&inbox).await, next(&inbox).await] });
@@ -255,8 +263,8 @@ fn every_receiver_learns_of_the_end() {
                 thread::spawn(move || block_on(next(&inbox)))
             })
             .collect();
-        inbox.expect();
-        inbox.close(Err(()));
+        wake(inbox.expect());
+        wake(inbox.close(Err(())));
         for receiver in receivers {
             assert_eq!(receiver.join().unwrap(), Err(()));
         }
@@ -274,7 +282,7 @@ fn a_receiver_that_gives_up_loses_no_message() {
             let inbox = Arc::clone(&inbox);
             thread::spawn(move || block_on(next(&inbox)))
         };
-        inbox.push(7);
+        wake(inbox.push(7));
         inbox.leave(&mut first);
         assert_eq!(second.join().unwrap(), Ok(Some(7)));
     });

@@ -10,12 +10,19 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Notes such signals from now on, instead of dying of them
+    ///
+    /// The second one kills all the same. A signal that was ignored when the program started (`nohup`) stays ignored.
     pub(crate) fn listen() -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
-        signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&flag))?;
-        signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&flag))?;
+        use signal_hook::consts::{SIGINT, SIGTERM};
         #[cfg(unix)]
-        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&flag))?;
+        let signals = [SIGINT, SIGTERM, signal_hook::consts::SIGHUP];
+        #[cfg(not(unix))]
+        let signals = [SIGINT, SIGTERM];
+        for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))?;
+            signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        }
         // A file that outgrows its limit is then a failed write, which can be cleaned up after.
         #[cfg(target_os = "linux")]
         signal_hook::flag::register(25, Arc::default())?;
@@ -26,4 +33,21 @@ impl Interrupt {
     pub(crate) fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+#[cfg(unix)]
+#[allow(unsafe_code, reason = "no safe interface asks for the disposition of a signal")]
+fn is_ignored(signal: i32) -> bool {
+    let mut now = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: no new disposition is given, and the present one is written into memory of its type, for which zeros are valid.
+    let now = unsafe {
+        libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr());
+        now.assume_init()
+    };
+    now.sa_sigaction == libc::SIG_IGN
+}
+
+#[cfg(not(unix))]
+fn is_ignored(_: i32) -> bool {
+    false
 }

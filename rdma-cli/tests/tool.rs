@@ -394,3 +394,35 @@ fn a_reader_that_goes_away_is_no_failure() {
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success());
 }
+
+/// Regression: a read-only source became a writable copy.
+#[test]
+fn a_read_only_file_stays_read_only() {
+    let desk = Desk::new(b"fixed");
+    fs::set_permissions(desk.src(), fs::Permissions::from_mode(0o444)).unwrap();
+    json(&tb5().args(["copy", "--json"]).arg(desk.src()).arg(desk.path("copy")).output().unwrap());
+    assert_eq!(fs::metadata(desk.path("copy")).unwrap().permissions().mode() & 0o777, 0o444);
+}
+
+/// Regression: a link to nothing was replaced, and `name/.` was taken for `name`.
+#[test]
+fn destinations_that_mean_something_else_are_refused() {
+    let desk = Desk::new(b"content");
+    let link = desk.path("link");
+    symlink("nowhere", &link).unwrap();
+    assert_refused(&desk.copy_to(&link), 1, &link, "does not exist");
+    let dot = desk.path("name/.");
+    assert_refused(&desk.copy_to(&dot), 1, &dot, "names no file");
+    assert_eq!(desk.entries(), ["link", "source"]);
+}
+
+/// Regression: a program that was started to survive the end of its terminal did not.
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    let desk = Desk::new(&noise(64 << 20, 3));
+    let script = r#"trap "" HUP; "$0" copy "$1" "$2" & sleep 0.05; kill -HUP $!; wait $!"#;
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_tb5")]).arg(desk.src()).arg(desk.path("copy"));
+    assert!(command.output().unwrap().status.success());
+    assert_eq!(desk.entries(), ["copy", "source"]);
+}

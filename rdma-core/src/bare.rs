@@ -172,7 +172,8 @@ impl<D: Device> BareQp<D> {
     fn take(&mut self, completion: &Completion) -> Completion {
         let is_it = |posted: &Posted| posted.id == completion.id && posted.opcode == completion.opcode;
         if let Some(at) = self.posted.iter().position(is_it) {
-            self.posted.swap_remove(at);
+            // The oldest of that name: completions come in the order of the posts.
+            self.posted.remove(at);
         }
         *completion
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rdma_core::{
-    Access, Caps, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion, PortStatus, QpAddress,
-    QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendRequest, Teardown, Transition,
+    Access, Caps, Cause, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion, PortStatus,
+    QpAddress, QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendRequest, Teardown, Transition,
+    Verb,
 };
 
 use crate::fabric::{CqKey, DeviceIndex, QpKey, RegionKey};
@@ -145,7 +146,7 @@ impl CompletionQueue for SimCompletionQueue {
 
 impl Drop for SimCompletionQueue {
     fn drop(&mut self) {
-        self.context.net.lock().fabric.destroy_cq(self.key);
+        self.context.net.lock().destroy_cq(self.key);
     }
 }
 
@@ -157,6 +158,15 @@ pub struct SimQueuePair {
     address: QpAddress,
     capacity: QpCapacity,
     is_destroyed: bool,
+}
+
+impl SimQueuePair {
+    fn require_alive(&self, verb: Verb) -> Result<(), Error> {
+        if self.is_destroyed {
+            return Err(Error::new(verb, Cause::Invalid("the queue pair is destroyed")));
+        }
+        Ok(())
+    }
 }
 
 impl QueuePair for SimQueuePair {
@@ -173,14 +183,17 @@ impl QueuePair for SimQueuePair {
     }
 
     fn modify(&self, to: Transition) -> Result<(), Error> {
+        self.require_alive(Verb::ModifyQp)?;
         self.context.net.lock().fabric.modify_qp(self.key, to)
     }
 
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
+        self.require_alive(Verb::PostSend)?;
         self.context.net.lock().fabric.post_send(self.key, request)
     }
 
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
+        self.require_alive(Verb::PostRecv)?;
         self.context.net.lock().fabric.post_recv(self.key, request)
     }
 

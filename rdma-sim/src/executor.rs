@@ -160,8 +160,7 @@ impl SimRuntime {
     /// Moves time to the next thing that happens
     fn jump(&self, net: &Net, limit: Time) -> Result<(), Stalled> {
         let timer = Time::from_nanos(self.clock.earliest.load(Ordering::Relaxed));
-        let now = net.shared().advance(timer, limit);
-        let Some(now) = now else {
+        let Some(now) = net.shared().advance(timer, limit) else {
             return Err(if timer == Time::MAX && net.shared().lock().fabric.next_event().is_none() {
                 Stalled::Deadlock { at: self.now() }
             } else {
@@ -170,11 +169,15 @@ impl SimRuntime {
         };
         self.clock.now.store(now.as_nanos(), Ordering::Relaxed);
         if timer <= now {
-            let mut timers = lock(&self.clock.timers);
-            while let Some(waker) = timers.expire(now) {
-                waker.wake();
+            // A waker may run anything: no lock is held.
+            loop {
+                let expired = lock(&self.clock.timers).expire(now);
+                match expired {
+                    Some(waker) => waker.wake(),
+                    None => break,
+                }
             }
-            let next = timers.next().unwrap_or(Time::MAX);
+            let next = lock(&self.clock.timers).next().unwrap_or(Time::MAX);
             self.clock.earliest.store(next.as_nanos(), Ordering::Relaxed);
         }
         Ok(())

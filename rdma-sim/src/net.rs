@@ -80,7 +80,7 @@ impl Shared {
 
     /// Lets time pass until somebody was woken, at the latest until `timer`; tells what time it is then
     ///
-    /// `None`, and no time passes, if nothing is due by `limit`.
+    /// `None` if nothing is due by `limit`.
     pub(crate) fn advance(&self, timer: Time, limit: Time) -> Option<Time> {
         let mut state = self.lock();
         let State { fabric, wakers } = &mut *state;
@@ -89,6 +89,9 @@ impl Shared {
             return None;
         }
         fabric.advance(timer.min(limit));
+        if !fabric.has_woken() && timer <= limit {
+            fabric.skip_to(timer);
+        }
         fabric.drain_woken(|cq| {
             if let Some(waker) = wakers.get(cq) {
                 waker.wake_by_ref();
@@ -99,6 +102,11 @@ impl Shared {
 }
 
 impl State {
+    pub(crate) fn destroy_cq(&mut self, cq: CqKey) {
+        self.fabric.destroy_cq(cq);
+        self.wakers.remove(cq);
+    }
+
     pub(crate) fn set_waker(&mut self, cq: CqKey, waker: &Waker) {
         match self.wakers.get_mut(cq) {
             Some(old) => old.clone_from(waker),

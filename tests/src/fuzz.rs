@@ -11,6 +11,7 @@ use rdma_core::{FRAME, Time};
 pub fn channel(data: &[u8]) {
     let params = Params { announces: 4, max_message: 64 * FRAME as u32, window: 32 };
     let config = ChannelConfig {
+        bulk_receives: 16,
         bulk_send_frames: 64,
         eager_send_frames: 8,
         keepalive: Duration::from_millis(10),
@@ -30,7 +31,7 @@ pub fn channel(data: &[u8]) {
         match op % 8 {
             // A well-formed message, from the fields up.
             0 | 1 => {
-                let kind = next() % 6;
+                let kind = next() % 7;
                 let payload = next();
                 let credits = params.window.wrapping_add(u32::from(next()));
                 let grants = u32::from(next());

@@ -180,6 +180,7 @@ proptest! {
         sim.run(async |net| {
             let options = EndpointOptions::new()
                 .send_queue(queue)
+                .connections(1)
                 .window(64)
                 .max_message(256 << 10)
                 .send_memory(512 << 10)

@@ -94,6 +94,7 @@ fn a_message_can_be_shared_as_bytes_without_a_copy() {
         }
         pair.ab.close().await.unwrap();
         drop((pair.ab, pair.ba));
+        rdma_async::time::sleep(&*net.runtime(), std::time::Duration::from_millis(1)).await;
         assert!(pair.b.pool_stats().is_whole());
     });
 }

@@ -9,26 +9,27 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rdma_core::{Access, Arena, Device, FRAME, MemoryRegion, Sge};
+use rdma_core::{Access, Arena, Device, FRAME, Lkey, MemoryRegion, Sge};
 
 use self::frames::Frames;
 use crate::error::{AllocError, PoolError};
-use crate::gate::{Gate, Ticket};
+use crate::gate::{Gate, Next, Ticket};
 
 /// One registration of memory, from which messages are leased
 ///
-/// Divided into two zones, so that neither side can starve the other: what applications lease for sending, and what
-/// connections lease for receiving. If both came from one, two peers that fill their memory with messages for each
-/// other would wait for ever.
+/// Divided into zones, so that none can starve another: what applications lease for sending, the windows of the
+/// connections, and what longer messages are received into. If sending and receiving shared one, two peers that fill their
+/// memory with messages for each other would wait for ever; if the windows had none, bulk traffic could keep a connection
+/// from being made.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool(Arc<Shared>);
 
 struct Shared {
-    zones: [Gate<Frames>; 2],
-    /// Where the second zone begins.
-    boundary: u32,
+    zones: [Gate<Frames>; 3],
+    /// Where each zone begins, in frames.
+    starts: [u32; 3],
     base: u64,
-    lkey: rdma_core::Lkey,
+    lkey: Lkey,
     // In the order in which they must go: the registration, the memory, and what the registration hangs on.
     _region: Box<dyn MemoryRegion>,
     arena: Arena,
@@ -39,31 +40,33 @@ struct Shared {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Zone {
     Send = 0,
-    Receive = 1,
+    Eager = 1,
+    Bulk = 2,
 }
 
 /// Places for tasks that wait for memory, before waiting itself allocates.
 const WAITING: usize = 64;
 
 impl Pool {
-    /// Maps and registers memory for `send` and `receive` frames
+    /// Maps and registers memory for zones of that many frames
     ///
     /// `anchor` outlives the registration.
     pub(crate) fn new<D: Device>(
         device: &D,
-        send: u32,
-        receive: u32,
+        zones: [u32; 3],
         anchor: Arc<dyn Any + Send + Sync>,
     ) -> Result<Self, PoolError> {
-        let arena = Arena::new((send as usize + receive as usize) * FRAME)
+        let [send, eager, bulk] = zones;
+        let starts = [0, send, send + eager];
+        let arena = Arena::new((starts[2] + bulk) as usize * FRAME)
             .map_err(|error| PoolError::Memory(error.kind()))?;
         // SAFETY: the arena lives in the same structure as the registration and is dropped after it; leases, the only
         // way to its memory, are owned by the op table while they are posted.
         let region = unsafe { device.register(arena.as_slice_ptr(), Access::LOCAL_WRITE) };
         let region = region.map_err(PoolError::Register)?;
         Ok(Self(Arc::new(Shared {
-            zones: [send, receive].map(|frames| Gate::new(Frames::new(frames), WAITING)),
-            boundary: send,
+            zones: zones.map(|frames| Gate::new(Frames::new(frames), WAITING)),
+            starts,
             base: region.base(),
             lkey: region.lkey(),
             _region: Box::new(region),
@@ -83,10 +86,10 @@ impl Pool {
         len: usize,
         ticket: &mut Ticket,
         cx: &mut Context<'_>,
-    ) -> Poll<Lease> {
+    ) -> (Poll<Lease>, Next) {
         let frames = rdma_core::frames(len) as u32;
-        let taken = self.zone(zone).poll_take(ticket, cx, |zone| zone.take(frames));
-        taken.map(|start| self.lease(zone, start, frames, len))
+        let (taken, next) = self.zone(zone).poll_take_later(ticket, cx, |zone| zone.take(frames));
+        (taken.map(|start| self.lease(zone, start, frames, len)), next)
     }
 
     /// Leases `len` bytes if they are free and nobody waits
@@ -101,8 +104,8 @@ impl Pool {
     }
 
     /// Gives up waiting for memory
-    pub(crate) fn leave(&self, zone: Zone, ticket: &mut Ticket) {
-        self.zone(zone).leave(ticket);
+    pub(crate) fn leave(&self, zone: Zone, ticket: &mut Ticket) -> Next {
+        self.zone(zone).leave_later(ticket)
     }
 
     /// Whether `len` bytes could ever be leased
@@ -113,10 +116,14 @@ impl Pool {
 
     /// How much there is, and how much of it is free
     pub(crate) fn stats(&self) -> PoolStats {
-        let [send, receive] = [Zone::Send, Zone::Receive].map(|zone| {
+        let [send, eager, bulk] = [Zone::Send, Zone::Eager, Zone::Bulk].map(|zone| {
             let (total, free) = self.zone(zone).inspect(|frames| (frames.len(), frames.free()));
             ZoneStats { total_bytes: total as usize * FRAME, free_bytes: free as usize * FRAME }
         });
+        let receive = ZoneStats {
+            total_bytes: eager.total_bytes + bulk.total_bytes,
+            free_bytes: eager.free_bytes + bulk.free_bytes,
+        };
         PoolStats { send, receive }
     }
 }
@@ -225,8 +232,7 @@ impl Lease {
     }
 
     fn offset(&self) -> usize {
-        let zone = if self.zone == Zone::Send { 0 } else { self.pool.0.boundary as usize };
-        (zone + self.start as usize) * FRAME
+        (self.pool.0.starts[self.zone as usize] + self.start) as usize * FRAME
     }
 
     fn as_ptr(&self) -> NonNull<u8> {

@@ -18,6 +18,8 @@ pub(crate) struct FileError {
 enum What {
     #[error("the file changed while it was copied")]
     Changed,
+    #[error("is a symbolic link to a file that does not exist")]
+    Dangling,
     #[error("is a directory")]
     Directory,
     #[error("the path names no file")]
@@ -86,13 +88,17 @@ impl Source {
         self.len() - self.read
     }
 
-    /// Fails if the file has become longer than it was
+    /// Fails if the file is not what it was when it was opened
     pub(crate) fn check_end(&mut self) -> Result<(), FileError> {
-        match self.file.read(&mut [0]) {
-            Ok(0) => Ok(()),
-            Ok(_) => Err(FileError::new(&self.path, What::Changed)),
-            Err(error) => Err(FileError::io(&self.path, "read", error)),
+        let failed = |error| FileError::io(&self.path, "read", error);
+        let now = self.file.metadata().map_err(failed)?;
+        // A file system that knows no times cannot tell.
+        let is_touched =
+            matches!((now.modified(), self.found.modified()), (Ok(now), Ok(then)) if now != then);
+        if is_touched || self.file.read(&mut [0]).map_err(failed)? != 0 {
+            return Err(FileError::new(&self.path, What::Changed));
         }
+        Ok(())
     }
 }
 
@@ -114,10 +120,15 @@ impl Destination {
                     return Err(FileError::new(path, What::Same));
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if fs::symlink_metadata(path).is_ok() {
+                    return Err(FileError::new(path, What::Dangling));
+                }
+            }
             Err(error) => return Err(FileError::io(path, "written", error)),
         }
-        if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        let bytes = path.as_os_str().as_encoded_bytes();
+        if path.file_name().is_none() || bytes.ends_with(b"/") || bytes.ends_with(b"/.") {
             return Err(FileError::new(path, What::Nameless));
         }
         // A symbolic link keeps pointing where it points: what it points to is replaced.
@@ -133,7 +144,7 @@ impl Destination {
             use std::os::unix::fs::PermissionsExt;
             // Before the umask, as for any new file.
             let mode = source.found.permissions().mode() & 0o777;
-            builder.permissions(fs::Permissions::from_mode(mode | 0o200));
+            builder.permissions(fs::Permissions::from_mode(mode));
         }
         let file = builder.tempfile_in(folder).map_err(|error| FileError::io(&path, "written", error))?;
         Ok(Self { path, file })
@@ -165,4 +176,24 @@ fn is_same(_: &Path, source: &Metadata, _: &Path, destination: &Metadata) -> boo
 #[cfg(not(unix))]
 fn is_same(source: &Path, _: &Metadata, destination: &Path, _: &Metadata) -> bool {
     matches!((fs::canonicalize(source), fs::canonicalize(destination)), (Ok(a), Ok(b)) if a == b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a file that was rewritten with as many bytes while it was read passed.
+    #[test]
+    fn a_file_rewritten_at_the_same_length_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("source");
+        fs::write(&path, b"before").unwrap();
+        let mut source = Source::open(&path).unwrap();
+        source.read(&mut [0; 6]).unwrap();
+        source.check_end().unwrap();
+        fs::write(&path, b"after!").unwrap();
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(9);
+        File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+        assert!(matches!(source.check_end().unwrap_err().what, What::Changed));
+    }
 }

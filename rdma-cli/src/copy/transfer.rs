@@ -69,8 +69,11 @@ impl From<rdma_async::Unsent> for TransferError {
 impl Transfer {
     pub(crate) async fn run(self, net: &Net) -> Result<Done, TransferError> {
         let memory = PIECE * PIECES;
-        let options =
-            EndpointOptions::new().max_message(PIECE).send_memory(memory).receive_memory(memory + (1 << 20));
+        let options = EndpointOptions::new()
+            .connections(1)
+            .max_message(PIECE)
+            .send_memory(memory)
+            .receive_memory(memory + (1 << 20));
         let [a, b] = mac::connect(net, &options).await?;
         let start = net.now();
         let Self { source, destination, progress, interrupt } = self;
@@ -82,6 +85,9 @@ impl Transfer {
         let virtual_time = net.now() - start;
         let (destination, hash) = received;
         try_join(a.close(), b.close()).await?;
+        if interrupt.is_requested() {
+            return Err(TransferError::Interrupted(destination.path().to_owned()));
+        }
         destination.finish()?;
         Ok(Done { bytes: sent.0, hash, virtual_time })
     }

@@ -14,6 +14,13 @@
 //! A [`Channel`] holds no buffers: queued messages are named by a [`Token`] of the caller. It never allocates after it
 //! was made, and keeps nothing unbounded on a peer's word.
 //!
+//! # Closing
+//!
+//! Who has nothing more to send says [`Fin`](Kind::Fin) after its last message, and reads no more. The peer stops sending,
+//! and when everything has arrived it answers [`FinAck`](Kind::FinAck) with the number of bulk messages that it had posted
+//! by then. When those have arrived, too, the first side says [`Done`](Kind::Done) and is gone; the other goes when it hears
+//! that, or when it has waited for it for the timeout. If both say `Fin` at once, each does both.
+//!
 //! # Flow control
 //!
 //! Each trailer carries two running totals: how many eager receives its sender has posted, and how many announced
@@ -58,10 +65,11 @@ impl Params {
     /// Then A has sent at least `reserve` updates since the last message of B reached it, all of them posted again by B
     /// but not reported back. In that time A has received nothing. Its updates had these causes: at most `announces`
     /// grants; at most four times a quarter of a window of receives that were posted again (they held messages
-    /// that B had sent before, at most a window of them); and at most eight keep-alives, after which B would
-    /// have been given up. That is one less than the reserve, which contradicts the supposition.
+    /// that B had sent before, at most a window of them); at most eight keep-alives, after which B would
+    /// have been given up; and at most two steps of closing, because of a third of them B must have been heard.
+    /// That is one less than the reserve, which contradicts the supposition.
     pub const fn reserve(&self) -> u32 {
-        self.announces + 4 + MAX_KEEPALIVES + 1
+        self.announces + 4 + MAX_KEEPALIVES + 2 + 1
     }
 
     /// How many receives are posted again before that is worth an update of its own

@@ -11,6 +11,8 @@ pub struct Token(pub u32);
 /// What a channel needs to know about its side
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ChannelConfig {
+    /// Bulk receives that may be posted at once
+    pub bulk_receives: u32,
     /// Frames that the bulk queue pair can hold for sending
     pub bulk_send_frames: u32,
     /// Messages that the eager queue pair can hold for sending
@@ -30,6 +32,7 @@ impl ChannelConfig {
     pub fn is_usable(&self) -> bool {
         self.params.is_usable()
             && self.queue >= 1
+            && self.bulk_receives >= 1
             && self.eager_send_frames >= 1
             && self.keepalive > Duration::ZERO
             && self.timeout >= self.keepalive * 2
@@ -54,8 +57,8 @@ pub enum Transmit {
     },
     /// On the eager lane: a message of the protocol itself
     Control {
-        /// For [`Kind::Announce`], the length of the announced message, four bytes little-endian before the trailer
-        announce: Option<u32>,
+        /// For [`Kind::Announce`] and [`Kind::FinAck`], four bytes little-endian before the trailer
+        body: Option<u32>,
         /// What follows
         trailer: Trailer,
     },
@@ -165,6 +168,8 @@ pub struct Channel {
     peer_grants: u32,
     last_sent: Time,
     fin: Fin,
+    /// Bulk messages that the peer has posted in total, once it has confirmed our [`Kind::Fin`].
+    bulk_due_total: u32,
 
     expected_seq: u32,
     posted_total: u32,
@@ -175,27 +180,34 @@ pub struct Channel {
     granted: VecDeque<u32>,
     granted_total: u32,
     granted_reported: u32,
+    bulk_received_total: u32,
     last_heard: Time,
     peer_fin: PeerFin,
 }
 
+/// How far this side is with closing
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fin {
     Open,
+    /// To be sent after everything that is queued
     Queued,
     Sent,
+    /// The peer has everything
     Acknowledged,
+    /// And has been told that this is known: there is nothing more to say
+    Done,
 }
 
+/// How far the peer is with closing
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum PeerFin {
     Open,
     Received,
+    /// Confirmed, and not yet known to have got the confirmation
     Acknowledged,
+    /// It has the confirmation
+    Done,
 }
-
-/// The most bulk messages whose receives may be posted at once.
-const MAX_GRANTED: usize = 4096;
 
 impl Channel {
     /// A channel to a peer that offers `peer`, whose own `config.params.window` eager receives have been posted
@@ -219,13 +231,15 @@ impl Channel {
             peer_grants: 0,
             last_sent: now,
             fin: Fin::Open,
+            bulk_due_total: 0,
             expected_seq: 0,
             posted_total: config.params.window,
             posted_reported: config.params.window,
             wanted: VecDeque::with_capacity(config.params.announces as usize),
-            granted: VecDeque::with_capacity(MAX_GRANTED),
+            granted: VecDeque::with_capacity(config.bulk_receives as usize),
             granted_total: 0,
             granted_reported: 0,
+            bulk_received_total: 0,
             last_heard: now,
             peer_fin: PeerFin::Open,
         }
@@ -290,14 +304,15 @@ impl Channel {
                 self.announced.push_back((token, len));
                 self.announced_total = self.announced_total.wrapping_add(1);
                 let trailer = self.trailer(Kind::Announce, now);
-                return Some(Transmit::Control { announce: Some(len), trailer });
+                return Some(Transmit::Control { body: Some(len), trailer });
             }
         }
         if !control {
             return None;
         }
         let kind = self.next_control(now)?;
-        Some(Transmit::Control { announce: None, trailer: self.trailer(kind, now) })
+        let body = (kind == Kind::FinAck).then_some(self.bulk_posted_total);
+        Some(Transmit::Control { body, trailer: self.trailer(kind, now) })
     }
 
     fn next_bulk(&mut self) -> Option<Token> {
@@ -314,17 +329,24 @@ impl Channel {
     }
 
     fn next_control(&mut self, now: Time) -> Option<Kind> {
-        match self.peer_fin {
-            PeerFin::Open => (),
-            PeerFin::Received if self.wanted.is_empty() && self.granted.is_empty() => {
-                self.peer_fin = PeerFin::Acknowledged;
-                return Some(Kind::FinAck);
-            }
-            PeerFin::Received | PeerFin::Acknowledged => return None,
+        if self.fin == Fin::Acknowledged && self.bulk_received_total == self.bulk_due_total {
+            self.fin = Fin::Done;
+            return Some(Kind::Done);
         }
-        if self.fin == Fin::Queued && self.queue.is_empty() && self.announced.is_empty() {
+        if self.peer_fin == PeerFin::Received && self.wanted.is_empty() && self.granted.is_empty() {
+            self.peer_fin = PeerFin::Acknowledged;
+            return Some(Kind::FinAck);
+        }
+        if self.peer_fin == PeerFin::Open
+            && self.fin == Fin::Queued
+            && self.queue.is_empty()
+            && self.announced.is_empty()
+        {
             self.fin = Fin::Sent;
             return Some(Kind::Fin);
+        }
+        if self.fin == Fin::Done {
+            return None;
         }
         let unreported = self.posted_total.wrapping_sub(self.posted_reported);
         let is_due = unreported >= self.config.params.report_after()
@@ -368,12 +390,15 @@ impl Channel {
         self.last_heard = now;
 
         let is_past_fin = self.peer_fin != PeerFin::Open;
+        let body = || match <[u8; 4]>::try_from(payload) {
+            Ok(body) => Ok(u32::from_le_bytes(body)),
+            Err(_) => Err(Violation::Unexpected(trailer.kind)),
+        };
         match trailer.kind {
             Kind::Data | Kind::Announce if is_past_fin => Err(Violation::PastFin),
             Kind::Data => Ok(Incoming::Data { len: payload.len() }),
             Kind::Announce => {
-                let len = <[u8; 4]>::try_from(payload).map_err(|_| Violation::Unexpected(Kind::Announce))?;
-                let len = u32::from_le_bytes(len);
+                let len = body()?;
                 if len as usize <= MAX_EAGER || len > self.config.params.max_message {
                     return Err(Violation::AnnouncedLength(len.into()));
                 }
@@ -383,15 +408,25 @@ impl Channel {
                 self.wanted.push_back(len);
                 Ok(Incoming::Announced { len })
             }
+            Kind::FinAck => {
+                let total = body()?;
+                let due = total.wrapping_sub(self.bulk_received_total);
+                if self.fin != Fin::Sent || due > self.granted.len() as u32 {
+                    return Err(Violation::Unexpected(Kind::FinAck));
+                }
+                self.fin = Fin::Acknowledged;
+                self.bulk_due_total = total;
+                Ok(Incoming::Control)
+            }
             kind if !payload.is_empty() => Err(Violation::Unexpected(kind)),
             Kind::Fin if is_past_fin => Err(Violation::PastFin),
             Kind::Fin => {
                 self.peer_fin = PeerFin::Received;
                 Ok(Incoming::Fin)
             }
-            Kind::FinAck if self.fin != Fin::Sent => Err(Violation::Unexpected(Kind::FinAck)),
-            Kind::FinAck => {
-                self.fin = Fin::Acknowledged;
+            Kind::Done if self.peer_fin != PeerFin::Acknowledged => Err(Violation::Unexpected(Kind::Done)),
+            Kind::Done => {
+                self.peer_fin = PeerFin::Done;
                 Ok(Incoming::Control)
             }
             Kind::Update => Ok(Incoming::Control),
@@ -422,7 +457,7 @@ impl Channel {
     ///
     /// Post it on the bulk lane and say so with [`bulk_posted`](Self::bulk_posted).
     pub fn next_wanted(&self) -> Option<u32> {
-        self.wanted.front().copied().filter(|_| self.granted.len() < MAX_GRANTED)
+        self.wanted.front().copied().filter(|_| self.granted.len() < self.config.bulk_receives as usize)
     }
 
     /// The receive for [`next_wanted`](Self::next_wanted) has been posted
@@ -443,6 +478,7 @@ impl Channel {
         if announced != len {
             return Err(Violation::BulkLength { announced, received: len });
         }
+        self.bulk_received_total = self.bulk_received_total.wrapping_add(1);
         self.last_heard = now;
         Ok(())
     }
@@ -461,19 +497,14 @@ impl Channel {
     ///
     /// A keep-alive that is due at `now` was tried and found no credit: time alone does not bring one.
     pub fn next_timeout(&self, now: Time) -> Time {
-        if self.peer_fin == PeerFin::Acknowledged {
-            return Time::MAX;
-        }
         let lost = self.last_heard + self.config.timeout;
         let keepalive = self.last_sent + self.config.keepalive;
-        if keepalive > now { keepalive.min(lost) } else { lost }
+        if keepalive > now && self.fin != Fin::Done { keepalive.min(lost) } else { lost }
     }
 
     /// Whether the peer has been silent for too long
-    ///
-    /// A peer that has closed, and knows that this is known, may be silent.
     pub fn is_peer_lost(&self, now: Time) -> bool {
-        self.peer_fin != PeerFin::Acknowledged && now >= self.last_heard + self.config.timeout
+        now >= self.last_heard + self.config.timeout
     }
 
     /// Whether the peer has said that it is done
@@ -483,18 +514,31 @@ impl Channel {
 
     /// Whether the peer has confirmed that everything arrived
     pub fn is_acknowledged(&self) -> bool {
-        self.fin == Fin::Acknowledged
+        matches!(self.fin, Fin::Acknowledged | Fin::Done)
+    }
+
+    /// Whether the connection has ended in good order for this side, even if the peer should not be heard of again
+    ///
+    /// Only the peer may still want something: bytes that are under way, or a confirmation.
+    pub fn is_concluded(&self) -> bool {
+        match self.fin {
+            Fin::Done => true,
+            Fin::Acknowledged => self.bulk_received_total == self.bulk_due_total,
+            Fin::Sent => false,
+            Fin::Open | Fin::Queued => matches!(self.peer_fin, PeerFin::Acknowledged | PeerFin::Done),
+        }
     }
 
     /// Whether both sides know that no more will be said: the queue pairs may go
     ///
-    /// A confirmation that is owed must have left. Nothing else is waited for: a peer that has confirmed everything may be
-    /// gone, and then what was sent to it meanwhile never completes.
+    /// Who has confirmed the end of the peer stays until it knows that the confirmation arrived, because the completion of
+    /// a send does not tell.
     pub fn is_settled(&self) -> bool {
-        match (self.fin, self.peer_fin) {
-            (Fin::Acknowledged, PeerFin::Open) => true,
-            (Fin::Open | Fin::Queued | Fin::Acknowledged, PeerFin::Acknowledged) => self.eager_in_flight == 0,
-            (_, PeerFin::Open | PeerFin::Received) | (Fin::Sent, PeerFin::Acknowledged) => false,
+        let is_heard = matches!(self.peer_fin, PeerFin::Open | PeerFin::Done);
+        match self.fin {
+            Fin::Done => is_heard && self.eager_in_flight == 0,
+            Fin::Open | Fin::Queued => self.peer_fin == PeerFin::Done,
+            Fin::Sent | Fin::Acknowledged => false,
         }
     }
 }

@@ -14,6 +14,7 @@ use super::*;
 use crate::{Time, frames};
 
 const CONFIG: ChannelConfig = ChannelConfig {
+    bulk_receives: 16,
     bulk_send_frames: 64,
     eager_send_frames: 16,
     keepalive: Duration::from_millis(10),
@@ -76,8 +77,8 @@ impl Side {
                 peer.eager.push_back(message);
                 self.channel.eager_sent();
             }
-            Transmit::Control { announce, trailer } => {
-                let mut message = announce.map_or_else(Vec::new, |len| len.to_le_bytes().to_vec());
+            Transmit::Control { body, trailer } => {
+                let mut message = body.map_or_else(Vec::new, |body| body.to_le_bytes().to_vec());
                 message.extend(trailer.to_bytes());
                 peer.eager.push_back(message);
                 self.channel.eager_sent();
@@ -197,12 +198,16 @@ proptest! {
     #[test]
     fn closing_waits_for_everything(
         from_a in lengths(),
+        from_b in lengths(),
         choices in prop::collection::vec(any::<u8>(), 1..400),
         both in any::<bool>(),
     ) {
         let (mut a, mut b) = (Side::new(), Side::new());
         for &len in &from_a {
             a.enqueue(len).unwrap();
+        }
+        for &len in &from_b {
+            b.enqueue(len).unwrap();
         }
         a.channel.finish();
         if both {
@@ -213,6 +218,15 @@ proptest! {
             if a.channel.is_acknowledged() {
                 prop_assert!(b.inbox.iter().all(Option::is_some), "a bulk message is confirmed before it came");
                 prop_assert_eq!(b.received.len() + b.inbox.len(), from_a.len());
+            }
+            for (side, peer) in [(&a, &b), (&b, &a)] {
+                if side.channel.is_settled() && !peer.channel.is_settled() {
+                    prop_assert!(side.bulk.is_empty(), "gone although bulk messages were under way");
+                    prop_assert!(!peer.eager.iter().any(|m| matters(m)), "gone before what it said arrived");
+                }
+            }
+            for side in [&mut a, &mut b] {
+                while side.channel.poll_refused().is_some() {}
             }
         }
         prop_assert!(a.channel.is_settled() && b.channel.is_settled());
@@ -232,7 +246,7 @@ proptest! {
             // Kinds and numbers that get past the first checks are more interesting than noise.
             let len = message.len();
             if len >= Trailer::LEN {
-                message[len - 4] %= 6;
+                message[len - 4] %= 7;
                 message[len - 3..].fill(0);
                 message[len - 14..len - 12].fill(0);
             }
@@ -302,6 +316,48 @@ fn a_silent_peer_is_lost_after_the_timeout_and_not_before() {
         while a.transmit(&mut b, now) {}
     }
     assert_eq!(now - silence, CONFIG.timeout);
+}
+
+/// Whether the peer misses something if the message is lost: more than time
+fn matters(message: &[u8]) -> bool {
+    Trailer::split(message).is_ok_and(|(_, trailer)| !matches!(trailer.kind, Kind::Done | Kind::Update))
+}
+
+/// Regression: nothing was ever given up once this side had confirmed the end of the peer.
+#[test]
+fn a_peer_that_vanishes_while_it_closes_is_noticed() {
+    let (mut a, mut b) = (Side::new(), Side::new());
+    b.enqueue(10).unwrap();
+    a.channel.finish();
+    assert!(a.transmit(&mut b, Time::ZERO) && b.receive_eager(Time::ZERO));
+    while b.transmit(&mut a, Time::ZERO) {}
+    // It has confirmed, and hears nothing more.
+    let mut now = Time::ZERO;
+    while !b.channel.is_peer_lost(now) {
+        assert!(!b.channel.is_settled() && now <= Time::ZERO + CONFIG.timeout);
+        now = b.channel.next_timeout(now);
+        while b.transmit(&mut a, now) {}
+    }
+    assert_eq!(now, Time::ZERO + CONFIG.timeout);
+    assert!(b.channel.is_concluded(), "it sent nothing that could be missing");
+}
+
+/// Regression: who had heard of the end of its peer sent no keep-alives until it could confirm.
+#[test]
+fn a_confirmation_that_takes_its_time_keeps_the_connection_alive() {
+    let (mut a, mut b) = (Side::new(), Side::new());
+    a.enqueue(9000).unwrap();
+    a.channel.finish();
+    let mut now = Time::ZERO;
+    while step(&mut a, &mut b, 0, now) && !b.fin {}
+    b.bulk.clear();
+    for _ in 0..20 {
+        now += CONFIG.keepalive;
+        a.transmit(&mut b, now);
+        b.transmit(&mut a, now);
+        while a.receive_eager(now) || b.receive_eager(now) {}
+        assert!(!a.channel.is_peer_lost(now) && !a.channel.is_acknowledged());
+    }
 }
 
 #[test]

@@ -11,8 +11,10 @@ pub enum Kind {
     Update = 3,
     /// The sender will send no more, and read no more
     Fin = 4,
-    /// Everything before the peer's [`Fin`](Self::Fin) has arrived
+    /// Everything before the peer's [`Fin`](Self::Fin) has arrived; with how many bulk messages this side has posted in total
     FinAck = 5,
+    /// The [`FinAck`](Self::FinAck) has arrived, and all bulk messages that it counted
+    Done = 6,
 }
 
 /// The last [`Trailer::LEN`] bytes of every message on the eager lane
@@ -75,6 +77,7 @@ impl Trailer {
             3 => Kind::Update,
             4 => Kind::Fin,
             5 => Kind::FinAck,
+            6 => Kind::Done,
             other => return Err(TrailerError::UnknownKind(other)),
         };
         if [r0, r1, r2] != [0; 3] {

@@ -150,13 +150,12 @@ impl Fabric {
         self.schedule.next()
     }
 
-    /// Lets time pass until somebody should be woken, at the latest until `limit`
+    /// Lets happen what is due by `limit`, until somebody should be woken; time stops at the last thing that happened
     pub(crate) fn advance(&mut self, limit: Time) {
         debug_assert!(limit >= self.now, "time does not go back");
         self.limit = limit;
         while self.woken.is_empty() {
             let Some((at, event)) = self.schedule.pop_by(limit) else {
-                self.now = limit;
                 return;
             };
             self.now = at;
@@ -169,6 +168,15 @@ impl Fabric {
         }
     }
 
+    /// Lets time pass in which nothing happens
+    pub(crate) fn skip_to(&mut self, time: Time) {
+        debug_assert!(
+            time >= self.now && self.schedule.next().is_none_or(|next| next > time),
+            "nothing is skipped"
+        );
+        self.now = time;
+    }
+
     fn happen(&mut self, event: Event) {
         match event {
             Event::Doorbell(qp) => self.doorbell(qp),
@@ -177,6 +185,10 @@ impl Fabric {
             Event::Sent(qp) => self.sent(qp),
             Event::Delivered(qp) => self.delivered(qp),
         }
+    }
+
+    pub(crate) fn has_woken(&self) -> bool {
+        !self.woken.is_empty()
     }
 
     /// Names each completion queue whose waiter should look

@@ -174,7 +174,24 @@ impl Fabric {
             _ => return fail(Cause::Invalid("the queue pair cannot go from its state to that one")),
         };
         self.qps[key].state = next;
+        if next == QpState::ReadyToReceive {
+            self.announce_receives(key);
+        }
         Ok(())
+    }
+
+    /// Tells the peer of receives that were posted before it could know of them
+    fn announce_receives(&mut self, key: QpKey) {
+        let visible = self.now + nanos(self.model.timing.propagation_ns);
+        let qp = &mut self.qps[key];
+        for receive in &mut qp.receives {
+            receive.visible = visible;
+        }
+        if !qp.receives.is_empty()
+            && let Some(sender) = self.connected_peer(key)
+        {
+            self.announce_credit(sender, visible);
+        }
     }
 
     /// The device at the other end of a device's cable

@@ -1,0 +1,53 @@
+//! What waits until the lock of a connection is released
+
+use std::task::Waker;
+
+use rdma_core::Device;
+
+use crate::Lease;
+use crate::gate::Next;
+use crate::hub::Hub;
+
+/// Tasks to wake and memory to free
+///
+/// Both run code of others: a waker may poll its task on the spot, which may ask for the lock again.
+#[derive(Debug, Default)]
+pub(crate) struct Later {
+    wakers: Vec<Waker>,
+    leases: Vec<Lease>,
+    is_reactor_due: bool,
+}
+
+impl Later {
+    /// What the reactor uses again and again, with space so that it need not allocate
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        Self {
+            wakers: Vec::with_capacity(capacity),
+            leases: Vec::with_capacity(capacity),
+            is_reactor_due: false,
+        }
+    }
+
+    pub(crate) fn wake(&mut self, next: Next) {
+        self.wakers.extend(next);
+    }
+
+    pub(crate) fn wake_reactor(&mut self) {
+        self.is_reactor_due = true;
+    }
+
+    /// Frees what `outcome` holds, and wakes who waits for it
+    pub(crate) fn free(&mut self, (lease, next): (Option<Lease>, Next)) {
+        self.leases.extend(lease);
+        self.wake(next);
+    }
+
+    /// Does everything that waits; the caller holds no lock
+    pub(crate) fn run<D: Device>(&mut self, hub: &Hub<D>) {
+        self.leases.clear();
+        self.wakers.drain(..).for_each(Waker::wake);
+        if std::mem::take(&mut self.is_reactor_due) {
+            hub.wake_reactor();
+        }
+    }
+}
