@@ -18,8 +18,9 @@ use crate::queues::Lane;
 /// Messages to and from one peer, in order and exactly once
 ///
 /// Cheap to clone; all clones are the same connection, and any number of tasks may send and receive at once. Messages of
-/// one task arrive in the order in which it sent them. When the last clone is dropped, what was queued is still sent, and
-/// then the connection is closed; [`close`](Self::close) tells whether everything arrived.
+/// one task arrive in the order in which it sent them. When the last clone and the last future are dropped, what was queued
+/// is still sent, for as long as the peer goes on taking it, and then the connection is closed;
+/// [`close`](Self::close) tells whether everything arrived.
 ///
 /// A message is delivered into registered memory and read there; one that is sent is read by the device from the lease in
 /// which it was written. Nothing is copied in between.
@@ -120,7 +121,7 @@ impl<D: Device> Connection<D> {
         Ok(())
     }
 
-    /// The next message, or `None` when the peer has closed and everything has been read
+    /// The next message, or `None` when the connection was closed, by either side, and everything has been read
     ///
     /// # Errors
     ///

@@ -11,8 +11,10 @@
 //!
 //! # Safety model
 //!
-//! * Memory that a device works on is owned by the connection, never by a future. Dropping or forgetting any future at any
-//!   point is safe, loses no message that was queued, and frees its memory when the device is done.
+//! * Memory that a device works on is owned by the connection, never by a future. Dropping any future at any point is safe,
+//!   loses no message that was queued, and frees its memory when the device is done. Forgetting one
+//!   ([`mem::forget`](std::mem::forget)) is as safe and loses no message either, but leaks what it has: its turn in line,
+//!   the lease that it would have returned, and its handle of the connection.
 //! * A timeout resolves a future; it never hands out memory that the device may still touch.
 //! * When a connection ends, its queue pairs are destroyed first. If the device cannot prove that it stopped, the memory of
 //!   posted requests is never used again.

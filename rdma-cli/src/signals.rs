@@ -39,12 +39,11 @@ impl Interrupt {
 #[allow(unsafe_code, reason = "no safe interface asks for the disposition of a signal")]
 fn is_ignored(signal: i32) -> bool {
     let mut now = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: no new disposition is given, and the present one is written into memory of its type, for which zeros are valid.
-    let now = unsafe {
-        libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr());
-        now.assume_init()
-    };
-    now.sa_sigaction == libc::SIG_IGN
+    // SAFETY: no new disposition is given, and the present one is written into memory of its type.
+    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) };
+    // SAFETY: zeros are valid, and what the system wrote is, too.
+    let now = unsafe { now.assume_init() };
+    asked == 0 && now.sa_sigaction == libc::SIG_IGN
 }
 
 #[cfg(not(unix))]

@@ -264,7 +264,7 @@ fn a_dropped_accept_leaves_nothing_behind() {
 }
 
 #[test]
-fn forgotten_futures_cost_a_slot_and_nothing_else() {
+fn a_forgotten_future_costs_its_place_and_its_lease_and_nothing_else() {
     Sim::new().run(async |net| {
         let pair = connected(&net, &EndpointOptions::new().window(WINDOW)).await;
         let lease = pair.ab.alloc(10).await.unwrap();

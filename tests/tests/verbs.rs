@@ -17,12 +17,15 @@ fn completions_free_posts_of_one_name_in_their_order() {
         for at in [0, 4096, 8192] {
             b.recv(1, at..at + 4096).unwrap();
         }
-        a.write(0, b"one");
-        a.send(1, 0..3).unwrap();
-        assert_eq!(b.completion().await.unwrap().byte_len, 3);
-        let mut first = [0; 3];
-        b.read(0..3, &mut first);
-        assert_eq!(first, *b"one");
+        for message in [b"one", b"two"] {
+            a.write(0, message);
+            a.send(1, 0..3).unwrap();
+            assert_eq!(b.completion().await.unwrap().byte_len, 3);
+            a.completion().await.unwrap();
+        }
+        let mut second = [0; 3];
+        b.read(4096..4099, &mut second);
+        assert_eq!(second, *b"two");
     });
 }
 

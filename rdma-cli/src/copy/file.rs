@@ -192,7 +192,7 @@ mod tests {
         source.read(&mut [0; 6]).unwrap();
         source.check_end().unwrap();
         fs::write(&path, b"after!").unwrap();
-        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(9);
+        let later = source.found.modified().unwrap() + std::time::Duration::from_secs(9);
         File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
         assert!(matches!(source.check_end().unwrap_err().what, What::Changed));
     }
