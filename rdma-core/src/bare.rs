@@ -87,6 +87,7 @@ impl<D: Device> BareQp<D> {
     /// # Panics
     ///
     /// If the range is not inside the arena, or is posted for receiving.
+    #[track_caller]
     pub fn send(&mut self, id: u64, range: Range<usize>) -> Result<(), Error> {
         let is_free = self.overlapping(&range).all(|posted| posted.opcode == Opcode::Send);
         assert!(is_free, "{range:?} is posted for receiving");
@@ -107,6 +108,7 @@ impl<D: Device> BareQp<D> {
     /// # Panics
     ///
     /// If the range is not inside the arena, or is posted already.
+    #[track_caller]
     pub fn recv(&mut self, id: u64, range: Range<usize>) -> Result<(), Error> {
         assert!(self.overlapping(&range).next().is_none(), "{range:?} is posted");
         let sgl = [self.sge(&range)];

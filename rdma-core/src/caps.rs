@@ -24,6 +24,8 @@ pub struct Caps {
     pub max_queue_frames: u32,
     /// Scatter-gather elements per request
     pub max_sge: u32,
+    /// Whether peers can read and write memory without a receive, and reliable queue pairs exist
+    pub one_sided: bool,
     /// Whether a SEND waits for its receive in hardware; if not, it is dropped
     pub send_waits_for_receive: bool,
 }
@@ -45,7 +47,29 @@ impl Caps {
             max_qp: 10,
             max_queue_frames: 4095,
             max_sge: 1,
+            one_sided: false,
             send_waits_for_receive: true,
+        }
+    }
+}
+
+impl Caps {
+    /// A network adapter that speaks RoCE: reliable queue pairs, one-sided operations, and no waiting for receives
+    ///
+    /// Round numbers, within what common adapters offer.
+    pub const fn roce() -> Self {
+        Self {
+            flush_on_error: true,
+            max_cq: 256,
+            max_cqe: 65_536,
+            max_message: 1 << 30,
+            max_mr: 4096,
+            max_pd: 256,
+            max_qp: 256,
+            max_queue_frames: 16_384,
+            one_sided: true,
+            send_waits_for_receive: false,
+            ..Self::tb5()
         }
     }
 }
@@ -61,6 +85,8 @@ impl Access {
     pub const REMOTE_WRITE: Self = Self(2);
     /// A peer may read from the region
     pub const REMOTE_READ: Self = Self(4);
+    /// A peer may operate on eight bytes of the region at once
+    pub const REMOTE_ATOMIC: Self = Self(8);
 
     /// The flags as the verbs count them
     pub const fn bits(self) -> u32 {
@@ -115,6 +141,8 @@ pub enum QpType {
     /// Unreliable connected: what Thunderbolt 5 has
     #[default]
     Uc,
+    /// Unreliable datagram
+    Ud,
 }
 
 /// How many frames each direction of a queue pair may hold

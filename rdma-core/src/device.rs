@@ -161,6 +161,7 @@ pub trait QueuePair: Send + Sync + 'static {
     ///
     /// From this call until the completion of the request has been polled, or until [`destroy`](Self::destroy)
     /// returned [`Teardown::Quiesced`], the memory named by the request stays registered and is not written.
+    #[track_caller]
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error>;
 
     /// Offers memory for the next message of the peer
@@ -174,6 +175,7 @@ pub trait QueuePair: Send + Sync + 'static {
     /// From this call until the completion of the request has been polled, or until [`destroy`](Self::destroy)
     /// returned [`Teardown::Quiesced`], the memory named by the request stays registered and is neither read nor
     /// written.
+    #[track_caller]
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error>;
 
     /// Stops the queue pair; later calls repeat the first answer

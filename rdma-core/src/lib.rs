@@ -23,6 +23,7 @@
 mod address;
 mod any;
 mod arena;
+mod attr;
 pub mod bare;
 mod caps;
 pub mod channel;
@@ -35,6 +36,7 @@ mod work;
 pub use address::{Gid, Lid, Psn, QpAddress, Qpn};
 pub use any::{AnyCompletionQueue, AnyDevice, AnyMemoryRegion, AnyQueuePair};
 pub use arena::Arena;
+pub use attr::{AttrMask, QpAttr};
 pub use caps::{Access, Caps, PortState, PortStatus, QpCapacity, QpInit, QpState, QpType, Transition};
 pub use device::{CompletionQueue, Device, MemoryRegion, QueuePair, Teardown};
 pub use error::{Cause, Error, Resource, Verb};

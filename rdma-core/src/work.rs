@@ -30,6 +30,40 @@ pub enum SendOp {
     /// Into the next receive that the peer has posted
     #[default]
     Send,
+    /// Into the memory of the peer, which notices nothing
+    Write {
+        /// Where, as the peer's region counts it
+        remote_addr: u64,
+        /// The peer's key of that memory
+        rkey: Rkey,
+    },
+    /// From the memory of the peer, which notices nothing
+    Read {
+        /// Where, as the peer's region counts it
+        remote_addr: u64,
+        /// The peer's key of that memory
+        rkey: Rkey,
+    },
+    /// Adds to eight bytes in the memory of the peer; what was there arrives here
+    FetchAdd {
+        /// Where, as the peer's region counts it
+        remote_addr: u64,
+        /// The peer's key of that memory
+        rkey: Rkey,
+        /// How much to add
+        add: u64,
+    },
+    /// Replaces eight bytes in the memory of the peer if they are as expected; what was there arrives here
+    CompareSwap {
+        /// Where, as the peer's region counts it
+        remote_addr: u64,
+        /// The peer's key of that memory
+        rkey: Rkey,
+        /// What is expected
+        compare: u64,
+        /// What replaces it
+        swap: u64,
+    },
 }
 
 /// A request for the send queue
@@ -58,11 +92,17 @@ pub struct RecvRequest<'a> {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Opcode {
+    /// An operation on eight bytes of the peer
+    Atomic,
+    /// A read from the peer's memory
+    Read,
     /// A receive
     Recv,
     /// A send
     #[default]
     Send,
+    /// A write into the peer's memory
+    Write,
 }
 
 /// How a request ended
@@ -82,6 +122,12 @@ pub enum Status {
     /// A frame arrived damaged
     #[error("response error")]
     BadResponse,
+    /// The peer's memory is not there, or not for this
+    #[error("remote access error")]
+    RemoteAccess,
+    /// The peer did not answer, however often it was asked
+    #[error("transport retry counter exceeded")]
+    RetryExceeded,
     /// The queue pair failed or was torn down first
     #[error("work request flushed")]
     Flushed,
@@ -99,6 +145,8 @@ impl Status {
             Self::LocalProtection => 4,
             Self::Flushed => 5,
             Self::BadResponse => 7,
+            Self::RemoteAccess => 10,
+            Self::RetryExceeded => 12,
             Self::Other(code) => code,
         }
     }

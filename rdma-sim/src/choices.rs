@@ -13,18 +13,78 @@ pub trait Choices: fmt::Debug + Send {
 ///
 /// The generator is named (xoshiro256++) and portable: a seed means the same on every machine.
 #[derive(Clone, Debug)]
-pub struct Seeded(Xoshiro256PlusPlus);
+pub struct Seeded {
+    generator: Xoshiro256PlusPlus,
+    /// Draws before all further ones are zero.
+    left: u64,
+}
 
 impl Seeded {
     /// The choices that belong to `seed`
     pub fn new(seed: u64) -> Self {
-        Self(Xoshiro256PlusPlus::seed_from_u64(seed))
+        Self::first(seed, u64::MAX)
+    }
+
+    /// The first `count` choices that belong to `seed`, and the plain case after them
+    pub fn first(seed: u64, count: u64) -> Self {
+        Self { generator: Xoshiro256PlusPlus::seed_from_u64(seed), left: count }
     }
 }
 
 impl Choices for Seeded {
     fn pick(&mut self, n: u32) -> u32 {
-        let product = u64::from(self.0.next_u32()) * u64::from(n);
+        let Some(left) = self.left.checked_sub(1) else { return 0 };
+        self.left = left;
+        let product = u64::from(self.generator.next_u32()) * u64::from(n);
         (product >> 32) as u32
+    }
+}
+
+/// Choices that were written down, and the plain case after them
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Recorded {
+    choices: Vec<u32>,
+    next: usize,
+}
+
+impl Recorded {
+    /// These choices, in this order
+    pub fn new(choices: impl Into<Vec<u32>>) -> Self {
+        Self { choices: choices.into(), next: 0 }
+    }
+}
+
+impl Choices for Recorded {
+    fn pick(&mut self, n: u32) -> u32 {
+        let Some(choice) = self.choices.get(self.next) else { return 0 };
+        self.next += 1;
+        if n == 0 { 0 } else { choice % n }
+    }
+}
+
+/// Choices from the bytes of a fuzzer, two for each, and the plain case after them
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Bytes {
+    bytes: Vec<u8>,
+    next: usize,
+}
+
+impl Bytes {
+    /// These bytes, in this order
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { bytes: bytes.into(), next: 0 }
+    }
+}
+
+impl Choices for Bytes {
+    fn pick(&mut self, n: u32) -> u32 {
+        if n < 2 {
+            return 0;
+        }
+        let Some(&[low, high]) = self.bytes.get(self.next..).and_then(|rest| rest.first_chunk()) else {
+            return 0;
+        };
+        self.next += 2;
+        u32::from(u16::from_le_bytes([low, high])) % n
     }
 }

@@ -1,16 +1,17 @@
 //! The simulated device behind the verbs traits
 
+use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rdma_core::{
-    Access, Caps, Cause, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion, PortStatus,
-    QpAddress, QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendRequest, Teardown, Transition,
-    Verb,
+    Access, AttrMask, Caps, Cause, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion,
+    PortStatus, QpAddress, QpAttr, QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendRequest,
+    Teardown, Transition, Verb,
 };
 
-use crate::fabric::{CqKey, DeviceIndex, QpKey, RegionKey};
+use crate::fabric::{CqKey, DeviceIndex, DeviceRef, QpKey, RegionKey};
 use crate::net::Shared;
 
 /// An open device of a simulated Mac, with its protection domain
@@ -25,7 +26,7 @@ pub struct SimDevice {
 #[derive(Debug)]
 struct DeviceContext {
     net: Arc<Shared>,
-    device: DeviceIndex,
+    device: DeviceRef,
 }
 
 impl Drop for DeviceContext {
@@ -37,11 +38,11 @@ impl Drop for DeviceContext {
 impl SimDevice {
     pub(crate) fn open(net: Arc<Shared>, device: DeviceIndex) -> Result<Self, Error> {
         let mut state = net.lock();
-        state.fabric.alloc_pd(device)?;
+        let opened = state.fabric.alloc_pd(device)?;
         let name = state.fabric.device_name(device).to_owned();
         let caps = state.fabric.caps().clone();
         drop(state);
-        Ok(Self { context: Arc::new(DeviceContext { net, device }), name, caps })
+        Ok(Self { context: Arc::new(DeviceContext { net, device: opened }), name, caps })
     }
 }
 
@@ -60,11 +61,11 @@ unsafe impl Device for SimDevice {
     }
 
     fn port(&self) -> Result<PortStatus, Error> {
-        Ok(self.context.net.lock().fabric.port(self.context.device))
+        Ok(self.context.net.lock().fabric.port(self.context.device.index))
     }
 
     fn gids(&self) -> Result<Vec<Gid>, Error> {
-        Ok(self.context.net.lock().fabric.gids(self.context.device).to_vec())
+        Ok(self.context.net.lock().fabric.gids(self.context.device.index).to_vec())
     }
 
     fn create_cq(&self, depth: u32) -> Result<SimCompletionQueue, Error> {
@@ -72,12 +73,12 @@ unsafe impl Device for SimDevice {
         Ok(SimCompletionQueue { context: Arc::clone(&self.context), key })
     }
 
-    unsafe fn register(&self, mem: NonNull<[u8]>, _: Access) -> Result<SimMemoryRegion, Error> {
+    unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<SimMemoryRegion, Error> {
         let mut state = self.context.net.lock();
-        let key = state.fabric.register(self.context.device, mem)?;
-        let (base, lkey) = state.fabric.region(key);
+        let key = state.fabric.register(self.context.device, mem, access)?;
+        let (base, lkey, rkey) = state.fabric.region(key);
         drop(state);
-        Ok(SimMemoryRegion { context: Arc::clone(&self.context), key, base, lkey })
+        Ok(SimMemoryRegion { context: Arc::clone(&self.context), key, base, lkey, rkey })
     }
 }
 
@@ -88,6 +89,7 @@ pub struct SimMemoryRegion {
     key: RegionKey,
     base: u64,
     lkey: Lkey,
+    rkey: Option<Rkey>,
 }
 
 impl MemoryRegion for SimMemoryRegion {
@@ -100,7 +102,7 @@ impl MemoryRegion for SimMemoryRegion {
     }
 
     fn rkey(&self) -> Option<Rkey> {
-        None
+        self.rkey
     }
 }
 
@@ -123,7 +125,10 @@ impl CompletionQueue for SimCompletionQueue {
     fn create_qp(&self, init: &QpInit) -> Result<SimQueuePair, Error> {
         let mut state = self.context.net.lock();
         let key = state.fabric.create_qp(self.context.device, self.key, init)?;
-        state.fabric.modify_qp(key, Transition::Init)?;
+        if let Err(error) = state.fabric.step_qp(key, Transition::Init) {
+            state.fabric.destroy_qp(key);
+            return Err(error);
+        }
         let (address, capacity) = (state.fabric.qp_address(key), state.fabric.qp_capacity(key));
         drop(state);
         Ok(SimQueuePair { context: Arc::clone(&self.context), key, address, capacity, is_destroyed: false })
@@ -161,6 +166,17 @@ pub struct SimQueuePair {
 }
 
 impl SimQueuePair {
+    /// Takes a step with exactly these attributes, as `ibv_modify_qp` does
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Invalid`] if the step is not one, or if the mask lacks what it needs; what
+    /// [`modify`](QueuePair::modify) answers.
+    pub fn modify_attr(&self, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
+        self.require_alive(Verb::ModifyQp)?;
+        self.context.net.lock().fabric.modify_qp(self.key, attr, mask)
+    }
+
     fn require_alive(&self, verb: Verb) -> Result<(), Error> {
         if self.is_destroyed {
             return Err(Error::new(verb, Cause::Invalid("the queue pair is destroyed")));
@@ -179,22 +195,24 @@ impl QueuePair for SimQueuePair {
     }
 
     fn state(&self) -> QpState {
-        if self.is_destroyed { QpState::Error } else { self.context.net.lock().fabric.qp_state(self.key) }
+        self.context.net.lock().fabric.qp_state(self.key).unwrap_or(QpState::Error)
     }
 
     fn modify(&self, to: Transition) -> Result<(), Error> {
         self.require_alive(Verb::ModifyQp)?;
-        self.context.net.lock().fabric.modify_qp(self.key, to)
+        self.context.net.lock().fabric.step_qp(self.key, to)
     }
 
+    #[track_caller]
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
         self.require_alive(Verb::PostSend)?;
-        self.context.net.lock().fabric.post_send(self.key, request)
+        self.context.net.lock().fabric.post_send(self.key, request, Location::caller())
     }
 
+    #[track_caller]
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
         self.require_alive(Verb::PostRecv)?;
-        self.context.net.lock().fabric.post_recv(self.key, request)
+        self.context.net.lock().fabric.post_recv(self.key, request, Location::caller())
     }
 
     fn destroy(&mut self) -> Teardown {

@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use rdma_core::{Runtime, Time, Timer};
 use slotmap::{SlotMap, new_key_type};
 
+use crate::fabric::Process;
 use crate::net::Net;
 
 new_key_type! { struct TimerKey; }
@@ -23,8 +24,30 @@ type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) struct SimRuntime {
     clock: Arc<Clock>,
     queue: Arc<Queue>,
-    spawned: Mutex<Vec<BoxFuture>>,
+    spawned: Mutex<Vec<Spawned>>,
     has_spawned: AtomicBool,
+    /// What hosts run when their processes start anew.
+    starts: Mutex<Vec<(u32, Start)>>,
+    /// Takes the tasks, where somebody else than this executor runs them.
+    spawner: Option<Spawner>,
+}
+
+/// What makes and spawns the main task of a host.
+pub(crate) type Start = Box<dyn FnMut() + Send>;
+/// Runs tasks.
+pub(crate) type Spawner = Box<dyn Fn(BoxFuture) + Send + Sync>;
+
+/// A task that has not begun
+struct Spawned {
+    /// The host whose process it is part of, and which start of it.
+    owner: Option<Owner>,
+    future: BoxFuture,
+}
+
+#[derive(Clone, Copy)]
+struct Owner {
+    host: u32,
+    generation: u32,
 }
 
 struct Clock {
@@ -59,13 +82,16 @@ struct TaskWaker {
 }
 
 struct Task {
+    owner: Option<Owner>,
+    /// Its host is stopped, and it has been woken meanwhile.
+    is_held: bool,
     future: BoxFuture,
     wake: Arc<TaskWaker>,
     waker: Waker,
 }
 
 /// The main future waits and nothing will ever wake it
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Stalled {
     /// No task can run and no event is due
@@ -90,13 +116,31 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SimRuntime {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(spawner: Option<Spawner>) -> Self {
         Self {
             clock: Arc::new(Clock::new()),
             queue: Arc::default(),
             spawned: Mutex::default(),
             has_spawned: AtomicBool::new(false),
+            starts: Mutex::default(),
+            spawner,
         }
+    }
+
+    /// Runs `task` as part of a process of `host`
+    pub(crate) fn spawn_on(&self, host: u32, generation: u32, future: BoxFuture) {
+        match &self.spawner {
+            Some(spawner) => spawner(future),
+            None => {
+                lock(&self.spawned).push(Spawned { owner: Some(Owner { host, generation }), future });
+                self.has_spawned.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Calls `start` whenever the processes of `host` start anew
+    pub(crate) fn on_start(&self, host: u32, start: Start) {
+        lock(&self.starts).push((host, start));
     }
 
     /// Runs `main`, and what it spawns, until `main` ends
@@ -123,6 +167,10 @@ impl SimRuntime {
                             return Ok(value);
                         }
                     } else if let Some(task) = &mut tasks[id] {
+                        if task.owner.is_some_and(|owner| net.process(owner.host) == Process::Stopped) {
+                            task.is_held = true;
+                            continue;
+                        }
                         task.wake.is_queued.store(false, Ordering::Relaxed);
                         if task.future.as_mut().poll(&mut Context::from_waker(&task.waker)).is_ready() {
                             tasks[id] = None;
@@ -131,7 +179,10 @@ impl SimRuntime {
                 }
                 self.adopt(&mut tasks);
             }
-            self.jump(net, limit)?;
+            if self.jump(net, limit)? {
+                self.hear_of_hosts(net, &mut tasks);
+                self.adopt(&mut tasks);
+            }
         }
     }
 
@@ -141,7 +192,7 @@ impl SimRuntime {
             return;
         }
         self.has_spawned.store(false, Ordering::Relaxed);
-        for future in lock(&self.spawned).drain(..) {
+        for Spawned { owner, future } in lock(&self.spawned).drain(..) {
             let id = tasks.iter().skip(1).position(Option::is_none).map_or(tasks.len(), |free| free + 1);
             if id == tasks.len() {
                 tasks.push(None);
@@ -149,7 +200,7 @@ impl SimRuntime {
             let wake = self.new_wake(id);
             let waker = Waker::from(Arc::clone(&wake));
             waker.wake_by_ref();
-            tasks[id] = Some(Task { future, wake, waker });
+            tasks[id] = Some(Task { owner, is_held: false, future, wake, waker });
         }
     }
 
@@ -157,18 +208,47 @@ impl SimRuntime {
         Arc::new(TaskWaker { id, is_queued: AtomicBool::new(false), queue: Arc::clone(&self.queue) })
     }
 
-    /// Moves time to the next thing that happens
-    fn jump(&self, net: &Net, limit: Time) -> Result<(), Stalled> {
-        let timer = Time::from_nanos(self.clock.earliest.load(Ordering::Relaxed));
-        let Some(now) = net.shared().advance(timer, limit) else {
+    /// Ends the tasks of processes that have died, goes on with those that were stopped, and starts what starts anew
+    fn hear_of_hosts(&self, net: &Net, tasks: &mut [Option<Task>]) {
+        for place in tasks {
+            let Some(task) = place else { continue };
+            let Some(Owner { host, generation }) = task.owner else { continue };
+            let (process, current) = net.shared().lock().fabric.process(host);
+            if process == Process::Dead || current != generation {
+                // What it held sees a host that is gone.
+                drop(place.take());
+            } else if process == Process::Running && std::mem::take(&mut task.is_held) {
+                task.wake.is_queued.store(false, Ordering::Relaxed);
+                task.waker.wake_by_ref();
+            }
+        }
+        let mut starts = std::mem::take(&mut *lock(&self.starts));
+        for (host, start) in &mut starts {
+            if net.shared().lock().fabric.take_start(*host) {
+                start();
+            }
+        }
+        lock(&self.starts).extend(starts);
+    }
+
+    /// Moves time to the next thing that happens; tells whether processes have stopped or started
+    fn jump(&self, net: &Net, limit: Time) -> Result<bool, Stalled> {
+        let timer = self.next_timer();
+        let Some(advanced) = net.shared().advance(timer, limit) else {
             return Err(if timer == Time::MAX && net.shared().lock().fabric.next_event().is_none() {
                 Stalled::Deadlock { at: self.now() }
             } else {
                 Stalled::TimeLimit { limit }
             });
         };
+        self.expire(advanced.now);
+        Ok(advanced.has_host_news)
+    }
+
+    /// Moves the clock, and wakes whose timers have expired
+    pub(crate) fn expire(&self, now: Time) {
         self.clock.now.store(now.as_nanos(), Ordering::Relaxed);
-        if timer <= now {
+        if self.next_timer() <= now {
             // A waker may run anything: no lock is held.
             loop {
                 let expired = lock(&self.clock.timers).expire(now);
@@ -180,7 +260,15 @@ impl SimRuntime {
             let next = lock(&self.clock.timers).next().unwrap_or(Time::MAX);
             self.clock.earliest.store(next.as_nanos(), Ordering::Relaxed);
         }
-        Ok(())
+    }
+
+    pub(crate) fn clock_now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// When the next timer expires, or earlier
+    pub(crate) fn next_timer(&self) -> Time {
+        Time::from_nanos(self.clock.earliest.load(Ordering::Relaxed))
     }
 }
 
@@ -245,9 +333,14 @@ impl Runtime for SimRuntime {
         self.clock.now()
     }
 
-    fn spawn(&self, task: BoxFuture) {
-        lock(&self.spawned).push(task);
-        self.has_spawned.store(true, Ordering::Relaxed);
+    fn spawn(&self, future: BoxFuture) {
+        match &self.spawner {
+            Some(spawner) => spawner(future),
+            None => {
+                lock(&self.spawned).push(Spawned { owner: None, future });
+                self.has_spawned.store(true, Ordering::Relaxed);
+            }
+        }
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {

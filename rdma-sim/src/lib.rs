@@ -25,21 +25,29 @@
 
 mod choices;
 mod device;
+pub mod driver;
 mod executor;
 mod fabric;
+pub mod fault;
+mod host;
 mod model;
 mod net;
+pub mod rules;
 mod schedule;
 mod sim;
 mod topology;
 mod trace;
 
-pub use choices::{Choices, Seeded};
+pub use choices::{Bytes, Choices, Recorded, Seeded};
 pub use device::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
+pub use driver::Driver;
 pub use executor::Stalled;
-pub use fabric::CableStats;
+pub use fabric::{CableStats, Finding, FindingKind};
+pub use fault::{Fault, FaultError, FaultPlan, Place, What, When};
+pub use host::SimHost;
 pub use model::{LineRate, Model, Timing};
 pub use net::Net;
-pub use sim::{Run, Sim};
+pub use rules::Rules;
+pub use sim::{Leaks, Run, RunError, Sim};
 pub use topology::Topology;
-pub use trace::Digest;
+pub use trace::{Digest, Kind, Record, chrome_json};

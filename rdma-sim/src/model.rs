@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use rdma_core::{Caps, FRAME, Time};
 
+use crate::Rules;
+
 /// How a simulated device and its cables behave: numbers, no code
 ///
 /// The default is Apple's RDMA over Thunderbolt 5 as publicly documented and measured by others; none of it was
@@ -11,13 +13,46 @@ use rdma_core::{Caps, FRAME, Time};
 pub struct Model {
     /// Limits of each device
     pub caps: Caps,
+    /// Decisions where sources disagree, or where other hardware behaves otherwise
+    pub rules: Rules,
     /// How long things take
     pub timing: Timing,
 }
 
 impl Default for Model {
     fn default() -> Self {
-        Self { caps: Caps::tb5(), timing: Timing::default() }
+        Self::tb5()
+    }
+}
+
+impl Model {
+    /// Apple's RDMA over Thunderbolt 5, macOS 26.3 and later
+    pub fn tb5() -> Self {
+        Self { caps: Caps::tb5(), rules: Rules::tb5(), timing: Timing::default() }
+    }
+
+    /// As [`tb5`](Self::tb5) under macOS 26.2, whose messages are at most one frame (source: MLX's JACCL uses longer ones
+    /// only from 26.3 on)
+    pub fn tb5_macos_26_2() -> Self {
+        let mut model = Self::tb5();
+        model.caps.max_message = FRAME as u32;
+        model
+    }
+
+    /// Network adapters that speak RoCE: they drop what finds no receive, and have reliable queue pairs and one-sided
+    /// operations
+    pub fn roce() -> Self {
+        Self { caps: Caps::roce(), rules: Rules::roce(), timing: Timing::default() }
+    }
+
+    /// The profile called `name`: `tb5`, `tb5-macos-26.2` or `roce`
+    pub fn profile(name: &str) -> Option<Self> {
+        match name {
+            "tb5" => Some(Self::tb5()),
+            "tb5-macos-26.2" => Some(Self::tb5_macos_26_2()),
+            "roce" => Some(Self::roce()),
+            _ => None,
+        }
     }
 }
 

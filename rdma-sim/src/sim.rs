@@ -1,36 +1,32 @@
 use std::sync::Arc;
 
-use rdma_core::{Runtime, Time};
+use rdma_core::Time;
 
-use crate::executor::{SimRuntime, Stalled};
-use crate::fabric::Fabric;
+use crate::executor::{SimRuntime, Spawner, Stalled};
+use crate::fabric::{Fabric, Finding};
+use crate::fault::{FaultError, FaultPlan};
 use crate::model::DEFAULT_TIME_LIMIT;
-use crate::trace::Digest;
-use crate::{Choices, Model, Net, Seeded, Topology};
+use crate::net::Net;
+use crate::trace::{Digest, Record};
+use crate::{Choices, Model, Seeded, Topology};
 
-/// A simulation to be run
+/// A simulation that is about to run
 ///
-/// ```
-/// use rdma_core::Device;
-/// use rdma_sim::Sim;
-///
-/// let run = Sim::new().seed(7).run(|net| async move {
-///     let a = net.open("a", "rdma_en2").unwrap();
-///     a.port().unwrap().bits_per_second
-/// });
-/// assert_eq!(run.value, 80_000_000_000);
-/// ```
+/// The DMA sanitizer is on in debug builds, which is where tests run.
 #[derive(Debug)]
-#[must_use = "a simulation does nothing until it is run"]
+#[must_use = "nothing happens before it runs"]
 pub struct Sim {
     topology: Topology,
     model: Model,
+    plan: FaultPlan,
     choices: Box<dyn Choices>,
     time_limit: Time,
+    sanitizes: bool,
+    keeps_records: bool,
 }
 
 /// How a simulation went
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Run<T> {
     /// What the main future returned
@@ -41,6 +37,47 @@ pub struct Run<T> {
     pub digest: Digest,
     /// How many events the fabric recorded
     pub events: u64,
+    /// What the DMA sanitizer found
+    pub findings: Vec<Finding>,
+    /// What was left when everything had been dropped that the simulation itself held
+    pub leaks: Leaks,
+    /// What happened, if records were [kept](Sim::keep_records)
+    pub records: Vec<Record>,
+}
+
+/// What still exists at the end of a simulation
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Leaks {
+    /// Queue pairs
+    pub queue_pairs: usize,
+    /// Completion queues
+    pub completion_queues: usize,
+    /// Memory regions
+    pub memory_regions: usize,
+    /// Protection domains
+    pub protection_domains: usize,
+    /// Completions in the queues that are left
+    pub unpolled_completions: usize,
+}
+
+impl Leaks {
+    /// Whether nothing is left
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Why a simulation has no outcome
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A fault has no place in the topology
+    #[error(transparent)]
+    Fault(#[from] FaultError),
+    /// The main future waits and nothing will ever wake it
+    #[error(transparent)]
+    Stalled(#[from] Stalled),
 }
 
 impl Default for Sim {
@@ -55,8 +92,11 @@ impl Sim {
         Self {
             topology: Topology::pair(),
             model: Model::default(),
+            plan: FaultPlan::none(),
             choices: Box::new(Seeded::new(0)),
             time_limit: DEFAULT_TIME_LIMIT,
+            sanitizes: cfg!(debug_assertions),
+            keeps_records: false,
         }
     }
 
@@ -80,30 +120,80 @@ impl Sim {
         Self { model, ..self }
     }
 
+    /// Has these faults happen
+    pub fn faults(self, plan: FaultPlan) -> Self {
+        Self { plan, ..self }
+    }
+
     /// Gives up when the virtual time exceeds `limit`; a day, if not set
     pub fn time_limit(self, limit: Time) -> Self {
         Self { time_limit: limit, ..self }
+    }
+
+    /// Looks for misuse of memory, or does not
+    pub fn sanitize(self, sanitizes: bool) -> Self {
+        Self { sanitizes, ..self }
+    }
+
+    /// Keeps what happens in [`Run::records`]
+    pub fn keep_records(self) -> Self {
+        Self { keeps_records: true, ..self }
     }
 
     /// Runs the future that `main` makes, and all tasks that it spawns, until it ends
     ///
     /// # Panics
     ///
-    /// If the main future waits for something that will never happen; see [`try_run`](Self::try_run).
+    /// If the main future waits for something that will never happen, if a fault has no place (see
+    /// [`try_run`](Self::try_run) for both), or if the DMA sanitizer found something.
     pub fn run<F: Future>(self, main: impl FnOnce(Net) -> F) -> Run<F::Output> {
-        self.try_run(main).unwrap_or_else(|stalled| panic!("{stalled}"))
+        let run = self.try_run(main).unwrap_or_else(|error| panic!("{error}"));
+        if let Some(finding) = run.findings.first() {
+            panic!("the DMA sanitizer found: {finding}");
+        }
+        run
     }
 
     /// Runs the future that `main` makes, and all tasks that it spawns, until it ends
     ///
     /// # Errors
     ///
-    /// The main future waits for something that will never happen, or for longer than the time limit.
-    pub fn try_run<F: Future>(self, main: impl FnOnce(Net) -> F) -> Result<Run<F::Output>, Stalled> {
-        let runtime = Arc::new(SimRuntime::new());
-        let net = Net::new(Fabric::new(&self.topology, self.model, self.choices), Arc::clone(&runtime));
-        let value = runtime.block_on(&net, self.time_limit, main(net.clone()))?;
+    /// The main future waits for something that will never happen, or for longer than the time limit; or a fault has no
+    /// place in the topology.
+    pub fn try_run<F: Future>(self, main: impl FnOnce(Net) -> F) -> Result<Run<F::Output>, RunError> {
+        let time_limit = self.time_limit;
+        let (net, runtime) = self.build(None)?;
+        let value = runtime.block_on(&net, time_limit, main(net.clone()))?;
         let state = net.shared().lock();
-        Ok(Run { value, time: runtime.now(), digest: state.fabric.digest(), events: state.fabric.events() })
+        let fabric = &state.fabric;
+        let [queue_pairs, completion_queues, memory_regions, protection_domains] = fabric.census();
+        Ok(Run {
+            value,
+            time: runtime.clock_now(),
+            digest: fabric.trace().digest(),
+            events: fabric.trace().events(),
+            findings: fabric.findings().to_vec(),
+            leaks: Leaks {
+                queue_pairs,
+                completion_queues,
+                memory_regions,
+                protection_domains,
+                unpolled_completions: fabric.unpolled(),
+            },
+            records: fabric.trace().records().to_vec(),
+        })
+    }
+
+    pub(crate) fn build(self, spawner: Option<Spawner>) -> Result<(Net, Arc<SimRuntime>), FaultError> {
+        self.plan.check(&self.topology)?;
+        let runtime = Arc::new(SimRuntime::new(spawner));
+        let mut fabric = Fabric::new(&self.topology, self.model, self.plan, self.choices);
+        if self.sanitizes {
+            fabric.sanitize();
+        }
+        if self.keeps_records {
+            fabric.keep_records();
+        }
+        Ok((Net::new(fabric, Arc::clone(&runtime)), runtime))
     }
 }

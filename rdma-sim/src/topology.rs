@@ -1,3 +1,5 @@
+use rdma_core::Gid;
+
 use crate::LineRate;
 
 /// Which Macs there are, and which ports the cables join
@@ -10,8 +12,20 @@ pub struct Topology {
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
     pub(crate) name: String,
-    /// Names of its devices, in the order of their ports.
-    pub(crate) ports: Vec<String>,
+    pub(crate) ports: Vec<Port>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Port {
+    pub(crate) device: String,
+    pub(crate) rate: LineRate,
+    gids: Vec<Gid>,
+}
+
+impl Port {
+    pub(crate) fn gids(&self) -> Vec<Gid> {
+        self.gids.clone()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +58,21 @@ impl Topology {
     /// Adds a Mac with `ports` Thunderbolt ports, whose devices are named from `rdma_en2`
     #[must_use]
     pub fn host(mut self, name: &str, ports: usize) -> Self {
-        let ports = (0..ports).map(|port| format!("rdma_en{}", port + FIRST_INTERFACE)).collect();
+        let host = self.hosts.len();
+        let ports = (0..ports)
+            .map(|port| {
+                let [_, h2, h1, h0] = (host as u32).to_be_bytes();
+                let p = port as u8;
+                let mut link_local = Gid([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x02, h2, h1, 0xff, 0xfe, h0, 0, p]);
+                link_local.0[8] |= p << 2;
+                let ipv4 = Gid::from_ipv4([169, 254, (host % 254) as u8 + 1, p + 1].into());
+                Port {
+                    device: format!("rdma_en{}", port + FIRST_INTERFACE),
+                    rate: LineRate::TB5,
+                    gids: vec![link_local, ipv4],
+                }
+            })
+            .collect();
         self.hosts.push(Host { name: name.to_owned(), ports });
         self
     }
@@ -68,5 +96,23 @@ impl Topology {
         assert_ne!(ends[0], ends[1], "a cable has two ends");
         self.cables.push(Cable { ends, rate });
         self
+    }
+
+    pub(crate) fn has_host(&self, name: &str) -> bool {
+        self.hosts.iter().any(|host| host.name == name)
+    }
+
+    /// The devices of a host
+    pub(crate) fn devices(&self, host: &str) -> impl Iterator<Item = &str> {
+        let host = self.hosts.iter().find(|found| found.name == host);
+        host.into_iter().flat_map(|host| &host.ports).map(|port| port.device.as_str())
+    }
+
+    /// The ports with a cable, as names of hosts and devices
+    pub(crate) fn cabled_ports(&self) -> impl Iterator<Item = (String, String)> {
+        self.cables.iter().flat_map(|cable| cable.ends).map(|end| {
+            let host = &self.hosts[end.host];
+            (host.name.clone(), host.ports[end.port].device.clone())
+        })
     }
 }

@@ -5,7 +5,7 @@ use rdma_core::{
     Cause, CompletionQueue, Device, Opcode, QpCapacity, QpInit, QueuePair, SendOp, SendRequest, Status,
     Transition, Verb, WrId,
 };
-use rdma_sim::{Sim, Stalled};
+use rdma_sim::{RunError, Sim, Stalled};
 use rdma_tests::DEVICE;
 
 /// Regression: of two posts with the same name, the completion of the first freed the memory of the last.
@@ -72,6 +72,6 @@ fn a_deadlock_says_when_everything_came_to_rest() {
         a.send(1, 0..1).unwrap();
         b.completion().await.unwrap();
     });
-    let Err(Stalled::Deadlock { at }) = stalled else { panic!("{stalled:?}") };
+    let Err(RunError::Stalled(Stalled::Deadlock { at })) = stalled else { panic!("{stalled:?}") };
     assert!(at.as_nanos() < 1_000_000, "{at}");
 }

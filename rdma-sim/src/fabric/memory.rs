@@ -5,9 +5,10 @@
 
 use std::ptr::NonNull;
 
-use rdma_core::Lkey;
+use rdma_core::{Access, Lkey, Rkey};
 
 use super::DeviceIndex;
+use super::device::BOUNDARY;
 
 /// Memory that a device may touch
 #[derive(Debug)]
@@ -15,20 +16,45 @@ pub(crate) struct Region {
     pub(super) device: DeviceIndex,
     pub(super) base: u64,
     pub(super) lkey: Lkey,
+    pub(super) rkey: Option<Rkey>,
+    pub(super) access: Access,
+    /// When it was registered, by the clock of set-up.
+    pub(super) registered: u64,
     memory: NonNull<[u8]>,
 }
 
-// SAFETY: the pointer is only used by `copy`, whose callers hold the fabric exclusively; who registered the memory
-// promised (`Device::register`, and the posts) that it is valid and that nobody else uses the parts that are posted.
+// SAFETY: the pointer is only used by the functions of this module, whose callers hold the fabric exclusively; who
+// registered the memory promised (`Device::register`, and the posts) that it is valid and that nobody else uses the
+// parts that are posted.
 unsafe impl Send for Region {}
 
 impl Region {
-    pub(super) fn new(device: DeviceIndex, base: u64, lkey: Lkey, memory: NonNull<[u8]>) -> Self {
-        Self { device, base, lkey, memory }
+    pub(super) fn new(
+        device: DeviceIndex,
+        base: u64,
+        lkey: Lkey,
+        rkey: Option<Rkey>,
+        access: Access,
+        registered: u64,
+        memory: NonNull<[u8]>,
+    ) -> Self {
+        Self { device, base, lkey, rkey, access, registered, memory }
     }
 
     pub(super) fn len(&self) -> usize {
         self.memory.len()
+    }
+
+    /// The offset of `addr`, if `len` bytes from there are inside
+    pub(super) fn offset(&self, addr: u64, len: usize) -> Option<usize> {
+        let offset = usize::try_from(addr.checked_sub(self.base)?).ok()?;
+        (offset.checked_add(len)? <= self.len()).then_some(offset)
+    }
+
+    /// How many of `len` bytes at `offset` the device finds: none beyond the next 4 GiB boundary after the base
+    fn reachable(&self, offset: usize, len: usize) -> usize {
+        let boundary = BOUNDARY - self.base % BOUNDARY;
+        usize::try_from(boundary).unwrap_or(usize::MAX).saturating_sub(offset).min(len)
     }
 
     /// The range of `len` bytes at `offset`, if it is inside
@@ -39,17 +65,59 @@ impl Region {
         // SAFETY: the offset was just found to be inside the registered memory.
         Some(unsafe { self.memory.cast::<u8>().add(offset) })
     }
+
+    /// Overwrites a range with `byte`; nothing happens if it is not inside
+    pub(super) fn fill(&self, offset: usize, len: usize, byte: u8) {
+        if let Some(range) = self.range(offset, len) {
+            // SAFETY: the range is inside registered memory and posted: only the device may touch it.
+            unsafe { range.write_bytes(byte, len) };
+        }
+    }
+
+    /// Copies a range out; empty if it is not inside
+    pub(super) fn bytes(&self, offset: usize, len: usize) -> Vec<u8> {
+        let mut out = vec![0; len];
+        match self.range(offset, len) {
+            // SAFETY: the range is inside registered memory and posted: nobody writes to it.
+            Some(range) => unsafe { range.copy_to_nonoverlapping(NonNull::from(&mut *out).cast(), len) },
+            None => out.clear(),
+        }
+        out
+    }
+
+    /// Copies `bytes` in; nothing happens if the range is not inside
+    pub(super) fn write(&self, offset: usize, bytes: &[u8]) {
+        if let Some(range) = self.range(offset, bytes.len()) {
+            // SAFETY: the range is inside registered memory and posted or exposed to peers: only devices write to it.
+            unsafe { range.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+        }
+    }
 }
 
 /// Copies `len` bytes from one region into another, as the two devices do together
 ///
-/// The ranges may overlap. Nothing is copied, and `false` returned, if one of them is not inside its region.
-pub(super) fn copy(from: &Region, from_offset: usize, to: &Region, to_offset: usize, len: usize) -> bool {
-    let (Some(from), Some(to)) = (from.range(from_offset, len), to.range(to_offset, len)) else {
+/// The ranges may overlap. Nothing is copied, and `false` returned, if one of them is not inside its region. With
+/// `boundary`, what lies beyond a 4 GiB boundary is not found: zeros are read there, and writes go elsewhere.
+pub(super) fn copy(
+    from: &Region,
+    from_offset: usize,
+    to: &Region,
+    to_offset: usize,
+    len: usize,
+    boundary: bool,
+) -> bool {
+    let (Some(source), Some(target)) = (from.range(from_offset, len), to.range(to_offset, len)) else {
         return false;
     };
+    let (mut read, mut written) = (len, len);
+    if boundary {
+        (read, written) = (from.reachable(from_offset, len), to.reachable(to_offset, len));
+    }
     // SAFETY: both ranges are inside registered memory, named by posted requests; registering and posting promised that
     // the memory is valid and not in use by anybody but the device.
-    unsafe { from.copy_to(to, len) };
+    unsafe { source.copy_to(target, read.min(written)) };
+    if read < written {
+        to.fill(to_offset + read, written - read, 0);
+    }
     true
 }

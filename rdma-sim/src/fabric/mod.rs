@@ -3,25 +3,38 @@
 //! A [`Fabric`] is a plain value: no I/O, no threads, no clock. Verbs change it, [`advance`](Fabric::advance) lets time
 //! pass, and [`next_event`](Fabric::next_event) tells how far it can pass without anything happening.
 
+mod cq;
+mod device;
+mod faults;
+mod host;
 mod memory;
+mod modify;
+mod one_sided;
+mod post;
 mod queue_pair;
+mod sanitizer;
 mod wire;
 
+pub(crate) use self::device::DeviceRef;
+pub(crate) use self::host::Process;
+pub use self::sanitizer::{Finding, FindingKind};
 pub use self::wire::CableStats;
 
-use std::collections::VecDeque;
-use std::ptr::NonNull;
+use std::fmt;
 
-use rdma_core::{
-    Caps, Cause, Completion, Error, Gid, Lkey, PortState, PortStatus, Qpn, Resource, Time, Verb,
-};
+use rdma_core::Time;
 use slotmap::{SlotMap, new_key_type};
 
+use self::cq::CompletionQueue;
+use self::device::Device;
+use self::host::Host;
 use self::memory::Region;
-use self::queue_pair::QueuePair;
+use self::queue_pair::{QpRef, QueuePair};
+use self::sanitizer::Sanitizer;
 use self::wire::Cable;
+use crate::fault::{Fault, FaultPlan, When};
 use crate::schedule::Schedule;
-use crate::trace::{Digest, Trace};
+use crate::trace::{Kind, Trace};
 use crate::{Choices, Model, Topology};
 
 new_key_type! {
@@ -40,20 +53,27 @@ pub(crate) struct DeviceIndex(pub(crate) u32);
 /// What happens by itself
 #[derive(Clone, Copy, Debug)]
 enum Event {
+    /// A receive that was posted becomes known to the sender
+    Credit(QpRef),
+    /// The oldest filled receive of a queue pair completes
+    Delivered(QpRef),
     /// A posted send reaches the transmitter
-    Doorbell(QpKey),
+    Doorbell(QpRef),
+    /// A fault of the plan is due
+    Fault(u32),
     /// The transmitter of one direction of a cable is free again
     Free { cable: u32, end: u8 },
-    /// A receive that was posted becomes known to the sender
-    Credit(QpKey),
+    /// A reliable queue pair has waited long enough for its peer
+    GiveUp(QpRef),
+    /// The oldest one-sided operation of a queue pair reaches the memory of the peer
+    Remote(QpRef),
+    /// The cable in a port is plugged in again
+    Replug(DeviceIndex),
     /// The oldest transmitted send of a queue pair completes
-    Sent(QpKey),
-    /// The oldest filled receive of a queue pair completes
-    Delivered(QpKey),
+    Sent(QpRef),
 }
 
-/// The simulated hardware: devices, their objects, and the cables between them
-#[derive(Debug)]
+/// The simulated hardware: hosts, devices, their objects, and the cables between them
 pub(crate) struct Fabric {
     now: Time,
     /// How far time may pass before somebody else has a say.
@@ -62,82 +82,92 @@ pub(crate) struct Fabric {
     choices: Box<dyn Choices>,
     trace: Trace,
     model: Model,
-    hosts: Vec<String>,
+    plan: Vec<Fault>,
+    hosts: Vec<Host>,
+    /// Whether processes have stopped or started since somebody asked.
+    has_host_news: bool,
     devices: Vec<Device>,
     cables: Vec<Cable>,
     regions: SlotMap<RegionKey, Region>,
+    /// Counts registrations and steps to ready-to-receive.
+    clock_of_setup: u64,
     cqs: SlotMap<CqKey, CompletionQueue>,
     qps: SlotMap<QpKey, QueuePair>,
     /// Completion queues that somebody waits for and that have something to tell since the last look.
     woken: Vec<CqKey>,
+    sanitizer: Option<Sanitizer>,
 }
-
-/// One port of a Mac
-#[derive(Debug)]
-struct Device {
-    name: String,
-    host: u32,
-    /// The cable and which of its ends is here.
-    cable: Option<(u32, u8)>,
-    gids: Vec<Gid>,
-    pds: u32,
-    cqs: u32,
-    qps: Vec<QpKey>,
-    regions: Vec<RegionKey>,
-    next_qpn: u32,
-    next_lkey: u32,
-    next_base: u64,
-}
-
-#[derive(Debug)]
-struct CompletionQueue {
-    device: DeviceIndex,
-    entries: VecDeque<Completion>,
-    depth: usize,
-    is_overrun: bool,
-    is_awaited: bool,
-}
-
-/// Queue pair numbers are hop numbers times 256, from hop 9 (published reverse-engineered driver).
-const FIRST_QPN: u32 = 0x900;
-const QPN_STEP: u32 = 0x100;
-/// The first key that Apple's provider was seen to give.
-const FIRST_LKEY: u32 = 0x101;
-const LKEY_STEP: u32 = 0x100;
-/// Virtual addresses of regions: 4 GiB apart, so that a wrong one is inside no other region.
-const FIRST_BASE: u64 = 1 << 32;
 
 impl Fabric {
-    pub(crate) fn new(topology: &Topology, model: Model, choices: Box<dyn Choices>) -> Self {
-        let mut devices = Vec::new();
+    pub(crate) fn new(topology: &Topology, model: Model, plan: FaultPlan, choices: Box<dyn Choices>) -> Self {
         let mut cables: Vec<_> = topology.cables.iter().map(|cable| Cable::new(cable.rate)).collect();
+        let mut devices = Vec::new();
+        let mut hosts = Vec::new();
         for (h, host) in topology.hosts.iter().enumerate() {
-            for (p, name) in host.ports.iter().enumerate() {
+            let first = devices.len() as u32;
+            for (p, port) in host.ports.iter().enumerate() {
                 let index = DeviceIndex(devices.len() as u32);
-                let port = crate::topology::PortIndex { host: h, port: p };
+                let position = crate::topology::PortIndex { host: h, port: p };
                 let cable = topology.cables.iter().enumerate().find_map(|(c, cable)| {
-                    let end = cable.ends.iter().position(|end| *end == port)?;
+                    let end = cable.ends.iter().position(|end| *end == position)?;
                     cables[c].devices[end] = index;
                     Some((c as u32, end as u8))
                 });
-                devices.push(Device::new(name.clone(), h, p, cable));
+                devices.push(Device::new(port, h as u32, cable));
             }
+            hosts.push(Host::new(host.name.clone(), first..devices.len() as u32));
         }
-        Self {
+        let mut fabric = Self {
             now: Time::ZERO,
             limit: Time::ZERO,
             schedule: Schedule::new(),
             choices,
             trace: Trace::new(),
             model,
-            hosts: topology.hosts.iter().map(|host| host.name.clone()).collect(),
+            plan: Vec::new(),
+            hosts,
+            has_host_news: false,
             devices,
             cables,
             regions: SlotMap::with_key(),
+            clock_of_setup: 0,
             cqs: SlotMap::with_key(),
             qps: SlotMap::with_key(),
             woken: Vec::with_capacity(16),
+            sanitizer: None,
+        };
+        for fault in plan.0 {
+            fabric.plan(fault);
         }
+        fabric
+    }
+
+    /// Looks for misuse of memory from now on
+    pub(crate) fn sanitize(&mut self) {
+        self.sanitizer = Some(Sanitizer::default());
+    }
+
+    /// Keeps what happens, so that it can be read afterwards
+    pub(crate) fn keep_records(&mut self) {
+        self.trace.keep();
+    }
+
+    pub(crate) fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    pub(crate) fn choices(&mut self) -> &mut dyn Choices {
+        &mut *self.choices
+    }
+
+    /// Has `fault` happen when it is due, which is now if that has passed
+    pub(crate) fn plan(&mut self, fault: Fault) {
+        let number = self.plan.len() as u32;
+        match fault.when {
+            When::At(time) => self.schedule.add(time.max(self.now), Event::Fault(number)),
+            When::AfterFrames(frames) => self.arm(&fault.place, frames, number),
+        }
+        self.plan.push(fault);
     }
 
     // ─── Time ───
@@ -154,7 +184,7 @@ impl Fabric {
     pub(crate) fn advance(&mut self, limit: Time) {
         debug_assert!(limit >= self.now, "time does not go back");
         self.limit = limit;
-        while self.woken.is_empty() {
+        while self.woken.is_empty() && !self.has_host_news {
             let Some((at, event)) = self.schedule.pop_by(limit) else {
                 return;
             };
@@ -179,226 +209,44 @@ impl Fabric {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Doorbell(qp) => self.doorbell(qp),
-            Event::Free { cable, end } => self.transmit(cable, end),
             Event::Credit(qp) => self.credit(qp),
-            Event::Sent(qp) => self.sent(qp),
             Event::Delivered(qp) => self.delivered(qp),
+            Event::Doorbell(qp) => self.doorbell(qp),
+            Event::Fault(number) => self.fault(number),
+            Event::Free { cable, end } => self.transmit(cable, end),
+            Event::GiveUp(qp) => self.give_up(qp),
+            Event::Remote(qp) => self.remote(qp),
+            Event::Replug(device) => self.replug(device),
+            Event::Sent(qp) => self.sent(qp),
         }
     }
 
-    pub(crate) fn has_woken(&self) -> bool {
-        !self.woken.is_empty()
+    /// Whether somebody should be told something
+    pub(crate) fn has_news(&self) -> bool {
+        !self.woken.is_empty() || self.has_host_news
     }
 
-    /// Names each completion queue whose waiter should look
-    pub(crate) fn drain_woken(&mut self, wake: impl FnMut(CqKey)) {
-        self.woken.drain(..).for_each(wake);
+    /// A completion queue whose waiter should look
+    pub(crate) fn pop_woken(&mut self) -> Option<CqKey> {
+        self.woken.pop()
     }
 
-    pub(crate) fn digest(&self) -> Digest {
-        self.trace.digest()
+    /// Whether processes have stopped or started since the last call
+    pub(crate) fn take_host_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_host_news)
     }
 
-    pub(crate) fn events(&self) -> u64 {
-        self.trace.events()
-    }
-
-    // ─── Devices ───
-
-    pub(crate) fn caps(&self) -> &Caps {
-        &self.model.caps
-    }
-
-    pub(crate) fn find_device(&self, host: &str, name: &str) -> Option<DeviceIndex> {
-        let host = self.hosts.iter().position(|h| h == host)? as u32;
-        let index = self.devices.iter().position(|device| device.host == host && device.name == name)?;
-        Some(DeviceIndex(index as u32))
-    }
-
-    pub(crate) fn device_name(&self, device: DeviceIndex) -> &str {
-        &self.device(device).name
-    }
-
-    pub(crate) fn port(&self, device: DeviceIndex) -> PortStatus {
-        match self.device(device).cable {
-            Some((cable, _)) => {
-                PortStatus::new(PortState::Active, self.cables[cable as usize].rate.bits_per_second)
-            }
-            None => PortStatus::new(PortState::Down, 0),
-        }
-    }
-
-    pub(crate) fn gids(&self, device: DeviceIndex) -> &[Gid] {
-        &self.device(device).gids
-    }
-
-    /// What has passed over the cable of `device`, from this end and from the other
-    pub(crate) fn cable_stats(&self, device: DeviceIndex) -> Option<[CableStats; 2]> {
-        let (cable, end) = self.device(device).cable?;
-        let directions = &self.cables[cable as usize].directions;
-        let end = usize::from(end);
-        Some([directions[end].stats, directions[1 - end].stats])
-    }
-
-    fn device(&self, device: DeviceIndex) -> &Device {
-        &self.devices[device.0 as usize]
-    }
-
-    fn device_mut(&mut self, device: DeviceIndex) -> &mut Device {
-        &mut self.devices[device.0 as usize]
-    }
-
-    fn require_active(&self, device: DeviceIndex, verb: Verb) -> Result<(), Error> {
-        match self.port(device).state {
-            PortState::Active => Ok(()),
-            _ => Err(Error::new(verb, Cause::PortDown)),
-        }
-    }
-
-    pub(crate) fn alloc_pd(&mut self, device: DeviceIndex) -> Result<(), Error> {
-        self.require_active(device, Verb::AllocPd)?;
-        let limit = self.model.caps.max_pd;
-        let pds = &mut self.device_mut(device).pds;
-        if *pds >= limit {
-            let resource = Resource::ProtectionDomains;
-            return Err(Error::new(Verb::AllocPd, Cause::Exhausted { resource, limit }));
-        }
-        *pds += 1;
-        Ok(())
-    }
-
-    pub(crate) fn dealloc_pd(&mut self, device: DeviceIndex) {
-        self.device_mut(device).pds -= 1;
-    }
-
-    // ─── Memory ───
-
-    pub(crate) fn register(
-        &mut self,
-        device: DeviceIndex,
-        memory: NonNull<[u8]>,
-    ) -> Result<RegionKey, Error> {
-        let limit = self.model.caps.max_mr;
-        if self.device(device).regions.len() as u32 >= limit {
-            let resource = Resource::MemoryRegions;
-            return Err(Error::new(Verb::RegMr, Cause::Exhausted { resource, limit }));
-        }
-        if memory.is_empty() {
-            return Err(Error::new(Verb::RegMr, Cause::Invalid("a memory region has at least one byte")));
-        }
-        let owner = self.device_mut(device);
-        let (base, lkey) = (owner.next_base, Lkey(owner.next_lkey));
-        owner.next_base += (memory.len() as u64).next_multiple_of(FIRST_BASE);
-        owner.next_lkey += LKEY_STEP;
-        let key = self.regions.insert(Region::new(device, base, lkey, memory));
-        self.device_mut(device).regions.push(key);
-        Ok(key)
-    }
-
-    /// Base address and key of a region
-    pub(crate) fn region(&self, key: RegionKey) -> (u64, Lkey) {
-        let region = &self.regions[key];
-        (region.base, region.lkey)
-    }
-
-    pub(crate) fn deregister(&mut self, key: RegionKey) {
-        if let Some(region) = self.regions.remove(key) {
-            self.device_mut(region.device).regions.retain(|other| *other != key);
-        }
-    }
-
-    // ─── Completion queues ───
-
-    pub(crate) fn create_cq(&mut self, device: DeviceIndex, depth: u32) -> Result<CqKey, Error> {
-        self.require_active(device, Verb::CreateCq)?;
-        let Caps { max_cq: limit, max_cqe, .. } = self.model.caps;
-        if self.device(device).cqs >= limit {
-            let resource = Resource::CompletionQueues;
-            return Err(Error::new(Verb::CreateCq, Cause::Exhausted { resource, limit }));
-        }
-        if depth == 0 || depth > max_cqe {
-            return Err(Error::new(
-                Verb::CreateCq,
-                Cause::Invalid("the depth is not one that the device offers"),
-            ));
-        }
-        self.device_mut(device).cqs += 1;
-        Ok(self.cqs.insert(CompletionQueue {
-            device,
-            entries: VecDeque::with_capacity(depth as usize),
-            depth: depth as usize,
-            is_overrun: false,
-            is_awaited: false,
-        }))
-    }
-
-    pub(crate) fn destroy_cq(&mut self, key: CqKey) {
-        if let Some(cq) = self.cqs.remove(key) {
-            self.device_mut(cq.device).cqs -= 1;
-        }
-    }
-
-    pub(crate) fn poll_cq(&mut self, key: CqKey, out: &mut [Completion]) -> Result<usize, Error> {
-        let cq = self.cqs.get_mut(key).ok_or(Error::new(Verb::PollCq, Cause::DeviceGone))?;
-        if cq.is_overrun {
-            return Err(Error::new(Verb::PollCq, Cause::QueueFull));
-        }
-        let n = out.len().min(cq.entries.len());
-        for (slot, completion) in out.iter_mut().zip(cq.entries.drain(..n)) {
-            *slot = completion;
-        }
-        Ok(n)
-    }
-
-    /// Has the queue [woken](Self::drain_woken) when it is not empty any more
-    pub(crate) fn await_cq(&mut self, key: CqKey) {
-        if let Some(cq) = self.cqs.get_mut(key) {
-            cq.is_awaited = true;
-        }
-    }
-
-    fn complete(&mut self, key: CqKey, completion: Completion) {
-        let Some(cq) = self.cqs.get_mut(key) else { return };
-        if cq.entries.len() == cq.depth {
-            cq.is_overrun = true;
-        } else {
-            cq.entries.push_back(completion);
-        }
-        if cq.is_awaited {
-            cq.is_awaited = false;
-            self.woken.push(key);
-            self.limit = self.now;
-        }
+    fn record(&mut self, kind: Kind, who: u32, what: u64) {
+        self.trace.record(self.now, kind, who, what);
     }
 }
 
-impl Device {
-    fn new(name: String, host: usize, port: usize, cable: Option<(u32, u8)>) -> Self {
-        // The order of the table on macOS: a link-local address, then the mapped IPv4 address.
-        let (host, port) = (host as u32, port as u8);
-        let [_, h2, h1, h0] = host.to_be_bytes();
-        let mut link_local = Gid([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x02, h2, h1, 0xff, 0xfe, h0, 0, port]);
-        link_local.0[8] |= port << 2;
-        let ipv4 = Gid::from_ipv4([169, 254, (host % 254) as u8 + 1, port + 1].into());
-        Self {
-            name,
-            host,
-            cable,
-            gids: vec![link_local, ipv4],
-            pds: 0,
-            cqs: 0,
-            qps: Vec::new(),
-            regions: Vec::new(),
-            next_qpn: FIRST_QPN,
-            next_lkey: FIRST_LKEY,
-            next_base: FIRST_BASE,
-        }
+impl fmt::Debug for Fabric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fabric").field("now", &self.now).finish_non_exhaustive()
     }
+}
 
-    fn take_qpn(&mut self) -> Qpn {
-        let qpn = self.next_qpn;
-        self.next_qpn += QPN_STEP;
-        Qpn(qpn)
-    }
+fn nanos(ns: u64) -> std::time::Duration {
+    std::time::Duration::from_nanos(ns)
 }

@@ -5,17 +5,22 @@
 //! from the sender's memory to the receiver's; the receiving program cannot look before its completion.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use rdma_core::{FRAME, QpState, Status, Time};
+use rdma_core::{FRAME, QpType, SendOp, Status, Time};
 
-use super::memory;
-use super::queue_pair::{Tx, nanos};
-use super::{DeviceIndex, Event, Fabric, QpKey};
+use super::queue_pair::{QpRef, Tx};
+use super::{DeviceIndex, Event, Fabric, QpKey, memory, nanos};
 use crate::LineRate;
+use crate::rules::{FrameMatch, SendCompletion};
+use crate::trace::Kind;
 
 #[derive(Debug)]
 pub(super) struct Cable {
     pub(super) rate: LineRate,
+    /// Of its rate that is left, in percent.
+    pub(super) percent: u32,
+    pub(super) is_plugged: bool,
     pub(super) devices: [DeviceIndex; 2],
     /// By the end that transmits.
     pub(super) directions: [Direction; 2],
@@ -24,10 +29,16 @@ pub(super) struct Cable {
 #[derive(Debug, Default)]
 pub(super) struct Direction {
     /// Queue pairs that have a frame to send, in turn.
-    round: VecDeque<QpKey>,
-    busy_until: Time,
+    pub(super) round: VecDeque<QpKey>,
+    pub(super) busy_until: Time,
     /// Whether a [`Event::Free`] is on its way.
     is_clocked: bool,
+    /// Frames to damage.
+    pub(super) corrupt: u32,
+    /// Frames of messages to lose.
+    pub(super) lose: u32,
+    /// Faults that wait for so many frames, last first.
+    pub(super) triggers: Vec<(u64, u32)>,
     pub(super) stats: CableStats,
 }
 
@@ -47,33 +58,61 @@ pub struct CableStats {
     pub wire_bytes: u64,
 }
 
+/// How long a reliable queue pair asks a peer that is not there: seven times half a second, as common adapters do.
+pub(super) const GIVE_UP: Duration = Duration::from_millis(3_500);
+
 impl Cable {
     pub(super) fn new(rate: LineRate) -> Self {
-        Self { rate, devices: [DeviceIndex(0); 2], directions: Default::default() }
+        let directions = Default::default();
+        Self { rate, percent: 100, is_plugged: true, devices: [DeviceIndex(0); 2], directions }
+    }
+
+    /// How long a frame of `len` bytes of payload occupies the line as it is now
+    pub(super) fn frame_ns(&self, len: usize) -> u64 {
+        let ns = self.rate.frame_ns(len);
+        if self.percent == 100 { ns } else { ns * 100 / u64::from(self.percent) }
+    }
+}
+
+impl Direction {
+    fn next_trigger(&self) -> u64 {
+        self.triggers.last().map_or(u64::MAX, |(frames, _)| *frames)
     }
 }
 
 impl Fabric {
+    /// What has passed over the cable of `device`, from this end and from the other
+    pub(crate) fn cable_stats(&self, device: DeviceIndex) -> Option<[CableStats; 2]> {
+        let (cable, end) = self.device(device).cable?;
+        let directions = &self.cables[cable as usize].directions;
+        let end = usize::from(end);
+        Some([directions[end].stats, directions[1 - end].stats])
+    }
+
+    pub(super) fn direction(&mut self, cable: u32, end: u8) -> &mut Direction {
+        &mut self.cables[cable as usize].directions[usize::from(end)]
+    }
+
     /// A send has reached the transmitter
-    pub(super) fn doorbell(&mut self, key: QpKey) {
-        let Some(qp) = self.qps.get_mut(key) else { return };
-        qp.rung += 1;
-        if qp.tx == Tx::Idle {
-            self.join_round(key);
+    pub(super) fn doorbell(&mut self, qp: QpRef) {
+        let Some(found) = self.live(qp) else { return };
+        found.rung += 1;
+        if found.tx == Tx::Idle {
+            self.join_round(qp.key);
         }
     }
 
     /// A receive of the peer has become visible to a queue pair that may wait for one
-    pub(super) fn credit(&mut self, key: QpKey) {
-        if self.qps.get(key).is_some_and(|qp| qp.tx == Tx::Stalled) {
-            self.join_round(key);
+    pub(super) fn credit(&mut self, qp: QpRef) {
+        if self.live(qp).is_some_and(|found| found.tx == Tx::Stalled) {
+            self.join_round(qp.key);
         }
     }
 
     /// Tells `sender` of a receive that becomes visible at `visible`, if it waits for one
     pub(super) fn announce_credit(&mut self, sender: QpKey, visible: Time) {
         if self.qps[sender].tx == Tx::Stalled {
-            self.schedule.add(visible, Event::Credit(sender));
+            self.schedule.add(visible, Event::Credit(self.qp_ref(sender)));
         }
     }
 
@@ -81,9 +120,10 @@ impl Fabric {
         let qp = &mut self.qps[key];
         qp.tx = Tx::Ready;
         let Some((cable, end)) = self.devices[qp.device.0 as usize].cable else { return };
-        let direction = &mut self.cables[cable as usize].directions[usize::from(end)];
+        let now = self.now;
+        let direction = self.direction(cable, end);
         direction.round.push_back(key);
-        if direction.busy_until <= self.now {
+        if direction.busy_until <= now {
             if !direction.is_clocked {
                 self.transmit(cable, end);
             }
@@ -103,45 +143,99 @@ impl Fabric {
 
     /// Sends what is next in the round, if there is something that may leave
     pub(super) fn transmit(&mut self, cable: u32, end: u8) {
-        self.cables[cable as usize].directions[usize::from(end)].is_clocked = false;
-        while let Some(key) = self.cables[cable as usize].directions[usize::from(end)].round.pop_front() {
-            if self.transmit_frames(cable, end, key) {
+        self.direction(cable, end).is_clocked = false;
+        while let Some(key) = self.direction(cable, end).round.pop_front() {
+            if self.transmit_next(cable, end, key) {
                 break;
             }
         }
         self.clock(cable, end);
     }
 
-    /// Sends a frame of `key`, unless it has to wait for a receive
-    ///
-    /// And also those of the same message and receive that would follow without anything else happening before, as if each
-    /// had been sent by an event of its own.
-    fn transmit_frames(&mut self, cable: u32, end: u8, key: QpKey) -> bool {
-        if !self.qps.get(key).is_some_and(|qp| qp.state == QpState::ReadyToSend) {
+    /// Sends something of `key`, unless it has to wait for a receive
+    fn transmit_next(&mut self, cable: u32, end: u8, key: QpKey) -> bool {
+        if !self.qps.get(key).is_some_and(super::queue_pair::QueuePair::is_ready_to_send)
+            || self.has_worn_out(key)
+        {
             return false;
         }
-        let peer = self.connected_peer(key);
+        let qp = &self.qps[key];
+        let waits = self.model.caps.send_waits_for_receive || qp.qp_type == QpType::Rc;
+        if qp.sends[qp.transmitted].op != SendOp::Send {
+            self.transmit_one_sided(cable, end, key);
+            return true;
+        }
+        let peer = self.connected_peer(key).filter(|peer| !self.has_worn_out(*peer));
         let visible = peer.and_then(|peer| {
             let peer = &self.qps[peer];
             peer.receives.get(peer.filled).map(|receive| receive.visible)
         });
-        let (Some(peer), true) = (peer, visible.is_some_and(|visible| visible <= self.now)) else {
-            self.stall(cable, end, key, visible);
-            return false;
-        };
-
-        let cable = &mut self.cables[cable as usize];
-        let direction = &mut cable.directions[usize::from(end)];
-        let [qp, peer_qp] = self.qps.get_disjoint_mut([key, peer]).expect("a queue pair is not its own peer");
+        let is_ready = visible.is_some_and(|visible| visible <= self.now);
+        let qp = &mut self.qps[key];
+        let is_reliable = qp.qp_type == QpType::Rc;
         let send = &mut qp.sends[qp.transmitted];
-        let receive = &mut peer_qp.receives[peer_qp.filled];
+        if send.sent == 0 && (is_ready || !waits) {
+            let direction = &mut self.cables[cable as usize].directions[usize::from(end)];
+            let is_unlucky = direction.lose > 0 && !is_reliable;
+            if is_unlucky {
+                direction.lose = direction.lose.saturating_sub(send.memory.frames());
+            }
+            send.is_lost = is_unlucky || !is_ready;
+        }
+        match peer {
+            _ if send.is_lost => self.transmit_frames(cable, end, key, None),
+            Some(peer) if is_ready => self.transmit_frames(cable, end, key, Some(peer)),
+            _ => {
+                self.stall(cable, end, key, visible);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether a queue pair has rested for too long
+    fn has_worn_out(&mut self, key: QpKey) -> bool {
+        let (limit, now) = (self.model.rules.idle_death, self.now);
+        let qp = &mut self.qps[key];
+        if !qp.is_dead && limit.is_some_and(|limit| now - qp.last_active > limit) {
+            qp.is_dead = true;
+            qp.freeze();
+        }
+        qp.is_dead
+    }
+
+    /// Sends a frame of `key` into a receive of `peer`, or nowhere
+    ///
+    /// And also those of the same message and receive that would follow without anything else happening before, as if each
+    /// had been sent by an event of its own.
+    fn transmit_frames(&mut self, cable_index: u32, end: u8, key: QpKey, peer: Option<QpKey>) {
+        if self.model.rules.send_completion == SendCompletion::HandOff {
+            self.report_early(key);
+        }
+        self.check_send(key);
+        let cable = &mut self.cables[cable_index as usize];
+        let (frame_ns, percent, rate) = (cable.frame_ns(FRAME), cable.percent, cable.rate);
+        let direction = &mut cable.directions[usize::from(end)];
+        let [qp, mut peer_qp] = match peer {
+            Some(peer) => {
+                let both = self.qps.get_disjoint_mut([key, peer]);
+                both.expect("a queue pair is not its own peer").map(Some)
+            }
+            None => [self.qps.get_mut(key), None],
+        };
+        let qp = qp.expect("the sender is there");
+        let send = &mut qp.sends[qp.transmitted];
+        let mut receive = peer_qp.as_mut().map(|peer| {
+            peer.last_active = self.now;
+            let filled = peer.filled;
+            &mut peer.receives[filled]
+        });
+        qp.last_active = self.now;
         let timing = &self.model.timing;
 
         // When the first frame after this one could leave, and each after that.
         let message_ns = if send.sent == 0 { timing.per_message_ns } else { 0 };
-        let frame_ns = cable.rate.frame_ns(FRAME);
         let second = self.now + nanos(message_ns + frame_ns);
-        let left = (send.memory.frames() - send.sent).min(receive.memory.frames() - receive.frames_in);
         let last_start = match self.schedule.next() {
             Some(next) => self.limit.min(Time::from_nanos(next.as_nanos().saturating_sub(1))),
             None => self.limit,
@@ -151,29 +245,56 @@ impl Fabric {
         } else {
             0
         };
-        let frames = left.min(u32::try_from(more).unwrap_or(u32::MAX).saturating_add(1));
+        let space = receive.as_ref().map_or(u32::MAX, |receive| receive.memory.frames() - receive.frames_in);
+        let left = (send.memory.frames() - send.sent).min(space);
+        let until_trigger = direction.next_trigger() - direction.stats.frames;
+        let frames = u64::from(left).min(more.saturating_add(1)).min(until_trigger).max(1) as u32;
 
-        let (from, into) = (send.sent as usize * FRAME, receive.frames_in as usize * FRAME);
+        let from = send.sent as usize * FRAME;
         let len = (send.memory.len - from).min(frames as usize * FRAME);
         send.sent += frames;
-        receive.frames_in += frames;
-        receive.bytes_in += len as u32;
         let is_last = send.sent == send.memory.frames();
-        let is_full = receive.frames_in == receive.memory.frames();
-
-        // Both sides must span the same frames, and what exceeds the receive is not written.
-        let space = receive.memory.len.saturating_sub(into);
-        if len > space || is_last != is_full && (is_last || is_full) {
-            receive.status = Status::LocalLength;
-        }
-        match (self.regions.get(send.memory.region), self.regions.get(receive.memory.region)) {
-            (Some(source), Some(target)) => {
-                let (from, into) = (send.memory.offset + from, receive.memory.offset + into);
-                let copied = memory::copy(source, from, target, into, len.min(space));
-                debug_assert!(copied, "posted memory was checked to be inside its region");
+        let mut is_full = false;
+        if let Some(receive) = &mut receive {
+            let into = receive.frames_in as usize * FRAME;
+            receive.frames_in += frames;
+            receive.bytes_in += len as u32;
+            is_full = receive.frames_in == receive.memory.frames();
+            let space = receive.memory.len.saturating_sub(into);
+            let fits = match self.model.rules.frame_match {
+                FrameMatch::Exact => is_last == is_full && !send.is_split,
+                FrameMatch::Fits => is_last || !is_full,
+            };
+            // What exceeds the receive is not written.
+            if len > space || (is_last || is_full) && !fits {
+                receive.status = Status::LocalLength;
             }
-            (None, _) => send.status = Status::LocalProtection,
-            (_, None) => receive.status = Status::LocalProtection,
+            if is_full && !is_last {
+                match self.model.rules.frame_match {
+                    FrameMatch::Exact => send.is_split = true,
+                    FrameMatch::Fits => send.is_lost = true,
+                }
+            }
+            match (self.regions.get(send.memory.region), self.regions.get(receive.memory.region)) {
+                (Some(source), Some(target)) if receive.status != Status::LocalProtection => {
+                    let (from, into) = (send.memory.offset + from, receive.memory.offset + into);
+                    let boundary = self.model.rules.boundary;
+                    let copied = memory::copy(source, from, target, into, len.min(space), boundary);
+                    debug_assert!(copied, "posted memory was checked to be inside its region");
+                    let damaged = direction.corrupt.min(frames);
+                    if (damaged > 0 || receive.is_beyond) && len.min(space) > 0 {
+                        let byte = target.bytes(into, 1)[0];
+                        target.write(into, &[!byte]);
+                    }
+                    if damaged > 0 {
+                        direction.corrupt -= damaged;
+                        receive.status = Status::BadResponse;
+                    }
+                }
+                (None, _) => send.status = Status::LocalProtection,
+                (_, None) => receive.status = Status::LocalProtection,
+                _ => (),
+            }
         }
 
         let mut start = self.now;
@@ -181,42 +302,71 @@ impl Fabric {
         for number in 0..frames {
             let bytes = rest.min(FRAME);
             rest -= bytes;
-            self.trace.record(start, 5, qp.qpn.0, bytes as u64);
+            self.trace.record(start, Kind::Frame, qp.qpn.0, bytes as u64);
             let extra = if number == 0 { message_ns } else { 0 };
-            start += nanos(extra + cable.rate.frame_ns(bytes));
-            direction.stats.wire_bytes += cable.rate.wire_bytes(bytes);
+            let ns = if bytes == FRAME { frame_ns } else { rate.frame_ns(bytes) * 100 / u64::from(percent) };
+            start += nanos(extra + ns);
+            direction.stats.wire_bytes += rate.wire_bytes(bytes);
         }
         let end_of_frames = start;
         direction.busy_until = end_of_frames;
         direction.stats.frames += u64::from(frames);
         direction.stats.payload_bytes += len as u64;
-
+        while let Some((_, fault)) = direction.triggers.pop_if(|(at, _)| *at <= direction.stats.frames) {
+            self.schedule.add(end_of_frames, Event::Fault(fault));
+        }
         if is_last {
             direction.stats.messages += 1;
             qp.transmitted += 1;
-            self.schedule.add(end_of_frames + nanos(timing.send_completion_ns), Event::Sent(key));
         }
-        if is_last || is_full {
-            peer_qp.filled += 1;
-            let jitter = u64::from(self.choices.pick(timing.jitter_ns + 1));
-            let delivery = end_of_frames + nanos(timing.propagation_ns + timing.delivery_ns + jitter);
-            peer_qp.last_delivery = peer_qp.last_delivery.max(delivery);
-            self.schedule.add(peer_qp.last_delivery, Event::Delivered(peer));
-        }
-        if qp.transmitted < qp.rung {
+        let has_more = qp.transmitted < qp.rung;
+        if has_more {
             direction.round.push_back(key);
         } else {
             qp.tx = Tx::Idle;
         }
-        true
+        let mut acknowledged = None;
+        if let Some(peer) = peer
+            && (is_last || is_full)
+        {
+            let jitter = u64::from(self.choices.pick(self.model.timing.jitter_ns + 1));
+            let timing = &self.model.timing;
+            let arrival = end_of_frames + nanos(timing.propagation_ns + timing.delivery_ns + jitter);
+            let delivery = self.visible_at(self.qps[peer].device, arrival);
+            let peer_qp = &mut self.qps[peer];
+            peer_qp.filled += 1;
+            peer_qp.last_delivery = peer_qp.last_delivery.max(delivery);
+            let delivery = peer_qp.last_delivery;
+            acknowledged = Some(delivery + nanos(self.model.timing.propagation_ns));
+            self.schedule.add(delivery, Event::Delivered(self.qp_ref(peer)));
+        }
+        if is_last {
+            let departure = end_of_frames + nanos(self.model.timing.send_completion_ns);
+            let is_reliable = self.qps[key].qp_type == QpType::Rc;
+            self.complete_send_at(key, acknowledged.filter(|_| is_reliable).unwrap_or(departure));
+        }
+    }
+
+    /// Has the next transmitted send of `key` complete at `time`, or after those before it
+    pub(super) fn complete_send_at(&mut self, key: QpKey, time: Time) {
+        let time = self.visible_at(self.qps[key].device, time);
+        let qp = &mut self.qps[key];
+        qp.last_departure = qp.last_departure.max(time);
+        let departure = qp.last_departure;
+        self.schedule.add(departure, Event::Sent(self.qp_ref(key)));
     }
 
     /// Has `key` wait for a receive of its peer, of which one may become visible at `visible`
     fn stall(&mut self, cable: u32, end: u8, key: QpKey, visible: Option<Time>) {
-        self.cables[cable as usize].directions[usize::from(end)].stats.stalls += 1;
-        self.qps[key].tx = Tx::Stalled;
+        self.direction(cable, end).stats.stalls += 1;
+        let (now, qp) = (self.now, &mut self.qps[key]);
+        qp.tx = Tx::Stalled;
+        let (qpn, is_reliable) = (qp.qpn.0, qp.qp_type == QpType::Rc);
+        self.record(Kind::Stall, qpn, 0);
         if let Some(visible) = visible {
-            self.schedule.add(visible, Event::Credit(key));
+            self.schedule.add(visible, Event::Credit(self.qp_ref(key)));
+        } else if is_reliable {
+            self.schedule.add(now + GIVE_UP, Event::GiveUp(self.qp_ref(key)));
         }
     }
 }

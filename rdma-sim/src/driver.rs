@@ -1,0 +1,173 @@
+//! Drivers: other clocks and other executors than the simulation's own
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use rdma_core::{Runtime, Time};
+
+use crate::executor::SimRuntime;
+use crate::fault::FaultError;
+use crate::net::Net;
+use crate::sim::Sim;
+
+/// A task as a runtime takes it
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A simulation whose time somebody else lets pass
+///
+/// For tests that live in another runtime: a paused tokio ([`tokio`]), turmoil from inside or outside, threads in real time
+/// ([`realtime`]). The fabric is as deterministic as ever; the order of tasks is that of the other runtime.
+pub struct Driver {
+    net: Net,
+    runtime: Arc<SimRuntime>,
+}
+
+impl Driver {
+    /// A driver for `sim`, whose tasks `spawn` runs
+    ///
+    /// # Errors
+    ///
+    /// A fault has no place in the topology.
+    pub fn new(sim: Sim, spawn: impl Fn(Task) + Send + Sync + 'static) -> Result<Self, FaultError> {
+        let (net, runtime) = sim.build(Some(Box::new(spawn)))?;
+        Ok(Self { net, runtime })
+    }
+
+    /// The simulated Macs and cables
+    pub fn net(&self) -> &Net {
+        &self.net
+    }
+
+    /// The virtual time
+    pub fn now(&self) -> Time {
+        self.runtime.now()
+    }
+
+    /// When something happens next, as things stand
+    pub fn next(&self) -> Option<Time> {
+        let event = self.net.shared().lock().fabric.next_event();
+        event.into_iter().chain(Some(self.runtime.next_timer()).filter(|timer| *timer < Time::MAX)).min()
+    }
+
+    /// Lets time pass until `time`, and wakes whom that concerns
+    ///
+    /// Processes that a fault kills are not ended here, because their tasks belong to the other runtime: their devices are
+    /// gone all the same.
+    pub fn advance_to(&self, time: Time) {
+        let time = time.max(self.now());
+        self.net.shared().advance_to(time);
+        self.runtime.expire(time);
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("now", &self.now()).finish_non_exhaustive()
+    }
+}
+
+/// In real time: nanoseconds of the fabric are nanoseconds on the wall
+pub mod realtime {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, PoisonError};
+    use std::time::{Duration, Instant};
+
+    use rdma_core::Time;
+
+    use super::{Driver, Task};
+    use crate::fault::FaultError;
+    use crate::net::Net;
+    use crate::sim::Sim;
+
+    /// A simulation that a thread keeps in step with the clock on the wall, until it is dropped
+    #[derive(Debug)]
+    pub struct Running {
+        net: Net,
+        is_over: Arc<AtomicBool>,
+        thread: std::sync::Mutex<Option<std::thread::JoinHandle<()>>>,
+    }
+
+    /// How long the thread sleeps at most: what is posted meanwhile waits so long for its doorbell.
+    const NAP: Duration = Duration::from_micros(50);
+
+    /// Runs `sim` in real time; `spawn` runs its tasks
+    ///
+    /// # Errors
+    ///
+    /// A fault has no place in the topology.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this driver is the one that lives on the clock on the wall"
+    )]
+    pub fn start(sim: Sim, spawn: impl Fn(Task) + Send + Sync + 'static) -> Result<Running, FaultError> {
+        let driver = Driver::new(sim, spawn)?;
+        let net = driver.net().clone();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&is_over);
+        let start = Instant::now();
+        let thread = std::thread::spawn(move || {
+            while !until.load(Ordering::Relaxed) {
+                let now = Time::ZERO + start.elapsed();
+                driver.advance_to(now);
+                let rest = driver.next().map_or(NAP, |next| next.since(now)).min(NAP);
+                if rest.is_zero() { std::hint::spin_loop() } else { std::thread::sleep(rest) }
+            }
+        });
+        Ok(Running { net, is_over, thread: std::sync::Mutex::new(Some(thread)) })
+    }
+
+    impl Running {
+        /// The simulated Macs and cables
+        pub fn net(&self) -> &Net {
+            &self.net
+        }
+    }
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            self.is_over.store(true, Ordering::Relaxed);
+            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            // A thread that panicked has said so itself.
+            thread.map(std::thread::JoinHandle::join);
+        }
+    }
+}
+
+/// Under `#[tokio::test(start_paused = true)]`
+///
+/// tokio's paused clock knows whole milliseconds only. Time is therefore dilated: a microsecond of the fabric takes a
+/// millisecond of tokio's clock, which costs nothing on the wall.
+#[cfg(feature = "tokio")]
+pub mod tokio {
+    use std::time::Duration;
+
+    use super::Driver;
+    use crate::fault::FaultError;
+    use crate::net::Net;
+    use crate::sim::Sim;
+
+    /// Virtual time of the fabric in a millisecond of tokio's clock.
+    pub const TICK: Duration = Duration::from_micros(1);
+
+    /// Runs `sim` inside of the current tokio runtime; ends with it
+    ///
+    /// # Errors
+    ///
+    /// A fault has no place in the topology.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn start(sim: Sim) -> Result<Net, FaultError> {
+        let driver = Driver::new(sim, |task| drop(::tokio::spawn(task)))?;
+        let net = driver.net().clone();
+        ::tokio::spawn(async move {
+            loop {
+                ::tokio::time::sleep(Duration::from_millis(1)).await;
+                driver.advance_to(driver.now() + TICK);
+            }
+        });
+        Ok(net)
+    }
+}

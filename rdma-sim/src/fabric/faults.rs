@@ -1,0 +1,249 @@
+//! What faults do to the fabric
+
+use rdma_core::Gid;
+
+use super::host::Process;
+use super::{DeviceIndex, Event, Fabric};
+use crate::fault::{Place, What};
+use crate::trace::Kind;
+
+impl Fabric {
+    /// Has the fault `number` wait until the port at `place` has sent `frames` frames
+    pub(super) fn arm(&mut self, place: &Place, frames: u64, number: u32) {
+        let port = self.port_at(place).or_else(|| {
+            let host = self.find_host(place.host())?;
+            let mut devices = self.hosts[host as usize].devices.clone().map(DeviceIndex);
+            devices.find(|device| self.device(*device).cable.is_some())
+        });
+        if let Some((cable, end)) = port.and_then(|device| self.device(device).cable) {
+            let direction = self.direction(cable, end);
+            direction.triggers.push((frames.max(1), number));
+            direction.triggers.sort_by_key(|(frames, number)| std::cmp::Reverse((*frames, *number)));
+        }
+    }
+
+    fn port_at(&self, place: &Place) -> Option<DeviceIndex> {
+        match place {
+            Place::Port { host, device } => {
+                let host = self.find_host(host)?;
+                let mut devices = self.hosts[host as usize].devices.clone().map(DeviceIndex);
+                devices.find(|index| self.device(*index).name == *device)
+            }
+            Place::Host(_) => None,
+        }
+    }
+
+    /// A fault of the plan is due
+    pub(super) fn fault(&mut self, number: u32) {
+        let fault = self.plan[number as usize].clone();
+        self.record(Kind::Fault, number, 0);
+        match (self.port_at(&fault.place), self.find_host(fault.place.host())) {
+            (Some(device), _) => self.fault_at_port(device, fault.what),
+            (None, Some(host)) => self.fault_at_host(host, &fault.what),
+            (None, None) => (),
+        }
+    }
+
+    fn fault_at_host(&mut self, host: u32, what: &What) {
+        let process = self.hosts[host as usize].process;
+        match what {
+            What::Kill => self.kill(host),
+            What::Pause if process == Process::Running => self.set_process(host, Process::Stopped),
+            What::Resume if process == Process::Stopped => self.set_process(host, Process::Running),
+            What::Restart => {
+                if process != Process::Dead {
+                    self.kill(host);
+                }
+                self.set_process(host, Process::Running);
+            }
+            What::RdmaOff => self.set_up(host, false, |host| host.has_rdma = false),
+            What::RdmaOn => self.set_up(host, true, |host| host.has_rdma = true),
+            What::Sleep => {
+                self.set_up(host, false, |host| host.is_asleep = true);
+                if process == Process::Running {
+                    self.set_process(host, Process::Stopped);
+                }
+            }
+            What::Wake => {
+                self.set_up(host, true, |host| host.is_asleep = false);
+                if process == Process::Stopped {
+                    self.set_process(host, Process::Running);
+                }
+            }
+            What::Renumber => {
+                let devices = self.hosts[host as usize].devices.clone();
+                let range = devices.start as usize..devices.end as usize;
+                let mut names: Vec<_> = self.devices[range.clone()].iter().map(|d| d.name.clone()).collect();
+                names.rotate_left(1);
+                for (device, name) in self.devices[range].iter_mut().zip(names) {
+                    device.name = name;
+                }
+            }
+            _ => (),
+        }
+    }
+
+    /// Ports of a host come or go with the host
+    fn set_up(&mut self, host: u32, is_up: bool, change: impl FnOnce(&mut super::host::Host)) {
+        change(&mut self.hosts[host as usize]);
+        for device in self.hosts[host as usize].devices.clone().map(DeviceIndex) {
+            if is_up { self.plug_in(device) } else { self.cut_off(device) }
+        }
+    }
+
+    fn fault_at_port(&mut self, device: DeviceIndex, what: What) {
+        let cable = self.device(device).cable;
+        match what {
+            What::Unplug => self.unplug(device),
+            What::Replug => self.replug(device),
+            What::Flap { down } => {
+                self.unplug(device);
+                self.schedule.add(self.now + down, Event::Replug(device));
+            }
+            What::Cross { with } => self.cross(device, &with),
+            What::Corrupt { frames } => {
+                if let Some((cable, end)) = cable {
+                    self.direction(cable, end).corrupt += frames;
+                }
+            }
+            What::Lose { frames } => {
+                if let Some((cable, end)) = cable {
+                    self.direction(cable, end).lose += frames;
+                }
+            }
+            What::Slow { percent } | What::Storm { percent } => {
+                if let Some((cable, _)) = cable {
+                    self.cables[cable as usize].percent = percent.clamp(1, 100);
+                }
+            }
+            What::IdleDeath => self.rest_too_long(device),
+            What::InterfaceDown | What::Unresolvable => {
+                self.both_ends(device, |found| found.trouble.unresolvable = true);
+            }
+            What::Resolvable => self.both_ends(device, |found| found.trouble.unresolvable = false),
+            what => self.fault_at_device(device, &what),
+        }
+    }
+
+    fn fault_at_device(&mut self, device: DeviceIndex, what: &What) {
+        let device = self.device_mut(device);
+        match *what {
+            What::Boundary => device.trouble.boundary = true,
+            What::Busy => device.trouble.busy = true,
+            What::Delay { by } => {
+                device.trouble.delay_ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX / 4);
+            }
+            What::GidAt { index } => {
+                let ipv4: Vec<_> = device.gids.extract_if(.., |gid| gid.ipv4().is_some()).collect();
+                let at = usize::from(index);
+                device.gids.resize(device.gids.len().max(at), Gid::default());
+                device.gids.splice(at..at, ipv4);
+            }
+            What::LeakCqs { count } => device.lost_cqs += count,
+            What::LeakMrs { count } => device.lost_regions += count,
+            What::LeakPds { count } => device.lost_pds += count,
+            What::LeakQps { count } => device.lost_qps += count,
+            What::LinkLocalGids => device.gids.retain(|gid| gid.ipv4().is_none()),
+            What::NoGids => device.gids.clear(),
+            What::NoPds => device.trouble.no_pds = true,
+            What::Overflow => device.trouble.overflows = true,
+            What::SlowReceive => device.trouble.slow_receive = true,
+            What::Wedge => device.trouble.is_wedged = true,
+            _ => (),
+        }
+    }
+
+    fn both_ends(&mut self, device: DeviceIndex, change: impl Fn(&mut super::device::Device)) {
+        change(self.device_mut(device));
+        if let Some(far) = self.neighbour(device) {
+            change(self.device_mut(far));
+        }
+    }
+
+    // ─── Cables ───
+
+    fn unplug(&mut self, device: DeviceIndex) {
+        if self.neighbour(device).is_none() {
+            return;
+        }
+        self.cut_off(device);
+        if let Some((cable, _)) = self.device(device).cable {
+            self.cables[cable as usize].is_plugged = false;
+        }
+    }
+
+    /// Plugs the cable in a port in again
+    pub(super) fn replug(&mut self, device: DeviceIndex) {
+        let Some((cable, _)) = self.device(device).cable else { return };
+        if !std::mem::replace(&mut self.cables[cable as usize].is_plugged, true) {
+            self.record(Kind::Plugged, device.0, 1);
+            self.plug_in(device);
+        }
+    }
+
+    /// Everything that was connected over the cable of `device` is over, and nobody is told
+    fn cut_off(&mut self, device: DeviceIndex) {
+        let Some(far) = self.neighbour(device) else { return };
+        self.record(Kind::Plugged, device.0, 0);
+        for end in [device, far] {
+            self.device_mut(end).incarnation += 1;
+            for key in self.device(end).qps.clone() {
+                let qp = &mut self.qps[key];
+                qp.is_stale = true;
+                qp.freeze();
+            }
+        }
+        if let Some((cable, _)) = self.device(device).cable {
+            for end in [0, 1] {
+                self.direction(cable, end).round.clear();
+            }
+        }
+    }
+
+    /// The ends of a cable find each other again
+    fn plug_in(&mut self, device: DeviceIndex) {
+        let leak = self.model.rules.replug_leaks_pds;
+        self.both_ends(device, |found| {
+            found.lost_pds += leak;
+            found.trouble.no_pds = false;
+        });
+    }
+
+    fn cross(&mut self, device: DeviceIndex, with: &str) {
+        let host = self.device(device).host;
+        let mut others = self.hosts[host as usize].devices.clone().map(DeviceIndex);
+        let Some(other) = others.find(|other| self.device(*other).name == with) else { return };
+        let (Some((one, end)), Some((two, other_end))) =
+            (self.device(device).cable, self.device(other).cable)
+        else {
+            return;
+        };
+        if one == two {
+            return;
+        }
+        self.cut_off(device);
+        self.cut_off(other);
+        let (far_end, other_far_end) = (1 - end, 1 - other_end);
+        let far = self.cables[one as usize].devices[usize::from(far_end)];
+        let other_far = self.cables[two as usize].devices[usize::from(other_far_end)];
+        self.cables[one as usize].devices[usize::from(far_end)] = other_far;
+        self.cables[two as usize].devices[usize::from(other_far_end)] = far;
+        self.device_mut(other_far).cable = Some((one, far_end));
+        self.device_mut(far).cable = Some((two, other_far_end));
+    }
+
+    /// Queue pairs of both ends die as if they had rested for too long
+    fn rest_too_long(&mut self, device: DeviceIndex) {
+        for end in [Some(device), self.neighbour(device)].into_iter().flatten() {
+            for key in self.device(end).qps.clone() {
+                let qp = &mut self.qps[key];
+                qp.is_dead = true;
+                qp.freeze();
+            }
+        }
+        if let Some((cable, end)) = self.device(device).cable {
+            self.direction(cable, end).round.clear();
+            self.direction(cable, 1 - end).round.clear();
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Operations on the memory of the peer, which only some devices have
+//!
+//! They go out in one piece, and end when the answer is back.
+
+use rdma_core::{Access, Completion, QpState, QpType, Rkey, SendOp, Status};
+
+use super::post::opcode;
+use super::queue_pair::{Memory, QpRef, Tx};
+use super::wire::GIVE_UP;
+use super::{DeviceIndex, Event, Fabric, QpKey, RegionKey, memory, nanos};
+use crate::trace::Kind;
+
+impl Fabric {
+    pub(super) fn transmit_one_sided(&mut self, cable: u32, end: u8, key: QpKey) {
+        let now = self.now;
+        let qp = &mut self.qps[key];
+        qp.last_active = now;
+        let (op, len, qpn) = {
+            let send = &qp.sends[qp.transmitted];
+            (send.op, send.memory.len, qp.qpn.0)
+        };
+        qp.transmitted += 1;
+        let (is_reliable, has_more) = (qp.qp_type == QpType::Rc, qp.transmitted < qp.rung);
+        qp.tx = if has_more { Tx::Ready } else { Tx::Idle };
+        self.record(Kind::OneSided, qpn, len as u64);
+        let out = if matches!(op, SendOp::Write { .. }) { len } else { 0 };
+        let left = self.occupy(cable, end, out);
+        if has_more {
+            self.direction(cable, end).round.push_back(key);
+        }
+        let arrival = left + nanos(self.model.timing.propagation_ns);
+        self.schedule.add(arrival, Event::Remote(self.qp_ref(key)));
+        if !is_reliable {
+            self.complete_send_at(key, left + nanos(self.model.timing.send_completion_ns));
+        }
+    }
+
+    /// Occupies one direction of a cable with `len` bytes; tells when they have left
+    fn occupy(&mut self, cable: u32, end: u8, len: usize) -> rdma_core::Time {
+        let (now, per_message) = (self.now, self.model.timing.per_message_ns);
+        let cable = &mut self.cables[cable as usize];
+        let frames = rdma_core::frames(len) as u64;
+        let full = cable.frame_ns(rdma_core::FRAME);
+        let last = cable.frame_ns(len - (frames as usize - 1) * rdma_core::FRAME);
+        let wire_bytes = cable.rate.wire_bytes(len);
+        let direction = &mut cable.directions[usize::from(end)];
+        let left = direction.busy_until.max(now) + nanos(per_message + (frames - 1) * full + last);
+        direction.busy_until = left;
+        direction.stats.frames += frames;
+        direction.stats.messages += 1;
+        direction.stats.payload_bytes += len as u64;
+        direction.stats.wire_bytes += wire_bytes;
+        left
+    }
+
+    /// The oldest operation on its way has reached the peer
+    pub(super) fn remote(&mut self, qp: QpRef) {
+        let peer = self.live(qp).is_some().then(|| self.connected_peer(qp.key)).flatten();
+        let Some(found) = self.live(qp) else { return };
+        let is_reliable = found.qp_type == QpType::Rc;
+        let Some(send) = found.sends.iter_mut().find(|send| send.op != SendOp::Send && !send.is_applied)
+        else {
+            return;
+        };
+        let Some(peer) = peer else {
+            if is_reliable {
+                self.schedule.add(self.now + GIVE_UP, Event::GiveUp(qp));
+            }
+            return;
+        };
+        send.is_applied = true;
+        let (op, memory) = (send.op, send.memory);
+        let device = self.qps[peer].device;
+        let applied = self.apply(op, memory, device);
+        if !is_reliable {
+            return;
+        }
+        if !applied {
+            return self.fail_send(qp, Status::RemoteAccess);
+        }
+        let back = if matches!(op, SendOp::Read { .. }) { memory.len } else { 0 };
+        let returned = match self.device(device).cable {
+            Some((cable, end)) => self.occupy(cable, end, back),
+            None => self.now,
+        };
+        let timing = &self.model.timing;
+        let answer = returned + nanos(timing.propagation_ns + timing.delivery_ns);
+        self.complete_send_at(qp.key, answer);
+    }
+
+    /// Does what `op` asks for; false if the memory is not there or not for this
+    fn apply(&mut self, op: SendOp, local: Memory, device: DeviceIndex) -> bool {
+        let (remote_addr, rkey, len, access) = match op {
+            SendOp::Write { remote_addr, rkey } => (remote_addr, rkey, local.len, Access::REMOTE_WRITE),
+            SendOp::Read { remote_addr, rkey } => (remote_addr, rkey, local.len, Access::REMOTE_READ),
+            SendOp::FetchAdd { remote_addr, rkey, .. } | SendOp::CompareSwap { remote_addr, rkey, .. } => {
+                (remote_addr, rkey, 8, Access::REMOTE_ATOMIC)
+            }
+            _ => return false,
+        };
+        let Some((remote, offset)) = self.find_remote(device, rkey, remote_addr, len, access) else {
+            return false;
+        };
+        let (Some(here), Some(there)) = (self.regions.get(local.region), self.regions.get(remote)) else {
+            return false;
+        };
+        let was = |bytes: Vec<u8>| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        match op {
+            SendOp::Write { .. } => memory::copy(here, local.offset, there, offset, len, false),
+            SendOp::Read { .. } => memory::copy(there, offset, here, local.offset, len, false),
+            _ if local.len < 8 || !remote_addr.is_multiple_of(8) => false,
+            SendOp::FetchAdd { add, .. } => {
+                let old = was(there.bytes(offset, 8));
+                here.write(local.offset, &old.to_le_bytes());
+                there.write(offset, &old.wrapping_add(add).to_le_bytes());
+                true
+            }
+            SendOp::CompareSwap { compare, swap, .. } => {
+                let old = was(there.bytes(offset, 8));
+                here.write(local.offset, &old.to_le_bytes());
+                if old == compare {
+                    there.write(offset, &swap.to_le_bytes());
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn find_remote(
+        &self,
+        device: DeviceIndex,
+        rkey: Rkey,
+        addr: u64,
+        len: usize,
+        access: Access,
+    ) -> Option<(RegionKey, usize)> {
+        let regions = &self.device(device).regions;
+        let key = *regions.iter().find(|key| self.regions[**key].rkey == Some(rkey))?;
+        let region = &self.regions[key];
+        let offset = region.offset(addr, len)?;
+        region.access.contains(access).then_some((key, offset))
+    }
+
+    /// A reliable queue pair has waited long enough for a peer that is not there
+    pub(super) fn give_up(&mut self, qp: QpRef) {
+        let is_alone = self.live(qp).is_some() && self.connected_peer(qp.key).is_none();
+        if is_alone {
+            self.fail_send(qp, Status::RetryExceeded);
+        }
+    }
+
+    /// Ends the oldest send with `status`, and with it the queue pair
+    fn fail_send(&mut self, qp: QpRef, status: Status) {
+        let Some(found) = self.live(qp) else { return };
+        let (cq, qpn) = (found.cq, found.qpn);
+        if let Some(send) = found.sends.pop_front() {
+            self.complete(cq, Completion { id: send.id, status, opcode: opcode(send.op), byte_len: 0, qpn });
+        }
+        self.qps[qp.key].state = QpState::Error;
+        self.fail_qp(qp.key);
+    }
+}

@@ -1,0 +1,80 @@
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use rdma_core::{Runtime, Time, Timer};
+
+use crate::executor::SimRuntime;
+use crate::net::Net;
+
+/// The processes of a simulated Mac
+///
+/// What is spawned here stops, dies and starts with the host, see [`What::Pause`](crate::What::Pause) and
+/// [`What::Kill`](crate::What::Kill). So does what is spawned through its [`runtime`](Self::runtime), as endpoints do.
+#[derive(Clone)]
+pub struct SimHost {
+    net: Net,
+    runtime: Arc<HostRuntime>,
+}
+
+/// Virtual time, and tasks that belong to a host.
+#[derive(Debug)]
+struct HostRuntime {
+    runtime: Arc<SimRuntime>,
+    host: u32,
+    net: Net,
+}
+
+impl SimHost {
+    pub(crate) fn new(net: Net, runtime: Arc<SimRuntime>, host: u32) -> Self {
+        let runtime = Arc::new(HostRuntime { runtime, host, net: net.clone() });
+        Self { net, runtime }
+    }
+
+    /// Runs `task` until it ends or the host's processes die
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(Box::pin(task));
+    }
+
+    /// Runs the task that `main` makes, now and whenever the host's processes start anew
+    pub fn start<F>(&self, mut main: impl FnMut(Self) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.spawn(main(self.clone()));
+        let host = self.clone();
+        let start = Box::new(move || host.spawn(main(host.clone())));
+        self.runtime.runtime.on_start(self.runtime.host, start);
+    }
+
+    /// The network of the host
+    pub fn net(&self) -> &Net {
+        &self.net
+    }
+
+    /// Virtual time and the tasks of the host
+    pub fn runtime(&self) -> Arc<dyn Runtime> {
+        Arc::clone(&self.runtime) as Arc<dyn Runtime>
+    }
+}
+
+impl fmt::Debug for SimHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimHost").field("host", &self.runtime.host).finish_non_exhaustive()
+    }
+}
+
+impl Runtime for HostRuntime {
+    fn now(&self) -> Time {
+        self.runtime.now()
+    }
+
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        let (_, generation) = self.net.shared().lock().fabric.process(self.host);
+        self.runtime.spawn_on(self.host, generation, task);
+    }
+
+    fn timer(&self) -> Pin<Box<dyn Timer>> {
+        self.runtime.timer()
+    }
+}

@@ -1,0 +1,168 @@
+//! The rule book: what a program can observe of the device, and where that is known from
+//!
+//! [`Rules`] holds the switches; [`table::RULES`] lists every rule with its source, switchable or not. `MODEL.md` is that
+//! table for people.
+
+pub mod table;
+
+use std::time::Duration;
+
+/// How the simulated device decides where sources disagree, or where other hardware behaves otherwise
+///
+/// The default is Apple's RDMA over Thunderbolt 5. Each field names its rule in `MODEL.md`, which tells the sources.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Rules {
+    /// `registration-alignment`: what the start of registered memory must be aligned to, in bytes
+    pub alignment: usize,
+    /// `four-gib-boundary`: whether data beyond a 4 GiB boundary inside a region is misplaced
+    pub boundary: bool,
+    /// `receives-before-rts`: from which state on receives can be posted
+    pub early_receives: EarlyReceives,
+    /// `error-state-keeps-mappings`: whether regions stay counted after a queue pair was set to the error state
+    pub error_keeps_mappings: bool,
+    /// `failed-rtr-wedges`: after how many failed steps to ready-to-receive a port refuses all of them until a restart
+    pub failed_rtr_wedges: Option<u32>,
+    /// `frame-match`: how a message and its receive must fit
+    pub frame_match: FrameMatch,
+    /// `idle-death`: how long a queue pair can rest before it is dead
+    pub idle_death: Option<Duration>,
+    /// `late-registration`: whether receives reach memory that was registered after the queue pair was ready to receive
+    pub late_registration: bool,
+    /// `link-local-source`: whether an IPv4 address of 169.254.0.0/16 will do as the source
+    pub link_local_source: bool,
+    /// `large-mtu`: whether a path MTU of 4096 works
+    pub large_mtu: bool,
+    /// `multi-sge`: what becomes of a send with several elements
+    pub multi_sge: MultiSge,
+    /// `replug-leaks-pd`: protection domains that each replugging costs
+    pub replug_leaks_pds: u32,
+    /// `ring-overflow`: what becomes of requests beyond the queue
+    pub ring_overflow: RingOverflow,
+    /// `send-completion`: when a send completes
+    pub send_completion: SendCompletion,
+    /// `source-gid`: which entries of the GID table will do as the source
+    pub source_gid: SourceGid,
+    /// `tb4-devices`: whether ports of 40 Gb/s have devices
+    pub tb4_devices: bool,
+    /// `uc-write`: what becomes of an RDMA WRITE
+    pub uc_write: UcWrite,
+}
+
+/// From which state on receives can be posted
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum EarlyReceives {
+    /// From [`QpState::Init`](rdma_core::QpState::Init)
+    FromInit,
+    /// From [`QpState::ReadyToReceive`](rdma_core::QpState::ReadyToReceive)
+    FromReadyToReceive,
+    /// From [`QpState::ReadyToSend`](rdma_core::QpState::ReadyToSend)
+    FromReadyToSend,
+}
+
+/// How a message and its receive must fit
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum FrameMatch {
+    /// They span the same number of frames
+    Exact,
+    /// The message is no longer than the receive
+    Fits,
+}
+
+/// What becomes of a send with several scatter-gather elements
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum MultiSge {
+    /// It is refused
+    Refused,
+    /// Each element becomes a message and a completion of its own
+    Split,
+}
+
+/// What becomes of requests beyond the capacity of a queue
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum RingOverflow {
+    /// They are taken, and their data is damaged
+    Corrupts,
+    /// They are refused
+    Refused,
+}
+
+/// When a send completes
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum SendCompletion {
+    /// When its last byte has left
+    Departure,
+    /// When the transmitter begins with it
+    HandOff,
+}
+
+/// Which entries of the GID table will do as the source
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum SourceGid {
+    /// Every entry that is set
+    Any,
+    /// Those that map an IPv4 address
+    Ipv4,
+}
+
+/// What becomes of an RDMA WRITE on an unreliable queue pair of a device without one-sided operations
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum UcWrite {
+    /// It travels like a SEND and ends in a receive
+    AsSend,
+    /// It is refused
+    Refused,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self::tb5()
+    }
+}
+
+impl Rules {
+    /// Apple's RDMA over Thunderbolt 5, macOS 26.3 and later
+    pub const fn tb5() -> Self {
+        Self {
+            alignment: 16 * 1024,
+            boundary: true,
+            early_receives: EarlyReceives::FromInit,
+            error_keeps_mappings: true,
+            failed_rtr_wedges: None,
+            frame_match: FrameMatch::Exact,
+            idle_death: Some(Duration::from_mins(23)),
+            late_registration: false,
+            link_local_source: true,
+            large_mtu: true,
+            multi_sge: MultiSge::Refused,
+            replug_leaks_pds: 1,
+            ring_overflow: RingOverflow::Refused,
+            send_completion: SendCompletion::Departure,
+            source_gid: SourceGid::Ipv4,
+            tb4_devices: true,
+            uc_write: UcWrite::AsSend,
+        }
+    }
+
+    /// A network adapter that speaks RoCE
+    pub const fn roce() -> Self {
+        Self {
+            alignment: 1,
+            boundary: false,
+            error_keeps_mappings: false,
+            frame_match: FrameMatch::Fits,
+            idle_death: None,
+            late_registration: true,
+            replug_leaks_pds: 0,
+            source_gid: SourceGid::Any,
+            ..Self::tb5()
+        }
+    }
+}

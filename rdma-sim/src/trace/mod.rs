@@ -1,0 +1,128 @@
+//! What happened: its fingerprint, and the records for people
+
+mod export;
+
+pub use self::export::chrome_json;
+
+use std::fmt;
+use std::hash::Hasher;
+
+use rdma_core::Time;
+use twox_hash::XxHash3_64;
+
+/// A fingerprint of everything that happened in a simulation
+///
+/// Equal for equal seeds and programs: on every machine, in debug and release. Prints as 16 hexadecimal digits.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Digest(u64);
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// The rolling hash behind a [`Digest`], and the records themselves if they are wanted
+///
+/// XXH3 is specified byte for byte: a digest means the same for ever. Only numbers that the simulation itself made go in:
+/// never a pointer, a wall time or the order of a hash table.
+pub(crate) struct Trace {
+    hasher: XxHash3_64,
+    /// Records that are not hashed yet: the hasher prefers to be fed in large pieces.
+    pending: Vec<u8>,
+    events: u64,
+    kept: Option<Vec<Record>>,
+}
+
+/// Something that happened
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Record {
+    /// When
+    pub time: Time,
+    /// What
+    pub kind: Kind,
+    /// To which queue pair (by its number), port or fault
+    pub who: u32,
+    /// How much, or how it ended
+    pub what: u64,
+}
+
+/// What happened
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A send of so many bytes was posted
+    PostSend = 1,
+    /// A receive of so many bytes was posted
+    PostRecv = 2,
+    /// A send completed with a status
+    Sent = 3,
+    /// A receive completed with a number of bytes, times 256, and a status
+    Delivered = 4,
+    /// A frame of so many bytes left
+    Frame = 5,
+    /// A queue pair began to wait for a receive of its peer
+    Stall = 6,
+    /// A queue pair took the step to ready-to-receive, with success or not
+    Connect = 7,
+    /// A fault of the plan happened
+    Fault = 8,
+    /// A cable was plugged in or pulled
+    Plugged = 9,
+    /// An operation on the memory of the peer left
+    OneSided = 10,
+}
+
+/// Bytes of pending records.
+const PENDING: usize = 24 * 128;
+
+impl Trace {
+    pub(crate) fn new() -> Self {
+        Self { hasher: XxHash3_64::new(), pending: Vec::with_capacity(PENDING), events: 0, kept: None }
+    }
+
+    /// Keeps records from now on
+    pub(crate) fn keep(&mut self) {
+        self.kept.get_or_insert_default();
+    }
+
+    /// What was kept
+    pub(crate) fn records(&self) -> &[Record] {
+        self.kept.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn record(&mut self, at: Time, kind: Kind, who: u32, what: u64) {
+        let mut record = [0; 24];
+        record[..8].copy_from_slice(&at.as_nanos().to_le_bytes());
+        record[8..16].copy_from_slice(&what.to_le_bytes());
+        record[16..20].copy_from_slice(&who.to_le_bytes());
+        record[20] = kind as u8;
+        if let Some(kept) = &mut self.kept {
+            kept.push(Record { time: at, kind, who, what });
+        }
+        self.pending.extend_from_slice(&record);
+        if self.pending.len() >= PENDING {
+            self.hasher.write(&self.pending);
+            self.pending.clear();
+        }
+        self.events += 1;
+    }
+
+    pub(crate) fn digest(&self) -> Digest {
+        let mut hasher = self.hasher.clone();
+        hasher.write(&self.pending);
+        Digest(hasher.finish())
+    }
+
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace").field("events", &self.events).field("digest", &self.digest()).finish()
+    }
+}
