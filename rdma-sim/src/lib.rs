@@ -23,6 +23,7 @@
 //! It is not Apple's driver. It models what is publicly known of it; nothing in it was compared with hardware by this
 //! project. The CPU takes no time: what a program computes between two verbs happens in no virtual time at all.
 
+pub mod check;
 mod choices;
 mod device;
 pub mod driver;
@@ -35,9 +36,11 @@ mod net;
 pub mod rules;
 mod schedule;
 mod sim;
+mod tcp;
 mod topology;
 mod trace;
 
+pub use check::{Check, Replay, ReplayError, check};
 pub use choices::{Bytes, Choices, Recorded, Seeded};
 pub use device::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
 pub use driver::Driver;
@@ -49,5 +52,6 @@ pub use model::{LineRate, Model, Timing};
 pub use net::Net;
 pub use rules::Rules;
 pub use sim::{Leaks, Run, RunError, Sim};
+pub use tcp::SimStream;
 pub use topology::Topology;
 pub use trace::{Digest, Kind, Record, chrome_json};

@@ -1,0 +1,236 @@
+//! Many simulations of one test, for suites of other crates
+//!
+//! [`check`] runs a test under many seeds, each with its own schedule and, if wanted, its own faults. A failure is shrunk
+//! to few faults and few choices, and printed as one line that repeats it:
+//!
+//! ```text
+//! RDMA_SIM_REPLAY='1 seed=17 draws=0 faults=at 5ms a:rdma_en2 unplug'
+//! ```
+//!
+//! Environment variables: `RDMA_SIM_RUNS` (how many seeds), `RDMA_SIM_SEED` (the first of them), `RDMA_SIM_REPLAY` (just this
+//! one).
+
+mod replay;
+mod shrink;
+
+use std::any::Any;
+use std::cell::Cell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use rdma_core::Time;
+
+pub use self::replay::{Replay, ReplayError};
+use crate::fault::FaultPlan;
+use crate::model::DEFAULT_TIME_LIMIT;
+use crate::{Choices, Model, Net, Seeded, Sim, Topology};
+
+/// What [`check`] varies, and how often
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before it is checked"]
+pub struct Check {
+    runs: u64,
+    first_seed: u64,
+    topology: Topology,
+    model: Model,
+    faults: Faults,
+    time_limit: Time,
+    replay: Option<Replay>,
+}
+
+#[derive(Clone, Debug)]
+enum Faults {
+    Fixed(FaultPlan),
+    Random { count: u32, horizon: Duration },
+}
+
+impl Default for Check {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Check {
+    /// A hundred seeds on two Macs and a cable, without faults
+    pub fn new() -> Self {
+        Self {
+            runs: 100,
+            first_seed: 0,
+            topology: Topology::pair(),
+            model: Model::default(),
+            faults: Faults::Fixed(FaultPlan::none()),
+            time_limit: DEFAULT_TIME_LIMIT,
+            replay: None,
+        }
+    }
+
+    /// Runs so many seeds
+    pub fn runs(self, runs: u64) -> Self {
+        Self { runs, ..self }
+    }
+
+    /// Begins with this seed
+    pub fn first_seed(self, first_seed: u64) -> Self {
+        Self { first_seed, ..self }
+    }
+
+    /// Simulates these Macs and cables
+    pub fn topology(self, topology: Topology) -> Self {
+        Self { topology, ..self }
+    }
+
+    /// Simulates devices that behave like this
+    pub fn model(self, model: Model) -> Self {
+        Self { model, ..self }
+    }
+
+    /// Has these faults happen in each run
+    pub fn faults(self, plan: FaultPlan) -> Self {
+        Self { faults: Faults::Fixed(plan), ..self }
+    }
+
+    /// Has up to `count` faults happen in the first `horizon` of each run, other ones for each seed; see
+    /// [`FaultPlan::random`]
+    pub fn random_faults(self, count: u32, horizon: Duration) -> Self {
+        Self { faults: Faults::Random { count, horizon }, ..self }
+    }
+
+    /// Gives a run up when its virtual time exceeds `limit`; a day, if not set
+    pub fn time_limit(self, limit: Time) -> Self {
+        Self { time_limit: limit, ..self }
+    }
+
+    /// Runs just this
+    pub fn replay(self, replay: Replay) -> Self {
+        Self { replay: Some(replay), ..self }
+    }
+
+    /// The run that belongs to `seed`
+    fn case(&self, seed: u64) -> Replay {
+        let faults = match &self.faults {
+            Faults::Fixed(plan) => plan.clone(),
+            Faults::Random { count, horizon } => {
+                // Apart from the choices of the run: these can then be shrunk without other faults.
+                let mut choices = Seeded::new(seed ^ 0xfa17_5eed);
+                FaultPlan::random(&mut choices, &self.topology, *count, *horizon)
+            }
+        };
+        Replay { seed, draws: None, faults }
+    }
+
+    /// Runs `case`; tells how many choices it drew
+    fn run(&self, case: &Replay, test: &impl AsyncFn(Net)) -> Result<u64, Failure> {
+        let drawn = Arc::new(AtomicU64::new(0));
+        let choices = Counted {
+            choices: Seeded::first(case.seed, case.draws.unwrap_or(u64::MAX)),
+            drawn: Arc::clone(&drawn),
+        };
+        let sim = Sim::new()
+            .topology(self.topology.clone())
+            .model(self.model.clone())
+            .faults(case.faults.clone())
+            .choices(choices)
+            .sanitize(true)
+            .time_limit(self.time_limit);
+        let run = catch_unwind(AssertUnwindSafe(|| sim.try_run(|net| test(net))));
+        let run =
+            run.map_err(|panic| Failure(text_of(&*panic)))?.map_err(|error| Failure(error.to_string()))?;
+        if let Some(finding) = run.findings.first() {
+            return Err(Failure(format!("the DMA sanitizer found: {finding}")));
+        }
+        if !run.leaks.is_empty() {
+            return Err(Failure(format!("objects were left behind: {:?}", run.leaks)));
+        }
+        Ok(drawn.load(Ordering::Relaxed))
+    }
+}
+
+/// How a run failed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Failure(String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a text").to_owned()
+}
+
+/// Counts what is drawn.
+#[derive(Debug)]
+struct Counted {
+    choices: Seeded,
+    drawn: Arc<AtomicU64>,
+}
+
+impl Choices for Counted {
+    fn pick(&mut self, n: u32) -> u32 {
+        self.drawn.fetch_add(1, Ordering::Relaxed);
+        self.choices.pick(n)
+    }
+}
+
+/// Runs `test` under many seeds
+///
+/// The DMA sanitizer is on, and everything that the test created on devices must be gone when it ends.
+///
+/// # Panics
+///
+/// If a run fails: the test panics, waits for something that will never happen, misuses memory, or leaves objects behind. The
+/// message has the one line that repeats it, with as few faults and choices as were found to suffice. Also if an environment
+/// variable makes no sense.
+#[track_caller]
+pub fn check(check: Check, test: impl AsyncFn(Net)) {
+    let number = |name: &str| {
+        let text = std::env::var(name).ok()?;
+        let number = text.parse::<u64>();
+        Some(number.unwrap_or_else(|_| panic!("{name}={text:?} is not a number: write one, or unset it")))
+    };
+    let runs = number("RDMA_SIM_RUNS").unwrap_or(check.runs);
+    let first = number("RDMA_SIM_SEED").unwrap_or(check.first_seed);
+    let replay = check.replay.clone().or_else(|| {
+        let text = std::env::var("RDMA_SIM_REPLAY").ok()?;
+        Some(text.parse().unwrap_or_else(|error| panic!("RDMA_SIM_REPLAY={text:?}: {error}")))
+    });
+    if let Some(case) = replay {
+        if let Err(failure) = check.run(&case, &test) {
+            panic!("{failure}\nwhich is what {} repeats", case.line());
+        }
+        return;
+    }
+    for seed in first..first.saturating_add(runs) {
+        let case = check.case(seed);
+        if let Err(failure) = check.run(&case, &test) {
+            let (case, failure) = quietly(|| shrink::shrink(&check, case, failure, &test));
+            panic!("seed {seed} failed: {failure}\nTo repeat it:\n\n{}\n", case.line());
+        }
+    }
+}
+
+thread_local! {
+    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `f` without the messages of panics that it catches
+fn quietly<T>(f: impl FnOnce() -> T) -> T {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !IS_QUIET.get() {
+                hook(info);
+            }
+        }));
+    });
+    IS_QUIET.set(true);
+    let value = f();
+    IS_QUIET.set(false);
+    value
+}

@@ -1,0 +1,108 @@
+use std::fmt;
+use std::str::FromStr;
+
+use crate::fault::{FaultError, FaultPlan};
+
+/// One run: everything that is not the test itself
+///
+/// Written as text, which begins with the version of the format: `1 seed=17 draws=0 faults=at 5ms a:rdma_en2 unplug`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Replay {
+    /// Seed of the choices
+    pub seed: u64,
+    /// How many choices the seed makes before the rest are the plain case; all, if `None`
+    pub draws: Option<u64>,
+    /// What goes wrong
+    pub faults: FaultPlan,
+}
+
+/// The text is no run that this version can repeat
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// One of the faults is none
+    #[error(transparent)]
+    Fault(#[from] FaultError),
+    /// A part makes no sense
+    #[error("{0:?} is not seed=NUMBER, draws=NUMBER or faults=PLAN")]
+    Part(String),
+    /// Another version of the simulator wrote it, whose seeds mean something else
+    #[error(
+        "it was written by version {theirs:?} of the format and this is version {VERSION}: run the test again to get a new one"
+    )]
+    Version {
+        /// The version that wrote it
+        theirs: String,
+    },
+}
+
+/// Changes whenever an old line would mean another run.
+const VERSION: u32 = 1;
+
+impl Replay {
+    /// The environment variable that has [`check`](crate::check()) repeat the run
+    pub fn line(&self) -> String {
+        format!("RDMA_SIM_REPLAY='{self}'")
+    }
+}
+
+impl fmt::Display for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{VERSION} seed={}", self.seed)?;
+        if let Some(draws) = self.draws {
+            write!(f, " draws={draws}")?;
+        }
+        if self.faults.is_empty() { Ok(()) } else { write!(f, " faults={}", self.faults) }
+    }
+}
+
+impl FromStr for Replay {
+    type Err = ReplayError;
+
+    fn from_str(text: &str) -> Result<Self, ReplayError> {
+        let (version, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+        if version != VERSION.to_string() {
+            return Err(ReplayError::Version { theirs: version.to_owned() });
+        }
+        let (parts, faults) = rest.split_once("faults=").unwrap_or((rest, ""));
+        let mut replay = Self { faults: faults.parse()?, ..Self::default() };
+        for part in parts.split_whitespace() {
+            let wrong = || ReplayError::Part(part.to_owned());
+            let (name, value) = part.split_once('=').ok_or_else(wrong)?;
+            let number = value.parse().map_err(|_| wrong())?;
+            match name {
+                "seed" => replay.seed = number,
+                "draws" => replay.draws = Some(number),
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(replay)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_reads_as_it_is_written() {
+        let faults: FaultPlan = "at 5ms a:rdma_en2 unplug; at 1s b kill".parse().unwrap();
+        for replay in [
+            Replay::default(),
+            Replay { seed: u64::MAX, draws: Some(0), faults: faults.clone() },
+            Replay { seed: 7, draws: None, faults },
+        ] {
+            assert_eq!(replay.to_string().parse(), Ok(replay));
+        }
+    }
+
+    #[test]
+    fn what_is_no_run_says_why() {
+        let refused = |text: &str| text.parse::<Replay>().unwrap_err().to_string();
+        assert!(refused("2 seed=1").contains("version \"2\""));
+        assert!(refused("").contains("run the test again"));
+        assert!(refused("1 seed=x").contains("seed=x"));
+        assert!(refused("1 sead=1").contains("sead=1"));
+        assert!(refused("1 seed=1 faults=at noon").contains("at noon"));
+    }
+}

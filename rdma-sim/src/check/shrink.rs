@@ -1,0 +1,64 @@
+//! Makes a failing run smaller: fewer faults, then fewer choices
+
+use super::{Check, Failure, Replay};
+use crate::Net;
+
+/// Runs that are spent on it at most.
+const BUDGET: u32 = 300;
+
+/// The smallest run that was found to fail, and how it fails
+///
+/// Any failure counts: the smaller one is often another face of the same fault.
+pub(super) fn shrink(
+    check: &Check,
+    case: Replay,
+    failure: Failure,
+    test: &impl AsyncFn(Net),
+) -> (Replay, Failure) {
+    let mut best = (case, failure);
+    let mut budget = BUDGET;
+    let mut try_case = |case: Replay, best: &mut (Replay, Failure)| {
+        if budget == 0 {
+            return false;
+        }
+        budget -= 1;
+        match check.run(&case, test) {
+            Ok(_) => false,
+            Err(failure) => {
+                *best = (case, failure);
+                true
+            }
+        }
+    };
+    // Halves first, then single faults, until none can go.
+    let mut chunk = best.0.faults.0.len().div_ceil(2);
+    while chunk > 0 {
+        let mut start = 0;
+        while start < best.0.faults.0.len() {
+            let mut case = best.0.clone();
+            let end = (start + chunk).min(case.faults.0.len());
+            case.faults.0.drain(start..end);
+            if !try_case(case, &mut best) {
+                start += chunk;
+            }
+        }
+        chunk /= 2;
+    }
+    // No choices at all is what people like best; otherwise the fewest.
+    let with_draws = |best: &(Replay, Failure), draws| Replay { draws: Some(draws), ..best.0.clone() };
+    if !try_case(with_draws(&best, 0), &mut best) {
+        let (mut passes, mut fails) = (0, 1_u64);
+        while !try_case(with_draws(&best, fails), &mut best) {
+            passes = fails;
+            match fails.checked_mul(4) {
+                Some(more) if more < 1 << 40 => fails = more,
+                _ => return best,
+            }
+        }
+        while passes + 1 < fails {
+            let middle = passes + (fails - passes) / 2;
+            if try_case(with_draws(&best, middle), &mut best) { fails = middle } else { passes = middle }
+        }
+    }
+    best
+}

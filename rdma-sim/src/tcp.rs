@@ -1,0 +1,159 @@
+//! TCP over Thunderbolt, as far as a byte stream shows it: slow beside RDMA
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use rdma_core::{Runtime, Time, Timer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::net::Net;
+
+/// From one program to the other: half of the 300 µs that were measured for a round trip (published comparisons of RDMA and
+/// TCP over Thunderbolt 5).
+const ONE_WAY: Duration = Duration::from_micros(150);
+/// Bytes per second: the faster end of what was measured for `rsync` over Thunderbolt networking (MLX issue 3207).
+const RATE: u64 = 500_000_000;
+/// Bytes that are under way at most.
+const BUFFER: usize = 256 << 10;
+
+/// One end of a TCP connection between two simulated hosts
+///
+/// Good for bootstrapping connections as programs on Macs do, with the time that it takes. Cables that are pulled do not
+/// concern it: such streams usually go over another network.
+pub struct SimStream {
+    outgoing: Arc<Mutex<Pipe>>,
+    incoming: Arc<Mutex<Pipe>>,
+    runtime: Arc<dyn Runtime>,
+    timer: Pin<Box<dyn Timer>>,
+}
+
+/// One direction.
+#[derive(Default)]
+struct Pipe {
+    /// Bytes with the time at which they arrive.
+    chunks: VecDeque<(Time, VecDeque<u8>)>,
+    len: usize,
+    busy_until: Time,
+    is_closed: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+fn lock(pipe: &Mutex<Pipe>) -> MutexGuard<'_, Pipe> {
+    pipe.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Net {
+    /// Two ends of a TCP connection over Thunderbolt: a round trip takes 300 µs
+    pub fn tcp(&self) -> (SimStream, SimStream) {
+        let (there, back) = (Arc::<Mutex<Pipe>>::default(), Arc::<Mutex<Pipe>>::default());
+        let end = |outgoing: &Arc<_>, incoming: &Arc<_>| {
+            let runtime = self.runtime();
+            let timer = runtime.timer();
+            SimStream { outgoing: Arc::clone(outgoing), incoming: Arc::clone(incoming), runtime, timer }
+        };
+        (end(&there, &back), end(&back, &there))
+    }
+}
+
+impl AsyncRead for SimStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { incoming, runtime, timer, .. } = &mut *self;
+        loop {
+            let mut pipe = lock(incoming);
+            let Some((arrival, bytes)) = pipe.chunks.front_mut() else {
+                if pipe.is_closed {
+                    return Poll::Ready(Ok(()));
+                }
+                pipe.reader = Some(cx.waker().clone());
+                return Poll::Pending;
+            };
+            if *arrival > runtime.now() {
+                let arrival = *arrival;
+                drop(pipe);
+                timer.as_mut().reset(arrival);
+                match timer.as_mut().poll_expired(cx) {
+                    Poll::Ready(()) => continue,
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            let n = bytes.len().min(into.remaining());
+            let (head, tail) = bytes.as_slices();
+            let from_head = head.len().min(n);
+            into.put_slice(&head[..from_head]);
+            into.put_slice(&tail[..n - from_head]);
+            bytes.drain(..n);
+            if bytes.is_empty() {
+                pipe.chunks.pop_front();
+            }
+            pipe.len -= n;
+            let writer = pipe.writer.take();
+            drop(pipe);
+            writer.into_iter().for_each(Waker::wake);
+            return Poll::Ready(Ok(()));
+        }
+    }
+}
+
+impl AsyncWrite for SimStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut pipe = lock(&self.outgoing);
+        if pipe.is_closed {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let n = bytes.len().min(BUFFER - pipe.len);
+        if n == 0 && !bytes.is_empty() {
+            pipe.writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let wire = Duration::from_nanos(n as u64 * 1_000_000_000 / RATE);
+        pipe.busy_until = pipe.busy_until.max(self.runtime.now()) + wire;
+        let arrival = pipe.busy_until + ONE_WAY;
+        pipe.chunks.push_back((arrival, bytes[..n].iter().copied().collect()));
+        pipe.len += n;
+        let reader = pipe.reader.take();
+        drop(pipe);
+        reader.into_iter().for_each(Waker::wake);
+        Poll::Ready(Ok(n))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        close(&self.outgoing);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Nothing more comes through `pipe`
+fn close(pipe: &Mutex<Pipe>) {
+    let mut pipe = lock(pipe);
+    pipe.is_closed = true;
+    let wakers = [pipe.reader.take(), pipe.writer.take()];
+    drop(pipe);
+    wakers.into_iter().flatten().for_each(Waker::wake);
+}
+
+impl Drop for SimStream {
+    fn drop(&mut self) {
+        close(&self.outgoing);
+        close(&self.incoming);
+    }
+}
+
+impl fmt::Debug for SimStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimStream").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,89 @@
+//! Checking over many seeds, replaying and shrinking
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use rdma_async::EndpointOptions;
+use rdma_sim::{Check, FaultPlan, Net, Replay, check};
+use rdma_tests::{Pair, connected};
+
+/// Sends ten messages and expects them all, whatever happens to the cable
+async fn fragile(net: Net) {
+    let Pair { ab, ba, .. } = connected(&net, &EndpointOptions::new()).await;
+    for _ in 0..10 {
+        ab.send_bytes(b"ping").await.unwrap();
+        assert_eq!(*ba.recv().await.unwrap().unwrap(), *b"ping");
+        rdma_async::time::sleep(&*net.runtime(), Duration::from_millis(1)).await;
+    }
+    ab.close().await.unwrap();
+}
+
+fn message(panic: Box<dyn std::any::Any + Send>) -> String {
+    *panic.downcast::<String>().expect("a check fails with a text")
+}
+
+/// The one line of a failure, as an environment variable would hold it
+fn line(text: &str) -> Replay {
+    let (_, rest) = text.split_once("RDMA_SIM_REPLAY='").expect("the line is there");
+    rest.split_once('\'').unwrap().0.parse().unwrap()
+}
+
+#[test]
+fn what_holds_without_faults_passes() {
+    check(Check::new().runs(20), fragile);
+}
+
+#[test]
+fn a_failure_shrinks_to_the_fault_that_matters_and_replays() {
+    let plan: FaultPlan =
+        "at 1ms a:rdma_en2 slow 90%; at 2ms b:rdma_en2 delay 3us; at 4ms a:rdma_en2 unplug; \
+                           at 5ms b:rdma_en2 slow 50%; at 9ms a:rdma_en2 replug"
+            .parse()
+            .unwrap();
+    let failed = catch_unwind(AssertUnwindSafe(|| check(Check::new().faults(plan).runs(3), fragile)));
+    let text = message(failed.unwrap_err());
+    let replay = line(&text);
+    assert_eq!(replay.faults.to_string(), "at 4ms a:rdma_en2 unplug", "{text}");
+    assert_eq!(replay.draws, Some(0), "no choice of the simulation matters");
+
+    let again = catch_unwind(AssertUnwindSafe(|| check(Check::new().replay(replay), fragile)));
+    let again = message(again.unwrap_err());
+    assert!(again.contains("DeviceGone") && again.contains("unplug"), "{again}");
+}
+
+#[test]
+fn choices_shrink_to_the_few_that_matter() {
+    // Fails as soon as the program has drawn a number above 900.
+    let unlucky = async |net: Net| {
+        for _ in 0..1000 {
+            assert!(net.pick(1000) < 900, "unlucky");
+        }
+    };
+    let failed = catch_unwind(AssertUnwindSafe(|| check(Check::new().runs(50), unlucky)));
+    let replay = line(&message(failed.unwrap_err()));
+    let draws = replay.draws.unwrap();
+    let less = Replay { draws: Some(draws - 1), ..replay };
+    check(Check::new().replay(less), unlucky);
+}
+
+#[test]
+fn random_faults_are_other_ones_for_each_seed_and_the_same_for_the_same() {
+    let seen = std::cell::RefCell::new(Vec::new());
+    let look = async |net: Net| {
+        rdma_async::time::sleep(&*net.runtime(), Duration::from_millis(500)).await;
+        seen.borrow_mut().push(net.port("a", "rdma_en2").unwrap());
+    };
+    let faults = || Check::new().random_faults(6, Duration::from_secs(1)).runs(40);
+    check(faults(), look);
+    let first = seen.take();
+    check(faults(), look);
+    assert_eq!(first, seen.take());
+    assert!(first.iter().any(|port| *port != first[0]), "some plans leave the cable pulled");
+}
+
+#[test]
+fn what_is_left_behind_is_a_failure() {
+    let leaky = async |net: Net| std::mem::forget(net.open("a", "rdma_en2").unwrap());
+    let failed = catch_unwind(AssertUnwindSafe(|| check(Check::new().runs(1), leaky)));
+    assert!(message(failed.unwrap_err()).contains("protection_domains: 1"));
+}
