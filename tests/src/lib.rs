@@ -2,6 +2,7 @@
 
 mod drop_after;
 pub mod fuzz;
+pub mod oracle;
 mod pair;
 
 pub use drop_after::DropAfter;

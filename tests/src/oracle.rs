@@ -1,0 +1,340 @@
+//! Random verbs programs under random faults, against an oracle
+//!
+//! A [`Program`] posts, polls and rests on two connected queue pairs. The oracle knows nothing of the fabric: it matches
+//! messages with receives by counting frames, and says which completions there must be. Under faults that lose something
+//! it knows less: what arrives is what was sent, in order, once, and no later than the cable holds.
+
+use std::time::Duration;
+
+use rdma_async::time::sleep;
+use rdma_core::bare::BareQp;
+use rdma_core::{Cause, Opcode, Status, frames};
+use rdma_sim::{Choices, Digest, FaultPlan, Net, Sim, SimDevice, Topology, What};
+
+use crate::DEVICE;
+
+/// What one side or the other does
+#[derive(Clone, Copy, Debug)]
+pub enum Op {
+    /// Side, length: posts a send
+    Send(usize, usize),
+    /// Side, length: posts a receive
+    Recv(usize, usize),
+    /// Side: takes what has completed
+    Poll(usize),
+    /// Lets so many nanoseconds pass
+    Rest(u64),
+}
+
+/// A program, and what goes wrong meanwhile
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Frames that the queues of both sides hold
+    pub depth: u32,
+    /// In order
+    pub ops: Vec<Op>,
+    /// What goes wrong
+    pub faults: FaultPlan,
+}
+
+/// What came of a program
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What the oracle objects to
+    pub violations: Vec<String>,
+    /// The fingerprint of the run
+    pub digest: Digest,
+    /// How many completions there were
+    pub completions: usize,
+}
+
+/// Frames in a slot of the arena: the longest message.
+const SLOT: usize = 5 * rdma_core::FRAME;
+/// Slots for sends, and as many for receives.
+const SLOTS: usize = 24;
+
+impl Program {
+    /// A program that `choices` make up, half of them without faults
+    pub fn generate(choices: &mut dyn Choices) -> Self {
+        let lens = [1, 64, 4095, 4096, 4097, 8192, 12_000, 20_480];
+        let depth = [1, 7, 15, 63][choices.pick(4) as usize];
+        let count = 8 + choices.pick(56);
+        let mut ops = Vec::new();
+        for _ in 0..count {
+            let side = choices.pick(2) as usize;
+            let len = lens[choices.pick(lens.len() as u32) as usize];
+            match choices.pick(8) {
+                // A message and its receive, in either order: without these hardly anything would fit.
+                0..=2 => {
+                    let pair = [Op::Send(side, len), Op::Recv(1 - side, len)];
+                    ops.extend(if choices.pick(2) == 0 { pair } else { [pair[1], pair[0]] });
+                }
+                3 => ops.push(Op::Send(side, len)),
+                4 => ops.push(Op::Recv(side, len)),
+                5 => ops.push(Op::Poll(side)),
+                _ => ops.push(Op::Rest(u64::from(choices.pick(30_000)))),
+            }
+        }
+        let faults = if choices.pick(2) == 0 {
+            FaultPlan::none()
+        } else {
+            FaultPlan::random(choices, &Topology::pair(), 4, Duration::from_micros(400))
+        };
+        Self { depth, ops, faults }
+    }
+
+    /// Whether everything that fits must arrive: faults only take time
+    fn is_lossless(&self) -> bool {
+        self.faults.0.iter().all(|fault| {
+            matches!(
+                fault.what,
+                What::Slow { .. }
+                    | What::Delay { .. }
+                    | What::Pause
+                    | What::Resume
+                    | What::LeakPds { .. }
+                    | What::Unresolvable
+                    | What::Resolvable
+            )
+        })
+    }
+
+    /// Runs the program with the choices of `seed`
+    pub fn run(&self, seed: u64) -> Outcome {
+        // Connecting comes first: the plan begins when the program does.
+        let sim = Sim::new().seed(seed);
+        let run = sim.try_run(|net| async move {
+            let mut judge = Judge::new(&net, self.depth);
+            for fault in &self.faults.0 {
+                net.inject(fault.clone());
+            }
+            for op in &self.ops {
+                judge.take(&net, *op).await;
+            }
+            sleep(&*net.runtime(), Duration::from_secs(1)).await;
+            judge.take(&net, Op::Poll(0)).await;
+            judge.take(&net, Op::Poll(1)).await;
+            judge.conclude(self.is_lossless())
+        });
+        match run {
+            Ok(run) => {
+                let (mut violations, completions) = run.value;
+                violations.extend(run.findings.iter().map(ToString::to_string));
+                Outcome { violations, digest: run.digest, completions }
+            }
+            Err(error) => panic!("the program does not end: {error}"),
+        }
+    }
+}
+
+struct Judge {
+    sides: [Side; 2],
+    violations: Vec<String>,
+}
+
+struct Side {
+    qp: BareQp<SimDevice>,
+    depth: u32,
+    /// Lengths of posted sends and receives.
+    sends: Vec<usize>,
+    recvs: Vec<usize>,
+    /// Statuses of completed sends and receives, the latter with what arrived.
+    sent: Vec<Status>,
+    received: Vec<(Status, Vec<u8>)>,
+    is_cut: bool,
+}
+
+/// What a message says: its number, so that no two are alike.
+fn content(number: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (number.wrapping_mul(31) ^ at.wrapping_mul(7) ^ at >> 8) as u8).collect()
+}
+
+/// What the oracle expects: the receives that end, each with the number of its message if that arrives, and how many sends end
+fn expect(sends: &[usize], recvs: &[usize]) -> (Vec<Option<usize>>, usize) {
+    let mut ended = Vec::new();
+    for (number, len) in sends.iter().enumerate() {
+        let mut left = frames(*len);
+        let mut is_whole = true;
+        loop {
+            let Some(space) = recvs.get(ended.len()) else { return (ended, number) };
+            let fits = is_whole && left == frames(*space) && len <= space;
+            ended.push(fits.then_some(number));
+            if left <= frames(*space) {
+                break;
+            }
+            left -= frames(*space);
+            is_whole = false;
+        }
+    }
+    (ended, sends.len())
+}
+
+impl Judge {
+    fn new(net: &Net, depth: u32) -> Self {
+        use rdma_core::{QpCapacity, QpInit, QueuePair};
+        let init =
+            QpInit { capacity: QpCapacity { recv_frames: depth, send_frames: depth }, ..QpInit::default() };
+        let new = |host| {
+            let device = net.open(host, DEVICE).expect("the cable is plugged in");
+            BareQp::new(device, &init, 2 * SLOTS * SLOT).expect("the device is fresh")
+        };
+        let (a, b) = (new("a"), new("b"));
+        a.qp().connect(&b.qp().address()).expect("both are fresh");
+        b.qp().connect(&a.qp().address()).expect("both are fresh");
+        let side = |qp| Side {
+            qp,
+            depth,
+            sends: Vec::new(),
+            recvs: Vec::new(),
+            sent: Vec::new(),
+            received: Vec::new(),
+            is_cut: false,
+        };
+        Self { sides: [side(a), side(b)], violations: Vec::new() }
+    }
+
+    async fn take(&mut self, net: &Net, op: Op) {
+        let result = match op {
+            Op::Send(side, len) => self.sides[side].send(len),
+            Op::Recv(side, len) => self.sides[side].recv(len),
+            Op::Poll(side) => self.sides[side].poll(),
+            Op::Rest(ns) => {
+                sleep(&*net.runtime(), Duration::from_nanos(ns)).await;
+                Ok(())
+            }
+        };
+        if let Err(violation) = result {
+            self.violations.push(violation);
+        }
+    }
+
+    fn conclude(mut self, is_lossless: bool) -> (Vec<String>, usize) {
+        for (from, to) in [(0, 1), (1, 0)] {
+            let (sender, receiver) = (&self.sides[from], &self.sides[to]);
+            let found = if is_lossless { exact(sender, receiver) } else { plausible(sender, receiver) };
+            self.violations.extend(found.err());
+        }
+        let completions = self.sides.iter().map(|side| side.sent.len() + side.received.len()).sum();
+        (self.violations, completions)
+    }
+}
+
+/// Everything that fits has arrived, and nothing else
+fn exact(sender: &Side, receiver: &Side) -> Result<(), String> {
+    let (ended, sent) = expect(&sender.sends, &receiver.recvs);
+    if sender.sent.len() != sent || sender.sent.iter().any(|status| *status != Status::Success) {
+        return Err(format!("{sent} sends fit, and ended are {:?}", sender.sent));
+    }
+    if receiver.received.len() != ended.len() {
+        return Err(format!("{} receives are due, and {} ended", ended.len(), receiver.received.len()));
+    }
+    for (place, ((status, bytes), expected)) in receiver.received.iter().zip(ended).enumerate() {
+        match expected {
+            Some(number) if *status != Status::Success => {
+                return Err(format!(
+                    "receive {place} should hold message {number} and ended with {status:?}"
+                ));
+            }
+            Some(number) if *bytes != content(number, sender.sends[number]) => {
+                return Err(format!("receive {place} does not hold message {number}"));
+            }
+            None if *status != Status::LocalLength => {
+                return Err(format!("receive {place} does not fit and ended with {status:?}"));
+            }
+            _ => (),
+        }
+    }
+    Ok(())
+}
+
+/// What has arrived was sent, in order and once
+fn plausible(sender: &Side, receiver: &Side) -> Result<(), String> {
+    let mut numbers = 0..sender.sends.len();
+    for (place, (status, bytes)) in receiver.received.iter().enumerate() {
+        if *status == Status::Success
+            && !numbers.any(|number| content(number, sender.sends[number]) == *bytes)
+        {
+            return Err(format!("receive {place} holds nothing that was sent after what came before it"));
+        }
+    }
+    Ok(())
+}
+
+impl Side {
+    /// Judges a refusal: a full queue must be full, and after a cut everything is refused
+    fn refused(&mut self, cause: Cause, posted: usize, pending: &[usize]) -> Result<(), String> {
+        match cause {
+            Cause::DeviceGone => self.is_cut = true,
+            Cause::MessageTooLong { .. } if posted > self.depth as usize => (),
+            Cause::QueueFull => {
+                let used: usize = pending.iter().map(|len| frames(*len)).sum();
+                if used + posted <= self.depth as usize {
+                    return Err(format!("{posted} frames were refused with {used} of {} in use", self.depth));
+                }
+            }
+            other => return Err(format!("refused with {other:?}")),
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, len: usize) -> Result<(), String> {
+        let number = self.sends.len();
+        if number - self.sent.len() >= SLOTS || self.is_cut {
+            return Ok(());
+        }
+        let at = (number % SLOTS) * SLOT;
+        self.qp.write(at, &content(number, len));
+        match self.qp.send(number as u64, at..at + len) {
+            Ok(()) => self.sends.push(len),
+            Err(error) => {
+                let pending = self.sends[self.sent.len()..].to_vec();
+                self.refused(error.cause, frames(len), &pending)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn recv(&mut self, len: usize) -> Result<(), String> {
+        let number = self.recvs.len();
+        if number - self.received.len() >= SLOTS || self.is_cut {
+            return Ok(());
+        }
+        let at = (SLOTS + number % SLOTS) * SLOT;
+        match self.qp.recv(number as u64, at..at + len) {
+            Ok(()) => self.recvs.push(len),
+            Err(error) => {
+                let pending = self.recvs[self.received.len()..].to_vec();
+                self.refused(error.cause, frames(len), &pending)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<(), String> {
+        loop {
+            let completion = match self.qp.poll() {
+                Ok(Some(completion)) => completion,
+                Ok(None) => return Ok(()),
+                // The host died.
+                Err(error) if error.cause == Cause::DeviceGone => return Ok(()),
+                Err(error) => return Err(format!("polling failed: {error}")),
+            };
+            let (kind, due, posted) = match completion.opcode {
+                Opcode::Recv => ("receive", self.received.len(), self.recvs.len()),
+                _ => ("send", self.sent.len(), self.sends.len()),
+            };
+            if completion.id.0 != due as u64 || due >= posted {
+                return Err(format!("{kind} {} ended where {due} of {posted} was due", completion.id.0));
+            }
+            if completion.opcode == Opcode::Recv {
+                let at = (SLOTS + due % SLOTS) * SLOT;
+                let len = (completion.byte_len as usize).min(self.recvs[due]);
+                let mut bytes = vec![0; len];
+                self.qp.read(at..at + len, &mut bytes);
+                self.received.push((completion.status, bytes));
+            } else {
+                self.sent.push(completion.status);
+            }
+        }
+    }
+}
