@@ -1,0 +1,276 @@
+//! The simulator under other clocks and executors: a paused tokio, turmoil from outside and inside, threads in real time
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{join, try_join};
+use rdma_async::{Connection, ConnectionError, Endpoint, EndpointOptions, RecvError, SendError};
+use rdma_core::{PortState, Time};
+use rdma_sim::{Driver, Fault, Net, Sim, SimDevice, What};
+use rdma_tests::{DEVICE, Pair, connected};
+
+fn endpoint(net: &Net, host: &str) -> Endpoint<SimDevice> {
+    Endpoint::new(net.open(host, DEVICE).unwrap(), net.runtime(), EndpointOptions::new()).unwrap()
+}
+
+async fn ping(ab: &Connection<SimDevice>, ba: &Connection<SimDevice>) {
+    let there = async {
+        ab.send_bytes(b"ping").await.unwrap();
+        assert_eq!(*ab.recv().await.unwrap().unwrap(), *b"pong");
+    };
+    let back = async {
+        assert_eq!(*ba.recv().await.unwrap().unwrap(), *b"ping");
+        ba.send_bytes(b"pong").await.unwrap();
+    };
+    join(there, back).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_tokio_sees_microseconds_as_milliseconds() {
+    let net = rdma_sim::driver::tokio::start(Sim::new().seed(1)).unwrap();
+    let Pair { ab, ba, .. } = connected(&net, &EndpointOptions::new()).await;
+    let start = (net.now(), tokio::time::Instant::now());
+    ping(&ab, &ba).await;
+    let rtt = net.now() - start.0;
+    assert!((12..=16).contains(&rtt.as_micros()), "{rtt:?}");
+    assert_eq!(start.1.elapsed().as_millis(), rtt.as_micros());
+    // The test's own timers go on meanwhile.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    ab.close().await.unwrap();
+}
+
+#[test]
+fn equal_seeds_give_equal_runs_under_a_paused_tokio() {
+    let run = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.unwrap().block_on(async {
+            let net = rdma_sim::driver::tokio::start(Sim::new().seed(9)).unwrap();
+            let Pair { ab, ba, .. } = connected(&net, &EndpointOptions::new()).await;
+            for _ in 0..20 {
+                ping(&ab, &ba).await;
+            }
+            (net.now(), net.cable_stats("a", DEVICE))
+        })
+    };
+    assert_eq!(run(), run());
+}
+
+// ─── turmoil ───
+
+/// A turmoil simulation whose network takes between one and two ticks
+fn turmoil(seed: u64) -> turmoil::Sim<'static> {
+    let tick = Duration::from_millis(1);
+    turmoil::Builder::new()
+        .rng_seed(seed)
+        .tick_duration(tick)
+        .min_message_latency(tick)
+        .max_message_latency(2 * tick)
+        .simulation_duration(Duration::from_secs(120))
+        .build()
+}
+
+/// The cable between `a` and `b` together with turmoil's network between them
+struct Links {
+    net: Net,
+}
+
+impl Links {
+    fn partition(&self, sim: &turmoil::Sim<'_>) {
+        sim.partition("a", "b");
+        self.net.inject(Fault::at_port(Time::ZERO, "a", DEVICE, What::Unplug));
+    }
+
+    fn repair(&self, sim: &turmoil::Sim<'_>) {
+        sim.repair("a", "b");
+        self.net.inject(Fault::at_port(Time::ZERO, "a", DEVICE, What::Replug));
+    }
+}
+
+fn spawn_locally(task: rdma_sim::driver::Task) {
+    drop(tokio::spawn(task));
+}
+
+/// Accepts connections over turmoil's TCP and answers what comes, for ever
+async fn serve(net: Net) -> turmoil::Result {
+    while net.port("b", DEVICE)?.state != PortState::Active {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let endpoint = endpoint(&net, "b");
+    let listener = turmoil::net::TcpListener::bind("0.0.0.0:9000").await?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let Ok(connection) = endpoint.accept(stream).await else { continue };
+        tokio::spawn(async move {
+            while let Ok(Some(message)) = connection.recv().await {
+                if connection.send_bytes(&message).await.is_err() {
+                    break;
+                }
+            }
+        });
+    }
+}
+
+async fn connect(endpoint: &Endpoint<SimDevice>) -> Option<Connection<SimDevice>> {
+    let stream = turmoil::net::TcpStream::connect("b:9000").await.ok()?;
+    endpoint.connect(stream).await.ok()
+}
+
+async fn echo(connection: &Connection<SimDevice>, message: &[u8]) -> Result<(), ConnectionError> {
+    match connection.send_bytes(message).await {
+        Ok(()) => (),
+        Err(SendError::Lost(error)) => return Err(error),
+        Err(error) => panic!("{error}"),
+    }
+    match connection.recv().await {
+        Ok(answer) => assert_eq!(*answer.expect("the server does not close"), *message),
+        Err(RecvError::Lost(error)) => return Err(error),
+        Err(error) => panic!("{error}"),
+    }
+    Ok(())
+}
+
+/// The harness owns the loop: a partition of both networks is noticed, and after its repair a new connection works.
+#[test]
+fn turmoil_outside_partitions_cable_and_network_at_once() {
+    let driver = Driver::new(Sim::new().seed(3), spawn_locally).unwrap();
+    let links = Links { net: driver.net().clone() };
+    let mut sim = turmoil(3);
+    let net = driver.net().clone();
+    sim.host("b", move || serve(net.clone()));
+    let (echoes, losses) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let (net, counts) = (driver.net().clone(), (Rc::clone(&echoes), Rc::clone(&losses)));
+    sim.client("a", async move {
+        let mut endpoint = Some(endpoint(&net, "a"));
+        let mut connection = connect(endpoint.as_ref().unwrap()).await;
+        while counts.0.get() < 40 {
+            let Some(open) = &connection else {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                // After a replug the device must be opened anew.
+                endpoint = net
+                    .open("a", DEVICE)
+                    .ok()
+                    .and_then(|device| Endpoint::new(device, net.runtime(), EndpointOptions::new()).ok());
+                if let Some(endpoint) = &endpoint {
+                    connection = connect(endpoint).await;
+                }
+                continue;
+            };
+            match echo(open, b"hello").await {
+                Ok(()) => counts.0.set(counts.0.get() + 1),
+                Err(_) => {
+                    counts.1.set(counts.1.get() + 1);
+                    connection = None;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    });
+    let (mut partitioned, mut repaired, mut bounced) = (None, false, false);
+    while !sim.step().unwrap() {
+        driver.advance_to(driver.now() + Duration::from_millis(1));
+        if partitioned.is_none() && echoes.get() == 10 {
+            links.partition(&sim);
+            partitioned = Some(sim.elapsed());
+        }
+        if partitioned.is_some_and(|at| sim.elapsed() - at > Duration::from_secs(3)) && !repaired {
+            repaired = true;
+            links.repair(&sim);
+        }
+        // The server's endpoint is stale, too: its process starts anew.
+        if repaired && !bounced {
+            bounced = true;
+            sim.crash("b");
+            sim.bounce("b");
+        }
+    }
+    assert_eq!((echoes.get(), losses.get()), (40, 1));
+    assert!(links.net.findings().is_empty());
+}
+
+/// Lets the fabric follow the clock of the turmoil host that this runs on
+async fn pump(driver: Arc<Driver>) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        driver.advance_to(Time::ZERO + turmoil::sim_elapsed().unwrap_or_default());
+    }
+}
+
+/// Each host pumps: a crash drops what it had on its devices, and after a bounce it is back.
+#[test]
+fn turmoil_inside_crashes_and_bounces_a_host() {
+    let driver = Arc::new(Driver::new(Sim::new().seed(4), spawn_locally).unwrap());
+    let mut sim = turmoil(4);
+    let pumped = Arc::clone(&driver);
+    sim.host("b", move || {
+        tokio_spawn_pump(&pumped);
+        serve(pumped.net().clone())
+    });
+    let (echoes, losses) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let (net, counts) = (driver.net().clone(), (Rc::clone(&echoes), Rc::clone(&losses)));
+    let pumped = Arc::clone(&driver);
+    sim.client("a", async move {
+        tokio_spawn_pump(&pumped);
+        let endpoint = endpoint(&net, "a");
+        while counts.0.get() < 30 {
+            let Some(connection) = connect(&endpoint).await else {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                continue;
+            };
+            while counts.0.get() < 30 {
+                if echo(&connection, &[7; 20_000]).await.is_err() {
+                    counts.1.set(counts.1.get() + 1);
+                    break;
+                }
+                counts.0.set(counts.0.get() + 1);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        Ok(())
+    });
+    let mut has_crashed = false;
+    while !sim.step().unwrap() {
+        if !has_crashed && echoes.get() == 10 {
+            has_crashed = true;
+            sim.crash("b");
+            sim.bounce("b");
+        }
+    }
+    assert_eq!((echoes.get(), losses.get()), (30, 1), "the silence of the crashed host was noticed");
+}
+
+fn tokio_spawn_pump(driver: &Arc<Driver>) {
+    drop(tokio::spawn(pump(Arc::clone(driver))));
+}
+
+// ─── Real time ───
+
+#[test]
+fn threads_in_real_time_exchange_messages() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+    let handle = runtime.handle().clone();
+    let running =
+        rdma_sim::driver::realtime::start(Sim::new(), move |task| drop(handle.spawn(task))).unwrap();
+    let net = running.net().clone();
+    runtime.block_on(async move {
+        let (a, b) = (endpoint(&net, "a"), endpoint(&net, "b"));
+        let (to_b, to_a) = tokio::io::duplex(256);
+        let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.unwrap();
+        let echo = tokio::spawn(async move {
+            while let Some(message) = ba.recv().await.unwrap() {
+                ba.send_bytes(&message).await.unwrap();
+            }
+        });
+        for number in 0..200_usize {
+            let message = vec![number as u8; number * 311];
+            let (sent, answer) = join(ab.send_bytes(&message), ab.recv()).await;
+            sent.unwrap();
+            assert_eq!(*answer.unwrap().unwrap(), *message);
+        }
+        ab.close().await.unwrap();
+        echo.await.unwrap();
+    });
+}
