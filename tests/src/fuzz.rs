@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use rdma_core::channel::{Channel, ChannelConfig, Hello, Incoming, Params, Token, Trailer};
 use rdma_core::{FRAME, Time};
+use rdma_sim::Bytes;
+
+use crate::oracle::Program;
 
 /// Feeds a channel with the messages of a hostile peer, while this side sends and receives
 ///
@@ -101,6 +104,13 @@ pub fn channel(data: &[u8]) {
             }
         }
     }
+}
+
+/// Runs a verbs program and its faults, which the bytes make up, and asks the oracle
+pub fn verbs(data: &[u8]) {
+    let program = Program::generate(&mut Bytes::new(data));
+    let outcome = program.run(0);
+    assert!(outcome.violations.is_empty(), "{:?}\n{program:?}", outcome.violations);
 }
 
 /// Reads a greeting and a trailer from any bytes; what is read must encode to the same

@@ -18,6 +18,11 @@ fn the_channel_corpus_replays() {
 }
 
 #[test]
+fn the_verbs_corpus_replays() {
+    replay("verbs", rdma_tests::fuzz::verbs);
+}
+
+#[test]
 fn the_greeting_corpus_replays() {
     replay("greeting", rdma_tests::fuzz::greeting);
 }
