@@ -27,22 +27,62 @@ pub struct SimDevice {
 struct DeviceContext {
     net: Arc<Shared>,
     device: DeviceRef,
+    /// Whether a protection domain is part of it.
+    has_pd: bool,
 }
 
 impl Drop for DeviceContext {
     fn drop(&mut self) {
-        self.net.lock().fabric.dealloc_pd(self.device);
+        if self.has_pd {
+            self.net.lock().fabric.dealloc_pd(self.device);
+        }
     }
 }
 
 impl SimDevice {
-    pub(crate) fn open(net: Arc<Shared>, device: DeviceIndex) -> Result<Self, Error> {
-        let mut state = net.lock();
-        let opened = state.fabric.alloc_pd(device)?;
+    pub(crate) fn open(net: &Arc<Shared>, device: DeviceIndex) -> Result<Self, Error> {
+        Self::open_context(net, device).alloc_pd()
+    }
+
+    pub(crate) fn open_context(net: &Arc<Shared>, device: DeviceIndex) -> Self {
+        let state = net.lock();
         let name = state.fabric.device_name(device).to_owned();
         let caps = state.fabric.caps().clone();
+        let device = state.fabric.current(device);
         drop(state);
-        Ok(Self { context: Arc::new(DeviceContext { net, device: opened }), name, caps })
+        let context = DeviceContext { net: Arc::clone(net), device, has_pd: false };
+        Self { context: Arc::new(context), name, caps }
+    }
+
+    /// Another handle of the device, with a protection domain of its own
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::PortDown`] if nobody is at the other end; [`Cause::Exhausted`] beyond the device's limit;
+    /// [`Cause::DeviceGone`] if the cable was pulled since the device was opened.
+    pub fn alloc_pd(&self) -> Result<Self, Error> {
+        let DeviceContext { net, device, .. } = &*self.context;
+        net.lock().fabric.alloc_pd(*device)?;
+        let context = DeviceContext { net: Arc::clone(net), device: *device, has_pd: true };
+        Ok(Self { context: Arc::new(context), name: self.name.clone(), caps: self.caps.clone() })
+    }
+
+    /// A queue pair in [`QpState::Reset`], whose sends complete in one queue and whose receives in another
+    ///
+    /// # Errors
+    ///
+    /// As [`create_qp`](CompletionQueue::create_qp).
+    pub fn create_qp_between(
+        &self,
+        send_cq: &SimCompletionQueue,
+        recv_cq: &SimCompletionQueue,
+        init: &QpInit,
+    ) -> Result<SimQueuePair, Error> {
+        let mut state = self.context.net.lock();
+        let key = state.fabric.create_qp(self.context.device, [send_cq.key, recv_cq.key], init)?;
+        let (address, capacity) = (state.fabric.qp_address(key), state.fabric.qp_capacity(key));
+        drop(state);
+        Ok(SimQueuePair { context: Arc::clone(&self.context), key, address, capacity, is_destroyed: false })
     }
 }
 
@@ -124,7 +164,7 @@ impl CompletionQueue for SimCompletionQueue {
 
     fn create_qp(&self, init: &QpInit) -> Result<SimQueuePair, Error> {
         let mut state = self.context.net.lock();
-        let key = state.fabric.create_qp(self.context.device, self.key, init)?;
+        let key = state.fabric.create_qp(self.context.device, [self.key; 2], init)?;
         if let Err(error) = state.fabric.step_qp(key, Transition::Init) {
             state.fabric.destroy_qp(key);
             return Err(error);

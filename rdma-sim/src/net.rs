@@ -48,7 +48,16 @@ impl Net {
     /// [`Cause::Invalid`] if there is no such host or device; [`Cause::PortDown`] if nobody is at the other end;
     /// [`Cause::Exhausted`] if it has been opened too often.
     pub fn open(&self, host: &str, name: &str) -> Result<SimDevice, Error> {
-        SimDevice::open(Arc::clone(&self.shared), self.find(host, name)?)
+        SimDevice::open(&self.shared, self.find(host, name)?)
+    }
+
+    /// Opens the device called `name` on `host` without a protection domain, which works whether or not a cable is plugged in
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Invalid`] if there is no such host or device.
+    pub fn open_context(&self, host: &str, name: &str) -> Result<SimDevice, Error> {
+        Ok(SimDevice::open_context(&self.shared, self.find(host, name)?))
     }
 
     /// What the port of a device says, without opening it

@@ -23,6 +23,7 @@ pub struct Sim {
     time_limit: Time,
     sanitizes: bool,
     keeps_records: bool,
+    real_addresses: bool,
 }
 
 /// How a simulation went
@@ -97,6 +98,7 @@ impl Sim {
             time_limit: DEFAULT_TIME_LIMIT,
             sanitizes: cfg!(debug_assertions),
             keeps_records: false,
+            real_addresses: false,
         }
     }
 
@@ -133,6 +135,13 @@ impl Sim {
     /// Looks for misuse of memory, or does not
     pub fn sanitize(self, sanitizes: bool) -> Self {
         Self { sanitizes, ..self }
+    }
+
+    /// Gives regions the addresses of their memory instead of invented ones
+    ///
+    /// Programs that speak the C ABI expect that. The addresses do not enter the trace.
+    pub fn real_addresses(self) -> Self {
+        Self { real_addresses: true, ..self }
     }
 
     /// Keeps what happens in [`Run::records`]
@@ -193,6 +202,9 @@ impl Sim {
         }
         if self.keeps_records {
             fabric.keep_records();
+        }
+        if self.real_addresses {
+            fabric.use_real_addresses();
         }
         Ok((Net::new(fabric, Arc::clone(&runtime)), runtime))
     }

@@ -173,17 +173,16 @@ impl Fabric {
         }
     }
 
-    pub(crate) fn alloc_pd(&mut self, index: DeviceIndex) -> Result<DeviceRef, Error> {
-        let device = self.current(index);
+    pub(crate) fn alloc_pd(&mut self, device: DeviceRef) -> Result<(), Error> {
         self.require_usable(device, Verb::AllocPd)?;
         let limit = self.model.caps.max_pd;
-        let found = self.device_mut(index);
+        let found = self.device_mut(device.index);
         if found.pds + found.lost_pds >= limit || found.trouble.no_pds {
             let resource = Resource::ProtectionDomains;
             return Err(Error::new(Verb::AllocPd, Cause::Exhausted { resource, limit }));
         }
         found.pds += 1;
-        Ok(device)
+        Ok(())
     }
 
     pub(crate) fn dealloc_pd(&mut self, device: DeviceRef) {
@@ -242,12 +241,15 @@ impl Fabric {
         }
         self.clock_of_setup += 1;
         let registered = self.clock_of_setup;
-        let one_sided = self.model.caps.one_sided;
+        let (one_sided, real_addresses) = (self.model.caps.one_sided, self.real_addresses);
         let owner = self.device_mut(device.index);
         let (mut base, lkey) = (owner.next_base, Lkey(owner.next_lkey));
         owner.next_base += (memory.len() as u64).next_multiple_of(BOUNDARY);
+        if real_addresses {
+            base = memory.cast::<u8>().addr().get() as u64;
+        }
         owner.next_lkey += LKEY_STEP;
-        if std::mem::take(&mut owner.trouble.boundary) {
+        if std::mem::take(&mut owner.trouble.boundary) && !real_addresses {
             // Half of it, in whole pages, lies below the boundary.
             owner.next_base += BOUNDARY;
             base += BOUNDARY - (memory.len() as u64 / 2).next_multiple_of(16 * 1024).min(BOUNDARY);

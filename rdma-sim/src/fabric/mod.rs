@@ -96,6 +96,8 @@ pub(crate) struct Fabric {
     /// Completion queues that somebody waits for and that have something to tell since the last look.
     woken: Vec<CqKey>,
     sanitizer: Option<Sanitizer>,
+    /// Whether regions have the addresses of their memory, as programs in C expect, instead of invented ones.
+    real_addresses: bool,
 }
 
 impl Fabric {
@@ -135,6 +137,7 @@ impl Fabric {
             qps: SlotMap::with_key(),
             woken: Vec::with_capacity(16),
             sanitizer: None,
+            real_addresses: false,
         };
         for fault in plan.0 {
             fabric.plan(fault);
@@ -145,6 +148,11 @@ impl Fabric {
     /// Looks for misuse of memory from now on
     pub(crate) fn sanitize(&mut self) {
         self.sanitizer = Some(Sanitizer::default());
+    }
+
+    /// Gives regions the addresses of their memory from now on
+    pub(crate) fn use_real_addresses(&mut self) {
+        self.real_addresses = true;
     }
 
     /// Keeps what happens, so that it can be read afterwards

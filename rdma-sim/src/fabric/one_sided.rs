@@ -153,7 +153,7 @@ impl Fabric {
     /// Ends the oldest send with `status`, and with it the queue pair
     fn fail_send(&mut self, qp: QpRef, status: Status) {
         let Some(found) = self.live(qp) else { return };
-        let (cq, qpn) = (found.cq, found.qpn);
+        let (cq, qpn) = (found.send_cq, found.qpn);
         if let Some(send) = found.sends.pop_front() {
             self.complete(cq, Completion { id: send.id, status, opcode: opcode(send.op), byte_len: 0, qpn });
         }

@@ -31,7 +31,7 @@ impl Fabric {
             _ if qp.is_stale => return fail(Cause::DeviceGone),
             QpState::ReadyToSend => (),
             QpState::Error if flushes => {
-                let (cq, qpn, id) = (qp.cq, qp.qpn, request.id);
+                let (cq, qpn, id) = (qp.send_cq, qp.qpn, request.id);
                 self.complete(cq, flushed(id, opcode(op), qpn));
                 return Ok(());
             }
@@ -99,7 +99,7 @@ impl Fabric {
         let is_ready = match qp.state {
             _ if qp.is_stale => return fail(Cause::DeviceGone),
             QpState::Error if flushes => {
-                let (cq, qpn) = (qp.cq, qp.qpn);
+                let (cq, qpn) = (qp.recv_cq, qp.qpn);
                 self.complete(cq, flushed(request.id, Opcode::Recv, qpn));
                 return Ok(());
             }
@@ -173,7 +173,7 @@ impl Fabric {
     pub(super) fn sent(&mut self, qp: QpRef) {
         let Some(found) = self.live(qp) else { return };
         let Some(send) = found.pop_sent() else { return };
-        let (cq, qpn) = (found.cq, found.qpn);
+        let (cq, qpn) = (found.send_cq, found.qpn);
         self.unwatch(qp.key, send.id, opcode(send.op));
         self.record(Kind::Sent, qpn.0, u64::from(send.status.code()));
         if (send.is_signaled || send.status != Status::Success) && !send.is_reported {
@@ -185,7 +185,7 @@ impl Fabric {
     /// Reports a send before it has left
     pub(super) fn report_early(&mut self, key: QpKey) {
         let qp = &mut self.qps[key];
-        let (cq, qpn) = (qp.cq, qp.qpn);
+        let (cq, qpn) = (qp.send_cq, qp.qpn);
         let send = &mut qp.sends[qp.transmitted];
         let Send { id, status, op, is_signaled, .. } = *send;
         if is_signaled && !std::mem::replace(&mut send.is_reported, true) {
@@ -198,7 +198,7 @@ impl Fabric {
         let Some(receive) = found.receives.pop_front() else { return };
         found.filled -= 1;
         found.recv_frames -= receive.memory.frames();
-        let (cq, qpn) = (found.cq, found.qpn);
+        let (cq, qpn) = (found.recv_cq, found.qpn);
         self.check_receive(qp.key, &receive);
         let Receive { id, status, bytes_in: byte_len, .. } = receive;
         self.record(Kind::Delivered, qpn.0, u64::from(byte_len) << 8 | u64::from(status.code()));
@@ -208,13 +208,16 @@ impl Fabric {
     /// Completes everything that is posted on a failed queue pair
     pub(super) fn flush(&mut self, key: QpKey) {
         let qp = &mut self.qps[key];
-        let (cq, qpn) = (qp.cq, qp.qpn);
+        let (send_cq, recv_cq, qpn) = (qp.send_cq, qp.recv_cq, qp.qpn);
         let sends: Vec<_> = qp.sends.drain(..).map(|send| (send.id, opcode(send.op))).collect();
         let receives: Vec<_> = qp.receives.drain(..).map(|receive| (receive.id, Opcode::Recv)).collect();
         qp.clear();
         self.forget_posts_of(key);
-        for (id, opcode) in sends.into_iter().chain(receives) {
-            self.complete(cq, flushed(id, opcode, qpn));
+        for (id, opcode) in sends {
+            self.complete(send_cq, flushed(id, opcode, qpn));
+        }
+        for (id, opcode) in receives {
+            self.complete(recv_cq, flushed(id, opcode, qpn));
         }
     }
 }

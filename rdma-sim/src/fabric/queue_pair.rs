@@ -12,7 +12,8 @@ use super::{CqKey, DeviceIndex, DeviceRef, Fabric, QpKey, RegionKey};
 #[derive(Debug)]
 pub(super) struct QueuePair {
     pub(super) device: DeviceIndex,
-    pub(super) cq: CqKey,
+    pub(super) send_cq: CqKey,
+    pub(super) recv_cq: CqKey,
     pub(super) qpn: Qpn,
     pub(super) qp_type: QpType,
     pub(super) state: QpState,
@@ -140,10 +141,15 @@ impl QueuePair {
 }
 
 impl Fabric {
-    pub(crate) fn create_qp(&mut self, device: DeviceRef, cq: CqKey, init: &QpInit) -> Result<QpKey, Error> {
+    pub(crate) fn create_qp(
+        &mut self,
+        device: DeviceRef,
+        [send_cq, recv_cq]: [CqKey; 2],
+        init: &QpInit,
+    ) -> Result<QpKey, Error> {
         let fail = |cause| Err(Error::new(Verb::CreateQp, cause));
         self.require_usable(device, Verb::CreateQp)?;
-        if !self.has_cq(cq) {
+        if !self.has_cq(send_cq) || !self.has_cq(recv_cq) {
             return fail(Cause::DeviceGone);
         }
         let is_supported = match init.qp_type {
@@ -171,7 +177,8 @@ impl Fabric {
         let qpn = self.take_qpn(index);
         let key = self.qps.insert(QueuePair {
             device: index,
-            cq,
+            send_cq,
+            recv_cq,
             qpn,
             qp_type: init.qp_type,
             state: QpState::Reset,
