@@ -79,6 +79,8 @@ impl Caps {
 pub struct Access(u32);
 
 impl Access {
+    /// The device may read from the region, and nothing else
+    pub const NONE: Self = Self(0);
     /// The device may write into the region: needed for receives
     pub const LOCAL_WRITE: Self = Self(1);
     /// A peer may write into the region

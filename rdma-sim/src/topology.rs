@@ -108,6 +108,14 @@ impl Topology {
         host.into_iter().flat_map(|host| &host.ports).map(|port| port.device.as_str())
     }
 
+    /// All devices, as names of hosts and devices
+    pub fn device_names(&self) -> impl Iterator<Item = (String, String)> {
+        let devices = |host: &Host| {
+            host.ports.iter().map(|port| (host.name.clone(), port.device.clone())).collect::<Vec<_>>()
+        };
+        self.hosts.iter().flat_map(devices)
+    }
+
     /// The ports with a cable, as names of hosts and devices
     pub(crate) fn cabled_ports(&self) -> impl Iterator<Item = (String, String)> {
         self.cables.iter().flat_map(|cable| cable.ends).map(|end| {

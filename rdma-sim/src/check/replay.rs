@@ -60,7 +60,7 @@ impl FromStr for Replay {
     type Err = ReplayError;
 
     fn from_str(text: &str) -> Result<Self, ReplayError> {
-        let (version, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+        let (version, rest) = text.trim().split_once(' ').unwrap_or_else(|| (text.trim(), ""));
         if version != VERSION.to_string() {
             return Err(ReplayError::Version { theirs: version.to_owned() });
         }

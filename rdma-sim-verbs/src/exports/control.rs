@@ -1,0 +1,28 @@
+//! Control of the simulation, for tests
+
+use std::ffi::{CStr, c_char, c_int};
+
+use super::{EINVAL, guarded};
+use crate::engine::Engine;
+
+/// Lets so many nanoseconds pass on a virtual clock
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_sim_rest(ns: u64) {
+    if let Some(engine) = Engine::get() {
+        engine.rest(ns);
+    }
+}
+
+/// Has the faults of a plan happen, such as `at 0s a:rdma_en2 unplug`; 22 if the text is none
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_sim_inject(plan: *const c_char) -> c_int {
+    guarded(EINVAL, || {
+        let Some(engine) = Engine::get().filter(|_| !plan.is_null()) else { return EINVAL };
+        // SAFETY: the caller's string ends with a zero.
+        let text = unsafe { CStr::from_ptr(plan) };
+        let Ok(plan) = text.to_string_lossy().parse::<rdma_sim::FaultPlan>() else { return EINVAL };
+        plan.0.into_iter().for_each(|fault| engine.driver.net().inject(fault));
+        engine.rest(1);
+        0
+    })
+}

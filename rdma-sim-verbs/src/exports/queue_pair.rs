@@ -1,0 +1,155 @@
+//! Queue pairs
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+
+use rdma_core::{
+    AttrMask, Device as _, Lid, Psn, QpAttr as Attr, QpCapacity, QpInit, QpState, QpType, Qpn, QueuePair,
+};
+use rdma_tb5::verbs::layout::{Pd, Qp, QpAttr, QpCap, QpInitAttr, number};
+
+use super::{EINVAL, guarded, null};
+use crate::objects::{CqObject, Mark, PdObject, QpObject, hand_out, object, take_back};
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, attr: *mut QpInitAttr) -> *mut Qp {
+    guarded(null_mut(), || {
+        // SAFETY: the contract of all functions.
+        let found = unsafe { object::<PdObject>(pd) };
+        // SAFETY: as above.
+        let (Some(found), Some(attr)) = (found, unsafe { attr.as_mut() }) else { return null(EINVAL) };
+        // SAFETY: as above.
+        let Some(send_cq) = (unsafe { object::<CqObject>(attr.send_cq) }) else { return null(EINVAL) };
+        // SAFETY: as above.
+        let Some(recv_cq) = (unsafe { object::<CqObject>(attr.recv_cq) }) else { return null(EINVAL) };
+        let qp_type = match attr.qp_type {
+            number::QPT_UC => QpType::Uc,
+            number::QPT_RC => QpType::Rc,
+            _ => QpType::Ud,
+        };
+        let max_sge = found.device.caps().max_sge;
+        if attr.cap.max_send_sge > max_sge || attr.cap.max_recv_sge > max_sge || !attr.srq.is_null() {
+            return null(EINVAL);
+        }
+        let capacity = QpCapacity { recv_frames: attr.cap.max_recv_wr, send_frames: attr.cap.max_send_wr };
+        match found.device.create_qp_between(&send_cq.queue, &recv_cq.queue, &QpInit { capacity, qp_type }) {
+            Ok(pair) => {
+                attr.cap = cap(pair.capacity());
+                for users in [&found.users, &send_cq.users, &recv_cq.users] {
+                    users.fetch_add(1, Ordering::AcqRel);
+                }
+                // SAFETY: zeros are what the structure may hold.
+                let mut abi: Qp = unsafe { std::mem::zeroed() };
+                abi.context = found.abi.context;
+                abi.qp_context = attr.qp_context;
+                abi.pd = pd;
+                abi.send_cq = attr.send_cq;
+                abi.recv_cq = attr.recv_cq;
+                abi.qp_num = pair.address().qpn.0;
+                abi.qp_type = attr.qp_type;
+                let (pair, signals_all) = (Mutex::new(pair), attr.sq_sig_all != 0);
+                hand_out(QpObject { abi, mark: Mark::Qp, pair, signals_all })
+            }
+            Err(error) => null(error.errno()),
+        }
+    })
+}
+
+fn cap(capacity: QpCapacity) -> QpCap {
+    QpCap {
+        max_send_wr: capacity.send_frames,
+        max_recv_wr: capacity.recv_frames,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        max_inline_data: 0,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: c_int) -> c_int {
+    guarded(EINVAL, || {
+        // SAFETY: the contract of all functions.
+        let found = unsafe { object::<QpObject>(qp) };
+        // SAFETY: as above.
+        let (Some(found), Some(attr)) = (found, unsafe { attr.as_ref() }) else { return EINVAL };
+        let state = match attr.qp_state {
+            0 => QpState::Reset,
+            1 => QpState::Init,
+            2 => QpState::ReadyToReceive,
+            3 => QpState::ReadyToSend,
+            6 => QpState::Error,
+            _ => return EINVAL,
+        };
+        let (mut step, _) = Attr::plain(state);
+        step.pkey_index = attr.pkey_index;
+        step.port = attr.port_num;
+        step.path_mtu = 128 << attr.path_mtu.min(5);
+        step.dest_qpn = Qpn(attr.dest_qp_num);
+        step.dgid = (attr.ah_attr.is_global != 0).then_some(rdma_core::Gid(attr.ah_attr.grh.dgid.raw));
+        step.dlid = Lid(attr.ah_attr.dlid);
+        step.sgid_index = attr.ah_attr.grh.sgid_index;
+        step.rq_psn = Psn(attr.rq_psn);
+        step.sq_psn = Psn(attr.sq_psn);
+        let pair = found.pair.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = pair.modify_attr(&step, AttrMask(mask as u32));
+        let now = state_number(pair.state());
+        drop(pair);
+        // SAFETY: programs read the state; none writes it, and verbs of one queue pair do not run at once.
+        unsafe { (*qp).state = now };
+        outcome.map_or_else(|error| error.errno(), |()| 0)
+    })
+}
+
+fn state_number(state: QpState) -> u32 {
+    match state {
+        QpState::Reset => 0,
+        QpState::Init => 1,
+        QpState::ReadyToReceive => 2,
+        QpState::ReadyToSend => 3,
+        _ => 6,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_qp(
+    qp: *mut Qp,
+    attr: *mut QpAttr,
+    _mask: c_int,
+    init: *mut QpInitAttr,
+) -> c_int {
+    guarded(EINVAL, || {
+        // SAFETY: the contract of all functions.
+        let Some(found) = (unsafe { object::<QpObject>(qp) }) else { return EINVAL };
+        // SAFETY: as above.
+        let Some(attr) = (unsafe { attr.as_mut() }) else { return EINVAL };
+        // SAFETY: as above.
+        let Some(init) = (unsafe { init.as_mut() }) else { return EINVAL };
+        let pair = found.pair.lock().unwrap_or_else(PoisonError::into_inner);
+        attr.qp_state = state_number(pair.state());
+        attr.cap = cap(pair.capacity());
+        init.cap = attr.cap;
+        init.qp_type = found.abi.qp_type;
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut Qp) -> c_int {
+    guarded(EINVAL, || {
+        // SAFETY: the contract of all functions.
+        let Some(taken) = (unsafe { take_back::<QpObject>(qp) }) else { return EINVAL };
+        // SAFETY: it is not deallocated while a queue pair hangs on it.
+        if let Some(pd) = unsafe { object::<PdObject>(taken.abi.pd) } {
+            pd.users.fetch_sub(1, Ordering::AcqRel);
+        }
+        for cq in [taken.abi.send_cq, taken.abi.recv_cq] {
+            // SAFETY: as above.
+            if let Some(cq) = unsafe { object::<CqObject>(cq) } {
+                cq.users.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+        0
+    })
+}
