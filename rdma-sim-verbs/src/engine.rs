@@ -49,7 +49,11 @@ impl Engine {
         let seed = text("RDMA_SIM_SEED").unwrap_or_else(|| "0".to_owned());
         let seed = seed.parse().map_err(|_| format!("RDMA_SIM_SEED={seed:?} is not a number"))?;
         let topology = Topology::pair();
-        let devices = topology.device_names().collect();
+        let devices_of = |host: &rdma_sim::topology::Host| {
+            let name = host.name().to_owned();
+            host.ports().iter().map(|port| (name.clone(), port.device().to_owned())).collect::<Vec<_>>()
+        };
+        let devices = topology.hosts().iter().flat_map(devices_of).collect();
         let sim = Sim::new()
             .model(model)
             .topology(topology)

@@ -37,7 +37,7 @@ pub mod rules;
 mod schedule;
 mod sim;
 mod tcp;
-mod topology;
+pub mod topology;
 mod trace;
 
 pub use check::{Check, Replay, ReplayError, check};
@@ -53,5 +53,5 @@ pub use net::Net;
 pub use rules::Rules;
 pub use sim::{Leaks, Run, RunError, Sim};
 pub use tcp::SimStream;
-pub use topology::Topology;
+pub use topology::{MacModel, Topology, TopologyError};
 pub use trace::{Digest, Kind, Record, chrome_json};

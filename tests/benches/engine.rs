@@ -16,7 +16,7 @@ fn pairs(hosts: usize) -> Topology {
     let name = |number: usize| format!("host{number}");
     let topology = (0..hosts).fold(Topology::new(), |topology, number| topology.host(&name(number), 3));
     (0..hosts / 2).fold(topology, |topology, pair| {
-        topology.cable((&name(2 * pair), 0), (&name(2 * pair + 1), 0), LineRate::TB5)
+        topology.cable((name(2 * pair).as_str(), 0), (name(2 * pair + 1).as_str(), 0), LineRate::TB5)
     })
 }
 

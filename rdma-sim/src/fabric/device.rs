@@ -75,13 +75,13 @@ const LKEY_STEP: u32 = 0x100;
 pub(super) const BOUNDARY: u64 = 1 << 32;
 
 impl Device {
-    pub(super) fn new(port: &Port, host: u32, cable: Option<(u32, u8)>) -> Self {
+    pub(super) fn new(port: &Port, rate: LineRate, host: u32, cable: Option<(u32, u8)>) -> Self {
         Self {
             name: port.device.clone(),
             host,
             cable,
             gids: port.gids(),
-            rate: port.rate,
+            rate,
             incarnation: 1,
             generation: 1,
             pds: 0,

@@ -102,7 +102,8 @@ pub(crate) struct Fabric {
 
 impl Fabric {
     pub(crate) fn new(topology: &Topology, model: Model, plan: FaultPlan, choices: Box<dyn Choices>) -> Self {
-        let mut cables: Vec<_> = topology.cables.iter().map(|cable| Cable::new(cable.rate)).collect();
+        let mut cables: Vec<_> =
+            topology.cables.iter().map(|cable| Cable::new(topology.link_rate(cable))).collect();
         let mut devices = Vec::new();
         let mut hosts = Vec::new();
         for (h, host) in topology.hosts.iter().enumerate() {
@@ -115,7 +116,7 @@ impl Fabric {
                     cables[c].devices[end] = index;
                     Some((c as u32, end as u8))
                 });
-                devices.push(Device::new(port, h as u32, cable));
+                devices.push(Device::new(port, host.mac().line_rate(), h as u32, cable));
             }
             hosts.push(Host::new(host.name.clone(), first..devices.len() as u32));
         }

@@ -233,10 +233,10 @@ impl Fault {
 
     fn check(&self, topology: &Topology) -> Result<(), FaultError> {
         let missing = |why: String| Err(FaultError::new(&self.to_string(), why));
-        let has_device = |device: &str| topology.devices(self.place.host()).any(|name| name == device);
-        if !topology.has_host(self.place.host()) {
+        let Some(found) = topology.find_host(self.place.host()) else {
             return missing(format!("there is no host {:?}", self.place.host()));
-        }
+        };
+        let has_device = |device: &str| found.port(device).is_some();
         if let Place::Port { host, device } = &self.place
             && !has_device(device)
         {

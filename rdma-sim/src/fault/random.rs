@@ -11,7 +11,8 @@ impl FaultPlan {
     /// Those that a connection is expected to notice or to survive: cables that are pulled and plugged in, lost and damaged
     /// frames, slow and late hardware, processes that stop, die and start.
     pub fn random(choices: &mut dyn Choices, topology: &Topology, count: u32, horizon: Duration) -> Self {
-        let ports: Vec<_> = topology.cabled_ports().collect();
+        let ends = topology.links().flat_map(|link| link.ends);
+        let ports: Vec<_> = ends.map(|end| (end.host.to_owned(), end.device.to_owned())).collect();
         if ports.is_empty() {
             return Self::none();
         }
