@@ -31,7 +31,7 @@ mod model;
 mod net;
 mod schedule;
 mod sim;
-mod topology;
+pub mod topology;
 mod trace;
 
 pub use choices::{Choices, Seeded};
@@ -41,5 +41,5 @@ pub use fabric::CableStats;
 pub use model::{LineRate, Model, Timing};
 pub use net::Net;
 pub use sim::{Run, Sim};
-pub use topology::Topology;
+pub use topology::{MacModel, Topology, TopologyError};
 pub use trace::Digest;

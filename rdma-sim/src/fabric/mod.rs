@@ -110,17 +110,18 @@ const FIRST_BASE: u64 = 1 << 32;
 impl Fabric {
     pub(crate) fn new(topology: &Topology, model: Model, choices: Box<dyn Choices>) -> Self {
         let mut devices = Vec::new();
-        let mut cables: Vec<_> = topology.cables.iter().map(|cable| Cable::new(cable.rate)).collect();
+        let mut cables: Vec<_> =
+            topology.cables.iter().map(|cable| Cable::new(topology.link_rate(cable))).collect();
         for (h, host) in topology.hosts.iter().enumerate() {
-            for (p, name) in host.ports.iter().enumerate() {
+            for (p, port) in host.ports.iter().enumerate() {
                 let index = DeviceIndex(devices.len() as u32);
-                let port = crate::topology::PortIndex { host: h, port: p };
+                let end_here = crate::topology::PortIndex { host: h, port: p };
                 let cable = topology.cables.iter().enumerate().find_map(|(c, cable)| {
-                    let end = cable.ends.iter().position(|end| *end == port)?;
+                    let end = cable.ends.iter().position(|end| *end == end_here)?;
                     cables[c].devices[end] = index;
                     Some((c as u32, end as u8))
                 });
-                devices.push(Device::new(name.clone(), h, p, cable));
+                devices.push(Device::new(port.device.clone(), h as u32, cable, port.gids()));
             }
         }
         Self {
@@ -374,18 +375,12 @@ impl Fabric {
 }
 
 impl Device {
-    fn new(name: String, host: usize, port: usize, cable: Option<(u32, u8)>) -> Self {
-        // The order of the table on macOS: a link-local address, then the mapped IPv4 address.
-        let (host, port) = (host as u32, port as u8);
-        let [_, h2, h1, h0] = host.to_be_bytes();
-        let mut link_local = Gid([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x02, h2, h1, 0xff, 0xfe, h0, 0, port]);
-        link_local.0[8] |= port << 2;
-        let ipv4 = Gid::from_ipv4([169, 254, (host % 254) as u8 + 1, port + 1].into());
+    fn new(name: String, host: u32, cable: Option<(u32, u8)>, gids: Vec<Gid>) -> Self {
         Self {
             name,
             host,
             cable,
-            gids: vec![link_local, ipv4],
+            gids,
             pds: 0,
             cqs: 0,
             qps: Vec::new(),

@@ -1,0 +1,156 @@
+use std::net::IpAddr;
+
+use super::{MacModel, Shape, Topology};
+
+/// Why a topology cannot be
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TopologyError {
+    /// An interface has each of its addresses once
+    #[error("{device} of {host} has the address {address} twice: leave one of them out")]
+    AddressTwice {
+        /// The Mac
+        host: String,
+        /// Its device
+        device: String,
+        /// What was given twice
+        address: IpAddr,
+    },
+
+    /// Both ends of a cable are in the same port
+    #[error("both ends of a cable are in {device} of {host}: a cable joins two ports")]
+    CableToItself {
+        /// The Mac
+        host: String,
+        /// Its device
+        device: String,
+    },
+
+    /// Hosts are told apart by their names
+    #[error("two hosts are called {host}: give one of them another name")]
+    DuplicateHost {
+        /// The name
+        host: String,
+    },
+
+    /// A port that the Mac does not have
+    #[error("{host} has no port {port}: it has {}; free of them: {}", list(ports), list(free))]
+    NoSuchPort {
+        /// The Mac
+        host: String,
+        /// What was asked for: a device, or a position from zero
+        port: String,
+        /// The devices that it has
+        ports: Vec<String>,
+        /// Those of them without a cable
+        free: Vec<String>,
+    },
+
+    /// A port takes one cable
+    #[error("{device} of {host} has a cable to {} of {} already; free ports of {host}: {}", peer[1], peer[0], list(free))]
+    PortInUse {
+        /// The Mac
+        host: String,
+        /// Its device
+        device: String,
+        /// Host and device at the other end of that cable
+        peer: [String; 2],
+        /// The devices of the Mac that have no cable
+        free: Vec<String>,
+    },
+
+    /// A Mac has at least one port, and not more than the simulator offers
+    #[error("{host} cannot have {ports} ports: a simulated Mac has 1 to {}", MacModel::MAX_PORTS)]
+    PortCount {
+        /// The Mac
+        host: String,
+        /// How many it should have had
+        ports: usize,
+    },
+
+    /// A cable between two ports of one Mac
+    #[error("a cable from {} to {} of {host} would join the Mac to itself: choose a port of another one", devices[0], devices[1])]
+    SameHost {
+        /// The Mac
+        host: String,
+        /// Its devices
+        devices: [String; 2],
+    },
+
+    /// A shape that so many Macs do not make
+    #[error("a {shape} has {} Macs, not {hosts}", shape.needed_hosts())]
+    ShapeHosts {
+        /// The shape
+        shape: Shape,
+        /// How many Macs there were
+        hosts: usize,
+    },
+
+    /// A shape or graph that needs more ports than the model has
+    #[error("a {graph} of {hosts} Macs needs {needed} ports on {host}, and a {mac} has {}", mac.ports())]
+    TooFewPorts {
+        /// What was to be made: the name of a shape, or "graph"
+        graph: String,
+        /// Of how many Macs
+        hosts: usize,
+        /// The first Mac with too few ports
+        host: String,
+        /// Its model
+        mac: MacModel,
+        /// How many ports it needs
+        needed: usize,
+    },
+
+    /// More Macs than have addresses of their own
+    #[error("{host} is one too many: the simulator has room for {} hosts", Topology::MAX_HOSTS)]
+    TooManyHosts {
+        /// The Mac that was too many
+        host: String,
+    },
+
+    /// A cable or an address for a Mac that does not exist
+    #[error("no host is called {host:?}; there are: {}", list(hosts))]
+    UnknownHost {
+        /// The name that was given
+        host: String,
+        /// The names that exist
+        hosts: Vec<String>,
+    },
+
+    /// A Mac that is not in the table of [`MacModel`]
+    #[error("no Mac model is called {model:?}; there are: {}, and generic-N with N ports", list(&MacModel::ALL))]
+    UnknownModel {
+        /// The name that was given
+        model: String,
+    },
+
+    /// A shape that does not exist
+    #[error("no shape is called {shape:?}; there are: {}", list(&Shape::ALL))]
+    UnknownShape {
+        /// The name that was given
+        shape: String,
+    },
+
+    /// A host name that cannot be written as the end of a cable
+    #[error("{host:?} names no host: a name has at least one character, no ':' and no space around it")]
+    UnusableName {
+        /// The name that was given
+        host: String,
+    },
+
+    /// A cable that carries nothing, or more than any
+    #[error("the cable from {} of {} cannot run at {bits_per_second} bit/s: give 1 bit/s to 1000 Gb/s", end[1], end[0])]
+    UnusableRate {
+        /// Host and device of its first end
+        end: [String; 2],
+        /// The rate that was given
+        bits_per_second: u64,
+    },
+}
+
+pub(super) fn list<T: ToString>(items: &[T]) -> String {
+    if items.is_empty() {
+        return "none".to_owned();
+    }
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}

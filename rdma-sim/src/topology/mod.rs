@@ -1,0 +1,114 @@
+//! Which Macs there are, what ports they have, and which ports the cables join
+//!
+//! A [`Topology`] is made in one of two ways: port by port ([`Topology::add_host`], [`Topology::add_cable`]), or as a
+//! [`Shape`]. However it is made, each port has at most one cable and each cable two Macs.
+//!
+//! ```
+//! use rdma_sim::topology::{MacModel, Topology};
+//!
+//! let ring = Topology::ring(4, MacModel::MacMiniM4Pro)?;
+//! for link in ring.links() {
+//!     let [a, b] = link.ends;
+//!     println!("{}:{} - {}:{}", a.host, a.device, b.host, b.device);
+//! }
+//! # Ok::<(), rdma_sim::TopologyError>(())
+//! ```
+
+mod build;
+mod cable;
+mod error;
+mod mac;
+mod port;
+mod shapes;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::cable::{Cable, PortIndex};
+pub use self::cable::{Link, LinkEnd, PortRef};
+pub use self::error::TopologyError;
+pub use self::mac::MacModel;
+pub use self::port::{Guid, MacAddress, Port};
+pub use self::shapes::Shape;
+
+use crate::LineRate;
+
+/// Which Macs there are, and which ports the cables join
+///
+/// Macs and cables are kept in the order in which they were added. The numbers of a port (GUID, hardware address,
+/// self-assigned address) follow from the positions of its Mac and of the port, and are different for each port.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Topology {
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) cables: Vec<Cable>,
+}
+
+/// A Mac and its ports
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Host {
+    pub(crate) name: String,
+    mac: MacModel,
+    first_interface: u16,
+    pub(crate) ports: Vec<Port>,
+}
+
+impl Topology {
+    /// The most hosts that a topology has room for
+    pub const MAX_HOSTS: usize = 254;
+
+    /// The first Thunderbolt interface of the Macs in Apple's documentation is `en2`
+    pub const FIRST_INTERFACE: u16 = 2;
+
+    /// Nothing yet
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The Macs, in the order in which they were added
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// The Mac called `name`
+    pub fn find_host(&self, name: &str) -> Option<&Host> {
+        self.hosts.iter().find(|host| host.name == name)
+    }
+
+    /// The cables, in the order in which they were added
+    pub fn links(&self) -> impl ExactSizeIterator<Item = Link<'_>> + DoubleEndedIterator {
+        self.cables.iter().map(|cable| {
+            let ends = cable.ends.map(|PortIndex { host, port }| {
+                let host = &self.hosts[host];
+                LinkEnd { host: &host.name, device: &host.ports[port].device }
+            });
+            Link { ends, cable_rate: cable.rate, rate: self.link_rate(cable) }
+        })
+    }
+
+    /// What a cable carries between its ports
+    pub(crate) fn link_rate(&self, cable: &Cable) -> LineRate {
+        let ports = cable.ends.map(|end| self.hosts[end.host].mac.line_rate().bits_per_second);
+        LineRate { bits_per_second: ports.into_iter().fold(cable.rate.bits_per_second, u64::min) }
+    }
+}
+
+impl Host {
+    /// Its name
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Which Mac it is
+    pub fn mac(&self) -> MacModel {
+        self.mac
+    }
+
+    /// Its ports, in the order of their devices
+    pub fn ports(&self) -> &[Port] {
+        &self.ports
+    }
+
+    /// The port with this device
+    pub fn port(&self, device: &str) -> Option<&Port> {
+        self.ports.iter().find(|port| port.device == device)
+    }
+}

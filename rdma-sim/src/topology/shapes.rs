@@ -1,0 +1,212 @@
+use std::fmt;
+use std::str::FromStr;
+
+use super::{MacModel, Topology, TopologyError};
+use crate::LineRate;
+
+/// How equal Macs are cabled
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Shape {
+    /// Each Mac to the next
+    Line,
+    /// Each Mac to each other one
+    Mesh,
+    /// Two Macs
+    Pair,
+    /// Each Mac to the next, and the last to the first
+    Ring,
+    /// The first Mac to each other one
+    Star,
+}
+
+impl Shape {
+    /// Every shape
+    pub const ALL: [Self; 5] = [Self::Line, Self::Mesh, Self::Pair, Self::Ring, Self::Star];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Line => "line",
+            Self::Mesh => "mesh",
+            Self::Pair => "pair",
+            Self::Ring => "ring",
+            Self::Star => "star",
+        }
+    }
+
+    /// How many Macs it has, in words
+    pub(super) const fn needed_hosts(self) -> &'static str {
+        match self {
+            Self::Line | Self::Mesh | Self::Star => "at least 2",
+            Self::Pair => "2",
+            Self::Ring => "at least 3",
+        }
+    }
+
+    fn edges(self, hosts: usize) -> Vec<(usize, usize)> {
+        match self {
+            Self::Line | Self::Pair => (1..hosts).map(|b| (b - 1, b)).collect(),
+            Self::Mesh => (0..hosts).flat_map(|a| (a + 1..hosts).map(move |b| (a, b))).collect(),
+            Self::Ring => (0..hosts).map(|a| (a, (a + 1) % hosts)).collect(),
+            Self::Star => (1..hosts).map(|b| (0, b)).collect(),
+        }
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Shape {
+    type Err = TopologyError;
+
+    fn from_str(name: &str) -> Result<Self, TopologyError> {
+        let found = Self::ALL.into_iter().find(|shape| shape.name() == name);
+        found.ok_or_else(|| TopologyError::UnknownShape { shape: name.to_owned() })
+    }
+}
+
+impl Topology {
+    /// Two Macs, `a` and `b`, joined by one Thunderbolt 5 cable between their ports `rdma_en2`
+    pub fn pair() -> Self {
+        Self::new().host("a", 3).host("b", 3).cable(("a", 0), ("b", 0), LineRate::TB5)
+    }
+
+    /// Macs called `a`, `b`, … in a line
+    ///
+    /// # Errors
+    ///
+    /// Those of [`shaped`](Self::shaped).
+    pub fn line(hosts: usize, mac: impl Into<MacModel>) -> Result<Self, TopologyError> {
+        Self::shaped(Shape::Line, hosts, mac, 1, LineRate::TB5)
+    }
+
+    /// Macs called `a`, `b`, …, each joined to each other one
+    ///
+    /// # Errors
+    ///
+    /// Those of [`shaped`](Self::shaped).
+    pub fn mesh(hosts: usize, mac: impl Into<MacModel>) -> Result<Self, TopologyError> {
+        Self::shaped(Shape::Mesh, hosts, mac, 1, LineRate::TB5)
+    }
+
+    /// Macs called `a`, `b`, … in a ring
+    ///
+    /// # Errors
+    ///
+    /// Those of [`shaped`](Self::shaped).
+    pub fn ring(hosts: usize, mac: impl Into<MacModel>) -> Result<Self, TopologyError> {
+        Self::shaped(Shape::Ring, hosts, mac, 1, LineRate::TB5)
+    }
+
+    /// Macs called `a`, `b`, …, of which `a` is joined to each other one
+    ///
+    /// # Errors
+    ///
+    /// Those of [`shaped`](Self::shaped).
+    pub fn star(hosts: usize, mac: impl Into<MacModel>) -> Result<Self, TopologyError> {
+        Self::shaped(Shape::Star, hosts, mac, 1, LineRate::TB5)
+    }
+
+    /// Macs called `a`, `b`, … in a shape, with so many cables between those that it joins
+    ///
+    /// ```
+    /// use rdma_sim::topology::{MacModel, Shape};
+    /// use rdma_sim::{LineRate, Topology};
+    ///
+    /// let ring = Topology::shaped(Shape::Ring, 4, MacModel::MacStudioM3Ultra, 3, LineRate::TB5)?;
+    /// assert_eq!(ring.links().len(), 12);
+    /// # Ok::<(), rdma_sim::TopologyError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::ShapeHosts`], [`TooFewPorts`](TopologyError::TooFewPorts),
+    /// [`PortCount`](TopologyError::PortCount), [`TooManyHosts`](TopologyError::TooManyHosts),
+    /// [`UnusableRate`](TopologyError::UnusableRate).
+    pub fn shaped(
+        shape: Shape,
+        hosts: usize,
+        mac: impl Into<MacModel>,
+        cables: usize,
+        rate: LineRate,
+    ) -> Result<Self, TopologyError> {
+        let is_possible = match shape {
+            Shape::Line | Shape::Mesh | Shape::Star => hosts >= 2,
+            Shape::Pair => hosts == 2,
+            Shape::Ring => hosts >= 3,
+        };
+        if !is_possible {
+            return Err(TopologyError::ShapeHosts { shape, hosts });
+        }
+        // A text may ask for any number; what is refused is not built first.
+        let edges = if hosts <= Self::MAX_HOSTS { shape.edges(hosts) } else { Vec::new() };
+        Self::cabled(shape.name(), hosts, mac.into(), &edges, cables, rate)
+    }
+
+    /// Macs called `a`, `b`, …, with a Thunderbolt 5 cable for each pair of positions
+    ///
+    /// A pair that is there twice has two cables. Each cable takes the first free port of both Macs.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::UnknownHost`] for a position that is none; [`CableToItself`](TopologyError::CableToItself);
+    /// those of [`shaped`](Self::shaped).
+    pub fn graph(
+        hosts: usize,
+        mac: impl Into<MacModel>,
+        edges: &[(usize, usize)],
+    ) -> Result<Self, TopologyError> {
+        Self::cabled("graph", hosts, mac.into(), edges, 1, LineRate::TB5)
+    }
+
+    fn cabled(
+        graph: &str,
+        hosts: usize,
+        mac: MacModel,
+        edges: &[(usize, usize)],
+        cables: usize,
+        rate: LineRate,
+    ) -> Result<Self, TopologyError> {
+        let mut topology = Self::new();
+        for index in 0..hosts {
+            topology.add_host(&host_name(index), mac)?;
+        }
+        let mut degrees = vec![0_usize; hosts];
+        for index in edges.iter().flat_map(|(a, b)| [*a, *b]) {
+            let Some(degree) = degrees.get_mut(index) else {
+                let hosts = (0..hosts).map(host_name).collect();
+                return Err(TopologyError::UnknownHost { host: host_name(index), hosts });
+            };
+            *degree += 1;
+        }
+        for (index, degree) in degrees.iter().enumerate() {
+            let needed = degree.saturating_mul(cables);
+            if needed > mac.ports() {
+                let (graph, host) = (graph.to_owned(), host_name(index));
+                return Err(TopologyError::TooFewPorts { graph, hosts, host, mac, needed });
+            }
+        }
+        let mut next = vec![0; hosts];
+        for &(a, b) in edges {
+            for _ in 0..cables {
+                let names = [host_name(a), host_name(b)];
+                topology.add_cable((&*names[0], next[a]), (&*names[1], next[b]), rate)?;
+                next[a] += 1;
+                next[b] += 1;
+            }
+        }
+        Ok(topology)
+    }
+}
+
+/// `a` to `z`, then `aa` and on
+pub(super) fn host_name(index: usize) -> String {
+    let letter = char::from(b'a' + (index % 26) as u8);
+    match index / 26 {
+        0 => letter.to_string(),
+        more => host_name(more - 1) + letter.encode_utf8(&mut [0; 4]),
+    }
+}

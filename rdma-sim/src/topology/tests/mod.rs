@@ -1,0 +1,9 @@
+mod build;
+mod mac;
+mod shapes;
+
+use super::{MacModel, Topology};
+
+fn two_minis() -> Topology {
+    Topology::new().host("left", MacModel::MacMiniM4Pro).host("right", MacModel::MacStudioM4Max)
+}
