@@ -17,6 +17,15 @@ pub enum TopologyError {
         address: IpAddr,
     },
 
+    /// Something is wrong in a text, at this line
+    #[error("line {line}: {error}")]
+    At {
+        /// The line, counted from one
+        line: usize,
+        /// What is wrong
+        error: Box<Self>,
+    },
+
     /// Both ends of a cable are in the same port
     #[error("both ends of a cable are in {device} of {host}: a cable joins two ports")]
     CableToItself {
@@ -86,6 +95,15 @@ pub enum TopologyError {
         hosts: usize,
     },
 
+    /// The text is not in the format, or lacks something
+    #[error("line {line}: {message}")]
+    Text {
+        /// The line, counted from one
+        line: usize,
+        /// What is wrong with it
+        message: String,
+    },
+
     /// A shape or graph that needs more ports than the model has
     #[error("a {graph} of {hosts} Macs needs {needed} ports on {host}, and a {mac} has {}", mac.ports())]
     TooFewPorts {
@@ -146,6 +164,16 @@ pub enum TopologyError {
         /// The rate that was given
         bits_per_second: u64,
     },
+}
+
+impl TopologyError {
+    /// The line of the text that is wrong, counted from one, if it came from a text
+    pub fn line(&self) -> Option<usize> {
+        match self {
+            Self::At { line, .. } | Self::Text { line, .. } => Some(*line),
+            _ => None,
+        }
+    }
 }
 
 pub(super) fn list<T: ToString>(items: &[T]) -> String {

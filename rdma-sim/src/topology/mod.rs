@@ -1,12 +1,15 @@
 //! Which Macs there are, what ports they have, and which ports the cables join
 //!
-//! A [`Topology`] is made in one of two ways: port by port ([`Topology::add_host`], [`Topology::add_cable`]), or as a
-//! [`Shape`]. However it is made, each port has at most one cable and each cable two Macs.
+//! A [`Topology`] is made in one of three ways: port by port ([`Topology::add_host`], [`Topology::add_cable`]), as a
+//! [`Shape`], or from TOML ([`Topology::from_toml`]). However it is made, each port has at most one cable and each cable two Macs.
 //!
 //! ```
 //! use rdma_sim::topology::{MacModel, Topology};
 //!
 //! let ring = Topology::ring(4, MacModel::MacMiniM4Pro)?;
+//! assert_eq!(ring, Topology::from_toml(r#"shape = "ring"
+//!                                         hosts = 4
+//!                                         mac = "mac-mini-m4-pro""#)?);
 //! for link in ring.links() {
 //!     let [a, b] = link.ends;
 //!     println!("{}:{} - {}:{}", a.host, a.device, b.host, b.device);
@@ -22,6 +25,7 @@ mod port;
 mod shapes;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub(crate) use self::cable::{Cable, PortIndex};
 pub use self::cable::{Link, LinkEnd, PortRef};

@@ -1,6 +1,7 @@
 mod build;
 mod mac;
 mod shapes;
+mod text;
 
 use super::{MacModel, Topology};
 
