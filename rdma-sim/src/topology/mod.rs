@@ -1,7 +1,8 @@
 //! Which Macs there are, what ports they have, and which ports the cables join
 //!
-//! A [`Topology`] is made in one of three ways: port by port ([`Topology::add_host`], [`Topology::add_cable`]), as a
-//! [`Shape`], or from TOML ([`Topology::from_toml`]). However it is made, each port has at most one cable and each cable two Macs.
+//! A [`Topology`] is made in one of four ways: port by port ([`Topology::add_host`], [`Topology::add_cable`]), as a
+//! [`Shape`], from TOML ([`Topology::from_toml`]), or from the device matrix of an MLX cluster
+//! ([`Topology::from_matrix`]). However it is made, each port has at most one cable and each cable two Macs.
 //!
 //! ```
 //! use rdma_sim::topology::{MacModel, Topology};
@@ -21,6 +22,7 @@ mod build;
 mod cable;
 mod error;
 mod mac;
+mod matrix;
 mod port;
 mod shapes;
 #[cfg(test)]
@@ -31,6 +33,7 @@ pub(crate) use self::cable::{Cable, PortIndex};
 pub use self::cable::{Link, LinkEnd, PortRef};
 pub use self::error::TopologyError;
 pub use self::mac::MacModel;
+pub use self::matrix::MatrixError;
 pub use self::port::{Guid, MacAddress, Port};
 pub use self::shapes::Shape;
 

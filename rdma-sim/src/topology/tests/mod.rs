@@ -1,5 +1,6 @@
 mod build;
 mod mac;
+mod matrix;
 mod shapes;
 mod text;
 
