@@ -21,6 +21,8 @@
 mod build;
 mod cable;
 mod error;
+#[cfg(any(test, feature = "arbitrary", feature = "proptest"))]
+mod generate;
 mod mac;
 mod matrix;
 mod port;
@@ -32,6 +34,8 @@ mod text;
 pub(crate) use self::cable::{Cable, PortIndex};
 pub use self::cable::{Link, LinkEnd, PortRef};
 pub use self::error::TopologyError;
+#[cfg(any(test, feature = "proptest"))]
+pub use self::generate::strategies;
 pub use self::mac::MacModel;
 pub use self::matrix::MatrixError;
 pub use self::port::{Guid, MacAddress, Port};

@@ -1,3 +1,4 @@
+mod any;
 mod build;
 mod mac;
 mod matrix;
