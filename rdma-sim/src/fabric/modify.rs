@@ -86,7 +86,7 @@ impl Fabric {
             !rules.link_local_source && is_link_local(source) || attr.path_mtu > 1024 && !rules.large_mtu;
         let is_known = self.neighbour(device).is_some_and(|far| {
             let host = &self.hosts[self.device(far).host as usize];
-            host.is_up() && self.gids(far).contains(&target)
+            host.is_up() && !target.is_zero() && self.gids(far).contains(&target)
         });
         if is_refused || !is_known || found.trouble.unresolvable {
             Err(Cause::PeerUnreachable)

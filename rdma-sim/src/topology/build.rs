@@ -109,7 +109,7 @@ impl Topology {
 
     /// Replaces the addresses of a port's interface, and with them its GID table
     ///
-    /// They are not compared with those of other ports: clusters in which two ports have the same address exist.
+    /// They are not compared with those of other ports, so that a misconfigured cluster can be described.
     ///
     /// ```
     /// # use rdma_sim::Topology;

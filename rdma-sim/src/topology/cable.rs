@@ -14,7 +14,9 @@ pub(crate) struct PortIndex {
     pub(crate) port: usize,
 }
 
-/// A port as it is given to [`Topology::cable`](super::Topology::cable): a host, and the position of the port from zero or its device's name
+/// A port as it is given to [`Topology::cable`](super::Topology::cable)
+///
+/// A host, with the position of the port from zero or the name of its device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PortRef<'a> {
     pub(super) host: &'a str,

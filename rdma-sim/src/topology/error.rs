@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use super::{MacModel, Shape, Topology};
+use super::{MacModel, MatrixError, Shape, Topology};
 
 /// Why a topology cannot be
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -41,6 +41,10 @@ pub enum TopologyError {
         /// The name
         host: String,
     },
+
+    /// A device matrix that describes no cables
+    #[error(transparent)]
+    Matrix(#[from] MatrixError),
 
     /// A port that the Mac does not have
     #[error("{host} has no port {port}: it has {}; free of them: {}", list(ports), list(free))]

@@ -8,17 +8,17 @@ use crate::LineRate;
 ///
 /// In text, models are called by the names in this table.
 ///
-/// | name                  | ports | Gb/s | source of the number of ports                                           |
-/// |-----------------------|-------|------|-------------------------------------------------------------------------|
-/// | `mac-mini-m4`         | 3     | 40   | reported: devices on links of 40 Gb/s (issue 4485 of MLX)               |
-/// | `mac-mini-m4-pro`     | 3     | 80   | documented: the listing in Apple TN3205 has `rdma_en2` to `rdma_en4`    |
-/// | `macbook-pro-m4-pro`  | 3     | 80   | reported: as the M4 Max                                                 |
-/// | `macbook-pro-m4-max`  | 3     | 80   | measured: devices listed in issue 3162 of MLX                           |
-/// | `macbook-pro-m5-pro`  | 3     | 80   | reported: as the M4 generation                                          |
-/// | `macbook-pro-m5-max`  | 3     | 80   | reported: as the M4 generation                                          |
-/// | `mac-studio-m4-max`   | 4     | 80   | measured: devices listed in issue 3162 of MLX                           |
-/// | `mac-studio-m3-ultra` | 6     | 80   | documented: the MLX documentation lists `rdma_en2` to `rdma_en7`        |
-/// | `generic-N`           | N     | 80   | none: as many as a test wants                                           |
+/// | name                  | ports | Gb/s | source of the number of ports                                              |
+/// |-----------------------|-------|------|----------------------------------------------------------------------------|
+/// | `mac-mini-m4`         | 3     | 40   | assumed; reported are only devices on links of 40 Gb/s (issue 4485 of MLX) |
+/// | `mac-mini-m4-pro`     | 3     | 80   | documented: the listing in Apple TN3205 has `rdma_en2` to `rdma_en4`       |
+/// | `macbook-pro-m4-pro`  | 3     | 80   | reported in field notes                                                    |
+/// | `macbook-pro-m4-max`  | 3     | 80   | measured: devices of a MacBook Pro with 36 GB (issue 3162 of MLX)          |
+/// | `macbook-pro-m5-pro`  | 3     | 80   | reported in field notes                                                    |
+/// | `macbook-pro-m5-max`  | 3     | 80   | reported in field notes                                                    |
+/// | `mac-studio-m4-max`   | 4     | 80   | measured: devices listed in issue 3162 of MLX                              |
+/// | `mac-studio-m3-ultra` | 6     | 80   | documented: the MLX documentation lists `rdma_en2` to `rdma_en7`           |
+/// | `generic-N`           | N     | 80   | none: as many as a test wants                                              |
 ///
 /// Reports differ on whether a Mac with Thunderbolt 4 has RDMA devices at all; here it has.
 ///

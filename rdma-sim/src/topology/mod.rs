@@ -1,7 +1,8 @@
 //! Which Macs there are, what ports they have, and which ports the cables join
 //!
-//! A [`Topology`] is made in one of three ways: port by port ([`Topology::add_host`], [`Topology::add_cable`]), as a
-//! [`Shape`], or from TOML ([`Topology::from_toml`]). However it is made, each port has at most one cable and each cable two Macs.
+//! A [`Topology`] is made in one of four ways: port by port ([`Topology::add_host`], [`Topology::add_cable`]), as a
+//! [`Shape`], from TOML ([`Topology::from_toml`]), or from the device matrix of an MLX cluster
+//! ([`Topology::from_matrix`]). However it is made, each port has at most one cable and each cable two Macs.
 //!
 //! ```
 //! use rdma_sim::topology::{MacModel, Topology};
@@ -20,7 +21,10 @@
 mod build;
 mod cable;
 mod error;
+#[cfg(any(test, feature = "arbitrary", feature = "proptest"))]
+mod generate;
 mod mac;
+mod matrix;
 mod port;
 mod shapes;
 #[cfg(test)]
@@ -30,7 +34,10 @@ mod text;
 pub(crate) use self::cable::{Cable, PortIndex};
 pub use self::cable::{Link, LinkEnd, PortRef};
 pub use self::error::TopologyError;
+#[cfg(any(test, feature = "proptest"))]
+pub use self::generate::strategies;
 pub use self::mac::MacModel;
+pub use self::matrix::MatrixError;
 pub use self::port::{Guid, MacAddress, Port};
 pub use self::shapes::Shape;
 
@@ -57,7 +64,7 @@ pub struct Host {
 
 impl Topology {
     /// The most hosts that a topology has room for
-    pub const MAX_HOSTS: usize = 254 * 31;
+    pub const MAX_HOSTS: usize = 254 * 7;
 
     /// The first Thunderbolt interface of the Macs in Apple's documentation is `en2`
     pub const FIRST_INTERFACE: u16 = 2;

@@ -75,11 +75,18 @@ pub(super) fn device_name(first_interface: u16, position: usize) -> String {
     format!("{INTERFACE_PREFIX}{}", usize::from(first_interface) + position)
 }
 
+/// The N of `rdma_enN`, written as macOS writes it
+pub(super) fn interface_number(device: &str) -> Option<u16> {
+    let number = device.strip_prefix(INTERFACE_PREFIX)?;
+    let parsed: u16 = number.parse().ok()?;
+    (parsed.to_string() == number).then_some(parsed)
+}
+
 /// The address that a port gives itself when nobody configures it; unlike on a Mac, never by chance
 pub(super) fn self_assigned(host: usize, position: usize) -> Ipv4Addr {
     // The first and the last 256 addresses of the block are reserved (RFC 3927).
     let (block, row) = (host % 254, host / 254);
-    Ipv4Addr::new(169, 254, block as u8 + 1, (8 * row + position) as u8 + 1)
+    Ipv4Addr::new(169, 254, block as u8 + 1, (32 * row + position) as u8 + 1)
 }
 
 /// The identifier of a device (`node_guid`)

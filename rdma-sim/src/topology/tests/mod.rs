@@ -1,5 +1,7 @@
+mod any;
 mod build;
 mod mac;
+mod matrix;
 mod shapes;
 mod text;
 

@@ -69,7 +69,7 @@ fn shapes_that_the_macs_do_not_make_say_why() {
         (Topology::ring(2, mini), "a ring has at least 3 Macs, not 2"),
         (Topology::mesh(1, mini), "a mesh has at least 2 Macs, not 1"),
         (Topology::shaped(Shape::Pair, 3, mini, 1, LineRate::TB5), "a pair has 2 Macs, not 3"),
-        (Topology::mesh(usize::MAX, mini), "iu is one too many: the simulator has room for 254 hosts"),
+        (Topology::mesh(usize::MAX, mini), "bpk is one too many: the simulator has room for 1778 hosts"),
     ];
     for (result, message) in table {
         assert_eq!(result.unwrap_err().to_string(), message);
