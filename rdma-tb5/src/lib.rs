@@ -1,4 +1,12 @@
 //! The real path: RDMA over Thunderbolt 5 through the system's verbs provider
 //!
-//! **Not there yet.** The crate will load `librdma.dylib` on macOS and `libibverbs.so.1` on Linux at run time and implement
-//! the traits of `rdma_core` over it. Until then programs run on `rdma-sim`.
+//! * [`discover`]: what a host has and how it is set up, as data that can be recorded there and read anywhere.
+//!
+//! # What it is not
+//!
+//! **The verbs are not there yet.** The crate will load `librdma.dylib` on macOS and `libibverbs.so.1` on Linux at run
+//! time and implement the traits of `rdma_core` over it. Until then programs run on `rdma-sim`.
+//!
+//! No Mac was at hand when this was written: see [`discover`] for what that means.
+
+pub mod discover;
