@@ -14,7 +14,7 @@
 //! and never run. The parsers are lenient for that reason. Missing keys, another order, new keys, empty output and garbage
 //! give less knowledge, never a panic.
 //!
-//! Numbers such as F53 count the failures that people have reported of these clusters.
+//! Numbers such as F53 count the failures that people have reported of these clusters; [`crate::preflight`] has the list.
 
 mod collect;
 mod outputs;
