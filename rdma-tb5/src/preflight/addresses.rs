@@ -166,7 +166,7 @@ pub(super) fn subnets(host: &HostReport) -> Vec<Note> {
         }
     }
     if notes.is_empty() {
-        notes.push(Note::ok(format!("{} fixed addresses, in networks of their own", networks.len())));
+        notes.push(Note::ok(format!("fixed addresses: {}, in networks of their own", networks.len())));
     }
     notes
 }

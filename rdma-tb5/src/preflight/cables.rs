@@ -23,7 +23,7 @@ pub(super) fn cable(host: &HostReport) -> Vec<Note> {
     let evidence = if others == 0 {
         "nothing is connected to any receptacle".to_owned()
     } else {
-        format!("{others} devices are connected, none of them a computer")
+        format!("devices connected: {others}, none of them a computer")
     };
     vec![Note::fail(evidence, "connect another Mac with a Thunderbolt 5 cable, directly")]
 }
@@ -84,7 +84,7 @@ pub(super) fn rdma_service(host: &HostReport) -> Vec<Note> {
                 (Some(false), _) => Note::fail(format!("{} does not advertise rdma", peer.name), REMEDY),
                 (None, Some(0)) => Note::fail("the I/O Registry knows no host that advertises rdma", REMEDY),
                 (None, Some(count)) if count as usize >= connected => {
-                    Note::ok(format!("the I/O Registry knows {count} hosts that advertise rdma"))
+                    Note::ok(format!("hosts that advertise rdma by the I/O Registry: {count}"))
                 }
                 (None, Some(count)) => Note::unknown(format!("{count} of {connected} hosts advertise rdma")),
                 (None, None) => Note::unknown(format!("the services of {} are not known", peer.name)),

@@ -173,5 +173,5 @@ pub(super) fn bridged_ring(hosts: &[Host]) -> Vec<Note> {
             }
         }
     }
-    vec![Note::ok(format!("{} bridged cables, no ring", bridged.len()))]
+    vec![Note::ok(format!("bridged cables: {}, no ring", bridged.len()))]
 }
