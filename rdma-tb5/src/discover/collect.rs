@@ -25,20 +25,25 @@ pub fn collect() -> HostReport {
 
 #[cfg(target_os = "macos")]
 fn macos() -> HostReport {
-    use super::{Outputs, Tool, iokit, tool};
+    use std::time::Duration;
+
+    use super::{Outcome, Outputs, Tool, ToolRun, iokit, tool};
 
     let mut outputs = Outputs::default();
     for tool in Tool::ALL {
         let [program, args @ ..] = tool.command() else { continue };
         outputs.tools.insert(tool, tool::run(program, args, tool.timeout()));
     }
-    outputs.live_links = iokit::live_links();
-    outputs.owners = iokit::driver_owners();
+    let registry = tool::start(iokit::registry).recv_timeout(Duration::from_secs(5)).ok();
+    let outcome = if registry.is_some() { Outcome::Done } else { Outcome::Hung };
+    let registry = registry.unwrap_or_default();
+    outputs.live_links = registry.live_links;
+    outputs.owners = registry.objects.owners;
     let mut report = outputs.report();
     // The registry counts what `ioclasscount` prints, if that tool is not there.
-    let live = iokit::kernel_objects();
     let objects = &mut report.kernel_objects;
-    objects.protection_domains = objects.protection_domains.or(live.protection_domains);
-    objects.queue_pairs = objects.queue_pairs.or(live.queue_pairs);
+    objects.protection_domains = objects.protection_domains.or(registry.objects.protection_domains);
+    objects.queue_pairs = objects.queue_pairs.or(registry.objects.queue_pairs);
+    report.tools.push(ToolRun { tool: "I/O Registry".to_owned(), outcome, detail: String::new() });
     report
 }

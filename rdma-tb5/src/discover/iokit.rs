@@ -28,8 +28,24 @@ const SERVICE_PLANE: &CStr = c"IOService";
 /// The protocol that `rdma` is on Thunderbolt (0xFA57)
 const RDMA_PROTOCOL: i64 = 64087;
 
-/// State of Thunderbolt IP on every port, and how many peers advertise `rdma`
-pub(super) fn live_links() -> Option<LiveLinks> {
+/// All of it
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    /// State of Thunderbolt IP on every port, and how many peers advertise `rdma`
+    pub(super) live_links: Option<LiveLinks>,
+    /// How many objects of the RDMA driver live, and who has it open
+    pub(super) objects: KernelObjects,
+}
+
+/// Reads the registry; whether a wedged driver can hold this up is not known
+pub(super) fn registry() -> Registry {
+    Registry {
+        live_links: live_links(),
+        objects: KernelObjects { owners: driver_owners(), ..kernel_objects() },
+    }
+}
+
+fn live_links() -> Option<LiveLinks> {
     let ip_links = services(c"AppleThunderboltIPPort")?
         .map(|port| IpLink {
             interface: search(&port, "BSD Name").and_then(text),
@@ -39,13 +55,15 @@ pub(super) fn live_links() -> Option<LiveLinks> {
                 .and_then(|n| n.try_into().ok()),
         })
         .collect();
-    let peers = services(c"IOThunderboltXDomainService")?;
-    let rdma = peers.filter(|peer| property(peer, "Protocol ID").and_then(number) == Some(RDMA_PROTOCOL));
-    Some(LiveLinks { ip_links, rdma_services: rdma.count().try_into().ok() })
+    let advertised = services(c"IOThunderboltXDomainService")?;
+    let protocols: Vec<_> =
+        advertised.filter_map(|it| property(&it, "Protocol ID").and_then(number)).collect();
+    // That none is rdma is known only if any told its protocol.
+    let rdma = (!protocols.is_empty()).then(|| protocols.iter().filter(|&&it| it == RDMA_PROTOCOL).count());
+    Some(LiveLinks { ip_links, rdma_services: rdma.and_then(|count| count.try_into().ok()) })
 }
 
-/// How many objects of the RDMA driver live
-pub(super) fn kernel_objects() -> KernelObjects {
+fn kernel_objects() -> KernelObjects {
     let classes = classes();
     let count = |name| classes.as_ref().and_then(|classes| entry(classes, name)).and_then(number);
     KernelObjects {
@@ -56,7 +74,7 @@ pub(super) fn kernel_objects() -> KernelObjects {
 }
 
 /// Processes that have the driver open; `None` if the kernel does not know the class that would tell
-pub(super) fn driver_owners() -> Option<Vec<String>> {
+fn driver_owners() -> Option<Vec<String>> {
     const CLIENT: &CStr = c"IORDMAUserClient";
     entry(&classes()?, "IORDMAUserClient")?;
     let mut iterator: io_iterator_t = 0;
@@ -75,7 +93,8 @@ pub(super) fn driver_owners() -> Option<Vec<String>> {
     let mut owners: Vec<String> = Objects(Object(iterator))
         // SAFETY: the object is held, and the name is a C string that lives for ever.
         .filter(|object| unsafe { IOObjectConformsTo(object.0, CLIENT.as_ptr()) } != 0)
-        .map(|client| property(&client, "IOUserClientCreator").and_then(text).unwrap_or_default())
+        .map(|client| property(&client, "IOUserClientCreator").and_then(text))
+        .map(|name| name.unwrap_or_else(|| "a process".to_owned()))
         .take(MAX_ITEMS)
         .collect();
     owners.dedup();

@@ -93,7 +93,7 @@ pub struct Captured {
 }
 
 #[cfg(target_os = "macos")]
-pub(super) use run::run;
+pub(super) use run::{run, start};
 
 #[cfg(any(target_os = "macos", test))]
 mod run {
@@ -136,18 +136,28 @@ mod run {
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "a read from a tool that hangs cannot be ended")]
-    fn reader(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+    /// Starts something that may never end
+    #[expect(clippy::disallowed_methods, reason = "what waits for a wedged driver cannot be ended")]
+    pub(in crate::discover) fn start<T: Send + 'static>(
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> mpsc::Receiver<T> {
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
+            // Nobody listens any more if it took too long.
+            let _ = tell.send(work());
+        });
+        told
+    }
+
+    fn reader(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+        start(move || {
             let mut bytes = Vec::new();
             if let Some(pipe) = pipe {
                 // What came before an error is still worth reading.
                 let _ = pipe.take(MAX_INPUT as u64).read_to_end(&mut bytes);
             }
-            let _ = tell.send(String::from_utf8_lossy(&bytes).into_owned());
-        });
-        told
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
     }
 
     /// Whether it ended well; `None` if it closed its outputs and did not end

@@ -73,7 +73,8 @@ impl Check {
             host: host.map(|host| host.label.clone()),
             subject: note.subject,
             verdict: note.verdict,
-            evidence: note.evidence,
+            // Names and states can be empty too.
+            evidence: if note.evidence.trim().is_empty() { "(empty)".to_owned() } else { note.evidence },
             remedy: note.remedy,
         };
         match self.look {
