@@ -3,7 +3,7 @@
 mod support;
 
 use rdma_tb5::discover::{
-    Bus, HostReport, IpLink, LiveLinks, Outcome, Peer, Platform, Provider, RdmaCtl, VerbsDevice,
+    Address, Bus, HostReport, IpLink, LiveLinks, Outcome, Peer, Platform, Provider, RdmaCtl, VerbsDevice,
 };
 use rdma_tb5::preflight::{CHECKS, Check, Finding, Host, Verdict, diagnose};
 use support::outputs;
@@ -97,6 +97,11 @@ const CASES: &[(&str, Verdict, Change)] = &[
         h[0].report.interfaces.as_mut().unwrap().retain(|i| i.name != "en4")
     }),
     ("interface_mapping", Verdict::Warn, |h| gids(h)[0].gid = "fe80::ff:fe00:183".parse().unwrap()),
+    ("interface_mapping", Verdict::Ok, |h| {
+        let ether = interface(h).ether.replace("02:00:00:00:00:99".into());
+        bridge(&mut h[0], &["en4"]);
+        h[0].report.interfaces.as_mut().unwrap().last_mut().unwrap().ether = ether;
+    }),
     ("interface_mapping", Verdict::Unknown, |h| device(h).name = "mlx5_0".into()),
     ("interface_mapping", Verdict::Unknown, |h| {
         h[0].report.hardware_ports = None;
@@ -144,6 +149,14 @@ const CASES: &[(&str, Verdict, Change)] = &[
     ("subnets", Verdict::Warn, |h| {
         let same = interface(h).ipv4.clone();
         h[0].report.interfaces.as_mut().unwrap().iter_mut().find(|i| i.name == "en3").unwrap().ipv4 = same;
+    }),
+    ("subnets", Verdict::Ok, |h| {
+        let twice = interface(h).ipv4[0];
+        interface(h).ipv4.push(twice);
+    }),
+    ("subnets", Verdict::Ok, |h| {
+        let everywhere = Address { address: [169, 254, 12, 7].into(), prefix_len: 16 };
+        h[0].report.interfaces.as_mut().unwrap().iter_mut().for_each(|i| i.ipv4 = vec![everywhere]);
     }),
     ("subnets", Verdict::Unknown, |h| h[0].report.interfaces = None),
     ("protection_domains", Verdict::Ok, |_| {}),

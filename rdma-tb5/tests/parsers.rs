@@ -85,6 +85,8 @@ fn services_belong_to_the_peer_above_them() {
     assert!(peer.rdma);
     let without = parse::services(&fixture("odd/system_profiler-peer_without_rdma.txt"));
     assert!(!without[0].rdma);
+    let dock = "Domain UUID: bus\nDock:\nVendor Name: Dock Inc.\nServices:\nService Key: rdma\n";
+    assert!(parse::services(dock).is_empty(), "a dock has no domain");
     assert!(parse::services("Services:\n Service Key: rdma\n").is_empty());
 }
 
@@ -192,6 +194,10 @@ fn huge_outputs_are_read_in_part_and_lists_are_bounded() {
         let text = line.repeat(2 * MAX_INPUT / line.len());
         assert_eq!(parse_all(&text), MAX_ITEMS, "{line:?}");
     }
+    let last = "en1: flags=1<UP>\n".repeat(MAX_ITEMS) + "bridge0: flags=1<UP>\n\tmember: en1\n";
+    assert!(parse::ifconfig(&last)[MAX_ITEMS - 1].members.is_empty());
+    let last = "hca_id: rdma_en1\n".repeat(MAX_ITEMS) + "hca_id: rdma_en2\n\tmax_qp: 1\n";
+    assert_eq!(parse::ibv_devinfo(&last)[MAX_ITEMS - 1].max_qp, None);
     let element = r#"{"receptacle_1_tag":{}},"#.repeat(10_000);
     let many = format!(r#"{{"SPThunderboltDataType":[{element}null]}}"#);
     assert_eq!(parse::system_profiler(&many).unwrap().len(), MAX_ITEMS);

@@ -56,6 +56,8 @@ fn services_of_the_text_form_join_the_peers_of_the_json() {
     let rdma = |outputs: &Outputs| outputs.report().thunderbolt.unwrap()[0].peers[0].rdma_service;
     let both = outputs("left");
     assert_eq!(rdma(&both), Some(true));
+    let lower = fixture("left/system_profiler.txt").replace("7A1B0C2D", "7a1b0c2d");
+    assert_eq!(rdma(&both.clone().with(Tool::SystemProfilerText, lower)), Some(true));
     let without = fixture("odd/system_profiler-peer_without_rdma.txt");
     assert_eq!(rdma(&both.clone().with(Tool::SystemProfilerText, without)), Some(false));
     assert_eq!(rdma(&both.with_outcome(Tool::SystemProfilerText, Outcome::Hung)), None);
