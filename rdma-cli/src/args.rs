@@ -8,7 +8,8 @@ use crate::report::Output;
 
 /// RDMA over Thunderbolt 5, real or simulated
 ///
-/// Today everything runs on the simulator: two Macs, one cable, virtual time. The same seed always gives the same run.
+/// Today `copy` and `ping` run on the simulator: two Macs, one cable, virtual time. The same seed always gives the same run.
+/// `devices` and `doctor` look at this machine, or at what was recorded on another.
 #[derive(Debug, Parser)]
 #[command(name = "tb5", version, after_help = "Exit codes: 0 done, 1 failed, 2 usage.")]
 pub(crate) struct Args {
@@ -27,12 +28,21 @@ impl Args {
     pub(crate) fn output(&self) -> Output {
         if self.json { Output::Json } else { Output::Text }
     }
+
+    pub(crate) fn forces_simulator(&self) -> bool {
+        self.sim
+    }
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Copy a file from one Mac to another over the cable, and verify it
     Copy(Copy),
+    /// List the RDMA devices, their ports and what is connected to them
+    Devices(Devices),
+    /// Say what keeps RDMA from working, and what to do about it
+    #[command(after_help = "Exit codes: 0 nothing failed, 1 a check failed or a file is wrong, 2 usage.")]
+    Doctor(Doctor),
     /// Measure round trips between two Macs, beside bare verbs
     Ping(Ping),
 }
@@ -46,6 +56,23 @@ pub(crate) struct Copy {
     /// Seed of everything that the simulator leaves to chance
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Devices {
+    /// A report of `tb5 doctor --record` to read instead of looking at this machine
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Doctor {
+    /// A report of `tb5 doctor --record` to diagnose instead of this machine; with several, their cables are compared
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: Vec<PathBuf>,
+    /// Write what was found on this machine to a file, replaced if it exists
+    #[arg(long, value_name = "FILE", conflicts_with = "from")]
+    pub(crate) record: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -2,8 +2,11 @@
 
 mod args;
 mod copy;
+mod devices;
+mod doctor;
 mod mac;
 mod ping;
+mod recorded;
 mod report;
 mod signals;
 
@@ -22,6 +25,9 @@ enum Failure {
     /// It was tried, and failed
     #[error(transparent)]
     Failed(Box<dyn std::error::Error + Send + Sync>),
+    /// It was done, and what was printed says that something is wrong
+    #[error("a check failed")]
+    Reported,
 }
 
 impl Failure {
@@ -33,7 +39,12 @@ impl Failure {
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.command {
+        Command::Devices(_) | Command::Doctor(_) if args.forces_simulator() => {
+            Err(Failure::Usage("--sim: the simulator has nothing to discover".into()))
+        }
         Command::Copy(copy) => copy::run(copy, args.output()),
+        Command::Devices(devices) => devices::run(devices, args.output()),
+        Command::Doctor(doctor) => doctor::run(doctor, args.output()),
         Command::Ping(ping) => ping::run(ping, args.output()),
     };
     match done {
@@ -45,5 +56,6 @@ fn main() -> ExitCode {
             report::error(&*error);
             ExitCode::FAILURE
         }
+        Err(Failure::Reported) => ExitCode::FAILURE,
     }
 }

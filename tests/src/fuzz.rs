@@ -5,6 +5,9 @@ use std::time::Duration;
 use rdma_core::channel::{Channel, ChannelConfig, Hello, Incoming, Params, Token, Trailer};
 use rdma_core::{FRAME, Time};
 use rdma_sim::Bytes;
+use rdma_tb5::discover::parse::{self, MAX_ITEMS};
+use rdma_tb5::discover::{HostReport, Outputs, Tool};
+use rdma_tb5::preflight::{self, Host};
 
 use crate::oracle::Program;
 
@@ -123,4 +126,40 @@ pub fn greeting(data: &[u8]) {
     if let Ok((payload, trailer)) = Trailer::split(data) {
         assert_eq!(trailer.to_bytes(), data[payload.len()..]);
     }
+}
+
+/// Reads any bytes as the outputs of tools, and as a recorded report; diagnoses what comes of it
+///
+/// Zero bytes part the outputs, in the order of [`Tool::ALL`]; the last one stands for all that are missing. No parser and no
+/// check may panic, no list may grow beyond its bound, and a report must survive being written.
+pub fn discover(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let lists = [
+        parse::system_profiler(&text).map_or(0, |buses| buses.len()),
+        parse::services(&text).len(),
+        parse::networksetup(&text).len(),
+        parse::ifconfig(&text).len(),
+        parse::ibv_devices(&text).len(),
+        parse::ibv_devinfo(&text).len(),
+    ];
+    assert!(lists.into_iter().all(|len| len <= MAX_ITEMS));
+
+    let mut parts = text.split('\0');
+    let mut part = "";
+    let mut outputs = Outputs::default();
+    for tool in Tool::ALL {
+        part = parts.next().unwrap_or(part);
+        outputs = outputs.with(tool, part);
+    }
+    let report = outputs.report();
+    let json = serde_json::to_string(&report).expect("a report can be written");
+    let back: HostReport = serde_json::from_str(&json).expect("what was written can be read");
+    assert_eq!(back, report);
+
+    let mut hosts = vec![Host::new("a", report)];
+    if let Ok(recorded) = serde_json::from_slice(data) {
+        hosts.push(Host::new("b", recorded));
+    }
+    let diagnosis = preflight::diagnose(&hosts);
+    assert!(diagnosis.findings.iter().all(|finding| !finding.evidence.trim().is_empty()));
 }

@@ -23,6 +23,11 @@ fn the_verbs_corpus_replays() {
 }
 
 #[test]
+fn the_discover_corpus_replays() {
+    replay("discover", rdma_tests::fuzz::discover);
+}
+
+#[test]
 fn the_greeting_corpus_replays() {
     replay("greeting", rdma_tests::fuzz::greeting);
 }

@@ -1,0 +1,92 @@
+//! `tb5 doctor`: what keeps RDMA from working, and what to do about it
+
+use rdma_tb5::discover::Platform;
+use rdma_tb5::preflight::{self, Diagnosis, Finding, Host, Verdict};
+use serde::Serialize;
+
+use crate::args::Doctor;
+use crate::report::{Output, plain, table};
+use crate::{Failure, recorded};
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    verdict: Verdict,
+    ok: usize,
+    unknown: usize,
+    warn: usize,
+    fail: usize,
+    hosts: Vec<Summary<'a>>,
+    findings: &'a [Finding],
+    recorded: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Summary<'a> {
+    host: &'a str,
+    platform: Platform,
+    macos_version: Option<&'a str>,
+    macos_build: Option<&'a str>,
+    hardware_model: Option<&'a str>,
+}
+
+pub(crate) fn run(args: &Doctor, output: Output) -> Result<(), Failure> {
+    let hosts = if args.from.is_empty() {
+        vec![recorded::this_machine()]
+    } else {
+        let read: Result<Vec<_>, _> = args.from.iter().map(|path| recorded::read(path)).collect();
+        let mut hosts = read.map_err(Failure::failed)?;
+        recorded::shorten(&mut hosts);
+        hosts
+    };
+    if let (Some(path), [host]) = (&args.record, &hosts[..]) {
+        recorded::write(path, &host.report).map_err(Failure::failed)?;
+    }
+    let diagnosis = preflight::diagnose(&hosts);
+    let report = Report {
+        verdict: diagnosis.verdict(),
+        ok: diagnosis.count(Verdict::Ok),
+        unknown: diagnosis.count(Verdict::Unknown),
+        warn: diagnosis.count(Verdict::Warn),
+        fail: diagnosis.count(Verdict::Fail),
+        hosts: hosts.iter().map(summary).collect(),
+        findings: &diagnosis.findings,
+        recorded: args.record.as_ref().map(|path| path.display().to_string()),
+    };
+    output.print(&report, || text(&hosts, &diagnosis, &report))?;
+    if report.verdict == Verdict::Fail { Err(Failure::Reported) } else { Ok(()) }
+}
+
+fn summary(host: &Host) -> Summary<'_> {
+    let report = &host.report;
+    Summary {
+        host: &host.label,
+        platform: report.platform,
+        macos_version: report.macos_version.as_deref(),
+        macos_build: report.macos_build.as_deref(),
+        hardware_model: report.hardware_model.as_deref(),
+    }
+}
+
+fn text(hosts: &[Host], diagnosis: &Diagnosis, report: &Report<'_>) -> String {
+    let mut lines: Vec<_> = hosts.iter().map(recorded::summary).collect();
+    lines.extend(report.recorded.as_ref().map(|path| format!("recorded in {path}")));
+    let mut lines: Vec<_> = lines.iter().map(|line| plain(line)).collect();
+    lines.push(table(diagnosis.findings.iter().map(|finding| row(finding, hosts.len() > 1))));
+    for host in hosts.iter().filter(|host| host.report.devices.as_deref() == Some(&[])) {
+        lines.push(plain(&format!("{} has no RDMA", host.label)));
+    }
+    let Report { verdict, ok, unknown, warn, fail, .. } = report;
+    lines.push(format!("verdict: {verdict} ({ok} ok, {unknown} unknown, {warn} warn, {fail} fail)"));
+    lines.join("\n")
+}
+
+fn row(finding: &Finding, names_host: bool) -> [String; 4] {
+    let host = finding.host.as_deref().filter(|_| names_host);
+    let place: Vec<_> = [host, finding.subject.as_deref()].into_iter().flatten().map(plain).collect();
+    let mut evidence = plain(&finding.evidence);
+    if let Some(remedy) = finding.remedy {
+        evidence.push_str("\n→ ");
+        evidence.push_str(remedy);
+    }
+    [finding.verdict.to_string(), finding.check.to_owned(), place.join(" "), evidence]
+}

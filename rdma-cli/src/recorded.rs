@@ -1,0 +1,94 @@
+//! Host reports: of this machine, or from files
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use rdma_tb5::discover::{self, HostReport};
+use rdma_tb5::preflight::Host;
+
+/// No report of a real host comes near this length
+const MAX_BYTES: u64 = 4 << 20;
+
+/// A report that cannot be read or written
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {what}", path.display())]
+pub(crate) struct RecordError {
+    path: PathBuf,
+    what: What,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum What {
+    #[error("cannot be {verb}: {error}")]
+    Io { verb: &'static str, error: io::Error },
+    #[error("is longer than {MAX_BYTES} bytes, and no host report")]
+    Long,
+    // The reader of JSON names line and column.
+    #[error("is no host report: {0}")]
+    NoReport(serde_json::Error),
+}
+
+impl RecordError {
+    fn new(path: &Path, what: What) -> Self {
+        Self { path: path.to_owned(), what }
+    }
+
+    fn io(path: &Path, verb: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::new(path, What::Io { verb, error })
+    }
+}
+
+/// Looks at this machine
+pub(crate) fn this_machine() -> Host {
+    Host::new("this machine", discover::collect())
+}
+
+/// Reads the report of another host, called by the name of its file
+pub(crate) fn read(path: &Path) -> Result<Host, RecordError> {
+    let mut json = Vec::new();
+    let file = File::open(path).map_err(RecordError::io(path, "read"))?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut json).map_err(RecordError::io(path, "read"))?;
+    if json.len() as u64 > MAX_BYTES {
+        return Err(RecordError::new(path, What::Long));
+    }
+    let report =
+        serde_json::from_slice(&json).map_err(|error| RecordError::new(path, What::NoReport(error)))?;
+    Ok(Host::new(path.display().to_string(), report))
+}
+
+/// Calls each host by the name of its file without folder and extension, if that tells them apart
+pub(crate) fn shorten(hosts: &mut [Host]) {
+    let stem = |host: &Host| Some(Path::new(&host.label).file_stem()?.to_str()?.to_owned());
+    let Some(stems) = hosts.iter().map(stem).collect::<Option<Vec<_>>>() else { return };
+    if stems.iter().collect::<BTreeSet<_>>().len() == hosts.len() {
+        for (host, stem) in hosts.iter_mut().zip(stems) {
+            host.label = stem;
+        }
+    }
+}
+
+/// Writes a report so that people can read it too
+pub(crate) fn write(path: &Path, report: &HostReport) -> Result<(), RecordError> {
+    let mut json = serde_json::to_string_pretty(report)
+        .map_err(|error| RecordError::new(path, What::Io { verb: "written", error: error.into() }))?;
+    json.push('\n');
+    fs::write(path, json).map_err(RecordError::io(path, "written"))
+}
+
+/// What a host is, in a few words
+pub(crate) fn summary(host: &Host) -> String {
+    let report = &host.report;
+    let platform = match report.platform {
+        discover::Platform::Linux => "Linux".to_owned(),
+        discover::Platform::Macos => {
+            format!("macOS {}", report.macos_version.as_deref().unwrap_or("of unknown version"))
+        }
+        _ => "unknown system".to_owned(),
+    };
+    match &report.hardware_model {
+        Some(model) => format!("{}: {platform}, {model}", host.label),
+        None => format!("{}: {platform}", host.label),
+    }
+}

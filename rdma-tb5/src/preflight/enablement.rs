@@ -1,0 +1,156 @@
+use super::check::Note;
+use crate::discover::{HostReport, LinkSpeed, Outcome, Provider, RdmaCtl};
+
+/// F6: `librdma.dylib` and the tools came with macOS 26.2
+pub(super) fn macos_version(host: &HostReport) -> Vec<Note> {
+    if !host.is_mac() {
+        return Vec::new();
+    }
+    let Some(release) = host.macos_release() else {
+        return vec![Note::unknown("sw_vers told no version")];
+    };
+    let evidence = version(host);
+    vec![if release < (26, 2) {
+        Note::fail(evidence, "update to macOS 26.2 or later, the same version on all hosts")
+    } else {
+        Note::ok(evidence)
+    }]
+}
+
+/// F30: on 26.2 messages above 4 KiB do not work well; MLX sends them from 26.3 on only
+pub(super) fn message_limit(host: &HostReport) -> Vec<Note> {
+    if !host.is_mac() {
+        return Vec::new();
+    }
+    match host.macos_release() {
+        None => vec![Note::unknown("sw_vers told no version")],
+        Some((26, 2)) => {
+            vec![Note::warn(version(host), "update to macOS 26.3 or later, or send no message above 4 KiB")]
+        }
+        Some(_) => vec![Note::ok(version(host))],
+    }
+}
+
+fn version(host: &HostReport) -> String {
+    let version = host.macos_version.as_deref().unwrap_or("?");
+    match &host.macos_build {
+        Some(build) => format!("macOS {version} ({build})"),
+        None => format!("macOS {version}"),
+    }
+}
+
+/// F1: off by default, and only Recovery can switch it on
+pub(super) fn rdma_enabled(host: &HostReport) -> Vec<Note> {
+    if !host.is_mac() {
+        return Vec::new();
+    }
+    vec![match host.rdma_ctl {
+        RdmaCtl::Enabled => Note::ok("rdma_ctl status: enabled"),
+        RdmaCtl::Disabled => Note::fail(
+            "rdma_ctl status: disabled",
+            "start the Mac in Recovery, run `rdma_ctl enable` in its Terminal, and restart",
+        ),
+        RdmaCtl::Absent => {
+            Note::fail("there is no rdma_ctl", "update to macOS 26.2 or later, which brings the tool")
+        }
+        RdmaCtl::Hung => Note::fail("rdma_ctl status did not answer", "restart the Mac"),
+        RdmaCtl::Unknown => Note::unknown("rdma_ctl was not asked, or gave no answer that is understood"),
+    }]
+}
+
+/// F1, F2, F6, F80: no library, no list and an empty list are three different things
+pub(super) fn verbs_devices(host: &HostReport) -> Vec<Note> {
+    match host.provider {
+        Provider::Absent => {
+            return vec![Note::fail(
+                "the verbs library cannot be loaded",
+                if host.is_mac() {
+                    "update to macOS 26.2 or later, which brings librdma"
+                } else {
+                    "install libibverbs and the provider of the adapter"
+                },
+            )];
+        }
+        Provider::ListFailed => {
+            return vec![Note::fail("ibv_get_device_list returned NULL", "restart the host")];
+        }
+        Provider::Listed | Provider::Unknown => {}
+    }
+    let tool_absent =
+        host.tool("ibv_devices").is_some_and(|run| run.outcome == Outcome::Absent) && host.is_mac();
+    vec![match host.devices.as_deref() {
+        None if tool_absent => {
+            Note::fail("there is no ibv_devices", "update to macOS 26.2 or later, which brings the tool")
+        }
+        None => Note::unknown("the devices could not be listed"),
+        Some([]) => no_devices(host),
+        Some(devices) => {
+            let names: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
+            Note::ok(names.join(", "))
+        }
+    }]
+}
+
+fn no_devices(host: &HostReport) -> Note {
+    if !host.is_mac() {
+        return Note::fail("this host has no verbs devices", "use a host with RDMA, or the simulator");
+    }
+    let speeds: Vec<_> = host.thunderbolt.iter().flatten().filter_map(|bus| bus.link_speed()).collect();
+    match host.rdma_ctl {
+        RdmaCtl::Enabled if is_thunderbolt_5(&speeds) => Note::fail(
+            "RDMA is enabled, Thunderbolt 5 is there, and no device is",
+            "restart the Mac: the setting takes effect with the next start",
+        ),
+        RdmaCtl::Enabled if !speeds.is_empty() => Note::fail(
+            "RDMA is enabled, and no device is there; no receptacle exceeds 40 Gb/s",
+            "use a Mac with Thunderbolt 5",
+        ),
+        RdmaCtl::Enabled => Note::fail("RDMA is enabled, and no device is there", "restart the Mac"),
+        _ => Note::fail(
+            "there are no verbs devices",
+            "enable RDMA in Recovery with `rdma_ctl enable`, and restart",
+        ),
+    }
+}
+
+/// F2: Thunderbolt 3 and 4 stop at 40 Gb/s
+///
+/// Devices may be listed on such Macs or not; both were reported. A Mac whose receptacles all carry 40 Gb/s links hides
+/// what it could do: then only [`link_speed`](super::cables::link_speed) speaks.
+pub(super) fn thunderbolt_5(host: &HostReport) -> Vec<Note> {
+    if !host.is_mac() {
+        return Vec::new();
+    }
+    let Some(buses) = host.thunderbolt.as_deref() else {
+        return vec![Note::unknown("system_profiler told nothing about Thunderbolt")];
+    };
+    let speeds: Vec<_> = buses.iter().filter_map(|bus| bus.link_speed()).collect();
+    let listed: Vec<_> = buses.iter().filter_map(|bus| bus.speed.as_deref()).collect();
+    let evidence = format!("speeds of the receptacles: {}", listed.join(", "));
+    vec![if buses.is_empty() {
+        Note::fail("there is no Thunderbolt receptacle", "use a Mac with Thunderbolt 5")
+    } else if is_thunderbolt_5(&speeds) {
+        Note::ok(evidence)
+    } else if speeds.iter().any(|speed| speed.is_limit) {
+        Note::fail(evidence, "use a Mac with Thunderbolt 5: RDMA needs receptacles of 80 Gb/s")
+    } else {
+        Note::unknown(evidence)
+            .advise("unplug one cable and look again: only a free receptacle tells what it can do")
+    }]
+}
+
+fn is_thunderbolt_5(speeds: &[LinkSpeed]) -> bool {
+    speeds.iter().any(|speed| speed.gigabits > 40)
+}
+
+/// F8: a Mac that sleeps takes its ports down, and nothing wakes it over Thunderbolt
+pub(super) fn idle_sleep(host: &HostReport) -> Vec<Note> {
+    if !host.is_mac() {
+        return Vec::new();
+    }
+    vec![match host.idle_sleep_minutes {
+        None => Note::unknown("pmset told no sleep time"),
+        Some(0) => Note::ok("sleep 0"),
+        Some(minutes) => Note::warn(format!("sleep {minutes}"), "run `sudo pmset -a sleep 0`"),
+    }]
+}

@@ -1,0 +1,48 @@
+use rdma_core::Caps;
+
+use super::check::Note;
+use crate::discover::{HostReport, VerbsDevice};
+
+/// F15, F19, F28: protection domains that a crashed process or a replugged cable has left behind
+pub(super) fn protection_domains(host: &HostReport) -> Vec<Note> {
+    let per_device = |device: &VerbsDevice| device.max_pd.unwrap_or_else(|| Caps::tb5().max_pd.into());
+    count(host, "protection domains", host.kernel_objects.protection_domains, per_device)
+}
+
+/// F15, F16, F19, F26: queue pairs that a crashed process has left behind; the limit holds across processes
+pub(super) fn queue_pairs(host: &HostReport) -> Vec<Note> {
+    // One of those that the device counts cannot be had.
+    let usable = u64::from(Caps::tb5().max_qp);
+    let per_device = |device: &VerbsDevice| device.max_qp.map_or(usable, |max_qp| max_qp.min(usable));
+    count(host, "queue pairs", host.kernel_objects.queue_pairs, per_device)
+}
+
+/// Counts are of the whole host: the limit is that of all devices together
+fn count(
+    host: &HostReport,
+    what: &str,
+    live: Option<u64>,
+    per_device: impl Fn(&VerbsDevice) -> u64,
+) -> Vec<Note> {
+    if !host.is_mac() || host.devices.as_deref() == Some(&[]) {
+        return Vec::new();
+    }
+    let Some(live) = live else { return vec![Note::unknown(format!("{what} are not counted"))] };
+    let limit: u64 = host.devices.iter().flatten().map(per_device).fold(0, u64::saturating_add);
+    let owners = host.kernel_objects.owners.as_deref();
+    let evidence = match owners {
+        Some([]) => format!("{live} {what}, and no process has the driver open"),
+        Some(owners) => format!("{live} {what}; the driver is open in {}", owners.join("; ")),
+        None => format!("{live} {what}"),
+    };
+    vec![if live > 0 && limit > 0 && live >= limit {
+        Note::fail(
+            format!("{evidence}; all {limit} are taken"),
+            "end the processes that hold them, and restart the host if they stay",
+        )
+    } else if live > 0 && owners == Some(&[]) {
+        Note::warn(evidence, "restart the host before they run out")
+    } else {
+        Note::ok(evidence)
+    }]
+}
