@@ -6,12 +6,13 @@ mod mac;
 mod ping;
 mod report;
 mod signals;
+mod sim;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use crate::args::{Args, Command};
+use crate::args::{Args, Command, SimCommand};
 
 /// Why a command did not do what it was asked to
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +23,9 @@ enum Failure {
     /// It was tried, and failed
     #[error(transparent)]
     Failed(Box<dyn std::error::Error + Send + Sync>),
+    /// It was done, and what was printed says that something is wrong
+    #[error("a check failed")]
+    Reported,
 }
 
 impl Failure {
@@ -35,6 +39,8 @@ fn main() -> ExitCode {
     let done = match &args.command {
         Command::Copy(copy) => copy::run(copy, args.output()),
         Command::Ping(ping) => ping::run(ping, args.output()),
+        Command::Sim(SimCommand::Run(run)) => sim::run(run, args.output()),
+        Command::Sim(SimCommand::Trace(trace)) => sim::trace(trace, args.output()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -45,5 +51,6 @@ fn main() -> ExitCode {
             report::error(&*error);
             ExitCode::FAILURE
         }
+        Err(Failure::Reported) => ExitCode::FAILURE,
     }
 }

@@ -33,18 +33,31 @@ impl Output {
         json: &impl Serialize,
         rows: [(&str, String); N],
     ) -> Result<(), Failure> {
+        self.print(json, || table(rows.map(|(name, value)| [name.to_owned(), value])))
+    }
+
+    /// Prints one of two forms of the same
+    pub(crate) fn print(self, json: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
         match self {
             Self::Json => line(&serde_json::to_string(json).map_err(Failure::failed)?),
-            Self::Text => {
-                let mut table = Table::new();
-                table.load_style(NOTHING);
-                for (name, value) in rows {
-                    table.add_row([name, value.as_str()]);
-                }
-                line(&table.trim_fmt())
-            }
+            Self::Text => line(&text()),
         }
     }
+}
+
+/// Rows in columns, without borders
+pub(crate) fn table<const N: usize>(rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    for row in rows {
+        table.add_row(row);
+    }
+    table.trim_fmt()
+}
+
+/// Text from elsewhere, without anything that a terminal would obey
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// Prints a line; a reader that has gone away is no failure
