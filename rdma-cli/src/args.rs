@@ -1,5 +1,6 @@
 //! What can be asked for
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
@@ -45,6 +46,60 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Measure round trips between two Macs, beside bare verbs
     Ping(Ping),
+    /// Run what went wrong in the field again, on the simulator
+    #[command(subcommand)]
+    Sim(SimCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimCommand {
+    /// Run a scenario with one seed or many, and say whether it went as the scenario expects
+    #[command(
+        after_help = "Exit codes: 0 all seeds passed, 1 one failed or the scenario cannot be read, 2 usage."
+    )]
+    Run(SimRun),
+    /// Print what happens in a scenario, record by record
+    #[command(after_help = "Exit codes: 0 done, 1 something cannot be read or written, 2 usage.")]
+    Trace(SimTrace),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SimRun {
+    /// A scenario, such as those in rdma-sim/scenarios
+    pub(crate) scenario: PathBuf,
+    /// Seed of everything that the simulator leaves to chance
+    #[arg(long, default_value_t = 0, conflicts_with = "seeds")]
+    pub(crate) seed: u64,
+    /// All seeds from A up to, but without B
+    #[arg(long, value_name = "A..B", value_parser = seeds)]
+    pub(crate) seeds: Option<Range<u64>>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SimTrace {
+    /// A scenario, such as those in rdma-sim/scenarios
+    pub(crate) scenario: PathBuf,
+    /// Seed of everything that the simulator leaves to chance
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Write what happens for chrome://tracing and Perfetto, too: to a file, replaced if it exists
+    #[arg(long, value_name = "FILE")]
+    pub(crate) chrome: Option<PathBuf>,
+}
+
+/// More seeds than anybody waits for.
+const MOST_SEEDS: u64 = 1_000_000;
+
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let ends = text.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
+    let Some(seeds) = ends else { return Err("write A..B, such as 0..20".to_owned()) };
+    if seeds.is_empty() {
+        return Err("there is no seed in between: write the smaller number first, such as 0..20".to_owned());
+    }
+    if seeds.end - seeds.start > MOST_SEEDS {
+        return Err(format!("these are more than {MOST_SEEDS} seeds"));
+    }
+    Ok(seeds)
 }
 
 #[derive(Debug, clap::Args)]

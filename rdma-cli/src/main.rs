@@ -9,12 +9,13 @@ mod ping;
 mod recorded;
 mod report;
 mod signals;
+mod sim;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use crate::args::{Args, Command};
+use crate::args::{Args, Command, SimCommand};
 
 /// Why a command did not do what it was asked to
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +47,8 @@ fn main() -> ExitCode {
         Command::Devices(devices) => devices::run(devices, args.output()),
         Command::Doctor(doctor) => doctor::run(doctor, args.output()),
         Command::Ping(ping) => ping::run(ping, args.output()),
+        Command::Sim(SimCommand::Run(run)) => sim::run(run, args.output()),
+        Command::Sim(SimCommand::Trace(trace)) => sim::trace(trace, args.output()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

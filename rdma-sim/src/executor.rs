@@ -272,13 +272,14 @@ impl SimRuntime {
     }
 }
 
-/// Drops what was spawned and never started: it may hold the runtime that holds it.
+/// Drops what was spawned and never started, and what would start anew: both may hold the runtime that holds them.
 struct Unspawn<'a>(&'a SimRuntime);
 
 impl Drop for Unspawn<'_> {
     fn drop(&mut self) {
         let spawned = std::mem::take(&mut *lock(&self.0.spawned));
-        drop(spawned);
+        let starts = std::mem::take(&mut *lock(&self.0.starts));
+        drop((spawned, starts));
     }
 }
 

@@ -78,3 +78,23 @@ impl Runtime for HostRuntime {
         self.runtime.timer()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sim;
+
+    /// Regression: what starts anew holds the simulation that holds it, and no simulation was ever freed.
+    #[test]
+    fn a_host_that_starts_is_dropped_with_the_simulation() {
+        let held = Arc::new(());
+        let in_start = Arc::clone(&held);
+        Sim::new().run(async move |net| {
+            net.host("a").start(move |_| {
+                let in_task = Arc::clone(&in_start);
+                async move { drop(in_task) }
+            });
+        });
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
+}

@@ -1,0 +1,142 @@
+//! How a scenario should end, and whether it did
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::log::Measured;
+use super::observe::End;
+use super::period::Period;
+use super::scenario::{Port, Wrong};
+
+/// How the program at one end of a link ended
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Outcome {
+    /// Everything was done
+    Completes,
+    /// The device, the endpoint or the connection could not be had
+    ConnectFails,
+    /// The connection was lost, and this side was told why
+    ConnectionLost,
+    /// A request, or the peer, ended otherwise than well
+    Fails,
+    /// The connection was lost because the peer fell silent
+    PeerLost,
+    /// It still waits
+    Stalls,
+}
+
+/// `[expect]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Expect {
+    /// How the programs end, all of them.
+    outcome: Outcome,
+    /// How those end that end otherwise, by host or port.
+    #[serde(default)]
+    ends: BTreeMap<Spanned<String>, Outcome>,
+    /// What one of those says that end as expected.
+    error: Option<String>,
+    /// When all of them have ended.
+    #[serde(default = "a_minute")]
+    within: Period,
+    min_goodput_bytes_per_second: Option<f64>,
+    max_goodput_bytes_per_second: Option<f64>,
+    /// What the slowest round trip takes.
+    min_rtt: Option<Period>,
+    max_rtt: Option<Period>,
+    /// How often the links were connected, all together.
+    min_connections: Option<u32>,
+}
+
+fn a_minute() -> Period {
+    Period::from_secs(60)
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Completes => "completes",
+            Self::ConnectFails => "connect-fails",
+            Self::ConnectionLost => "connection-lost",
+            Self::Fails => "fails",
+            Self::PeerLost => "peer-lost",
+            Self::Stalls => "stalls",
+        })
+    }
+}
+
+impl Expect {
+    /// How long the programs are watched
+    pub(crate) fn within(&self) -> Period {
+        self.within
+    }
+
+    pub(super) fn check(&self, links: &[[Port; 2]]) -> Result<(), Wrong> {
+        for name in self.ends.keys() {
+            let is_named = |port: &Port| port.host == *name.get_ref() || port.to_string() == *name.get_ref();
+            if !links.iter().flatten().any(is_named) {
+                let why = format!("no program runs at {:?}: name a host or port of links", name.get_ref());
+                return Err(Wrong::at(name, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// How the program at `port` should end
+    fn outcome_at(&self, port: &Port) -> Outcome {
+        let own = self.ends.get(port.to_string().as_str());
+        *own.or_else(|| self.ends.get(port.host.as_str())).unwrap_or(&self.outcome)
+    }
+
+    /// What is not as it should be
+    pub(crate) fn judge(&self, ends: &[End], measured: &Measured) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for end in ends {
+            let expected = self.outcome_at(&end.port);
+            if end.outcome != expected {
+                wrong.push(format!("{}: expected {expected}, found {end}", end.port));
+            }
+        }
+        if let Some(text) = &self.error {
+            let mut expected = ends.iter().filter(|end| end.outcome == self.outcome);
+            if !expected.any(|end| end.why.contains(text)) {
+                wrong
+                    .push(format!("expected an error with {text:?}, which no end that {} has", self.outcome));
+            }
+        }
+        let goodput = measured.goodput_bytes_per_second;
+        let bytes_per_second = |bytes: f64| format!("{bytes:.0} bytes per second");
+        let [min, max] = [self.min_goodput_bytes_per_second, self.max_goodput_bytes_per_second];
+        wrong.extend(outside("a goodput of", goodput, min, max, bytes_per_second));
+        let rtt = measured.slowest_rtt.map(Period);
+        let text = |period: Period| period.to_string();
+        wrong.extend(outside("the slowest round trip to take", rtt, self.min_rtt, self.max_rtt, text));
+        let connections = Some(measured.connections);
+        wrong.extend(outside("as connections", connections, self.min_connections, None, |n| n.to_string()));
+        wrong
+    }
+}
+
+/// Says that `found` is not from `min` to `max`
+fn outside<T: Copy + PartialOrd>(
+    what: &str,
+    found: Option<T>,
+    min: Option<T>,
+    max: Option<T>,
+    text: impl Fn(T) -> String,
+) -> Option<String> {
+    // Written so that what compares with nothing is outside, too.
+    let is_inside = |found: T| min.is_none_or(|min| found >= min) && max.is_none_or(|max| found <= max);
+    if min.is_none() && max.is_none() || found.is_some_and(is_inside) {
+        return None;
+    }
+    let bound = |word: &str, bound: Option<T>| bound.map(|bound| format!(" {word} {}", text(bound)));
+    let [min, max] = [bound("at least", min), bound("at most", max)].map(Option::unwrap_or_default);
+    let found =
+        found.map_or_else(|| "nothing was measured".to_owned(), |found| format!("found {}", text(found)));
+    Some(format!("expected {what}{min}{max}, {found}"))
+}

@@ -1,0 +1,120 @@
+//! Errors of the layers below, as outcomes
+
+use std::fmt;
+
+use rdma_async::{
+    AllocError, CloseError, ConnectError, ConnectionError, EndpointError, PoolError, RecvError, SendError,
+    Unsent,
+};
+use rdma_core::{Error, Status};
+
+use super::expect::Outcome;
+
+/// Why a program did not do what it was meant to
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) outcome: Outcome,
+    pub(crate) why: String,
+}
+
+impl Failure {
+    /// Something else than an error of a layer below
+    pub(crate) fn new(outcome: Outcome, why: impl Into<String>) -> Self {
+        Self { outcome, why: why.into() }
+    }
+
+    fn from_device(outcome: Outcome, text: &impl fmt::Display, device: Option<&Error>) -> Self {
+        let why = match device {
+            Some(error) => format!("{text} (errno {}: {})", error.errno(), error.remedy()),
+            None => text.to_string(),
+        };
+        Self { outcome, why }
+    }
+
+    /// A verb failed on a connected queue pair
+    pub(crate) fn verb(error: Error) -> Self {
+        Self::from_device(Outcome::Fails, &error, Some(&error))
+    }
+
+    pub(crate) fn completion(what: &str, status: Status) -> Self {
+        Self::new(Outcome::Fails, format!("{what} ended with {status} (status {})", status.code()))
+    }
+}
+
+impl From<Error> for Failure {
+    /// A verb failed before there was a connection
+    fn from(error: Error) -> Self {
+        Self::from_device(Outcome::ConnectFails, &error, Some(&error))
+    }
+}
+
+impl From<EndpointError> for Failure {
+    fn from(error: EndpointError) -> Self {
+        let device = match &error {
+            EndpointError::Device(error) | EndpointError::Pool(PoolError::Register(error)) => Some(error),
+            _ => None,
+        };
+        Self::from_device(Outcome::ConnectFails, &error, device)
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        let device = match &error {
+            ConnectError::Device(error) | ConnectError::Lost(ConnectionError::Device(error)) => Some(error),
+            _ => None,
+        };
+        Self::from_device(Outcome::ConnectFails, &error, device)
+    }
+}
+
+impl From<ConnectionError> for Failure {
+    fn from(error: ConnectionError) -> Self {
+        match &error {
+            ConnectionError::PeerLost(_) => Self::from_device(Outcome::PeerLost, &error, None),
+            ConnectionError::Device(device) => {
+                Self::from_device(Outcome::ConnectionLost, &error, Some(device))
+            }
+            _ => Self::from_device(Outcome::ConnectionLost, &error, None),
+        }
+    }
+}
+
+impl From<AllocError> for Failure {
+    fn from(error: AllocError) -> Self {
+        Self::from_device(Outcome::Fails, &error, None)
+    }
+}
+
+impl From<SendError> for Failure {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::Lost(lost) => lost.into(),
+            error => Self::from_device(Outcome::Fails, &error, None),
+        }
+    }
+}
+
+impl From<Unsent> for Failure {
+    fn from(unsent: Unsent) -> Self {
+        unsent.error.into()
+    }
+}
+
+impl From<RecvError> for Failure {
+    fn from(error: RecvError) -> Self {
+        match error {
+            RecvError::Lost(lost) => lost.into(),
+            error => Self::from_device(Outcome::Fails, &error, None),
+        }
+    }
+}
+
+impl From<CloseError> for Failure {
+    fn from(error: CloseError) -> Self {
+        match error {
+            CloseError::Lost(lost) => lost.into(),
+            error => Self::from_device(Outcome::Fails, &error, None),
+        }
+    }
+}

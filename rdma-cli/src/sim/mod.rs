@@ -1,0 +1,105 @@
+//! `tb5 sim`: scenarios of the field, on the simulator
+
+mod expect;
+mod failure;
+mod log;
+mod observe;
+mod period;
+mod rules;
+mod scenario;
+mod side;
+mod topology;
+mod trace;
+mod workload;
+
+pub(crate) use self::trace::trace;
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use self::observe::{Seen, observe};
+use self::scenario::Scenario;
+use crate::Failure;
+use crate::args::SimRun;
+use crate::report::{Output, plain, table};
+
+const BACKEND: &str = "backend: simulator (times are virtual)";
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    scenario: &'a str,
+    seed: u64,
+    passed: bool,
+    violations: Vec<String>,
+    virtual_seconds: f64,
+    trace_digest: String,
+    #[serde(skip)]
+    ends: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Reports<'a> {
+    scenario: &'a str,
+    seeds: &'a [Report<'a>],
+    passed: bool,
+}
+
+pub(crate) fn run(args: &SimRun, output: Output) -> Result<(), Failure> {
+    let scenario = Scenario::read(&args.scenario).map_err(Failure::failed)?;
+    output.announce(BACKEND)?;
+    let report = |seed| Report::new(&scenario, seed, observe(&scenario, seed));
+    let reports = match &args.seeds {
+        Some(seeds) => seeds.clone().map(report).collect(),
+        None => vec![report(args.seed)],
+    };
+    let passed = reports.iter().all(|report| report.passed);
+    match &reports[..] {
+        [report] if args.seeds.is_none() => {
+            output.print(report, || text(&scenario, &args.scenario, &reports))?
+        }
+        seeds => output.print(&Reports { scenario: &scenario.name, seeds, passed }, || {
+            text(&scenario, &args.scenario, seeds)
+        })?,
+    }
+    if passed { Ok(()) } else { Err(Failure::Reported) }
+}
+
+impl<'a> Report<'a> {
+    fn new(scenario: &'a Scenario, seed: u64, seen: Seen) -> Self {
+        Self {
+            scenario: &scenario.name,
+            seed,
+            passed: seen.violations.is_empty(),
+            violations: seen.violations,
+            virtual_seconds: seen.time.as_secs_f64(),
+            trace_digest: seen.digest,
+            ends: seen.ends.iter().map(|end| format!("{}: {end}", end.port)).collect(),
+        }
+    }
+}
+
+fn text(scenario: &Scenario, path: &Path, reports: &[Report<'_>]) -> String {
+    let mut lines = vec![
+        format!("scenario: {}", plain(&scenario.name)),
+        format!("source:   {}", plain(&scenario.source)),
+        format!("about:    {}", plain(&scenario.about.split_whitespace().collect::<Vec<_>>().join(" "))),
+    ];
+    let rows = reports.iter().map(|report| {
+        let verdict = if report.passed { "passed" } else { "FAILED" };
+        let time = format!("{:.6} s", report.virtual_seconds);
+        [format!("seed {}", report.seed), verdict.to_owned(), time, report.trace_digest.clone()]
+    });
+    lines.push(table(rows));
+    if let [report] = reports {
+        lines.extend(report.ends.iter().map(|end| plain(end)));
+    }
+    for report in reports.iter().filter(|report| !report.passed) {
+        lines.push(format!("seed {}:", report.seed));
+        lines.extend(report.violations.iter().map(|violation| format!("  {}", plain(violation))));
+        lines.push(format!("  replay: tb5 sim run {} --seed {}", path.display(), report.seed));
+    }
+    let passed = reports.iter().filter(|report| report.passed).count();
+    lines.push(format!("{passed} of {} seeds passed", reports.len()));
+    lines.join("\n")
+}

@@ -1,0 +1,138 @@
+//! One run of a scenario
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::channel::mpsc::unbounded;
+use rdma_async::time::{sleep, timeout};
+use rdma_core::Time;
+use rdma_sim::{FaultPlan, Kind, Net, Record, Run, Sim};
+
+use super::expect::Outcome;
+use super::failure::Failure;
+use super::log::Log;
+use super::period::Period;
+use super::scenario::{Port, Scenario};
+use super::side::{Link, Reports, Side};
+
+/// How the program at one end of a link ended
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) port: Port,
+    pub(crate) outcome: Outcome,
+    pub(crate) why: String,
+    at: Time,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {:.6} s", self.outcome, self.at.as_secs_f64())?;
+        if self.why.is_empty() { Ok(()) } else { write!(f, ": {}", self.why) }
+    }
+}
+
+/// How a run went
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) ends: Vec<End>,
+    pub(crate) violations: Vec<String>,
+    pub(crate) time: Time,
+    pub(crate) digest: String,
+    pub(crate) records: Vec<Record>,
+}
+
+/// Programs start then, so that faults before it are there from the start.
+const START: Duration = Duration::from_micros(1);
+/// Later than any program is watched.
+const TIME_LIMIT: Time = Time::from_nanos(2 * Period::DAY.0.as_nanos() as u64);
+
+/// Runs `scenario` with `seed`
+pub(crate) fn observe(scenario: &Scenario, seed: u64) -> Seen {
+    let log = Arc::new(Log::default());
+    let sim = Sim::new()
+        .seed(seed)
+        .topology(scenario.topology.clone())
+        .model(scenario.model.clone())
+        .faults(scenario.faults.clone())
+        .time_limit(TIME_LIMIT)
+        .sanitize(true)
+        .keep_records();
+    let run = match sim.try_run(async |net| watch(&net, scenario, &log).await) {
+        Ok(run) => run,
+        Err(error) => {
+            let (time, violations) = (Time::ZERO, vec![error.to_string()]);
+            return Seen { ends: Vec::new(), violations, time, digest: String::new(), records: Vec::new() };
+        }
+    };
+    let mut violations = log.violations();
+    violations.extend(scenario.expect.judge(&run.value, &log.measured()));
+    violations.extend(missing_faults(&scenario.faults, &run.records));
+    violations.extend(remains(&run));
+    let digest = run.digest.to_string();
+    Seen { ends: run.value, violations, time: run.time, digest, records: run.records }
+}
+
+/// Starts the programs, and waits for them for as long as the scenario expects
+async fn watch(net: &Net, scenario: &Scenario, log: &Arc<Log>) -> Vec<End> {
+    sleep(&*net.runtime(), START).await;
+    let (to, mut reports) = unbounded();
+    let mut ports = Vec::new();
+    for pair in &scenario.links {
+        let link = Arc::new(Link::new());
+        for (port, is_first) in pair.iter().zip([true, false]) {
+            let side = Side {
+                host: net.host(&port.host),
+                port: port.clone(),
+                is_first,
+                options: scenario.options.clone(),
+                link: Arc::clone(&link),
+                log: Arc::clone(log),
+                reports: Reports { end: ports.len(), to: to.clone() },
+            };
+            let workload = Arc::clone(&scenario.workload);
+            net.host(&port.host).start(move |_| {
+                let (workload, side) = (Arc::clone(&workload), side.clone());
+                async move { side.report(workload.run(side.clone()).await) }
+            });
+            ports.push(port.clone());
+        }
+    }
+    let mut results: Vec<_> = ports.iter().map(|_| None).collect();
+    let is_awaited = |end: usize| !scenario.kills(&ports[end].host);
+    let collect = async {
+        while (0..ports.len()).any(|end| is_awaited(end) && results[end].is_none()) {
+            let Some((end, at, result)) = reports.next().await else { break };
+            results[end].get_or_insert((at, result));
+        }
+    };
+    timeout(&*net.runtime(), scenario.expect.within().0, collect).await;
+    let ends = ports.into_iter().zip(results).filter(|(port, _)| !scenario.kills(&port.host));
+    ends.map(|(port, result)| {
+        let waits = || (net.now(), Err(Failure::new(Outcome::Stalls, "it still waits")));
+        let (at, result) = result.unwrap_or_else(waits);
+        let (outcome, why) = match result {
+            Ok(()) => (Outcome::Completes, String::new()),
+            Err(Failure { outcome, why }) => (outcome, why),
+        };
+        End { port, outcome, why, at }
+    })
+    .collect()
+}
+
+/// Faults that cannot have had an effect: what was seen says nothing about them
+fn missing_faults(plan: &FaultPlan, records: &[Record]) -> Option<String> {
+    let happened = |number| records.iter().any(|found| found.kind == Kind::Fault && found.who == number);
+    let missing: Vec<_> =
+        plan.0.iter().zip(0..).filter(|(_, number)| !happened(*number)).map(|(fault, _)| fault).collect();
+    let first = missing.first()?;
+    Some(format!("everything had ended before {} of the faults, first {first}", missing.len()))
+}
+
+/// What the simulation found at the end, and should not have
+fn remains(run: &Run<Vec<End>>) -> Vec<String> {
+    let findings = run.findings.iter().map(|finding| format!("the DMA sanitizer found: {finding}"));
+    let leaks = (!run.leaks.is_empty()).then(|| format!("something was left behind: {:?}", run.leaks));
+    findings.chain(leaks).collect()
+}

@@ -1,0 +1,46 @@
+//! Which device a scenario is about
+
+use rdma_sim::Model;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::period::Period;
+use super::scenario::Wrong;
+
+/// `[rules]`: switches of the profile that a scenario sets otherwise
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RulesTable {
+    /// After how many failed steps to ready-to-receive a port refuses all of them.
+    failed_rtr_wedges: Option<u32>,
+    idle_death: Option<Period>,
+    link_local_source: Option<bool>,
+    replug_leaks_pds: Option<u32>,
+}
+
+/// The profile called `profile`, with these rules
+pub(super) fn model(profile: Option<&Spanned<String>>, table: &RulesTable) -> Result<Model, Wrong> {
+    let mut model = match profile {
+        None => Model::tb5(),
+        Some(name) => Model::profile(name.get_ref()).ok_or_else(|| {
+            Wrong::at(
+                name,
+                format!("{:?} is no profile: there are tb5, tb5-macos-26.2 and roce", name.get_ref()),
+            )
+        })?,
+    };
+    let rules = &mut model.rules;
+    if let Some(limit) = table.failed_rtr_wedges {
+        rules.failed_rtr_wedges = Some(limit);
+    }
+    if let Some(Period(rest)) = table.idle_death {
+        rules.idle_death = Some(rest);
+    }
+    if let Some(will_do) = table.link_local_source {
+        rules.link_local_source = will_do;
+    }
+    if let Some(count) = table.replug_leaks_pds {
+        rules.replug_leaks_pds = count;
+    }
+    Ok(model)
+}

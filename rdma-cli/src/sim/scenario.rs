@@ -1,0 +1,270 @@
+//! Scenario files
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rdma_async::EndpointOptions;
+use rdma_sim::{Fault, FaultPlan, Model, Sim, Topology, What};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+
+use super::expect::Expect;
+use super::period::Period;
+use super::rules::{self, RulesTable};
+use super::topology::{TopologyTable, topology};
+use super::workload::{Kind, Workload};
+use crate::report::plain;
+
+/// A failure, the programs that meet it, and how that should end
+#[derive(Debug)]
+pub(crate) struct Scenario {
+    pub(crate) name: String,
+    pub(crate) source: String,
+    pub(crate) about: String,
+    pub(crate) topology: Topology,
+    pub(crate) model: Model,
+    pub(crate) faults: FaultPlan,
+    pub(crate) links: Vec<[Port; 2]>,
+    pub(crate) options: EndpointOptions,
+    pub(crate) workload: Arc<dyn Workload>,
+    pub(crate) expect: Expect,
+}
+
+/// Where a program runs
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Port {
+    pub(crate) host: String,
+    pub(crate) device: String,
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.device)
+    }
+}
+
+/// A scenario that cannot be run
+#[derive(Debug)]
+pub(crate) struct ScenarioError {
+    path: PathBuf,
+    line: Option<usize>,
+    why: String,
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.path.display())?;
+        if let Some(line) = self.line {
+            write!(f, "{line}:")?;
+        }
+        write!(f, " {}", plain(&self.why))
+    }
+}
+
+impl std::error::Error for ScenarioError {}
+
+/// Something in the text that cannot be meant, and where it is
+#[derive(Debug)]
+pub(super) struct Wrong {
+    offset: usize,
+    why: String,
+}
+
+impl Wrong {
+    pub(super) fn at<T>(place: &Spanned<T>, why: impl Into<String>) -> Self {
+        Self { offset: place.span().start, why: why.into() }
+    }
+}
+
+impl From<toml::de::Error> for Wrong {
+    fn from(error: toml::de::Error) -> Self {
+        Self { offset: error.span().map_or(0, |span| span.start), why: error.message().replace('\n', ", ") }
+    }
+}
+
+/// What is read first, because the rest depends on it
+#[derive(Deserialize)]
+struct Head {
+    workload: HeadOfWorkload,
+}
+
+#[derive(Deserialize)]
+struct HeadOfWorkload {
+    kind: Kind,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body<W> {
+    name: Spanned<String>,
+    source: String,
+    about: String,
+    profile: Option<Spanned<String>>,
+    #[serde(default)]
+    rules: RulesTable,
+    topology: Option<TopologyTable>,
+    links: Option<Spanned<Vec<[Spanned<String>; 2]>>>,
+    endpoint: Option<Spanned<EndpointTable>>,
+    #[serde(default)]
+    faults: Vec<Spanned<String>>,
+    workload: Spanned<W>,
+    expect: Expect,
+}
+
+/// `[endpoint]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EndpointTable {
+    connect_timeout: Option<Period>,
+    keepalive: Option<Spanned<Period>>,
+    max_message: Option<u32>,
+    timeout: Option<Period>,
+}
+
+/// The shortest keep-alive interval: a day of shorter ones takes too long to simulate.
+const SHORTEST_KEEPALIVE: Period = Period(std::time::Duration::from_millis(100));
+/// No scenario is longer.
+const MAX_BYTES: u64 = 1 << 20;
+
+impl Scenario {
+    /// Reads a scenario
+    pub(crate) fn read(path: &Path) -> Result<Self, ScenarioError> {
+        let fail = |line, why| ScenarioError { path: path.to_owned(), line, why };
+        let text = read_text(path).map_err(|error| fail(None, format!("cannot be read: {error}")))?;
+        Self::parse(&text).map_err(|Wrong { offset, why }| {
+            let before = &text.as_bytes()[..offset.min(text.len())];
+            fail(Some(before.iter().filter(|byte| **byte == b'\n').count() + 1), why)
+        })
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        let Head { workload: HeadOfWorkload { kind } } = toml::from_str(text)?;
+        kind.parse(text)
+    }
+
+    /// Reads a scenario with a workload of kind `W`
+    pub(super) fn parse_with<W>(text: &str) -> Result<Self, Wrong>
+    where
+        W: Workload + DeserializeOwned + 'static,
+    {
+        let body: Body<W> = toml::from_str(text)?;
+        if body.name.get_ref().is_empty() {
+            return Err(Wrong::at(&body.name, "the scenario has no name"));
+        }
+        let topology = body.topology.as_ref().map_or_else(|| Ok(Topology::pair()), topology)?;
+        let model = rules::model(body.profile.as_ref(), &body.rules)?;
+        let faults = faults(&body.faults, &topology)?;
+        let links = links(body.links, &topology)?;
+        let options = match &body.endpoint {
+            Some(endpoint) if !body.workload.get_ref().has_endpoints() => {
+                return Err(Wrong::at(endpoint, "this kind of workload has no endpoints: leave this out"));
+            }
+            endpoint => options(endpoint.as_ref().map(Spanned::get_ref))?,
+        };
+        body.workload.get_ref().check().map_err(|why| Wrong::at(&body.workload, why))?;
+        body.expect.check(&links)?;
+        Ok(Self {
+            name: body.name.into_inner(),
+            source: body.source,
+            about: body.about,
+            topology,
+            model,
+            faults,
+            links,
+            options,
+            workload: Arc::new(body.workload.into_inner()),
+            expect: body.expect,
+        })
+    }
+
+    /// Whether the processes of `host` die and do not come back
+    pub(crate) fn kills(&self, host: &str) -> bool {
+        let is_turn =
+            |fault: &&Fault| fault.place.host() == host && matches!(fault.what, What::Kill | What::Restart);
+        let last = self.faults.0.iter().rfind(is_turn);
+        last.is_some_and(|fault| fault.what == What::Kill)
+    }
+}
+
+fn read_text(path: &Path) -> io::Result<String> {
+    // Asked before it is opened: opening a pipe would wait for a writer.
+    let found = fs::metadata(path)?;
+    if found.is_dir() {
+        return Err(io::Error::other("is a directory"));
+    }
+    if !found.is_file() {
+        return Err(io::Error::other("is not a regular file"));
+    }
+    let mut text = Vec::new();
+    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(io::Error::other(format!("is longer than {MAX_BYTES} bytes, and no scenario")));
+    }
+    String::from_utf8(text).map_err(|_| io::Error::other("is not UTF-8 text"))
+}
+
+fn faults(texts: &[Spanned<String>], topology: &Topology) -> Result<FaultPlan, Wrong> {
+    let read = |text: &Spanned<String>| {
+        let plan = text.get_ref().parse::<Fault>().map(|fault| FaultPlan(vec![fault]));
+        let checked = plan.and_then(|plan| plan.check(topology).map(|()| plan));
+        checked.map_err(|error| Wrong::at(text, error.to_string()))
+    };
+    let plans = texts.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(plans.into_iter().flat_map(|plan| plan.0).collect())
+}
+
+/// The pairs of ports whose programs talk to each other
+fn links(
+    pairs: Option<Spanned<Vec<[Spanned<String>; 2]>>>,
+    topology: &Topology,
+) -> Result<Vec<[Port; 2]>, Wrong> {
+    let default = || {
+        let pair = ["a:rdma_en2", "b:rdma_en2"].map(|end| Spanned::new(0..0, end.to_owned()));
+        Spanned::new(0..0, vec![pair])
+    };
+    let pairs = pairs.unwrap_or_else(default);
+    if pairs.get_ref().is_empty() {
+        let why = "there are no links: name two ports, or leave this out for a:rdma_en2 and b:rdma_en2";
+        return Err(Wrong::at(&pairs, why));
+    }
+    let exists = |port: &Port| {
+        let known = Sim::new().topology(topology.clone());
+        known.run(async |net| net.port(&port.host, &port.device).is_ok()).value
+    };
+    let read = |end: &Spanned<String>| {
+        let text = end.get_ref();
+        let port =
+            text.split_once(':').map(|(host, device)| Port { host: host.into(), device: device.into() });
+        port.filter(exists).ok_or_else(|| {
+            let why = format!("there is no port {text:?}: name two ports as HOST:DEVICE in links");
+            Wrong::at(end, why)
+        })
+    };
+    pairs.get_ref().iter().map(|[a, b]| Ok([read(a)?, read(b)?])).collect()
+}
+
+fn options(table: Option<&EndpointTable>) -> Result<EndpointOptions, Wrong> {
+    let mut options = EndpointOptions::new();
+    let Some(table) = table else { return Ok(options) };
+    if let Some(Period(connect_timeout)) = table.connect_timeout {
+        options = options.connect_timeout(connect_timeout);
+    }
+    if let Some(keepalive) = &table.keepalive {
+        if *keepalive.get_ref() < SHORTEST_KEEPALIVE {
+            let why = format!("the keep-alive interval is shorter than {SHORTEST_KEEPALIVE}");
+            return Err(Wrong::at(keepalive, why));
+        }
+        options = options.keepalive(keepalive.get_ref().0);
+    }
+    if let Some(bytes) = table.max_message {
+        options = options.max_message(bytes as usize);
+    }
+    if let Some(Period(timeout)) = table.timeout {
+        options = options.timeout(timeout);
+    }
+    Ok(options)
+}

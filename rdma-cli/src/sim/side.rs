@@ -1,0 +1,118 @@
+//! One end of a link, as the program there sees it
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::lock::Mutex;
+use rdma_async::time::{sleep, timeout};
+use rdma_async::{Connection, Endpoint, EndpointOptions};
+use rdma_core::Time;
+use rdma_sim::{SimDevice, SimHost};
+use tokio::io::DuplexStream;
+
+use super::expect::Outcome;
+use super::failure::Failure;
+use super::log::Log;
+use super::scenario::Port;
+
+/// The end of a link, and the processes of its host
+#[derive(Clone)]
+pub(crate) struct Side {
+    pub(crate) host: SimHost,
+    pub(crate) port: Port,
+    /// Whether it connects, and sends where only one side does.
+    pub(crate) is_first: bool,
+    pub(crate) options: EndpointOptions,
+    pub(crate) link: Arc<Link>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) reports: Reports,
+}
+
+/// Where programs say how they ended
+#[derive(Clone)]
+pub(crate) struct Reports {
+    pub(crate) end: usize,
+    pub(crate) to: UnboundedSender<Report>,
+}
+
+/// How the program at an end ended, and when
+pub(crate) type Report = (usize, Time, Result<(), Failure>);
+
+/// What both ends of a link share, and what outlives their processes
+#[derive(Debug)]
+pub(crate) struct Link {
+    calls: UnboundedSender<DuplexStream>,
+    called: Mutex<UnboundedReceiver<DuplexStream>>,
+    /// Messages that the second side has taken for good: its disk.
+    pub(crate) taken: AtomicU64,
+}
+
+impl Link {
+    pub(crate) fn new() -> Self {
+        let (calls, called) = unbounded();
+        Self { calls, called: Mutex::new(called), taken: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+/// How long the second side waits to be called.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Side {
+    pub(crate) fn now(&self) -> Time {
+        self.host.net().now()
+    }
+
+    pub(crate) async fn rest(&self, time: Duration) {
+        if !time.is_zero() {
+            sleep(&*self.host.runtime(), time).await;
+        }
+    }
+
+    /// Says how the program ended; only the first time counts
+    pub(crate) fn report(&self, result: Result<(), Failure>) {
+        // Nobody listens any more when everything is over.
+        let _ = self.reports.to.unbounded_send((self.reports.end, self.now(), result));
+    }
+
+    pub(crate) fn violation(&self, what: impl AsRef<str>) {
+        self.log.violation(format!("{}: {}", self.port, what.as_ref()));
+    }
+
+    pub(crate) fn open(&self) -> Result<SimDevice, Failure> {
+        Ok(self.host.net().open(&self.port.host, &self.port.device)?)
+    }
+
+    /// A byte stream to the other side, over some network that is not the cable
+    pub(crate) async fn stream(&self) -> Result<DuplexStream, Failure> {
+        if self.is_first {
+            let (near, far) = tokio::io::duplex(256);
+            // The link holds the receiver.
+            let _ = self.link.calls.unbounded_send(far);
+            return Ok(near);
+        }
+        let call = async { self.link.called.lock().await.next().await };
+        let stream = timeout(&*self.host.runtime(), PATIENCE, call).await.flatten();
+        stream.ok_or_else(|| Failure::new(Outcome::ConnectFails, format!("nobody called for {PATIENCE:?}")))
+    }
+
+    /// Opens the device and connects to the other side
+    pub(crate) async fn connect(&self) -> Result<(Endpoint<SimDevice>, Connection<SimDevice>), Failure> {
+        let endpoint = Endpoint::new(self.open()?, self.host.runtime(), self.options.clone())?;
+        let stream = self.stream().await?;
+        let connection = if self.is_first {
+            let connection = endpoint.connect(stream).await?;
+            self.log.connected();
+            connection
+        } else {
+            endpoint.accept(stream).await?
+        };
+        Ok((endpoint, connection))
+    }
+}

@@ -1,0 +1,58 @@
+//! Messages both ways at once
+
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, try_join};
+use serde::Deserialize;
+
+use super::{Kind, Workload, check_volume, count, ended_early, message, size, small, stream};
+use crate::sim::failure::Failure;
+use crate::sim::period::Period;
+use crate::sim::side::Side;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Exchange {
+    #[serde(rename = "kind")]
+    _kind: Kind,
+    #[serde(deserialize_with = "count")]
+    count: u32,
+    #[serde(default = "small", deserialize_with = "size")]
+    size: u32,
+    /// Before each message.
+    #[serde(default)]
+    rest: Period,
+}
+
+impl Workload for Exchange {
+    fn check(&self) -> Result<(), String> {
+        check_volume(self.count, self.size)
+    }
+
+    fn run(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>> {
+        Box::pin(async move {
+            let Self { count, size, rest, .. } = *self;
+            let (_endpoint, connection) = side.connect().await?;
+            let take = async {
+                for number in 0..count {
+                    let received = connection.recv().await?.ok_or_else(|| ended_early(number, count))?;
+                    if let Err(why) = message::check(&received, number, size as usize) {
+                        side.violation(why);
+                    }
+                }
+                Ok::<_, Failure>(())
+            };
+            try_join(stream::send(&side, &connection, 0..count, size, rest), take).await?;
+            // Everything of the peer is here: what else came would be too much.
+            let rest = async {
+                if connection.recv().await?.is_some() {
+                    side.violation(format!("a message came after the last of {count}"));
+                }
+                Ok::<_, Failure>(())
+            };
+            let close = async { Ok::<_, Failure>(connection.close().await?) };
+            try_join(close, rest).await?;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,37 @@
+//! A connection that rests
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde::Deserialize;
+
+use super::ping::{echo, round_trip};
+use super::{Kind, Workload, small};
+use crate::sim::failure::Failure;
+use crate::sim::period::Period;
+use crate::sim::side::Side;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Idle {
+    #[serde(rename = "kind")]
+    _kind: Kind,
+    /// Between the two round trips.
+    duration: Period,
+}
+
+impl Workload for Idle {
+    fn run(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>> {
+        Box::pin(async move {
+            let (_endpoint, connection) = side.connect().await?;
+            if !side.is_first {
+                return echo(&side, &connection, 2, small()).await;
+            }
+            let lease = connection.alloc(small() as usize).await?;
+            let lease = round_trip(&side, &connection, lease, 0, 2).await?;
+            side.rest(self.duration.0).await;
+            drop(round_trip(&side, &connection, lease, 1, 2).await?);
+            Ok(connection.close().await?)
+        })
+    }
+}

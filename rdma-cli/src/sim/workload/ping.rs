@@ -1,0 +1,89 @@
+//! Round trips
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use rdma_async::{Connection, Lease};
+use rdma_sim::SimDevice;
+use serde::Deserialize;
+
+use super::{Kind, Workload, check_volume, count, ended_early, message, size, small};
+use crate::sim::failure::Failure;
+use crate::sim::period::Period;
+use crate::sim::side::Side;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ping {
+    #[serde(rename = "kind")]
+    _kind: Kind,
+    #[serde(deserialize_with = "count")]
+    count: u32,
+    #[serde(default = "small", deserialize_with = "size")]
+    size: u32,
+    /// Before each round trip.
+    #[serde(default)]
+    rest: Period,
+}
+
+impl Workload for Ping {
+    fn check(&self) -> Result<(), String> {
+        check_volume(self.count, self.size)
+    }
+
+    fn run(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>> {
+        Box::pin(async move {
+            let (_endpoint, connection) = side.connect().await?;
+            if !side.is_first {
+                return echo(&side, &connection, self.count, self.size).await;
+            }
+            let mut lease = connection.alloc(self.size as usize).await?;
+            for number in 0..self.count {
+                side.rest(self.rest.0).await;
+                lease = round_trip(&side, &connection, lease, number, self.count).await?;
+            }
+            drop(lease);
+            Ok(connection.close().await?)
+        })
+    }
+}
+
+/// Sends message `number` in `lease`, and waits until it comes back
+pub(super) async fn round_trip(
+    side: &Side,
+    connection: &Connection<SimDevice>,
+    mut lease: Lease,
+    number: u32,
+    count: u32,
+) -> Result<Lease, Failure> {
+    message::write(&mut lease, number);
+    let start = side.now();
+    let lease = connection.send(lease).await?;
+    let answer = connection.recv().await?.ok_or_else(|| ended_early(number, count))?;
+    side.log.round_trip(side.now() - start);
+    if let Err(why) = message::check(&answer, number, lease.len()) {
+        side.violation(why);
+    }
+    Ok(lease)
+}
+
+/// Sends everything back that comes, until the peer has finished
+pub(super) async fn echo(
+    side: &Side,
+    connection: &Connection<SimDevice>,
+    count: u32,
+    size: u32,
+) -> Result<(), Failure> {
+    let mut number = 0;
+    while let Some(received) = connection.recv().await? {
+        if let Err(why) = message::check(&received, number, size as usize) {
+            side.violation(why);
+        }
+        number += 1;
+        let mut lease = connection.alloc(received.len()).await?;
+        lease.copy_from_slice(&received);
+        drop(received);
+        connection.send(lease).await?;
+    }
+    if number == count { Ok(()) } else { Err(ended_early(number, count)) }
+}

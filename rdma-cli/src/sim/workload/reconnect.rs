@@ -1,0 +1,119 @@
+//! Messages one way, over as many connections as it takes
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures::future::BoxFuture;
+use rdma_core::Time;
+use serde::Deserialize;
+
+use super::{Kind, Workload, check_volume, count, ended_early, message, size, stream};
+use crate::sim::expect::Outcome;
+use crate::sim::failure::Failure;
+use crate::sim::period::Period;
+use crate::sim::side::Side;
+
+/// When a connection is lost, both sides drop it, open the device again and connect anew. Then the second side tells how
+/// many messages it has, and the first one goes on from there.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reconnect {
+    #[serde(rename = "kind")]
+    _kind: Kind,
+    #[serde(deserialize_with = "count")]
+    count: u32,
+    #[serde(deserialize_with = "size")]
+    size: u32,
+    /// Before each message.
+    #[serde(default)]
+    rest: Period,
+    /// Between attempts.
+    #[serde(default = "shortly")]
+    retry: Period,
+    /// How long to try in vain.
+    #[serde(default = "long")]
+    give_up: Period,
+}
+
+fn shortly() -> Period {
+    Period(std::time::Duration::from_millis(100))
+}
+
+fn long() -> Period {
+    Period::from_secs(30)
+}
+
+/// Shorter ones take too long to simulate.
+const SHORTEST_RETRY: Period = Period(std::time::Duration::from_millis(1));
+
+impl Workload for Reconnect {
+    fn check(&self) -> Result<(), String> {
+        if self.retry < SHORTEST_RETRY {
+            return Err(format!("retry is shorter than {SHORTEST_RETRY}"));
+        }
+        check_volume(self.count, self.size)
+    }
+
+    fn run(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>> {
+        Box::pin(async move {
+            let mut connected = None;
+            let mut lost_at: Option<Time> = None;
+            loop {
+                let attempt = self.attempt(&side, &mut connected).await;
+                if side.is_first && attempt.is_ok() {
+                    return Ok(());
+                }
+                let is_complete = side.link.taken() == u64::from(self.count);
+                if !side.is_first && is_complete {
+                    // The first side may not know yet: the second one goes on until it does.
+                    side.report(Ok(()));
+                }
+                let now = side.now();
+                let since = match connected.take() {
+                    Some(()) => *lost_at.insert(now),
+                    None => *lost_at.get_or_insert(now),
+                };
+                let is_over = side.is_first || !is_complete;
+                if let Err(failure) = attempt
+                    && is_over
+                    && now - since > self.give_up.0
+                {
+                    return Err(failure);
+                }
+                side.rest(self.retry.0).await;
+            }
+        })
+    }
+}
+
+impl Reconnect {
+    /// Goes on until everything is there or the connection is lost; sets `connected` once there is one
+    async fn attempt(&self, side: &Side, connected: &mut Option<()>) -> Result<(), Failure> {
+        let Self { count, size, rest, .. } = *self;
+        let (_endpoint, connection) = side.connect().await?;
+        *connected = Some(());
+        if side.is_first {
+            let taken = connection.recv().await?.ok_or_else(|| ended_early(0, count))?;
+            let taken = taken.first_chunk().copied().map(u32::from_le_bytes);
+            let Some(taken) = taken.filter(|taken| *taken <= count) else {
+                side.violation("the other side told of messages that do not exist");
+                return Err(Failure::new(
+                    Outcome::Fails,
+                    "the other side told of messages that do not exist",
+                ));
+            };
+            stream::send(side, &connection, taken..count, size, rest).await?;
+            return Ok(connection.close().await?);
+        }
+        let mut taken = side.link.taken() as u32;
+        connection.send_bytes(&taken.to_le_bytes()).await?;
+        while let Some(received) = connection.recv().await? {
+            if let Err(why) = message::check(&received, taken, size as usize) {
+                side.violation(why);
+            }
+            taken += 1;
+            side.link.taken.store(taken.into(), Ordering::Relaxed);
+        }
+        if taken == count { Ok(()) } else { Err(ended_early(taken, count)) }
+    }
+}

@@ -1,0 +1,97 @@
+//! Messages one way
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use rdma_async::Connection;
+use rdma_sim::SimDevice;
+use serde::Deserialize;
+
+use super::{Kind, Workload, check_volume, count, ended_early, message, size};
+use crate::sim::failure::Failure;
+use crate::sim::period::Period;
+use crate::sim::side::Side;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Stream {
+    #[serde(rename = "kind")]
+    _kind: Kind,
+    #[serde(deserialize_with = "count")]
+    count: u32,
+    #[serde(deserialize_with = "size")]
+    size: u32,
+    /// Before each message.
+    #[serde(default)]
+    rest: Period,
+}
+
+/// Messages that are under way at once: the cable does not idle between them.
+const AT_ONCE: usize = 4;
+
+impl Workload for Stream {
+    fn check(&self) -> Result<(), String> {
+        check_volume(self.count, self.size)
+    }
+
+    fn run(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>> {
+        Box::pin(async move {
+            let Self { count, size, rest, .. } = *self;
+            let (_endpoint, connection) = side.connect().await?;
+            if !side.is_first {
+                return take(&side, &connection, count, size).await;
+            }
+            let start = side.now();
+            send(&side, &connection, 0..count, size, rest).await?;
+            connection.close().await?;
+            side.log.transfer(u64::from(count) * u64::from(size), side.now() - start);
+            Ok(())
+        })
+    }
+}
+
+/// Sends messages, in order
+pub(super) async fn send(
+    side: &Side,
+    connection: &Connection<SimDevice>,
+    numbers: std::ops::Range<u32>,
+    size: u32,
+    rest: Period,
+) -> Result<(), Failure> {
+    let mut under_way = futures::stream::FuturesOrdered::new();
+    for number in numbers {
+        side.rest(rest.0).await;
+        if under_way.len() == AT_ONCE {
+            futures::StreamExt::next(&mut under_way).await.transpose()?;
+        }
+        let mut lease = connection.alloc(size as usize).await?;
+        message::write(&mut lease, number);
+        let mut send = connection.send(lease);
+        // Messages have the order in which their sends were first polled.
+        match futures::poll!(&mut send) {
+            std::task::Poll::Ready(sent) => drop(sent?),
+            std::task::Poll::Pending => under_way.push_back(send),
+        }
+    }
+    while let Some(sent) = futures::StreamExt::next(&mut under_way).await {
+        sent?;
+    }
+    Ok(())
+}
+
+/// Takes messages, in order, until the peer has finished
+pub(super) async fn take(
+    side: &Side,
+    connection: &Connection<SimDevice>,
+    count: u32,
+    size: u32,
+) -> Result<(), Failure> {
+    let mut number = 0;
+    while let Some(received) = connection.recv().await? {
+        if let Err(why) = message::check(&received, number, size as usize) {
+            side.violation(why);
+        }
+        number += 1;
+    }
+    if number == count { Ok(()) } else { Err(ended_early(number, count)) }
+}
