@@ -8,7 +8,6 @@ mod period;
 mod rules;
 mod scenario;
 mod side;
-mod topology;
 mod trace;
 mod workload;
 

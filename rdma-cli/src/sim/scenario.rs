@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rdma_async::EndpointOptions;
+use rdma_sim::topology::{TopologyError, TopologyTable};
 use rdma_sim::{Fault, FaultPlan, Model, Sim, Topology, What};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -15,7 +16,6 @@ use toml::Spanned;
 use super::expect::Expect;
 use super::period::Period;
 use super::rules::{self, RulesTable};
-use super::topology::{TopologyTable, topology};
 use super::workload::{Kind, Workload};
 use crate::report::plain;
 
@@ -75,6 +75,15 @@ pub(super) struct Wrong {
 }
 
 impl Wrong {
+    fn in_line(text: &str, error: &TopologyError) -> Self {
+        let line = error.line().unwrap_or(1);
+        let offset = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
+        // The line is said with the path.
+        let why = error.to_string();
+        let why = why.strip_prefix(&format!("line {line}: ")).unwrap_or(&why).to_owned();
+        Self { offset, why }
+    }
+
     pub(super) fn at<T>(place: &Spanned<T>, why: impl Into<String>) -> Self {
         Self { offset: place.span().start, why: why.into() }
     }
@@ -155,7 +164,10 @@ impl Scenario {
         if body.name.get_ref().is_empty() {
             return Err(Wrong::at(&body.name, "the scenario has no name"));
         }
-        let topology = body.topology.as_ref().map_or_else(|| Ok(Topology::pair()), topology)?;
+        let topology = match body.topology {
+            Some(table) => table.build(text).map_err(|error| Wrong::in_line(text, &error))?,
+            None => Topology::pair(),
+        };
         let model = rules::model(body.profile.as_ref(), &body.rules)?;
         let faults = faults(&body.faults, &topology)?;
         let links = links(body.links, &topology)?;

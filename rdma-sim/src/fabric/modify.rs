@@ -48,7 +48,7 @@ impl Fabric {
             QpState::ReadyToReceive => {
                 let device = qp.device;
                 let outcome = self.resolve_peer(key, device, attr);
-                self.record(Kind::Connect, self.qps[key].qpn.0, u64::from(outcome.is_ok()));
+                self.record(Kind::Connect, self.qps[key].name(), u64::from(outcome.is_ok()));
                 if let Err(cause) = outcome {
                     self.qps[key].is_half_connected = true;
                     let trouble = &mut self.device_mut(device).trouble;

@@ -17,7 +17,7 @@ impl Fabric {
         qp.last_active = now;
         let (op, len, qpn) = {
             let send = &qp.sends[qp.transmitted];
-            (send.op, send.memory.len, qp.qpn.0)
+            (send.op, send.memory.len, qp.name())
         };
         qp.transmitted += 1;
         let (is_reliable, has_more) = (qp.qp_type == QpType::Rc, qp.transmitted < qp.rung);

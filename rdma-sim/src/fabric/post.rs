@@ -48,7 +48,7 @@ impl Fabric {
                 takes_more,
                 Verb::PostSend,
             )?;
-            let qpn = qp.qpn.0;
+            let name = qp.name();
             qp.sends.push_back(Send {
                 id: request.id,
                 op,
@@ -62,7 +62,7 @@ impl Fabric {
                 status: Status::Success,
             });
             self.watch_send(key, request.id, memory, site);
-            self.record(Kind::PostSend, qpn, memory.len as u64);
+            self.record(Kind::PostSend, name, memory.len as u64);
             let doorbell = self.now + nanos(self.model.timing.doorbell_ns);
             self.schedule.add(doorbell, Event::Doorbell(self.qp_ref(key)));
         }
@@ -118,7 +118,7 @@ impl Fabric {
         let qp = &mut self.qps[key];
         reserve(&mut qp.recv_frames, qp.capacity.recv_frames, memory.frames(), takes_more, Verb::PostRecv)?;
         let is_next = qp.receives.len() == qp.filled;
-        let qpn = qp.qpn.0;
+        let name = qp.name();
         qp.receives.push_back(Receive {
             id: request.id,
             memory,
@@ -129,7 +129,7 @@ impl Fabric {
             status,
         });
         self.watch_receive(key, request.id, memory, site);
-        self.record(Kind::PostRecv, qpn, memory.len as u64);
+        self.record(Kind::PostRecv, name, memory.len as u64);
         if is_next && let Some(sender) = self.connected_peer(key) {
             self.announce_credit(sender, visible);
         }
@@ -173,9 +173,9 @@ impl Fabric {
     pub(super) fn sent(&mut self, qp: QpRef) {
         let Some(found) = self.live(qp) else { return };
         let Some(send) = found.pop_sent() else { return };
-        let (cq, qpn) = (found.send_cq, found.qpn);
+        let (cq, qpn, name) = (found.send_cq, found.qpn, found.name());
         self.unwatch(qp.key, send.id, opcode(send.op));
-        self.record(Kind::Sent, qpn.0, u64::from(send.status.code()));
+        self.record(Kind::Sent, name, u64::from(send.status.code()));
         if (send.is_signaled || send.status != Status::Success) && !send.is_reported {
             let Send { id, status, op, .. } = send;
             self.complete(cq, Completion { id, status, opcode: opcode(op), byte_len: 0, qpn });
@@ -198,10 +198,10 @@ impl Fabric {
         let Some(receive) = found.receives.pop_front() else { return };
         found.filled -= 1;
         found.recv_frames -= receive.memory.frames();
-        let (cq, qpn) = (found.recv_cq, found.qpn);
+        let (cq, qpn, name) = (found.recv_cq, found.qpn, found.name());
         self.check_receive(qp.key, &receive);
         let Receive { id, status, bytes_in: byte_len, .. } = receive;
-        self.record(Kind::Delivered, qpn.0, u64::from(byte_len) << 8 | u64::from(status.code()));
+        self.record(Kind::Delivered, name, u64::from(byte_len) << 8 | u64::from(status.code()));
         self.complete(cq, Completion { id, status, opcode: Opcode::Recv, byte_len, qpn });
     }
 

@@ -135,6 +135,11 @@ impl QueuePair {
         self.tx = Tx::Idle;
     }
 
+    /// How the trace calls it: numbers are unique on a device only
+    pub(super) fn name(&self) -> u32 {
+        self.device.0 << 20 | self.qpn.0
+    }
+
     pub(super) fn is_alive(&self) -> bool {
         !self.is_stale && !self.is_dead
     }

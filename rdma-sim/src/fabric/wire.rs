@@ -170,7 +170,8 @@ impl Fabric {
             let peer = &self.qps[peer];
             peer.receives.get(peer.filled).map(|receive| receive.visible)
         });
-        let is_ready = visible.is_some_and(|visible| visible <= self.now);
+        // What does not wait leaves at once, and finds at its arrival even a receive that is not visible here.
+        let is_ready = visible.is_some_and(|visible| visible <= self.now || !waits);
         let qp = &mut self.qps[key];
         let is_reliable = qp.qp_type == QpType::Rc;
         let send = &mut qp.sends[qp.transmitted];
@@ -302,7 +303,7 @@ impl Fabric {
         for number in 0..frames {
             let bytes = rest.min(FRAME);
             rest -= bytes;
-            self.trace.record(start, Kind::Frame, qp.qpn.0, bytes as u64);
+            self.trace.record(start, Kind::Frame, qp.name(), bytes as u64);
             let extra = if number == 0 { message_ns } else { 0 };
             let ns = if bytes == FRAME { frame_ns } else { rate.frame_ns(bytes) * 100 / u64::from(percent) };
             start += nanos(extra + ns);
@@ -361,8 +362,8 @@ impl Fabric {
         self.direction(cable, end).stats.stalls += 1;
         let (now, qp) = (self.now, &mut self.qps[key]);
         qp.tx = Tx::Stalled;
-        let (qpn, is_reliable) = (qp.qpn.0, qp.qp_type == QpType::Rc);
-        self.record(Kind::Stall, qpn, 0);
+        let (name, is_reliable) = (qp.name(), qp.qp_type == QpType::Rc);
+        self.record(Kind::Stall, name, 0);
         if let Some(visible) = visible {
             self.schedule.add(visible, Event::Credit(self.qp_ref(key)));
         } else if is_reliable {

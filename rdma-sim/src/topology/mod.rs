@@ -40,6 +40,7 @@ pub use self::mac::MacModel;
 pub use self::matrix::MatrixError;
 pub use self::port::{Guid, MacAddress, Port};
 pub use self::shapes::Shape;
+pub use self::text::TopologyTable;
 
 use crate::LineRate;
 

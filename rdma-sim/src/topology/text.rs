@@ -1,3 +1,4 @@
+use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -8,9 +9,11 @@ use super::{Host, LinkEnd, MacModel, Port, Shape, Topology, TopologyError};
 use crate::LineRate;
 
 /// A topology as it is written in a file: a table of its own, or the whole file
+///
+/// For formats that contain one; [`Topology::from_toml`] reads a file of its own.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct TopologyTable {
+pub struct TopologyTable {
     shape: Option<Spanned<String>>,
     hosts: Option<Spanned<Count>>,
     mac: Option<Spanned<String>>,
@@ -35,7 +38,7 @@ enum Count {
 
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct HostTable {
+struct HostTable {
     name: Spanned<String>,
     mac: Option<Spanned<String>>,
     ports: Option<Spanned<usize>>,
@@ -148,9 +151,19 @@ impl<'a> Place<'a> {
     }
 }
 
+impl fmt::Debug for TopologyTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TopologyTable").field("hosts", &self.host.len()).finish_non_exhaustive()
+    }
+}
+
 impl TopologyTable {
     /// The topology that the table describes; `text` is the whole text that the table was read from
-    pub(crate) fn build(self, text: &str) -> Result<Topology, TopologyError> {
+    ///
+    /// # Errors
+    ///
+    /// The table contradicts itself, or describes what cannot be; the error tells the line of `text`.
+    pub fn build(self, text: &str) -> Result<Topology, TopologyError> {
         let mut topology = self.shaped(text)?;
         for table in &self.host {
             table.get_ref().add_to(&mut topology, text, &Place::of(text, table))?;

@@ -8,22 +8,30 @@ impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { time, kind, who, what } = *self;
         let ns = time.as_nanos();
+        let (port, qpn) = (who >> 20, who & 0xf_ffff);
         write!(f, "{:>6}.{:09}  ", ns / 1_000_000_000, ns % 1_000_000_000)?;
         match kind {
-            Kind::PostSend => write!(f, "qp {who:#06x}  post_send   {what} bytes"),
-            Kind::PostRecv => write!(f, "qp {who:#06x}  post_recv   {what} bytes"),
-            Kind::Sent => write!(f, "qp {who:#06x}  sent        status {what}"),
+            Kind::PostSend => write!(f, "port {port} qp {qpn:#06x}  post_send   {what} bytes"),
+            Kind::PostRecv => write!(f, "port {port} qp {qpn:#06x}  post_recv   {what} bytes"),
+            Kind::Sent => write!(f, "port {port} qp {qpn:#06x}  sent        status {what}"),
             Kind::Delivered => {
-                write!(f, "qp {who:#06x}  delivered   {} bytes, status {}", what >> 8, what & 0xff)
+                write!(
+                    f,
+                    "port {port} qp {qpn:#06x}  delivered   {} bytes, status {}",
+                    what >> 8,
+                    what & 0xff
+                )
             }
-            Kind::Frame => write!(f, "qp {who:#06x}  frame       {what} bytes"),
-            Kind::Stall => write!(f, "qp {who:#06x}  stall       no receive of the peer"),
-            Kind::Connect if what == 1 => write!(f, "qp {who:#06x}  connect     ready to receive"),
-            Kind::Connect => write!(f, "qp {who:#06x}  connect     failed"),
+            Kind::Frame => write!(f, "port {port} qp {qpn:#06x}  frame       {what} bytes"),
+            Kind::Stall => write!(f, "port {port} qp {qpn:#06x}  stall       no receive of the peer"),
+            Kind::Connect if what == 1 => {
+                write!(f, "port {port} qp {qpn:#06x}  connect     ready to receive")
+            }
+            Kind::Connect => write!(f, "port {port} qp {qpn:#06x}  connect     failed"),
             Kind::Fault => write!(f, "fault {who}"),
             Kind::Plugged if what == 1 => write!(f, "port {who}     cable plugged in"),
             Kind::Plugged => write!(f, "port {who}     cable cut off"),
-            Kind::OneSided => write!(f, "qp {who:#06x}  one-sided   {what} bytes"),
+            Kind::OneSided => write!(f, "port {port} qp {qpn:#06x}  one-sided   {what} bytes"),
         }
     }
 }

@@ -42,7 +42,7 @@ pub struct Record {
     pub time: Time,
     /// What
     pub kind: Kind,
-    /// To which queue pair (by its number), port or fault
+    /// To which queue pair (its number, and in the upper twelve bits the position of its port), port or fault
     pub who: u32,
     /// How much, or how it ended
     pub what: u64,
