@@ -13,6 +13,8 @@
 //! Faults are named after what happens, and [`catalogue`] tells which field failures each of them stands for.
 
 pub mod catalogue;
+#[cfg(any(feature = "proptest", feature = "arbitrary"))]
+mod generate;
 mod random;
 mod text;
 
@@ -21,6 +23,8 @@ use std::time::Duration;
 
 use rdma_core::Time;
 
+#[cfg(feature = "proptest")]
+pub use self::generate::strategies;
 pub use self::text::FaultError;
 use crate::Topology;
 

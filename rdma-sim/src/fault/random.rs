@@ -11,24 +11,33 @@ impl FaultPlan {
     /// Those that a connection is expected to notice or to survive: cables that are pulled and plugged in, lost and damaged
     /// frames, slow and late hardware, processes that stop, die and start.
     pub fn random(choices: &mut dyn Choices, topology: &Topology, count: u32, horizon: Duration) -> Self {
-        let ends = topology.links().flat_map(|link| link.ends);
-        let ports: Vec<_> = ends.map(|end| (end.host.to_owned(), end.device.to_owned())).collect();
+        let ports = Self::ports(topology);
         if ports.is_empty() {
             return Self::none();
         }
         let count = choices.pick(count + 1);
         let mut plan: Vec<_> =
             (0..count).flat_map(|_| random_fault(choices, &ports, horizon).into_iter().flatten()).collect();
+        Self::sort(&mut plan);
+        Self(plan)
+    }
+
+    /// The ports with a cable, as names of hosts and devices
+    pub(super) fn ports(topology: &Topology) -> Vec<(String, String)> {
+        let ends = topology.links().flat_map(|link| link.ends);
+        ends.map(|end| (end.host.to_owned(), end.device.to_owned())).collect()
+    }
+
+    pub(super) fn sort(plan: &mut [Fault]) {
         plan.sort_by_key(|fault| match fault.when {
             When::At(time) => time,
             When::AfterFrames(_) => Time::ZERO,
         });
-        Self(plan)
     }
 }
 
 /// A fault, and what puts it right again where nothing else would
-fn random_fault(
+pub(super) fn random_fault(
     choices: &mut dyn Choices,
     ports: &[(String, String)],
     horizon: Duration,

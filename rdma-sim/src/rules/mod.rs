@@ -1,6 +1,6 @@
 //! The rule book: what a program can observe of the device, and where that is known from
 //!
-//! [`Rules`] holds the switches; [`table::RULES`] lists every rule with its source, switchable or not. `MODEL.md` is that
+//! [`Rules`] holds the switches; `RULES` lists every rule with its source, switchable or not. `MODEL.md` is that
 //! table for people.
 
 pub mod table;
