@@ -1,6 +1,6 @@
 //! The one simulation of this process, and its clock
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use rdma_core::Time;
@@ -18,6 +18,20 @@ pub(crate) struct Engine {
 enum Clock {
     Virtual,
     Wall(Instant),
+}
+
+/// What a program said instead of the environment.
+static CONFIGURED: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+
+/// Takes `NAME=VALUE` words that stand for environment variables; false if the simulation has begun
+pub(crate) fn configure(text: &str) -> bool {
+    if ENGINE.get().is_some() {
+        return false;
+    }
+    let words = text.split(',').filter_map(|word| word.split_once('='));
+    let mut configured = CONFIGURED.lock().unwrap_or_else(PoisonError::into_inner);
+    configured.extend(words.map(|(name, value)| (name.trim().to_owned(), value.to_owned())));
+    true
 }
 
 static ENGINE: OnceLock<Option<Engine>> = OnceLock::new();
@@ -38,7 +52,11 @@ impl Engine {
 
     #[expect(clippy::disallowed_methods, reason = "programs in C live on the clock on the wall")]
     fn from_environment() -> Result<Self, String> {
-        let text = |name: &str| std::env::var(name).ok();
+        let configured = CONFIGURED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let text = |name: &str| {
+            let said = configured.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+            said.or_else(|| std::env::var(name).ok())
+        };
         let profile = text("RDMA_SIM_PROFILE").unwrap_or_else(|| "tb5".to_owned());
         let mut model = Model::profile(&profile)
             .ok_or_else(|| format!("RDMA_SIM_PROFILE={profile:?} is not tb5, tb5-macos-26.2 or roce"))?;

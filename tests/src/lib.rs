@@ -1,5 +1,6 @@
 //! What the tests and benchmarks share: pairs of simulated Macs, futures that are dropped half-way
 
+pub mod conformance;
 mod drop_after;
 pub mod fuzz;
 pub mod oracle;

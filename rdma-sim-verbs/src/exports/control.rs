@@ -2,8 +2,23 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use super::{EINVAL, guarded};
+use super::{EBUSY, EINVAL, guarded};
 use crate::engine::Engine;
+
+/// Sets what the environment would, before the first call of any other function: `RDMA_SIM_CLOCK=virtual,RDMA_SIM_SEED=7`
+///
+/// 16 if the simulation has begun already, 22 without a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_sim_configure(text: *const c_char) -> c_int {
+    guarded(EINVAL, || {
+        if text.is_null() {
+            return EINVAL;
+        }
+        // SAFETY: the caller's string ends with a zero.
+        let text = unsafe { CStr::from_ptr(text) };
+        if crate::engine::configure(&text.to_string_lossy()) { 0 } else { EBUSY }
+    })
+}
 
 /// Lets so many nanoseconds pass on a virtual clock
 #[unsafe(no_mangle)]

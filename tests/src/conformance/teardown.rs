@@ -1,0 +1,62 @@
+//! Ends under load
+
+use rdma_core::{QpState, QueuePair};
+
+use super::{Arm, Outcome, assert_silent, pair, received};
+
+pub(super) fn posted_receives_go_with_their_queue_pair<A: Arm>(arm: &A) -> Outcome {
+    let [mut a, mut b] = pair(arm);
+    for slot in 0..20 {
+        b.recv(slot, slot as usize * 64..slot as usize * 64 + 64).unwrap();
+    }
+    drop(b);
+    // Whatever the peer still sends, it does not touch what was given back.
+    a.send(1, 0..64).unwrap();
+    arm.rest(std::time::Duration::from_millis(1));
+    Ok(())
+}
+
+pub(super) fn sends_under_way_go_with_their_queue_pair<A: Arm>(arm: &A) -> Outcome {
+    let [mut a, mut b] = pair(arm);
+    b.recv(1, 0..200_000).unwrap();
+    a.send(1, 0..200_000).unwrap();
+    drop(a);
+    arm.rest(std::time::Duration::from_millis(1));
+    drop(b);
+    Ok(())
+}
+
+pub(super) fn a_peer_that_goes_is_silence<A: Arm>(arm: &A) -> Outcome {
+    let [mut a, b] = pair(arm);
+    a.recv(1, 0..64).unwrap();
+    drop(b);
+    assert_silent(arm, &mut a);
+    Ok(())
+}
+
+pub(super) fn a_new_pair_works_after_an_old_one<A: Arm>(arm: &A) -> Outcome {
+    for _ in 0..5 {
+        let [mut a, mut b] = pair(arm);
+        b.recv(1, 0..64).unwrap();
+        a.send(1, 0..64).unwrap();
+        received(arm, &mut b);
+    }
+    Ok(())
+}
+
+pub(super) fn many_pairs_come_and_go_under_load<A: Arm>(arm: &A) -> Outcome {
+    for round in 0..20 {
+        let [mut a, mut b] = pair(arm);
+        for slot in 0..8 {
+            b.recv(slot, slot as usize * 10_000..slot as usize * 10_000 + 9000).unwrap();
+            a.send(slot, slot as usize * 10_000..slot as usize * 10_000 + 9000).unwrap();
+        }
+        for _ in 0..round % 8 {
+            received(arm, &mut b);
+        }
+        drop(a);
+        assert!(matches!(b.qp().state(), QpState::ReadyToSend | QpState::Error));
+        b.poll().unwrap();
+    }
+    Ok(())
+}

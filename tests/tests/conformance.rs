@@ -1,0 +1,103 @@
+//! The conformance body on the arms that every machine has: the simulator, and the real path over the simulated provider
+
+use std::ffi::{CStr, c_char, c_int};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdma_core::Error;
+use rdma_sim::{Driver, Sim, SimDevice};
+use rdma_tb5::{OpenError, OpenOptions, Provider, VerbsDevice};
+use rdma_tests::DEVICE;
+use rdma_tests::conformance::{Arm, BEHAVIOURS, Expectations, Verdict, run};
+
+/// The simulator behind the traits
+struct Simulated(Driver);
+
+impl Arm for Simulated {
+    type Device = SimDevice;
+
+    fn open(&self, end: usize) -> Result<SimDevice, Error> {
+        self.0.net().open(["a", "b"][end], DEVICE)
+    }
+
+    fn rest(&self, time: Duration) {
+        self.0.advance_to(self.0.now() + time);
+    }
+
+    fn expectations(&self) -> Expectations {
+        Expectations::TB5
+    }
+}
+
+fn assert_conforms(verdicts: &[(&str, Verdict)], expected: usize) {
+    let failed: Vec<_> =
+        verdicts.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Failed(_))).collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+    let passed = verdicts.iter().filter(|(_, verdict)| *verdict == Verdict::Passed).count();
+    assert_eq!(passed, expected, "{verdicts:#?}");
+}
+
+#[test]
+fn the_simulator_conforms() {
+    assert!(BEHAVIOURS.len() >= 60, "{} behaviours", BEHAVIOURS.len());
+    let verdicts = run(|| Simulated(Driver::new(Sim::new().seed(1), drop).unwrap()));
+    assert_conforms(&verdicts, BEHAVIOURS.len());
+}
+
+/// `VerbsDevice` over the C ABI of the simulated provider, loaded as a program would
+struct OverTheAbi {
+    provider: Arc<Provider>,
+    rest: unsafe extern "C" fn(u64),
+}
+
+impl Arm for OverTheAbi {
+    type Device = VerbsDevice;
+
+    fn open(&self, end: usize) -> Result<VerbsDevice, Error> {
+        // Destroying a queue pair proves here what nobody has shown on a Mac.
+        let options = OpenOptions::new().trust_destroy(true);
+        match VerbsDevice::open(&self.provider, ["rdma_en2@a", "rdma_en2@b"][end], options) {
+            Ok(device) => Ok(device),
+            Err(OpenError::Verbs(error)) => Err(error),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn rest(&self, time: Duration) {
+        // SAFETY: the function has no preconditions.
+        unsafe { (self.rest)(time.as_nanos() as u64) };
+    }
+
+    fn expectations(&self) -> Expectations {
+        Expectations::TB5
+    }
+}
+
+/// The shared library that cargo built beside this test
+fn library() -> PathBuf {
+    let name = format!("{}rdma{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let test = std::env::current_exe().expect("the test has a path");
+    test.parent().expect("the test is in a folder").join(name)
+}
+
+#[test]
+fn the_real_path_conforms_over_the_simulated_provider() {
+    let path = library();
+    // SAFETY: loading the provider has no preconditions; it stays loaded below.
+    let symbols = unsafe { libloading::Library::new(&path) }.unwrap_or_else(|error| panic!("{error}"));
+    // SAFETY: the function has this type.
+    let configure =
+        unsafe { symbols.get::<unsafe extern "C" fn(*const c_char) -> c_int>(b"rdma_sim_configure") };
+    let configure = configure.expect("the provider can be configured");
+    let configuration: &CStr = c"RDMA_SIM_CLOCK=virtual,RDMA_SIM_SEED=3";
+    // SAFETY: the string ends with a zero.
+    assert_eq!(unsafe { configure(configuration.as_ptr()) }, 0);
+    // SAFETY: the function has this type.
+    let rest = unsafe { symbols.get::<unsafe extern "C" fn(u64)>(b"rdma_sim_rest") };
+    let rest = *rest.expect("the provider has a clock");
+    let provider = Provider::load_from(&path).unwrap();
+    assert!(provider.devices().contains(&"rdma_en2@a".to_owned()));
+    let verdicts = run(|| OverTheAbi { provider: Arc::clone(&provider), rest });
+    assert_conforms(&verdicts, BEHAVIOURS.len());
+}
