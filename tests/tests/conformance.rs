@@ -1,5 +1,6 @@
 //! The conformance body on the arms that every machine has: the simulator, and the real path over the simulated provider
 
+use std::env;
 use std::ffi::{CStr, c_char, c_int};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -76,8 +77,8 @@ impl Arm for OverTheAbi {
 
 /// The shared library that cargo built beside this test
 fn library() -> PathBuf {
-    let name = format!("{}rdma{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let test = std::env::current_exe().expect("the test has a path");
+    let name = format!("{}rdma{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
+    let test = env::current_exe().expect("the test has a path");
     test.parent().expect("the test is in a folder").join(name)
 }
 
@@ -100,4 +101,48 @@ fn the_real_path_conforms_over_the_simulated_provider() {
     assert!(provider.devices().contains(&"rdma_en2@a".to_owned()));
     let verdicts = run(|| OverTheAbi { provider: Arc::clone(&provider), rest });
     assert_conforms(&verdicts, BEHAVIOURS.len());
+}
+
+/// `VerbsDevice` over whatever provider this machine has: two devices with a cable between them
+struct Genuine {
+    provider: Arc<Provider>,
+    devices: [String; 2],
+}
+
+impl Arm for Genuine {
+    type Device = VerbsDevice;
+
+    fn open(&self, end: usize) -> Result<VerbsDevice, Error> {
+        match VerbsDevice::open(&self.provider, &self.devices[end], OpenOptions::new()) {
+            Ok(device) => Ok(device),
+            Err(OpenError::Verbs(error)) => Err(error),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn rest(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    fn expectations(&self) -> Expectations {
+        Expectations::RXE
+    }
+}
+
+/// Needs the environment variable `RDMA_CONFORMANCE_DEVICES`, two names with a comma between: CI runs it over Soft-RoCE in a
+/// virtual machine.
+#[test]
+#[ignore = "needs two devices of a genuine provider, named by RDMA_CONFORMANCE_DEVICES"]
+fn a_genuine_provider_conforms() {
+    let devices = env::var("RDMA_CONFORMANCE_DEVICES").expect("RDMA_CONFORMANCE_DEVICES names two devices");
+    let (a, b) = devices.split_once(',').expect("two names with a comma between");
+    let devices = [a.to_owned(), b.to_owned()];
+    let provider = Provider::load().unwrap();
+    let verdicts = run(|| Genuine { provider: Arc::clone(&provider), devices: devices.clone() });
+    for (name, verdict) in &verdicts {
+        eprintln!("{name}: {verdict:?}");
+    }
+    let skipped = verdicts.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Skipped(_))).count();
+    assert_conforms(&verdicts, BEHAVIOURS.len() - skipped);
+    assert_eq!(skipped, 7, "what Soft-RoCE does not have is known");
 }
