@@ -1,0 +1,110 @@
+//! What the layers cost over a verbs provider
+//!
+//! Without arguments, over the simulated provider: a post and a poll through the traits against the same calls of the ABI. With
+//! `RDMA_CONFORMANCE_DEVICES=a,b`, over the provider of the system: a ping-pong of connections against one of bare verbs.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures::future::try_join;
+use rdma_async::{Connection, Endpoint, EndpointOptions, TokioRuntime};
+use rdma_core::bare::BareQp;
+use rdma_core::{Opcode, QpCapacity, QpInit, QueuePair};
+use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};
+
+const LEN: usize = 64;
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark asks the clock on the wall")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn open(provider: &Arc<Provider>, name: &str) -> VerbsDevice {
+    let options = OpenOptions::new().poll(PollPolicy::SPIN);
+    VerbsDevice::open(provider, name, options).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Nanoseconds per round trip over bare verbs, both ends polled in turn
+fn bare(provider: &Arc<Provider>, [a, b]: [&str; 2], count: u32) -> f64 {
+    let init = QpInit { capacity: QpCapacity { recv_frames: 64, send_frames: 64 }, ..QpInit::default() };
+    let new = |name| BareQp::new(open(provider, name), &init, 16 * 1024).expect("the device is fresh");
+    let (mut a, mut b) = (new(a), new(b));
+    a.qp().connect(&b.qp().address()).expect("the peer is there");
+    b.qp().connect(&a.qp().address()).expect("the peer is there");
+    let receive = |qp: &mut BareQp<VerbsDevice>| loop {
+        match qp.poll().expect("polling works") {
+            Some(completion) if completion.opcode == Opcode::Recv => break,
+            _ => (),
+        }
+    };
+    let start = now();
+    for _ in 0..count {
+        a.recv(1, 0..LEN).expect("there is space");
+        b.recv(1, 0..LEN).expect("there is space");
+        a.send(2, 4096..4096 + LEN).expect("there is space");
+        receive(&mut b);
+        b.send(2, 4096..4096 + LEN).expect("there is space");
+        receive(&mut a);
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(count)
+}
+
+async fn answer(connection: &Connection<VerbsDevice>) {
+    while let Some(message) = connection.recv().await.expect("the peer lives") {
+        let mut lease = connection.alloc(message.len()).await.expect("there is memory");
+        lease.copy_from_slice(&message);
+        drop(message);
+        drop(connection.send(lease).await.expect("the peer lives"));
+    }
+}
+
+/// Nanoseconds per round trip over connections
+fn connected(provider: &Arc<Provider>, [a, b]: [&str; 2], count: u32) -> f64 {
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    tokio.block_on(async {
+        let runtime = Arc::new(TokioRuntime::current());
+        let options = EndpointOptions::new().connections(1);
+        let endpoint = |name| Endpoint::new(open(provider, name), Arc::clone(&runtime) as _, options.clone());
+        let (a, b) = (endpoint(a).expect("the device is fresh"), endpoint(b).expect("the device is fresh"));
+        let (to_b, to_a) = tokio::io::duplex(256);
+        let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.expect("the ends find each other");
+        let answering = tokio::spawn(async move { answer(&ba).await });
+        let start = now();
+        for _ in 0..count {
+            let mut lease = ab.alloc(LEN).await.expect("there is memory");
+            lease.fill(1);
+            drop(ab.send(lease).await.expect("the peer lives"));
+            drop(ab.recv().await.expect("the peer lives"));
+        }
+        let spent = start.elapsed();
+        ab.close().await.expect("the peer confirms");
+        answering.await.expect("the peer ends");
+        spent.as_nanos() as f64 / f64::from(count)
+    })
+}
+
+#[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+fn main() {
+    let Ok(devices) = std::env::var("RDMA_CONFORMANCE_DEVICES") else {
+        println!("RDMA_CONFORMANCE_DEVICES names no devices: there is nothing to compare");
+        return;
+    };
+    let (a, b) = devices.split_once(',').expect("two names with a comma between");
+    let provider = Provider::load().unwrap_or_else(|error| panic!("{error}"));
+    let count = 300;
+    // In turn, so that both see the same machine.
+    let mut ratios: Vec<f64> = (0..7)
+        .map(|_| {
+            let (bare, connected) = (bare(&provider, [a, b], count), connected(&provider, [a, b], count));
+            println!(
+                "64 B round trip: bare verbs {:.1} µs, connections {:.1} µs, {:.3} × that",
+                bare / 1e3,
+                connected / 1e3,
+                connected / bare
+            );
+            connected / bare
+        })
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    println!("median ratio {:.3}", ratios[ratios.len() / 2]);
+}
