@@ -33,6 +33,8 @@ pub struct Rules {
     pub link_local_source: bool,
     /// `large-mtu`: whether a path MTU of 4096 works
     pub large_mtu: bool,
+    /// `registration-access`: whether memory can be registered for local writing alone
+    pub local_write_alone: bool,
     /// `multi-sge`: what becomes of a send with several elements
     pub multi_sge: MultiSge,
     /// `replug-leaks-pd`: protection domains that each replugging costs
@@ -141,6 +143,7 @@ impl Rules {
             late_registration: false,
             link_local_source: true,
             large_mtu: true,
+            local_write_alone: true,
             multi_sge: MultiSge::Refused,
             replug_leaks_pds: 1,
             ring_overflow: RingOverflow::Refused,
