@@ -1,8 +1,10 @@
 //! The rule book: what a program can observe of the device, and where that is known from
 //!
 //! [`Rules`] holds the switches; [`table::RULES`] lists every rule with its source, switchable or not. `MODEL.md` is that
-//! table for people.
+//! table for people, made by [`book::model_md`].
 
+pub mod book;
+mod switches;
 pub mod table;
 
 use std::time::Duration;

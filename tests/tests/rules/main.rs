@@ -1,8 +1,9 @@
 //! The rule book, rule by rule, and the faults, fault by fault
 //!
-//! `rdma_sim::rules::table` names the test of each rule. Both variants of a switchable rule are
+//! `rdma_sim::rules::table` names the test of each rule; `book` checks that they exist. Both variants of a switchable rule are
 //! in one test. Virtual time is exact: a test that rests for half an hour takes no time.
 
+mod book;
 mod connecting;
 mod delivery;
 mod faults;
