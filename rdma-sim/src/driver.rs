@@ -16,7 +16,7 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A simulation whose time somebody else lets pass
 ///
-/// For tests that live in another runtime: a paused tokio ([`tokio`]), turmoil from inside or outside, threads in real time
+/// For tests that live in another runtime: a paused tokio (feature `tokio`), turmoil from inside or outside, threads in real time
 /// ([`realtime`]). The fabric is as deterministic as ever; the order of tasks is that of the other runtime.
 pub struct Driver {
     net: Net,

@@ -5,9 +5,11 @@ mod drop_after;
 pub mod fuzz;
 pub mod oracle;
 mod pair;
+mod raw;
 
 pub use drop_after::DropAfter;
 pub use pair::{DEVICE, Pair, connected, endpoint, endpoints};
+pub use raw::Raw;
 
 #[doc = include_str!("../../README.md")]
 #[cfg(doctest)]

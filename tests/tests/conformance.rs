@@ -132,6 +132,7 @@ impl Arm for Genuine {
 /// Needs the environment variable `RDMA_CONFORMANCE_DEVICES`, two names with a comma between: CI runs it over Soft-RoCE in a
 /// virtual machine.
 #[test]
+#[expect(clippy::print_stderr, reason = "who runs this wants to see each verdict")]
 #[ignore = "needs two devices of a genuine provider, named by RDMA_CONFORMANCE_DEVICES"]
 fn a_genuine_provider_conforms() {
     let devices = env::var("RDMA_CONFORMANCE_DEVICES").expect("RDMA_CONFORMANCE_DEVICES names two devices");

@@ -239,6 +239,9 @@ impl Fabric {
         if !memory.cast::<u8>().addr().get().is_multiple_of(self.model.rules.alignment) {
             return fail(Cause::Invalid("the memory does not begin at a page"));
         }
+        if access == Access::LOCAL_WRITE && !self.model.rules.local_write_alone {
+            return fail(Cause::Invalid("memory is registered for remote access, too"));
+        }
         self.clock_of_setup += 1;
         let registered = self.clock_of_setup;
         let (one_sided, real_addresses) = (self.model.caps.one_sided, self.real_addresses);

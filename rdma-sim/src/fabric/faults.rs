@@ -1,8 +1,9 @@
 //! What faults do to the fabric
 
-use rdma_core::Gid;
+use rdma_core::{Gid, PortState};
 
-use super::host::Process;
+use super::device::Trouble;
+use super::host::{Host, Process};
 use super::{DeviceIndex, Event, Fabric};
 use crate::fault::{Place, What};
 use crate::trace::Kind;
@@ -16,7 +17,11 @@ impl Fabric {
             devices.find(|device| self.device(*device).cable.is_some())
         });
         if let Some((cable, end)) = port.and_then(|device| self.device(device).cable) {
+            let now = self.now;
             let direction = self.direction(cable, end);
+            if direction.stats.frames >= frames.max(1) {
+                return self.schedule.add(now, Event::Fault(number));
+            }
             direction.triggers.push((frames.max(1), number));
             direction.triggers.sort_by_key(|(frames, number)| std::cmp::Reverse((*frames, *number)));
         }
@@ -45,8 +50,18 @@ impl Fabric {
     }
 
     fn fault_at_host(&mut self, host: u32, what: &What) {
-        let process = self.hosts[host as usize].process;
+        let Host { process, is_booting, .. } = self.hosts[host as usize];
         match what {
+            What::RdmaOff => self.set_up(host, |host| host.has_rdma = false),
+            What::RdmaOn => self.set_up(host, |host| host.has_rdma = true),
+            What::Renumber => self.renumber(host),
+            // Nothing else happens to a host that is not there.
+            _ if is_booting => (),
+            What::Reboot { down } => {
+                self.kill(host);
+                self.set_up(host, |host| host.is_booting = true);
+                self.schedule.add(self.now + *down, Event::Boot(host));
+            }
             What::Kill => self.kill(host),
             What::Pause if process == Process::Running => self.set_process(host, Process::Stopped),
             What::Resume if process == Process::Stopped => self.set_process(host, Process::Running),
@@ -56,39 +71,55 @@ impl Fabric {
                 }
                 self.set_process(host, Process::Running);
             }
-            What::RdmaOff => self.set_up(host, false, |host| host.has_rdma = false),
-            What::RdmaOn => self.set_up(host, true, |host| host.has_rdma = true),
             What::Sleep => {
-                self.set_up(host, false, |host| host.is_asleep = true);
+                self.set_up(host, |host| host.is_asleep = true);
                 if process == Process::Running {
                     self.set_process(host, Process::Stopped);
                 }
             }
             What::Wake => {
-                self.set_up(host, true, |host| host.is_asleep = false);
+                self.set_up(host, |host| host.is_asleep = false);
                 if process == Process::Stopped {
                     self.set_process(host, Process::Running);
-                }
-            }
-            What::Renumber => {
-                let devices = self.hosts[host as usize].devices.clone();
-                let range = devices.start as usize..devices.end as usize;
-                let mut names: Vec<_> = self.devices[range.clone()].iter().map(|d| d.name.clone()).collect();
-                names.rotate_left(1);
-                for (device, name) in self.devices[range].iter_mut().zip(names) {
-                    device.name = name;
                 }
             }
             _ => (),
         }
     }
 
-    /// Ports of a host come or go with the host
-    fn set_up(&mut self, host: u32, is_up: bool, change: impl FnOnce(&mut super::host::Host)) {
-        change(&mut self.hosts[host as usize]);
-        for device in self.hosts[host as usize].devices.clone().map(DeviceIndex) {
-            if is_up { self.plug_in(device) } else { self.cut_off(device) }
+    fn renumber(&mut self, host: u32) {
+        let devices = self.hosts[host as usize].devices.clone();
+        let range = devices.start as usize..devices.end as usize;
+        let mut names: Vec<_> = self.devices[range.clone()].iter().map(|d| d.name.clone()).collect();
+        names.rotate_left(1);
+        for (device, name) in self.devices[range].iter_mut().zip(names) {
+            device.name = name;
         }
+    }
+
+    /// Ports of a host come or go with the host
+    fn set_up(&mut self, host: u32, change: impl FnOnce(&mut Host)) {
+        let devices = self.hosts[host as usize].devices.clone().map(DeviceIndex);
+        let were_active: Vec<_> = devices.clone().map(|device| self.is_active(device)).collect();
+        change(&mut self.hosts[host as usize]);
+        for (device, was_active) in devices.zip(were_active) {
+            match (was_active, self.is_active(device)) {
+                (true, false) => self.cut_off(device),
+                (false, true) => self.plug_in(device),
+                _ => (),
+            }
+        }
+    }
+
+    /// A host has restarted: nothing is left of what was wrong in its kernel
+    pub(super) fn boot(&mut self, host: u32) {
+        self.set_up(host, |host| (host.is_booting, host.is_asleep) = (false, false));
+        for device in self.hosts[host as usize].devices.clone().map(DeviceIndex) {
+            let device = self.device_mut(device);
+            device.trouble = Trouble::default();
+            (device.lost_cqs, device.lost_pds, device.lost_qps, device.lost_regions) = (0, 0, 0, 0);
+        }
+        self.set_process(host, Process::Running);
     }
 
     fn fault_at_port(&mut self, device: DeviceIndex, what: What) {
@@ -177,8 +208,15 @@ impl Fabric {
         let Some((cable, _)) = self.device(device).cable else { return };
         if !std::mem::replace(&mut self.cables[cable as usize].is_plugged, true) {
             self.record(Kind::Plugged, device.0, 1);
-            self.plug_in(device);
+            self.both_ends(device, |found| found.trouble.no_pds = false);
+            if self.is_active(device) {
+                self.plug_in(device);
+            }
         }
+    }
+
+    fn is_active(&self, device: DeviceIndex) -> bool {
+        self.port(device).state == PortState::Active
     }
 
     /// Everything that was connected over the cable of `device` is over, and nobody is told
@@ -203,10 +241,7 @@ impl Fabric {
     /// The ends of a cable find each other again
     fn plug_in(&mut self, device: DeviceIndex) {
         let leak = self.model.rules.replug_leaks_pds;
-        self.both_ends(device, |found| {
-            found.lost_pds += leak;
-            found.trouble.no_pds = false;
-        });
+        self.both_ends(device, |found| found.lost_pds += leak);
     }
 
     fn cross(&mut self, device: DeviceIndex, with: &str) {

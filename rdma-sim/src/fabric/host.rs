@@ -17,6 +17,7 @@ pub(super) struct Host {
     pub(super) is_starting: bool,
     pub(super) has_rdma: bool,
     pub(super) is_asleep: bool,
+    pub(super) is_booting: bool,
 }
 
 /// What the processes of a host do
@@ -37,12 +38,13 @@ impl Host {
             is_starting: false,
             has_rdma: true,
             is_asleep: false,
+            is_booting: false,
         }
     }
 
     /// Whether its ports answer
     pub(super) fn is_up(&self) -> bool {
-        self.has_rdma && !self.is_asleep
+        self.has_rdma && !self.is_asleep && !self.is_booting
     }
 }
 

@@ -53,6 +53,8 @@ pub(crate) struct DeviceIndex(pub(crate) u32);
 /// What happens by itself
 #[derive(Clone, Copy, Debug)]
 enum Event {
+    /// A host has restarted
+    Boot(u32),
     /// A receive that was posted becomes known to the sender
     Credit(QpRef),
     /// The oldest filled receive of a queue pair completes
@@ -218,6 +220,7 @@ impl Fabric {
 
     fn happen(&mut self, event: Event) {
         match event {
+            Event::Boot(host) => self.boot(host),
             Event::Credit(qp) => self.credit(qp),
             Event::Delivered(qp) => self.delivered(qp),
             Event::Doorbell(qp) => self.doorbell(qp),

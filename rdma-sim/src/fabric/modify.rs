@@ -61,6 +61,7 @@ impl Fabric {
             QpState::Reset => {
                 qp.clear();
                 qp.state = QpState::Reset;
+                self.leave_round(key);
                 self.forget_posts_of(key);
             }
             _ => self.fail_qp(key),
@@ -127,6 +128,7 @@ impl Fabric {
         qp.state = QpState::Error;
         qp.freeze();
         let device = qp.device;
+        self.leave_round(key);
         self.device_mut(device).trouble.keeps_mappings |= keeps_mappings;
         if self.model.caps.flush_on_error {
             self.flush(key);

@@ -2,11 +2,9 @@
 //!
 //! They go out in one piece, and end when the answer is back.
 
-use rdma_core::{Access, Completion, QpState, QpType, Rkey, SendOp, Status};
+use rdma_core::{Access, QpState, QpType, Rkey, SendOp, Status};
 
-use super::post::opcode;
 use super::queue_pair::{Memory, QpRef, Tx};
-use super::wire::GIVE_UP;
 use super::{DeviceIndex, Event, Fabric, QpKey, RegionKey, memory, nanos};
 use crate::trace::Kind;
 
@@ -20,7 +18,7 @@ impl Fabric {
             (send.op, send.memory.len, qp.name())
         };
         qp.transmitted += 1;
-        let (is_reliable, has_more) = (qp.qp_type == QpType::Rc, qp.transmitted < qp.rung);
+        let has_more = qp.transmitted < qp.rung;
         qp.tx = if has_more { Tx::Ready } else { Tx::Idle };
         self.record(Kind::OneSided, qpn, len as u64);
         let out = if matches!(op, SendOp::Write { .. }) { len } else { 0 };
@@ -30,9 +28,6 @@ impl Fabric {
         }
         let arrival = left + nanos(self.model.timing.propagation_ns);
         self.schedule.add(arrival, Event::Remote(self.qp_ref(key)));
-        if !is_reliable {
-            self.complete_send_at(key, left + nanos(self.model.timing.send_completion_ns));
-        }
     }
 
     /// Occupies one direction of a cable with `len` bytes; tells when they have left
@@ -50,34 +45,36 @@ impl Fabric {
         direction.stats.messages += 1;
         direction.stats.payload_bytes += len as u64;
         direction.stats.wire_bytes += wire_bytes;
+        while let Some(fault) = direction.pop_triggered() {
+            self.schedule.add(left, Event::Fault(fault));
+        }
         left
     }
 
     /// The oldest operation on its way has reached the peer
+    ///
+    /// Its bytes move now. On an unreliable queue pair it completes now, too: its memory is not looked at later.
     pub(super) fn remote(&mut self, qp: QpRef) {
         let peer = self.live(qp).is_some().then(|| self.connected_peer(qp.key)).flatten();
         let Some(found) = self.live(qp) else { return };
         let is_reliable = found.qp_type == QpType::Rc;
-        let Some(send) = found.sends.iter_mut().find(|send| send.op != SendOp::Send && !send.is_applied)
-        else {
+        let mut sent = found.sends.iter().take(found.transmitted);
+        let Some(position) = sent.position(|send| send.op != SendOp::Send && !send.is_applied) else {
             return;
         };
-        let Some(peer) = peer else {
-            if is_reliable {
-                self.schedule.add(self.now + GIVE_UP, Event::GiveUp(qp));
-            }
-            return;
-        };
+        if peer.is_none() && is_reliable {
+            return self.be_patient(qp.key);
+        }
+        let send = &mut found.sends[position];
         send.is_applied = true;
         let (op, memory) = (send.op, send.memory);
-        let device = self.qps[peer].device;
-        let applied = self.apply(op, memory, device);
+        self.check_send(qp.key, position);
+        let device = peer.map(|peer| self.qps[peer].device);
+        let applied = device.filter(|device| self.apply(op, memory, *device));
         if !is_reliable {
-            return;
+            return self.complete_send_at(qp.key, position, self.now);
         }
-        if !applied {
-            return self.fail_send(qp, Status::RemoteAccess);
-        }
+        let Some(device) = applied else { return self.fail_send(qp, position, Status::RemoteAccess) };
         let back = if matches!(op, SendOp::Read { .. }) { memory.len } else { 0 };
         let returned = match self.device(device).cable {
             Some((cable, end)) => self.occupy(cable, end, back),
@@ -85,7 +82,7 @@ impl Fabric {
         };
         let timing = &self.model.timing;
         let answer = returned + nanos(timing.propagation_ns + timing.delivery_ns);
-        self.complete_send_at(qp.key, answer);
+        self.complete_send_at(qp.key, position, answer);
     }
 
     /// Does what `op` asks for; false if the memory is not there or not for this
@@ -144,18 +141,27 @@ impl Fabric {
 
     /// A reliable queue pair has waited long enough for a peer that is not there
     pub(super) fn give_up(&mut self, qp: QpRef) {
-        let is_alone = self.live(qp).is_some() && self.connected_peer(qp.key).is_none();
-        if is_alone {
-            self.fail_send(qp, Status::RetryExceeded);
+        let Some(found) = self.live(qp) else { return };
+        found.is_giving_up = false;
+        let is_stalled = found.tx == Tx::Stalled;
+        if self.connected_peer(qp.key).is_none() {
+            return self.fail_send(qp, 0, Status::RetryExceeded);
+        }
+        self.remote(qp);
+        if is_stalled {
+            self.be_patient(qp.key);
         }
     }
 
-    /// Ends the oldest send with `status`, and with it the queue pair
-    fn fail_send(&mut self, qp: QpRef, status: Status) {
-        let Some(found) = self.live(qp) else { return };
-        let (cq, qpn) = (found.send_cq, found.qpn);
-        if let Some(send) = found.sends.pop_front() {
-            self.complete(cq, Completion { id: send.id, status, opcode: opcode(send.op), byte_len: 0, qpn });
+    /// Ends the send at `position` with `status`, and with it the queue pair
+    fn fail_send(&mut self, qp: QpRef, position: usize, status: Status) {
+        // Peers work in order: what was sent before has arrived.
+        for number in 0..=position {
+            let Some(mut send) = self.live(qp).and_then(|found| found.sends.pop_front()) else { return };
+            if number == position {
+                send.status = status;
+            }
+            self.finish(qp.key, &send);
         }
         self.qps[qp.key].state = QpState::Error;
         self.fail_qp(qp.key);

@@ -37,17 +37,17 @@ impl Fabric {
             }
             _ => return fail(Cause::Invalid("the queue pair is not ready to send")),
         }
+        // All elements are taken or none.
+        let (capacity, mut frames) = (self.qps[key].capacity.send_frames, 0);
+        for sge in request.sgl {
+            let wanted = self.resolve(key, sge, Verb::PostSend)?.frames();
+            check_length(wanted, capacity, Verb::PostSend)?;
+            frames += wanted;
+        }
+        reserve(&mut self.qps[key].send_frames, capacity, frames, false, Verb::PostSend)?;
         for sge in request.sgl {
             let memory = self.resolve(key, sge, Verb::PostSend)?;
-            let takes_more = self.takes_more(key);
             let qp = &mut self.qps[key];
-            reserve(
-                &mut qp.send_frames,
-                qp.capacity.send_frames,
-                memory.frames(),
-                takes_more,
-                Verb::PostSend,
-            )?;
             let name = qp.name();
             qp.sends.push_back(Send {
                 id: request.id,
@@ -59,9 +59,10 @@ impl Fabric {
                 is_split: false,
                 is_applied: false,
                 is_reported: false,
+                ends: None,
                 status: Status::Success,
             });
-            self.watch_send(key, request.id, memory, site);
+            self.watch_send(key, request.id, opcode(op), memory, site);
             self.record(Kind::PostSend, name, memory.len as u64);
             let doorbell = self.now + nanos(self.model.timing.doorbell_ns);
             self.schedule.add(doorbell, Event::Doorbell(self.qp_ref(key)));
@@ -116,7 +117,9 @@ impl Fabric {
         let takes_more = self.takes_more(key);
         let status = self.landing(key, memory);
         let qp = &mut self.qps[key];
-        reserve(&mut qp.recv_frames, qp.capacity.recv_frames, memory.frames(), takes_more, Verb::PostRecv)?;
+        let (capacity, frames) = (qp.capacity.recv_frames, memory.frames());
+        check_length(frames, capacity, Verb::PostRecv)?;
+        reserve(&mut qp.recv_frames, capacity, frames, takes_more, Verb::PostRecv)?;
         let is_next = qp.receives.len() == qp.filled;
         let name = qp.name();
         qp.receives.push_back(Receive {
@@ -145,7 +148,7 @@ impl Fabric {
         if is_late || !is_writable { Status::LocalProtection } else { Status::Success }
     }
 
-    /// Whether the queue of `key` takes more than it holds
+    /// Whether the receive queue of `key` takes more than it holds
     fn takes_more(&self, key: QpKey) -> bool {
         let is_overflowing = self.device(self.qps[key].device).trouble.overflows;
         is_overflowing || self.model.rules.ring_overflow == RingOverflow::Corrupts
@@ -172,12 +175,18 @@ impl Fabric {
 
     pub(super) fn sent(&mut self, qp: QpRef) {
         let Some(found) = self.live(qp) else { return };
-        let Some(send) = found.pop_sent() else { return };
-        let (cq, qpn, name) = (found.send_cq, found.qpn, found.name());
-        self.unwatch(qp.key, send.id, opcode(send.op));
+        if let Some(send) = found.pop_sent() {
+            self.finish(qp.key, &send);
+        }
+    }
+
+    /// Reports a send that has ended and that its queue does not hold any more
+    pub(super) fn finish(&mut self, key: QpKey, send: &Send) {
+        let (cq, qpn, name) = (self.qps[key].send_cq, self.qps[key].qpn, self.qps[key].name());
+        self.unwatch(key, send.id, opcode(send.op));
         self.record(Kind::Sent, name, u64::from(send.status.code()));
         if (send.is_signaled || send.status != Status::Success) && !send.is_reported {
-            let Send { id, status, op, .. } = send;
+            let Send { id, status, op, .. } = *send;
             self.complete(cq, Completion { id, status, opcode: opcode(op), byte_len: 0, qpn });
         }
     }
@@ -227,6 +236,7 @@ impl QueuePair {
     pub(super) fn pop_sent(&mut self) -> Option<Send> {
         let send = self.sends.pop_front()?;
         self.transmitted -= 1;
+        self.ending = self.ending.saturating_sub(1);
         self.rung -= 1;
         self.send_frames -= send.memory.frames();
         Some(send)
@@ -246,12 +256,17 @@ fn flushed(id: rdma_core::WrId, opcode: Opcode, qpn: rdma_core::Qpn) -> Completi
     Completion { id, status: Status::Flushed, opcode, byte_len: 0, qpn }
 }
 
+/// Whether a message of `wanted` frames fits an empty queue
+fn check_length(wanted: u32, capacity: u32, verb: Verb) -> Result<(), Error> {
+    let bytes = |frames: u32| u64::from(frames) * FRAME as u64;
+    if wanted <= capacity {
+        return Ok(());
+    }
+    Err(Error::new(verb, Cause::MessageTooLong { len: bytes(wanted), max: bytes(capacity) }))
+}
+
 /// Takes `wanted` frames of a queue
 fn reserve(used: &mut u32, capacity: u32, wanted: u32, takes_more: bool, verb: Verb) -> Result<(), Error> {
-    if wanted > capacity {
-        let bytes = |frames: u32| u64::from(frames) * FRAME as u64;
-        return Err(Error::new(verb, Cause::MessageTooLong { len: bytes(wanted), max: bytes(capacity) }));
-    }
     if *used + wanted > capacity && !takes_more {
         return Err(Error::new(verb, Cause::QueueFull));
     }

@@ -37,9 +37,13 @@ pub(super) struct QueuePair {
     pub(super) send_frames: u32,
     /// How many of `sends` have been transmitted and only wait for their completion.
     pub(super) transmitted: usize,
+    /// How many of `sends` have a completion on its way.
+    pub(super) ending: usize,
     /// How many of `sends` the transmitter knows of.
     pub(super) rung: usize,
     pub(super) tx: Tx,
+    /// Whether a [`GiveUp`](super::Event::GiveUp) is on its way.
+    pub(super) is_giving_up: bool,
     pub(super) receives: VecDeque<Receive>,
     pub(super) recv_frames: u32,
     /// How many of `receives` have been filled and only wait for their completion.
@@ -83,6 +87,8 @@ pub(super) struct Send {
     pub(super) is_applied: bool,
     /// Its completion came before it had left.
     pub(super) is_reported: bool,
+    /// When its completion can be seen, once that is known.
+    pub(super) ends: Option<Time>,
     pub(super) status: Status,
 }
 
@@ -122,8 +128,11 @@ impl QueuePair {
         self.sends.clear();
         self.send_frames = 0;
         self.transmitted = 0;
+        self.ending = 0;
         self.rung = 0;
         self.tx = Tx::Idle;
+        self.is_giving_up = false;
+        self.ready_at = 0;
         self.receives.clear();
         self.recv_frames = 0;
         self.filled = 0;
@@ -133,6 +142,7 @@ impl QueuePair {
     pub(super) fn freeze(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         self.tx = Tx::Idle;
+        self.is_giving_up = false;
     }
 
     /// How the trace calls it: numbers are unique on a device only
@@ -199,8 +209,10 @@ impl Fabric {
             sends: VecDeque::with_capacity(64),
             send_frames: 0,
             transmitted: 0,
+            ending: 0,
             rung: 0,
             tx: Tx::Idle,
+            is_giving_up: false,
             receives: VecDeque::with_capacity(64),
             recv_frames: 0,
             filled: 0,

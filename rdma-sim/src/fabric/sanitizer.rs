@@ -37,7 +37,7 @@ pub enum FindingKind {
     },
     /// A region was deregistered while a request named it
     DeregisteredUnderWork,
-    /// A receive was posted over memory that another request names
+    /// A request was posted over memory that another one names, and one of them writes there
     OverlappingPosts,
     /// The program wrote into a receive buffer that was posted
     ReceiveWritten,
@@ -110,6 +110,11 @@ impl Sanitizer {
     }
 }
 
+/// Whether the device writes into the memory of such a request
+fn fills(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Recv | Opcode::Read | Opcode::Atomic)
+}
+
 fn hash(region: &Region, offset: usize, len: usize) -> u64 {
     let mut hasher = XxHash3_64::new();
     hasher.write(&region.bytes(offset, len));
@@ -125,10 +130,11 @@ impl Fabric {
         &mut self,
         qp: QpKey,
         id: WrId,
+        opcode: Opcode,
         memory: Memory,
         site: &'static Location<'static>,
     ) {
-        self.watch(qp, id, Opcode::Send, memory, site);
+        self.watch(qp, id, opcode, memory, site);
     }
 
     pub(super) fn watch_receive(
@@ -158,11 +164,11 @@ impl Fabric {
             post.region == region && post.offset < offset + len && offset < post.offset + post.len
         };
         // Two sends may read the same bytes.
-        let clashes = |post: &Post| (opcode == Opcode::Recv || post.opcode == Opcode::Recv) && overlaps(post);
+        let clashes = |post: &Post| (fills(opcode) || fills(post.opcode)) && overlaps(post);
         if sanitizer.posts.iter().any(clashes) {
             sanitizer.find(self.now, FindingKind::OverlappingPosts, Some((id, site)));
         }
-        let hash = if opcode == Opcode::Send { hash(&self.regions[region], offset, len) } else { 0 };
+        let hash = if fills(opcode) { 0 } else { hash(&self.regions[region], offset, len) };
         sanitizer.posts.push(Post { qp, id, opcode, region, offset, len, hash, site });
     }
 
@@ -183,12 +189,11 @@ impl Fabric {
         }
     }
 
-    /// Looks whether the send that is about to leave is what was posted
-    pub(super) fn check_send(&mut self, key: QpKey) {
+    /// Looks whether the send at `position`, which is about to leave, is what was posted
+    pub(super) fn check_send(&mut self, key: QpKey, position: usize) {
         let Some(sanitizer) = &mut self.sanitizer else { return };
-        let qp = &self.qps[key];
-        let send = &qp.sends[qp.transmitted];
-        let is_it = |post: &&Post| post.qp == key && post.id == send.id && post.opcode == Opcode::Send;
+        let send = &self.qps[key].sends[position];
+        let is_it = |post: &&Post| post.qp == key && post.id == send.id && !fills(post.opcode);
         let Some(post) = sanitizer.posts.iter().find(is_it) else { return };
         let Some(region) = self.regions.get(post.region) else { return };
         if (post.offset, post.len) == (send.memory.offset, send.memory.len)

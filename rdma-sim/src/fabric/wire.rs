@@ -59,7 +59,7 @@ pub struct CableStats {
 }
 
 /// How long a reliable queue pair asks a peer that is not there: seven times half a second, as common adapters do.
-pub(super) const GIVE_UP: Duration = Duration::from_millis(3_500);
+const GIVE_UP: Duration = Duration::from_millis(3_500);
 
 impl Cable {
     pub(super) fn new(rate: LineRate) -> Self {
@@ -77,6 +77,12 @@ impl Cable {
 impl Direction {
     fn next_trigger(&self) -> u64 {
         self.triggers.last().map_or(u64::MAX, |(frames, _)| *frames)
+    }
+
+    /// A fault that waited for no more frames than have been sent
+    pub(super) fn pop_triggered(&mut self) -> Option<u32> {
+        let sent = self.stats.frames;
+        self.triggers.pop_if(|(frames, _)| *frames <= sent).map(|(_, fault)| fault)
     }
 }
 
@@ -213,7 +219,7 @@ impl Fabric {
         if self.model.rules.send_completion == SendCompletion::HandOff {
             self.report_early(key);
         }
-        self.check_send(key);
+        self.check_send(key, self.qps[key].transmitted);
         let cable = &mut self.cables[cable_index as usize];
         let (frame_ns, percent, rate) = (cable.frame_ns(FRAME), cable.percent, cable.rate);
         let direction = &mut cable.directions[usize::from(end)];
@@ -313,7 +319,7 @@ impl Fabric {
         direction.busy_until = end_of_frames;
         direction.stats.frames += u64::from(frames);
         direction.stats.payload_bytes += len as u64;
-        while let Some((_, fault)) = direction.triggers.pop_if(|(at, _)| *at <= direction.stats.frames) {
+        while let Some(fault) = direction.pop_triggered() {
             self.schedule.add(end_of_frames, Event::Fault(fault));
         }
         if is_last {
@@ -344,30 +350,48 @@ impl Fabric {
         if is_last {
             let departure = end_of_frames + nanos(self.model.timing.send_completion_ns);
             let is_reliable = self.qps[key].qp_type == QpType::Rc;
-            self.complete_send_at(key, acknowledged.filter(|_| is_reliable).unwrap_or(departure));
+            let end = acknowledged.filter(|_| is_reliable).unwrap_or(departure);
+            self.complete_send_at(key, self.qps[key].transmitted - 1, end);
         }
     }
 
-    /// Has the next transmitted send of `key` complete at `time`, or after those before it
-    pub(super) fn complete_send_at(&mut self, key: QpKey, time: Time) {
-        let time = self.visible_at(self.qps[key].device, time);
+    /// Has a transmitted send of `key`, by its position in the queue, complete at `time`, or after those before it
+    pub(super) fn complete_send_at(&mut self, key: QpKey, position: usize, time: Time) {
+        let (time, event) = (self.visible_at(self.qps[key].device, time), Event::Sent(self.qp_ref(key)));
         let qp = &mut self.qps[key];
-        qp.last_departure = qp.last_departure.max(time);
-        let departure = qp.last_departure;
-        self.schedule.add(departure, Event::Sent(self.qp_ref(key)));
+        qp.sends[position].ends = Some(time);
+        while let Some(ends) = qp.sends.get(qp.ending).and_then(|send| send.ends) {
+            qp.ending += 1;
+            qp.last_departure = qp.last_departure.max(ends);
+            self.schedule.add(qp.last_departure, event);
+        }
+    }
+
+    /// Takes a queue pair out of the round, whatever it has to send
+    pub(super) fn leave_round(&mut self, key: QpKey) {
+        if let Some((cable, end)) = self.device(self.qps[key].device).cable {
+            self.direction(cable, end).round.retain(|other| *other != key);
+        }
     }
 
     /// Has `key` wait for a receive of its peer, of which one may become visible at `visible`
     fn stall(&mut self, cable: u32, end: u8, key: QpKey, visible: Option<Time>) {
         self.direction(cable, end).stats.stalls += 1;
-        let (now, qp) = (self.now, &mut self.qps[key]);
+        let qp = &mut self.qps[key];
         qp.tx = Tx::Stalled;
         let (name, is_reliable) = (qp.name(), qp.qp_type == QpType::Rc);
         self.record(Kind::Stall, name, 0);
         if let Some(visible) = visible {
             self.schedule.add(visible, Event::Credit(self.qp_ref(key)));
         } else if is_reliable {
-            self.schedule.add(now + GIVE_UP, Event::GiveUp(self.qp_ref(key)));
+            self.be_patient(key);
+        }
+    }
+
+    /// Has a reliable queue pair look in a while whether its peer is there
+    pub(super) fn be_patient(&mut self, key: QpKey) {
+        if !std::mem::replace(&mut self.qps[key].is_giving_up, true) {
+            self.schedule.add(self.now + GIVE_UP, Event::GiveUp(self.qp_ref(key)));
         }
     }
 }

@@ -147,6 +147,11 @@ pub enum What {
     Overflow,
     /// The processes of the host stop; the hardware goes on
     Pause,
+    /// The host restarts: what its kernel kept is free, and its processes start anew
+    Reboot {
+        /// After how long
+        down: Duration,
+    },
     /// RDMA is disabled on the host: the ports at the other ends of its cables go down, too
     RdmaOff,
     /// RDMA is enabled on the host
@@ -181,7 +186,7 @@ pub enum What {
     Unresolvable,
     /// The host wakes up
     Wake,
-    /// The driver of the port is stuck: nothing can be created until the host restarts
+    /// The driver of the port is stuck: nothing can be created until the host [reboots](Self::Reboot)
     Wedge,
 }
 
@@ -264,6 +269,7 @@ impl What {
                 | Self::Pause
                 | Self::RdmaOff
                 | Self::RdmaOn
+                | Self::Reboot { .. }
                 | Self::Renumber
                 | Self::Restart
                 | Self::Resume

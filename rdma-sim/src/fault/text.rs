@@ -33,7 +33,7 @@ enum Argument {
 }
 
 /// All faults by name; the argument tells how to read and write the rest.
-const FAULTS: [(&str, Argument); 35] = {
+const FAULTS: [(&str, Argument); 36] = {
     use Argument::{Count, Device, Duration, None, Percent};
     [
         ("boundary", None(|| What::Boundary)),
@@ -58,6 +58,7 @@ const FAULTS: [(&str, Argument); 35] = {
         ("pause", None(|| What::Pause)),
         ("rdma-off", None(|| What::RdmaOff)),
         ("rdma-on", None(|| What::RdmaOn)),
+        ("reboot", Duration(|down| What::Reboot { down })),
         ("renumber", None(|| What::Renumber)),
         ("replug", None(|| What::Replug)),
         ("resolvable", None(|| What::Resolvable)),
@@ -105,6 +106,7 @@ impl What {
             Self::Pause => "pause",
             Self::RdmaOff => "rdma-off",
             Self::RdmaOn => "rdma-on",
+            Self::Reboot { .. } => "reboot",
             Self::Renumber => "renumber",
             Self::Replug => "replug",
             Self::Resolvable => "resolvable",
@@ -133,7 +135,7 @@ impl fmt::Display for What {
             | Self::LeakQps { count: n } => write!(f, " {n}"),
             Self::GidAt { index } => write!(f, " {index}"),
             Self::Slow { percent } | Self::Storm { percent } => write!(f, " {percent}%"),
-            Self::Delay { by: time } | Self::Flap { down: time } => {
+            Self::Delay { by: time } | Self::Flap { down: time } | Self::Reboot { down: time } => {
                 f.write_str(" ")?;
                 write_duration(f, *time)
             }
@@ -267,14 +269,14 @@ mod tests {
     #[test]
     fn every_fault_reads_as_it_is_written() {
         for (name, argument) in FAULTS {
-            let (place, rest) = match argument {
-                Argument::None(what) if what().is_of_host() => ("a", ""),
-                Argument::None(_) => ("a:rdma_en2", ""),
-                Argument::Count(_) => ("a:rdma_en2", " 7"),
-                Argument::Device(_) => ("a:rdma_en2", " rdma_en3"),
-                Argument::Duration(_) => ("a:rdma_en2", " 30us"),
-                Argument::Percent(_) => ("a:rdma_en2", " 50%"),
+            let (what, rest) = match argument {
+                Argument::None(what) => (what(), ""),
+                Argument::Count(what) => (what(7), " 7"),
+                Argument::Device(what) => (what("rdma_en3".to_owned()), " rdma_en3"),
+                Argument::Duration(what) => (what(std::time::Duration::from_micros(30)), " 30us"),
+                Argument::Percent(what) => (what(50), " 50%"),
             };
+            let place = if what.is_of_host() { "a" } else { "a:rdma_en2" };
             for when in ["at 1500us", "at 2s", "after 9 frames"] {
                 let text = format!("{when} {place} {name}{rest}");
                 assert_eq!(text.parse::<Fault>().unwrap().to_string(), text);

@@ -1,8 +1,10 @@
 //! The rule book: what a program can observe of the device, and where that is known from
 //!
-//! [`Rules`] holds the switches; `RULES` lists every rule with its source, switchable or not. `MODEL.md` is that
-//! table for people.
+//! [`Rules`] holds the switches; [`table::RULES`] lists every rule with its source, switchable or not. `MODEL.md` is that
+//! table for people, made by [`book::model_md`].
 
+pub mod book;
+mod switches;
 pub mod table;
 
 use std::time::Duration;
@@ -33,6 +35,8 @@ pub struct Rules {
     pub link_local_source: bool,
     /// `large-mtu`: whether a path MTU of 4096 works
     pub large_mtu: bool,
+    /// `registration-access`: whether memory can be registered for local writing alone
+    pub local_write_alone: bool,
     /// `multi-sge`: what becomes of a send with several elements
     pub multi_sge: MultiSge,
     /// `replug-leaks-pd`: protection domains that each replugging costs
@@ -141,6 +145,7 @@ impl Rules {
             late_registration: false,
             link_local_source: true,
             large_mtu: true,
+            local_write_alone: true,
             multi_sge: MultiSge::Refused,
             replug_leaks_pds: 1,
             ring_overflow: RingOverflow::Refused,

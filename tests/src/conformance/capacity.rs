@@ -16,7 +16,7 @@ pub(super) fn as_much_is_granted_as_was_asked_for<A: Arm>(arm: &A) -> Outcome {
 pub(super) fn queues_deeper_than_the_device_are_refused<A: Arm>(arm: &A) -> Outcome {
     let device = arm.open(0).unwrap();
     let deeper = device.caps().max_queue_frames + 1;
-    let refused = device.create_cq(16).unwrap().create_qp(&init(deeper)).err().expect("it is refused");
+    let refused = device.create_cq(16).unwrap().create_qp(&init(deeper)).err().unwrap();
     assert!(matches!(refused.cause, Cause::Invalid(_)), "{refused:?}");
     Ok(())
 }
@@ -27,7 +27,7 @@ pub(super) fn receives_fill_the_queue_by_frames<A: Arm>(arm: &A) -> Outcome {
     for number in 0..capacity {
         b.recv(number as u64, number * FRAME..number * FRAME + 1).unwrap();
     }
-    let full = b.recv(99, capacity * FRAME..capacity * FRAME + 1).err().expect("it is refused");
+    let full = b.recv(99, capacity * FRAME..capacity * FRAME + 1).err().unwrap();
     assert_eq!(full.cause, Cause::QueueFull);
     Ok(())
 }
@@ -36,7 +36,7 @@ pub(super) fn long_and_short_receives_share_the_queue<A: Arm>(arm: &A) -> Outcom
     let [_a, mut b] = pair_of(arm, 7, 64 * FRAME);
     let capacity = b.qp().capacity().recv_frames as usize;
     b.recv(1, 0..(capacity - 1) * FRAME).unwrap();
-    let full = b.recv(2, 32 * FRAME..34 * FRAME).err().expect("it is refused");
+    let full = b.recv(2, 32 * FRAME..34 * FRAME).err().unwrap();
     assert_eq!(full.cause, Cause::QueueFull);
     b.recv(3, 32 * FRAME..33 * FRAME).unwrap();
     Ok(())
@@ -45,7 +45,7 @@ pub(super) fn long_and_short_receives_share_the_queue<A: Arm>(arm: &A) -> Outcom
 pub(super) fn a_receive_longer_than_the_queue_is_refused<A: Arm>(arm: &A) -> Outcome {
     let [_a, mut b] = pair_of(arm, 7, 64 * FRAME);
     let capacity = b.qp().capacity().recv_frames as usize;
-    let refused = b.recv(1, 0..capacity * FRAME + 1).err().expect("it is refused");
+    let refused = b.recv(1, 0..capacity * FRAME + 1).err().unwrap();
     assert!(matches!(refused.cause, Cause::MessageTooLong { .. }), "{refused:?}");
     Ok(())
 }
@@ -53,7 +53,7 @@ pub(super) fn a_receive_longer_than_the_queue_is_refused<A: Arm>(arm: &A) -> Out
 pub(super) fn a_send_longer_than_the_queue_is_refused<A: Arm>(arm: &A) -> Outcome {
     let [mut a, _b] = pair_of(arm, 7, 64 * FRAME);
     let capacity = a.qp().capacity().send_frames as usize;
-    let refused = a.send(1, 0..capacity * FRAME + 1).err().expect("it is refused");
+    let refused = a.send(1, 0..capacity * FRAME + 1).err().unwrap();
     assert!(matches!(refused.cause, Cause::MessageTooLong { .. }), "{refused:?}");
     Ok(())
 }
@@ -80,7 +80,7 @@ pub(super) fn a_send_queue_fills_up<A: Arm>(arm: &A) -> Outcome {
     for number in 0..capacity {
         a.send(number as u64, 0..8).unwrap();
     }
-    assert_eq!(a.send(99, 0..8).err().expect("it is refused").cause, Cause::QueueFull);
+    assert_eq!(a.send(99, 0..8).err().unwrap().cause, Cause::QueueFull);
     b.recv(1, 0..8).unwrap();
     received(arm, &mut b);
     assert_eq!(completion(arm, &mut a).id.0, 0);

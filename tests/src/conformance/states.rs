@@ -21,7 +21,7 @@ pub(super) fn connecting_goes_through_all_states<A: Arm>(arm: &A) -> Outcome {
 
 pub(super) fn steps_cannot_be_skipped<A: Arm>(arm: &A) -> Outcome {
     let a = single(arm, 0);
-    let refused = a.qp().modify(Transition::ReadyToSend).err().expect("it is refused");
+    let refused = a.qp().modify(Transition::ReadyToSend).err().unwrap();
     assert!(matches!(refused.cause, Cause::Invalid(_)), "{refused:?}");
     assert_eq!(a.qp().state(), QpState::Init);
     a.qp().modify(Transition::Reset).unwrap();
@@ -39,9 +39,9 @@ pub(super) fn steps_cannot_be_repeated_backwards<A: Arm>(arm: &A) -> Outcome {
 
 pub(super) fn a_send_before_ready_is_refused<A: Arm>(arm: &A) -> Outcome {
     let (mut a, b) = (single(arm, 0), single(arm, 1));
-    assert!(matches!(a.send(1, 0..8).err().expect("it is refused").cause, Cause::Invalid(_)));
+    assert!(matches!(a.send(1, 0..8).err().unwrap().cause, Cause::Invalid(_)));
     a.qp().modify(Transition::ReadyToReceive { peer: b.qp().address() }).unwrap();
-    assert!(matches!(a.send(1, 0..8).err().expect("it is refused").cause, Cause::Invalid(_)));
+    assert!(matches!(a.send(1, 0..8).err().unwrap().cause, Cause::Invalid(_)));
     Ok(())
 }
 
@@ -83,11 +83,10 @@ pub(super) fn an_unknown_peer_is_not_found<A: Arm>(arm: &A) -> Outcome {
     let (a, b) = (single(arm, 0), single(arm, 1));
     let nobody = Gid::from_ipv4([203, 0, 113, 9].into());
     let peer = QpAddress { gid: nobody, ..b.qp().address() };
-    let refused = a.qp().modify(Transition::ReadyToReceive { peer }).err().expect("it is refused");
+    let refused = a.qp().modify(Transition::ReadyToReceive { peer }).err().unwrap();
     assert_eq!(refused.cause, Cause::PeerUnreachable);
     // Half begun: the next attempt fails for another reason.
-    let refused =
-        a.qp().modify(Transition::ReadyToReceive { peer: b.qp().address() }).err().expect("it is refused");
+    let refused = a.qp().modify(Transition::ReadyToReceive { peer: b.qp().address() }).err().unwrap();
     assert_eq!(refused.cause, Cause::Busy);
     Ok(())
 }

@@ -1,0 +1,208 @@
+//! Connecting
+
+use super::Rule;
+use super::RuleStatus::{Assumed, Disputed, Documented, Measured, Reported};
+
+pub(super) const RULES: [Rule; 21] = [
+    Rule {
+        name: "masks",
+        says: "The steps to INIT, RTR and RTS need the attributes 0x39, 0x101181 and 0x10001; without one \
+            of them they are refused (22).",
+        source: "Apple TN3205",
+        status: Documented,
+        default: "–",
+        switch: "–",
+        test: "every_step_needs_its_mask",
+    },
+    Rule {
+        name: "steps",
+        says: "Steps lead from RESET to INIT, RTR and RTS, and from everywhere to RESET and ERROR; others \
+            are refused (22).",
+        source: "libibverbs manual, ibv_modify_qp",
+        status: Assumed,
+        default: "–",
+        switch: "–",
+        test: "steps_out_of_order_are_refused",
+    },
+    Rule {
+        name: "init-access",
+        says: "The step to INIT accepts any access flags.",
+        source: "MLX source; mesh-flow source; llama.cpp source",
+        status: Measured,
+        default: "–",
+        switch: "–",
+        test: "every_access_is_accepted_at_init",
+    },
+    Rule {
+        name: "port-and-pkey",
+        says: "The port is 1 and the partition key 0; others are refused (22).",
+        source: "Apple TN3205",
+        status: Documented,
+        default: "–",
+        switch: "–",
+        test: "the_port_is_1_and_the_partition_key_0",
+    },
+    Rule {
+        name: "rtr-source",
+        says: "The step to RTR fails with 22 if the entry at the source index is not usable.",
+        source: "mlx#3467; mlx#3389; exo#1390",
+        status: Reported,
+        default: "–",
+        switch: "–",
+        test: "every_failing_step_has_its_errno",
+    },
+    Rule {
+        name: "source-gid",
+        says: "Only entries that map an IPv4 address will do as the source (mlx#3467), or any that is set \
+            (mesh-flow connects from index 0).",
+        source: "mlx#3467; mesh-flow source",
+        status: Disputed,
+        default: "Ipv4",
+        switch: "Rules::source_gid",
+        test: "a_source_without_ipv4_is_refused_or_not",
+    },
+    Rule {
+        name: "link-local-source",
+        says: "An address of 169.254.0.0/16 will do as the source (Apple TN3205, mlx#4191), or the step to \
+            RTR fails with 60 (pytorch PR 189856).",
+        source: "Apple TN3205; pytorch PR 189856",
+        status: Disputed,
+        default: "true",
+        switch: "Rules::link_local_source",
+        test: "a_169_254_address_will_do_or_not",
+    },
+    Rule {
+        name: "large-mtu",
+        says: "A path MTU of 4096 works (Apple TN3205, mesh-flow), or the step to RTR fails with 60 \
+            (pytorch PR 189856). It changes nothing on the wire.",
+        source: "Apple TN3205; pytorch PR 189856",
+        status: Disputed,
+        default: "true",
+        switch: "Rules::large_mtu",
+        test: "a_large_mtu_works_or_not",
+    },
+    Rule {
+        name: "rtr-neighbour",
+        says: "The step to RTR looks the peer's GID up among the neighbours of this cable, and fails with \
+            60 if it is not there.",
+        source: "hellas thunderbolt-ibverbs; tmc/apple rdma",
+        status: Measured,
+        default: "–",
+        switch: "fault unresolvable",
+        test: "a_step_needs_the_gid_of_the_neighbour",
+    },
+    Rule {
+        name: "rtr-no-gids",
+        says: "With an empty GID table the step to RTR fails with 96.",
+        source: "mlx-jaccl-cluster, docs/from-scratch.md",
+        status: Measured,
+        default: "–",
+        switch: "fault no-gids",
+        test: "every_failing_step_has_its_errno",
+    },
+    Rule {
+        name: "rtr-busy",
+        says: "With the receive queue of the port taken, the step to RTR fails with 16.",
+        source: "mlx#3207; mesh-flow field notes",
+        status: Reported,
+        default: "–",
+        switch: "fault busy",
+        test: "a_taken_receive_queue_refuses_the_step",
+    },
+    Rule {
+        name: "half-connected",
+        says: "A queue pair whose step to RTR failed never gets ready (16); a new one does.",
+        source: "mesh-flow field notes",
+        status: Measured,
+        default: "–",
+        switch: "–",
+        test: "a_failed_step_cannot_be_repeated",
+    },
+    Rule {
+        name: "failed-rtr-wedges",
+        says: "So many failed steps to RTR wedge the port until the Mac reboots. The number is not known, \
+            so this is off.",
+        source: "tmc/apple rdma",
+        status: Reported,
+        default: "None",
+        switch: "Rules::failed_rtr_wedges",
+        test: "repeated_failures_wedge_the_port_or_not",
+    },
+    Rule {
+        name: "receives-before-rts",
+        says: "Receives can be posted from INIT on (hellas), from RTR on (mesh-flow), or from RTS on \
+            (llama.cpp).",
+        source: "hellas thunderbolt-ibverbs; mesh-flow field notes; llama.cpp source, transport-apple.cpp",
+        status: Disputed,
+        default: "FromInit",
+        switch: "Rules::early_receives",
+        test: "receives_are_taken_from_a_state_on",
+    },
+    Rule {
+        name: "send-at-rts",
+        says: "Sends can be posted in RTS only (22 before).",
+        source: "Apple TN3205",
+        status: Documented,
+        default: "–",
+        switch: "–",
+        test: "nothing_is_sent_before_ready_to_send",
+    },
+    Rule {
+        name: "peer-readiness",
+        says: "Receives count from RTR on: what is sent to a peer that is not there yet waits.",
+        source: "Apple TN3205; pytorch PR 189856",
+        status: Documented,
+        default: "–",
+        switch: "–",
+        test: "a_sender_waits_for_a_peer_that_is_not_ready",
+    },
+    Rule {
+        name: "pairing",
+        says: "Messages pass between queue pairs that name each other. A number that nobody has is not \
+            noticed by the step.",
+        source: "this project, from hellas thunderbolt-ibverbs",
+        status: Assumed,
+        default: "–",
+        switch: "–",
+        test: "a_queue_pair_that_is_not_named_back_is_alone",
+    },
+    Rule {
+        name: "reset",
+        says: "A queue pair that went back to RESET can be connected again, and what was posted is \
+            forgotten.",
+        source: "libibverbs manual, ibv_modify_qp",
+        status: Assumed,
+        default: "–",
+        switch: "–",
+        test: "a_reset_queue_pair_can_connect_again",
+    },
+    Rule {
+        name: "error-state",
+        says: "In the ERROR state nothing completes and nothing is taken; a flush was never observed.",
+        source: "tmc/apple rdma, unproven",
+        status: Assumed,
+        default: "false",
+        switch: "Caps::flush_on_error",
+        test: "a_failed_queue_pair_does_not_flush",
+    },
+    Rule {
+        name: "error-state-keeps-mappings",
+        says: "Once a queue pair of a device was set to ERROR, its regions stay counted after they were \
+            deregistered.",
+        source: "llama.cpp issue 27908",
+        status: Measured,
+        default: "true",
+        switch: "Rules::error_keeps_mappings",
+        test: "the_error_state_keeps_mappings_or_not",
+    },
+    Rule {
+        name: "destroy",
+        says: "When destroying a queue pair returns, no posted memory is touched any more. Others wait a \
+            second before, which is not needed here.",
+        source: "this project; hellas thunderbolt-ibverbs",
+        status: Assumed,
+        default: "–",
+        switch: "–",
+        test: "memory_is_free_after_destroy",
+    },
+];

@@ -1,0 +1,71 @@
+//! The tables of rules and faults: complete, and as the repository has them
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rdma_sim::fault::catalogue::FAULTS;
+use rdma_sim::rules::book::model_md;
+use rdma_sim::rules::table::RULES;
+
+/// Tests of the topology that are yet to be written
+const TO_COME: [&str; 3] =
+    ["a_link_is_as_fast_as_its_slowest_part", "every_mac_model_has_its_ports", "guids_count_up_by_port"];
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the tests are a folder of the repository")
+        .to_owned()
+}
+
+/// The names of all tests in the files under `folder`
+fn tests_under(folder: &Path, names: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            tests_under(&path, names);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let functions = text.split("#[test]").skip(1).filter_map(|rest| {
+                let name = rest.split_once("fn ")?.1;
+                Some(name.split_once('(')?.0.to_owned())
+            });
+            names.extend(functions);
+        }
+    }
+}
+
+#[test]
+fn every_rule_and_every_fault_has_a_test_that_exists() {
+    let mut names: BTreeSet<_> = TO_COME.map(str::to_owned).into();
+    for folder in ["tests/tests", "rdma-sim/src"] {
+        tests_under(&repository().join(folder), &mut names);
+    }
+    assert!(names.len() > 100, "{names:?}");
+    let named = RULES.iter().map(|rule| (rule.name, rule.test));
+    for (name, test) in named.chain(FAULTS.iter().map(|kind| (kind.name, kind.test))) {
+        assert!(names.contains(test), "{name} is to be shown by {test}, which does not exist");
+    }
+}
+
+#[test]
+fn model_md_is_made_from_the_tables() {
+    let path = repository().join("rdma-sim/MODEL.md");
+    let current = model_md();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, &current).unwrap();
+    }
+    let golden = fs::read_to_string(&path).expect("MODEL.md is committed");
+    assert!(golden == current, "MODEL.md is not what the tables say: run with UPDATE_GOLDEN=1");
+}
+
+#[test]
+fn tables_say_something_in_every_cell() {
+    for rule in RULES {
+        for cell in [rule.name, rule.says, rule.source, rule.default, rule.switch, rule.test] {
+            assert!(!cell.is_empty() && !cell.contains(['|', '\n']) && !cell.contains("  "), "{rule:?}");
+        }
+        assert!(rule.says.ends_with('.'), "{}", rule.says);
+    }
+}

@@ -1,0 +1,150 @@
+//! What faults do that no rule's test has shown
+
+use std::time::Duration;
+
+use rdma_core::{FRAME, Opcode, QueuePair, Status};
+use rdma_sim::{LineRate, Net, Sim};
+use rdma_tests::DEVICE;
+
+use super::{Bare, errno, frames, happen, pair, passes, rest, within_a_second};
+
+/// How long a megabyte takes, in nanoseconds
+async fn a_megabyte(net: &Net, a: &mut Bare, b: &mut Bare) -> u64 {
+    let start = net.now();
+    b.recv(1, 0..1 << 20).unwrap();
+    a.send(1, 0..1 << 20).unwrap();
+    b.received().await.unwrap();
+    (net.now() - start).as_nanos() as u64
+}
+
+#[test]
+fn a_slow_cable_carries_less() {
+    for fault in ["slow 50%", "storm 50%"] {
+        Sim::new().run(async |net| {
+            let [mut a, mut b] = pair(&net);
+            let fast = a_megabyte(&net, &mut a, &mut b).await;
+            happen(&net, &format!("b:rdma_en2 {fault}")).await;
+            let slow = a_megabyte(&net, &mut a, &mut b).await;
+            let extra = 256 * LineRate::TB5.frame_ns(FRAME);
+            assert!(slow.abs_diff(fast + extra) <= 200, "{fast} {slow}");
+            happen(&net, "a:rdma_en2 slow 100%").await;
+            assert!(a_megabyte(&net, &mut a, &mut b).await.abs_diff(fast) <= 200);
+        });
+    }
+}
+
+#[test]
+fn a_late_port_reports_later() {
+    Sim::new().run(async |net| {
+        let [mut a, mut b] = pair(&net);
+        let usual = a_megabyte(&net, &mut a, &mut b).await;
+        happen(&net, "b:rdma_en2 delay 3ms").await;
+        let late = a_megabyte(&net, &mut a, &mut b).await;
+        assert!(late.abs_diff(usual + 3_000_000) <= 200);
+        assert_eq!(within_a_second(&net, &mut a).await.len(), 2, "the other port does not");
+    });
+}
+
+#[test]
+fn a_slow_receiver_looks_once_a_second() {
+    Sim::new().run(async |net| {
+        let [mut a, mut b] = pair(&net);
+        happen(&net, "b:rdma_en2 slow-receive").await;
+        for id in 0..3 {
+            b.recv(id, id as usize * 8..id as usize * 8 + 8).unwrap();
+            a.send(id, 0..8).unwrap();
+        }
+        b.received().await.unwrap();
+        assert_eq!(net.now().as_nanos(), 1_000_000_000);
+        assert!(b.poll().unwrap().is_some() && b.poll().unwrap().is_some(), "a whole batch at once");
+    });
+}
+
+#[test]
+fn lost_messages_take_no_receive() {
+    Sim::new().run(async |net| {
+        let [mut a, mut b] = pair(&net);
+        happen(&net, "a:rdma_en2 lose 1").await;
+        b.recv(1, 0..8).unwrap();
+        a.write(0, b"one two ");
+        a.send(1, 0..4).unwrap();
+        a.send(2, 4..8).unwrap();
+        assert_eq!(within_a_second(&net, &mut a).await, [(Opcode::Send, Status::Success); 2]);
+        assert_eq!(within_a_second(&net, &mut b).await.len(), 1);
+        let mut bytes = [0; 4];
+        b.read(0..4, &mut bytes);
+        assert_eq!(bytes, *b"two ");
+    });
+}
+
+#[test]
+fn an_overflowing_ring_damages_what_exceeds_it() {
+    Sim::new().run(async |net| {
+        let init = frames(1);
+        let [mut a, mut b] =
+            ["a", "b"].map(|host| Bare::new(super::device(&net, host), &init, 4 * FRAME).unwrap());
+        a.qp().connect(&b.qp().address()).unwrap();
+        b.qp().connect(&a.qp().address()).unwrap();
+        b.recv(1, 0..8).unwrap();
+        assert_eq!(errno(b.recv(2, 8..16)), 12);
+        happen(&net, "b:rdma_en2 overflow").await;
+        b.recv(2, 8..16).unwrap();
+        for id in 0..2 {
+            a.send(id, 16..24).unwrap();
+            assert_eq!(b.received().await.unwrap().status, Status::Success);
+            rest(&net, Duration::from_millis(1)).await;
+        }
+        let mut bytes = [0; 16];
+        b.read(0..16, &mut bytes);
+        assert_eq!((&bytes[..8], bytes[8]), (&[0; 8][..], 0xff));
+    });
+}
+
+#[test]
+fn a_wedged_driver_creates_nothing() {
+    Sim::new().run(async |net| {
+        let [mut a, mut b] = pair(&net);
+        let spare = net.open("a", DEVICE).unwrap();
+        happen(&net, "a:rdma_en2 wedge").await;
+        assert_eq!(errno(net.open("a", DEVICE)), 16);
+        assert_eq!(errno(rdma_core::Device::create_cq(&spare, 8)), 16);
+        assert!(passes(&net, &mut a, &mut b).await, "what is connected goes on");
+    });
+}
+
+#[test]
+fn faults_wait_for_their_frame() {
+    let plan = "after 3 frames a:rdma_en2 corrupt 1; after 5 frames a unplug";
+    assert!(plan.parse::<rdma_sim::FaultPlan>().is_err(), "a cable is not pulled out of a host");
+    let plan = "after 3 frames a:rdma_en2 corrupt 1; after 5 frames a:rdma_en2 unplug";
+    Sim::new().faults(plan.parse().unwrap()).run(async |net| {
+        let [mut a, mut b] = pair(&net);
+        for id in 0..6 {
+            b.recv(id, id as usize * 8..id as usize * 8 + 8).unwrap();
+            a.send(id, 100..108).unwrap();
+        }
+        let done = within_a_second(&net, &mut b).await;
+        assert_eq!(
+            done.iter().map(|(_, status)| *status).collect::<Vec<_>>(),
+            [Status::Success; 0],
+            "{done:?}"
+        );
+        assert_eq!(net.cable_stats("a", DEVICE).unwrap()[0].frames, 5);
+    });
+}
+
+/// Regression: a fault for a number of frames that had passed already made the simulator panic.
+#[test]
+fn a_fault_for_frames_that_have_passed_is_due_now() {
+    Sim::new().run(async |net| {
+        let [mut a, mut b] = pair(&net);
+        for _ in 0..3 {
+            assert!(passes(&net, &mut a, &mut b).await);
+        }
+        net.inject("after 2 frames a:rdma_en2 corrupt 1".parse().unwrap());
+        b.recv(1, 0..8).unwrap();
+        a.send(1, 8..16).unwrap();
+        assert_eq!(within_a_second(&net, &mut b).await, [(Opcode::Recv, Status::BadResponse)]);
+        assert!(passes(&net, &mut a, &mut b).await);
+    });
+}

@@ -1,0 +1,211 @@
+//! Cables that are pulled, peers that die, queue pairs that rest
+
+use std::time::Duration;
+
+use rdma_core::{Cause, CompletionQueue, Device, PortState, QueuePair};
+use rdma_sim::{Sim, Stalled};
+use rdma_tests::DEVICE;
+
+use super::{bare, device, errno, frames, happen, pair, passes, rest, under, within_a_second};
+
+#[test]
+fn nobody_is_told_that_a_peer_died() {
+    let run = Sim::new().try_run(async |net| {
+        let [mut a, _b] = pair(&net);
+        a.recv(1, 0..8).unwrap();
+        happen(&net, "b kill").await;
+        a.send(2, 8..16).unwrap();
+        assert_eq!(within_a_second(&net, &mut a).await, []);
+        assert_eq!(net.port("a", DEVICE).unwrap().state, PortState::Active);
+        assert_eq!(a.qp().state(), rdma_core::QpState::ReadyToSend);
+        a.completion().await.unwrap();
+    });
+    assert!(matches!(run.unwrap_err(), rdma_sim::RunError::Stalled(Stalled::Deadlock { .. })));
+}
+
+#[test]
+fn what_a_process_had_is_reclaimed() {
+    Sim::new().run(async |net| {
+        let [_a, mut b] = pair(&net);
+        let full: Vec<_> = std::iter::from_fn(|| net.open("b", DEVICE).ok()).collect();
+        assert_eq!(full.len(), 10);
+        happen(&net, "b kill").await;
+        assert_eq!(b.recv(1, 0..8).unwrap_err().cause, Cause::DeviceGone);
+        drop(full);
+        drop(b);
+        let fresh: Vec<_> = std::iter::from_fn(|| net.open("b", DEVICE).ok()).collect();
+        assert_eq!(fresh.len(), 11);
+        let cq = fresh[0].create_cq(8).unwrap();
+        assert!((0..10).all(|_| cq.create_qp(&frames(7)).map(std::mem::forget).is_ok()));
+    });
+}
+
+#[test]
+fn after_unplugging_everything_is_refused() {
+    Sim::new().run(async |net| {
+        let [mut a, mut b] = pair(&net);
+        happen(&net, "a:rdma_en2 unplug").await;
+        for qp in [&mut a, &mut b] {
+            let refused = qp.send(1, 0..8).unwrap_err();
+            assert_eq!((refused.cause, refused.errno()), (Cause::DeviceGone, 6));
+            assert_eq!(qp.recv(2, 8..16).unwrap_err().cause, Cause::DeviceGone);
+            assert_eq!(qp.device().create_cq(8).unwrap_err().cause, Cause::DeviceGone);
+            let peer = qp.qp().address();
+            assert_eq!(qp.qp().connect(&peer).unwrap_err().cause, Cause::DeviceGone);
+        }
+        assert_eq!(errno(net.open("a", DEVICE)), 22);
+    });
+}
+
+#[test]
+fn an_unplugged_cable_completes_nothing() {
+    Sim::new().run(async |net| {
+        let [mut a, mut b] = pair(&net);
+        b.recv(1, 0..1 << 20).unwrap();
+        a.send(1, 0..1 << 20).unwrap();
+        rest(&net, Duration::from_micros(50)).await;
+        happen(&net, "a:rdma_en2 unplug").await;
+        assert_eq!(within_a_second(&net, &mut a).await, []);
+        assert_eq!(within_a_second(&net, &mut b).await, []);
+        let sent = net.cable_stats("a", DEVICE).unwrap()[0].frames;
+        assert!((50..256).contains(&sent), "{sent}");
+    });
+}
+
+#[test]
+fn old_objects_are_useless_after_a_replug() {
+    Sim::new().run(async |net| {
+        let [mut a, mut b] = pair(&net);
+        happen(&net, "a:rdma_en2 flap 1ms").await;
+        rest(&net, Duration::from_millis(2)).await;
+        assert_eq!(net.port("a", DEVICE).unwrap().state, PortState::Active);
+        assert_eq!(a.send(1, 0..8).unwrap_err().cause, Cause::DeviceGone);
+        assert_eq!(b.recv(1, 0..8).unwrap_err().cause, Cause::DeviceGone);
+        assert_eq!(a.device().create_cq(8).unwrap_err().cause, Cause::DeviceGone);
+        let [mut c, mut d] = pair(&net);
+        assert_ne!(
+            c.qp().address().qpn,
+            a.qp().address().qpn,
+            "the old one keeps its number until it is destroyed"
+        );
+        assert!(passes(&net, &mut c, &mut d).await);
+        drop((a, b));
+        assert!(passes(&net, &mut c, &mut d).await);
+    });
+}
+
+#[test]
+fn each_replug_costs_a_protection_domain() {
+    let left = |leaks| {
+        let sim = under(|rules| rules.replug_leaks_pds = leaks);
+        let run = sim.run(async |net| {
+            for _ in 0..3 {
+                happen(&net, "a:rdma_en2 flap 1ms").await;
+                rest(&net, Duration::from_millis(2)).await;
+            }
+            ["a", "b"]
+                .map(|host| std::iter::from_fn(|| net.open(host, DEVICE).ok()).collect::<Vec<_>>().len())
+        });
+        run.value
+    };
+    assert_eq!(left(0), [11, 11]);
+    assert_eq!(left(1), [8, 8]);
+    assert_eq!(left(2), [5, 5]);
+}
+
+/// Regression: a host whose RDMA was enabled, or that woke up, paid for replugging even where no link came up.
+#[test]
+fn only_a_link_that_comes_up_costs_a_protection_domain() {
+    Sim::new().run(async |net| {
+        for fault in [
+            "a rdma-on",
+            "a wake",
+            "a:rdma_en2 replug",
+            "a rdma-off",
+            "a sleep",
+            "a wake",
+            "a:rdma_en2 unplug",
+        ] {
+            happen(&net, fault).await;
+        }
+        happen(&net, "a rdma-on").await;
+        happen(&net, "b sleep").await;
+        happen(&net, "a:rdma_en2 replug").await;
+        assert_eq!(net.port("a", DEVICE).unwrap().state, PortState::Down);
+        happen(&net, "b wake").await;
+        let opened: Vec<_> = std::iter::from_fn(|| net.open("a", DEVICE).ok()).collect();
+        assert_eq!(opened.len(), 10, "the link came up once");
+    });
+}
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+#[test]
+fn a_queue_pair_that_rests_too_long_is_dead() {
+    let survives = |limit, pause| {
+        let sim = under(|rules| rules.idle_death = limit);
+        let run = sim.run(async |net| {
+            let [mut a, mut b] = pair(&net);
+            assert!(passes(&net, &mut a, &mut b).await);
+            rest(&net, pause).await;
+            passes(&net, &mut a, &mut b).await
+        });
+        run.value
+    };
+    let measured = Some(23 * MINUTE);
+    assert_eq!(rdma_sim::Rules::tb5().idle_death, measured);
+    assert!(survives(measured, 22 * MINUTE));
+    assert!(!survives(measured, 24 * MINUTE), "and nobody is told");
+    assert!(survives(None, 600 * MINUTE));
+}
+
+#[test]
+fn a_message_a_minute_keeps_a_queue_pair_alive() {
+    Sim::new().run(async |net| {
+        let [mut a, mut b] = pair(&net);
+        for _ in 0..120 {
+            assert!(passes(&net, &mut a, &mut b).await);
+            rest(&net, MINUTE).await;
+        }
+    });
+}
+
+#[test]
+fn a_dead_queue_pair_takes_posts_and_says_nothing() {
+    Sim::new().run(async |net| {
+        let [mut a, mut b] = pair(&net);
+        happen(&net, "b:rdma_en2 idle-death").await;
+        a.recv(2, 24..32).unwrap();
+        b.send(2, 16..24).unwrap();
+        assert!(!passes(&net, &mut a, &mut b).await);
+        assert_eq!(a.poll().unwrap(), None);
+        assert_eq!(net.port("a", DEVICE).unwrap().state, PortState::Active);
+        let [mut a, mut b] = pair(&net);
+        assert!(passes(&net, &mut a, &mut b).await, "a new one lives");
+    });
+}
+
+#[test]
+fn crossed_cables_lead_elsewhere() {
+    use rdma_sim::{LineRate, Topology};
+    let macs = Topology::new().host("a", 3).host("b", 3);
+    let two = macs.cable(("a", 0), ("b", 0), LineRate::TB5).cable(("a", 1), ("b", 1), LineRate::TB5);
+    Sim::new().topology(two).run(async |net| {
+        let [mut a, mut b] = pair(&net);
+        happen(&net, "a:rdma_en2 cross rdma_en3").await;
+        assert_eq!(a.send(1, 0..8).unwrap_err().cause, Cause::DeviceGone);
+        assert_eq!(b.send(1, 0..8).unwrap_err().cause, Cause::DeviceGone);
+        let [a, b] = ["a", "b"].map(|host| bare(&net, host));
+        assert_eq!(
+            errno(a.qp().connect(&b.qp().address())),
+            60,
+            "the same names are not neighbours any more"
+        );
+        let far = net.open("b", "rdma_en3").unwrap();
+        let mut far = super::Bare::new(far, &frames(7), 1 << 16).unwrap();
+        let mut near = super::Bare::new(device(&net, "a"), &frames(7), 1 << 16).unwrap();
+        near.qp().connect(&far.qp().address()).unwrap();
+        far.qp().connect(&near.qp().address()).unwrap();
+        assert!(passes(&net, &mut near, &mut far).await);
+    });
+}

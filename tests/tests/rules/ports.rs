@@ -1,0 +1,183 @@
+//! Ports, addresses and cables
+
+use std::time::Duration;
+
+use rdma_core::{Cause, CompletionQueue, Device, PortState, QpAttr, QpState, QueuePair, Verb};
+use rdma_sim::{LineRate, Sim, Topology};
+use rdma_tests::DEVICE;
+
+use super::{bare, device, errno, happen, pair, passes, rest};
+
+#[test]
+fn a_port_is_active_while_rdma_is_enabled_at_both_ends() {
+    use PortState::{Active, Down};
+    Sim::new().run(async |net| {
+        let states = || ["a", "b"].map(|host| net.port(host, DEVICE).unwrap().state);
+        assert_eq!(states(), [Active; 2]);
+        assert_eq!(net.port("a", "rdma_en3").unwrap().state, Down, "without a cable");
+        for (fault, expected) in [
+            ("b rdma-off", Down),
+            ("b rdma-on", Active),
+            ("a:rdma_en2 unplug", Down),
+            ("b:rdma_en2 replug", Active),
+            ("a sleep", Down),
+            ("a wake", Active),
+        ] {
+            happen(&net, fault).await;
+            assert_eq!(states(), [expected; 2], "{fault}");
+        }
+    });
+}
+
+#[test]
+fn a_down_port_can_be_queried_and_nothing_can_be_created_on_it() {
+    Sim::new().run(async |net| {
+        let open = device(&net, "a");
+        happen(&net, "b rdma-off").await;
+        assert_eq!(net.port("a", DEVICE).unwrap().state, PortState::Down);
+        assert_eq!(net.port("a", DEVICE).unwrap().bits_per_second, 0);
+        assert!(!net.gids("a", DEVICE).unwrap().is_empty());
+        assert_eq!(open.port().unwrap().state, PortState::Down);
+        let refused = net.open("a", DEVICE).unwrap_err();
+        assert_eq!((refused.verb, refused.cause), (Verb::AllocPd, Cause::PortDown));
+        assert_eq!(open.create_cq(1).unwrap_err().verb, Verb::CreateCq);
+    });
+}
+
+#[test]
+fn devices_trade_names_after_a_restart() {
+    Sim::new().run(async |net| {
+        let gids = net.gids("a", DEVICE).unwrap();
+        happen(&net, "a renumber").await;
+        assert_eq!(
+            net.port("a", DEVICE).unwrap().state,
+            PortState::Down,
+            "the cable is in another device now"
+        );
+        let found = ["rdma_en3", "rdma_en4"].into_iter().find(|name| net.gids("a", name).unwrap() == gids);
+        assert_eq!(net.port("a", found.unwrap()).unwrap().state, PortState::Active);
+        assert_eq!(errno(net.open("a", "rdma_en9")), 22);
+    });
+}
+
+#[test]
+fn gid_tables_mirror_addresses() {
+    Sim::new().run(async |net| {
+        let [a, b] = ["a", "b"].map(|host| net.gids(host, DEVICE).unwrap());
+        for gids in [&a, &b] {
+            assert_eq!(gids[0].0[..2], [0xfe, 0x80], "the link-local address comes first");
+            assert!(gids.iter().any(|gid| gid.ipv4().is_some_and(|address| address.is_link_local())));
+        }
+        assert!(a.iter().all(|gid| !b.contains(gid)));
+    });
+}
+
+#[test]
+fn the_ipv4_entry_may_be_anywhere() {
+    Sim::new().run(async |net| {
+        happen(&net, "a:rdma_en2 gid-at 4").await;
+        let gids = net.gids("a", DEVICE).unwrap();
+        assert_eq!(gids.iter().position(|gid| gid.ipv4().is_some()), Some(4));
+        assert!(gids[2].is_zero(), "entries that are not set are zeros");
+        // Those who look for the entry connect; those who say 1 do not.
+        let (mut a, mut b) = (bare(&net, "a"), bare(&net, "b"));
+        let (attr, mask) = QpAttr::ready_to_receive(&b.qp().address(), 1, 1024);
+        let other = bare(&net, "a");
+        assert_eq!(errno(other.qp().modify_attr(&attr, mask)), 22);
+        a.qp().connect(&b.qp().address()).unwrap();
+        b.qp().connect(&a.qp().address()).unwrap();
+        assert!(passes(&net, &mut a, &mut b).await);
+    });
+}
+
+#[test]
+fn a_captured_port_has_no_gids() {
+    Sim::new().run(async |net| {
+        happen(&net, "a:rdma_en2 no-gids").await;
+        assert_eq!(net.gids("a", DEVICE).unwrap(), []);
+        let [a, b] = ["a", "b"].map(|host| bare(&net, host));
+        assert_eq!(a.qp().connect(&b.qp().address()).unwrap_err().cause, Cause::GidTableEmpty);
+    });
+}
+
+#[test]
+fn a_port_without_an_address_has_no_usable_gid() {
+    Sim::new().run(async |net| {
+        happen(&net, "a:rdma_en2 link-local-gids").await;
+        let [a, b] = ["a", "b"].map(|host| bare(&net, host));
+        assert_eq!(net.gids("a", DEVICE).unwrap().len(), 1);
+        assert_eq!(a.qp().connect(&b.qp().address()).unwrap_err().cause, Cause::NoUsableGid);
+    });
+}
+
+#[test]
+fn an_interface_that_is_down_stops_only_new_connections() {
+    Sim::new().run(async |net| {
+        let [mut a, mut b] = pair(&net);
+        happen(&net, "a:rdma_en2 interface-down").await;
+        assert!(passes(&net, &mut a, &mut b).await);
+        let [c, d] = ["a", "b"].map(|host| bare(&net, host));
+        assert_eq!(errno(c.qp().connect(&d.qp().address())), 60);
+        assert_eq!(errno(d.qp().connect(&c.qp().address())), 60);
+        happen(&net, "a:rdma_en2 resolvable").await;
+        let [c, d] = ["a", "b"].map(|host| bare(&net, host));
+        c.qp().connect(&d.qp().address()).unwrap();
+    });
+}
+
+/// `a` – `b` – `c`
+fn chain() -> Topology {
+    let macs = Topology::new().host("a", 3).host("b", 3).host("c", 3);
+    macs.cable(("a", 0), ("b", 0), LineRate::TB5).cable(("b", 1), ("c", 0), LineRate::TB5)
+}
+
+#[test]
+fn a_device_reaches_only_the_mac_at_its_cable() {
+    Sim::new().topology(chain()).run(async |net| {
+        let [a, c] = ["a", "c"].map(|host| bare(&net, host));
+        assert_eq!(a.qp().connect(&c.qp().address()).unwrap_err().cause, Cause::PeerUnreachable);
+        // Nor does the right Mac answer at its wrong port.
+        let cq = net.open("b", "rdma_en3").unwrap();
+        let cq = cq.create_cq(8).unwrap();
+        let wrong = cq.create_qp(&super::frames(7)).unwrap();
+        let a = bare(&net, "a");
+        assert_eq!(errno(a.qp().connect(&wrong.address())), 60);
+    });
+}
+
+#[test]
+fn a_queue_pair_cannot_reach_its_own_device() {
+    Sim::new().run(async |net| {
+        let [one, two] = [(); 2].map(|()| bare(&net, "a"));
+        assert_eq!(errno(one.qp().connect(&two.qp().address())), 60);
+        assert_eq!(one.qp().state(), QpState::Init);
+    });
+}
+
+#[test]
+fn a_sleeping_mac_takes_its_ports_along() {
+    Sim::new().run(async |net| {
+        let [mut a, mut b] = pair(&net);
+        happen(&net, "b sleep").await;
+        assert_eq!(net.port("a", DEVICE).unwrap().state, PortState::Down);
+        assert_eq!(a.send(1, 0..1).unwrap_err().cause, Cause::DeviceGone);
+        happen(&net, "b wake").await;
+        assert_eq!(b.recv(1, 0..1).unwrap_err().cause, Cause::DeviceGone, "what was connected is over");
+        drop((a, b));
+        let [mut a, mut b] = pair(&net);
+        assert!(passes(&net, &mut a, &mut b).await);
+    });
+}
+
+#[test]
+fn a_link_that_looks_up_may_have_no_protection_domains() {
+    Sim::new().run(async |net| {
+        happen(&net, "a:rdma_en2 no-pds").await;
+        assert_eq!(net.port("a", DEVICE).unwrap().state, PortState::Active);
+        let refused = net.open("a", DEVICE).unwrap_err();
+        assert_eq!((refused.verb, refused.errno()), (Verb::AllocPd, 12));
+        happen(&net, "a:rdma_en2 flap 1ms").await;
+        rest(&net, Duration::from_millis(2)).await;
+        net.open("a", DEVICE).unwrap();
+    });
+}
