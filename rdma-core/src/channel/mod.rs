@@ -28,16 +28,20 @@
 //! [`Update`](Kind::Update). Updates, too, need a credit. [`Params::reserve`] credits are therefore kept back from data;
 //! its documentation shows that this suffices for the lane never to lock up.
 
+mod config;
 mod hello;
 mod state;
 mod trailer;
+mod violation;
 
 #[cfg(test)]
 mod tests;
 
+pub use config::ChannelConfig;
 pub use hello::{Hello, HelloError};
-pub use state::{Channel, ChannelConfig, EnqueueError, Incoming, Token, Transmit, Violation};
+pub use state::{Channel, Incoming, Token, Transmit};
 pub use trailer::{Kind, Trailer, TrailerError};
+pub use violation::{EnqueueError, Violation};
 
 use crate::FRAME;
 

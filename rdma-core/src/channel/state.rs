@@ -1,44 +1,11 @@
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use super::{Kind, MAX_EAGER, MAX_KEEPALIVES, Params, Trailer, TrailerError};
+use super::{ChannelConfig, EnqueueError, Kind, MAX_EAGER, Params, Trailer, Violation};
 use crate::{Time, frames};
 
 /// The caller's name for a queued message
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Token(pub u32);
-
-/// What a channel needs to know about its side
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ChannelConfig {
-    /// Bulk receives that may be posted at once
-    pub bulk_receives: u32,
-    /// Frames that the bulk queue pair can hold for sending
-    pub bulk_send_frames: u32,
-    /// Messages that the eager queue pair can hold for sending
-    pub eager_send_frames: u32,
-    /// How long the lane may rest before a message is sent to keep it alive
-    pub keepalive: Duration,
-    /// What this side offers its peer
-    pub params: Params,
-    /// Messages that may be queued at once
-    pub queue: u32,
-    /// How long a peer may be silent before it counts as lost
-    pub timeout: Duration,
-}
-
-impl ChannelConfig {
-    /// Whether the parts fit each other: usable parameters, and a timeout of two to eight keep-alive intervals
-    pub fn is_usable(&self) -> bool {
-        self.params.is_usable()
-            && self.queue >= 1
-            && self.bulk_receives >= 1
-            && self.eager_send_frames >= 1
-            && self.keepalive > Duration::ZERO
-            && self.timeout >= self.keepalive * 2
-            && self.timeout <= self.keepalive * MAX_KEEPALIVES
-    }
-}
 
 /// Something to post, as decided by [`Channel::poll_transmit`]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -81,69 +48,6 @@ pub enum Incoming {
     },
     /// The peer is done: after what came before there is nothing more
     Fin,
-}
-
-/// A message that cannot be queued
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum EnqueueError {
-    /// This side or the peer has closed
-    #[error("the channel is closed")]
-    Closed,
-    /// As many messages are queued as fit
-    #[error("the queue is full")]
-    Full,
-    /// Longer than the peer can receive, or than the bulk queue pair can hold
-    #[error("a message of {len} bytes exceeds the limit of {max}")]
-    TooLong {
-        /// Length of the message in bytes
-        len: usize,
-        /// The longest that can be sent
-        max: usize,
-    },
-}
-
-/// The peer broke the protocol, or the device broke its promises: the connection cannot go on
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Violation {
-    /// A message was announced whose length makes no sense here
-    #[error("announced a message of {0} bytes")]
-    AnnouncedLength(u64),
-    /// More bulk messages were announced than may wait
-    #[error("announced more messages than may wait")]
-    AnnouncedTooMany,
-    /// A bulk message has not the length that was announced
-    #[error("announced {announced} bytes and sent {received}")]
-    BulkLength {
-        /// What was announced
-        announced: u32,
-        /// What came
-        received: u32,
-    },
-    /// The peer claims credits that cannot be
-    #[error("impossible credit total {0}")]
-    Credits(u32),
-    /// The peer claims grants that cannot be
-    #[error("impossible grant total {0}")]
-    Grants(u32),
-    /// A message came after the peer said that there would be none
-    #[error("a message after the last")]
-    PastFin,
-    /// A message was lost or repeated
-    #[error("expected message {expected}, received {received}")]
-    Sequence {
-        /// The number that was due
-        expected: u32,
-        /// The number that came
-        received: u32,
-    },
-    /// The message has no valid trailer
-    #[error(transparent)]
-    Trailer(#[from] TrailerError),
-    /// A control message has a payload of the wrong length, or came when it makes no sense
-    #[error("misplaced {0:?}")]
-    Unexpected(Kind),
 }
 
 /// One side of a connection over one cable
