@@ -33,7 +33,6 @@ const NOT: &str = "\
 * The interface is that of the traits of `rdma-core`: one request per post, no `bad_wr`, no immediate or inline data, no shared
   receive queues, no registration at chosen addresses, no device memory, no events. Error numbers are positive. A task that waits
   for completions is woken; a Mac has to poll.
-* A device is opened together with its protection domain: there are no devices without one, and none with two.
 * The cable carries RDMA only. Thunderbolt networking, with which it shares the link on a Mac, is not there, and neither are the
   TCP connections of a program.
 * Frames have no content but their bytes: the markers of first and last frames, and what a receiver makes of a message whose

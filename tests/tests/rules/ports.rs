@@ -38,9 +38,13 @@ fn a_down_port_can_be_queried_and_nothing_can_be_created_on_it() {
         assert_eq!(net.port("a", DEVICE).unwrap().bits_per_second, 0);
         assert!(!net.gids("a", DEVICE).unwrap().is_empty());
         assert_eq!(open.port().unwrap().state, PortState::Down);
-        let refused = net.open("a", DEVICE).unwrap_err();
-        assert_eq!((refused.verb, refused.cause), (Verb::AllocPd, Cause::PortDown));
-        assert_eq!(open.create_cq(1).unwrap_err().verb, Verb::CreateCq);
+        assert_eq!(open.create_cq(1).unwrap_err().cause, Cause::DeviceGone, "it was opened before");
+        let context = net.open_context("a", DEVICE).unwrap();
+        assert_eq!(context.port().unwrap().state, PortState::Down);
+        assert!(!context.gids().unwrap().is_empty());
+        let refused = [context.alloc_pd().unwrap_err(), context.create_cq(1).unwrap_err()];
+        assert_eq!(refused.map(|error| error.verb), [Verb::AllocPd, Verb::CreateCq]);
+        assert_eq!(refused.map(|error| (error.cause, error.errno())), [(Cause::PortDown, 22); 2]);
     });
 }
 

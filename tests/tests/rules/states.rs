@@ -44,7 +44,7 @@ fn every_access_is_accepted_at_init() {
     Sim::new().run(async |net| {
         let a = bare(&net, "a");
         let all = Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
-        for access in [Access::LOCAL_WRITE, all] {
+        for access in [Access::NONE, Access::LOCAL_WRITE, all] {
             let (mut attr, mask) = QpAttr::init();
             attr.access = access;
             a.qp().modify_attr(&attr, mask).unwrap();

@@ -180,7 +180,7 @@ pub(super) const ENTRIES: [Entry; 35] = [
         number: 29,
         title: "A missing protection domain is used",
         source: "mlx#3777; mlx#4485",
-        modelled: No("the traits have no device without one"),
+        modelled: No("no verb of the traits takes one"),
     },
     Entry {
         number: 30,
