@@ -8,10 +8,6 @@ use rdma_sim::fault::catalogue::FAULTS;
 use rdma_sim::rules::book::model_md;
 use rdma_sim::rules::table::RULES;
 
-/// Tests of the topology that are yet to be written
-const TO_COME: [&str; 3] =
-    ["a_link_is_as_fast_as_its_slowest_part", "every_mac_model_has_its_ports", "guids_count_up_by_port"];
-
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -38,7 +34,7 @@ fn tests_under(folder: &Path, names: &mut BTreeSet<String>) {
 
 #[test]
 fn every_rule_and_every_fault_has_a_test_that_exists() {
-    let mut names: BTreeSet<_> = TO_COME.map(str::to_owned).into();
+    let mut names = BTreeSet::new();
     for folder in ["tests/tests", "rdma-sim/src"] {
         tests_under(&repository().join(folder), &mut names);
     }

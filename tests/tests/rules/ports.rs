@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rdma_core::{Cause, CompletionQueue, Device, PortState, QpAttr, QpState, QueuePair, Verb};
-use rdma_sim::{LineRate, Sim, Topology};
+use rdma_sim::{LineRate, Model, Sim, Topology};
 use rdma_tests::DEVICE;
 
 use super::{bare, device, errno, happen, pair, passes, rest};
@@ -184,4 +184,20 @@ fn a_link_that_looks_up_may_have_no_protection_domains() {
         rest(&net, Duration::from_millis(2)).await;
         net.open("a", DEVICE).unwrap();
     });
+}
+
+#[test]
+fn ports_of_40_gbps_have_devices_or_none() {
+    use rdma_sim::topology::MacModel;
+
+    let older = MacModel::ALL.into_iter().find(|mac| mac.line_rate() == LineRate::TB4).unwrap();
+    for has_devices in [true, false] {
+        let mut model = Model::tb5();
+        model.rules.tb4_devices = has_devices;
+        let sim = Sim::new().model(model).topology(Topology::line(2, older).unwrap());
+        sim.run(async |net| {
+            let opened = net.open_context("a", "rdma_en2");
+            assert_eq!(opened.is_ok(), has_devices, "{opened:?}");
+        });
+    }
 }

@@ -12,7 +12,7 @@ pub(super) const RULES: [Rule; 17] = [
         status: Documented,
         default: "–",
         switch: "–",
-        test: "every_mac_model_has_its_ports",
+        test: "models_have_their_published_ports_and_rates",
     },
     Rule {
         name: "device-guids",
@@ -21,7 +21,7 @@ pub(super) const RULES: [Rule; 17] = [
         status: Documented,
         default: "–",
         switch: "–",
-        test: "guids_count_up_by_port",
+        test: "an_ultra_lists_its_devices_as_the_mlx_documentation_does",
     },
     Rule {
         name: "device-names",
@@ -61,7 +61,7 @@ pub(super) const RULES: [Rule; 17] = [
         status: Documented,
         default: "–",
         switch: "–",
-        test: "a_link_is_as_fast_as_its_slowest_part",
+        test: "the_slowest_of_cable_and_ports_sets_the_rate",
     },
     Rule {
         name: "tb4-devices",
@@ -71,7 +71,7 @@ pub(super) const RULES: [Rule; 17] = [
         status: Disputed,
         default: "true",
         switch: "Rules::tb4_devices",
-        test: "a_link_is_as_fast_as_its_slowest_part",
+        test: "ports_of_40_gbps_have_devices_or_none",
     },
     Rule {
         name: "interface-down",
