@@ -97,6 +97,8 @@ fn the_real_path_conforms_over_the_simulated_provider() {
     // SAFETY: the function has this type.
     let rest = unsafe { symbols.get::<unsafe extern "C" fn(u64)>(b"rdma_sim_rest") };
     let rest = *rest.expect("the provider has a clock");
+    // Never unloaded: `rest` is of it.
+    std::mem::forget(symbols);
     let provider = Provider::load_from(&path).unwrap();
     assert!(provider.devices().contains(&"rdma_en2@a".to_owned()));
     let verdicts = run(|| OverTheAbi { provider: Arc::clone(&provider), rest });
