@@ -202,7 +202,7 @@ impl Shared {
     /// Wakes whom the fabric has something for, once the lock is released: a waker may run anything
     fn tell(mut state: MutexGuard<'_, State>) -> Advanced {
         let State { fabric, wakers } = &mut *state;
-        let mut woken = [const { None }; 8];
+        let mut woken = [const { None }; 2];
         for waker in &mut woken {
             let Some(cq) = fabric.pop_woken() else { break };
             *waker = wakers.get(cq).cloned();

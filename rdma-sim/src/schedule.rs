@@ -25,6 +25,7 @@ impl<E> Schedule<E> {
         Self { first: None, heap: BinaryHeap::with_capacity(1024), next_seq: 0 }
     }
 
+    #[inline]
     pub(crate) fn add(&mut self, at: Time, event: E) {
         let entry = Entry { at, seq: self.next_seq, event };
         self.next_seq += 1;

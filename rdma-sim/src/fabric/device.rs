@@ -284,6 +284,9 @@ impl Fabric {
     /// When something at `device` that is ready at `time` can be seen
     pub(super) fn visible_at(&self, device: DeviceIndex, time: Time) -> Time {
         let trouble = &self.device(device).trouble;
+        if trouble.delay_ns == 0 && !trouble.slow_receive {
+            return time;
+        }
         let time = time + super::nanos(trouble.delay_ns);
         if trouble.slow_receive {
             const SECOND: u64 = 1_000_000_000;

@@ -38,15 +38,20 @@ impl Fabric {
             _ => return fail(Cause::Invalid("the queue pair is not ready to send")),
         }
         // All elements are taken or none.
-        let (capacity, mut frames) = (self.qps[key].capacity.send_frames, 0);
-        for sge in request.sgl {
+        let (first, others) = (&request.sgl[0], &request.sgl[1..]);
+        let first = self.resolve(key, first, Verb::PostSend)?;
+        let (capacity, mut frames) = (self.qps[key].capacity.send_frames, first.frames());
+        check_length(frames, capacity, Verb::PostSend)?;
+        for sge in others {
             let wanted = self.resolve(key, sge, Verb::PostSend)?.frames();
             check_length(wanted, capacity, Verb::PostSend)?;
             frames += wanted;
         }
         reserve(&mut self.qps[key].send_frames, capacity, frames, false, Verb::PostSend)?;
-        for sge in request.sgl {
-            let memory = self.resolve(key, sge, Verb::PostSend)?;
+        let mut rest = others.iter();
+        let mut next = Some(first);
+        while let Some(memory) = next {
+            next = rest.next().and_then(|sge| self.resolve(key, sge, Verb::PostSend).ok());
             let qp = &mut self.qps[key];
             let name = qp.name();
             qp.sends.push_back(Send {

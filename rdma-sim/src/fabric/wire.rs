@@ -202,9 +202,9 @@ impl Fabric {
 
     /// Whether a queue pair has rested for too long
     fn has_worn_out(&mut self, key: QpKey) -> bool {
-        let (limit, now) = (self.model.rules.idle_death, self.now);
+        let (limit, now) = (self.idle_ns, self.now.as_nanos());
         let qp = &mut self.qps[key];
-        if !qp.is_dead && limit.is_some_and(|limit| now - qp.last_active > limit) {
+        if !qp.is_dead && now - qp.last_active.as_nanos() > limit {
             qp.is_dead = true;
             qp.freeze();
         }
@@ -248,7 +248,7 @@ impl Fabric {
             None => self.limit,
         };
         let more = if direction.round.is_empty() && second <= last_start {
-            1 + (last_start - second).as_nanos() as u64 / frame_ns
+            1 + (last_start.as_nanos() - second.as_nanos()) / frame_ns
         } else {
             0
         };
@@ -312,7 +312,7 @@ impl Fabric {
             self.trace.record(start, Kind::Frame, qp.name(), bytes as u64);
             let extra = if number == 0 { message_ns } else { 0 };
             let ns = if bytes == FRAME { frame_ns } else { rate.frame_ns(bytes) * 100 / u64::from(percent) };
-            start += nanos(extra + ns);
+            start = start + nanos(extra + ns);
             direction.stats.wire_bytes += rate.wire_bytes(bytes);
         }
         let end_of_frames = start;
