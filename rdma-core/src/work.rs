@@ -150,6 +150,20 @@ impl Status {
             Self::Other(code) => code,
         }
     }
+
+    /// The status with that `ibv_wc_status` number
+    pub const fn from_code(code: u32) -> Self {
+        match code {
+            0 => Self::Success,
+            1 => Self::LocalLength,
+            4 => Self::LocalProtection,
+            5 => Self::Flushed,
+            7 => Self::BadResponse,
+            10 => Self::RemoteAccess,
+            12 => Self::RetryExceeded,
+            other => Self::Other(other),
+        }
+    }
 }
 
 /// A finished work request

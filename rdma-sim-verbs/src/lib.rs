@@ -10,8 +10,16 @@
 //!
 //! No function panics across the ABI: misuse is an error number.
 
+mod channel;
 mod engine;
 mod exports;
 mod objects;
+mod progress;
+pub mod shared;
 
 pub use exports::*;
+
+#[expect(clippy::print_stderr, reason = "programs in C are told in no other way")]
+fn complain(why: &str) {
+    eprintln!("librdma: {why}");
+}

@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use rdma_core::{
     Access, AttrMask, Caps, Cause, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion,
@@ -157,6 +157,15 @@ impl Drop for SimMemoryRegion {
 pub struct SimCompletionQueue {
     context: Arc<DeviceContext>,
     key: CqKey,
+}
+
+impl SimCompletionQueue {
+    /// Has `waker` called once when the next completion comes, as `ibv_req_notify_cq` does
+    pub fn notify(&self, waker: &Waker) {
+        let mut state = self.context.net.lock();
+        state.fabric.await_cq(self.key);
+        state.set_waker(self.key, waker);
+    }
 }
 
 impl CompletionQueue for SimCompletionQueue {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rdma_core::{Runtime, Time};
 
 use crate::executor::SimRuntime;
+use crate::far::{Carrier, Hearing};
 use crate::fault::FaultError;
 use crate::net::Net;
 use crate::sim::Sim;
@@ -44,6 +45,22 @@ impl Driver {
         self.runtime.now()
     }
 
+    /// Simulates only `host` from now on: others are elsewhere, and `carrier` carries what is told to them
+    ///
+    /// # Panics
+    ///
+    /// If there is no such host.
+    pub fn stay_at(&self, host: &str, carrier: Box<dyn Carrier>) {
+        let fabric = &mut self.net.shared().lock().fabric;
+        let index = fabric.find_host(host).unwrap_or_else(|| panic!("no host is called {host:?}"));
+        fabric.stay_at(index, carrier);
+    }
+
+    /// Stops the simulation for what the others tell
+    pub fn hearing(&self) -> Hearing<'_> {
+        Hearing(self.net.shared().lock())
+    }
+
     /// When something happens next, as things stand
     pub fn next(&self) -> Option<Time> {
         let event = self.net.shared().lock().fabric.next_event();
@@ -52,12 +69,13 @@ impl Driver {
 
     /// Lets time pass until `time`, and wakes whom that concerns
     ///
-    /// Processes that a fault kills are not ended here, because their tasks belong to the other runtime: their devices are
-    /// gone all the same.
-    pub fn advance_to(&self, time: Time) {
+    /// Tells whether faults have stopped or started processes meanwhile. They are not ended here, because their tasks belong to
+    /// the other runtime: their devices are gone all the same.
+    pub fn advance_to(&self, time: Time) -> bool {
         let time = time.max(self.now());
-        self.net.shared().advance_to(time);
+        let advanced = self.net.shared().advance_to(time);
         self.runtime.expire(time);
+        advanced.has_host_news
     }
 }
 

@@ -32,6 +32,7 @@ mod device;
 pub mod driver;
 mod executor;
 mod fabric;
+pub mod far;
 pub mod fault;
 mod host;
 mod model;

@@ -75,6 +75,21 @@ pub struct Timing {
     pub jitter_ns: u32,
     /// From the last byte's departure to the visible completion of the send
     pub send_completion_ns: u64,
+    /// Whether bytes take as long as the line rate says, rather than no time
+    pub line_rate: bool,
+}
+
+impl Timing {
+    /// Nothing takes any time: for programs that run on the clock on the wall, as fast as they can
+    pub const INSTANT: Self = Self {
+        doorbell_ns: 0,
+        per_message_ns: 0,
+        propagation_ns: 0,
+        delivery_ns: 0,
+        jitter_ns: 0,
+        send_completion_ns: 0,
+        line_rate: false,
+    };
 }
 
 impl Default for Timing {
@@ -86,6 +101,7 @@ impl Default for Timing {
             delivery_ns: 1_500,
             jitter_ns: 200,
             send_completion_ns: 300,
+            line_rate: true,
         }
     }
 }

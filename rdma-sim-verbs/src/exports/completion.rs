@@ -2,15 +2,17 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rdma_core::{Completion, CompletionQueue, Device as _, Opcode};
 use rdma_tb5::verbs::layout::{CompChannel, Context, Cq, Wc, number};
 
 use super::memory::release_context;
 use super::{EBUSY, EINVAL, guarded, null};
+use crate::channel::Alarm;
 use crate::engine::Engine;
-use crate::objects::{ContextObject, CqObject, Mark, hand_out, object, take_back};
+use crate::objects::{ChannelObject, ContextObject, CqObject, hand_out, object, take_back};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_cq(
@@ -23,6 +25,11 @@ pub unsafe extern "C" fn ibv_create_cq(
     guarded(null_mut(), || {
         // SAFETY: the contract of all functions.
         let Some(found) = (unsafe { object::<ContextObject>(context) }) else { return null(EINVAL) };
+        // SAFETY: as above.
+        let through = unsafe { object::<ChannelObject>(channel) };
+        if through.is_none() && !channel.is_null() {
+            return null(EINVAL);
+        }
         match found.device.create_cq(u32::try_from(cqe).unwrap_or(0)) {
             Ok(queue) => {
                 found.users.fetch_add(1, Ordering::AcqRel);
@@ -32,8 +39,17 @@ pub unsafe extern "C" fn ibv_create_cq(
                 abi.channel = channel;
                 abi.cq_context = cq_context;
                 abi.cqe = cqe;
-                let (users, is_armed) = (AtomicUsize::new(0), AtomicBool::new(false));
-                hand_out(CqObject { abi, mark: Mark::Cq, queue, users, is_armed })
+                let cq =
+                    hand_out(CqObject { abi, queue, users: AtomicUsize::new(0), alarm: OnceLock::new() });
+                if let Some(through) = through {
+                    through.users.fetch_add(1, Ordering::AcqRel);
+                    // SAFETY: the object was just handed out, and the program does not know of it yet.
+                    if let Some(made) = unsafe { object::<CqObject>(cq) } {
+                        let alarm = Alarm::new(Arc::clone(&through.channel), cq.expose_provenance());
+                        made.alarm.get_or_init(|| Arc::new(alarm));
+                    }
+                }
+                cq
             }
             Err(error) => null(error.errno()),
         }
@@ -49,6 +65,13 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut Cq) -> c_int {
             Some(found) if found.users.load(Ordering::Acquire) > 0 => EBUSY,
             Some(found) => {
                 release_context(found.abi.context);
+                // SAFETY: as above.
+                if let Some(through) = unsafe { object::<ChannelObject>(found.abi.channel) } {
+                    through.users.fetch_sub(1, Ordering::AcqRel);
+                }
+                if let Some(alarm) = found.alarm.get() {
+                    alarm.end();
+                }
                 // SAFETY: as above.
                 drop(unsafe { take_back::<CqObject>(cq) });
                 0
@@ -104,17 +127,6 @@ fn work_completion(completion: &Completion) -> Wc {
         byte_len: completion.byte_len,
         qp_num: completion.qpn.0,
         ..Wc::default()
-    }
-}
-
-pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut Cq, _solicited: c_int) -> c_int {
-    // SAFETY: the contract of all functions.
-    match unsafe { object::<CqObject>(cq) } {
-        Some(found) => {
-            found.is_armed.store(true, Ordering::Release);
-            0
-        }
-        None => EINVAL,
     }
 }
 

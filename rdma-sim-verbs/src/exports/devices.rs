@@ -9,18 +9,19 @@ use rdma_tb5::verbs::layout::{
     Context, ContextOps, Device, DeviceAttr, Gid, PORT_ATTR_COMPAT, PortAttr, PostRecv, PostSend, number,
 };
 
-use super::completion::{poll_cq, req_notify_cq};
+use super::channel::req_notify_cq;
+use super::completion::poll_cq;
 use super::post::{post_recv, post_send};
 use super::{EBUSY, EINVAL, guarded, null, set_errno};
 use crate::engine::Engine;
-use crate::objects::{ContextObject, ListedDevice, Mark, hand_out, object, take_back};
+use crate::objects::{ContextObject, ListedDevice, hand_out, object, take_back};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut Device {
     guarded(null_mut(), || {
         let devices = Engine::get().map_or(&[][..], |engine| &engine.devices);
-        let entries = devices.iter().enumerate().map(|(number, (host, device))| {
-            let name = format!("{device}@{host}");
+        let entries = devices.iter().map(|listed| {
+            let name = &listed.name;
             let mut abi = [0_u64; 83];
             let types = u64::from(number::THUNDERBOLT) << 32 | u64::from(number::THUNDERBOLT);
             abi[2] = types;
@@ -30,9 +31,8 @@ pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut Dev
                 abi[3 + at] = u64::from_ne_bytes(word);
                 abi[11 + at] = u64::from_ne_bytes(word);
             }
-            let guid = 0x05ac_0000_0000_0000 | number as u64;
-            let listed = ListedDevice { abi, host: host.clone(), device: device.clone(), guid };
-            Box::into_raw(Box::new(listed)).cast::<Device>()
+            let entry = ListedDevice { abi, listed: listed.clone() };
+            Box::into_raw(Box::new(entry)).cast::<Device>()
         });
         let list: Box<[*mut Device]> = entries.chain([null_mut()]).collect();
         if !count.is_null() {
@@ -77,14 +77,15 @@ pub unsafe extern "C" fn ibv_get_device_name(device: *mut Device) -> *const c_ch
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_guid(device: *mut Device) -> u64 {
     // SAFETY: the device is of a list that is not freed.
-    unsafe { device.cast::<ListedDevice>().as_ref() }.map_or(0, |listed| listed.guid.to_be())
+    unsafe { device.cast::<ListedDevice>().as_ref() }.map_or(0, |entry| entry.listed.guid.to_be())
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
     guarded(null_mut(), || {
         // SAFETY: the device is of a list that is not freed.
-        let Some(listed) = (unsafe { device.cast::<ListedDevice>().as_ref() }) else { return null(EINVAL) };
+        let Some(entry) = (unsafe { device.cast::<ListedDevice>().as_ref() }) else { return null(EINVAL) };
+        let listed = &entry.listed;
         let Some(engine) = Engine::get() else { return null(EINVAL) };
         let opened = match engine.driver.net().open_context(&listed.host, &listed.device) {
             Ok(opened) => opened,
@@ -107,14 +108,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
         abi.async_fd = -1;
         abi.num_comp_vectors = 1;
         let (host, name) = (listed.host.clone(), listed.device.clone());
-        hand_out(ContextObject {
-            abi,
-            mark: Mark::Context,
-            device: opened,
-            host,
-            name,
-            users: AtomicUsize::new(0),
-        })
+        hand_out(ContextObject { abi, device: opened, host, name, users: AtomicUsize::new(0) })
     })
 }
 

@@ -8,18 +8,22 @@ use rdma_core::{Access, Device as _, MemoryRegion};
 use rdma_tb5::verbs::layout::{Context, Mr, Pd};
 
 use super::{EBUSY, EINVAL, guarded, null};
-use crate::objects::{ContextObject, Mark, MrObject, PdObject, hand_out, object, take_back};
+use crate::engine::Engine;
+use crate::objects::{ContextObject, MrObject, PdObject, hand_out, object, take_back};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut Context) -> *mut Pd {
     guarded(null_mut(), || {
         // SAFETY: the contract of all functions.
         let Some(found) = (unsafe { object::<ContextObject>(context) }) else { return null(EINVAL) };
+        if !Engine::get().is_some_and(Engine::join) {
+            return null(EBUSY);
+        }
         match found.device.alloc_pd() {
             Ok(device) => {
                 found.users.fetch_add(1, Ordering::AcqRel);
                 let abi = Pd { context, handle: 0 };
-                hand_out(PdObject { abi, mark: Mark::Pd, device, users: AtomicUsize::new(0) })
+                hand_out(PdObject { abi, device, users: AtomicUsize::new(0) })
             }
             // NULL and no number: that is how it shows.
             Err(_) => null(0),
@@ -69,7 +73,7 @@ pub unsafe extern "C" fn ibv_reg_mr(pd: *mut Pd, addr: *mut c_void, length: usiz
                 found.users.fetch_add(1, Ordering::AcqRel);
                 let (lkey, rkey) = (region.lkey().0, region.rkey().map_or(0, |rkey| rkey.0));
                 let abi = Mr { context: found.abi.context, pd, addr, length, handle: 0, lkey, rkey };
-                hand_out(MrObject { abi, mark: Mark::Mr, region: Some(region) })
+                hand_out(MrObject { abi, region: Some(region) })
             }
             Err(error) => null(error.errno()),
         }

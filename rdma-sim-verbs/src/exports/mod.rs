@@ -10,9 +10,11 @@
     reason = "one contract for all, above; the functions are those of libibverbs"
 )]
 
+mod channel;
 mod completion;
 mod control;
 mod devices;
+mod lacking;
 mod memory;
 mod post;
 mod queue_pair;
@@ -21,9 +23,11 @@ use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 
+pub use self::channel::*;
 pub use self::completion::*;
 pub use self::control::*;
 pub use self::devices::*;
+pub use self::lacking::*;
 pub use self::memory::*;
 pub use self::queue_pair::*;
 

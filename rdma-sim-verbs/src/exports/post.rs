@@ -81,6 +81,8 @@ pub(super) unsafe extern "C" fn post_send(qp: *mut Qp, wr: *mut SendWr, bad: *mu
             }
             next = request.next;
         }
+        drop(pair);
+        engine.kick();
         0
     })
 }
@@ -113,6 +115,8 @@ pub(super) unsafe extern "C" fn post_recv(qp: *mut Qp, wr: *mut RecvWr, bad: *mu
             }
             next = request.next;
         }
+        drop(pair);
+        engine.kick();
         0
     })
 }

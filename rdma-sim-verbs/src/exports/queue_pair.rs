@@ -11,7 +11,7 @@ use rdma_core::{
 use rdma_tb5::verbs::layout::{Pd, Qp, QpAttr, QpCap, QpInitAttr, number};
 
 use super::{EINVAL, guarded, null};
-use crate::objects::{CqObject, Mark, PdObject, QpObject, hand_out, object, take_back};
+use crate::objects::{CqObject, PdObject, QpObject, hand_out, object, take_back};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, attr: *mut QpInitAttr) -> *mut Qp {
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, attr: *mut QpInitAttr) -> *m
                 abi.qp_num = pair.address().qpn.0;
                 abi.qp_type = attr.qp_type;
                 let (pair, signals_all) = (Mutex::new(pair), attr.sq_sig_all != 0);
-                hand_out(QpObject { abi, mark: Mark::Qp, pair, signals_all })
+                hand_out(QpObject { abi, pair, signals_all })
             }
             Err(error) => null(error.errno()),
         }

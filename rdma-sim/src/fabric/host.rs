@@ -22,9 +22,12 @@ pub(super) struct Host {
 
 /// What the processes of a host do
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Process {
+pub enum Process {
+    /// They were killed
     Dead,
+    /// They run
     Running,
+    /// They are paused, or asleep
     Stopped,
 }
 

@@ -85,6 +85,34 @@ impl Region {
         out
     }
 
+    /// Shows a range as the device finds it; nothing if it is not inside
+    ///
+    /// With `boundary`, zeros are read beyond a 4 GiB boundary.
+    pub(super) fn show<T>(
+        &self,
+        offset: usize,
+        len: usize,
+        boundary: bool,
+        f: impl FnOnce(&[u8]) -> T,
+    ) -> Option<T> {
+        let range = NonNull::slice_from_raw_parts(self.range(offset, len)?, len);
+        let found = if boundary { self.reachable(offset, len) } else { len };
+        // SAFETY: the range is inside registered memory and posted: nobody writes to it.
+        let bytes = unsafe { range.as_ref() };
+        if found == len {
+            return Some(f(bytes));
+        }
+        let mut copy = bytes.to_vec();
+        copy[found..].fill(0);
+        Some(f(&copy))
+    }
+
+    /// Copies in what the device can: with `boundary`, nothing beyond a 4 GiB boundary
+    pub(super) fn write_reachable(&self, offset: usize, bytes: &[u8], boundary: bool) {
+        let found = if boundary { self.reachable(offset, bytes.len()) } else { bytes.len() };
+        self.write(offset, &bytes[..found]);
+    }
+
     /// Copies `bytes` in; nothing happens if the range is not inside
     pub(super) fn write(&self, offset: usize, bytes: &[u8]) {
         if let Some(range) = self.range(offset, bytes.len()) {

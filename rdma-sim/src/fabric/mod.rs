@@ -3,8 +3,10 @@
 //! A [`Fabric`] is a plain value: no I/O, no threads, no clock. Verbs change it, [`advance`](Fabric::advance) lets time
 //! pass, and [`next_event`](Fabric::next_event) tells how far it can pass without anything happening.
 
+mod asking;
 mod cq;
 mod device;
+mod far;
 mod faults;
 mod host;
 mod memory;
@@ -16,7 +18,7 @@ mod sanitizer;
 mod wire;
 
 pub(crate) use self::device::DeviceRef;
-pub(crate) use self::host::Process;
+pub use self::host::Process;
 pub use self::sanitizer::{Finding, FindingKind};
 pub use self::wire::CableStats;
 
@@ -28,6 +30,7 @@ use slotmap::{SlotMap, new_key_type};
 
 use self::cq::CompletionQueue;
 use self::device::Device;
+use self::far::Far;
 use self::host::Host;
 use self::memory::Region;
 use self::queue_pair::{QpRef, QueuePair};
@@ -103,12 +106,17 @@ pub(crate) struct Fabric {
     sanitizer: Option<Sanitizer>,
     /// Whether regions have the addresses of their memory, as programs in C expect, instead of invented ones.
     real_addresses: bool,
+    /// Other processes simulate the other hosts.
+    far: Option<Far>,
 }
 
 impl Fabric {
     pub(crate) fn new(topology: &Topology, model: Model, plan: FaultPlan, choices: Box<dyn Choices>) -> Self {
-        let mut cables: Vec<_> =
-            topology.cables.iter().map(|cable| Cable::new(topology.link_rate(cable))).collect();
+        let mut cables: Vec<_> = topology
+            .cables
+            .iter()
+            .map(|cable| Cable::new(topology.link_rate(cable), model.timing.line_rate))
+            .collect();
         let mut devices = Vec::new();
         let mut hosts = Vec::new();
         for (h, host) in topology.hosts.iter().enumerate() {
@@ -147,6 +155,7 @@ impl Fabric {
             woken: Vec::with_capacity(16),
             sanitizer: None,
             real_addresses: false,
+            far: None,
         };
         for fault in plan.0 {
             fabric.plan(fault);

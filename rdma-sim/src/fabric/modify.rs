@@ -59,6 +59,8 @@ impl Fabric {
             }
             QpState::ReadyToSend => qp.state = QpState::ReadyToSend,
             QpState::Reset => {
+                self.announce_end(key);
+                let qp = &mut self.qps[key];
                 qp.clear();
                 qp.state = QpState::Reset;
                 self.leave_round(key);
@@ -119,11 +121,13 @@ impl Fabric {
         {
             self.announce_credit(sender, visible);
         }
+        self.announce(key);
     }
 
     /// Sets a queue pair to the error state
     pub(super) fn fail_qp(&mut self, key: QpKey) {
         let keeps_mappings = self.model.rules.error_keeps_mappings;
+        self.announce_end(key);
         let Some(qp) = self.qps.get_mut(key) else { return };
         qp.state = QpState::Error;
         qp.freeze();

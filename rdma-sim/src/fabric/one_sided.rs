@@ -4,7 +4,7 @@
 
 use rdma_core::{Access, QpState, QpType, Rkey, SendOp, Status};
 
-use super::queue_pair::{Memory, QpRef, Tx};
+use super::queue_pair::{Memory, QpRef, QueuePair, Tx};
 use super::{DeviceIndex, Event, Fabric, QpKey, RegionKey, memory, nanos};
 use crate::trace::Kind;
 
@@ -58,13 +58,14 @@ impl Fabric {
         let peer = self.live(qp).is_some().then(|| self.connected_peer(qp.key)).flatten();
         let Some(found) = self.live(qp) else { return };
         let is_reliable = found.qp_type == QpType::Rc;
-        let mut sent = found.sends.iter().take(found.transmitted);
-        let Some(position) = sent.position(|send| send.op != SendOp::Send && !send.is_applied) else {
-            return;
-        };
+        let Some(position) = found.oldest_one_sided() else { return };
         if peer.is_none() && is_reliable {
             return self.be_patient(qp.key);
         }
+        if let Some((host, to)) = peer.and_then(|peer| self.far_name(peer)) {
+            return self.ask(qp.key, host, to);
+        }
+        let Some(found) = self.live(qp) else { return };
         let send = &mut found.sends[position];
         send.is_applied = true;
         let (op, memory) = (send.op, send.memory);
@@ -87,40 +88,40 @@ impl Fabric {
 
     /// Does what `op` asks for; false if the memory is not there or not for this
     fn apply(&mut self, op: SendOp, local: Memory, device: DeviceIndex) -> bool {
-        let (remote_addr, rkey, len, access) = match op {
-            SendOp::Write { remote_addr, rkey } => (remote_addr, rkey, local.len, Access::REMOTE_WRITE),
-            SendOp::Read { remote_addr, rkey } => (remote_addr, rkey, local.len, Access::REMOTE_READ),
-            SendOp::FetchAdd { remote_addr, rkey, .. } | SendOp::CompareSwap { remote_addr, rkey, .. } => {
-                (remote_addr, rkey, 8, Access::REMOTE_ATOMIC)
-            }
-            _ => return false,
-        };
-        let Some((remote, offset)) = self.find_remote(device, rkey, remote_addr, len, access) else {
-            return false;
-        };
+        let Some((remote, offset)) = self.target(device, op, local.len) else { return false };
         let (Some(here), Some(there)) = (self.regions.get(local.region), self.regions.get(remote)) else {
             return false;
         };
-        let was = |bytes: Vec<u8>| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         match op {
-            SendOp::Write { .. } => memory::copy(here, local.offset, there, offset, len, false),
-            SendOp::Read { .. } => memory::copy(there, offset, here, local.offset, len, false),
-            _ if local.len < 8 || !remote_addr.is_multiple_of(8) => false,
-            SendOp::FetchAdd { add, .. } => {
-                let old = was(there.bytes(offset, 8));
-                here.write(local.offset, &old.to_le_bytes());
-                there.write(offset, &old.wrapping_add(add).to_le_bytes());
-                true
-            }
-            SendOp::CompareSwap { compare, swap, .. } => {
-                let old = was(there.bytes(offset, 8));
-                here.write(local.offset, &old.to_le_bytes());
-                if old == compare {
-                    there.write(offset, &swap.to_le_bytes());
+            SendOp::Write { .. } => memory::copy(here, local.offset, there, offset, local.len, false),
+            SendOp::Read { .. } => memory::copy(there, offset, here, local.offset, local.len, false),
+            _ => {
+                let old = there.bytes(offset, 8);
+                let was = old.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+                here.write(local.offset, &old);
+                if let Some(new) = replacement(op, was) {
+                    there.write(offset, &new.to_le_bytes());
                 }
                 true
             }
-            _ => false,
+        }
+    }
+
+    /// The memory of `device` that an operation of `len` bytes means, if it is there, and for this
+    pub(super) fn target(&self, device: DeviceIndex, op: SendOp, len: usize) -> Option<(RegionKey, usize)> {
+        match op {
+            SendOp::Write { remote_addr, rkey } => {
+                self.find_remote(device, rkey, remote_addr, len, Access::REMOTE_WRITE)
+            }
+            SendOp::Read { remote_addr, rkey } => {
+                self.find_remote(device, rkey, remote_addr, len, Access::REMOTE_READ)
+            }
+            SendOp::FetchAdd { remote_addr, rkey, .. } | SendOp::CompareSwap { remote_addr, rkey, .. }
+                if len >= 8 && remote_addr.is_multiple_of(8) =>
+            {
+                self.find_remote(device, rkey, remote_addr, 8, Access::REMOTE_ATOMIC)
+            }
+            _ => None,
         }
     }
 
@@ -148,13 +149,13 @@ impl Fabric {
             return self.fail_send(qp, 0, Status::RetryExceeded);
         }
         self.remote(qp);
-        if is_stalled {
+        if is_stalled || self.qps[qp.key].asking.is_some() {
             self.be_patient(qp.key);
         }
     }
 
     /// Ends the send at `position` with `status`, and with it the queue pair
-    fn fail_send(&mut self, qp: QpRef, position: usize, status: Status) {
+    pub(super) fn fail_send(&mut self, qp: QpRef, position: usize, status: Status) {
         // Peers work in order: what was sent before has arrived.
         for number in 0..=position {
             let Some(mut send) = self.live(qp).and_then(|found| found.sends.pop_front()) else { return };
@@ -165,5 +166,22 @@ impl Fabric {
         }
         self.qps[qp.key].state = QpState::Error;
         self.fail_qp(qp.key);
+    }
+}
+
+/// What an atomic operation leaves where `was` has been; `None` if that stays
+pub(super) fn replacement(op: SendOp, was: u64) -> Option<u64> {
+    match op {
+        SendOp::FetchAdd { add, .. } => Some(was.wrapping_add(add)),
+        SendOp::CompareSwap { compare, swap, .. } if was == compare => Some(swap),
+        _ => None,
+    }
+}
+
+impl QueuePair {
+    /// The oldest one-sided operation that has left and not been done, by its position in the queue
+    pub(super) fn oldest_one_sided(&self) -> Option<usize> {
+        let mut sent = self.sends.iter().take(self.transmitted);
+        sent.position(|send| send.op != SendOp::Send && !send.is_applied)
     }
 }

@@ -141,6 +141,7 @@ impl Fabric {
         if is_next && let Some(sender) = self.connected_peer(key) {
             self.announce_credit(sender, visible);
         }
+        self.announce_receive(key, memory.len);
         Ok(())
     }
 

@@ -48,6 +48,8 @@ pub(super) struct QueuePair {
     pub(super) recv_frames: u32,
     /// How many of `receives` have been filled and only wait for their completion.
     pub(super) filled: usize,
+    /// Of a one-sided operation on far memory, the bytes that are done.
+    pub(super) asking: Option<usize>,
     /// Deliveries keep their order whatever the choices add to each.
     pub(super) last_delivery: Time,
     pub(super) last_departure: Time,
@@ -121,6 +123,46 @@ impl Memory {
 }
 
 impl QueuePair {
+    pub(super) fn new(
+        device: DeviceIndex,
+        [send_cq, recv_cq]: [CqKey; 2],
+        qpn: Qpn,
+        qp_type: QpType,
+        capacity: QpCapacity,
+        now: Time,
+    ) -> Self {
+        Self {
+            device,
+            send_cq,
+            recv_cq,
+            qpn,
+            qp_type,
+            state: QpState::Reset,
+            capacity,
+            peer: Qpn(0),
+            peer_key: None,
+            epoch: 0,
+            is_stale: false,
+            is_dead: false,
+            is_half_connected: false,
+            ready_at: 0,
+            last_active: now,
+            sends: VecDeque::with_capacity(64),
+            send_frames: 0,
+            transmitted: 0,
+            ending: 0,
+            rung: 0,
+            tx: Tx::Idle,
+            is_giving_up: false,
+            receives: VecDeque::with_capacity(64),
+            recv_frames: 0,
+            filled: 0,
+            asking: None,
+            last_delivery: Time::ZERO,
+            last_departure: Time::ZERO,
+        }
+    }
+
     /// Forgets everything that is posted and under way
     pub(super) fn clear(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
@@ -136,6 +178,7 @@ impl QueuePair {
         self.receives.clear();
         self.recv_frames = 0;
         self.filled = 0;
+        self.asking = None;
     }
 
     /// Nothing that is under way will arrive, and what is posted stays posted
@@ -190,35 +233,9 @@ impl Fabric {
         let grant = |asked: u32| ((asked + 1).next_power_of_two() - 1).min(max);
         let capacity = QpCapacity { recv_frames: grant(recv_frames), send_frames: grant(send_frames) };
         let qpn = self.take_qpn(index);
-        let key = self.qps.insert(QueuePair {
-            device: index,
-            send_cq,
-            recv_cq,
-            qpn,
-            qp_type: init.qp_type,
-            state: QpState::Reset,
-            capacity,
-            peer: Qpn(0),
-            peer_key: None,
-            epoch: 0,
-            is_stale: false,
-            is_dead: false,
-            is_half_connected: false,
-            ready_at: 0,
-            last_active: self.now,
-            sends: VecDeque::with_capacity(64),
-            send_frames: 0,
-            transmitted: 0,
-            ending: 0,
-            rung: 0,
-            tx: Tx::Idle,
-            is_giving_up: false,
-            receives: VecDeque::with_capacity(64),
-            recv_frames: 0,
-            filled: 0,
-            last_delivery: Time::ZERO,
-            last_departure: Time::ZERO,
-        });
+        let cqs = [send_cq, recv_cq];
+        let qp = QueuePair::new(index, cqs, qpn, init.qp_type, capacity, self.now);
+        let key = self.qps.insert(qp);
         self.device_mut(index).qps.push(key);
         Ok(key)
     }
@@ -226,6 +243,7 @@ impl Fabric {
     /// Takes the queue pair away: nothing it has posted is touched any more
     pub(crate) fn destroy_qp(&mut self, key: QpKey) {
         self.forget_posts_of(key);
+        self.announce_end(key);
         if let Some(qp) = self.qps.remove(key) {
             self.device_mut(qp.device).qps.retain(|other| *other != key);
         }

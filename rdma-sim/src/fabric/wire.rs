@@ -12,12 +12,15 @@ use rdma_core::{FRAME, QpType, SendOp, Status, Time};
 use super::queue_pair::{QpRef, Tx};
 use super::{DeviceIndex, Event, Fabric, QpKey, memory, nanos};
 use crate::LineRate;
+use crate::far::Signal;
 use crate::rules::{FrameMatch, SendCompletion};
 use crate::trace::Kind;
 
 #[derive(Debug)]
 pub(super) struct Cable {
     pub(super) rate: LineRate,
+    /// Whether bytes take time.
+    is_timed: bool,
     /// Of its rate that is left, in percent.
     pub(super) percent: u32,
     pub(super) is_plugged: bool,
@@ -62,14 +65,14 @@ pub struct CableStats {
 const GIVE_UP: Duration = Duration::from_millis(3_500);
 
 impl Cable {
-    pub(super) fn new(rate: LineRate) -> Self {
+    pub(super) fn new(rate: LineRate, is_timed: bool) -> Self {
         let directions = Default::default();
-        Self { rate, percent: 100, is_plugged: true, devices: [DeviceIndex(0); 2], directions }
+        Self { rate, is_timed, percent: 100, is_plugged: true, devices: [DeviceIndex(0); 2], directions }
     }
 
     /// How long a frame of `len` bytes of payload occupies the line as it is now
     pub(super) fn frame_ns(&self, len: usize) -> u64 {
-        let ns = self.rate.frame_ns(len);
+        let ns = if self.is_timed { self.rate.frame_ns(len) } else { 0 };
         if self.percent == 100 { ns } else { ns * 100 / u64::from(self.percent) }
     }
 }
@@ -122,7 +125,7 @@ impl Fabric {
         }
     }
 
-    fn join_round(&mut self, key: QpKey) {
+    pub(super) fn join_round(&mut self, key: QpKey) {
         let qp = &mut self.qps[key];
         qp.tx = Tx::Ready;
         let Some((cable, end)) = self.devices[qp.device.0 as usize].cable else { return };
@@ -220,8 +223,14 @@ impl Fabric {
             self.report_early(key);
         }
         self.check_send(key, self.qps[key].transmitted);
+        let far = peer.and_then(|peer| self.far_name(peer));
+        let room = far.map_or(u32::MAX, |(host, _)| self.room_towards(host));
+        if room == 0 {
+            return self.wait_for_room(key);
+        }
         let cable = &mut self.cables[cable_index as usize];
-        let (frame_ns, percent, rate) = (cable.frame_ns(FRAME), cable.percent, cable.rate);
+        let (frame_ns, rate) = (cable.frame_ns(FRAME), cable.rate);
+        let (percent, is_timed) = (cable.percent, cable.is_timed);
         let direction = &mut cable.directions[usize::from(end)];
         let [qp, mut peer_qp] = match peer {
             Some(peer) => {
@@ -248,14 +257,16 @@ impl Fabric {
             None => self.limit,
         };
         let more = if direction.round.is_empty() && second <= last_start {
-            1 + (last_start.as_nanos() - second.as_nanos()) / frame_ns
+            let time = last_start.as_nanos() - second.as_nanos();
+            1 + time.checked_div(frame_ns).unwrap_or(1 << 32)
         } else {
             0
         };
         let space = receive.as_ref().map_or(u32::MAX, |receive| receive.memory.frames() - receive.frames_in);
         let left = (send.memory.frames() - send.sent).min(space);
         let until_trigger = direction.next_trigger() - direction.stats.frames;
-        let frames = u64::from(left).min(more.saturating_add(1)).min(until_trigger).max(1) as u32;
+        let frames =
+            u64::from(left).min(more.saturating_add(1)).min(until_trigger).min(room.into()).max(1) as u32;
 
         let from = send.sent as usize * FRAME;
         let len = (send.memory.len - from).min(frames as usize * FRAME);
@@ -282,7 +293,20 @@ impl Fabric {
                     FrameMatch::Fits => send.is_lost = true,
                 }
             }
-            match (self.regions.get(send.memory.region), self.regions.get(receive.memory.region)) {
+            let source = self.regions.get(send.memory.region);
+            match (source, self.regions.get(receive.memory.region)) {
+                (Some(source), None) if let (Some((host, to)), Some(far)) = (far, &mut self.far) => {
+                    let (offset, boundary) = (send.memory.offset + from, self.model.rules.boundary);
+                    let shown = source.show(offset, len.min(space), boundary, |bytes| {
+                        far.carrier.tell(host, &Signal::Data { to, from: qp.qpn, bytes });
+                    });
+                    debug_assert!(shown.is_some(), "posted memory was checked to be inside its region");
+                    let damaged = direction.corrupt.min(frames);
+                    if damaged > 0 {
+                        direction.corrupt -= damaged;
+                        receive.status = Status::BadResponse;
+                    }
+                }
                 (Some(source), Some(target)) if receive.status != Status::LocalProtection => {
                     let (from, into) = (send.memory.offset + from, receive.memory.offset + into);
                     let boundary = self.model.rules.boundary;
@@ -311,7 +335,11 @@ impl Fabric {
             rest -= bytes;
             self.trace.record(start, Kind::Frame, qp.name(), bytes as u64);
             let extra = if number == 0 { message_ns } else { 0 };
-            let ns = if bytes == FRAME { frame_ns } else { rate.frame_ns(bytes) * 100 / u64::from(percent) };
+            let ns = match bytes {
+                FRAME => frame_ns,
+                _ if is_timed => rate.frame_ns(bytes) * 100 / u64::from(percent),
+                _ => 0,
+            };
             start = start + nanos(extra + ns);
             direction.stats.wire_bytes += rate.wire_bytes(bytes);
         }
@@ -341,11 +369,15 @@ impl Fabric {
             let arrival = end_of_frames + nanos(timing.propagation_ns + timing.delivery_ns + jitter);
             let delivery = self.visible_at(self.qps[peer].device, arrival);
             let peer_qp = &mut self.qps[peer];
-            peer_qp.filled += 1;
             peer_qp.last_delivery = peer_qp.last_delivery.max(delivery);
             let delivery = peer_qp.last_delivery;
             acknowledged = Some(delivery + nanos(self.model.timing.propagation_ns));
-            self.schedule.add(delivery, Event::Delivered(self.qp_ref(peer)));
+            if let Some((host, to)) = far {
+                self.tell_filled(host, to, key, peer, delivery);
+            } else {
+                peer_qp.filled += 1;
+                self.schedule.add(delivery, Event::Delivered(self.qp_ref(peer)));
+            }
         }
         if is_last {
             let departure = end_of_frames + nanos(self.model.timing.send_completion_ns);

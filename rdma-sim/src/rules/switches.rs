@@ -85,9 +85,25 @@ fn of_rules(rules: &Rules) -> Vec<(&'static str, String)> {
 }
 
 fn of_timing(timing: &Timing) -> Vec<(&'static str, String)> {
-    let Timing { doorbell_ns, per_message_ns, propagation_ns, delivery_ns, jitter_ns, send_completion_ns } =
-        timing;
-    list!("Timing", doorbell_ns, per_message_ns, propagation_ns, delivery_ns, jitter_ns, send_completion_ns)
+    let Timing {
+        doorbell_ns,
+        per_message_ns,
+        propagation_ns,
+        delivery_ns,
+        jitter_ns,
+        send_completion_ns,
+        line_rate,
+    } = timing;
+    list!(
+        "Timing",
+        doorbell_ns,
+        per_message_ns,
+        propagation_ns,
+        delivery_ns,
+        jitter_ns,
+        send_completion_ns,
+        line_rate
+    )
 }
 
 #[cfg(test)]

@@ -1,0 +1,163 @@
+//! What common programs import and Thunderbolt devices do not have, and the little of it that can be answered
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ptr::null_mut;
+
+use rdma_tb5::verbs::layout::{Context, Gid, Mr, Pd, Qp, Wc};
+
+use super::devices::ibv_query_gid;
+use super::memory::ibv_reg_mr;
+use super::{EINVAL, ENOTSUP, guarded, null, set_errno};
+use crate::objects::{ContextObject, object};
+
+/// The default partition, which is the only one
+const DEFAULT_PKEY: u16 = 0xffff;
+/// `IBV_GID_TYPE_SYSFS_ROCE_V2`: programs print such entries in full
+const ROCE_V2: u32 = 1;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_pkey(
+    context: *mut Context,
+    port: u8,
+    index: c_int,
+    pkey: *mut u16,
+) -> c_int {
+    // SAFETY: the contract of all functions.
+    let is_open = unsafe { object::<ContextObject>(context) }.is_some();
+    if !is_open || port != 1 || index != 0 || pkey.is_null() {
+        set_errno(EINVAL);
+        return -1;
+    }
+    // SAFETY: the caller's place for a number.
+    unsafe { *pkey = DEFAULT_PKEY.to_be() };
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_gid_type(
+    context: *mut Context,
+    port: u8,
+    index: c_uint,
+    gid_type: *mut u32,
+) -> c_int {
+    let mut gid = Gid::default();
+    // SAFETY: the contract of all functions.
+    let found = unsafe { ibv_query_gid(context, port, index as c_int, &raw mut gid) };
+    if found != 0 || gid_type.is_null() {
+        return -1;
+    }
+    // SAFETY: the caller's place for a number.
+    unsafe { *gid_type = ROCE_V2 };
+    0
+}
+
+/// `ibv_gid_entry`
+#[repr(C)]
+pub struct GidEntry {
+    gid: Gid,
+    gid_index: u32,
+    port_num: u32,
+    gid_type: u32,
+    ndev_ifindex: u32,
+}
+
+const _: () = assert!(size_of::<GidEntry>() == 32);
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ibv_query_gid_ex(
+    context: *mut Context,
+    port: u32,
+    index: u32,
+    entry: *mut GidEntry,
+    flags: u32,
+    size: usize,
+) -> c_int {
+    guarded(EINVAL, || {
+        if entry.is_null() || flags != 0 || size < size_of::<GidEntry>() {
+            return EINVAL;
+        }
+        let mut gid = Gid::default();
+        // SAFETY: the contract of all functions.
+        let found = unsafe { ibv_query_gid(context, port as u8, index as c_int, &raw mut gid) };
+        if found != 0 || port > u8::MAX.into() {
+            return EINVAL;
+        }
+        // `IBV_GID_TYPE_ROCE_V2`, counted otherwise than in sysfs.
+        let answer = GidEntry { gid, gid_index: index, port_num: port, gid_type: 2, ndev_ifindex: 0 };
+        // SAFETY: the caller's place for an entry.
+        unsafe { entry.write(answer) };
+        0
+    })
+}
+
+/// There is no such directory: devices are simulated
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_read_sysfs_file(
+    _directory: *const c_char,
+    _file: *const c_char,
+    _text: *mut c_char,
+    _size: usize,
+) -> c_int {
+    -1
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut Pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> *mut Mr {
+    if iova != addr.addr() as u64 {
+        return null(ENOTSUP);
+    }
+    // SAFETY: the contract of all functions.
+    unsafe { ibv_reg_mr(pd, addr, length, access as c_int) }
+}
+
+/// There are no extended queue pairs: programs fall back to `ibv_post_send`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_qp_to_qp_ex(_qp: *mut Qp) -> *mut c_void {
+    null_mut()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_ah(_pd: *mut Pd, _attr: *mut c_void) -> *mut c_void {
+    null(ENOTSUP)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_ah_from_wc(
+    _pd: *mut Pd,
+    _wc: *mut Wc,
+    _grh: *mut c_void,
+    _port: u8,
+) -> *mut c_void {
+    null(ENOTSUP)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_ah(_ah: *mut c_void) -> c_int {
+    ENOTSUP
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_srq(_pd: *mut Pd, _attr: *mut c_void) -> *mut c_void {
+    null(ENOTSUP)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_srq(_srq: *mut c_void) -> c_int {
+    ENOTSUP
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_attach_mcast(_qp: *mut Qp, _gid: *const Gid, _lid: u16) -> c_int {
+    ENOTSUP
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_detach_mcast(_qp: *mut Qp, _gid: *const Gid, _lid: u16) -> c_int {
+    ENOTSUP
+}

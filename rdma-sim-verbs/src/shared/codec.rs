@@ -1,0 +1,126 @@
+//! Signals as records of a lane
+
+use rdma_core::{QpType, Qpn, Rkey, SendOp, Status, Time};
+use rdma_sim::far::{QpName, Signal};
+
+use super::lane::WORDS;
+
+/// Who speaks to whom: the incarnations of both
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Stamp {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+}
+
+const READY: u8 = 1;
+const GONE: u8 = 2;
+const RECEIVE: u8 = 3;
+const DATA: u8 = 4;
+const FILLED: u8 = 5;
+const ONE_SIDED: u8 = 6;
+const ANSWER: u8 = 7;
+
+const WRITE: u8 = 1;
+const READ: u8 = 2;
+const FETCH_ADD: u8 = 3;
+const COMPARE_SWAP: u8 = 4;
+
+/// The first words of a record: its stamp; kind, detail and number of bytes; whom it concerns; and the other end
+fn words(
+    stamp: Stamp,
+    kind: u8,
+    detail: u32,
+    bytes: usize,
+    name: QpName,
+    other: Qpn,
+    rest: [u64; 3],
+) -> [u64; WORDS] {
+    let [a, b, c] = rest;
+    [
+        u64::from(stamp.from) << 32 | u64::from(stamp.to),
+        u64::from(kind) << 56 | u64::from(detail & 0xff_ffff) << 32 | bytes as u64,
+        u64::from(name.device) << 32 | u64::from(name.qpn.0),
+        u64::from(other.0),
+        a,
+        b,
+        c,
+    ]
+}
+
+/// The record of a signal: its words, and its bytes
+pub(crate) fn encode<'a>(stamp: Stamp, signal: &Signal<'a>) -> ([u64; WORDS], &'a [u8]) {
+    match *signal {
+        Signal::Ready { of, peer, qp_type } => {
+            let detail = u32::from(qp_type == QpType::Rc);
+            (words(stamp, READY, detail, 0, of, peer, [0; 3]), &[])
+        }
+        Signal::Gone { of } => (words(stamp, GONE, 0, 0, of, Qpn(0), [0; 3]), &[]),
+        Signal::Receive { of, len } => (words(stamp, RECEIVE, 0, 0, of, Qpn(0), [len.into(), 0, 0]), &[]),
+        Signal::Data { to, from, bytes } => (words(stamp, DATA, 0, bytes.len(), to, from, [0; 3]), bytes),
+        Signal::Filled { to, from, len, status, at } => {
+            let rest = [len.into(), at.as_nanos(), 0];
+            (words(stamp, FILLED, status.code(), 0, to, from, rest), &[])
+        }
+        Signal::OneSided { to, from, op, len, bytes } => {
+            let (kind, addr, rkey, operands) = match op {
+                SendOp::Write { remote_addr, rkey } => (WRITE, remote_addr, rkey, [0; 2]),
+                SendOp::Read { remote_addr, rkey } => (READ, remote_addr, rkey, [0; 2]),
+                SendOp::FetchAdd { remote_addr, rkey, add } => (FETCH_ADD, remote_addr, rkey, [add, 0]),
+                SendOp::CompareSwap { remote_addr, rkey, compare, swap } => {
+                    (COMPARE_SWAP, remote_addr, rkey, [compare, swap])
+                }
+                _ => (0, 0, Rkey(0), [0; 2]),
+            };
+            let mut words =
+                words(stamp, ONE_SIDED, kind.into(), bytes.len(), to, from, [addr, operands[0], operands[1]]);
+            // The other end's number leaves half of its word free; so does the length of what is not written.
+            words[3] |= u64::from(rkey.0) << 32;
+            if kind == READ {
+                words[5] = len.into();
+            }
+            (words, bytes)
+        }
+        Signal::Answer { to, from, is_done, bytes } => {
+            (words(stamp, ANSWER, is_done.into(), bytes.len(), to, from, [0; 3]), bytes)
+        }
+    }
+}
+
+/// Whom a record is from and for
+pub(crate) fn stamp(words: &[u64; WORDS]) -> Stamp {
+    Stamp { from: (words[0] >> 32) as u32, to: words[0] as u32 }
+}
+
+/// The signal of a record; `None` if it makes no sense
+pub(crate) fn decode<'a>(words: &[u64; WORDS], bytes: &'a [u8]) -> Option<Signal<'a>> {
+    let [_, what, name, other, a, b, c] = *words;
+    let (kind, detail) = ((what >> 56) as u8, (what >> 32) as u32 & 0xff_ffff);
+    let bytes = bytes.get(..what as u32 as usize)?;
+    let name = QpName { device: (name >> 32) as u32, qpn: Qpn(name as u32) };
+    let from = Qpn(other as u32);
+    Some(match kind {
+        READY => {
+            Signal::Ready { of: name, peer: from, qp_type: if detail == 1 { QpType::Rc } else { QpType::Uc } }
+        }
+        GONE => Signal::Gone { of: name },
+        RECEIVE => Signal::Receive { of: name, len: a as u32 },
+        DATA => Signal::Data { to: name, from, bytes },
+        FILLED => {
+            let status = Status::from_code(detail);
+            Signal::Filled { to: name, from, len: a as u32, status, at: Time::from_nanos(b) }
+        }
+        ONE_SIDED => {
+            let (remote_addr, rkey) = (a, Rkey((other >> 32) as u32));
+            let (op, len) = match u8::try_from(detail).ok()? {
+                WRITE => (SendOp::Write { remote_addr, rkey }, bytes.len() as u32),
+                READ => (SendOp::Read { remote_addr, rkey }, b as u32),
+                FETCH_ADD => (SendOp::FetchAdd { remote_addr, rkey, add: b }, 8),
+                COMPARE_SWAP => (SendOp::CompareSwap { remote_addr, rkey, compare: b, swap: c }, 8),
+                _ => return None,
+            };
+            Signal::OneSided { to: name, from, op, len, bytes }
+        }
+        ANSWER => Signal::Answer { to: name, from, is_done: detail == 1, bytes },
+        _ => return None,
+    })
+}

@@ -1,0 +1,304 @@
+//! A process as one of the hosts of a fabric
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::Duration;
+
+use rdma_core::Time;
+use rdma_sim::far::{Hearing, Process};
+use rdma_sim::{Driver, Sim};
+
+use super::bell::Bell;
+use super::clock;
+use super::codec;
+use super::lane::Reader;
+use super::outlets::{Introduced, Outlets};
+use super::place::{FabricError, SharedFabric};
+
+/// This process in a fabric
+///
+/// It sees the ports of its host from the beginning, and takes the place of the host when it begins to use them: programs that
+/// only look may run beside one that does more.
+pub(crate) struct Member {
+    host: usize,
+    introduced: Introduced,
+    inlets: Mutex<Inlets>,
+    place: OnceLock<Place>,
+    /// Something waits for room.
+    is_waiting: Arc<AtomicBool>,
+    fabric: SharedFabric,
+}
+
+/// The place of a host that this process has taken
+struct Place {
+    incarnation: u32,
+    bell: Mutex<Bell>,
+    /// Says that the host is taken.
+    _lock: File,
+}
+
+/// What comes from the others
+struct Inlets {
+    readers: Vec<Reader>,
+    /// Who was met: whose signals are taken in.
+    met: Vec<u32>,
+    /// How much of the log of faults has been read.
+    faults: usize,
+    /// What the processes of each host did when it was asked last, by the faults that have happened.
+    processes: Vec<(Process, u32)>,
+}
+
+const NOBODY: u32 = 0;
+
+impl Member {
+    /// Looks at the fabric as the host called `name`, or of that number
+    pub(crate) fn look(fabric: SharedFabric, name: &str) -> Result<(Self, Driver), FabricError> {
+        let hosts = fabric.settings().topology().hosts();
+        let by_number = || name.parse().ok().filter(|number| *number < hosts.len());
+        let found = hosts.iter().position(|host| host.name() == name).or_else(by_number);
+        let host = found.ok_or_else(|| FabricError::NoHost {
+            fabric: fabric.name().to_owned(),
+            host: name.to_owned(),
+            hosts: hosts.iter().map(rdma_sim::topology::Host::name).collect::<Vec<_>>().join(", "),
+        })?;
+        let count = hosts.len();
+        let settings = fabric.settings();
+        // Nothing is spawned: programs in C have no tasks. What they do to their memory is their affair.
+        let sim = Sim::new()
+            .model(settings.model())
+            .topology(settings.topology().clone())
+            .seed(settings.seed_of(host))
+            .real_addresses()
+            .sanitize(false);
+        let driver = Driver::new(sim, drop).expect("there are no faults yet");
+        let introduced: Introduced = (0..count).map(|_| AtomicU32::new(NOBODY)).collect();
+        let processes = vec![(Process::Running, 1); count];
+        let inlets = Inlets { readers: Vec::new(), met: vec![NOBODY; count], faults: 0, processes };
+        let is_waiting = Arc::default();
+        let member =
+            Self { host, introduced, inlets: Mutex::new(inlets), place: OnceLock::new(), is_waiting, fabric };
+        Ok((member, driver))
+    }
+
+    /// Takes the place of the host, unless that is done
+    pub(crate) fn join(&self, driver: &Driver) -> Result<(), FabricError> {
+        let mut inlets = self.inlets();
+        if self.place.get().is_some() {
+            return Ok(());
+        }
+        let failed = |error: io::Error| FabricError::Io(format!("fabric {:?}", self.fabric.name()), error);
+        let (host, fabric) = (self.host, &self.fabric);
+        let lock = fabric.take(host)?;
+        let bell = Mutex::new(Bell::listen(&fabric.bell(host)).map_err(failed)?);
+        let segment = &fabric.segment;
+        let slot = segment.slot(host);
+        slot.is_asleep.store(0, Ordering::Relaxed);
+        // What was told to a predecessor carries another number, and is passed over.
+        let incarnation = slot.incarnation.load(Ordering::Relaxed).wrapping_add(1).max(1);
+        let outlets = Outlets::new(
+            Arc::clone(segment),
+            host,
+            incarnation,
+            Arc::clone(&self.introduced),
+            Arc::clone(&self.is_waiting),
+            |to| fabric.bell(to),
+        );
+        driver.stay_at(fabric.settings().topology().hosts()[host].name(), Box::new(outlets));
+        inlets.readers = (0..segment.hosts()).map(|from| Reader::new(segment.lane(from, host))).collect();
+        let _ = self.place.set(Place { incarnation, bell, _lock: lock });
+        slot.pid.store(std::process::id(), Ordering::Release);
+        slot.incarnation.store(incarnation, Ordering::Release);
+        drop(inlets);
+        // Others see at once who has come.
+        (0..segment.hosts()).for_each(|host| super::bell::ring(&fabric.bell(host)));
+        Ok(())
+    }
+
+    /// Whether the place of the host is taken by this process
+    pub(crate) fn has_joined(&self) -> bool {
+        self.place.get().is_some()
+    }
+
+    /// The time since the beginning of the fabric
+    pub(crate) fn now(&self) -> Time {
+        Time::from_nanos(clock::now_ns().saturating_sub(self.fabric.segment.epoch_ns()))
+    }
+
+    /// Takes in what the others have told, and what has happened to the fabric
+    pub(crate) fn hear(&self, driver: &Driver) {
+        // Somebody else does it just now.
+        let mut inlets = match self.inlets.try_lock() {
+            Ok(inlets) => inlets,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        if !self.has_news(&mut inlets) {
+            return;
+        }
+        let mut hearing = driver.hearing();
+        self.read_faults(&mut inlets, &mut hearing);
+        let Some(Place { incarnation, .. }) = self.place.get() else { return };
+        let Inlets { readers, met, .. } = &mut *inlets;
+        for (host, (reader, met)) in readers.iter_mut().zip(met).enumerate() {
+            self.meet(host, met, &mut hearing);
+            while reader.read(|words, bytes| {
+                let stamp = codec::stamp(words);
+                if stamp.from != *met {
+                    // It has come after the last look.
+                    self.meet(host, met, &mut hearing);
+                }
+                if (stamp.from, stamp.to) == (*met, *incarnation)
+                    && let Some(signal) = codec::decode(words, bytes)
+                {
+                    hearing.hear(host as u32, &signal);
+                }
+            }) {}
+        }
+    }
+
+    /// Goes on with what waits for room, if something does
+    pub(crate) fn resume(&self, driver: &Driver) {
+        if self.is_waiting() && self.is_waiting.swap(false, Ordering::Relaxed) {
+            driver.hearing().resume();
+        }
+    }
+
+    /// Whether something waits for room
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_waiting.load(Ordering::Relaxed)
+    }
+
+    /// Whether another process has taken the place of a host since that was met
+    fn is_new(&self, host: usize, met: u32) -> bool {
+        let slot = self.fabric.segment.slot(host);
+        host != self.host && slot.incarnation.load(Ordering::Acquire) != met
+    }
+
+    fn has_news(&self, inlets: &mut Inlets) -> bool {
+        self.fabric.segment.faults_len() != inlets.faults
+            || inlets.readers.iter_mut().any(Reader::has_next)
+            || self.has_joined() && inlets.met.iter().enumerate().any(|(host, met)| self.is_new(host, *met))
+    }
+
+    /// Introduces this host to another, if that is new
+    fn meet(&self, host: usize, met: &mut u32, hearing: &mut Hearing<'_>) {
+        if self.is_new(host, *met) {
+            *met = self.fabric.segment.slot(host).incarnation.load(Ordering::Acquire);
+            self.introduced[host].store(*met, Ordering::Relaxed);
+            hearing.introduce_to(host as u32);
+        }
+    }
+
+    fn read_faults(&self, inlets: &mut Inlets, hearing: &mut Hearing<'_>) {
+        let text = self.fabric.segment.faults_from(inlets.faults);
+        inlets.faults += text.len();
+        for line in text.lines() {
+            // Whoever wrote it has checked it.
+            for fault in self.fabric.settings().check_faults(line).into_iter().flat_map(|plan| plan.0) {
+                let _ = hearing.plan(fault, self.fabric.settings().topology());
+            }
+        }
+    }
+
+    // ─── What faults do to processes ───
+
+    /// Does to processes what the faults that have happened do to them: this one may stop, or die, here
+    pub(crate) fn follow_faults(&self, driver: &Driver) {
+        let mut inlets = self.inlets.lock().unwrap_or_else(PoisonError::into_inner);
+        let hearing = driver.hearing();
+        let now: Vec<_> = (0..inlets.processes.len()).map(|host| hearing.process(host as u32)).collect();
+        drop(hearing);
+        let before = std::mem::replace(&mut inlets.processes, now.clone());
+        drop(inlets);
+        for (host, (before, now)) in before.into_iter().zip(now).enumerate() {
+            let signal = match (before.0, now.0) {
+                _ if now.0 == Process::Dead || now.1 != before.1 => libc::SIGKILL,
+                (Process::Stopped, Process::Running) => libc::SIGCONT,
+                (Process::Running, Process::Stopped) => libc::SIGSTOP,
+                _ => continue,
+            };
+            // Everybody goes on with a process that cannot do it itself; what ends it is its own affair.
+            if host == self.host || signal == libc::SIGCONT {
+                send(self.fabric.process_of(host), signal);
+            }
+        }
+    }
+
+    /// Forgets hosts whose processes have ended, as their system does
+    pub(crate) fn bury(&self, driver: &Driver) {
+        for host in 0..self.introduced.len() {
+            let pid = self.fabric.process_of(host);
+            // SAFETY: signal 0 is never delivered.
+            let is_gone =
+                pid == NOBODY || unsafe { libc::kill(pid as i32, 0) } == -1 && errno() == Some(libc::ESRCH);
+            if is_gone && self.introduced[host].swap(NOBODY, Ordering::Relaxed) != NOBODY {
+                driver.hearing().forget(host as u32);
+            }
+        }
+    }
+
+    // ─── Rest ───
+
+    /// Waits until somebody tells something, or for so long; not at all if something is there
+    pub(crate) fn rest(&self, time: Duration) {
+        let Some(place) = self.place.get() else { return std::thread::sleep(time) };
+        let slot = self.fabric.segment.slot(self.host);
+        slot.is_asleep.store(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let has_news = self.has_news(&mut self.inlets());
+        if !has_news {
+            place.bell.lock().unwrap_or_else(PoisonError::into_inner).wait(time);
+        }
+        slot.is_asleep.store(0, Ordering::SeqCst);
+    }
+
+    /// Ends the rest of another thread
+    pub(crate) fn rouse(&self) {
+        let slot = self.fabric.segment.slot(self.host);
+        if slot.is_asleep.load(Ordering::Relaxed) == 1 && slot.is_asleep.swap(0, Ordering::SeqCst) == 1 {
+            super::bell::ring(&self.fabric.bell(self.host));
+        }
+    }
+
+    fn inlets(&self) -> MutexGuard<'_, Inlets> {
+        self.inlets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what has been sent from the ports of this host
+    pub(crate) fn publish(&self, driver: &Driver) {
+        let hosts = self.fabric.settings().topology().hosts();
+        let first: usize = hosts[..self.host].iter().map(|host| host.ports().len()).sum();
+        let host = &hosts[self.host];
+        for (number, port) in host.ports().iter().enumerate() {
+            let Some([sent, _]) = driver.net().cable_stats(host.name(), port.device()) else { continue };
+            let counters = self.fabric.segment.port(first + number);
+            counters.frames.store(sent.frames, Ordering::Relaxed);
+            counters.messages.store(sent.messages, Ordering::Relaxed);
+            counters.payload_bytes.store(sent.payload_bytes, Ordering::Relaxed);
+            counters.wire_bytes.store(sent.wire_bytes, Ordering::Relaxed);
+            counters.stalls.store(sent.stalls, Ordering::Relaxed);
+        }
+    }
+
+    /// The program ends
+    pub(crate) fn leave(&self, driver: &Driver) {
+        if self.has_joined() {
+            self.publish(driver);
+            self.fabric.segment.slot(self.host).pid.store(NOBODY, Ordering::Release);
+        }
+        self.fabric.leave();
+    }
+}
+
+fn send(pid: u32, signal: i32) {
+    if pid != NOBODY {
+        // SAFETY: a signal to a process has no preconditions; one that is not there is not found.
+        unsafe { libc::kill(pid as i32, signal) };
+    }
+}
+
+fn errno() -> Option<i32> {
+    io::Error::last_os_error().raw_os_error()
+}

@@ -1,0 +1,222 @@
+//! The memory that the processes of a fabric share
+//!
+//! A header that does not change once it is there, a log of faults, what each host and each port has to say of itself, and a
+//! [lane](super::lane) for each ordered pair of hosts. A process may be killed between any two instructions: what it has not
+//! published, by one store of a counter, was never said.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::lane::{LANE_BYTES, LaneMemory};
+
+/// Tells what this is, and of which version: other versions do not share with this one
+const MAGIC: u64 = u64::from_le_bytes(*b"rdmasim1");
+const SETTINGS_AT: usize = 4096;
+const SETTINGS_BYTES: usize = 64 * 1024;
+const FAULTS_AT: usize = SETTINGS_AT + SETTINGS_BYTES;
+const FAULTS_BYTES: usize = 64 * 1024;
+const SLOTS_AT: usize = FAULTS_AT + FAULTS_BYTES;
+
+/// More hosts do not share memory: lanes grow with their square
+pub(crate) const MAX_HOSTS: usize = 32;
+
+#[repr(C)]
+struct Header {
+    /// Stored last.
+    magic: AtomicU64,
+    /// When time began, in nanoseconds of the system's monotonic clock.
+    epoch_ns: AtomicU64,
+    hosts: AtomicU32,
+    ports: AtomicU32,
+    settings_len: AtomicU32,
+    faults_len: AtomicU32,
+}
+
+/// What a process says of itself
+#[repr(C, align(128))]
+pub(crate) struct Slot {
+    /// 0 while nobody is there.
+    pub(crate) pid: AtomicU32,
+    /// Grows with each process that takes the place.
+    pub(crate) incarnation: AtomicU32,
+    /// Whether nobody polls, so that the bell has to be rung.
+    pub(crate) is_asleep: AtomicU32,
+}
+
+/// What has been sent from a port
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(crate) struct PortCounters {
+    pub(crate) frames: AtomicU64,
+    pub(crate) messages: AtomicU64,
+    pub(crate) payload_bytes: AtomicU64,
+    pub(crate) wire_bytes: AtomicU64,
+    pub(crate) stalls: AtomicU64,
+}
+
+/// Where things are
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    hosts: usize,
+    ports: usize,
+}
+
+impl Plan {
+    const fn ports_at(self) -> usize {
+        SLOTS_AT + self.hosts * size_of::<Slot>()
+    }
+
+    const fn lanes_at(self) -> usize {
+        (self.ports_at() + self.ports * size_of::<PortCounters>()).next_multiple_of(4096)
+    }
+
+    const fn len(self) -> usize {
+        self.lanes_at() + self.hosts * self.hosts * LaneMemory::BYTES
+    }
+}
+
+/// The mapped memory
+pub(crate) struct Segment {
+    map: MmapRaw,
+    plan: Plan,
+}
+
+impl Segment {
+    /// Makes the memory of a fabric in an empty file
+    pub(crate) fn create(
+        file: &File,
+        settings: &str,
+        hosts: usize,
+        ports: usize,
+        now_ns: u64,
+    ) -> io::Result<Self> {
+        if settings.len() > SETTINGS_BYTES || hosts > MAX_HOSTS {
+            let why = format!("at most {MAX_HOSTS} hosts, described in 64 KiB, share memory");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let plan = Plan { hosts, ports };
+        file.set_len(0)?;
+        file.set_len(plan.len() as u64)?;
+        let segment = Self { map: MmapOptions::new().len(plan.len()).map_raw(file)?, plan };
+        segment.write_text(SETTINGS_AT, settings);
+        let header = segment.header();
+        header.epoch_ns.store(now_ns, Ordering::Relaxed);
+        header.hosts.store(hosts as u32, Ordering::Relaxed);
+        header.ports.store(ports as u32, Ordering::Relaxed);
+        header.settings_len.store(settings.len() as u32, Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+        Ok(segment)
+    }
+
+    /// Maps the memory of a fabric; `None` if it was not finished, or is of another version
+    pub(crate) fn open(file: &File) -> io::Result<Option<Self>> {
+        let len = usize::try_from(file.metadata()?.len()).unwrap_or(0);
+        if len < SLOTS_AT {
+            return Ok(None);
+        }
+        let mut segment =
+            Self { map: MmapOptions::new().len(len).map_raw(file)?, plan: Plan { hosts: 0, ports: 0 } };
+        let header = segment.header();
+        let plan = Plan {
+            hosts: header.hosts.load(Ordering::Relaxed) as usize,
+            ports: header.ports.load(Ordering::Relaxed) as usize,
+        };
+        let is_ours = header.magic.load(Ordering::Acquire) == MAGIC;
+        if !is_ours || plan.hosts > MAX_HOSTS || plan.ports > MAX_HOSTS * MAX_HOSTS || plan.len() != len {
+            return Ok(None);
+        }
+        segment.plan = plan;
+        Ok(Some(segment))
+    }
+
+    fn header(&self) -> &Header {
+        self.at(0)
+    }
+
+    /// What is at an offset
+    fn at<T>(&self, offset: usize) -> &T {
+        assert!(offset + size_of::<T>() <= self.map.len() && offset.is_multiple_of(align_of::<T>()));
+        // SAFETY: the offset was just found to be inside.
+        let place = unsafe { self.map.as_mut_ptr().add(offset) };
+        // SAFETY: the map is aligned to a page and lives as long as `self`; all types here are atomic numbers, which may hold
+        // anything and change at any time.
+        unsafe { &*place.cast::<T>() }
+    }
+
+    pub(crate) fn epoch_ns(&self) -> u64 {
+        self.header().epoch_ns.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn hosts(&self) -> usize {
+        self.plan.hosts
+    }
+
+    pub(crate) fn slot(&self, host: usize) -> &Slot {
+        assert!(host < self.plan.hosts);
+        self.at(SLOTS_AT + host * size_of::<Slot>())
+    }
+
+    pub(crate) fn port(&self, port: usize) -> &PortCounters {
+        assert!(port < self.plan.ports);
+        self.at(self.plan.ports_at() + port * size_of::<PortCounters>())
+    }
+
+    /// The lane from one host to another
+    pub(crate) fn lane(&self, from: usize, to: usize) -> LaneMemory {
+        let hosts = self.plan.hosts;
+        assert!(from < hosts && to < hosts);
+        let offset = self.plan.lanes_at() + (from * hosts + to) * LaneMemory::BYTES;
+        assert!(offset + LaneMemory::BYTES <= self.map.len() && LANE_BYTES > 0);
+        // SAFETY: the whole lane was just found to be inside.
+        let start = unsafe { self.map.as_mut_ptr().add(offset) };
+        // SAFETY: the lane's memory is mapped, aligned, and used as a lane only; whoever holds the lane keeps the segment.
+        unsafe { LaneMemory::new(start) }
+    }
+
+    // ─── Texts ───
+
+    pub(crate) fn settings(&self) -> String {
+        self.read_text(
+            SETTINGS_AT,
+            (self.header().settings_len.load(Ordering::Relaxed) as usize).min(SETTINGS_BYTES),
+        )
+    }
+
+    /// How long the log of faults is by now
+    pub(crate) fn faults_len(&self) -> usize {
+        (self.header().faults_len.load(Ordering::Acquire) as usize).min(FAULTS_BYTES)
+    }
+
+    /// The log of faults from an offset on
+    pub(crate) fn faults_from(&self, start: usize) -> String {
+        self.read_text(FAULTS_AT + start, self.faults_len().saturating_sub(start))
+    }
+
+    /// Adds to the log of faults; false if it is full. The caller holds the lock of the fabric.
+    pub(crate) fn add_fault(&self, line: &str) -> bool {
+        let len = self.faults_len();
+        if len + line.len() + 1 > FAULTS_BYTES {
+            return false;
+        }
+        self.write_text(FAULTS_AT + len, line);
+        self.write_text(FAULTS_AT + len + line.len(), "\n");
+        self.header().faults_len.store((len + line.len() + 1) as u32, Ordering::Release);
+        true
+    }
+
+    fn write_text(&self, offset: usize, text: &str) {
+        assert!(offset + text.len() <= SLOTS_AT);
+        for (number, byte) in text.bytes().enumerate() {
+            self.at::<std::sync::atomic::AtomicU8>(offset + number).store(byte, Ordering::Relaxed);
+        }
+    }
+
+    fn read_text(&self, offset: usize, len: usize) -> String {
+        assert!(offset + len <= SLOTS_AT);
+        let byte = |number| self.at::<std::sync::atomic::AtomicU8>(offset + number).load(Ordering::Relaxed);
+        String::from_utf8_lossy(&(0..len).map(byte).collect::<Vec<_>>()).into_owned()
+    }
+}

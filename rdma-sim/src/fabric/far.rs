@@ -1,0 +1,281 @@
+//! The far ends of cables that other processes simulate
+//!
+//! Of a far queue pair that has become ready to receive, the fabric keeps a likeness on the far device: its receives are those
+//! that were announced, and the transmitter fills them by the rules that hold within one process. What would have moved in
+//! memory is told instead.
+
+use rdma_core::{FRAME, QpCapacity, QpState, QpType, Qpn, Status, Time, WrId};
+use slotmap::Key as _;
+
+use super::queue_pair::{Memory, QueuePair, Receive, Tx};
+use super::{CqKey, DeviceIndex, Event, Fabric, QpKey, RegionKey};
+use crate::far::{Carrier, QpName, Signal};
+
+/// The only host that is simulated here, and the way to the others
+pub(super) struct Far {
+    host: u32,
+    pub(super) carrier: Box<dyn Carrier>,
+    /// Queue pairs that wait for room.
+    blocked: Vec<QpKey>,
+}
+
+impl Fabric {
+    /// Simulates only `host` from now on
+    pub(crate) fn stay_at(&mut self, host: u32, carrier: Box<dyn Carrier>) {
+        self.far = Some(Far { host, carrier, blocked: Vec::new() });
+    }
+
+    /// The host of a device that another process simulates
+    pub(super) fn far_host(&self, device: DeviceIndex) -> Option<u32> {
+        let host = self.device(device).host;
+        self.far.as_ref().is_some_and(|far| far.host != host).then_some(host)
+    }
+
+    /// The host at the other end of a device's cable, if another process simulates it
+    fn far_neighbour(&self, device: DeviceIndex) -> Option<u32> {
+        // Only this: within one process, nobody looks any further.
+        self.far.as_ref()?;
+        self.far_host(self.neighbour(device)?)
+    }
+
+    fn name_of(&self, key: QpKey) -> QpName {
+        let qp = &self.qps[key];
+        QpName { device: qp.device.0, qpn: qp.qpn }
+    }
+
+    /// The host and the name of a queue pair that another process simulates
+    pub(super) fn far_name(&self, key: QpKey) -> Option<(u32, QpName)> {
+        Some((self.far_host(self.qps[key].device)?, self.name_of(key)))
+    }
+
+    pub(super) fn tell(&mut self, host: u32, signal: &Signal<'_>) {
+        if let Some(far) = &mut self.far {
+            far.carrier.tell(host, signal);
+        }
+    }
+
+    // ─── What is told of the queue pairs here ───
+
+    /// Tells the far end, if there is one, that a queue pair receives, and what it has posted
+    pub(super) fn announce(&mut self, key: QpKey) {
+        let Some(host) = self.far_neighbour(self.qps[key].device) else { return };
+        let of = self.name_of(key);
+        let QueuePair { peer, qp_type, .. } = self.qps[key];
+        self.tell(host, &Signal::Ready { of, peer, qp_type });
+        let qp = &self.qps[key];
+        let open: Vec<_> =
+            qp.receives.iter().skip(qp.filled).map(|receive| receive.memory.len as u32).collect();
+        for len in open {
+            self.tell(host, &Signal::Receive { of, len });
+        }
+    }
+
+    /// Tells the far end, if there is one, of a receive that was posted
+    pub(super) fn announce_receive(&mut self, key: QpKey, len: usize) {
+        let QueuePair { device, state, .. } = self.qps[key];
+        if let Some(host) = self.far_neighbour(device)
+            && matches!(state, QpState::ReadyToReceive | QpState::ReadyToSend)
+        {
+            self.tell(host, &Signal::Receive { of: self.name_of(key), len: len as u32 });
+        }
+    }
+
+    /// Tells that the oldest receive of `peer`, which `key` has filled, ends at `at`
+    pub(super) fn tell_filled(&mut self, host: u32, to: QpName, key: QpKey, peer: QpKey, at: Time) {
+        let from = self.qps[key].qpn;
+        if let Some(Receive { bytes_in: len, status, .. }) = self.qps[peer].receives.pop_front() {
+            self.tell(host, &Signal::Filled { to, from, len, status, at });
+        }
+    }
+
+    /// Tells the far end, if there is one, that a queue pair receives no more
+    pub(super) fn announce_end(&mut self, key: QpKey) {
+        let Some(qp) = self.qps.get(key) else { return };
+        if let Some(host) = self.far_neighbour(qp.device) {
+            self.tell(host, &Signal::Gone { of: self.name_of(key) });
+        }
+    }
+
+    /// Tells a host that has just come of all queue pairs that receive from it
+    pub(crate) fn introduce_to(&mut self, host: u32) {
+        self.forget_host(host);
+        let is_up = |qp: &QueuePair| matches!(qp.state, QpState::ReadyToReceive | QpState::ReadyToSend);
+        let keys: Vec<_> =
+            self.qps.iter().filter(|(_, qp)| is_up(qp) && qp.is_alive()).map(|(key, _)| key).collect();
+        for key in keys {
+            if self.far_neighbour(self.qps[key].device) == Some(host) {
+                self.announce(key);
+            }
+        }
+    }
+
+    /// The processes of a host are not those that were there before: nothing that they said holds
+    pub(crate) fn forget_host(&mut self, host: u32) {
+        for device in self.hosts[host as usize].devices.clone().map(DeviceIndex) {
+            for key in std::mem::take(&mut self.device_mut(device).qps) {
+                self.qps.remove(key);
+            }
+        }
+    }
+
+    // ─── Room ───
+
+    /// How many frames can be sent to `host` now
+    pub(super) fn room_towards(&mut self, host: u32) -> u32 {
+        let room = self.far.as_mut().map_or(0, |far| far.carrier.room(host) / FRAME);
+        u32::try_from(room).unwrap_or(u32::MAX)
+    }
+
+    /// Has `key` go on when there is room
+    pub(super) fn wait_for_room(&mut self, key: QpKey) {
+        self.qps[key].tx = Tx::Stalled;
+        self.far.iter_mut().for_each(|far| far.blocked.push(key));
+    }
+
+    /// Goes on with what waits for room
+    pub(crate) fn resume_far(&mut self) {
+        let Some(far) = &mut self.far else { return };
+        far.carrier.flush();
+        for key in std::mem::take(&mut far.blocked) {
+            if self.qps.get(key).is_some_and(|qp| qp.tx == Tx::Stalled) {
+                self.join_round(key);
+            }
+        }
+    }
+
+    // ─── What the others tell ───
+
+    /// Takes in what `host` has told; nonsense is passed over
+    pub(crate) fn hear(&mut self, host: u32, signal: &Signal<'_>) {
+        match *signal {
+            Signal::Ready { of, peer, qp_type } => {
+                if let Some(device) = self.device_of(host, of) {
+                    self.likeness(device, of.qpn, peer, qp_type);
+                }
+            }
+            Signal::Gone { of } => {
+                if let Some(key) = self.find_told(host, of) {
+                    let device = self.qps[key].device;
+                    self.device_mut(device).qps.retain(|other| *other != key);
+                    self.qps.remove(key);
+                }
+            }
+            Signal::Receive { of, len } => {
+                if let Some(key) = self.find_told(host, of) {
+                    self.receive_told(key, len as usize);
+                }
+            }
+            Signal::Data { to, from, bytes } => {
+                if let Some(key) = self.find_here(to, from) {
+                    self.data(key, bytes);
+                }
+            }
+            Signal::Filled { to, from, len, status, at } => {
+                if let Some(key) = self.find_here(to, from) {
+                    self.filled(key, len, status, at);
+                }
+            }
+            Signal::OneSided { to, from, op, len, bytes } => self.asked(host, to, from, op, len, bytes),
+            Signal::Answer { to, from, is_done, bytes } => {
+                if let Some(key) = self.find_here(to, from) {
+                    self.answered(key, is_done, bytes);
+                }
+            }
+        }
+    }
+
+    fn device_of(&self, host: u32, name: QpName) -> Option<DeviceIndex> {
+        self.hosts.get(host as usize)?.devices.contains(&name.device).then_some(DeviceIndex(name.device))
+    }
+
+    fn find_told(&self, host: u32, name: QpName) -> Option<QpKey> {
+        let device = self.device(self.device_of(host, name)?);
+        device.qps.iter().copied().find(|key| self.qps[*key].qpn == name.qpn)
+    }
+
+    /// The queue pair of this host that is meant, if it still listens to `from`
+    pub(super) fn find_here(&self, name: QpName, from: Qpn) -> Option<QpKey> {
+        let host = self.far.as_ref()?.host;
+        let key = self.find_told(host, name)?;
+        let qp = &self.qps[key];
+        let is_up = matches!(qp.state, QpState::ReadyToReceive | QpState::ReadyToSend);
+        (is_up && qp.peer == from && qp.is_alive()).then_some(key)
+    }
+
+    /// Keeps the likeness of a far queue pair
+    fn likeness(&mut self, device: DeviceIndex, qpn: Qpn, peer: Qpn, qp_type: QpType) {
+        if let Some(old) = self.device(device).qps.iter().copied().find(|key| self.qps[*key].qpn == qpn) {
+            self.device_mut(device).qps.retain(|key| *key != old);
+            self.qps.remove(old);
+        }
+        let mut qp = QueuePair::new(
+            device,
+            [CqKey::null(); 2],
+            qpn,
+            qp_type,
+            QpCapacity { recv_frames: 0, send_frames: 0 },
+            self.now,
+        );
+        (qp.state, qp.peer) = (QpState::ReadyToReceive, peer);
+        let key = self.qps.insert(qp);
+        self.device_mut(device).qps.push(key);
+    }
+
+    fn receive_told(&mut self, key: QpKey, len: usize) {
+        let (now, qp) = (self.now, &mut self.qps[key]);
+        qp.receives.push_back(Receive {
+            id: WrId(0),
+            memory: Memory { region: RegionKey::null(), offset: 0, len },
+            visible: now,
+            frames_in: 0,
+            bytes_in: 0,
+            is_beyond: false,
+            status: Status::Success,
+        });
+        if qp.receives.len() == 1
+            && let Some(sender) = self.connected_peer(key)
+        {
+            self.announce_credit(sender, now);
+        }
+    }
+
+    /// Bytes have come for the oldest receive that is not filled
+    fn data(&mut self, key: QpKey, bytes: &[u8]) {
+        let (now, boundary) = (self.now, self.model.rules.boundary);
+        let qp = &mut self.qps[key];
+        qp.last_active = now;
+        let Some(receive) = qp.receives.get_mut(qp.filled) else { return };
+        let into = receive.bytes_in as usize;
+        receive.bytes_in = receive.bytes_in.saturating_add(bytes.len() as u32);
+        let space = receive.memory.len.saturating_sub(into);
+        let bytes = &bytes[..bytes.len().min(space)];
+        if receive.status == Status::Success {
+            match self.regions.get(receive.memory.region) {
+                Some(target) => target.write_reachable(receive.memory.offset + into, bytes, boundary),
+                None => receive.status = Status::LocalProtection,
+            }
+        }
+    }
+
+    fn filled(&mut self, key: QpKey, len: u32, status: Status, at: Time) {
+        let qp = &mut self.qps[key];
+        let Some(receive) = qp.receives.get_mut(qp.filled) else { return };
+        receive.bytes_in = len;
+        receive.frames_in = receive.memory.frames();
+        if receive.status == Status::Success {
+            receive.status = status;
+        }
+        let Memory { region, offset, len } = receive.memory;
+        if (status == Status::BadResponse || receive.is_beyond)
+            && len > 0
+            && let Some(target) = self.regions.get(region)
+        {
+            let byte = target.bytes(offset, 1)[0];
+            target.write(offset, &[!byte]);
+        }
+        qp.filled += 1;
+        qp.last_delivery = qp.last_delivery.max(at).max(self.now);
+        let delivery = qp.last_delivery;
+        self.schedule.add(delivery, Event::Delivered(self.qp_ref(key)));
+    }
+}
