@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rdma_core::Time;
 use rdma_sim::{Driver, FaultPlan, Sim, Topology};
+use rdma_tb5::verbs::layout::number;
 
 use crate::complain;
 use crate::progress::Progress;
@@ -18,9 +19,11 @@ pub(crate) struct Engine {
     /// In the order in which the provider lists them.
     pub(crate) devices: Vec<Listed>,
     pub(crate) is_roce: bool,
+    /// What ports say of their link.
+    pub(crate) link_layer: u8,
     /// Calls of the program, so that the thread that works beside it sees whether it polls.
     calls: AtomicU32,
-    progress: Progress,
+    pub(crate) progress: Progress,
 }
 
 /// A device as programs find it
@@ -32,6 +35,11 @@ pub(crate) struct Listed {
     pub(crate) name: String,
     pub(crate) guid: u64,
 }
+
+/// `IBV_LINK_LAYER_INFINIBAND`
+const INFINIBAND: u8 = 1;
+/// `IBV_LINK_LAYER_ETHERNET`
+const ETHERNET: u8 = 2;
 
 enum Clock {
     /// Time jumps to the next event when somebody waits.
@@ -114,7 +122,7 @@ impl Engine {
             _ => Clock::Wall(Instant::now()),
         };
         let devices = listed(settings.topology(), None);
-        Ok(Self::new(driver, clock, devices, settings.is_roce()))
+        Self::new(driver, clock, devices, settings.is_roce())
     }
 
     /// Other processes are the other hosts
@@ -137,11 +145,23 @@ impl Engine {
         let (member, driver) = Member::look(fabric, &host).map_err(|error| error.to_string())?;
         // SAFETY: the function is one that exit handlers may be.
         unsafe { libc::atexit(leave) };
-        Ok(Self::new(driver, Clock::Shared(Box::new(member)), devices, is_roce))
+        Self::new(driver, Clock::Shared(Box::new(member)), devices, is_roce)
     }
 
-    fn new(driver: Driver, clock: Clock, devices: Vec<Listed>, is_roce: bool) -> Self {
-        Self { driver, clock, devices, is_roce, calls: AtomicU32::new(0), progress: Progress::new() }
+    fn new(driver: Driver, clock: Clock, devices: Vec<Listed>, is_roce: bool) -> Result<Self, String> {
+        let link_layer = match setting("RDMA_SIM_LINK_LAYER").as_deref() {
+            None if is_roce => ETHERNET,
+            None | Some("thunderbolt") => number::THUNDERBOLT as u8,
+            Some("ethernet") => ETHERNET,
+            Some("infiniband") => INFINIBAND,
+            Some(other) => {
+                return Err(format!(
+                    "RDMA_SIM_LINK_LAYER={other:?} is not thunderbolt, ethernet or infiniband"
+                ));
+            }
+        };
+        let (calls, progress) = (AtomicU32::new(0), Progress::new());
+        Ok(Self { driver, clock, devices, is_roce, link_layer, calls, progress })
     }
 
     /// Whether the program may use its devices: from now on they are its own
@@ -220,10 +240,11 @@ impl Engine {
         }
     }
 
-    /// Has completions come while the program blocks
+    /// The program asks for an event, and may block until it comes
     pub(crate) fn work_beside(&'static self) {
         if !matches!(self.clock, Clock::Virtual) {
             self.progress.begin(self);
+            self.progress.take_over();
         }
     }
 

@@ -29,6 +29,7 @@ pub(crate) struct ContextObject {
     pub(crate) device: SimDevice,
     pub(crate) host: String,
     pub(crate) name: String,
+    pub(crate) guid: u64,
     /// Objects that hang on it.
     pub(crate) users: AtomicUsize,
 }

@@ -3,6 +3,7 @@ use std::time::Duration;
 use rdma_core::{Caps, FRAME, Time};
 
 use crate::Rules;
+use crate::rules::QueueUnit;
 
 /// How a simulated device and its cables behave: numbers, no code
 ///
@@ -39,17 +40,32 @@ impl Model {
         model
     }
 
+    /// As [`tb5`](Self::tb5) with the room of other adapters: more objects, longer queues, which count requests, longer messages
+    ///
+    /// For programs that ask for more than Macs give, such as benchmarks of other adapters.
+    pub fn tb5_lenient() -> Self {
+        let mut model = Self::tb5();
+        let mut caps = Caps::roce();
+        caps.one_sided = model.caps.one_sided;
+        caps.flush_on_error = model.caps.flush_on_error;
+        caps.send_waits_for_receive = model.caps.send_waits_for_receive;
+        model.caps = caps;
+        model.rules.queue_unit = QueueUnit::Requests;
+        model
+    }
+
     /// Network adapters that speak RoCE: they drop what finds no receive, and have reliable queue pairs and one-sided
     /// operations
     pub fn roce() -> Self {
         Self { caps: Caps::roce(), rules: Rules::roce(), timing: Timing::default() }
     }
 
-    /// The profile called `name`: `tb5`, `tb5-macos-26.2` or `roce`
+    /// The profile called `name`: `tb5`, `tb5-macos-26.2`, `tb5-lenient` or `roce`
     pub fn profile(name: &str) -> Option<Self> {
         match name {
             "tb5" => Some(Self::tb5()),
             "tb5-macos-26.2" => Some(Self::tb5_macos_26_2()),
+            "tb5-lenient" => Some(Self::tb5_lenient()),
             "roce" => Some(Self::roce()),
             _ => None,
         }

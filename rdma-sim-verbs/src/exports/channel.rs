@@ -103,8 +103,8 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut Cq, _solicited: c_int) ->
             return EINVAL;
         };
         let Some(alarm) = found.alarm.get() else { return EINVAL };
-        engine.work_beside();
         found.queue.notify(&Waker::from(Arc::clone(alarm)));
+        engine.work_beside();
         0
     })
 }

@@ -107,8 +107,8 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
         abi.cmd_fd = -1;
         abi.async_fd = -1;
         abi.num_comp_vectors = 1;
-        let (host, name) = (listed.host.clone(), listed.device.clone());
-        hand_out(ContextObject { abi, device: opened, host, name, users: AtomicUsize::new(0) })
+        let (host, name, guid) = (listed.host.clone(), listed.device.clone(), listed.guid);
+        hand_out(ContextObject { abi, device: opened, host, name, guid, users: AtomicUsize::new(0) })
     })
 }
 
@@ -148,6 +148,8 @@ pub unsafe extern "C" fn ibv_query_device(context: *mut Context, attr: *mut Devi
         attr.max_pd = caps.max_pd as c_int;
         attr.max_mr_size = 0xfa_0000;
         attr.phys_port_cnt = 1;
+        attr.node_guid = found.guid.to_be();
+        attr.sys_image_guid = found.guid.to_be();
         attr.max_pkeys = 1;
         0
     })
@@ -180,7 +182,7 @@ pub unsafe extern "C" fn ibv_query_port(context: *mut Context, port: u8, attr: *
             active_width: 4,
             active_speed: if status.bits_per_second > 40_000_000_000 { 4 } else { 2 },
             phys_state: if is_active { 5 } else { 3 },
-            link_layer: number::THUNDERBOLT as u8,
+            link_layer: engine.link_layer,
             ..PortAttr::default()
         };
         let size = PORT_ATTR_COMPAT;

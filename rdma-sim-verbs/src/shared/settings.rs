@@ -61,7 +61,7 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
 #[non_exhaustive]
 pub enum SettingsError {
     /// There is no such profile
-    #[error("{0:?} is not tb5, tb5-macos-26.2 or roce")]
+    #[error("{0:?} is not tb5, tb5-macos-26.2, tb5-lenient or roce")]
     Profile(String),
     /// Neither a shape nor a file
     #[error("{0:?} is no file, and {1}")]
@@ -89,7 +89,7 @@ impl Settings {
         Self { profile: "tb5".to_owned(), is_paced: false, seed: 0, topology }
     }
 
-    /// Devices of a profile: `tb5`, `tb5-macos-26.2` or `roce`
+    /// Devices of a profile: `tb5`, `tb5-macos-26.2`, `tb5-lenient` or `roce`
     ///
     /// # Errors
     ///

@@ -40,10 +40,12 @@ impl Fabric {
         // All elements are taken or none.
         let (first, others) = (&request.sgl[0], &request.sgl[1..]);
         let first = self.resolve(key, first, Verb::PostSend)?;
-        let (capacity, mut frames) = (self.qps[key].capacity.send_frames, first.frames());
+        let qp = &self.qps[key];
+        let (capacity, mut frames) = (qp.capacity.send_frames, qp.taken_by(&first));
         check_length(frames, capacity, Verb::PostSend)?;
         for sge in others {
-            let wanted = self.resolve(key, sge, Verb::PostSend)?.frames();
+            let memory = self.resolve(key, sge, Verb::PostSend)?;
+            let wanted = self.qps[key].taken_by(&memory);
             check_length(wanted, capacity, Verb::PostSend)?;
             frames += wanted;
         }
@@ -122,7 +124,7 @@ impl Fabric {
         let takes_more = self.takes_more(key);
         let status = self.landing(key, memory);
         let qp = &mut self.qps[key];
-        let (capacity, frames) = (qp.capacity.recv_frames, memory.frames());
+        let (capacity, frames) = (qp.capacity.recv_frames, qp.taken_by(&memory));
         check_length(frames, capacity, Verb::PostRecv)?;
         reserve(&mut qp.recv_frames, capacity, frames, takes_more, Verb::PostRecv)?;
         let is_next = qp.receives.len() == qp.filled;
@@ -212,7 +214,7 @@ impl Fabric {
         let Some(found) = self.live(qp) else { return };
         let Some(receive) = found.receives.pop_front() else { return };
         found.filled -= 1;
-        found.recv_frames -= receive.memory.frames();
+        found.recv_frames -= found.taken_by(&receive.memory);
         let (cq, qpn, name) = (found.recv_cq, found.qpn, found.name());
         self.check_receive(qp.key, &receive);
         let Receive { id, status, bytes_in: byte_len, .. } = receive;
@@ -244,7 +246,7 @@ impl QueuePair {
         self.transmitted -= 1;
         self.ending = self.ending.saturating_sub(1);
         self.rung -= 1;
-        self.send_frames -= send.memory.frames();
+        self.send_frames -= self.taken_by(&send.memory);
         Some(send)
     }
 }

@@ -8,6 +8,7 @@ use rdma_core::{
 };
 
 use super::{CqKey, DeviceIndex, DeviceRef, Fabric, QpKey, RegionKey};
+use crate::rules::QueueUnit;
 
 #[derive(Debug)]
 pub(super) struct QueuePair {
@@ -18,6 +19,8 @@ pub(super) struct QueuePair {
     pub(super) qp_type: QpType,
     pub(super) state: QpState,
     pub(super) capacity: QpCapacity,
+    /// What its queues count.
+    pub(super) unit: QueueUnit,
     /// The queue pair at the other end, once connected.
     pub(super) peer: Qpn,
     /// Where that was found last.
@@ -139,6 +142,7 @@ impl QueuePair {
             qp_type,
             state: QpState::Reset,
             capacity,
+            unit: QueueUnit::Frames,
             peer: Qpn(0),
             peer_key: None,
             epoch: 0,
@@ -188,6 +192,14 @@ impl QueuePair {
         self.is_giving_up = false;
     }
 
+    /// How much of a queue a request for that memory takes
+    pub(super) fn taken_by(&self, memory: &Memory) -> u32 {
+        match self.unit {
+            QueueUnit::Frames => memory.frames(),
+            QueueUnit::Requests => 1,
+        }
+    }
+
     /// How the trace calls it: numbers are unique on a device only
     pub(super) fn name(&self) -> u32 {
         self.device.0 << 20 | self.qpn.0
@@ -234,7 +246,8 @@ impl Fabric {
         let capacity = QpCapacity { recv_frames: grant(recv_frames), send_frames: grant(send_frames) };
         let qpn = self.take_qpn(index);
         let cqs = [send_cq, recv_cq];
-        let qp = QueuePair::new(index, cqs, qpn, init.qp_type, capacity, self.now);
+        let mut qp = QueuePair::new(index, cqs, qpn, init.qp_type, capacity, self.now);
+        qp.unit = self.model.rules.queue_unit;
         let key = self.qps.insert(qp);
         self.device_mut(index).qps.push(key);
         Ok(key)

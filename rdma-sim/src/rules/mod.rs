@@ -39,6 +39,8 @@ pub struct Rules {
     pub local_write_alone: bool,
     /// `multi-sge`: what becomes of a send with several elements
     pub multi_sge: MultiSge,
+    /// `queue-frames`: what queues count
+    pub queue_unit: QueueUnit,
     /// `replug-leaks-pd`: protection domains that each replugging costs
     pub replug_leaks_pds: u32,
     /// `ring-overflow`: what becomes of requests beyond the queue
@@ -83,6 +85,16 @@ pub enum MultiSge {
     Refused,
     /// Each element becomes a message and a completion of its own
     Split,
+}
+
+/// What queues count
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum QueueUnit {
+    /// Frames of 4 KiB
+    Frames,
+    /// Requests, however long
+    Requests,
 }
 
 /// What becomes of requests beyond the capacity of a queue
@@ -147,6 +159,7 @@ impl Rules {
             large_mtu: true,
             local_write_alone: true,
             multi_sge: MultiSge::Refused,
+            queue_unit: QueueUnit::Frames,
             replug_leaks_pds: 1,
             ring_overflow: RingOverflow::Refused,
             send_completion: SendCompletion::Departure,
@@ -165,6 +178,7 @@ impl Rules {
             frame_match: FrameMatch::Fits,
             idle_death: None,
             late_registration: true,
+            queue_unit: QueueUnit::Requests,
             replug_leaks_pds: 0,
             source_gid: SourceGid::Any,
             ..Self::tb5()

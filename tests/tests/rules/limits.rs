@@ -144,6 +144,28 @@ fn queues_are_counted_in_frames() {
     });
 }
 
+/// Catches a queue that gives back other places than it took.
+#[test]
+fn queues_of_lenient_devices_count_requests() {
+    Sim::new().model(Model::tb5_lenient()).run(async |net| {
+        let mut a = Bare::new(device(&net, "a"), &frames(7), 4 << 20).unwrap();
+        let mut b = Bare::new(device(&net, "b"), &frames(7), 4 << 20).unwrap();
+        a.qp().connect(&b.qp().address()).unwrap();
+        b.qp().connect(&a.qp().address()).unwrap();
+        for _ in 0..3 {
+            for number in 0..7 {
+                b.recv(number, (number as usize) << 17..(number as usize + 1) << 17).unwrap();
+                a.send(number, (number as usize) << 17..(number as usize + 1) << 17).unwrap();
+            }
+            assert_eq!(errno(b.recv(7, 7 << 17..8 << 17)), 12);
+            for _ in 0..7 {
+                assert_eq!(b.completion().await.unwrap().byte_len, 1 << 17);
+                a.completion().await.unwrap();
+            }
+        }
+    });
+}
+
 #[test]
 fn a_message_fits_the_queue_or_is_refused() {
     Sim::new().run(async |net| {

@@ -85,8 +85,8 @@ pub(super) const RULES: [Rule; 22] = [
             places, and so do two of one byte.",
         source: "Apple TN3205; hellas thunderbolt-ibverbs PR 35",
         status: Documented,
-        default: "–",
-        switch: "–",
+        default: "Frames",
+        switch: "Rules::queue_unit",
         test: "queues_are_counted_in_frames",
     },
     Rule {
