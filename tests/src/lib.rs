@@ -3,6 +3,7 @@
 pub mod conformance;
 mod drop_after;
 pub mod fuzz;
+pub mod hosts;
 pub mod oracle;
 mod pair;
 mod raw;

@@ -1,0 +1,259 @@
+//! A host of a fabric in a process of its own, told what to do by lines on its standard input
+//!
+//! `open DEVICE FRAMES BYTES` makes a queue pair and says its address, `connect N ADDRESS` connects it. Then one of: `ping N COUNT LEN`
+//! and `pong N COUNT LEN`, `send N COUNT LEN` and `take N COUNT LEN`, which say how long they took; or `talk N`, which exchanges
+//! messages for ever beside everything else and looks at each byte, `count N`, which says how many came, and `drop N`. Each line is
+//! answered by one.
+
+use std::fmt::Write as _;
+use std::io::BufRead as _;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::Instant;
+
+use rdma_core::bare::BareQp;
+use rdma_core::{Completion, Opcode, QpAddress, QpCapacity, QpInit, QueuePair as _, Status};
+use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};
+
+type Link = BareQp<VerbsDevice>;
+
+/// Messages under way in each direction
+const WINDOW: usize = 8;
+
+#[expect(clippy::disallowed_methods, reason = "what it measures is time on the wall")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::print_stdout, reason = "this is how it answers")]
+fn main() -> Result<(), String> {
+    let provider = Provider::load().map_err(|error| error.to_string())?;
+    let lines = lines();
+    let mut links: Vec<Option<Talk>> = Vec::new();
+    loop {
+        let is_talking = links.iter().flatten().any(|link| link.is_on);
+        let line = match is_talking {
+            true => match lines.try_recv() {
+                Ok(line) => line,
+                Err(TryRecvError::Disconnected) => return Ok(()),
+                Err(TryRecvError::Empty) => {
+                    links.iter_mut().flatten().filter(|link| link.is_on).try_for_each(Talk::go_on)?;
+                    continue;
+                }
+            },
+            false => match lines.recv() {
+                Ok(line) => line,
+                Err(_) => return Ok(()),
+            },
+        };
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |at: usize| words.get(at).and_then(|word| word.parse::<usize>().ok()).unwrap_or(0);
+        let answer = match words[0] {
+            "open" => {
+                let options = OpenOptions::new().poll(PollPolicy::SPIN).trust_destroy(true);
+                let device =
+                    VerbsDevice::open(&provider, words[1], options).map_err(|error| error.to_string())?;
+                let frames = number(2) as u32;
+                let capacity = QpCapacity { recv_frames: frames, send_frames: frames };
+                let link = Link::new(device, &QpInit { capacity, ..QpInit::default() }, number(3));
+                let link = link.map_err(|error| error.to_string())?;
+                let address = hex(&link.qp().address().to_bytes());
+                links.push(Some(Talk { link, is_on: false, sent: 0, sending: 0, posted: 0, received: 0 }));
+                format!("{} {address}", links.len() - 1)
+            }
+            "drop" => {
+                links[number(1)] = None;
+                "dropped".to_owned()
+            }
+            command => {
+                let Some(talk) = links.get_mut(number(1)).and_then(Option::as_mut) else {
+                    return Err(format!("{line}: there is no such link"));
+                };
+                let (count, len) = (number(2), number(3));
+                match command {
+                    "connect" => {
+                        let address = unhex(words[2]).ok_or("not an address")?;
+                        talk.link.qp().connect(&address).map_err(|error| error.to_string())?;
+                        "connected".to_owned()
+                    }
+                    "ping" => timed(|| ping(&mut talk.link, count, len, true))?,
+                    "pong" => timed(|| ping(&mut talk.link, count, len, false))?,
+                    "send" => timed(|| stream(&mut talk.link, count, len, Opcode::Send))?,
+                    "take" => timed(|| stream(&mut talk.link, count, len, Opcode::Recv))?,
+                    "talk" => {
+                        talk.is_on = true;
+                        "talking".to_owned()
+                    }
+                    "count" => talk.received.to_string(),
+                    _ => return Err(format!("{line}: unknown")),
+                }
+            }
+        };
+        println!("{answer}");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a program may have threads of its own")]
+fn lines() -> Receiver<String> {
+    let (tell, lines) = channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if tell.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+fn timed(f: impl FnOnce() -> Result<(), String>) -> Result<String, String> {
+    let start = now();
+    f()?;
+    Ok(start.elapsed().as_nanos().to_string())
+}
+
+/// What completes next
+fn next(link: &mut Link) -> Result<Completion, String> {
+    loop {
+        if let Some(completion) = link.poll().map_err(|error| error.to_string())? {
+            match completion.status {
+                Status::Success => return Ok(completion),
+                status => return Err(format!("{:?} ended with: {status}", completion.opcode)),
+            }
+        }
+    }
+}
+
+fn ping(link: &mut Link, count: usize, len: usize, begins: bool) -> Result<(), String> {
+    let failed = |error: rdma_core::Error| error.to_string();
+    let place = |number: usize| (number % 4) << 16;
+    for number in 0..2 {
+        link.recv(number as u64, place(number)..place(number) + len).map_err(failed)?;
+    }
+    for number in 0..count {
+        if begins {
+            link.send(9, 1 << 19..(1 << 19) + len).map_err(failed)?;
+        }
+        let mut is_sent = !begins;
+        let mut is_received = false;
+        while !is_received || !is_sent {
+            match next(link)?.opcode {
+                Opcode::Recv => is_received = true,
+                _ => is_sent = true,
+            }
+        }
+        if number + 2 < count {
+            link.recv(number as u64, place(number)..place(number) + len).map_err(failed)?;
+        }
+        if !begins {
+            link.send(9, 1 << 19..(1 << 19) + len).map_err(failed)?;
+            if next(link)?.opcode == Opcode::Recv {
+                return Err("a message came before the answer had left".to_owned());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn stream(link: &mut Link, count: usize, len: usize, way: Opcode) -> Result<(), String> {
+    let failed = |error: rdma_core::Error| error.to_string();
+    let post = |link: &mut Link, number: usize| {
+        let start = (number % WINDOW) * len;
+        match way {
+            Opcode::Send => link.send(number as u64, start..start + len),
+            _ => link.recv(number as u64, start..start + len),
+        }
+        .map_err(failed)
+    };
+    (0..count.min(WINDOW)).try_for_each(|number| post(link, number))?;
+    for number in 0..count {
+        let completion = next(link)?;
+        if way == Opcode::Recv && completion.byte_len as usize != len {
+            return Err(format!("message {number} has {} bytes", completion.byte_len));
+        }
+        if number + WINDOW < count {
+            post(link, number + WINDOW)?;
+        }
+    }
+    Ok(())
+}
+
+/// Messages both ways, for ever, each of another length and content
+struct Talk {
+    link: Link,
+    is_on: bool,
+    sent: u64,
+    sending: usize,
+    posted: u64,
+    received: u64,
+}
+
+/// The places of messages: four for each direction
+const PLACE: usize = 64 << 10;
+
+impl Talk {
+    /// Frames are equal on both sides; within the last one, lengths differ
+    fn len(number: u64) -> usize {
+        let frames = (number * 5 % 16) as usize + 1;
+        frames * 4096 - (number * 31 % 4000) as usize
+    }
+
+    fn content(number: u64, len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at as u64).wrapping_mul(number | 1).to_le_bytes()[1] ^ number as u8).collect()
+    }
+
+    fn go_on(&mut self) -> Result<(), String> {
+        let failed = |error: rdma_core::Error| error.to_string();
+        while self.posted < self.received + 4 {
+            let start = (self.posted % 4) as usize * PLACE;
+            let frames = Self::len(self.posted).div_ceil(4096);
+            self.link.recv(self.posted, start..start + frames * 4096).map_err(failed)?;
+            self.posted += 1;
+        }
+        while self.sending < 4 {
+            let start = (4 + self.sent % 4) as usize * PLACE;
+            let len = Self::len(self.sent);
+            self.link.write(start, &Self::content(self.sent, len));
+            self.link.send(self.sent, start..start + len).map_err(failed)?;
+            self.sent += 1;
+            self.sending += 1;
+        }
+        for _ in 0..16 {
+            let Some(completion) = self.link.poll().map_err(failed)? else { break };
+            if completion.status != Status::Success {
+                return Err(format!(
+                    "{:?} {} ended with: {}",
+                    completion.opcode, completion.id.0, completion.status
+                ));
+            }
+            if completion.opcode == Opcode::Send {
+                self.sending -= 1;
+                continue;
+            }
+            let number = self.received;
+            let (len, start) = (completion.byte_len as usize, (number % 4) as usize * PLACE);
+            if completion.id.0 != number || len != Self::len(number) {
+                return Err(format!("message {number}: {len} bytes in receive {}", completion.id.0));
+            }
+            let mut found = vec![0; len];
+            self.link.read(start..start + len, &mut found);
+            if found != Self::content(number, len) {
+                return Err(format!("message {number} is not what was sent"));
+            }
+            self.received += 1;
+        }
+        Ok(())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn unhex(text: &str) -> Option<QpAddress> {
+    let byte = |at| u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok();
+    let bytes: Vec<u8> = (0..QpAddress::WIRE_LEN).map_while(byte).collect();
+    Some(QpAddress::from_bytes(bytes.as_slice().try_into().ok()?))
+}

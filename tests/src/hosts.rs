@@ -1,0 +1,137 @@
+//! Processes that are the hosts of a fabric in shared memory
+
+use std::env;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use rdma::shared::{Settings, SharedFabric};
+
+/// A fabric of its own name, which is gone with the value
+pub struct Hosts {
+    /// The fabric
+    pub fabric: SharedFabric,
+    program: PathBuf,
+}
+
+/// A process that is one of the hosts: see `peer.rs`
+pub struct Peer {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    name: String,
+}
+
+/// Long enough for any answer on a machine that does other things, too
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The provider that cargo built beside the running test
+pub fn library() -> PathBuf {
+    let name = format!("{}rdma{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
+    let test = env::current_exe().expect("the test has a path");
+    test.parent().expect("the test is in a folder").join(name)
+}
+
+impl Hosts {
+    /// A fabric called after `name` and this process, for the peer program at `program`
+    pub fn new(name: &str, settings: &Settings, program: impl AsRef<Path>) -> Self {
+        let name = format!("{name}-{}", std::process::id());
+        let fabric = SharedFabric::create(&name, settings).unwrap_or_else(|error| panic!("{error}"));
+        Self { fabric, program: program.as_ref().to_owned() }
+    }
+
+    /// A command that runs as the host `name`
+    pub fn command(&self, program: impl AsRef<Path>, name: &str) -> Command {
+        let mut command = Command::new(program.as_ref());
+        command.env("RDMA_SIM_FABRIC", self.fabric.name()).env("RDMA_SIM_HOST", name);
+        command.env("RDMA_PROVIDER", library());
+        command
+    }
+
+    /// Starts the host `name`
+    #[expect(clippy::disallowed_methods, reason = "reads what the process says")]
+    pub fn start(&self, name: &str) -> Peer {
+        let mut command = self.command(&self.program, name);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program is there");
+        let (output, input) = (child.stdout.take().expect("it is piped"), child.stdin.take());
+        let (tell, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if tell.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Peer { child, input, lines, name: name.to_owned() }
+    }
+
+    /// A connection between new queue pairs of both: their numbers there
+    pub fn connect(
+        &self,
+        [a, b]: [&mut Peer; 2],
+        [device_a, device_b]: [&str; 2],
+        frames: u32,
+        bytes: usize,
+    ) -> [usize; 2] {
+        let opened = |peer: &mut Peer, device| {
+            let answer = peer.ask(&format!("open {device} {frames} {bytes}"));
+            let (number, address) = answer.split_once(' ').expect("a number and an address");
+            (number.parse::<usize>().expect("a number"), address.to_owned())
+        };
+        let ((for_a, address_a), (for_b, address_b)) = (opened(a, device_a), opened(b, device_b));
+        a.ask(&format!("connect {for_a} {address_b}"));
+        b.ask(&format!("connect {for_b} {address_a}"));
+        [for_a, for_b]
+    }
+}
+
+impl Peer {
+    /// Says a line and waits for the answer
+    ///
+    /// # Panics
+    ///
+    /// If the process has ended, or does not answer.
+    pub fn ask(&mut self, line: &str) -> String {
+        self.say(line).unwrap_or_else(|error| panic!("{}: {line}: {error}", self.name));
+        self.answer().unwrap_or_else(|| panic!("{}: {line}: no answer", self.name))
+    }
+
+    /// Says a line
+    pub fn say(&mut self, line: &str) -> io::Result<()> {
+        let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        writeln!(input, "{line}")
+    }
+
+    /// Waits for an answer; `None` if the process has ended, or does not answer
+    pub fn answer(&self) -> Option<String> {
+        self.lines.recv_timeout(PATIENCE).ok()
+    }
+
+    /// The number of the process
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends the process without a word
+    pub fn kill(mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it was started here");
+    }
+
+    /// Lets the process end by itself, and tells whether it found nothing wrong
+    pub fn end(mut self) -> bool {
+        self.input = None;
+        self.child.wait().is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,231 @@
+//! Fabrics in shared memory: several processes, which may come, go and die at any moment
+
+use std::path::Path;
+use std::time::Duration;
+
+use rdma::shared::{FabricError, Settings, SharedFabric};
+use rdma_sim::{MacModel, Topology};
+use rdma_tests::hosts::{Hosts, Peer};
+
+const PEER: &str = env!("CARGO_BIN_EXE_peer");
+const DEVICE: &str = "rdma_en2";
+
+fn pair(name: &str) -> Hosts {
+    Hosts::new(name, &Settings::new(Topology::pair()), PEER)
+}
+
+fn count(peer: &mut Peer, link: usize) -> u64 {
+    peer.ask(&format!("count {link}")).parse().unwrap()
+}
+
+/// Waits until `peer` has received so many messages more
+fn goes_on(peer: &mut Peer, link: usize, more: u64) {
+    let start = count(peer, link);
+    for _ in 0..6_000 {
+        if count(peer, link) >= start + more {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{more} messages did not come within half a minute");
+}
+
+/// Whether the directory of that fabric exists
+fn is_there(name: &str) -> bool {
+    SharedFabric::list().unwrap().contains(&name.to_owned())
+}
+
+#[test]
+fn messages_of_all_sizes_arrive_whole_and_in_order() {
+    let hosts = pair("sizes");
+    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
+    a.ask(&format!("talk {to_b}"));
+    b.ask(&format!("talk {to_a}"));
+    goes_on(&mut a, to_b, 500);
+    goes_on(&mut b, to_a, 500);
+    assert!(a.end() && b.end());
+}
+
+/// A send waits for its receive whoever comes first, and a message of sixteen megabytes passes a lane of one.
+#[test]
+fn long_messages_pass_and_wait_for_their_receives() {
+    let hosts = pair("long");
+    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    let len = 2 << 20;
+    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 4095, 8 * len);
+    // The first is sent long before anybody looks.
+    a.say(&format!("send {to_b} 20 {len}")).unwrap();
+    b.ask(&format!("take {to_a} 20 {len}"));
+    assert!(a.answer().is_some());
+    let sent = hosts.fabric.sent();
+    assert!(a.end() && b.end());
+    assert_eq!(sent.len(), 6);
+    let sent = hosts.fabric.sent();
+    assert_eq!((sent[0].messages, sent[0].payload_bytes), (20, 20 * len as u64), "{sent:?}");
+}
+
+/// Catches records of a process that is gone, which its successor takes for its own, and receives that were announced to it.
+#[test]
+fn a_process_that_is_killed_at_any_moment_harms_nobody_else() {
+    let topology = Topology::mesh(3, MacModel::from(3)).unwrap();
+    let hosts = Hosts::new("killed", &Settings::new(topology.clone()), PEER);
+    let device = |from: &str, to: &str| {
+        let mut links = topology.links();
+        let link = links.find(|link| link.ends.iter().all(|end| end.host == from || end.host == to)).unwrap();
+        link.ends.iter().find(|end| end.host == from).unwrap().device.to_owned()
+    };
+    let (mut a, mut c) = (hosts.start("a"), hosts.start("c"));
+    let [ac, ca] = hosts.connect([&mut a, &mut c], [&device("a", "c"), &device("c", "a")], 255, 1 << 20);
+    a.ask(&format!("talk {ac}"));
+    c.ask(&format!("talk {ca}"));
+    let rounds = std::env::var("RDMA_TEST_KILLS").map_or(40, |count| count.parse().unwrap());
+    let mut state = 7_u64;
+    for round in 0..rounds {
+        let mut b = hosts.start("b");
+        let [ab, ba] = hosts.connect([&mut a, &mut b], [&device("a", "b"), &device("b", "a")], 255, 1 << 20);
+        a.ask(&format!("talk {ab}"));
+        b.ask(&format!("talk {ba}"));
+        // Whatever it does by now is interrupted.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        std::thread::sleep(Duration::from_micros((state >> 33) % 20_000));
+        if round % 4 == 3 {
+            goes_on(&mut a, ab, 1);
+        }
+        b.kill();
+        a.ask(&format!("drop {ab}"));
+        if round % 8 == 0 {
+            goes_on(&mut a, ac, 10);
+            goes_on(&mut c, ca, 10);
+        }
+    }
+    goes_on(&mut a, ac, 100);
+    goes_on(&mut c, ca, 100);
+    assert!(a.end() && c.end());
+}
+
+#[test]
+fn nothing_is_left_of_a_fabric_when_the_last_one_has_left() {
+    for number in 0..10 {
+        let hosts = pair(&format!("left{number}"));
+        let name = hosts.fabric.name().to_owned();
+        let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+        hosts.connect([&mut a, &mut b], [DEVICE; 2], 15, 1 << 20);
+        drop(hosts);
+        assert!(is_there(&name), "two processes are in it");
+        assert!(a.end());
+        assert!(is_there(&name), "a process is in it");
+        // The last one cleans up, or whoever looks after it if it was killed.
+        if number % 2 == 0 {
+            assert!(b.end());
+            let base = Path::new("/dev/shm").is_dir().then(|| format!("/dev/shm/rdma-sim-{}/{name}", user()));
+            assert!(base.is_none_or(|path| !Path::new(&path).exists()), "{name}");
+        } else {
+            b.kill();
+        }
+        assert!(!is_there(&name));
+    }
+}
+
+fn user() -> u32 {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata("/proc/self").unwrap().uid()
+}
+
+#[test]
+fn hosts_are_taken_once_and_fabrics_do_not_meet() {
+    let (one, other) = (pair("one"), pair("other"));
+    let (mut a, mut b) = (one.start("a"), other.start("b"));
+    let open = format!("open {DEVICE} 15 1048576");
+    assert!(a.ask(&open).starts_with("0 "));
+    assert!(b.ask(&open).starts_with("0 "));
+    // Another process as the same host is refused, with a word about who it is.
+    let mut twin = one.start("a");
+    twin.say(&open).unwrap();
+    assert!(!twin.end());
+    // A message to a peer that is in another fabric never comes.
+    let address = b.ask(&open);
+    let address = address.split_once(' ').unwrap().1;
+    a.ask(&format!("connect 0 {address}"));
+    a.ask("talk 0");
+    assert_eq!(count(&mut a, 0), 0);
+    assert!(a.end() && b.end());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_reason() {
+    let settings = Settings::new(Topology::pair());
+    assert!(matches!(SharedFabric::open("nobody-made-this"), Err(FabricError::Missing(_))));
+    for name in ["", ".", "../x", "a/b", "a b", &"x".repeat(65)] {
+        assert!(matches!(SharedFabric::create(name, &settings), Err(FabricError::Name(_))), "{name:?}");
+    }
+    let hosts = pair("sense");
+    let name = hosts.fabric.name();
+    let others = [
+        settings.clone().paced(true),
+        settings.clone().seed(3),
+        settings.clone().profile("roce").unwrap(),
+        Settings::new(Topology::mesh(3, MacModel::from(3)).unwrap()),
+    ];
+    for other in &others {
+        let refused = SharedFabric::create(name, other).unwrap_err();
+        assert!(matches!(refused, FabricError::Other(..)), "{refused}");
+    }
+    SharedFabric::create(name, &settings).unwrap();
+    for fault in ["unplug", "at 0s a:rdma_en9 unplug", "at 0s a:rdma_en2 explode"] {
+        assert!(matches!(hosts.fabric.add_fault(fault), Err(FabricError::Settings(_))), "{fault}");
+    }
+    let nowhere = pair("nowhere");
+    let mut stranger = nowhere.start("z");
+    assert!(stranger.say("open rdma_en2 15 1048576").is_err() || stranger.answer().is_none());
+    assert!(!stranger.end());
+}
+
+/// Faults happen to all processes of a fabric: a queue pair ends with its cable, and a new one works when it is back.
+#[test]
+fn a_pulled_cable_is_pulled_for_everybody() {
+    let hosts = pair("pulled");
+    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
+    a.ask(&format!("talk {to_b}"));
+    b.ask(&format!("talk {to_a}"));
+    goes_on(&mut a, to_b, 10);
+    hosts.fabric.add_fault("at 0s a:rdma_en2 unplug").unwrap();
+    // Nothing can be opened now, and so both give up.
+    let refused = |mut peer: Peer| peer.say(&format!("open {DEVICE} 15 1048576")).is_err() || !peer.end();
+    assert!(refused(a) && refused(b));
+    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    hosts.fabric.add_fault("at 0s a:rdma_en2 replug").unwrap();
+    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
+    a.ask(&format!("talk {to_b}"));
+    b.ask(&format!("talk {to_a}"));
+    goes_on(&mut a, to_b, 10);
+    assert!(a.end() && b.end());
+}
+
+/// A process that a fault pauses goes on when another says so; one that it kills is dead.
+#[test]
+fn faults_pause_resume_and_kill_processes() {
+    let hosts = pair("paused");
+    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
+    a.ask(&format!("talk {to_b}"));
+    b.ask(&format!("talk {to_a}"));
+    goes_on(&mut a, to_b, 10);
+    hosts.fabric.add_fault("at 0s b pause").unwrap();
+    let state = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/stat", b.pid())).unwrap();
+        status.rsplit_once(')').unwrap().1.trim().chars().next().unwrap()
+    };
+    if Path::new("/proc/self/stat").exists() {
+        while state() != 'T' {
+            std::thread::yield_now();
+        }
+    }
+    hosts.fabric.add_fault("at 0s b resume").unwrap();
+    goes_on(&mut a, to_b, 10);
+    goes_on(&mut b, to_a, 10);
+    hosts.fabric.add_fault("at 0s b kill").unwrap();
+    assert!(!b.end());
+    assert!(a.end());
+}
