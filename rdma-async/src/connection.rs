@@ -237,30 +237,34 @@ enum SendState {
 }
 
 impl<D: Device> Send<D> {
-    fn poll_queue(&mut self, cx: &mut Context<'_>) -> Poll<Result<u32, Unsent>> {
+    fn poll_queue(&mut self, cx: &mut Context<'_>) -> Poll<Unsent> {
         let SendState::Unqueued(lease, ticket) = &mut self.state else {
             panic!("a send that has ended was polled again")
         };
-        let foreign = lease.as_ref().is_some_and(|lease| !lease.is_of(&self.connection.line().hub.pool));
-        let slot = if foreign {
-            Err(SendError::ForeignLease)
-        } else {
-            ready!(self.connection.line().ops.poll_claim(ticket, cx))
-        };
+        let line = self.connection.line();
+        let foreign = lease.as_ref().is_some_and(|lease| !lease.is_of(&line.hub.pool));
+        let slot =
+            if foreign { Err(SendError::ForeignLease) } else { ready!(line.ops.poll_claim(ticket, cx)) };
         let lease = lease.take();
-        self.state = SendState::Done;
-        let slot = match (slot, lease) {
+        let queued = match (slot, lease) {
             (Ok(slot), Some(lease)) => {
                 let len = lease.len();
-                self.connection.line().ops.put(slot, lease);
-                self.connection.line().enqueue(slot, len)?;
-                slot
+                line.ops.put(slot, lease, cx.waker());
+                line.enqueue(slot, len).map(|()| slot)
             }
             (Ok(_), None) => unreachable!("a send that waits has its lease"),
-            (Err(error), lease) => return Poll::Ready(Err(Unsent { error, lease })),
+            (Err(error), lease) => Err(Unsent { error, lease }),
         };
-        self.state = SendState::Queued(slot);
-        Poll::Ready(Ok(slot))
+        match queued {
+            Ok(slot) => {
+                self.state = SendState::Queued(slot);
+                Poll::Pending
+            }
+            Err(unsent) => {
+                self.state = SendState::Done;
+                Poll::Ready(unsent)
+            }
+        }
     }
 }
 
@@ -268,9 +272,8 @@ impl<D: Device> Future for Send<D> {
     type Output = Result<Lease, Unsent>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let slot = match self.state {
-            SendState::Queued(slot) => slot,
-            _ => ready!(self.poll_queue(cx))?,
+        let SendState::Queued(slot) = self.state else {
+            return self.poll_queue(cx).map(Err);
         };
         let (result, lease) = ready!(self.connection.line().ops.poll_outcome(slot, cx));
         self.state = SendState::Done;

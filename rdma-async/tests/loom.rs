@@ -131,7 +131,7 @@ fn in_flight() -> (Arc<Table>, u32, Arc<()>) {
         panic!("a free slot")
     };
     let buffer = Arc::new(());
-    table.put(slot, Arc::clone(&buffer));
+    table.put(slot, Arc::clone(&buffer), Waker::noop());
     (table, slot, buffer)
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct Pool(Arc<Shared>);
 
 struct Shared {
     zones: [Gate<Frames>; 3],
+    /// How long each zone is, in frames.
+    lens: [u32; 3],
     /// Where each zone begins, in frames.
     starts: [u32; 3],
     base: u64,
@@ -66,6 +68,7 @@ impl Pool {
         let region = region.map_err(PoolError::Register)?;
         Ok(Self(Arc::new(Shared {
             zones: zones.map(|frames| Gate::new(Frames::new(frames), WAITING)),
+            lens: zones,
             starts,
             base: region.base(),
             lkey: region.lkey(),
@@ -110,14 +113,14 @@ impl Pool {
 
     /// Whether `len` bytes could ever be leased
     pub(crate) fn check(&self, zone: Zone, len: usize) -> Result<(), AllocError> {
-        let max = self.zone(zone).inspect(Frames::len) as usize * FRAME;
+        let max = self.0.lens[zone as usize] as usize * FRAME;
         if len > max { Err(AllocError::TooLarge { len, max }) } else { Ok(()) }
     }
 
     /// How much there is, and how much of it is free
     pub(crate) fn stats(&self) -> PoolStats {
         let [send, eager, bulk] = [Zone::Send, Zone::Eager, Zone::Bulk].map(|zone| {
-            let (total, free) = self.zone(zone).inspect(|frames| (frames.len(), frames.free()));
+            let (total, free) = (self.0.lens[zone as usize], self.zone(zone).inspect(Frames::free));
             ZoneStats { total_bytes: total as usize * FRAME, free_bytes: free as usize * FRAME }
         });
         let receive = ZoneStats {
