@@ -13,7 +13,6 @@ use crate::error::{AllocError, CloseError, ConnectionError, RecvError, SendError
 use crate::gate::{Ticket, wake};
 use crate::line::Line;
 use crate::pool::{Pool, Zone};
-use crate::queues::Lane;
 
 /// Messages to and from one peer, in order and exactly once
 ///
@@ -315,9 +314,9 @@ impl<D: Device> Future for Recv<D> {
         let Self { connection, ticket } = &mut *self;
         let line = connection.line();
         let next = ready!(line.inbox.poll_next(ticket, cx))?;
-        let message = next.map(|(lease, lane)| {
+        let message = next.map(|lease| {
             let home = Arc::clone(line) as Arc<dyn Home>;
-            Message { lease: Some((lease, lane)), home }
+            Message { lease: Some(lease), home }
         });
         Poll::Ready(Ok(message))
     }
@@ -374,18 +373,18 @@ impl<D: Device> fmt::Debug for Close<D> {
 /// never dropped can send only as much as the window and the receive memory hold.
 #[must_use]
 pub struct Message {
-    lease: Option<(Lease, Lane)>,
+    lease: Option<Lease>,
     home: Arc<dyn Home>,
 }
 
 /// Where the memory of a message belongs
 trait Home: std::marker::Send + Sync {
-    fn release(&self, lease: Lease, lane: Lane);
+    fn release(&self, lease: Lease);
 }
 
 impl<D: Device> Home for Line<D> {
-    fn release(&self, lease: Lease, lane: Lane) {
-        Self::release(self, lease, lane);
+    fn release(&self, lease: Lease) {
+        Self::release(self, lease);
     }
 }
 
@@ -393,7 +392,7 @@ impl Deref for Message {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.lease.as_ref().map_or(&[], |(lease, _)| lease)
+        self.lease.as_deref().unwrap_or_default()
     }
 }
 
@@ -412,8 +411,8 @@ impl From<Message> for Bytes {
 
 impl Drop for Message {
     fn drop(&mut self) {
-        if let Some((lease, lane)) = self.lease.take() {
-            self.home.release(lease, lane);
+        if let Some(lease) = self.lease.take() {
+            self.home.release(lease);
         }
     }
 }

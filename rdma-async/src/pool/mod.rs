@@ -39,7 +39,11 @@ struct Shared {
 }
 
 /// What a lease is for
+///
+/// As wide as the other fields of a lease: leases move often, and what was written in narrow pieces is read in wide ones
+/// only after a wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u32)]
 pub(crate) enum Zone {
     Send = 0,
     Eager = 1,
@@ -103,7 +107,7 @@ impl Pool {
     }
 
     fn lease(&self, zone: Zone, start: u32, frames: u32, len: usize) -> Lease {
-        Lease { pool: self.clone(), zone, start, frames, len }
+        Lease { pool: self.clone(), zone, start, frames, len: len as u32 }
     }
 
     /// Gives up waiting for memory
@@ -180,7 +184,7 @@ pub struct Lease {
     zone: Zone,
     start: u32,
     frames: u32,
-    len: usize,
+    len: u32,
 }
 
 impl Lease {
@@ -198,12 +202,16 @@ impl Lease {
     /// If `len` exceeds the [`capacity`](Self::capacity).
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity(), "{len} bytes do not fit into {} of a lease", self.capacity());
-        self.len = len;
+        self.len = len as u32;
     }
 
     /// Whether the memory is of `pool`
     pub(crate) fn is_of(&self, pool: &Pool) -> bool {
         self.pool == *pool
+    }
+
+    pub(crate) fn zone(&self) -> Zone {
+        self.zone
     }
 
     pub(crate) fn frame_count(&self) -> u32 {
@@ -250,14 +258,14 @@ impl Deref for Lease {
     fn deref(&self) -> &[u8] {
         // SAFETY: the memory is mapped and was zero-filled, this lease alone names it, and no device touches it: a lease
         // that is posted is owned by the queues, which hand it out only when the device is done with it.
-        unsafe { std::slice::from_raw_parts(self.as_ptr().as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.as_ptr().as_ptr(), self.len as usize) }
     }
 }
 
 impl DerefMut for Lease {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`.
-        unsafe { std::slice::from_raw_parts_mut(self.as_ptr().as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.as_ptr().as_ptr(), self.len as usize) }
     }
 }
 
