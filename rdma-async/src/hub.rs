@@ -156,3 +156,33 @@ impl Wake for Nudge {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicU32);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_nudge_wakes_the_task_and_is_taken_once() {
+        let (nudge, task) = (Arc::new(Nudge::default()), Arc::new(Count::default()));
+        assert_eq!([nudge.take(), nudge.take()], [true, false], "at first everything is due");
+        // Before there is a task: it finds the nudge when it begins.
+        Waker::from(Arc::clone(&nudge)).wake();
+        nudge.set(Arc::clone(&task).into());
+        assert_eq!([nudge.take(), nudge.take()], [true, false]);
+        nudge.wake_by_ref();
+        nudge.wake_by_ref();
+        assert_eq!(task.0.load(Ordering::Relaxed), 2);
+        assert_eq!([nudge.take(), nudge.take()], [true, false]);
+    }
+}
