@@ -13,7 +13,6 @@ use crate::error::{AllocError, CloseError, ConnectionError, RecvError, SendError
 use crate::gate::{Ticket, wake};
 use crate::line::Line;
 use crate::pool::{Pool, Zone};
-use crate::queues::Lane;
 
 /// Messages to and from one peer, in order and exactly once
 ///
@@ -237,30 +236,34 @@ enum SendState {
 }
 
 impl<D: Device> Send<D> {
-    fn poll_queue(&mut self, cx: &mut Context<'_>) -> Poll<Result<u32, Unsent>> {
+    fn poll_queue(&mut self, cx: &mut Context<'_>) -> Poll<Unsent> {
         let SendState::Unqueued(lease, ticket) = &mut self.state else {
             panic!("a send that has ended was polled again")
         };
-        let foreign = lease.as_ref().is_some_and(|lease| !lease.is_of(&self.connection.line().hub.pool));
-        let slot = if foreign {
-            Err(SendError::ForeignLease)
-        } else {
-            ready!(self.connection.line().ops.poll_claim(ticket, cx))
-        };
+        let line = self.connection.line();
+        let foreign = lease.as_ref().is_some_and(|lease| !lease.is_of(&line.hub.pool));
+        let slot =
+            if foreign { Err(SendError::ForeignLease) } else { ready!(line.ops.poll_claim(ticket, cx)) };
         let lease = lease.take();
-        self.state = SendState::Done;
-        let slot = match (slot, lease) {
+        let queued = match (slot, lease) {
             (Ok(slot), Some(lease)) => {
                 let len = lease.len();
-                self.connection.line().ops.put(slot, lease);
-                self.connection.line().enqueue(slot, len)?;
-                slot
+                line.ops.put(slot, lease, cx.waker());
+                line.enqueue(slot, len).map(|()| slot)
             }
             (Ok(_), None) => unreachable!("a send that waits has its lease"),
-            (Err(error), lease) => return Poll::Ready(Err(Unsent { error, lease })),
+            (Err(error), lease) => Err(Unsent { error, lease }),
         };
-        self.state = SendState::Queued(slot);
-        Poll::Ready(Ok(slot))
+        match queued {
+            Ok(slot) => {
+                self.state = SendState::Queued(slot);
+                Poll::Pending
+            }
+            Err(unsent) => {
+                self.state = SendState::Done;
+                Poll::Ready(unsent)
+            }
+        }
     }
 }
 
@@ -268,9 +271,8 @@ impl<D: Device> Future for Send<D> {
     type Output = Result<Lease, Unsent>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let slot = match self.state {
-            SendState::Queued(slot) => slot,
-            _ => ready!(self.poll_queue(cx))?,
+        let SendState::Queued(slot) = self.state else {
+            return self.poll_queue(cx).map(Err);
         };
         let (result, lease) = ready!(self.connection.line().ops.poll_outcome(slot, cx));
         self.state = SendState::Done;
@@ -312,9 +314,9 @@ impl<D: Device> Future for Recv<D> {
         let Self { connection, ticket } = &mut *self;
         let line = connection.line();
         let next = ready!(line.inbox.poll_next(ticket, cx))?;
-        let message = next.map(|(lease, lane)| {
+        let message = next.map(|lease| {
             let home = Arc::clone(line) as Arc<dyn Home>;
-            Message { lease: Some((lease, lane)), home }
+            Message { lease: Some(lease), home }
         });
         Poll::Ready(Ok(message))
     }
@@ -371,18 +373,18 @@ impl<D: Device> fmt::Debug for Close<D> {
 /// never dropped can send only as much as the window and the receive memory hold.
 #[must_use]
 pub struct Message {
-    lease: Option<(Lease, Lane)>,
+    lease: Option<Lease>,
     home: Arc<dyn Home>,
 }
 
 /// Where the memory of a message belongs
 trait Home: std::marker::Send + Sync {
-    fn release(&self, lease: Lease, lane: Lane);
+    fn release(&self, lease: Lease);
 }
 
 impl<D: Device> Home for Line<D> {
-    fn release(&self, lease: Lease, lane: Lane) {
-        Self::release(self, lease, lane);
+    fn release(&self, lease: Lease) {
+        Self::release(self, lease);
     }
 }
 
@@ -390,7 +392,7 @@ impl Deref for Message {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.lease.as_ref().map_or(&[], |(lease, _)| lease)
+        self.lease.as_deref().unwrap_or_default()
     }
 }
 
@@ -409,8 +411,8 @@ impl From<Message> for Bytes {
 
 impl Drop for Message {
     fn drop(&mut self) {
-        if let Some((lease, lane)) = self.lease.take() {
-            self.home.release(lease, lane);
+        if let Some(lease) = self.lease.take() {
+            self.home.release(lease);
         }
     }
 }

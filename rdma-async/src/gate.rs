@@ -14,7 +14,8 @@ pub(crate) struct Gate<T>(Mutex<Inner<T>>);
 #[derive(Debug)]
 struct Inner<T> {
     value: T,
-    waiting: VecDeque<(u64, Waker)>,
+    /// Without a waker: has been woken, and not looked yet.
+    waiting: VecDeque<(u64, Option<Waker>)>,
     next_number: u64,
 }
 
@@ -27,9 +28,9 @@ pub(crate) type Next = Option<Waker>;
 pub(crate) struct Ticket(Option<u64>);
 
 impl<T> Inner<T> {
-    /// The waker of who is first now
-    fn first(&self) -> Next {
-        self.waiting.front().map(|(_, waker)| waker.clone())
+    /// The waker of who is first now, unless it has been woken already
+    fn first(&mut self) -> Next {
+        self.waiting.front_mut().and_then(|(_, waker)| waker.take())
     }
 }
 
@@ -78,13 +79,16 @@ impl<T> Gate<T> {
         match ticket.0 {
             Some(mine) => {
                 if let Some((_, waker)) = inner.waiting.iter_mut().find(|(number, _)| *number == mine) {
-                    waker.clone_from(cx.waker());
+                    match waker {
+                        Some(waker) => waker.clone_from(cx.waker()),
+                        None => *waker = Some(cx.waker().clone()),
+                    }
                 }
             }
             None => {
                 let number = inner.next_number;
                 inner.next_number += 1;
-                inner.waiting.push_back((number, cx.waker().clone()));
+                inner.waiting.push_back((number, Some(cx.waker().clone())));
                 ticket.0 = Some(number);
             }
         }

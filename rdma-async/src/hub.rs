@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::task::Waker;
+use std::task::{Wake, Waker};
 
 use rdma_core::{Device, Runtime};
 
@@ -23,8 +23,8 @@ pub(crate) struct Hub<D: Device> {
     pub(crate) pool: Pool,
     pub(crate) cq: Arc<D::Cq>,
     pub(crate) device: D,
-    /// Wakes the reactor.
-    pub(crate) reactor: ReactorWaker,
+    /// Wakes the reactor for other reasons than completions.
+    pub(crate) reactor: Arc<Nudge>,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) options: EndpointOptions,
 }
@@ -46,7 +46,7 @@ impl<D: Device> Hub<D> {
             pool,
             cq,
             device,
-            reactor: ReactorWaker::default(),
+            reactor: Arc::default(),
             runtime,
             options,
         }
@@ -110,24 +110,79 @@ impl<D: Device> Hub<D> {
     }
 
     pub(crate) fn wake_reactor(&self) {
-        self.reactor.wake();
+        self.reactor.wake_by_ref();
     }
 }
 
 /// How the reactor is woken for other reasons than completions: rarely, and by its one task's waker
-#[derive(Debug, Default)]
-pub(crate) struct ReactorWaker(Mutex<Option<Waker>>);
+///
+/// Also a waker of its own, for what the reactor waits for besides completions. A reactor that was woken and not nudged has
+/// only its completion queue to look at.
+#[derive(Debug)]
+pub(crate) struct Nudge {
+    is_due: AtomicBool,
+    task: Mutex<Option<Waker>>,
+}
 
-impl ReactorWaker {
+impl Default for Nudge {
+    /// Due: whoever looks for the first time has everything to look at
+    fn default() -> Self {
+        Self { is_due: AtomicBool::new(true), task: Mutex::default() }
+    }
+}
+
+impl Nudge {
     /// `waker` is the reactor's from now on
     pub(crate) fn set(&self, waker: Waker) {
-        *self.0.lock() = Some(waker);
+        *self.task.lock() = Some(waker);
     }
 
-    fn wake(&self) {
-        let waker = self.0.lock().clone();
+    /// Whether there was a nudge since the last call
+    pub(crate) fn take(&self) -> bool {
+        self.is_due.load(Ordering::Acquire) && self.is_due.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Wake for Nudge {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_due.store(true, Ordering::Release);
+        let waker = self.task.lock().clone();
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicU32);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_nudge_wakes_the_task_and_is_taken_once() {
+        let (nudge, task) = (Arc::new(Nudge::default()), Arc::new(Count::default()));
+        assert_eq!([nudge.take(), nudge.take()], [true, false], "at first everything is due");
+        // Before there is a task: it finds the nudge when it begins.
+        Waker::from(Arc::clone(&nudge)).wake();
+        nudge.set(Arc::clone(&task).into());
+        assert_eq!([nudge.take(), nudge.take()], [true, false]);
+        nudge.wake_by_ref();
+        nudge.wake_by_ref();
+        assert_eq!(task.0.load(Ordering::Relaxed), 2);
+        assert_eq!([nudge.take(), nudge.take()], [true, false]);
     }
 }

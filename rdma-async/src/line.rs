@@ -13,7 +13,7 @@ use crate::hub::Hub;
 use crate::inbox::Inbox;
 use crate::later::Later;
 use crate::pool::Zone;
-use crate::queues::{Lane, Ops, Queues, Request};
+use crate::queues::{Ops, Queues, Request};
 use crate::sync::Mutex;
 use crate::{ConnectionStats, Lease};
 
@@ -22,7 +22,7 @@ pub(crate) struct Line<D: Device> {
     pub(crate) id: u32,
     pub(crate) hub: Arc<Hub<D>>,
     pub(crate) ops: Ops,
-    pub(crate) inbox: Inbox<(Lease, Lane), RecvError>,
+    pub(crate) inbox: Inbox<Lease, RecvError>,
     /// How the connection ended.
     end: Gate<Option<Result<(), CloseError>>>,
     state: Mutex<State<D>>,
@@ -141,8 +141,8 @@ impl<D: Device> Line<D> {
     }
 
     /// Takes back the memory of a message that the application has read
-    pub(crate) fn release(&self, lease: Lease, lane: Lane) {
-        if lane == Lane::Bulk {
+    pub(crate) fn release(&self, lease: Lease) {
+        if lease.zone() == Zone::Bulk {
             // Whoever waits for memory is woken by the pool.
             return drop(lease);
         }
@@ -244,7 +244,7 @@ impl<D: Device> Line<D> {
                     Incoming::Data { len } => {
                         lease.set_len(len);
                         stats.messages_received += 1;
-                        later.wake(self.inbox.push((lease, Lane::Eager)));
+                        later.wake(self.inbox.push(lease));
                         self.discard(state, later);
                         return Ok(());
                     }
@@ -258,8 +258,8 @@ impl<D: Device> Line<D> {
                 let Some(lease) = queues.take_bulk() else { return Ok(()) };
                 channel.on_bulk(now, completion.byte_len)?;
                 stats.messages_received += 1;
-                let (surplus, next) = self.inbox.fill((lease, Lane::Bulk));
-                later.free((surplus.map(|(lease, _)| lease), next));
+                let (surplus, next) = self.inbox.fill(lease);
+                later.free((surplus, next));
                 self.discard(state, later);
             }
         }
@@ -280,8 +280,8 @@ impl<D: Device> Line<D> {
             let (message, next) = self.inbox.discard();
             later.wake(next);
             match message {
-                Some((lease, Lane::Eager)) => self.repost(state, lease, later),
-                Some((lease, Lane::Bulk)) => later.free((Some(lease), None)),
+                Some(lease) if lease.zone() == Zone::Bulk => later.free((Some(lease), None)),
+                Some(lease) => self.repost(state, lease, later),
                 None => break,
             }
         }

@@ -27,7 +27,7 @@ enum Slot<B, E> {
     /// Nobody's, or on its way to its owner
     Free,
     /// The device, or the queue to it, has the buffer, and a future waits
-    Waiting { buffer: B, waker: Option<Waker> },
+    Waiting { buffer: B, waker: Waker },
     /// The device, or the queue to it, has the buffer, and nobody waits
     Detached { buffer: B },
     /// The future can collect what is left
@@ -58,9 +58,9 @@ impl<B, E: Clone> OpTable<B, E> {
         self.free.leave(ticket);
     }
 
-    /// Puts a buffer into a claimed slot
-    pub(crate) fn put(&self, index: u32, buffer: B) {
-        *self.slot(index).lock() = Slot::Waiting { buffer, waker: None };
+    /// Puts a buffer into a claimed slot; `waker` is woken when the request has ended
+    pub(crate) fn put(&self, index: u32, buffer: B, waker: &Waker) {
+        *self.slot(index).lock() = Slot::Waiting { buffer, waker: waker.clone() };
     }
 
     /// Takes the buffer of a request that was never queued back, and frees its slot
@@ -92,7 +92,7 @@ impl<B, E: Clone> OpTable<B, E> {
             Slot::Waiting { buffer, waker } => {
                 let (buffer, kept) = if keep { (None, Some(buffer)) } else { (Some(buffer), None) };
                 *slot = Slot::Done { buffer, result };
-                (kept, waker)
+                (kept, Some(waker))
             }
             Slot::Detached { buffer } => {
                 drop(slot);
@@ -110,8 +110,7 @@ impl<B, E: Clone> OpTable<B, E> {
     pub(crate) fn poll_outcome(&self, index: u32, cx: &mut Context<'_>) -> Poll<Outcome<B, E>> {
         let mut slot = self.slot(index).lock();
         match &mut *slot {
-            Slot::Waiting { waker: Some(waker), .. } => waker.clone_from(cx.waker()),
-            Slot::Waiting { waker, .. } => *waker = Some(cx.waker().clone()),
+            Slot::Waiting { waker, .. } => waker.clone_from(cx.waker()),
             Slot::Done { .. } => {
                 let Slot::Done { buffer, result } = std::mem::replace(&mut *slot, Slot::Free) else {
                     unreachable!("the slot was just seen to be done")

@@ -18,13 +18,6 @@ use crate::op::OpTable;
 pub(crate) type Ops = OpTable<Lease, SendError>;
 type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
 
-/// Which queue pair
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Lane {
-    Bulk,
-    Eager,
-}
-
 /// Which request of a connection completed
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Request {
@@ -137,7 +130,10 @@ impl<D: Device> Queues<D> {
         self.receives[index as usize] = Some(lease);
         // SAFETY: the lease stays in `receives` until the completion takes it or `destroy` has ended the queue pair.
         let posted = unsafe { self.eager.post_recv(&request) };
-        posted.inspect_err(|_| drop(self.take_eager(index)))
+        if posted.is_err() {
+            drop(self.take_eager(index));
+        }
+        posted
     }
 
     /// The frame of a completed eager receive

@@ -17,7 +17,9 @@ use crate::line::Line;
 pub(crate) struct Reactor<D: Device> {
     hub: Arc<Hub<D>>,
     timer: Pin<Box<dyn Timer>>,
-    /// What the hub wakes this task by.
+    /// What everything but the completion queue wakes this task by.
+    nudge: Waker,
+    /// What that wakes.
     waker: Option<Waker>,
     /// When the timer expires.
     alarm: Time,
@@ -35,10 +37,11 @@ const TURNS: usize = 16;
 
 impl<D: Device> Reactor<D> {
     pub(crate) fn new(hub: Arc<Hub<D>>) -> Self {
-        let timer = hub.runtime.timer();
+        let (timer, nudge) = (hub.runtime.timer(), Arc::clone(&hub.reactor).into());
         Self {
             hub,
             timer,
+            nudge,
             waker: None,
             alarm: Time::MAX,
             batch: vec![Completion::default(); BATCH].into(),
@@ -52,22 +55,28 @@ impl<D: Device> Reactor<D> {
         if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             self.waker = Some(cx.waker().clone());
             self.hub.reactor.set(cx.waker().clone());
-            // The timer would wake whom it knows.
-            self.alarm = Time::ZERO;
         }
+        let mut is_due = false;
         for _ in 0..TURNS {
-            let now = self.hub.runtime.now();
+            // Before the look at the queue: a nudge that comes later wakes this task again.
+            is_due |= self.hub.reactor.take();
             let n = self.poll_queue(cx);
-            let wake = self.drive(n, now, cx);
+            // Most turns of a task that spins end here.
+            if n == 0 && !is_due && !self.is_failed {
+                return Poll::Pending;
+            }
+            let now = self.hub.runtime.now();
+            let wake = self.drive(n, now);
             if self.lines.is_empty() && !self.hub.is_held() {
                 return Poll::Ready(());
             }
-            let rests = self.rest_until(wake, now, cx);
+            let rests = self.rest_until(wake, now);
             if rests && n < BATCH {
                 return Poll::Pending;
             }
+            is_due = true;
         }
-        cx.waker().wake_by_ref();
+        self.nudge.wake_by_ref();
         Poll::Pending
     }
 
@@ -93,8 +102,9 @@ impl<D: Device> Reactor<D> {
     /// Drives the connections with the first `n` completions and tells when the next of them wants to be driven again
     ///
     /// A connection that is over has left its completions behind; they are nobody's.
-    fn drive(&mut self, n: usize, now: Time, cx: &mut Context<'_>) -> Time {
-        let Self { hub, lines, batch, later, .. } = self;
+    fn drive(&mut self, n: usize, now: Time) -> Time {
+        let Self { hub, nudge, lines, batch, later, .. } = self;
+        let cx = &mut Context::from_waker(nudge);
         hub.adopt(lines);
         let mut wake = Time::MAX;
         lines.retain(|line| match line.turn(&batch[..n], n < BATCH, now, cx, later) {
@@ -113,14 +123,14 @@ impl<D: Device> Reactor<D> {
     /// Sees to it that the timer expires by `wake`; false if it has already
     ///
     /// Deadlines move with each message. The timer is left to expire too early rather than moved along.
-    fn rest_until(&mut self, wake: Time, now: Time, cx: &mut Context<'_>) -> bool {
+    fn rest_until(&mut self, wake: Time, now: Time) -> bool {
         let is_due = self.alarm <= now;
         if !is_due && self.alarm <= wake {
             return true;
         }
         self.alarm = wake;
         self.timer.as_mut().reset(wake);
-        self.timer.as_mut().poll_expired(cx).is_pending()
+        self.timer.as_mut().poll_expired(&mut Context::from_waker(&self.nudge)).is_pending()
     }
 }
 

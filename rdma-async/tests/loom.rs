@@ -119,6 +119,23 @@ fn a_task_that_gives_up_passes_the_wakeup_on() {
     });
 }
 
+#[test]
+fn who_has_been_woken_is_woken_again_only_after_another_look() {
+    loom::model(|| {
+        let gate = Gate::new(0, 1);
+        let mut ticket = Ticket::default();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut look = || gate.poll_take(&mut ticket, &mut cx, |value| (*value > 2).then_some(())).is_ready();
+        let add = || gate.update_later(|value| *value += 1).1.is_some();
+        assert!(!look());
+        assert_eq!([add(), add()], [true, false]);
+        assert!(!look());
+        assert_eq!([add(), add()], [true, false]);
+        assert!(look());
+        assert!(!add(), "nobody waits any more");
+    });
+}
+
 // ─── The op slot ───
 
 type Table = OpTable<Arc<()>, ()>;
@@ -131,7 +148,7 @@ fn in_flight() -> (Arc<Table>, u32, Arc<()>) {
         panic!("a free slot")
     };
     let buffer = Arc::new(());
-    table.put(slot, Arc::clone(&buffer));
+    table.put(slot, Arc::clone(&buffer), Waker::noop());
     (table, slot, buffer)
 }
 

@@ -90,6 +90,7 @@ pub struct RecvRequest<'a> {
 
 /// What a completed request was
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(u32)]
 #[non_exhaustive]
 pub enum Opcode {
     /// An operation on eight bytes of the peer

@@ -27,23 +27,27 @@ impl<E> Schedule<E> {
 
     #[inline]
     pub(crate) fn add(&mut self, at: Time, event: E) {
-        let entry = Entry { at, seq: self.next_seq, event };
+        let seq = self.next_seq;
         self.next_seq += 1;
-        let earliest = self.first.as_ref().or_else(|| self.heap.peek());
-        // Entries that are greater are earlier.
-        if earliest.is_none_or(|earliest| entry > *earliest) {
-            self.heap.extend(self.first.replace(entry));
+        // At the same time, whatever was there before comes first.
+        if self.next().is_none_or(|earliest| at < earliest) {
+            if let Some(second) = self.first.take() {
+                self.heap.push(second);
+            }
+            self.first = Some(Entry { at, seq, event });
         } else {
-            self.heap.push(entry);
+            self.heap.push(Entry { at, seq, event });
         }
     }
 
     /// When the next event is due
+    #[inline]
     pub(crate) fn next(&self) -> Option<Time> {
         self.first.as_ref().or_else(|| self.heap.peek()).map(|entry| entry.at)
     }
 
     /// The next event, if it is due by `limit`
+    #[inline]
     pub(crate) fn pop_by(&mut self, limit: Time) -> Option<(Time, E)> {
         if self.next()? > limit {
             return None;

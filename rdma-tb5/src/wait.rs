@@ -9,7 +9,8 @@ use std::time::Duration;
 /// How a task waits for completions
 ///
 /// Apple's provider has no completion events that anybody has seen work: a queue must be polled. Each round of the task is a
-/// poll; between rounds other tasks of the executor have their turn.
+/// poll; between rounds other tasks of the executor have their turn. Spawn what should answer fast: a runtime of tokio with one
+/// thread looks at the future of its `block_on` only once in 61 polls of tasks that spin.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PollPolicy {
     /// Rounds without a completion before the task is parked

@@ -8,7 +8,6 @@
 pub(crate) struct Frames {
     /// One bit per frame, set when taken; bits past the end are set.
     words: Box<[u64]>,
-    len: u32,
     free: u32,
     /// No word before this one has a free bit.
     first_free_word: usize,
@@ -21,11 +20,7 @@ impl Frames {
         if let (Some(last), 1..) = (words.last_mut(), len % 64) {
             *last = u64::MAX << (len % 64);
         }
-        Self { words, len, free: len, first_free_word: 0 }
-    }
-
-    pub(crate) fn len(&self) -> u32 {
-        self.len
+        Self { words, free: len, first_free_word: 0 }
     }
 
     pub(crate) fn free(&self) -> u32 {

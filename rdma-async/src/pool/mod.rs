@@ -26,6 +26,8 @@ pub(crate) struct Pool(Arc<Shared>);
 
 struct Shared {
     zones: [Gate<Frames>; 3],
+    /// How long each zone is, in frames.
+    lens: [u32; 3],
     /// Where each zone begins, in frames.
     starts: [u32; 3],
     base: u64,
@@ -37,7 +39,11 @@ struct Shared {
 }
 
 /// What a lease is for
+///
+/// As wide as the other fields of a lease: leases move often, and what was written in narrow pieces is read in wide ones
+/// only after a wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u32)]
 pub(crate) enum Zone {
     Send = 0,
     Eager = 1,
@@ -66,6 +72,7 @@ impl Pool {
         let region = region.map_err(PoolError::Register)?;
         Ok(Self(Arc::new(Shared {
             zones: zones.map(|frames| Gate::new(Frames::new(frames), WAITING)),
+            lens: zones,
             starts,
             base: region.base(),
             lkey: region.lkey(),
@@ -100,7 +107,7 @@ impl Pool {
     }
 
     fn lease(&self, zone: Zone, start: u32, frames: u32, len: usize) -> Lease {
-        Lease { pool: self.clone(), zone, start, frames, len }
+        Lease { pool: self.clone(), zone, start, frames, len: len as u32 }
     }
 
     /// Gives up waiting for memory
@@ -110,14 +117,14 @@ impl Pool {
 
     /// Whether `len` bytes could ever be leased
     pub(crate) fn check(&self, zone: Zone, len: usize) -> Result<(), AllocError> {
-        let max = self.zone(zone).inspect(Frames::len) as usize * FRAME;
+        let max = self.0.lens[zone as usize] as usize * FRAME;
         if len > max { Err(AllocError::TooLarge { len, max }) } else { Ok(()) }
     }
 
     /// How much there is, and how much of it is free
     pub(crate) fn stats(&self) -> PoolStats {
         let [send, eager, bulk] = [Zone::Send, Zone::Eager, Zone::Bulk].map(|zone| {
-            let (total, free) = self.zone(zone).inspect(|frames| (frames.len(), frames.free()));
+            let (total, free) = (self.0.lens[zone as usize], self.zone(zone).inspect(Frames::free));
             ZoneStats { total_bytes: total as usize * FRAME, free_bytes: free as usize * FRAME }
         });
         let receive = ZoneStats {
@@ -177,7 +184,7 @@ pub struct Lease {
     zone: Zone,
     start: u32,
     frames: u32,
-    len: usize,
+    len: u32,
 }
 
 impl Lease {
@@ -195,12 +202,16 @@ impl Lease {
     /// If `len` exceeds the [`capacity`](Self::capacity).
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity(), "{len} bytes do not fit into {} of a lease", self.capacity());
-        self.len = len;
+        self.len = len as u32;
     }
 
     /// Whether the memory is of `pool`
     pub(crate) fn is_of(&self, pool: &Pool) -> bool {
         self.pool == *pool
+    }
+
+    pub(crate) fn zone(&self) -> Zone {
+        self.zone
     }
 
     pub(crate) fn frame_count(&self) -> u32 {
@@ -247,14 +258,14 @@ impl Deref for Lease {
     fn deref(&self) -> &[u8] {
         // SAFETY: the memory is mapped and was zero-filled, this lease alone names it, and no device touches it: a lease
         // that is posted is owned by the queues, which hand it out only when the device is done with it.
-        unsafe { std::slice::from_raw_parts(self.as_ptr().as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.as_ptr().as_ptr(), self.len as usize) }
     }
 }
 
 impl DerefMut for Lease {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`.
-        unsafe { std::slice::from_raw_parts_mut(self.as_ptr().as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.as_ptr().as_ptr(), self.len as usize) }
     }
 }
 

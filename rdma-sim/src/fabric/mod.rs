@@ -56,6 +56,7 @@ pub(crate) struct DeviceIndex(pub(crate) u32);
 
 /// What happens by itself
 #[derive(Clone, Copy, Debug)]
+#[repr(u32)]
 enum Event {
     /// A host has restarted
     Boot(u32),
@@ -210,16 +211,15 @@ impl Fabric {
     pub(crate) fn advance(&mut self, limit: Time) {
         debug_assert!(limit >= self.now, "time does not go back");
         self.limit = limit;
-        while self.woken.is_empty() && !self.has_host_news {
-            let Some((at, event)) = self.schedule.pop_by(limit) else {
+        loop {
+            if self.has_news() {
+                // What else happens at this very moment belongs to it.
+                self.limit = self.now;
+            }
+            let Some((at, event)) = self.schedule.pop_by(self.limit) else {
                 return;
             };
             self.now = at;
-            self.happen(event);
-        }
-        // What else happens at this very moment belongs to it.
-        self.limit = self.now;
-        while let Some((_, event)) = self.schedule.pop_by(self.now) {
             self.happen(event);
         }
     }
@@ -233,7 +233,7 @@ impl Fabric {
         self.now = time;
     }
 
-    #[inline]
+    #[inline(always)]
     fn happen(&mut self, event: Event) {
         match event {
             Event::Boot(host) => self.boot(host),

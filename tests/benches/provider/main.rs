@@ -1,10 +1,12 @@
 //! What the layers cost over a verbs provider
 //!
-//! Without arguments, over the simulated provider: a post and a poll through the traits against the same calls of the ABI. With
-//! `RDMA_CONFORMANCE_DEVICES=a,b`, over the provider of the system: a ping-pong of connections against one of bare verbs.
+//! With `RDMA_CONFORMANCE_DEVICES=a,b`, over the provider of the system: a ping-pong of connections against one of bare verbs,
+//! both ends in one thread. Beside them the ping-pong that comes with libibverbs, which is two processes.
+
+mod c;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::future::try_join;
 use rdma_async::{Connection, Endpoint, EndpointOptions, TokioRuntime};
@@ -13,6 +15,10 @@ use rdma_core::{Opcode, QpCapacity, QpInit, QueuePair};
 use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};
 
 const LEN: usize = 64;
+/// Round trips that are measured at once.
+const COUNT: u32 = 1000;
+/// Round trips before those: the first use of a page, and of code in an emulator, costs more than a message.
+const WARM_UP: u32 = 200;
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark asks the clock on the wall")]
 fn now() -> Instant {
@@ -25,7 +31,7 @@ fn open(provider: &Arc<Provider>, name: &str) -> VerbsDevice {
 }
 
 /// Nanoseconds per round trip over bare verbs, both ends polled in turn
-fn bare(provider: &Arc<Provider>, [a, b]: [&str; 2], count: u32) -> f64 {
+fn bare(provider: &Arc<Provider>, [a, b]: [&str; 2]) -> f64 {
     let init = QpInit { capacity: QpCapacity { recv_frames: 64, send_frames: 64 }, ..QpInit::default() };
     let new = |name| BareQp::new(open(provider, name), &init, 16 * 1024).expect("the device is fresh");
     let (mut a, mut b) = (new(a), new(b));
@@ -37,8 +43,11 @@ fn bare(provider: &Arc<Provider>, [a, b]: [&str; 2], count: u32) -> f64 {
             _ => (),
         }
     };
-    let start = now();
-    for _ in 0..count {
+    let mut start = now();
+    for number in 0..WARM_UP + COUNT {
+        if number == WARM_UP {
+            start = now();
+        }
         a.recv(1, 0..LEN).expect("there is space");
         b.recv(1, 0..LEN).expect("there is space");
         a.send(2, 4096..4096 + LEN).expect("there is space");
@@ -46,41 +55,51 @@ fn bare(provider: &Arc<Provider>, [a, b]: [&str; 2], count: u32) -> f64 {
         b.send(2, 4096..4096 + LEN).expect("there is space");
         receive(&mut a);
     }
-    start.elapsed().as_nanos() as f64 / f64::from(count)
+    start.elapsed().as_nanos() as f64 / f64::from(COUNT)
 }
 
-async fn answer(connection: &Connection<VerbsDevice>) {
+/// Asks, and tells how long what counts took
+async fn ask(connection: Connection<VerbsDevice>) -> Duration {
+    let mut lease = connection.alloc(LEN).await.expect("there is memory");
+    lease.fill(1);
+    let mut start = now();
+    for number in 0..WARM_UP + COUNT {
+        if number == WARM_UP {
+            start = now();
+        }
+        lease = connection.send(lease).await.expect("the peer lives");
+        drop(connection.recv().await.expect("the peer lives"));
+    }
+    let spent = start.elapsed();
+    connection.close().await.expect("the peer confirms");
+    spent
+}
+
+async fn answer(connection: Connection<VerbsDevice>) {
+    let mut lease = connection.alloc(LEN).await.expect("there is memory");
     while let Some(message) = connection.recv().await.expect("the peer lives") {
-        let mut lease = connection.alloc(message.len()).await.expect("there is memory");
         lease.copy_from_slice(&message);
         drop(message);
-        drop(connection.send(lease).await.expect("the peer lives"));
+        lease = connection.send(lease).await.expect("the peer lives");
     }
 }
 
 /// Nanoseconds per round trip over connections
-fn connected(provider: &Arc<Provider>, [a, b]: [&str; 2], count: u32) -> f64 {
+fn connected(provider: &Arc<Provider>, [a, b]: [&str; 2]) -> f64 {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-    tokio.block_on(async {
+    let spent = tokio.block_on(async {
         let runtime = Arc::new(TokioRuntime::current());
         let options = EndpointOptions::new().connections(1);
         let endpoint = |name| Endpoint::new(open(provider, name), Arc::clone(&runtime) as _, options.clone());
         let (a, b) = (endpoint(a).expect("the device is fresh"), endpoint(b).expect("the device is fresh"));
         let (to_b, to_a) = tokio::io::duplex(256);
         let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.expect("the ends find each other");
-        let answering = tokio::spawn(async move { answer(&ba).await });
-        let start = now();
-        for _ in 0..count {
-            let mut lease = ab.alloc(LEN).await.expect("there is memory");
-            lease.fill(1);
-            drop(ab.send(lease).await.expect("the peer lives"));
-            drop(ab.recv().await.expect("the peer lives"));
-        }
-        let spent = start.elapsed();
-        ab.close().await.expect("the peer confirms");
+        // Tasks, both: a runtime of one thread looks at the future of `block_on` only after 61 polls of busy tasks.
+        let (asking, answering) = (tokio::spawn(ask(ab)), tokio::spawn(answer(ba)));
         answering.await.expect("the peer ends");
-        spent.as_nanos() as f64 / f64::from(count)
-    })
+        asking.await.expect("the peer ends")
+    });
+    spent.as_nanos() as f64 / f64::from(COUNT)
 }
 
 #[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
@@ -91,11 +110,10 @@ fn main() {
     };
     let (a, b) = devices.split_once(',').expect("two names with a comma between");
     let provider = Provider::load().unwrap_or_else(|error| panic!("{error}"));
-    let count = 300;
     // In turn, so that both see the same machine.
     let mut ratios: Vec<f64> = (0..7)
         .map(|_| {
-            let (bare, connected) = (bare(&provider, [a, b], count), connected(&provider, [a, b], count));
+            let (bare, connected) = (bare(&provider, [a, b]), connected(&provider, [a, b]));
             println!(
                 "64 B round trip: bare verbs {:.1} µs, connections {:.1} µs, {:.3} × that",
                 bare / 1e3,
@@ -107,4 +125,10 @@ fn main() {
         .collect();
     ratios.sort_by(f64::total_cmp);
     println!("median ratio {:.3}", ratios[ratios.len() / 2]);
+    for (sleeps, how) in [(false, "polls"), (true, "sleeps")] {
+        match c::ping_pong([a, b], LEN, COUNT, sleeps) {
+            Ok(us) => println!("ibv_uc_pingpong, which {how}, in two processes: {us:.1} µs"),
+            Err(error) => println!("{error}"),
+        }
+    }
 }
