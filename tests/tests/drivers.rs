@@ -274,3 +274,20 @@ fn threads_in_real_time_exchange_messages() {
         echo.await.unwrap();
     });
 }
+
+/// Catches a time that was read before the fabric's lock, while another thread went on.
+#[test]
+fn threads_that_look_at_different_clocks_do_not_turn_time_back() {
+    let driver = Driver::new(Sim::new().seed(1), drop).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..2_u64 {
+            let driver = &driver;
+            scope.spawn(move || {
+                for number in 0..20_000 {
+                    driver.advance_to(Time::from_nanos(number * 10 + thread));
+                }
+            });
+        }
+    });
+    assert!(driver.now() >= Time::from_nanos(199_990));
+}

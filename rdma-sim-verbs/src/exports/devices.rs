@@ -87,6 +87,8 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
         let Some(entry) = (unsafe { device.cast::<ListedDevice>().as_ref() }) else { return null(EINVAL) };
         let listed = &entry.listed;
         let Some(engine) = Engine::get() else { return null(EINVAL) };
+        // What has happened before belongs to the device that is opened.
+        engine.catch_up();
         let opened = match engine.driver.net().open_context(&listed.host, &listed.device) {
             Ok(opened) => opened,
             Err(error) => return null(error.errno()),

@@ -226,6 +226,8 @@ impl SharedFabric {
                 _ => names.push(name),
             }
         }
+        // Not if somebody is there.
+        let _ = fs::remove_dir(&base);
         names.sort();
         Ok(names)
     }
