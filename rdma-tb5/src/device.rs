@@ -12,6 +12,7 @@ use rdma_core::{
 use crate::queue::{PollPolicy, VerbsCompletionQueue};
 use crate::verbs::layout::{self, Context, Mr, Pd, PollCq, PortAttr, PostRecv, PostSend, number};
 use crate::verbs::{LoadError, Provider, cause, clear_errno, creation_cause, errno};
+use crate::watch::Watch;
 
 /// How a device is used
 #[derive(Clone, Debug)]
@@ -93,6 +94,7 @@ pub(crate) struct Open {
     pub(crate) post_recv: PostRecv,
     pub(crate) poll_cq: PollCq,
     pub(crate) is_apple: bool,
+    pub(crate) watch: Watch,
 }
 
 // SAFETY: verbs may be called from any thread; what must not happen at once is kept apart by the types of this crate.
@@ -149,7 +151,8 @@ impl VerbsDevice {
         };
         std::mem::forget(closed);
         let provider = Arc::clone(provider);
-        let open = Open { provider, pd, context, post_send, post_recv, poll_cq, is_apple };
+        let watch = Watch::new(is_apple);
+        let open = Open { provider, pd, context, post_send, post_recv, poll_cq, is_apple, watch };
         Ok(Self { open: Arc::new(open), name: name.to_owned(), caps, options })
     }
 }
@@ -221,6 +224,10 @@ impl Open {
         query_port(&self.provider, self.context)
     }
 
+    pub(crate) fn is_up(&self) -> Result<bool, Error> {
+        self.port().map(|port| port.state == number::PORT_ACTIVE)
+    }
+
     pub(crate) fn context(&self) -> *mut Context {
         self.context.as_ptr()
     }
@@ -276,7 +283,7 @@ unsafe impl Device for VerbsDevice {
     }
 
     fn create_cq(&self, depth: u32) -> Result<VerbsCompletionQueue, Error> {
-        if self.open.port()?.state != number::PORT_ACTIVE {
+        if !self.open.is_up()? {
             return Err(Error::new(Verb::CreateCq, Cause::PortDown));
         }
         let OpenOptions { path_mtu, poll, trust_destroy } = self.options.clone();

@@ -33,6 +33,8 @@ mod queue;
 pub mod verbs;
 #[cfg(unix)]
 mod wait;
+#[cfg(unix)]
+mod watch;
 
 #[cfg(unix)]
 pub use device::{OpenError, OpenOptions, VerbsDevice, VerbsMemoryRegion};

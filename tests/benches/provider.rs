@@ -1,7 +1,7 @@
-//! What the layers cost over a verbs provider
+//! What connections cost over a verbs provider
 //!
-//! Without arguments, over the simulated provider: a post and a poll through the traits against the same calls of the ABI. With
-//! `RDMA_CONFORMANCE_DEVICES=a,b`, over the provider of the system: a ping-pong of connections against one of bare verbs.
+//! With `RDMA_CONFORMANCE_DEVICES=a,b`, over the provider of the system: a ping-pong of connections against one of bare verbs. What
+//! the traits cost over the ABI is in `indirection`.
 
 use std::sync::Arc;
 use std::time::Instant;

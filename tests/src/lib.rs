@@ -6,6 +6,8 @@ pub mod fuzz;
 pub mod oracle;
 mod pair;
 mod raw;
+#[cfg(unix)]
+pub mod stub;
 
 pub use drop_after::DropAfter;
 pub use pair::{DEVICE, Pair, connected, endpoint, endpoints};
