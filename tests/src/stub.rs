@@ -18,8 +18,14 @@ use rdma_tb5::verbs::layout::{
 pub const DEVICE: &str = "rdma_en0";
 const QPN: u32 = 7;
 
-static SENDS: AtomicU32 = AtomicU32::new(0);
-static RECVS: AtomicU32 = AtomicU32::new(0);
+/// Requests that were posted, and that have completed: each written by one thread at a time.
+struct Queue {
+    posted: AtomicU32,
+    completed: AtomicU32,
+}
+
+static SENDS: Queue = Queue { posted: AtomicU32::new(0), completed: AtomicU32::new(0) };
+static RECVS: Queue = Queue { posted: AtomicU32::new(0), completed: AtomicU32::new(0) };
 
 /// The provider
 ///
@@ -173,26 +179,27 @@ unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
     unsafe { free(qp) }
 }
 
-/// Adds one, as cheaply as a thread that is alone in posting can
-fn count(posted: &AtomicU32, change: i32) {
-    posted.store(posted.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
+/// Adds one, as cheaply as a thread that is alone in it can
+fn count(place: &AtomicU32) {
+    place.store(place.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
 }
 
 unsafe extern "C" fn post_send(_: *mut Qp, _: *mut SendWr, _: *mut *mut SendWr) -> c_int {
-    count(&SENDS, 1);
+    count(&SENDS.posted);
     0
 }
 
 unsafe extern "C" fn post_recv(_: *mut Qp, _: *mut RecvWr, _: *mut *mut RecvWr) -> c_int {
-    count(&RECVS, 1);
+    count(&RECVS.posted);
     0
 }
 
 unsafe extern "C" fn poll_cq(_: *mut Cq, wanted: c_int, wc: *mut Wc) -> c_int {
     let mut found = 0;
-    for (posted, opcode) in [(&SENDS, number::WC_SEND), (&RECVS, number::WC_RECV)] {
-        while found < wanted && posted.load(Ordering::Relaxed) > 0 {
-            count(posted, -1);
+    for (queue, opcode) in [(&SENDS, number::WC_SEND), (&RECVS, number::WC_RECV)] {
+        let posted = queue.posted.load(Ordering::Acquire);
+        while found < wanted && posted != queue.completed.load(Ordering::Relaxed) {
+            count(&queue.completed);
             // SAFETY: the caller has space for so many.
             let place = unsafe { wc.add(found as usize) };
             // SAFETY: as above.
