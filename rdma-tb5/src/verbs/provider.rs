@@ -10,6 +10,7 @@ use libloading::Library;
 use super::layout::{
     CompChannel, Context, Cq, Device, DeviceAttr, Gid, Mr, Pd, PortAttr, Qp, QpAttr, QpInitAttr,
 };
+use super::{clear_errno, errno};
 
 /// The provider cannot be used
 #[derive(Debug, thiserror::Error)]
@@ -176,7 +177,7 @@ impl Provider {
     /// The names of the devices that the provider knows
     pub fn devices(&self) -> Vec<String> {
         let mut names = Vec::new();
-        self.each_device(|_, name| {
+        let _ = self.each_device(|_, name| {
             names.push(name.to_owned());
             true
         });
@@ -184,12 +185,17 @@ impl Provider {
     }
 
     /// Shows each device to `look` until that says that it has seen enough; the pointer is valid during the call
-    pub(crate) fn each_device(&self, mut look: impl FnMut(*mut Device, &str) -> bool) {
+    ///
+    /// # Errors
+    ///
+    /// The error number, if the provider gives no list.
+    pub(crate) fn each_device(&self, mut look: impl FnMut(*mut Device, &str) -> bool) -> Result<(), i32> {
         let mut count = 0;
+        clear_errno();
         // SAFETY: the call takes a place for the number of devices.
         let list = unsafe { (self.ibv_get_device_list)(&raw mut count) };
         if list.is_null() {
-            return;
+            return Err(errno());
         }
         for index in 0..usize::try_from(count).unwrap_or(0) {
             // SAFETY: the list has so many entries.
@@ -212,6 +218,7 @@ impl Provider {
         }
         // SAFETY: the list is the provider's and is freed once.
         unsafe { (self.ibv_free_device_list)(list) };
+        Ok(())
     }
 }
 
