@@ -51,7 +51,9 @@ impl Calls for Bare {
         };
         let mut bad = null_mut();
         // SAFETY: the queue pair of the stub is there, and has a context.
-        let post = unsafe { (*(*self.qp.as_ptr()).context).ops.post_send };
+        let context = unsafe { (*self.qp.as_ptr()).context };
+        // SAFETY: as above.
+        let post = unsafe { (*context).ops.post_send };
         let post = post.expect("the stub has it");
         // SAFETY: the request is complete, and the stub does not look at the memory.
         assert_eq!(unsafe { post(self.qp.as_ptr(), &raw mut request, &raw mut bad) }, 0);
@@ -62,7 +64,9 @@ impl Calls for Bare {
         let mut request = RecvWr { wr_id: id, next: null_mut(), sg_list: &raw mut element, num_sge: 1 };
         let mut bad = null_mut();
         // SAFETY: the queue pair of the stub is there, and has a context.
-        let post = unsafe { (*(*self.qp.as_ptr()).context).ops.post_recv };
+        let context = unsafe { (*self.qp.as_ptr()).context };
+        // SAFETY: as above.
+        let post = unsafe { (*context).ops.post_recv };
         let post = post.expect("the stub has it");
         // SAFETY: the request is complete, and the stub does not look at the memory.
         assert_eq!(unsafe { post(self.qp.as_ptr(), &raw mut request, &raw mut bad) }, 0);
@@ -71,7 +75,9 @@ impl Calls for Bare {
     fn poll(&mut self) -> (u32, u64) {
         let mut wc = Wc::default();
         // SAFETY: the queue of the stub is there, and has a context.
-        let poll = unsafe { (*(*self.cq.as_ptr()).context).ops.poll_cq };
+        let context = unsafe { (*self.cq.as_ptr()).context };
+        // SAFETY: as above.
+        let poll = unsafe { (*context).ops.poll_cq };
         let poll = poll.expect("the stub has it");
         // SAFETY: there is space for one completion.
         let n = unsafe { poll(self.cq.as_ptr(), 1, &raw mut wc) };
