@@ -12,8 +12,7 @@ use rdma_tests::stub;
 
 const COUNT: u32 = 20_000;
 
-/// Mutants: the lock of a completion queue taken with `Relaxed` (a race, says the thread sanitizer), never taken (the same, and
-/// without it completions get lost), `Account::retire` that does nothing (the queue stays full).
+/// Mutant: the lock of a completion queue taken with `Relaxed` is a race, says the thread sanitizer.
 #[test]
 fn posts_and_polls_of_three_threads_lose_nothing() {
     let provider = stub::provider();
