@@ -46,6 +46,9 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Measure round trips between two Macs, beside bare verbs
     Ping(Ping),
+    /// Ask the verbs provider in a process that may hang or crash; `devices` and `doctor` run this
+    #[command(hide = true)]
+    Provider,
     /// Run what went wrong in the field again, on the simulator
     #[command(subcommand)]
     Sim(SimCommand),

@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Command::Devices(devices) => devices::run(devices, args.output()),
         Command::Doctor(doctor) => doctor::run(doctor, args.output()),
         Command::Ping(ping) => ping::run(ping, args.output()),
+        Command::Provider => recorded::print_answer(),
         Command::Sim(SimCommand::Run(run)) => sim::run(run, args.output()),
         Command::Sim(SimCommand::Trace(trace)) => sim::trace(trace, args.output()),
     };

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use rdma_tb5::discover::{self, HostReport};
 use rdma_tb5::preflight::Host;
 
+use crate::Failure;
+use crate::report::Output;
+
 /// No report of a real host comes near this length
 const MAX_BYTES: u64 = 4 << 20;
 
@@ -42,7 +45,25 @@ impl RecordError {
 
 /// Looks at this machine
 pub(crate) fn this_machine() -> Host {
-    Host::new("this machine", discover::collect())
+    let mut report = discover::collect();
+    #[cfg(unix)]
+    if let Ok(program) = std::env::current_exe() {
+        discover::provider::ask(&mut report, program, &["provider"], PATIENCE);
+    }
+    Host::new("this machine", report)
+}
+
+/// How long the verbs provider may take to say what it has.
+#[cfg(unix)]
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// What the verbs provider says, for the process that has started this one
+pub(crate) fn print_answer() -> Result<(), Failure> {
+    #[cfg(unix)]
+    let answer = discover::provider::Answer::of_this_process();
+    #[cfg(not(unix))]
+    let answer = serde_json::json!({});
+    Output::Json.print(&answer, String::new)
 }
 
 /// Reads the report of another host, called by the name of its file

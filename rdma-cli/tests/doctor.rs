@@ -274,3 +274,74 @@ fn what_cannot_be_meant_is_a_usage_error() {
         assert!(output.stdout.is_empty() && !output.stderr.is_empty());
     }
 }
+
+/// The tool, with a verbs provider of its own
+fn with_provider(provider: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tb5"));
+    command.args(args).env("RDMA_PROVIDER", provider).env("RDMA_SIM_FAULTS", "at 0s a:rdma_en3 unplug");
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+/// The simulated provider, which cargo built beside this test
+fn simulated() -> PathBuf {
+    let name = format!("{}rdma{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    std::env::current_exe().unwrap().parent().unwrap().join(name)
+}
+
+#[test]
+fn devices_of_the_provider_are_listed_with_limits_ports_and_gids() {
+    let output = with_provider(&simulated(), &["devices", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = object(&output);
+    assert_eq!(report["rdma"], true);
+    let devices = report["devices"].as_array().unwrap();
+    let device = devices.iter().find(|device| device["name"] == "rdma_en2@a").expect("the device is listed");
+    assert_eq!((&device["max_qp"], &device["max_mr"]), (&json!(11), &json!(100)));
+    let port = &device["ports"][0];
+    assert_eq!((&port["state"], &port["active_width"]), (&json!("PORT_ACTIVE"), &json!("8X (4)")));
+    assert_eq!((&port["active_mtu"], &port["link_layer"]), (&json!(4096), &json!("Thunderbolt")));
+    let gid = port["gids"][1]["gid"].as_str().unwrap();
+    assert!(gid.starts_with("::ffff:169.254."), "{gid}");
+    let idle = devices.iter().find(|device| device["name"] == "rdma_en3@a").unwrap();
+    assert_eq!(idle["ports"][0]["state"], "PORT_DOWN");
+    let text = stdout(&with_provider(&simulated(), &["devices"]));
+    assert!(text.contains("PORT_ACTIVE") && text.contains(gid), "{text}");
+    let doctor = object(&with_provider(&simulated(), &["doctor", "--json"]));
+    let provider = found(&doctor, "provider")[0];
+    assert_eq!((&provider["verdict"], &provider["evidence"]), (&json!("ok"), &json!(simulated())));
+    assert_eq!(found(&doctor, "verbs_devices")[0]["verdict"], "ok");
+}
+
+/// Loading a pipe that nobody writes to never ends.
+#[test]
+fn a_provider_that_hangs_hangs_nobody() {
+    let desk = Desk::new();
+    let path = desk.path("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let output = with_provider(Path::new(&path), &["doctor", "--json"]);
+    let report = object(&output);
+    let provider = found(&report, "provider")[0];
+    assert_eq!(provider["verdict"], "unknown");
+    assert_eq!(provider["evidence"], "no answer within 5 s");
+    assert_eq!(found(&report, "verbs_devices")[0]["verdict"], "unknown");
+}
+
+#[test]
+fn a_provider_that_is_absent_or_none_is_named() {
+    let desk = Desk::new();
+    let absent = desk.path("absent.so");
+    let output = with_provider(Path::new(&absent), &["doctor", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report = object(&output);
+    let evidence = found(&report, "verbs_devices")[0]["evidence"].as_str().unwrap();
+    assert_eq!(evidence, "the verbs library cannot be loaded");
+    let devices = with_provider(Path::new(&absent), &["devices"]);
+    assert!(devices.status.success(), "{}", stderr(&devices));
+    if cfg!(target_os = "linux") {
+        let output = with_provider(Path::new("libm.so.6"), &["doctor", "--json"]);
+        assert_eq!(output.status.code(), Some(1));
+        let report = object(&output);
+        let evidence = found(&report, "verbs_devices")[0]["evidence"].as_str().unwrap();
+        assert!(evidence.contains("libm.so.6 is no verbs provider"), "{evidence}");
+    }
+}

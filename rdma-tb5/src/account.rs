@@ -7,18 +7,23 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 /// Frames of posted requests, in order
 ///
-/// Posted by one thread at a time and retired by one thread at a time, as the callers promise; the two may be different.
+/// Posted by one thread at a time and retired by one thread at a time, as the callers promise; the two may be different. Who polls
+/// only counts; what that has freed is found out by who posts, and not before the space seems to be used up.
 #[derive(Debug)]
 pub(crate) struct Account {
     capacity: u32,
+    /// One less than the length of `requests`.
+    mask: u32,
     /// Frames of each request, by its number modulo the length.
     requests: Box<[AtomicU16]>,
-    /// Written by who posts.
+    /// Requests that were posted, and the frames of those that are not known to have ended. Written by who posts.
     posted: AtomicU32,
-    posted_frames: AtomicU32,
-    /// Written by who polls.
-    retired: AtomicU32,
-    retired_frames: AtomicU32,
+    used: AtomicU32,
+    /// Requests that are known to have ended, and the completions that told so. Written by who posts.
+    ended: AtomicU32,
+    counted: AtomicU32,
+    /// Completions. Written by who polls.
+    completed: AtomicU32,
 }
 
 /// Marks a request without a completion of its own.
@@ -26,14 +31,16 @@ const SILENT: u16 = 1 << 15;
 
 impl Account {
     pub(crate) fn new(capacity: u32) -> Self {
-        let len = (capacity as usize).next_power_of_two().max(1);
+        let len = capacity.next_power_of_two().max(1);
         Self {
             capacity,
+            mask: len - 1,
             requests: (0..len).map(|_| AtomicU16::new(0)).collect(),
             posted: AtomicU32::new(0),
-            posted_frames: AtomicU32::new(0),
-            retired: AtomicU32::new(0),
-            retired_frames: AtomicU32::new(0),
+            used: AtomicU32::new(0),
+            ended: AtomicU32::new(0),
+            counted: AtomicU32::new(0),
+            completed: AtomicU32::new(0),
         }
     }
 
@@ -41,47 +48,62 @@ impl Account {
         self.capacity
     }
 
-    /// Whether `frames` more fit
+    /// Whether `frames` more fit; asked by who posts
+    #[inline]
     pub(crate) fn fits(&self, frames: u32) -> bool {
-        let retired = self.retired_frames.load(Ordering::Acquire);
-        let used = self.posted_frames.load(Ordering::Relaxed).wrapping_sub(retired);
-        used + frames <= self.capacity
+        self.used.load(Ordering::Relaxed) + frames <= self.capacity || self.settle() + frames <= self.capacity
     }
 
     /// A request of `frames` frames is about to be posted; `signaled` if it will have a completion of its own
+    #[inline]
     pub(crate) fn post(&self, frames: u32, signaled: bool) {
         let silent = if signaled { 0 } else { SILENT };
         let number = self.posted.load(Ordering::Relaxed);
-        self.requests[number as usize & (self.requests.len() - 1)]
-            .store(frames as u16 | silent, Ordering::Relaxed);
-        let total = self.posted_frames.load(Ordering::Relaxed);
-        self.posted_frames.store(total.wrapping_add(frames), Ordering::Relaxed);
-        self.posted.store(number.wrapping_add(1), Ordering::Release);
+        self.request(number).store(frames as u16 | silent, Ordering::Relaxed);
+        self.used.store(self.used.load(Ordering::Relaxed) + frames, Ordering::Relaxed);
+        self.posted.store(number.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// The request that was just announced was not taken
+    #[cold]
     pub(crate) fn withdraw(&self, frames: u32) {
         let number = self.posted.load(Ordering::Relaxed);
-        let total = self.posted_frames.load(Ordering::Relaxed);
-        self.posted_frames.store(total.wrapping_sub(frames), Ordering::Relaxed);
-        self.posted.store(number.wrapping_sub(1), Ordering::Release);
+        self.used.store(self.used.load(Ordering::Relaxed) - frames, Ordering::Relaxed);
+        self.posted.store(number.wrapping_sub(1), Ordering::Relaxed);
     }
 
     /// The oldest request that has a completion has completed, and with it the silent ones before it
+    #[inline]
     pub(crate) fn retire(&self) {
-        let mut number = self.retired.load(Ordering::Relaxed);
-        let mut total = self.retired_frames.load(Ordering::Relaxed);
-        let posted = self.posted.load(Ordering::Acquire);
-        while number != posted {
-            let request = self.requests[number as usize & (self.requests.len() - 1)].load(Ordering::Relaxed);
+        let completed = self.completed.load(Ordering::Relaxed);
+        self.completed.store(completed.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Frees what has ended, and tells what is still used
+    #[inline(never)]
+    fn settle(&self) -> u32 {
+        let completed = self.completed.load(Ordering::Relaxed);
+        let mut left = completed.wrapping_sub(self.counted.load(Ordering::Relaxed));
+        let posted = self.posted.load(Ordering::Relaxed);
+        let mut number = self.ended.load(Ordering::Relaxed);
+        let mut used = self.used.load(Ordering::Relaxed);
+        while left > 0 && number != posted {
+            let request = self.request(number).load(Ordering::Relaxed);
             number = number.wrapping_add(1);
-            total = total.wrapping_add(u32::from(request & !SILENT));
+            used -= u32::from(request & !SILENT);
             if request & SILENT == 0 {
-                break;
+                left -= 1;
             }
         }
-        self.retired.store(number, Ordering::Relaxed);
-        self.retired_frames.store(total, Ordering::Release);
+        self.counted.store(completed, Ordering::Relaxed);
+        self.ended.store(number, Ordering::Relaxed);
+        self.used.store(used, Ordering::Relaxed);
+        used
+    }
+
+    #[inline]
+    fn request(&self, number: u32) -> &AtomicU16 {
+        &self.requests[(number & self.mask) as usize]
     }
 }
 
@@ -95,27 +117,28 @@ mod tests {
         #[test]
         fn frames_are_counted_as_in_a_queue(
             capacity in 1u32..40,
-            ops in prop::collection::vec(prop::option::of(1u32..12), 0..200),
+            ops in prop::collection::vec(prop::option::of((1u32..12, any::<bool>())), 0..200),
         ) {
             let account = Account::new(capacity);
             let mut queue = std::collections::VecDeque::new();
             for op in ops {
                 match op {
-                    Some(frames) => {
-                        let fits = queue.iter().sum::<u32>() + frames <= capacity;
+                    Some((frames, signaled)) => {
+                        let fits = queue.iter().map(|(frames, _)| frames).sum::<u32>() + frames <= capacity;
                         prop_assert_eq!(account.fits(frames), fits);
                         if fits {
-                            account.post(frames, true);
-                            queue.push_back(frames);
+                            account.post(frames, signaled);
+                            queue.push_back((frames, signaled));
                             if frames == 11 {
                                 account.withdraw(frames);
                                 queue.pop_back();
                             }
                         }
                     }
-                    None => {
+                    // Only what is there completes, and takes the silent ones before it along.
+                    None => if let Some(at) = queue.iter().position(|(_, signaled)| *signaled) {
                         account.retire();
-                        queue.pop_front();
+                        queue.drain(..=at);
                     }
                 }
             }

@@ -12,6 +12,7 @@ use rdma_core::{
 use crate::queue::{PollPolicy, VerbsCompletionQueue};
 use crate::verbs::layout::{self, Context, Mr, Pd, PollCq, PortAttr, PostRecv, PostSend, number};
 use crate::verbs::{LoadError, Provider, cause, clear_errno, creation_cause, errno};
+use crate::watch::Watch;
 
 /// How a device is used
 #[derive(Clone, Debug)]
@@ -93,6 +94,7 @@ pub(crate) struct Open {
     pub(crate) post_recv: PostRecv,
     pub(crate) poll_cq: PollCq,
     pub(crate) is_apple: bool,
+    pub(crate) watch: Watch,
 }
 
 // SAFETY: verbs may be called from any thread; what must not happen at once is kept apart by the types of this crate.
@@ -112,7 +114,8 @@ impl VerbsDevice {
     pub fn open(provider: &Arc<Provider>, name: &str, options: OpenOptions) -> Result<Self, OpenError> {
         let mut context = None;
         clear_errno();
-        provider.each_device(|device, found| {
+        // Without a list, there is no such device.
+        let _ = provider.each_device(|device, found| {
             if found != name {
                 return true;
             }
@@ -149,15 +152,16 @@ impl VerbsDevice {
         };
         std::mem::forget(closed);
         let provider = Arc::clone(provider);
-        let open = Open { provider, pd, context, post_send, post_recv, poll_cq, is_apple };
+        let watch = Watch::new(is_apple);
+        let open = Open { provider, pd, context, post_send, post_recv, poll_cq, is_apple, watch };
         Ok(Self { open: Arc::new(open), name: name.to_owned(), caps, options })
     }
 }
 
 /// Closes a context that leads to nothing.
-struct Closed<'a> {
-    provider: &'a Provider,
-    context: NonNull<Context>,
+pub(crate) struct Closed<'a> {
+    pub(crate) provider: &'a Provider,
+    pub(crate) context: NonNull<Context>,
 }
 
 impl Drop for Closed<'_> {
@@ -181,23 +185,44 @@ impl Drop for Open {
     }
 }
 
-fn query_port(provider: &Provider, context: NonNull<Context>) -> Result<PortAttr, Error> {
+/// What `ibv_query_port` says of port 1
+pub(crate) fn query_port(provider: &Provider, context: NonNull<Context>) -> Result<PortAttr, Error> {
     let mut port = PortAttr::default();
     // SAFETY: the context is open, and the structure is larger than what the exported call fills.
     let failed = unsafe { (provider.ibv_query_port)(context.as_ptr(), 1, &raw mut port) };
     if failed == 0 { Ok(port) } else { Err(Error::new(Verb::QueryPort, cause(failed))) }
 }
 
-/// What the device can do: Apple's documented limits, or what a Linux device says
-fn query_caps(provider: &Provider, context: NonNull<Context>, port: &PortAttr, is_apple: bool) -> Caps {
-    let mut caps = if is_apple { Caps::tb5() } else { Caps::roce() };
-    let Some(query) = provider.ibv_query_device else { return caps };
+/// What `ibv_query_device` says, where there is such a call
+pub(crate) fn query_device(provider: &Provider, context: NonNull<Context>) -> Option<layout::DeviceAttr> {
+    let query = provider.ibv_query_device?;
     // SAFETY: zeros are a valid structure of numbers.
     let mut attr: layout::DeviceAttr = unsafe { std::mem::zeroed() };
     // SAFETY: the context is open and the structure is of the size that the call fills.
-    if unsafe { query(context.as_ptr(), &raw mut attr) } != 0 {
-        return caps;
-    }
+    let failed = unsafe { query(context.as_ptr(), &raw mut attr) };
+    (failed == 0).then_some(attr)
+}
+
+/// The GID table, without trailing unset entries
+pub(crate) fn query_gids(provider: &Provider, context: NonNull<Context>) -> Vec<Gid> {
+    let entries = query_port(provider, context).map_or(GIDS, |port| port.gid_tbl_len.clamp(0, GIDS));
+    let mut gids: Vec<_> = (0..entries)
+        .map(|index| {
+            let mut gid = layout::Gid::default();
+            // SAFETY: the context is open and the place is for one entry.
+            let failed = unsafe { (provider.ibv_query_gid)(context.as_ptr(), 1, index, &raw mut gid) };
+            // Unset entries fail on some providers and are zero on others.
+            if failed == 0 { Gid(gid.raw) } else { Gid::default() }
+        })
+        .collect();
+    gids.truncate(gids.iter().rposition(|gid| !gid.is_zero()).map_or(0, |last| last + 1));
+    gids
+}
+
+/// What the device can do: Apple's documented limits, or what a Linux device says
+fn query_caps(provider: &Provider, context: NonNull<Context>, port: &PortAttr, is_apple: bool) -> Caps {
+    let mut caps = if is_apple { Caps::tb5() } else { Caps::roce() };
+    let Some(attr) = query_device(provider, context) else { return caps };
     let at_most = |cap: &mut u32, said: c_int| *cap = (*cap).min(u32::try_from(said).unwrap_or(0).max(1));
     if is_apple {
         // It advertises one queue pair more than it gives.
@@ -221,23 +246,16 @@ impl Open {
         query_port(&self.provider, self.context)
     }
 
+    pub(crate) fn is_up(&self) -> Result<bool, Error> {
+        self.port().map(|port| port.state == number::PORT_ACTIVE)
+    }
+
     pub(crate) fn context(&self) -> *mut Context {
         self.context.as_ptr()
     }
 
     pub(crate) fn gids(&self) -> Vec<Gid> {
-        let entries = self.port().map_or(GIDS, |port| port.gid_tbl_len.clamp(0, GIDS));
-        let mut gids: Vec<_> = (0..entries)
-            .map(|index| {
-                let mut gid = layout::Gid::default();
-                // SAFETY: the context is open and the place is for one entry.
-                let failed = unsafe { (self.provider.ibv_query_gid)(self.context(), 1, index, &raw mut gid) };
-                // Unset entries fail on some providers and are zero on others.
-                if failed == 0 { Gid(gid.raw) } else { Gid::default() }
-            })
-            .collect();
-        gids.truncate(gids.iter().rposition(|gid| !gid.is_zero()).map_or(0, |last| last + 1));
-        gids
+        query_gids(&self.provider, self.context)
     }
 
     /// The entry to connect from: one that maps an IPv4 address, or else the first
@@ -276,7 +294,7 @@ unsafe impl Device for VerbsDevice {
     }
 
     fn create_cq(&self, depth: u32) -> Result<VerbsCompletionQueue, Error> {
-        if self.open.port()?.state != number::PORT_ACTIVE {
+        if !self.open.is_up()? {
             return Err(Error::new(Verb::CreateCq, Cause::PortDown));
         }
         let OpenOptions { path_mtu, poll, trust_destroy } = self.options.clone();

@@ -16,8 +16,9 @@
 //!
 //! # What was observed where
 //!
-//! **No Mac was at hand when this was written.** The verbs were run over the simulated provider of `rdma-sim-verbs`; the
-//! code for macOS was type-checked only; what the parsers read was composed from public reports, see [`discover`].
+//! **No Mac was at hand when this was written.** The verbs were run over the simulated provider of `rdma-sim-verbs`, and over
+//! genuine libibverbs with Soft-RoCE in a virtual machine; the code for macOS was type-checked only; what the parsers read was
+//! composed from public reports, see [`discover`]. `MACS.md` beside this crate has a table by claim, and what to run on Macs.
 
 #[cfg(unix)]
 mod account;
@@ -33,6 +34,8 @@ mod queue;
 pub mod verbs;
 #[cfg(unix)]
 mod wait;
+#[cfg(unix)]
+mod watch;
 
 #[cfg(unix)]
 pub use device::{OpenError, OpenOptions, VerbsDevice, VerbsMemoryRegion};

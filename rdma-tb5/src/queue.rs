@@ -20,6 +20,7 @@ use crate::modify;
 use crate::verbs::layout::{Cq, Qp, QpCap, QpInitAttr, RecvWr, SendWr, Sge, Wc, number};
 use crate::verbs::{cause, clear_errno, creation_cause, errno};
 use crate::wait::Waiter;
+use crate::watch::SILENCE;
 
 pub use crate::wait::PollPolicy;
 
@@ -35,13 +36,20 @@ struct Inner {
     open: Arc<Open>,
     cq: NonNull<Cq>,
     waiter: Waiter,
-    /// Held by whoever polls or changes `accounts`.
+    /// Held by whoever polls or uses `guarded`.
     is_busy: AtomicBool,
-    /// Queue pairs that complete here.
-    accounts: UnsafeCell<Vec<Arc<Accounts>>>,
+    guarded: UnsafeCell<Guarded>,
 }
 
-// SAFETY: the completion queue and `accounts` are used only by whoever holds `is_busy`.
+#[derive(Default)]
+struct Guarded {
+    /// Queue pairs that complete here.
+    accounts: Vec<Arc<Accounts>>,
+    /// Polls without a completion since the last one.
+    silent: u32,
+}
+
+// SAFETY: the completion queue and `guarded` are used only by whoever holds `is_busy`.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -83,37 +91,57 @@ impl VerbsCompletionQueue {
             cq,
             waiter: Waiter::new(poll),
             is_busy: AtomicBool::new(false),
-            accounts: UnsafeCell::new(Vec::new()),
+            guarded: UnsafeCell::new(Guarded::default()),
         };
         Ok(Self { inner: Arc::new(inner), caps: caps.clone(), path_mtu, trusts_destroy })
     }
 }
 
 impl Inner {
-    /// Runs `f` with the queue pairs, alone
-    fn alone<R>(&self, f: impl FnOnce(&mut Vec<Arc<Accounts>>) -> R) -> R {
+    /// Runs `f` with what is guarded, alone
+    #[inline]
+    fn alone<R>(&self, f: impl FnOnce(&mut Guarded) -> R) -> R {
         while self.is_busy.swap(true, Ordering::Acquire) {
             std::hint::spin_loop();
         }
         // SAFETY: `is_busy` is held.
-        let result = f(unsafe { &mut *self.accounts.get() });
+        let result = f(unsafe { &mut *self.guarded.get() });
         self.is_busy.store(false, Ordering::Release);
         result
     }
 
+    #[inline]
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
         let mut wcs = [const { std::mem::MaybeUninit::<Wc>::uninit() }; BATCH];
         let wanted = out.len().min(BATCH);
-        self.alone(|accounts| {
+        self.alone(|guarded| {
             // SAFETY: the queue exists as long as `self`, and nobody else polls it now; there is space for so many.
             let n =
                 unsafe { (self.open.poll_cq)(self.cq.as_ptr(), wanted as c_int, wcs.as_mut_ptr().cast()) };
-            let Ok(n) = usize::try_from(n) else { return Err(Error::new(Verb::PollCq, cause(n))) };
+            let Ok(n) = usize::try_from(n) else {
+                self.open.watch.doubt();
+                return Err(Error::new(Verb::PollCq, cause(n)));
+            };
+            if n == 0 {
+                guarded.silent += 1;
+                if guarded.silent == SILENCE {
+                    guarded.silent = 0;
+                    self.open.watch.doubt();
+                }
+                return Ok(0);
+            }
+            guarded.silent = 0;
             for (slot, wc) in out.iter_mut().zip(&wcs[..n.min(wanted)]) {
                 // SAFETY: the provider has filled so many.
                 let wc = unsafe { wc.assume_init_ref() };
                 let is_receive = wc.opcode & number::WC_RECV != 0;
-                if let Some(accounts) = accounts.iter().find(|accounts| accounts.qpn == wc.qp_num) {
+                if wc.status == 0 {
+                    self.open.watch.completed();
+                } else {
+                    self.open.watch.doubt();
+                }
+                let mut accounts = guarded.accounts.iter();
+                if let Some(accounts) = accounts.find(|accounts| accounts.qpn == wc.qp_num) {
                     if is_receive { accounts.recv.retire() } else { accounts.send.retire() }
                 }
                 *slot = completion(wc, is_receive);
@@ -123,9 +151,24 @@ impl Inner {
     }
 }
 
+#[inline]
 fn completion(wc: &Wc, is_receive: bool) -> Completion {
     let status = match wc.status {
         0 => Status::Success,
+        failed => status(failed),
+    };
+    let opcode = match wc.opcode {
+        _ if is_receive => Opcode::Recv,
+        number::WC_SEND => Opcode::Send,
+        other => opcode(other),
+    };
+    let byte_len = if is_receive { wc.byte_len } else { 0 };
+    Completion { id: WrId(wc.wr_id), status, opcode, byte_len, qpn: Qpn(wc.qp_num) }
+}
+
+#[cold]
+fn status(number: u32) -> Status {
+    match number {
         1 => Status::LocalLength,
         4 => Status::LocalProtection,
         5 => Status::Flushed,
@@ -133,16 +176,16 @@ fn completion(wc: &Wc, is_receive: bool) -> Completion {
         10 => Status::RemoteAccess,
         12 => Status::RetryExceeded,
         other => Status::Other(other),
-    };
-    let opcode = match wc.opcode {
-        _ if is_receive => Opcode::Recv,
+    }
+}
+
+fn opcode(number: u32) -> Opcode {
+    match number {
         number::WC_RDMA_WRITE => Opcode::Write,
         number::WC_RDMA_READ => Opcode::Read,
         number::WC_COMP_SWAP | number::WC_FETCH_ADD => Opcode::Atomic,
         _ => Opcode::Send,
-    };
-    let byte_len = if is_receive { wc.byte_len } else { 0 };
-    Completion { id: WrId(wc.wr_id), status, opcode, byte_len, qpn: Qpn(wc.qp_num) }
+    }
 }
 
 impl CompletionQueue for VerbsCompletionQueue {
@@ -193,7 +236,7 @@ impl CompletionQueue for VerbsCompletionQueue {
             send: Account::new(at_most(cap.max_send_wr)),
             recv: Account::new(at_most(cap.max_recv_wr)),
         });
-        self.inner.alone(|all| all.push(Arc::clone(&accounts)));
+        self.inner.alone(|guarded| guarded.accounts.push(Arc::clone(&accounts)));
         let port = open.port()?;
         let (sgid_index, gid) = open.source_gid().unwrap_or_default();
         let address = QpAddress { gid, lid: Lid(port.lid), psn: Psn(7), qpn: Qpn(qpn) };
@@ -215,6 +258,7 @@ impl CompletionQueue for VerbsCompletionQueue {
         Ok(pair)
     }
 
+    #[inline]
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
         self.inner.poll(out)
     }
@@ -225,7 +269,9 @@ impl CompletionQueue for VerbsCompletionQueue {
             self.inner.waiter.found();
             return Poll::Ready(Ok(n));
         }
-        self.inner.waiter.wait(cx, n > 0);
+        if self.inner.waiter.wait(cx, n > 0) {
+            self.inner.open.watch.doubt();
+        }
         if n == 0 { Poll::Pending } else { Poll::Ready(Ok(n)) }
     }
 }
@@ -248,8 +294,15 @@ impl fmt::Debug for VerbsCompletionQueue {
 
 /// A queue pair of a [`VerbsDevice`](crate::VerbsDevice)
 ///
-/// After its cable was pulled, posting has been seen to crash inside of Apple's provider. The state of the port is not asked
-/// before each post, which would cost a system call: who keeps a queue pair over an unplugging should expect the worst.
+/// After its cable was pulled, posting has been seen to crash inside of Apple's provider. So the state of the port is asked before
+/// each batch of posts: before the first one on the device, and before the first one after 1024 polls in a row that found nothing, or after a task
+/// was parked.
+/// On a port that is down nothing is posted: on Apple's device the error is [`Cause::DeviceGone`] from then on, because what was
+/// open then stays dead when the cable is back; on others it is [`Cause::PortDown`] as long as the port is down.
+///
+/// What cannot be defended: a cable that is pulled in the middle of a batch, or between the question and the post, meets a post
+/// that is under way; and so does one that was pulled while the program neither polled nor posted. If the provider crashes then,
+/// it takes the process with it.
 pub struct VerbsQueuePair {
     inner: Arc<Inner>,
     /// `None` once destroyed.
@@ -273,8 +326,18 @@ impl VerbsQueuePair {
     fn alive(&self, verb: Verb) -> Result<NonNull<Qp>, Error> {
         self.qp.ok_or(Error { verb, cause: Cause::Invalid("the queue pair is destroyed") })
     }
+
+    /// Something can be posted
+    #[inline]
+    fn ready(&self, verb: Verb) -> Result<NonNull<Qp>, Error> {
+        let qp = self.alive(verb)?;
+        let open = &self.inner.open;
+        open.watch.check(verb, || open.is_up())?;
+        Ok(qp)
+    }
 }
 
+#[cold]
 fn full(account: &Account, span: u32, verb: Verb) -> Error {
     if span > account.capacity() {
         let bytes = |frames: u32| u64::from(frames) * rdma_core::FRAME as u64;
@@ -301,8 +364,9 @@ impl QueuePair for VerbsQueuePair {
         modify::step(&self.inner.open, qp, to, &self.address, self.sgid_index, self.path_mtu, self.qp_type)
     }
 
+    #[inline]
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
-        let qp = self.alive(Verb::PostSend)?;
+        let qp = self.ready(Verb::PostSend)?;
         let [sge] = request.sgl else {
             return Err(Error::new(Verb::PostSend, Cause::Invalid("the device takes exactly one element")));
         };
@@ -349,8 +413,9 @@ impl QueuePair for VerbsQueuePair {
         Err(Error::new(Verb::PostSend, cause(failed)))
     }
 
+    #[inline]
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
-        let qp = self.alive(Verb::PostRecv)?;
+        let qp = self.ready(Verb::PostRecv)?;
         let [sge] = request.sgl else {
             return Err(Error::new(Verb::PostRecv, Cause::Invalid("the device takes exactly one element")));
         };
@@ -379,7 +444,7 @@ impl QueuePair for VerbsQueuePair {
             // SAFETY: the queue pair exists and is destroyed once.
             let failed = unsafe { (self.inner.open.provider.ibv_destroy_qp)(qp.as_ptr()) };
             let qpn = self.accounts.qpn;
-            self.inner.alone(|all| all.retain(|accounts| accounts.qpn != qpn));
+            self.inner.alone(|guarded| guarded.accounts.retain(|accounts| accounts.qpn != qpn));
             if failed == 0 && self.trusts_destroy {
                 self.teardown = Teardown::Quiesced;
             }

@@ -55,15 +55,17 @@ impl Waiter {
         self.idle.store(0, Ordering::Relaxed);
     }
 
-    /// Has the task of `cx` look again: at once while it spins, later when nothing has come for long
-    pub(crate) fn wait(&self, cx: &Context<'_>, found: bool) {
+    /// Has the task of `cx` look again: at once while it spins, later when nothing has come for long; whether that is later
+    pub(crate) fn wait(&self, cx: &Context<'_>, found: bool) -> bool {
         let idle = if found { 0 } else { self.idle.load(Ordering::Relaxed).saturating_add(1) };
         self.idle.store(idle, Ordering::Relaxed);
-        if idle < self.policy.spins || self.policy.nap.is_zero() {
+        let spins = idle < self.policy.spins || self.policy.nap.is_zero();
+        if spins {
             cx.waker().wake_by_ref();
         } else {
             self.park(cx.waker());
         }
+        !spins
     }
 
     fn park(&self, waker: &Waker) {

@@ -46,7 +46,11 @@ const CASES: &[(&str, Verdict, Change)] = &[
     ("driver", Verdict::Fail, |h| tool(h, "ibv_devinfo -v", Outcome::Hung)),
     ("driver", Verdict::Fail, |h| tool(h, "ibv_devices", Outcome::Hung)),
     ("driver", Verdict::Unknown, |h| h[0].report.tools.clear()),
+    ("provider", Verdict::Ok, |h| ran(h, "verbs_provider", Outcome::Done)),
+    ("provider", Verdict::Warn, |h| ran(h, "verbs_provider", Outcome::Failed)),
+    ("provider", Verdict::Unknown, |h| ran(h, "verbs_provider", Outcome::Hung)),
     ("verbs_devices", Verdict::Ok, |_| {}),
+    ("verbs_devices", Verdict::Fail, |h| h[0].report.provider = Provider::Unusable),
     ("verbs_devices", Verdict::Fail, |h| h[0].report.devices = Some(Vec::new())),
     ("verbs_devices", Verdict::Fail, |h| h[0].report.provider = Provider::Absent),
     ("verbs_devices", Verdict::Fail, |h| h[0].report.provider = Provider::ListFailed),
@@ -195,6 +199,11 @@ const CASES: &[(&str, Verdict, Change)] = &[
 
 fn version(hosts: &mut [Host; 2], version: &str) {
     hosts[0].report.macos_version = Some(version.into());
+}
+
+fn ran(hosts: &mut [Host; 2], name: &str, outcome: Outcome) {
+    let run = serde_json::json!({"tool": name, "outcome": outcome, "detail": "what it said"});
+    hosts[0].report.tools.push(serde_json::from_value(run).unwrap());
 }
 
 fn tool(hosts: &mut [Host; 2], name: &str, outcome: Outcome) {

@@ -7,6 +7,8 @@ pub mod hosts;
 pub mod oracle;
 mod pair;
 mod raw;
+#[cfg(unix)]
+pub mod stub;
 
 pub use drop_after::DropAfter;
 pub use pair::{DEVICE, Pair, connected, endpoint, endpoints};

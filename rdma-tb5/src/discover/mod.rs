@@ -4,8 +4,8 @@
 //! one machine and diagnosed on another. On macOS the source is the output of Apple's tools, read by [`parse`] and put
 //! together by [`Outputs::report`], and the I/O Registry for what is live; on Linux it is `/sys/class/infiniband`.
 //!
-//! Nothing here opens a device, so nothing here can wedge one. A tool that hangs is itself a finding (F53): each runs with
-//! a timeout.
+//! [`collect`] opens no device, so it can wedge none; [`provider`] does, in a process of its own. A tool that hangs is itself a
+//! finding (F53): each runs with a timeout.
 //!
 //! # What was observed, and what was not
 //!
@@ -19,6 +19,8 @@
 mod collect;
 mod outputs;
 pub mod parse;
+#[cfg(unix)]
+pub mod provider;
 mod report;
 mod tool;
 

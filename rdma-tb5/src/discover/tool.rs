@@ -92,11 +92,14 @@ pub struct Captured {
     pub stderr: String,
 }
 
+#[cfg(unix)]
+pub(super) use run::run;
 #[cfg(target_os = "macos")]
-pub(super) use run::{run, start};
+pub(super) use run::start;
 
-#[cfg(any(target_os = "macos", test))]
+#[cfg(unix)]
 mod run {
+    use std::ffi::OsStr;
     use std::io::{self, Read};
     use std::process::{Child, Command, Stdio};
     use std::sync::mpsc;
@@ -114,7 +117,7 @@ mod run {
     ///
     /// It may take up to twice `timeout` if it closes its outputs one after the other. One that cannot even be killed (F53: stuck
     /// in the kernel) is left behind, with the thread that reads from it.
-    pub(in crate::discover) fn run(program: &str, args: &[&str], timeout: Duration) -> Captured {
+    pub(in crate::discover) fn run(program: impl AsRef<OsStr>, args: &[&str], timeout: Duration) -> Captured {
         let mut command = Command::new(program);
         command.args(args).env("PATH", PATH).env("LC_ALL", "C").stdin(Stdio::null());
         let mut child = match command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {

@@ -74,6 +74,11 @@ pub(super) fn verbs_devices(host: &HostReport) -> Vec<Note> {
         Provider::ListFailed => {
             return vec![Note::fail("ibv_get_device_list returned NULL", "restart the host")];
         }
+        Provider::Unusable => {
+            let why =
+                host.tool("verbs_provider").map_or("it is no verbs provider", |run| run.detail.as_str());
+            return vec![Note::fail(why, "name another library in RDMA_PROVIDER, or unset it")];
+        }
         Provider::Listed | Provider::Unknown => {}
     }
     let tool_absent =

@@ -1,7 +1,7 @@
 use rdma_core::Caps;
 
 use super::check::Note;
-use crate::discover::{HostReport, Port, RdmaCtl, VerbsDevice};
+use crate::discover::{HostReport, Outcome, Port, Provider, RdmaCtl, VerbsDevice};
 
 /// F53: a wedged driver hangs whoever opens a device
 pub(super) fn driver(host: &HostReport) -> Vec<Note> {
@@ -16,6 +16,22 @@ pub(super) fn driver(host: &HostReport) -> Vec<Note> {
         None if host.is_mac() => vec![Note::unknown("ibv_devinfo was not run")],
         None => Vec::new(),
     }
+}
+
+/// F53: asking the provider may hang or crash; then nothing is known of it
+pub(super) fn provider(host: &HostReport) -> Vec<Note> {
+    const ADVICE: &str =
+        "look again; if it stays so, replug the cables, and restart the host if that does not help";
+    let Some(run) = host.tool("verbs_provider") else { return Vec::new() };
+    vec![match run.outcome {
+        Outcome::Hung => Note::unknown(&run.detail).advise(ADVICE),
+        Outcome::Failed => Note::warn(&run.detail, ADVICE),
+        _ => match host.provider {
+            // The next check says so.
+            Provider::Absent | Provider::ListFailed | Provider::Unusable => return Vec::new(),
+            _ => Note::ok(&run.detail),
+        },
+    }]
 }
 
 /// F4: names are not stable, and a device need not ride on the interface that it is named after

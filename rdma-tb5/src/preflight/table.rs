@@ -8,6 +8,7 @@ pub const CHECKS: &[Check] = &[
     each("message_limit", "macOS is not 26.2, which has a limit of 4 KiB", &[30], enablement::message_limit),
     each("rdma_enabled", "rdma_ctl says that RDMA is enabled", &[1], enablement::rdma_enabled),
     each("driver", "ibv_devinfo answers", &[53], ports::driver),
+    each("provider", "the verbs provider answers", &[53], ports::provider),
     each("verbs_devices", "there are verbs devices", &[1, 2, 6, 80], enablement::verbs_devices),
     each("thunderbolt_5", "the host has Thunderbolt 5 receptacles", &[2], enablement::thunderbolt_5),
     each("idle_sleep", "the host does not sleep by itself", &[8], enablement::idle_sleep),

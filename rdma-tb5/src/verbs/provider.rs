@@ -10,6 +10,7 @@ use libloading::Library;
 use super::layout::{
     CompChannel, Context, Cq, Device, DeviceAttr, Gid, Mr, Pd, PortAttr, Qp, QpAttr, QpInitAttr,
 };
+use super::{clear_errno, errno};
 
 /// The provider cannot be used
 #[derive(Debug, thiserror::Error)]
@@ -53,26 +54,34 @@ macro_rules! provider {
             $(pub(crate) $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
             $(pub(crate) $opt: Option<unsafe extern "C" fn($($oarg),*) $(-> $oret)?>,)*
             path: String,
-            /// Unloaded last.
-            _library: Library,
+            /// Unloaded last; `None` if whoever gave the calls answers for them.
+            _library: Option<Library>,
         }
 
         impl Provider {
-            /// Takes the calls from `library`, which stays loaded
-            fn resolve(library: Library, path: String) -> Result<Self, LoadError> {
+            /// Takes the calls that `symbol` finds
+            ///
+            /// # Safety
+            ///
+            /// What is found has the type of the verb of that name, and can be called as long as the provider exists.
+            unsafe fn resolve(
+                mut symbol: impl FnMut(&'static str) -> *const c_void,
+                path: String,
+            ) -> Result<Self, LoadError> {
                 $(
-                    // SAFETY: a symbol of this name has this type in every version of the ABI.
-                    let $name = match unsafe { library.get::<unsafe extern "C" fn($($arg),*) $(-> $ret)?>(stringify!($name).as_bytes()) } {
-                        Ok(found) => *found,
-                        Err(_) => return Err(LoadError::MissingSymbol { path, symbol: stringify!($name) }),
-                    };
+                    let $name = symbol(stringify!($name));
+                    if $name.is_null() {
+                        return Err(LoadError::MissingSymbol { path, symbol: stringify!($name) });
+                    }
+                    // SAFETY: the caller's: this is a function of this type.
+                    let $name = unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn($($arg),*) $(-> $ret)?>($name) };
                 )*
                 $(
-                    // SAFETY: as above.
-                    let $opt = unsafe { library.get::<unsafe extern "C" fn($($oarg),*) $(-> $oret)?>(stringify!($opt).as_bytes()) };
-                    let $opt = $opt.ok().map(|found| *found);
+                    let $opt = symbol(stringify!($opt));
+                    // SAFETY: as above, or NULL, which is `None`.
+                    let $opt = unsafe { std::mem::transmute::<*const c_void, Option<unsafe extern "C" fn($($oarg),*) $(-> $oret)?>>($opt) };
                 )*
-                Ok(Self { $($name,)* $($opt,)* path, _library: library })
+                Ok(Self { $($name,)* $($opt,)* path, _library: None })
             }
         }
     };
@@ -126,7 +135,34 @@ impl Provider {
         let absent =
             |path: String, error: libloading::Error| LoadError::Absent { path, reason: error.to_string() };
         let library = open(path).map_err(|error| absent(name.clone(), error))?;
-        Self::resolve(library, name).map(Arc::new)
+        let symbol = |name: &'static str| {
+            // SAFETY: only the address is used, and only while the library is loaded.
+            let found = unsafe { library.get::<*const c_void>(name.as_bytes()) };
+            found.map_or(std::ptr::null(), |found| *found)
+        };
+        // SAFETY: a symbol of such a name has the type of that verb in every version of the ABI; the library stays loaded.
+        let mut provider = unsafe { Self::resolve(symbol, name) }?;
+        provider._library = Some(library);
+        Ok(Arc::new(provider))
+    }
+
+    /// The provider whose calls `symbol` finds by their names, such as `ibv_open_device`; NULL for one that there is not
+    ///
+    /// For providers that are linked, and for those that watch another one or stand in for it. `name` is for messages.
+    ///
+    /// # Errors
+    ///
+    /// A verb is missing that is needed.
+    ///
+    /// # Safety
+    ///
+    /// What is found are functions of the verbs of those names, which may be called as long as the provider exists.
+    pub unsafe fn from_symbols(
+        name: &str,
+        symbol: impl FnMut(&'static str) -> *const c_void,
+    ) -> Result<Arc<Self>, LoadError> {
+        // SAFETY: the caller's.
+        unsafe { Self::resolve(symbol, name.to_owned()) }.map(Arc::new)
     }
 
     /// Where it was loaded from
@@ -141,7 +177,7 @@ impl Provider {
     /// The names of the devices that the provider knows
     pub fn devices(&self) -> Vec<String> {
         let mut names = Vec::new();
-        self.each_device(|_, name| {
+        let _ = self.each_device(|_, name| {
             names.push(name.to_owned());
             true
         });
@@ -149,12 +185,17 @@ impl Provider {
     }
 
     /// Shows each device to `look` until that says that it has seen enough; the pointer is valid during the call
-    pub(crate) fn each_device(&self, mut look: impl FnMut(*mut Device, &str) -> bool) {
+    ///
+    /// # Errors
+    ///
+    /// The error number, if the provider gives no list.
+    pub(crate) fn each_device(&self, mut look: impl FnMut(*mut Device, &str) -> bool) -> Result<(), i32> {
         let mut count = 0;
+        clear_errno();
         // SAFETY: the call takes a place for the number of devices.
         let list = unsafe { (self.ibv_get_device_list)(&raw mut count) };
         if list.is_null() {
-            return;
+            return Err(errno());
         }
         for index in 0..usize::try_from(count).unwrap_or(0) {
             // SAFETY: the list has so many entries.
@@ -177,6 +218,7 @@ impl Provider {
         }
         // SAFETY: the list is the provider's and is freed once.
         unsafe { (self.ibv_free_device_list)(list) };
+        Ok(())
     }
 }
 

@@ -1,7 +1,8 @@
-//! What the layers cost over a verbs provider
+//! What connections cost over a verbs provider
 //!
 //! With `RDMA_CONFORMANCE_DEVICES=a,b`, over the provider of the system: a ping-pong of connections against one of bare verbs,
-//! both ends in one thread. Beside them the ping-pong that comes with libibverbs, which is two processes.
+//! both ends in one thread. Beside them the ping-pong that comes with libibverbs, which is two processes. What the traits cost over
+//! the ABI is in `indirection`.
 
 mod c;
 

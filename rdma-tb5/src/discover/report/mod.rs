@@ -111,7 +111,9 @@ pub enum Provider {
     Listed,
     /// The library was loaded, `ibv_get_device_list` returned NULL
     ListFailed,
-    /// Not tried
+    /// There is a library, and it is no verbs provider or one of another ABI
+    Unusable,
+    /// Not tried, or it did not answer
     #[default]
     #[serde(other)]
     Unknown,
