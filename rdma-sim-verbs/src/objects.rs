@@ -30,8 +30,6 @@ pub(crate) struct ContextObject {
     pub(crate) host: String,
     pub(crate) name: String,
     pub(crate) guid: u64,
-    /// Objects that hang on it.
-    pub(crate) users: AtomicUsize,
 }
 
 #[repr(C)]

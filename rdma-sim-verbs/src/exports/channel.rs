@@ -8,7 +8,6 @@ use std::task::Waker;
 
 use rdma_tb5::verbs::layout::{CompChannel, Context, Cq};
 
-use super::memory::release_context;
 use super::{EBUSY, EINVAL, guarded, null, set_errno};
 use crate::channel::Channel;
 use crate::engine::Engine;
@@ -18,10 +17,11 @@ use crate::objects::{ChannelObject, ContextObject, CqObject, hand_out, object, t
 pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut Context) -> *mut CompChannel {
     guarded(null_mut(), || {
         // SAFETY: the contract of all functions.
-        let Some(found) = (unsafe { object::<ContextObject>(context) }) else { return null(EINVAL) };
+        if unsafe { object::<ContextObject>(context) }.is_none() {
+            return null(EINVAL);
+        }
         match Channel::new() {
             Ok(channel) => {
-                found.users.fetch_add(1, Ordering::AcqRel);
                 let abi = CompChannel { context, fd: channel.descriptor(), refcnt: 0 };
                 hand_out(ChannelObject { abi, channel: Arc::new(channel), users: AtomicUsize::new(0) })
             }
@@ -37,8 +37,7 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut CompChannel) -> 
         match unsafe { object::<ChannelObject>(channel) } {
             None => EINVAL,
             Some(found) if found.users.load(Ordering::Acquire) > 0 => EBUSY,
-            Some(found) => {
-                release_context(found.abi.context);
+            Some(_) => {
                 // SAFETY: as above.
                 drop(unsafe { take_back::<ChannelObject>(channel) });
                 0

@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 use rdma_core::{Completion, CompletionQueue, Device as _, Opcode};
 use rdma_tb5::verbs::layout::{CompChannel, Context, Cq, Wc, number};
 
-use super::memory::release_context;
 use super::{EBUSY, EINVAL, guarded, null};
 use crate::channel::Alarm;
 use crate::engine::Engine;
@@ -32,7 +31,6 @@ pub unsafe extern "C" fn ibv_create_cq(
         }
         match found.device.create_cq(u32::try_from(cqe).unwrap_or(0)) {
             Ok(queue) => {
-                found.users.fetch_add(1, Ordering::AcqRel);
                 // SAFETY: zeros are what the structure may hold.
                 let mut abi: Cq = unsafe { std::mem::zeroed() };
                 abi.context = context;
@@ -64,7 +62,6 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut Cq) -> c_int {
             None => EINVAL,
             Some(found) if found.users.load(Ordering::Acquire) > 0 => EBUSY,
             Some(found) => {
-                release_context(found.abi.context);
                 // SAFETY: as above.
                 if let Some(through) = unsafe { object::<ChannelObject>(found.abi.channel) } {
                     through.users.fetch_sub(1, Ordering::AcqRel);

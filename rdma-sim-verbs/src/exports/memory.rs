@@ -21,7 +21,6 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut Context) -> *mut Pd {
         }
         match found.device.alloc_pd() {
             Ok(device) => {
-                found.users.fetch_add(1, Ordering::AcqRel);
                 let abi = Pd { context, handle: 0 };
                 hand_out(PdObject { abi, device, users: AtomicUsize::new(0) })
             }
@@ -38,21 +37,13 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut Pd) -> c_int {
         match unsafe { object::<PdObject>(pd) } {
             None => EINVAL,
             Some(found) if found.users.load(Ordering::Acquire) > 0 => EBUSY,
-            Some(found) => {
-                release_context(found.abi.context);
+            Some(_) => {
                 // SAFETY: as above.
                 drop(unsafe { take_back::<PdObject>(pd) });
                 0
             }
         }
     })
-}
-
-pub(super) fn release_context(context: *mut Context) {
-    // SAFETY: a context is not closed while something hangs on it.
-    if let Some(found) = unsafe { object::<ContextObject>(context) } {
-        found.users.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 #[unsafe(no_mangle)]

@@ -25,13 +25,15 @@ pub(super) fn ring(path: &Path) {
     }
 }
 
-/// What rings a bell; there is none while nobody listens
+/// What rings a bell
+///
+/// It is open for reading, too, although nobody reads here: a program would die of writing to a pipe without a reader.
 pub(super) fn rope(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path)
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 pub(super) fn pull(rope: &mut File) {
-    // A full pipe has been heard; one without a listener need not be.
+    // A full pipe rings as loud as it can.
     let _ = rope.write(&[1]);
 }
 
@@ -40,8 +42,7 @@ pub(super) struct Bell(File);
 
 impl Bell {
     pub(super) fn listen(path: &Path) -> io::Result<Self> {
-        // Open for both, so that it never ends.
-        OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path).map(Self)
+        rope(path).map(Self)
     }
 
     /// Waits until it rings, or for so long
@@ -53,5 +54,28 @@ impl Bell {
             let mut heard = [0; 64];
             while self.0.read(&mut heard).is_ok_and(|n| n == heard.len()) {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a rope that is open for writing alone: this process would be killed by a signal.
+    #[test]
+    fn ringing_where_nobody_listens_harms_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bell");
+        make(&path).unwrap();
+        // As in programs in C; the tests' own start has it ignored.
+        // SAFETY: no other test of this binary writes to pipes.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        let mut rope = rope(&path).unwrap();
+        let bell = Bell::listen(&path).unwrap();
+        pull(&mut rope);
+        drop(bell);
+        (0..100_000).for_each(|_| pull(&mut rope));
+        let mut bell = Bell::listen(&path).unwrap();
+        bell.wait(Duration::from_secs(60));
     }
 }

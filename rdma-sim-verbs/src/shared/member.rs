@@ -15,7 +15,7 @@ use super::clock;
 use super::codec;
 use super::lane::Reader;
 use super::outlets::{Introduced, Outlets};
-use super::place::{FabricError, SharedFabric};
+use super::place::{FabricError, Sent, SharedFabric};
 
 /// This process in a fabric
 ///
@@ -35,6 +35,8 @@ pub(crate) struct Member {
 struct Place {
     incarnation: u32,
     bell: Mutex<Bell>,
+    /// What processes that were here before have sent from each port.
+    before: Vec<Sent>,
     /// Says that the host is taken.
     _lock: File,
 }
@@ -107,7 +109,8 @@ impl Member {
         );
         driver.stay_at(fabric.settings().topology().hosts()[host].name(), Box::new(outlets));
         inlets.readers = (0..segment.hosts()).map(|from| Reader::new(segment.lane(from, host))).collect();
-        let _ = self.place.set(Place { incarnation, bell, _lock: lock });
+        let before = fabric.sent();
+        let _ = self.place.set(Place { incarnation, bell, before, _lock: lock });
         slot.pid.store(std::process::id(), Ordering::Release);
         slot.incarnation.store(incarnation, Ordering::Release);
         drop(inlets);
@@ -268,17 +271,23 @@ impl Member {
 
     /// Says what has been sent from the ports of this host
     pub(crate) fn publish(&self, driver: &Driver) {
+        let Some(Place { before, .. }) = self.place.get() else { return };
         let hosts = self.fabric.settings().topology().hosts();
         let first: usize = hosts[..self.host].iter().map(|host| host.ports().len()).sum();
         let host = &hosts[self.host];
-        for (number, port) in host.ports().iter().enumerate() {
+        for (number, port) in (first..).zip(host.ports()) {
             let Some([sent, _]) = driver.net().cable_stats(host.name(), port.device()) else { continue };
-            let counters = self.fabric.segment.port(first + number);
-            counters.frames.store(sent.frames, Ordering::Relaxed);
-            counters.messages.store(sent.messages, Ordering::Relaxed);
-            counters.payload_bytes.store(sent.payload_bytes, Ordering::Relaxed);
-            counters.wire_bytes.store(sent.wire_bytes, Ordering::Relaxed);
-            counters.stalls.store(sent.stalls, Ordering::Relaxed);
+            let (counters, before) = (self.fabric.segment.port(number), before[number]);
+            let counts = [
+                (&counters.frames, before.frames + sent.frames),
+                (&counters.messages, before.messages + sent.messages),
+                (&counters.payload_bytes, before.payload_bytes + sent.payload_bytes),
+                (&counters.wire_bytes, before.wire_bytes + sent.wire_bytes),
+                (&counters.stalls, before.stalls + sent.stalls),
+            ];
+            for (counter, count) in counts {
+                counter.store(count, Ordering::Relaxed);
+            }
         }
     }
 

@@ -1,0 +1,225 @@
+//! Programs that nobody here wrote, and one in C, over the simulated provider
+//!
+//! They are Debian's `ibverbs-utils` and `perftest`, unmodified; `recipe.c` needs a C compiler and `libibverbs-dev`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use rdma::shared::{Settings, SharedFabric};
+use rdma_sim::{LineRate, Topology};
+use rdma_tests::hosts::{Hosts, library};
+
+/// What each program is given at most, in seconds
+const PATIENCE: &str = "120";
+
+fn topology(cables: usize) -> Topology {
+    (0..cables).fold(Topology::new().host("a", 3).host("b", 3), |topology, port| {
+        topology.cable(("a", port), ("b", port), LineRate::TB5)
+    })
+}
+
+fn hosts(name: &str, settings: &Settings) -> Hosts {
+    Hosts::new(name, settings, "no peers")
+}
+
+/// A program as a host of the fabric, which is ended if it hangs
+fn command(hosts: &Hosts, host: &str, words: &str) -> Command {
+    let mut words = words.split_whitespace();
+    let program = words.next().unwrap();
+    let is_there =
+        Command::new(program).arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    assert!(is_there, "{program} is missing: apt-get install ibverbs-utils perftest");
+    let mut command = hosts.command("timeout", host);
+    command.args(["-k", "1", PATIENCE, program]).args(words).env("LD_PRELOAD", library());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn run(mut command: Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}: {}", output.status, text(&output));
+    text(&output)
+}
+
+/// Waits until somebody listens on a port of this machine
+fn wait_for_listener(port: u16, server: &mut Child) {
+    let line = format!(":{port:04X} 00000000");
+    for _ in 0..3_000 {
+        let tables =
+            ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
+        let listens = |table: &String| {
+            table.lines().any(|entry| {
+                let fields: Vec<_> = entry.split_whitespace().collect();
+                fields.len() > 3 && fields[3] == "0A" && fields[1].ends_with(&line[..5])
+            })
+        };
+        if tables.iter().any(listens) {
+            return;
+        }
+        assert!(server.try_wait().unwrap().is_none(), "the server has ended");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("nobody listens on port {port}");
+}
+
+/// A port that nobody uses
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A server as host `a` and its client as host `b`: what both have printed
+fn between(hosts: &Hosts, words: &str, environment: &[(&str, &str)]) -> [String; 2] {
+    let port = free_port();
+    let words = format!("{words} -p {port}");
+    let mut server = command(hosts, "a", &words).envs(environment.iter().copied()).spawn().unwrap();
+    wait_for_listener(port, &mut server);
+    let client = run({
+        let mut client = command(hosts, "b", &format!("{words} localhost"));
+        client.envs(environment.iter().copied());
+        client
+    });
+    let output = server.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}: {}", output.status, text(&output));
+    [text(&output), client]
+}
+
+#[test]
+fn ibv_devices_and_ibv_devinfo_show_what_the_topology_says() {
+    let topology = topology(2);
+    let hosts = hosts("devices", &Settings::new(topology.clone()));
+    for host in topology.hosts() {
+        let devices = run(command(&hosts, host.name(), "ibv_devices"));
+        for port in host.ports() {
+            let guid: String = port.guid().0.iter().map(|byte| format!("{byte:02x}")).collect();
+            let line = devices.lines().find(|line| line.contains(port.device())).unwrap();
+            assert!(line.ends_with(&guid), "{line} {guid}");
+        }
+        assert_eq!(devices.matches("rdma_en").count(), host.ports().len());
+        let info = run(command(&hosts, host.name(), "ibv_devinfo -v"));
+        let sections: Vec<_> = info.split("hca_id:").skip(1).collect();
+        assert_eq!(sections.len(), host.ports().len());
+        for (section, port) in sections.iter().zip(host.ports()) {
+            let has_cable = topology.links().any(|link| {
+                link.ends.iter().any(|end| end.host == host.name() && end.device == port.device())
+            });
+            assert!(section.contains(port.device()));
+            assert_eq!(section.contains("PORT_ACTIVE (4)"), has_cable, "{section}");
+            assert_eq!(section.contains("PORT_DOWN (1)"), !has_cable, "{section}");
+            for gid in port.gids() {
+                assert!(section.to_lowercase().contains(&gid.to_string().to_lowercase()), "{gid}: {section}");
+            }
+            for limit in [
+                "max_mr:\t\t\t\t\t100",
+                "max_cq:\t\t\t\t\t11",
+                "max_pd:\t\t\t\t\t11",
+                "max_qp_wr:\t\t\t\t4095",
+            ] {
+                let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+                assert!(squeeze(section).contains(&squeeze(limit)), "{limit}: {section}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ibv_uc_pingpong_polls_and_sleeps() {
+    let hosts = hosts("pingpong", &Settings::new(topology(1)));
+    for words in ["ibv_uc_pingpong -d rdma_en2 -g 1 -c", "ibv_uc_pingpong -d rdma_en2 -g 1 -c -e -n 200"] {
+        for output in between(&hosts, words, &[]) {
+            assert!(output.contains("usec/iter") && !output.contains("invalid data"), "{output}");
+        }
+    }
+    let sent = hosts.fabric.sent();
+    assert_eq!((sent[0].messages, sent[3].messages), (1_200, 1_200));
+    assert_eq!(sent[0].payload_bytes, 1_200 * 4096);
+}
+
+/// The device has no reliable queue pairs: the program says so, and nobody crashes.
+#[test]
+fn ibv_rc_pingpong_runs_on_the_roce_profile_and_is_refused_on_a_mac() {
+    let mac = hosts("refused", &Settings::new(topology(1)));
+    let output = command(&mac, "a", "ibv_rc_pingpong -d rdma_en2 -g 1").output().unwrap();
+    assert!(!output.status.success() && text(&output).contains("Couldn't create QP"), "{}", text(&output));
+    let roce = hosts("rc", &Settings::new(topology(1)).profile("roce").unwrap());
+    for words in ["ibv_rc_pingpong -d rdma_en2 -g 1 -c", "ibv_rc_pingpong -d rdma_en2 -g 1 -c -e -n 200"] {
+        for output in between(&roce, words, &[]) {
+            assert!(output.contains("usec/iter"), "{output}");
+        }
+    }
+}
+
+/// What perftest knows of link layers is Ethernet and InfiniBand; what it asks of queues is more than a Mac gives.
+#[test]
+fn perftest_measures_latency_and_bandwidth() {
+    let ethernet = [("RDMA_SIM_LINK_LAYER", "ethernet")];
+    let mac = hosts("latency", &Settings::new(topology(1)));
+    for output in between(&mac, "ib_send_lat -d rdma_en2 -x 1 -c UC -s 64 -n 1000", &ethernet) {
+        assert!(output.contains("t_typical[usec]") && output.contains(" 64      1000"), "{output}");
+    }
+    let lenient = hosts("bandwidth", &Settings::new(topology(1)).profile("tb5-lenient").unwrap());
+    let [_, client] = between(&lenient, "ib_send_bw -d rdma_en2 -x 1 -c UC -a -n 200", &ethernet);
+    for size in (1..=23).map(|bits| 1_u32 << bits) {
+        let has_line = |line: &str| line.split_whitespace().next() == Some(&size.to_string());
+        assert!(client.lines().any(has_line), "{size}: {client}");
+    }
+}
+
+/// Catches files, processes and shared memory that outlive a run.
+#[test]
+fn nothing_is_left_of_many_runs() {
+    let runs = std::env::var("RDMA_TEST_RUNS").map_or(100, |count| count.parse::<usize>().unwrap());
+    let before = descriptors();
+    for number in 0..runs {
+        let hosts = hosts(&format!("run{number}"), &Settings::new(topology(1)));
+        let name = hosts.fabric.name().to_owned();
+        between(&hosts, "ibv_uc_pingpong -d rdma_en2 -g 1 -n 20", &[]);
+        drop(hosts);
+        assert!(!directory(&name).exists(), "{name}");
+    }
+    assert_eq!(descriptors(), before);
+    assert!(
+        SharedFabric::list()
+            .unwrap()
+            .iter()
+            .all(|name| !name.starts_with(&format!("run0-{}", std::process::id())))
+    );
+}
+
+fn directory(name: &str) -> PathBuf {
+    use std::os::unix::fs::MetadataExt as _;
+    let user = std::fs::metadata("/proc/self").unwrap().uid();
+    Path::new("/dev/shm").join(format!("rdma-sim-{user}")).join(name)
+}
+
+/// Open files of this process that are of fabrics
+fn descriptors() -> usize {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let targets = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    targets.filter(|target| target.to_string_lossy().contains("/run")).count()
+}
+
+/// Apple's recipe, and every error number on the way
+#[test]
+fn the_recipe_in_c_meets_every_error_number() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let program = folder.join("recipe");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/recipe.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program).arg(source).arg("-ldl");
+    let compiled = compiler.output().expect("there is a C compiler");
+    assert!(compiled.status.success(), "{} (apt-get install libibverbs-dev)", text(&compiled));
+    let cables = folder.join("three-cables.toml");
+    std::fs::write(&cables, topology(3).to_toml()).unwrap();
+    let mut recipe = Command::new("timeout");
+    recipe.args(["-k", "1", PATIENCE]).arg(program).arg(library());
+    for device in ["rdma_en2", "rdma_en3", "rdma_en4"] {
+        recipe.args([format!("{device}@a"), format!("{device}@b")]);
+    }
+    recipe.env("RDMA_SIM_CLOCK", "virtual").env("RDMA_SIM_TOPOLOGY", &cables);
+    let output = run(recipe);
+    assert!(output.contains("\n0 failed\n") && output.matches("ok  ").count() >= 50, "{output}");
+}
