@@ -15,7 +15,8 @@ use rdma_core::bare::BareQp;
 use rdma_core::{Opcode, QpCapacity, QpInit, QueuePair};
 use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};
 
-const LEN: usize = 64;
+/// Bytes of a message: a small one, and the longest of one frame, about what libibverbs' own ping-pong sends
+const LENS: [usize; 2] = [64, 4080];
 /// Round trips that are measured at once.
 const COUNT: u32 = 1000;
 /// Round trips before those: the first use of a page, and of code in an emulator, costs more than a message.
@@ -32,7 +33,7 @@ fn open(provider: &Arc<Provider>, name: &str) -> VerbsDevice {
 }
 
 /// Nanoseconds per round trip over bare verbs, both ends polled in turn
-fn bare(provider: &Arc<Provider>, [a, b]: [&str; 2]) -> f64 {
+fn bare(provider: &Arc<Provider>, [a, b]: [&str; 2], len: usize) -> f64 {
     let init = QpInit { capacity: QpCapacity { recv_frames: 64, send_frames: 64 }, ..QpInit::default() };
     let new = |name| BareQp::new(open(provider, name), &init, 16 * 1024).expect("the device is fresh");
     let (mut a, mut b) = (new(a), new(b));
@@ -49,19 +50,19 @@ fn bare(provider: &Arc<Provider>, [a, b]: [&str; 2]) -> f64 {
         if number == WARM_UP {
             start = now();
         }
-        a.recv(1, 0..LEN).expect("there is space");
-        b.recv(1, 0..LEN).expect("there is space");
-        a.send(2, 4096..4096 + LEN).expect("there is space");
+        a.recv(1, 0..len).expect("there is space");
+        b.recv(1, 0..len).expect("there is space");
+        a.send(2, 4096..4096 + len).expect("there is space");
         receive(&mut b);
-        b.send(2, 4096..4096 + LEN).expect("there is space");
+        b.send(2, 4096..4096 + len).expect("there is space");
         receive(&mut a);
     }
     start.elapsed().as_nanos() as f64 / f64::from(COUNT)
 }
 
 /// Asks, and tells how long what counts took
-async fn ask(connection: Connection<VerbsDevice>) -> Duration {
-    let mut lease = connection.alloc(LEN).await.expect("there is memory");
+async fn ask(connection: Connection<VerbsDevice>, len: usize) -> Duration {
+    let mut lease = connection.alloc(len).await.expect("there is memory");
     lease.fill(1);
     let mut start = now();
     for number in 0..WARM_UP + COUNT {
@@ -76,17 +77,17 @@ async fn ask(connection: Connection<VerbsDevice>) -> Duration {
     spent
 }
 
-async fn answer(connection: Connection<VerbsDevice>) {
-    let mut lease = connection.alloc(LEN).await.expect("there is memory");
+async fn answer(connection: Connection<VerbsDevice>, len: usize) {
+    let mut lease = connection.alloc(len).await.expect("there is memory");
+    lease.fill(2);
     while let Some(message) = connection.recv().await.expect("the peer lives") {
-        lease.copy_from_slice(&message);
         drop(message);
         lease = connection.send(lease).await.expect("the peer lives");
     }
 }
 
 /// Nanoseconds per round trip over connections
-fn connected(provider: &Arc<Provider>, [a, b]: [&str; 2]) -> f64 {
+fn connected(provider: &Arc<Provider>, [a, b]: [&str; 2], len: usize) -> f64 {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let spent = tokio.block_on(async {
         let runtime = Arc::new(TokioRuntime::current());
@@ -96,7 +97,7 @@ fn connected(provider: &Arc<Provider>, [a, b]: [&str; 2]) -> f64 {
         let (to_b, to_a) = tokio::io::duplex(256);
         let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.expect("the ends find each other");
         // Tasks, both: a runtime of one thread looks at the future of `block_on` only after 61 polls of busy tasks.
-        let (asking, answering) = (tokio::spawn(ask(ab)), tokio::spawn(answer(ba)));
+        let (asking, answering) = (tokio::spawn(ask(ab, len)), tokio::spawn(answer(ba, len)));
         answering.await.expect("the peer ends");
         asking.await.expect("the peer ends")
     });
@@ -111,25 +112,27 @@ fn main() {
     };
     let (a, b) = devices.split_once(',').expect("two names with a comma between");
     let provider = Provider::load().unwrap_or_else(|error| panic!("{error}"));
-    // In turn, so that both see the same machine.
-    let mut ratios: Vec<f64> = (0..7)
-        .map(|_| {
-            let (bare, connected) = (bare(&provider, [a, b]), connected(&provider, [a, b]));
-            println!(
-                "64 B round trip: bare verbs {:.1} µs, connections {:.1} µs, {:.3} × that",
-                bare / 1e3,
-                connected / 1e3,
+    for len in LENS {
+        // In turn, so that both see the same machine.
+        let mut ratios: Vec<f64> = (0..7)
+            .map(|_| {
+                let (bare, connected) = (bare(&provider, [a, b], len), connected(&provider, [a, b], len));
+                println!(
+                    "{len} B round trip: bare verbs {:.1} µs, connections {:.1} µs, {:.3} × that",
+                    bare / 1e3,
+                    connected / 1e3,
+                    connected / bare
+                );
                 connected / bare
-            );
-            connected / bare
-        })
-        .collect();
-    ratios.sort_by(f64::total_cmp);
-    println!("median ratio {:.3}", ratios[ratios.len() / 2]);
-    for (sleeps, how) in [(false, "polls"), (true, "sleeps")] {
-        match c::ping_pong([a, b], LEN, COUNT, sleeps) {
-            Ok(us) => println!("ibv_uc_pingpong, which {how}, in two processes: {us:.1} µs"),
-            Err(error) => println!("{error}"),
+            })
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        println!("{len} B: median ratio {:.3}", ratios[ratios.len() / 2]);
+        for (sleeps, how) in [(false, "polls"), (true, "sleeps")] {
+            match c::ping_pong([a, b], len, COUNT, sleeps) {
+                Ok(us) => println!("{len} B: ibv_uc_pingpong, which {how}, in two processes: {us:.1} µs"),
+                Err(error) => println!("{error}"),
+            }
         }
     }
 }
