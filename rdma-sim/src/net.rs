@@ -184,6 +184,8 @@ impl Shared {
         let mut has_host_news = false;
         loop {
             let mut state = self.lock();
+            // Another thread may have let more of it pass.
+            let time = time.max(state.fabric.now());
             state.fabric.advance(time);
             let is_done = !state.fabric.has_news();
             if is_done {
