@@ -64,7 +64,8 @@ pub(crate) fn run(args: &Fabric, output: Output) -> Result<(), Failure> {
     }
     let text = args.fault.join(" ");
     let topology = fabric.settings().topology();
-    let plan = plan(&text, fabric.now_ns(), topology).map_err(|error| Failure::Usage(error.to_string()))?;
+    let plan = plan(&text, fabric.now_ns() / 1_000_000, topology)
+        .map_err(|error| Failure::Usage(error.to_string()))?;
     for fault in &plan {
         fabric.add_fault(&fault.to_string()).map_err(Failure::failed)?;
     }
@@ -72,8 +73,8 @@ pub(crate) fn run(args: &Fabric, output: Output) -> Result<(), Failure> {
     output.print(&asked, || asked.faults.join("\n"))
 }
 
-/// The faults that a text means: those without a moment happen now
-fn plan(text: &str, now_ns: u64, topology: &Topology) -> Result<Vec<Fault>, rdma_sim::FaultError> {
+/// The faults that a text means: those without a moment happen now, a moment that has just passed
+fn plan(text: &str, now_ms: u64, topology: &Topology) -> Result<Vec<Fault>, rdma_sim::FaultError> {
     let faults = text.split(';').map(str::trim).filter(|fault| !fault.is_empty());
     let fault = |text: &str| {
         let words: Vec<_> = text.split_whitespace().collect();
@@ -83,7 +84,7 @@ fn plan(text: &str, now_ns: u64, topology: &Topology) -> Result<Vec<Fault>, rdma
             _ => 0,
         };
         let (moment, rest) = words.split_at(moment.min(words.len()));
-        let moment = if moment.is_empty() { format!("at {now_ns}ns") } else { moment.join(" ") };
+        let moment = if moment.is_empty() { format!("at {now_ms}ms") } else { moment.join(" ") };
         let is_place = |word: &str| word.contains(':') || topology.find_host(word).is_some();
         // The place may follow the name of the fault, as one would say it.
         let rest = match *rest {
@@ -191,14 +192,14 @@ mod tests {
     #[test]
     fn faults_read_as_one_says_them() {
         let table = [
-            ("unplug a:rdma_en2", "at 7ns a:rdma_en2 unplug"),
-            ("a:rdma_en2 unplug", "at 7ns a:rdma_en2 unplug"),
-            ("kill b", "at 7ns b kill"),
-            ("b pause", "at 7ns b pause"),
-            ("corrupt a:rdma_en2 3", "at 7ns a:rdma_en2 corrupt 3"),
+            ("unplug a:rdma_en2", "at 7ms a:rdma_en2 unplug"),
+            ("a:rdma_en2 unplug", "at 7ms a:rdma_en2 unplug"),
+            ("kill b", "at 7ms b kill"),
+            ("b pause", "at 7ms b pause"),
+            ("corrupt a:rdma_en2 3", "at 7ms a:rdma_en2 corrupt 3"),
             ("at 2s slow a:rdma_en2 50%", "at 2s a:rdma_en2 slow 50%"),
             ("after 9 frames a:rdma_en2 unplug", "after 9 frames a:rdma_en2 unplug"),
-            ("pause a; at 3s resume a", "at 7ns a pause; at 3s a resume"),
+            ("pause a; at 3s resume a", "at 7ms a pause; at 3s a resume"),
         ];
         for (text, meant) in table {
             assert_eq!(FaultPlan(plan(text, 7, &Topology::pair()).unwrap()).to_string(), meant);

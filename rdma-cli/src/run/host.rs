@@ -117,7 +117,7 @@ impl Guard {
     fn set(group: u32) -> io::Result<Self> {
         let mut command = Command::new("/bin/sh");
         // The pipe ends with the tool.
-        command.args(["-c", r#"read -r _ || kill -KILL -- "-$1""#, "tb5-guard", &group.to_string()]);
+        command.args(["-c", r#"read -r _ || kill -s KILL -- "-$1""#, "tb5-guard", &group.to_string()]);
         command.env_clear().process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().map(Self)

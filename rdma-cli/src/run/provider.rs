@@ -36,7 +36,7 @@ pub(super) fn find() -> Result<PathBuf, Missing> {
         return file(&path).ok_or(Missing::Named(path));
     }
     let tool = env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
-    let beside = tool.parent().unwrap_or(Path::new("."));
+    let beside = tool.parent().unwrap_or_else(|| Path::new("."));
     // cargo renews the one in `deps` whenever it builds the tool, and the one beside it only with the whole workspace.
     let places = [beside.join("deps"), beside.to_owned(), beside.join("../lib")];
     let places = places.map(|place| place.join(NAME));

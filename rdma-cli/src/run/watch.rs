@@ -5,6 +5,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use rdma::shared::SharedFabric;
+use rdma_sim::What;
 
 use super::faults;
 use super::host::Host;
@@ -96,9 +97,9 @@ impl<'a> Watch<'a> {
                 hosts.push(start(hosts.len())?);
                 self.started = self.begun.elapsed();
             }
-            for number in 0..hosts.len() {
-                if hosts[number].has_ended_now() {
-                    self.has_ended(&hosts[number], number);
+            for (number, host) in hosts.iter_mut().enumerate() {
+                if host.has_ended_now() {
+                    self.has_ended(host, number);
                 }
             }
             let is_complete = hosts.len() == count || self.stage > Stage::Running;
@@ -139,7 +140,8 @@ impl<'a> Watch<'a> {
             return;
         }
         if let Some(fault) = faults::that_killed(self.fabric, host) {
-            return say(&format!("{} was killed by a fault: {fault}", host.name));
+            let rest = if matches!(fault.what, What::Kill) { "" } else { "; it is not started again" };
+            return say(&format!("{} was killed by a fault: {fault}{rest}", host.name));
         }
         let how = match host.ended_by() {
             Some(signal) => format!("was killed by signal {signal}"),
