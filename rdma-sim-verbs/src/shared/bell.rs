@@ -25,13 +25,14 @@ pub(super) fn ring(path: &Path) {
     }
 }
 
-/// What rings a bell; there is none while nobody listens
+/// What rings a bell
 pub(super) fn rope(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path)
+    // Open for both: without a listener, writing would send a signal that ends programs in C.
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 pub(super) fn pull(rope: &mut File) {
-    // A full pipe has been heard; one without a listener need not be.
+    // A full pipe will be heard; one without a listener need not be.
     let _ = rope.write(&[1]);
 }
 
