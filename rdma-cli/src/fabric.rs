@@ -85,15 +85,16 @@ fn plan(text: &str, now_ms: u64, topology: &Topology) -> Result<Vec<Fault>, rdma
         };
         let (moment, rest) = words.split_at(moment.min(words.len()));
         let moment = if moment.is_empty() { format!("at {now_ms}ms") } else { moment.join(" ") };
+        let read = |rest: &[&str]| format!("{moment} {}", rest.join(" ")).parse::<Fault>();
         let is_place = |word: &str| word.contains(':') || topology.find_host(word).is_some();
         // The place may follow the name of the fault, as one would say it.
-        let rest = match *rest {
-            [name, place, ref more @ ..] if !is_place(name) && is_place(place) => {
-                [&[place, name], more].concat().join(" ")
-            }
-            _ => rest.join(" "),
-        };
-        format!("{moment} {rest}").parse::<Fault>()
+        match (read(rest), rest) {
+            (Err(error), [name, place, more @ ..]) => match read(&[&[*place, *name], more].concat()) {
+                Err(swapped) if is_place(place) => Err(swapped),
+                swapped => swapped.or(Err(error)),
+            },
+            (fault, _) => fault,
+        }
     };
     let plan = FaultPlan(faults.map(fault).collect::<Result<_, _>>()?);
     plan.check(topology)?;
