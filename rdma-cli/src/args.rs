@@ -1,11 +1,15 @@
 //! What can be asked for
 
+#[cfg(unix)]
+use std::ffi::OsString;
 use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
 use crate::report::Output;
+#[cfg(unix)]
+use crate::sim::Period;
 
 /// RDMA over Thunderbolt 5, real or simulated
 ///
@@ -49,6 +53,25 @@ pub(crate) enum Command {
     /// Ask the verbs provider in a process that may hang or crash; `devices` and `doctor` run this
     #[command(hide = true)]
     Provider,
+    /// Start programs as the hosts of a simulated fabric: any verbs program, without a Mac
+    #[cfg(unix)]
+    #[command(
+        after_help = "A lone ':' separates the commands of different hosts; the last one is for the rest. The first program \
+                      gets up to 3 s to listen before the others start. Programs read nothing from standard input. When one \
+                      fails, the others are ended after --grace; a host that a fault kills has not failed, and is not started \
+                      again.\n\n\
+                      Exit codes: that of the program that failed first, 128 and the signal if one ended it; 0 if none failed, \
+                      124 after --timeout, 1 if something could not be started, 2 usage."
+    )]
+    Run(Run),
+    /// List the simulated fabrics of this machine, look at one, or have something happen to it
+    #[cfg(unix)]
+    #[command(
+        after_help = "Examples: tb5 fabric; tb5 fabric NAME; tb5 fabric NAME unplug a:rdma_en2; tb5 fabric NAME \
+                            'corrupt a:rdma_en2 3; pause b'.\n\n\
+                            Exit codes: 0 done, 1 there is no such fabric or it refuses, 2 usage."
+    )]
+    Fabric(Fabric),
     /// Run what went wrong in the field again, on the simulator
     #[command(subcommand)]
     Sim(SimCommand),
@@ -88,6 +111,93 @@ pub(crate) struct SimTrace {
     /// Write what happens for chrome://tracing and Perfetto, too: to a file, replaced if it exists
     #[arg(long, value_name = "FILE")]
     pub(crate) chrome: Option<PathBuf>,
+}
+
+#[cfg(unix)]
+#[derive(Debug, clap::Args)]
+pub(crate) struct Run {
+    /// How many hosts there are; what the topology says, or else 2
+    #[arg(long, value_name = "N")]
+    pub(crate) hosts: Option<usize>,
+    /// How they are cabled: mesh, ring, line, star, pair, or a file (a topology in TOML, a device matrix of MLX in JSON)
+    #[arg(long, default_value = "mesh", value_name = "SHAPE|FILE")]
+    pub(crate) topology: String,
+    /// What the devices do: tb5, tb5-macos-26.2, tb5-lenient or roce
+    #[arg(long, default_value = "tb5")]
+    pub(crate) profile: String,
+    /// How fast the cables are
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) pace: Pace,
+    /// What goes wrong, such as 'at 2s a:rdma_en2 unplug'; times count from the beginning
+    #[arg(long, value_name = "PLAN")]
+    pub(crate) fault: Vec<String>,
+    /// Seed of what the simulator leaves to chance
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// What the fabric is called, for tb5 fabric; a fresh name otherwise
+    #[arg(long, value_name = "FABRIC")]
+    pub(crate) name: Option<String>,
+    /// What ports say of their link
+    #[arg(long, value_enum)]
+    pub(crate) link_layer: Option<LinkLayer>,
+    /// Time between the starts of two hosts
+    #[arg(long, value_name = "TIME", value_parser = period)]
+    pub(crate) stagger: Option<Period>,
+    /// End everything after so long
+    #[arg(long, value_name = "TIME", value_parser = period)]
+    pub(crate) timeout: Option<Period>,
+    /// How long programs may go on once another has failed, and once they were asked to end
+    #[arg(long, default_value = "2s", value_name = "TIME", value_parser = period)]
+    pub(crate) grace: Period,
+    /// The program of all hosts, or several with a ':' between them
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROG")]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// How fast cables are
+#[cfg(unix)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum Pace {
+    /// As fast as this machine allows
+    #[default]
+    None,
+    /// As fast as the model says
+    Tb5,
+}
+
+#[cfg(unix)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum LinkLayer {
+    Ethernet,
+    Infiniband,
+    Thunderbolt,
+}
+
+#[cfg(unix)]
+impl LinkLayer {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ethernet => "ethernet",
+            Self::Infiniband => "infiniband",
+            Self::Thunderbolt => "thunderbolt",
+        }
+    }
+}
+
+#[cfg(unix)]
+fn period(text: &str) -> Result<Period, String> {
+    let why = "write a whole number of h, m, s, ms, us or ns up to a day, such as 300ms";
+    Period::parse(text).ok_or_else(|| why.to_owned())
+}
+
+#[cfg(unix)]
+#[derive(Debug, clap::Args)]
+pub(crate) struct Fabric {
+    /// The fabric to look at; without one, all are listed
+    pub(crate) name: Option<String>,
+    /// What happens to it now, such as `unplug a:rdma_en2`; or at a time that counts from its beginning: `at 5s pause a`
+    #[arg(value_name = "FAULT")]
+    pub(crate) fault: Vec<String>,
 }
 
 /// More seeds than anybody waits for.

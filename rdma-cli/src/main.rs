@@ -4,10 +4,14 @@ mod args;
 mod copy;
 mod devices;
 mod doctor;
+#[cfg(unix)]
+mod fabric;
 mod mac;
 mod ping;
 mod recorded;
 mod report;
+#[cfg(unix)]
+mod run;
 mod signals;
 mod sim;
 
@@ -26,6 +30,10 @@ enum Failure {
     /// It was tried, and failed
     #[error(transparent)]
     Failed(Box<dyn std::error::Error + Send + Sync>),
+    /// A program that was started did, with this exit code
+    #[cfg(unix)]
+    #[error("a program failed")]
+    Ended(u8),
     /// It was done, and what was printed says that something is wrong
     #[error("a check failed")]
     Reported,
@@ -46,8 +54,12 @@ fn main() -> ExitCode {
         Command::Copy(copy) => copy::run(copy, args.output()),
         Command::Devices(devices) => devices::run(devices, args.output()),
         Command::Doctor(doctor) => doctor::run(doctor, args.output()),
+        #[cfg(unix)]
+        Command::Fabric(fabric) => fabric::run(fabric, args.output()),
         Command::Ping(ping) => ping::run(ping, args.output()),
         Command::Provider => recorded::print_answer(),
+        #[cfg(unix)]
+        Command::Run(run) => run::run(run, args.output()),
         Command::Sim(SimCommand::Run(run)) => sim::run(run, args.output()),
         Command::Sim(SimCommand::Trace(trace)) => sim::trace(trace, args.output()),
     };
@@ -60,6 +72,8 @@ fn main() -> ExitCode {
             report::error(&*error);
             ExitCode::FAILURE
         }
+        #[cfg(unix)]
+        Err(Failure::Ended(code)) => ExitCode::from(code),
         Err(Failure::Reported) => ExitCode::FAILURE,
     }
 }

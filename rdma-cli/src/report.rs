@@ -99,6 +99,11 @@ impl Wall {
     pub(crate) fn seconds(self) -> f64 {
         self.0.elapsed().as_secs_f64()
     }
+
+    #[cfg(unix)]
+    pub(crate) fn elapsed(self) -> std::time::Duration {
+        self.0.elapsed()
+    }
 }
 
 /// Bytes in a unit that people read

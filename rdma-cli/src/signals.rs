@@ -2,18 +2,22 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Whether somebody has asked the program to stop: Ctrl-C, a termination signal, a closed terminal
 #[derive(Clone, Debug)]
-pub(crate) struct Interrupt(Arc<AtomicBool>);
+pub(crate) struct Interrupt {
+    flag: Arc<AtomicBool>,
+    /// The one that came, 0 before that.
+    signal: Arc<AtomicUsize>,
+}
 
 impl Interrupt {
     /// Notes such signals from now on, instead of dying of them
     ///
     /// The second one kills all the same. A signal that was ignored when the program started (`nohup`) stays ignored.
     pub(crate) fn listen() -> io::Result<Self> {
-        let flag = Arc::new(AtomicBool::new(false));
+        let (flag, came) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         use signal_hook::consts::{SIGINT, SIGTERM};
         #[cfg(unix)]
         let signals = [SIGINT, SIGTERM, signal_hook::consts::SIGHUP];
@@ -21,17 +25,24 @@ impl Interrupt {
         let signals = [SIGINT, SIGTERM];
         for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))?;
+            signal_hook::flag::register_usize(signal, Arc::clone(&came), signal as usize)?;
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
         }
         // A file that outgrows its limit is then a failed write, which can be cleaned up after.
         #[cfg(target_os = "linux")]
         signal_hook::flag::register(25, Arc::default())?;
-        Ok(Self(flag))
+        Ok(Self { flag, signal: came })
     }
 
     /// Whether the program was asked to stop
     pub(crate) fn is_requested(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.flag.load(Ordering::Relaxed)
+    }
+
+    /// The signal by which the program was asked to stop
+    #[cfg(unix)]
+    pub(crate) fn signal(&self) -> Option<i32> {
+        self.is_requested().then(|| self.signal.load(Ordering::Relaxed) as i32)
     }
 }
 

@@ -11,6 +11,7 @@ mod side;
 mod trace;
 mod workload;
 
+pub(crate) use self::period::Period;
 pub(crate) use self::trace::trace;
 
 use std::path::Path;

@@ -1,11 +1,11 @@
-//! Virtual times as scenarios write them: `5ms`, `23m`
+//! Times as scenarios and arguments write them: `5ms`, `23m`
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error};
 
-/// A while of virtual time, at most a day
+/// A while, at most a day
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Period(pub(crate) Duration);
 
@@ -26,7 +26,7 @@ impl Period {
         Self(Duration::from_secs(seconds))
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let (_, size) = UNITS.iter().find(|(unit, _)| *unit == &text[digits.len()..])?;
         let ns = digits.parse::<u64>().ok()?.checked_mul(*size)?;

@@ -11,6 +11,8 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rdma_sim::{Fault, FaultPlan};
+
 use super::bell;
 use super::segment::Segment;
 use super::settings::{Settings, SettingsError};
@@ -259,6 +261,17 @@ impl SharedFabric {
         drop(lock);
         (0..self.segment.hosts()).for_each(|host| bell::ring(&self.bell(host)));
         Ok(())
+    }
+
+    /// The faults that were asked for so far, whether or not they have happened
+    pub fn faults(&self) -> Vec<Fault> {
+        let log = self.segment.faults_from(0);
+        log.lines().filter_map(|line| line.parse::<FaultPlan>().ok()).flat_map(|plan| plan.0).collect()
+    }
+
+    /// Where its files are; files that are put beside them go with it
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// The time since the beginning, in nanoseconds

@@ -1,0 +1,220 @@
+//! `tb5 fabric`: the simulated fabrics of this machine, and what happens to them
+
+use rdma::shared::{FabricError, SharedFabric};
+use rdma_sim::{Fault, FaultPlan, Topology};
+use serde::Serialize;
+
+use crate::Failure;
+use crate::args::Fabric;
+use crate::report::{Output, table};
+use crate::run::{Counters, Happened, faults_of};
+
+#[derive(Debug, Serialize)]
+struct List {
+    fabrics: Vec<Listed>,
+}
+
+#[derive(Debug, Serialize)]
+struct Listed {
+    name: String,
+    hosts: usize,
+    processes: usize,
+    age_seconds: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Shown {
+    name: String,
+    age_seconds: f64,
+    hosts: Vec<HostShown>,
+    faults: Vec<Happened>,
+}
+
+#[derive(Debug, Serialize)]
+struct HostShown {
+    host: String,
+    /// `null` if nobody is the host.
+    pid: Option<u32>,
+    ports: Vec<PortShown>,
+}
+
+#[derive(Debug, Serialize)]
+struct PortShown {
+    device: String,
+    /// The other end of the cable: a host and its device.
+    peer: Option<String>,
+    #[serde(flatten)]
+    sent: Counters,
+}
+
+#[derive(Debug, Serialize)]
+struct Asked {
+    name: String,
+    faults: Vec<String>,
+}
+
+pub(crate) fn run(args: &Fabric, output: Output) -> Result<(), Failure> {
+    let Some(name) = &args.name else { return list(output) };
+    let fabric = SharedFabric::open(name).map_err(|error| match error {
+        FabricError::Name(_) => Failure::Usage(error.to_string()),
+        error => Failure::failed(error),
+    })?;
+    if args.fault.is_empty() {
+        return show(&fabric, output);
+    }
+    let text = args.fault.join(" ");
+    let topology = fabric.settings().topology();
+    let plan = plan(&text, fabric.now_ns() / 1_000_000, topology)
+        .map_err(|error| Failure::Usage(error.to_string()))?;
+    for fault in &plan {
+        fabric.add_fault(&fault.to_string()).map_err(Failure::failed)?;
+    }
+    let asked = Asked { name: name.clone(), faults: plan.iter().map(Fault::to_string).collect() };
+    output.print(&asked, || asked.faults.join("\n"))
+}
+
+/// The faults that a text means: those without a moment happen now, a moment that has just passed
+fn plan(text: &str, now_ms: u64, topology: &Topology) -> Result<Vec<Fault>, rdma_sim::FaultError> {
+    let faults = text.split(';').map(str::trim).filter(|fault| !fault.is_empty());
+    let fault = |text: &str| {
+        let words: Vec<_> = text.split_whitespace().collect();
+        let moment = match *words {
+            ["at", ..] => 2,
+            ["after", ..] => 3,
+            _ => 0,
+        };
+        let (moment, rest) = words.split_at(moment.min(words.len()));
+        let moment = if moment.is_empty() { format!("at {now_ms}ms") } else { moment.join(" ") };
+        let read = |rest: &[&str]| format!("{moment} {}", rest.join(" ")).parse::<Fault>();
+        let is_place = |word: &str| word.contains(':') || topology.find_host(word).is_some();
+        // The place may follow the name of the fault, as one would say it.
+        match (read(rest), rest) {
+            (Err(error), [name, place, more @ ..]) => match read(&[&[*place, *name], more].concat()) {
+                Err(swapped) if is_place(place) => Err(swapped),
+                swapped => swapped.or(Err(error)),
+            },
+            (fault, _) => fault,
+        }
+    };
+    let plan = FaultPlan(faults.map(fault).collect::<Result<_, _>>()?);
+    plan.check(topology)?;
+    Ok(plan.0)
+}
+
+fn age(fabric: &SharedFabric) -> f64 {
+    fabric.now_ns() as f64 / 1e9
+}
+
+fn list(output: Output) -> Result<(), Failure> {
+    let names = SharedFabric::list().map_err(Failure::failed)?;
+    // One that has gone meanwhile is none.
+    let fabrics = names.iter().filter_map(|name| SharedFabric::open(name).ok());
+    let listed = |fabric: SharedFabric| {
+        let hosts = fabric.settings().topology().hosts().len();
+        let processes = (0..hosts).filter(|host| fabric.process_of(*host) != 0).count();
+        Listed { name: fabric.name().to_owned(), hosts, processes, age_seconds: age(&fabric) }
+    };
+    let list = List { fabrics: fabrics.map(listed).collect() };
+    output.print(&list, || {
+        if list.fabrics.is_empty() {
+            return "no fabrics: tb5 run makes one".to_owned();
+        }
+        let heading = ["fabric", "hosts", "processes", "age"].map(str::to_owned);
+        let row = |listed: &Listed| {
+            let age = format!("{:.1} s", listed.age_seconds);
+            [listed.name.clone(), listed.hosts.to_string(), listed.processes.to_string(), age]
+        };
+        table(std::iter::once(heading).chain(list.fabrics.iter().map(row)))
+    })
+}
+
+fn show(fabric: &SharedFabric, output: Output) -> Result<(), Failure> {
+    let topology = fabric.settings().topology();
+    let peer = |host: &str, device: &str| {
+        topology.links().find_map(|link| {
+            let [a, b] = link.ends;
+            let is_here = |end: rdma_sim::topology::LinkEnd<'_>| end.host == host && end.device == device;
+            let far = if is_here(a) {
+                b
+            } else if is_here(b) {
+                a
+            } else {
+                return None;
+            };
+            Some(format!("{}:{}", far.host, far.device))
+        })
+    };
+    let mut sent = fabric.sent().into_iter();
+    let hosts = topology.hosts().iter().enumerate().map(|(number, host)| HostShown {
+        host: host.name().to_owned(),
+        pid: Some(fabric.process_of(number)).filter(|pid| *pid != 0),
+        ports: host
+            .ports()
+            .iter()
+            .zip(&mut sent)
+            .map(|(port, sent)| PortShown {
+                device: port.device().to_owned(),
+                peer: peer(host.name(), port.device()),
+                sent: sent.into(),
+            })
+            .collect(),
+    });
+    let shown = Shown {
+        name: fabric.name().to_owned(),
+        hosts: hosts.collect(),
+        age_seconds: age(fabric),
+        faults: faults_of(fabric),
+    };
+    output.print(&shown, || text(&shown))
+}
+
+fn text(shown: &Shown) -> String {
+    let heading = ["host", "process", "port", "cable to", "messages", "bytes", "stalls"].map(str::to_owned);
+    let rows = shown.hosts.iter().flat_map(|host| {
+        let pid = host.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
+        host.ports.iter().map(move |port| {
+            let [messages, bytes, stalls] = port.sent.row();
+            let peer = port.peer.clone().unwrap_or_else(|| "-".to_owned());
+            [host.host.clone(), pid.clone(), port.device.clone(), peer, messages, bytes, stalls]
+        })
+    });
+    let mut lines = vec![format!("fabric {}, {:.1} s old", shown.name, shown.age_seconds)];
+    lines.push(table(std::iter::once(heading).chain(rows)));
+    for Happened { fault, happened } in &shown.faults {
+        lines.push(format!("fault {fault}{}", if *happened { "" } else { " (not yet)" }));
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_read_as_one_says_them() {
+        let table = [
+            ("unplug a:rdma_en2", "at 7ms a:rdma_en2 unplug"),
+            ("a:rdma_en2 unplug", "at 7ms a:rdma_en2 unplug"),
+            ("kill b", "at 7ms b kill"),
+            ("b pause", "at 7ms b pause"),
+            ("corrupt a:rdma_en2 3", "at 7ms a:rdma_en2 corrupt 3"),
+            ("at 2s slow a:rdma_en2 50%", "at 2s a:rdma_en2 slow 50%"),
+            ("after 9 frames a:rdma_en2 unplug", "after 9 frames a:rdma_en2 unplug"),
+            ("pause a; at 3s resume a", "at 7ms a pause; at 3s a resume"),
+        ];
+        for (text, meant) in table {
+            assert_eq!(FaultPlan(plan(text, 7, &Topology::pair()).unwrap()).to_string(), meant);
+        }
+        for (text, why) in [
+            ("explode a", "is no fault"),
+            ("unplug a", "happens to a port"),
+            ("unplug a:rdma_en99", "no device"),
+            ("kill z", "no host"),
+            ("unplug", "is missing"),
+            ("at", "is missing"),
+        ] {
+            let error = plan(text, 7, &Topology::pair()).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

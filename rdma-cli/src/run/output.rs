@@ -1,0 +1,138 @@
+//! What the programs print, line by line, with the host in front
+
+use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// Longer lines are printed in pieces.
+const LONGEST: u64 = 64 * 1024;
+
+/// A stream of this process
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Stream {
+    Stderr,
+    Stdout,
+}
+
+impl Stream {
+    fn is_coloured(self) -> bool {
+        let is_terminal = match self {
+            Self::Stderr => io::stderr().is_terminal(),
+            Self::Stdout => io::stdout().is_terminal(),
+        };
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        is_terminal && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+    }
+
+    fn write(self, line: &[u8]) -> io::Result<()> {
+        // Both may lead to one place.
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        match self {
+            Self::Stderr => io::stderr().write_all(line),
+            Self::Stdout => {
+                let mut out = io::stdout().lock();
+                out.write_all(line).and_then(|()| out.flush())
+            }
+        }
+    }
+}
+
+const COLOURS: [&str; 6] = ["36", "33", "32", "35", "34", "31"];
+
+/// Copies what a host prints to a stream, in a thread that says when there is no more
+#[derive(Clone, Debug)]
+pub(super) struct Relay {
+    /// Set once nobody reads what is printed.
+    pub(super) is_unread: Arc<AtomicBool>,
+    pub(super) ended: Sender<()>,
+    /// Letters of the longest name.
+    pub(super) width: usize,
+}
+
+impl Relay {
+    pub(super) fn begin(
+        &self,
+        from: impl Read + Send + 'static,
+        to: Stream,
+        host: &str,
+        number: usize,
+    ) -> io::Result<()> {
+        let width = self.width;
+        let prefix = |mark: char| match to.is_coloured() {
+            true => format!("\x1b[{}m{host:<width$} {mark}\x1b[0m ", COLOURS[number % COLOURS.len()]),
+            false => format!("{host:<width$} {mark} "),
+        };
+        let prefixes = [prefix('|').into_bytes(), prefix('+').into_bytes()];
+        let relay = self.clone();
+        let copying = move || {
+            relay.copy(from, |line| to.write(line), &prefixes);
+            // Nobody waits for it if the tool ends first.
+            let _ = relay.ended.send(());
+        };
+        thread::Builder::new().name(format!("output of {host}")).spawn(copying).map(drop)
+    }
+
+    fn copy(
+        &self,
+        from: impl Read,
+        mut write: impl FnMut(&[u8]) -> io::Result<()>,
+        [begins, goes_on]: &[Vec<u8>; 2],
+    ) {
+        let mut from = BufReader::with_capacity(LONGEST as usize, from);
+        let mut prefix = begins;
+        loop {
+            let mut line = prefix.clone();
+            match from.by_ref().take(LONGEST).read_until(b'\n', &mut line) {
+                Ok(0) | Err(_) => return,
+                Ok(_) if line.ends_with(b"\n") => prefix = begins,
+                Ok(_) => {
+                    line.push(b'\n');
+                    prefix = goes_on;
+                }
+            }
+            if write(&line).is_err() {
+                self.is_unread.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// A line of the tool itself
+pub(super) fn say(text: &str) {
+    // Nothing is left to tell if even that cannot be written.
+    let _ = Stream::Stderr.write(format!("tb5: {text}\n").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_without_an_end_is_printed_in_pieces() {
+        let (ended, _) = std::sync::mpsc::channel();
+        let relay = Relay { is_unread: Arc::default(), ended, width: 1 };
+        let mut text = vec![b'x'; LONGEST as usize * 2];
+        text.extend(b"y\nnext\n\xff");
+        let mut lines = Vec::new();
+        relay.copy(
+            &*text,
+            |line| {
+                lines.push(line.to_vec());
+                Ok(())
+            },
+            &[b"a | ".to_vec(), b"a + ".to_vec()],
+        );
+        let lines: Vec<_> = lines.iter().map(|line| (line[..4].to_vec(), line.len() - 4)).collect();
+        let expected = [
+            (b"a | ", LONGEST as usize + 1),
+            (b"a + ", LONGEST as usize + 1),
+            (b"a + ", 2),
+            (b"a | ", 5),
+            (b"a | ", 2),
+        ];
+        assert_eq!(lines, expected.map(|(prefix, len)| (prefix.to_vec(), len)));
+    }
+}
