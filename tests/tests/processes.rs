@@ -228,5 +228,13 @@ fn faults_pause_resume_and_kill_processes() {
     hosts.fabric.add_fault("at 0s b kill").unwrap();
     assert_eq!(b.answer(), None);
     assert!(!b.end());
+    // What killed one does not kill the next.
+    let mut b = hosts.start("b");
+    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
+    a.ask(&format!("talk {to_b}"));
+    b.ask(&format!("talk {to_a}"));
+    goes_on(&mut a, to_b, 10);
+    hosts.fabric.add_fault("at 0s b kill").unwrap();
+    assert_eq!(b.answer(), None);
     assert!(a.end());
 }

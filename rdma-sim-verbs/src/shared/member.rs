@@ -109,6 +109,7 @@ impl Member {
         );
         driver.stay_at(fabric.settings().topology().hosts()[host].name(), Box::new(outlets));
         inlets.readers = (0..segment.hosts()).map(|from| Reader::new(segment.lane(from, host))).collect();
+        self.revive(driver, &mut inlets)?;
         let before = fabric.sent();
         let _ = self.place.set(Place { incarnation, bell, before, _lock: lock });
         slot.pid.store(std::process::id(), Ordering::Release);
@@ -207,14 +208,37 @@ impl Member {
 
     // ─── What faults do to processes ───
 
+    /// What killed a process that was this host before is past
+    fn revive(&self, driver: &Driver, inlets: &mut Inlets) -> Result<(), FabricError> {
+        let mut states = || {
+            self.read_faults(inlets, &mut driver.hearing());
+            driver.advance_to(self.now());
+            self.processes(driver)
+        };
+        let mut now = states();
+        if now[self.host].0 != Process::Running {
+            let name = self.fabric.settings().topology().hosts()[self.host].name();
+            self.fabric.add_fault(&format!("at 0s {name} restart"))?;
+            now = states();
+        }
+        inlets.processes = now;
+        Ok(())
+    }
+
+    /// What the processes of each host do by the faults that have happened, and how often they were started
+    fn processes(&self, driver: &Driver) -> Vec<(Process, u32)> {
+        let hearing = driver.hearing();
+        (0..self.introduced.len()).map(|host| hearing.process(host as u32)).collect()
+    }
+
     /// Does to processes what the faults that have happened do to them: this one may stop, or die, here
     pub(crate) fn follow_faults(&self, driver: &Driver) {
-        let mut inlets = self.inlets.lock().unwrap_or_else(PoisonError::into_inner);
-        let hearing = driver.hearing();
-        let now: Vec<_> = (0..inlets.processes.len()).map(|host| hearing.process(host as u32)).collect();
-        drop(hearing);
-        let before = std::mem::replace(&mut inlets.processes, now.clone());
-        drop(inlets);
+        // Whoever only looks is nobody.
+        if !self.has_joined() {
+            return;
+        }
+        let now = self.processes(driver);
+        let before = std::mem::replace(&mut self.inlets().processes, now.clone());
         for (host, (before, now)) in before.into_iter().zip(now).enumerate() {
             let signal = match (before.0, now.0) {
                 _ if now.0 == Process::Dead || now.1 != before.1 => libc::SIGKILL,
@@ -232,10 +256,7 @@ impl Member {
     /// Forgets hosts whose processes have ended, as their system does
     pub(crate) fn bury(&self, driver: &Driver) {
         for host in 0..self.introduced.len() {
-            let pid = self.fabric.process_of(host);
-            // SAFETY: signal 0 is never delivered.
-            let is_gone =
-                pid == NOBODY || unsafe { libc::kill(pid as i32, 0) } == -1 && errno() == Some(libc::ESRCH);
+            let is_gone = self.fabric.process_of(host) == NOBODY;
             if is_gone && self.introduced[host].swap(NOBODY, Ordering::Relaxed) != NOBODY {
                 driver.hearing().forget(host as u32);
             }
@@ -306,8 +327,4 @@ fn send(pid: u32, signal: i32) {
         // SAFETY: a signal to a process has no preconditions; one that is not there is not found.
         unsafe { libc::kill(pid as i32, signal) };
     }
-}
-
-fn errno() -> Option<i32> {
-    io::Error::last_os_error().raw_os_error()
 }

@@ -167,6 +167,8 @@ impl SharedFabric {
                 // The last one has left in between.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && wanted.is_some() => continue,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    // Not if there are others.
+                    let _ = directory.parent().map(fs::remove_dir);
                     return Err(FabricError::Missing(name.to_owned()));
                 }
                 Err(error) => return Err(failed("open")(error)),
@@ -281,7 +283,11 @@ impl SharedFabric {
 
     /// Who is the host of that number; 0 if nobody is
     pub fn process_of(&self, host: usize) -> u32 {
-        self.segment.slot(host).pid.load(std::sync::atomic::Ordering::Acquire)
+        let pid = self.segment.slot(host).pid.load(std::sync::atomic::Ordering::Acquire);
+        // SAFETY: signal 0 is never delivered.
+        let is_gone = unsafe { libc::kill(pid as i32, 0) } == -1
+            && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+        if is_gone { 0 } else { pid }
     }
 
     /// What each port has sent, in the order of hosts and of their ports
