@@ -34,6 +34,7 @@ mod options;
 mod pool;
 mod queues;
 mod reactor;
+mod spin_runtime;
 mod sync;
 pub mod time;
 #[cfg(feature = "tokio-runtime")]
@@ -47,5 +48,6 @@ pub use error::{
 };
 pub use options::EndpointOptions;
 pub use pool::{Lease, PoolStats, ZoneStats};
+pub use spin_runtime::SpinRuntime;
 #[cfg(feature = "tokio-runtime")]
 pub use tokio_runtime::TokioRuntime;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::try_join;
-use rdma_async::{Connection, Endpoint, EndpointOptions, TokioRuntime};
+use rdma_async::{Connection, Endpoint, EndpointOptions, SpinRuntime};
 use rdma_core::bare::BareQp;
-use rdma_core::{Opcode, QpCapacity, QpInit, QueuePair};
+use rdma_core::{Opcode, QpCapacity, QpInit, QueuePair, Runtime as _};
 use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};
 
 /// Bytes of a message: a small one, and the longest of one frame, about what libibverbs' own ping-pong sends
@@ -88,18 +88,15 @@ async fn answer(connection: Connection<VerbsDevice>, len: usize) {
 
 /// Nanoseconds per round trip over connections
 fn connected(provider: &Arc<Provider>, [a, b]: [&str; 2], len: usize) -> f64 {
-    let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-    let spent = tokio.block_on(async {
-        let runtime = Arc::new(TokioRuntime::current());
+    let runtime = SpinRuntime::new();
+    let spent = runtime.block_on(async {
         let options = EndpointOptions::new().connections(1);
-        let endpoint = |name| Endpoint::new(open(provider, name), Arc::clone(&runtime) as _, options.clone());
+        let endpoint = |name| Endpoint::new(open(provider, name), Arc::new(runtime.clone()), options.clone());
         let (a, b) = (endpoint(a).expect("the device is fresh"), endpoint(b).expect("the device is fresh"));
         let (to_b, to_a) = tokio::io::duplex(256);
         let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.expect("the ends find each other");
-        // Tasks, both: a runtime of one thread looks at the future of `block_on` only after 61 polls of busy tasks.
-        let (asking, answering) = (tokio::spawn(ask(ab, len)), tokio::spawn(answer(ba, len)));
-        answering.await.expect("the peer ends");
-        asking.await.expect("the peer ends")
+        runtime.spawn(Box::pin(answer(ba, len)));
+        ask(ab, len).await
     });
     spent.as_nanos() as f64 / f64::from(COUNT)
 }
