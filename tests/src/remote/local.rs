@@ -1,0 +1,74 @@
+//! What the environment says about the device of this host
+
+use std::env;
+use std::sync::Arc;
+
+use rdma_core::Error;
+use rdma_tb5::{OpenError, OpenOptions, Provider, VerbsDevice};
+
+/// Names the device of this host: the one that a server serves, and the one at the near end of the body
+pub const DEVICE_VARIABLE: &str = "RDMA_CONFORMANCE_DEVICE";
+/// Where a server listens, as `address:port`
+pub const LISTEN_VARIABLE: &str = "RDMA_CONFORMANCE_LISTEN";
+/// Where the server of the other host listens
+pub const PEER_VARIABLE: &str = "RDMA_CONFORMANCE_PEER";
+/// If it is 1, a destroyed queue pair is taken to touch no memory any more, on Macs, too
+pub const TRUST_VARIABLE: &str = "RDMA_CONFORMANCE_TRUST_DESTROY";
+
+/// A device of this host, to be opened as often as needed
+#[derive(Clone, Debug)]
+pub struct LocalDevice {
+    provider: Arc<Provider>,
+    name: String,
+    options: OpenOptions,
+}
+
+impl LocalDevice {
+    /// The device called `name`
+    pub fn new(provider: Arc<Provider>, name: impl Into<String>) -> Self {
+        let is_trusted = env::var(TRUST_VARIABLE).is_ok_and(|value| value == "1");
+        let options = OpenOptions::new();
+        let options = if is_trusted { options.trust_destroy(true) } else { options };
+        Self { provider, name: name.into(), options }
+    }
+
+    /// The device that the environment names
+    ///
+    /// # Errors
+    ///
+    /// It names none, or there is no provider.
+    pub fn from_environment() -> Result<Self, String> {
+        let provider = Provider::load().map_err(|error| error.to_string())?;
+        let name = env::var(DEVICE_VARIABLE).map_err(|_| {
+            format!("{DEVICE_VARIABLE} names the device of this host; there are: {}", provider.devices().join(", "))
+        })?;
+        Ok(Self::new(provider, name))
+    }
+
+    /// Its name
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is a Mac's, or behaves like one
+    pub fn is_apple(&self) -> bool {
+        self.name.starts_with("rdma_en")
+    }
+
+    /// Opens it
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such device.
+    pub fn open(&self) -> Result<VerbsDevice, Error> {
+        match VerbsDevice::open(&self.provider, &self.name, self.options.clone()) {
+            Ok(device) => Ok(device),
+            Err(OpenError::Verbs(error)) => Err(error),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
