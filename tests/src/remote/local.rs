@@ -12,6 +12,8 @@ pub const DEVICE_VARIABLE: &str = "RDMA_CONFORMANCE_DEVICE";
 pub const LISTEN_VARIABLE: &str = "RDMA_CONFORMANCE_LISTEN";
 /// Where the server of the other host listens
 pub const PEER_VARIABLE: &str = "RDMA_CONFORMANCE_PEER";
+/// Which end of the body this host is, 0 or 1; without it, 0
+pub const END_VARIABLE: &str = "RDMA_CONFORMANCE_END";
 /// If it is 1, a destroyed queue pair is taken to touch no memory any more, on Macs, too
 pub const TRUST_VARIABLE: &str = "RDMA_CONFORMANCE_TRUST_DESTROY";
 

@@ -18,7 +18,7 @@ mod wire;
 use std::io::{self, Read, Write};
 
 pub use far::{Ended, serve};
-pub use local::{DEVICE_VARIABLE, LISTEN_VARIABLE, LocalDevice, PEER_VARIABLE, TRUST_VARIABLE};
+pub use local::{DEVICE_VARIABLE, END_VARIABLE, LISTEN_VARIABLE, LocalDevice, PEER_VARIABLE, TRUST_VARIABLE};
 pub use near::{RemoteCompletionQueue, RemoteDevice, RemoteHost, RemoteMemoryRegion, RemoteQueuePair};
 
 /// Two messages of the longest that Apple's device sends, and what belongs to them
