@@ -10,8 +10,9 @@ use rdma_tests::remote::{Ended, LISTEN_VARIABLE, LocalDevice, serve};
 
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "it is run by hand, too")]
 fn main() -> Result<(), String> {
-    let address = env::var(LISTEN_VARIABLE)
-        .map_err(|_| format!("{LISTEN_VARIABLE} is the address and port to listen at, such as 192.168.30.2:7474"))?;
+    let address = env::var(LISTEN_VARIABLE).map_err(|_| {
+        format!("{LISTEN_VARIABLE} is the address and port to listen at, such as 192.168.30.2:7474")
+    })?;
     let device = LocalDevice::from_environment()?;
     // Whether there is such a device should be said here rather than there.
     drop(device.open().map_err(|error| format!("{}: {error}: {}", device.name(), error.remedy()))?);

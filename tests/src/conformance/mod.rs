@@ -73,6 +73,9 @@ impl Expectations {
         limits_are_small: false,
         is_unreliable_only: false,
     };
+
+    /// A network adapter, as simulated
+    pub const ADAPTER: Self = Self { keys_checked_by_post: true, ..Self::RXE };
 }
 
 /// What came of a behaviour

@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use rdma_core::{
-    Access, Arena, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, Qpn, QueuePair, RecvRequest,
-    SendRequest, Teardown, WrId,
+    Access, Arena, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, Qpn, QueuePair,
+    RecvRequest, SendRequest, Teardown, WrId,
 };
 
 use super::message::{Arrived, Created, Opened, Piece, Polled, Question, Registered, VERSION, outcome};
@@ -52,7 +52,8 @@ pub fn serve<D: Device>(mut stream: TcpStream, open: impl Fn() -> Result<D, Erro
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(Ended::Left),
             Err(error) => return Err(error),
         };
-        let question = Question::parse(&body).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let question =
+            Question::parse(&body).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         if question == (Question::Bye {}) {
             write_frame(&mut stream, &[outcome::DONE])?;
             return Ok(Ended::Finished);
@@ -146,7 +147,9 @@ impl<D: Device> Far<D> {
         match question {
             Question::Hello { version: VERSION } => {}
             Question::Hello { version } => {
-                return wrong(format!("this end speaks version {VERSION}, that one {version}: check out the same"));
+                return wrong(format!(
+                    "this end speaks version {VERSION}, that one {version}: check out the same"
+                ));
             }
             Question::Open { device } => {
                 self.vacant(device)?;
@@ -208,7 +211,13 @@ impl<D: Device> Far<D> {
         }
     }
 
-    fn register(&mut self, device: u32, number: u32, len: u64, access: Access) -> Result<Registered, Refusal> {
+    fn register(
+        &mut self,
+        device: u32,
+        number: u32,
+        len: u64,
+        access: Access,
+    ) -> Result<Registered, Refusal> {
         self.vacant(number)?;
         let registered: usize = self.regions.values().map(|region| region.arena.len()).sum();
         let is_too_much = len.saturating_add(registered as u64) > MAX_MEMORY;
@@ -299,7 +308,9 @@ impl<D: Device> Far<D> {
                     if found != expected {
                         let at = found.iter().zip(expected).position(|(found, expected)| found != expected);
                         let at = start + at.unwrap_or(0);
-                        return wrong(format!("the device wrote at {at} of region {number}, where nothing was posted"));
+                        return wrong(format!(
+                            "the device wrote at {at} of region {number}, where nothing was posted"
+                        ));
                     }
                 }
                 start = start.max(next.end);
@@ -309,7 +320,9 @@ impl<D: Device> Far<D> {
     }
 
     fn destroy(&mut self, number: u32) -> Result<Teardown, Refusal> {
-        let Some(qp) = self.qps.get_mut(&number) else { return wrong(format!("there is no queue pair {number}")) };
+        let Some(qp) = self.qps.get_mut(&number) else {
+            return wrong(format!("there is no queue pair {number}"));
+        };
         let teardown = qp.destroy();
         match teardown {
             Teardown::Quiesced => {

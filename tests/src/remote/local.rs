@@ -6,6 +6,8 @@ use std::sync::Arc;
 use rdma_core::Error;
 use rdma_tb5::{OpenError, OpenOptions, Provider, VerbsDevice};
 
+use crate::conformance::Expectations;
+
 /// Names the device of this host: the one that a server serves, and the one at the near end of the body
 pub const DEVICE_VARIABLE: &str = "RDMA_CONFORMANCE_DEVICE";
 /// Where a server listens, as `address:port`
@@ -14,6 +16,8 @@ pub const LISTEN_VARIABLE: &str = "RDMA_CONFORMANCE_LISTEN";
 pub const PEER_VARIABLE: &str = "RDMA_CONFORMANCE_PEER";
 /// Which end of the body this host is, 0 or 1; without it, 0
 pub const END_VARIABLE: &str = "RDMA_CONFORMANCE_END";
+/// What is expected of both devices, `tb5`, `soft-roce` or `adapter`; without it, their name tells
+pub const KIND_VARIABLE: &str = "RDMA_CONFORMANCE_KIND";
 /// If it is 1, a destroyed queue pair is taken to touch no memory any more, on Macs, too
 pub const TRUST_VARIABLE: &str = "RDMA_CONFORMANCE_TRUST_DESTROY";
 
@@ -42,7 +46,10 @@ impl LocalDevice {
     pub fn from_environment() -> Result<Self, String> {
         let provider = Provider::load().map_err(|error| error.to_string())?;
         let name = env::var(DEVICE_VARIABLE).map_err(|_| {
-            format!("{DEVICE_VARIABLE} names the device of this host; there are: {}", provider.devices().join(", "))
+            format!(
+                "{DEVICE_VARIABLE} names the device of this host; there are: {}",
+                provider.devices().join(", ")
+            )
         })?;
         Ok(Self::new(provider, name))
     }
@@ -52,9 +59,19 @@ impl LocalDevice {
         &self.name
     }
 
-    /// Whether it is a Mac's, or behaves like one
-    pub fn is_apple(&self) -> bool {
-        self.name.starts_with("rdma_en")
+    /// What is expected of it
+    ///
+    /// # Panics
+    ///
+    /// If the environment says what is not known.
+    pub fn expectations(&self) -> Expectations {
+        let by_name = if self.name.starts_with("rdma_en") { "tb5" } else { "soft-roce" };
+        match env::var(KIND_VARIABLE).as_deref().unwrap_or(by_name) {
+            "tb5" => Expectations::TB5,
+            "soft-roce" => Expectations::RXE,
+            "adapter" => Expectations::ADAPTER,
+            other => panic!("{KIND_VARIABLE}={other:?} is not tb5, soft-roce or adapter"),
+        }
     }
 
     /// Opens it

@@ -137,7 +137,13 @@ mod tests {
         for question in [
             Question::Hello { version: VERSION },
             Question::Register { device: 1, region: 2, len: 4096, access: Access::LOCAL_WRITE },
-            Question::PostRecv { qp: 4, serial: 5, id: WrId(6), sgl: vec![Sge::default()], bytes: vec![piece] },
+            Question::PostRecv {
+                qp: 4,
+                serial: 5,
+                id: WrId(6),
+                sgl: vec![Sge::default()],
+                bytes: vec![piece],
+            },
             Question::Bye {},
         ] {
             let mut bytes = Vec::new();

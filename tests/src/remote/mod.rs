@@ -18,7 +18,9 @@ mod wire;
 use std::io::{self, Read, Write};
 
 pub use far::{Ended, serve};
-pub use local::{DEVICE_VARIABLE, END_VARIABLE, LISTEN_VARIABLE, LocalDevice, PEER_VARIABLE, TRUST_VARIABLE};
+pub use local::{
+    DEVICE_VARIABLE, END_VARIABLE, KIND_VARIABLE, LISTEN_VARIABLE, LocalDevice, PEER_VARIABLE, TRUST_VARIABLE,
+};
 pub use near::{RemoteCompletionQueue, RemoteDevice, RemoteHost, RemoteMemoryRegion, RemoteQueuePair};
 
 /// Two messages of the longest that Apple's device sends, and what belongs to them
@@ -26,7 +28,10 @@ const MAX_FRAME: usize = (32 << 20) + 4096;
 
 fn write_frame(stream: &mut impl Write, body: &[u8]) -> io::Result<()> {
     if body.len() > MAX_FRAME {
-        return Err(io::Error::other(format!("{} bytes are more than a frame of the control protocol", body.len())));
+        return Err(io::Error::other(format!(
+            "{} bytes are more than a frame of the control protocol",
+            body.len()
+        )));
     }
     let mut frame = (body.len() as u32).to_le_bytes().to_vec();
     frame.extend_from_slice(body);

@@ -12,8 +12,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rdma_core::{
-    Access, Caps, Cause, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion, PortStatus, QpAddress,
-    QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendOp, SendRequest, Sge, Teardown, Transition, Verb,
+    Access, Caps, Cause, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion, PortStatus,
+    QpAddress, QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendOp, SendRequest, Sge, Teardown,
+    Transition, Verb,
 };
 
 use super::message::{Created, Opened, Piece, Polled, Question, Registered, VERSION, outcome};
@@ -80,7 +81,8 @@ impl RemoteHost {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         let addresses = peer.to_socket_addrs().map_err(told)?;
         let mut connect = |address| {
-            TcpStream::connect_timeout(&address, PATIENCE).inspect_err(|error| last = io::Error::other(error.to_string()))
+            TcpStream::connect_timeout(&address, PATIENCE)
+                .inspect_err(|error| last = io::Error::other(error.to_string()))
         };
         let connected = addresses.into_iter().find_map(|address| connect(address).ok());
         let Some(stream) = connected else { return Err(told(last)) };
@@ -141,7 +143,9 @@ impl Link {
     /// Asks; what is wrong with the connection, or with the question, is a text
     fn ask<T: Wire>(&self, question: &Question) -> Result<Result<T, Error>, String> {
         let mut stream = lock(&self.stream);
-        let Some(connection) = &mut *stream else { return Err(format!("the far end at {} is gone", self.peer)) };
+        let Some(connection) = &mut *stream else {
+            return Err(format!("the far end at {} is gone", self.peer));
+        };
         let mut body = Vec::new();
         question.put(&mut body);
         let answer = write_frame(connection, &body).and_then(|()| read_frame(connection));
@@ -181,7 +185,9 @@ impl Link {
             let is_it = |region: &&Region| (region.device, region.lkey) == (device, sge.lkey);
             // What names nothing goes as it is: the device has to find out.
             let Some(region) = regions.iter().find(is_it) else { continue };
-            let Some(offset) = sge.addr.checked_sub(region.base).map(|offset| offset as usize) else { continue };
+            let Some(offset) = sge.addr.checked_sub(region.base).map(|offset| offset as usize) else {
+                continue;
+            };
             let len = sge.len as usize;
             if offset.saturating_add(len) > region.len {
                 continue;
@@ -190,7 +196,11 @@ impl Link {
             let start = unsafe { region.start.add(offset) };
             // SAFETY: the region is registered, and so its memory is there; the caller lets it be read.
             let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr(), len) };
-            named.0.push(Piece { region: region.number, offset: offset as u64, bytes: Bytes(bytes.to_vec()) });
+            named.0.push(Piece {
+                region: region.number,
+                offset: offset as u64,
+                bytes: Bytes(bytes.to_vec()),
+            });
             named.1.push(Place { start, len });
         }
         named
@@ -315,7 +325,10 @@ impl CompletionQueue for RemoteCompletionQueue {
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
         let Object { link, number: cq } = &self.object;
         let polled: Polled = link.call(&Question::Poll { cq: *cq, at_most: out.len() as u32 })?;
-        assert!(polled.completions.len() <= out.len(), "the far end found more completions than there is space for");
+        assert!(
+            polled.completions.len() <= out.len(),
+            "the far end found more completions than there is space for"
+        );
         let mut receives = lock(&link.receives);
         for arrived in &polled.arrived {
             let Some(receive) = receives.remove(&arrived.serial) else { continue };

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use rdma_core::{
-    Access, Caps, Cause, Completion, Error, Gid, Lkey, Opcode, PortState, PortStatus, QpAddress, QpCapacity, QpInit,
-    QpState, QpType, Qpn, Resource, Rkey, SendOp, Sge, Status, Teardown, Transition, Verb, WrId,
+    Access, Caps, Cause, Completion, Error, Gid, Lkey, Opcode, PortState, PortStatus, QpAddress, QpCapacity,
+    QpInit, QpState, QpType, Qpn, Resource, Rkey, SendOp, Sge, Status, Teardown, Transition, Verb, WrId,
 };
 
 /// These bytes are not what was expected
@@ -272,7 +272,17 @@ macro_rules! caps {
     };
 }
 caps!(
-    flush_on_error, frame, max_cq, max_cqe, max_message, max_mr, max_pd, max_qp, max_queue_frames, max_sge, one_sided,
+    flush_on_error,
+    frame,
+    max_cq,
+    max_cqe,
+    max_message,
+    max_mr,
+    max_pd,
+    max_qp,
+    max_queue_frames,
+    max_sge,
+    one_sided,
     send_waits_for_receive
 );
 
