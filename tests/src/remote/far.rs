@@ -384,3 +384,91 @@ impl<D: Device> Region<D> {
         unsafe { std::slice::from_raw_parts(start.as_ptr(), range.len()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rdma_core::{Lkey, SendOp, Sge};
+    use rdma_sim::{Driver, Sim, SimDevice};
+
+    use super::*;
+
+    fn ask(far: &mut Far<SimDevice>, driver: &Driver, question: Question) -> Result<Vec<u8>, String> {
+        let mut out = Vec::new();
+        match far.answer(question, || driver.net().open("a", crate::DEVICE), &mut out) {
+            Ok(()) => Ok(out),
+            Err(Refusal::Verb(error)) => Err(error.to_string()),
+            Err(Refusal::Wrong(why)) => Err(why),
+        }
+    }
+
+    /// A device, a completion queue, a queue pair and a region of 8192 bytes, numbered from 0
+    fn far(driver: &Driver) -> Far<SimDevice> {
+        let mut far = Far::default();
+        for question in [
+            Question::Open { device: 0 },
+            Question::CreateCq { device: 0, cq: 1, depth: 16 },
+            Question::CreateQp { cq: 1, qp: 2, init: rdma_core::QpInit::default() },
+            Question::Register { device: 0, region: 3, len: 8192, access: Access::LOCAL_WRITE },
+        ] {
+            ask(&mut far, driver, question).unwrap();
+        }
+        far
+    }
+
+    #[test]
+    fn bytes_outside_of_receives_are_astray() {
+        let driver = Driver::new(Sim::new(), drop).unwrap();
+        let mut far = far(&driver);
+        let qpn = far.qps[&2].address().qpn;
+        let places = vec![(3, 100..200)];
+        far.receives.push(Receive { qp: 2, qpn, id: WrId(1), serial: 1, places });
+        let write = |far: &Far<SimDevice>, at: usize| {
+            // SAFETY: the offset is inside of the region.
+            let to = unsafe { far.regions[&3].arena.as_ptr().add(at) };
+            // SAFETY: nobody else uses the arena.
+            unsafe { to.write(7) };
+        };
+        for at in [100, 199] {
+            write(&far, at);
+            assert!(far.assert_nothing_astray().is_ok());
+        }
+        for at in [200, 99, 0, 8191] {
+            write(&far, at);
+            let Err(Refusal::Wrong(why)) = far.assert_nothing_astray() else { panic!("{at} is not seen") };
+            assert!(why.contains(&format!("wrote at {at} ")), "{why}");
+            far.regions.get_mut(&3).unwrap().expected[at] = 7;
+        }
+    }
+
+    #[test]
+    fn questions_about_what_is_not_there_are_refused() {
+        let driver = Driver::new(Sim::new(), drop).unwrap();
+        let mut far = far(&driver);
+        let send = |region, offset, len| Question::PostSend {
+            qp: 2,
+            id: WrId(1),
+            op: SendOp::Send,
+            signaled: true,
+            sgl: vec![Sge { addr: 0, len: 1, lkey: Lkey(0) }],
+            bytes: vec![Piece { region, offset, bytes: Bytes(vec![1; len]) }],
+        };
+        for nonsense in [
+            Question::Open { device: 3 },
+            Question::Port { device: 1 },
+            Question::Poll { cq: 2, at_most: 1 },
+            Question::Drop { object: 4 },
+            Question::Destroy { qp: 3 },
+            Question::Register { device: 0, region: 4, len: MAX_MEMORY, access: Access::NONE },
+            Question::Register { device: 0, region: 4, len: 0, access: Access::NONE },
+            send(4, 0, 1),
+            send(3, 8192, 1),
+            send(3, u64::MAX, 2),
+        ] {
+            assert!(ask(&mut far, &driver, nonsense.clone()).is_err(), "{nonsense:?}");
+        }
+        // In any order.
+        for object in [0, 1, 3, 2] {
+            ask(&mut far, &driver, Question::Drop { object }).unwrap();
+        }
+    }
+}

@@ -54,7 +54,71 @@ fn read_frame(stream: &mut impl Read) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::thread::JoinHandle;
+
+    use rdma_core::{Cause, Error, Verb};
+    use rdma_sim::SimDevice;
+
     use super::*;
+
+    const REFUSED: Error = Error::new(Verb::OpenDevice, Cause::Invalid("for a reason"));
+
+    /// A server for one peer, whose device cannot be opened
+    #[expect(clippy::disallowed_methods, reason = "the other end has to run beside this one")]
+    fn server() -> (String, JoinHandle<io::Result<Ended>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let serve = move || serve(listener.accept()?.0, || Err::<SimDevice, _>(REFUSED));
+        (address, std::thread::spawn(serve))
+    }
+
+    #[test]
+    fn errors_come_back_as_they_are_and_servers_learn_how_it_ended() {
+        let (address, left) = server();
+        let host = RemoteHost::connect(&address).unwrap();
+        assert_eq!(host.open().err(), Some(REFUSED));
+        drop(host);
+        assert_eq!(left.join().unwrap().unwrap(), Ended::Left);
+        let (address, finished) = server();
+        RemoteHost::connect(&address).unwrap().finish();
+        assert_eq!(finished.join().unwrap().unwrap(), Ended::Finished);
+        // Nobody is there any more.
+        let refused = RemoteHost::connect(&address).unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("the far end at {address}: ")), "{refused}");
+    }
+
+    #[test]
+    fn a_server_ends_with_a_peer_that_talks_nonsense_and_answers_one_of_another_version() {
+        let (address, ended) = server();
+        let mut stream = TcpStream::connect(&address).unwrap();
+        let mut hello = Vec::new();
+        wire::Wire::put(&message::Question::Hello { version: message::VERSION + 1 }, &mut hello);
+        write_frame(&mut stream, &hello).unwrap();
+        assert_eq!(read_frame(&mut stream).unwrap()[0], message::outcome::WRONG);
+        write_frame(&mut stream, &[99]).unwrap();
+        assert_eq!(ended.join().unwrap().unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the other end has to run beside this one")]
+    fn a_far_end_that_goes_in_the_middle_is_said_to_be_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            read_frame(&mut stream).unwrap();
+            write_frame(&mut stream, &[message::outcome::DONE]).unwrap();
+        });
+        let host = RemoteHost::connect(&address).unwrap();
+        server.join().unwrap();
+        for _ in 0..2 {
+            let panic = catch_unwind(AssertUnwindSafe(|| host.open().map(drop))).unwrap_err();
+            let why = panic.downcast_ref::<String>().unwrap();
+            assert!(why.starts_with(&format!("the far end at {address}")), "{why}");
+        }
+    }
 
     #[test]
     fn frames_are_bounded_and_whole() {
