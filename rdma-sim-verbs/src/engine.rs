@@ -193,13 +193,30 @@ impl Engine {
 
     /// The program calls: lets happen what is due
     pub(crate) fn catch_up(&self) {
+        if self.is_called() {
+            self.go_on();
+        }
+    }
+
+    /// The program calls to send: what the others have told before is known then
+    pub(crate) fn catch_up_to_send(&self) {
+        if self.is_called() {
+            if let Clock::Shared(member) = &self.clock {
+                member.hear_out(&self.driver);
+            }
+            self.go_further();
+        }
+    }
+
+    /// The program calls; false if nothing happens by itself
+    fn is_called(&self) -> bool {
         self.calls.fetch_add(1, Ordering::Relaxed);
         match &self.clock {
-            Clock::Virtual => return,
+            Clock::Virtual => return false,
             Clock::Wall(_) => self.progress.rouse(),
             Clock::Shared(member) => member.rouse(),
         }
-        self.go_on();
+        true
     }
 
     /// Something was posted: lets happen what that sets off at once
@@ -213,6 +230,12 @@ impl Engine {
     pub(crate) fn go_on(&self) {
         if let Clock::Shared(member) = &self.clock {
             member.hear(&self.driver);
+        }
+        self.go_further();
+    }
+
+    fn go_further(&self) {
+        if let Clock::Shared(member) = &self.clock {
             member.resume(&self.driver);
             if self.driver.advance_to(member.now()) {
                 member.follow_faults(&self.driver);
