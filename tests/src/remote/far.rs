@@ -301,7 +301,7 @@ impl<D: Device> Far<D> {
             posted.sort_by_key(|range| range.start);
             let mut start = 0;
             let end = region.arena.len();
-            for next in posted.into_iter().chain([end..end]) {
+            for next in posted.into_iter().chain(std::iter::once(end..end)) {
                 if start < next.start {
                     let found = region.bytes(start..next.start);
                     let expected = &region.expected[start..next.start];
