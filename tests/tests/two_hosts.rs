@@ -121,6 +121,8 @@ fn assert_conform(name: &str, settings: &Settings, kind: &str, end: usize, skipp
     assert!(far.child.wait().expect("it was started here").success(), "the server ended well");
 }
 
+/// Catches receives that are not announced when their queue pair becomes ready, and failures at the far end that are taken for
+/// success.
 #[test]
 fn processes_of_a_fabric_conform() {
     assert_conform("conform-0", &Settings::new(Topology::pair()), "tb5", 0, 0);
@@ -138,6 +140,7 @@ fn processes_of_a_paced_fabric_conform() {
     assert_conform("conform-paced", &Settings::new(Topology::pair()).paced(true), "tb5", 0, 0);
 }
 
+/// Catches, now and then, a send that passes a receive which was announced before it.
 #[test]
 fn processes_with_network_adapters_conform() {
     let settings = Settings::new(Topology::pair()).profile("roce").expect("there is such a profile");
