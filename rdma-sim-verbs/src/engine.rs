@@ -24,6 +24,8 @@ pub(crate) struct Engine {
     /// Calls of the program, so that the thread that works beside it sees whether it polls.
     calls: AtomicU32,
     pub(crate) progress: Progress,
+    /// Looks in a row that found nothing.
+    idle: AtomicU32,
 }
 
 /// A device as programs find it
@@ -36,6 +38,8 @@ pub(crate) struct Listed {
     pub(crate) guid: u64,
 }
 
+/// Looks in vain before each of the next ones lets others run: about what a round trip takes
+const PATIENCE: u32 = 200;
 /// `IBV_LINK_LAYER_INFINIBAND`
 const INFINIBAND: u8 = 1;
 /// `IBV_LINK_LAYER_ETHERNET`
@@ -161,7 +165,7 @@ impl Engine {
             }
         };
         let (calls, progress) = (AtomicU32::new(0), Progress::new());
-        Ok(Self { driver, clock, devices, is_roce, link_layer, calls, progress })
+        Ok(Self { driver, clock, devices, is_roce, link_layer, calls, progress, idle: AtomicU32::new(0) })
     }
 
     /// Whether the program may use its devices: from now on they are its own
@@ -193,13 +197,30 @@ impl Engine {
 
     /// The program calls: lets happen what is due
     pub(crate) fn catch_up(&self) {
+        if self.is_called() {
+            self.go_on();
+        }
+    }
+
+    /// The program calls to send: what the others have told before is known then
+    pub(crate) fn catch_up_to_send(&self) {
+        if self.is_called() {
+            if let Clock::Shared(member) = &self.clock {
+                member.hear_out(&self.driver);
+            }
+            self.go_further();
+        }
+    }
+
+    /// The program calls; false if nothing happens by itself
+    fn is_called(&self) -> bool {
         self.calls.fetch_add(1, Ordering::Relaxed);
         match &self.clock {
-            Clock::Virtual => return,
+            Clock::Virtual => return false,
             Clock::Wall(_) => self.progress.rouse(),
             Clock::Shared(member) => member.rouse(),
         }
-        self.go_on();
+        true
     }
 
     /// Something was posted: lets happen what that sets off at once
@@ -213,6 +234,12 @@ impl Engine {
     pub(crate) fn go_on(&self) {
         if let Clock::Shared(member) = &self.clock {
             member.hear(&self.driver);
+        }
+        self.go_further();
+    }
+
+    fn go_further(&self) {
+        if let Clock::Shared(member) = &self.clock {
             member.resume(&self.driver);
             if self.driver.advance_to(member.now()) {
                 member.follow_faults(&self.driver);
@@ -230,6 +257,19 @@ impl Engine {
                 true
             }
             _ => false,
+        }
+    }
+
+    /// The program has looked, and found something or nothing
+    ///
+    /// Who looks in vain for long lets others run: where there are more hosts than cores, it may wait for one of them.
+    pub(crate) fn looked(&self, found: bool) {
+        if found {
+            self.idle.store(0, Ordering::Relaxed);
+        } else if self.idle.fetch_add(1, Ordering::Relaxed) >= PATIENCE
+            && !matches!(self.clock, Clock::Virtual)
+        {
+            std::thread::yield_now();
         }
     }
 

@@ -7,6 +7,7 @@ pub mod hosts;
 pub mod oracle;
 mod pair;
 mod raw;
+pub mod remote;
 #[cfg(unix)]
 pub mod stub;
 

@@ -11,6 +11,7 @@ use rdma_sim::{Driver, Sim, SimDevice};
 use rdma_tb5::{OpenError, OpenOptions, Provider, VerbsDevice};
 use rdma_tests::DEVICE;
 use rdma_tests::conformance::{Arm, BEHAVIOURS, Expectations, Verdict, run};
+use rdma_tests::remote::LocalDevice;
 
 /// The simulator behind the traits
 struct Simulated(Driver);
@@ -106,20 +107,13 @@ fn the_real_path_conforms_over_the_simulated_provider() {
 }
 
 /// `VerbsDevice` over whatever provider this machine has: two devices with a cable between them
-struct Genuine {
-    provider: Arc<Provider>,
-    devices: [String; 2],
-}
+struct Genuine([LocalDevice; 2]);
 
 impl Arm for Genuine {
     type Device = VerbsDevice;
 
     fn open(&self, end: usize) -> Result<VerbsDevice, Error> {
-        match VerbsDevice::open(&self.provider, &self.devices[end], OpenOptions::new()) {
-            Ok(device) => Ok(device),
-            Err(OpenError::Verbs(error)) => Err(error),
-            Err(error) => panic!("{error}"),
-        }
+        self.0[end].open()
     }
 
     fn rest(&self, time: Duration) {
@@ -127,13 +121,7 @@ impl Arm for Genuine {
     }
 
     fn expectations(&self) -> Expectations {
-        if self.is_apple() { Expectations::TB5 } else { Expectations::RXE }
-    }
-}
-
-impl Genuine {
-    fn is_apple(&self) -> bool {
-        self.devices[0].starts_with("rdma_en")
+        self.0[0].expectations()
     }
 }
 
@@ -145,15 +133,15 @@ impl Genuine {
 fn a_genuine_provider_conforms() {
     let devices = env::var("RDMA_CONFORMANCE_DEVICES").expect("RDMA_CONFORMANCE_DEVICES names two devices");
     let (a, b) = devices.split_once(',').expect("two names with a comma between");
-    let devices = [a.to_owned(), b.to_owned()];
     let provider = Provider::load().unwrap();
-    let fresh = || Genuine { provider: Arc::clone(&provider), devices: devices.clone() };
+    let devices = [a, b].map(|name| LocalDevice::new(Arc::clone(&provider), name));
+    let fresh = || Genuine(devices.clone());
     let verdicts = run(fresh);
     for (name, verdict) in &verdicts {
         eprintln!("{name}: {verdict:?}");
     }
     let skipped = verdicts.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Skipped(_))).count();
     assert_conforms(&verdicts, BEHAVIOURS.len() - skipped);
-    let known = if fresh().is_apple() { 0 } else { 7 };
+    let known = if fresh().expectations() == Expectations::TB5 { 0 } else { 7 };
     assert_eq!(skipped, known, "what Soft-RoCE does not have is known");
 }

@@ -100,6 +100,7 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, count: c_int, wc: *mut Wc) 
                 Err(error) => return -error.errno(),
             }
         };
+        engine.looked(n > 0);
         for (number, completion) in out[..n].iter().enumerate() {
             // SAFETY: the caller has space for `count` completions.
             let place = unsafe { wc.add(number) };

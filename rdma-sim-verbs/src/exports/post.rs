@@ -39,7 +39,7 @@ pub(super) unsafe extern "C" fn post_send(qp: *mut Qp, wr: *mut SendWr, bad: *mu
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<QpObject>(qp) };
         let (Some(found), Some(engine)) = (found, Engine::get()) else { return EINVAL };
-        engine.catch_up();
+        engine.catch_up_to_send();
         let pair = found.pair.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = wr;
         // SAFETY: the list is the caller's and ends with NULL.

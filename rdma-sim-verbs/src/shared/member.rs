@@ -130,14 +130,23 @@ impl Member {
         Time::from_nanos(clock::now_ns().saturating_sub(self.fabric.segment.epoch_ns()))
     }
 
-    /// Takes in what the others have told, and what has happened to the fabric
+    /// Takes in what the others have told, and what has happened to the fabric, unless somebody else does it just now
     pub(crate) fn hear(&self, driver: &Driver) {
-        // Somebody else does it just now.
-        let mut inlets = match self.inlets.try_lock() {
-            Ok(inlets) => inlets,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
+        match self.inlets.try_lock() {
+            Ok(inlets) => self.take_in(inlets, driver),
+            Err(TryLockError::Poisoned(poisoned)) => self.take_in(poisoned.into_inner(), driver),
+            Err(TryLockError::WouldBlock) => (),
+        }
+    }
+
+    /// Takes in all that the others have told by now
+    ///
+    /// What is sent next may depend on it: adapters drop what finds no receive, and one that was posted before must be found.
+    pub(crate) fn hear_out(&self, driver: &Driver) {
+        self.take_in(self.inlets(), driver);
+    }
+
+    fn take_in(&self, mut inlets: MutexGuard<'_, Inlets>, driver: &Driver) {
         if !self.has_news(&mut inlets) {
             return;
         }
@@ -326,5 +335,36 @@ fn send(pid: u32, signal: i32) {
     if pid != NOBODY {
         // SAFETY: a signal to a process has no preconditions; one that is not there is not found.
         unsafe { libc::kill(pid as i32, signal) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdma_sim::Topology;
+
+    use super::*;
+    use crate::shared::Settings;
+
+    /// Catches a send that goes on while the thread beside the program has read what was told, and has not taken it in.
+    #[test]
+    fn who_sends_waits_for_who_takes_in() {
+        let name = format!("sends-{}", std::process::id());
+        let fabric = SharedFabric::create(&name, &Settings::new(Topology::pair())).unwrap();
+        let (member, driver) = Member::look(fabric, "a").unwrap();
+        let has_heard = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let inlets = member.inlets();
+            scope.spawn(|| {
+                member.hear_out(&driver);
+                has_heard.store(true, Ordering::SeqCst);
+            });
+            // Nobody is kept from looking.
+            member.hear(&driver);
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(!has_heard.load(Ordering::SeqCst));
+            drop(inlets);
+        });
+        assert!(has_heard.load(Ordering::SeqCst));
+        member.leave(&driver);
     }
 }

@@ -1,0 +1,93 @@
+//! What the environment says about the device of this host
+
+use std::env;
+use std::sync::Arc;
+
+use rdma_core::Error;
+use rdma_tb5::{OpenError, OpenOptions, Provider, VerbsDevice};
+
+use crate::conformance::Expectations;
+
+/// Names the device of this host: the one that a server serves, and the one at the near end of the body
+pub const DEVICE_VARIABLE: &str = "RDMA_CONFORMANCE_DEVICE";
+/// Where a server listens, as `address:port`
+pub const LISTEN_VARIABLE: &str = "RDMA_CONFORMANCE_LISTEN";
+/// Where the server of the other host listens
+pub const PEER_VARIABLE: &str = "RDMA_CONFORMANCE_PEER";
+/// Which end of the body this host is, 0 or 1; without it, 0
+pub const END_VARIABLE: &str = "RDMA_CONFORMANCE_END";
+/// What is expected of both devices, `tb5`, `soft-roce` or `adapter`; without it, their name tells
+pub const KIND_VARIABLE: &str = "RDMA_CONFORMANCE_KIND";
+/// If it is 1, a destroyed queue pair is taken to touch no memory any more, on Macs, too
+pub const TRUST_VARIABLE: &str = "RDMA_CONFORMANCE_TRUST_DESTROY";
+
+/// A device of this host, to be opened as often as needed
+#[derive(Clone, Debug)]
+pub struct LocalDevice {
+    provider: Arc<Provider>,
+    name: String,
+    options: OpenOptions,
+}
+
+impl LocalDevice {
+    /// The device called `name`
+    pub fn new(provider: Arc<Provider>, name: impl Into<String>) -> Self {
+        let is_trusted = env::var(TRUST_VARIABLE).is_ok_and(|value| value == "1");
+        let options = OpenOptions::new();
+        let options = if is_trusted { options.trust_destroy(true) } else { options };
+        Self { provider, name: name.into(), options }
+    }
+
+    /// The device that the environment names
+    ///
+    /// # Errors
+    ///
+    /// It names none, or there is no provider.
+    pub fn from_environment() -> Result<Self, String> {
+        let provider = Provider::load().map_err(|error| error.to_string())?;
+        let name = env::var(DEVICE_VARIABLE).map_err(|_| {
+            format!(
+                "{DEVICE_VARIABLE} names the device of this host; there are: {}",
+                provider.devices().join(", ")
+            )
+        })?;
+        Ok(Self::new(provider, name))
+    }
+
+    /// Its name
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is expected of it
+    ///
+    /// # Panics
+    ///
+    /// If the environment says what is not known.
+    pub fn expectations(&self) -> Expectations {
+        let by_name = if self.name.starts_with("rdma_en") { "tb5" } else { "soft-roce" };
+        match env::var(KIND_VARIABLE).as_deref().unwrap_or(by_name) {
+            "tb5" => Expectations::TB5,
+            "soft-roce" => Expectations::RXE,
+            "adapter" => Expectations::ADAPTER,
+            other => panic!("{KIND_VARIABLE}={other:?} is not tb5, soft-roce or adapter"),
+        }
+    }
+
+    /// Opens it
+    ///
+    /// # Errors
+    ///
+    /// What the provider says.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such device.
+    pub fn open(&self) -> Result<VerbsDevice, Error> {
+        match VerbsDevice::open(&self.provider, &self.name, self.options.clone()) {
+            Ok(device) => Ok(device),
+            Err(OpenError::Verbs(error)) => Err(error),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
