@@ -203,6 +203,28 @@ fn a_pulled_cable_is_pulled_for_everybody() {
     assert!(a.end() && b.end());
 }
 
+/// Catches a child that ends the part of its parent in the fabric with its own end.
+#[test]
+fn a_child_that_is_forked_and_ends_is_not_the_host() {
+    let hosts = pair("forked");
+    let name = hosts.fabric.name().to_owned();
+    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
+    a.ask(&format!("talk {to_b}"));
+    b.ask(&format!("talk {to_a}"));
+    goes_on(&mut a, to_b, 10);
+    assert_eq!(a.ask("fork"), "0");
+    assert_eq!(hosts.fabric.process_of(0), a.pid());
+    goes_on(&mut b, to_a, 10);
+    assert!(b.end());
+    drop(hosts);
+    // It alone is in the fabric now, and its lock is its child's, too.
+    assert_eq!(a.ask("fork"), "0");
+    assert!(is_there(&name));
+    assert!(a.end());
+    assert!(!is_there(&name));
+}
+
 /// A process that a fault pauses goes on when another says so; one that it kills is dead.
 #[test]
 fn faults_pause_resume_and_kill_processes() {

@@ -317,6 +317,10 @@ impl Member {
         if self.has_joined() {
             self.publish(driver);
             self.fabric.segment.slot(self.host).pid.store(NOBODY, Ordering::Release);
+        // Locks may have been held when it was forked, by threads that it does not have.
+        if self.fabric.is_of_a_fork() {
+            return;
+        }
         }
         self.fabric.leave();
     }

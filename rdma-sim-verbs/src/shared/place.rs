@@ -85,6 +85,8 @@ pub struct SharedFabric {
     /// Holds the lock that says that somebody is here.
     file: File,
     pub(super) segment: Arc<Segment>,
+    /// Who has entered: a fork has the lock, too, but no part in the fabric.
+    process: u32,
     settings: Settings,
 }
 
@@ -211,7 +213,8 @@ impl SharedFabric {
                 return Err(FabricError::Other(name.to_owned(), difference));
             }
             let segment = Arc::new(segment);
-            return Ok(Self { name: name.to_owned(), directory, file, segment, settings });
+            let process = std::process::id();
+            return Ok(Self { name: name.to_owned(), directory, file, process, segment, settings });
         }
     }
 
@@ -343,8 +346,16 @@ pub struct Sent {
     /// Messages
     pub messages: u64,
     /// Bytes of messages
+    /// Whether this is a copy in a process that was forked from the one that is here
+    pub(super) fn is_of_a_fork(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     pub payload_bytes: u64,
     /// Bytes on the wire
+        if self.is_of_a_fork() {
+            return;
+        }
     pub wire_bytes: u64,
     /// How often a queue pair had to wait for a receive of its peer
     pub stalls: u64,
