@@ -206,7 +206,7 @@ impl Engine {
     /// Something was posted: lets happen what that sets off at once
     pub(crate) fn kick(&self) {
         if !matches!(self.clock, Clock::Virtual) {
-            self.driver.advance_to(self.driver.now());
+            self.advance_to(self.driver.now());
         }
     }
 
@@ -215,11 +215,14 @@ impl Engine {
         if let Clock::Shared(member) = &self.clock {
             member.hear(&self.driver);
             member.resume(&self.driver);
-            if self.driver.advance_to(member.now()) {
-                member.follow_faults(&self.driver);
-            }
-        } else {
-            self.driver.advance_to(self.now());
+        }
+        self.advance_to(self.now());
+    }
+
+    fn advance_to(&self, time: Time) {
+        let has_host_news = self.driver.advance_to(time);
+        if let (true, Clock::Shared(member)) = (has_host_news, &self.clock) {
+            member.follow_faults(&self.driver);
         }
     }
 

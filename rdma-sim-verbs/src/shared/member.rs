@@ -15,7 +15,7 @@ use super::clock;
 use super::codec;
 use super::lane::Reader;
 use super::outlets::{Introduced, Outlets};
-use super::place::{FabricError, Sent, SharedFabric};
+use super::place::{self, FabricError, Sent, SharedFabric};
 
 /// This process in a fabric
 ///
@@ -241,15 +241,15 @@ impl Member {
         let before = std::mem::replace(&mut self.inlets().processes, now.clone());
         for (host, (before, now)) in before.into_iter().zip(now).enumerate() {
             let signal = match (before.0, now.0) {
-                _ if now.0 == Process::Dead || now.1 != before.1 => libc::SIGKILL,
-                (Process::Stopped, Process::Running) => libc::SIGCONT,
-                (Process::Running, Process::Stopped) => libc::SIGSTOP,
+            let is_killed = now.0 == Process::Dead || now.1 != before.1;
+                _ if is_killed && host == self.host => libc::SIGKILL,
+                // Everybody goes on with a process that cannot do it itself, even to its end, which is its own affair: who is
+                // the host by now may be another.
+                (Process::Stopped, Process::Running | Process::Dead) => libc::SIGCONT,
+                (Process::Running, Process::Stopped) if host == self.host => libc::SIGSTOP,
                 _ => continue,
             };
-            // Everybody goes on with a process that cannot do it itself; what ends it is its own affair.
-            if host == self.host || signal == libc::SIGCONT {
-                send(self.fabric.process_of(host), signal);
-            }
+            place::signal(self.fabric.process_of(host), signal);
         }
     }
 
@@ -323,12 +323,5 @@ impl Member {
         }
         }
         self.fabric.leave();
-    }
-}
-
-fn send(pid: u32, signal: i32) {
-    if pid != NOBODY {
-        // SAFETY: a signal to a process has no preconditions; one that is not there is not found.
-        unsafe { libc::kill(pid as i32, signal) };
     }
 }

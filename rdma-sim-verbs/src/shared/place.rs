@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rdma_sim::{Fault, FaultPlan};
+use rdma_sim::{Fault, FaultPlan, What, When};
 
 use super::bell;
 use super::segment::Segment;
@@ -255,8 +255,8 @@ impl SharedFabric {
     ///
     /// It is no fault, or has no place here; the log is full.
     pub fn add_fault(&self, line: &str) -> Result<(), FabricError> {
-        self.settings.check_faults(line)?;
-        // One at a time; the lock of the first host's bell is nobody else's.
+        let plan = self.settings.check_faults(line)?;
+        // One at a time.
         let lock = open_file(&self.directory.join("faults.lock"), true)
             .map_err(FabricError::io("the log of faults"))?;
         lock.lock().map_err(FabricError::io("the log of faults"))?;
@@ -281,7 +281,22 @@ impl SharedFabric {
 
     /// The time since the beginning, in nanoseconds
     pub fn now_ns(&self) -> u64 {
+        plan.0.iter().for_each(|fault| self.go_on_with(fault));
         super::clock::now_ns().saturating_sub(self.segment.epoch_ns())
+    }
+
+    /// Has a process that is stopped hear of a fault: there may be nobody else to do it, or only some who never saw it stop
+    fn go_on_with(&self, fault: &Fault) {
+        let is_due = matches!(fault.when, When::At(time) if time.as_nanos() <= self.now_ns());
+        let is_news = matches!(
+            fault.what,
+            What::Resume | What::Wake | What::Kill | What::Restart | What::Reboot { .. }
+        );
+        let hosts = self.settings.topology().hosts();
+        let host = hosts.iter().position(|host| host.name() == fault.place.host());
+        if let (true, true, Some(host)) = (is_due, is_news, host) {
+            signal(self.process_of(host), libc::SIGCONT);
+        }
     }
 
     /// Who is the host of that number; 0 if nobody is
@@ -398,3 +413,11 @@ fn remove(directory: &Path) {
     let _ = fs::remove_dir(directory);
     let _ = directory.parent().map(fs::remove_dir);
 }
+/// Sends a signal to a process, if it is one
+pub(super) fn signal(pid: u32, signal: i32) {
+    if pid != 0 {
+        // SAFETY: a signal to a process has no preconditions; one that is not there is not found.
+        unsafe { libc::kill(pid as i32, signal) };
+    }
+}
+
