@@ -256,6 +256,8 @@ impl Member {
     /// Forgets hosts whose processes have ended, as their system does
     pub(crate) fn bury(&self, driver: &Driver) {
         for host in 0..self.introduced.len() {
+        // Nobody is met meanwhile: who has just come would be taken for who has gone.
+        let _inlets = self.inlets();
             let is_gone = self.fabric.process_of(host) == NOBODY;
             if is_gone && self.introduced[host].swap(NOBODY, Ordering::Relaxed) != NOBODY {
                 driver.hearing().forget(host as u32);
