@@ -1,4 +1,13 @@
 //! Fabrics in shared memory: several processes, which may come, go and die at any moment
+//!
+//! Mutants that these tests were seen to catch. Records are taken in whatever their stamp says. Nobody is introduced to who has
+//! come. A successor keeps the incarnation of its predecessor. What waits for room is not gone on with. The head of a lane is
+//! published before the bytes. Data fills the last receive instead of the oldest that is open. Messages are counted in bytes. A host
+//! is taken although its lock is held. Faults that happen within a post are not followed. Whoever asks for a fault does not go on
+//! with who is stopped. A forked child ends for its parent.
+//!
+//! Caught elsewhere: counters of predecessors forgotten, by `programs.rs`; a tail that is never moved, by the tests of lanes; used
+//! memory made anew, and a maker that was killed, by those of places; a pipe that blocks, by those of channels.
 
 use std::path::Path;
 use std::time::Duration;
