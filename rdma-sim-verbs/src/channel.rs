@@ -32,6 +32,8 @@ impl Channel {
             unsafe { libc::fcntl(end.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
             File::from(end)
         });
+        // SAFETY: the descriptor is open.
+        unsafe { libc::fcntl(writing.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
         Ok(Self { events: Mutex::default(), reading, writing })
     }
 
@@ -50,20 +52,49 @@ impl Channel {
 
     fn tell(&self, queue: usize) {
         let mut events = self.events();
-        events.push_back(queue);
-        // Fewer bytes than a pipe holds: a queue that has told is not asked again before it is taken.
-        let _ = (&self.writing).write(&[1]);
+        // A program that asks without end and never takes is told no more than a pipe holds.
+        if matches!((&self.writing).write(&[1]), Ok(1)) {
+            events.push_back(queue);
+        }
     }
 
     /// Takes an event; waits for one, unless the program has made the descriptor nonblocking
     pub(crate) fn take(&self) -> io::Result<usize> {
         loop {
-            (&self.reading).read_exact(&mut [0])?;
-            // None if its queue is gone.
-            if let Some(queue) = self.events().pop_front() {
+            if let Some(queue) = self.take_now() {
                 return Ok(queue);
             }
+            // SAFETY: the call has no preconditions.
+            match unsafe { libc::fcntl(self.descriptor(), libc::F_GETFL) } {
+                // The program has closed it.
+                -1 => return Err(io::Error::last_os_error()),
+                flags if flags & libc::O_NONBLOCK != 0 => {
+                    return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+                }
+                _ => drop(self.is_readable(-1)),
+            }
         }
+    }
+
+    /// Bytes are read by whoever has the events only: so the one that was seen is there
+    fn take_now(&self) -> Option<usize> {
+        let mut events = self.events();
+        let queue = events.pop_front()?;
+        self.take_byte();
+        Some(queue)
+    }
+
+    /// Takes the byte of an event, unless the program has read it itself
+    fn take_byte(&self) {
+        if self.is_readable(0) {
+            let _ = (&self.reading).read(&mut [0]);
+        }
+    }
+
+    fn is_readable(&self, ms: i32) -> bool {
+        let mut poll = libc::pollfd { fd: self.descriptor(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, which is ours.
+        unsafe { libc::poll(&raw mut poll, 1, ms) == 1 }
     }
 
     /// A queue is gone: its events are, too
@@ -72,12 +103,7 @@ impl Channel {
         let before = events.len();
         events.retain(|other| *other != queue);
         for _ in events.len()..before {
-            // There is a byte for each, unless somebody takes it just now.
-            let mut poll = libc::pollfd { fd: self.descriptor(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one entry, which is ours.
-            if unsafe { libc::poll(&raw mut poll, 1, 0) } == 1 {
-                let _ = (&self.reading).read(&mut [0]);
-            }
+            self.take_byte();
         }
     }
 }
@@ -110,5 +136,52 @@ impl Wake for Alarm {
         if !self.is_over.load(Ordering::Acquire) {
             self.channel.tell(self.queue);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alarms(count: usize) -> (Arc<Channel>, Vec<Arc<Alarm>>) {
+        let channel = Arc::new(Channel::new().unwrap());
+        let alarms = (1..=count).map(|queue| Arc::new(Alarm::new(Arc::clone(&channel), queue)));
+        let alarms = alarms.collect();
+        (channel, alarms)
+    }
+
+    /// Catches a program that hangs in its own completion, because it asks for events and takes none.
+    #[test]
+    fn events_that_nobody_takes_block_nobody() {
+        let (channel, alarms) = alarms(1);
+        (0..100_000).for_each(|_| alarms[0].wake_by_ref());
+        assert_eq!(channel.take().unwrap(), 1);
+        alarms[0].end();
+        assert!(!channel.has_event() && !channel.is_readable(0));
+    }
+
+    /// Catches the end of a queue that waits for a byte which another thread has read.
+    #[test]
+    fn queues_end_while_another_thread_takes_events() {
+        let (channel, alarms) = alarms(20_000);
+        std::thread::scope(|scope| {
+            let taker = scope.spawn(|| while channel.take().unwrap() != 1 {});
+            for alarm in alarms.iter().rev() {
+                alarm.wake_by_ref();
+                if alarm.queue != 1 {
+                    alarm.end();
+                }
+            }
+            taker.join().unwrap();
+        });
+        assert!(!channel.has_event() && !channel.is_readable(0));
+    }
+
+    #[test]
+    fn a_nonblocking_descriptor_is_not_waited_for() {
+        let (channel, _) = alarms(0);
+        // SAFETY: the descriptor is open.
+        unsafe { libc::fcntl(channel.descriptor(), libc::F_SETFL, libc::O_NONBLOCK) };
+        assert_eq!(channel.take().unwrap_err().raw_os_error(), Some(libc::EAGAIN));
     }
 }

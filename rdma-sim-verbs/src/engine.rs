@@ -1,5 +1,6 @@
 //! The one simulation of this process, and its clock
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -226,7 +227,7 @@ impl Engine {
     /// Something was posted: lets happen what that sets off at once
     pub(crate) fn kick(&self) {
         if !matches!(self.clock, Clock::Virtual) {
-            self.driver.advance_to(self.driver.now());
+            self.advance_to(self.driver.now());
         }
     }
 
@@ -241,11 +242,14 @@ impl Engine {
     fn go_further(&self) {
         if let Clock::Shared(member) = &self.clock {
             member.resume(&self.driver);
-            if self.driver.advance_to(member.now()) {
-                member.follow_faults(&self.driver);
-            }
-        } else {
-            self.driver.advance_to(self.now());
+        }
+        self.advance_to(self.now());
+    }
+
+    fn advance_to(&self, time: Time) {
+        let has_host_news = self.driver.advance_to(time);
+        if let (true, Clock::Shared(member)) = (has_host_news, &self.clock) {
+            member.follow_faults(&self.driver);
         }
     }
 
@@ -320,7 +324,8 @@ impl Engine {
 /// The program ends
 extern "C" fn leave() {
     if let Some(Some(Engine { clock: Clock::Shared(member), driver, .. })) = ENGINE.get() {
-        member.leave(driver);
+        // Nobody takes what unwinds here.
+        let _ = catch_unwind(AssertUnwindSafe(|| member.leave(driver)));
     }
 }
 

@@ -1,4 +1,13 @@
 //! Fabrics in shared memory: several processes, which may come, go and die at any moment
+//!
+//! Mutants that these tests were seen to catch. Records are taken in whatever their stamp says. Nobody is introduced to who has
+//! come. A successor keeps the incarnation of its predecessor. What waits for room is not gone on with. The head of a lane is
+//! published before the bytes. Data fills the last receive instead of the oldest that is open. Messages are counted in bytes. A host
+//! is taken although its lock is held. Faults that happen within a post are not followed. Whoever asks for a fault does not go on
+//! with who is stopped. A forked child ends for its parent.
+//!
+//! Caught elsewhere: counters of predecessors forgotten, by `programs.rs`; a tail that is never moved, by the tests of lanes; used
+//! memory made anew, and a maker that was killed, by those of places; a pipe that blocks, by those of channels.
 
 use std::path::Path;
 use std::time::Duration;
@@ -203,6 +212,89 @@ fn a_pulled_cable_is_pulled_for_everybody() {
     assert!(a.end() && b.end());
 }
 
+/// Catches a child that ends the part of its parent in the fabric with its own end.
+#[test]
+fn a_child_that_is_forked_and_ends_is_not_the_host() {
+    let hosts = pair("forked");
+    let name = hosts.fabric.name().to_owned();
+    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
+    a.ask(&format!("talk {to_b}"));
+    b.ask(&format!("talk {to_a}"));
+    goes_on(&mut a, to_b, 10);
+    assert_eq!(a.ask("fork"), "0");
+    assert_eq!(hosts.fabric.process_of(0), a.pid());
+    goes_on(&mut b, to_a, 10);
+    assert!(b.end());
+    drop(hosts);
+    // It alone is in the fabric now, and its lock is its child's, too.
+    assert_eq!(a.ask("fork"), "0");
+    assert!(is_there(&name));
+    assert!(a.end());
+    assert!(!is_there(&name));
+}
+
+/// Catches faults that happen within a call that posts.
+#[test]
+fn a_fault_that_waits_for_frames_kills_who_sends_them() {
+    let hosts = pair("frames");
+    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    hosts.fabric.add_fault("after 100 frames b kill").unwrap();
+    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
+    a.ask(&format!("talk {to_b}"));
+    b.ask(&format!("talk {to_a}"));
+    goes_on(&mut a, to_b, 2);
+    for _ in 0..6_000 {
+        if hosts.fabric.process_of(1) == 0 || !is_alive(b.pid()) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!b.end());
+    assert!(a.end());
+}
+
+/// What the system says of a process: `T` if it is stopped
+fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim().chars().next()
+}
+
+fn is_alive(pid: u32) -> bool {
+    state(pid) != Some('Z')
+}
+
+fn wait_until_stopped(peer: &Peer) {
+    while Path::new("/proc/self/stat").exists() && state(peer.pid()) != Some('T') {
+        std::thread::yield_now();
+    }
+}
+
+/// Catches processes that are stopped with nobody left to go on with them, and those that are killed meanwhile.
+#[test]
+fn processes_that_are_all_stopped_go_on_or_are_killed() {
+    let hosts = pair("stopped");
+    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
+    let fault = |what: &str| hosts.fabric.add_fault(&format!("at 0s {what}")).unwrap();
+    for host in ["a pause", "b pause"] {
+        fault(host);
+    }
+    [&a, &b].into_iter().for_each(wait_until_stopped);
+    for host in ["a resume", "b resume"] {
+        fault(host);
+    }
+    a.ask(&format!("talk {to_b}"));
+    b.ask(&format!("talk {to_a}"));
+    goes_on(&mut a, to_b, 10);
+    fault("b pause");
+    wait_until_stopped(&b);
+    fault("b kill");
+    assert_eq!(b.answer(), None);
+    assert_ne!(state(b.pid()), Some('T'));
+    assert!(a.end());
+}
+
 /// A process that a fault pauses goes on when another says so; one that it kills is dead.
 #[test]
 fn faults_pause_resume_and_kill_processes() {
@@ -213,15 +305,7 @@ fn faults_pause_resume_and_kill_processes() {
     b.ask(&format!("talk {to_a}"));
     goes_on(&mut a, to_b, 10);
     hosts.fabric.add_fault("at 0s b pause").unwrap();
-    let state = || {
-        let status = std::fs::read_to_string(format!("/proc/{}/stat", b.pid())).unwrap();
-        status.rsplit_once(')').unwrap().1.trim().chars().next().unwrap()
-    };
-    if Path::new("/proc/self/stat").exists() {
-        while state() != 'T' {
-            std::thread::yield_now();
-        }
-    }
+    wait_until_stopped(&b);
     hosts.fabric.add_fault("at 0s b resume").unwrap();
     goes_on(&mut a, to_b, 10);
     goes_on(&mut b, to_a, 10);

@@ -15,7 +15,7 @@ use super::clock;
 use super::codec;
 use super::lane::Reader;
 use super::outlets::{Introduced, Outlets};
-use super::place::{FabricError, Sent, SharedFabric};
+use super::place::{self, FabricError, Sent, SharedFabric};
 
 /// This process in a fabric
 ///
@@ -93,6 +93,7 @@ impl Member {
         let failed = |error: io::Error| FabricError::Io(format!("fabric {:?}", self.fabric.name()), error);
         let (host, fabric) = (self.host, &self.fabric);
         let lock = fabric.take(host)?;
+        fabric.reserve(host).map_err(failed)?;
         let bell = Mutex::new(Bell::listen(&fabric.bell(host)).map_err(failed)?);
         let segment = &fabric.segment;
         let slot = segment.slot(host);
@@ -249,21 +250,23 @@ impl Member {
         let now = self.processes(driver);
         let before = std::mem::replace(&mut self.inlets().processes, now.clone());
         for (host, (before, now)) in before.into_iter().zip(now).enumerate() {
+            let is_killed = now.0 == Process::Dead || now.1 != before.1;
             let signal = match (before.0, now.0) {
-                _ if now.0 == Process::Dead || now.1 != before.1 => libc::SIGKILL,
-                (Process::Stopped, Process::Running) => libc::SIGCONT,
-                (Process::Running, Process::Stopped) => libc::SIGSTOP,
+                _ if is_killed && host == self.host => libc::SIGKILL,
+                // Everybody goes on with a process that cannot do it itself, even to its end, which is its own affair: who is
+                // the host by now may be another.
+                (Process::Stopped, Process::Running | Process::Dead) => libc::SIGCONT,
+                (Process::Running, Process::Stopped) if host == self.host => libc::SIGSTOP,
                 _ => continue,
             };
-            // Everybody goes on with a process that cannot do it itself; what ends it is its own affair.
-            if host == self.host || signal == libc::SIGCONT {
-                send(self.fabric.process_of(host), signal);
-            }
+            place::signal(self.fabric.process_of(host), signal);
         }
     }
 
     /// Forgets hosts whose processes have ended, as their system does
     pub(crate) fn bury(&self, driver: &Driver) {
+        // Nobody is met meanwhile: who has just come would be taken for who has gone.
+        let _inlets = self.inlets();
         for host in 0..self.introduced.len() {
             let is_gone = self.fabric.process_of(host) == NOBODY;
             if is_gone && self.introduced[host].swap(NOBODY, Ordering::Relaxed) != NOBODY {
@@ -323,18 +326,15 @@ impl Member {
 
     /// The program ends
     pub(crate) fn leave(&self, driver: &Driver) {
+        // Locks may have been held when it was forked, by threads that it does not have.
+        if self.fabric.is_of_a_fork() {
+            return;
+        }
         if self.has_joined() {
             self.publish(driver);
             self.fabric.segment.slot(self.host).pid.store(NOBODY, Ordering::Release);
         }
         self.fabric.leave();
-    }
-}
-
-fn send(pid: u32, signal: i32) {
-    if pid != NOBODY {
-        // SAFETY: a signal to a process has no preconditions; one that is not there is not found.
-        unsafe { libc::kill(pid as i32, signal) };
     }
 }
 

@@ -118,3 +118,53 @@ impl Carrier for Outlets {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rdma_core::Qpn;
+    use rdma_sim::far::QpName;
+
+    use super::super::lane::Reader;
+    use super::*;
+
+    /// Catches signals that are lost when a lane is full, or that are overtaken by those that find room.
+    #[test]
+    fn what_finds_no_room_is_told_later_and_in_order() {
+        let file = tempfile::tempfile().unwrap();
+        let segment = Arc::new(Segment::create(&file, "", 2, 2, 0).unwrap());
+        let introduced: Introduced = [0, 5].map(AtomicU32::new).into();
+        let is_waiting = Arc::<AtomicBool>::default();
+        let nowhere = |_| PathBuf::from("/nonexistent");
+        let mut outlets =
+            Outlets::new(Arc::clone(&segment), 0, 3, introduced, Arc::clone(&is_waiting), nowhere);
+        let mut reader = Reader::new(segment.lane(0, 1));
+        let of = QpName { device: 7, qpn: Qpn(9) };
+        let (count, mut next) = (100_000, 0);
+        for len in 0..count {
+            outlets.tell(1, &Signal::Receive { of, len });
+            let has_told_all = outlets.outlets[1].waiting.is_empty();
+            assert!(has_told_all || outlets.room(1) == 0 && is_waiting.load(Ordering::Relaxed), "{len}");
+            // Now and then, somebody listens, but not always long enough.
+            let heard = if len % 30_000 == 29_999 { 5_000 } else { 0 };
+            for _ in 0..heard {
+                assert!(reader.read(|words, bytes| next = check(words, bytes, next)));
+            }
+        }
+        outlets.tell(0, &Signal::Gone { of });
+        while next < count {
+            outlets.flush();
+            while reader.read(|words, bytes| next = check(words, bytes, next)) {}
+        }
+        is_waiting.store(false, Ordering::Relaxed);
+        outlets.flush();
+        assert!(outlets.room(1) > 0 && !is_waiting.load(Ordering::Relaxed));
+        assert!(!Reader::new(segment.lane(0, 0)).has_next(), "nobody was introduced there");
+    }
+
+    fn check(words: &[u64; WORDS], bytes: &[u8], next: u32) -> u32 {
+        assert_eq!(codec::stamp(words), Stamp { from: 3, to: 5 });
+        let signal = codec::decode(words, bytes);
+        assert!(matches!(signal, Some(Signal::Receive { len, .. }) if len == next), "{next}: {signal:?}");
+        next + 1
+    }
+}

@@ -10,8 +10,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use rdma_sim::{Fault, FaultPlan};
+use rdma_sim::{Fault, FaultPlan, What, When};
 
 use super::bell;
 use super::segment::Segment;
@@ -84,6 +85,8 @@ pub struct SharedFabric {
     directory: PathBuf,
     /// Holds the lock that says that somebody is here.
     file: File,
+    /// Who has entered: a fork has the lock, too, but no part in the fabric.
+    process: u32,
     pub(super) segment: Arc<Segment>,
     settings: Settings,
 }
@@ -167,6 +170,8 @@ impl SharedFabric {
                 // The last one has left in between.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && wanted.is_some() => continue,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    // Not if there is something in it: whoever was about to make something of it was killed.
+                    let _ = fs::remove_dir(&directory);
                     // Not if there are others.
                     let _ = directory.parent().map(fs::remove_dir);
                     return Err(FabricError::Missing(name.to_owned()));
@@ -185,11 +190,17 @@ impl SharedFabric {
             if !is_same(&file, &path) {
                 continue;
             }
+            let is_used = file.metadata().map_err(failed("open"))?.len() > 0;
             let segment = match (is_alone, wanted) {
                 // Whatever is there was left behind.
                 (true, None) => {
                     remove(&directory);
                     return Err(FabricError::Missing(name.to_owned()));
+                }
+                // It is not made anew: somebody who leaves just now may still look at it.
+                (true, Some(_)) if is_used => {
+                    remove(&directory);
+                    continue;
                 }
                 (true, Some(settings)) => {
                     let made = make(&file, &directory, settings).map_err(failed("make"));
@@ -201,6 +212,12 @@ impl SharedFabric {
                     }
                     Segment::open(&file)
                 }
+                // Whoever was making it has been killed: the next one who is alone makes it.
+                (false, _) if !Segment::is_finished(&file) => {
+                    drop(file);
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
                 (false, _) => Segment::open(&file),
             };
             let Some(segment) = segment.map_err(failed("map"))? else {
@@ -211,7 +228,8 @@ impl SharedFabric {
                 return Err(FabricError::Other(name.to_owned(), difference));
             }
             let segment = Arc::new(segment);
-            return Ok(Self { name: name.to_owned(), directory, file, segment, settings });
+            let process = std::process::id();
+            return Ok(Self { name: name.to_owned(), directory, file, process, segment, settings });
         }
     }
 
@@ -226,7 +244,8 @@ impl SharedFabric {
         for entry in fs::read_dir(&base).map_err(FabricError::io("the fabrics"))?.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             match Self::open(&name) {
-                Err(FabricError::Missing(_)) => (),
+                // What is no directory is no fabric, either.
+                Err(FabricError::Missing(_) | FabricError::Name(_) | FabricError::Io(..)) => (),
                 _ => names.push(name),
             }
         }
@@ -252,8 +271,8 @@ impl SharedFabric {
     ///
     /// It is no fault, or has no place here; the log is full.
     pub fn add_fault(&self, line: &str) -> Result<(), FabricError> {
-        self.settings.check_faults(line)?;
-        // One at a time; the lock of the first host's bell is nobody else's.
+        let plan = self.settings.check_faults(line)?;
+        // One at a time.
         let lock = open_file(&self.directory.join("faults.lock"), true)
             .map_err(FabricError::io("the log of faults"))?;
         lock.lock().map_err(FabricError::io("the log of faults"))?;
@@ -262,7 +281,22 @@ impl SharedFabric {
         }
         drop(lock);
         (0..self.segment.hosts()).for_each(|host| bell::ring(&self.bell(host)));
+        plan.0.iter().for_each(|fault| self.go_on_with(fault));
         Ok(())
+    }
+
+    /// Has a process that is stopped hear of a fault: there may be nobody else to do it, or only some who never saw it stop
+    fn go_on_with(&self, fault: &Fault) {
+        let is_due = matches!(fault.when, When::At(time) if time.as_nanos() <= self.now_ns());
+        let is_news = matches!(
+            fault.what,
+            What::Resume | What::Wake | What::Kill | What::Restart | What::Reboot { .. }
+        );
+        let hosts = self.settings.topology().hosts();
+        let host = hosts.iter().position(|host| host.name() == fault.place.host());
+        if let (true, true, Some(host)) = (is_due, is_news, host) {
+            signal(self.process_of(host), libc::SIGCONT);
+        }
     }
 
     /// The faults that were asked for so far, whether or not they have happened
@@ -312,12 +346,32 @@ impl SharedFabric {
         self.directory.join(format!("{host}.bell"))
     }
 
+    /// Whether this is a copy in a process that was forked from the one that is here
+    pub(super) fn is_of_a_fork(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     /// Has no part in the fabric any more, and removes it if nobody has
     pub(super) fn leave(&self) {
+        if self.is_of_a_fork() {
+            return;
+        }
         let path = self.directory.join(SEGMENT);
         if self.file.unlock().is_ok() && self.file.try_lock().is_ok() && is_same(&self.file, &path) {
             remove(&self.directory);
         }
+    }
+
+    /// Makes sure that there is memory for what a host writes
+    pub(super) fn reserve(&self, host: usize) -> io::Result<()> {
+        let topology = self.settings.topology();
+        let name = topology.hosts()[host].name();
+        let cables = topology.links().filter(|link| link.ends.iter().any(|end| end.host == name));
+        let names: Vec<_> = cables.flat_map(|link| link.ends).map(|end| end.host).collect();
+        let hosts = topology.hosts().iter().enumerate();
+        let peers: Vec<_> =
+            hosts.filter(|(_, other)| names.contains(&other.name())).map(|(number, _)| number).collect();
+        self.segment.reserve(&self.file, host, &peers)
     }
 
     /// Takes the place of a host: the lock that is returned says so
@@ -362,6 +416,14 @@ impl std::fmt::Debug for SharedFabric {
     }
 }
 
+/// Sends a signal to a process, if it is one
+pub(super) fn signal(pid: u32, signal: i32) {
+    if pid != 0 {
+        // SAFETY: a signal to a process has no preconditions; one that is not there is not found.
+        unsafe { libc::kill(pid as i32, signal) };
+    }
+}
+
 fn make(file: &File, directory: &Path, settings: &Settings) -> io::Result<()> {
     for entry in fs::read_dir(directory)?.flatten() {
         if entry.file_name() != SEGMENT {
@@ -387,3 +449,6 @@ fn remove(directory: &Path) {
     let _ = fs::remove_dir(directory);
     let _ = directory.parent().map(fs::remove_dir);
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,8 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -22,6 +24,7 @@ const SLOTS_AT: usize = FAULTS_AT + FAULTS_BYTES;
 
 /// More hosts do not share memory: lanes grow with their square
 pub(crate) const MAX_HOSTS: usize = 32;
+const MAX_PORTS: usize = MAX_HOSTS * MAX_HOSTS;
 
 #[repr(C)]
 struct Header {
@@ -84,6 +87,22 @@ pub(crate) struct Segment {
     plan: Plan,
 }
 
+#[cfg(target_os = "linux")]
+fn reserve(file: &File, range: Range<usize>) -> io::Result<()> {
+    use std::os::fd::AsRawFd as _;
+
+    // SAFETY: the descriptor is open; the call changes no memory that is mapped.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), range.start as i64, range.len() as i64) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reserve(_file: &File, _range: Range<usize>) -> io::Result<()> {
+    Ok(())
+}
+
 impl Segment {
     /// Makes the memory of a fabric in an empty file
     pub(crate) fn create(
@@ -93,13 +112,15 @@ impl Segment {
         ports: usize,
         now_ns: u64,
     ) -> io::Result<Self> {
-        if settings.len() > SETTINGS_BYTES || hosts > MAX_HOSTS {
-            let why = format!("at most {MAX_HOSTS} hosts, described in 64 KiB, share memory");
+        if settings.len() > SETTINGS_BYTES || hosts > MAX_HOSTS || ports > MAX_PORTS {
+            let why = format!(
+                "at most {MAX_HOSTS} hosts with {MAX_PORTS} ports, described in 64 KiB, share memory"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let plan = Plan { hosts, ports };
-        file.set_len(0)?;
         file.set_len(plan.len() as u64)?;
+        reserve(file, 0..plan.lanes_at())?;
         let segment = Self { map: MmapOptions::new().len(plan.len()).map_raw(file)?, plan };
         segment.write_text(SETTINGS_AT, settings);
         let header = segment.header();
@@ -109,6 +130,29 @@ impl Segment {
         header.settings_len.store(settings.len() as u32, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         Ok(segment)
+    }
+
+    /// Whether whoever made it has come to the end: it says of which version it is
+    pub(crate) fn is_finished(file: &File) -> bool {
+        let mut magic = [0; 8];
+        file.read_exact_at(&mut magic, 0).is_ok() && magic != [0; 8]
+    }
+
+    /// Makes sure that the system has memory for what `host` writes, and for where it looks
+    ///
+    /// A system that runs out of memory later would end whoever touches a page that is not there yet.
+    pub(crate) fn reserve(&self, file: &File, host: usize, peers: &[usize]) -> io::Result<()> {
+        for other in 0..self.plan.hosts {
+            let [there, back] = [(host, other), (other, host)].map(|(from, to)| self.lane_at(from, to));
+            let len = if peers.contains(&other) { LaneMemory::BYTES } else { LaneMemory::BYTES - LANE_BYTES };
+            reserve(file, there..there + len)?;
+            reserve(file, back..back + LaneMemory::BYTES - LANE_BYTES)?;
+        }
+        Ok(())
+    }
+
+    fn lane_at(&self, from: usize, to: usize) -> usize {
+        self.plan.lanes_at() + (from * self.plan.hosts + to) * LaneMemory::BYTES
     }
 
     /// Maps the memory of a fabric; `None` if it was not finished, or is of another version
@@ -125,7 +169,7 @@ impl Segment {
             ports: header.ports.load(Ordering::Relaxed) as usize,
         };
         let is_ours = header.magic.load(Ordering::Acquire) == MAGIC;
-        if !is_ours || plan.hosts > MAX_HOSTS || plan.ports > MAX_HOSTS * MAX_HOSTS || plan.len() != len {
+        if !is_ours || plan.hosts > MAX_HOSTS || plan.ports > MAX_PORTS || plan.len() != len {
             return Ok(None);
         }
         segment.plan = plan;
@@ -168,7 +212,7 @@ impl Segment {
     pub(crate) fn lane(&self, from: usize, to: usize) -> LaneMemory {
         let hosts = self.plan.hosts;
         assert!(from < hosts && to < hosts);
-        let offset = self.plan.lanes_at() + (from * hosts + to) * LaneMemory::BYTES;
+        let offset = self.lane_at(from, to);
         assert!(offset + LaneMemory::BYTES <= self.map.len() && LANE_BYTES > 0);
         // SAFETY: the whole lane was just found to be inside.
         let start = unsafe { self.map.as_mut_ptr().add(offset) };

@@ -2,8 +2,8 @@
 //!
 //! `open DEVICE FRAMES BYTES` makes a queue pair and says its address, `connect N ADDRESS` connects it. Then one of: `ping N COUNT LEN`
 //! and `pong N COUNT LEN`, `send N COUNT LEN` and `take N COUNT LEN`, which say how long they took; or `talk N`, which exchanges
-//! messages for ever beside everything else and looks at each byte, `count N`, which says how many came, and `drop N`. Each line is
-//! answered by one.
+//! messages for ever beside everything else and looks at each byte, `count N`, which says how many came, and `drop N`; `fork` has a child
+//! that ends at once. Each line is answered by one.
 
 use std::fmt::Write as _;
 use std::io::BufRead as _;
@@ -15,6 +15,12 @@ use rdma_core::{Completion, Opcode, QpAddress, QpCapacity, QpInit, QueuePair as 
 use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};
 
 type Link = BareQp<VerbsDevice>;
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn exit(status: i32) -> !;
+    fn waitpid(child: i32, status: *mut i32, options: i32) -> i32;
+}
 
 /// Messages under way in each direction
 const WINDOW: usize = 8;
@@ -59,6 +65,18 @@ fn main() -> Result<(), String> {
                 let address = hex(&link.qp().address().to_bytes());
                 links.push(Some(Talk { link, is_on: false, sent: 0, sending: 0, posted: 0, received: 0 }));
                 format!("{} {address}", links.len() - 1)
+            }
+            "fork" => {
+                // SAFETY: the child does nothing but end, as programs in C do.
+                let child = unsafe { fork() };
+                if child == 0 {
+                    // SAFETY: as above; the handlers that run are those of the provider.
+                    unsafe { exit(0) };
+                }
+                let mut status = -1;
+                // SAFETY: the place is ours.
+                unsafe { waitpid(child, &raw mut status, 0) };
+                format!("{status}")
             }
             "drop" => {
                 links[number(1)] = None;

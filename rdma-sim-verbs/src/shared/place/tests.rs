@@ -1,0 +1,86 @@
+use rdma_sim::Topology;
+
+use super::*;
+
+fn settings() -> Settings {
+    Settings::new(Topology::pair())
+}
+
+fn name(name: &str) -> String {
+    format!("place-{name}-{}", std::process::id())
+}
+
+/// Catches memory that is cut off under the threads of a process that leaves just now: they would be ended by a signal.
+#[test]
+fn what_somebody_may_still_look_at_is_not_made_anew() {
+    let name = name("anew");
+    let old = SharedFabric::create(&name, &settings()).unwrap();
+    old.segment.slot(0).pid.store(7, std::sync::atomic::Ordering::Relaxed);
+    old.file.unlock().unwrap();
+    let new = SharedFabric::create(&name, &settings()).unwrap();
+    assert_eq!(old.segment.slot(0).pid.load(std::sync::atomic::Ordering::Relaxed), 7);
+    assert_eq!(new.process_of(0), 0);
+    drop(old);
+    assert!(SharedFabric::open(&name).is_ok(), "who has left before removes what is another's");
+}
+
+/// Catches a fabric that is refused because whoever was making it was killed.
+#[test]
+fn who_waits_for_a_maker_that_is_killed_makes_it() {
+    let (name, settings) = (name("killed"), settings());
+    let directory = base().unwrap().join(&name);
+    make_directory(&directory).unwrap();
+    let file = open_file(&directory.join(SEGMENT), true).unwrap();
+    file.lock().unwrap();
+    file.set_len(100_000).unwrap();
+    std::thread::scope(|scope| {
+        let made = scope.spawn(|| SharedFabric::create(&name, &settings).map(drop));
+        while !made.is_finished() && waiters(&file) == 0 {
+            std::thread::yield_now();
+        }
+        drop(file);
+        made.join().unwrap().unwrap();
+    });
+}
+
+/// How many processes or threads wait for the lock of a file, as far as the system says
+fn waiters(file: &File) -> usize {
+    let inode = format!(":{} ", file.metadata().unwrap().ino());
+    match fs::read_to_string("/proc/locks") {
+        Ok(locks) => locks.lines().filter(|line| line.contains("->") && line.contains(&inode)).count(),
+        Err(_) => 1,
+    }
+}
+
+#[test]
+fn what_is_no_fabric_is_not_listed_and_empty_directories_go() {
+    let base = base().unwrap();
+    let (file, empty, used) = (base.join(name("file")), base.join(name("empty")), base.join(name("used")));
+    fs::write(&file, "").unwrap();
+    make_directory(&empty).unwrap();
+    make_directory(&used.join("inside")).unwrap_err();
+    make_directory(&used).unwrap();
+    make_directory(&used.join("inside")).unwrap();
+    let listed = SharedFabric::list().unwrap();
+    for path in [&file, &empty, &used] {
+        assert!(!listed.iter().any(|name| path.ends_with(name)), "{listed:?}");
+    }
+    assert!(!empty.exists());
+    fs::remove_file(file).unwrap();
+    fs::remove_dir_all(used).unwrap();
+}
+
+/// Catches memory that is not there when it is written to: the system ends whoever does, if it has none left.
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_is_there_before_it_is_used() {
+    let name = name("reserved");
+    let fabric = SharedFabric::create(&name, &settings()).unwrap();
+    let blocks = || fabric.file.metadata().unwrap().blocks() * 512;
+    let before = blocks();
+    assert!(before >= 128 << 10, "the header, settings and faults: {before}");
+    fabric.reserve(0).unwrap();
+    assert!(blocks() - before >= 1 << 20, "a lane to the peer");
+    fabric.reserve(1).unwrap();
+    assert!(blocks() - before >= 2 << 20, "and back");
+}
