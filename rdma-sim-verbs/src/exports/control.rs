@@ -41,3 +41,14 @@ pub unsafe extern "C" fn rdma_sim_inject(plan: *const c_char) -> c_int {
         0
     })
 }
+
+/// How many queue pairs, completion queues, memory regions and protection domains there are
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_sim_objects() -> usize {
+    guarded(0, || {
+        let objects = Engine::get().map(|engine| engine.driver.net().objects());
+        objects.map_or(0, |found| {
+            found.queue_pairs + found.completion_queues + found.memory_regions + found.protection_domains
+        })
+    })
+}
