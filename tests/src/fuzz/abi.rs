@@ -35,13 +35,31 @@ const REFUSALS: [c_int; 7] = [0, 6, 12, EBUSY, EINVAL, 95, 102];
 /// What the faults that a run may have end with: everything is as it was
 const RESTORED: [&str; 4] = ["rdma-on", "wake", "reboot 1ns", "restart"];
 const FAULTS_AT_PORTS: [&str; 22] = [
-    "unplug", "replug", "flap 1us", "corrupt 1", "lose 1", "slow 50%", "storm 1%", "idle-death", "unresolvable",
-    "resolvable", "busy", "delay 5us", "leak-cqs 4294967295", "leak-pds 3", "leak-mrs 4294967295",
-    "leak-qps 4294967295", "no-pds", "overflow", "slow-receive", "wedge", "boundary", "interface-down",
+    "unplug",
+    "replug",
+    "flap 1us",
+    "corrupt 1",
+    "lose 1",
+    "slow 50%",
+    "storm 1%",
+    "idle-death",
+    "unresolvable",
+    "resolvable",
+    "busy",
+    "delay 5us",
+    "leak-cqs 4294967295",
+    "leak-pds 3",
+    "leak-mrs 4294967295",
+    "leak-qps 4294967295",
+    "no-pds",
+    "overflow",
+    "slow-receive",
+    "wedge",
+    "boundary",
+    "interface-down",
 ];
-const FAULTS_AT_HOSTS: [&str; 10] = [
-    "kill", "restart", "pause", "resume", "sleep", "wake", "reboot 1us", "rdma-off", "rdma-on", "reboot 1s",
-];
+const FAULTS_AT_HOSTS: [&str; 10] =
+    ["kill", "restart", "pause", "resume", "sleep", "wake", "reboot 1us", "rdma-off", "rdma-on", "reboot 1s"];
 
 /// A registered region as its program knows it
 struct Region {
@@ -226,7 +244,9 @@ impl<'a> Program<'a> {
         let room = self.arena.len();
         let (addr, len) = match (&pages, kind) {
             (Some(pages), _) => (pages.start(), len),
-            (None, 240..) => (self.arena.start(), [0, usize::MAX, 1 << 63, usize::MAX - 4095][usize::from(kind) % 4]),
+            (None, 240..) => {
+                (self.arena.start(), [0, usize::MAX, 1 << 63, usize::MAX - 4095][usize::from(kind) % 4])
+            }
             (None, 230..) => (null_mut(), len),
             // A page, or seldom somewhere inside of one.
             _ => {
@@ -285,7 +305,12 @@ impl<'a> Program<'a> {
         attr.ah_attr.grh.dgid = self.devices[to % self.devices.len()].2[to / 128];
         let mask = match self.input.byte() {
             128.. => c_int::MAX,
-            _ => c_int::from_le_bytes([self.input.byte(), self.input.byte(), self.input.byte(), self.input.byte()]),
+            _ => c_int::from_le_bytes([
+                self.input.byte(),
+                self.input.byte(),
+                self.input.byte(),
+                self.input.byte(),
+            ]),
         };
         let place = if self.input.byte() == 255 { null_mut() } else { &raw mut attr };
         self.modified(qp, place, mask);
@@ -425,7 +450,10 @@ impl<'a> Program<'a> {
         for (_, port, _) in &self.devices {
             let host = port.split(':').next().unwrap_or_default();
             let restored = RESTORED.map(|fault| format!("at 0s {host} {fault};"));
-            let plan = restored.concat() + &["resolvable", "replug", "slow 100%"].map(|fault| format!("at 0s {port} {fault};")).concat();
+            let plan = restored.concat()
+                + &["resolvable", "replug", "slow 100%"]
+                    .map(|fault| format!("at 0s {port} {fault};"))
+                    .concat();
             let plan = CString::new(plan).expect("there is no zero inside");
             assert_eq!(call!(rdma::rdma_sim_inject(plan.as_ptr())), 0);
             // A reboot may have been under way.

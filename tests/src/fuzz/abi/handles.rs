@@ -57,7 +57,8 @@ impl<T, A> Handles<T, A> {
 
     /// Where an object is or was
     pub(super) fn any(&self, number: u8) -> usize {
-        let all: Vec<_> = self.live.iter().map(|(handle, _)| *handle).chain(self.gone.iter().copied()).collect();
+        let all: Vec<_> =
+            self.live.iter().map(|(handle, _)| *handle).chain(self.gone.iter().copied()).collect();
         all.get(usize::from(number) % all.len().max(1)).map_or(0, |handle| handle.addr())
     }
 

@@ -19,7 +19,11 @@ impl Program<'_> {
     fn element(&mut self) -> Sge {
         let (which, choice) = (self.input.byte(), self.input.byte());
         let Some(region) = self.mrs.one(which) else {
-            return Sge { addr: self.arena.start().addr() as u64, length: 16, lkey: u32::from(choice) << 8 | 1 };
+            return Sge {
+                addr: self.arena.start().addr() as u64,
+                length: 16,
+                lkey: u32::from(choice) << 8 | 1,
+            };
         };
         let (addr, len, lkey) = (region.addr, region.len, region.lkey);
         let offset = usize::from(self.input.byte()) * 17 % len;
@@ -142,7 +146,10 @@ impl Program<'_> {
         let place = if choice == 253 { null_mut() } else { completions.as_mut_ptr() };
         let Some(poll) = self.ops.as_ref().and_then(|ops| ops.poll_cq) else { return };
         let answer = call!(poll(cq, count, place));
-        assert!(answer <= count.max(0) && [0, -6, -12, -EINVAL].contains(&answer.min(0)), "{answer} of {count}");
+        assert!(
+            answer <= count.max(0) && [0, -6, -12, -EINVAL].contains(&answer.min(0)),
+            "{answer} of {count}"
+        );
         assert!(answer < 0 || self.cqs.about(cq).is_some());
         let (filled, rest) = completions.split_at(answer.max(0) as usize);
         assert!(rest.iter().all(|entry| entry.wr_id == u64::MAX), "more was written than answered");

@@ -1,0 +1,60 @@
+//! Misuse of the C ABI that has gone wrong, on a device with reliable queue pairs
+
+use std::ffi::CStr;
+use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rdma_tb5::verbs::layout::{Context, Device, Pd};
+
+/// Calls a function of the ABI
+macro_rules! call {
+    ($call:expr) => {{
+        // SAFETY: pointers are NULL, or came from the library, or lead to structures of the test's.
+        unsafe { $call }
+    }};
+}
+
+/// The devices, for one test at a time
+fn devices() -> (MutexGuard<'static, ()>, [*mut Device; 2], *mut *mut Device) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = c"RDMA_SIM_CLOCK=virtual,RDMA_SIM_TOPOLOGY=pair,RDMA_SIM_PROFILE=roce";
+    let _ = call!(rdma::rdma_sim_configure(text.as_ptr()));
+    let list = call!(rdma::ibv_get_device_list(null_mut()));
+    let a = call!(*list);
+    let b = call!(*list.add(1));
+    (alone, [a, b], list)
+}
+
+fn inject(plan: &CStr) -> i32 {
+    call!(rdma::rdma_sim_inject(plan.as_ptr()))
+}
+
+fn opened(device: *mut Device) -> (*mut Context, *mut Pd) {
+    let context = call!(rdma::ibv_open_device(device));
+    let pd = call!(rdma::ibv_alloc_pd(context));
+    assert!(!pd.is_null());
+    (context, pd)
+}
+
+fn closed((context, pd): (*mut Context, *mut Pd)) {
+    assert_eq!(call!(rdma::ibv_dealloc_pd(pd)), 0);
+    assert_eq!(call!(rdma::ibv_close_device(context)), 0);
+}
+
+/// Regression: a context led to a device that was freed with its list, and other objects were taken for devices.
+#[test]
+fn devices_outlive_their_list_and_nothing_else_is_one() {
+    let (_alone, [device, _], list) = devices();
+    let context = call!(rdma::ibv_open_device(device));
+    call!(rdma::ibv_free_device_list(list));
+    let name = call!(CStr::from_ptr(rdma::ibv_get_device_name((*context).device)));
+    assert_eq!(name, c"rdma_en2@a");
+    let again = call!(rdma::ibv_open_device(device));
+    assert!(!again.is_null() && call!(rdma::ibv_get_device_guid(device)) != 0);
+    assert_eq!(call!(rdma::ibv_close_device(again)), 0);
+    assert!(call!(rdma::ibv_open_device(context.cast())).is_null());
+    assert!(call!(rdma::ibv_get_device_name(context.cast())).is_null());
+    assert_eq!(call!(rdma::ibv_close_device(device.cast())), 22);
+    assert_eq!(call!(rdma::ibv_close_device(context)), 0);
+}
