@@ -58,3 +58,19 @@ fn devices_outlive_their_list_and_nothing_else_is_one() {
     assert_eq!(call!(rdma::ibv_close_device(device.cast())), 22);
     assert_eq!(call!(rdma::ibv_close_device(context)), 0);
 }
+
+/// Regression: a length that no memory has was registered, or a panic.
+#[test]
+fn memory_that_cannot_be_is_not_registered() {
+    let (_alone, [device, _], list) = devices();
+    let device = opened(device);
+    let mut page = vec![0_u8; 8192];
+    let start = page.as_mut_ptr().wrapping_add(page.as_ptr().align_offset(4096));
+    for length in [0, usize::MAX, usize::MAX - 4095, 1 << 63, isize::MAX as usize + 1] {
+        assert!(call!(rdma::ibv_reg_mr(device.1, start.cast(), length, 15)).is_null(), "{length}");
+    }
+    let mr = call!(rdma::ibv_reg_mr(device.1, start.cast(), 4096, 15));
+    assert_eq!(call!(rdma::ibv_dereg_mr(mr)), 0);
+    closed(device);
+    call!(rdma::ibv_free_device_list(list));
+}
