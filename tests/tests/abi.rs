@@ -74,3 +74,21 @@ fn memory_that_cannot_be_is_not_registered() {
     closed(device);
     call!(rdma::ibv_free_device_list(list));
 }
+
+/// Regression: a fault without a place was a panic, and those before it in its plan happened.
+#[test]
+fn a_fault_without_a_place_is_refused() {
+    let (_alone, [device, _], list) = devices();
+    let plans = [
+        c"at 0s a:rdma_en2 unplug; at 0s c:rdma_en2 unplug",
+        c"at 0s a:rdma_en2 unplug; at 0s a:rdma_en99 unplug",
+        c"at 0s a:rdma_en2 unplug; at 0s nobody kill",
+        c"at 0s a:rdma_en2 unplug; nonsense",
+    ];
+    for plan in plans {
+        assert_eq!(inject(plan), 22, "{plan:?}");
+    }
+    // Nothing was unplugged.
+    closed(opened(device));
+    call!(rdma::ibv_free_device_list(list));
+}

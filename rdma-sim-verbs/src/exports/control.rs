@@ -36,6 +36,10 @@ pub unsafe extern "C" fn rdma_sim_inject(plan: *const c_char) -> c_int {
         // SAFETY: the caller's string ends with a zero.
         let text = unsafe { CStr::from_ptr(plan) };
         let Ok(plan) = text.to_string_lossy().parse::<rdma_sim::FaultPlan>() else { return EINVAL };
+        // All faults of a plan have their place, or none happens.
+        if plan.check(&engine.topology).is_err() {
+            return EINVAL;
+        }
         plan.0.into_iter().for_each(|fault| engine.driver.net().inject(fault));
         engine.rest(1);
         0
