@@ -92,3 +92,21 @@ fn a_fault_without_a_place_is_refused() {
     closed(opened(device));
     call!(rdma::ibv_free_device_list(list));
 }
+
+/// Regression: the sums of faults overflowed.
+#[test]
+fn faults_can_be_as_many_as_they_like() {
+    let (_alone, [device, _], list) = devices();
+    let device = opened(device);
+    for fault in ["leak-cqs", "leak-mrs", "leak-pds", "leak-qps", "corrupt", "lose"] {
+        let plan = format!("at 0s a:rdma_en2 {fault} 4294967295; at 0s a:rdma_en2 {fault} 2\0");
+        assert_eq!(inject(CStr::from_bytes_with_nul(plan.as_bytes()).unwrap()), 0);
+    }
+    assert!(call!(rdma::ibv_alloc_pd(device.0)).is_null());
+    assert!(call!(rdma::ibv_create_cq(device.0, 4, null_mut(), null_mut(), 0)).is_null());
+    closed(device);
+    assert_eq!(inject(c"at 0s a reboot 1ns"), 0);
+    rdma::rdma_sim_rest(1_000);
+    assert_eq!(inject(c"at 0s a restart"), 0);
+    call!(rdma::ibv_free_device_list(list));
+}
