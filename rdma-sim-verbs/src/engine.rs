@@ -43,6 +43,9 @@ const INFINIBAND: u8 = 1;
 /// `IBV_LINK_LAYER_ETHERNET`
 const ETHERNET: u8 = 2;
 
+/// Events that pass at most while a program looks once at what stays empty: a reliable queue pair asks for ever
+pub(crate) const MOST_JUMPS: usize = 4096;
+
 enum Clock {
     /// Time jumps to the next event when somebody waits.
     Virtual,

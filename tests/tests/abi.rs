@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rdma_tb5::verbs::layout::{Context, Device, Pd};
+use rdma_tb5::verbs::layout::{Context, Device, Gid, Pd, QpAttr, QpInitAttr, SendWr, Sge, Wc, number};
 
 /// Calls a function of the ABI
 macro_rules! call {
@@ -108,5 +108,62 @@ fn faults_can_be_as_many_as_they_like() {
     assert_eq!(inject(c"at 0s a reboot 1ns"), 0);
     rdma::rdma_sim_rest(1_000);
     assert_eq!(inject(c"at 0s a restart"), 0);
+    call!(rdma::ibv_free_device_list(list));
+}
+
+/// Regression: on a virtual clock, a look at an empty queue never ended while a reliable queue pair waited for a receive.
+#[test]
+fn a_look_at_an_empty_queue_ends_while_a_peer_has_no_receive() {
+    let (_alone, ends, list) = devices();
+    let mut page = vec![0_u8; 8192];
+    let start = page.as_mut_ptr().wrapping_add(page.as_ptr().align_offset(4096));
+    let open = |device| {
+        let (context, pd) = opened(device);
+        let channel = call!(rdma::ibv_create_comp_channel(context));
+        assert_eq!(call!(libc::fcntl((*channel).fd, libc::F_SETFL, libc::O_NONBLOCK)), 0);
+        let cq = call!(rdma::ibv_create_cq(context, 8, null_mut(), channel, 0));
+        let mr = call!(rdma::ibv_reg_mr(pd, start.cast(), 4096, 15));
+        // SAFETY: zeros are what the structure may hold.
+        let mut init: QpInitAttr = unsafe { std::mem::zeroed() };
+        (init.send_cq, init.recv_cq, init.qp_type) = (cq, cq, number::QPT_RC);
+        (init.cap.max_send_wr, init.cap.max_recv_wr) = (4, 4);
+        let qp = call!(rdma::ibv_create_qp(pd, &raw mut init));
+        assert!(!qp.is_null());
+        let mut gid = Gid::default();
+        assert_eq!(call!(rdma::ibv_query_gid(context, 1, 1, &raw mut gid)), 0);
+        ((context, pd), channel, cq, mr, qp, gid)
+    };
+    let both = ends.map(open);
+    for (here, there) in [(&both[0], &both[1]), (&both[1], &both[0])] {
+        let mut attr = QpAttr { port_num: 1, path_mtu: number::MTU_1024, ..QpAttr::default() };
+        attr.dest_qp_num = call!((*there.4).qp_num);
+        attr.ah_attr.is_global = 1;
+        (attr.ah_attr.grh.sgid_index, attr.ah_attr.grh.dgid) = (1, there.5);
+        for state in 1..=3 {
+            attr.qp_state = state;
+            assert_eq!(call!(rdma::ibv_modify_qp(here.4, &raw mut attr, i32::MAX)), 0);
+        }
+    }
+    let ((context, _), channel, cq, mr, qp, _) = both[0];
+    let mut sge = Sge { addr: start.addr() as u64, length: 8, lkey: call!((*mr).lkey) };
+    // SAFETY: zeros are what the structure may hold.
+    let mut request: SendWr = unsafe { std::mem::zeroed() };
+    (request.sg_list, request.num_sge, request.opcode) = (&raw mut sge, 1, number::WR_SEND);
+    let ops = call!(&(*context).ops);
+    assert_eq!(call!(ops.post_send.unwrap()(qp, &raw mut request, null_mut())), 0);
+    let mut wc = Wc::default();
+    for count in [0, 1] {
+        assert_eq!(call!(ops.poll_cq.unwrap()(cq, count, &raw mut wc)), 0);
+    }
+    assert_eq!(call!(ops.req_notify_cq.unwrap()(cq, 0)), 0);
+    let mut told = null_mut();
+    assert_eq!(call!(rdma::ibv_get_cq_event(channel, &raw mut told, null_mut())), -1);
+    for (device, channel, cq, mr, qp, _) in both {
+        assert_eq!(call!(rdma::ibv_destroy_qp(qp)), 0);
+        assert_eq!(call!(rdma::ibv_dereg_mr(mr)), 0);
+        assert_eq!(call!(rdma::ibv_destroy_cq(cq)), 0);
+        assert_eq!(call!(rdma::ibv_destroy_comp_channel(channel)), 0);
+        closed(device);
+    }
     call!(rdma::ibv_free_device_list(list));
 }
