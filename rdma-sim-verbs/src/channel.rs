@@ -32,6 +32,8 @@ impl Channel {
             unsafe { libc::fcntl(end.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
             File::from(end)
         });
+        // SAFETY: the descriptor is open.
+        unsafe { libc::fcntl(writing.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
         Ok(Self { events: Mutex::default(), reading, writing })
     }
 
@@ -57,9 +59,10 @@ impl Channel {
 
     fn tell(&self, queue: usize) {
         let mut events = self.events();
-        events.push_back(queue);
-        // Fewer bytes than a pipe holds: a queue that has told is not asked again before it is taken.
-        let _ = (&self.writing).write(&[1]);
+        // A program that asks again and again and takes nothing fills the pipe: it has more to take than it will.
+        if matches!((&self.writing).write(&[1]), Ok(1)) {
+            events.push_back(queue);
+        }
     }
 
     /// Takes an event; waits for one, unless the program has made the descriptor nonblocking
@@ -117,5 +120,22 @@ impl Wake for Alarm {
         if !self.is_over.load(Ordering::Acquire) {
             self.channel.tell(self.queue);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: whoever told of more than a pipe holds waited for ever.
+    #[test]
+    fn events_that_nobody_takes_do_not_block() {
+        let channel = Channel::new().unwrap();
+        (0..100_000).for_each(|number| channel.tell(number));
+        assert_eq!(channel.take().unwrap(), 0);
+        (0..100_000).for_each(|number| channel.forget(number));
+        assert!(!channel.has_event());
+        channel.tell(7);
+        assert_eq!(channel.take().unwrap(), 7);
     }
 }
