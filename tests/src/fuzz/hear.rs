@@ -141,3 +141,30 @@ pub fn hear(data: &[u8]) {
     let objects = net.objects();
     assert!(objects.is_empty(), "{objects:?}");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes for [`hear`]: a signal from a host, about the first queue pair of a device
+    fn signal(kind: u8, device: u8, rest: &[u8]) -> Vec<u8> {
+        [&[kind, device, 0, 0], rest].concat()
+    }
+
+    /// Regression: a host that spoke in the name of another took its queue pairs away.
+    #[test]
+    fn nobody_speaks_in_the_name_of_this_host() {
+        for kind in [0, 1] {
+            let gone = signal(kind, 0, &[]);
+            hear(&[&[0, 0, 0, 100, 255, 0], &*gone, &[0, 0, 100, 1, 0, 100]].concat());
+        }
+    }
+
+    /// Regression: a receive could tell of more bytes than it had room for.
+    #[test]
+    fn a_receive_tells_of_no_more_bytes_than_it_has() {
+        let ready = signal(0, 1, &[]);
+        let filled = signal(4, 0, &[225, 0, 0, 0]);
+        hear(&[&[0, 0, 0, 100, 5], &*ready, &[5], &*filled, &[2, 255, 242, 255]].concat());
+    }
+}
