@@ -121,9 +121,8 @@ pub fn hear(data: &[u8]) {
                 let _ = bare.send(2, start..start + usize::from(input.byte()) * 16);
             }
             2 => {
-                drop(driver.advance_to(
-                    driver.now() + Duration::from_micros(u64::from(input.byte()) << (choice / 16)),
-                ))
+                let time = Duration::from_micros(u64::from(input.byte()) << (choice / 16));
+                driver.advance_to(driver.now() + time);
             }
             3 => driver.hearing().resume(),
             4 if choice > 240 => driver.hearing().introduce_to(1),
