@@ -21,9 +21,14 @@ fn devices() -> (MutexGuard<'static, ()>, [*mut Device; 2], *mut *mut Device) {
     let text = c"RDMA_SIM_CLOCK=virtual,RDMA_SIM_TOPOLOGY=pair,RDMA_SIM_PROFILE=roce";
     let _ = call!(rdma::rdma_sim_configure(text.as_ptr()));
     let list = call!(rdma::ibv_get_device_list(null_mut()));
-    let a = call!(*list);
-    let b = call!(*list.add(1));
-    (alone, [a, b], list)
+    let find = |name: &CStr| {
+        let mut places = (0..).map(|at| list.wrapping_add(at));
+        let entries = places.by_ref().map(|place| call!(*place)).take_while(|device| !device.is_null());
+        let is_called =
+            |device: &*mut Device| call!(CStr::from_ptr(rdma::ibv_get_device_name(*device))) == name;
+        entries.into_iter().find(is_called).expect("it is listed")
+    };
+    (alone, [find(c"rdma_en2@a"), find(c"rdma_en2@b")], list)
 }
 
 fn inject(plan: &CStr) -> i32 {

@@ -109,16 +109,16 @@ pub fn hear(data: &[u8]) {
     let here = bare.qp().address();
     let gid = *net.gids("b", DEVICE).expect("there is a device").get(1).expect("it has addresses");
     bare.qp().connect(&QpAddress { gid, ..here }).expect("the peer is known");
+    let mut places = 0..16;
     while !input.0.is_empty() {
         let choice = input.byte();
         match choice % 8 {
-            0 => {
-                let start = usize::from(input.byte() % 15) * FRAME;
-                let _ = bare.recv(1, start..start + usize::from(input.byte()) * 8);
-            }
-            1 => {
-                let start = usize::from(input.byte() % 15) * FRAME;
-                let _ = bare.send(2, start..start + usize::from(input.byte()) * 16);
+            // Each place is used once: the program keeps the rules.
+            0 | 1 if places.len() > 0 => {
+                let start = places.next().unwrap_or_default() * FRAME;
+                let len = usize::from(input.byte()) * 8;
+                let range = start..start + len;
+                let _ = if choice % 8 == 0 { bare.recv(1, range) } else { bare.send(2, range) };
             }
             2 => {
                 let time = Duration::from_micros(u64::from(input.byte()) << (choice / 16));
