@@ -50,6 +50,13 @@ impl Channel {
         !self.events().is_empty()
     }
 
+    /// Whether the program waits in [`take`](Self::take) until there is something
+    pub(crate) fn is_blocking(&self) -> bool {
+        // SAFETY: the descriptor is open.
+        let flags = unsafe { libc::fcntl(self.descriptor(), libc::F_GETFL) };
+        flags & libc::O_NONBLOCK == 0
+    }
+
     fn tell(&self, queue: usize) {
         let mut events = self.events();
         // A program that asks without end and never takes is told no more than a pipe holds.

@@ -19,6 +19,8 @@ pub(crate) struct Engine {
     clock: Clock,
     /// In the order in which the provider lists them.
     pub(crate) devices: Vec<Listed>,
+    /// Where faults have their places.
+    pub(crate) topology: Topology,
     pub(crate) is_roce: bool,
     /// What ports say of their link.
     pub(crate) link_layer: u8,
@@ -45,6 +47,9 @@ const PATIENCE: u32 = 200;
 const INFINIBAND: u8 = 1;
 /// `IBV_LINK_LAYER_ETHERNET`
 const ETHERNET: u8 = 2;
+
+/// Events that pass at most while a program looks once at what stays empty: a reliable queue pair asks for ever
+pub(crate) const MOST_JUMPS: usize = 4096;
 
 enum Clock {
     /// Time jumps to the next event when somebody waits.
@@ -127,7 +132,7 @@ impl Engine {
             _ => Clock::Wall(Instant::now()),
         };
         let devices = listed(settings.topology(), None);
-        Self::new(driver, clock, devices, settings.is_roce())
+        Self::new(driver, clock, devices, &settings)
     }
 
     /// Other processes are the other hosts
@@ -145,15 +150,16 @@ impl Engine {
         if !faults.is_empty() {
             fabric.add_fault(faults).map_err(|error| format!("RDMA_SIM_FAULTS: {error}"))?;
         }
-        let (devices, is_roce) =
-            (listed(fabric.settings().topology(), Some(&host)), fabric.settings().is_roce());
+        let settings = fabric.settings().clone();
+        let devices = listed(settings.topology(), Some(&host));
         let (member, driver) = Member::look(fabric, &host).map_err(|error| error.to_string())?;
         // SAFETY: the function is one that exit handlers may be.
         unsafe { libc::atexit(leave) };
-        Self::new(driver, Clock::Shared(Box::new(member)), devices, is_roce)
+        Self::new(driver, Clock::Shared(Box::new(member)), devices, &settings)
     }
 
-    fn new(driver: Driver, clock: Clock, devices: Vec<Listed>, is_roce: bool) -> Result<Self, String> {
+    fn new(driver: Driver, clock: Clock, devices: Vec<Listed>, settings: &Settings) -> Result<Self, String> {
+        let (is_roce, topology) = (settings.is_roce(), settings.topology().clone());
         let link_layer = match setting("RDMA_SIM_LINK_LAYER").as_deref() {
             None if is_roce => ETHERNET,
             None | Some("thunderbolt") => number::THUNDERBOLT as u8,
@@ -166,7 +172,17 @@ impl Engine {
             }
         };
         let (calls, progress) = (AtomicU32::new(0), Progress::new());
-        Ok(Self { driver, clock, devices, is_roce, link_layer, calls, progress, idle: AtomicU32::new(0) })
+        Ok(Self {
+            driver,
+            clock,
+            devices,
+            topology,
+            is_roce,
+            link_layer,
+            calls,
+            progress,
+            idle: AtomicU32::new(0),
+        })
     }
 
     /// Whether the program may use its devices: from now on they are its own

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rdma_sim::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
-use rdma_tb5::verbs::layout::{CompChannel, Context, Cq, Mr, Pd, Qp};
+use rdma_tb5::verbs::layout::{CompChannel, Context, Cq, Device, Mr, Pd, Qp};
 
 use crate::channel::{Alarm, Channel};
 use crate::engine::Listed;
 
-/// An entry of the device list.
+/// A device as lists have it; it stays for ever, because contexts lead to it when its list is freed
 #[repr(C)]
 pub(crate) struct ListedDevice {
     /// `ibv_device`: 664 bytes, of which the name is at 24, and the types at 16 and 20.
@@ -92,6 +92,7 @@ macro_rules! object {
 }
 
 object! {
+    ListedDevice: Device, b"tb5 dev.";
     ContextObject: Context, b"tb5 ctx.";
     PdObject: Pd, b"tb5 pd..";
     MrObject: Mr, b"tb5 mr..";

@@ -10,6 +10,7 @@ use crate::executor::SimRuntime;
 use crate::fabric::{CableStats, CqKey, DeviceIndex, Fabric, Finding, Process};
 use crate::fault::Fault;
 use crate::host::SimHost;
+use crate::sim::Leaks;
 
 /// The simulated Macs and cables, as the program under test sees them
 ///
@@ -120,6 +121,11 @@ impl Net {
         };
         assert!(exists, "fault {fault}: there is no {place}");
         state.fabric.plan(fault);
+    }
+
+    /// What exists now
+    pub fn objects(&self) -> Leaks {
+        Leaks::of(&self.shared.lock().fabric)
     }
 
     /// What the processes of a host do

@@ -63,6 +63,12 @@ pub struct Leaks {
 }
 
 impl Leaks {
+    pub(crate) fn of(fabric: &Fabric) -> Self {
+        let [queue_pairs, completion_queues, memory_regions, protection_domains] = fabric.census();
+        let unpolled_completions = fabric.unpolled();
+        Self { queue_pairs, completion_queues, memory_regions, protection_domains, unpolled_completions }
+    }
+
     /// Whether nothing is left
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -175,20 +181,13 @@ impl Sim {
         let value = runtime.block_on(&net, time_limit, main(net.clone()))?;
         let state = net.shared().lock();
         let fabric = &state.fabric;
-        let [queue_pairs, completion_queues, memory_regions, protection_domains] = fabric.census();
         Ok(Run {
             value,
             time: runtime.clock_now(),
             digest: fabric.trace().digest(),
             events: fabric.trace().events(),
             findings: fabric.findings().to_vec(),
-            leaks: Leaks {
-                queue_pairs,
-                completion_queues,
-                memory_regions,
-                protection_domains,
-                unpolled_completions: fabric.unpolled(),
-            },
+            leaks: Leaks::of(fabric),
             records: fabric.trace().records().to_vec(),
         })
     }

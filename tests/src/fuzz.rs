@@ -1,5 +1,8 @@
 //! What the fuzz targets do with their bytes, so that the corpora can be replayed by `cargo test` too
 
+mod abi;
+mod hear;
+
 use std::time::Duration;
 
 use rdma_core::channel::{Channel, ChannelConfig, Hello, Incoming, Params, Token, Trailer};
@@ -9,6 +12,8 @@ use rdma_tb5::discover::parse::{self, MAX_ITEMS};
 use rdma_tb5::discover::{HostReport, Outputs, Tool};
 use rdma_tb5::preflight::{self, Host};
 
+pub use self::abi::abi;
+pub use self::hear::hear;
 use crate::oracle::Program;
 
 /// Feeds a channel with the messages of a hostile peer, while this side sends and receives

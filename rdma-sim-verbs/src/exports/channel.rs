@@ -10,7 +10,7 @@ use rdma_tb5::verbs::layout::{CompChannel, Context, Cq};
 
 use super::{EBUSY, EINVAL, guarded, null, set_errno};
 use crate::channel::Channel;
-use crate::engine::Engine;
+use crate::engine::{Engine, MOST_JUMPS};
 use crate::objects::{ChannelObject, ContextObject, CqObject, hand_out, object, take_back};
 
 #[unsafe(no_mangle)]
@@ -61,7 +61,9 @@ pub unsafe extern "C" fn ibv_get_cq_event(
             return -1;
         };
         engine.catch_up();
-        while !found.channel.has_event() && engine.jump() {}
+        // Whoever may block, may for ever.
+        let mut jumps = 0..if found.channel.is_blocking() { usize::MAX } else { MOST_JUMPS };
+        while !found.channel.has_event() && jumps.next().is_some() && engine.jump() {}
         // The channel stays while its program waits, whoever destroys it.
         let waiting = Arc::clone(&found.channel);
         loop {

@@ -36,8 +36,23 @@ pub unsafe extern "C" fn rdma_sim_inject(plan: *const c_char) -> c_int {
         // SAFETY: the caller's string ends with a zero.
         let text = unsafe { CStr::from_ptr(plan) };
         let Ok(plan) = text.to_string_lossy().parse::<rdma_sim::FaultPlan>() else { return EINVAL };
+        // All faults of a plan have their place, or none happens.
+        if plan.check(&engine.topology).is_err() {
+            return EINVAL;
+        }
         plan.0.into_iter().for_each(|fault| engine.driver.net().inject(fault));
         engine.rest(1);
         0
+    })
+}
+
+/// How many queue pairs, completion queues, memory regions and protection domains there are
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_sim_objects() -> usize {
+    guarded(0, || {
+        let objects = Engine::get().map(|engine| engine.driver.net().objects());
+        objects.map_or(0, |found| {
+            found.queue_pairs + found.completion_queues + found.memory_regions + found.protection_domains
+        })
     })
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 
 use rdma_core::{Device as _, PortState};
 use rdma_tb5::verbs::layout::{
@@ -18,27 +19,33 @@ use crate::objects::{ContextObject, ListedDevice, hand_out, object, take_back};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut Device {
     guarded(null_mut(), || {
-        let devices = Engine::get().map_or(&[][..], |engine| &engine.devices);
-        let entries = devices.iter().map(|listed| {
-            let name = &listed.name;
-            let mut abi = [0_u64; 83];
-            let types = u64::from(number::THUNDERBOLT) << 32 | u64::from(number::THUNDERBOLT);
-            abi[2] = types;
-            for (at, chunk) in name.as_bytes().chunks(8).take(7).enumerate() {
-                let mut word = [0; 8];
-                word[..chunk.len()].copy_from_slice(chunk);
-                abi[3 + at] = u64::from_ne_bytes(word);
-                abi[11 + at] = u64::from_ne_bytes(word);
-            }
-            let entry = ListedDevice { abi, listed: listed.clone() };
-            Box::into_raw(Box::new(entry)).cast::<Device>()
-        });
+        let devices = Engine::get().map_or(&[][..], listed_devices);
+        let entries = devices.iter().map(|place| std::ptr::with_exposed_provenance_mut(*place));
         let list: Box<[*mut Device]> = entries.chain([null_mut()]).collect();
         if !count.is_null() {
             // SAFETY: the caller's place for a number.
             unsafe { *count = (list.len() - 1) as c_int };
         }
         Box::into_raw(list).cast()
+    })
+}
+
+/// Where the devices are, each of which is made once
+fn listed_devices(engine: &Engine) -> &'static [usize] {
+    static DEVICES: OnceLock<Vec<usize>> = OnceLock::new();
+    DEVICES.get_or_init(|| {
+        let entries = engine.devices.iter().map(|listed| {
+            let mut abi = [0_u64; 83];
+            abi[2] = u64::from(number::THUNDERBOLT) << 32 | u64::from(number::THUNDERBOLT);
+            for (at, chunk) in listed.name.as_bytes().chunks(8).take(7).enumerate() {
+                let mut word = [0; 8];
+                word[..chunk.len()].copy_from_slice(chunk);
+                abi[3 + at] = u64::from_ne_bytes(word);
+                abi[11 + at] = u64::from_ne_bytes(word);
+            }
+            hand_out(ListedDevice { abi, listed: listed.clone() }).expose_provenance()
+        });
+        entries.collect()
     })
 }
 
@@ -57,16 +64,15 @@ pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut Device) {
         if entry.is_null() {
             break;
         }
-        // SAFETY: each entry came from `ibv_get_device_list`, and the list is freed once.
-        drop(unsafe { Box::from_raw(entry.cast::<ListedDevice>()) });
     }
-    // SAFETY: the list is a box of so many entries.
+    // SAFETY: the list is a box of so many entries, and freed once.
     drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(list, len)) });
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_name(device: *mut Device) -> *const c_char {
-    if device.is_null() {
+    // SAFETY: the contract of all functions.
+    if unsafe { object::<ListedDevice>(device) }.is_none() {
         return std::ptr::null();
     }
     // SAFETY: the name is at offset 24 of the structure.
@@ -75,15 +81,15 @@ pub unsafe extern "C" fn ibv_get_device_name(device: *mut Device) -> *const c_ch
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_guid(device: *mut Device) -> u64 {
-    // SAFETY: the device is of a list that is not freed.
-    unsafe { device.cast::<ListedDevice>().as_ref() }.map_or(0, |entry| entry.listed.guid.to_be())
+    // SAFETY: the contract of all functions.
+    unsafe { object::<ListedDevice>(device) }.map_or(0, |entry| entry.listed.guid.to_be())
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
     guarded(null_mut(), || {
-        // SAFETY: the device is of a list that is not freed.
-        let Some(entry) = (unsafe { device.cast::<ListedDevice>().as_ref() }) else { return null(EINVAL) };
+        // SAFETY: the contract of all functions.
+        let Some(entry) = (unsafe { object::<ListedDevice>(device) }) else { return null(EINVAL) };
         let listed = &entry.listed;
         let Some(engine) = Engine::get() else { return null(EINVAL) };
         // What has happened before belongs to the device that is opened.

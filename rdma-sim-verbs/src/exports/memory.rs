@@ -54,6 +54,10 @@ pub unsafe extern "C" fn ibv_reg_mr(pd: *mut Pd, addr: *mut c_void, length: usiz
         let (Some(found), Some(start)) = (found, NonNull::new(addr.cast::<u8>())) else {
             return null(EINVAL);
         };
+        // No memory is that long, or goes on at the other end of the addresses.
+        if isize::try_from(length).is_err() || addr.addr().checked_add(length).is_none() {
+            return null(EINVAL);
+        }
         let memory = NonNull::slice_from_raw_parts(start, length);
         let rights = [Access::LOCAL_WRITE, Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC];
         let granted = rights.into_iter().filter(|right| access as u32 & right.bits() != 0);

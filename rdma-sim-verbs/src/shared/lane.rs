@@ -95,7 +95,7 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(lane: LaneMemory) -> Self {
         // Whatever a predecessor has left is not ours to take back.
-        let head = lane.head().load(Ordering::Acquire).next_multiple_of(8);
+        let head = lane.head().load(Ordering::Acquire).wrapping_add(7) & !7;
         Self { lane, head, tail: lane.tail().load(Ordering::Acquire) }
     }
 
@@ -128,16 +128,16 @@ impl Writer {
         }
         if skipped > 0 {
             self.lane.set_word(self.head, skipped | SKIP);
-            self.head += skipped;
+            self.head = self.head.wrapping_add(skipped);
         }
         self.lane.set_word(self.head, size);
         for (number, word) in words.iter().enumerate() {
-            self.lane.set_word(self.head + 8 * (1 + number as u64), *word);
+            self.lane.set_word(self.head.wrapping_add(8 * (1 + number as u64)), *word);
         }
-        let place = self.lane.byte(self.head + FIXED as u64);
+        let place = self.lane.byte(self.head.wrapping_add(FIXED as u64));
         // SAFETY: the record lies before the end of the ring, in memory that the reader has left.
         unsafe { place.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
-        self.head += size;
+        self.head = self.head.wrapping_add(size);
         self.lane.head().store(self.head, Ordering::Release);
         true
     }
@@ -170,25 +170,30 @@ impl Reader {
     /// A lane that makes no sense is emptied.
     pub(crate) fn read(&mut self, f: impl FnOnce(&[u64; WORDS], &[u8])) -> bool {
         while self.has_next() {
+            if !self.tail.is_multiple_of(8) {
+                self.leave(self.head);
+                return false;
+            }
             let size = self.lane.word(self.tail);
             let (is_skip, size) = (size & SKIP != 0, size & !SKIP);
             let available = self.head.wrapping_sub(self.tail).min(until_end(self.tail));
             let is_sound = size <= available && size.is_multiple_of(8) && (is_skip || size >= FIXED as u64);
-            if !is_sound || size == 0 || !self.tail.is_multiple_of(8) {
+            if !is_sound || size == 0 {
                 self.leave(self.head);
                 return false;
             }
             if is_skip {
-                self.leave(self.tail + size);
+                self.leave(self.tail.wrapping_add(size));
                 continue;
             }
-            let words = std::array::from_fn(|number| self.lane.word(self.tail + 8 * (1 + number as u64)));
-            let place = self.lane.byte(self.tail + FIXED as u64);
+            let words =
+                std::array::from_fn(|number| self.lane.word(self.tail.wrapping_add(8 * (1 + number as u64))));
+            let place = self.lane.byte(self.tail.wrapping_add(FIXED as u64));
             let bytes = NonNull::slice_from_raw_parts(place, size as usize - FIXED);
             // SAFETY: the record is enclosed by head and tail and lies before the end of the ring; the writer leaves it alone
             // until the tail has passed.
             f(&words, unsafe { bytes.as_ref() });
-            self.leave(self.tail + size);
+            self.leave(self.tail.wrapping_add(size));
             return true;
         }
         false
@@ -202,7 +207,10 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use rdma_sim::{Choices as _, Seeded};
+
     use super::*;
+    use crate::shared::codec::Stamp;
 
     fn lane() -> (Vec<u128>, LaneMemory) {
         let mut memory = vec![0_u128; LaneMemory::BYTES / 16 + 8];
@@ -285,5 +293,42 @@ mod tests {
         lane.head().store(u64::MAX - 3, Ordering::Release);
         assert!(!Reader::new(lane).read(|_, _| panic!("it is not sound")));
         drop(memory);
+    }
+
+    /// Regression: words were read across the end of the lane, and positions at the end of all numbers overflowed.
+    #[test]
+    fn any_head_tail_and_record_are_read_without_harm() {
+        let mut random = Seeded::new(5);
+        let mut any = move |n| random.pick(n);
+        for _ in 0..2_000 {
+            let (memory, lane) = lane();
+            let mut end = || match any(4) {
+                0 => u64::MAX - u64::from(any(80)),
+                1 => (LANE_BYTES as u64 - 40).wrapping_add(any(80).into()),
+                2 => u64::from(any(200)),
+                _ => u64::from(any(u32::MAX)) << 32 | u64::from(any(u32::MAX)),
+            };
+            lane.tail().store(end(), Ordering::Release);
+            let mut reader = Reader::new(lane);
+            for _ in 0..4 {
+                lane.head().store(end(), Ordering::Release);
+                lane.set_word(end() & !7, end());
+                lane.set_word(reader.tail & !7, end() & 0x1f8);
+                lane.set_word((reader.tail & !7).wrapping_add(16), end());
+                for _ in 0..4 {
+                    reader.read(|words, bytes| {
+                        crate::shared::codec::stamp(words);
+                        if let Some(signal) = crate::shared::codec::decode(words, bytes) {
+                            let _ = crate::shared::codec::encode(Stamp { from: 1, to: 2 }, &signal);
+                        }
+                    });
+                }
+            }
+            let mut writer = Writer::new(lane);
+            if writer.room() > 0 {
+                assert!(writer.write(&[1; WORDS], &[]));
+            }
+            drop(memory);
+        }
     }
 }

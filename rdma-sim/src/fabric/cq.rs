@@ -21,7 +21,7 @@ impl Fabric {
         self.require_usable(device, Verb::CreateCq)?;
         let Caps { max_cq: limit, max_cqe, .. } = self.model.caps;
         let owner = self.device(device.index);
-        if owner.cqs + owner.lost_cqs >= limit {
+        if owner.cqs.saturating_add(owner.lost_cqs) >= limit {
             let resource = Resource::CompletionQueues;
             return Err(Error::new(Verb::CreateCq, Cause::Exhausted { resource, limit }));
         }

@@ -177,7 +177,7 @@ impl Fabric {
         self.require_usable(device, Verb::AllocPd)?;
         let limit = self.model.caps.max_pd;
         let found = self.device_mut(device.index);
-        if found.pds + found.lost_pds >= limit || found.trouble.no_pds {
+        if found.pds.saturating_add(found.lost_pds) >= limit || found.trouble.no_pds {
             let resource = Resource::ProtectionDomains;
             return Err(Error::new(Verb::AllocPd, Cause::Exhausted { resource, limit }));
         }
@@ -230,7 +230,7 @@ impl Fabric {
         }
         let limit = self.model.caps.max_mr;
         let owner = self.device(device.index);
-        if owner.regions.len() as u32 + owner.lost_regions >= limit {
+        if (owner.regions.len() as u32).saturating_add(owner.lost_regions) >= limit {
             return fail(Cause::Exhausted { resource: Resource::MemoryRegions, limit });
         }
         if memory.is_empty() {

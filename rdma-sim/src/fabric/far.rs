@@ -147,6 +147,10 @@ impl Fabric {
 
     /// Takes in what `host` has told; nonsense is passed over
     pub(crate) fn hear(&mut self, host: u32, signal: &Signal<'_>) {
+        // What is here, nobody else tells.
+        if self.far.as_ref().is_none_or(|far| far.host == host) {
+            return;
+        }
         match *signal {
             Signal::Ready { of, peer, qp_type } => {
                 if let Some(device) = self.device_of(host, of) {
@@ -263,7 +267,8 @@ impl Fabric {
         receive.bytes_in = len;
         receive.frames_in = receive.memory.frames();
         if receive.status == Status::Success {
-            receive.status = status;
+            let fits = len as usize <= receive.memory.len;
+            receive.status = if fits || status != Status::Success { status } else { Status::LocalLength };
         }
         let Memory { region, offset, len } = receive.memory;
         if (status == Status::BadResponse || receive.is_beyond)

@@ -134,12 +134,14 @@ impl Fabric {
             What::Cross { with } => self.cross(device, &with),
             What::Corrupt { frames } => {
                 if let Some((cable, end)) = cable {
-                    self.direction(cable, end).corrupt += frames;
+                    let corrupt = &mut self.direction(cable, end).corrupt;
+                    *corrupt = corrupt.saturating_add(frames);
                 }
             }
             What::Lose { frames } => {
                 if let Some((cable, end)) = cable {
-                    self.direction(cable, end).lose += frames;
+                    let lose = &mut self.direction(cable, end).lose;
+                    *lose = lose.saturating_add(frames);
                 }
             }
             What::Slow { percent } | What::Storm { percent } => {
@@ -170,10 +172,10 @@ impl Fabric {
                 device.gids.resize(device.gids.len().max(at), Gid::default());
                 device.gids.splice(at..at, ipv4);
             }
-            What::LeakCqs { count } => device.lost_cqs += count,
-            What::LeakMrs { count } => device.lost_regions += count,
-            What::LeakPds { count } => device.lost_pds += count,
-            What::LeakQps { count } => device.lost_qps += count,
+            What::LeakCqs { count } => device.lost_cqs = device.lost_cqs.saturating_add(count),
+            What::LeakMrs { count } => device.lost_regions = device.lost_regions.saturating_add(count),
+            What::LeakPds { count } => device.lost_pds = device.lost_pds.saturating_add(count),
+            What::LeakQps { count } => device.lost_qps = device.lost_qps.saturating_add(count),
             What::LinkLocalGids => device.gids.retain(|gid| gid.ipv4().is_none()),
             What::NoGids => device.gids.clear(),
             What::NoPds => device.trouble.no_pds = true,
@@ -241,7 +243,7 @@ impl Fabric {
     /// The ends of a cable find each other again
     fn plug_in(&mut self, device: DeviceIndex) {
         let leak = self.model.rules.replug_leaks_pds;
-        self.both_ends(device, |found| found.lost_pds += leak);
+        self.both_ends(device, |found| found.lost_pds = found.lost_pds.saturating_add(leak));
     }
 
     fn cross(&mut self, device: DeviceIndex, with: &str) {

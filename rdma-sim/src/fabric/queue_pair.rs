@@ -233,7 +233,7 @@ impl Fabric {
         let limit = self.model.caps.max_qp;
         let index = device.index;
         let owner = self.device(index);
-        if owner.qps.len() as u32 + owner.lost_qps >= limit {
+        if (owner.qps.len() as u32).saturating_add(owner.lost_qps) >= limit {
             return fail(Cause::Exhausted { resource: Resource::QueuePairs, limit });
         }
         let QpCapacity { recv_frames, send_frames } = init.capacity;

@@ -1,0 +1,169 @@
+//! A host that hears nonsense from another
+
+use std::time::Duration;
+
+use rdma_core::bare::BareQp;
+use rdma_core::{
+    FRAME, QpAddress, QpCapacity, QpInit, QpType, Qpn, QueuePair as _, Rkey, SendOp, Status, Time,
+};
+use rdma_sim::far::{Carrier, QpName, Signal};
+use rdma_sim::{Driver, Model, Sim};
+
+use crate::DEVICE;
+
+/// Where what is told goes
+struct Nowhere;
+
+impl Carrier for Nowhere {
+    fn room(&mut self, _host: u32) -> usize {
+        2 * FRAME
+    }
+
+    fn tell(&mut self, _host: u32, _signal: &Signal<'_>) {}
+
+    fn flush(&mut self) {}
+}
+
+/// The bytes that decide, and zeros after them
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn byte(&mut self) -> u8 {
+        self.0.split_off_first().copied().unwrap_or(0)
+    }
+
+    /// A number: a small one, one close to the end of what fits, or any
+    fn number(&mut self) -> u64 {
+        match self.byte() {
+            small @ 0..160 => small.into(),
+            steps @ 160..200 => u64::from(steps - 160) << (self.byte() % 64),
+            end @ 200..230 => u64::from(end) << 8 | u64::MAX << 32,
+            end @ 230..250 => u64::MAX - u64::from(end - 230),
+            _ => u64::from_le_bytes(std::array::from_fn(|_| self.byte())),
+        }
+    }
+
+    /// A number of a queue pair: hops from 9 on, or any
+    fn qpn(&mut self) -> Qpn {
+        match self.byte() {
+            hop @ 0..200 => Qpn((9 + u32::from(hop % 4)) << 8),
+            _ => Qpn(self.number() as u32),
+        }
+    }
+
+    fn name(&mut self) -> QpName {
+        QpName { device: self.number() as u32, qpn: self.qpn() }
+    }
+
+    fn bytes(&mut self) -> &'a [u8] {
+        let len = usize::from(self.byte()) << (self.byte() % 3);
+        self.0.split_off(..len.min(self.0.len())).unwrap_or_default()
+    }
+
+    fn op(&mut self) -> SendOp {
+        let (remote_addr, rkey) = (self.number(), Rkey(self.number() as u32));
+        match self.byte() % 5 {
+            0 => SendOp::Send,
+            1 => SendOp::Write { remote_addr, rkey },
+            2 => SendOp::Read { remote_addr, rkey },
+            3 => SendOp::FetchAdd { remote_addr, rkey, add: self.number() },
+            _ => SendOp::CompareSwap { remote_addr, rkey, compare: self.number(), swap: self.number() },
+        }
+    }
+
+    fn signal(&mut self) -> Signal<'a> {
+        let (kind, name, from) = (self.byte(), self.name(), self.qpn());
+        let qp_type = if kind & 64 == 0 { QpType::Uc } else { QpType::Rc };
+        match kind % 7 {
+            0 => Signal::Ready { of: name, peer: from, qp_type },
+            1 => Signal::Gone { of: name },
+            2 => Signal::Receive { of: name, len: self.number() as u32 },
+            3 => Signal::Data { to: name, from, bytes: self.bytes() },
+            4 => {
+                let (len, status) = (self.number() as u32, Status::from_code(u32::from(self.byte() % 24)));
+                Signal::Filled { to: name, from, len, status, at: Time::from_nanos(self.number()) }
+            }
+            5 => {
+                let (op, len) = (self.op(), self.number() as u32);
+                Signal::OneSided { to: name, from, op, len, bytes: self.bytes() }
+            }
+            _ => Signal::Answer { to: name, from, is_done: kind & 64 != 0, bytes: self.bytes() },
+        }
+    }
+}
+
+/// Has a host hear whatever the bytes say, while it sends and receives
+///
+/// Nothing may panic, no completion may tell of more bytes than its receive has, and what is the host's own stays its own.
+pub fn hear(data: &[u8]) {
+    let mut input = Input(data);
+    let flags = input.byte();
+    let model = if flags & 1 == 0 { Model::tb5() } else { Model::roce() };
+    let driver = Driver::new(Sim::new().model(model), drop).expect("there are no faults");
+    driver.stay_at("a", Box::new(Nowhere));
+    let net = driver.net().clone();
+    let qp_type = if flags & 3 == 3 { QpType::Rc } else { QpType::Uc };
+    let capacity = QpCapacity { recv_frames: 31, send_frames: 31 };
+    let device = net.open("a", DEVICE).expect("there is a device");
+    let mut bare = BareQp::new(device, &QpInit { capacity, qp_type }, 16 * FRAME).expect("all is there");
+    let here = bare.qp().address();
+    let gid = *net.gids("b", DEVICE).expect("there is a device").get(1).expect("it has addresses");
+    bare.qp().connect(&QpAddress { gid, ..here }).expect("the peer is known");
+    let mut places = 0..16;
+    while !input.0.is_empty() {
+        let choice = input.byte();
+        match choice % 8 {
+            // Each place is used once: the program keeps the rules.
+            0 | 1 if !places.is_empty() => {
+                let start = places.next().unwrap_or_default() * FRAME;
+                let len = usize::from(input.byte()) * 8;
+                let range = start..start + len;
+                let _ = if choice % 8 == 0 { bare.recv(1, range) } else { bare.send(2, range) };
+            }
+            2 => {
+                let time = Duration::from_micros(u64::from(input.byte()) << (choice / 16));
+                driver.advance_to(driver.now() + time);
+            }
+            3 => driver.hearing().resume(),
+            4 if choice > 240 => driver.hearing().introduce_to(1),
+            _ => {
+                let host = if choice < 224 { 1 } else { input.number() as u32 };
+                driver.hearing().hear(host, &input.signal());
+            }
+        }
+        while let Ok(Some(completion)) = bare.poll() {
+            assert!(completion.status != Status::Success || completion.byte_len <= 255 * 8);
+        }
+    }
+    drop(bare);
+    driver.hearing().forget(1);
+    let objects = net.objects();
+    assert!(objects.is_empty(), "{objects:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes for [`hear`]: a signal from a host, about the first queue pair of a device
+    fn signal(kind: u8, device: u8, rest: &[u8]) -> Vec<u8> {
+        [&[kind, device, 0, 0], rest].concat()
+    }
+
+    /// Regression: a host that spoke in the name of another took its queue pairs away.
+    #[test]
+    fn nobody_speaks_in_the_name_of_this_host() {
+        for kind in [0, 1] {
+            let gone = signal(kind, 0, &[]);
+            hear(&[&[0, 0, 0, 100, 255, 0], &*gone, &[0, 0, 100, 1, 0, 100]].concat());
+        }
+    }
+
+    /// Regression: a receive could tell of more bytes than it had room for.
+    #[test]
+    fn a_receive_tells_of_no_more_bytes_than_it_has() {
+        let ready = signal(0, 1, &[]);
+        let filled = signal(4, 0, &[225, 0, 0, 0]);
+        hear(&[&[0, 0, 0, 100, 5], &*ready, &[5], &*filled, &[2, 255, 242, 255]].concat());
+    }
+}

@@ -1,0 +1,174 @@
+//! Misuse of the C ABI that has gone wrong, on a device with reliable queue pairs
+
+use std::ffi::CStr;
+use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rdma_tb5::verbs::layout::{Context, Device, Gid, Pd, QpAttr, QpInitAttr, SendWr, Sge, Wc, number};
+
+/// Calls a function of the ABI
+macro_rules! call {
+    ($call:expr) => {{
+        // SAFETY: pointers are NULL, or came from the library, or lead to structures of the test's.
+        unsafe { $call }
+    }};
+}
+
+/// The devices, for one test at a time
+fn devices() -> (MutexGuard<'static, ()>, [*mut Device; 2], *mut *mut Device) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = c"RDMA_SIM_CLOCK=virtual,RDMA_SIM_TOPOLOGY=pair,RDMA_SIM_PROFILE=roce";
+    let _ = call!(rdma::rdma_sim_configure(text.as_ptr()));
+    let list = call!(rdma::ibv_get_device_list(null_mut()));
+    let find = |name: &CStr| {
+        let mut places = (0..).map(|at| list.wrapping_add(at));
+        let entries = places.by_ref().map(|place| call!(*place)).take_while(|device| !device.is_null());
+        let is_called =
+            |device: &*mut Device| call!(CStr::from_ptr(rdma::ibv_get_device_name(*device))) == name;
+        entries.into_iter().find(is_called).expect("it is listed")
+    };
+    (alone, [find(c"rdma_en2@a"), find(c"rdma_en2@b")], list)
+}
+
+fn inject(plan: &CStr) -> i32 {
+    call!(rdma::rdma_sim_inject(plan.as_ptr()))
+}
+
+fn opened(device: *mut Device) -> (*mut Context, *mut Pd) {
+    let context = call!(rdma::ibv_open_device(device));
+    let pd = call!(rdma::ibv_alloc_pd(context));
+    assert!(!pd.is_null());
+    (context, pd)
+}
+
+fn closed((context, pd): (*mut Context, *mut Pd)) {
+    assert_eq!(call!(rdma::ibv_dealloc_pd(pd)), 0);
+    assert_eq!(call!(rdma::ibv_close_device(context)), 0);
+}
+
+/// Regression: a context led to a device that was freed with its list, and other objects were taken for devices.
+#[test]
+fn devices_outlive_their_list_and_nothing_else_is_one() {
+    let (_alone, [device, _], list) = devices();
+    let context = call!(rdma::ibv_open_device(device));
+    call!(rdma::ibv_free_device_list(list));
+    let name = call!(CStr::from_ptr(rdma::ibv_get_device_name((*context).device)));
+    assert_eq!(name, c"rdma_en2@a");
+    let again = call!(rdma::ibv_open_device(device));
+    assert!(!again.is_null() && call!(rdma::ibv_get_device_guid(device)) != 0);
+    assert_eq!(call!(rdma::ibv_close_device(again)), 0);
+    assert!(call!(rdma::ibv_open_device(context.cast())).is_null());
+    assert!(call!(rdma::ibv_get_device_name(context.cast())).is_null());
+    assert_eq!(call!(rdma::ibv_close_device(device.cast())), 22);
+    assert_eq!(call!(rdma::ibv_close_device(context)), 0);
+}
+
+/// Regression: a length that no memory has was registered, or a panic.
+#[test]
+fn memory_that_cannot_be_is_not_registered() {
+    let (_alone, [device, _], list) = devices();
+    let device = opened(device);
+    let mut page = vec![0_u8; 8192];
+    let start = page.as_mut_ptr().wrapping_add(page.as_ptr().align_offset(4096));
+    for length in [0, usize::MAX, usize::MAX - 4095, 1 << 63, isize::MAX as usize + 1] {
+        assert!(call!(rdma::ibv_reg_mr(device.1, start.cast(), length, 15)).is_null(), "{length}");
+    }
+    let mr = call!(rdma::ibv_reg_mr(device.1, start.cast(), 4096, 15));
+    assert_eq!(call!(rdma::ibv_dereg_mr(mr)), 0);
+    closed(device);
+    call!(rdma::ibv_free_device_list(list));
+}
+
+/// Regression: a fault without a place was a panic, and those before it in its plan happened.
+#[test]
+fn a_fault_without_a_place_is_refused() {
+    let (_alone, [device, _], list) = devices();
+    let plans = [
+        c"at 0s a:rdma_en2 unplug; at 0s c:rdma_en2 unplug",
+        c"at 0s a:rdma_en2 unplug; at 0s a:rdma_en99 unplug",
+        c"at 0s a:rdma_en2 unplug; at 0s nobody kill",
+        c"at 0s a:rdma_en2 unplug; nonsense",
+    ];
+    for plan in plans {
+        assert_eq!(inject(plan), 22, "{plan:?}");
+    }
+    // Nothing was unplugged.
+    closed(opened(device));
+    call!(rdma::ibv_free_device_list(list));
+}
+
+/// Regression: the sums of faults overflowed.
+#[test]
+fn faults_can_be_as_many_as_they_like() {
+    let (_alone, [device, _], list) = devices();
+    let device = opened(device);
+    for fault in ["leak-cqs", "leak-mrs", "leak-pds", "leak-qps", "corrupt", "lose"] {
+        let plan = format!("at 0s a:rdma_en2 {fault} 4294967295; at 0s a:rdma_en2 {fault} 2\0");
+        assert_eq!(inject(CStr::from_bytes_with_nul(plan.as_bytes()).unwrap()), 0);
+    }
+    assert!(call!(rdma::ibv_alloc_pd(device.0)).is_null());
+    assert!(call!(rdma::ibv_create_cq(device.0, 4, null_mut(), null_mut(), 0)).is_null());
+    closed(device);
+    assert_eq!(inject(c"at 0s a reboot 1ns"), 0);
+    rdma::rdma_sim_rest(1_000);
+    assert_eq!(inject(c"at 0s a restart"), 0);
+    call!(rdma::ibv_free_device_list(list));
+}
+
+/// Regression: on a virtual clock, a look at an empty queue never ended while a reliable queue pair waited for a receive.
+#[test]
+fn a_look_at_an_empty_queue_ends_while_a_peer_has_no_receive() {
+    let (_alone, ends, list) = devices();
+    let mut page = vec![0_u8; 8192];
+    let start = page.as_mut_ptr().wrapping_add(page.as_ptr().align_offset(4096));
+    let open = |device| {
+        let (context, pd) = opened(device);
+        let channel = call!(rdma::ibv_create_comp_channel(context));
+        assert_eq!(call!(libc::fcntl((*channel).fd, libc::F_SETFL, libc::O_NONBLOCK)), 0);
+        let cq = call!(rdma::ibv_create_cq(context, 8, null_mut(), channel, 0));
+        let mr = call!(rdma::ibv_reg_mr(pd, start.cast(), 4096, 15));
+        // SAFETY: zeros are what the structure may hold.
+        let mut init: QpInitAttr = unsafe { std::mem::zeroed() };
+        (init.send_cq, init.recv_cq, init.qp_type) = (cq, cq, number::QPT_RC);
+        (init.cap.max_send_wr, init.cap.max_recv_wr) = (4, 4);
+        let qp = call!(rdma::ibv_create_qp(pd, &raw mut init));
+        assert!(!qp.is_null());
+        let mut gid = Gid::default();
+        assert_eq!(call!(rdma::ibv_query_gid(context, 1, 1, &raw mut gid)), 0);
+        ((context, pd), channel, cq, mr, qp, gid)
+    };
+    let both = ends.map(open);
+    for (here, there) in [(&both[0], &both[1]), (&both[1], &both[0])] {
+        let mut attr = QpAttr { port_num: 1, path_mtu: number::MTU_1024, ..QpAttr::default() };
+        attr.dest_qp_num = call!((*there.4).qp_num);
+        attr.ah_attr.is_global = 1;
+        (attr.ah_attr.grh.sgid_index, attr.ah_attr.grh.dgid) = (1, there.5);
+        for state in 1..=3 {
+            attr.qp_state = state;
+            assert_eq!(call!(rdma::ibv_modify_qp(here.4, &raw mut attr, i32::MAX)), 0);
+        }
+    }
+    let ((context, _), channel, cq, mr, qp, _) = both[0];
+    let mut sge = Sge { addr: start.addr() as u64, length: 8, lkey: call!((*mr).lkey) };
+    // SAFETY: zeros are what the structure may hold.
+    let mut request: SendWr = unsafe { std::mem::zeroed() };
+    (request.sg_list, request.num_sge, request.opcode) = (&raw mut sge, 1, number::WR_SEND);
+    let ops = call!(&(*context).ops);
+    assert_eq!(call!(ops.post_send.unwrap()(qp, &raw mut request, null_mut())), 0);
+    let mut wc = Wc::default();
+    for count in [0, 1] {
+        assert_eq!(call!(ops.poll_cq.unwrap()(cq, count, &raw mut wc)), 0);
+    }
+    assert_eq!(call!(ops.req_notify_cq.unwrap()(cq, 0)), 0);
+    let mut told = null_mut();
+    assert_eq!(call!(rdma::ibv_get_cq_event(channel, &raw mut told, null_mut())), -1);
+    for (device, channel, cq, mr, qp, _) in both {
+        assert_eq!(call!(rdma::ibv_destroy_qp(qp)), 0);
+        assert_eq!(call!(rdma::ibv_dereg_mr(mr)), 0);
+        assert_eq!(call!(rdma::ibv_destroy_cq(cq)), 0);
+        assert_eq!(call!(rdma::ibv_destroy_comp_channel(channel)), 0);
+        closed(device);
+    }
+    call!(rdma::ibv_free_device_list(list));
+}
