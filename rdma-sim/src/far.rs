@@ -147,6 +147,11 @@ impl Hearing<'_> {
         Ok(())
     }
 
+    /// Faults that waited for frames which this host has sent: they are due now, and happen to nobody before all are told
+    pub fn take_fired(&mut self) -> Vec<Fault> {
+        self.0.fabric.take_fired()
+    }
+
     /// What the processes of `host` do by the faults that have happened, and how often they were started
     pub fn process(&self, host: u32) -> (Process, u32) {
         self.0.fabric.process(host)

@@ -295,6 +295,30 @@ fn processes_that_are_all_stopped_go_on_or_are_killed() {
     assert!(a.end());
 }
 
+/// Catches a fault that only the process sees whose frames it waits for, and one that a successor has happen again.
+#[test]
+fn a_cable_that_is_pulled_after_so_many_frames_is_pulled_for_everybody_once() {
+    let hosts = pair("after");
+    hosts.fabric.add_fault("after 50 frames a:rdma_en2 unplug").unwrap();
+    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
+    a.ask(&format!("talk {to_b}"));
+    b.ask(&format!("talk {to_a}"));
+    // Who has seen it tells the others.
+    while hosts.fabric.faults().len() < 2 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let refused = |mut peer: Peer| peer.say(&format!("open {DEVICE} 15 1048576")).is_err() || !peer.end();
+    assert!(refused(a) && refused(b));
+    hosts.fabric.add_fault("at 0s a:rdma_en2 replug").unwrap();
+    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
+    a.ask(&format!("talk {to_b}"));
+    b.ask(&format!("talk {to_a}"));
+    goes_on(&mut a, to_b, 100);
+    assert!(a.end() && b.end());
+}
+
 /// A process that a fault pauses goes on when another says so; one that it kills is dead.
 #[test]
 fn faults_pause_resume_and_kill_processes() {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use rdma_core::Time;
 use rdma_sim::far::{Hearing, Process};
-use rdma_sim::{Driver, Sim};
+use rdma_sim::topology::LinkEnd;
+use rdma_sim::{Driver, Fault, Place as FaultPlace, Sim, When};
 
 use super::bell::Bell;
 use super::clock;
@@ -48,6 +49,8 @@ struct Inlets {
     met: Vec<u32>,
     /// How much of the log of faults has been read.
     faults: usize,
+    /// Faults that wait for frames of this host, until it sends some.
+    after: Vec<Fault>,
     /// What the processes of each host did when it was asked last, by the faults that have happened.
     processes: Vec<(Process, u32)>,
 }
@@ -77,7 +80,8 @@ impl Member {
         let driver = Driver::new(sim, drop).expect("there are no faults yet");
         let introduced: Introduced = (0..count).map(|_| AtomicU32::new(NOBODY)).collect();
         let processes = vec![(Process::Running, 1); count];
-        let inlets = Inlets { readers: Vec::new(), met: vec![NOBODY; count], faults: 0, processes };
+        let inlets =
+            Inlets { readers: Vec::new(), met: vec![NOBODY; count], faults: 0, after: Vec::new(), processes };
         let is_waiting = Arc::default();
         let member =
             Self { host, introduced, inlets: Mutex::new(inlets), place: OnceLock::new(), is_waiting, fabric };
@@ -108,10 +112,15 @@ impl Member {
             Arc::clone(&self.is_waiting),
             |to| fabric.bell(to),
         );
-        driver.stay_at(fabric.settings().topology().hosts()[host].name(), Box::new(outlets));
+        driver.stay_at(self.name(), Box::new(outlets));
         inlets.readers = (0..segment.hosts()).map(|from| Reader::new(segment.lane(from, host))).collect();
         self.revive(driver, &mut inlets)?;
         let before = fabric.sent();
+        for fault in std::mem::take(&mut inlets.after) {
+            if let When::AfterFrames(frames) = fault.when {
+                self.arm(fault, frames, &before, &mut driver.hearing());
+            }
+        }
         let _ = self.place.set(Place { incarnation, bell, before, _lock: lock });
         slot.pid.store(std::process::id(), Ordering::Release);
         slot.incarnation.store(incarnation, Ordering::Release);
@@ -211,9 +220,41 @@ impl Member {
         for line in text.lines() {
             // Whoever wrote it has checked it.
             for fault in self.fabric.settings().check_faults(line).into_iter().flat_map(|plan| plan.0) {
-                let _ = hearing.plan(fault, self.fabric.settings().topology());
+                match (fault.when, self.place.get()) {
+                    // Who sends the frames counts them.
+                    (When::AfterFrames(_), _) if fault.place.host() != self.name() => (),
+                    (When::AfterFrames(_), None) => inlets.after.push(fault),
+                    (When::AfterFrames(frames), Some(place)) => {
+                        self.arm(fault, frames, &place.before, hearing)
+                    }
+                    _ => drop(hearing.plan(fault, self.fabric.settings().topology())),
+                }
             }
         }
+    }
+
+    /// Has a fault wait for frames, of which processes that were here before may have sent some, or all
+    fn arm(&self, mut fault: Fault, frames: u64, before: &[Sent], hearing: &mut Hearing<'_>) {
+        let topology = self.fabric.settings().topology();
+        let hosts = topology.hosts();
+        let first: usize = hosts[..self.host].iter().map(|host| host.ports().len()).sum();
+        let has_cable = |device: &str| {
+            let is_end = |end: &LinkEnd<'_>| (end.host, end.device) == (self.name(), device);
+            topology.links().any(|link| link.ends.iter().any(is_end))
+        };
+        let port = hosts[self.host].ports().iter().position(|port| match &fault.place {
+            FaultPlace::Port { device, .. } => port.device() == device,
+            _ => has_cable(port.device()),
+        });
+        let sent = port.map_or(0, |port| before[first + port].frames);
+        if sent < frames {
+            fault.when = When::AfterFrames(frames - sent);
+            drop(hearing.plan(fault, topology));
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.fabric.settings().topology().hosts()[self.host].name()
     }
 
     // ─── What faults do to processes ───
@@ -246,6 +287,12 @@ impl Member {
         // Whoever only looks is nobody.
         if !self.has_joined() {
             return;
+        }
+        let fired = driver.hearing().take_fired();
+        for mut fault in fired {
+            fault.when = When::At(Time::ZERO);
+            // The log is full: nothing more happens to this fabric.
+            let _ = self.fabric.add_fault(&fault.to_string());
         }
         let now = self.processes(driver);
         let before = std::mem::replace(&mut self.inlets().processes, now.clone());

@@ -10,6 +10,7 @@ use slotmap::Key as _;
 use super::queue_pair::{Memory, QueuePair, Receive, Tx};
 use super::{CqKey, DeviceIndex, Event, Fabric, QpKey, RegionKey};
 use crate::far::{Carrier, QpName, Signal};
+use crate::fault::{Fault, When};
 
 /// The only host that is simulated here, and the way to the others
 pub(super) struct Far {
@@ -17,12 +18,14 @@ pub(super) struct Far {
     pub(super) carrier: Box<dyn Carrier>,
     /// Queue pairs that wait for room.
     blocked: Vec<QpKey>,
+    /// Faults that waited for frames which have been sent: they happen to all, when all are told.
+    fired: Vec<Fault>,
 }
 
 impl Fabric {
     /// Simulates only `host` from now on
     pub(crate) fn stay_at(&mut self, host: u32, carrier: Box<dyn Carrier>) {
-        self.far = Some(Far { host, carrier, blocked: Vec::new() });
+        self.far = Some(Far { host, carrier, blocked: Vec::new(), fired: Vec::new() });
     }
 
     /// The host of a device that another process simulates
@@ -36,6 +39,22 @@ impl Fabric {
         // Only this: within one process, nobody looks any further.
         self.far.as_ref()?;
         self.far_host(self.neighbour(device)?)
+    }
+
+    /// Keeps a fault that this host alone has seen coming, until it is told to all; false if nobody is elsewhere
+    pub(super) fn keep_for_all(&mut self, fault: &Fault) -> bool {
+        let Some(far) = &mut self.far else { return false };
+        let is_seen_here = matches!(fault.when, When::AfterFrames(_));
+        if is_seen_here {
+            far.fired.push(fault.clone());
+            self.has_host_news = true;
+        }
+        is_seen_here
+    }
+
+    /// Faults that happen now, and that all have to be told of
+    pub(crate) fn take_fired(&mut self) -> Vec<Fault> {
+        self.far.as_mut().map(|far| std::mem::take(&mut far.fired)).unwrap_or_default()
     }
 
     fn name_of(&self, key: QpKey) -> QpName {

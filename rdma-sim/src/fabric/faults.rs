@@ -41,6 +41,9 @@ impl Fabric {
     /// A fault of the plan is due
     pub(super) fn fault(&mut self, number: u32) {
         let fault = self.plan[number as usize].clone();
+        if self.keep_for_all(&fault) {
+            return;
+        }
         self.record(Kind::Fault, number, 0);
         match (self.port_at(&fault.place), self.find_host(fault.place.host())) {
             (Some(device), _) => self.fault_at_port(device, fault.what),
