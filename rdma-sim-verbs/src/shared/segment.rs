@@ -15,7 +15,15 @@ use memmap2::{MmapOptions, MmapRaw};
 use super::lane::{LANE_BYTES, LaneMemory};
 
 /// Tells what this is, and of which version: other versions do not share with this one
-const MAGIC: u64 = u64::from_le_bytes(*b"rdmasim1");
+const MAGIC: u64 = {
+    let (version, mut hash, mut at) =
+        (env!("CARGO_PKG_VERSION").as_bytes(), u64::from_le_bytes(*b"rdmasim1"), 0);
+    while at < version.len() {
+        hash = (hash ^ version[at] as u64).wrapping_mul(0x0100_0000_01b3);
+        at += 1;
+    }
+    hash
+};
 const SETTINGS_AT: usize = 4096;
 const SETTINGS_BYTES: usize = 64 * 1024;
 const FAULTS_AT: usize = SETTINGS_AT + SETTINGS_BYTES;

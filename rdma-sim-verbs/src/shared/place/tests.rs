@@ -24,6 +24,19 @@ fn what_somebody_may_still_look_at_is_not_made_anew() {
     assert!(SharedFabric::open(&name).is_ok(), "who has left before removes what is another's");
 }
 
+#[test]
+fn another_version_is_refused_by_name() {
+    use std::os::unix::fs::FileExt as _;
+
+    let name = name("version");
+    let fabric = SharedFabric::create(&name, &settings()).unwrap();
+    fabric.file.write_all_at(b"rdmasim0", 0).unwrap();
+    for refused in [SharedFabric::open(&name), SharedFabric::create(&name, &settings())] {
+        let refused = refused.unwrap_err();
+        assert!(matches!(&refused, FabricError::Version(other) if *other == name), "{refused}");
+    }
+}
+
 /// Catches a fabric that is refused because whoever was making it was killed.
 #[test]
 fn who_waits_for_a_maker_that_is_killed_makes_it() {
