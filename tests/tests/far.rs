@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rdma_core::{Access, QpCapacity, QpInit, QpType, Qpn, QueuePair as _, SendOp};
+use rdma_core::{
+    Access, Completion, MemoryRegion as _, QpCapacity, QpInit, QpType, Qpn, QueuePair as _, SendOp, Status,
+};
 use rdma_sim::far::{Carrier, QpName, Signal};
-use rdma_sim::{Driver, Sim, Topology};
+use rdma_sim::{Driver, Model, Sim, Topology};
 use rdma_tests::{DEVICE, Raw};
 
 /// What was told: the name of the signal, and a length
@@ -87,4 +89,156 @@ fn a_process_that_is_new_has_no_receives_of_the_old_one_and_is_told_of_all_here(
     assert_eq!(ids, [2, 1]);
     driver.hearing().hear(1, &Signal::Data { to, from: peer.qpn, bytes: &[9; 4096] });
     assert_eq!(here.read(0..4096), [7; 4096], "there is no receive");
+}
+
+/// Signals on their way, with bytes of their own
+type Way = Arc<Mutex<Vec<(Signal<'static>, Vec<u8>)>>>;
+
+struct Mail(Way);
+
+impl Carrier for Mail {
+    fn room(&mut self, _host: u32) -> usize {
+        8192
+    }
+
+    fn tell(&mut self, _host: u32, signal: &Signal<'_>) {
+        let (signal, bytes): (Signal<'static>, &[u8]) = match *signal {
+            Signal::Data { to, from, bytes } => (Signal::Data { to, from, bytes: &[] }, bytes),
+            Signal::OneSided { to, from, op, len, bytes } => {
+                (Signal::OneSided { to, from, op, len, bytes: &[] }, bytes)
+            }
+            Signal::Answer { to, from, is_done, bytes } => {
+                (Signal::Answer { to, from, is_done, bytes: &[] }, bytes)
+            }
+            Signal::Ready { of, peer, qp_type } => (Signal::Ready { of, peer, qp_type }, &[]),
+            Signal::Gone { of } => (Signal::Gone { of }, &[]),
+            Signal::Receive { of, len } => (Signal::Receive { of, len }, &[]),
+            Signal::Filled { to, from, len, status, at } => {
+                (Signal::Filled { to, from, len, status, at }, &[])
+            }
+        };
+        self.0.lock().unwrap().push((signal, bytes.to_vec()));
+    }
+
+    fn flush(&mut self) {}
+}
+
+/// Two simulations, each of one host, that know of each other by mail only
+struct Apart {
+    drivers: [Driver; 2],
+    ways: [Way; 2],
+}
+
+impl Apart {
+    fn new(model: &Model) -> Self {
+        let ways = [Way::default(), Way::default()];
+        let drivers = [("a", &ways[0]), ("b", &ways[1])].map(|(host, way)| {
+            let driver = Driver::new(Sim::new().model(model.clone()), drop).unwrap();
+            driver.stay_at(host, Box::new(Mail(Arc::clone(way))));
+            driver
+        });
+        Self { drivers, ways }
+    }
+
+    /// Lets time pass, and what was told arrive, until nothing is told any more
+    fn rest(&self) {
+        for _ in 0..1_000 {
+            let mut is_quiet = true;
+            for from in 0..2 {
+                self.drivers[from].advance_to(self.drivers[from].now() + Duration::from_millis(1));
+                for (signal, bytes) in std::mem::take(&mut *self.ways[from].lock().unwrap()) {
+                    is_quiet = false;
+                    let bytes = &bytes[..];
+                    let signal = match signal {
+                        Signal::Data { to, from, .. } => Signal::Data { to, from, bytes },
+                        Signal::OneSided { to, from, op, len, .. } => {
+                            Signal::OneSided { to, from, op, len, bytes }
+                        }
+                        Signal::Answer { to, from, is_done, .. } => {
+                            Signal::Answer { to, from, is_done, bytes }
+                        }
+                        other => other,
+                    };
+                    self.drivers[1 - from].hearing().hear(from as u32, &signal);
+                }
+                self.drivers[1 - from].hearing().resume();
+            }
+            if is_quiet {
+                return;
+            }
+        }
+        panic!("they never come to rest");
+    }
+
+    fn pair(&self, qp_type: QpType, access: Access) -> [Raw; 2] {
+        let init = QpInit { capacity: QpCapacity { recv_frames: 16, send_frames: 16 }, qp_type };
+        let raw = |at: usize| {
+            Raw::new(self.drivers[at].net().open(["a", "b"][at], DEVICE).unwrap(), &init, access, 1 << 20)
+        };
+        let (a, b) = (raw(0), raw(1));
+        a.connect(&b);
+        self.rest();
+        [a, b]
+    }
+}
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect()
+}
+
+/// Catches pieces that go to the wrong place, operations that overtake each other, and memory that is reached without a right.
+#[test]
+fn one_sided_operations_reach_memory_that_another_process_has() {
+    let all = [Access::LOCAL_WRITE, Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC];
+    let all = all.into_iter().fold(Access::NONE, Access::union);
+    let apart = Apart::new(&Model::roce());
+    let [a, b] = apart.pair(QpType::Rc, all);
+    let (base, rkey) = (b.region().base(), b.region().rkey().unwrap());
+    let far = |at: u64| (base + at, rkey);
+    // Longer than a piece, and not a multiple of one.
+    let len = 100_003;
+    a.write(0, &pattern(len, 1));
+    let (remote_addr, rkey) = far(5);
+    a.post(1, SendOp::Write { remote_addr, rkey }, &[a.sge(0..len)]).unwrap();
+    a.post(2, SendOp::Read { remote_addr, rkey }, &[a.sge(200_000..200_000 + len)]).unwrap();
+    let (counter, _) = far(800_000);
+    b.write(800_000, &40_u64.to_le_bytes());
+    let word = |at: usize| [a.sge(at..at + 8)];
+    a.post(3, SendOp::FetchAdd { remote_addr: counter, rkey, add: 2 }, &word(400_000)).unwrap();
+    a.post(4, SendOp::CompareSwap { remote_addr: counter, rkey, compare: 42, swap: 7 }, &word(400_008))
+        .unwrap();
+    a.post(5, SendOp::CompareSwap { remote_addr: counter, rkey, compare: 42, swap: 8 }, &word(400_016))
+        .unwrap();
+    apart.rest();
+    let done: Vec<_> = std::iter::from_fn(|| a.poll()).collect();
+    assert!(done.iter().all(|completion| completion.status == Status::Success), "{done:?}");
+    assert_eq!(done.iter().map(|completion| completion.id.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert_eq!(b.read(5..5 + len), pattern(len, 1));
+    assert_eq!(b.read(0..5), [0; 5]);
+    assert_eq!(a.read(200_000..200_000 + len), pattern(len, 1));
+    let number = |raw: &Raw, at: usize| u64::from_le_bytes(raw.read(at..at + 8).try_into().unwrap());
+    assert_eq!([400_000, 400_008, 400_016].map(|at| number(&a, at)), [40, 42, 7]);
+    assert_eq!(number(&b, 800_000), 7);
+    // Beyond the region, and with a key that is none: both end the queue pair.
+    for (addr, key) in [(base + (1 << 20) - 4, rkey), (base, rdma_core::Rkey(rkey.0 + 1))] {
+        let [a, b] = apart.pair(QpType::Rc, all);
+        a.post(6, SendOp::Write { remote_addr: addr, rkey: key }, &[a.sge(0..8)]).unwrap();
+        apart.rest();
+        let ended: Option<Completion> = a.poll();
+        assert_eq!(ended.map(|completion| completion.status), Some(Status::RemoteAccess));
+        drop(b);
+    }
+}
+
+/// Catches a sender that waits for ever for the answer of a process that is gone.
+#[test]
+fn an_operation_on_the_memory_of_a_process_that_is_gone_ends() {
+    let apart = Apart::new(&Model::roce());
+    let [a, b] = apart.pair(QpType::Rc, Access::LOCAL_WRITE.union(Access::REMOTE_WRITE));
+    let (remote_addr, rkey) = (b.region().base(), b.region().rkey().unwrap());
+    a.post(1, SendOp::Write { remote_addr, rkey }, &[a.sge(0..8)]).unwrap();
+    apart.drivers[0].advance_to(apart.drivers[0].now() + Duration::from_millis(1));
+    apart.drivers[0].hearing().forget(1);
+    apart.drivers[0].advance_to(apart.drivers[0].now() + Duration::from_secs(10));
+    assert_eq!(a.poll().map(|completion| completion.status), Some(Status::RetryExceeded));
 }
