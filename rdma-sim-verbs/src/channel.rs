@@ -51,10 +51,14 @@ impl Channel {
     }
 
     /// Whether the program waits in [`take`](Self::take) until there is something
-    pub(crate) fn is_blocking(&self) -> bool {
-        // SAFETY: the descriptor is open.
-        let flags = unsafe { libc::fcntl(self.descriptor(), libc::F_GETFL) };
-        flags & libc::O_NONBLOCK == 0
+    ///
+    /// Fails if the program has closed the descriptor.
+    pub(crate) fn is_blocking(&self) -> io::Result<bool> {
+        // SAFETY: the call has no preconditions.
+        match unsafe { libc::fcntl(self.descriptor(), libc::F_GETFL) } {
+            -1 => Err(io::Error::last_os_error()),
+            flags => Ok(flags & libc::O_NONBLOCK == 0),
+        }
     }
 
     fn tell(&self, queue: usize) {
@@ -71,15 +75,10 @@ impl Channel {
             if let Some(queue) = self.take_now() {
                 return Ok(queue);
             }
-            // SAFETY: the call has no preconditions.
-            match unsafe { libc::fcntl(self.descriptor(), libc::F_GETFL) } {
-                // The program has closed it.
-                -1 => return Err(io::Error::last_os_error()),
-                flags if flags & libc::O_NONBLOCK != 0 => {
-                    return Err(io::Error::from_raw_os_error(libc::EAGAIN));
-                }
-                _ => drop(self.is_readable(-1)),
+            if !self.is_blocking()? {
+                return Err(io::Error::from_raw_os_error(libc::EAGAIN));
             }
+            self.is_readable(-1);
         }
     }
 

@@ -155,7 +155,7 @@ impl Inner {
 fn completion(wc: &Wc, is_receive: bool) -> Completion {
     let status = match wc.status {
         0 => Status::Success,
-        failed => status(failed),
+        failed => Status::from_code(failed),
     };
     let opcode = match wc.opcode {
         _ if is_receive => Opcode::Recv,
@@ -164,19 +164,6 @@ fn completion(wc: &Wc, is_receive: bool) -> Completion {
     };
     let byte_len = if is_receive { wc.byte_len } else { 0 };
     Completion { id: WrId(wc.wr_id), status, opcode, byte_len, qpn: Qpn(wc.qp_num) }
-}
-
-#[cold]
-fn status(number: u32) -> Status {
-    match number {
-        1 => Status::LocalLength,
-        4 => Status::LocalProtection,
-        5 => Status::Flushed,
-        7 => Status::BadResponse,
-        10 => Status::RemoteAccess,
-        12 => Status::RetryExceeded,
-        other => Status::Other(other),
-    }
 }
 
 fn opcode(number: u32) -> Opcode {

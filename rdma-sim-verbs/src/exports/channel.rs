@@ -62,7 +62,8 @@ pub unsafe extern "C" fn ibv_get_cq_event(
         };
         engine.catch_up();
         // Whoever may block, may for ever.
-        let mut jumps = 0..if found.channel.is_blocking() { usize::MAX } else { MOST_JUMPS };
+        let may_block = found.channel.is_blocking().unwrap_or(false);
+        let mut jumps = 0..if may_block { usize::MAX } else { MOST_JUMPS };
         while !found.channel.has_event() && jumps.next().is_some() && engine.jump() {}
         // The channel stays while its program waits, whoever destroys it.
         let waiting = Arc::clone(&found.channel);

@@ -237,7 +237,6 @@ impl Member {
     fn arm(&self, mut fault: Fault, frames: u64, before: &[Sent], hearing: &mut Hearing<'_>) {
         let topology = self.fabric.settings().topology();
         let hosts = topology.hosts();
-        let first: usize = hosts[..self.host].iter().map(|host| host.ports().len()).sum();
         let has_cable = |device: &str| {
             let is_end = |end: &LinkEnd<'_>| (end.host, end.device) == (self.name(), device);
             topology.links().any(|link| link.ends.iter().any(is_end))
@@ -246,7 +245,7 @@ impl Member {
             FaultPlace::Port { device, .. } => port.device() == device,
             _ => has_cable(port.device()),
         });
-        let sent = port.map_or(0, |port| before[first + port].frames);
+        let sent = port.map_or(0, |port| before[self.first_port() + port].frames);
         if sent < frames {
             fault.when = When::AfterFrames(frames - sent);
             drop(hearing.plan(fault, topology));
@@ -255,6 +254,12 @@ impl Member {
 
     fn name(&self) -> &str {
         self.fabric.settings().topology().hosts()[self.host].name()
+    }
+
+    /// Position of the first port of this host among those of all
+    fn first_port(&self) -> usize {
+        let hosts = self.fabric.settings().topology().hosts();
+        hosts[..self.host].iter().map(|host| host.ports().len()).sum()
     }
 
     // ─── What faults do to processes ───
@@ -268,8 +273,7 @@ impl Member {
         };
         let mut now = states();
         if now[self.host].0 != Process::Running {
-            let name = self.fabric.settings().topology().hosts()[self.host].name();
-            self.fabric.add_fault(&format!("at 0s {name} restart"))?;
+            self.fabric.add_fault(&format!("at 0s {} restart", self.name()))?;
             now = states();
         }
         inlets.processes = now;
@@ -353,9 +357,8 @@ impl Member {
     pub(crate) fn publish(&self, driver: &Driver) {
         let Some(Place { before, .. }) = self.place.get() else { return };
         let hosts = self.fabric.settings().topology().hosts();
-        let first: usize = hosts[..self.host].iter().map(|host| host.ports().len()).sum();
         let host = &hosts[self.host];
-        for (number, port) in (first..).zip(host.ports()) {
+        for (number, port) in (self.first_port()..).zip(host.ports()) {
             let Some([sent, _]) = driver.net().cable_stats(host.name(), port.device()) else { continue };
             let (counters, before) = (self.fabric.segment.port(number), before[number]);
             let counts = [

@@ -4,7 +4,7 @@
 
 use rdma_core::{QpType, Qpn, SendOp, Status};
 
-use super::one_sided::replacement;
+use super::one_sided::exchange;
 use super::queue_pair::Memory;
 use super::{DeviceIndex, Fabric, QpKey};
 use crate::far::{QpName, Signal};
@@ -63,14 +63,7 @@ impl Fabric {
                 Some(Vec::new())
             }
             SendOp::Read { .. } => Some(region.bytes(offset, len.min(PIECE))),
-            _ => {
-                let old = region.bytes(offset, 8);
-                let was = u64::from_le_bytes(*old.first_chunk()?);
-                if let Some(new) = replacement(op, was) {
-                    region.write(offset, &new.to_le_bytes());
-                }
-                Some(old)
-            }
+            _ => Some(exchange(op, region, offset)),
         }
     }
 

@@ -91,9 +91,9 @@ impl Fabric {
 
     /// Tells the far end, if there is one, of a receive that was posted
     pub(super) fn announce_receive(&mut self, key: QpKey, len: usize) {
-        let QueuePair { device, state, .. } = self.qps[key];
-        if let Some(host) = self.far_neighbour(device)
-            && matches!(state, QpState::ReadyToReceive | QpState::ReadyToSend)
+        let qp = &self.qps[key];
+        if let Some(host) = self.far_neighbour(qp.device)
+            && qp.is_up()
         {
             self.tell(host, &Signal::Receive { of: self.name_of(key), len: len as u32 });
         }
@@ -118,9 +118,8 @@ impl Fabric {
     /// Tells a host that has just come of all queue pairs that receive from it
     pub(crate) fn introduce_to(&mut self, host: u32) {
         self.forget_host(host);
-        let is_up = |qp: &QueuePair| matches!(qp.state, QpState::ReadyToReceive | QpState::ReadyToSend);
         let keys: Vec<_> =
-            self.qps.iter().filter(|(_, qp)| is_up(qp) && qp.is_alive()).map(|(key, _)| key).collect();
+            self.qps.iter().filter(|(_, qp)| qp.is_up() && qp.is_alive()).map(|(key, _)| key).collect();
         for key in keys {
             if self.far_neighbour(self.qps[key].device) == Some(host) {
                 self.announce(key);
@@ -178,9 +177,7 @@ impl Fabric {
             }
             Signal::Gone { of } => {
                 if let Some(key) = self.find_told(host, of) {
-                    let device = self.qps[key].device;
-                    self.device_mut(device).qps.retain(|other| *other != key);
-                    self.qps.remove(key);
+                    self.forget_told(key);
                 }
             }
             Signal::Receive { of, len } => {
@@ -221,15 +218,19 @@ impl Fabric {
         let host = self.far.as_ref()?.host;
         let key = self.find_told(host, name)?;
         let qp = &self.qps[key];
-        let is_up = matches!(qp.state, QpState::ReadyToReceive | QpState::ReadyToSend);
-        (is_up && qp.peer == from && qp.is_alive()).then_some(key)
+        (qp.is_up() && qp.peer == from && qp.is_alive()).then_some(key)
+    }
+
+    fn forget_told(&mut self, key: QpKey) {
+        if let Some(qp) = self.qps.remove(key) {
+            self.device_mut(qp.device).qps.retain(|other| *other != key);
+        }
     }
 
     /// Keeps the likeness of a far queue pair
     fn likeness(&mut self, device: DeviceIndex, qpn: Qpn, peer: Qpn, qp_type: QpType) {
         if let Some(old) = self.device(device).qps.iter().copied().find(|key| self.qps[*key].qpn == qpn) {
-            self.device_mut(device).qps.retain(|key| *key != old);
-            self.qps.remove(old);
+            self.forget_told(old);
         }
         let mut qp = QueuePair::new(
             device,

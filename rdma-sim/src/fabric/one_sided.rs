@@ -96,12 +96,7 @@ impl Fabric {
             SendOp::Write { .. } => memory::copy(here, local.offset, there, offset, local.len, false),
             SendOp::Read { .. } => memory::copy(there, offset, here, local.offset, local.len, false),
             _ => {
-                let old = there.bytes(offset, 8);
-                let was = old.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-                here.write(local.offset, &old);
-                if let Some(new) = replacement(op, was) {
-                    there.write(offset, &new.to_le_bytes());
-                }
+                here.write(local.offset, &exchange(op, there, offset));
                 true
             }
         }
@@ -169,8 +164,18 @@ impl Fabric {
     }
 }
 
+/// Does an atomic operation on the eight bytes at `offset`, and tells what they were
+pub(super) fn exchange(op: SendOp, region: &memory::Region, offset: usize) -> Vec<u8> {
+    let old = region.bytes(offset, 8);
+    let was = old.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    if let Some(new) = replacement(op, was) {
+        region.write(offset, &new.to_le_bytes());
+    }
+    old
+}
+
 /// What an atomic operation leaves where `was` has been; `None` if that stays
-pub(super) fn replacement(op: SendOp, was: u64) -> Option<u64> {
+fn replacement(op: SendOp, was: u64) -> Option<u64> {
     match op {
         SendOp::FetchAdd { add, .. } => Some(was.wrapping_add(add)),
         SendOp::CompareSwap { compare, swap, .. } if was == compare => Some(swap),

@@ -205,6 +205,11 @@ impl QueuePair {
         self.device.0 << 20 | self.qpn.0
     }
 
+    /// Whether it receives
+    pub(super) fn is_up(&self) -> bool {
+        matches!(self.state, QpState::ReadyToReceive | QpState::ReadyToSend)
+    }
+
     pub(super) fn is_alive(&self) -> bool {
         !self.is_stale && !self.is_dead
     }
@@ -296,10 +301,8 @@ impl Fabric {
     pub(super) fn connected_peer(&mut self, key: QpKey) -> Option<QpKey> {
         let qp = &self.qps[key];
         let (qpn, peer) = (qp.qpn, qp.peer);
-        let is_peer = |other: &QueuePair| {
-            let is_up = matches!(other.state, QpState::ReadyToReceive | QpState::ReadyToSend);
-            is_up && other.qpn == peer && other.peer == qpn && other.is_alive()
-        };
+        let is_peer =
+            |other: &QueuePair| other.is_up() && other.qpn == peer && other.peer == qpn && other.is_alive();
         if let Some(known) = qp.peer_key
             && self.qps.get(known).is_some_and(is_peer)
         {
