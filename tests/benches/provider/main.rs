@@ -7,7 +7,7 @@
 mod c;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::future::try_join;
 use rdma_async::{Connection, Endpoint, EndpointOptions, SpinRuntime};
@@ -17,11 +17,11 @@ use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};
 
 /// Bytes of a message: a small one, and the longest of one frame, about what libibverbs' own ping-pong sends
 const LENS: [usize; 2] = [64, 4080];
-/// Round trips that are measured at once, and how often: emulators and their hosts have moods
-const COUNT: u32 = 400;
-const TURNS: usize = 15;
-/// Round trips before those: the first use of a page, and of code in an emulator, costs more than a message.
-const WARM_UP: u32 = 300;
+/// Round trips at a stretch, and stretches of each kind: in turn and short, because emulators and their hosts have moods
+const COUNT: u32 = 50;
+const TURNS: usize = 200;
+/// Stretches before those: the first use of a page, and of code in an emulator, costs more than a message.
+const WARM_UP: usize = 10;
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark asks the clock on the wall")]
 fn now() -> Instant {
@@ -33,49 +33,73 @@ fn open(provider: &Arc<Provider>, name: &str) -> VerbsDevice {
     VerbsDevice::open(provider, name, options).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Nanoseconds per round trip over bare verbs, both ends polled in turn
-fn bare(provider: &Arc<Provider>, [a, b]: [&str; 2], len: usize) -> f64 {
-    let init = QpInit { capacity: QpCapacity { recv_frames: 64, send_frames: 64 }, ..QpInit::default() };
-    let new = |name| BareQp::new(open(provider, name), &init, 16 * 1024).expect("the device is fresh");
-    let (mut a, mut b) = (new(a), new(b));
-    a.qp().connect(&b.qp().address()).expect("the peer is there");
-    b.qp().connect(&a.qp().address()).expect("the peer is there");
-    let receive = |qp: &mut BareQp<VerbsDevice>| loop {
-        match qp.poll().expect("polling works") {
-            Some(completion) if completion.opcode == Opcode::Recv => break,
-            _ => (),
-        }
-    };
-    let mut start = now();
-    for number in 0..WARM_UP + COUNT {
-        if number == WARM_UP {
-            start = now();
-        }
-        a.recv(1, 0..len).expect("there is space");
-        b.recv(1, 0..len).expect("there is space");
-        a.send(2, 4096..4096 + len).expect("there is space");
-        receive(&mut b);
-        b.send(2, 4096..4096 + len).expect("there is space");
-        receive(&mut a);
+/// Two queue pairs without a protocol, each with one receive and one send at a time
+struct Bare {
+    a: BareQp<VerbsDevice>,
+    b: BareQp<VerbsDevice>,
+}
+
+impl Bare {
+    fn new(provider: &Arc<Provider>, [a, b]: [&str; 2]) -> Self {
+        let init = QpInit { capacity: QpCapacity { recv_frames: 64, send_frames: 64 }, ..QpInit::default() };
+        let new = |name| BareQp::new(open(provider, name), &init, 16 * 1024).expect("the device is fresh");
+        let (a, b) = (new(a), new(b));
+        a.qp().connect(&b.qp().address()).expect("the peer is there");
+        b.qp().connect(&a.qp().address()).expect("the peer is there");
+        Self { a, b }
     }
+
+    /// Nanoseconds per round trip, both ends polled in turn
+    fn stretch(&mut self, len: usize) -> f64 {
+        let Self { a, b } = self;
+        let receive = |qp: &mut BareQp<VerbsDevice>| loop {
+            match qp.poll().expect("polling works") {
+                Some(completion) if completion.opcode == Opcode::Recv => break,
+                _ => (),
+            }
+        };
+        let start = now();
+        for _ in 0..COUNT {
+            a.recv(1, 0..len).expect("there is space");
+            b.recv(1, 0..len).expect("there is space");
+            a.send(2, 4096..4096 + len).expect("there is space");
+            receive(b);
+            b.send(2, 4096..4096 + len).expect("there is space");
+            receive(a);
+        }
+        per_round_trip(start)
+    }
+}
+
+fn per_round_trip(start: Instant) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(COUNT)
 }
 
-/// Asks, and tells how long what counts took
-async fn ask(connection: Connection<VerbsDevice>, len: usize) -> Duration {
+/// A connection on which somebody answers
+async fn connect(
+    runtime: &SpinRuntime,
+    provider: &Arc<Provider>,
+    [a, b]: [&str; 2],
+    len: usize,
+) -> Connection<VerbsDevice> {
+    let options = EndpointOptions::new().connections(1).window(64);
+    let endpoint = |name| Endpoint::new(open(provider, name), Arc::new(runtime.clone()), options.clone());
+    let (a, b) = (endpoint(a).expect("the device is fresh"), endpoint(b).expect("the device is fresh"));
+    let (to_b, to_a) = tokio::io::duplex(256);
+    let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.expect("the ends find each other");
+    runtime.spawn(Box::pin(answer(ba, len)));
+    ab
+}
+
+/// Nanoseconds per round trip over a connection
+async fn stretch(connection: &Connection<VerbsDevice>, len: usize) -> f64 {
     let mut lease = connection.alloc(len).await.expect("there is memory");
-    lease.fill(1);
-    let mut start = now();
-    for number in 0..WARM_UP + COUNT {
-        if number == WARM_UP {
-            start = now();
-        }
+    let start = now();
+    for _ in 0..COUNT {
         lease = connection.send(lease).await.expect("the peer lives");
         drop(connection.recv().await.expect("the peer lives"));
     }
-    let spent = start.elapsed();
-    connection.close().await.expect("the peer confirms");
-    spent
+    per_round_trip(start)
 }
 
 async fn answer(connection: Connection<VerbsDevice>, len: usize) {
@@ -87,19 +111,21 @@ async fn answer(connection: Connection<VerbsDevice>, len: usize) {
     }
 }
 
-/// Nanoseconds per round trip over connections
-fn connected(provider: &Arc<Provider>, [a, b]: [&str; 2], len: usize) -> f64 {
-    let runtime = SpinRuntime::new();
-    let spent = runtime.block_on(async {
-        let options = EndpointOptions::new().connections(1).window(64);
-        let endpoint = |name| Endpoint::new(open(provider, name), Arc::new(runtime.clone()), options.clone());
-        let (a, b) = (endpoint(a).expect("the device is fresh"), endpoint(b).expect("the device is fresh"));
-        let (to_b, to_a) = tokio::io::duplex(256);
-        let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.expect("the ends find each other");
-        runtime.spawn(Box::pin(answer(ba, len)));
-        ask(ab, len).await
-    });
-    spent.as_nanos() as f64 / f64::from(COUNT)
+/// Both, stretch by stretch
+async fn measure(
+    runtime: &SpinRuntime,
+    provider: &Arc<Provider>,
+    devices: [&str; 2],
+    len: usize,
+) -> Vec<[f64; 2]> {
+    let mut bare = Bare::new(provider, devices);
+    let connection = connect(runtime, provider, devices, len).await;
+    let mut times = Vec::new();
+    for _ in 0..WARM_UP + TURNS {
+        times.push([bare.stretch(len), stretch(&connection, len).await]);
+    }
+    connection.close().await.expect("the peer confirms");
+    times.split_off(WARM_UP)
 }
 
 #[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
@@ -111,22 +137,25 @@ fn main() {
     let (a, b) = devices.split_once(',').expect("two names with a comma between");
     let provider = Provider::load().unwrap_or_else(|error| panic!("{error}"));
     for len in LENS {
-        // In turn, so that both see the same machine.
-        let (mut bares, mut connecteds): (Vec<_>, Vec<_>) =
-            (0..TURNS).map(|_| (bare(&provider, [a, b], len), connected(&provider, [a, b], len))).unzip();
-        bares.sort_by(f64::total_cmp);
-        connecteds.sort_by(f64::total_cmp);
+        let runtime = SpinRuntime::new();
+        let times = runtime.block_on(measure(&runtime, &provider, [a, b], len));
+        let sorted = |of: fn(&[f64; 2]) -> f64| {
+            let mut values: Vec<_> = times.iter().map(of).collect();
+            values.sort_by(f64::total_cmp);
+            values
+        };
+        let (bares, connecteds, ratios) = (sorted(|t| t[0]), sorted(|t| t[1]), sorted(|t| t[1] / t[0]));
         for (which, at) in [("least", 0), ("lower quartile", TURNS / 4), ("median", TURNS / 2)] {
-            let (bare, connected) = (bares[at], connecteds[at]);
             println!(
-                "{len} B round trip, {which}: bare verbs {:.1} µs, connections {:.1} µs, {:.3} × that",
-                bare / 1e3,
-                connected / 1e3,
-                connected / bare
+                "{len} B round trip, {which}: bare verbs {:.1} µs, connections {:.1} µs, {:.3} × that; of the ratios of neighbours {:.3}",
+                bares[at] / 1e3,
+                connecteds[at] / 1e3,
+                connecteds[at] / bares[at],
+                ratios[at],
             );
         }
         for (sleeps, how) in [(false, "polls"), (true, "sleeps")] {
-            match c::ping_pong([a, b], len, COUNT, sleeps) {
+            match c::ping_pong([a, b], len, 400, sleeps) {
                 Ok(us) => println!("{len} B: ibv_uc_pingpong, which {how}, in two processes: {us:.1} µs"),
                 Err(error) => println!("{error}"),
             }
