@@ -10,7 +10,7 @@ use rdma_core::Device;
 
 use crate::Lease;
 use crate::error::{AllocError, CloseError, ConnectionError, RecvError, SendError, Unsent};
-use crate::gate::{Ticket, wake};
+use crate::gate::Ticket;
 use crate::line::Line;
 use crate::pool::{Pool, Zone};
 
@@ -209,14 +209,14 @@ impl Future for Alloc {
         let Self { pool, len, ticket } = &mut *self;
         pool.check(Zone::Send, *len)?;
         let (lease, next) = pool.poll_lease(Zone::Send, *len, ticket, cx);
-        wake(next);
+        next.wake();
         lease.map(Ok)
     }
 }
 
 impl Drop for Alloc {
     fn drop(&mut self) {
-        wake(self.pool.leave(Zone::Send, &mut self.ticket));
+        self.pool.leave(Zone::Send, &mut self.ticket).wake();
     }
 }
 
@@ -241,18 +241,11 @@ impl<D: Device> Send<D> {
             panic!("a send that has ended was polled again")
         };
         let line = self.connection.line();
-        let foreign = lease.as_ref().is_some_and(|lease| !lease.is_of(&line.hub.pool));
-        let slot =
-            if foreign { Err(SendError::ForeignLease) } else { ready!(line.ops.poll_claim(ticket, cx)) };
-        let lease = lease.take();
-        let queued = match (slot, lease) {
-            (Ok(slot), Some(lease)) => {
-                let len = lease.len();
-                line.ops.put(slot, lease, cx.waker());
-                line.enqueue(slot, len).map(|()| slot)
+        let queued = match lease {
+            Some(foreign) if !foreign.is_of(&line.hub.pool) => {
+                Err(Unsent { error: SendError::ForeignLease, lease: lease.take() })
             }
-            (Ok(_), None) => unreachable!("a send that waits has its lease"),
-            (Err(error), lease) => Err(Unsent { error, lease }),
+            lease => ready!(line.poll_send(lease, ticket, cx)),
         };
         match queued {
             Ok(slot) => {
@@ -274,7 +267,7 @@ impl<D: Device> Future for Send<D> {
         let SendState::Queued(slot) = self.state else {
             return self.poll_queue(cx).map(Err);
         };
-        let (result, lease) = ready!(self.connection.line().ops.poll_outcome(slot, cx));
+        let (result, lease) = ready!(self.connection.line().poll_sent(slot, cx));
         self.state = SendState::Done;
         Poll::Ready(match (result, lease) {
             (Ok(()), Some(lease)) => Ok(lease),
@@ -287,8 +280,8 @@ impl<D: Device> Future for Send<D> {
 impl<D: Device> Drop for Send<D> {
     fn drop(&mut self) {
         match &mut self.state {
-            SendState::Unqueued(_, ticket) => self.connection.line().ops.leave(ticket),
-            SendState::Queued(slot) => drop(self.connection.line().ops.detach(*slot)),
+            SendState::Unqueued(_, ticket) => self.connection.line().leave_send(ticket),
+            SendState::Queued(slot) => self.connection.line().detach(*slot),
             SendState::Done => (),
         }
     }
@@ -313,7 +306,7 @@ impl<D: Device> Future for Recv<D> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { connection, ticket } = &mut *self;
         let line = connection.line();
-        let next = ready!(line.inbox.poll_next(ticket, cx))?;
+        let next = ready!(line.poll_recv(ticket, cx))?;
         let message = next.map(|lease| {
             let home = Arc::clone(line) as Arc<dyn Home>;
             Message { lease: Some(lease), home }
@@ -324,7 +317,7 @@ impl<D: Device> Future for Recv<D> {
 
 impl<D: Device> Drop for Recv<D> {
     fn drop(&mut self) {
-        self.connection.line().inbox.leave(&mut self.ticket);
+        self.connection.line().leave_recv(&mut self.ticket);
     }
 }
 

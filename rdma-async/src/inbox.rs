@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
-use crate::gate::{Gate, Next, Ticket};
+use crate::gate::{Next, Ticket, Turns};
 
 /// Messages of a connection, from the reactor to `recv`
 ///
-/// A message whose bytes are still to come holds its place. What changes an inbox tells who should be woken.
+/// A message whose bytes are still to come holds its place. Under the lock of its connection: what changes an inbox tells who should be woken.
 #[derive(Debug)]
-pub(crate) struct Inbox<T, E>(Gate<Inner<T, E>>);
+pub(crate) struct Inbox<T, E>(Turns<Inner<T, E>>);
 
 #[derive(Debug)]
 struct Inner<T, E> {
@@ -22,43 +22,39 @@ impl<T, E: Clone> Inbox<T, E> {
     /// An inbox that holds `capacity` messages without an allocation
     pub(crate) fn new(capacity: usize) -> Self {
         const WAITING: usize = 8;
-        Self(Gate::new(Inner { messages: VecDeque::with_capacity(capacity), end: None }, WAITING))
+        Self(Turns::new(Inner { messages: VecDeque::with_capacity(capacity), end: None }, WAITING))
     }
 
     /// Appends a message
-    #[must_use = "somebody may wait"]
-    pub(crate) fn push(&self, message: T) -> Next {
-        self.0.update_later(|inner| inner.messages.push_back(Some(message))).1
+    pub(crate) fn push(&mut self, message: T) -> Next {
+        self.0.update(|inner| inner.messages.push_back(Some(message))).1
     }
 
     /// Holds a place for a message
-    #[must_use = "somebody may wait"]
-    pub(crate) fn expect(&self) -> Next {
-        self.0.update_later(|inner| inner.messages.push_back(None)).1
+    pub(crate) fn expect(&mut self) -> Next {
+        self.0.update(|inner| inner.messages.push_back(None)).1
     }
 
     /// Fills the first place that is held; gives the message back if there is none
     #[must_use = "the message may have come back, and somebody may wait"]
-    pub(crate) fn fill(&self, message: T) -> (Option<T>, Next) {
-        self.0.update_later(|inner| match inner.messages.iter_mut().find(|place| place.is_none()) {
+    pub(crate) fn fill(&mut self, message: T) -> (Option<T>, Next) {
+        self.0.update(|inner| match inner.messages.iter_mut().find(|place| place.is_none()) {
             Some(place) => place.replace(message),
             None => Some(message),
         })
     }
 
     /// Says that there will be nothing after what came, and what is expected
-    #[must_use = "somebody may wait"]
-    pub(crate) fn finish(&self) -> Next {
-        self.0.update_later(|inner| inner.end = inner.end.take().or(Some(Ok(())))).1
+    pub(crate) fn finish(&mut self) -> Next {
+        self.0.update(|inner| inner.end = inner.end.take().or(Some(Ok(())))).1
     }
 
     /// Says that nothing more will come, not even what is expected
     ///
     /// What came in order can still be taken. A peer that said it had finished, and of which everything came, has finished
     /// whatever `end` says.
-    #[must_use = "somebody may wait"]
-    pub(crate) fn close(&self, end: Result<(), E>) -> Next {
-        let ((), next) = self.0.update_later(|inner| {
+    pub(crate) fn close(&mut self, end: Result<(), E>) -> Next {
+        let ((), next) = self.0.update(|inner| {
             if let Some(missing) = inner.messages.iter().position(Option::is_none) {
                 inner.messages.truncate(missing);
                 inner.end = None;
@@ -69,7 +65,11 @@ impl<T, E: Clone> Inbox<T, E> {
     }
 
     /// The next message, or the end
-    pub(crate) fn poll_next(&self, ticket: &mut Ticket, cx: &mut Context<'_>) -> Poll<Result<Option<T>, E>> {
+    pub(crate) fn poll_next(
+        &mut self,
+        ticket: &mut Ticket,
+        cx: &Context<'_>,
+    ) -> (Poll<Result<Option<T>, E>>, Next) {
         self.0.poll_take(ticket, cx, |inner| match inner.messages.front() {
             Some(Some(_)) => inner.messages.pop_front().flatten().map(|message| Ok(Some(message))),
             Some(None) => None,
@@ -77,15 +77,15 @@ impl<T, E: Clone> Inbox<T, E> {
         })
     }
 
-    /// Gives up waiting
-    pub(crate) fn leave(&self, ticket: &mut Ticket) {
-        self.0.leave(ticket);
+    /// Gives up waiting; see [`Turns::leave`]
+    pub(crate) fn leave(&mut self, ticket: &mut Ticket) -> Next {
+        self.0.leave(ticket)
     }
 
     /// Takes a message that nobody will read
     #[must_use = "the message has memory, and somebody may wait"]
-    pub(crate) fn discard(&self) -> (Option<T>, Next) {
-        self.0.update_later(|inner| match inner.messages.front() {
+    pub(crate) fn discard(&mut self) -> (Option<T>, Next) {
+        self.0.update(|inner| match inner.messages.front() {
             Some(Some(_)) => inner.messages.pop_front().flatten(),
             _ => None,
         })

@@ -29,23 +29,32 @@ impl Later {
     }
 
     pub(crate) fn wake(&mut self, next: Next) {
-        self.wakers.extend(next);
+        self.wakers.extend(next.waker);
     }
 
     pub(crate) fn wake_reactor(&mut self) {
         self.is_reactor_due = true;
     }
 
-    /// Frees what `outcome` holds, and wakes who waits for it
-    pub(crate) fn free(&mut self, (lease, next): (Option<Lease>, Next)) {
+    pub(crate) fn free(&mut self, lease: Lease) {
+        self.leases.push(lease);
+    }
+
+    /// Frees what nobody waits for any more, and wakes who waits
+    #[inline]
+    pub(crate) fn settle(&mut self, (lease, next): (Option<Lease>, Next)) {
         self.leases.extend(lease);
         self.wake(next);
     }
 
     /// Does everything that waits; the caller holds no lock
     pub(crate) fn run<D: Device>(&mut self, hub: &Hub<D>) {
-        self.leases.clear();
-        self.wakers.drain(..).for_each(Waker::wake);
+        if !self.leases.is_empty() {
+            self.leases.clear();
+        }
+        if !self.wakers.is_empty() {
+            self.wakers.drain(..).for_each(Waker::wake);
+        }
         if std::mem::take(&mut self.is_reactor_due) {
             hub.wake_reactor();
         }

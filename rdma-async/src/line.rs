@@ -2,36 +2,38 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use rdma_core::channel::{Channel, EnqueueError, Incoming, Token, Transmit};
 use rdma_core::{Completion, Device, Status, Teardown, Time, frames};
 
 use crate::error::{CloseError, ConnectionError, RecvError, SendError, Unsent};
-use crate::gate::{Gate, Ticket};
+use crate::gate::{Next, Ticket, Turns};
 use crate::hub::Hub;
 use crate::inbox::Inbox;
 use crate::later::Later;
+use crate::op::Outcome;
 use crate::pool::Zone;
 use crate::queues::{Ops, Queues, Request};
 use crate::sync::Mutex;
 use crate::{ConnectionStats, Lease};
 
-/// A connection: the protocol, its queues, and where its futures wait
+/// A connection, and the one lock of it
 pub(crate) struct Line<D: Device> {
     pub(crate) id: u32,
     pub(crate) hub: Arc<Hub<D>>,
-    pub(crate) ops: Ops,
-    pub(crate) inbox: Inbox<Lease, RecvError>,
-    /// How the connection ended.
-    end: Gate<Option<Result<(), CloseError>>>,
     state: Mutex<State<D>>,
 }
 
+/// The protocol, its queues, and where its futures wait
 struct State<D: Device> {
     channel: Channel,
     /// `None` once the connection is over.
     queues: Option<Queues<D>>,
+    ops: Ops,
+    inbox: Inbox<Lease, RecvError>,
+    /// How the connection ended.
+    end: Turns<Option<Result<(), CloseError>>>,
     /// Whether the application still holds a handle.
     is_held: bool,
     /// When a connection that nobody holds is given up, unless it moves on.
@@ -50,12 +52,12 @@ impl<D: Device> Line<D> {
         Self {
             id,
             hub,
-            ops,
-            inbox: Inbox::new(2 * window),
-            end: Gate::new(None, 4),
             state: Mutex::new(State {
                 channel,
                 queues: Some(queues),
+                ops,
+                inbox: Inbox::new(2 * window),
+                end: Turns::new(None, 4),
                 is_held: true,
                 linger: Time::MAX,
                 memory: Ticket::default(),
@@ -75,28 +77,98 @@ impl<D: Device> Line<D> {
         receives.into_iter().try_for_each(|lease| Ok(queues.post_eager_recv(lease)?))
     }
 
-    /// Hands the message in op slot `slot` to the protocol
-    pub(crate) fn enqueue(&self, slot: u32, len: usize) -> Result<(), Unsent> {
+    /// Hands a message to the protocol, when there is a place for it and it is this task's turn; tells its op slot
+    pub(crate) fn poll_send(
+        &self,
+        message: &mut Option<Lease>,
+        ticket: &mut Ticket,
+        cx: &Context<'_>,
+    ) -> Poll<Result<u32, Unsent>> {
         let mut later = Later::default();
         let mut state = self.state.lock();
+        let (claimed, next) = state.ops.poll_claim(ticket, cx);
+        let queued = match claimed {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(slot)) => {
+                let message = message.take().expect("a send that waits has its lease");
+                Poll::Ready(self.enqueue(&mut state, slot, message, cx.waker(), &mut later))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(Unsent { error, lease: message.take() })),
+        };
+        drop(state);
+        next.wake();
+        later.run(&self.hub);
+        queued
+    }
+
+    #[inline]
+    fn enqueue(
+        &self,
+        state: &mut State<D>,
+        slot: u32,
+        message: Lease,
+        waker: &Waker,
+        later: &mut Later,
+    ) -> Result<u32, Unsent> {
         let refused = if state.queues.is_none() {
             Some(state.send_error())
         } else {
-            match state.channel.enqueue(Token(slot), len) {
+            match state.channel.enqueue(Token(slot), message.len()) {
                 Ok(()) => None,
                 Err(EnqueueError::TooLong { len, max }) => Some(SendError::TooLong { len, max }),
                 Err(_) => Some(state.send_error()),
             }
         };
         if let Some(error) = refused {
-            drop(state);
-            return Err(Unsent { error, lease: self.ops.withdraw(slot) });
+            later.wake(state.ops.unclaim(slot));
+            return Err(Unsent { error, lease: Some(message) });
         }
+        state.ops.put(slot, message, waker);
         state.stats.messages_queued += 1;
-        self.pump(&mut state, self.hub.runtime.now(), None, &mut later);
-        drop(state);
-        later.run(&self.hub);
-        Ok(())
+        self.pump(state, None, later);
+        Ok(slot)
+    }
+
+    /// What became of the message in op slot `slot`
+    pub(crate) fn poll_sent(&self, slot: u32, cx: &Context<'_>) -> Poll<Outcome<Lease, SendError>> {
+        let (outcome, next) = self.state.lock().ops.poll_outcome(slot, cx);
+        next.wake();
+        outcome
+    }
+
+    /// Leaves the message in op slot `slot` to itself
+    pub(crate) fn detach(&self, slot: u32) {
+        // What is dropped here may ask for the lock.
+        let (_lease, next) = self.state.lock().ops.detach(slot);
+        next.wake();
+    }
+
+    /// The next message, or the end
+    pub(crate) fn poll_recv(
+        &self,
+        ticket: &mut Ticket,
+        cx: &Context<'_>,
+    ) -> Poll<Result<Option<Lease>, RecvError>> {
+        let (message, next) = self.state.lock().inbox.poll_next(ticket, cx);
+        next.wake();
+        message
+    }
+
+    pub(crate) fn leave_send(&self, ticket: &mut Ticket) {
+        self.leave(|state| state.ops.leave(ticket));
+    }
+
+    pub(crate) fn leave_recv(&self, ticket: &mut Ticket) {
+        self.leave(|state| state.inbox.leave(ticket));
+    }
+
+    pub(crate) fn leave_end(&self, ticket: &mut Ticket) {
+        self.leave(|state| state.end.leave(ticket));
+    }
+
+    fn leave(&self, leave: impl FnOnce(&mut State<D>) -> Next) {
+        let next = leave(&mut self.state.lock());
+        next.wake();
     }
 
     /// Says that the application sends nothing more
@@ -104,7 +176,7 @@ impl<D: Device> Line<D> {
         let mut later = Later::default();
         let mut state = self.state.lock();
         state.channel.finish();
-        self.pump(&mut state, self.hub.runtime.now(), None, &mut later);
+        self.pump(&mut state, None, &mut later);
         drop(state);
         later.wake_reactor();
         later.run(&self.hub);
@@ -133,11 +205,9 @@ impl<D: Device> Line<D> {
 
     /// How the connection ended, once it has
     pub(crate) fn poll_end(&self, ticket: &mut Ticket, cx: &mut Context<'_>) -> Poll<Result<(), CloseError>> {
-        self.end.poll_take(ticket, cx, |end| end.clone())
-    }
-
-    pub(crate) fn leave_end(&self, ticket: &mut Ticket) {
-        self.end.leave(ticket);
+        let (end, next) = self.state.lock().end.poll_take(ticket, cx, |end| end.clone());
+        next.wake();
+        end
     }
 
     /// Takes back the memory of a message that the application has read
@@ -149,13 +219,14 @@ impl<D: Device> Line<D> {
         let mut later = Later::default();
         let mut state = self.state.lock();
         self.repost(&mut state, lease, &mut later);
-        self.pump(&mut state, self.hub.runtime.now(), None, &mut later);
+        self.pump(&mut state, None, &mut later);
         drop(state);
         later.run(&self.hub);
     }
 
     pub(crate) fn stats(&self) -> ConnectionStats {
-        ConnectionStats { messages_in_flight: self.ops.in_use(), ..self.state.lock().stats }
+        let state = self.state.lock();
+        ConnectionStats { messages_in_flight: state.ops.in_use(), ..state.stats }
     }
 
     pub(crate) fn max_message(&self) -> usize {
@@ -189,7 +260,8 @@ impl<D: Device> Line<D> {
                 self.lose(&mut state, error, later);
             }
         }
-        self.pump(&mut state, now, Some(cx), later);
+        state.channel.tick(now);
+        self.pump(&mut state, Some(cx), later);
         let wake = self.judge(&mut state, is_drained, now, later);
         drop(state);
         later.run(&self.hub);
@@ -207,7 +279,7 @@ impl<D: Device> Line<D> {
         } else if is_drained && now >= state.linger {
             self.lose(state, ConnectionError::Abandoned(timeout), later);
         } else {
-            return Some(state.channel.next_timeout(now).min(state.linger));
+            return Some(state.channel.next_timeout().min(state.linger));
         }
         None
     }
@@ -220,22 +292,22 @@ impl<D: Device> Line<D> {
         now: Time,
         later: &mut Later,
     ) -> Result<(), ConnectionError> {
-        let State { channel, queues: Some(queues), stats, .. } = state else { return Ok(()) };
+        let State { channel, queues: Some(queues), ops, inbox, stats, .. } = state else { return Ok(()) };
         if completion.status != Status::Success {
             return Err(ConnectionError::Completion(completion.status));
         }
         match request {
             Request::EagerSend(slot) => {
-                channel.eager_sent();
+                channel.eager_sent(now);
                 self.sent(state, slot, now, later);
             }
             Request::BulkSend(slot) => {
-                channel.bulk_sent(self.ops.with_buffer(slot, |lease| lease.len()).unwrap_or(0));
+                channel.bulk_sent(ops.buffer(slot).map_or(0, |lease| lease.len()));
                 self.sent(state, slot, now, later);
             }
             Request::Control(index) => {
                 queues.control_sent(index);
-                channel.eager_sent();
+                channel.eager_sent(now);
             }
             Request::EagerRecv(index) => {
                 let Some(mut lease) = queues.take_eager(index) else { return Ok(()) };
@@ -244,12 +316,12 @@ impl<D: Device> Line<D> {
                     Incoming::Data { len } => {
                         lease.set_len(len);
                         stats.messages_received += 1;
-                        later.wake(self.inbox.push(lease));
+                        later.wake(inbox.push(lease));
                         self.discard(state, later);
                         return Ok(());
                     }
-                    Incoming::Announced { .. } => later.wake(self.inbox.expect()),
-                    Incoming::Fin => later.wake(self.inbox.finish()),
+                    Incoming::Announced { .. } => later.wake(inbox.expect()),
+                    Incoming::Fin => later.wake(inbox.finish()),
                     Incoming::Control => (),
                 }
                 self.repost(state, lease, later);
@@ -258,8 +330,7 @@ impl<D: Device> Line<D> {
                 let Some(lease) = queues.take_bulk() else { return Ok(()) };
                 channel.on_bulk(now, completion.byte_len)?;
                 stats.messages_received += 1;
-                let (surplus, next) = self.inbox.fill(lease);
-                later.free((surplus, next));
+                later.settle(inbox.fill(lease));
                 self.discard(state, later);
             }
         }
@@ -271,16 +342,16 @@ impl<D: Device> Line<D> {
         if !state.is_held {
             state.linger = now + self.hub.options.timeout;
         }
-        later.free(self.ops.complete(slot, Ok(()), false));
+        later.settle(state.ops.complete(slot, Ok(()), false));
     }
 
     /// Drops what has arrived, if nobody will read it
     fn discard(&self, state: &mut State<D>, later: &mut Later) {
         while !state.is_held {
-            let (message, next) = self.inbox.discard();
+            let (message, next) = state.inbox.discard();
             later.wake(next);
             match message {
-                Some(lease) if lease.zone() == Zone::Bulk => later.free((Some(lease), None)),
+                Some(lease) if lease.zone() == Zone::Bulk => later.free(lease),
                 Some(lease) => self.repost(state, lease, later),
                 None => break,
             }
@@ -288,7 +359,7 @@ impl<D: Device> Line<D> {
     }
 
     fn repost(&self, state: &mut State<D>, lease: Lease, later: &mut Later) {
-        let Some(queues) = &mut state.queues else { return later.free((Some(lease), None)) };
+        let Some(queues) = &mut state.queues else { return later.free(lease) };
         match queues.post_eager_recv(lease) {
             Ok(()) => state.channel.eager_posted(),
             Err(error) => self.lose(state, error.into(), later),
@@ -298,16 +369,16 @@ impl<D: Device> Line<D> {
     /// Posts everything that the protocol, the credits and the memory allow
     ///
     /// `cx` is the reactor's: it is woken when memory for the next announced message is free.
-    fn pump(&self, state: &mut State<D>, now: Time, mut cx: Option<&mut Context<'_>>, later: &mut Later) {
-        loop {
+    fn pump(&self, state: &mut State<D>, mut cx: Option<&mut Context<'_>>, later: &mut Later) {
+        while !state.channel.is_quiet() {
             if let Err(error) = self.grant(state, cx.as_deref_mut(), later) {
                 return self.lose(state, error, later);
             }
-            let State { channel, queues: Some(queues), .. } = state else { return };
-            let Some(transmit) = channel.poll_transmit(now, queues.has_control()) else { break };
+            let State { channel, queues: Some(queues), ops, .. } = state else { return };
+            let Some(transmit) = channel.poll_transmit(queues.has_control()) else { break };
             let posted = match transmit {
-                Transmit::Bulk { token } => queues.send(&self.ops, token.0, None),
-                Transmit::Eager { token, trailer } => queues.send(&self.ops, token.0, Some(trailer)),
+                Transmit::Bulk { token } => queues.send(ops, token.0, None),
+                Transmit::Eager { token, trailer } => queues.send(ops, token.0, Some(trailer)),
                 Transmit::Control { body, trailer } => queues.send_control(body, trailer),
             };
             if let Err(error) = posted {
@@ -316,7 +387,7 @@ impl<D: Device> Line<D> {
         }
         while let Some(token) = state.channel.poll_refused() {
             state.is_refused = true;
-            later.free(self.ops.complete(token.0, Err(SendError::PeerClosed), false));
+            later.settle(state.ops.complete(token.0, Err(SendError::PeerClosed), false));
         }
     }
 
@@ -366,8 +437,8 @@ impl<D: Device> Line<D> {
         // What was posted and has not completed has arrived: the peer says so.
         let posted = if state.channel.is_settled() { Ok(()) } else { Err(error.clone()) };
         self.tear_down(state, error, posted, later);
-        later.wake(self.inbox.close(Ok(())));
-        later.wake(self.end.update_later(|end| end.get_or_insert(result).is_ok()).1);
+        later.wake(state.inbox.close(Ok(())));
+        later.wake(state.end.update(|end| end.get_or_insert(result).is_ok()).1);
     }
 
     /// Ends the connection because of `error`
@@ -382,8 +453,8 @@ impl<D: Device> Line<D> {
         tracing::warn!(line = self.id, %error, "connection lost");
         state.error = Some(error.clone());
         self.tear_down(state, error.clone().into(), Err(error.clone().into()), later);
-        later.wake(self.inbox.close(Err(error.clone().into())));
-        later.wake(self.end.update_later(|end| end.get_or_insert(Err(error.into())).is_ok()).1);
+        later.wake(state.inbox.close(Err(error.clone().into())));
+        later.wake(state.end.update(|end| end.get_or_insert(Err(error.into())).is_ok()).1);
     }
 
     /// Destroys the queue pairs: new sends get `error`, those in flight `posted`
@@ -399,12 +470,12 @@ impl<D: Device> Line<D> {
         // Unposted sends are quarantined too if the device did not stop: rare, and safe.
         let keep = queues.destroy(later) == Teardown::Unknown;
         let posted = if keep { Err(error.clone()) } else { posted };
-        later.wake(self.ops.close(error));
-        for slot in self.ops.indices() {
-            let (lease, next) = self.ops.complete(slot, posted.clone(), keep);
+        later.wake(state.ops.close(error));
+        for slot in state.ops.indices() {
+            let (lease, next) = state.ops.complete(slot, posted.clone(), keep);
             match lease {
                 Some(lease) if keep => lease.quarantine(),
-                lease => later.free((lease, None)),
+                lease => lease.into_iter().for_each(|lease| later.free(lease)),
             }
             later.wake(next);
         }

@@ -2,17 +2,16 @@
 
 use std::task::{Context, Poll, Waker};
 
-use crate::gate::{Gate, Next, Ticket};
-use crate::sync::Mutex;
+use crate::gate::{Next, Ticket, Turns};
 
-/// Requests in flight, each with its buffer
+/// Requests in flight, each with its buffer; under the lock of their connection
 ///
 /// **A posted buffer is owned by its slot, never by the future that waits for it.** A future that goes away
 /// [detaches](Self::detach) its slot; the buffer is freed by the completion, or by the teardown of the queue pair.
 #[derive(Debug)]
 pub(crate) struct OpTable<B, E> {
-    slots: Box<[Mutex<Slot<B, E>>]>,
-    free: Gate<Free<E>>,
+    slots: Box<[Slot<B, E>]>,
+    free: Turns<Free<E>>,
 }
 
 #[derive(Debug)]
@@ -40,44 +39,45 @@ pub(crate) type Outcome<B, E> = (Result<(), E>, Option<B>);
 impl<B, E: Clone> OpTable<B, E> {
     pub(crate) fn new(capacity: u32) -> Self {
         Self {
-            slots: (0..capacity).map(|_| Mutex::new(Slot::Free)).collect(),
-            free: Gate::new(Free { slots: (0..capacity).rev().collect(), closed: None }, capacity as usize),
+            slots: (0..capacity).map(|_| Slot::Free).collect(),
+            free: Turns::new(Free { slots: (0..capacity).rev().collect(), closed: None }, capacity as usize),
         }
     }
 
     /// Claims a slot, when there is one and it is this task's turn
-    pub(crate) fn poll_claim(&self, ticket: &mut Ticket, cx: &mut Context<'_>) -> Poll<Result<u32, E>> {
+    #[inline]
+    pub(crate) fn poll_claim(
+        &mut self,
+        ticket: &mut Ticket,
+        cx: &Context<'_>,
+    ) -> (Poll<Result<u32, E>>, Next) {
         self.free.poll_take(ticket, cx, |free| match &free.closed {
             Some(error) => Some(Err(error.clone())),
             None => free.slots.pop().map(Ok),
         })
     }
 
-    /// Gives up waiting for a slot
-    pub(crate) fn leave(&self, ticket: &mut Ticket) {
-        self.free.leave(ticket);
+    /// Gives up waiting for a slot; see [`Turns::leave`]
+    pub(crate) fn leave(&mut self, ticket: &mut Ticket) -> Next {
+        self.free.leave(ticket)
     }
 
     /// Puts a buffer into a claimed slot; `waker` is woken when the request has ended
-    pub(crate) fn put(&self, index: u32, buffer: B, waker: &Waker) {
-        *self.slot(index).lock() = Slot::Waiting { buffer, waker: waker.clone() };
+    #[inline]
+    pub(crate) fn put(&mut self, index: u32, buffer: B, waker: &Waker) {
+        self.slots[index as usize] = Slot::Waiting { buffer, waker: waker.clone() };
     }
 
-    /// Takes the buffer of a request that was never queued back, and frees its slot
-    pub(crate) fn withdraw(&self, index: u32) -> Option<B> {
-        let slot = std::mem::replace(&mut *self.slot(index).lock(), Slot::Free);
-        self.release(index);
-        match slot {
+    /// Gives back a claimed slot that nothing was put into
+    pub(crate) fn unclaim(&mut self, index: u32) -> Next {
+        self.release(index)
+    }
+
+    /// The buffer of a request in flight
+    #[inline]
+    pub(crate) fn buffer(&mut self, index: u32) -> Option<&mut B> {
+        match &mut self.slots[index as usize] {
             Slot::Waiting { buffer, .. } | Slot::Detached { buffer } => Some(buffer),
-            Slot::Done { buffer, .. } => buffer,
-            Slot::Free => None,
-        }
-    }
-
-    /// Calls `f` with the buffer of a request in flight
-    pub(crate) fn with_buffer<R>(&self, index: u32, f: impl FnOnce(&mut B) -> R) -> Option<R> {
-        match &mut *self.slot(index).lock() {
-            Slot::Waiting { buffer, .. } | Slot::Detached { buffer } => Some(f(buffer)),
             Slot::Free | Slot::Done { .. } => None,
         }
     }
@@ -86,74 +86,62 @@ impl<B, E: Clone> OpTable<B, E> {
     ///
     /// A buffer that nobody waits for, and one that `keep` says must not be reused, is returned, with who should be woken.
     #[must_use = "the buffer may have to be quarantined, and somebody may wait"]
-    pub(crate) fn complete(&self, index: u32, result: Result<(), E>, keep: bool) -> (Option<B>, Next) {
-        let mut slot = self.slot(index).lock();
-        match std::mem::replace(&mut *slot, Slot::Free) {
+    pub(crate) fn complete(&mut self, index: u32, result: Result<(), E>, keep: bool) -> (Option<B>, Next) {
+        match self.take(index) {
             Slot::Waiting { buffer, waker } => {
                 let (buffer, kept) = if keep { (None, Some(buffer)) } else { (Some(buffer), None) };
-                *slot = Slot::Done { buffer, result };
-                (kept, Some(waker))
+                self.slots[index as usize] = Slot::Done { buffer, result };
+                (kept, Next { waker: Some(waker), gone: None })
             }
-            Slot::Detached { buffer } => {
-                drop(slot);
-                let ((), next) = self.free.update_later(|free| free.slots.push(index));
-                (Some(buffer), next)
-            }
+            Slot::Detached { buffer } => (Some(buffer), self.release(index)),
             other => {
-                *slot = other;
-                (None, None)
+                self.slots[index as usize] = other;
+                (None, Next::NOBODY)
             }
         }
     }
 
     /// The outcome of a request, once it has ended; frees its slot then
-    pub(crate) fn poll_outcome(&self, index: u32, cx: &mut Context<'_>) -> Poll<Outcome<B, E>> {
-        let mut slot = self.slot(index).lock();
-        match &mut *slot {
-            Slot::Waiting { waker, .. } => waker.clone_from(cx.waker()),
+    pub(crate) fn poll_outcome(&mut self, index: u32, cx: &Context<'_>) -> (Poll<Outcome<B, E>>, Next) {
+        match &mut self.slots[index as usize] {
+            Slot::Waiting { waker, .. } if waker.will_wake(cx.waker()) => (Poll::Pending, Next::NOBODY),
+            Slot::Waiting { waker, .. } => {
+                let gone = Some(std::mem::replace(waker, cx.waker().clone()));
+                (Poll::Pending, Next { waker: None, gone })
+            }
             Slot::Done { .. } => {
-                let Slot::Done { buffer, result } = std::mem::replace(&mut *slot, Slot::Free) else {
+                let Slot::Done { buffer, result } = self.take(index) else {
                     unreachable!("the slot was just seen to be done")
                 };
-                drop(slot);
-                self.release(index);
-                return Poll::Ready((result, buffer));
+                (Poll::Ready((result, buffer)), self.release(index))
             }
             Slot::Free | Slot::Detached { .. } => {
                 unreachable!("only the owner of a slot asks for its outcome")
             }
         }
-        Poll::Pending
     }
 
     /// Leaves the request to itself: its slot will be freed when it has ended
     ///
     /// The buffer is returned if that was already the case.
-    pub(crate) fn detach(&self, index: u32) -> Option<B> {
-        let mut slot = self.slot(index).lock();
-        match std::mem::replace(&mut *slot, Slot::Free) {
+    #[must_use = "the buffer is there, and somebody may wait"]
+    pub(crate) fn detach(&mut self, index: u32) -> (Option<B>, Next) {
+        match self.take(index) {
             Slot::Waiting { buffer, waker } => {
-                *slot = Slot::Detached { buffer };
-                drop(slot);
-                drop(waker);
-                None
+                self.slots[index as usize] = Slot::Detached { buffer };
+                (None, Next { waker: None, gone: Some(waker) })
             }
-            Slot::Done { buffer, .. } => {
-                drop(slot);
-                self.release(index);
-                buffer
-            }
+            Slot::Done { buffer, .. } => (buffer, self.release(index)),
             other => {
-                *slot = other;
-                None
+                self.slots[index as usize] = other;
+                (None, Next::NOBODY)
             }
         }
     }
 
     /// Lets nobody claim a slot any more
-    #[must_use = "somebody may wait"]
-    pub(crate) fn close(&self, error: E) -> Next {
-        self.free.update_later(|free| free.closed = Some(error)).1
+    pub(crate) fn close(&mut self, error: E) -> Next {
+        self.free.update(|free| free.closed = Some(error)).1
     }
 
     /// All slots, for ending what is in them
@@ -163,14 +151,14 @@ impl<B, E: Clone> OpTable<B, E> {
 
     /// How many requests are in flight or uncollected
     pub(crate) fn in_use(&self) -> usize {
-        self.slots.len() - self.free.inspect(|free| free.slots.len())
+        self.slots.len() - self.free.value().slots.len()
     }
 
-    fn slot(&self, index: u32) -> &Mutex<Slot<B, E>> {
-        &self.slots[index as usize]
+    fn take(&mut self, index: u32) -> Slot<B, E> {
+        std::mem::replace(&mut self.slots[index as usize], Slot::Free)
     }
 
-    fn release(&self, index: u32) {
-        self.free.update(|free| free.slots.push(index));
+    fn release(&mut self, index: u32) -> Next {
+        self.free.update(|free| free.slots.push(index)).1
     }
 }

@@ -215,28 +215,25 @@ impl<D: Device> Queues<D> {
     /// The device refused; the message is still in its slot.
     pub(crate) fn send(
         &self,
-        ops: &Ops,
+        ops: &mut Ops,
         slot: u32,
         trailer: Option<Trailer>,
     ) -> Result<(), rdma_core::Error> {
-        let posted = ops.with_buffer(slot, |lease| {
-            let mut len = lease.len();
-            let (qp, request) = match trailer {
-                Some(trailer) => {
-                    lease.write_at(len, &trailer.to_bytes());
-                    len += Trailer::LEN;
-                    (&self.eager, Request::EagerSend(slot))
-                }
-                None => (&self.bulk, Request::BulkSend(slot)),
-            };
-            let sgl = [lease.sge(len)];
-            let request =
-                SendRequest { id: request.id(self.line), op: SendOp::Send, sgl: &sgl, signaled: true };
-            // SAFETY: the slot owns the lease until the completion of this request; who tears the queue pair down asks
-            // `destroy` before it empties the slots.
-            unsafe { qp.post_send(&request) }
-        });
-        posted.expect("a message that was queued is in its slot")
+        let lease = ops.buffer(slot).expect("a message that was queued is in its slot");
+        let mut len = lease.len();
+        let (qp, request) = match trailer {
+            Some(trailer) => {
+                lease.write_at(len, &trailer.to_bytes());
+                len += Trailer::LEN;
+                (&self.eager, Request::EagerSend(slot))
+            }
+            None => (&self.bulk, Request::BulkSend(slot)),
+        };
+        let sgl = [lease.sge(len)];
+        let request = SendRequest { id: request.id(self.line), op: SendOp::Send, sgl: &sgl, signaled: true };
+        // SAFETY: the slot owns the lease until the completion of this request; who tears the queue pair down asks `destroy`
+        // before it empties the slots.
+        unsafe { qp.post_send(&request) }
     }
 
     /// Ends both queue pairs
@@ -261,7 +258,7 @@ impl<D: Device> Drop for Queues<D> {
 fn settle(teardown: Teardown, leases: impl IntoIterator<Item = Lease>, later: &mut Later) {
     for lease in leases {
         match teardown {
-            Teardown::Quiesced => later.free((Some(lease), None)),
+            Teardown::Quiesced => later.free(lease),
             Teardown::Unknown => lease.quarantine(),
         }
     }

@@ -1,10 +1,11 @@
 //! Every interleaving of the three structures that threads share
 //!
-//! The files of the crate are compiled again here, against loom's primitives instead of the standard ones. Mutants that
-//! these tests have caught, each by the test named after it:
+//! The files of the crate are compiled again here, against loom's primitives instead of the standard ones. The op table and the inbox
+//! are under the lock of their connection: here, each under one of its own. Mutants that these tests have caught, each by the
+//! test named after it:
 //!
-//! * `Gate::leave` that does not wake the next in line: `a_task_that_gives_up_passes_the_wakeup_on`;
-//! * `Gate::poll_take` that does not wake the next in line: `memory_given_back_reaches_everybody_who_waits`;
+//! * `Turns::leave` that does not wake the next in line: `a_task_that_gives_up_passes_the_wakeup_on`;
+//! * `Turns::poll_take` that does not wake the next in line: `memory_given_back_reaches_everybody_who_waits`;
 //! * `OpTable::complete` that does not wake: `an_outcome_is_never_missed`;
 //! * `OpTable::detach` that leaves a finished slot alone: `a_detached_request_frees_its_slot_and_its_buffer`.
 #![allow(dead_code, unreachable_pub, clippy::undocumented_unsafe_blocks)]
@@ -33,6 +34,7 @@ mod inbox;
 #[path = "../src/op.rs"]
 mod op;
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
@@ -41,9 +43,10 @@ use loom::sync::Arc;
 use loom::thread;
 
 use frames::Frames;
-use gate::{Gate, Ticket, wake};
+use gate::{Gate, Next, Ticket, Turns};
 use inbox::Inbox;
 use op::OpTable;
+use sync::Mutex;
 
 /// Three threads have too many interleavings to try all: those with up to two preemptions
 fn model_of_three(body: impl Fn() + Send + Sync + 'static) {
@@ -52,9 +55,15 @@ fn model_of_three(body: impl Fn() + Send + Sync + 'static) {
     model.check(body);
 }
 
+/// What was found, once who should be woken is
+fn woken<R>((found, next): (R, Next)) -> R {
+    next.wake();
+    found
+}
+
 async fn take_frames(gate: &Gate<Frames>, n: u32) -> u32 {
     let mut ticket = Ticket::default();
-    poll_fn(|cx| gate.poll_take(&mut ticket, cx, |frames| frames.take(n))).await
+    poll_fn(|cx| woken(gate.poll_take(&mut ticket, cx, |frames| frames.take(n)))).await
 }
 
 fn give(gate: &Gate<Frames>, start: u32, n: u32) {
@@ -107,55 +116,65 @@ fn a_task_that_gives_up_passes_the_wakeup_on() {
         let start = gate.try_take(|frames| frames.take(1)).unwrap();
         // First in line, polled once and never again.
         let mut first = Ticket::default();
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(gate.poll_take(&mut first, &mut cx, |frames| frames.take(1)).is_pending());
+        let cx = Context::from_waker(Waker::noop());
+        assert!(gate.poll_take(&mut first, &cx, |frames| frames.take(1)).0.is_pending());
         let second = {
             let gate = Arc::clone(&gate);
             thread::spawn(move || block_on(take_frames(&gate, 1)))
         };
         give(&gate, start, 1);
-        gate.leave(&mut first);
+        gate.leave(&mut first).wake();
         second.join().unwrap();
     });
 }
 
 #[test]
 fn who_has_been_woken_is_woken_again_only_after_another_look() {
-    loom::model(|| {
-        let gate = Gate::new(0, 1);
-        let mut ticket = Ticket::default();
-        let mut cx = Context::from_waker(Waker::noop());
-        let mut look = || gate.poll_take(&mut ticket, &mut cx, |value| (*value > 2).then_some(())).is_ready();
-        let add = || gate.update_later(|value| *value += 1).1.is_some();
-        assert!(!look());
-        assert_eq!([add(), add()], [true, false]);
-        assert!(!look());
-        assert_eq!([add(), add()], [true, false]);
-        assert!(look());
-        assert!(!add(), "nobody waits any more");
-    });
+    let turns = RefCell::new(Turns::new(0, 1));
+    let mut ticket = Ticket::default();
+    let cx = Context::from_waker(Waker::noop());
+    let mut look = || {
+        let found = turns.borrow_mut().poll_take(&mut ticket, &cx, |value| (*value > 2).then_some(()));
+        woken(found).is_ready()
+    };
+    let add = || turns.borrow_mut().update(|value| *value += 1).1.waker.is_some();
+    assert!(!look());
+    assert_eq!([add(), add()], [true, false]);
+    assert!(!look());
+    assert_eq!([add(), add()], [true, false]);
+    assert!(look());
+    assert!(!add(), "nobody waits any more");
 }
 
 // ─── The op slot ───
 
-type Table = OpTable<Arc<()>, ()>;
+type Table = Mutex<OpTable<Arc<()>, ()>>;
 
 /// A table with one request in flight, and another handle on its buffer
 fn in_flight() -> (Arc<Table>, u32, Arc<()>) {
-    let table = Arc::new(Table::new(1));
-    let mut cx = Context::from_waker(Waker::noop());
-    let Poll::Ready(Ok(slot)) = table.poll_claim(&mut Ticket::default(), &mut cx) else {
+    let mut table = OpTable::new(1);
+    let cx = Context::from_waker(Waker::noop());
+    let Poll::Ready(Ok(slot)) = woken(table.poll_claim(&mut Ticket::default(), &cx)) else {
         panic!("a free slot")
     };
     let buffer = Arc::new(());
     table.put(slot, Arc::clone(&buffer), Waker::noop());
-    (table, slot, buffer)
+    (Arc::new(Mutex::new(table)), slot, buffer)
 }
 
 fn complete(table: &Table, slot: u32) {
-    let (buffer, next) = table.complete(slot, Ok(()), false);
+    let (buffer, next) = table.lock().complete(slot, Ok(()), false);
     drop(buffer);
-    wake(next);
+    next.wake();
+}
+
+fn detach(table: &Table, slot: u32) {
+    let (_buffer, next) = table.lock().detach(slot);
+    next.wake();
+}
+
+fn close(table: &Table) -> Next {
+    table.lock().close(())
 }
 
 #[test]
@@ -166,12 +185,12 @@ fn an_outcome_is_never_missed() {
             let table = Arc::clone(&table);
             thread::spawn(move || complete(&table, slot))
         };
-        let (result, lease) = block_on(poll_fn(|cx| table.poll_outcome(slot, cx)));
+        let (result, lease) = block_on(poll_fn(|cx| woken(table.lock().poll_outcome(slot, cx))));
         assert_eq!(result, Ok(()));
         device.join().unwrap();
         drop(lease);
         assert_eq!(Arc::strong_count(&buffer), 1);
-        assert_eq!(table.in_use(), 0);
+        assert_eq!(table.lock().in_use(), 0);
     });
 }
 
@@ -183,9 +202,9 @@ fn a_detached_request_frees_its_slot_and_its_buffer() {
             let table = Arc::clone(&table);
             thread::spawn(move || complete(&table, slot))
         };
-        drop(table.detach(slot));
+        detach(&table, slot);
         device.join().unwrap();
-        assert_eq!(table.in_use(), 0, "the slot can be claimed again");
+        assert_eq!(table.lock().in_use(), 0, "the slot can be claimed again");
         assert_eq!(Arc::strong_count(&buffer), 1, "the buffer is free");
     });
 }
@@ -194,7 +213,7 @@ fn a_detached_request_frees_its_slot_and_its_buffer() {
 fn a_detached_request_keeps_its_buffer_until_it_has_ended() {
     loom::model(|| {
         let (table, slot, buffer) = in_flight();
-        assert!(table.detach(slot).is_none());
+        detach(&table, slot);
         assert_eq!(Arc::strong_count(&buffer), 2, "the device still has it");
         complete(&table, slot);
         assert_eq!(Arc::strong_count(&buffer), 1);
@@ -209,14 +228,14 @@ fn a_slot_that_is_freed_reaches_who_waits_for_it() {
             let table = Arc::clone(&table);
             thread::spawn(move || {
                 let mut ticket = Ticket::default();
-                block_on(poll_fn(|cx| table.poll_claim(&mut ticket, cx)))
+                block_on(poll_fn(|cx| woken(table.lock().poll_claim(&mut ticket, cx))))
             })
         };
         let device = {
             let table = Arc::clone(&table);
             thread::spawn(move || complete(&table, slot))
         };
-        drop(table.detach(slot));
+        detach(&table, slot);
         assert_eq!(next.join().unwrap(), Ok(slot));
         device.join().unwrap();
     });
@@ -231,11 +250,11 @@ fn a_closed_table_turns_everybody_away() {
                 let table = Arc::clone(&table);
                 thread::spawn(move || {
                     let mut ticket = Ticket::default();
-                    block_on(poll_fn(|cx| table.poll_claim(&mut ticket, cx)))
+                    block_on(poll_fn(|cx| woken(table.lock().poll_claim(&mut ticket, cx))))
                 })
             })
             .collect();
-        wake(table.close(()));
+        close(&table).wake();
         for claim in claims {
             assert_eq!(claim.join().unwrap(), Err(()));
         }
@@ -244,24 +263,30 @@ fn a_closed_table_turns_everybody_away() {
 
 // ─── The inbox ───
 
-async fn next(inbox: &Inbox<u32, ()>) -> Result<Option<u32>, ()> {
+type Messages = Mutex<Inbox<u32, ()>>;
+
+fn change<R>(inbox: &Messages, change: impl FnOnce(&mut Inbox<u32, ()>) -> R) -> R {
+    change(&mut inbox.lock())
+}
+
+async fn next(inbox: &Messages) -> Result<Option<u32>, ()> {
     let mut ticket = Ticket::default();
-    poll_fn(|cx| inbox.poll_next(&mut ticket, cx)).await
+    poll_fn(|cx| woken(inbox.lock().poll_next(&mut ticket, cx))).await
 }
 
 #[test]
 fn messages_are_received_in_order_and_then_the_end() {
     loom::model(|| {
-        let inbox = Arc::new(Inbox::<u32, ()>::new(4));
-        wake(inbox.expect());
-        wake(inbox.push(2));
+        let inbox = Arc::new(Messages::new(Inbox::new(4)));
+        change(&inbox, |inbox| inbox.expect()).wake();
+        change(&inbox, |inbox| inbox.push(2)).wake();
         let reactor = {
             let inbox = Arc::clone(&inbox);
             thread::spawn(move || {
-                let (surplus, next) = inbox.fill(1);
+                let (surplus, next) = change(&inbox, |inbox| inbox.fill(1));
                 assert_eq!(surplus, None);
-                wake(next);
-                wake(inbox.finish());
+                next.wake();
+                change(&inbox, |inbox| inbox.finish()).wake();
             })
         };
         let received = block_on(async { [next(&inbox).await, next(&inbox).await, next(&inbox).await] });
@@ -273,15 +298,15 @@ fn messages_are_received_in_order_and_then_the_end() {
 #[test]
 fn every_receiver_learns_of_the_end() {
     model_of_three(|| {
-        let inbox = Arc::new(Inbox::<u32, ()>::new(4));
+        let inbox = Arc::new(Messages::new(Inbox::new(4)));
         let receivers: Vec<_> = (0..2)
             .map(|_| {
                 let inbox = Arc::clone(&inbox);
                 thread::spawn(move || block_on(next(&inbox)))
             })
             .collect();
-        wake(inbox.expect());
-        wake(inbox.close(Err(())));
+        change(&inbox, |inbox| inbox.expect()).wake();
+        change(&inbox, |inbox| inbox.close(Err(()))).wake();
         for receiver in receivers {
             assert_eq!(receiver.join().unwrap(), Err(()));
         }
@@ -291,16 +316,16 @@ fn every_receiver_learns_of_the_end() {
 #[test]
 fn a_receiver_that_gives_up_loses_no_message() {
     loom::model(|| {
-        let inbox = Arc::new(Inbox::<u32, ()>::new(4));
+        let inbox = Arc::new(Messages::new(Inbox::new(4)));
         let mut first = Ticket::default();
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(inbox.poll_next(&mut first, &mut cx).is_pending());
+        let cx = Context::from_waker(Waker::noop());
+        assert!(woken(inbox.lock().poll_next(&mut first, &cx)).is_pending());
         let second = {
             let inbox = Arc::clone(&inbox);
             thread::spawn(move || block_on(next(&inbox)))
         };
-        wake(inbox.push(7));
-        inbox.leave(&mut first);
+        change(&inbox, |inbox| inbox.push(7)).wake();
+        change(&inbox, |inbox| inbox.leave(&mut first)).wake();
         assert_eq!(second.join().unwrap(), Ok(Some(7)));
     });
 }

@@ -80,11 +80,12 @@ pub fn channel(data: &[u8]) {
                 let _ = channel.enqueue(Token(u32::from(op)), len);
             }
             4 => {
-                while let Some(transmit) = channel.poll_transmit(now, op & 64 == 0) {
+                channel.tick(now);
+                while let Some(transmit) = channel.poll_transmit(op & 64 == 0) {
                     if !matches!(transmit, rdma_core::channel::Transmit::Bulk { .. }) {
                         sent += 1;
                         assert!(sent <= credited, "a message without a receive");
-                        channel.eager_sent();
+                        channel.eager_sent(now);
                     }
                 }
             }

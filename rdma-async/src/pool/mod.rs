@@ -95,7 +95,7 @@ impl Pool {
         cx: &mut Context<'_>,
     ) -> (Poll<Lease>, Next) {
         let frames = rdma_core::frames(len) as u32;
-        let (taken, next) = self.zone(zone).poll_take_later(ticket, cx, |zone| zone.take(frames));
+        let (taken, next) = self.zone(zone).poll_take(ticket, cx, |zone| zone.take(frames));
         (taken.map(|start| self.lease(zone, start, frames, len)), next)
     }
 
@@ -112,7 +112,7 @@ impl Pool {
 
     /// Gives up waiting for memory
     pub(crate) fn leave(&self, zone: Zone, ticket: &mut Ticket) -> Next {
-        self.zone(zone).leave_later(ticket)
+        self.zone(zone).leave(ticket)
     }
 
     /// Whether `len` bytes could ever be leased

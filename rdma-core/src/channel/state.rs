@@ -70,7 +70,9 @@ pub struct Channel {
     next_seq: u32,
     peer_credits: u32,
     peer_grants: u32,
+    /// When a send on the eager lane completed last.
     last_sent: Time,
+    is_keepalive_due: bool,
     fin: Fin,
     /// Bulk messages that the peer has posted in total, once it has confirmed our [`Kind::Fin`].
     bulk_due_total: u32,
@@ -134,6 +136,7 @@ impl Channel {
             peer_credits: peer.window,
             peer_grants: 0,
             last_sent: now,
+            is_keepalive_due: false,
             fin: Fin::Open,
             bulk_due_total: 0,
             expected_seq: 0,
@@ -182,10 +185,29 @@ impl Channel {
         }
     }
 
+    /// Lets it become `now`: whoever has said nothing for long says that it lives
+    #[inline]
+    pub fn tick(&mut self, now: Time) {
+        if self.eager_in_flight == 0 && now >= self.last_sent + self.config.keepalive {
+            self.is_keepalive_due = true;
+        }
+    }
+
+    /// Whether there is nothing to post, and no receive to post either: most of the time
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.queue.is_empty()
+            && self.announced.is_empty()
+            && self.wanted.is_empty()
+            && self.fin == Fin::Open
+            && self.peer_fin == PeerFin::Open
+            && !self.is_update_due()
+    }
+
     /// The next thing to post, if anything can be
     ///
     /// What is returned counts as posted. `control` says whether the caller has a buffer for a message of the protocol.
-    pub fn poll_transmit(&mut self, now: Time, control: bool) -> Option<Transmit> {
+    pub fn poll_transmit(&mut self, control: bool) -> Option<Transmit> {
         let is_read = self.peer_fin == PeerFin::Open;
         if is_read && let Some(token) = self.next_bulk() {
             return Some(Transmit::Bulk { token });
@@ -200,23 +222,23 @@ impl Channel {
         {
             if len as usize <= MAX_EAGER {
                 self.queue.pop_front();
-                return Some(Transmit::Eager { token, trailer: self.trailer(Kind::Data, now) });
+                return Some(Transmit::Eager { token, trailer: self.trailer(Kind::Data) });
             }
             let waiting = self.announced_total.wrapping_sub(self.peer_grants);
             if control && waiting < self.peer.announces {
                 self.queue.pop_front();
                 self.announced.push_back((token, len));
                 self.announced_total = self.announced_total.wrapping_add(1);
-                let trailer = self.trailer(Kind::Announce, now);
+                let trailer = self.trailer(Kind::Announce);
                 return Some(Transmit::Control { body: Some(len), trailer });
             }
         }
         if !control {
             return None;
         }
-        let kind = self.next_control(now)?;
+        let kind = self.next_control()?;
         let body = (kind == Kind::FinAck).then_some(self.bulk_posted_total);
-        Some(Transmit::Control { body, trailer: self.trailer(kind, now) })
+        Some(Transmit::Control { body, trailer: self.trailer(kind) })
     }
 
     fn next_bulk(&mut self) -> Option<Token> {
@@ -232,7 +254,7 @@ impl Channel {
         Some(token)
     }
 
-    fn next_control(&mut self, now: Time) -> Option<Kind> {
+    fn next_control(&mut self) -> Option<Kind> {
         if self.fin == Fin::Acknowledged && self.bulk_received_total == self.bulk_due_total {
             self.fin = Fin::Done;
             return Some(Kind::Done);
@@ -252,26 +274,32 @@ impl Channel {
         if self.fin == Fin::Done {
             return None;
         }
-        let unreported = self.posted_total.wrapping_sub(self.posted_reported);
-        let is_due = unreported >= self.config.params.report_after()
-            || self.granted_total != self.granted_reported
-            || now >= self.last_sent + self.config.keepalive;
-        is_due.then_some(Kind::Update)
+        self.is_update_due().then_some(Kind::Update)
     }
 
-    fn trailer(&mut self, kind: Kind, now: Time) -> Trailer {
+    /// Whether the peer should hear of this side even if there is nothing else to send
+    #[inline]
+    fn is_update_due(&self) -> bool {
+        let unreported = self.posted_total.wrapping_sub(self.posted_reported);
+        unreported >= self.config.params.report_after()
+            || self.granted_total != self.granted_reported
+            || self.is_keepalive_due
+    }
+
+    fn trailer(&mut self, kind: Kind) -> Trailer {
         let seq = self.next_seq;
         self.next_seq = seq.wrapping_add(1);
         self.eager_in_flight += 1;
         self.posted_reported = self.posted_total;
         self.granted_reported = self.granted_total;
-        self.last_sent = now;
+        self.is_keepalive_due = false;
         Trailer { kind, seq, credits: self.posted_total, grants: self.granted_total }
     }
 
     /// A send on the eager lane has completed
-    pub fn eager_sent(&mut self) {
+    pub fn eager_sent(&mut self, now: Time) {
         self.eager_in_flight -= 1;
+        self.last_sent = now;
     }
 
     /// The send of a message of `len` bytes on the bulk lane has completed
@@ -396,14 +424,13 @@ impl Channel {
         Some(token)
     }
 
-    /// When [`poll_transmit`](Self::poll_transmit) or [`is_peer_lost`](Self::is_peer_lost) may next change their
-    /// answer by time alone
+    /// When [`tick`](Self::tick) or [`is_peer_lost`](Self::is_peer_lost) may next make a difference
     ///
-    /// A keep-alive that is due at `now` was tried and found no credit: time alone does not bring one.
-    pub fn next_timeout(&self, now: Time) -> Time {
+    /// A keep-alive that is due already waits for a credit, and who has a send under way will be heard: time alone changes neither.
+    pub fn next_timeout(&self) -> Time {
         let lost = self.last_heard + self.config.timeout;
-        let keepalive = self.last_sent + self.config.keepalive;
-        if keepalive > now && self.fin != Fin::Done { keepalive.min(lost) } else { lost }
+        let waits = self.is_keepalive_due || self.eager_in_flight > 0 || self.fin == Fin::Done;
+        if waits { lost } else { lost.min(self.last_sent + self.config.keepalive) }
     }
 
     /// Whether the peer has been silent for too long

@@ -9,7 +9,6 @@ mod c;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures::future::try_join;
 use rdma_async::{Connection, Endpoint, EndpointOptions, SpinRuntime};
 use rdma_core::bare::BareQp;
 use rdma_core::{Opcode, QpCapacity, QpInit, QueuePair, Runtime as _};
@@ -83,12 +82,18 @@ async fn connect(
     len: usize,
 ) -> Connection<VerbsDevice> {
     let options = EndpointOptions::new().connections(1).window(64);
-    let endpoint = |name| Endpoint::new(open(provider, name), Arc::new(runtime.clone()), options.clone());
-    let (a, b) = (endpoint(a).expect("the device is fresh"), endpoint(b).expect("the device is fresh"));
+    let endpoint = |name| {
+        let endpoint = Endpoint::new(open(provider, name), Arc::new(runtime.clone()), options.clone());
+        endpoint.expect("the device is fresh")
+    };
+    // First who answers, then who asks: so the runtime turns to each when there is something to do, as the loop over bare verbs does.
     let (to_b, to_a) = tokio::io::duplex(256);
-    let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.expect("the ends find each other");
-    runtime.spawn(Box::pin(answer(ba, len)));
-    ab
+    let answering = endpoint(b);
+    runtime.spawn(Box::pin(async move {
+        let connection = answering.accept(to_a).await.expect("the ends find each other");
+        answer(connection, len).await;
+    }));
+    endpoint(a).connect(to_b).await.expect("the ends find each other")
 }
 
 /// Nanoseconds per round trip over a connection
