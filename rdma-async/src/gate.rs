@@ -43,6 +43,14 @@ impl Next {
 #[must_use]
 pub(crate) struct Ticket(Option<u64>);
 
+impl Ticket {
+    /// Whether it has a place in line
+    #[inline]
+    pub(crate) fn waits(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
 impl<T> Turns<T> {
     /// With space for `places` tasks to wait without an allocation
     pub(crate) fn new(value: T, places: usize) -> Self {

@@ -13,23 +13,24 @@ use crate::hub::Hub;
 /// Both run code of others: a waker may poll its task on the spot, which may ask for the lock again.
 #[derive(Debug, Default)]
 pub(crate) struct Later {
-    wakers: Vec<Waker>,
-    leases: Vec<Lease>,
+    deeds: Vec<Deed>,
     is_reactor_due: bool,
+}
+
+#[derive(Debug)]
+enum Deed {
+    Free(Lease),
+    Wake(Waker),
 }
 
 impl Later {
     /// What the reactor uses again and again, with space so that it need not allocate
     pub(crate) fn with_capacity(capacity: usize) -> Self {
-        Self {
-            wakers: Vec::with_capacity(capacity),
-            leases: Vec::with_capacity(capacity),
-            is_reactor_due: false,
-        }
+        Self { deeds: Vec::with_capacity(capacity), is_reactor_due: false }
     }
 
     pub(crate) fn wake(&mut self, next: Next) {
-        self.wakers.extend(next.waker);
+        self.deeds.extend(next.waker.map(Deed::Wake));
     }
 
     pub(crate) fn wake_reactor(&mut self) {
@@ -37,23 +38,24 @@ impl Later {
     }
 
     pub(crate) fn free(&mut self, lease: Lease) {
-        self.leases.push(lease);
+        self.deeds.push(Deed::Free(lease));
     }
 
     /// Frees what nobody waits for any more, and wakes who waits
     #[inline]
     pub(crate) fn settle(&mut self, (lease, next): (Option<Lease>, Next)) {
-        self.leases.extend(lease);
+        self.deeds.extend(lease.map(Deed::Free));
         self.wake(next);
     }
 
     /// Does everything that waits; the caller holds no lock
+    #[inline]
     pub(crate) fn run<D: Device>(&mut self, hub: &Hub<D>) {
-        if !self.leases.is_empty() {
-            self.leases.clear();
-        }
-        if !self.wakers.is_empty() {
-            self.wakers.drain(..).for_each(Waker::wake);
+        for deed in self.deeds.drain(..) {
+            match deed {
+                Deed::Free(lease) => drop(lease),
+                Deed::Wake(waker) => waker.wake(),
+            }
         }
         if std::mem::take(&mut self.is_reactor_due) {
             hub.wake_reactor();

@@ -155,20 +155,23 @@ impl<D: Device> Line<D> {
     }
 
     pub(crate) fn leave_send(&self, ticket: &mut Ticket) {
-        self.leave(|state| state.ops.leave(ticket));
+        self.leave(ticket, |state, ticket| state.ops.leave(ticket));
     }
 
     pub(crate) fn leave_recv(&self, ticket: &mut Ticket) {
-        self.leave(|state| state.inbox.leave(ticket));
+        self.leave(ticket, |state, ticket| state.inbox.leave(ticket));
     }
 
     pub(crate) fn leave_end(&self, ticket: &mut Ticket) {
-        self.leave(|state| state.end.leave(ticket));
+        self.leave(ticket, |state, ticket| state.end.leave(ticket));
     }
 
-    fn leave(&self, leave: impl FnOnce(&mut State<D>) -> Next) {
-        let next = leave(&mut self.state.lock());
-        next.wake();
+    #[inline]
+    fn leave(&self, ticket: &mut Ticket, leave: impl FnOnce(&mut State<D>, &mut Ticket) -> Next) {
+        if ticket.waits() {
+            let next = leave(&mut self.state.lock(), ticket);
+            next.wake();
+        }
     }
 
     /// Says that the application sends nothing more
@@ -369,7 +372,14 @@ impl<D: Device> Line<D> {
     /// Posts everything that the protocol, the credits and the memory allow
     ///
     /// `cx` is the reactor's: it is woken when memory for the next announced message is free.
-    fn pump(&self, state: &mut State<D>, mut cx: Option<&mut Context<'_>>, later: &mut Later) {
+    #[inline]
+    fn pump(&self, state: &mut State<D>, cx: Option<&mut Context<'_>>, later: &mut Later) {
+        if !state.channel.is_quiet() {
+            self.post(state, cx, later);
+        }
+    }
+
+    fn post(&self, state: &mut State<D>, mut cx: Option<&mut Context<'_>>, later: &mut Later) {
         while !state.channel.is_quiet() {
             if let Err(error) = self.grant(state, cx.as_deref_mut(), later) {
                 return self.lose(state, error, later);

@@ -107,16 +107,19 @@ impl<D: Device> Reactor<D> {
         let cx = &mut Context::from_waker(nudge);
         hub.adopt(lines);
         let mut wake = Time::MAX;
-        lines.retain(|line| match line.turn(&batch[..n], n < BATCH, now, cx, later) {
-            Some(at) => {
-                wake = wake.min(at);
-                true
+        let mut number = 0;
+        while let Some(line) = lines.get(number) {
+            match line.turn(&batch[..n], n < BATCH, now, cx, later) {
+                Some(at) => {
+                    wake = wake.min(at);
+                    number += 1;
+                }
+                None => {
+                    drop(lines.remove(number));
+                    hub.forget();
+                }
             }
-            None => {
-                hub.forget();
-                false
-            }
-        });
+        }
         wake
     }
 

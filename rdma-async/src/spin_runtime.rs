@@ -84,7 +84,8 @@ impl SpinRuntime {
                     let cx = &mut Context::from_waker(&slot.waker);
                     !(slot.flag.take() && slot.task.as_mut().poll(cx).is_ready())
                 });
-                if self.0.has_new.swap(false, Memory::Acquire) {
+                if self.0.has_new.load(Memory::Acquire) {
+                    self.0.has_new.store(false, Memory::Relaxed);
                     slots.extend(lock(&self.0.new).drain(..).map(Slot::new));
                 }
             }
