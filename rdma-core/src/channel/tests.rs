@@ -369,6 +369,22 @@ fn a_confirmation_that_takes_its_time_keeps_the_connection_alive() {
     }
 }
 
+/// Catches keep-alives behind a message that is under way, and a wake-up for them.
+#[test]
+fn who_has_a_message_under_way_sends_no_keepalive() {
+    let mut a = Side::new();
+    let mut now = Time::ZERO;
+    a.enqueue(1).unwrap();
+    assert!(a.channel.poll_transmit(true).is_some());
+    now += CONFIG.keepalive;
+    assert_eq!(a.next(now), None);
+    assert_eq!(a.channel.next_timeout(), Time::ZERO + CONFIG.timeout);
+    a.channel.eager_sent(now);
+    assert_eq!((a.next(now), a.channel.next_timeout()), (None, now + CONFIG.keepalive));
+    now += CONFIG.keepalive;
+    assert!(matches!(a.next(now), Some(Transmit::Control { body: None, .. })));
+}
+
 #[test]
 fn a_blocked_keepalive_does_not_spin() {
     let mut a = Side::new();
