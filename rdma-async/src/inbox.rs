@@ -7,7 +7,8 @@ use crate::gate::{Next, Ticket, Turns};
 
 /// Messages of a connection, from the reactor to `recv`
 ///
-/// A message whose bytes are still to come holds its place. Under the lock of its connection: what changes an inbox tells who should be woken.
+/// A message whose bytes are still to come holds its place. Under the lock of its connection: what changes an inbox tells who should
+/// be woken, and no message is dropped here, because that, too, may wake somebody.
 #[derive(Debug)]
 pub(crate) struct Inbox<T, E>(Turns<Inner<T, E>>);
 
@@ -51,17 +52,20 @@ impl<T, E: Clone> Inbox<T, E> {
 
     /// Says that nothing more will come, not even what is expected
     ///
-    /// What came in order can still be taken. A peer that said it had finished, and of which everything came, has finished
-    /// whatever `end` says.
-    pub(crate) fn close(&mut self, end: Result<(), E>) -> Next {
-        let ((), next) = self.0.update(|inner| {
+    /// What came in order can still be taken; what came out of order is given back. A peer that said it had finished, and of which
+    /// everything came, has finished whatever `end` says.
+    #[must_use = "messages have come back, and somebody may wait"]
+    pub(crate) fn close(&mut self, end: Result<(), E>) -> (impl Iterator<Item = T> + use<T, E>, Next) {
+        let (rest, next) = self.0.update(|inner| {
+            let mut rest = VecDeque::new();
             if let Some(missing) = inner.messages.iter().position(Option::is_none) {
-                inner.messages.truncate(missing);
+                rest = inner.messages.split_off(missing);
                 inner.end = None;
             }
             inner.end.get_or_insert(end);
+            rest
         });
-        next
+        (rest.into_iter().flatten(), next)
     }
 
     /// The next message, or the end
@@ -89,5 +93,27 @@ impl<T, E: Clone> Inbox<T, E> {
             Some(Some(_)) => inner.messages.pop_front().flatten(),
             _ => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Regression: they were dropped under the lock, and who waited for their memory was woken there.
+    #[test]
+    fn what_came_out_of_order_comes_back_at_the_end() {
+        let mut inbox = Inbox::<_, ()>::new(4);
+        let [first, behind] = [Arc::new(1), Arc::new(2)];
+        for next in [inbox.push(Arc::clone(&first)), inbox.expect(), inbox.push(Arc::clone(&behind))] {
+            next.wake();
+        }
+        let (rest, _) = inbox.close(Ok(()));
+        assert_eq!(Arc::strong_count(&behind), 2, "nothing was dropped yet");
+        assert_eq!(rest.collect::<Vec<_>>(), [behind]);
+        assert_eq!(inbox.discard().0, Some(first));
+        assert_eq!(inbox.discard().0, None);
     }
 }

@@ -152,19 +152,19 @@ impl<D: Device> Queues<D> {
     ///
     /// # Errors
     ///
-    /// The device refused; the lease is back in its pool.
-    pub(crate) fn post_bulk_recv(&mut self, lease: Lease) -> Result<(), rdma_core::Error> {
+    /// The device refused; the lease comes back.
+    pub(crate) fn post_bulk_recv(&mut self, lease: Lease) -> Result<(), (rdma_core::Error, Option<Lease>)> {
         let frames = lease.frame_count();
         let sgl = [lease.sge(lease.len())];
         let request = RecvRequest { id: Request::BulkRecv.id(self.line), sgl: &sgl };
         self.bulk_receives.push_back(lease);
         // SAFETY: the lease stays in `bulk_receives` until the completion takes it or `destroy` has ended the queue pair.
         let posted = unsafe { self.bulk.post_recv(&request) };
-        match posted {
-            Ok(()) => self.bulk_frames += frames,
-            Err(_) => drop(self.bulk_receives.pop_back()),
+        if let Err(error) = posted {
+            return Err((error, self.bulk_receives.pop_back()));
         }
-        posted
+        self.bulk_frames += frames;
+        Ok(())
     }
 
     /// The buffer of the completed bulk receive, which is the oldest

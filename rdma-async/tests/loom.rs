@@ -306,7 +306,7 @@ fn every_receiver_learns_of_the_end() {
             })
             .collect();
         change(&inbox, |inbox| inbox.expect()).wake();
-        change(&inbox, |inbox| inbox.close(Err(()))).wake();
+        change(&inbox, |inbox| inbox.close(Err(()))).1.wake();
         for receiver in receivers {
             assert_eq!(receiver.join().unwrap(), Err(()));
         }

@@ -6,11 +6,8 @@
 //! Mutants that these tests have caught: no `detach` in `Drop for Send` (`a_dropped_send_*`), no `leave` in `Drop for Send`
 //! and `Drop for Alloc` (`a_send_that_waits_for_a_place_*`, `a_dropped_alloc_*`), no `leave` in `Drop for Recv`
 //! and `Drop for Close` (`a_dropped_recv_*`, `a_dropped_close_leaves_*`), no `abandon` (`a_dropped_close_goes_on`), no `forget` in `Drop for Prepared` and no `abort` for an unconfirmed connection
-//! (`a_dropped_connect_*`), and a waker that is dropped or replaced under the lock of the connection (`wakers_*`).
+//! (`a_dropped_connect_*`).
 
-use std::pin::pin;
-use std::sync::{Arc, mpsc};
-use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use futures::future::{join, try_join};
@@ -279,48 +276,4 @@ fn a_forgotten_future_costs_its_place_and_its_lease_and_nothing_else() {
         assert_eq!(*pair.ba.recv().await.unwrap().unwrap(), *b"next");
         pair.ab.close().await.unwrap();
     });
-}
-
-/// Uses the connection when it is dropped, as the waker of an executor does that owns its tasks
-struct Looks(Connection<SimDevice>);
-
-impl Wake for Looks {
-    fn wake(self: Arc<Self>) {}
-}
-
-impl Drop for Looks {
-    fn drop(&mut self) {
-        let _ = self.0.stats();
-    }
-}
-
-/// Polls it by two wakers, of which the second replaces the first, and drops it
-fn moved_and_dropped(connection: &Connection<SimDevice>, future: impl Future) {
-    let mut future = pin!(future);
-    for _ in 0..2 {
-        let waker = Waker::from(Arc::new(Looks(connection.clone())));
-        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    }
-}
-
-#[test]
-fn wakers_may_use_the_connection_when_they_go() {
-    let (done, is_done) = mpsc::channel();
-    let test = move || {
-        Sim::new().run(async |net| {
-            let pair = connected(&net, &EndpointOptions::new().send_queue(1)).await;
-            moved_and_dropped(&pair.ab, pair.ab.recv());
-            let [one, two] = [8, 8].map(|len| pair.ab.alloc(len));
-            let (one, two) = try_join(one, two).await.unwrap();
-            moved_and_dropped(&pair.ab, pair.ab.send(one));
-            // The only place is taken: this one waits for it.
-            moved_and_dropped(&pair.ab, pair.ab.send(two));
-            moved_and_dropped(&pair.ab, pair.ab.close());
-        });
-        done.send(())
-    };
-    #[expect(clippy::disallowed_methods, reason = "who waits for its own lock cannot tell")]
-    let thread = std::thread::spawn(test);
-    assert_eq!(is_done.recv_timeout(Duration::from_secs(60)), Ok(()), "a waker waits for the lock");
-    thread.join().expect("it ended").expect("somebody listens");
 }

@@ -3,7 +3,7 @@
 use rdma_core::{Device, Teardown};
 
 use super::{Line, State};
-use crate::error::{CloseError, ConnectionError, SendError};
+use crate::error::{CloseError, ConnectionError, RecvError, SendError};
 use crate::later::Later;
 use crate::pool::Zone;
 
@@ -17,8 +17,7 @@ impl<D: Device> Line<D> {
         // What was posted and has not completed has arrived: the peer says so.
         let posted = if state.channel.is_settled() { Ok(()) } else { Err(error.clone()) };
         self.tear_down(state, error, posted, later);
-        later.wake(state.inbox.close(Ok(())));
-        later.wake(state.end.update(|end| end.get_or_insert(result).is_ok()).1);
+        state.conclude(Ok(()), result, later);
     }
 
     /// Ends the connection because of `error`
@@ -33,8 +32,7 @@ impl<D: Device> Line<D> {
         tracing::warn!(line = self.id, %error, "connection lost");
         state.error = Some(error.clone());
         self.tear_down(state, error.clone().into(), Err(error.clone().into()), later);
-        later.wake(state.inbox.close(Err(error.clone().into())));
-        later.wake(state.end.update(|end| end.get_or_insert(Err(error.into())).is_ok()).1);
+        state.conclude(Err(error.clone().into()), Err(error.into()), later);
     }
 
     /// Destroys the queue pairs: new sends get `error`, those in flight `posted`
@@ -63,6 +61,19 @@ impl<D: Device> Line<D> {
 }
 
 impl<D: Device> State<D> {
+    /// Tells who receives, and who waits for the end
+    fn conclude(
+        &mut self,
+        received: Result<(), RecvError>,
+        closed: Result<(), CloseError>,
+        later: &mut Later,
+    ) {
+        let (rest, next) = self.inbox.close(received);
+        rest.for_each(|lease| later.free(lease));
+        later.wake(next);
+        later.wake(self.end.update(|end| end.get_or_insert(closed).is_ok()).1);
+    }
+
     /// Why there is no connection any more
     pub(super) fn lost(&self) -> ConnectionError {
         self.error.clone().unwrap_or(ConnectionError::Aborted)

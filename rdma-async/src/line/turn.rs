@@ -101,7 +101,10 @@ impl<D: Device> Line<D> {
             }
             Request::BulkRecv => {
                 let Some(lease) = queues.take_bulk() else { return Ok(()) };
-                channel.on_bulk(now, completion.byte_len)?;
+                if let Err(violation) = channel.on_bulk(now, completion.byte_len) {
+                    later.free(lease);
+                    return Err(violation.into());
+                }
                 stats.messages_received += 1;
                 later.settle(inbox.fill(lease));
                 self.discard(state, later);
@@ -202,7 +205,10 @@ impl<D: Device> Line<D> {
                     }
                 },
             };
-            queues.post_bulk_recv(lease)?;
+            if let Err((error, lease)) = queues.post_bulk_recv(lease) {
+                lease.into_iter().for_each(|lease| later.free(lease));
+                return Err(error.into());
+            }
             channel.bulk_posted();
         }
         Ok(())
