@@ -37,14 +37,15 @@ impl Later {
         self.is_reactor_due = true;
     }
 
-    pub(crate) fn free(&mut self, lease: Lease) {
-        self.deeds.push(Deed::Free(lease));
+    #[inline]
+    pub(crate) fn free(&mut self, leases: impl IntoIterator<Item = Lease>) {
+        self.deeds.extend(leases.into_iter().map(Deed::Free));
     }
 
     /// Frees what nobody waits for any more, and wakes who waits
     #[inline]
     pub(crate) fn settle(&mut self, (lease, next): (Option<Lease>, Next)) {
-        self.deeds.extend(lease.map(Deed::Free));
+        self.free(lease);
         self.wake(next);
     }
 

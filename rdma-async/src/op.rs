@@ -68,11 +68,6 @@ impl<B, E: Clone> OpTable<B, E> {
         self.slots[index as usize] = Slot::Waiting { buffer, waker: waker.clone() };
     }
 
-    /// Gives back a claimed slot that nothing was put into
-    pub(crate) fn unclaim(&mut self, index: u32) -> Next {
-        self.release(index)
-    }
-
     /// The buffer of a request in flight
     #[inline]
     pub(crate) fn buffer(&mut self, index: u32) -> Option<&mut B> {
@@ -158,7 +153,8 @@ impl<B, E: Clone> OpTable<B, E> {
         std::mem::replace(&mut self.slots[index as usize], Slot::Free)
     }
 
-    fn release(&mut self, index: u32) -> Next {
+    /// Gives back a claimed slot with nothing in it
+    pub(crate) fn release(&mut self, index: u32) -> Next {
         self.free.update(|free| free.slots.push(index)).1
     }
 }

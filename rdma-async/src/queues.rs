@@ -256,11 +256,9 @@ impl<D: Device> Drop for Queues<D> {
 }
 
 fn settle(teardown: Teardown, leases: impl IntoIterator<Item = Lease>, later: &mut Later) {
-    for lease in leases {
-        match teardown {
-            Teardown::Quiesced => later.free(lease),
-            Teardown::Unknown => lease.quarantine(),
-        }
+    match teardown {
+        Teardown::Quiesced => later.free(leases),
+        Teardown::Unknown => leases.into_iter().for_each(Lease::quarantine),
     }
 }
 

@@ -2,12 +2,14 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::fmt;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering as Memory};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
 use rdma_core::{Runtime, Time, Timer};
+
+use crate::sync::Mutex;
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -86,7 +88,7 @@ impl SpinRuntime {
                 });
                 if self.0.has_new.load(Memory::Acquire) {
                     self.0.has_new.store(false, Memory::Relaxed);
-                    slots.extend(lock(&self.0.new).drain(..).map(Slot::new));
+                    slots.extend(self.0.new.lock().drain(..).map(Slot::new));
                 }
             }
             self.0.expire();
@@ -102,7 +104,7 @@ impl Shared {
 
     /// Wakes whose time has come
     fn expire(&self) {
-        let mut timers = lock(&self.timers);
+        let mut timers = self.timers.lock();
         if timers.is_empty() {
             return;
         }
@@ -113,10 +115,6 @@ impl Shared {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Slot {
@@ -155,7 +153,7 @@ impl Runtime for SpinRuntime {
     }
 
     fn spawn(&self, task: Task) {
-        lock(&self.0.new).push(task);
+        self.0.new.lock().push(task);
         self.0.has_new.store(true, Memory::Release);
     }
 
@@ -190,7 +188,7 @@ impl Timer for SpinTimer {
         }
         // Those that are set anew wake once too often.
         let alarm = Alarm { at: self.deadline, waker: cx.waker().clone() };
-        lock(&self.runtime.timers).push(Reverse(alarm));
+        self.runtime.timers.lock().push(Reverse(alarm));
         Poll::Pending
     }
 }

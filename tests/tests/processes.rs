@@ -23,6 +23,19 @@ fn pair(name: &str) -> Hosts {
     Hosts::new(name, &Settings::new(Topology::pair()), PEER)
 }
 
+/// Connects them; each sends to the other, until it ends
+fn talking(hosts: &Hosts, [a, b]: [&mut Peer; 2]) -> [usize; 2] {
+    let [to_b, to_a] = hosts.connect([a, b], [DEVICE; 2], 255, 1 << 20);
+    a.ask(&format!("talk {to_b}"));
+    b.ask(&format!("talk {to_a}"));
+    [to_b, to_a]
+}
+
+/// Whether a process ends because its device cannot be opened
+fn is_refused(mut peer: Peer) -> bool {
+    peer.say(&format!("open {DEVICE} 15 1048576")).is_err() || !peer.end()
+}
+
 fn count(peer: &mut Peer, link: usize) -> u64 {
     peer.ask(&format!("count {link}")).parse().unwrap()
 }
@@ -48,9 +61,7 @@ fn is_there(name: &str) -> bool {
 fn messages_of_all_sizes_arrive_whole_and_in_order() {
     let hosts = pair("sizes");
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
-    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
-    a.ask(&format!("talk {to_b}"));
-    b.ask(&format!("talk {to_a}"));
+    let [to_b, to_a] = talking(&hosts, [&mut a, &mut b]);
     goes_on(&mut a, to_b, 500);
     goes_on(&mut b, to_a, 500);
     assert!(a.end() && b.end());
@@ -195,19 +206,14 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
 fn a_pulled_cable_is_pulled_for_everybody() {
     let hosts = pair("pulled");
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
-    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
-    a.ask(&format!("talk {to_b}"));
-    b.ask(&format!("talk {to_a}"));
+    let [to_b, _] = talking(&hosts, [&mut a, &mut b]);
     goes_on(&mut a, to_b, 10);
     hosts.fabric.add_fault("at 0s a:rdma_en2 unplug").unwrap();
     // Nothing can be opened now, and so both give up.
-    let refused = |mut peer: Peer| peer.say(&format!("open {DEVICE} 15 1048576")).is_err() || !peer.end();
-    assert!(refused(a) && refused(b));
+    assert!(is_refused(a) && is_refused(b));
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
     hosts.fabric.add_fault("at 0s a:rdma_en2 replug").unwrap();
-    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
-    a.ask(&format!("talk {to_b}"));
-    b.ask(&format!("talk {to_a}"));
+    let [to_b, _] = talking(&hosts, [&mut a, &mut b]);
     goes_on(&mut a, to_b, 10);
     assert!(a.end() && b.end());
 }
@@ -218,9 +224,7 @@ fn a_child_that_is_forked_and_ends_is_not_the_host() {
     let hosts = pair("forked");
     let name = hosts.fabric.name().to_owned();
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
-    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
-    a.ask(&format!("talk {to_b}"));
-    b.ask(&format!("talk {to_a}"));
+    let [to_b, to_a] = talking(&hosts, [&mut a, &mut b]);
     goes_on(&mut a, to_b, 10);
     assert_eq!(a.ask("fork"), "0");
     assert_eq!(hosts.fabric.process_of(0), a.pid());
@@ -240,9 +244,7 @@ fn a_fault_that_waits_for_frames_kills_who_sends_them() {
     let hosts = pair("frames");
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
     hosts.fabric.add_fault("after 100 frames b kill").unwrap();
-    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
-    a.ask(&format!("talk {to_b}"));
-    b.ask(&format!("talk {to_a}"));
+    let [to_b, _] = talking(&hosts, [&mut a, &mut b]);
     goes_on(&mut a, to_b, 2);
     for _ in 0..6_000 {
         if hosts.fabric.process_of(1) == 0 || !is_alive(b.pid()) {
@@ -301,20 +303,15 @@ fn a_cable_that_is_pulled_after_so_many_frames_is_pulled_for_everybody_once() {
     let hosts = pair("after");
     hosts.fabric.add_fault("after 50 frames a:rdma_en2 unplug").unwrap();
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
-    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
-    a.ask(&format!("talk {to_b}"));
-    b.ask(&format!("talk {to_a}"));
+    talking(&hosts, [&mut a, &mut b]);
     // Who has seen it tells the others.
     while hosts.fabric.faults().len() < 2 {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let refused = |mut peer: Peer| peer.say(&format!("open {DEVICE} 15 1048576")).is_err() || !peer.end();
-    assert!(refused(a) && refused(b));
+    assert!(is_refused(a) && is_refused(b));
     hosts.fabric.add_fault("at 0s a:rdma_en2 replug").unwrap();
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
-    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
-    a.ask(&format!("talk {to_b}"));
-    b.ask(&format!("talk {to_a}"));
+    let [to_b, _] = talking(&hosts, [&mut a, &mut b]);
     goes_on(&mut a, to_b, 100);
     assert!(a.end() && b.end());
 }
@@ -324,9 +321,7 @@ fn a_cable_that_is_pulled_after_so_many_frames_is_pulled_for_everybody_once() {
 fn faults_pause_resume_and_kill_processes() {
     let hosts = pair("paused");
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
-    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
-    a.ask(&format!("talk {to_b}"));
-    b.ask(&format!("talk {to_a}"));
+    let [to_b, to_a] = talking(&hosts, [&mut a, &mut b]);
     goes_on(&mut a, to_b, 10);
     hosts.fabric.add_fault("at 0s b pause").unwrap();
     wait_until_stopped(&b);
@@ -338,9 +333,7 @@ fn faults_pause_resume_and_kill_processes() {
     assert!(!b.end());
     // What killed one does not kill the next.
     let mut b = hosts.start("b");
-    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
-    a.ask(&format!("talk {to_b}"));
-    b.ask(&format!("talk {to_a}"));
+    let [to_b, _] = talking(&hosts, [&mut a, &mut b]);
     goes_on(&mut a, to_b, 10);
     hosts.fabric.add_fault("at 0s b kill").unwrap();
     assert_eq!(b.answer(), None);

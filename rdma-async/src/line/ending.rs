@@ -53,7 +53,7 @@ impl<D: Device> Line<D> {
             let (lease, next) = state.ops.complete(slot, posted.clone(), keep);
             match lease {
                 Some(lease) if keep => lease.quarantine(),
-                lease => lease.into_iter().for_each(|lease| later.free(lease)),
+                lease => later.free(lease),
             }
             later.wake(next);
         }
@@ -69,7 +69,7 @@ impl<D: Device> State<D> {
         later: &mut Later,
     ) {
         let (rest, next) = self.inbox.close(received);
-        rest.for_each(|lease| later.free(lease));
+        later.free(rest);
         later.wake(next);
         later.wake(self.end.update(|end| end.get_or_insert(closed).is_ok()).1);
     }

@@ -121,7 +121,7 @@ impl<D: Device> Line<D> {
             }
         };
         if let Some(error) = refused {
-            later.wake(state.ops.unclaim(slot));
+            later.wake(state.ops.release(slot));
             return Err(Unsent { error, lease: Some(message) });
         }
         state.ops.put(slot, message, waker);

@@ -102,7 +102,7 @@ impl<D: Device> Line<D> {
             Request::BulkRecv => {
                 let Some(lease) = queues.take_bulk() else { return Ok(()) };
                 if let Err(violation) = channel.on_bulk(now, completion.byte_len) {
-                    later.free(lease);
+                    later.free([lease]);
                     return Err(violation.into());
                 }
                 stats.messages_received += 1;
@@ -127,7 +127,7 @@ impl<D: Device> Line<D> {
             let (message, next) = state.inbox.discard();
             later.wake(next);
             match message {
-                Some(lease) if lease.zone() == Zone::Bulk => later.free(lease),
+                Some(lease) if lease.zone() == Zone::Bulk => later.free([lease]),
                 Some(lease) => self.repost(state, lease, later),
                 None => break,
             }
@@ -135,7 +135,7 @@ impl<D: Device> Line<D> {
     }
 
     pub(super) fn repost(&self, state: &mut State<D>, lease: Lease, later: &mut Later) {
-        let Some(queues) = &mut state.queues else { return later.free(lease) };
+        let Some(queues) = &mut state.queues else { return later.free([lease]) };
         match queues.post_eager_recv(lease) {
             Ok(()) => state.channel.eager_posted(),
             Err(error) => self.lose(state, error.into(), later),
@@ -206,7 +206,7 @@ impl<D: Device> Line<D> {
                 },
             };
             if let Err((error, lease)) = queues.post_bulk_recv(lease) {
-                lease.into_iter().for_each(|lease| later.free(lease));
+                later.free(lease);
                 return Err(error.into());
             }
             channel.bulk_posted();

@@ -94,13 +94,10 @@ impl Summary {
         };
         let sent = fabric.sent();
         let topology = fabric.settings().topology();
-        let ports = topology
-            .hosts()
-            .iter()
-            .flat_map(|host| host.ports().iter().map(|port| (host.name(), port.device())));
-        let ports: Vec<_> = ports.collect();
         let end = |end: rdma_sim::topology::LinkEnd<'_>| {
-            let port = ports.iter().position(|port| *port == (end.host, end.device));
+            let port = fabric
+                .ports()
+                .position(|(host, port)| (host.name(), port.device()) == (end.host, end.device));
             let sent = port.and_then(|port| sent.get(port)).copied().unwrap_or_default();
             End { host: end.host.to_owned(), device: end.device.to_owned(), sent: sent.into() }
         };

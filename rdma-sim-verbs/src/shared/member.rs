@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use rdma_core::Time;
 use rdma_sim::far::{Hearing, Process};
-use rdma_sim::topology::LinkEnd;
-use rdma_sim::{Driver, Fault, Place as FaultPlace, Sim, When};
+use rdma_sim::{Driver, Fault, Sim, When};
 
 use super::bell::Bell;
 use super::clock;
@@ -235,20 +234,10 @@ impl Member {
 
     /// Has a fault wait for frames, of which processes that were here before may have sent some, or all
     fn arm(&self, mut fault: Fault, frames: u64, before: &[Sent], hearing: &mut Hearing<'_>) {
-        let topology = self.fabric.settings().topology();
-        let hosts = topology.hosts();
-        let has_cable = |device: &str| {
-            let is_end = |end: &LinkEnd<'_>| (end.host, end.device) == (self.name(), device);
-            topology.links().any(|link| link.ends.iter().any(is_end))
-        };
-        let port = hosts[self.host].ports().iter().position(|port| match &fault.place {
-            FaultPlace::Port { device, .. } => port.device() == device,
-            _ => has_cable(port.device()),
-        });
-        let sent = port.map_or(0, |port| before[self.first_port() + port].frames);
+        let sent = self.fabric.port_of(&fault.place).map_or(0, |port| before[port].frames);
         if sent < frames {
             fault.when = When::AfterFrames(frames - sent);
-            drop(hearing.plan(fault, topology));
+            drop(hearing.plan(fault, self.fabric.settings().topology()));
         }
     }
 

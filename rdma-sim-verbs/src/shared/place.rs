@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdma_sim::{Fault, FaultPlan, What, When};
+use rdma_sim::topology::{Host, Port};
+use rdma_sim::{Fault, FaultPlan, Place, What, When};
 
 use super::bell;
 use super::segment::Segment;
@@ -324,9 +325,28 @@ impl SharedFabric {
         if is_gone { 0 } else { pid }
     }
 
-    /// What each port has sent, in the order of hosts and of their ports
+    /// All ports, in the order of hosts and of their ports
+    pub fn ports(&self) -> impl Iterator<Item = (&Host, &Port)> {
+        let hosts = self.settings.topology().hosts().iter();
+        hosts.flat_map(|host| host.ports().iter().map(move |port| (host, port)))
+    }
+
+    /// Number of the port whose frames a fault at a place waits for: of a host, its first one with a cable
+    pub fn port_of(&self, place: &Place) -> Option<usize> {
+        self.ports().position(|(host, port)| match place {
+            Place::Port { host: wanted, device } => {
+                (wanted.as_str(), device.as_str()) == (host.name(), port.device())
+            }
+            _ => {
+                let mut ends = self.settings.topology().links().flat_map(|link| link.ends);
+                place.host() == host.name()
+                    && ends.any(|end| (end.host, end.device) == (host.name(), port.device()))
+            }
+        })
+    }
+
+    /// What each of the [`ports`](Self::ports) has sent
     pub fn sent(&self) -> Vec<Sent> {
-        let ports = self.settings.topology().hosts().iter().map(|host| host.ports().len()).sum();
         let load =
             |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
         let sent = |port| {
@@ -339,7 +359,7 @@ impl SharedFabric {
                 stalls: load(&counters.stalls),
             }
         };
-        (0..ports).map(sent).collect()
+        (0..self.ports().count()).map(sent).collect()
     }
 
     pub(super) fn bell(&self, host: usize) -> PathBuf {

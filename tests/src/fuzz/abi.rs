@@ -415,34 +415,33 @@ impl<'a> Program<'a> {
 
     // ─── Handles ───
 
+    fn pick<T, A>(&mut self, of: impl FnOnce(&Self) -> &Handles<T, A>) -> *mut T {
+        let (stranger, choice) = (self.stranger(), self.input.byte());
+        of(self).pick(choice, stranger)
+    }
+
     fn context(&mut self) -> *mut Context {
-        let stranger = self.stranger();
-        self.contexts.pick(self.input.byte(), stranger)
+        self.pick(|all| &all.contexts)
     }
 
     fn pd(&mut self) -> *mut Pd {
-        let stranger = self.stranger();
-        self.pds.pick(self.input.byte(), stranger)
+        self.pick(|all| &all.pds)
     }
 
     fn mr(&mut self) -> *mut Mr {
-        let stranger = self.stranger();
-        self.mrs.pick(self.input.byte(), stranger)
+        self.pick(|all| &all.mrs)
     }
 
     fn channel(&mut self) -> *mut CompChannel {
-        let stranger = self.stranger();
-        self.channels.pick(self.input.byte(), stranger)
+        self.pick(|all| &all.channels)
     }
 
     fn cq(&mut self) -> *mut Cq {
-        let stranger = self.stranger();
-        self.cqs.pick(self.input.byte(), stranger)
+        self.pick(|all| &all.cqs)
     }
 
     fn qp(&mut self) -> *mut Qp {
-        let stranger = self.stranger();
-        self.qps.pick(self.input.byte(), stranger)
+        self.pick(|all| &all.qps)
     }
 
     /// Destroys everything, and puts right what faults have done
