@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rdma_core::channel::{Channel, ChannelConfig, Hello, Params};
+use rdma_core::protocol::{Hello, Params, Protocol, ProtocolConfig};
 use rdma_core::{Cause, Device, Error, FRAME, QpAddress, QpCapacity, QpInit, QpType, QueuePair, Verb};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -166,7 +166,7 @@ impl<D: Device> Prepared<D> {
         let queues = self.queues();
         queues.eager().connect(&theirs.eager)?;
         queues.bulk().connect(&theirs.bulk)?;
-        let config = ChannelConfig {
+        let config = ProtocolConfig {
             bulk_receives: MAX_BULK_RECEIVES,
             bulk_send_frames: queues.bulk().capacity().send_frames,
             eager_send_frames: queues.eager().capacity().send_frames.min(options.window),
@@ -177,10 +177,10 @@ impl<D: Device> Prepared<D> {
         };
         let receive = |_| self.hub.pool.try_lease(Zone::Eager, FRAME).ok_or(ConnectError::Memory);
         let receives = (0..config.params.window).map(receive).collect::<Result<_, _>>()?;
-        let channel = Channel::new(config, theirs.params, self.hub.runtime.now());
+        let protocol = Protocol::new(config, theirs.params, self.hub.runtime.now());
         let ops = Ops::new(options.send_queue);
         let queues = self.queues.take().expect("the queues are there until they belong to a connection");
-        let line = Arc::new(Line::new(self.id, Arc::clone(&self.hub), ops, channel, queues));
+        let line = Arc::new(Line::new(self.id, Arc::clone(&self.hub), ops, protocol, queues));
         if let Err(line) = self.hub.join(Arc::clone(&line)) {
             line.abort(ConnectionError::RuntimeGone);
             return Err(ConnectionError::RuntimeGone.into());

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use rdma_core::Status;
-use rdma_core::channel::{HelloError, Violation};
+use rdma_core::protocol::{HelloError, Violation};
 
 use crate::Lease;
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use rdma_core::channel::Params;
+use rdma_core::protocol::Params;
 use rdma_core::{Device, FRAME};
 
 use crate::error::EndpointError;

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use rdma_core::channel::Trailer;
+use rdma_core::protocol::Trailer;
 use rdma_core::{
     CompletionQueue, Device, FRAME, QpInit, QueuePair, RecvRequest, SendOp, SendRequest, Sge, Teardown, WrId,
 };
@@ -185,7 +185,7 @@ impl<D: Device> Queues<D> {
         body: Option<u32>,
         trailer: Trailer,
     ) -> Result<(), rdma_core::Error> {
-        let index = self.control_free.pop().expect("the channel was told whether there is a place");
+        let index = self.control_free.pop().expect("`poll_transmit` was told whether there is a place");
         let at = index as usize * CONTROL;
         let mut message = [0; 4 + Trailer::LEN];
         let at_trailer = if body.is_some() { 4 } else { 0 };

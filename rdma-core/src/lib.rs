@@ -5,7 +5,7 @@
 //! * the verbs as traits ([`Device`], [`MemoryRegion`], [`CompletionQueue`], [`QueuePair`]), static first, with
 //!   [`AnyDevice`] for those who choose a backend at run time;
 //! * their types, limits and errors ([`Caps`], [`Completion`], [`Error`], …);
-//! * [`channel`]: the protocol that runs on one cable, as a state machine that neither owns buffers nor does I/O;
+//! * [`protocol`]: the protocol that runs on one cable, as a state machine that neither owns buffers nor does I/O;
 //! * [`bare`]: queue pairs without a protocol on top, for baselines and conformance tests;
 //! * the seams by which time and tasks enter: [`Time`], [`Runtime`].
 //!
@@ -26,9 +26,9 @@ mod arena;
 mod attr;
 pub mod bare;
 mod caps;
-pub mod channel;
 mod device;
 mod error;
+pub mod protocol;
 mod runtime;
 mod time;
 mod work;

@@ -5,7 +5,7 @@ mod hear;
 
 use std::time::Duration;
 
-use rdma_core::channel::{Channel, ChannelConfig, Hello, Incoming, Params, Token, Trailer};
+use rdma_core::protocol::{Hello, Incoming, Params, Protocol, ProtocolConfig, Token, Trailer};
 use rdma_core::{FRAME, Time};
 use rdma_sim::Bytes;
 use rdma_tb5::discover::parse::{self, MAX_ITEMS};
@@ -16,12 +16,12 @@ pub use self::abi::abi;
 pub use self::hear::hear;
 use crate::oracle::Program;
 
-/// Feeds a channel with the messages of a hostile peer, while this side sends and receives
+/// Feeds the protocol with the messages of a hostile peer, while this side sends and receives
 ///
-/// Each step is an opcode byte and what it needs. The channel must never panic, and never post more than it has credits for.
-pub fn channel(data: &[u8]) {
+/// Each step is an opcode byte and what it needs. The protocol must never panic, and never post more than it has credits for.
+pub fn protocol(data: &[u8]) {
     let params = Params { announces: 4, max_message: 64 * FRAME as u32, window: 32 };
-    let config = ChannelConfig {
+    let config = ProtocolConfig {
         bulk_receives: 16,
         bulk_send_frames: 64,
         eager_send_frames: 8,
@@ -30,7 +30,7 @@ pub fn channel(data: &[u8]) {
         queue: 16,
         timeout: Duration::from_millis(80),
     };
-    let mut channel = Channel::new(config, params, Time::ZERO);
+    let mut protocol = Protocol::new(config, params, Time::ZERO);
     let mut now = Time::ZERO;
     let mut bytes = data.iter().copied();
     let mut seq = 0_u32;
@@ -52,12 +52,12 @@ pub fn channel(data: &[u8]) {
                 message.extend(credits.to_le_bytes());
                 message.extend(grants.to_le_bytes());
                 message.extend([kind, 0, 0, 0]);
-                match channel.on_eager(now, &message) {
+                match protocol.on_eager(now, &message) {
                     Ok(incoming) => {
                         seq += 1;
                         credited = u64::from(credits);
                         if !matches!(incoming, Incoming::Data { .. }) {
-                            channel.eager_posted();
+                            protocol.eager_posted();
                         }
                         if let Incoming::Announced { .. } = incoming {
                             wanted += 1;
@@ -70,46 +70,46 @@ pub fn channel(data: &[u8]) {
             // Whatever bytes come.
             2 => {
                 let message: Vec<u8> = (0..usize::from(next() % 64)).map(|_| next()).collect();
-                if channel.on_eager(now, &message).is_err() {
+                if protocol.on_eager(now, &message).is_err() {
                     return;
                 }
                 seq += 1;
             }
             3 => {
                 let len = usize::from(next()) << (next() % 12);
-                let _ = channel.enqueue(Token(u32::from(op)), len);
+                let _ = protocol.enqueue(Token(u32::from(op)), len);
             }
             4 => {
-                channel.tick(now);
-                while let Some(transmit) = channel.poll_transmit(op & 64 == 0) {
-                    if !matches!(transmit, rdma_core::channel::Transmit::Bulk { .. }) {
+                protocol.tick(now);
+                while let Some(transmit) = protocol.poll_transmit(op & 64 == 0) {
+                    if !matches!(transmit, rdma_core::protocol::Transmit::Bulk { .. }) {
                         sent += 1;
                         assert!(sent <= credited, "a message without a receive");
-                        channel.eager_sent(now);
+                        protocol.eager_sent(now);
                     }
                 }
             }
             5 => {
-                if channel.next_wanted().is_some() {
-                    channel.bulk_posted();
+                if protocol.next_wanted().is_some() {
+                    protocol.bulk_posted();
                     wanted -= 1;
                 }
             }
             6 => {
-                if channel.on_bulk(now, u32::from(next()) << 8 | u32::from(next())).is_err() {
+                if protocol.on_bulk(now, u32::from(next()) << 8 | u32::from(next())).is_err() {
                     return;
                 }
             }
             _ => {
                 now += Duration::from_micros(u64::from(next()) * 100);
                 if op & 64 != 0 {
-                    channel.finish();
+                    protocol.finish();
                 }
-                while channel.poll_refused().is_some() {}
-                if channel.is_peer_lost(now) {
+                while protocol.poll_refused().is_some() {}
+                if protocol.is_peer_lost(now) {
                     return;
                 }
-                let _ = channel.is_settled();
+                let _ = protocol.is_settled();
             }
         }
     }

@@ -15,7 +15,7 @@ fn replay(target: &str, run: fn(&[u8])) {
 
 #[test]
 fn the_channel_corpus_replays() {
-    replay("channel", rdma_tests::fuzz::channel);
+    replay("protocol", rdma_tests::fuzz::protocol);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use rdma_async::{
     AllocError, CloseError, ConnectError, ConnectionError, Endpoint, EndpointError, EndpointOptions,
     RecvError, SendError,
 };
-use rdma_core::channel::{Hello, HelloError};
+use rdma_core::protocol::{Hello, HelloError};
 use rdma_core::{AnyDevice, Cause, Device, Verb};
 use rdma_sim::{LineRate, Sim, Topology};
 use rdma_tests::{DEVICE, connected, endpoint, endpoints};
@@ -298,8 +298,8 @@ fn strangers_and_other_versions_are_turned_away() {
     });
 }
 
-fn unusable() -> rdma_core::channel::Params {
-    rdma_core::channel::Params { announces: 0, max_message: 0, window: 0 }
+fn unusable() -> rdma_core::protocol::Params {
+    rdma_core::protocol::Params { announces: 0, max_message: 0, window: 0 }
 }
 
 #[test]

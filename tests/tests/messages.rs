@@ -4,8 +4,8 @@ use futures::future::join;
 use futures::stream::{self, StreamExt};
 use proptest::prelude::*;
 use rdma_async::{Connection, EndpointOptions};
-use rdma_core::channel::{MAX_EAGER, Trailer};
 use rdma_core::frames;
+use rdma_core::protocol::{MAX_EAGER, Trailer};
 use rdma_sim::{LineRate, Sim, SimDevice};
 use rdma_tests::{DEVICE, connected};
 

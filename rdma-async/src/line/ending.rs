@@ -10,12 +10,12 @@ use crate::pool::Zone;
 impl<D: Device> Line<D> {
     /// Ends the connection in good order
     pub(super) fn end(&self, state: &mut State<D>, later: &mut Later) {
-        let is_complete = state.channel.is_acknowledged() || !state.is_refused;
+        let is_complete = state.protocol.is_acknowledged() || !state.is_refused;
         let result = if is_complete { Ok(()) } else { Err(CloseError::PeerClosed) };
         tracing::debug!(line = self.id, "connection closed");
-        let error = if state.channel.is_peer_finished() { SendError::PeerClosed } else { SendError::Closed };
+        let error = if state.protocol.is_peer_finished() { SendError::PeerClosed } else { SendError::Closed };
         // What was posted and has not completed has arrived: the peer says so.
-        let posted = if state.channel.is_settled() { Ok(()) } else { Err(error.clone()) };
+        let posted = if state.protocol.is_settled() { Ok(()) } else { Err(error.clone()) };
         self.tear_down(state, error, posted, later);
         state.conclude(Ok(()), result, later);
     }
@@ -26,7 +26,7 @@ impl<D: Device> Line<D> {
             return;
         }
         later.wake_reactor();
-        if state.channel.is_concluded() {
+        if state.protocol.is_concluded() {
             return self.end(state, later);
         }
         tracing::warn!(line = self.id, %error, "connection lost");
@@ -83,7 +83,7 @@ impl<D: Device> State<D> {
     pub(super) fn send_error(&self) -> SendError {
         match &self.error {
             Some(error) => SendError::Lost(error.clone()),
-            None if self.channel.is_peer_finished() => SendError::PeerClosed,
+            None if self.protocol.is_peer_finished() => SendError::PeerClosed,
             None => SendError::Closed,
         }
     }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use rdma_core::channel::{Channel, EnqueueError, Token};
+use rdma_core::protocol::{EnqueueError, Protocol, Token};
 use rdma_core::{Device, Time};
 
 use crate::error::{CloseError, ConnectionError, RecvError, SendError, Unsent};
@@ -30,7 +30,7 @@ pub(crate) struct Line<D: Device> {
 
 /// The protocol, its queues, and where its futures wait
 struct State<D: Device> {
-    channel: Channel,
+    protocol: Protocol,
     /// `None` once the connection is over.
     queues: Option<Queues<D>>,
     ops: Ops,
@@ -50,13 +50,13 @@ struct State<D: Device> {
 }
 
 impl<D: Device> Line<D> {
-    pub(crate) fn new(id: u32, hub: Arc<Hub<D>>, ops: Ops, channel: Channel, queues: Queues<D>) -> Self {
+    pub(crate) fn new(id: u32, hub: Arc<Hub<D>>, ops: Ops, protocol: Protocol, queues: Queues<D>) -> Self {
         let window = hub.options.window as usize;
         Self {
             id,
             hub,
             state: Mutex::new(State {
-                channel,
+                protocol,
                 queues: Some(queues),
                 ops,
                 inbox: Inbox::new(2 * window),
@@ -114,7 +114,7 @@ impl<D: Device> Line<D> {
         let refused = if state.queues.is_none() {
             Some(state.send_error())
         } else {
-            match state.channel.enqueue(Token(slot), message.len()) {
+            match state.protocol.enqueue(Token(slot), message.len()) {
                 Ok(()) => None,
                 Err(EnqueueError::TooLong { len, max }) => Some(SendError::TooLong { len, max }),
                 Err(_) => Some(state.send_error()),
@@ -179,7 +179,7 @@ impl<D: Device> Line<D> {
     pub(crate) fn finish(&self) {
         let mut later = Later::default();
         let mut state = self.state.lock();
-        state.channel.finish();
+        state.protocol.finish();
         self.pump(&mut state, None, &mut later);
         drop(state);
         later.wake_reactor();
@@ -234,7 +234,7 @@ impl<D: Device> Line<D> {
     }
 
     pub(crate) fn max_message(&self) -> usize {
-        self.state.lock().channel.max_message()
+        self.state.lock().protocol.max_message()
     }
 
     /// Why the connection is lost, if it is

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use rdma_core::channel::{Incoming, Transmit};
+use rdma_core::protocol::{Incoming, Transmit};
 use rdma_core::{Completion, Device, Status, Time, frames};
 
 use super::{Line, State};
@@ -33,7 +33,7 @@ impl<D: Device> Line<D> {
                 self.lose(&mut state, error, later);
             }
         }
-        state.channel.tick(now);
+        state.protocol.tick(now);
         self.pump(&mut state, Some(cx), later);
         let wake = self.judge(&mut state, is_drained, now, later);
         drop(state);
@@ -45,14 +45,14 @@ impl<D: Device> Line<D> {
     fn judge(&self, state: &mut State<D>, is_drained: bool, now: Time, later: &mut Later) -> Option<Time> {
         state.queues.as_ref()?;
         let timeout = self.hub.options.timeout;
-        if state.channel.is_settled() {
+        if state.protocol.is_settled() {
             self.end(state, later);
-        } else if is_drained && state.channel.is_peer_lost(now) {
+        } else if is_drained && state.protocol.is_peer_lost(now) {
             self.lose(state, ConnectionError::PeerLost(timeout), later);
         } else if is_drained && now >= state.linger {
             self.lose(state, ConnectionError::Abandoned(timeout), later);
         } else {
-            return Some(state.channel.next_timeout().min(state.linger));
+            return Some(state.protocol.next_timeout().min(state.linger));
         }
         None
     }
@@ -65,27 +65,27 @@ impl<D: Device> Line<D> {
         now: Time,
         later: &mut Later,
     ) -> Result<(), ConnectionError> {
-        let State { channel, queues: Some(queues), ops, inbox, stats, .. } = state else { return Ok(()) };
+        let State { protocol, queues: Some(queues), ops, inbox, stats, .. } = state else { return Ok(()) };
         if completion.status != Status::Success {
             return Err(ConnectionError::Completion(completion.status));
         }
         match request {
             Request::EagerSend(slot) => {
-                channel.eager_sent(now);
+                protocol.eager_sent(now);
                 self.sent(state, slot, now, later);
             }
             Request::BulkSend(slot) => {
-                channel.bulk_sent(ops.buffer(slot).map_or(0, |lease| lease.len()));
+                protocol.bulk_sent(ops.buffer(slot).map_or(0, |lease| lease.len()));
                 self.sent(state, slot, now, later);
             }
             Request::Control(index) => {
                 queues.control_sent(index);
-                channel.eager_sent(now);
+                protocol.eager_sent(now);
             }
             Request::EagerRecv(index) => {
                 let Some(mut lease) = queues.take_eager(index) else { return Ok(()) };
                 lease.set_len(completion.byte_len as usize);
-                match channel.on_eager(now, &lease)? {
+                match protocol.on_eager(now, &lease)? {
                     Incoming::Data { len } => {
                         lease.set_len(len);
                         stats.messages_received += 1;
@@ -101,7 +101,7 @@ impl<D: Device> Line<D> {
             }
             Request::BulkRecv => {
                 let Some(lease) = queues.take_bulk() else { return Ok(()) };
-                if let Err(violation) = channel.on_bulk(now, completion.byte_len) {
+                if let Err(violation) = protocol.on_bulk(now, completion.byte_len) {
                     later.free([lease]);
                     return Err(violation.into());
                 }
@@ -137,7 +137,7 @@ impl<D: Device> Line<D> {
     pub(super) fn repost(&self, state: &mut State<D>, lease: Lease, later: &mut Later) {
         let Some(queues) = &mut state.queues else { return later.free([lease]) };
         match queues.post_eager_recv(lease) {
-            Ok(()) => state.channel.eager_posted(),
+            Ok(()) => state.protocol.eager_posted(),
             Err(error) => self.lose(state, error.into(), later),
         }
     }
@@ -147,18 +147,18 @@ impl<D: Device> Line<D> {
     /// `cx` is the reactor's: it is woken when memory for the next announced message is free.
     #[inline]
     pub(super) fn pump(&self, state: &mut State<D>, cx: Option<&mut Context<'_>>, later: &mut Later) {
-        if !state.channel.is_quiet() {
+        if !state.protocol.is_quiet() {
             self.post(state, cx, later);
         }
     }
 
     fn post(&self, state: &mut State<D>, mut cx: Option<&mut Context<'_>>, later: &mut Later) {
-        while !state.channel.is_quiet() {
+        while !state.protocol.is_quiet() {
             if let Err(error) = self.grant(state, cx.as_deref_mut(), later) {
                 return self.lose(state, error, later);
             }
-            let State { channel, queues: Some(queues), ops, .. } = state else { return };
-            let Some(transmit) = channel.poll_transmit(queues.has_control()) else { break };
+            let State { protocol, queues: Some(queues), ops, .. } = state else { return };
+            let Some(transmit) = protocol.poll_transmit(queues.has_control()) else { break };
             let posted = match transmit {
                 Transmit::Bulk { token } => queues.send(ops, token.0, None),
                 Transmit::Eager { token, trailer } => queues.send(ops, token.0, Some(trailer)),
@@ -168,7 +168,7 @@ impl<D: Device> Line<D> {
                 return self.lose(state, error.into(), later);
             }
         }
-        while let Some(token) = state.channel.poll_refused() {
+        while let Some(token) = state.protocol.poll_refused() {
             state.is_refused = true;
             later.settle(state.ops.complete(token.0, Err(SendError::PeerClosed), false));
         }
@@ -181,8 +181,8 @@ impl<D: Device> Line<D> {
         mut cx: Option<&mut Context<'_>>,
         later: &mut Later,
     ) -> Result<(), ConnectionError> {
-        let State { channel, queues: Some(queues), memory, .. } = state else { return Ok(()) };
-        while let Some(len) = channel.next_wanted() {
+        let State { protocol, queues: Some(queues), memory, .. } = state else { return Ok(()) };
+        while let Some(len) = protocol.next_wanted() {
             let len = len as usize;
             if !queues.has_bulk_space(frames(len) as u32) {
                 break;
@@ -209,7 +209,7 @@ impl<D: Device> Line<D> {
                 later.free(lease);
                 return Err(error.into());
             }
-            channel.bulk_posted();
+            protocol.bulk_posted();
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::{Kind, TrailerError};
 #[non_exhaustive]
 pub enum EnqueueError {
     /// This side or the peer has closed
-    #[error("the channel is closed")]
+    #[error("the connection is closed")]
     Closed,
     /// As many messages are queued as fit
     #[error("the queue is full")]

@@ -1,13 +1,13 @@
 use std::collections::VecDeque;
 
-use super::{ChannelConfig, EnqueueError, Kind, MAX_EAGER, Params, Trailer, Violation};
+use super::{EnqueueError, Kind, MAX_EAGER, Params, ProtocolConfig, Trailer, Violation};
 use crate::{Time, frames};
 
 /// The caller's name for a queued message
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Token(pub u32);
 
-/// Something to post, as decided by [`Channel::poll_transmit`]
+/// Something to post, as decided by [`Protocol::poll_transmit`]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Transmit {
     /// On the bulk lane: the bytes of the message, nothing else
@@ -55,8 +55,8 @@ pub enum Incoming {
 /// The caller posts what [`poll_transmit`](Self::poll_transmit) says and reports what completes. See the
 /// [module](super) for the protocol.
 #[derive(Debug)]
-pub struct Channel {
-    config: ChannelConfig,
+pub struct Protocol {
+    config: ProtocolConfig,
     peer: Params,
 
     /// Queued, not yet sent nor announced.
@@ -115,13 +115,15 @@ enum PeerFin {
     Done,
 }
 
-impl Channel {
-    /// A channel to a peer that offers `peer`, whose own `config.params.window` eager receives have been posted
+impl Protocol {
+    /// The state of a new connection to a peer that offers `peer`
+    ///
+    /// The caller has already posted `config.params.window` eager receives.
     ///
     /// # Panics
     ///
     /// If the configuration or the peer's parameters are not usable.
-    pub fn new(config: ChannelConfig, peer: Params, now: Time) -> Self {
+    pub fn new(config: ProtocolConfig, peer: Params, now: Time) -> Self {
         assert!(config.is_usable() && peer.is_usable(), "unusable parameters: {config:?}, {peer:?}");
         Self {
             config,

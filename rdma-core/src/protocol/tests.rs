@@ -1,4 +1,4 @@
-//! Two channels joined by lanes that keep their order and take their time
+//! Two protocol states, joined by lanes that keep the order of messages and delay them
 //!
 //! Mutants that these tests have caught: a reserve of zero credits (`crossing_floods_do_not_lock_up`), updates that do
 //! not report grants (`every_message_arrives_in_order`), a `Fin` that does not wait for bulk messages and a confirmation that
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Time, frames};
 
-const CONFIG: ChannelConfig = ChannelConfig {
+const CONFIG: ProtocolConfig = ProtocolConfig {
     bulk_receives: 16,
     bulk_send_frames: 64,
     eager_send_frames: 16,
@@ -23,9 +23,9 @@ const CONFIG: ChannelConfig = ChannelConfig {
     timeout: Duration::from_millis(80),
 };
 
-/// One end: a channel, what it holds, and the lanes towards it
+/// One end: its protocol state, what it holds, and the lanes towards it
 struct Side {
-    channel: Channel,
+    protocol: Protocol,
     /// Lengths of the queued messages, by token.
     lens: Vec<usize>,
     eager: VecDeque<Vec<u8>>,
@@ -43,7 +43,7 @@ struct Side {
 impl Side {
     fn new() -> Self {
         Self {
-            channel: Channel::new(CONFIG, CONFIG.params, Time::ZERO),
+            protocol: Protocol::new(CONFIG, CONFIG.params, Time::ZERO),
             lens: Vec::new(),
             eager: VecDeque::new(),
             bulk: VecDeque::new(),
@@ -57,16 +57,16 @@ impl Side {
     }
 
     fn enqueue(&mut self, len: usize) -> Result<(), EnqueueError> {
-        self.channel.enqueue(Token(self.lens.len() as u32), len)?;
+        self.protocol.enqueue(Token(self.lens.len() as u32), len)?;
         self.lens.push(len);
         Ok(())
     }
 
     fn next(&mut self, now: Time) -> Option<Transmit> {
-        self.channel.tick(now);
-        let transmit = self.channel.poll_transmit(true);
-        if self.channel.is_quiet() {
-            assert_eq!(self.channel.poll_transmit(true), None, "it said that there is nothing to post");
+        self.protocol.tick(now);
+        let transmit = self.protocol.poll_transmit(true);
+        if self.protocol.is_quiet() {
+            assert_eq!(self.protocol.poll_transmit(true), None, "it said that there is nothing to post");
         }
         transmit
     }
@@ -78,19 +78,19 @@ impl Side {
             Transmit::Bulk { token } => {
                 let len = self.lens[token.0 as usize];
                 peer.bulk.push_back(len as u32);
-                self.channel.bulk_sent(len);
+                self.protocol.bulk_sent(len);
             }
             Transmit::Eager { token, trailer } => {
                 let mut message = vec![0; self.lens[token.0 as usize]];
                 message.extend(trailer.to_bytes());
                 peer.eager.push_back(message);
-                self.channel.eager_sent(now);
+                self.protocol.eager_sent(now);
             }
             Transmit::Control { body, trailer } => {
                 let mut message = body.map_or_else(Vec::new, |body| body.to_le_bytes().to_vec());
                 message.extend(trailer.to_bytes());
                 peer.eager.push_back(message);
-                self.channel.eager_sent(now);
+                self.protocol.eager_sent(now);
             }
         }
         true
@@ -101,7 +101,7 @@ impl Side {
         let Some(message) = self.eager.pop_front() else { return false };
         assert!(self.eager_receives > 0, "a message without a receive: it would be lost on a real adapter");
         self.eager_receives -= 1;
-        match self.channel.on_eager(now, &message).unwrap() {
+        match self.protocol.on_eager(now, &message).unwrap() {
             Incoming::Announced { .. } => {
                 self.inbox.push_back(None);
                 self.repost();
@@ -120,15 +120,15 @@ impl Side {
         let Some(len) = self.bulk.pop_front() else { return false };
         let posted = self.posted.pop_front().expect("bulk data without a receive");
         assert_eq!(frames(posted as usize), frames(len as usize), "frames of send and receive differ");
-        self.channel.on_bulk(now, len).unwrap();
+        self.protocol.on_bulk(now, len).unwrap();
         *self.inbox.iter_mut().find(|m| m.is_none()).unwrap() = Some(len as usize);
         true
     }
 
     fn grant(&mut self) -> bool {
-        let Some(len) = self.channel.next_wanted() else { return false };
+        let Some(len) = self.protocol.next_wanted() else { return false };
         self.posted.push_back(len);
-        self.channel.bulk_posted();
+        self.protocol.bulk_posted();
         true
     }
 
@@ -144,7 +144,7 @@ impl Side {
 
     fn repost(&mut self) {
         self.eager_receives += 1;
-        self.channel.eager_posted();
+        self.protocol.eager_posted();
     }
 }
 
@@ -170,7 +170,7 @@ fn settle(a: &mut Side, b: &mut Side, mut choices: impl FnMut() -> u8) {
             return;
         }
     }
-    panic!("two idle channels keep talking");
+    panic!("two idle sides keep sending");
 }
 
 fn lengths() -> impl Strategy<Value = Vec<usize>> {
@@ -218,30 +218,30 @@ proptest! {
         for &len in &from_b {
             b.enqueue(len).unwrap();
         }
-        a.channel.finish();
+        a.protocol.finish();
         if both {
-            b.channel.finish();
+            b.protocol.finish();
         }
         let mut choices = choices.into_iter().cycle();
         while step(&mut a, &mut b, choices.next().unwrap() % 10, Time::ZERO) {
-            if a.channel.is_acknowledged() {
+            if a.protocol.is_acknowledged() {
                 prop_assert!(b.inbox.iter().all(Option::is_some), "a bulk message is confirmed before it came");
                 prop_assert_eq!(b.received.len() + b.inbox.len(), from_a.len());
             }
             for (side, peer) in [(&a, &b), (&b, &a)] {
-                if side.channel.is_settled() && !peer.channel.is_settled() {
+                if side.protocol.is_settled() && !peer.protocol.is_settled() {
                     prop_assert!(side.bulk.is_empty(), "gone although bulk messages were under way");
                     prop_assert!(!peer.eager.iter().any(|m| matters(m)), "gone before what it said arrived");
                 }
             }
             for side in [&mut a, &mut b] {
-                while side.channel.poll_refused().is_some() {}
+                while side.protocol.poll_refused().is_some() {}
             }
         }
-        prop_assert!(a.channel.is_settled() && b.channel.is_settled());
+        prop_assert!(a.protocol.is_settled() && b.protocol.is_settled());
         prop_assert!(a.fin || b.fin);
         if !both {
-            prop_assert!(a.channel.is_acknowledged());
+            prop_assert!(a.protocol.is_acknowledged());
             prop_assert_eq!(&b.received, &from_a);
         }
         prop_assert_eq!(a.enqueue(1), Err(EnqueueError::Closed));
@@ -250,7 +250,7 @@ proptest! {
 
     #[test]
     fn no_bytes_of_a_peer_are_a_panic(messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..40)) {
-        let mut channel = Channel::new(CONFIG, CONFIG.params, Time::ZERO);
+        let mut protocol = Protocol::new(CONFIG, CONFIG.params, Time::ZERO);
         for mut message in messages {
             // Kinds and numbers that get past the first checks are more interesting than noise.
             let len = message.len();
@@ -259,10 +259,10 @@ proptest! {
                 message[len - 3..].fill(0);
                 message[len - 14..len - 12].fill(0);
             }
-            if channel.on_eager(Time::ZERO, &message).is_err() {
+            if protocol.on_eager(Time::ZERO, &message).is_err() {
                 break;
             }
-            while channel.poll_transmit(true).is_some() {}
+            while protocol.poll_transmit(true).is_some() {}
         }
     }
 }
@@ -313,13 +313,13 @@ fn a_silent_peer_is_lost_after_the_timeout_and_not_before() {
     let mut now = Time::ZERO;
     // Keep-alives in both directions hold the connection for as long as one likes.
     for _ in 0..100 {
-        now = a.channel.next_timeout().min(b.channel.next_timeout());
-        assert!(!a.channel.is_peer_lost(now) && !b.channel.is_peer_lost(now));
+        now = a.protocol.next_timeout().min(b.protocol.next_timeout());
+        assert!(!a.protocol.is_peer_lost(now) && !b.protocol.is_peer_lost(now));
         while step(&mut a, &mut b, 0, now) {}
     }
     let silence = now;
-    while !a.channel.is_peer_lost(now) {
-        let next = a.channel.next_timeout();
+    while !a.protocol.is_peer_lost(now) {
+        let next = a.protocol.next_timeout();
         assert!(next > now, "time must go on");
         now = next;
         while a.transmit(&mut b, now) {}
@@ -337,18 +337,18 @@ fn matters(message: &[u8]) -> bool {
 fn a_peer_that_vanishes_while_it_closes_is_noticed() {
     let (mut a, mut b) = (Side::new(), Side::new());
     b.enqueue(10).unwrap();
-    a.channel.finish();
+    a.protocol.finish();
     assert!(a.transmit(&mut b, Time::ZERO) && b.receive_eager(Time::ZERO));
     while b.transmit(&mut a, Time::ZERO) {}
     // It has confirmed, and hears nothing more.
     let mut now = Time::ZERO;
-    while !b.channel.is_peer_lost(now) {
-        assert!(!b.channel.is_settled() && now <= Time::ZERO + CONFIG.timeout);
-        now = b.channel.next_timeout();
+    while !b.protocol.is_peer_lost(now) {
+        assert!(!b.protocol.is_settled() && now <= Time::ZERO + CONFIG.timeout);
+        now = b.protocol.next_timeout();
         while b.transmit(&mut a, now) {}
     }
     assert_eq!(now, Time::ZERO + CONFIG.timeout);
-    assert!(b.channel.is_concluded(), "it sent nothing that could be missing");
+    assert!(b.protocol.is_concluded(), "it sent nothing that could be missing");
 }
 
 /// Regression: who had heard of the end of its peer sent no keep-alives until it could confirm.
@@ -356,7 +356,7 @@ fn a_peer_that_vanishes_while_it_closes_is_noticed() {
 fn a_confirmation_that_takes_its_time_keeps_the_connection_alive() {
     let (mut a, mut b) = (Side::new(), Side::new());
     a.enqueue(9000).unwrap();
-    a.channel.finish();
+    a.protocol.finish();
     let mut now = Time::ZERO;
     while step(&mut a, &mut b, 0, now) && !b.fin {}
     b.bulk.clear();
@@ -365,7 +365,7 @@ fn a_confirmation_that_takes_its_time_keeps_the_connection_alive() {
         a.transmit(&mut b, now);
         b.transmit(&mut a, now);
         while a.receive_eager(now) || b.receive_eager(now) {}
-        assert!(!a.channel.is_peer_lost(now) && !a.channel.is_acknowledged());
+        assert!(!a.protocol.is_peer_lost(now) && !a.protocol.is_acknowledged());
     }
 }
 
@@ -375,12 +375,12 @@ fn who_has_a_message_under_way_sends_no_keepalive() {
     let mut a = Side::new();
     let mut now = Time::ZERO;
     a.enqueue(1).unwrap();
-    assert!(a.channel.poll_transmit(true).is_some());
+    assert!(a.protocol.poll_transmit(true).is_some());
     now += CONFIG.keepalive;
     assert_eq!(a.next(now), None);
-    assert_eq!(a.channel.next_timeout(), Time::ZERO + CONFIG.timeout);
-    a.channel.eager_sent(now);
-    assert_eq!((a.next(now), a.channel.next_timeout()), (None, now + CONFIG.keepalive));
+    assert_eq!(a.protocol.next_timeout(), Time::ZERO + CONFIG.timeout);
+    a.protocol.eager_sent(now);
+    assert_eq!((a.next(now), a.protocol.next_timeout()), (None, now + CONFIG.keepalive));
     now += CONFIG.keepalive;
     assert!(matches!(a.next(now), Some(Transmit::Control { body: None, .. })));
 }
@@ -390,11 +390,11 @@ fn a_blocked_keepalive_does_not_spin() {
     let mut a = Side::new();
     let mut now = Time::ZERO;
     let mut wakeups = 0;
-    while !a.channel.is_peer_lost(now) {
+    while !a.protocol.is_peer_lost(now) {
         // No buffer for messages of the protocol is free.
-        a.channel.tick(now);
-        assert_eq!(a.channel.poll_transmit(false), None);
-        let next = a.channel.next_timeout();
+        a.protocol.tick(now);
+        assert_eq!(a.protocol.poll_transmit(false), None);
+        let next = a.protocol.next_timeout();
         assert!(next > now, "time must go on");
         now = next;
         wakeups += 1;
@@ -426,7 +426,7 @@ fn an_eager_message_costs_its_bytes_and_the_trailer() {
         let message = b.eager.pop_front().unwrap();
         assert_eq!(message.len(), len + Trailer::LEN);
         assert_eq!(frames(message.len()), 1);
-        a.channel = Channel::new(CONFIG, CONFIG.params, Time::ZERO);
+        a.protocol = Protocol::new(CONFIG, CONFIG.params, Time::ZERO);
         a.lens.clear();
     }
 }
@@ -451,11 +451,11 @@ fn violations_are_told_apart() {
         (announce(u32::MAX), Violation::AnnouncedLength(u32::MAX.into())),
     ];
     for (message, violation) in table {
-        let mut channel = Channel::new(CONFIG, CONFIG.params, Time::ZERO);
-        assert_eq!(channel.on_eager(Time::ZERO, &message), Err(violation));
+        let mut protocol = Protocol::new(CONFIG, CONFIG.params, Time::ZERO);
+        assert_eq!(protocol.on_eager(Time::ZERO, &message), Err(violation));
     }
-    let mut channel = Channel::new(CONFIG, CONFIG.params, Time::ZERO);
-    assert_eq!(channel.on_bulk(Time::ZERO, 9), Err(Violation::BulkLength { announced: 0, received: 9 }));
+    let mut protocol = Protocol::new(CONFIG, CONFIG.params, Time::ZERO);
+    assert_eq!(protocol.on_bulk(Time::ZERO, 9), Err(Violation::BulkLength { announced: 0, received: 9 }));
 }
 
 #[test]

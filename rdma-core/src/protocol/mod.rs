@@ -11,7 +11,7 @@
 //! Messages are delivered in the order in which they were queued, across both lanes: an announcement holds the place of
 //! its message.
 //!
-//! A [`Channel`] holds no buffers: queued messages are named by a [`Token`] of the caller. It never allocates after it
+//! A [`Protocol`] holds no buffers: queued messages are named by a [`Token`] of the caller. It never allocates after it
 //! was made, and keeps nothing unbounded on a peer's word.
 //!
 //! # Closing
@@ -37,9 +37,9 @@ mod violation;
 #[cfg(test)]
 mod tests;
 
-pub use config::ChannelConfig;
+pub use config::ProtocolConfig;
 pub use hello::{Hello, HelloError};
-pub use state::{Channel, Incoming, Token, Transmit};
+pub use state::{Incoming, Protocol, Token, Transmit};
 pub use trailer::{Kind, Trailer, TrailerError};
 pub use violation::{EnqueueError, Violation};
 
@@ -48,7 +48,7 @@ use crate::FRAME;
 /// The longest message that goes by the eager lane, in bytes
 pub const MAX_EAGER: usize = FRAME - Trailer::LEN;
 
-/// What one side of a channel offers to its peer
+/// What one side of a connection offers to its peer
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Params {
     /// Announced messages that may wait for their grant

@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use super::{MAX_KEEPALIVES, Params};
 
-/// What a channel needs to know about its side
+/// How one side of a connection is configured
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ChannelConfig {
+pub struct ProtocolConfig {
     /// Bulk receives that may be posted at once
     pub bulk_receives: u32,
     /// Frames that the bulk queue pair can hold for sending
@@ -21,7 +21,7 @@ pub struct ChannelConfig {
     pub timeout: Duration,
 }
 
-impl ChannelConfig {
+impl ProtocolConfig {
     /// Whether the parts fit each other: usable parameters, and a timeout of two to eight keep-alive intervals
     pub fn is_usable(&self) -> bool {
         self.params.is_usable()
