@@ -9,8 +9,8 @@ use crate::net::Net;
 
 /// The processes of a simulated Mac
 ///
-/// What is spawned here stops, dies and starts with the host, see [`What::Pause`](crate::What::Pause) and
-/// [`What::Kill`](crate::What::Kill). So does what is spawned through its [`runtime`](Self::runtime), as endpoints do.
+/// What is spawned here stops, dies and starts with the host, see [`FaultKind::Pause`](crate::FaultKind::Pause) and
+/// [`FaultKind::Kill`](crate::FaultKind::Kill). So does what is spawned through its [`runtime`](Self::runtime), as endpoints do.
 #[derive(Clone)]
 pub struct SimHost {
     net: Net,

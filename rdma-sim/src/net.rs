@@ -114,12 +114,12 @@ impl Net {
     /// If there is no such host or device.
     pub fn inject(&self, fault: Fault) {
         let mut state = self.shared.lock();
-        let place = fault.place.clone();
-        let exists = match &place {
-            crate::Place::Port { host, device } => state.fabric.find_device(host, device).is_some(),
-            place => state.fabric.find_host(place.host()).is_some(),
+        let target = fault.target.clone();
+        let exists = match &target {
+            crate::Target::Port { host, device } => state.fabric.find_device(host, device).is_some(),
+            target => state.fabric.find_host(target.host()).is_some(),
         };
-        assert!(exists, "fault {fault}: there is no {place}");
+        assert!(exists, "fault {fault}: there is no {target}");
         state.fabric.plan(fault);
     }
 

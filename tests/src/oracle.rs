@@ -9,7 +9,7 @@ use std::time::Duration;
 use rdma_async::time::sleep;
 use rdma_core::bare::BareQp;
 use rdma_core::{Cause, Opcode, Status, frames};
-use rdma_sim::{Choices, Digest, FaultPlan, Net, Sim, SimDevice, Topology, What};
+use rdma_sim::{Choices, Digest, FaultKind, FaultPlan, Net, Sim, SimDevice, Topology};
 
 use crate::DEVICE;
 
@@ -87,14 +87,14 @@ impl Program {
     fn is_lossless(&self) -> bool {
         self.faults.0.iter().all(|fault| {
             matches!(
-                fault.what,
-                What::Slow { .. }
-                    | What::Delay { .. }
-                    | What::Pause
-                    | What::Resume
-                    | What::LeakPds { .. }
-                    | What::Unresolvable
-                    | What::Resolvable
+                fault.kind,
+                FaultKind::Slow { .. }
+                    | FaultKind::Delay { .. }
+                    | FaultKind::Pause
+                    | FaultKind::Resume
+                    | FaultKind::LeakPds { .. }
+                    | FaultKind::Unresolvable
+                    | FaultKind::Resolvable
             )
         })
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::{join, try_join};
 use rdma_async::{Connection, ConnectionError, Endpoint, EndpointOptions, RecvError, SendError};
 use rdma_core::{PortState, Time};
-use rdma_sim::{Driver, Fault, Net, Sim, SimDevice, What};
+use rdma_sim::{Driver, Fault, FaultKind, Net, Sim, SimDevice};
 use rdma_tests::{DEVICE, Pair, connected};
 
 fn endpoint(net: &Net, host: &str) -> Endpoint<SimDevice> {
@@ -79,12 +79,12 @@ struct Links {
 impl Links {
     fn partition(&self, sim: &turmoil::Sim<'_>) {
         sim.partition("a", "b");
-        self.net.inject(Fault::at_port(Time::ZERO, "a", DEVICE, What::Unplug));
+        self.net.inject(Fault::at_port(Time::ZERO, "a", DEVICE, FaultKind::Unplug));
     }
 
     fn repair(&self, sim: &turmoil::Sim<'_>) {
         sim.repair("a", "b");
-        self.net.inject(Fault::at_port(Time::ZERO, "a", DEVICE, What::Replug));
+        self.net.inject(Fault::at_port(Time::ZERO, "a", DEVICE, FaultKind::Replug));
     }
 }
 

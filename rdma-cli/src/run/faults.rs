@@ -2,17 +2,17 @@
 
 use rdma::shared::SharedFabric;
 use rdma_core::Time;
-use rdma_sim::{Fault, What, When};
+use rdma_sim::{Fault, FaultKind, Trigger};
 
 use super::host::Host;
 
 /// The faults of a fabric, and whether they have happened by now
 pub(crate) fn of(fabric: &SharedFabric) -> Vec<(Fault, bool)> {
     let now = Time::from_nanos(fabric.now_ns());
-    let happened = |fault: &Fault| match fault.when {
-        When::At(time) => time <= now,
-        When::AfterFrames(frames) => {
-            let sent = fabric.port_of(&fault.place).map_or(0, |port| fabric.sent()[port].frames);
+    let happened = |fault: &Fault| match fault.trigger {
+        Trigger::At(time) => time <= now,
+        Trigger::AfterFrames(frames) => {
+            let sent = fabric.port_of(&fault.target).map_or(0, |port| fabric.sent()[port].frames);
             sent >= frames.max(1)
         }
         _ => false,
@@ -26,12 +26,14 @@ pub(super) fn that_killed(fabric: &SharedFabric, host: &Host) -> Option<Fault> {
         return None;
     }
     let kills = |fault: &Fault| {
-        fault.place.host() == host.name
-            && matches!(fault.what, What::Kill | What::Reboot { .. } | What::Restart)
+        fault.target.host() == host.name
+            && matches!(fault.kind, FaultKind::Kill | FaultKind::Reboot { .. } | FaultKind::Restart)
     };
     let mut faults = of(fabric).into_iter();
     // Who is killed does not say any more how much it has sent.
     faults
-        .find(|(fault, happened)| kills(fault) && (*happened || matches!(fault.when, When::AfterFrames(_))))
+        .find(|(fault, happened)| {
+            kills(fault) && (*happened || matches!(fault.trigger, Trigger::AfterFrames(_)))
+        })
         .map(|(fault, _)| fault)
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use rdma::shared::SharedFabric;
-use rdma_sim::What;
+use rdma_sim::FaultKind;
 
 use super::faults;
 use super::host::Host;
@@ -140,7 +140,7 @@ impl<'a> Watch<'a> {
             return;
         }
         if let Some(fault) = faults::that_killed(self.fabric, host) {
-            let rest = if matches!(fault.what, What::Kill) { "" } else { "; it is not started again" };
+            let rest = if matches!(fault.kind, FaultKind::Kill) { "" } else { "; it is not started again" };
             return say(&format!("{} was killed by a fault: {fault}{rest}", host.name));
         }
         let how = match host.ended_by() {

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::channel::mpsc::unbounded;
 use rdma_async::time::{sleep, timeout};
 use rdma_core::Time;
-use rdma_sim::{FaultPlan, Kind, Net, Record, Run, Sim};
+use rdma_sim::{FaultPlan, Net, Record, RecordKind, Run, Sim};
 
 use super::expect::Outcome;
 use super::failure::Failure;
@@ -123,7 +123,8 @@ async fn watch(net: &Net, scenario: &Scenario, log: &Arc<Log>) -> Vec<End> {
 
 /// Faults that cannot have had an effect: what was seen says nothing about them
 fn missing_faults(plan: &FaultPlan, records: &[Record]) -> Option<String> {
-    let happened = |number| records.iter().any(|found| found.kind == Kind::Fault && found.who == number);
+    let happened =
+        |number| records.iter().any(|found| found.kind == RecordKind::Fault && found.subject == number);
     let missing: Vec<_> =
         plan.0.iter().zip(0..).filter(|(_, number)| !happened(*number)).map(|(fault, _)| fault).collect();
     let first = missing.first()?;

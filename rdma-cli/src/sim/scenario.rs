@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rdma_async::EndpointOptions;
 use rdma_sim::topology::{TopologyError, TopologyTable};
-use rdma_sim::{Fault, FaultPlan, Model, Sim, Topology, What};
+use rdma_sim::{Fault, FaultKind, FaultPlan, Model, Sim, Topology};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
@@ -195,10 +195,11 @@ impl Scenario {
 
     /// Whether the processes of `host` die and do not come back
     pub(crate) fn kills(&self, host: &str) -> bool {
-        let is_turn =
-            |fault: &&Fault| fault.place.host() == host && matches!(fault.what, What::Kill | What::Restart);
+        let is_turn = |fault: &&Fault| {
+            fault.target.host() == host && matches!(fault.kind, FaultKind::Kill | FaultKind::Restart)
+        };
         let last = self.faults.0.iter().rfind(is_turn);
-        last.is_some_and(|fault| fault.what == What::Kill)
+        last.is_some_and(|fault| fault.kind == FaultKind::Kill)
     }
 }
 

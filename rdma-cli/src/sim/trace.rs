@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use rdma_sim::{Kind, Record, chrome_json};
+use rdma_sim::{Record, RecordKind, chrome_json};
 use serde::Serialize;
 
 use super::observe::observe;
@@ -58,12 +58,12 @@ pub(crate) fn trace(args: &SimTrace, output: Output) -> Result<(), Failure> {
 
 impl Line {
     fn new(record: &Record) -> Self {
-        let Record { time, kind, who, what, .. } = *record;
-        Self { time_ns: time.as_nanos(), kind: snake_case(kind), who, what }
+        let Record { time, kind, subject, value, .. } = *record;
+        Self { time_ns: time.as_nanos(), kind: snake_case(kind), who: subject, what: value }
     }
 }
 
-fn snake_case(kind: Kind) -> String {
+fn snake_case(kind: RecordKind) -> String {
     let mut name = String::new();
     for c in format!("{kind:?}").chars() {
         if c.is_uppercase() && !name.is_empty() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rdma_core::Time;
 use rdma_sim::far::{Hearing, Process};
-use rdma_sim::{Driver, Fault, Sim, When};
+use rdma_sim::{Driver, Fault, Sim, Trigger};
 
 use super::bell::Bell;
 use super::clock;
@@ -116,7 +116,7 @@ impl Member {
         self.revive(driver, &mut inlets)?;
         let before = fabric.sent();
         for fault in std::mem::take(&mut inlets.after) {
-            if let When::AfterFrames(frames) = fault.when {
+            if let Trigger::AfterFrames(frames) = fault.trigger {
                 self.arm(fault, frames, &before, &mut driver.hearing());
             }
         }
@@ -219,11 +219,11 @@ impl Member {
         for line in text.lines() {
             // Whoever wrote it has checked it.
             for fault in self.fabric.settings().check_faults(line).into_iter().flat_map(|plan| plan.0) {
-                match (fault.when, self.place.get()) {
+                match (fault.trigger, self.place.get()) {
                     // Who sends the frames counts them.
-                    (When::AfterFrames(_), _) if fault.place.host() != self.name() => (),
-                    (When::AfterFrames(_), None) => inlets.after.push(fault),
-                    (When::AfterFrames(frames), Some(place)) => {
+                    (Trigger::AfterFrames(_), _) if fault.target.host() != self.name() => (),
+                    (Trigger::AfterFrames(_), None) => inlets.after.push(fault),
+                    (Trigger::AfterFrames(frames), Some(place)) => {
                         self.arm(fault, frames, &place.before, hearing)
                     }
                     _ => drop(hearing.plan(fault, self.fabric.settings().topology())),
@@ -234,9 +234,9 @@ impl Member {
 
     /// Has a fault wait for frames, of which processes that were here before may have sent some, or all
     fn arm(&self, mut fault: Fault, frames: u64, before: &[Sent], hearing: &mut Hearing<'_>) {
-        let sent = self.fabric.port_of(&fault.place).map_or(0, |port| before[port].frames);
+        let sent = self.fabric.port_of(&fault.target).map_or(0, |port| before[port].frames);
         if sent < frames {
-            fault.when = When::AfterFrames(frames - sent);
+            fault.trigger = Trigger::AfterFrames(frames - sent);
             drop(hearing.plan(fault, self.fabric.settings().topology()));
         }
     }
@@ -283,7 +283,7 @@ impl Member {
         }
         let fired = driver.hearing().take_fired();
         for mut fault in fired {
-            fault.when = When::At(Time::ZERO);
+            fault.trigger = Trigger::At(Time::ZERO);
             // The log is full: nothing more happens to this fabric.
             let _ = self.fabric.add_fault(&fault.to_string());
         }

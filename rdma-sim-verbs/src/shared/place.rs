@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdma_sim::topology::{Host, Port};
-use rdma_sim::{Fault, FaultPlan, Place, What, When};
+use rdma_sim::{Fault, FaultKind, FaultPlan, Target, Trigger};
 
 use super::bell;
 use super::segment::Segment;
@@ -288,13 +288,17 @@ impl SharedFabric {
 
     /// Has a process that is stopped hear of a fault: there may be nobody else to do it, or only some who never saw it stop
     fn go_on_with(&self, fault: &Fault) {
-        let is_due = matches!(fault.when, When::At(time) if time.as_nanos() <= self.now_ns());
+        let is_due = matches!(fault.trigger, Trigger::At(time) if time.as_nanos() <= self.now_ns());
         let is_news = matches!(
-            fault.what,
-            What::Resume | What::Wake | What::Kill | What::Restart | What::Reboot { .. }
+            fault.kind,
+            FaultKind::Resume
+                | FaultKind::Wake
+                | FaultKind::Kill
+                | FaultKind::Restart
+                | FaultKind::Reboot { .. }
         );
         let hosts = self.settings.topology().hosts();
-        let host = hosts.iter().position(|host| host.name() == fault.place.host());
+        let host = hosts.iter().position(|host| host.name() == fault.target.host());
         if let (true, true, Some(host)) = (is_due, is_news, host) {
             signal(self.process_of(host), libc::SIGCONT);
         }
@@ -331,15 +335,15 @@ impl SharedFabric {
         hosts.flat_map(|host| host.ports().iter().map(move |port| (host, port)))
     }
 
-    /// Number of the port whose frames a fault at a place waits for: of a host, its first one with a cable
-    pub fn port_of(&self, place: &Place) -> Option<usize> {
-        self.ports().position(|(host, port)| match place {
-            Place::Port { host: wanted, device } => {
+    /// Number of the port whose frames a fault with this target waits for: of a host, its first one with a cable
+    pub fn port_of(&self, target: &Target) -> Option<usize> {
+        self.ports().position(|(host, port)| match target {
+            Target::Port { host: wanted, device } => {
                 (wanted.as_str(), device.as_str()) == (host.name(), port.device())
             }
             _ => {
                 let mut ends = self.settings.topology().links().flat_map(|link| link.ends);
-                place.host() == host.name()
+                target.host() == host.name()
                     && ends.any(|end| (end.host, end.device) == (host.name(), port.device()))
             }
         })

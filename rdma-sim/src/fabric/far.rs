@@ -10,7 +10,7 @@ use slotmap::Key as _;
 use super::queue_pair::{Memory, QueuePair, Receive, Tx};
 use super::{CqKey, DeviceIndex, Event, Fabric, QpKey, RegionKey};
 use crate::far::{Carrier, QpName, Signal};
-use crate::fault::{Fault, When};
+use crate::fault::{Fault, Trigger};
 
 /// The only host that is simulated here, and the way to the others
 pub(super) struct Far {
@@ -44,7 +44,7 @@ impl Fabric {
     /// Keeps a fault that this host alone has seen coming, until it is told to all; false if nobody is elsewhere
     pub(super) fn keep_for_all(&mut self, fault: &Fault) -> bool {
         let Some(far) = &mut self.far else { return false };
-        let is_seen_here = matches!(fault.when, When::AfterFrames(_));
+        let is_seen_here = matches!(fault.trigger, Trigger::AfterFrames(_));
         if is_seen_here {
             far.fired.push(fault.clone());
             self.has_host_news = true;

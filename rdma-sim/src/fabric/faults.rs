@@ -5,14 +5,14 @@ use rdma_core::{Gid, PortState};
 use super::device::Trouble;
 use super::host::{Host, Process};
 use super::{DeviceIndex, Event, Fabric};
-use crate::fault::{Place, What};
-use crate::trace::Kind;
+use crate::fault::{FaultKind, Target};
+use crate::trace::RecordKind;
 
 impl Fabric {
     /// Has the fault `number` wait until the port at `place` has sent `frames` frames
-    pub(super) fn arm(&mut self, place: &Place, frames: u64, number: u32) {
-        let port = self.port_at(place).or_else(|| {
-            let host = self.find_host(place.host())?;
+    pub(super) fn arm(&mut self, target: &Target, frames: u64, number: u32) {
+        let port = self.port_at(target).or_else(|| {
+            let host = self.find_host(target.host())?;
             let mut devices = self.hosts[host as usize].devices.clone().map(DeviceIndex);
             devices.find(|device| self.device(*device).cable.is_some())
         });
@@ -27,14 +27,14 @@ impl Fabric {
         }
     }
 
-    fn port_at(&self, place: &Place) -> Option<DeviceIndex> {
-        match place {
-            Place::Port { host, device } => {
+    fn port_at(&self, target: &Target) -> Option<DeviceIndex> {
+        match target {
+            Target::Port { host, device } => {
                 let host = self.find_host(host)?;
                 let mut devices = self.hosts[host as usize].devices.clone().map(DeviceIndex);
                 devices.find(|index| self.device(*index).name == *device)
             }
-            Place::Host(_) => None,
+            Target::Host(_) => None,
         }
     }
 
@@ -44,43 +44,43 @@ impl Fabric {
         if self.keep_for_all(&fault) {
             return;
         }
-        self.record(Kind::Fault, number, 0);
-        match (self.port_at(&fault.place), self.find_host(fault.place.host())) {
-            (Some(device), _) => self.fault_at_port(device, fault.what),
-            (None, Some(host)) => self.fault_at_host(host, &fault.what),
+        self.record(RecordKind::Fault, number, 0);
+        match (self.port_at(&fault.target), self.find_host(fault.target.host())) {
+            (Some(device), _) => self.fault_at_port(device, fault.kind),
+            (None, Some(host)) => self.fault_at_host(host, &fault.kind),
             (None, None) => (),
         }
     }
 
-    fn fault_at_host(&mut self, host: u32, what: &What) {
+    fn fault_at_host(&mut self, host: u32, kind: &FaultKind) {
         let Host { process, is_booting, .. } = self.hosts[host as usize];
-        match what {
-            What::RdmaOff => self.set_up(host, |host| host.has_rdma = false),
-            What::RdmaOn => self.set_up(host, |host| host.has_rdma = true),
-            What::Renumber => self.renumber(host),
+        match kind {
+            FaultKind::RdmaOff => self.set_up(host, |host| host.has_rdma = false),
+            FaultKind::RdmaOn => self.set_up(host, |host| host.has_rdma = true),
+            FaultKind::Renumber => self.renumber(host),
             // Nothing else happens to a host that is not there.
             _ if is_booting => (),
-            What::Reboot { down } => {
+            FaultKind::Reboot { down } => {
                 self.kill(host);
                 self.set_up(host, |host| host.is_booting = true);
                 self.schedule.add(self.now + *down, Event::Boot(host));
             }
-            What::Kill => self.kill(host),
-            What::Pause if process == Process::Running => self.set_process(host, Process::Stopped),
-            What::Resume if process == Process::Stopped => self.set_process(host, Process::Running),
-            What::Restart => {
+            FaultKind::Kill => self.kill(host),
+            FaultKind::Pause if process == Process::Running => self.set_process(host, Process::Stopped),
+            FaultKind::Resume if process == Process::Stopped => self.set_process(host, Process::Running),
+            FaultKind::Restart => {
                 if process != Process::Dead {
                     self.kill(host);
                 }
                 self.set_process(host, Process::Running);
             }
-            What::Sleep => {
+            FaultKind::Sleep => {
                 self.set_up(host, |host| host.is_asleep = true);
                 if process == Process::Running {
                     self.set_process(host, Process::Stopped);
                 }
             }
-            What::Wake => {
+            FaultKind::Wake => {
                 self.set_up(host, |host| host.is_asleep = false);
                 if process == Process::Stopped {
                     self.set_process(host, Process::Running);
@@ -125,66 +125,66 @@ impl Fabric {
         self.set_process(host, Process::Running);
     }
 
-    fn fault_at_port(&mut self, device: DeviceIndex, what: What) {
+    fn fault_at_port(&mut self, device: DeviceIndex, kind: FaultKind) {
         let cable = self.device(device).cable;
-        match what {
-            What::Unplug => self.unplug(device),
-            What::Replug => self.replug(device),
-            What::Flap { down } => {
+        match kind {
+            FaultKind::Unplug => self.unplug(device),
+            FaultKind::Replug => self.replug(device),
+            FaultKind::Flap { down } => {
                 self.unplug(device);
                 self.schedule.add(self.now + down, Event::Replug(device));
             }
-            What::Cross { with } => self.cross(device, &with),
-            What::Corrupt { frames } => {
+            FaultKind::Cross { with } => self.cross(device, &with),
+            FaultKind::Corrupt { frames } => {
                 if let Some((cable, end)) = cable {
                     let corrupt = &mut self.direction(cable, end).corrupt;
                     *corrupt = corrupt.saturating_add(frames);
                 }
             }
-            What::Lose { frames } => {
+            FaultKind::Lose { frames } => {
                 if let Some((cable, end)) = cable {
                     let lose = &mut self.direction(cable, end).lose;
                     *lose = lose.saturating_add(frames);
                 }
             }
-            What::Slow { percent } | What::Storm { percent } => {
+            FaultKind::Slow { percent } | FaultKind::Storm { percent } => {
                 if let Some((cable, _)) = cable {
                     self.cables[cable as usize].percent = percent.clamp(1, 100);
                 }
             }
-            What::IdleDeath => self.rest_too_long(device),
-            What::InterfaceDown | What::Unresolvable => {
+            FaultKind::IdleDeath => self.rest_too_long(device),
+            FaultKind::InterfaceDown | FaultKind::Unresolvable => {
                 self.both_ends(device, |found| found.trouble.unresolvable = true);
             }
-            What::Resolvable => self.both_ends(device, |found| found.trouble.unresolvable = false),
-            what => self.fault_at_device(device, &what),
+            FaultKind::Resolvable => self.both_ends(device, |found| found.trouble.unresolvable = false),
+            kind => self.fault_at_device(device, &kind),
         }
     }
 
-    fn fault_at_device(&mut self, device: DeviceIndex, what: &What) {
+    fn fault_at_device(&mut self, device: DeviceIndex, kind: &FaultKind) {
         let device = self.device_mut(device);
-        match *what {
-            What::Boundary => device.trouble.boundary = true,
-            What::Busy => device.trouble.busy = true,
-            What::Delay { by } => {
+        match *kind {
+            FaultKind::Boundary => device.trouble.boundary = true,
+            FaultKind::Busy => device.trouble.busy = true,
+            FaultKind::Delay { by } => {
                 device.trouble.delay_ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX / 4);
             }
-            What::GidAt { index } => {
+            FaultKind::GidAt { index } => {
                 let ipv4: Vec<_> = device.gids.extract_if(.., |gid| gid.ipv4().is_some()).collect();
                 let at = usize::from(index);
                 device.gids.resize(device.gids.len().max(at), Gid::default());
                 device.gids.splice(at..at, ipv4);
             }
-            What::LeakCqs { count } => device.lost_cqs = device.lost_cqs.saturating_add(count),
-            What::LeakMrs { count } => device.lost_regions = device.lost_regions.saturating_add(count),
-            What::LeakPds { count } => device.lost_pds = device.lost_pds.saturating_add(count),
-            What::LeakQps { count } => device.lost_qps = device.lost_qps.saturating_add(count),
-            What::LinkLocalGids => device.gids.retain(|gid| gid.ipv4().is_none()),
-            What::NoGids => device.gids.clear(),
-            What::NoPds => device.trouble.no_pds = true,
-            What::Overflow => device.trouble.overflows = true,
-            What::SlowReceive => device.trouble.slow_receive = true,
-            What::Wedge => device.trouble.is_wedged = true,
+            FaultKind::LeakCqs { count } => device.lost_cqs = device.lost_cqs.saturating_add(count),
+            FaultKind::LeakMrs { count } => device.lost_regions = device.lost_regions.saturating_add(count),
+            FaultKind::LeakPds { count } => device.lost_pds = device.lost_pds.saturating_add(count),
+            FaultKind::LeakQps { count } => device.lost_qps = device.lost_qps.saturating_add(count),
+            FaultKind::LinkLocalGids => device.gids.retain(|gid| gid.ipv4().is_none()),
+            FaultKind::NoGids => device.gids.clear(),
+            FaultKind::NoPds => device.trouble.no_pds = true,
+            FaultKind::Overflow => device.trouble.overflows = true,
+            FaultKind::SlowReceive => device.trouble.slow_receive = true,
+            FaultKind::Wedge => device.trouble.is_wedged = true,
             _ => (),
         }
     }
@@ -212,7 +212,7 @@ impl Fabric {
     pub(super) fn replug(&mut self, device: DeviceIndex) {
         let Some((cable, _)) = self.device(device).cable else { return };
         if !std::mem::replace(&mut self.cables[cable as usize].is_plugged, true) {
-            self.record(Kind::Plugged, device.0, 1);
+            self.record(RecordKind::Plugged, device.0, 1);
             self.both_ends(device, |found| found.trouble.no_pds = false);
             if self.is_active(device) {
                 self.plug_in(device);
@@ -227,7 +227,7 @@ impl Fabric {
     /// Everything that was connected over the cable of `device` is over, and nobody is told
     fn cut_off(&mut self, device: DeviceIndex) {
         let Some(far) = self.neighbour(device) else { return };
-        self.record(Kind::Plugged, device.0, 0);
+        self.record(RecordKind::Plugged, device.0, 0);
         for end in [device, far] {
             self.device_mut(end).incarnation += 1;
             for key in self.device(end).qps.clone() {

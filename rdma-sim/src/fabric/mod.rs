@@ -36,9 +36,9 @@ use self::memory::Region;
 use self::queue_pair::{QpRef, QueuePair};
 use self::sanitizer::Sanitizer;
 use self::wire::Cable;
-use crate::fault::{Fault, FaultPlan, When};
+use crate::fault::{Fault, FaultPlan, Trigger};
 use crate::schedule::Schedule;
-use crate::trace::{Kind, Trace};
+use crate::trace::{RecordKind, Trace};
 use crate::{Choices, Model, Topology};
 
 new_key_type! {
@@ -190,9 +190,9 @@ impl Fabric {
     /// Has `fault` happen when it is due, which is now if that has passed
     pub(crate) fn plan(&mut self, fault: Fault) {
         let number = self.plan.len() as u32;
-        match fault.when {
-            When::At(time) => self.schedule.add(time.max(self.now), Event::Fault(number)),
-            When::AfterFrames(frames) => self.arm(&fault.place, frames, number),
+        match fault.trigger {
+            Trigger::At(time) => self.schedule.add(time.max(self.now), Event::Fault(number)),
+            Trigger::AfterFrames(frames) => self.arm(&fault.target, frames, number),
         }
         self.plan.push(fault);
     }
@@ -264,8 +264,8 @@ impl Fabric {
         std::mem::take(&mut self.has_host_news)
     }
 
-    fn record(&mut self, kind: Kind, who: u32, what: u64) {
-        self.trace.record(self.now, kind, who, what);
+    fn record(&mut self, kind: RecordKind, subject: u32, value: u64) {
+        self.trace.record(self.now, kind, subject, value);
     }
 }
 

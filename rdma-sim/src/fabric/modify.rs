@@ -5,7 +5,7 @@ use rdma_core::{AttrMask, Cause, Error, Gid, QpAttr, QpState, Transition, Verb};
 use super::queue_pair::QueuePair;
 use super::{DeviceIndex, Fabric, QpKey, nanos};
 use crate::rules::SourceGid;
-use crate::trace::Kind;
+use crate::trace::RecordKind;
 
 impl Fabric {
     /// Takes a step with everything that it needs, filled in as a careful program does
@@ -48,7 +48,7 @@ impl Fabric {
             QpState::ReadyToReceive => {
                 let device = qp.device;
                 let outcome = self.resolve_peer(key, device, attr);
-                self.record(Kind::Connect, self.qps[key].name(), u64::from(outcome.is_ok()));
+                self.record(RecordKind::Connect, self.qps[key].name(), u64::from(outcome.is_ok()));
                 if let Err(cause) = outcome {
                     self.qps[key].is_half_connected = true;
                     let trouble = &mut self.device_mut(device).trouble;

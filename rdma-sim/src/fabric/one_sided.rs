@@ -6,7 +6,7 @@ use rdma_core::{Access, QpState, QpType, Rkey, SendOp, Status};
 
 use super::queue_pair::{Memory, QpRef, QueuePair, Tx};
 use super::{DeviceIndex, Event, Fabric, QpKey, RegionKey, memory, nanos};
-use crate::trace::Kind;
+use crate::trace::RecordKind;
 
 impl Fabric {
     pub(super) fn transmit_one_sided(&mut self, cable: u32, end: u8, key: QpKey) {
@@ -20,7 +20,7 @@ impl Fabric {
         qp.transmitted += 1;
         let has_more = qp.transmitted < qp.rung;
         qp.tx = if has_more { Tx::Ready } else { Tx::Idle };
-        self.record(Kind::OneSided, qpn, len as u64);
+        self.record(RecordKind::OneSided, qpn, len as u64);
         let out = if matches!(op, SendOp::Write { .. }) { len } else { 0 };
         let left = self.occupy(cable, end, out);
         if has_more {

@@ -10,7 +10,7 @@ use rdma_core::{
 use super::queue_pair::{Memory, QpRef, QueuePair, Receive, Send};
 use super::{Event, Fabric, QpKey, nanos};
 use crate::rules::{EarlyReceives, MultiSge, RingOverflow, UcWrite};
-use crate::trace::Kind;
+use crate::trace::RecordKind;
 
 impl Fabric {
     pub(crate) fn post_send(
@@ -70,7 +70,7 @@ impl Fabric {
                 status: Status::Success,
             });
             self.watch_send(key, request.id, opcode(op), memory, site);
-            self.record(Kind::PostSend, name, memory.len as u64);
+            self.record(RecordKind::PostSend, name, memory.len as u64);
             let doorbell = self.now + nanos(self.model.timing.doorbell_ns);
             self.schedule.add(doorbell, Event::Doorbell(self.qp_ref(key)));
         }
@@ -139,7 +139,7 @@ impl Fabric {
             status,
         });
         self.watch_receive(key, request.id, memory, site);
-        self.record(Kind::PostRecv, name, memory.len as u64);
+        self.record(RecordKind::PostRecv, name, memory.len as u64);
         if is_next && let Some(sender) = self.connected_peer(key) {
             self.announce_credit(sender, visible);
         }
@@ -192,7 +192,7 @@ impl Fabric {
     pub(super) fn finish(&mut self, key: QpKey, send: &Send) {
         let (cq, qpn, name) = (self.qps[key].send_cq, self.qps[key].qpn, self.qps[key].name());
         self.unwatch(key, send.id, opcode(send.op));
-        self.record(Kind::Sent, name, u64::from(send.status.code()));
+        self.record(RecordKind::Sent, name, u64::from(send.status.code()));
         if (send.is_signaled || send.status != Status::Success) && !send.is_reported {
             let Send { id, status, op, .. } = *send;
             self.complete(cq, Completion { id, status, opcode: opcode(op), byte_len: 0, qpn });
@@ -218,7 +218,7 @@ impl Fabric {
         let (cq, qpn, name) = (found.recv_cq, found.qpn, found.name());
         self.check_receive(qp.key, &receive);
         let Receive { id, status, bytes_in: byte_len, .. } = receive;
-        self.record(Kind::Delivered, name, u64::from(byte_len) << 8 | u64::from(status.code()));
+        self.record(RecordKind::Delivered, name, u64::from(byte_len) << 8 | u64::from(status.code()));
         self.complete(cq, Completion { id, status, opcode: Opcode::Recv, byte_len, qpn });
     }
 

@@ -14,7 +14,7 @@ use super::{DeviceIndex, Event, Fabric, QpKey, memory, nanos};
 use crate::LineRate;
 use crate::far::Signal;
 use crate::rules::{FrameMatch, SendCompletion};
-use crate::trace::Kind;
+use crate::trace::RecordKind;
 
 #[derive(Debug)]
 pub(super) struct Cable {
@@ -333,7 +333,7 @@ impl Fabric {
         for number in 0..frames {
             let bytes = rest.min(FRAME);
             rest -= bytes;
-            self.trace.record(start, Kind::Frame, qp.name(), bytes as u64);
+            self.trace.record(start, RecordKind::Frame, qp.name(), bytes as u64);
             let extra = if number == 0 { message_ns } else { 0 };
             let ns = match bytes {
                 FRAME => frame_ns,
@@ -412,7 +412,7 @@ impl Fabric {
         let qp = &mut self.qps[key];
         qp.tx = Tx::Stalled;
         let (name, is_reliable) = (qp.name(), qp.qp_type == QpType::Rc);
-        self.record(Kind::Stall, name, 0);
+        self.record(RecordKind::Stall, name, 0);
         if let Some(visible) = visible {
             self.schedule.add(visible, Event::Credit(self.qp_ref(key)));
         } else if is_reliable {

@@ -32,17 +32,17 @@ use crate::Topology;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Fault {
     /// The moment
-    pub when: When,
+    pub trigger: Trigger,
     /// The place
-    pub place: Place,
+    pub target: Target,
     /// What happens
-    pub what: What,
+    pub kind: FaultKind,
 }
 
 /// The moment of a fault
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum When {
+pub enum Trigger {
     /// When the port has sent so many frames
     AfterFrames(u64),
     /// At this virtual time
@@ -52,7 +52,7 @@ pub enum When {
 /// The place of a fault
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
-pub enum Place {
+pub enum Target {
     /// A host
     Host(String),
     /// A port, and with it the cable in it
@@ -64,7 +64,7 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl Target {
     /// The host
     pub fn host(&self) -> &str {
         match self {
@@ -76,7 +76,7 @@ impl Place {
 /// What happens
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum What {
+pub enum FaultKind {
     /// The next memory to be registered at the port lies across a 4 GiB boundary
     Boundary,
     /// The receive queue of the port is taken: no queue pair becomes ready to receive
@@ -230,37 +230,37 @@ impl FromIterator<Fault> for FaultPlan {
 
 impl Fault {
     /// `what` happens at the port `device` of `host` at `time`
-    pub fn at_port(time: Time, host: &str, device: &str, what: What) -> Self {
-        let place = Place::Port { host: host.to_owned(), device: device.to_owned() };
-        Self { when: When::At(time), place, what }
+    pub fn at_port(time: Time, host: &str, device: &str, kind: FaultKind) -> Self {
+        let target = Target::Port { host: host.to_owned(), device: device.to_owned() };
+        Self { trigger: Trigger::At(time), target, kind }
     }
 
     /// `what` happens on `host` at `time`
-    pub fn at_host(time: Time, host: &str, what: What) -> Self {
-        Self { when: When::At(time), place: Place::Host(host.to_owned()), what }
+    pub fn at_host(time: Time, host: &str, kind: FaultKind) -> Self {
+        Self { trigger: Trigger::At(time), target: Target::Host(host.to_owned()), kind }
     }
 
     fn check(&self, topology: &Topology) -> Result<(), FaultError> {
         let missing = |why: String| Err(FaultError::new(&self.to_string(), why));
-        let Some(found) = topology.find_host(self.place.host()) else {
-            return missing(format!("there is no host {:?}", self.place.host()));
+        let Some(found) = topology.find_host(self.target.host()) else {
+            return missing(format!("there is no host {:?}", self.target.host()));
         };
         let has_device = |device: &str| found.port(device).is_some();
-        if let Place::Port { host, device } = &self.place
+        if let Target::Port { host, device } = &self.target
             && !has_device(device)
         {
             return missing(format!("host {host:?} has no device {device:?}"));
         }
-        if let What::Cross { with } = &self.what
+        if let FaultKind::Cross { with } = &self.kind
             && !has_device(with)
         {
-            return missing(format!("host {:?} has no device {with:?}", self.place.host()));
+            return missing(format!("host {:?} has no device {with:?}", self.target.host()));
         }
         Ok(())
     }
 }
 
-impl What {
+impl FaultKind {
     /// Whether it happens to a host rather than to a port
     pub fn is_of_host(&self) -> bool {
         matches!(
@@ -279,7 +279,7 @@ impl What {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host(host) => f.write_str(host),

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use rdma_core::Time;
 
-use super::{Fault, FaultPlan, Place, What, When};
+use super::{Fault, FaultKind, FaultPlan, Target, Trigger};
 use crate::{Choices, Topology};
 
 impl FaultPlan {
@@ -29,9 +29,9 @@ impl FaultPlan {
     }
 
     pub(super) fn sort(plan: &mut [Fault]) {
-        plan.sort_by_key(|fault| match fault.when {
-            When::At(time) => time,
-            When::AfterFrames(_) => Time::ZERO,
+        plan.sort_by_key(|fault| match fault.trigger {
+            Trigger::At(time) => time,
+            Trigger::AfterFrames(_) => Time::ZERO,
         });
     }
 }
@@ -48,31 +48,34 @@ pub(super) fn random_fault(
     let lasting = Duration::from_micros(u64::from(choices.pick(micros / 4 + 1)) + 1);
     let kind = choices.pick(12);
     let amount = choices.pick(8) + 1;
-    let when = if choices.pick(4) == 3 { When::AfterFrames(amount.into()) } else { When::At(start) };
-    let at_port = |when, what| {
-        let place = Place::Port { host: host.clone(), device: device.clone() };
-        Some(Fault { when, place, what })
+    let trigger = if choices.pick(4) == 3 { Trigger::AfterFrames(amount.into()) } else { Trigger::At(start) };
+    let at_port = |trigger, kind| {
+        let target = Target::Port { host: host.clone(), device: device.clone() };
+        Some(Fault { trigger, target, kind })
     };
-    let at_host = |time, what| Some(Fault::at_host(time, host, what));
+    let at_host = |time, kind| Some(Fault::at_host(time, host, kind));
     let end = start + lasting;
     match kind {
-        0 => [at_port(when, What::Flap { down: lasting }), None],
-        1 => [at_port(When::At(start), What::Unplug), at_port(When::At(end), What::Replug)],
-        2 => [at_port(when, What::Lose { frames: amount }), None],
-        3 => [at_port(when, What::Corrupt { frames: amount }), None],
+        0 => [at_port(trigger, FaultKind::Flap { down: lasting }), None],
+        1 => [at_port(Trigger::At(start), FaultKind::Unplug), at_port(Trigger::At(end), FaultKind::Replug)],
+        2 => [at_port(trigger, FaultKind::Lose { frames: amount }), None],
+        3 => [at_port(trigger, FaultKind::Corrupt { frames: amount }), None],
         4 => [
-            at_port(When::At(start), What::Slow { percent: amount * 10 }),
-            at_port(When::At(end), What::Slow { percent: 100 }),
+            at_port(Trigger::At(start), FaultKind::Slow { percent: amount * 10 }),
+            at_port(Trigger::At(end), FaultKind::Slow { percent: 100 }),
         ],
         5 => [
-            at_port(When::At(start), What::Delay { by: lasting / 16 }),
-            at_port(When::At(end), What::Delay { by: Duration::ZERO }),
+            at_port(Trigger::At(start), FaultKind::Delay { by: lasting / 16 }),
+            at_port(Trigger::At(end), FaultKind::Delay { by: Duration::ZERO }),
         ],
-        6 => [at_host(start, What::Pause), at_host(end, What::Resume)],
-        7 => [at_host(start, What::Kill), at_host(end, What::Restart)],
-        8 => [at_port(when, What::IdleDeath), None],
-        9 => [at_host(start, What::Sleep), at_host(end, What::Wake)],
-        10 => [at_port(When::At(start), What::LeakPds { count: amount }), None],
-        _ => [at_port(When::At(start), What::Unresolvable), at_port(When::At(end), What::Resolvable)],
+        6 => [at_host(start, FaultKind::Pause), at_host(end, FaultKind::Resume)],
+        7 => [at_host(start, FaultKind::Kill), at_host(end, FaultKind::Restart)],
+        8 => [at_port(trigger, FaultKind::IdleDeath), None],
+        9 => [at_host(start, FaultKind::Sleep), at_host(end, FaultKind::Wake)],
+        10 => [at_port(Trigger::At(start), FaultKind::LeakPds { count: amount }), None],
+        _ => [
+            at_port(Trigger::At(start), FaultKind::Unresolvable),
+            at_port(Trigger::At(end), FaultKind::Resolvable),
+        ],
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rdma_core::Time;
 
-use super::{Fault, FaultPlan, Place, What, When};
+use super::{Fault, FaultKind, FaultPlan, Target, Trigger};
 
 /// The text is no fault, or the fault has no place
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -25,53 +25,53 @@ impl FaultError {
 /// What follows the name of a fault
 #[derive(Clone, Copy)]
 enum Argument {
-    Count(fn(u32) -> What),
-    Device(fn(String) -> What),
-    Duration(fn(Duration) -> What),
-    None(fn() -> What),
-    Percent(fn(u32) -> What),
+    Count(fn(u32) -> FaultKind),
+    Device(fn(String) -> FaultKind),
+    Duration(fn(Duration) -> FaultKind),
+    None(fn() -> FaultKind),
+    Percent(fn(u32) -> FaultKind),
 }
 
 /// All faults by name; the argument tells how to read and write the rest.
 const FAULTS: [(&str, Argument); 36] = {
     use Argument::{Count, Device, Duration, None, Percent};
     [
-        ("boundary", None(|| What::Boundary)),
-        ("busy", None(|| What::Busy)),
-        ("corrupt", Count(|frames| What::Corrupt { frames })),
-        ("cross", Device(|with| What::Cross { with })),
-        ("delay", Duration(|by| What::Delay { by })),
-        ("flap", Duration(|down| What::Flap { down })),
-        ("gid-at", Count(|index| What::GidAt { index: if index > 255 { 255 } else { index as u8 } })),
-        ("idle-death", None(|| What::IdleDeath)),
-        ("interface-down", None(|| What::InterfaceDown)),
-        ("kill", None(|| What::Kill)),
-        ("leak-cqs", Count(|count| What::LeakCqs { count })),
-        ("leak-mrs", Count(|count| What::LeakMrs { count })),
-        ("leak-pds", Count(|count| What::LeakPds { count })),
-        ("leak-qps", Count(|count| What::LeakQps { count })),
-        ("link-local-gids", None(|| What::LinkLocalGids)),
-        ("lose", Count(|frames| What::Lose { frames })),
-        ("no-gids", None(|| What::NoGids)),
-        ("no-pds", None(|| What::NoPds)),
-        ("overflow", None(|| What::Overflow)),
-        ("pause", None(|| What::Pause)),
-        ("rdma-off", None(|| What::RdmaOff)),
-        ("rdma-on", None(|| What::RdmaOn)),
-        ("reboot", Duration(|down| What::Reboot { down })),
-        ("renumber", None(|| What::Renumber)),
-        ("replug", None(|| What::Replug)),
-        ("resolvable", None(|| What::Resolvable)),
-        ("restart", None(|| What::Restart)),
-        ("resume", None(|| What::Resume)),
-        ("sleep", None(|| What::Sleep)),
-        ("slow", Percent(|percent| What::Slow { percent })),
-        ("slow-receive", None(|| What::SlowReceive)),
-        ("storm", Percent(|percent| What::Storm { percent })),
-        ("unplug", None(|| What::Unplug)),
-        ("unresolvable", None(|| What::Unresolvable)),
-        ("wake", None(|| What::Wake)),
-        ("wedge", None(|| What::Wedge)),
+        ("boundary", None(|| FaultKind::Boundary)),
+        ("busy", None(|| FaultKind::Busy)),
+        ("corrupt", Count(|frames| FaultKind::Corrupt { frames })),
+        ("cross", Device(|with| FaultKind::Cross { with })),
+        ("delay", Duration(|by| FaultKind::Delay { by })),
+        ("flap", Duration(|down| FaultKind::Flap { down })),
+        ("gid-at", Count(|index| FaultKind::GidAt { index: if index > 255 { 255 } else { index as u8 } })),
+        ("idle-death", None(|| FaultKind::IdleDeath)),
+        ("interface-down", None(|| FaultKind::InterfaceDown)),
+        ("kill", None(|| FaultKind::Kill)),
+        ("leak-cqs", Count(|count| FaultKind::LeakCqs { count })),
+        ("leak-mrs", Count(|count| FaultKind::LeakMrs { count })),
+        ("leak-pds", Count(|count| FaultKind::LeakPds { count })),
+        ("leak-qps", Count(|count| FaultKind::LeakQps { count })),
+        ("link-local-gids", None(|| FaultKind::LinkLocalGids)),
+        ("lose", Count(|frames| FaultKind::Lose { frames })),
+        ("no-gids", None(|| FaultKind::NoGids)),
+        ("no-pds", None(|| FaultKind::NoPds)),
+        ("overflow", None(|| FaultKind::Overflow)),
+        ("pause", None(|| FaultKind::Pause)),
+        ("rdma-off", None(|| FaultKind::RdmaOff)),
+        ("rdma-on", None(|| FaultKind::RdmaOn)),
+        ("reboot", Duration(|down| FaultKind::Reboot { down })),
+        ("renumber", None(|| FaultKind::Renumber)),
+        ("replug", None(|| FaultKind::Replug)),
+        ("resolvable", None(|| FaultKind::Resolvable)),
+        ("restart", None(|| FaultKind::Restart)),
+        ("resume", None(|| FaultKind::Resume)),
+        ("sleep", None(|| FaultKind::Sleep)),
+        ("slow", Percent(|percent| FaultKind::Slow { percent })),
+        ("slow-receive", None(|| FaultKind::SlowReceive)),
+        ("storm", Percent(|percent| FaultKind::Storm { percent })),
+        ("unplug", None(|| FaultKind::Unplug)),
+        ("unresolvable", None(|| FaultKind::Unresolvable)),
+        ("wake", None(|| FaultKind::Wake)),
+        ("wedge", None(|| FaultKind::Wedge)),
     ]
 };
 
@@ -80,7 +80,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     FAULTS.iter().map(|(name, _)| *name)
 }
 
-impl What {
+impl FaultKind {
     /// Its name, as plans write it
     pub fn name(&self) -> &'static str {
         match self {
@@ -124,7 +124,7 @@ impl What {
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         match self {
@@ -147,14 +147,14 @@ impl fmt::Display for What {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.when {
-            When::AfterFrames(frames) => write!(f, "after {frames} frames")?,
-            When::At(time) => {
+        match self.trigger {
+            Trigger::AfterFrames(frames) => write!(f, "after {frames} frames")?,
+            Trigger::At(time) => {
                 f.write_str("at ")?;
                 write_duration(f, Duration::from_nanos(time.as_nanos()))?;
             }
         }
-        write!(f, " {} {}", self.place, self.what)
+        write!(f, " {} {}", self.target, self.kind)
     }
 }
 
@@ -186,10 +186,10 @@ impl FromStr for Fault {
             "write `at TIME PLACE NAME` or `after N frames PLACE NAME`, such as `at 5ms a:rdma_en2 unplug`";
         let mut words = text.split_whitespace();
         let mut next = || words.next().ok_or_else(|| fail(format!("something is missing: {shape}")));
-        let when = match next()? {
+        let trigger = match next()? {
             "at" => {
                 let time = parse_duration(next()?).map_err(fail)?;
-                When::At(Time::ZERO + time)
+                Trigger::At(Time::ZERO + time)
             }
             "after" => {
                 let count = next()?;
@@ -198,33 +198,33 @@ impl FromStr for Fault {
                 if next()? != "frames" {
                     return Err(fail(format!("the moment is unclear: {shape}")));
                 }
-                When::AfterFrames(frames)
+                Trigger::AfterFrames(frames)
             }
             other => return Err(fail(format!("{other:?} is not a moment: {shape}"))),
         };
-        let place = next()?;
-        let place = match place.split_once(':') {
-            Some((host, device)) => Place::Port { host: host.to_owned(), device: device.to_owned() },
-            None => Place::Host(place.to_owned()),
+        let target = next()?;
+        let target = match target.split_once(':') {
+            Some((host, device)) => Target::Port { host: host.to_owned(), device: device.to_owned() },
+            None => Target::Host(target.to_owned()),
         };
         let name = next()?;
         let Some((_, argument)) = FAULTS.iter().find(|(known, _)| *known == name) else {
             let known: Vec<_> = names().collect();
             return Err(fail(format!("{name:?} is no fault; there are: {}", known.join(", "))));
         };
-        let what = match argument {
-            Argument::None(what) => what(),
-            Argument::Device(what) => what(next()?.to_owned()),
-            Argument::Duration(what) => what(parse_duration(next()?).map_err(fail)?),
-            Argument::Count(what) => {
+        let kind = match argument {
+            Argument::None(kind) => kind(),
+            Argument::Device(kind) => kind(next()?.to_owned()),
+            Argument::Duration(kind) => kind(parse_duration(next()?).map_err(fail)?),
+            Argument::Count(kind) => {
                 let count = next()?;
-                what(count.parse().map_err(|_| fail(format!("{count:?} is not a number")))?)
+                kind(count.parse().map_err(|_| fail(format!("{count:?} is not a number")))?)
             }
-            Argument::Percent(what) => {
+            Argument::Percent(kind) => {
                 let percent = next()?;
                 let number = percent.strip_suffix('%').unwrap_or(percent).parse();
                 match number {
-                    Ok(number @ 1..=100) => what(number),
+                    Ok(number @ 1..=100) => kind(number),
                     _ => return Err(fail(format!("{percent:?} is not 1% to 100%"))),
                 }
             }
@@ -232,12 +232,12 @@ impl FromStr for Fault {
         if let Some(more) = words.next() {
             return Err(fail(format!("{more:?} is too much")));
         }
-        match (what.is_of_host(), &place) {
-            (true, Place::Port { host, .. }) => Err(fail(format!("{name} happens to a host: write {host}"))),
-            (false, Place::Host(host)) => {
+        match (kind.is_of_host(), &target) {
+            (true, Target::Port { host, .. }) => Err(fail(format!("{name} happens to a host: write {host}"))),
+            (false, Target::Host(host)) => {
                 Err(fail(format!("{name} happens to a port: write {host}:DEVICE, such as {host}:rdma_en2")))
             }
-            _ => Ok(Self { when, place, what }),
+            _ => Ok(Self { trigger, target, kind }),
         }
     }
 }
@@ -269,16 +269,16 @@ mod tests {
     #[test]
     fn every_fault_reads_as_it_is_written() {
         for (name, argument) in FAULTS {
-            let (what, rest) = match argument {
+            let (kind, rest) = match argument {
                 Argument::None(what) => (what(), ""),
                 Argument::Count(what) => (what(7), " 7"),
                 Argument::Device(what) => (what("rdma_en3".to_owned()), " rdma_en3"),
                 Argument::Duration(what) => (what(std::time::Duration::from_micros(30)), " 30us"),
                 Argument::Percent(what) => (what(50), " 50%"),
             };
-            let place = if what.is_of_host() { "a" } else { "a:rdma_en2" };
-            for when in ["at 1500us", "at 2s", "after 9 frames"] {
-                let text = format!("{when} {place} {name}{rest}");
+            let target = if kind.is_of_host() { "a" } else { "a:rdma_en2" };
+            for trigger in ["at 1500us", "at 2s", "after 9 frames"] {
+                let text = format!("{trigger} {target} {name}{rest}");
                 assert_eq!(text.parse::<Fault>().unwrap().to_string(), text);
             }
         }

@@ -2,36 +2,36 @@
 
 use std::fmt::{self, Write};
 
-use super::{Kind, Record};
+use super::{Record, RecordKind};
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { time, kind, who, what } = *self;
+        let Self { time, kind, subject, value } = *self;
         let ns = time.as_nanos();
-        let (port, qpn) = (who >> 20, who & 0xf_ffff);
+        let (port, qpn) = (subject >> 20, subject & 0xf_ffff);
         write!(f, "{:>6}.{:09}  ", ns / 1_000_000_000, ns % 1_000_000_000)?;
         match kind {
-            Kind::PostSend => write!(f, "port {port} qp {qpn:#06x}  post_send   {what} bytes"),
-            Kind::PostRecv => write!(f, "port {port} qp {qpn:#06x}  post_recv   {what} bytes"),
-            Kind::Sent => write!(f, "port {port} qp {qpn:#06x}  sent        status {what}"),
-            Kind::Delivered => {
+            RecordKind::PostSend => write!(f, "port {port} qp {qpn:#06x}  post_send   {value} bytes"),
+            RecordKind::PostRecv => write!(f, "port {port} qp {qpn:#06x}  post_recv   {value} bytes"),
+            RecordKind::Sent => write!(f, "port {port} qp {qpn:#06x}  sent        status {value}"),
+            RecordKind::Delivered => {
                 write!(
                     f,
                     "port {port} qp {qpn:#06x}  delivered   {} bytes, status {}",
-                    what >> 8,
-                    what & 0xff
+                    value >> 8,
+                    value & 0xff
                 )
             }
-            Kind::Frame => write!(f, "port {port} qp {qpn:#06x}  frame       {what} bytes"),
-            Kind::Stall => write!(f, "port {port} qp {qpn:#06x}  stall       no receive of the peer"),
-            Kind::Connect if what == 1 => {
+            RecordKind::Frame => write!(f, "port {port} qp {qpn:#06x}  frame       {value} bytes"),
+            RecordKind::Stall => write!(f, "port {port} qp {qpn:#06x}  stall       no receive of the peer"),
+            RecordKind::Connect if value == 1 => {
                 write!(f, "port {port} qp {qpn:#06x}  connect     ready to receive")
             }
-            Kind::Connect => write!(f, "port {port} qp {qpn:#06x}  connect     failed"),
-            Kind::Fault => write!(f, "fault {who}"),
-            Kind::Plugged if what == 1 => write!(f, "port {who}     cable plugged in"),
-            Kind::Plugged => write!(f, "port {who}     cable cut off"),
-            Kind::OneSided => write!(f, "port {port} qp {qpn:#06x}  one-sided   {what} bytes"),
+            RecordKind::Connect => write!(f, "port {port} qp {qpn:#06x}  connect     failed"),
+            RecordKind::Fault => write!(f, "fault {subject}"),
+            RecordKind::Plugged if value == 1 => write!(f, "port {subject}     cable plugged in"),
+            RecordKind::Plugged => write!(f, "port {subject}     cable cut off"),
+            RecordKind::OneSided => write!(f, "port {port} qp {qpn:#06x}  one-sided   {value} bytes"),
         }
     }
 }
@@ -45,26 +45,29 @@ pub fn chrome_json(records: &[Record]) -> String {
     for (number, record) in records.iter().enumerate() {
         let ns = record.time.as_nanos();
         let (row, name) = match record.kind {
-            Kind::Fault => (0, "fault"),
-            Kind::Plugged => (0, if record.what == 1 { "plugged in" } else { "cut off" }),
-            Kind::PostSend => (record.who, "post_send"),
-            Kind::PostRecv => (record.who, "post_recv"),
-            Kind::Sent => (record.who, "sent"),
-            Kind::Delivered => (record.who, "delivered"),
-            Kind::Frame => (record.who, "frame"),
-            Kind::Stall => (record.who, "stall"),
-            Kind::Connect => (record.who, "connect"),
-            Kind::OneSided => (record.who, "one-sided"),
+            RecordKind::Fault => (0, "fault"),
+            RecordKind::Plugged => (0, if record.value == 1 { "plugged in" } else { "cut off" }),
+            RecordKind::PostSend => (record.subject, "post_send"),
+            RecordKind::PostRecv => (record.subject, "post_recv"),
+            RecordKind::Sent => (record.subject, "sent"),
+            RecordKind::Delivered => (record.subject, "delivered"),
+            RecordKind::Frame => (record.subject, "frame"),
+            RecordKind::Stall => (record.subject, "stall"),
+            RecordKind::Connect => (record.subject, "connect"),
+            RecordKind::OneSided => (record.subject, "one-sided"),
         };
-        let phase =
-            if record.kind == Kind::Frame { "\"ph\":\"X\",\"dur\":0.4" } else { "\"ph\":\"i\",\"s\":\"t\"" };
+        let phase = if record.kind == RecordKind::Frame {
+            "\"ph\":\"X\",\"dur\":0.4"
+        } else {
+            "\"ph\":\"i\",\"s\":\"t\""
+        };
         let separator = if number > 0 { ",\n" } else { "" };
         let _ = write!(
             out,
             "{separator}{{\"name\":\"{name}\",{phase},\"ts\":{}.{:03},\"pid\":1,\"tid\":{row},\"args\":{{\"value\":{}}}}}",
             ns / 1000,
             ns % 1000,
-            record.what
+            record.value
         );
     }
     out.push_str("\n]}\n");

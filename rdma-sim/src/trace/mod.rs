@@ -41,18 +41,18 @@ pub struct Record {
     /// When
     pub time: Time,
     /// What
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// To which queue pair (its number, and in the upper twelve bits the position of its port), port or fault
-    pub who: u32,
+    pub subject: u32,
     /// How much, or how it ended
-    pub what: u64,
+    pub value: u64,
 }
 
 /// What happened
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum RecordKind {
     /// A send of so many bytes was posted
     PostSend = 1,
     /// A receive of so many bytes was posted
@@ -93,14 +93,14 @@ impl Trace {
         self.kept.as_deref().unwrap_or_default()
     }
 
-    pub(crate) fn record(&mut self, at: Time, kind: Kind, who: u32, what: u64) {
+    pub(crate) fn record(&mut self, at: Time, kind: RecordKind, subject: u32, value: u64) {
         let mut record = [0; 24];
         record[..8].copy_from_slice(&at.as_nanos().to_le_bytes());
-        record[8..16].copy_from_slice(&what.to_le_bytes());
-        record[16..20].copy_from_slice(&who.to_le_bytes());
+        record[8..16].copy_from_slice(&value.to_le_bytes());
+        record[16..20].copy_from_slice(&subject.to_le_bytes());
         record[20] = kind as u8;
         if let Some(kept) = &mut self.kept {
-            kept.push(Record { time: at, kind, who, what });
+            kept.push(Record { time: at, kind, subject, value });
         }
         self.pending.extend_from_slice(&record);
         if self.pending.len() >= PENDING {

@@ -32,7 +32,7 @@ pub enum Modelled {
 
 /// What a fault does, for people
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct FaultKind {
+pub struct FaultInfo {
     /// Its name in a plan
     pub name: &'static str,
     /// What follows the name: `N`, `TIME`, `PERCENT`, `DEVICE`, or `–` for nothing
@@ -43,7 +43,7 @@ pub struct FaultKind {
     pub test: &'static str,
 }
 
-impl FaultKind {
+impl FaultInfo {
     /// The field failures that it stands for
     pub fn failures(&self) -> impl Iterator<Item = u32> {
         let stands_for = |entry: &&Entry| match entry.modelled {
@@ -55,7 +55,7 @@ impl FaultKind {
 }
 
 /// All faults, by name
-pub const FAULTS: &[FaultKind] = &kinds::KINDS;
+pub const FAULTS: &[FaultInfo] = &kinds::KINDS;
 
 /// All field failures, by number
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
@@ -75,7 +75,7 @@ mod tests {
             FAULTS.iter().map(|kind| kind.name).collect::<Vec<_>>(),
             text::names().collect::<Vec<_>>()
         );
-        for FaultKind { name, argument, .. } in FAULTS {
+        for FaultInfo { name, argument, .. } in FAULTS {
             let argument = match *argument {
                 "–" => "",
                 "N" => " 3",
