@@ -7,9 +7,9 @@ use std::sync::Arc;
 use rdma_core::{Runtime, Time};
 
 use crate::executor::SimRuntime;
-use crate::far::{Carrier, Hearing};
 use crate::fault::FaultError;
 use crate::net::Net;
+use crate::remote::{RemoteInput, Transport};
 use crate::sim::Sim;
 
 /// A task as a runtime takes it
@@ -45,20 +45,20 @@ impl Driver {
         self.runtime.now()
     }
 
-    /// Simulates only `host` from now on: others are elsewhere, and `carrier` carries what is told to them
+    /// Simulates only `host` from now on; `transport` carries messages to the processes that simulate the others
     ///
     /// # Panics
     ///
     /// If there is no such host.
-    pub fn stay_at(&self, host: &str, carrier: Box<dyn Carrier>) {
+    pub fn simulate_only(&self, host: &str, transport: Box<dyn Transport>) {
         let fabric = &mut self.net.shared().lock().fabric;
         let index = fabric.find_host(host).unwrap_or_else(|| panic!("no host is called {host:?}"));
-        fabric.stay_at(index, carrier);
+        fabric.simulate_only(index, transport);
     }
 
-    /// Stops the simulation for what the others tell
-    pub fn hearing(&self) -> Hearing<'_> {
-        Hearing(self.net.shared().lock())
+    /// Locks the simulation, to apply what other hosts have sent
+    pub fn remote_input(&self) -> RemoteInput<'_> {
+        RemoteInput(self.net.shared().lock())
     }
 
     /// When something happens next, as things stand

@@ -6,28 +6,28 @@ use std::time::Duration;
 use rdma_core::{
     Access, Completion, MemoryRegion as _, QpCapacity, QpInit, QpType, Qpn, QueuePair as _, SendOp, Status,
 };
-use rdma_sim::far::{Carrier, QpName, Signal};
+use rdma_sim::remote::{LinkMessage, QpName, Transport};
 use rdma_sim::{Driver, Model, Sim, Topology};
 use rdma_tests::{DEVICE, Raw};
 
-/// What was told: the name of the signal, and a length
+/// What was told: the name of the message, and a length
 type Told = Arc<Mutex<Vec<(&'static str, usize)>>>;
 
 struct Ears(Told);
 
-impl Carrier for Ears {
+impl Transport for Ears {
     fn room(&mut self, _host: u32) -> usize {
         1 << 20
     }
 
-    fn tell(&mut self, host: u32, signal: &Signal<'_>) {
+    fn send(&mut self, host: u32, message: &LinkMessage<'_>) {
         assert_eq!(host, 1);
-        let told = match *signal {
-            Signal::Ready { .. } => ("ready", 0),
-            Signal::Gone { .. } => ("gone", 0),
-            Signal::Receive { len, .. } => ("receive", len as usize),
-            Signal::Data { bytes, .. } => ("data", bytes.len()),
-            Signal::Filled { len, .. } => ("filled", len as usize),
+        let told = match *message {
+            LinkMessage::Ready { .. } => ("ready", 0),
+            LinkMessage::Closed { .. } => ("gone", 0),
+            LinkMessage::ReceivePosted { len, .. } => ("receive", len as usize),
+            LinkMessage::Data { bytes, .. } => ("data", bytes.len()),
+            LinkMessage::Filled { len, .. } => ("filled", len as usize),
             _ => ("other", 0),
         };
         self.0.lock().unwrap().push(told);
@@ -41,7 +41,7 @@ impl Carrier for Ears {
 fn a_process_that_is_new_has_no_receives_of_the_old_one_and_is_told_of_all_here() {
     let driver = Driver::new(Sim::new().topology(Topology::pair()), drop).unwrap();
     let told = Told::default();
-    driver.stay_at("a", Box::new(Ears(Arc::clone(&told))));
+    driver.simulate_only("a", Box::new(Ears(Arc::clone(&told))));
     let raw = |host| {
         let capacity = QpCapacity { recv_frames: 16, send_frames: 16 };
         let init = QpInit { capacity, ..QpInit::default() };
@@ -60,14 +60,14 @@ fn a_process_that_is_new_has_no_receives_of_the_old_one_and_is_told_of_all_here(
     };
     assert_eq!(heard(), [("ready", 0), ("receive", 4096)]);
 
-    let of = QpName { device: 3, qpn: peer.qpn };
+    let qp = QpName { device: 3, qpn: peer.qpn };
     let announce = |qpn: Qpn| {
-        let mut hearing = driver.hearing();
-        hearing.hear(1, &Signal::Ready { of, peer: qpn, qp_type: QpType::Uc });
-        hearing.hear(1, &Signal::Receive { of, len: 4096 });
+        let mut remote_input = driver.remote_input();
+        remote_input.apply(1, &LinkMessage::Ready { qp, peer: qpn, qp_type: QpType::Uc });
+        remote_input.apply(1, &LinkMessage::ReceivePosted { qp, len: 4096 });
     };
     announce(here.qp.address().qpn);
-    driver.hearing().introduce_to(1);
+    driver.remote_input().announce_all_to(1);
     assert_eq!(heard(), [("ready", 0), ("receive", 4096)]);
     here.post(2, SendOp::Send, &[here.sge(8192..8192 + 100)]).unwrap();
     assert_eq!(heard(), [], "the receive was another's");
@@ -76,48 +76,49 @@ fn a_process_that_is_new_has_no_receives_of_the_old_one_and_is_told_of_all_here(
 
     // What comes without having been asked for leaves no trace.
     let to = QpName { device: 0, qpn: here.qp.address().qpn };
-    let mut hearing = driver.hearing();
+    let mut remote_input = driver.remote_input();
     let status = rdma_core::Status::Success;
     for from in [Qpn(peer.qpn.0 + 1), peer.qpn] {
-        hearing.hear(1, &Signal::Data { to, from, bytes: &[7; 4096] });
-        hearing.hear(1, &Signal::Filled { to, from, len: 4096, status, at: rdma_core::Time::ZERO });
+        remote_input.apply(1, &LinkMessage::Data { to, from, bytes: &[7; 4096] });
+        remote_input
+            .apply(1, &LinkMessage::Filled { to, from, len: 4096, status, at: rdma_core::Time::ZERO });
     }
-    drop(hearing);
+    drop(remote_input);
     assert_eq!(heard(), []);
     assert_eq!(here.read(0..4096), [7; 4096], "the peer's only");
     let ids: Vec<_> = std::iter::from_fn(|| here.poll()).map(|completion| completion.id.0).collect();
     assert_eq!(ids, [2, 1]);
-    driver.hearing().hear(1, &Signal::Data { to, from: peer.qpn, bytes: &[9; 4096] });
+    driver.remote_input().apply(1, &LinkMessage::Data { to, from: peer.qpn, bytes: &[9; 4096] });
     assert_eq!(here.read(0..4096), [7; 4096], "there is no receive");
 }
 
-/// Signals on their way, with bytes of their own
-type Way = Arc<Mutex<Vec<(Signal<'static>, Vec<u8>)>>>;
+/// Messages on their way, with bytes of their own
+type Way = Arc<Mutex<Vec<(LinkMessage<'static>, Vec<u8>)>>>;
 
 struct Mail(Way);
 
-impl Carrier for Mail {
+impl Transport for Mail {
     fn room(&mut self, _host: u32) -> usize {
         8192
     }
 
-    fn tell(&mut self, _host: u32, signal: &Signal<'_>) {
-        let (signal, bytes): (Signal<'static>, &[u8]) = match *signal {
-            Signal::Data { to, from, bytes } => (Signal::Data { to, from, bytes: &[] }, bytes),
-            Signal::OneSided { to, from, op, len, bytes } => {
-                (Signal::OneSided { to, from, op, len, bytes: &[] }, bytes)
+    fn send(&mut self, _host: u32, message: &LinkMessage<'_>) {
+        let (message, bytes): (LinkMessage<'static>, &[u8]) = match *message {
+            LinkMessage::Data { to, from, bytes } => (LinkMessage::Data { to, from, bytes: &[] }, bytes),
+            LinkMessage::Request { to, from, op, len, bytes } => {
+                (LinkMessage::Request { to, from, op, len, bytes: &[] }, bytes)
             }
-            Signal::Answer { to, from, is_done, bytes } => {
-                (Signal::Answer { to, from, is_done, bytes: &[] }, bytes)
+            LinkMessage::Response { to, from, is_ok, bytes } => {
+                (LinkMessage::Response { to, from, is_ok, bytes: &[] }, bytes)
             }
-            Signal::Ready { of, peer, qp_type } => (Signal::Ready { of, peer, qp_type }, &[]),
-            Signal::Gone { of } => (Signal::Gone { of }, &[]),
-            Signal::Receive { of, len } => (Signal::Receive { of, len }, &[]),
-            Signal::Filled { to, from, len, status, at } => {
-                (Signal::Filled { to, from, len, status, at }, &[])
+            LinkMessage::Ready { qp, peer, qp_type } => (LinkMessage::Ready { qp, peer, qp_type }, &[]),
+            LinkMessage::Closed { qp } => (LinkMessage::Closed { qp }, &[]),
+            LinkMessage::ReceivePosted { qp, len } => (LinkMessage::ReceivePosted { qp, len }, &[]),
+            LinkMessage::Filled { to, from, len, status, at } => {
+                (LinkMessage::Filled { to, from, len, status, at }, &[])
             }
         };
-        self.0.lock().unwrap().push((signal, bytes.to_vec()));
+        self.0.lock().unwrap().push((message, bytes.to_vec()));
     }
 
     fn flush(&mut self) {}
@@ -134,7 +135,7 @@ impl Apart {
         let ways = [Way::default(), Way::default()];
         let drivers = [("a", &ways[0]), ("b", &ways[1])].map(|(host, way)| {
             let driver = Driver::new(Sim::new().model(model.clone()), drop).unwrap();
-            driver.stay_at(host, Box::new(Mail(Arc::clone(way))));
+            driver.simulate_only(host, Box::new(Mail(Arc::clone(way))));
             driver
         });
         Self { drivers, ways }
@@ -146,22 +147,22 @@ impl Apart {
             let mut is_quiet = true;
             for from in 0..2 {
                 self.drivers[from].advance_to(self.drivers[from].now() + Duration::from_millis(1));
-                for (signal, bytes) in std::mem::take(&mut *self.ways[from].lock().unwrap()) {
+                for (message, bytes) in std::mem::take(&mut *self.ways[from].lock().unwrap()) {
                     is_quiet = false;
                     let bytes = &bytes[..];
-                    let signal = match signal {
-                        Signal::Data { to, from, .. } => Signal::Data { to, from, bytes },
-                        Signal::OneSided { to, from, op, len, .. } => {
-                            Signal::OneSided { to, from, op, len, bytes }
+                    let message = match message {
+                        LinkMessage::Data { to, from, .. } => LinkMessage::Data { to, from, bytes },
+                        LinkMessage::Request { to, from, op, len, .. } => {
+                            LinkMessage::Request { to, from, op, len, bytes }
                         }
-                        Signal::Answer { to, from, is_done, .. } => {
-                            Signal::Answer { to, from, is_done, bytes }
+                        LinkMessage::Response { to, from, is_ok, .. } => {
+                            LinkMessage::Response { to, from, is_ok, bytes }
                         }
                         other => other,
                     };
-                    self.drivers[1 - from].hearing().hear(from as u32, &signal);
+                    self.drivers[1 - from].remote_input().apply(from as u32, &message);
                 }
-                self.drivers[1 - from].hearing().resume();
+                self.drivers[1 - from].remote_input().resume();
             }
             if is_quiet {
                 return;
@@ -238,7 +239,7 @@ fn an_operation_on_the_memory_of_a_process_that_is_gone_ends() {
     let (remote_addr, rkey) = (b.region().base(), b.region().rkey().unwrap());
     a.post(1, SendOp::Write { remote_addr, rkey }, &[a.sge(0..8)]).unwrap();
     apart.drivers[0].advance_to(apart.drivers[0].now() + Duration::from_millis(1));
-    apart.drivers[0].hearing().forget(1);
+    apart.drivers[0].remote_input().forget(1);
     apart.drivers[0].advance_to(apart.drivers[0].now() + Duration::from_secs(10));
     assert_eq!(a.poll().map(|completion| completion.status), Some(Status::RetryExceeded));
 }

@@ -1,7 +1,7 @@
-//! Signals as records of a lane
+//! Messages as records of a lane
 
 use rdma_core::{QpType, Qpn, Rkey, SendOp, Status, Time};
-use rdma_sim::far::{QpName, Signal};
+use rdma_sim::remote::{LinkMessage, QpName};
 
 use super::lane::WORDS;
 
@@ -47,21 +47,25 @@ fn words(
     ]
 }
 
-/// The record of a signal: its words, and its bytes
-pub(crate) fn encode<'a>(stamp: Stamp, signal: &Signal<'a>) -> ([u64; WORDS], &'a [u8]) {
-    match *signal {
-        Signal::Ready { of, peer, qp_type } => {
+/// The record of a message: its words, and its bytes
+pub(crate) fn encode<'a>(stamp: Stamp, message: &LinkMessage<'a>) -> ([u64; WORDS], &'a [u8]) {
+    match *message {
+        LinkMessage::Ready { qp, peer, qp_type } => {
             let detail = u32::from(qp_type == QpType::Rc);
-            (words(stamp, READY, detail, 0, of, peer, [0; 3]), &[])
+            (words(stamp, READY, detail, 0, qp, peer, [0; 3]), &[])
         }
-        Signal::Gone { of } => (words(stamp, GONE, 0, 0, of, Qpn(0), [0; 3]), &[]),
-        Signal::Receive { of, len } => (words(stamp, RECEIVE, 0, 0, of, Qpn(0), [len.into(), 0, 0]), &[]),
-        Signal::Data { to, from, bytes } => (words(stamp, DATA, 0, bytes.len(), to, from, [0; 3]), bytes),
-        Signal::Filled { to, from, len, status, at } => {
+        LinkMessage::Closed { qp } => (words(stamp, GONE, 0, 0, qp, Qpn(0), [0; 3]), &[]),
+        LinkMessage::ReceivePosted { qp, len } => {
+            (words(stamp, RECEIVE, 0, 0, qp, Qpn(0), [len.into(), 0, 0]), &[])
+        }
+        LinkMessage::Data { to, from, bytes } => {
+            (words(stamp, DATA, 0, bytes.len(), to, from, [0; 3]), bytes)
+        }
+        LinkMessage::Filled { to, from, len, status, at } => {
             let rest = [len.into(), at.as_nanos(), 0];
             (words(stamp, FILLED, status.code(), 0, to, from, rest), &[])
         }
-        Signal::OneSided { to, from, op, len, bytes } => {
+        LinkMessage::Request { to, from, op, len, bytes } => {
             let (kind, addr, rkey, operands) = match op {
                 SendOp::Write { remote_addr, rkey } => (WRITE, remote_addr, rkey, [0; 2]),
                 SendOp::Read { remote_addr, rkey } => (READ, remote_addr, rkey, [0; 2]),
@@ -80,8 +84,8 @@ pub(crate) fn encode<'a>(stamp: Stamp, signal: &Signal<'a>) -> ([u64; WORDS], &'
             }
             (words, bytes)
         }
-        Signal::Answer { to, from, is_done, bytes } => {
-            (words(stamp, ANSWER, is_done.into(), bytes.len(), to, from, [0; 3]), bytes)
+        LinkMessage::Response { to, from, is_ok, bytes } => {
+            (words(stamp, ANSWER, is_ok.into(), bytes.len(), to, from, [0; 3]), bytes)
         }
     }
 }
@@ -91,23 +95,25 @@ pub(crate) fn stamp(words: &[u64; WORDS]) -> Stamp {
     Stamp { from: (words[0] >> 32) as u32, to: words[0] as u32 }
 }
 
-/// The signal of a record; `None` if it makes no sense
-pub(crate) fn decode<'a>(words: &[u64; WORDS], bytes: &'a [u8]) -> Option<Signal<'a>> {
+/// The message of a record; `None` if it makes no sense
+pub(crate) fn decode<'a>(words: &[u64; WORDS], bytes: &'a [u8]) -> Option<LinkMessage<'a>> {
     let [_, what, name, other, a, b, c] = *words;
     let (kind, detail) = ((what >> 56) as u8, (what >> 32) as u32 & 0xff_ffff);
     let bytes = bytes.get(..what as u32 as usize)?;
     let name = QpName { device: (name >> 32) as u32, qpn: Qpn(name as u32) };
     let from = Qpn(other as u32);
     Some(match kind {
-        READY => {
-            Signal::Ready { of: name, peer: from, qp_type: if detail == 1 { QpType::Rc } else { QpType::Uc } }
-        }
-        GONE => Signal::Gone { of: name },
-        RECEIVE => Signal::Receive { of: name, len: a as u32 },
-        DATA => Signal::Data { to: name, from, bytes },
+        READY => LinkMessage::Ready {
+            qp: name,
+            peer: from,
+            qp_type: if detail == 1 { QpType::Rc } else { QpType::Uc },
+        },
+        GONE => LinkMessage::Closed { qp: name },
+        RECEIVE => LinkMessage::ReceivePosted { qp: name, len: a as u32 },
+        DATA => LinkMessage::Data { to: name, from, bytes },
         FILLED => {
             let status = Status::from_code(detail);
-            Signal::Filled { to: name, from, len: a as u32, status, at: Time::from_nanos(b) }
+            LinkMessage::Filled { to: name, from, len: a as u32, status, at: Time::from_nanos(b) }
         }
         ONE_SIDED => {
             let (remote_addr, rkey) = (a, Rkey((other >> 32) as u32));
@@ -118,9 +124,9 @@ pub(crate) fn decode<'a>(words: &[u64; WORDS], bytes: &'a [u8]) -> Option<Signal
                 COMPARE_SWAP => (SendOp::CompareSwap { remote_addr, rkey, compare: b, swap: c }, 8),
                 _ => return None,
             };
-            Signal::OneSided { to: name, from, op, len, bytes }
+            LinkMessage::Request { to: name, from, op, len, bytes }
         }
-        ANSWER => Signal::Answer { to: name, from, is_done: detail == 1, bytes },
+        ANSWER => LinkMessage::Response { to: name, from, is_ok: detail == 1, bytes },
         _ => return None,
     })
 }

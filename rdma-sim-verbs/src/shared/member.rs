@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rdma_core::Time;
-use rdma_sim::far::{Hearing, Process};
+use rdma_sim::remote::{Process, RemoteInput};
 use rdma_sim::{Driver, Fault, Sim, Trigger};
 
 use super::bell::Bell;
@@ -111,13 +111,13 @@ impl Member {
             Arc::clone(&self.is_waiting),
             |to| fabric.bell(to),
         );
-        driver.stay_at(self.name(), Box::new(outlets));
+        driver.simulate_only(self.name(), Box::new(outlets));
         inlets.readers = (0..segment.hosts()).map(|from| Reader::new(segment.lane(from, host))).collect();
         self.revive(driver, &mut inlets)?;
         let before = fabric.sent();
         for fault in std::mem::take(&mut inlets.after) {
             if let Trigger::AfterFrames(frames) = fault.trigger {
-                self.arm(fault, frames, &before, &mut driver.hearing());
+                self.arm(fault, frames, &before, &mut driver.remote_input());
             }
         }
         let _ = self.place.set(Place { incarnation, bell, before, _lock: lock });
@@ -159,22 +159,22 @@ impl Member {
         if !self.has_news(&mut inlets) {
             return;
         }
-        let mut hearing = driver.hearing();
-        self.read_faults(&mut inlets, &mut hearing);
+        let mut remote_input = driver.remote_input();
+        self.read_faults(&mut inlets, &mut remote_input);
         let Some(Place { incarnation, .. }) = self.place.get() else { return };
         let Inlets { readers, met, .. } = &mut *inlets;
         for (host, (reader, met)) in readers.iter_mut().zip(met).enumerate() {
-            self.meet(host, met, &mut hearing);
+            self.meet(host, met, &mut remote_input);
             while reader.read(|words, bytes| {
                 let stamp = codec::stamp(words);
                 if stamp.from != *met {
                     // It has come after the last look.
-                    self.meet(host, met, &mut hearing);
+                    self.meet(host, met, &mut remote_input);
                 }
                 if (stamp.from, stamp.to) == (*met, *incarnation)
-                    && let Some(signal) = codec::decode(words, bytes)
+                    && let Some(message) = codec::decode(words, bytes)
                 {
-                    hearing.hear(host as u32, &signal);
+                    remote_input.apply(host as u32, &message);
                 }
             }) {}
         }
@@ -183,7 +183,7 @@ impl Member {
     /// Goes on with what waits for room, if something does
     pub(crate) fn resume(&self, driver: &Driver) {
         if self.is_waiting() && self.is_waiting.swap(false, Ordering::Relaxed) {
-            driver.hearing().resume();
+            driver.remote_input().resume();
         }
     }
 
@@ -205,15 +205,15 @@ impl Member {
     }
 
     /// Introduces this host to another, if that is new
-    fn meet(&self, host: usize, met: &mut u32, hearing: &mut Hearing<'_>) {
+    fn meet(&self, host: usize, met: &mut u32, remote_input: &mut RemoteInput<'_>) {
         if self.is_new(host, *met) {
             *met = self.fabric.segment.slot(host).incarnation.load(Ordering::Acquire);
             self.introduced[host].store(*met, Ordering::Relaxed);
-            hearing.introduce_to(host as u32);
+            remote_input.announce_all_to(host as u32);
         }
     }
 
-    fn read_faults(&self, inlets: &mut Inlets, hearing: &mut Hearing<'_>) {
+    fn read_faults(&self, inlets: &mut Inlets, remote_input: &mut RemoteInput<'_>) {
         let text = self.fabric.segment.faults_from(inlets.faults);
         inlets.faults += text.len();
         for line in text.lines() {
@@ -224,20 +224,20 @@ impl Member {
                     (Trigger::AfterFrames(_), _) if fault.target.host() != self.name() => (),
                     (Trigger::AfterFrames(_), None) => inlets.after.push(fault),
                     (Trigger::AfterFrames(frames), Some(place)) => {
-                        self.arm(fault, frames, &place.before, hearing)
+                        self.arm(fault, frames, &place.before, remote_input)
                     }
-                    _ => drop(hearing.plan(fault, self.fabric.settings().topology())),
+                    _ => drop(remote_input.plan(fault, self.fabric.settings().topology())),
                 }
             }
         }
     }
 
     /// Has a fault wait for frames, of which processes that were here before may have sent some, or all
-    fn arm(&self, mut fault: Fault, frames: u64, before: &[Sent], hearing: &mut Hearing<'_>) {
+    fn arm(&self, mut fault: Fault, frames: u64, before: &[Sent], remote_input: &mut RemoteInput<'_>) {
         let sent = self.fabric.port_of(&fault.target).map_or(0, |port| before[port].frames);
         if sent < frames {
             fault.trigger = Trigger::AfterFrames(frames - sent);
-            drop(hearing.plan(fault, self.fabric.settings().topology()));
+            drop(remote_input.plan(fault, self.fabric.settings().topology()));
         }
     }
 
@@ -256,7 +256,7 @@ impl Member {
     /// What killed a process that was this host before is past
     fn revive(&self, driver: &Driver, inlets: &mut Inlets) -> Result<(), FabricError> {
         let mut states = || {
-            self.read_faults(inlets, &mut driver.hearing());
+            self.read_faults(inlets, &mut driver.remote_input());
             driver.advance_to(self.now());
             self.processes(driver)
         };
@@ -271,8 +271,8 @@ impl Member {
 
     /// What the processes of each host do by the faults that have happened, and how often they were started
     fn processes(&self, driver: &Driver) -> Vec<(Process, u32)> {
-        let hearing = driver.hearing();
-        (0..self.introduced.len()).map(|host| hearing.process(host as u32)).collect()
+        let remote_input = driver.remote_input();
+        (0..self.introduced.len()).map(|host| remote_input.process(host as u32)).collect()
     }
 
     /// Does to processes what the faults that have happened do to them: this one may stop, or die, here
@@ -281,7 +281,7 @@ impl Member {
         if !self.has_joined() {
             return;
         }
-        let fired = driver.hearing().take_fired();
+        let fired = driver.remote_input().take_fired();
         for mut fault in fired {
             fault.trigger = Trigger::At(Time::ZERO);
             // The log is full: nothing more happens to this fabric.
@@ -310,7 +310,7 @@ impl Member {
         for host in 0..self.introduced.len() {
             let is_gone = self.fabric.process_of(host) == NOBODY;
             if is_gone && self.introduced[host].swap(NOBODY, Ordering::Relaxed) != NOBODY {
-                driver.hearing().forget(host as u32);
+                driver.remote_input().forget(host as u32);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use rdma_core::FRAME;
-use rdma_sim::far::{Carrier, Signal};
+use rdma_sim::remote::{LinkMessage, Transport};
 
 use super::bell;
 use super::codec::{self, Stamp};
@@ -82,7 +82,7 @@ impl Outlet {
     }
 }
 
-impl Carrier for Outlets {
+impl Transport for Outlets {
     fn room(&mut self, host: u32) -> usize {
         let outlet = &mut self.outlets[host as usize];
         let room = if outlet.waiting.is_empty() { outlet.writer.room() } else { 0 };
@@ -92,12 +92,12 @@ impl Carrier for Outlets {
         room
     }
 
-    fn tell(&mut self, host: u32, signal: &Signal<'_>) {
+    fn send(&mut self, host: u32, message: &LinkMessage<'_>) {
         let to = self.introduced[host as usize].load(Ordering::Relaxed);
         if to == 0 {
             return;
         }
-        let (words, bytes) = codec::encode(Stamp { from: self.incarnation, to }, signal);
+        let (words, bytes) = codec::encode(Stamp { from: self.incarnation, to }, message);
         let outlet = &mut self.outlets[host as usize];
         if outlet.waiting.is_empty() && outlet.writer.write(&words, bytes) {
             self.ring(host as usize);
@@ -122,7 +122,7 @@ impl Carrier for Outlets {
 #[cfg(test)]
 mod tests {
     use rdma_core::Qpn;
-    use rdma_sim::far::QpName;
+    use rdma_sim::remote::QpName;
 
     use super::super::lane::Reader;
     use super::*;
@@ -138,10 +138,10 @@ mod tests {
         let mut outlets =
             Outlets::new(Arc::clone(&segment), 0, 3, introduced, Arc::clone(&is_waiting), nowhere);
         let mut reader = Reader::new(segment.lane(0, 1));
-        let of = QpName { device: 7, qpn: Qpn(9) };
+        let qp = QpName { device: 7, qpn: Qpn(9) };
         let (count, mut next) = (100_000, 0);
         for len in 0..count {
-            outlets.tell(1, &Signal::Receive { of, len });
+            outlets.send(1, &LinkMessage::ReceivePosted { qp, len });
             let has_told_all = outlets.outlets[1].waiting.is_empty();
             assert!(has_told_all || outlets.room(1) == 0 && is_waiting.load(Ordering::Relaxed), "{len}");
             // Now and then, somebody listens, but not always long enough.
@@ -150,7 +150,7 @@ mod tests {
                 assert!(reader.read(|words, bytes| next = check(words, bytes, next)));
             }
         }
-        outlets.tell(0, &Signal::Gone { of });
+        outlets.send(0, &LinkMessage::Closed { qp });
         while next < count {
             outlets.flush();
             while reader.read(|words, bytes| next = check(words, bytes, next)) {}
@@ -163,8 +163,11 @@ mod tests {
 
     fn check(words: &[u64; WORDS], bytes: &[u8], next: u32) -> u32 {
         assert_eq!(codec::stamp(words), Stamp { from: 3, to: 5 });
-        let signal = codec::decode(words, bytes);
-        assert!(matches!(signal, Some(Signal::Receive { len, .. }) if len == next), "{next}: {signal:?}");
+        let message = codec::decode(words, bytes);
+        assert!(
+            matches!(message, Some(LinkMessage::ReceivePosted { len, .. }) if len == next),
+            "{next}: {message:?}"
+        );
         next + 1
     }
 }

@@ -3,10 +3,8 @@
 //! A [`Fabric`] is a plain value: no I/O, no threads, no clock. Verbs change it, [`advance`](Fabric::advance) lets time
 //! pass, and [`next_event`](Fabric::next_event) tells how far it can pass without anything happening.
 
-mod asking;
 mod cq;
 mod device;
-mod far;
 mod faults;
 mod host;
 mod memory;
@@ -14,6 +12,8 @@ mod modify;
 mod one_sided;
 mod post;
 mod queue_pair;
+mod remote;
+mod remote_ops;
 mod sanitizer;
 mod wire;
 
@@ -30,10 +30,10 @@ use slotmap::{SlotMap, new_key_type};
 
 use self::cq::CompletionQueue;
 use self::device::Device;
-use self::far::Far;
 use self::host::Host;
 use self::memory::Region;
 use self::queue_pair::{QpRef, QueuePair};
+use self::remote::Remotes;
 use self::sanitizer::Sanitizer;
 use self::wire::Cable;
 use crate::fault::{Fault, FaultPlan, Trigger};
@@ -108,7 +108,7 @@ pub(crate) struct Fabric {
     /// Whether regions have the addresses of their memory, as programs in C expect, instead of invented ones.
     real_addresses: bool,
     /// Other processes simulate the other hosts.
-    far: Option<Far>,
+    remotes: Option<Remotes>,
 }
 
 impl Fabric {
@@ -156,7 +156,7 @@ impl Fabric {
             woken: Vec::with_capacity(16),
             sanitizer: None,
             real_addresses: false,
-            far: None,
+            remotes: None,
         };
         for fault in plan.0 {
             fabric.plan(fault);

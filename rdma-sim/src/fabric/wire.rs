@@ -12,7 +12,7 @@ use rdma_core::{FRAME, QpType, SendOp, Status, Time};
 use super::queue_pair::{QpRef, Tx};
 use super::{DeviceIndex, Event, Fabric, QpKey, memory, nanos};
 use crate::LineRate;
-use crate::far::Signal;
+use crate::remote::LinkMessage;
 use crate::rules::{FrameMatch, SendCompletion};
 use crate::trace::RecordKind;
 
@@ -295,10 +295,10 @@ impl Fabric {
             }
             let source = self.regions.get(send.memory.region);
             match (source, self.regions.get(receive.memory.region)) {
-                (Some(source), None) if let (Some((host, to)), Some(far)) = (far, &mut self.far) => {
+                (Some(source), None) if let (Some((host, to)), Some(far)) = (far, &mut self.remotes) => {
                     let (offset, boundary) = (send.memory.offset + from, self.model.rules.boundary);
                     let shown = source.show(offset, len.min(space), boundary, |bytes| {
-                        far.carrier.tell(host, &Signal::Data { to, from: qp.qpn, bytes });
+                        far.transport.send(host, &LinkMessage::Data { to, from: qp.qpn, bytes });
                     });
                     debug_assert!(shown.is_some(), "posted memory was checked to be inside its region");
                     let damaged = direction.corrupt.min(frames);
@@ -373,7 +373,7 @@ impl Fabric {
             let delivery = peer_qp.last_delivery;
             acknowledged = Some(delivery + nanos(self.model.timing.propagation_ns));
             if let Some((host, to)) = far {
-                self.tell_filled(host, to, key, peer, delivery);
+                self.send_filled(host, to, key, peer, delivery);
             } else {
                 peer_qp.filled += 1;
                 self.schedule.add(delivery, Event::Delivered(self.qp_ref(peer)));

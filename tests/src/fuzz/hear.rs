@@ -6,7 +6,7 @@ use rdma_core::bare::BareQp;
 use rdma_core::{
     FRAME, QpAddress, QpCapacity, QpInit, QpType, Qpn, QueuePair as _, Rkey, SendOp, Status, Time,
 };
-use rdma_sim::far::{Carrier, QpName, Signal};
+use rdma_sim::remote::{LinkMessage, QpName, Transport};
 use rdma_sim::{Driver, Model, Sim};
 
 use crate::DEVICE;
@@ -14,12 +14,12 @@ use crate::DEVICE;
 /// Where what is told goes
 struct Nowhere;
 
-impl Carrier for Nowhere {
+impl Transport for Nowhere {
     fn room(&mut self, _host: u32) -> usize {
         2 * FRAME
     }
 
-    fn tell(&mut self, _host: u32, _signal: &Signal<'_>) {}
+    fn send(&mut self, _host: u32, _message: &LinkMessage<'_>) {}
 
     fn flush(&mut self) {}
 }
@@ -71,23 +71,23 @@ impl<'a> Input<'a> {
         }
     }
 
-    fn signal(&mut self) -> Signal<'a> {
+    fn message(&mut self) -> LinkMessage<'a> {
         let (kind, name, from) = (self.byte(), self.name(), self.qpn());
         let qp_type = if kind & 64 == 0 { QpType::Uc } else { QpType::Rc };
         match kind % 7 {
-            0 => Signal::Ready { of: name, peer: from, qp_type },
-            1 => Signal::Gone { of: name },
-            2 => Signal::Receive { of: name, len: self.number() as u32 },
-            3 => Signal::Data { to: name, from, bytes: self.bytes() },
+            0 => LinkMessage::Ready { qp: name, peer: from, qp_type },
+            1 => LinkMessage::Closed { qp: name },
+            2 => LinkMessage::ReceivePosted { qp: name, len: self.number() as u32 },
+            3 => LinkMessage::Data { to: name, from, bytes: self.bytes() },
             4 => {
                 let (len, status) = (self.number() as u32, Status::from_code(u32::from(self.byte() % 24)));
-                Signal::Filled { to: name, from, len, status, at: Time::from_nanos(self.number()) }
+                LinkMessage::Filled { to: name, from, len, status, at: Time::from_nanos(self.number()) }
             }
             5 => {
                 let (op, len) = (self.op(), self.number() as u32);
-                Signal::OneSided { to: name, from, op, len, bytes: self.bytes() }
+                LinkMessage::Request { to: name, from, op, len, bytes: self.bytes() }
             }
-            _ => Signal::Answer { to: name, from, is_done: kind & 64 != 0, bytes: self.bytes() },
+            _ => LinkMessage::Response { to: name, from, is_ok: kind & 64 != 0, bytes: self.bytes() },
         }
     }
 }
@@ -100,7 +100,7 @@ pub fn hear(data: &[u8]) {
     let flags = input.byte();
     let model = if flags & 1 == 0 { Model::tb5() } else { Model::roce() };
     let driver = Driver::new(Sim::new().model(model), drop).expect("there are no faults");
-    driver.stay_at("a", Box::new(Nowhere));
+    driver.simulate_only("a", Box::new(Nowhere));
     let net = driver.net().clone();
     let qp_type = if flags & 3 == 3 { QpType::Rc } else { QpType::Uc };
     let capacity = QpCapacity { recv_frames: 31, send_frames: 31 };
@@ -124,11 +124,11 @@ pub fn hear(data: &[u8]) {
                 let time = Duration::from_micros(u64::from(input.byte()) << (choice / 16));
                 driver.advance_to(driver.now() + time);
             }
-            3 => driver.hearing().resume(),
-            4 if choice > 240 => driver.hearing().introduce_to(1),
+            3 => driver.remote_input().resume(),
+            4 if choice > 240 => driver.remote_input().announce_all_to(1),
             _ => {
                 let host = if choice < 224 { 1 } else { input.number() as u32 };
-                driver.hearing().hear(host, &input.signal());
+                driver.remote_input().apply(host, &input.message());
             }
         }
         while let Ok(Some(completion)) = bare.poll() {
@@ -136,7 +136,7 @@ pub fn hear(data: &[u8]) {
         }
     }
     drop(bare);
-    driver.hearing().forget(1);
+    driver.remote_input().forget(1);
     let objects = net.objects();
     assert!(objects.is_empty(), "{objects:?}");
 }
@@ -145,8 +145,8 @@ pub fn hear(data: &[u8]) {
 mod tests {
     use super::*;
 
-    /// Bytes for [`hear`]: a signal from a host, about the first queue pair of a device
-    fn signal(kind: u8, device: u8, rest: &[u8]) -> Vec<u8> {
+    /// Bytes for [`hear`]: a message from a host, about the first queue pair of a device
+    fn message(kind: u8, device: u8, rest: &[u8]) -> Vec<u8> {
         [&[kind, device, 0, 0], rest].concat()
     }
 
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn nobody_speaks_in_the_name_of_this_host() {
         for kind in [0, 1] {
-            let gone = signal(kind, 0, &[]);
+            let gone = message(kind, 0, &[]);
             hear(&[&[0, 0, 0, 100, 255, 0], &*gone, &[0, 0, 100, 1, 0, 100]].concat());
         }
     }
@@ -162,8 +162,8 @@ mod tests {
     /// Regression: a receive could tell of more bytes than it had room for.
     #[test]
     fn a_receive_tells_of_no_more_bytes_than_it_has() {
-        let ready = signal(0, 1, &[]);
-        let filled = signal(4, 0, &[225, 0, 0, 0]);
+        let ready = message(0, 1, &[]);
+        let filled = message(4, 0, &[225, 0, 0, 0]);
         hear(&[&[0, 0, 0, 100, 5], &*ready, &[5], &*filled, &[2, 255, 242, 255]].concat());
     }
 }

@@ -9,13 +9,13 @@ use slotmap::Key as _;
 
 use super::queue_pair::{Memory, QueuePair, Receive, Tx};
 use super::{CqKey, DeviceIndex, Event, Fabric, QpKey, RegionKey};
-use crate::far::{Carrier, QpName, Signal};
 use crate::fault::{Fault, Trigger};
+use crate::remote::{LinkMessage, QpName, Transport};
 
 /// The only host that is simulated here, and the way to the others
-pub(super) struct Far {
+pub(super) struct Remotes {
     host: u32,
-    pub(super) carrier: Box<dyn Carrier>,
+    pub(super) transport: Box<dyn Transport>,
     /// Queue pairs that wait for room.
     blocked: Vec<QpKey>,
     /// Faults that waited for frames which have been sent: they happen to all, when all are told.
@@ -24,26 +24,26 @@ pub(super) struct Far {
 
 impl Fabric {
     /// Simulates only `host` from now on
-    pub(crate) fn stay_at(&mut self, host: u32, carrier: Box<dyn Carrier>) {
-        self.far = Some(Far { host, carrier, blocked: Vec::new(), fired: Vec::new() });
+    pub(crate) fn simulate_only(&mut self, host: u32, transport: Box<dyn Transport>) {
+        self.remotes = Some(Remotes { host, transport, blocked: Vec::new(), fired: Vec::new() });
     }
 
     /// The host of a device that another process simulates
     pub(super) fn far_host(&self, device: DeviceIndex) -> Option<u32> {
         let host = self.device(device).host;
-        self.far.as_ref().is_some_and(|far| far.host != host).then_some(host)
+        self.remotes.as_ref().is_some_and(|far| far.host != host).then_some(host)
     }
 
     /// The host at the other end of a device's cable, if another process simulates it
     fn far_neighbour(&self, device: DeviceIndex) -> Option<u32> {
         // Only this: within one process, nobody looks any further.
-        self.far.as_ref()?;
+        self.remotes.as_ref()?;
         self.far_host(self.neighbour(device)?)
     }
 
     /// Keeps a fault that this host alone has seen coming, until it is told to all; false if nobody is elsewhere
     pub(super) fn keep_for_all(&mut self, fault: &Fault) -> bool {
-        let Some(far) = &mut self.far else { return false };
+        let Some(far) = &mut self.remotes else { return false };
         let is_seen_here = matches!(fault.trigger, Trigger::AfterFrames(_));
         if is_seen_here {
             far.fired.push(fault.clone());
@@ -54,7 +54,7 @@ impl Fabric {
 
     /// Faults that happen now, and that all have to be told of
     pub(crate) fn take_fired(&mut self) -> Vec<Fault> {
-        self.far.as_mut().map(|far| std::mem::take(&mut far.fired)).unwrap_or_default()
+        self.remotes.as_mut().map(|far| std::mem::take(&mut far.fired)).unwrap_or_default()
     }
 
     fn name_of(&self, key: QpKey) -> QpName {
@@ -67,9 +67,9 @@ impl Fabric {
         Some((self.far_host(self.qps[key].device)?, self.name_of(key)))
     }
 
-    pub(super) fn tell(&mut self, host: u32, signal: &Signal<'_>) {
-        if let Some(far) = &mut self.far {
-            far.carrier.tell(host, signal);
+    pub(super) fn send(&mut self, host: u32, message: &LinkMessage<'_>) {
+        if let Some(far) = &mut self.remotes {
+            far.transport.send(host, message);
         }
     }
 
@@ -78,14 +78,14 @@ impl Fabric {
     /// Tells the far end, if there is one, that a queue pair receives, and what it has posted
     pub(super) fn announce(&mut self, key: QpKey) {
         let Some(host) = self.far_neighbour(self.qps[key].device) else { return };
-        let of = self.name_of(key);
+        let qp = self.name_of(key);
         let QueuePair { peer, qp_type, .. } = self.qps[key];
-        self.tell(host, &Signal::Ready { of, peer, qp_type });
-        let qp = &self.qps[key];
+        self.send(host, &LinkMessage::Ready { qp, peer, qp_type });
+        let found = &self.qps[key];
         let open: Vec<_> =
-            qp.receives.iter().skip(qp.filled).map(|receive| receive.memory.len as u32).collect();
+            found.receives.iter().skip(found.filled).map(|receive| receive.memory.len as u32).collect();
         for len in open {
-            self.tell(host, &Signal::Receive { of, len });
+            self.send(host, &LinkMessage::ReceivePosted { qp, len });
         }
     }
 
@@ -95,15 +95,15 @@ impl Fabric {
         if let Some(host) = self.far_neighbour(qp.device)
             && qp.is_up()
         {
-            self.tell(host, &Signal::Receive { of: self.name_of(key), len: len as u32 });
+            self.send(host, &LinkMessage::ReceivePosted { qp: self.name_of(key), len: len as u32 });
         }
     }
 
     /// Tells that the oldest receive of `peer`, which `key` has filled, ends at `at`
-    pub(super) fn tell_filled(&mut self, host: u32, to: QpName, key: QpKey, peer: QpKey, at: Time) {
+    pub(super) fn send_filled(&mut self, host: u32, to: QpName, key: QpKey, peer: QpKey, at: Time) {
         let from = self.qps[key].qpn;
         if let Some(Receive { bytes_in: len, status, .. }) = self.qps[peer].receives.pop_front() {
-            self.tell(host, &Signal::Filled { to, from, len, status, at });
+            self.send(host, &LinkMessage::Filled { to, from, len, status, at });
         }
     }
 
@@ -111,12 +111,12 @@ impl Fabric {
     pub(super) fn announce_end(&mut self, key: QpKey) {
         let Some(qp) = self.qps.get(key) else { return };
         if let Some(host) = self.far_neighbour(qp.device) {
-            self.tell(host, &Signal::Gone { of: self.name_of(key) });
+            self.send(host, &LinkMessage::Closed { qp: self.name_of(key) });
         }
     }
 
     /// Tells a host that has just come of all queue pairs that receive from it
-    pub(crate) fn introduce_to(&mut self, host: u32) {
+    pub(crate) fn announce_all_to(&mut self, host: u32) {
         self.forget_host(host);
         let keys: Vec<_> =
             self.qps.iter().filter(|(_, qp)| qp.is_up() && qp.is_alive()).map(|(key, _)| key).collect();
@@ -140,20 +140,20 @@ impl Fabric {
 
     /// How many frames can be sent to `host` now
     pub(super) fn room_towards(&mut self, host: u32) -> u32 {
-        let room = self.far.as_mut().map_or(0, |far| far.carrier.room(host) / FRAME);
+        let room = self.remotes.as_mut().map_or(0, |far| far.transport.room(host) / FRAME);
         u32::try_from(room).unwrap_or(u32::MAX)
     }
 
     /// Has `key` go on when there is room
     pub(super) fn wait_for_room(&mut self, key: QpKey) {
         self.qps[key].tx = Tx::Stalled;
-        self.far.iter_mut().for_each(|far| far.blocked.push(key));
+        self.remotes.iter_mut().for_each(|far| far.blocked.push(key));
     }
 
     /// Goes on with what waits for room
-    pub(crate) fn resume_far(&mut self) {
-        let Some(far) = &mut self.far else { return };
-        far.carrier.flush();
+    pub(crate) fn resume_blocked(&mut self) {
+        let Some(far) = &mut self.remotes else { return };
+        far.transport.flush();
         for key in std::mem::take(&mut far.blocked) {
             if self.qps.get(key).is_some_and(|qp| qp.tx == Tx::Stalled) {
                 self.join_round(key);
@@ -164,41 +164,41 @@ impl Fabric {
     // ─── What the others tell ───
 
     /// Takes in what `host` has told; nonsense is passed over
-    pub(crate) fn hear(&mut self, host: u32, signal: &Signal<'_>) {
+    pub(crate) fn apply_remote(&mut self, host: u32, message: &LinkMessage<'_>) {
         // What is here, nobody else tells.
-        if self.far.as_ref().is_none_or(|far| far.host == host) {
+        if self.remotes.as_ref().is_none_or(|far| far.host == host) {
             return;
         }
-        match *signal {
-            Signal::Ready { of, peer, qp_type } => {
-                if let Some(device) = self.device_of(host, of) {
-                    self.likeness(device, of.qpn, peer, qp_type);
+        match *message {
+            LinkMessage::Ready { qp, peer, qp_type } => {
+                if let Some(device) = self.device_of(host, qp) {
+                    self.shadow_qp(device, qp.qpn, peer, qp_type);
                 }
             }
-            Signal::Gone { of } => {
-                if let Some(key) = self.find_told(host, of) {
+            LinkMessage::Closed { qp } => {
+                if let Some(key) = self.find_told(host, qp) {
                     self.forget_told(key);
                 }
             }
-            Signal::Receive { of, len } => {
-                if let Some(key) = self.find_told(host, of) {
+            LinkMessage::ReceivePosted { qp, len } => {
+                if let Some(key) = self.find_told(host, qp) {
                     self.receive_told(key, len as usize);
                 }
             }
-            Signal::Data { to, from, bytes } => {
+            LinkMessage::Data { to, from, bytes } => {
                 if let Some(key) = self.find_here(to, from) {
                     self.data(key, bytes);
                 }
             }
-            Signal::Filled { to, from, len, status, at } => {
+            LinkMessage::Filled { to, from, len, status, at } => {
                 if let Some(key) = self.find_here(to, from) {
                     self.filled(key, len, status, at);
                 }
             }
-            Signal::OneSided { to, from, op, len, bytes } => self.asked(host, to, from, op, len, bytes),
-            Signal::Answer { to, from, is_done, bytes } => {
+            LinkMessage::Request { to, from, op, len, bytes } => self.asked(host, to, from, op, len, bytes),
+            LinkMessage::Response { to, from, is_ok, bytes } => {
                 if let Some(key) = self.find_here(to, from) {
-                    self.answered(key, is_done, bytes);
+                    self.answered(key, is_ok, bytes);
                 }
             }
         }
@@ -215,7 +215,7 @@ impl Fabric {
 
     /// The queue pair of this host that is meant, if it still listens to `from`
     pub(super) fn find_here(&self, name: QpName, from: Qpn) -> Option<QpKey> {
-        let host = self.far.as_ref()?.host;
+        let host = self.remotes.as_ref()?.host;
         let key = self.find_told(host, name)?;
         let qp = &self.qps[key];
         (qp.is_up() && qp.peer == from && qp.is_alive()).then_some(key)
@@ -228,7 +228,7 @@ impl Fabric {
     }
 
     /// Keeps the likeness of a far queue pair
-    fn likeness(&mut self, device: DeviceIndex, qpn: Qpn, peer: Qpn, qp_type: QpType) {
+    fn shadow_qp(&mut self, device: DeviceIndex, qpn: Qpn, peer: Qpn, qp_type: QpType) {
         if let Some(old) = self.device(device).qps.iter().copied().find(|key| self.qps[*key].qpn == qpn) {
             self.forget_told(old);
         }

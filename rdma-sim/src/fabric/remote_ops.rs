@@ -7,7 +7,7 @@ use rdma_core::{QpType, Qpn, SendOp, Status};
 use super::one_sided::exchange;
 use super::queue_pair::Memory;
 use super::{DeviceIndex, Fabric, QpKey};
-use crate::far::{QpName, Signal};
+use crate::remote::{LinkMessage, QpName};
 
 /// Bytes of a piece
 const PIECE: usize = 32 * 1024;
@@ -32,9 +32,9 @@ impl Fabric {
         let (op, memory, from) = (qp.sends[position].op, qp.sends[position].memory, qp.qpn);
         let len = (memory.len - done).min(PIECE);
         let op = further(op, done as u64);
-        let (Some(far), Some(region)) = (&mut self.far, self.regions.get(memory.region)) else { return };
+        let (Some(far), Some(region)) = (&mut self.remotes, self.regions.get(memory.region)) else { return };
         let mut tell = |bytes: &[u8]| {
-            far.carrier.tell(host, &Signal::OneSided { to, from, op, len: len as u32, bytes });
+            far.transport.send(host, &LinkMessage::Request { to, from, op, len: len as u32, bytes });
         };
         match op {
             SendOp::Write { .. } => drop(region.show(memory.offset + done, len, false, tell)),
@@ -48,9 +48,9 @@ impl Fabric {
         let device = self.qps[key].device;
         let Some(back) = self.neighbour(device) else { return };
         let answer = self.answer_to(device, op, len as usize, bytes);
-        let (is_done, bytes) = (answer.is_some(), answer.unwrap_or_default());
+        let (is_ok, bytes) = (answer.is_some(), answer.unwrap_or_default());
         let name = QpName { device: back.0, qpn: asker };
-        self.tell(host, &Signal::Answer { to: name, from: to.qpn, is_done, bytes: &bytes });
+        self.send(host, &LinkMessage::Response { to: name, from: to.qpn, is_ok, bytes: &bytes });
     }
 
     /// Does what is asked; `None` if the memory is not there or not for this
@@ -68,19 +68,19 @@ impl Fabric {
     }
 
     /// The oldest piece that `key` has asked for is answered
-    pub(super) fn answered(&mut self, key: QpKey, is_done: bool, bytes: &[u8]) {
+    pub(super) fn answered(&mut self, key: QpKey, is_ok: bool, bytes: &[u8]) {
         let qp = &mut self.qps[key];
         let (Some(position), Some(done)) = (qp.oldest_one_sided(), qp.asking.take()) else { return };
         let (op, memory) = (qp.sends[position].op, qp.sends[position].memory);
         let is_reliable = qp.qp_type == QpType::Rc;
         let piece = (memory.len - done).min(PIECE);
-        if is_done && !matches!(op, SendOp::Write { .. }) {
+        if is_ok && !matches!(op, SendOp::Write { .. }) {
             let Memory { region, offset, .. } = memory;
             if let Some(region) = self.regions.get(region) {
                 region.write(offset + done, &bytes[..bytes.len().min(piece)]);
             }
         }
-        let is_over = !is_done || is_atomic(op) || done + piece == memory.len;
+        let is_over = !is_ok || is_atomic(op) || done + piece == memory.len;
         let qp = &mut self.qps[key];
         if is_over {
             qp.sends[position].is_applied = true;
@@ -88,7 +88,7 @@ impl Fabric {
             qp.asking = Some(done + piece);
         }
         match is_over {
-            true if !is_done && is_reliable => {
+            true if !is_ok && is_reliable => {
                 let qp = self.qp_ref(key);
                 return self.fail_send(qp, position, Status::RemoteAccess);
             }
