@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rdma_core::Time;
 use rdma_sim::{Driver, FaultPlan, Sim, Topology};
-use rdma_tb5::verbs::layout::number;
+use rdma_verbs_abi::constants;
 
 use crate::complain;
 use crate::progress::Progress;
@@ -162,7 +162,7 @@ impl Engine {
         let (is_roce, topology) = (settings.is_roce(), settings.topology().clone());
         let link_layer = match setting("RDMA_SIM_LINK_LAYER").as_deref() {
             None if is_roce => ETHERNET,
-            None | Some("thunderbolt") => number::THUNDERBOLT as u8,
+            None | Some("thunderbolt") => constants::THUNDERBOLT as u8,
             Some("ethernet") => ETHERNET,
             Some("infiniband") => INFINIBAND,
             Some(other) => {

@@ -1,7 +1,7 @@
 //! The simulator as a verbs provider
 //!
 //! A library called `librdma.so` (`librdma.dylib`) with the functions of libibverbs, over simulated devices. What the devices
-//! do comes from `rdma_sim`; the structures are those of `rdma_tb5`. Programs that speak the C ABI run unmodified: preloaded, or
+//! do comes from `rdma_sim`; the structures are those of `rdma_verbs_abi`. Programs that speak the C ABI run unmodified: preloaded, or
 //! loaded by name. `tb5 run` sets all of this up.
 //!
 //! # Several processes

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rdma_sim::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
-use rdma_tb5::verbs::layout::{CompChannel, Context, Cq, Device, Mr, Pd, Qp};
+use rdma_verbs_abi::{CompChannel, Context, Cq, Device, Mr, Pd, Qp};
 
 use crate::channel::{Alarm, Channel};
 use crate::engine::Listed;

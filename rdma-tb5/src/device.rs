@@ -10,9 +10,9 @@ use rdma_core::{
 };
 
 use crate::queue::{PollPolicy, VerbsCompletionQueue};
-use crate::verbs::layout::{self, Context, Mr, Pd, PollCq, PortAttr, PostRecv, PostSend, number};
 use crate::verbs::{LoadError, Provider, cause, clear_errno, creation_cause, errno};
 use crate::watch::Watch;
+use rdma_verbs_abi::{Context, DeviceAttr, Mr, Pd, PollCq, PortAttr, PostRecv, PostSend, constants};
 
 /// How a device is used
 #[derive(Clone, Debug)]
@@ -138,7 +138,7 @@ impl VerbsDevice {
         };
         // A protection domain on a port that is down is NULL, and has crashed those who used it.
         let port = query_port(provider, context)?;
-        if port.state != number::PORT_ACTIVE {
+        if port.state != constants::PORT_ACTIVE {
             return Err(Error::new(Verb::AllocPd, Cause::PortDown).into());
         }
         let is_apple = cfg!(target_os = "macos") || name.starts_with("rdma_en");
@@ -194,10 +194,10 @@ pub(crate) fn query_port(provider: &Provider, context: NonNull<Context>) -> Resu
 }
 
 /// What `ibv_query_device` says, where there is such a call
-pub(crate) fn query_device(provider: &Provider, context: NonNull<Context>) -> Option<layout::DeviceAttr> {
+pub(crate) fn query_device(provider: &Provider, context: NonNull<Context>) -> Option<DeviceAttr> {
     let query = provider.ibv_query_device?;
     // SAFETY: zeros are a valid structure of numbers.
-    let mut attr: layout::DeviceAttr = unsafe { std::mem::zeroed() };
+    let mut attr: DeviceAttr = unsafe { std::mem::zeroed() };
     // SAFETY: the context is open and the structure is of the size that the call fills.
     let failed = unsafe { query(context.as_ptr(), &raw mut attr) };
     (failed == 0).then_some(attr)
@@ -208,7 +208,7 @@ pub(crate) fn query_gids(provider: &Provider, context: NonNull<Context>) -> Vec<
     let entries = query_port(provider, context).map_or(GIDS, |port| port.gid_tbl_len.clamp(0, GIDS));
     let mut gids: Vec<_> = (0..entries)
         .map(|index| {
-            let mut gid = layout::Gid::default();
+            let mut gid = rdma_verbs_abi::RawGid::default();
             // SAFETY: the context is open and the place is for one entry.
             let failed = unsafe { (provider.ibv_query_gid)(context.as_ptr(), 1, index, &raw mut gid) };
             // Unset entries fail on some providers and are zero on others.
@@ -247,7 +247,7 @@ impl Open {
     }
 
     pub(crate) fn is_up(&self) -> Result<bool, Error> {
-        self.port().map(|port| port.state == number::PORT_ACTIVE)
+        self.port().map(|port| port.state == constants::PORT_ACTIVE)
     }
 
     pub(crate) fn context(&self) -> *mut Context {
@@ -283,7 +283,7 @@ unsafe impl Device for VerbsDevice {
 
     fn port(&self) -> Result<PortStatus, Error> {
         let port = self.open.port()?;
-        if port.state != number::PORT_ACTIVE {
+        if port.state != constants::PORT_ACTIVE {
             return Ok(PortStatus::new(PortState::Down, 0));
         }
         Ok(PortStatus::new(PortState::Active, bits_per_second(port.active_width, port.active_speed)))

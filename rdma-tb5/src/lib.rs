@@ -31,7 +31,7 @@ pub mod preflight;
 #[cfg(unix)]
 mod queue;
 #[cfg(unix)]
-pub mod verbs;
+mod verbs;
 #[cfg(unix)]
 mod wait;
 #[cfg(unix)]

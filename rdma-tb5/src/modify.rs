@@ -7,7 +7,7 @@ use rdma_core::{AttrMask, Cause, Error, QpAddress, QpState, QpType, Transition, 
 
 use crate::device::Open;
 use crate::verbs::cause;
-use crate::verbs::layout::{AhAttr, Gid, GlobalRoute, Qp, QpAttr, QpCap, QpInitAttr, number};
+use rdma_verbs_abi::{AhAttr, GlobalRoute, Qp, QpAttr, QpCap, QpInitAttr, RawGid, constants};
 
 /// What reliable queue pairs want beside: responder resources and timers (`IBV_QP_MAX_DEST_RD_ATOMIC`, `MIN_RNR_TIMER`), and
 /// for sending `TIMEOUT`, `RETRY_CNT`, `RNR_RETRY`, `MAX_QP_RD_ATOMIC`.
@@ -16,7 +16,7 @@ const RC_READY_TO_SEND: u32 = 1 << 9 | 1 << 10 | 1 << 11 | 1 << 13;
 
 /// The depth that was granted: the device may give another than was asked for
 pub(crate) fn granted(open: &Open, qp: NonNull<Qp>, asked: QpCap) -> QpCap {
-    match query(open, qp, number::QP_CAP) {
+    match query(open, qp, constants::QP_CAP) {
         Some((attr, init)) if init.cap.max_send_wr > 0 => {
             let _ = attr;
             init.cap
@@ -27,7 +27,7 @@ pub(crate) fn granted(open: &Open, qp: NonNull<Qp>, asked: QpCap) -> QpCap {
 }
 
 pub(crate) fn state(open: &Open, qp: NonNull<Qp>) -> QpState {
-    let state = match query(open, qp, number::QP_STATE) {
+    let state = match query(open, qp, constants::QP_STATE) {
         Some((attr, _)) => attr.qp_state,
         // SAFETY: the queue pair exists.
         None => unsafe { (*qp.as_ptr()).state },
@@ -82,14 +82,14 @@ pub(crate) fn step(
         }
         Transition::ReadyToReceive { peer } => {
             attr.qp_state = 2;
-            attr.path_mtu = if path_mtu > 1024 { number::MTU_4096 } else { number::MTU_1024 };
+            attr.path_mtu = if path_mtu > 1024 { constants::MTU_4096 } else { constants::MTU_1024 };
             attr.dest_qp_num = peer.qpn.0;
             attr.rq_psn = peer.psn.0;
             attr.max_dest_rd_atomic = 1;
             attr.min_rnr_timer = 12;
             attr.ah_attr = AhAttr {
                 grh: GlobalRoute {
-                    dgid: Gid { raw: peer.gid.0 },
+                    dgid: RawGid { raw: peer.gid.0 },
                     sgid_index,
                     hop_limit: 1,
                     ..GlobalRoute::default()

@@ -17,10 +17,10 @@ use rdma_core::{
 use crate::account::Account;
 use crate::device::Open;
 use crate::modify;
-use crate::verbs::layout::{Cq, Qp, QpCap, QpInitAttr, RecvWr, SendWr, Sge, Wc, number};
 use crate::verbs::{cause, clear_errno, creation_cause, errno};
 use crate::wait::Waiter;
 use crate::watch::SILENCE;
+use rdma_verbs_abi::{Cq, Qp, QpCap, QpInitAttr, RecvWr, SendWr, Sge, Wc, constants};
 
 pub use crate::wait::PollPolicy;
 
@@ -134,7 +134,7 @@ impl Inner {
             for (slot, wc) in out.iter_mut().zip(&wcs[..n.min(wanted)]) {
                 // SAFETY: the provider has filled so many.
                 let wc = unsafe { wc.assume_init_ref() };
-                let is_receive = wc.opcode & number::WC_RECV != 0;
+                let is_receive = wc.opcode & constants::WC_RECV != 0;
                 if wc.status == 0 {
                     self.open.watch.completed();
                 } else {
@@ -159,7 +159,7 @@ fn completion(wc: &Wc, is_receive: bool) -> Completion {
     };
     let opcode = match wc.opcode {
         _ if is_receive => Opcode::Recv,
-        number::WC_SEND => Opcode::Send,
+        constants::WC_SEND => Opcode::Send,
         other => opcode(other),
     };
     let byte_len = if is_receive { wc.byte_len } else { 0 };
@@ -168,9 +168,9 @@ fn completion(wc: &Wc, is_receive: bool) -> Completion {
 
 fn opcode(number: u32) -> Opcode {
     match number {
-        number::WC_RDMA_WRITE => Opcode::Write,
-        number::WC_RDMA_READ => Opcode::Read,
-        number::WC_COMP_SWAP | number::WC_FETCH_ADD => Opcode::Atomic,
+        constants::WC_RDMA_WRITE => Opcode::Write,
+        constants::WC_RDMA_READ => Opcode::Read,
+        constants::WC_COMP_SWAP | constants::WC_FETCH_ADD => Opcode::Atomic,
         _ => Opcode::Send,
     }
 }
@@ -182,9 +182,9 @@ impl CompletionQueue for VerbsCompletionQueue {
         let open = &self.inner.open;
         let fail = |cause| Err(Error::new(Verb::CreateQp, cause));
         let qp_type = match init.qp_type {
-            QpType::Uc => number::QPT_UC,
-            QpType::Rc => number::QPT_RC,
-            _ => number::QPT_UD,
+            QpType::Uc => constants::QPT_UC,
+            QpType::Rc => constants::QPT_RC,
+            _ => constants::QPT_UD,
         };
         let QpCapacity { recv_frames, send_frames } = init.capacity;
         if recv_frames.max(send_frames) > self.caps.max_queue_frames {
@@ -365,16 +365,18 @@ impl QueuePair for VerbsQueuePair {
         let mut element = Sge { addr: sge.addr, length: sge.len, lkey: sge.lkey.0 };
         let (opcode, wr) = match request.op {
             SendOp::Write { remote_addr, rkey } => {
-                (number::WR_RDMA_WRITE, [remote_addr, rkey.0.into(), 0, 0])
+                (constants::WR_RDMA_WRITE, [remote_addr, rkey.0.into(), 0, 0])
             }
-            SendOp::Read { remote_addr, rkey } => (number::WR_RDMA_READ, [remote_addr, rkey.0.into(), 0, 0]),
+            SendOp::Read { remote_addr, rkey } => {
+                (constants::WR_RDMA_READ, [remote_addr, rkey.0.into(), 0, 0])
+            }
             SendOp::FetchAdd { remote_addr, rkey, add } => {
-                (number::WR_ATOMIC_FETCH_AND_ADD, [remote_addr, add, 0, rkey.0.into()])
+                (constants::WR_ATOMIC_FETCH_AND_ADD, [remote_addr, add, 0, rkey.0.into()])
             }
             SendOp::CompareSwap { remote_addr, rkey, compare, swap } => {
-                (number::WR_ATOMIC_CMP_AND_SWP, [remote_addr, compare, swap, rkey.0.into()])
+                (constants::WR_ATOMIC_CMP_AND_SWP, [remote_addr, compare, swap, rkey.0.into()])
             }
-            _ => (number::WR_SEND, [0; 4]),
+            _ => (constants::WR_SEND, [0; 4]),
         };
         let mut request = SendWr {
             wr_id: request.id.0,
@@ -382,7 +384,7 @@ impl QueuePair for VerbsQueuePair {
             sg_list: &raw mut element,
             num_sge: 1,
             opcode,
-            send_flags: if request.signaled { number::SEND_SIGNALED } else { 0 },
+            send_flags: if request.signaled { constants::SEND_SIGNALED } else { 0 },
             imm_data: 0,
             wr,
             qp_type: 0,

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rdma_tb5::Provider;
-use rdma_tb5::verbs::layout::{
-    CompChannel, Context, Cq, Device, Gid, Mr, PORT_ATTR_COMPAT, Pd, PortAttr, Qp, QpAttr, QpInitAttr,
-    RecvWr, SendWr, Wc, number,
+use rdma_verbs_abi::{
+    CompChannel, Context, Cq, Device, Mr, PORT_ATTR_COMPAT, Pd, PortAttr, Qp, QpAttr, QpInitAttr, RawGid,
+    RecvWr, SendWr, Wc, constants,
 };
 
 /// The name of its device
@@ -111,15 +111,15 @@ unsafe extern "C" fn close_device(context: *mut Context) -> c_int {
 }
 
 unsafe extern "C" fn query_port(_: *mut Context, _: u8, attr: *mut PortAttr) -> c_int {
-    let answer = PortAttr { state: number::PORT_ACTIVE, gid_tbl_len: 1, ..PortAttr::default() };
+    let answer = PortAttr { state: constants::PORT_ACTIVE, gid_tbl_len: 1, ..PortAttr::default() };
     // SAFETY: the caller's place for the compatible part.
     unsafe { (&raw const answer).cast::<u8>().copy_to_nonoverlapping(attr.cast(), PORT_ATTR_COMPAT) };
     0
 }
 
-unsafe extern "C" fn query_gid(_: *mut Context, _: u8, _: c_int, gid: *mut Gid) -> c_int {
+unsafe extern "C" fn query_gid(_: *mut Context, _: u8, _: c_int, gid: *mut RawGid) -> c_int {
     // SAFETY: the caller's place for an entry.
-    unsafe { *gid = Gid { raw: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 169, 254, 0, 1] } };
+    unsafe { *gid = RawGid { raw: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 169, 254, 0, 1] } };
     0
 }
 
@@ -196,7 +196,7 @@ unsafe extern "C" fn post_recv(_: *mut Qp, _: *mut RecvWr, _: *mut *mut RecvWr) 
 
 unsafe extern "C" fn poll_cq(_: *mut Cq, wanted: c_int, wc: *mut Wc) -> c_int {
     let mut found = 0;
-    for (queue, opcode) in [(&SENDS, number::WC_SEND), (&RECVS, number::WC_RECV)] {
+    for (queue, opcode) in [(&SENDS, constants::WC_SEND), (&RECVS, constants::WC_RECV)] {
         let posted = queue.posted.load(Ordering::Acquire);
         while found < wanted && posted != queue.completed.load(Ordering::Relaxed) {
             count(&queue.completed);

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rdma_tb5::verbs::layout::{Context, Device, Gid, Pd, QpAttr, QpInitAttr, SendWr, Sge, Wc, number};
+use rdma_verbs_abi::{Context, Device, Pd, QpAttr, QpInitAttr, RawGid, SendWr, Sge, Wc, constants};
 
 /// Calls a function of the ABI
 macro_rules! call {
@@ -130,17 +130,17 @@ fn a_look_at_an_empty_queue_ends_while_a_peer_has_no_receive() {
         let mr = call!(rdma::ibv_reg_mr(pd, start.cast(), 4096, 15));
         // SAFETY: zeros are what the structure may hold.
         let mut init: QpInitAttr = unsafe { std::mem::zeroed() };
-        (init.send_cq, init.recv_cq, init.qp_type) = (cq, cq, number::QPT_RC);
+        (init.send_cq, init.recv_cq, init.qp_type) = (cq, cq, constants::QPT_RC);
         (init.cap.max_send_wr, init.cap.max_recv_wr) = (4, 4);
         let qp = call!(rdma::ibv_create_qp(pd, &raw mut init));
         assert!(!qp.is_null());
-        let mut gid = Gid::default();
+        let mut gid = RawGid::default();
         assert_eq!(call!(rdma::ibv_query_gid(context, 1, 1, &raw mut gid)), 0);
         ((context, pd), channel, cq, mr, qp, gid)
     };
     let both = ends.map(open);
     for (here, there) in [(&both[0], &both[1]), (&both[1], &both[0])] {
-        let mut attr = QpAttr { port_num: 1, path_mtu: number::MTU_1024, ..QpAttr::default() };
+        let mut attr = QpAttr { port_num: 1, path_mtu: constants::MTU_1024, ..QpAttr::default() };
         attr.dest_qp_num = call!((*there.4).qp_num);
         attr.ah_attr.is_global = 1;
         (attr.ah_attr.grh.sgid_index, attr.ah_attr.grh.dgid) = (1, there.5);
@@ -153,7 +153,7 @@ fn a_look_at_an_empty_queue_ends_while_a_peer_has_no_receive() {
     let mut sge = Sge { addr: start.addr() as u64, length: 8, lkey: call!((*mr).lkey) };
     // SAFETY: zeros are what the structure may hold.
     let mut request: SendWr = unsafe { std::mem::zeroed() };
-    (request.sg_list, request.num_sge, request.opcode) = (&raw mut sge, 1, number::WR_SEND);
+    (request.sg_list, request.num_sge, request.opcode) = (&raw mut sge, 1, constants::WR_SEND);
     let ops = call!(&(*context).ops);
     assert_eq!(call!(ops.post_send.unwrap()(qp, &raw mut request, null_mut())), 0);
     let mut wc = Wc::default();

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use libloading::Library;
 use rdma_core::bare::BareQp;
 use rdma_core::{Cause, Opcode, QpCapacity, QpInit, QueuePair, Status};
-use rdma_tb5::verbs::layout::{Context, Device, PortAttr, PostRecv, PostSend, Qp, RecvWr, SendWr};
 use rdma_tb5::{OpenOptions, Provider, VerbsDevice};
+use rdma_verbs_abi::{Context, Device, PortAttr, PostRecv, PostSend, Qp, RecvWr, SendWr};
 
 /// The simulated provider, beside this test.
 static LIBRARY: OnceLock<Library> = OnceLock::new();

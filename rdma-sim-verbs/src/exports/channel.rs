@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
-use rdma_tb5::verbs::layout::{CompChannel, Context, Cq};
+use rdma_verbs_abi::{CompChannel, Context, Cq};
 
 use super::{EBUSY, EINVAL, guarded, null, set_errno};
 use crate::channel::Channel;

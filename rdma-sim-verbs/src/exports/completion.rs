@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rdma_core::{Completion, CompletionQueue, Device as _, Opcode};
-use rdma_tb5::verbs::layout::{CompChannel, Context, Cq, Wc, number};
+use rdma_verbs_abi::{CompChannel, Context, Cq, Wc, constants};
 
 use super::{EBUSY, EINVAL, guarded, null};
 use crate::channel::Alarm;
@@ -117,11 +117,11 @@ fn work_completion(completion: &Completion) -> Wc {
         wr_id: completion.id.0,
         status: completion.status.code(),
         opcode: match completion.opcode {
-            Opcode::Recv => number::WC_RECV,
-            Opcode::Write => number::WC_RDMA_WRITE,
-            Opcode::Read => number::WC_RDMA_READ,
-            Opcode::Atomic => number::WC_FETCH_ADD,
-            _ => number::WC_SEND,
+            Opcode::Recv => constants::WC_RECV,
+            Opcode::Write => constants::WC_RDMA_WRITE,
+            Opcode::Read => constants::WC_RDMA_READ,
+            Opcode::Atomic => constants::WC_FETCH_ADD,
+            _ => constants::WC_SEND,
         },
         byte_len: completion.byte_len,
         qp_num: completion.qpn.0,

@@ -5,8 +5,9 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use rdma_core::{Device as _, PortState};
-use rdma_tb5::verbs::layout::{
-    Context, ContextOps, Device, DeviceAttr, Gid, PORT_ATTR_COMPAT, PortAttr, PostRecv, PostSend, number,
+use rdma_verbs_abi::{
+    Context, ContextOps, Device, DeviceAttr, PORT_ATTR_COMPAT, PortAttr, PostRecv, PostSend, RawGid,
+    constants,
 };
 
 use super::channel::req_notify_cq;
@@ -36,7 +37,7 @@ fn listed_devices(engine: &Engine) -> &'static [usize] {
     DEVICES.get_or_init(|| {
         let entries = engine.devices.iter().map(|listed| {
             let mut abi = [0_u64; 83];
-            abi[2] = u64::from(number::THUNDERBOLT) << 32 | u64::from(number::THUNDERBOLT);
+            abi[2] = u64::from(constants::THUNDERBOLT) << 32 | u64::from(constants::THUNDERBOLT);
             for (at, chunk) in listed.name.as_bytes().chunks(8).take(7).enumerate() {
                 let mut word = [0; 8];
                 word[..chunk.len()].copy_from_slice(chunk);
@@ -175,9 +176,9 @@ pub unsafe extern "C" fn ibv_query_port(context: *mut Context, port: u8, attr: *
         };
         let is_active = status.state == PortState::Active;
         let answer = PortAttr {
-            state: if is_active { number::PORT_ACTIVE } else { number::PORT_DOWN },
-            max_mtu: number::MTU_4096,
-            active_mtu: number::MTU_4096,
+            state: if is_active { constants::PORT_ACTIVE } else { constants::PORT_DOWN },
+            max_mtu: constants::MTU_4096,
+            active_mtu: constants::MTU_4096,
             gid_tbl_len: gids.len().max(16) as c_int,
             max_msg_sz: found.device.caps().max_message.next_power_of_two(),
             pkey_tbl_len: 1,
@@ -200,7 +201,7 @@ pub unsafe extern "C" fn ibv_query_gid(
     context: *mut Context,
     port: u8,
     index: c_int,
-    gid: *mut Gid,
+    gid: *mut RawGid,
 ) -> c_int {
     guarded(-1, || {
         // SAFETY: the contract of all functions.
@@ -217,7 +218,7 @@ pub unsafe extern "C" fn ibv_query_gid(
         };
         let raw = gids.get(entry).copied().unwrap_or_default().0;
         // SAFETY: the caller's place for an entry.
-        unsafe { *gid = Gid { raw } };
+        unsafe { *gid = RawGid { raw } };
         0
     })
 }

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-use rdma_tb5::verbs::layout::{Context, Gid, Mr, Pd, Qp, Wc};
+use rdma_verbs_abi::{Context, Mr, Pd, Qp, RawGid, Wc};
 
 use super::devices::ibv_query_gid;
 use super::memory::ibv_reg_mr;
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn ibv_query_gid_type(
     index: c_uint,
     gid_type: *mut u32,
 ) -> c_int {
-    let mut gid = Gid::default();
+    let mut gid = RawGid::default();
     // SAFETY: the contract of all functions.
     let found = unsafe { ibv_query_gid(context, port, index as c_int, &raw mut gid) };
     if found != 0 || gid_type.is_null() {
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn ibv_query_gid_type(
 /// `ibv_gid_entry`
 #[repr(C)]
 pub struct GidEntry {
-    gid: Gid,
+    gid: RawGid,
     gid_index: u32,
     port_num: u32,
     gid_type: u32,
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
         if entry.is_null() || flags != 0 || size < size_of::<GidEntry>() {
             return EINVAL;
         }
-        let mut gid = Gid::default();
+        let mut gid = RawGid::default();
         // SAFETY: the contract of all functions.
         let found = unsafe { ibv_query_gid(context, port as u8, index as c_int, &raw mut gid) };
         if found != 0 || port > u8::MAX.into() {
@@ -153,11 +153,11 @@ pub unsafe extern "C" fn ibv_destroy_srq(_srq: *mut c_void) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_attach_mcast(_qp: *mut Qp, _gid: *const Gid, _lid: u16) -> c_int {
+pub unsafe extern "C" fn ibv_attach_mcast(_qp: *mut Qp, _gid: *const RawGid, _lid: u16) -> c_int {
     ENOTSUP
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_detach_mcast(_qp: *mut Qp, _gid: *const Gid, _lid: u16) -> c_int {
+pub unsafe extern "C" fn ibv_detach_mcast(_qp: *mut Qp, _gid: *const RawGid, _lid: u16) -> c_int {
     ENOTSUP
 }

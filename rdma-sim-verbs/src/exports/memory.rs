@@ -5,7 +5,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rdma_core::{Access, Device as _, MemoryRegion};
-use rdma_tb5::verbs::layout::{Context, Mr, Pd};
+use rdma_verbs_abi::{Context, Mr, Pd};
 
 use super::{EBUSY, EINVAL, guarded, null};
 use crate::engine::Engine;

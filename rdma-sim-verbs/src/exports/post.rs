@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::PoisonError;
 
 use rdma_core::{Error, Lkey, QueuePair, RecvRequest, Rkey, SendOp, SendRequest, Sge as Element, WrId};
-use rdma_tb5::verbs::layout::{Qp, RecvWr, SendWr, Sge, number};
+use rdma_verbs_abi::{Qp, RecvWr, SendWr, Sge, constants};
 
 use super::{EINVAL, ENOTSUP, guarded};
 use crate::engine::Engine;
@@ -46,13 +46,13 @@ pub(super) unsafe extern "C" fn post_send(qp: *mut Qp, wr: *mut SendWr, bad: *mu
         while let Some(request) = unsafe { next.as_ref() } {
             let rkey = |at: usize| Rkey(request.wr[at] as u32);
             let op = match request.opcode {
-                number::WR_SEND => Some(SendOp::Send),
-                number::WR_RDMA_WRITE => Some(SendOp::Write { remote_addr: request.wr[0], rkey: rkey(1) }),
-                number::WR_RDMA_READ => Some(SendOp::Read { remote_addr: request.wr[0], rkey: rkey(1) }),
-                number::WR_ATOMIC_FETCH_AND_ADD => {
+                constants::WR_SEND => Some(SendOp::Send),
+                constants::WR_RDMA_WRITE => Some(SendOp::Write { remote_addr: request.wr[0], rkey: rkey(1) }),
+                constants::WR_RDMA_READ => Some(SendOp::Read { remote_addr: request.wr[0], rkey: rkey(1) }),
+                constants::WR_ATOMIC_FETCH_AND_ADD => {
                     Some(SendOp::FetchAdd { remote_addr: request.wr[0], add: request.wr[1], rkey: rkey(3) })
                 }
-                number::WR_ATOMIC_CMP_AND_SWP => Some(SendOp::CompareSwap {
+                constants::WR_ATOMIC_CMP_AND_SWP => Some(SendOp::CompareSwap {
                     remote_addr: request.wr[0],
                     compare: request.wr[1],
                     swap: request.wr[2],
@@ -62,7 +62,7 @@ pub(super) unsafe extern "C" fn post_send(qp: *mut Qp, wr: *mut SendWr, bad: *mu
             };
             // SAFETY: as above.
             let sgl = unsafe { elements(request.sg_list, request.num_sge) };
-            let signaled = found.signals_all || request.send_flags & number::SEND_SIGNALED != 0;
+            let signaled = found.signals_all || request.send_flags & constants::SEND_SIGNALED != 0;
             let outcome = match (op, sgl) {
                 (Some(op), Some(sgl)) => {
                     let request = SendRequest { id: WrId(request.wr_id), op, sgl: &sgl, signaled };

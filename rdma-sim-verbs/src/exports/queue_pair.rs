@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use rdma_core::{
     AttrMask, Device as _, Lid, Psn, QpAttr as Attr, QpCapacity, QpInit, QpState, QpType, Qpn, QueuePair,
 };
-use rdma_tb5::verbs::layout::{Pd, Qp, QpAttr, QpCap, QpInitAttr, number};
+use rdma_verbs_abi::{Pd, Qp, QpAttr, QpCap, QpInitAttr, constants};
 
 use super::{EINVAL, guarded, null};
 use crate::objects::{CqObject, PdObject, QpObject, hand_out, object, take_back};
@@ -25,8 +25,8 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, attr: *mut QpInitAttr) -> *m
         // SAFETY: as above.
         let Some(recv_cq) = (unsafe { object::<CqObject>(attr.recv_cq) }) else { return null(EINVAL) };
         let qp_type = match attr.qp_type {
-            number::QPT_UC => QpType::Uc,
-            number::QPT_RC => QpType::Rc,
+            constants::QPT_UC => QpType::Uc,
+            constants::QPT_RC => QpType::Rc,
             _ => QpType::Ud,
         };
         let max_sge = found.device.caps().max_sge;

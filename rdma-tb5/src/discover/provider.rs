@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::parse::MAX_ITEMS;
 use super::{Captured, Gid, HostReport, Outcome, Port, Provider, ToolRun, VerbsDevice, tool};
 use crate::device::{Closed, query_device, query_gids, query_port};
-use crate::verbs::layout::{self, PortAttr};
 use crate::verbs::{self, LoadError};
+use rdma_verbs_abi::PortAttr;
 
 /// What it is called among the tools of a report
 pub const NAME: &str = "verbs_provider";
@@ -62,7 +62,7 @@ impl Answer {
     }
 }
 
-fn look(provider: &verbs::Provider, device: *mut layout::Device, name: &str) -> VerbsDevice {
+fn look(provider: &verbs::Provider, device: *mut rdma_verbs_abi::Device, name: &str) -> VerbsDevice {
     let mut found = VerbsDevice::named(name);
     // SAFETY: the device is of the provider's list, which is not freed yet.
     let Some(context) = NonNull::new(unsafe { (provider.ibv_open_device)(device) }) else { return found };

@@ -1,9 +1,7 @@
 //! The verbs ABI: its structures, and a provider that is loaded at run time
 //!
 //! Unsafe throughout, and the only modules of this crate that are.
-#![allow(missing_docs, reason = "the fields of these structures are those of the C header")]
 
-pub mod layout;
 mod provider;
 
 pub use self::provider::{LoadError, Provider};

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use libloading::Library;
 
-use super::layout::{
-    CompChannel, Context, Cq, Device, DeviceAttr, Gid, Mr, Pd, PortAttr, Qp, QpAttr, QpInitAttr,
-};
 use super::{clear_errno, errno};
+use rdma_verbs_abi::{
+    CompChannel, Context, Cq, Device, DeviceAttr, Mr, Pd, PortAttr, Qp, QpAttr, QpInitAttr, RawGid,
+};
 
 /// The provider cannot be used
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +94,7 @@ provider! {
     required ibv_open_device: fn(*mut Device) -> *mut Context;
     required ibv_close_device: fn(*mut Context) -> c_int;
     required ibv_query_port: fn(*mut Context, u8, *mut PortAttr) -> c_int;
-    required ibv_query_gid: fn(*mut Context, u8, c_int, *mut Gid) -> c_int;
+    required ibv_query_gid: fn(*mut Context, u8, c_int, *mut RawGid) -> c_int;
     required ibv_alloc_pd: fn(*mut Context) -> *mut Pd;
     required ibv_dealloc_pd: fn(*mut Pd) -> c_int;
     required ibv_reg_mr: fn(*mut Pd, *mut c_void, usize, c_int) -> *mut Mr;

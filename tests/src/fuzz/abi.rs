@@ -12,8 +12,8 @@ use std::io;
 use std::ptr::null_mut;
 use std::sync::{Mutex, Once, PoisonError};
 
-use rdma_tb5::verbs::layout::{
-    CompChannel, Context, Cq, Device, DeviceAttr, Gid, Mr, Pd, PortAttr, Qp, QpAttr, QpInitAttr,
+use rdma_verbs_abi::{
+    CompChannel, Context, Cq, Device, DeviceAttr, Mr, Pd, PortAttr, Qp, QpAttr, QpInitAttr, RawGid,
 };
 
 use self::handles::{Handles, Input};
@@ -76,7 +76,7 @@ struct Program<'a> {
     input: Input<'a>,
     arena: Arena,
     /// Devices by their position, with the names that faults give them
-    devices: Vec<(*mut Device, String, [Gid; 2])>,
+    devices: Vec<(*mut Device, String, [RawGid; 2])>,
     list: *mut *mut Device,
     contexts: Handles<Context, usize>,
     pds: Handles<Pd, usize>,
@@ -84,7 +84,7 @@ struct Program<'a> {
     cqs: Handles<Cq>,
     qps: Handles<Qp, usize>,
     channels: Handles<CompChannel>,
-    ops: Option<rdma_tb5::verbs::layout::ContextOps>,
+    ops: Option<rdma_verbs_abi::ContextOps>,
 }
 
 /// Makes the calls that the bytes say, and destroys everything in the end
@@ -128,7 +128,7 @@ impl<'a> Program<'a> {
             let (device_name, host) = name.split_once('@').expect("both hosts are here");
             let context = call!(rdma::ibv_open_device(device));
             let gids = [0, 1].map(|index| {
-                let mut gid = Gid::default();
+                let mut gid = RawGid::default();
                 assert_eq!(call!(rdma::ibv_query_gid(context, 1, index, &raw mut gid)), 0);
                 gid
             });
@@ -351,7 +351,7 @@ impl<'a> Program<'a> {
         let (context, qp) = (self.context(), self.qp());
         let is_open = self.contexts.about(context).is_some();
         let (port, index) = (self.input.byte() % 3, c_int::from(self.input.byte().cast_signed()));
-        let (mut gid, mut pkey, mut gid_type) = (Gid::default(), 0, 0);
+        let (mut gid, mut pkey, mut gid_type) = (RawGid::default(), 0, 0);
         let mut port_attr = PortAttr { port_cap_flags2: 0xabcd, ..PortAttr::default() };
         let answers = [
             call!(rdma::ibv_query_gid(context, port, index, &raw mut gid)),

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use rdma_tb5::verbs::layout::{Cq, RecvWr, SendWr, Sge, Wc};
+use rdma_verbs_abi::{Cq, RecvWr, SendWr, Sge, Wc};
 
 use super::{EINVAL, Program, call, errno};
 

@@ -1,8 +1,4 @@
 //! The structures of the verbs ABI
-//!
-//! Two lineages: Apple's `librdma.dylib` and Linux's `libibverbs`. They differ only behind the mutexes of the system inside
-//! of some structures. Sizes and offsets are asserted at compile time; sources: a layout oracle compiled against Apple's SDK
-//! (published by the tmc/apple project) and Debian's libibverbs 44.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -12,7 +8,7 @@ pub struct Device {
     _private: [u8; 0],
 }
 
-/// `ibv_comp_channel`, as far as anybody looks into it
+/// `ibv_comp_channel`, up to the last field that programs read
 #[repr(C)]
 pub struct CompChannel {
     pub context: *mut Context,
@@ -41,7 +37,7 @@ pub type PostSend = unsafe extern "C" fn(*mut Qp, *mut SendWr, *mut *mut SendWr)
 /// `ibv_post_recv`
 pub type PostRecv = unsafe extern "C" fn(*mut Qp, *mut RecvWr, *mut *mut RecvWr) -> c_int;
 
-/// `ibv_context_ops`: the calls that have no symbol
+/// `ibv_context_ops`: the calls that are reached through the context, and not by a symbol
 #[repr(C)]
 pub struct ContextOps {
     pub before: [*mut c_void; 11],
@@ -107,7 +103,7 @@ pub struct Qp {
 /// `ibv_gid`
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub struct Gid {
+pub struct RawGid {
     pub raw: [u8; 16],
 }
 
@@ -129,7 +125,7 @@ pub struct RecvWr {
     pub num_sge: c_int,
 }
 
-/// `ibv_send_wr`; the whole of it, because providers copy all 128 bytes
+/// `ibv_send_wr`, in full: providers copy all 128 bytes
 #[repr(C)]
 pub struct SendWr {
     pub wr_id: u64,
@@ -139,7 +135,8 @@ pub struct SendWr {
     pub opcode: u32,
     pub send_flags: u32,
     pub imm_data: u32,
-    /// `remote_addr`, `rkey` (in the low half), or what atomics take: address, compare or add, swap, `rkey`.
+    /// One-sided operations: `remote_addr`, and `rkey` in the low half of the second word. Atomics: `remote_addr`, the value to
+    /// compare or to add, the value to swap in, and `rkey`.
     pub wr: [u64; 4],
     pub qp_type: u64,
     pub rest: [u64; 6],
@@ -191,7 +188,7 @@ pub struct QpInitAttr {
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Default)]
 pub struct GlobalRoute {
-    pub dgid: Gid,
+    pub dgid: RawGid,
     pub flow_label: u32,
     pub sgid_index: u8,
     pub hop_limit: u8,
@@ -321,92 +318,3 @@ pub struct DeviceAttr {
     pub local_ca_ack_delay: u8,
     pub phys_port_cnt: u8,
 }
-
-/// Numbers of the ABI
-pub mod number {
-    /// `IBV_PORT_ACTIVE`
-    pub const PORT_ACTIVE: u32 = 4;
-    /// `IBV_PORT_DOWN`
-    pub const PORT_DOWN: u32 = 1;
-    /// `IBV_QPT_RC`
-    pub const QPT_RC: u32 = 2;
-    /// `IBV_QPT_UC`
-    pub const QPT_UC: u32 = 3;
-    /// `IBV_QPT_UD`
-    pub const QPT_UD: u32 = 4;
-    /// `IBV_WR_RDMA_WRITE`
-    pub const WR_RDMA_WRITE: u32 = 0;
-    /// `IBV_WR_SEND`
-    pub const WR_SEND: u32 = 2;
-    /// `IBV_WR_RDMA_READ`
-    pub const WR_RDMA_READ: u32 = 4;
-    /// `IBV_WR_ATOMIC_CMP_AND_SWP`
-    pub const WR_ATOMIC_CMP_AND_SWP: u32 = 5;
-    /// `IBV_WR_ATOMIC_FETCH_AND_ADD`
-    pub const WR_ATOMIC_FETCH_AND_ADD: u32 = 6;
-    /// `IBV_SEND_SIGNALED`
-    pub const SEND_SIGNALED: u32 = 2;
-    /// `IBV_WC_SEND`
-    pub const WC_SEND: u32 = 0;
-    /// `IBV_WC_RDMA_WRITE`
-    pub const WC_RDMA_WRITE: u32 = 1;
-    /// `IBV_WC_RDMA_READ`
-    pub const WC_RDMA_READ: u32 = 2;
-    /// `IBV_WC_COMP_SWAP`
-    pub const WC_COMP_SWAP: u32 = 3;
-    /// `IBV_WC_FETCH_ADD`
-    pub const WC_FETCH_ADD: u32 = 4;
-    /// `IBV_WC_RECV`
-    pub const WC_RECV: u32 = 128;
-    /// `IBV_QP_CAP`
-    pub const QP_CAP: c_int = 1 << 19;
-    /// `IBV_QP_STATE`
-    pub const QP_STATE: c_int = 1;
-    /// `IBV_MTU_1024`
-    pub const MTU_1024: u32 = 3;
-    /// `IBV_MTU_4096`
-    pub const MTU_4096: u32 = 5;
-    /// Apple's transport, node and link layer type
-    pub const THUNDERBOLT: u32 = 100;
-
-    use std::ffi::c_int;
-}
-
-const _: () = {
-    use std::mem::{offset_of, size_of};
-    assert!(size_of::<ContextOps>() == 256);
-    assert!(offset_of!(Context, ops) + offset_of!(ContextOps, poll_cq) == 96);
-    assert!(offset_of!(Context, ops) + offset_of!(ContextOps, req_notify_cq) == 104);
-    assert!(offset_of!(Context, ops) + offset_of!(ContextOps, post_send) == 208);
-    assert!(offset_of!(Context, ops) + offset_of!(ContextOps, post_recv) == 216);
-    assert!(offset_of!(Context, cmd_fd) == 264 && offset_of!(Context, num_comp_vectors) == 272);
-    assert!(size_of::<Pd>() == 16 && size_of::<Mr>() == 48 && offset_of!(Mr, lkey) == 36);
-    assert!(offset_of!(Cq, cqe) == 28 && offset_of!(Qp, qp_num) == 52 && offset_of!(Qp, qp_type) == 60);
-    assert!(size_of::<Sge>() == 16 && size_of::<RecvWr>() == 32 && size_of::<SendWr>() == 128);
-    assert!(offset_of!(SendWr, wr) == 40 && offset_of!(SendWr, qp_type) == 72);
-    assert!(size_of::<Wc>() == 48 && offset_of!(Wc, byte_len) == 20 && offset_of!(Wc, qp_num) == 28);
-    assert!(size_of::<QpCap>() == 20 && size_of::<QpInitAttr>() == 64);
-    assert!(offset_of!(QpInitAttr, qp_type) == 52);
-    assert!(size_of::<GlobalRoute>() == 24 && size_of::<AhAttr>() == 32);
-    assert!(offset_of!(AhAttr, is_global) == 29 && offset_of!(AhAttr, port_num) == 30);
-    assert!(size_of::<QpAttr>() == 144 && offset_of!(QpAttr, ah_attr) == 56);
-    assert!(offset_of!(QpAttr, pkey_index) == 120 && offset_of!(QpAttr, port_num) == 129);
-    assert!(size_of::<PortAttr>() == 52 && offset_of!(PortAttr, gid_tbl_len) == 12);
-    assert!(offset_of!(PortAttr, lid) == 34 && offset_of!(PortAttr, flags) == 47);
-    assert!(size_of::<DeviceAttr>() == 232 && offset_of!(DeviceAttr, phys_port_cnt) == 227);
-    assert!(offset_of!(DeviceAttr, max_mr_size) == 80 && offset_of!(DeviceAttr, atomic_cap) == 164);
-};
-
-#[cfg(target_os = "macos")]
-const _: () = {
-    use std::mem::{offset_of, size_of};
-    assert!(size_of::<Context>() == 352 && offset_of!(Context, abi_compat) == 344);
-    assert!(size_of::<Cq>() == 152 && size_of::<Qp>() == 184);
-};
-
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-const _: () = {
-    use std::mem::{offset_of, size_of};
-    assert!(size_of::<Context>() == 328 && offset_of!(Context, abi_compat) == 320);
-    assert!(size_of::<Cq>() == 128 && size_of::<Qp>() == 160);
-};

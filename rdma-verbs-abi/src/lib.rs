@@ -1,0 +1,13 @@
+#![doc = include_str!("../README.md")]
+#![cfg(unix)]
+
+mod assertions;
+pub mod constants;
+#[expect(missing_docs, reason = "the fields of these structures are those of the C header")]
+mod layout;
+
+pub use layout::{
+    AhAttr, CompChannel, Context, ContextOps, Cq, Device, DeviceAttr, GlobalRoute, Mr, PORT_ATTR_COMPAT, Pd,
+    PollCq, PortAttr, PostRecv, PostSend, Qp, QpAttr, QpCap, QpInitAttr, RawGid, RecvWr, ReqNotifyCq, SendWr,
+    Sge, Wc,
+};
