@@ -13,7 +13,7 @@ use rdma_core::{
 };
 use rdma_tb5::{OpenOptions, VerbsCompletionQueue, VerbsDevice, VerbsQueuePair};
 use rdma_tests::stub;
-use rdma_verbs_abi::{Cq, Qp, RecvWr, SendWr, Sge, Wc, constants};
+use rdma_verbs_abi::{Cq, Qp, RecvWr, SendWr, Wc, constants};
 
 const BATCH: u32 = 4000;
 const ROUNDS: usize = 401;
@@ -36,7 +36,7 @@ struct Bare {
 
 impl Calls for Bare {
     fn post_send(&mut self, id: u64) {
-        let mut element = Sge { addr: 4096, length: 64, lkey: 0x101 };
+        let mut element = rdma_verbs_abi::Sge { addr: 4096, length: 64, lkey: 0x101 };
         let mut request = SendWr {
             wr_id: id,
             next: null_mut(),
@@ -60,7 +60,7 @@ impl Calls for Bare {
     }
 
     fn post_recv(&mut self, id: u64) {
-        let mut element = Sge { addr: 4096, length: 64, lkey: 0x101 };
+        let mut element = rdma_verbs_abi::Sge { addr: 4096, length: 64, lkey: 0x101 };
         let mut request = RecvWr { wr_id: id, next: null_mut(), sg_list: &raw mut element, num_sge: 1 };
         let mut bad = null_mut();
         // SAFETY: the queue pair of the stub is there, and has a context.
