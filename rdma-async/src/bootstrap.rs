@@ -10,8 +10,9 @@ use crate::connection::Connection;
 use crate::error::{ConnectError, ConnectionError};
 use crate::hub::Hub;
 use crate::line::Line;
+use crate::options::MAX_BULK_RECEIVES;
 use crate::pool::Zone;
-use crate::queues::{MAX_BULK_RECEIVES, Ops, Queues};
+use crate::queues::{Ops, Queues};
 use crate::time::timeout;
 
 /// Who speaks first
@@ -56,7 +57,7 @@ where
                 // Lest the peer have to guess.
                 let nobody = QpAddress::default();
                 let Hello { params, .. } = theirs;
-                let refusal = Hello { epoch: hub.options.epoch, params, eager: nobody, bulk: nobody };
+                let refusal = Hello { epoch: hub.options.group_epoch, params, eager: nobody, bulk: nobody };
                 write_hello(&mut stream, &refusal).await?;
                 return Err(error);
             }
@@ -102,7 +103,7 @@ async fn write_hello(stream: &mut (impl AsyncWrite + Unpin), hello: &Hello) -> R
 }
 
 fn check_epoch<D: Device>(hub: &Hub<D>, theirs: &Hello) -> Result<(), ConnectError> {
-    let ours = hub.options.epoch;
+    let ours = hub.options.group_epoch;
     if theirs.epoch == ours { Ok(()) } else { Err(ConnectError::Epoch { ours, theirs: theirs.epoch }) }
 }
 
@@ -121,7 +122,7 @@ impl<D: Device> Prepared<D> {
         hub.hold();
         let id = hub.next_line();
         let mut prepared = Self { hub: Arc::clone(hub), id, queues: None, is_joined: false };
-        let window = hub.options.window;
+        let window = hub.options.recv_window;
         let max = hub.device.caps().max_queue_frames;
         let qp = |recv_frames: u32, send_frames: u32| QpInit {
             capacity: QpCapacity { recv_frames: recv_frames.min(max), send_frames: send_frames.min(max) },
@@ -156,7 +157,7 @@ impl<D: Device> Prepared<D> {
 
     fn hello(&self) -> Hello {
         let (eager, bulk) = (self.queues().eager().address(), self.queues().bulk().address());
-        Hello { epoch: self.hub.options.epoch, params: self.params(), eager, bulk }
+        Hello { epoch: self.hub.options.group_epoch, params: self.params(), eager, bulk }
     }
 
     /// Connects both queue pairs, hands them to the reactor, and then posts the eager receives: before the queue pair is ready
@@ -169,16 +170,16 @@ impl<D: Device> Prepared<D> {
         let config = ProtocolConfig {
             bulk_receives: MAX_BULK_RECEIVES,
             bulk_send_frames: queues.bulk().capacity().send_frames,
-            eager_send_frames: queues.eager().capacity().send_frames.min(options.window),
-            keepalive: options.keepalive,
+            eager_send_frames: queues.eager().capacity().send_frames.min(options.recv_window),
+            keepalive: options.keep_alive_interval,
             params: self.params(),
-            queue: options.send_queue,
-            timeout: options.timeout,
+            queue: options.max_in_flight_sends,
+            timeout: options.peer_timeout,
         };
         let receive = |_| self.hub.pool.try_lease(Zone::Eager, FRAME).ok_or(ConnectError::Memory);
         let receives = (0..config.params.window).map(receive).collect::<Result<_, _>>()?;
         let protocol = Protocol::new(config, theirs.params, self.hub.runtime.now());
-        let ops = Ops::new(options.send_queue);
+        let ops = Ops::new(options.max_in_flight_sends);
         let queues = self.queues.take().expect("the queues are there until they belong to a connection");
         let line = Arc::new(Line::new(self.id, Arc::clone(&self.hub), ops, protocol, queues));
         if let Err(line) = self.hub.join(Arc::clone(&line)) {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use rdma_core::Device;
 
 use crate::Lease;
-use crate::error::{AllocError, CloseError, ConnectionError, RecvError, SendError, Unsent};
+use crate::error::{AllocError, CloseError, ConnectionError, RecvError, SendError, SendFailed};
 use crate::gate::Ticket;
 use crate::line::Line;
 use crate::pool::{Pool, Zone};
@@ -236,14 +236,14 @@ enum SendState {
 }
 
 impl<D: Device> Send<D> {
-    fn poll_queue(&mut self, cx: &mut Context<'_>) -> Poll<Unsent> {
+    fn poll_queue(&mut self, cx: &mut Context<'_>) -> Poll<SendFailed> {
         let SendState::Unqueued(lease, ticket) = &mut self.state else {
             panic!("a send that has ended was polled again")
         };
         let line = self.connection.line();
         let queued = match lease {
             Some(foreign) if !foreign.is_of(&line.hub.pool) => {
-                Err(Unsent { error: SendError::ForeignLease, lease: lease.take() })
+                Err(SendFailed { error: SendError::ForeignLease, lease: lease.take() })
             }
             lease => ready!(line.poll_send(lease, ticket, cx)),
         };
@@ -261,7 +261,7 @@ impl<D: Device> Send<D> {
 }
 
 impl<D: Device> Future for Send<D> {
-    type Output = Result<Lease, Unsent>;
+    type Output = Result<Lease, SendFailed>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let SendState::Queued(slot) = self.state else {
@@ -272,7 +272,7 @@ impl<D: Device> Future for Send<D> {
         Poll::Ready(match (result, lease) {
             (Ok(()), Some(lease)) => Ok(lease),
             (Ok(()), None) => unreachable!("a device that has sent a message is done with it"),
-            (Err(error), lease) => Err(Unsent { error, lease }),
+            (Err(error), lease) => Err(SendFailed { error, lease }),
         })
     }
 }

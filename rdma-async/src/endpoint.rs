@@ -5,12 +5,13 @@ use rdma_core::{Device, Runtime};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::bootstrap::{self, Role};
+use crate::connection::Alloc;
 use crate::connection::Connection;
 use crate::error::{ConnectError, EndpointError};
 use crate::hub::Hub;
 use crate::pool::{Pool, PoolStats, Zone};
 use crate::reactor::Reactor;
-use crate::{Alloc, EndpointOptions, Lease};
+use crate::{EndpointOptions, Lease};
 
 /// One device, ready for connections
 ///

@@ -44,11 +44,106 @@ pub enum EndpointError {
     #[error(transparent)]
     Device(#[from] rdma_core::Error),
     /// The options contradict each other or the device
-    #[error("unusable options: {0}")]
-    Options(&'static str),
+    #[error(transparent)]
+    Options(#[from] InvalidOptions),
     /// No memory could be had
     #[error(transparent)]
     Pool(#[from] PoolError),
+}
+
+/// Options with which an endpoint cannot work
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidOptions {
+    /// The device's completion queue is too short for the windows and the sends of all connections
+    #[error(
+        "the connections need {found} entries of the completion queue, the device has {max}; lower max_connections, \
+         recv_window or max_in_flight_sends"
+    )]
+    CompletionQueue {
+        /// Entries that the connections need
+        found: u64,
+        /// Entries that the device has
+        max: u64,
+    },
+    /// The keep-alive interval is zero or too long
+    #[error("keep_alive_interval is {found:?}; it must be above zero and at most {max:?}")]
+    KeepAliveInterval {
+        /// The interval
+        found: Duration,
+        /// The longest
+        max: Duration,
+    },
+    /// The number of connections is zero or too high
+    #[error("max_connections is {found}; it must be 1 to {max}")]
+    MaxConnections {
+        /// The number
+        found: u32,
+        /// The highest
+        max: u32,
+    },
+    /// The number of messages in flight is zero or too high
+    #[error("max_in_flight_sends is {found}; it must be 1 to {max}")]
+    MaxInFlightSends {
+        /// The number
+        found: u32,
+        /// The highest
+        max: u32,
+    },
+    /// The device cannot carry messages that long
+    #[error("max_message is {found} bytes; the device carries at most {max}")]
+    MaxMessage {
+        /// The length in bytes
+        found: usize,
+        /// The longest that the device carries
+        max: usize,
+    },
+    /// The memory for sending and receiving is more than one registration can hold
+    #[error("send_memory and receive_memory are {found} bytes together; they must be fewer than {max}")]
+    Memory {
+        /// The sum in bytes
+        found: u64,
+        /// The limit
+        max: u64,
+    },
+    /// The timeout does not fit the keep-alive interval
+    #[error("peer_timeout is {found:?}; with this keep_alive_interval it must be {min:?} to {max:?}")]
+    PeerTimeout {
+        /// The timeout
+        found: Duration,
+        /// Two keep-alive intervals
+        min: Duration,
+        /// Eight keep-alive intervals, at most a day
+        max: Duration,
+    },
+    /// The receive memory does not hold a window for each connection and the longest message
+    #[error(
+        "receive_memory is {found} bytes; a window for each connection and the longest message need {min}"
+    )]
+    ReceiveMemory {
+        /// The memory in bytes
+        found: usize,
+        /// The least that suffices
+        min: usize,
+    },
+    /// The receive window is too small for data to flow, or larger than a queue
+    #[error("recv_window is {found} frames; it must be {min} to {max}")]
+    RecvWindow {
+        /// The window in frames
+        found: u32,
+        /// The smallest
+        min: u32,
+        /// The largest
+        max: u32,
+    },
+    /// The send memory does not hold a single frame
+    #[error("send_memory is {found} bytes; it must be at least {min}")]
+    SendMemory {
+        /// The memory in bytes
+        found: usize,
+        /// One frame
+        min: usize,
+    },
 }
 
 /// Memory that cannot be mapped or registered
@@ -150,7 +245,7 @@ pub enum SendError {
 /// A message that was not sent, with its lease where it can be had
 #[derive(thiserror::Error)]
 #[error("{error}")]
-pub struct Unsent {
+pub struct SendFailed {
     /// What went wrong
     #[source]
     pub error: SendError,
@@ -158,14 +253,14 @@ pub struct Unsent {
     pub lease: Option<Lease>,
 }
 
-impl fmt::Debug for Unsent {
+impl fmt::Debug for SendFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Unsent").field(&self.error).finish()
+        f.debug_tuple("SendFailed").field(&self.error).finish()
     }
 }
 
-impl From<Unsent> for SendError {
-    fn from(unsent: Unsent) -> Self {
+impl From<SendFailed> for SendError {
+    fn from(unsent: SendFailed) -> Self {
         unsent.error
     }
 }

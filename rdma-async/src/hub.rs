@@ -54,7 +54,7 @@ impl<D: Device> Hub<D> {
 
     /// Counts one more connection in, if it is not one too many for the memory and the completion queue
     pub(crate) fn reserve(&self) -> Result<(), ConnectError> {
-        let limit = self.options.connections;
+        let limit = self.options.max_connections;
         let counted = self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
             if n < limit { Some(n + 1) } else { None }
         });

@@ -40,11 +40,19 @@ pub mod time;
 #[cfg(feature = "tokio-runtime")]
 mod tokio_runtime;
 
-pub use connection::{Alloc, Close, Connection, ConnectionStats, Message, Recv, Send};
+pub mod future {
+    //! The futures of endpoints and connections, named after the methods that return them
+    //!
+    //! Name them to store them in a structure.
+
+    pub use crate::connection::{Alloc, Close, Recv, Send};
+}
+
+pub use connection::{Connection, ConnectionStats, Message};
 pub use endpoint::Endpoint;
 pub use error::{
-    AllocError, CloseError, ConnectError, ConnectionError, EndpointError, PoolError, RecvError, SendError,
-    Unsent,
+    AllocError, CloseError, ConnectError, ConnectionError, EndpointError, InvalidOptions, PoolError,
+    RecvError, SendError, SendFailed,
 };
 pub use options::EndpointOptions;
 pub use pool::{Lease, PoolStats, ZoneStats};

@@ -1,42 +1,55 @@
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use rdma_core::protocol::Params;
-use rdma_core::{Device, FRAME};
+use rdma_core::{Device, FRAME, frames};
 
-use crate::error::EndpointError;
-use crate::queues::MAX_BULK_RECEIVES;
+use crate::error::InvalidOptions;
 
 /// How an endpoint uses its device; the defaults suit a Thunderbolt 5 port
+///
+/// Checked when the endpoint is made: contradictions are an [`InvalidOptions`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct EndpointOptions {
-    pub(crate) announces: u32,
     pub(crate) connect_timeout: Duration,
-    pub(crate) connections: u32,
-    pub(crate) epoch: u64,
-    pub(crate) keepalive: Duration,
+    pub(crate) group_epoch: u64,
+    pub(crate) keep_alive_interval: Duration,
+    pub(crate) max_connections: u32,
+    pub(crate) max_in_flight_sends: u32,
     pub(crate) max_message: usize,
+    pub(crate) peer_timeout: Duration,
     pub(crate) receive_memory: usize,
+    pub(crate) recv_window: u32,
     pub(crate) send_memory: usize,
-    pub(crate) send_queue: u32,
-    pub(crate) timeout: Duration,
-    pub(crate) window: u32,
 }
+
+/// The longest keep-alive interval and peer timeout.
+const LONGEST: Duration = Duration::from_hours(24);
+/// Messages that the peer may announce before their receives are posted.
+const ANNOUNCES: u32 = 32;
+/// Windows with which data can flow, given [`ANNOUNCES`].
+const WINDOWS: RangeInclusive<u32> = 63..=4095;
+/// The most connections of an endpoint, and the most messages of a connection in flight.
+const MOST: u32 = 4096;
+/// The longest registration, in bytes: the device names memory by 32 bits.
+const LONGEST_REGISTRATION: u64 = u32::MAX as u64;
+/// Bulk receives that are posted at most at once.
+pub(crate) const MAX_BULK_RECEIVES: u32 = 64;
 
 impl Default for EndpointOptions {
     fn default() -> Self {
         Self {
-            announces: 32,
             connect_timeout: Duration::from_secs(10),
-            connections: 5,
-            epoch: 0,
-            keepalive: Duration::from_secs(1),
+            group_epoch: 0,
+            keep_alive_interval: Duration::from_secs(1),
+            max_connections: 5,
+            max_in_flight_sends: 64,
             max_message: 4 << 20,
+            peer_timeout: Duration::from_secs(5),
             receive_memory: 16 << 20,
+            recv_window: 128,
             send_memory: 16 << 20,
-            send_queue: 64,
-            timeout: Duration::from_secs(5),
-            window: 128,
         }
     }
 }
@@ -52,23 +65,28 @@ impl EndpointOptions {
         Self { connect_timeout, ..self }
     }
 
+    /// Generation of the application's group, on which both peers must agree; 0
+    pub fn group_epoch(self, group_epoch: u64) -> Self {
+        Self { group_epoch, ..self }
+    }
+
+    /// How long a connection may be silent before it sends a message that keeps it alive; 1 s
+    ///
+    /// At most a day. On Apple's device a queue pair that rests for about 23 minutes dies (field reports).
+    pub fn keep_alive_interval(self, keep_alive_interval: Duration) -> Self {
+        Self { keep_alive_interval, ..self }
+    }
+
     /// How many connections the endpoint can have at once; 5, for which the queue pairs of a Thunderbolt 5 port suffice
     ///
-    /// Each takes a [`window`](Self::window) of frames from the [`receive_memory`](Self::receive_memory) for good.
-    pub fn connections(self, connections: u32) -> Self {
-        Self { connections, ..self }
+    /// Each takes a [`recv_window`](Self::recv_window) of frames from the [`receive_memory`](Self::receive_memory) for good.
+    pub fn max_connections(self, max_connections: u32) -> Self {
+        Self { max_connections, ..self }
     }
 
-    /// Generation of the application's group, which peers must agree on; 0
-    pub fn epoch(self, epoch: u64) -> Self {
-        Self { epoch, ..self }
-    }
-
-    /// How long a connection may rest before a message is sent to keep it alive; 1 s
-    ///
-    /// On Apple's device a queue pair that rests for about 23 minutes dies (field reports).
-    pub fn keepalive(self, keepalive: Duration) -> Self {
-        Self { keepalive, ..self }
+    /// How many messages of a connection may be in flight at once; 64
+    pub fn max_in_flight_sends(self, max_in_flight_sends: u32) -> Self {
+        Self { max_in_flight_sends, ..self }
     }
 
     /// The longest message that can be received, in bytes; 4 MiB
@@ -81,11 +99,28 @@ impl EndpointOptions {
         self.max_message
     }
 
+    /// How long a peer may be silent before it counts as lost; 5 s
+    ///
+    /// Two to eight [keep-alive intervals](Self::keep_alive_interval). A connection whose last handle was dropped, and whose peer
+    /// does not take the queued messages, is given up after the same time.
+    pub fn peer_timeout(self, peer_timeout: Duration) -> Self {
+        Self { peer_timeout, ..self }
+    }
+
     /// Memory for messages that are being received or read, in bytes; 16 MiB
     ///
-    /// What the windows of all [`connections`](Self::connections) leave is for longer messages, and must hold the longest.
+    /// The windows of all [connections](Self::max_connections) come out of it. The rest is for longer messages, and must hold the
+    /// longest.
     pub fn receive_memory(self, bytes: usize) -> Self {
         Self { receive_memory: bytes, ..self }
+    }
+
+    /// Frames that a connection keeps posted for small messages and for the protocol; 128
+    ///
+    /// 47 of them are for the protocol: with the default, 81 small messages can arrive before the application reads any. At
+    /// least 63, at most 4095.
+    pub fn recv_window(self, frames: u32) -> Self {
+        Self { recv_window: frames, ..self }
     }
 
     /// Memory for messages that are being written or sent, in bytes; 16 MiB
@@ -93,84 +128,79 @@ impl EndpointOptions {
         Self { send_memory: bytes, ..self }
     }
 
-    /// How many messages of a connection may be on their way at once; 64
-    pub fn send_queue(self, messages: u32) -> Self {
-        Self { send_queue: messages, ..self }
-    }
-
-    /// How long a peer may be silent before it counts as lost; 5 s
-    ///
-    /// At least two and at most eight keep-alive intervals. A connection that nobody holds any more, and whose peer does not
-    /// take what is queued for it, is given up after the same time.
-    pub fn timeout(self, timeout: Duration) -> Self {
-        Self { timeout, ..self }
-    }
-
-    /// Frames that a connection keeps posted for small messages and its own; 128
-    ///
-    /// 47 of them are for the connection's own messages: 81 small messages can arrive before the application reads
-    /// any. At least 64, at most 4095.
-    pub fn window(self, messages: u32) -> Self {
-        Self { window: messages, ..self }
-    }
-
     /// Frames for sending, for the windows of the connections, and for longer messages that are received
     pub(crate) fn zones(&self) -> [u32; 3] {
         let frames = |bytes: usize| u32::try_from(bytes / FRAME).unwrap_or(u32::MAX);
-        let eager = self.connections.saturating_mul(self.window.saturating_add(1));
+        let eager = self.max_connections.saturating_mul(self.recv_window.saturating_add(1));
         [frames(self.send_memory), eager, frames(self.receive_memory).saturating_sub(eager)]
     }
 
     pub(crate) fn params(&self) -> Params {
-        Params { announces: self.announces, max_message: self.max_message as u32, window: self.window }
+        let max_message = u32::try_from(self.max_message).unwrap_or(u32::MAX);
+        Params { announces: ANNOUNCES, max_message, window: self.recv_window }
     }
 
-    /// Entries that a connection may need in the completion queue
+    /// Entries that all connections together may need in the completion queue
     fn completions(&self) -> u64 {
         // Eager receives and sends, bulk sends, messages of the protocol, bulk receives.
-        2 * u64::from(self.window) + 2 * u64::from(self.send_queue) + 64 + u64::from(MAX_BULK_RECEIVES)
+        let sends = 2 * u64::from(self.max_in_flight_sends);
+        let each = 2 * u64::from(self.recv_window) + sends + 64 + u64::from(MAX_BULK_RECEIVES);
+        each * u64::from(self.max_connections)
     }
 
-    pub(crate) fn check(&self, device: &impl Device) -> Result<(), EndpointError> {
-        let options = |why| Err(EndpointError::Options(why));
-        if self.keepalive.is_zero() || self.keepalive > LONGEST || self.timeout > LONGEST {
-            return options("the keep-alive interval is zero, or it or the timeout is longer than a day");
+    pub(crate) fn check(&self, device: &impl Device) -> Result<(), InvalidOptions> {
+        let interval = self.keep_alive_interval;
+        if interval.is_zero() || interval > LONGEST {
+            return Err(InvalidOptions::KeepAliveInterval { found: interval, max: LONGEST });
         }
-        if self.timeout < self.keepalive * 2 || self.timeout > self.keepalive * 8 {
-            return options("the timeout is not two to eight keep-alive intervals");
+        let (min, max) = (interval * 2, (interval * 8).min(LONGEST));
+        if !(min..=max).contains(&self.peer_timeout) {
+            return Err(InvalidOptions::PeerTimeout { found: self.peer_timeout, min, max });
         }
-        if !self.params().is_usable() {
-            return options("the window is not 64 to 4095");
+        if !WINDOWS.contains(&self.recv_window) {
+            let (found, min, max) = (self.recv_window, *WINDOWS.start(), *WINDOWS.end());
+            return Err(InvalidOptions::RecvWindow { found, min, max });
         }
-        if self.send_queue == 0 || self.send_queue > 4096 {
-            return options("the send queue holds no message, or more than 4096");
+        if !(1..=MOST).contains(&self.max_in_flight_sends) {
+            return Err(InvalidOptions::MaxInFlightSends { found: self.max_in_flight_sends, max: MOST });
         }
-        if self.connections == 0 || self.connections > 4096 {
-            return options("the endpoint has no connections, or more than 4096");
+        if !(1..=MOST).contains(&self.max_connections) {
+            return Err(InvalidOptions::MaxConnections { found: self.max_connections, max: MOST });
         }
-        if self.max_message > device.caps().max_message as usize {
-            return options("the device cannot carry messages that long");
+        let max = device.caps().max_message as usize;
+        if self.max_message > max {
+            return Err(InvalidOptions::MaxMessage { found: self.max_message, max });
         }
         let [send, eager, bulk] = self.zones();
         if send == 0 {
-            return options("the send memory does not hold a message");
+            return Err(InvalidOptions::SendMemory { found: self.send_memory, min: FRAME });
         }
-        if (bulk as usize) < rdma_core::frames(self.max_message) {
-            return options(
-                "the receive memory does not hold a window for each connection and the longest message",
-            );
+        if (bulk as usize) < frames(self.max_message) {
+            let min = (eager as usize + frames(self.max_message)) * FRAME;
+            return Err(InvalidOptions::ReceiveMemory { found: self.receive_memory, min });
         }
-        if u64::from(send) + u64::from(eager) + u64::from(bulk) >= u64::from(u32::MAX) / FRAME as u64 {
-            return options("the memory for sending and receiving exceeds 4 GiB, which no registration may");
+        let found = (u64::from(send) + u64::from(eager) + u64::from(bulk)) * FRAME as u64;
+        if found >= LONGEST_REGISTRATION {
+            return Err(InvalidOptions::Memory { found, max: LONGEST_REGISTRATION });
         }
-        if self.completions() * u64::from(self.connections) > u64::from(device.caps().max_cqe) {
-            return options(
-                "the completion queue of the device does not hold the windows and queues of all connections",
-            );
+        let max = u64::from(device.caps().max_cqe);
+        if self.completions() > max {
+            return Err(InvalidOptions::CompletionQueue { found: self.completions(), max });
         }
         Ok(())
     }
 }
 
-/// The longest of the intervals.
-const LONGEST: Duration = Duration::from_hours(24);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches bounds that are not those of the protocol.
+    #[test]
+    fn windows_are_accepted_exactly_where_data_can_flow() {
+        for window in [0, *WINDOWS.start() - 1, *WINDOWS.start(), 128, *WINDOWS.end(), *WINDOWS.end() + 1] {
+            let params = EndpointOptions::new().recv_window(window).params();
+            assert_eq!(params.is_usable(), WINDOWS.contains(&window), "{window}");
+        }
+    }
+}

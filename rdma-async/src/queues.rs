@@ -14,6 +14,7 @@ use crate::Lease;
 use crate::error::SendError;
 use crate::later::Later;
 use crate::op::OpTable;
+use crate::options::MAX_BULK_RECEIVES;
 
 pub(crate) type Ops = OpTable<Lease, SendError>;
 type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
@@ -80,8 +81,6 @@ pub(crate) struct Queues<D: Device> {
 
 /// Bytes of a place for a message of the protocol.
 const CONTROL: usize = 64;
-/// Bulk receives that are posted at most at once.
-pub(crate) const MAX_BULK_RECEIVES: u32 = 64;
 
 impl<D: Device> Queues<D> {
     /// Unconnected queue pairs, with space for `window` eager receives

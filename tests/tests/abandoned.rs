@@ -44,7 +44,7 @@ fn dropping_the_last_handle_sends_what_is_queued() {
 #[test]
 fn dropping_the_last_handle_waits_for_a_slow_reader() {
     Sim::new().run(async |net| {
-        let pair = connected(&net, &options().connections(1).receive_memory(6 << 20)).await;
+        let pair = connected(&net, &options().max_connections(1).receive_memory(6 << 20)).await;
         queue_more_than_fits(&pair.ab).await;
         drop(pair.ab);
         for _ in 0..10 {
@@ -61,7 +61,7 @@ fn dropping_the_last_handle_waits_for_a_slow_reader() {
 #[test]
 fn dropping_the_last_handle_gives_a_peer_up_that_takes_nothing() {
     Sim::new().run(async |net| {
-        let pair = connected(&net, &options().connections(1).receive_memory(6 << 20)).await;
+        let pair = connected(&net, &options().max_connections(1).receive_memory(6 << 20)).await;
         queue_more_than_fits(&pair.ab).await;
         drop(pair.ab);
         rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(6)).await;
@@ -75,7 +75,7 @@ fn dropping_the_last_handle_gives_a_peer_up_that_takes_nothing() {
 #[test]
 fn what_nobody_reads_any_more_does_not_hold_the_peer_up() {
     Sim::new().run(async |net| {
-        let pair = connected(&net, &options().connections(1).receive_memory(6 << 20)).await;
+        let pair = connected(&net, &options().max_connections(1).receive_memory(6 << 20)).await;
         queue_more_than_fits(&pair.ab).await;
         let long = pair.ba.alloc(2 << 20).await.unwrap();
         let mut long = Box::pin(pair.ba.send(long));
@@ -163,7 +163,7 @@ fn moved_and_dropped(connection: &Connection<SimDevice>, future: impl Future) {
 #[test]
 fn wakers_go_without_a_lock() {
     ends(async |net| {
-        let pair = connected(&net, &options().send_queue(1)).await;
+        let pair = connected(&net, &options().max_in_flight_sends(1)).await;
         moved_and_dropped(&pair.ab, pair.ab.recv());
         let [one, two] = [8, 8].map(|len| pair.ab.alloc(len));
         let (one, two) = try_join(one, two).await.unwrap();

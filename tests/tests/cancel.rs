@@ -63,7 +63,7 @@ const WINDOW: u32 = 128;
 
 fn a_dropped_send_of(len: usize) {
     at_every_poll(async |net, polls| {
-        let pair = connected(&net, &EndpointOptions::new().window(WINDOW)).await;
+        let pair = connected(&net, &EndpointOptions::new().recv_window(WINDOW)).await;
         pair.ab.send_bytes(b"before").await.unwrap();
         let mut lease = pair.ab.alloc(len).await.unwrap();
         lease.fill(7);
@@ -100,7 +100,7 @@ fn a_dropped_send_of_a_bulk_message_loses_nothing() {
 #[test]
 fn a_dropped_send_bytes_loses_nothing() {
     at_every_poll(async |net, polls| {
-        let pair = connected(&net, &EndpointOptions::new().window(WINDOW)).await;
+        let pair = connected(&net, &EndpointOptions::new().recv_window(WINDOW)).await;
         let is_ready = dropped(&net, polls, pair.ab.send_bytes(&[7; 5000])).await.is_some();
         pair.ab.send_bytes(b"after").await.unwrap();
         let mut first = pair.ba.recv().await.unwrap().unwrap();
@@ -118,7 +118,7 @@ fn a_dropped_send_bytes_loses_nothing() {
 #[test]
 fn a_send_that_waits_for_a_place_gives_it_up() {
     at_every_poll(async |net, polls| {
-        let options = EndpointOptions::new().window(WINDOW).send_queue(1);
+        let options = EndpointOptions::new().recv_window(WINDOW).max_in_flight_sends(1);
         let pair = connected(&net, &options).await;
         let (first, second, third) = (pair.ab.alloc(50_000), pair.ab.alloc(10), pair.ab.alloc(20));
         let first = pair.ab.send(first.await.unwrap());
@@ -161,7 +161,7 @@ fn a_dropped_alloc_gives_its_turn_to_the_next() {
 #[test]
 fn a_dropped_recv_loses_no_message() {
     at_every_poll(async |net, polls| {
-        let pair = connected(&net, &EndpointOptions::new().window(WINDOW)).await;
+        let pair = connected(&net, &EndpointOptions::new().recv_window(WINDOW)).await;
         let messages = [vec![1; 10], vec![2; 20_000], vec![3; 30]];
         let send = async {
             for message in &messages {
@@ -266,7 +266,7 @@ fn a_dropped_accept_leaves_nothing_behind() {
 #[test]
 fn a_forgotten_future_costs_its_place_and_its_lease_and_nothing_else() {
     Sim::new().run(async |net| {
-        let pair = connected(&net, &EndpointOptions::new().window(WINDOW)).await;
+        let pair = connected(&net, &EndpointOptions::new().recv_window(WINDOW)).await;
         let lease = pair.ab.alloc(10).await.unwrap();
         let mut send = Box::pin(pair.ab.send(lease));
         assert!(futures::poll!(send.as_mut()).is_pending());

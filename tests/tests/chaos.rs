@@ -179,9 +179,9 @@ proptest! {
         let sim = Sim::new().seed(seed).time_limit(rdma_core::Time::from_nanos(20_000_000_000));
         sim.run(async |net| {
             let options = EndpointOptions::new()
-                .send_queue(queue)
-                .connections(1)
-                .window(64)
+                .max_in_flight_sends(queue)
+                .max_connections(1)
+                .recv_window(64)
                 .max_message(256 << 10)
                 .send_memory(512 << 10)
                 .receive_memory(1 << 20);

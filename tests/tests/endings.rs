@@ -5,10 +5,10 @@ use std::time::Duration;
 use futures::future::{join, try_join};
 use rdma_async::{
     AllocError, CloseError, ConnectError, ConnectionError, Endpoint, EndpointError, EndpointOptions,
-    RecvError, SendError,
+    InvalidOptions, RecvError, SendError,
 };
 use rdma_core::protocol::{Hello, HelloError};
-use rdma_core::{AnyDevice, Cause, Device, Verb};
+use rdma_core::{AnyDevice, Cause, Device, FRAME, Verb};
 use rdma_sim::{LineRate, Sim, Topology};
 use rdma_tests::{DEVICE, connected, endpoint, endpoints};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -107,7 +107,7 @@ fn what_was_sent_to_a_side_that_closes_arrives() {
 #[test]
 fn a_connection_can_be_made_while_others_fill_the_memory() {
     Sim::new().run(async |net| {
-        let pair = connected(&net, &options().connections(2).receive_memory(6 << 20)).await;
+        let pair = connected(&net, &options().max_connections(2).receive_memory(6 << 20)).await;
         for _ in 0..10 {
             let lease = pair.ab.alloc(1 << 20).await.unwrap();
             let mut send = Box::pin(pair.ab.send(lease));
@@ -168,7 +168,7 @@ fn what_the_peer_will_not_read_is_refused_with_its_lease() {
 fn a_peer_that_falls_silent_is_an_error_within_the_timeout() {
     Sim::new().run(async |net| {
         let timeout = Duration::from_secs(5);
-        let pair = connected(&net, &options().timeout(timeout)).await;
+        let pair = connected(&net, &options().peer_timeout(timeout)).await;
         pair.ab.send_bytes(b"arrived").await.unwrap();
         rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(60)).await;
         let silence = net.now();
@@ -205,7 +205,7 @@ fn an_idle_connection_lives() {
 #[test]
 fn a_reader_that_pauses_holds_the_sender_back_and_loses_nothing() {
     Sim::new().run(async |net| {
-        let pair = connected(&net, &options().connections(1).receive_memory(6 << 20)).await;
+        let pair = connected(&net, &options().max_connections(1).receive_memory(6 << 20)).await;
         let send = async {
             for number in 0..400_usize {
                 let len = if number % 4 == 0 { 1 << 20 } else { 8 };
@@ -233,7 +233,7 @@ fn a_reader_that_pauses_holds_the_sender_back_and_loses_nothing() {
 #[test]
 fn peers_that_send_everything_before_they_read_do_not_lock_up() {
     Sim::new().run(async |net| {
-        let options = options().connections(1).send_memory(4 << 20).receive_memory(6 << 20);
+        let options = options().max_connections(1).send_memory(4 << 20).receive_memory(6 << 20);
         let pair = connected(&net, &options).await;
         let side = async |connection: &rdma_async::Connection<_>| {
             let sends = (0..4).map(|_| async {
@@ -305,7 +305,8 @@ fn unusable() -> rdma_core::protocol::Params {
 #[test]
 fn peers_of_different_epochs_do_not_connect() {
     Sim::new().run(async |net| {
-        let (a, b) = (endpoint(&net, "a", &options().epoch(1)), endpoint(&net, "b", &options().epoch(2)));
+        let (a, b) =
+            (endpoint(&net, "a", &options().group_epoch(1)), endpoint(&net, "b", &options().group_epoch(2)));
         let (to_b, to_a) = tokio::io::duplex(256);
         let (connected, accepted) = join(a.connect(to_b), b.accept(to_a)).await;
         assert_eq!(accepted.unwrap_err(), ConnectError::Epoch { ours: 2, theirs: 1 });
@@ -357,29 +358,44 @@ fn crossed_cables_are_an_error_and_not_a_silent_lockup() {
     });
 }
 
+/// Catches each bound that is off by one, and a check that is missing.
 #[test]
-fn unusable_options_are_refused() {
+fn unusable_options_are_refused_with_the_reason() {
+    use InvalidOptions::*;
+    const DAY: Duration = Duration::from_hours(24);
+    let s = Duration::from_secs;
+    let table = [
+        (options().recv_window(62), RecvWindow { found: 62, min: 63, max: 4095 }),
+        (options().recv_window(4096), RecvWindow { found: 4096, min: 63, max: 4095 }),
+        (options().peer_timeout(s(1)), PeerTimeout { found: s(1), min: s(2), max: s(8) }),
+        (options().peer_timeout(s(9)), PeerTimeout { found: s(9), min: s(2), max: s(8) }),
+        (options().keep_alive_interval(s(0)), KeepAliveInterval { found: s(0), max: DAY }),
+        (options().keep_alive_interval(DAY * 2), KeepAliveInterval { found: DAY * 2, max: DAY }),
+        (options().max_in_flight_sends(0), MaxInFlightSends { found: 0, max: 4096 }),
+        (options().max_in_flight_sends(4097), MaxInFlightSends { found: 4097, max: 4096 }),
+        (options().max_connections(0), MaxConnections { found: 0, max: 4096 }),
+        (options().max_connections(4097), MaxConnections { found: 4097, max: 4096 }),
+        (options().max_message(1 << 30), MaxMessage { found: 1 << 30, max: 4095 * FRAME }),
+        (options().receive_memory(1 << 20), ReceiveMemory { found: 1 << 20, min: (5 * 129 + 1024) * FRAME }),
+        (options().send_memory(4095), SendMemory { found: 4095, min: FRAME }),
+        (options().send_memory(4 << 30), Memory { found: (4 << 30) + (16 << 20), max: u32::MAX.into() }),
+        (
+            options().recv_window(3000).max_connections(1).receive_memory(32 << 20),
+            CompletionQueue { found: 6256, max: 4096 },
+        ),
+        (
+            options().max_connections(9).receive_memory(32 << 20),
+            CompletionQueue { found: 9 * 512, max: 4096 },
+        ),
+    ];
     Sim::new().run(async |net| {
-        let table = [
-            options().window(10),
-            options().timeout(Duration::from_secs(1)),
-            options().timeout(Duration::from_secs(100)),
-            options().keepalive(Duration::ZERO),
-            options().send_queue(0),
-            options().max_message(1 << 30),
-            options().receive_memory(1 << 20),
-            options().send_memory(0),
-            options().window(3000).connections(1).receive_memory(32 << 20),
-            options().connections(0),
-            options().connections(9).receive_memory(32 << 20),
-            options().keepalive(Duration::MAX),
-            options().send_memory(5 << 30),
-        ];
-        for options in table {
+        for (options, reason) in &table {
             let device = net.open("a", DEVICE).unwrap();
-            let refused = Endpoint::new(device, net.runtime(), options.clone());
-            assert!(matches!(refused, Err(EndpointError::Options(_))), "{options:?}");
+            let refused = Endpoint::new(device, net.runtime(), options.clone()).unwrap_err();
+            assert_eq!(refused, EndpointError::Options(reason.clone()));
         }
+        let device = net.open("a", DEVICE).unwrap();
+        Endpoint::new(device, net.runtime(), options().recv_window(63).peer_timeout(s(8))).unwrap();
     });
 }
 

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use rdma_core::protocol::{EnqueueError, Protocol, Token};
 use rdma_core::{Device, Time};
 
-use crate::error::{CloseError, ConnectionError, RecvError, SendError, Unsent};
+use crate::error::{CloseError, ConnectionError, RecvError, SendError, SendFailed};
 use crate::gate::{Next, Ticket, Turns};
 use crate::hub::Hub;
 use crate::inbox::Inbox;
@@ -51,7 +51,7 @@ struct State<D: Device> {
 
 impl<D: Device> Line<D> {
     pub(crate) fn new(id: u32, hub: Arc<Hub<D>>, ops: Ops, protocol: Protocol, queues: Queues<D>) -> Self {
-        let window = hub.options.window as usize;
+        let window = hub.options.recv_window as usize;
         Self {
             id,
             hub,
@@ -84,7 +84,7 @@ impl<D: Device> Line<D> {
         message: &mut Option<Lease>,
         ticket: &mut Ticket,
         cx: &Context<'_>,
-    ) -> Poll<Result<u32, Unsent>> {
+    ) -> Poll<Result<u32, SendFailed>> {
         let mut later = Later::default();
         let mut state = self.state.lock();
         let (claimed, next) = state.ops.poll_claim(ticket, cx);
@@ -94,7 +94,7 @@ impl<D: Device> Line<D> {
                 let message = message.take().expect("a send that waits has its lease");
                 Poll::Ready(self.enqueue(&mut state, slot, message, cx.waker(), &mut later))
             }
-            Poll::Ready(Err(error)) => Poll::Ready(Err(Unsent { error, lease: message.take() })),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(SendFailed { error, lease: message.take() })),
         };
         drop(state);
         next.wake();
@@ -110,7 +110,7 @@ impl<D: Device> Line<D> {
         message: Lease,
         waker: &Waker,
         later: &mut Later,
-    ) -> Result<u32, Unsent> {
+    ) -> Result<u32, SendFailed> {
         let refused = if state.queues.is_none() {
             Some(state.send_error())
         } else {
@@ -122,7 +122,7 @@ impl<D: Device> Line<D> {
         };
         if let Some(error) = refused {
             later.wake(state.ops.release(slot));
-            return Err(Unsent { error, lease: Some(message) });
+            return Err(SendFailed { error, lease: Some(message) });
         }
         state.ops.put(slot, message, waker);
         state.stats.messages_queued += 1;
@@ -191,7 +191,7 @@ impl<D: Device> Line<D> {
         let mut later = Later::default();
         let mut state = self.state.lock();
         state.is_held = false;
-        state.linger = self.hub.runtime.now() + self.hub.options.timeout;
+        state.linger = self.hub.runtime.now() + self.hub.options.peer_timeout;
         self.discard(&mut state, &mut later);
         drop(state);
         later.run(&self.hub);

@@ -44,7 +44,7 @@ impl<D: Device> Line<D> {
     /// Whether the connection is over, or else when to ask again
     fn judge(&self, state: &mut State<D>, is_drained: bool, now: Time, later: &mut Later) -> Option<Time> {
         state.queues.as_ref()?;
-        let timeout = self.hub.options.timeout;
+        let timeout = self.hub.options.peer_timeout;
         if state.protocol.is_settled() {
             self.end(state, later);
         } else if is_drained && state.protocol.is_peer_lost(now) {
@@ -116,7 +116,7 @@ impl<D: Device> Line<D> {
     fn sent(&self, state: &mut State<D>, slot: u32, now: Time, later: &mut Later) {
         state.stats.messages_sent += 1;
         if !state.is_held {
-            state.linger = now + self.hub.options.timeout;
+            state.linger = now + self.hub.options.peer_timeout;
         }
         later.settle(state.ops.complete(slot, Ok(()), false));
     }

@@ -60,8 +60,8 @@ pub(crate) enum TransferError {
     Setup(#[from] SetupError),
 }
 
-impl From<rdma_async::Unsent> for TransferError {
-    fn from(unsent: rdma_async::Unsent) -> Self {
+impl From<rdma_async::SendFailed> for TransferError {
+    fn from(unsent: rdma_async::SendFailed) -> Self {
         Self::Send(unsent.error)
     }
 }
@@ -70,7 +70,7 @@ impl Transfer {
     pub(crate) async fn run(self, net: &Net) -> Result<Done, TransferError> {
         let memory = PIECE * PIECES;
         let options = EndpointOptions::new()
-            .connections(1)
+            .max_connections(1)
             .max_message(PIECE)
             .send_memory(memory)
             .receive_memory(memory + (1 << 20));

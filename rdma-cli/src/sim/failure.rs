@@ -4,7 +4,7 @@ use std::fmt;
 
 use rdma_async::{
     AllocError, CloseError, ConnectError, ConnectionError, EndpointError, PoolError, RecvError, SendError,
-    Unsent,
+    SendFailed,
 };
 use rdma_core::{Error, Status};
 
@@ -95,8 +95,8 @@ impl From<SendError> for Failure {
     }
 }
 
-impl From<Unsent> for Failure {
-    fn from(unsent: Unsent) -> Self {
+impl From<SendFailed> for Failure {
+    fn from(unsent: SendFailed) -> Self {
         unsent.error.into()
     }
 }

@@ -271,13 +271,13 @@ fn options(table: Option<&EndpointTable>) -> Result<EndpointOptions, Wrong> {
             let why = format!("the keep-alive interval is shorter than {SHORTEST_KEEPALIVE}");
             return Err(Wrong::at(keepalive, why));
         }
-        options = options.keepalive(keepalive.get_ref().0);
+        options = options.keep_alive_interval(keepalive.get_ref().0);
     }
     if let Some(bytes) = table.max_message {
         options = options.max_message(bytes as usize);
     }
     if let Some(Period(timeout)) = table.timeout {
-        options = options.timeout(timeout);
+        options = options.peer_timeout(timeout);
     }
     Ok(options)
 }

@@ -85,7 +85,7 @@ async fn connect(
     [a, b]: [&str; 2],
     len: usize,
 ) -> Connection<VerbsDevice> {
-    let options = EndpointOptions::new().connections(1).window(64);
+    let options = EndpointOptions::new().max_connections(1).recv_window(64);
     let endpoint = |name| {
         let endpoint = Endpoint::new(open(provider, name), Arc::new(runtime.clone()), options.clone());
         endpoint.expect("the device is fresh")
