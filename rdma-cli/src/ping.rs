@@ -2,8 +2,8 @@
 
 use futures::future::try_join;
 use rdma_async::{Connection, EndpointOptions};
+use rdma_bare::BareQp;
 use rdma_core::Device;
-use rdma_core::bare::BareQp;
 use rdma_sim::{Net, Sim, SimDevice};
 use serde::Serialize;
 

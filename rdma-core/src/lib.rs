@@ -6,7 +6,6 @@
 //!   [`AnyDevice`] for those who choose a backend at run time;
 //! * their types, limits and errors ([`Caps`], [`Completion`], [`Error`], …);
 //! * [`protocol`]: the protocol that runs on one cable, as a state machine that neither owns buffers nor does I/O;
-//! * [`bare`]: queue pairs without a protocol on top, for baselines and conformance tests;
 //! * the seams by which time and tasks enter: [`Time`], [`Runtime`].
 //!
 //! # What it is not
@@ -22,9 +21,7 @@
 
 mod address;
 mod any;
-mod arena;
 mod attr;
-pub mod bare;
 mod caps;
 mod device;
 mod error;
@@ -35,7 +32,6 @@ mod work;
 
 pub use address::{Gid, Lid, Psn, QpAddress, Qpn};
 pub use any::{AnyCompletionQueue, AnyDevice, AnyMemoryRegion, AnyQueuePair};
-pub use arena::Arena;
 pub use attr::{AttrMask, QpAttr};
 pub use caps::{Access, Caps, PortState, PortStatus, QpCapacity, QpInit, QpState, QpType, Transition};
 pub use device::{CompletionQueue, Device, MemoryRegion, QueuePair, Teardown};

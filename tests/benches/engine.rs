@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use rdma_async::time::sleep;
-use rdma_core::bare::BareQp;
+use rdma_bare::BareQp;
 use rdma_sim::{LineRate, Net, Sim, SimDevice, Topology};
 use rdma_tests::DEVICE;
 

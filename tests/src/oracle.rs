@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use rdma_async::time::sleep;
-use rdma_core::bare::BareQp;
+use rdma_bare::BareQp;
 use rdma_core::{Cause, Opcode, Status, frames};
 use rdma_sim::{Choices, Digest, FaultKind, FaultPlan, Net, Sim, SimDevice, Topology};
 

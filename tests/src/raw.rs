@@ -1,13 +1,14 @@
 use std::future::poll_fn;
 use std::ops::Range;
 
+use rdma_arena::Arena;
 use rdma_core::{
-    Access, Arena, Completion, CompletionQueue, Device, Error, MemoryRegion, QpInit, QueuePair, RecvRequest,
-    SendOp, SendRequest, Sge, WrId,
+    Access, Completion, CompletionQueue, Device, Error, MemoryRegion, QpInit, QueuePair, RecvRequest, SendOp,
+    SendRequest, Sge, WrId,
 };
 use rdma_sim::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
 
-/// A queue pair and registered memory, for what the checks of [`BareQp`](rdma_core::bare::BareQp) forbid
+/// A queue pair and registered memory, for what the checks of [`BareQp`](rdma_bare::BareQp) forbid
 ///
 /// The fields are dropped in this order: the memory outlives everything that could touch it.
 #[derive(Debug)]

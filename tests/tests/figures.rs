@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use rdma_async::time::sleep;
-use rdma_core::bare::BareQp;
+use rdma_bare::BareQp;
 use rdma_sim::{Model, Net, Sim, SimDevice};
 use rdma_tests::DEVICE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libloading::Library;
-use rdma_core::bare::BareQp;
+use rdma_bare::BareQp;
 use rdma_core::{Cause, Opcode, QpCapacity, QpInit, QueuePair, Status};
 use rdma_tb5::{OpenOptions, Provider, VerbsDevice};
 use rdma_verbs_abi::{Context, Device, PortAttr, PostRecv, PostSend, Qp, RecvWr, SendWr};

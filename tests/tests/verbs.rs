@@ -1,6 +1,6 @@
 //! Bare verbs on simulated devices
 
-use rdma_core::bare::BareQp;
+use rdma_bare::BareQp;
 use rdma_core::{
     Cause, CompletionQueue, Device, Opcode, QpCapacity, QpInit, QueuePair, SendOp, SendRequest, Status,
     Transition, Verb, WrId,

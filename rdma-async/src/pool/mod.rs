@@ -9,7 +9,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rdma_core::{Access, Arena, Device, FRAME, Lkey, MemoryRegion, Sge};
+use rdma_arena::Arena;
+use rdma_core::{Access, Device, FRAME, Lkey, MemoryRegion, Sge};
 
 use self::frames::Frames;
 use crate::error::{AllocError, PoolError};

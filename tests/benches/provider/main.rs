@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rdma_async::{Connection, Endpoint, EndpointOptions, SpinRuntime};
-use rdma_core::bare::BareQp;
+use rdma_bare::BareQp;
 use rdma_core::{Opcode, QpCapacity, QpInit, QueuePair, Runtime as _};
 use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};
 

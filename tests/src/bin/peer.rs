@@ -10,7 +10,7 @@ use std::io::BufRead as _;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Instant;
 
-use rdma_core::bare::BareQp;
+use rdma_bare::BareQp;
 use rdma_core::{Completion, Opcode, QpAddress, QpCapacity, QpInit, QueuePair as _, Status};
 use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};
 

@@ -1,9 +1,10 @@
 //! Completions: which there are, in what order, and what they say
 #![allow(unsafe_code, reason = "posting is unsafe in the traits")]
 
+use rdma_arena::Arena;
 use rdma_core::{
-    Access, Arena, Completion, CompletionQueue, Device, FRAME, MemoryRegion, Opcode, QueuePair, SendOp,
-    SendRequest, Sge, Status, WrId,
+    Access, Completion, CompletionQueue, Device, FRAME, MemoryRegion, Opcode, QueuePair, SendOp, SendRequest,
+    Sge, Status, WrId,
 };
 
 use super::{Arm, Outcome, PATIENCE, PAUSE, assert_silent, completion, init, pair, received};

@@ -1,6 +1,6 @@
 //! Messages: that they arrive, whole and in order
 
-use rdma_core::bare::BareQp;
+use rdma_bare::BareQp;
 use rdma_core::{FRAME, Status};
 
 use super::{Arm, Outcome, assert_silent, completion, pair, pair_of, received};

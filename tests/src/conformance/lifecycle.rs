@@ -1,6 +1,6 @@
 //! Devices and their objects: how they come and go, and how many there can be
 
-use rdma_core::bare::BareQp;
+use rdma_bare::BareQp;
 use rdma_core::{
     Cause, CompletionQueue, Device, PortState, QpInit, QpState, QpType, QueuePair, Resource, Transition,
 };

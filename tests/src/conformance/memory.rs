@@ -1,9 +1,8 @@
 //! Registered memory
 #![allow(unsafe_code, reason = "registering and posting are unsafe in the traits")]
 
-use rdma_core::{
-    Access, Arena, Device, Error, MemoryRegion, QueuePair, SendOp, SendRequest, Sge, Status, WrId,
-};
+use rdma_arena::Arena;
+use rdma_core::{Access, Device, Error, MemoryRegion, QueuePair, SendOp, SendRequest, Sge, Status, WrId};
 
 use super::{Arm, Outcome, completion, init, pair, received};
 

@@ -14,7 +14,7 @@ mod teardown;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use rdma_core::bare::BareQp;
+use rdma_bare::BareQp;
 use rdma_core::{Completion, Device, Opcode, QpCapacity, QpInit, QueuePair, Status};
 
 /// Two devices at the two ends of a cable

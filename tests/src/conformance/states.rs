@@ -1,6 +1,6 @@
 //! The state machine of queue pairs
 
-use rdma_core::bare::BareQp;
+use rdma_bare::BareQp;
 use rdma_core::{Cause, Gid, QpAddress, QpState, QueuePair, Transition};
 
 use super::{Arm, Outcome, assert_silent, init, received};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rdma_core::bare::BareQp;
+use rdma_bare::BareQp;
 use rdma_core::{
     FRAME, QpAddress, QpCapacity, QpInit, QpType, Qpn, QueuePair as _, Rkey, SendOp, Status, Time,
 };

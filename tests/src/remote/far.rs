@@ -7,9 +7,10 @@ use std::net::TcpStream;
 use std::ops::Range;
 use std::time::Duration;
 
+use rdma_arena::Arena;
 use rdma_core::{
-    Access, Arena, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, Qpn, QueuePair,
-    RecvRequest, SendRequest, Teardown, WrId,
+    Access, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, Qpn, QueuePair, RecvRequest,
+    SendRequest, Teardown, WrId,
 };
 
 use super::message::{Arrived, Created, Opened, Piece, Polled, Question, Registered, VERSION, outcome};

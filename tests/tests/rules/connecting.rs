@@ -46,7 +46,7 @@ fn every_failing_verb_has_its_errno() {
         Sim::new().run(async |net| {
             happen(&net, fault).await;
             let error = match net.open("a", DEVICE) {
-                Ok(device) => rdma_core::bare::BareQp::new(device, &super::frames(7), 4096).unwrap_err(),
+                Ok(device) => rdma_bare::BareQp::new(device, &super::frames(7), 4096).unwrap_err(),
                 Err(error) => error,
             };
             assert_eq!((error.verb.to_string().as_str(), error.errno()), (verb, errno), "{fault} ({source})");

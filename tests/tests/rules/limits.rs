@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use rdma_arena::Arena;
 use rdma_core::{
-    Access, Arena, Cause, CompletionQueue, Device, Error, FRAME, QpCapacity, QpInit, QpType, Qpn, QueuePair,
+    Access, Cause, CompletionQueue, Device, Error, FRAME, QpCapacity, QpInit, QpType, Qpn, QueuePair,
     Resource, Rkey, SendOp, SendRequest, Status, WrId,
 };
 use rdma_sim::rules::{MultiSge, RingOverflow, UcWrite};

@@ -18,7 +18,7 @@ mod states;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use rdma_core::bare::BareQp;
+use rdma_bare::BareQp;
 use rdma_core::{Completion, Error, Opcode, QpCapacity, QpInit, QpType, Status};
 use rdma_sim::{Fault, Model, Net, Rules, Sim, SimDevice};
 use rdma_tests::DEVICE;

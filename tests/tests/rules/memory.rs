@@ -3,8 +3,9 @@
 use std::ptr::NonNull;
 use std::time::Duration;
 
+use rdma_arena::Arena;
 use rdma_core::{
-    Access, Arena, Cause, Device, FRAME, Lkey, MemoryRegion, QueuePair, SendOp, Sge, Status, Transition,
+    Access, Cause, Device, FRAME, Lkey, MemoryRegion, QueuePair, SendOp, Sge, Status, Transition,
 };
 use rdma_sim::{Net, Sim};
 use rdma_tests::Raw;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rdma_core::bare::BareQp;
+use rdma_bare::BareQp;
 use rdma_core::{
     Access, AttrMask, Cause, Gid, Opcode, QpAttr, QpState, Qpn, QueuePair, SendOp, Status, Transition,
 };

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use rdma_core::bare::BareQp;
+use rdma_bare::BareQp;
 use rdma_core::{
     Completion, Device, FRAME, QpAddress, QpCapacity, QpInit, QpType, QueuePair, Status, frames,
 };

@@ -1,15 +1,40 @@
 //! Queue pairs without a protocol on top
 //!
-//! For baselines, conformance tests and experiments: a [`BareQp`] is a queue pair with an arena of registered memory, whose
-//! posts are safe because it remembers which parts of the arena are posted.
+//! For baselines, conformance tests and experiments: a [`BareQp`] is a queue pair with an arena of registered memory. Its
+//! posts are safe because it remembers which ranges of the arena are posted.
+//!
+//! # What it is not
+//!
+//! There is no flow control and no reassembly: a send that finds no receive waits or is lost, as the device has it.
+//! Applications use `rdma-async`.
+//!
+//! ```
+//! use rdma_bare::BareQp;
+//! use rdma_sim::Sim;
+//!
+//! Sim::new().run(async |net| {
+//!     let [mut a, mut b] =
+//!         BareQp::pair(net.open("a", "rdma_en2")?, net.open("b", "rdma_en2")?, 1 << 16)?;
+//!     b.recv(1, 0..5)?;
+//!     a.write(0, b"hello");
+//!     a.send(2, 0..5)?;
+//!     assert_eq!(b.received().await?.byte_len, 5);
+//!     let mut bytes = [0; 5];
+//!     b.read(0..5, &mut bytes);
+//!     assert_eq!(&bytes, b"hello");
+//!     Ok::<_, rdma_core::Error>(())
+//! })
+//! .unwrap();
+//! ```
 
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Range;
 
-use crate::{
-    Access, Arena, Cause, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, QpCapacity,
-    QpInit, QueuePair, RecvRequest, SendOp, SendRequest, Sge, Teardown, Verb, WrId,
+use rdma_arena::Arena;
+use rdma_core::{
+    Access, Cause, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, QpCapacity, QpInit,
+    QueuePair, RecvRequest, SendOp, SendRequest, Sge, Teardown, Verb, WrId,
 };
 
 type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
@@ -23,7 +48,7 @@ pub struct BareQp<D: Device> {
     cq: D::Cq,
     posted: Vec<Posted>,
     region: Option<D::Mr>,
-    /// `None` when the device may touch it for ever.
+    /// `None` once the device may touch it for ever, so that it is never unmapped.
     arena: Option<Arena>,
     device: D,
 }
@@ -39,13 +64,14 @@ impl<D: Device> BareQp<D> {
     ///
     /// # Errors
     ///
-    /// What the device says; [`Cause::Os`] if the system has no memory.
+    /// The causes of [`Device::create_cq`], [`Device::register`] and [`CompletionQueue::create_qp`]; [`Cause::Os`] if the
+    /// system cannot map `len` bytes.
     pub fn new(device: D, init: &QpInit, len: usize) -> Result<Self, Error> {
         let arena = Arena::new(len)
-            .map_err(|error| Error::new(Verb::RegMr, Cause::Os(error.raw_os_error().unwrap_or(12))))?;
+            .map_err(|error| Error::new(Verb::RegMr, Cause::Os(error.raw_os_error().unwrap_or(22))))?;
         let cq = device.create_cq(device.caps().max_cqe)?;
-        // SAFETY: the arena is unmapped after the region is gone, in `drop`; its memory is reached only through the
-        // methods below, which keep away from posted ranges.
+        // SAFETY: the arena is unmapped after the region is gone: by `drop`, and here on an error, where the region is
+        // declared later. Its memory is reached only through the methods below, which keep away from posted ranges.
         let region = unsafe { device.register(arena.as_slice_ptr(), Access::LOCAL_WRITE) }?;
         let qp = cq.create_qp(init)?;
         Ok(Self { qp, cq, posted: Vec::new(), region: Some(region), arena: Some(arena), device })
@@ -55,7 +81,7 @@ impl<D: Device> BareQp<D> {
     ///
     /// # Errors
     ///
-    /// What the devices say.
+    /// As [`new`](Self::new) and [`QueuePair::connect`].
     pub fn pair(a: D, b: D, len: usize) -> Result<[Self; 2], Error> {
         let init = |device: &D| {
             let frames = device.caps().max_queue_frames;
@@ -82,7 +108,7 @@ impl<D: Device> BareQp<D> {
     ///
     /// # Errors
     ///
-    /// What the device says.
+    /// As [`QueuePair::post_send`].
     ///
     /// # Panics
     ///
@@ -93,7 +119,8 @@ impl<D: Device> BareQp<D> {
         assert!(is_free, "{range:?} is posted for receiving");
         let sgl = [self.sge(&range)];
         let request = SendRequest { id: WrId(id), op: SendOp::Send, sgl: &sgl, signaled: true };
-        // SAFETY: the range is recorded as posted and is not written until its completion was taken.
+        // SAFETY: the range is inside the registered arena. It is recorded as posted, so that `write` and `recv` refuse it
+        // until its completion was taken; `drop` leaks the arena if the device may still read it.
         unsafe { self.qp.post_send(&request) }?;
         self.posted.push(Posted { id: WrId(id), opcode: Opcode::Send, range });
         Ok(())
@@ -103,7 +130,7 @@ impl<D: Device> BareQp<D> {
     ///
     /// # Errors
     ///
-    /// What the device says.
+    /// As [`QueuePair::post_recv`].
     ///
     /// # Panics
     ///
@@ -112,7 +139,8 @@ impl<D: Device> BareQp<D> {
     pub fn recv(&mut self, id: u64, range: Range<usize>) -> Result<(), Error> {
         assert!(self.overlapping(&range).next().is_none(), "{range:?} is posted");
         let sgl = [self.sge(&range)];
-        // SAFETY: the range is recorded as posted and is not touched until its completion was taken.
+        // SAFETY: the range is inside the registered arena. It is recorded as posted, so that every other method refuses
+        // it until its completion was taken; `drop` leaks the arena if the device may still write it.
         unsafe { self.qp.post_recv(&RecvRequest { id: WrId(id), sgl: &sgl }) }?;
         self.posted.push(Posted { id: WrId(id), opcode: Opcode::Recv, range });
         Ok(())
@@ -127,7 +155,8 @@ impl<D: Device> BareQp<D> {
         let range = at..at + bytes.len();
         assert!(self.overlapping(&range).next().is_none(), "{range:?} is posted");
         let to = self.pointer(&range);
-        // SAFETY: the range is inside the arena and no device works on it; nobody holds references into it.
+        // SAFETY: the range is inside the arena and not posted, so that the device does not touch it; no reference into the
+        // arena exists, hence `bytes` is elsewhere.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
@@ -141,7 +170,8 @@ impl<D: Device> BareQp<D> {
         assert!(is_free, "{range:?} is posted for receiving");
         assert_eq!(range.len(), into.len());
         let from = self.pointer(&range);
-        // SAFETY: the range is inside the arena and no device writes to it; nobody holds references into it.
+        // SAFETY: the range is inside the arena and not posted for receiving, so that the device does not write it; no
+        // reference into the arena exists, hence `into` is elsewhere.
         unsafe { into.as_mut_ptr().copy_from_nonoverlapping(from, into.len()) };
     }
 
@@ -149,7 +179,7 @@ impl<D: Device> BareQp<D> {
     ///
     /// # Errors
     ///
-    /// What the device says.
+    /// As [`CompletionQueue::poll`].
     pub fn poll(&mut self) -> Result<Option<Completion>, Error> {
         let mut out = [Completion::default()];
         let n = self.cq.poll(&mut out)?;
@@ -160,11 +190,11 @@ impl<D: Device> BareQp<D> {
     ///
     /// # Errors
     ///
-    /// What the device says.
+    /// As [`CompletionQueue::poll`].
     ///
     /// # Cancel safety
     ///
-    /// No completion is lost.
+    /// Cancel safe: a completion that the dropped future did not return stays in the queue.
     pub async fn completion(&mut self) -> Result<Completion, Error> {
         let mut out = [Completion::default()];
         poll_fn(|cx| self.cq.poll_completions(cx, &mut out)).await?;
@@ -172,19 +202,22 @@ impl<D: Device> BareQp<D> {
     }
 
     fn take(&mut self, completion: &Completion) -> Completion {
-        let is_it = |posted: &Posted| posted.id == completion.id && posted.opcode == completion.opcode;
-        if let Some(at) = self.posted.iter().position(is_it) {
+        let names_it = |posted: &Posted| posted.id == completion.id && posted.opcode == completion.opcode;
+        if let Some(at) = self.posted.iter().position(names_it) {
             // The oldest of that name: completions come in the order of the posts.
             self.posted.remove(at);
         }
         *completion
     }
 
-    /// The next completion of a receive; those of sends are passed over
+    /// The next completion of a receive; completions of sends are discarded
     ///
     /// # Errors
     ///
-    /// What the device says.
+    /// As [`CompletionQueue::poll`].
+    /// # Cancel safety
+    ///
+    /// Cancel safe for receives; a completion of a send that was taken before the drop is discarded, as always here.
     pub async fn received(&mut self) -> Result<Completion, Error> {
         loop {
             let completion = self.completion().await?;

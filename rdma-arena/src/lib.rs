@@ -1,0 +1,164 @@
+//! Mapped memory that an RDMA device may register
+//!
+//! An [`Arena`] is anonymous memory with the address and alignment that the devices of this workspace need, and it is not
+//! inherited by forked children.
+//!
+//! # What it is not
+//!
+//! It hands out no parts of itself: `rdma-async` has a pool for that. It does not register: see `Device::register` of
+//! `rdma-core`.
+
+mod fork;
+
+use std::io;
+use std::ptr::NonNull;
+
+use memmap2::{MmapOptions, MmapRaw};
+
+/// Anonymous, zero-filled memory: mapped, aligned to 16 KiB, never across a 4 GiB boundary, not inherited by `fork`
+///
+/// Access is by raw pointer only: a device may write here at any time, so the arena hands out no reference.
+///
+/// | property | source |
+/// |---|---|
+/// | mapped, not from the heap | Apple's provider has refused heap memory and taken mapped memory (field reports) |
+/// | 16 KiB alignment | the page size of Apple silicon |
+/// | inside one 4 GiB window | a region across such a boundary has received data exactly 4 GiB too low (field reports) |
+/// | not inherited by `fork` | a copy-on-write page moves the parent's data away from the frames that the device writes (`ibv_fork_init(3)`) |
+///
+/// ```
+/// use rdma_arena::Arena;
+///
+/// let arena = Arena::new(1 << 20)?;
+/// assert_eq!(arena.len(), 1 << 20);
+/// assert!(arena.as_ptr().addr().get().is_multiple_of(16 * 1024));
+/// # Ok::<_, std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Arena {
+    /// Never resized, unmapped on drop.
+    map: MmapRaw,
+    /// Where the arena begins in its mapping, which has room to choose.
+    offset: usize,
+    len: usize,
+}
+
+/// Page size of Apple silicon.
+const ALIGN: usize = 16 * 1024;
+/// The provider carries only 32 bits of an address beside the base of its region.
+const BOUNDARY: usize = 1 << 32;
+
+impl Arena {
+    /// Maps `len` bytes
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::InvalidInput`] for a `len` of zero or of more than 4 GiB; [`io::ErrorKind::OutOfMemory`] or
+    /// another error of the system if it has no such memory.
+    pub fn new(len: usize) -> io::Result<Self> {
+        if len == 0 || len > BOUNDARY {
+            let what = format!("an arena of {len} bytes is impossible; ask for 1 byte to 4 GiB");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        // Mapping is lazy: the slack is address space, not memory.
+        let arena = Self::map(len, len + ALIGN)?;
+        let arena = if arena.crosses_boundary() { Self::map(len, 2 * len + BOUNDARY)? } else { arena };
+        fork::exclude_from_children(&arena.map)?;
+        Ok(arena)
+    }
+
+    fn map(len: usize, mapped: usize) -> io::Result<Self> {
+        let map: MmapRaw = MmapOptions::new().len(mapped).map_anon()?.into();
+        let start = map.as_ptr().addr();
+        let mut first = start.next_multiple_of(ALIGN);
+        if first / BOUNDARY != (first + len - 1) / BOUNDARY && mapped > len + ALIGN {
+            first = first.next_multiple_of(BOUNDARY);
+        }
+        Ok(Self { map, offset: first - start, len })
+    }
+
+    fn crosses_boundary(&self) -> bool {
+        let first = self.as_ptr().addr().get();
+        first / BOUNDARY != (first + self.len - 1) / BOUNDARY
+    }
+
+    /// The memory, valid for reads and writes until the arena is dropped
+    pub fn as_slice_ptr(&self) -> NonNull<[u8]> {
+        NonNull::slice_from_raw_parts(self.as_ptr(), self.len)
+    }
+
+    /// Address of the first byte
+    pub fn as_ptr(&self) -> NonNull<u8> {
+        let first = self.map.as_mut_ptr().wrapping_add(self.offset);
+        NonNull::new(first)
+            .expect("`map` put the first byte inside a mapping, which is never at address zero")
+    }
+
+    /// Length in bytes
+    #[expect(clippy::len_without_is_empty, reason = "an arena is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arena_is_aligned_and_inside_one_4_gib_window() {
+        for len in [1, 4096, 16 * 1024, 1 << 20, (1 << 30) + 1, 3 << 30] {
+            let arena = Arena::new(len).unwrap();
+            assert_eq!(arena.len(), len);
+            assert_eq!(arena.as_ptr().addr().get() % ALIGN, 0);
+            assert!(!arena.crosses_boundary(), "{len} bytes at {:p}", arena.as_ptr());
+        }
+    }
+
+    #[test]
+    fn impossible_lengths_are_errors() {
+        assert_eq!(Arena::new(0).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(Arena::new(BOUNDARY + 1).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    /// Catches an `Arena::new` that does not call `fork::exclude_from_children`.
+    #[cfg(unix)]
+    #[test]
+    fn a_forked_child_does_not_have_the_pages() {
+        let arena = Arena::new(3 * ALIGN).unwrap();
+        let (_read, write) = io::pipe().unwrap();
+        for offset in [0, ALIGN, 3 * ALIGN - 1] {
+            let byte = arena.as_ptr().as_ptr().wrapping_add(offset);
+            assert!(is_readable(&write, byte), "the parent has byte {offset}");
+            assert!(!in_child(|| is_readable(&write, byte)), "the child has byte {offset}");
+        }
+    }
+
+    /// Whether this process can read the byte: the system refuses to write to a pipe from an unmapped address
+    #[cfg(unix)]
+    #[allow(unsafe_code, reason = "the system call names memory by address")]
+    fn is_readable(pipe: &io::PipeWriter, byte: *const u8) -> bool {
+        use std::os::fd::AsRawFd as _;
+        // SAFETY: `write` reports an address that is not mapped as an error.
+        unsafe { libc::write(pipe.as_raw_fd(), byte.cast(), 1) == 1 }
+    }
+
+    /// What `answer` says in a forked child
+    #[cfg(unix)]
+    #[allow(unsafe_code, reason = "fork has no safe form")]
+    fn in_child(answer: impl Fn() -> bool) -> bool {
+        // SAFETY: the child makes only system calls: `answer` neither allocates nor takes locks.
+        let child = unsafe { libc::fork() };
+        assert_ne!(child, -1, "{}", io::Error::last_os_error());
+        if child == 0 {
+            let status = i32::from(answer());
+            // SAFETY: ends the child without running anything else.
+            unsafe { libc::_exit(status) };
+        }
+        let mut status = 0;
+        // SAFETY: the child is this process's own, and `status` is valid for writing.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(libc::WIFEXITED(status), "the child ended with status {status:#x}");
+        libc::WEXITSTATUS(status) == 1
+    }
+}
