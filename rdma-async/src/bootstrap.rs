@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rdma_core::protocol::{Hello, Params, Protocol, ProtocolConfig};
-use rdma_core::{Cause, Device, Error, FRAME, QpAddress, QpCapacity, QpInit, QpType, QueuePair, Verb};
+use rdma_core::{Device, Error, FRAME, Invalid, QpAddress, QpCapacity, QpInit, QpType, QueuePair, Verb};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::connection::Connection;
@@ -133,8 +133,8 @@ impl<D: Device> Prepared<D> {
         prepared.queues =
             Some(Queues::new(&*hub.cq, id, &qp(window, window), &qp(max, max), window, control)?);
         if !prepared.params().is_usable() {
-            let too_short = Cause::Invalid("the device granted queues that are too short for a connection");
-            return Err(Error::new(Verb::CreateQp, too_short).into());
+            let recv_frames = prepared.queues().eager().capacity().recv_frames;
+            return Err(Error::new(Verb::CreateQp, Invalid::ShortQueue { recv_frames }.into()).into());
         }
         Ok(prepared)
     }

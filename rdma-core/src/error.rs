@@ -1,5 +1,7 @@
 use std::fmt;
 
+use crate::Invalid;
+
 /// A verb that failed, and why
 ///
 /// Comparable, so that tests can say which failure they expect. [`Error::remedy`] says what to do about it.
@@ -121,9 +123,12 @@ pub enum Cause {
     /// The port has no GID at all
     #[error("the GID table of the port is empty")]
     GidTableEmpty,
-    /// An argument is not one that the device accepts
-    #[error("{0}")]
-    Invalid(&'static str),
+    /// The device does not accept an argument
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The system lets this process pin no more memory (on Linux `RLIMIT_MEMLOCK`)
+    #[error("the process may not pin that much memory")]
+    LockedMemory,
     /// The message spans more frames than the queue holds
     #[error("a message of {len} bytes exceeds the limit of {max}")]
     MessageTooLong {
@@ -132,6 +137,9 @@ pub enum Cause {
         /// The longest that fits
         max: u64,
     },
+    /// No route leads from the port to the peer's address
+    #[error("no route leads from this port to the peer")]
+    NoRoute,
     /// The source GID cannot be used
     #[error("the port has no usable GID at that index")]
     NoUsableGid,
@@ -159,9 +167,10 @@ impl Cause {
             Self::Busy => 16,
             Self::DeviceGone => 6,
             Self::Exhausted { resource: Resource::QueuePairs, .. } => 16,
-            Self::Exhausted { .. } | Self::QueueFull => 12,
+            Self::Exhausted { .. } | Self::LockedMemory | Self::QueueFull => 12,
             Self::GidTableEmpty => 96,
             Self::Invalid(_) | Self::MessageTooLong { .. } | Self::NoUsableGid | Self::PortDown => 22,
+            Self::NoRoute => 51,
             Self::Os(errno) => *errno,
             Self::PeerUnreachable => 60,
             Self::Unsupported => 102,
@@ -178,7 +187,9 @@ impl Cause {
                 "take the port out of the Thunderbolt Bridge and give it an address of its own"
             }
             Self::Invalid(_) => "correct the argument",
+            Self::LockedMemory => "raise the limit of locked memory (`ulimit -l`) or register less",
             Self::MessageTooLong { .. } => "send less at once",
+            Self::NoRoute => "give the port an address in the subnet of the peer's",
             Self::NoUsableGid => "give the port an IPv4 address and use the index of its entry",
             Self::Os(_) => "look the number up in the system's errno list",
             Self::PeerUnreachable => "check that both ends have an address and that routes are fresh",

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use rdma_core::{
-    Access, AttrMask, Caps, Cause, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion,
-    PortStatus, QpAddress, QpAttr, QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendRequest,
-    Teardown, Transition, Verb,
+    Access, AttrMask, Caps, Cause, Completion, CompletionQueue, Device, Error, Gid, Invalid, Lkey,
+    MemoryRegion, PortStatus, QpAddress, QpAttr, QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey,
+    SendRequest, Teardown, Transition, Verb,
 };
 
 use crate::fabric::{CqKey, DeviceIndex, DeviceRef, QpKey, RegionKey};
@@ -228,7 +228,7 @@ impl SimQueuePair {
 
     fn require_alive(&self, verb: Verb) -> Result<(), Error> {
         if self.is_destroyed {
-            return Err(Error::new(verb, Cause::Invalid("the queue pair is destroyed")));
+            return Err(Error::new(verb, Cause::Invalid(Invalid::Destroyed)));
         }
         Ok(())
     }

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use rdma_core::{Cause, Error, Gid, PortStatus, Runtime, Time, Verb};
+use rdma_core::{Cause, Error, Gid, Invalid, PortStatus, Runtime, Time, Verb};
 use slotmap::SecondaryMap;
 
 use crate::device::SimDevice;
@@ -82,7 +82,7 @@ impl Net {
     }
 
     fn find(&self, host: &str, name: &str) -> Result<DeviceIndex, Error> {
-        let missing = Error::new(Verb::OpenDevice, Cause::Invalid("there is no such host or device"));
+        let missing = Error::new(Verb::OpenDevice, Cause::Invalid(Invalid::NoSuchDevice));
         self.shared.lock().fabric.find_device(host, name).ok_or(missing)
     }
 

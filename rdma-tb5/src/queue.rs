@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use rdma_core::{
-    Caps, Cause, Completion, CompletionQueue, Error, Lid, Opcode, Psn, QpAddress, QpCapacity, QpInit,
-    QpState, QpType, Qpn, QueuePair, RecvRequest, Resource, SendOp, SendRequest, Status, Teardown,
+    Caps, Cause, Completion, CompletionQueue, Error, Invalid, Lid, Opcode, Psn, QpAddress, QpCapacity,
+    QpInit, QpState, QpType, Qpn, QueuePair, RecvRequest, Resource, SendOp, SendRequest, Status, Teardown,
     Transition, Verb, WrId, frames,
 };
 
@@ -74,8 +74,7 @@ impl VerbsCompletionQueue {
         trusts_destroy: bool,
     ) -> Result<Self, Error> {
         if depth == 0 || depth > caps.max_cqe {
-            let why = "the depth is not one that the device offers";
-            return Err(Error::new(Verb::CreateCq, Cause::Invalid(why)));
+            return Err(Error::new(Verb::CreateCq, Invalid::CqDepth { depth, max: caps.max_cqe }.into()));
         }
         clear_errno();
         let (none, no_channel) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -187,8 +186,9 @@ impl CompletionQueue for VerbsCompletionQueue {
             _ => constants::QPT_UD,
         };
         let QpCapacity { recv_frames, send_frames } = init.capacity;
-        if recv_frames.max(send_frames) > self.caps.max_queue_frames {
-            return fail(Cause::Invalid("the queues are longer than the device offers"));
+        let (frames, max) = (recv_frames.max(send_frames), self.caps.max_queue_frames);
+        if frames > max {
+            return fail(Invalid::QueueFrames { frames, max }.into());
         }
         let asked = QpCap {
             max_send_wr: send_frames.max(1),
@@ -311,7 +311,7 @@ unsafe impl Sync for VerbsQueuePair {}
 impl VerbsQueuePair {
     #[inline]
     fn alive(&self, verb: Verb) -> Result<NonNull<Qp>, Error> {
-        self.qp.ok_or(Error { verb, cause: Cause::Invalid("the queue pair is destroyed") })
+        self.qp.ok_or(Error { verb, cause: Cause::Invalid(Invalid::Destroyed) })
     }
 
     /// Something can be posted
@@ -355,7 +355,8 @@ impl QueuePair for VerbsQueuePair {
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
         let qp = self.ready(Verb::PostSend)?;
         let [sge] = request.sgl else {
-            return Err(Error::new(Verb::PostSend, Cause::Invalid("the device takes exactly one element")));
+            let count = request.sgl.len();
+            return Err(Error::new(Verb::PostSend, Invalid::SgeCount { count, max: 1 }.into()));
         };
         let span = frames(sge.len as usize) as u32;
         let account = &self.accounts.send;
@@ -406,7 +407,8 @@ impl QueuePair for VerbsQueuePair {
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
         let qp = self.ready(Verb::PostRecv)?;
         let [sge] = request.sgl else {
-            return Err(Error::new(Verb::PostRecv, Cause::Invalid("the device takes exactly one element")));
+            let count = request.sgl.len();
+            return Err(Error::new(Verb::PostRecv, Invalid::SgeCount { count, max: 1 }.into()));
         };
         let span = frames(sge.len as usize) as u32;
         let account = &self.accounts.recv;

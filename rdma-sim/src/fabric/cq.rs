@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rdma_core::{Caps, Cause, Completion, Error, Resource, Verb};
+use rdma_core::{Caps, Cause, Completion, Error, Invalid, Resource, Verb};
 
 use super::sanitizer::FindingKind;
 use super::{CqKey, DeviceIndex, DeviceRef, Fabric};
@@ -26,8 +26,7 @@ impl Fabric {
             return Err(Error::new(Verb::CreateCq, Cause::Exhausted { resource, limit }));
         }
         if depth == 0 || depth > max_cqe {
-            let why = "the depth is not one that the device offers";
-            return Err(Error::new(Verb::CreateCq, Cause::Invalid(why)));
+            return Err(Error::new(Verb::CreateCq, Invalid::CqDepth { depth, max: max_cqe }.into()));
         }
         self.device_mut(device.index).cqs += 1;
         Ok(self.cqs.insert(CompletionQueue {

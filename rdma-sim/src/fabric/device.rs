@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use rdma_core::{
-    Access, Caps, Cause, Error, Gid, Lkey, PortState, PortStatus, Qpn, Resource, Rkey, Time, Verb,
+    Access, Caps, Cause, Error, Gid, Invalid, Lkey, PortState, PortStatus, Qpn, Resource, Rkey, Time, Verb,
 };
 
 use super::memory::Region;
@@ -234,13 +234,14 @@ impl Fabric {
             return fail(Cause::Exhausted { resource: Resource::MemoryRegions, limit });
         }
         if memory.is_empty() {
-            return fail(Cause::Invalid("a memory region has at least one byte"));
+            return fail(Invalid::EmptyRegion.into());
         }
-        if !memory.cast::<u8>().addr().get().is_multiple_of(self.model.rules.alignment) {
-            return fail(Cause::Invalid("the memory does not begin at a page"));
+        let (addr, align) = (memory.cast::<u8>().addr().get(), self.model.rules.alignment);
+        if !addr.is_multiple_of(align) {
+            return fail(Invalid::Misaligned { addr: addr as u64, align: align as u64 }.into());
         }
         if access == Access::LOCAL_WRITE && !self.model.rules.local_write_alone {
-            return fail(Cause::Invalid("memory is registered for remote access, too"));
+            return fail(Invalid::LocalWriteOnly.into());
         }
         self.clock_of_setup += 1;
         let registered = self.clock_of_setup;

@@ -1,6 +1,6 @@
 //! The state machine of queue pairs: which steps there are, what they need, and how they fail
 
-use rdma_core::{AttrMask, Cause, Error, Gid, QpAttr, QpState, Transition, Verb};
+use rdma_core::{AttrMask, Cause, Error, Gid, Invalid, QpAttr, QpState, Transition, Verb};
 
 use super::queue_pair::QueuePair;
 use super::{DeviceIndex, Fabric, QpKey, nanos};
@@ -35,14 +35,14 @@ impl Fabric {
             (QpState::Reset | QpState::Init, QpState::Init) => AttrMask::INIT,
             (QpState::Init, QpState::ReadyToReceive) => AttrMask::READY_TO_RECEIVE,
             (QpState::ReadyToReceive, QpState::ReadyToSend) => AttrMask::READY_TO_SEND,
-            _ => return fail(Cause::Invalid("the queue pair cannot go from its state to that one")),
+            (from, to) => return fail(Invalid::Transition { from, to }.into()),
         };
         if !mask.contains(needed) {
-            return fail(Cause::Invalid("the mask does not name everything that the step needs"));
+            return fail(Invalid::AttrMask { mask, needed }.into());
         }
         match attr.state {
             QpState::Init if attr.port != 1 || attr.pkey_index != 0 => {
-                return fail(Cause::Invalid("the device has port 1 and partition key 0"));
+                return fail(Invalid::Port { port: attr.port, pkey_index: attr.pkey_index }.into());
             }
             QpState::Init => qp.state = QpState::Init,
             QpState::ReadyToReceive => {

@@ -3,8 +3,8 @@
 use std::panic::Location;
 
 use rdma_core::{
-    Access, Cause, Completion, Error, FRAME, Opcode, QpState, QpType, RecvRequest, SendOp, SendRequest, Sge,
-    Status, Verb,
+    Access, Cause, Completion, Error, FRAME, Invalid, Opcode, QpState, QpType, RecvRequest, SendOp,
+    SendRequest, Sge, Status, Verb,
 };
 
 use super::queue_pair::{Memory, QpRef, QueuePair, Receive, Send};
@@ -23,7 +23,7 @@ impl Fabric {
         let op = self.supported(key, request.op)?;
         let splits = self.model.rules.multi_sge == MultiSge::Split;
         if request.sgl.is_empty() || request.sgl.len() > 1 && !splits {
-            return fail(Cause::Invalid("the device takes exactly one scatter-gather element"));
+            return fail(Invalid::SgeCount { count: request.sgl.len(), max: 1 }.into());
         }
         let flushes = self.model.caps.flush_on_error;
         let qp = self.qp_mut(key, Verb::PostSend)?;
@@ -35,7 +35,7 @@ impl Fabric {
                 self.complete(cq, flushed(id, opcode(op), qpn));
                 return Ok(());
             }
-            _ => return fail(Cause::Invalid("the queue pair is not ready to send")),
+            state => return fail(Invalid::State { state }.into()),
         }
         // All elements are taken or none.
         let (first, others) = (&request.sgl[0], &request.sgl[1..]);
@@ -99,7 +99,7 @@ impl Fabric {
     ) -> Result<(), Error> {
         let fail = |cause| Err(Error::new(Verb::PostRecv, cause));
         let [sge] = request.sgl else {
-            return fail(Cause::Invalid("the device takes exactly one scatter-gather element"));
+            return fail(Invalid::SgeCount { count: request.sgl.len(), max: 1 }.into());
         };
         let early = self.model.rules.early_receives;
         let flushes = self.model.caps.flush_on_error;
@@ -117,7 +117,7 @@ impl Fabric {
             _ => false,
         };
         if !is_ready {
-            return fail(Cause::Invalid("the queue pair is not ready for receives"));
+            return fail(Invalid::State { state: qp.state }.into());
         }
         let memory = self.resolve(key, sge, Verb::PostRecv)?;
         let visible = self.now + nanos(self.model.timing.propagation_ns);
@@ -164,10 +164,10 @@ impl Fabric {
 
     /// The memory that an element names, checked
     fn resolve(&self, key: QpKey, sge: &Sge, verb: Verb) -> Result<Memory, Error> {
-        let invalid = |why| Err(Error::new(verb, Cause::Invalid(why)));
+        let invalid = |why: Invalid| Err(Error::new(verb, why.into()));
         let device = self.device(self.qps[key].device);
         let region = device.regions.iter().find(|region| self.regions[**region].lkey == sge.lkey);
-        let Some(&region) = region else { return invalid("no memory region of this device has that lkey") };
+        let Some(&region) = region else { return invalid(Invalid::Lkey { lkey: sge.lkey }) };
         let len = sge.len as usize;
         let max = self.model.caps.max_message;
         if sge.len > max {
@@ -175,7 +175,7 @@ impl Fabric {
         }
         match self.regions[region].offset(sge.addr, len) {
             Some(offset) => Ok(Memory { region, offset, len }),
-            None => invalid("the memory is not inside its region"),
+            None => invalid(Invalid::OutsideRegion { addr: sge.addr, len: sge.len }),
         }
     }
 

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use rdma_core::{
-    Cause, Error, Lid, Psn, QpAddress, QpCapacity, QpInit, QpState, QpType, Qpn, Resource, SendOp, Status,
-    Time, Verb, WrId, frames,
+    Cause, Error, Invalid, Lid, Psn, QpAddress, QpCapacity, QpInit, QpState, QpType, Qpn, Resource, SendOp,
+    Status, Time, Verb, WrId, frames,
 };
 
 use super::{CqKey, DeviceIndex, DeviceRef, Fabric, QpKey, RegionKey};
@@ -243,8 +243,9 @@ impl Fabric {
         }
         let QpCapacity { recv_frames, send_frames } = init.capacity;
         let max = self.model.caps.max_queue_frames;
-        if recv_frames.max(send_frames) > max {
-            return fail(Cause::Invalid("the queues are longer than the device offers"));
+        let frames = recv_frames.max(send_frames);
+        if frames > max {
+            return fail(Invalid::QueueFrames { frames, max }.into());
         }
         // A ring of a power of two, of which one entry stays free.
         let grant = |asked: u32| ((asked + 1).next_power_of_two() - 1).min(max);

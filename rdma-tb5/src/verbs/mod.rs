@@ -6,7 +6,7 @@ mod provider;
 
 pub use self::provider::{LoadError, Provider};
 
-use rdma_core::{Cause, Resource};
+use rdma_core::{Cause, Invalid, Resource};
 
 /// Clears the calling thread's error number: a NULL does not always set it
 pub(crate) fn clear_errno() {
@@ -34,7 +34,7 @@ pub(crate) fn cause(errno: i32) -> Cause {
         6 | 19 => Cause::DeviceGone,
         12 => Cause::QueueFull,
         16 => Cause::Busy,
-        22 => Cause::Invalid("the provider refuses the argument"),
+        22 => Cause::Invalid(Invalid::Refused),
         60 | 110 => Cause::PeerUnreachable,
         61 | 96 => Cause::GidTableEmpty,
         45 | 95 | 102 => Cause::Unsupported,
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn both_numberings_mean_the_same() {
         let table = [
-            (22, Cause::Invalid("the provider refuses the argument")),
+            (22, Cause::Invalid(Invalid::Refused)),
             (60, Cause::PeerUnreachable),
             (110, Cause::PeerUnreachable),
             (96, Cause::GidTableEmpty),

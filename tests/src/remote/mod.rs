@@ -58,12 +58,12 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::thread::JoinHandle;
 
-    use rdma_core::{Cause, Error, Verb};
+    use rdma_core::{Cause, Error, Invalid, Verb};
     use rdma_sim::SimDevice;
 
     use super::*;
 
-    const REFUSED: Error = Error::new(Verb::OpenDevice, Cause::Invalid("for a reason"));
+    const REFUSED: Error = Error::new(Verb::OpenDevice, Cause::Invalid(Invalid::NoSuchDevice));
 
     /// A server for one peer, whose device cannot be opened
     #[expect(clippy::disallowed_methods, reason = "the other end has to run beside this one")]

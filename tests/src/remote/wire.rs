@@ -1,11 +1,9 @@
 //! Values as bytes
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
-
 use rdma_core::{
-    Access, Caps, Cause, Completion, Error, Gid, Lkey, Opcode, PortState, PortStatus, QpAddress, QpCapacity,
-    QpInit, QpState, QpType, Qpn, Resource, Rkey, SendOp, Sge, Status, Teardown, Transition, Verb, WrId,
+    Access, AttrMask, Caps, Cause, Completion, Error, Gid, Invalid, Lkey, Opcode, PortState, PortStatus,
+    QpAddress, QpCapacity, QpInit, QpState, QpType, Qpn, Resource, Rkey, SendOp, Sge, Status, Teardown,
+    Transition, Verb, WrId,
 };
 
 /// These bytes are not what was expected
@@ -51,7 +49,7 @@ macro_rules! numbers {
         }
     )+};
 }
-numbers!(u8, u16, u32, u64, i32);
+numbers!(u8, u16, u32, u64, usize, i32);
 
 /// Structures of which each field has a public name
 macro_rules! fields {
@@ -77,6 +75,8 @@ fields! {
     QpInit { capacity, qp_type }
     Sge { addr, len, lkey }
     Completion { id, status, opcode, byte_len, qpn }
+    AttrMask { 0 }
+    Error { verb, cause }
 }
 
 /// Enumerations without data, by their place in the list
@@ -229,29 +229,70 @@ impl Wire for Status {
     }
 }
 
-impl Wire for Transition {
-    fn put(&self, out: &mut Vec<u8>) {
-        let (tag, peer) = match self {
-            Self::Reset => (0, None),
-            Self::Init => (1, None),
-            Self::ReadyToReceive { peer } => (2, Some(peer)),
-            Self::ReadyToSend => (3, None),
-            Self::Error => (4, None),
-            _ => (u8::MAX, None),
-        };
-        out.push(tag);
-        peer.into_iter().for_each(|peer| peer.put(out));
-    }
+/// Enumerations with data, by a tag
+macro_rules! tagged {
+    ($($type:ident { $($tag:literal $variant:ident $({ $($field:ident),+ })? $(($value:ident))?),+ })+) => {$(
+        impl Wire for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::$variant $({ $($field),+ })? $(($value))? => {
+                        out.push($tag);
+                        $($($field.put(out);)+)?
+                        $($value.put(out);)?
+                    })+
+                    // One that is not in the list has a tag that no receiver knows.
+                    _ => out.push(u8::MAX),
+                }
+            }
 
-    fn get(input: &mut Input<'_>) -> Result<Self, Malformed> {
-        Ok(match u8::get(input)? {
-            0 => Self::Reset,
-            1 => Self::Init,
-            2 => Self::ReadyToReceive { peer: Wire::get(input)? },
-            3 => Self::ReadyToSend,
-            4 => Self::Error,
-            _ => return Err(Malformed("transition")),
-        })
+            fn get(input: &mut Input<'_>) -> Result<Self, Malformed> {
+                Ok(match u8::get(input)? {
+                    $($tag => {
+                        $($(let $field = Wire::get(input)?;)+)?
+                        $(let $value = Wire::get(input)?;)?
+                        Self::$variant $({ $($field),+ })? $(($value))?
+                    })+
+                    _ => return Err(Malformed(stringify!($type))),
+                })
+            }
+        }
+    )+};
+}
+tagged! {
+    Transition { 0 Reset, 1 Init, 2 ReadyToReceive { peer }, 3 ReadyToSend, 4 Error }
+    Cause {
+        0 Busy,
+        1 DeviceGone,
+        2 Exhausted { resource, limit },
+        3 GidTableEmpty,
+        4 Invalid(invalid),
+        5 MessageTooLong { len, max },
+        6 NoUsableGid,
+        7 PeerUnreachable,
+        8 PortDown,
+        9 QueueFull,
+        10 Unsupported,
+        11 Os(errno),
+        12 LockedMemory,
+        13 NoRoute
+    }
+    Invalid {
+        0 AttrMask { mask, needed },
+        1 CqDepth { depth, max },
+        2 Destroyed,
+        3 EmptyRegion,
+        4 Lkey { lkey },
+        5 LocalWriteOnly,
+        6 Misaligned { addr, align },
+        7 NoSuchDevice,
+        8 OutsideRegion { addr, len },
+        9 Port { port, pkey_index },
+        10 QueueFrames { frames, max },
+        11 Refused,
+        12 SgeCount { count, max },
+        13 ShortQueue { recv_frames },
+        14 State { state },
+        15 Transition { from, to }
     }
 }
 
@@ -286,76 +327,6 @@ caps!(
     send_waits_for_receive
 );
 
-impl Wire for Error {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.verb.put(out);
-        match self.cause {
-            Cause::Busy => out.push(0),
-            Cause::DeviceGone => out.push(1),
-            Cause::Exhausted { resource, limit } => {
-                out.push(2);
-                resource.put(out);
-                limit.put(out);
-            }
-            Cause::GidTableEmpty => out.push(3),
-            Cause::Invalid(why) => {
-                out.push(4);
-                why.to_owned().put(out);
-            }
-            Cause::MessageTooLong { len, max } => {
-                out.push(5);
-                len.put(out);
-                max.put(out);
-            }
-            Cause::NoUsableGid => out.push(6),
-            Cause::PeerUnreachable => out.push(7),
-            Cause::PortDown => out.push(8),
-            Cause::QueueFull => out.push(9),
-            Cause::Unsupported => out.push(10),
-            other => {
-                out.push(11);
-                other.errno().put(out);
-            }
-        }
-    }
-
-    fn get(input: &mut Input<'_>) -> Result<Self, Malformed> {
-        let verb = Wire::get(input)?;
-        let cause = match u8::get(input)? {
-            0 => Cause::Busy,
-            1 => Cause::DeviceGone,
-            2 => Cause::Exhausted { resource: Wire::get(input)?, limit: Wire::get(input)? },
-            3 => Cause::GidTableEmpty,
-            4 => Cause::Invalid(kept(String::get(input)?)),
-            5 => Cause::MessageTooLong { len: Wire::get(input)?, max: Wire::get(input)? },
-            6 => Cause::NoUsableGid,
-            7 => Cause::PeerUnreachable,
-            8 => Cause::PortDown,
-            9 => Cause::QueueFull,
-            10 => Cause::Unsupported,
-            11 => Cause::Os(Wire::get(input)?),
-            _ => return Err(Malformed("cause")),
-        };
-        Ok(Self::new(verb, cause))
-    }
-}
-
-/// Each text once, for ever: errors hold texts of the program
-fn kept(text: String) -> &'static str {
-    static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = kept.get(text.as_str()) {
-        return known;
-    }
-    // A peer that invents texts does not fill the memory.
-    if kept.len() >= 256 || text.len() > 512 {
-        return "the far end gave a reason that is not kept";
-    }
-    let text: &'static str = text.leak();
-    kept.insert(text);
-    text
-}
-
 impl Wire for SendOp {
     fn put(&self, out: &mut Vec<u8>) {
         // Others are refused before they get here.
@@ -387,7 +358,8 @@ mod tests {
         for cause in [
             Cause::Busy,
             Cause::Exhausted { resource: Resource::QueuePairs, limit: 10 },
-            Cause::Invalid("a reason"),
+            Cause::Invalid(Invalid::Transition { from: QpState::Init, to: QpState::Reset }),
+            Cause::Invalid(Invalid::OutsideRegion { addr: 1 << 40, len: 7 }),
             Cause::MessageTooLong { len: 1 << 40, max: 7 },
             Cause::Os(-5),
             Cause::QueueFull,
