@@ -1,7 +1,7 @@
 //! `tb5 fabric`: the simulated fabrics of this machine, and what happens to them
 
-use rdma::shared::{FabricError, SharedFabric};
 use rdma_sim::{Fault, FaultPlan, Topology};
+use rdma_sim_verbs::shared::{FabricError, SharedFabric};
 use serde::Serialize;
 
 use crate::Failure;

@@ -7,8 +7,8 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Instant;
 
-use rdma::shared::Settings;
 use rdma_sim::{LineRate, Topology};
+use rdma_sim_verbs::shared::Settings;
 use rdma_tests::hosts::{Hosts, Peer};
 
 const PEER: &str = env!("CARGO_BIN_EXE_peer");

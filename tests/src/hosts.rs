@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use rdma::shared::{Settings, SharedFabric};
+use rdma_sim_verbs::shared::{Settings, SharedFabric};
 
 /// A fabric of its own name, which is gone with the value
 pub struct Hosts {

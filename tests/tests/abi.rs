@@ -19,49 +19,50 @@ fn devices() -> (MutexGuard<'static, ()>, [*mut Device; 2], *mut *mut Device) {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let text = c"RDMA_SIM_CLOCK=virtual,RDMA_SIM_TOPOLOGY=pair,RDMA_SIM_PROFILE=roce";
-    let _ = call!(rdma::rdma_sim_configure(text.as_ptr()));
-    let list = call!(rdma::ibv_get_device_list(null_mut()));
+    let _ = call!(rdma_sim_verbs::rdma_sim_configure(text.as_ptr()));
+    let list = call!(rdma_sim_verbs::ibv_get_device_list(null_mut()));
     let find = |name: &CStr| {
         let mut places = (0..).map(|at| list.wrapping_add(at));
         let entries = places.by_ref().map(|place| call!(*place)).take_while(|device| !device.is_null());
-        let is_called =
-            |device: &*mut Device| call!(CStr::from_ptr(rdma::ibv_get_device_name(*device))) == name;
+        let is_called = |device: &*mut Device| {
+            call!(CStr::from_ptr(rdma_sim_verbs::ibv_get_device_name(*device))) == name
+        };
         entries.into_iter().find(is_called).expect("it is listed")
     };
     (alone, [find(c"rdma_en2@a"), find(c"rdma_en2@b")], list)
 }
 
 fn inject(plan: &CStr) -> i32 {
-    call!(rdma::rdma_sim_inject(plan.as_ptr()))
+    call!(rdma_sim_verbs::rdma_sim_inject(plan.as_ptr()))
 }
 
 fn opened(device: *mut Device) -> (*mut Context, *mut Pd) {
-    let context = call!(rdma::ibv_open_device(device));
-    let pd = call!(rdma::ibv_alloc_pd(context));
+    let context = call!(rdma_sim_verbs::ibv_open_device(device));
+    let pd = call!(rdma_sim_verbs::ibv_alloc_pd(context));
     assert!(!pd.is_null());
     (context, pd)
 }
 
 fn closed((context, pd): (*mut Context, *mut Pd)) {
-    assert_eq!(call!(rdma::ibv_dealloc_pd(pd)), 0);
-    assert_eq!(call!(rdma::ibv_close_device(context)), 0);
+    assert_eq!(call!(rdma_sim_verbs::ibv_dealloc_pd(pd)), 0);
+    assert_eq!(call!(rdma_sim_verbs::ibv_close_device(context)), 0);
 }
 
 /// Regression: a context led to a device that was freed with its list, and other objects were taken for devices.
 #[test]
 fn devices_outlive_their_list_and_nothing_else_is_one() {
     let (_alone, [device, _], list) = devices();
-    let context = call!(rdma::ibv_open_device(device));
-    call!(rdma::ibv_free_device_list(list));
-    let name = call!(CStr::from_ptr(rdma::ibv_get_device_name((*context).device)));
+    let context = call!(rdma_sim_verbs::ibv_open_device(device));
+    call!(rdma_sim_verbs::ibv_free_device_list(list));
+    let name = call!(CStr::from_ptr(rdma_sim_verbs::ibv_get_device_name((*context).device)));
     assert_eq!(name, c"rdma_en2@a");
-    let again = call!(rdma::ibv_open_device(device));
-    assert!(!again.is_null() && call!(rdma::ibv_get_device_guid(device)) != 0);
-    assert_eq!(call!(rdma::ibv_close_device(again)), 0);
-    assert!(call!(rdma::ibv_open_device(context.cast())).is_null());
-    assert!(call!(rdma::ibv_get_device_name(context.cast())).is_null());
-    assert_eq!(call!(rdma::ibv_close_device(device.cast())), 22);
-    assert_eq!(call!(rdma::ibv_close_device(context)), 0);
+    let again = call!(rdma_sim_verbs::ibv_open_device(device));
+    assert!(!again.is_null() && call!(rdma_sim_verbs::ibv_get_device_guid(device)) != 0);
+    assert_eq!(call!(rdma_sim_verbs::ibv_close_device(again)), 0);
+    assert!(call!(rdma_sim_verbs::ibv_open_device(context.cast())).is_null());
+    assert!(call!(rdma_sim_verbs::ibv_get_device_name(context.cast())).is_null());
+    assert_eq!(call!(rdma_sim_verbs::ibv_close_device(device.cast())), 22);
+    assert_eq!(call!(rdma_sim_verbs::ibv_close_device(context)), 0);
 }
 
 /// Regression: a length that no memory has was registered, or a panic.
@@ -72,12 +73,12 @@ fn memory_that_cannot_be_is_not_registered() {
     let mut page = vec![0_u8; 8192];
     let start = page.as_mut_ptr().wrapping_add(page.as_ptr().align_offset(4096));
     for length in [0, usize::MAX, usize::MAX - 4095, 1 << 63, isize::MAX as usize + 1] {
-        assert!(call!(rdma::ibv_reg_mr(device.1, start.cast(), length, 15)).is_null(), "{length}");
+        assert!(call!(rdma_sim_verbs::ibv_reg_mr(device.1, start.cast(), length, 15)).is_null(), "{length}");
     }
-    let mr = call!(rdma::ibv_reg_mr(device.1, start.cast(), 4096, 15));
-    assert_eq!(call!(rdma::ibv_dereg_mr(mr)), 0);
+    let mr = call!(rdma_sim_verbs::ibv_reg_mr(device.1, start.cast(), 4096, 15));
+    assert_eq!(call!(rdma_sim_verbs::ibv_dereg_mr(mr)), 0);
     closed(device);
-    call!(rdma::ibv_free_device_list(list));
+    call!(rdma_sim_verbs::ibv_free_device_list(list));
 }
 
 /// Regression: a fault without a place was a panic, and those before it in its plan happened.
@@ -95,7 +96,7 @@ fn a_fault_without_a_place_is_refused() {
     }
     // Nothing was unplugged.
     closed(opened(device));
-    call!(rdma::ibv_free_device_list(list));
+    call!(rdma_sim_verbs::ibv_free_device_list(list));
 }
 
 /// Regression: the sums of faults overflowed.
@@ -107,13 +108,13 @@ fn faults_can_be_as_many_as_they_like() {
         let plan = format!("at 0s a:rdma_en2 {fault} 4294967295; at 0s a:rdma_en2 {fault} 2\0");
         assert_eq!(inject(CStr::from_bytes_with_nul(plan.as_bytes()).unwrap()), 0);
     }
-    assert!(call!(rdma::ibv_alloc_pd(device.0)).is_null());
-    assert!(call!(rdma::ibv_create_cq(device.0, 4, null_mut(), null_mut(), 0)).is_null());
+    assert!(call!(rdma_sim_verbs::ibv_alloc_pd(device.0)).is_null());
+    assert!(call!(rdma_sim_verbs::ibv_create_cq(device.0, 4, null_mut(), null_mut(), 0)).is_null());
     closed(device);
     assert_eq!(inject(c"at 0s a reboot 1ns"), 0);
-    rdma::rdma_sim_rest(1_000);
+    rdma_sim_verbs::rdma_sim_rest(1_000);
     assert_eq!(inject(c"at 0s a restart"), 0);
-    call!(rdma::ibv_free_device_list(list));
+    call!(rdma_sim_verbs::ibv_free_device_list(list));
 }
 
 /// Regression: on a virtual clock, a look at an empty queue never ended while a reliable queue pair waited for a receive.
@@ -124,18 +125,18 @@ fn a_look_at_an_empty_queue_ends_while_a_peer_has_no_receive() {
     let start = page.as_mut_ptr().wrapping_add(page.as_ptr().align_offset(4096));
     let open = |device| {
         let (context, pd) = opened(device);
-        let channel = call!(rdma::ibv_create_comp_channel(context));
+        let channel = call!(rdma_sim_verbs::ibv_create_comp_channel(context));
         assert_eq!(call!(libc::fcntl((*channel).fd, libc::F_SETFL, libc::O_NONBLOCK)), 0);
-        let cq = call!(rdma::ibv_create_cq(context, 8, null_mut(), channel, 0));
-        let mr = call!(rdma::ibv_reg_mr(pd, start.cast(), 4096, 15));
+        let cq = call!(rdma_sim_verbs::ibv_create_cq(context, 8, null_mut(), channel, 0));
+        let mr = call!(rdma_sim_verbs::ibv_reg_mr(pd, start.cast(), 4096, 15));
         // SAFETY: zeros are what the structure may hold.
         let mut init: QpInitAttr = unsafe { std::mem::zeroed() };
         (init.send_cq, init.recv_cq, init.qp_type) = (cq, cq, constants::QPT_RC);
         (init.cap.max_send_wr, init.cap.max_recv_wr) = (4, 4);
-        let qp = call!(rdma::ibv_create_qp(pd, &raw mut init));
+        let qp = call!(rdma_sim_verbs::ibv_create_qp(pd, &raw mut init));
         assert!(!qp.is_null());
         let mut gid = RawGid::default();
-        assert_eq!(call!(rdma::ibv_query_gid(context, 1, 1, &raw mut gid)), 0);
+        assert_eq!(call!(rdma_sim_verbs::ibv_query_gid(context, 1, 1, &raw mut gid)), 0);
         ((context, pd), channel, cq, mr, qp, gid)
     };
     let both = ends.map(open);
@@ -146,7 +147,7 @@ fn a_look_at_an_empty_queue_ends_while_a_peer_has_no_receive() {
         (attr.ah_attr.grh.sgid_index, attr.ah_attr.grh.dgid) = (1, there.5);
         for state in 1..=3 {
             attr.qp_state = state;
-            assert_eq!(call!(rdma::ibv_modify_qp(here.4, &raw mut attr, i32::MAX)), 0);
+            assert_eq!(call!(rdma_sim_verbs::ibv_modify_qp(here.4, &raw mut attr, i32::MAX)), 0);
         }
     }
     let ((context, _), channel, cq, mr, qp, _) = both[0];
@@ -162,13 +163,13 @@ fn a_look_at_an_empty_queue_ends_while_a_peer_has_no_receive() {
     }
     assert_eq!(call!(ops.req_notify_cq.unwrap()(cq, 0)), 0);
     let mut told = null_mut();
-    assert_eq!(call!(rdma::ibv_get_cq_event(channel, &raw mut told, null_mut())), -1);
+    assert_eq!(call!(rdma_sim_verbs::ibv_get_cq_event(channel, &raw mut told, null_mut())), -1);
     for (device, channel, cq, mr, qp, _) in both {
-        assert_eq!(call!(rdma::ibv_destroy_qp(qp)), 0);
-        assert_eq!(call!(rdma::ibv_dereg_mr(mr)), 0);
-        assert_eq!(call!(rdma::ibv_destroy_cq(cq)), 0);
-        assert_eq!(call!(rdma::ibv_destroy_comp_channel(channel)), 0);
+        assert_eq!(call!(rdma_sim_verbs::ibv_destroy_qp(qp)), 0);
+        assert_eq!(call!(rdma_sim_verbs::ibv_dereg_mr(mr)), 0);
+        assert_eq!(call!(rdma_sim_verbs::ibv_destroy_cq(cq)), 0);
+        assert_eq!(call!(rdma_sim_verbs::ibv_destroy_comp_channel(channel)), 0);
         closed(device);
     }
-    call!(rdma::ibv_free_device_list(list));
+    call!(rdma_sim_verbs::ibv_free_device_list(list));
 }

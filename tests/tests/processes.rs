@@ -12,8 +12,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rdma::shared::{FabricError, Settings, SharedFabric};
 use rdma_sim::{MacModel, Topology};
+use rdma_sim_verbs::shared::{FabricError, Settings, SharedFabric};
 use rdma_tests::hosts::{Hosts, Peer};
 
 const PEER: &str = env!("CARGO_BIN_EXE_peer");

@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use rdma::shared::{Settings, SharedFabric};
 use rdma_sim::{LineRate, Topology};
+use rdma_sim_verbs::shared::{Settings, SharedFabric};
 use rdma_tests::hosts::{Hosts, library};
 
 /// What each program is given at most, in seconds

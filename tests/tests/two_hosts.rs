@@ -5,9 +5,9 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use rdma::shared::Settings;
 use rdma_core::{AnyDevice, Error};
 use rdma_sim::Topology;
+use rdma_sim_verbs::shared::Settings;
 use rdma_tests::DEVICE;
 use rdma_tests::conformance::{Arm, BEHAVIOURS, Expectations, Verdict, run};
 use rdma_tests::hosts::Hosts;

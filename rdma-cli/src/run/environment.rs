@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 
-use rdma::shared::SharedFabric;
+use rdma_sim_verbs::shared::SharedFabric;
 
 use super::provider;
 

@@ -1,8 +1,8 @@
 //! Which faults have happened, by what the fabric says of itself
 
-use rdma::shared::SharedFabric;
 use rdma_core::Time;
 use rdma_sim::{Fault, FaultKind, Trigger};
+use rdma_sim_verbs::shared::SharedFabric;
 
 use super::host::Host;
 

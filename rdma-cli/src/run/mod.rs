@@ -14,8 +14,8 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use rdma::shared::{FabricError, Settings, SharedFabric, topology};
 use rdma_sim::FaultPlan;
+use rdma_sim_verbs::shared::{FabricError, Settings, SharedFabric, topology};
 
 use self::environment::Environment;
 use self::host::Host;

@@ -15,13 +15,11 @@ const VARIABLE: &str = "RDMA_SIM_PROVIDER";
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Missing {
     #[error(
-        "there is no simulated provider {NAME} at {}: build it with `cargo build --release -p rdma-sim-verbs`, or say where it is with {VARIABLE}",
+        "there is no simulated provider {NAME} at {}: build it with `cargo build --release -p librdma`, or say where it is with {VARIABLE}",
         list(.0)
     )]
     Nowhere(Vec<PathBuf>),
-    #[error(
-        "{VARIABLE}={0:?} is no file: name the {NAME} that `cargo build --release -p rdma-sim-verbs` makes"
-    )]
+    #[error("{VARIABLE}={0:?} is no file: name the {NAME} that `cargo build --release -p librdma` makes")]
     Named(PathBuf),
 }
 

@@ -1,6 +1,6 @@
 //! What went over each cable, and what went wrong
 
-use rdma::shared::{Sent, SharedFabric};
+use rdma_sim_verbs::shared::{Sent, SharedFabric};
 use serde::Serialize;
 
 use super::faults;

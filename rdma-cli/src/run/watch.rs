@@ -4,8 +4,8 @@ use std::io;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use rdma::shared::SharedFabric;
 use rdma_sim::FaultKind;
+use rdma_sim_verbs::shared::SharedFabric;
 
 use super::faults;
 use super::host::Host;

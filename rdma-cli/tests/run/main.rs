@@ -398,10 +398,7 @@ fn a_missing_provider_is_named_with_its_remedy() {
     let output = run.output();
     assert_code(&output, 1);
     let says = text(&output.stderr);
-    assert!(
-        says.contains("/no/librdma.so") && says.contains("cargo build --release -p rdma-sim-verbs"),
-        "{says}"
-    );
+    assert!(says.contains("/no/librdma.so") && says.contains("cargo build --release -p librdma"), "{says}");
     // A tool that was copied away from its provider.
     let folder = tempfile::tempdir().unwrap();
     let copied = folder.path().join("tb5");

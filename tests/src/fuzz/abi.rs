@@ -96,7 +96,7 @@ pub fn abi(data: &[u8]) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     CONFIGURED.call_once(|| {
         let text = c"RDMA_SIM_CLOCK=virtual,RDMA_SIM_TOPOLOGY=pair";
-        assert_eq!(call!(rdma::rdma_sim_configure(text.as_ptr())), 0);
+        assert_eq!(call!(rdma_sim_verbs::rdma_sim_configure(text.as_ptr())), 0);
     });
     let mut program = Program::new(data);
     for _ in 0..400 {
@@ -119,20 +119,20 @@ fn made<T>(created: *mut T) -> Option<*mut T> {
 impl<'a> Program<'a> {
     fn new(data: &'a [u8]) -> Self {
         let mut count = 0;
-        let list = call!(rdma::ibv_get_device_list(&raw mut count));
+        let list = call!(rdma_sim_verbs::ibv_get_device_list(&raw mut count));
         let device = |number: usize| {
             let entry = list.wrapping_add(number);
             let device = call!(*entry);
-            let name = call!(std::ffi::CStr::from_ptr(rdma::ibv_get_device_name(device)));
+            let name = call!(std::ffi::CStr::from_ptr(rdma_sim_verbs::ibv_get_device_name(device)));
             let name = name.to_str().expect("a name is text").to_owned();
             let (device_name, host) = name.split_once('@').expect("both hosts are here");
-            let context = call!(rdma::ibv_open_device(device));
+            let context = call!(rdma_sim_verbs::ibv_open_device(device));
             let gids = [0, 1].map(|index| {
                 let mut gid = RawGid::default();
-                assert_eq!(call!(rdma::ibv_query_gid(context, 1, index, &raw mut gid)), 0);
+                assert_eq!(call!(rdma_sim_verbs::ibv_query_gid(context, 1, index, &raw mut gid)), 0);
                 gid
             });
-            assert_eq!(call!(rdma::ibv_close_device(context)), 0);
+            assert_eq!(call!(rdma_sim_verbs::ibv_close_device(context)), 0);
             (device, format!("{host}:{device_name}"), gids)
         };
         let devices = (0..count as usize).map(device).collect();
@@ -170,27 +170,27 @@ impl<'a> Program<'a> {
             0 => self.open(),
             1 => {
                 let context = self.context();
-                self.contexts.destroy(context, |context| call!(rdma::ibv_close_device(context)));
+                self.contexts.destroy(context, |context| call!(rdma_sim_verbs::ibv_close_device(context)));
             }
             2 => {
                 let context = self.context();
-                let made = made(call!(rdma::ibv_alloc_pd(context)));
+                let made = made(call!(rdma_sim_verbs::ibv_alloc_pd(context)));
                 if let Some(pd) = made {
                     self.pds.add(pd, self.contexts.about(context).copied().unwrap_or(0));
                 }
             }
             3 => {
                 let pd = self.pd();
-                self.pds.destroy(pd, |pd| call!(rdma::ibv_dealloc_pd(pd)));
+                self.pds.destroy(pd, |pd| call!(rdma_sim_verbs::ibv_dealloc_pd(pd)));
             }
             4 | 5 => self.register(),
             6 => {
                 let mr = self.mr();
-                self.mrs.destroy(mr, |mr| call!(rdma::ibv_dereg_mr(mr)));
+                self.mrs.destroy(mr, |mr| call!(rdma_sim_verbs::ibv_dereg_mr(mr)));
             }
             7 => {
                 let context = self.context();
-                if let Some(channel) = made(call!(rdma::ibv_create_comp_channel(context))) {
+                if let Some(channel) = made(call!(rdma_sim_verbs::ibv_create_comp_channel(context))) {
                     let fd = call!((*channel).fd);
                     assert_eq!(call!(libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK)), 0);
                     self.channels.add(channel, ());
@@ -198,17 +198,18 @@ impl<'a> Program<'a> {
             }
             8 => {
                 let channel = self.channel();
-                self.channels.destroy(channel, |channel| call!(rdma::ibv_destroy_comp_channel(channel)));
+                self.channels
+                    .destroy(channel, |channel| call!(rdma_sim_verbs::ibv_destroy_comp_channel(channel)));
             }
             9 | 10 => self.create_cq(),
             11 => {
                 let cq = self.cq();
-                self.cqs.destroy(cq, |cq| call!(rdma::ibv_destroy_cq(cq)));
+                self.cqs.destroy(cq, |cq| call!(rdma_sim_verbs::ibv_destroy_cq(cq)));
             }
             12 | 13 => self.create_qp(),
             14 => {
                 let qp = self.qp();
-                self.qps.destroy(qp, |qp| call!(rdma::ibv_destroy_qp(qp)));
+                self.qps.destroy(qp, |qp| call!(rdma_sim_verbs::ibv_destroy_qp(qp)));
             }
             15 => self.modify(),
             16 | 17 => self.connect(),
@@ -218,7 +219,7 @@ impl<'a> Program<'a> {
             22 => self.poll(),
             23 => self.notify(),
             24 => self.fault(),
-            25 => rdma::rdma_sim_rest(1 << (self.input.byte() % 34)),
+            25 => rdma_sim_verbs::rdma_sim_rest(1 << (self.input.byte() % 34)),
             _ => self.lacking(),
         }
     }
@@ -231,7 +232,7 @@ impl<'a> Program<'a> {
             230..240 => null_mut(),
             _ => self.devices[number].0,
         };
-        if let Some(context) = made(call!(rdma::ibv_open_device(device))) {
+        if let Some(context) = made(call!(rdma_sim_verbs::ibv_open_device(device))) {
             let known = self.devices.iter().position(|(known, ..)| *known == device);
             self.contexts.add(context, known.expect("nothing else is a device"));
             self.ops.get_or_insert_with(|| call!((&raw const (*context).ops).read()));
@@ -256,7 +257,7 @@ impl<'a> Program<'a> {
                 (self.arena.start().wrapping_add(offset), len.min(room - offset))
             }
         };
-        let Some(mr) = made(call!(rdma::ibv_reg_mr(pd, addr.cast(), len, access))) else { return };
+        let Some(mr) = made(call!(rdma_sim_verbs::ibv_reg_mr(pd, addr.cast(), len, access))) else { return };
         assert!(len > 0 && len <= isize::MAX as usize, "{len} bytes are no memory");
         let (lkey, rkey) = (call!((*mr).lkey), call!((*mr).rkey));
         self.mrs.add(mr, Region { addr: addr.addr(), len, lkey, rkey, _pages: pages });
@@ -270,7 +271,7 @@ impl<'a> Program<'a> {
             240..250 => c_int::MAX,
             small => c_int::from(small),
         };
-        let made = made(call!(rdma::ibv_create_cq(context, depth, null_mut(), channel, 0)));
+        let made = made(call!(rdma_sim_verbs::ibv_create_cq(context, depth, null_mut(), channel, 0)));
         if let Some(cq) = made {
             self.cqs.add(cq, ());
         }
@@ -293,7 +294,7 @@ impl<'a> Program<'a> {
             _ => (),
         }
         let place = if self.input.byte() == 255 { null_mut() } else { &raw mut attr };
-        let made = made(call!(rdma::ibv_create_qp(pd, place)));
+        let made = made(call!(rdma_sim_verbs::ibv_create_qp(pd, place)));
         if let Some(qp) = made {
             self.qps.add(qp, self.pds.about(pd).copied().unwrap_or(0));
         }
@@ -323,7 +324,7 @@ impl<'a> Program<'a> {
     }
 
     fn modified(&self, qp: *mut Qp, attr: *mut QpAttr, mask: c_int) -> bool {
-        let answer = call!(rdma::ibv_modify_qp(qp, attr, mask));
+        let answer = call!(rdma_sim_verbs::ibv_modify_qp(qp, attr, mask));
         assert!([0, 6, EBUSY, EINVAL, 60, 96, 102].contains(&answer), "{answer}");
         assert!(answer != 0 || self.qps.about(qp).is_some());
         answer == 0
@@ -354,10 +355,10 @@ impl<'a> Program<'a> {
         let (mut gid, mut pkey, mut gid_type) = (RawGid::default(), 0, 0);
         let mut port_attr = PortAttr { port_cap_flags2: 0xabcd, ..PortAttr::default() };
         let answers = [
-            call!(rdma::ibv_query_gid(context, port, index, &raw mut gid)),
-            call!(rdma::ibv_query_gid(context, port, index, null_mut())),
-            call!(rdma::ibv_query_gid_type(context, port, index as u32, &raw mut gid_type)),
-            call!(rdma::ibv_query_pkey(context, port, index, &raw mut pkey)),
+            call!(rdma_sim_verbs::ibv_query_gid(context, port, index, &raw mut gid)),
+            call!(rdma_sim_verbs::ibv_query_gid(context, port, index, null_mut())),
+            call!(rdma_sim_verbs::ibv_query_gid_type(context, port, index as u32, &raw mut gid_type)),
+            call!(rdma_sim_verbs::ibv_query_pkey(context, port, index, &raw mut pkey)),
         ];
         assert!(answers.iter().all(|answer| *answer == -1 || *answer == 0 && is_open));
         // SAFETY: zeros are what the structures may hold.
@@ -366,15 +367,15 @@ impl<'a> Program<'a> {
         let mut init: QpInitAttr = unsafe { std::mem::zeroed() };
         let mut attr = QpAttr::default();
         let answers = [
-            call!(rdma::ibv_query_device(context, &raw mut device)),
-            call!(rdma::ibv_query_port(context, port, &raw mut port_attr)),
-            call!(rdma::ibv_query_qp(qp, &raw mut attr, -1, &raw mut init)),
+            call!(rdma_sim_verbs::ibv_query_device(context, &raw mut device)),
+            call!(rdma_sim_verbs::ibv_query_port(context, port, &raw mut port_attr)),
+            call!(rdma_sim_verbs::ibv_query_qp(qp, &raw mut attr, -1, &raw mut init)),
         ];
         assert!(answers.iter().all(|answer| [0, EINVAL].contains(answer)));
         assert_eq!((answers[0] == 0, answers[2] == 0), (is_open, self.qps.about(qp).is_some()));
         assert_eq!(port_attr.port_cap_flags2, 0xabcd, "beyond the compatible part");
-        assert_eq!(call!(rdma::ibv_query_device(context, null_mut())), EINVAL);
-        assert_eq!(call!(rdma::ibv_query_qp(qp, null_mut(), 0, null_mut())), EINVAL);
+        assert_eq!(call!(rdma_sim_verbs::ibv_query_device(context, null_mut())), EINVAL);
+        assert_eq!(call!(rdma_sim_verbs::ibv_query_qp(qp, null_mut(), 0, null_mut())), EINVAL);
     }
 
     fn fault(&mut self) {
@@ -392,23 +393,23 @@ impl<'a> Program<'a> {
             }
         };
         let text = CString::new(text).expect("there is no zero inside");
-        let answer = call!(rdma::rdma_sim_inject(text.as_ptr()));
+        let answer = call!(rdma_sim_verbs::rdma_sim_inject(text.as_ptr()));
         assert!(if choice < 230 { answer == 0 } else { [0, EINVAL].contains(&answer) }, "{text:?} {answer}");
-        assert_eq!(call!(rdma::rdma_sim_inject(std::ptr::null())), EINVAL);
-        assert_eq!(call!(rdma::rdma_sim_configure(text.as_ptr())), EBUSY);
+        assert_eq!(call!(rdma_sim_verbs::rdma_sim_inject(std::ptr::null())), EINVAL);
+        assert_eq!(call!(rdma_sim_verbs::rdma_sim_configure(text.as_ptr())), EBUSY);
     }
 
     /// What devices do not have
     fn lacking(&mut self) {
         let (pd, qp) = (self.pd(), self.qp());
-        assert!(call!(rdma::ibv_create_ah(pd, null_mut())).is_null());
-        assert!(call!(rdma::ibv_create_srq(pd, null_mut())).is_null());
-        assert!(call!(rdma::ibv_qp_to_qp_ex(qp)).is_null());
+        assert!(call!(rdma_sim_verbs::ibv_create_ah(pd, null_mut())).is_null());
+        assert!(call!(rdma_sim_verbs::ibv_create_srq(pd, null_mut())).is_null());
+        assert!(call!(rdma_sim_verbs::ibv_qp_to_qp_ex(qp)).is_null());
         let answers = [
-            call!(rdma::ibv_destroy_ah(pd.cast())),
-            call!(rdma::ibv_destroy_srq(pd.cast())),
-            call!(rdma::ibv_attach_mcast(qp, null_mut(), 0)),
-            call!(rdma::ibv_detach_mcast(qp, null_mut(), 0)),
+            call!(rdma_sim_verbs::ibv_destroy_ah(pd.cast())),
+            call!(rdma_sim_verbs::ibv_destroy_srq(pd.cast())),
+            call!(rdma_sim_verbs::ibv_attach_mcast(qp, null_mut(), 0)),
+            call!(rdma_sim_verbs::ibv_detach_mcast(qp, null_mut(), 0)),
         ];
         assert_eq!(answers, [102; 4]);
     }
@@ -446,12 +447,12 @@ impl<'a> Program<'a> {
 
     /// Destroys everything, and puts right what faults have done
     fn end(mut self) {
-        self.qps.destroy_all(|qp| call!(rdma::ibv_destroy_qp(qp)));
-        self.mrs.destroy_all(|mr| call!(rdma::ibv_dereg_mr(mr)));
-        self.cqs.destroy_all(|cq| call!(rdma::ibv_destroy_cq(cq)));
-        self.channels.destroy_all(|channel| call!(rdma::ibv_destroy_comp_channel(channel)));
-        self.pds.destroy_all(|pd| call!(rdma::ibv_dealloc_pd(pd)));
-        self.contexts.destroy_all(|context| call!(rdma::ibv_close_device(context)));
+        self.qps.destroy_all(|qp| call!(rdma_sim_verbs::ibv_destroy_qp(qp)));
+        self.mrs.destroy_all(|mr| call!(rdma_sim_verbs::ibv_dereg_mr(mr)));
+        self.cqs.destroy_all(|cq| call!(rdma_sim_verbs::ibv_destroy_cq(cq)));
+        self.channels.destroy_all(|channel| call!(rdma_sim_verbs::ibv_destroy_comp_channel(channel)));
+        self.pds.destroy_all(|pd| call!(rdma_sim_verbs::ibv_dealloc_pd(pd)));
+        self.contexts.destroy_all(|context| call!(rdma_sim_verbs::ibv_close_device(context)));
         for (_, port, _) in &self.devices {
             let host = port.split(':').next().unwrap_or_default();
             let restored = RESTORED.map(|fault| format!("at 0s {host} {fault};"));
@@ -460,15 +461,15 @@ impl<'a> Program<'a> {
                     .map(|fault| format!("at 0s {port} {fault};"))
                     .concat();
             let plan = CString::new(plan).expect("there is no zero inside");
-            assert_eq!(call!(rdma::rdma_sim_inject(plan.as_ptr())), 0);
+            assert_eq!(call!(rdma_sim_verbs::rdma_sim_inject(plan.as_ptr())), 0);
             // A reboot may have been under way.
-            rdma::rdma_sim_rest(2_000_000_000);
+            rdma_sim_verbs::rdma_sim_rest(2_000_000_000);
             let plan = CString::new(format!("at 0s {host} reboot 1ns")).expect("there is no zero inside");
-            assert_eq!(call!(rdma::rdma_sim_inject(plan.as_ptr())), 0);
-            rdma::rdma_sim_rest(1_000_000);
+            assert_eq!(call!(rdma_sim_verbs::rdma_sim_inject(plan.as_ptr())), 0);
+            rdma_sim_verbs::rdma_sim_rest(1_000_000);
         }
-        call!(rdma::ibv_free_device_list(self.list));
+        call!(rdma_sim_verbs::ibv_free_device_list(self.list));
         self.arena.check();
-        assert_eq!(rdma::rdma_sim_objects(), 0, "something is left");
+        assert_eq!(rdma_sim_verbs::rdma_sim_objects(), 0, "something is left");
     }
 }

@@ -164,13 +164,13 @@ impl Program<'_> {
         let answer = call!(notify(cq, 0));
         assert!(answer == EINVAL || answer == 0 && self.cqs.about(cq).is_some());
         let (mut told, mut about): (*mut Cq, _) = (null_mut(), null_mut());
-        match call!(rdma::ibv_get_cq_event(channel, &raw mut told, &raw mut about)) {
+        match call!(rdma_sim_verbs::ibv_get_cq_event(channel, &raw mut told, &raw mut about)) {
             0 => assert!(self.cqs.about(told).is_some(), "a queue tells that is gone"),
             -1 => assert!([EINVAL, libc::EAGAIN].contains(&errno())),
             answer => panic!("{answer}"),
         }
-        assert_eq!(call!(rdma::ibv_get_cq_event(channel, null_mut(), &raw mut about)), -1);
-        call!(rdma::ibv_ack_cq_events(cq, u32::MAX));
+        assert_eq!(call!(rdma_sim_verbs::ibv_get_cq_event(channel, null_mut(), &raw mut about)), -1);
+        call!(rdma_sim_verbs::ibv_ack_cq_events(cq, u32::MAX));
     }
 }
 
