@@ -24,6 +24,7 @@
 //!     assert_eq!(&bytes, b"hello");
 //!     Ok::<_, rdma_core::Error>(())
 //! })
+//! .value
 //! .unwrap();
 //! ```
 

@@ -1,21 +1,46 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// A queue pair number
+/// A queue pair number, unique on its device
+///
+/// 24 bits in the verbs; a number may return once its queue pair is destroyed.
+///
+/// ```
+/// assert!(rdma_core::Qpn(0x900) < rdma_core::Qpn(0x901));
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Qpn(pub u32);
 
 /// A packet sequence number, 24 bits
 ///
-/// Exchanged because the verbs ask for it; Apple's device does not put it on the wire.
+/// Both ends exchange it because the verbs ask for it; Apple's device does not put it on the wire.
+///
+/// ```
+/// let address = rdma_core::QpAddress { psn: rdma_core::Psn(7), ..Default::default() };
+/// assert_eq!(address.to_bytes()[18..22], [0, 0, 0, 7]);
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Psn(pub u32);
 
-/// A local identifier of a port
+/// A local identifier of a port, which RoCE leaves 0
+///
+/// ```
+/// assert_eq!(rdma_core::QpAddress::default().lid, rdma_core::Lid(0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Lid(pub u16);
 
 /// A global identifier: an IPv6 address, often one that maps an IPv4 address
+///
+/// ```
+/// use std::net::Ipv4Addr;
+/// use rdma_core::Gid;
+///
+/// let gid = Gid::from_ipv4(Ipv4Addr::new(169, 254, 12, 7));
+/// assert_eq!(gid.to_string(), "::ffff:169.254.12.7");
+/// assert_eq!(gid.ipv4(), Some(Ipv4Addr::new(169, 254, 12, 7)));
+/// assert!(Gid::default().is_zero());
+/// ```
 #[derive(Clone, Copy, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Gid(pub [u8; 16]);
 
@@ -30,7 +55,7 @@ impl Gid {
         Ipv6Addr::from_octets(self.0).to_ipv4_mapped()
     }
 
-    /// Whether the entry is unset
+    /// Whether all bytes are zero, as in an unset entry of a GID table
     pub const fn is_zero(&self) -> bool {
         Ipv6Addr::from_octets(self.0).is_unspecified()
     }
@@ -48,12 +73,19 @@ impl fmt::Debug for Gid {
     }
 }
 
-/// What a peer must know to connect to a queue pair
+/// Address of a queue pair: everything that a peer needs to connect to it
 ///
-/// Travels over the bootstrap stream, [`QpAddress::WIRE_LEN`] bytes long.
+/// Each side sends it to the other over the bootstrap stream, encoded in [`QpAddress::WIRE_LEN`] bytes.
+///
+/// ```
+/// use rdma_core::{QpAddress, Qpn};
+///
+/// let address = QpAddress { qpn: Qpn(0x900), ..QpAddress::default() };
+/// assert_eq!(QpAddress::from_bytes(&address.to_bytes()), address);
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct QpAddress {
-    /// Global identifier of the port, of the table entry that the queue pair uses as its source
+    /// Entry of the port's GID table that the queue pair uses as its source
     pub gid: Gid,
     /// Local identifier of the port
     pub lid: Lid,
@@ -77,7 +109,7 @@ impl QpAddress {
         out
     }
 
-    /// Reads the encoded form; every input is an address
+    /// Decodes the encoded form; every input is an address
     pub fn from_bytes(bytes: &[u8; Self::WIRE_LEN]) -> Self {
         let [gid @ .., l0, l1, p0, p1, p2, p3, q0, q1, q2, q3] = *bytes;
         Self {

@@ -14,7 +14,21 @@ use crate::{
 
 /// A device whose backend is chosen at run time
 ///
-/// Itself a [`Device`], so that everything above the traits exists once. Each verb costs one virtual call.
+/// Itself a [`Device`], so that code above the traits needs no second form. Each verb costs one virtual call.
+///
+/// ```
+/// use rdma_core::{AnyDevice, Device as _};
+///
+/// rdma_sim::Sim::new().run(async |net| {
+///     let device = AnyDevice::new(net.open("a", "rdma_en2")?);
+///     assert_eq!(device.name(), "rdma_en2");
+///     let cq: rdma_core::AnyCompletionQueue = device.create_cq(16)?;
+///     # drop(cq);
+///     Ok::<_, rdma_core::Error>(())
+/// })
+/// .value
+/// .unwrap();
+/// ```
 #[derive(Clone)]
 pub struct AnyDevice(Arc<dyn erased::Device>);
 
@@ -28,7 +42,7 @@ pub struct AnyMemoryRegion(Box<dyn MemoryRegion>);
 pub struct AnyQueuePair(Box<dyn QueuePair>);
 
 impl AnyDevice {
-    /// Forgets which backend `device` belongs to
+    /// Erases the type of `device`
     pub fn new<D: Device>(device: D) -> Self {
         Self(Arc::new(device))
     }
@@ -132,7 +146,10 @@ impl QueuePair for AnyQueuePair {
 }
 
 mod erased {
-    use super::*;
+    use std::ptr::NonNull;
+    use std::task::{Context, Poll};
+
+    use crate::{Access, Caps, Completion, Error, Gid, MemoryRegion, PortStatus, QpInit, QueuePair};
 
     pub(super) trait Device: Send + Sync + 'static {
         fn name(&self) -> &str;

@@ -1,6 +1,13 @@
 use crate::{Access, Gid, Lid, Psn, QpAddress, QpState, Qpn};
 
-/// Which fields of a [`QpAttr`] are set, as `ibv_qp_attr_mask`
+/// Which fields of a [`QpAttr`] are set, with the bits of `ibv_qp_attr_mask`
+///
+/// ```
+/// use rdma_core::AttrMask;
+///
+/// assert!(AttrMask::INIT.contains(AttrMask::PORT));
+/// assert!(!AttrMask::READY_TO_SEND.contains(AttrMask::AV));
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct AttrMask(pub u32);
 
@@ -24,20 +31,27 @@ impl AttrMask {
     /// `IBV_QP_DEST_QPN`
     pub const DEST_QPN: Self = Self(0x10_0000);
 
-    /// What the step to [`QpState::Init`] takes (Apple TN3205): `0x39`
+    /// Fields that the transition to [`QpState::Init`] needs (Apple TN3205): `0x39`
     pub const INIT: Self = Self(0x39);
-    /// What the step to [`QpState::ReadyToReceive`] takes (Apple TN3205): `0x10_1181`
+    /// Fields that the transition to [`QpState::ReadyToReceive`] needs (Apple TN3205): `0x10_1181`
     pub const READY_TO_RECEIVE: Self = Self(0x10_1181);
-    /// What the step to [`QpState::ReadyToSend`] takes (Apple TN3205): `0x1_0001`
+    /// Fields that the transition to [`QpState::ReadyToSend`] needs (Apple TN3205): `0x1_0001`
     pub const READY_TO_SEND: Self = Self(0x1_0001);
 
-    /// Whether all of `other` is set
+    /// Whether every bit of `other` is set
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// What `ibv_modify_qp` changes
+/// Attributes of a queue pair that `ibv_modify_qp` changes
+///
+/// ```
+/// use rdma_core::{AttrMask, Psn, QpAttr, QpState};
+///
+/// let (attr, mask) = QpAttr::ready_to_send(Psn(7));
+/// assert_eq!((attr.state, attr.sq_psn, mask), (QpState::ReadyToSend, Psn(7), AttrMask::READY_TO_SEND));
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct QpAttr {
     /// The next state
@@ -58,19 +72,21 @@ pub struct QpAttr {
     pub dlid: Lid,
     /// Index of the own global identifier
     pub sgid_index: u8,
-    /// First packet that is expected
+    /// Number of the first packet that the queue pair expects
     pub rq_psn: Psn,
-    /// First packet that is sent
+    /// Number of the first packet that the queue pair sends
     pub sq_psn: Psn,
 }
 
 impl QpAttr {
-    /// The step to [`QpState::Init`]
+    /// Attributes of the transition to [`QpState::Init`]
     pub fn init() -> (Self, AttrMask) {
         (Self::to(QpState::Init), AttrMask::INIT)
     }
 
-    /// The step to [`QpState::ReadyToReceive`], over packets of `path_mtu` bytes, from the own entry `sgid_index`
+    /// Attributes of the transition to [`QpState::ReadyToReceive`]
+    ///
+    /// `sgid_index` is the entry of the own GID table to send from, `path_mtu` the bytes in a packet.
     pub fn ready_to_receive(peer: &QpAddress, sgid_index: u8, path_mtu: u32) -> (Self, AttrMask) {
         let attr = Self {
             path_mtu,
@@ -84,12 +100,12 @@ impl QpAttr {
         (attr, AttrMask::READY_TO_RECEIVE)
     }
 
-    /// The step to [`QpState::ReadyToSend`]
+    /// Attributes of the transition to [`QpState::ReadyToSend`]
     pub fn ready_to_send(sq_psn: Psn) -> (Self, AttrMask) {
         (Self { sq_psn, ..Self::to(QpState::ReadyToSend) }, AttrMask::READY_TO_SEND)
     }
 
-    /// A step that needs nothing but the state: to [`QpState::Reset`] or [`QpState::Error`]
+    /// Attributes of a transition that needs only the state: to [`QpState::Reset`] or [`QpState::Error`]
     pub fn plain(state: QpState) -> (Self, AttrMask) {
         (Self::to(state), AttrMask::STATE)
     }

@@ -1,10 +1,22 @@
-use crate::QpAddress;
+use crate::FRAME;
 
-/// What a device can do, and how much of it
+/// Abilities and limits of a device
+///
+/// Limits on objects hold for all processes of the machine together.
+///
+/// ```
+/// use rdma_core::{Caps, FRAME};
+///
+/// let caps = Caps::tb5();
+/// assert_eq!(caps.max_message as usize, 4095 * FRAME);
+/// assert!(!caps.one_sided && caps.send_waits_for_receive);
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Caps {
-    /// Whether a failed queue pair flushes its requests when set to the error state
+    /// Whether a queue pair in the error state completes its posted requests as [`Flushed`](crate::Status::Flushed)
+    ///
+    /// If not, they never complete: destroy the queue pair to get their memory back.
     pub flush_on_error: bool,
     /// Bytes in a frame, the unit of queue space and flow control
     pub frame: u32,
@@ -12,7 +24,7 @@ pub struct Caps {
     pub max_cq: u32,
     /// Entries in a completion queue
     pub max_cqe: u32,
-    /// Bytes in a message
+    /// Bytes in the longest message
     pub max_message: u32,
     /// Memory regions per device
     pub max_mr: u32,
@@ -26,7 +38,7 @@ pub struct Caps {
     pub max_sge: u32,
     /// Whether peers can read and write memory without a receive, and reliable queue pairs exist
     pub one_sided: bool,
-    /// Whether a SEND waits for its receive in hardware; if not, it is dropped
+    /// Whether a SEND waits in hardware until the peer posts a receive; if not, the peer's device drops it
     pub send_waits_for_receive: bool,
 }
 
@@ -38,10 +50,10 @@ impl Caps {
     pub const fn tb5() -> Self {
         Self {
             flush_on_error: false,
-            frame: crate::FRAME as u32,
+            frame: FRAME as u32,
             max_cq: 11,
             max_cqe: 4096,
-            max_message: 4095 * crate::FRAME as u32,
+            max_message: 4095 * FRAME as u32,
             max_mr: 100,
             max_pd: 11,
             max_qp: 10,
@@ -51,12 +63,10 @@ impl Caps {
             send_waits_for_receive: true,
         }
     }
-}
 
-impl Caps {
-    /// A network adapter that speaks RoCE: reliable queue pairs, one-sided operations, and no waiting for receives
+    /// The limits of a network adapter that speaks RoCE: reliable queue pairs, one-sided operations, no waiting for receives
     ///
-    /// Round numbers, within what common adapters offer.
+    /// Round numbers, within the range of common adapters.
     pub const fn roce() -> Self {
         Self {
             flush_on_error: true,
@@ -72,131 +82,4 @@ impl Caps {
             ..Self::tb5()
         }
     }
-}
-
-/// Rights of a memory region, as `ibv_access_flags`
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Access(u32);
-
-impl Access {
-    /// The device may read from the region, and nothing else
-    pub const NONE: Self = Self(0);
-    /// The device may write into the region: needed for receives
-    pub const LOCAL_WRITE: Self = Self(1);
-    /// A peer may write into the region
-    pub const REMOTE_WRITE: Self = Self(2);
-    /// A peer may read from the region
-    pub const REMOTE_READ: Self = Self(4);
-    /// A peer may operate on eight bytes of the region at once
-    pub const REMOTE_ATOMIC: Self = Self(8);
-
-    /// The flags as the verbs count them
-    pub const fn bits(self) -> u32 {
-        self.0
-    }
-
-    /// Whether all of `other` is granted
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Both rights
-    #[must_use]
-    pub const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-/// State of a port
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum PortState {
-    /// A Mac with RDMA enabled is at the other end of the cable
-    Active,
-    /// No cable, or nobody who speaks RDMA at its other end
-    Down,
-}
-
-/// What `ibv_query_port` tells
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct PortStatus {
-    /// Raw line rate of the link in bits per second, each way
-    pub bits_per_second: u64,
-    /// Whether the port can carry traffic
-    pub state: PortState,
-}
-
-impl PortStatus {
-    /// A port in `state` on a link of `bits_per_second`
-    pub const fn new(state: PortState, bits_per_second: u64) -> Self {
-        Self { bits_per_second, state }
-    }
-}
-
-/// Transport type of a queue pair
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum QpType {
-    /// Reliable connected
-    Rc,
-    /// Unreliable connected: what Thunderbolt 5 has
-    #[default]
-    Uc,
-    /// Unreliable datagram
-    Ud,
-}
-
-/// How many frames each direction of a queue pair may hold
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct QpCapacity {
-    /// Frames of posted and not yet completed receives
-    pub recv_frames: u32,
-    /// Frames of posted and not yet completed sends
-    pub send_frames: u32,
-}
-
-/// What a new queue pair should be
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct QpInit {
-    /// Space to ask for; [`QueuePair::capacity`](crate::QueuePair::capacity) tells what was granted
-    pub capacity: QpCapacity,
-    /// Transport
-    pub qp_type: QpType,
-}
-
-/// State of a queue pair
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum QpState {
-    /// Created
-    #[default]
-    Reset,
-    /// Bound to its port
-    Init,
-    /// Ready to receive
-    ReadyToReceive,
-    /// Ready to send
-    ReadyToSend,
-    /// Failed
-    Error,
-}
-
-/// A step of the state machine of a queue pair, with what the step needs
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum Transition {
-    /// To [`QpState::Reset`]
-    Reset,
-    /// To [`QpState::Init`]
-    Init,
-    /// To [`QpState::ReadyToReceive`]: from now on the controller processes receives
-    ReadyToReceive {
-        /// The queue pair at the other end
-        peer: QpAddress,
-    },
-    /// To [`QpState::ReadyToSend`]
-    ReadyToSend,
-    /// To [`QpState::Error`]
-    Error,
 }

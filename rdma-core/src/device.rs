@@ -8,99 +8,152 @@ use crate::{
 
 /// An open RDMA device with its protection domain: one port, one cable, one neighbour
 ///
+/// # Threads
+///
+/// Every method of these traits may be called from any thread, also at the same time, with one exception: **one queue pair is
+/// not posted to from two threads at once**. The caller ensures it; see [`QueuePair::post_send`].
+///
 /// # Safety
 ///
 /// The implementor promises:
 ///
-/// * after [`QueuePair::destroy`] returned [`Teardown::Quiesced`], the device never again touches memory named by a
+/// * after [`QueuePair::destroy`] returned [`Teardown::Quiesced`], the device never again touches memory because of a
 ///   request that was posted on that queue pair;
-/// * a request is completed at most once, and memory it names is not touched after its completion was polled;
-/// * the device touches only memory that is registered and named by a posted request.
+/// * a request completes at most once, and the device does not touch its memory after its completion was polled;
+/// * the device touches registered memory only, and only while a posted request of this side names it, or because a peer uses a
+///   remote right of [`Access`] that the region was registered with;
+/// * after a region was dropped, the device does not touch its memory, unless a queue pair that was destroyed with
+///   [`Teardown::Unknown`] has requests that name it.
+///
+/// ```
+/// use rdma_core::{Device as _, PortState};
+///
+/// rdma_sim::Sim::new().run(async |net| {
+///     let device = net.open("a", "rdma_en2")?;
+///     assert_eq!(device.name(), "rdma_en2");
+///     assert_eq!(device.port()?.state, PortState::Active);
+///     assert_eq!(device.caps().max_qp, 10);
+///     assert!(device.gids()?.iter().any(|gid| gid.ipv4().is_some()));
+///     Ok::<_, rdma_core::Error>(())
+/// })
+/// .value
+/// .unwrap();
+/// ```
 pub unsafe trait Device: Send + Sync + 'static {
-    /// Its memory regions
+    /// Memory regions of the device
     type Mr: MemoryRegion;
-    /// Its completion queues
+    /// Completion queues of the device
     type Cq: CompletionQueue;
 
     /// Name of the device, such as `rdma_en2`
     fn name(&self) -> &str;
 
-    /// What the device can do
+    /// Abilities and limits of the device
     fn caps(&self) -> &Caps;
 
-    /// Whether the port can carry traffic, and how fast
+    /// Queries whether the port can carry traffic, and how fast
     ///
     /// # Errors
     ///
     /// [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished.
     fn port(&self) -> Result<PortStatus, Error>;
 
-    /// The GID table of the port, without trailing unset entries
+    /// Reads the GID table of the port, without trailing unset entries
     ///
     /// # Errors
     ///
     /// [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished.
     fn gids(&self) -> Result<Vec<Gid>, Error>;
 
-    /// A completion queue with space for `depth` entries
+    /// Creates a completion queue with space for `depth` entries
     ///
     /// # Errors
     ///
+    /// [`Invalid::CqDepth`](crate::Invalid::CqDepth) for a depth of zero or above [`Caps::max_cqe`];
     /// [`Cause::Exhausted`](crate::Cause::Exhausted) beyond [`Caps::max_cq`];
-    /// [`Cause::PortDown`](crate::Cause::PortDown) while nobody is at the other end.
+    /// [`Cause::PortDown`](crate::Cause::PortDown) while no active port is at the other end of the cable;
+    /// [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished.
     fn create_cq(&self, depth: u32) -> Result<Self::Cq, Error>;
 
-    /// Makes `mem` known to the device
-    ///
-    /// The region is deregistered when the returned value is dropped.
+    /// Registers `mem` with the device, until the returned region is dropped
     ///
     /// # Errors
     ///
-    /// [`Cause::Exhausted`](crate::Cause::Exhausted) beyond [`Caps::max_mr`].
+    /// [`Cause::Exhausted`](crate::Cause::Exhausted) beyond [`Caps::max_mr`];
+    /// [`Invalid::EmptyRegion`](crate::Invalid::EmptyRegion), [`Invalid::Misaligned`](crate::Invalid::Misaligned) or
+    /// [`Invalid::LocalWriteOnly`](crate::Invalid::LocalWriteOnly) for memory or rights that the device refuses;
+    /// [`Cause::LockedMemory`](crate::Cause::LockedMemory) beyond the limit of the system;
+    /// [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished.
     ///
     /// # Safety
     ///
-    /// `mem` stays valid for reads and writes until the returned region is dropped, and nothing but the device
-    /// accesses the parts of it that are named by a posted request.
+    /// The caller ensures, until the returned region is dropped:
+    ///
+    /// * `mem` stays valid for reads and writes;
+    /// * while a posted request names a part of `mem`, that part is accessed as [`QueuePair::post_send`] and
+    ///   [`QueuePair::post_recv`] permit;
+    /// * with [`Access::REMOTE_WRITE`] or [`Access::REMOTE_ATOMIC`], **a peer may change every byte of `mem` at any time**, with
+    ///   no request and no completion on this side. No reference to it exists, neither `&[u8]` nor `&mut [u8]`: it is
+    ///   read and written through raw pointers, by volatile or atomic accesses, and two reads of one byte may differ;
+    /// * with [`Access::REMOTE_READ`], a peer may read every byte of `mem` at any time: no `&mut [u8]` to it exists, it is
+    ///   written by volatile or atomic accesses, and it holds nothing that the peer must not learn.
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<Self::Mr, Error>;
 }
 
-/// Memory that the device may touch; dropping it deregisters
+/// Registered memory of a [`Device`]; dropping it deregisters
 pub trait MemoryRegion: Send + Sync + 'static {
     /// The address that the device gives to the first byte of the region
     fn base(&self) -> u64;
 
-    /// The key that requests name the region by
+    /// The key by which requests name the region
     fn lkey(&self) -> Lkey;
 
-    /// The key that peers name the region by, if they can
+    /// The key by which peers name the region, if the device is capable of one-sided operations
     fn rkey(&self) -> Option<Rkey>;
 }
 
-/// Where finished requests are reported
+/// A queue of finished requests
+///
+/// May be polled from any thread. Each completion goes to one of the callers.
+///
+/// ```
+/// use rdma_core::{Completion, CompletionQueue as _, Device as _};
+///
+/// rdma_sim::Sim::new().run(async |net| {
+///     let cq = net.open("a", "rdma_en2")?.create_cq(16)?;
+///     let mut out = [Completion::default(); 8];
+///     assert_eq!(cq.poll(&mut out)?, 0, "no request was posted");
+///     Ok::<_, rdma_core::Error>(())
+/// })
+/// .value
+/// .unwrap();
+/// ```
 pub trait CompletionQueue: Send + Sync + 'static {
-    /// The queue pairs that report here
+    /// Queue pairs that complete here
     type Qp: QueuePair;
 
-    /// A queue pair whose sends and receives complete here, in [`QpState::Init`]
+    /// Creates a queue pair in [`QpState::Init`] whose sends and receives complete here
     ///
     /// # Errors
     ///
     /// [`Cause::Exhausted`](crate::Cause::Exhausted) beyond [`Caps::max_qp`];
-    /// [`Cause::Unsupported`](crate::Cause::Unsupported) for a transport that the device lacks.
+    /// [`Cause::Unsupported`](crate::Cause::Unsupported) for a transport that the device lacks;
+    /// [`Invalid::QueueFrames`](crate::Invalid::QueueFrames) beyond [`Caps::max_queue_frames`];
+    /// [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished.
     fn create_qp(&self, init: &QpInit) -> Result<Self::Qp, Error>;
 
-    /// Moves finished requests into `out`, oldest first, and tells how many
+    /// Moves finished requests into `out`, oldest first, and returns how many
     ///
     /// # Errors
     ///
-    /// [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished; the queue overran, which is fatal.
+    /// [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished; another cause if the queue overran, after
+    /// which it reports nothing more.
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error>;
 
-    /// Moves finished requests into `out` as soon as there is one, and tells how many
+    /// Waits for finished requests, moves them into `out`, oldest first, and returns how many
     ///
-    /// If that is fewer than fit, the queue was empty then, and the task of `cx` will be woken for the next one: there is
-    /// no need to ask again before. Only the task of the latest call is woken.
+    /// A result shorter than `out` means that the queue was empty then, and that the task of `cx` will be woken for the next
+    /// completion: the caller need not poll again before. Only the task of the latest call is woken.
     ///
     /// # Errors
     ///
@@ -108,35 +161,53 @@ pub trait CompletionQueue: Send + Sync + 'static {
     fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>>;
 }
 
-/// What is known when a queue pair has been destroyed
+/// Whether memory of posted requests may be reused after [`QueuePair::destroy`]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use]
 pub enum Teardown {
     /// The device has stopped: memory of posted requests is the caller's again
     Quiesced,
-    /// The device may still touch memory of posted requests: it must not be reused
+    /// The device may still touch memory of posted requests: it must never be reused nor unmapped
     Unknown,
 }
 
 /// One end of a connection
 ///
 /// Dropping a queue pair destroys it; call [`destroy`](Self::destroy) to learn whether its memory can be reused.
+///
+/// ```
+/// use rdma_core::{CompletionQueue as _, Device as _, QpInit, QpState, QueuePair as _, Teardown};
+///
+/// rdma_sim::Sim::new().run(async |net| {
+///     let create = |host| net.open(host, "rdma_en2")?.create_cq(16)?.create_qp(&QpInit::default());
+///     let (mut a, b) = (create("a")?, create("b")?);
+///     a.connect(&b.address())?;
+///     assert_eq!(a.state(), QpState::ReadyToSend);
+///     assert_eq!(a.destroy(), Teardown::Quiesced);
+///     Ok::<_, rdma_core::Error>(())
+/// })
+/// .value
+/// .unwrap();
+/// ```
 pub trait QueuePair: Send + Sync + 'static {
-    /// What the peer needs to connect to this queue pair
+    /// The address that the peer needs to connect to this queue pair
     fn address(&self) -> QpAddress;
 
     /// The space that was granted, which may be more or less than was asked for
     fn capacity(&self) -> QpCapacity;
 
-    /// Where in its state machine the queue pair is
+    /// The state of the queue pair
     fn state(&self) -> QpState;
 
-    /// Takes a step of the state machine
+    /// Makes a transition of the state machine
     ///
     /// # Errors
     ///
-    /// What the device answers; see [`Cause`](crate::Cause). A queue pair whose step to ready-to-receive failed
-    /// must be destroyed and created anew.
+    /// [`Invalid::Transition`](crate::Invalid::Transition) from a state that does not permit it;
+    /// [`Cause::PeerUnreachable`](crate::Cause::PeerUnreachable), [`Cause::NoRoute`](crate::Cause::NoRoute),
+    /// [`Cause::NoUsableGid`](crate::Cause::NoUsableGid), [`Cause::GidTableEmpty`](crate::Cause::GidTableEmpty) or
+    /// [`Cause::Busy`](crate::Cause::Busy) if the transition to ready-to-receive fails: destroy the queue pair then, the
+    /// device does not retry; [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished.
     fn modify(&self, to: Transition) -> Result<(), Error>;
 
     /// Connects to `peer`, from [`QpState::Init`] to [`QpState::ReadyToSend`]
@@ -149,22 +220,32 @@ pub trait QueuePair: Send + Sync + 'static {
         self.modify(Transition::ReadyToSend)
     }
 
-    /// Queues bytes for the peer
+    /// Posts a request to the send queue
     ///
     /// # Errors
     ///
-    /// [`Cause::QueueFull`](crate::Cause::QueueFull) or
-    /// [`Cause::MessageTooLong`](crate::Cause::MessageTooLong) when the frames do not fit. **On error the device has not
-    /// taken the request**: there will be no completion, and the memory is still the caller's.
+    /// [`Cause::QueueFull`](crate::Cause::QueueFull) while the frames do not fit beside those in flight;
+    /// [`Cause::MessageTooLong`](crate::Cause::MessageTooLong) if they never fit;
+    /// [`Cause::Unsupported`](crate::Cause::Unsupported) for an operation that the device lacks;
+    /// [`Cause::Invalid`](crate::Cause::Invalid) for memory or a state that does not permit the request;
+    /// [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished. **On error the device has not taken the
+    /// request**: there will be no completion, and the memory is still the caller's.
     ///
     /// # Safety
     ///
-    /// From this call until the completion of the request has been polled, or until [`destroy`](Self::destroy)
-    /// returned [`Teardown::Quiesced`], the memory named by the request stays registered and is not written.
+    /// The caller ensures:
+    ///
+    /// * no other call of `post_send` or [`post_recv`](Self::post_recv) on the same queue pair runs at the same time, on any
+    ///   thread: the queue pair has one owner, or a lock. Calls on different queue pairs may overlap, and so may all
+    ///   other methods;
+    /// * from this call until the completion of the request was polled, or until [`destroy`](Self::destroy) returned
+    ///   [`Teardown::Quiesced`], the memory named by the request stays registered and valid, and is not written.
+    ///   [`SendOp::Read`](crate::SendOp::Read), [`SendOp::FetchAdd`](crate::SendOp::FetchAdd) and
+    ///   [`SendOp::CompareSwap`](crate::SendOp::CompareSwap) write it: it is then not read either.
     #[track_caller]
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error>;
 
-    /// Offers memory for the next message of the peer
+    /// Posts memory for the next message of the peer
     ///
     /// # Errors
     ///
@@ -172,9 +253,13 @@ pub trait QueuePair: Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// From this call until the completion of the request has been polled, or until [`destroy`](Self::destroy)
-    /// returned [`Teardown::Quiesced`], the memory named by the request stays registered and is neither read nor
-    /// written.
+    /// The caller ensures:
+    ///
+    /// * no other call of [`post_send`](Self::post_send) or `post_recv` on the same queue pair runs at the same time, on any
+    ///   thread;
+    /// * from this call until the completion of the request was polled, or until [`destroy`](Self::destroy) returned
+    ///   [`Teardown::Quiesced`], the memory named by the request stays registered and valid, and is neither read nor
+    ///   written.
     #[track_caller]
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error>;
 

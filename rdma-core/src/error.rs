@@ -2,15 +2,22 @@ use std::fmt;
 
 use crate::Invalid;
 
-/// A verb that failed, and why
+/// A verb that failed, with the cause
 ///
-/// Comparable, so that tests can say which failure they expect. [`Error::remedy`] says what to do about it.
+/// ```
+/// use rdma_core::{Cause, Error, Resource, Verb};
+///
+/// let cause = Cause::Exhausted { resource: Resource::QueuePairs, limit: 10 };
+/// let error = Error::new(Verb::CreateQp, cause);
+/// assert_eq!(error.to_string(), "create_qp: all 10 queue pairs of the device are in use");
+/// assert_eq!(error.remedy(), "share what is open, or end the processes that hold the others");
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{verb}: {cause}")]
 pub struct Error {
     /// The operation that failed
     pub verb: Verb,
-    /// Why it failed
+    /// The cause
     pub cause: Cause,
 }
 
@@ -31,7 +38,11 @@ impl Error {
     }
 }
 
-/// The operation that failed
+/// A verb, as errors name it
+///
+/// ```
+/// assert_eq!(rdma_core::Verb::PostSend.to_string(), "post_send");
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Verb {
@@ -77,7 +88,11 @@ impl fmt::Display for Verb {
     }
 }
 
-/// Something of which a device has only so many
+/// A kind of object that a device has in limited number
+///
+/// ```
+/// assert_eq!(rdma_core::Resource::MemoryRegions.to_string(), "memory regions");
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Resource {
@@ -102,7 +117,26 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Why a verb failed
+/// Cause of a failed verb
+///
+/// ```
+/// use rdma_core::{Cause, CompletionQueue as _, Device as _};
+///
+/// rdma_sim::Sim::new().run(async |net| {
+///     let device = net.open("a", "rdma_en2")?;
+///     let mut queues = Vec::new();
+///     let refused = loop {
+///         match device.create_cq(16) {
+///             Ok(cq) => queues.push(cq),
+///             Err(error) => break error.cause,
+///         }
+///     };
+///     assert!(matches!(refused, Cause::Exhausted { limit: 11, .. }));
+///     Ok::<_, rdma_core::Error>(())
+/// })
+/// .value
+/// .unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {
@@ -112,12 +146,12 @@ pub enum Cause {
     /// The device vanished: its cable was pulled or its host went away
     #[error("the device is gone")]
     DeviceGone,
-    /// The device has no more of them; the limit holds across processes
+    /// All objects of a kind are in use; the limit holds for all processes together
     #[error("all {limit} {resource} of the device are in use")]
     Exhausted {
-        /// What ran out
+        /// The kind of object that ran out
         resource: Resource,
-        /// How many there are
+        /// How many the device has
         limit: u32,
     },
     /// The port has no GID at all

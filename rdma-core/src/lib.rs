@@ -1,17 +1,17 @@
 //! The vocabulary of RDMA over Thunderbolt 5
 //!
-//! Every other crate of the workspace speaks in the terms defined here:
+//! Every other crate of the workspace uses the terms defined here:
 //!
-//! * the verbs as traits ([`Device`], [`MemoryRegion`], [`CompletionQueue`], [`QueuePair`]), static first, with
-//!   [`AnyDevice`] for those who choose a backend at run time;
+//! * the verbs as traits ([`Device`], [`MemoryRegion`], [`CompletionQueue`], [`QueuePair`]), with [`AnyDevice`] for a
+//!   backend that is chosen at run time;
 //! * their types, limits and errors ([`Caps`], [`Completion`], [`Error`], …);
-//! * [`protocol`]: the protocol that runs on one cable, as a state machine that neither owns buffers nor does I/O;
+//! * [`protocol`]: the protocol of one connection, as a state machine that neither owns buffers nor does I/O;
 //! * the seams by which time and tasks enter: [`Time`], [`Runtime`].
 //!
 //! # What it is not
 //!
-//! There is no backend, no clock and no executor in here. `rdma-sim` and `rdma-tb5` implement the traits,
-//! `rdma-async` drives the state machine and is what applications use.
+//! There is no backend, no clock and no executor in here. `rdma-sim` and `rdma-tb5` implement the traits, `rdma-async`
+//! drives the state machine. Applications use `rdma-async`, which re-exports the types that its API needs.
 //!
 //! # The shape of the device
 //!
@@ -19,37 +19,33 @@
 //! pairs, two-sided SEND only, one scatter-gather element, queues counted in frames of [`FRAME`] bytes, and a send
 //! completion that does not mean delivery. What a richer device adds is announced by [`Caps`].
 
+mod access;
 mod address;
 mod any;
 mod attr;
 mod caps;
 mod device;
 mod error;
+mod frame;
 mod invalid;
+mod port;
 pub mod protocol;
+mod queue_pair;
 mod runtime;
 mod time;
 mod work;
 
+pub use access::Access;
 pub use address::{Gid, Lid, Psn, QpAddress, Qpn};
 pub use any::{AnyCompletionQueue, AnyDevice, AnyMemoryRegion, AnyQueuePair};
 pub use attr::{AttrMask, QpAttr};
-pub use caps::{Access, Caps, PortState, PortStatus, QpCapacity, QpInit, QpState, QpType, Transition};
+pub use caps::Caps;
 pub use device::{CompletionQueue, Device, MemoryRegion, QueuePair, Teardown};
 pub use error::{Cause, Error, Resource, Verb};
+pub use frame::{FRAME, frames};
 pub use invalid::Invalid;
+pub use port::{PortState, PortStatus};
+pub use queue_pair::{QpCapacity, QpInit, QpState, QpType, Transition};
 pub use runtime::{Runtime, Timer};
 pub use time::Time;
 pub use work::{Completion, Lkey, Opcode, RecvRequest, Rkey, SendOp, SendRequest, Sge, Status, WrId};
-
-/// Bytes in a frame, the unit in which the device cuts messages and counts queue space
-///
-/// Source: Apple TN3205 ("queues are sized in 4 KiB frames").
-pub const FRAME: usize = 4096;
-
-/// How many frames a message of `len` bytes spans on the wire and in the queues
-///
-/// An empty message still travels as one frame.
-pub const fn frames(len: usize) -> usize {
-    if len == 0 { 1 } else { len.div_ceil(FRAME) }
-}

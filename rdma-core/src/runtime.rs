@@ -4,26 +4,41 @@ use std::task::{Context, Poll};
 
 use crate::Time;
 
-/// The clock and the tasks that the layers above need
+/// The clock, the timers and the task spawner that `rdma-async` runs on
 ///
-/// The simulator implements it over virtual time, `rdma-async` over tokio. Nothing in these crates asks a global
+/// The simulator implements it over virtual time, `rdma-async` over tokio. No crate of the workspace asks a global
 /// clock.
+///
+/// ```
+/// use std::time::Duration;
+/// use std::future::poll_fn;
+/// use rdma_core::{Runtime as _, Timer as _};
+///
+/// rdma_sim::Sim::new().run(async |net| {
+///     let runtime = net.runtime();
+///     let deadline = runtime.now() + Duration::from_secs(3600);
+///     let mut timer = runtime.timer();
+///     timer.as_mut().reset(deadline);
+///     poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+///     assert!(runtime.now() >= deadline, "an hour of virtual time has passed");
+/// });
+/// ```
 pub trait Runtime: fmt::Debug + Send + Sync + 'static {
-    /// The time by this runtime's clock, which never goes back
+    /// The time by this runtime's clock, which never goes backwards
     fn now(&self) -> Time;
 
-    /// Runs `task` until it ends or the runtime does
+    /// Starts `task`, which runs until it returns or the runtime is dropped
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>);
 
-    /// A timer that is not set
+    /// Creates a timer without a deadline
     fn timer(&self) -> Pin<Box<dyn Timer>>;
 }
 
-/// Wakes a task at a point in time
+/// Wakes a task at a point in time; see the example of [`Runtime`]
 pub trait Timer: fmt::Debug + Send {
-    /// Makes the timer expire at `deadline`, instead of whenever it was going to
+    /// Replaces the deadline
     fn reset(self: Pin<&mut Self>, deadline: Time);
 
-    /// Ready once the deadline has passed; pending while none is set
+    /// Ready once the deadline has passed; pending before, and while none is set
     fn poll_expired(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()>;
 }

@@ -4,14 +4,24 @@ use std::time::Duration;
 
 /// A point in time, in nanoseconds since a [`Runtime`](crate::Runtime) started
 ///
-/// Virtual in the simulator, monotonic wall time elsewhere. 64 bits hold 584 years.
+/// Virtual in the simulator, monotonic wall time elsewhere. 64 bits hold 584 years; arithmetic saturates.
+///
+/// ```
+/// use std::time::Duration;
+/// use rdma_core::Time;
+///
+/// let later = Time::ZERO + Duration::from_micros(3);
+/// assert_eq!(later - Time::ZERO, Duration::from_micros(3));
+/// assert_eq!(Time::ZERO.since(later), Duration::ZERO);
+/// assert_eq!(later.to_string(), "3.000 µs");
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Time(u64);
 
 impl Time {
     /// The moment at which the runtime started
     pub const ZERO: Self = Self(0);
-    /// Later than everything
+    /// The latest point in time
     pub const MAX: Self = Self(u64::MAX);
 
     /// The point `ns` nanoseconds after the start

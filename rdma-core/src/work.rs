@@ -1,18 +1,45 @@
 use crate::Qpn;
 
-/// The caller's name for a work request, returned by its completion
+/// The caller's identifier of a work request, returned by its completion
+///
+/// ```
+/// let completion = rdma_core::Completion { id: rdma_core::WrId(42), ..Default::default() };
+/// assert_eq!(completion.id, rdma_core::WrId(42));
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct WrId(pub u64);
 
-/// The local key of a memory region
+/// The local key of a memory region, by which requests name it
+///
+/// ```
+/// use rdma_core::{Lkey, Sge};
+///
+/// let element = Sge { addr: 0x1000, len: 64, lkey: Lkey(7) };
+/// assert_eq!(element.lkey, Lkey(7));
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Lkey(pub u32);
 
-/// The remote key of a memory region
+/// The remote key of a memory region, by which peers name it
+///
+/// ```
+/// use rdma_core::{Rkey, SendOp};
+///
+/// let op = SendOp::Write { remote_addr: 0x1000, rkey: Rkey(7) };
+/// assert!(matches!(op, SendOp::Write { rkey: Rkey(7), .. }));
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Rkey(pub u32);
 
 /// A scatter-gather element: a range of registered memory
+///
+/// ```
+/// use rdma_core::{Lkey, RecvRequest, Sge, WrId};
+///
+/// let sgl = [Sge { addr: 0x1000, len: 4096, lkey: Lkey(7) }];
+/// let request = RecvRequest { id: WrId(1), sgl: &sgl };
+/// assert_eq!(request.sgl.len(), 1);
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Sge {
     /// Address of the first byte, as [`MemoryRegion::base`](crate::MemoryRegion::base) counts it
@@ -23,55 +50,69 @@ pub struct Sge {
     pub lkey: Lkey,
 }
 
-/// What a send request does
+/// Operation of a send request
+///
+/// All but [`Send`](Self::Send) need [`Caps::one_sided`](crate::Caps::one_sided) and produce no completion at the peer.
+///
+/// ```
+/// assert_eq!(rdma_core::SendOp::default(), rdma_core::SendOp::Send);
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum SendOp {
-    /// Into the next receive that the peer has posted
+    /// Sends the bytes into the next receive that the peer has posted
     #[default]
     Send,
-    /// Into the memory of the peer, which notices nothing
+    /// Writes the bytes into the memory of the peer
     Write {
         /// Where, as the peer's region counts it
         remote_addr: u64,
         /// The peer's key of that memory
         rkey: Rkey,
     },
-    /// From the memory of the peer, which notices nothing
+    /// Reads from the memory of the peer
     Read {
         /// Where, as the peer's region counts it
         remote_addr: u64,
         /// The peer's key of that memory
         rkey: Rkey,
     },
-    /// Adds to eight bytes in the memory of the peer; what was there arrives here
+    /// Adds to eight bytes in the memory of the peer and returns their previous value
     FetchAdd {
         /// Where, as the peer's region counts it
         remote_addr: u64,
         /// The peer's key of that memory
         rkey: Rkey,
-        /// How much to add
+        /// The number to add
         add: u64,
     },
-    /// Replaces eight bytes in the memory of the peer if they are as expected; what was there arrives here
+    /// Replaces eight bytes in the memory of the peer if they equal `compare`, and returns their previous value
     CompareSwap {
         /// Where, as the peer's region counts it
         remote_addr: u64,
         /// The peer's key of that memory
         rkey: Rkey,
-        /// What is expected
+        /// The expected value
         compare: u64,
-        /// What replaces it
+        /// The new value
         swap: u64,
     },
 }
 
 /// A request for the send queue
+///
+/// ```
+/// use rdma_core::{Lkey, SendOp, SendRequest, Sge, WrId};
+///
+/// let sgl = [Sge { addr: 0x1000, len: 64, lkey: Lkey(7) }];
+/// let request = SendRequest { id: WrId(1), op: SendOp::Send, sgl: &sgl, signaled: true };
+/// assert!(request.signaled);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SendRequest<'a> {
-    /// Name that the completion will carry
+    /// Identifier that the completion will carry
     pub id: WrId,
-    /// What to do
+    /// The operation
     pub op: SendOp,
     /// The bytes to send, at most [`Caps::max_sge`](crate::Caps::max_sge) ranges
     pub sgl: &'a [Sge],
@@ -80,15 +121,28 @@ pub struct SendRequest<'a> {
 }
 
 /// A request for the receive queue
+///
+/// ```
+/// use rdma_core::{RecvRequest, WrId};
+///
+/// let without_memory = RecvRequest { id: WrId(1), sgl: &[] };
+/// assert!(without_memory.sgl.is_empty());
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RecvRequest<'a> {
-    /// Name that the completion will carry
+    /// Identifier that the completion will carry
     pub id: WrId,
-    /// Where the bytes go, at most [`Caps::max_sge`](crate::Caps::max_sge) ranges
+    /// Ranges for the bytes to receive, at most [`Caps::max_sge`](crate::Caps::max_sge) ranges
     pub sgl: &'a [Sge],
 }
 
-/// What a completed request was
+/// Operation of a completed request
+///
+/// Not meaningful in a completion whose [`Status`] is an error: the verbs leave it undefined there.
+///
+/// ```
+/// assert_eq!(rdma_core::Completion::default().opcode, rdma_core::Opcode::Send);
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(u32)]
 #[non_exhaustive]
@@ -106,11 +160,19 @@ pub enum Opcode {
     Write,
 }
 
-/// How a request ended
+/// Outcome of a request, with the numbers of `ibv_wc_status`
+///
+/// ```
+/// use rdma_core::Status;
+///
+/// assert_eq!(Status::from_code(12), Status::RetryExceeded);
+/// assert_eq!(Status::from_code(99).code(), 99);
+/// assert_eq!(Status::Flushed.to_string(), "work request flushed");
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Status {
-    /// As asked
+    /// The request was carried out
     #[default]
     #[error("success")]
     Success,
@@ -123,13 +185,13 @@ pub enum Status {
     /// A frame arrived damaged
     #[error("response error")]
     BadResponse,
-    /// The peer's memory is not there, or not for this
+    /// The peer's memory region does not exist, is too short, or does not grant the right
     #[error("remote access error")]
     RemoteAccess,
-    /// The peer did not answer, however often it was asked
+    /// The peer's device acknowledged none of the transmissions
     #[error("transport retry counter exceeded")]
     RetryExceeded,
-    /// The queue pair failed or was torn down first
+    /// The queue pair entered the error state before the request was carried out
     #[error("work request flushed")]
     Flushed,
     /// A status that has no name here
@@ -168,13 +230,24 @@ impl Status {
 }
 
 /// A finished work request
+///
+/// ```
+/// use rdma_core::{Completion, Status};
+///
+/// let received = |completion: &Completion| match completion.status {
+///     Status::Success => Some(completion.byte_len),
+///     _ => None,
+/// };
+/// assert_eq!(received(&Completion { byte_len: 64, ..Completion::default() }), Some(64));
+/// assert_eq!(received(&Completion { status: Status::Flushed, ..Completion::default() }), None);
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Completion {
-    /// The name given when the request was posted
+    /// The identifier that the request was posted with
     pub id: WrId,
-    /// How it ended; **data of a receive is valid only on success**
+    /// The outcome; **the data of a receive is valid only on success**
     pub status: Status,
-    /// What the request was
+    /// The operation of the request
     pub opcode: Opcode,
     /// Bytes received, for a successful receive
     pub byte_len: u32,

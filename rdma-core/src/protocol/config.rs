@@ -1,8 +1,9 @@
 use std::time::Duration;
 
-use super::{MAX_KEEPALIVES, Params};
+use super::Params;
+use super::params::MAX_KEEPALIVES;
 
-/// How one side of a connection is configured
+/// Configuration of one side of a connection; see the example of the [module](super)
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ProtocolConfig {
     /// Bulk receives that may be posted at once
@@ -11,18 +12,18 @@ pub struct ProtocolConfig {
     pub bulk_send_frames: u32,
     /// Messages that the eager queue pair can hold for sending
     pub eager_send_frames: u32,
-    /// How long the lane may rest before a message is sent to keep it alive
+    /// Time without a send on the eager lane after which a keep-alive is sent
     pub keepalive: Duration,
-    /// What this side offers its peer
+    /// Limits that this side has announced to its peer
     pub params: Params,
     /// Messages that may be queued at once
     pub queue: u32,
-    /// How long a peer may be silent before it counts as lost
+    /// Time without a message from the peer after which the peer counts as lost
     pub timeout: Duration,
 }
 
 impl ProtocolConfig {
-    /// Whether the parts fit each other: usable parameters, and a timeout of two to eight keep-alive intervals
+    /// Whether a connection can work: usable parameters, no zero, and a timeout of two to eight keep-alive intervals
     pub fn is_usable(&self) -> bool {
         self.params.is_usable()
             && self.queue >= 1

@@ -1,27 +1,40 @@
 use super::Params;
 use crate::QpAddress;
 
-/// The first thing that each side says on the bootstrap stream
+/// The first message of each side on the bootstrap stream
 ///
-/// Fixed length, magic and version first, so that a stranger or another version is told apart before anything else is
-/// read.
+/// Its length is fixed and it begins with a magic number and the version, so that another program or another version is
+/// recognized before anything else is decoded.
+///
+/// ```
+/// use rdma_core::QpAddress;
+/// use rdma_core::protocol::{Hello, HelloError, Params};
+///
+/// let params = Params { announces: 4, max_message: 1 << 24, window: 256 };
+/// let address = QpAddress::default();
+/// let hello = Hello { epoch: 1, params, eager: address, bulk: address };
+/// let mut bytes = hello.to_bytes();
+/// assert_eq!(Hello::from_bytes(&bytes), Ok(hello));
+/// bytes[0] ^= 1;
+/// assert_eq!(Hello::from_bytes(&bytes), Err(HelloError::NotOurs));
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Hello {
-    /// Which generation of the application's group this side belongs to: both sides must mean the same
+    /// Generation of the application's group that this side belongs to; both sides must have the same
     pub epoch: u64,
-    /// What this side offers
+    /// Limits of this side
     pub params: Params,
-    /// Its eager queue pair
+    /// Address of its eager queue pair
     pub eager: QpAddress,
-    /// Its bulk queue pair
+    /// Address of its bulk queue pair
     pub bulk: QpAddress,
 }
 
-/// The bytes are not the greeting of a compatible peer
+/// Bytes that are not the [`Hello`] of a compatible peer
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HelloError {
-    /// The stream leads to something else
+    /// The peer is not a program that speaks this protocol
     #[error("the peer does not speak this protocol")]
     NotOurs,
     /// Parameters with which data could not flow
@@ -30,7 +43,7 @@ pub enum HelloError {
     /// The peer runs an incompatible version
     #[error("the peer speaks version {theirs} of the protocol, this side version {ours}", ours = Hello::VERSION)]
     Version {
-        /// What the peer speaks
+        /// The version of the peer
         theirs: u16,
     },
 }
@@ -38,7 +51,7 @@ pub enum HelloError {
 const MAGIC: [u8; 6] = *b"tb5rdm";
 
 impl Hello {
-    /// Version of the protocol, of this greeting and of everything after it
+    /// Version of the protocol, which covers this message and all messages after it
     pub const VERSION: u16 = 1;
     /// Length of the encoded form in bytes
     pub const LEN: usize = 28 + 2 * QpAddress::WIRE_LEN;
@@ -58,11 +71,12 @@ impl Hello {
         out
     }
 
-    /// Reads the encoded form
+    /// Decodes the encoded form
     ///
     /// # Errors
     ///
-    /// The peer is a stranger, of another version, or offers parameters with which data could not flow.
+    /// [`HelloError::NotOurs`] without the magic number, [`HelloError::Version`] from another version,
+    /// [`HelloError::Unusable`] for limits with which data could not flow.
     pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Result<Self, HelloError> {
         let mut rest = bytes.as_slice();
         if take(&mut rest) != MAGIC {

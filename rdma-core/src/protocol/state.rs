@@ -3,57 +3,62 @@ use std::collections::VecDeque;
 use super::{EnqueueError, Kind, MAX_EAGER, Params, ProtocolConfig, Trailer, Violation};
 use crate::{Time, frames};
 
-/// The caller's name for a queued message
+/// The caller's identifier of a queued message
+///
+/// ```
+/// assert_ne!(rdma_core::protocol::Token(1), rdma_core::protocol::Token(2));
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Token(pub u32);
 
-/// Something to post, as decided by [`Protocol::poll_transmit`]
+/// A send that the caller must post now, returned by [`Protocol::poll_transmit`]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Transmit {
-    /// On the bulk lane: the bytes of the message, nothing else
+    /// On the bulk lane: the bytes of the message, without a trailer
     Bulk {
-        /// Which message
+        /// The message
         token: Token,
     },
     /// On the eager lane: the bytes of the message, then the trailer
     Eager {
-        /// Which message
+        /// The message
         token: Token,
-        /// What follows its bytes
+        /// The trailer that follows its bytes
         trailer: Trailer,
     },
     /// On the eager lane: a message of the protocol itself
     Control {
         /// For [`Kind::Announce`] and [`Kind::FinAck`], four bytes little-endian before the trailer
         body: Option<u32>,
-        /// What follows
+        /// The trailer
         trailer: Trailer,
     },
 }
 
-/// What a message on the eager lane was
+/// A received message of the eager lane, decoded by [`Protocol::on_eager`]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Incoming {
-    /// A bulk message of `len` bytes will come; its place in the order is here
+    /// A bulk message of `len` bytes will arrive later; its place in the order of messages is here
     Announced {
         /// Length in bytes
         len: u32,
     },
-    /// The protocol's own business: the receive can be posted again at once
+    /// A control message: the caller can post its receive again at once
     Control,
     /// The first `len` bytes are a message
     Data {
         /// Length in bytes
         len: usize,
     },
-    /// The peer is done: after what came before there is nothing more
+    /// The peer has closed: no message follows the previous ones
     Fin,
 }
 
-/// One side of a connection over one cable
+/// State of one side of a connection over one cable
 ///
-/// The caller posts what [`poll_transmit`](Self::poll_transmit) says and reports what completes. See the
-/// [module](super) for the protocol.
+/// The caller posts the sends that [`poll_transmit`](Self::poll_transmit) returns and the receives of
+/// [`next_wanted`](Self::next_wanted), and reports each completion. See the [module](super) for the protocol and an
+/// example.
 #[derive(Debug)]
 pub struct Protocol {
     config: ProtocolConfig,
@@ -91,32 +96,32 @@ pub struct Protocol {
     peer_fin: PeerFin,
 }
 
-/// How far this side is with closing
+/// Progress of this side's closing
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fin {
     Open,
-    /// To be sent after everything that is queued
+    /// To be sent after all queued messages
     Queued,
     Sent,
-    /// The peer has everything
+    /// The peer has confirmed that everything arrived
     Acknowledged,
-    /// And has been told that this is known: there is nothing more to say
+    /// [`Kind::Done`] is posted: this side sends no more messages
     Done,
 }
 
-/// How far the peer is with closing
+/// Progress of the peer's closing
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum PeerFin {
     Open,
     Received,
-    /// Confirmed, and not yet known to have got the confirmation
+    /// [`Kind::FinAck`] is posted, and the peer has not confirmed its arrival
     Acknowledged,
-    /// It has the confirmation
+    /// The peer has confirmed the arrival of the [`Kind::FinAck`]
     Done,
 }
 
 impl Protocol {
-    /// The state of a new connection to a peer that offers `peer`
+    /// Creates the state of a connection to a peer with the limits `peer`
     ///
     /// The caller has already posted `config.params.window` eager receives.
     ///
@@ -164,7 +169,9 @@ impl Protocol {
     ///
     /// # Errors
     ///
-    /// It cannot be queued, now or ever; nothing has changed.
+    /// [`EnqueueError::Closed`] after a close of either side, [`EnqueueError::TooLong`] beyond
+    /// [`max_message`](Self::max_message), [`EnqueueError::Full`] while the configured number of messages is queued. The
+    /// state has not changed.
     pub fn enqueue(&mut self, token: Token, len: usize) -> Result<(), EnqueueError> {
         if self.fin != Fin::Open || self.peer_fin != PeerFin::Open {
             return Err(EnqueueError::Closed);
@@ -180,14 +187,14 @@ impl Protocol {
         Ok(())
     }
 
-    /// Says that nothing more will be queued; the peer is told after everything before it
+    /// Closes this side: no more messages can be queued, and [`Kind::Fin`] is sent after the queued ones
     pub fn finish(&mut self) {
         if self.fin == Fin::Open {
             self.fin = Fin::Queued;
         }
     }
 
-    /// Lets it become `now`: whoever has said nothing for long says that it lives
+    /// Advances time to `now`; makes a keep-alive due if no send completed for the keep-alive interval
     #[inline]
     pub fn tick(&mut self, now: Time) {
         if self.eager_in_flight == 0 && now >= self.last_sent + self.config.keepalive {
@@ -195,7 +202,7 @@ impl Protocol {
         }
     }
 
-    /// Whether there is nothing to post, and no receive to post either: most of the time
+    /// Whether there is neither a send nor a receive to post, which is so most of the time
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.queue.is_empty()
@@ -206,9 +213,9 @@ impl Protocol {
             && !self.is_update_due()
     }
 
-    /// The next thing to post, if anything can be
+    /// Returns the next send that the caller must post, if one is possible
     ///
-    /// What is returned counts as posted. `control` says whether the caller has a buffer for a message of the protocol.
+    /// It counts as posted. `control` is whether the caller has a buffer for a control message.
     pub fn poll_transmit(&mut self, control: bool) -> Option<Transmit> {
         let is_read = self.peer_fin == PeerFin::Open;
         if is_read && let Some(token) = self.next_bulk() {
@@ -279,7 +286,7 @@ impl Protocol {
         self.is_update_due().then_some(Kind::Update)
     }
 
-    /// Whether the peer should hear of this side even if there is nothing else to send
+    /// Whether to send an update if there is no other message to send
     #[inline]
     fn is_update_due(&self) -> bool {
         let unreported = self.posted_total.wrapping_sub(self.posted_reported);
@@ -298,22 +305,22 @@ impl Protocol {
         Trailer { kind, seq, credits: self.posted_total, grants: self.granted_total }
     }
 
-    /// A send on the eager lane has completed
+    /// Reports that a send on the eager lane has completed
     pub fn eager_sent(&mut self, now: Time) {
         self.eager_in_flight -= 1;
         self.last_sent = now;
     }
 
-    /// The send of a message of `len` bytes on the bulk lane has completed
+    /// Reports that the send of a message of `len` bytes on the bulk lane has completed
     pub fn bulk_sent(&mut self, len: usize) {
         self.bulk_frames_in_flight -= frames(len) as u32;
     }
 
-    /// A message has arrived on the eager lane
+    /// Decodes a message that has arrived on the eager lane
     ///
     /// # Errors
     ///
-    /// The peer broke the protocol: the connection cannot go on.
+    /// The [`Violation`] if a correct peer does not send this message now; the caller ends the connection.
     pub fn on_eager(&mut self, now: Time, message: &[u8]) -> Result<Incoming, Violation> {
         let (payload, trailer) = Trailer::split(message)?;
         if trailer.seq != self.expected_seq {
@@ -382,19 +389,19 @@ impl Protocol {
         Ok(())
     }
 
-    /// An eager receive has been posted again
+    /// Reports that an eager receive has been posted again
     pub fn eager_posted(&mut self) {
         self.posted_total = self.posted_total.wrapping_add(1);
     }
 
-    /// Length of the announced message for which a receive should be posted next
+    /// Length of the next announced message, if its receive should be posted now
     ///
-    /// Post it on the bulk lane and say so with [`bulk_posted`](Self::bulk_posted).
+    /// The caller posts it on the bulk lane and reports it with [`bulk_posted`](Self::bulk_posted).
     pub fn next_wanted(&self) -> Option<u32> {
         self.wanted.front().copied().filter(|_| self.granted.len() < self.config.bulk_receives as usize)
     }
 
-    /// The receive for [`next_wanted`](Self::next_wanted) has been posted
+    /// Reports that the receive for [`next_wanted`](Self::next_wanted) has been posted
     pub fn bulk_posted(&mut self) {
         if let Some(len) = self.wanted.pop_front() {
             self.granted.push_back(len);
@@ -402,11 +409,11 @@ impl Protocol {
         }
     }
 
-    /// A message of `len` bytes has arrived on the bulk lane
+    /// Reports that a message of `len` bytes has arrived on the bulk lane
     ///
     /// # Errors
     ///
-    /// It is not the one that was announced.
+    /// [`Violation::BulkLength`] if the next granted message has another length; the caller ends the connection.
     pub fn on_bulk(&mut self, now: Time, len: u32) -> Result<(), Violation> {
         let announced = self.granted.pop_front().unwrap_or(0);
         if announced != len {
@@ -417,7 +424,7 @@ impl Protocol {
         Ok(())
     }
 
-    /// Takes back a message that will never be posted because the peer has closed
+    /// Removes a queued message that will never be posted because the peer has closed
     pub fn poll_refused(&mut self) -> Option<Token> {
         if self.peer_fin == PeerFin::Open {
             return None;
@@ -426,21 +433,21 @@ impl Protocol {
         Some(token)
     }
 
-    /// When [`tick`](Self::tick) or [`is_peer_lost`](Self::is_peer_lost) may next make a difference
+    /// The next time at which [`tick`](Self::tick) or [`is_peer_lost`](Self::is_peer_lost) can change the state
     ///
-    /// A keep-alive that is due already waits for a credit, and who has a send under way will be heard: time alone changes neither.
+    /// A keep-alive that is due waits for a credit, and none is needed while a send is in flight: time changes neither.
     pub fn next_timeout(&self) -> Time {
         let lost = self.last_heard + self.config.timeout;
         let waits = self.is_keepalive_due || self.eager_in_flight > 0 || self.fin == Fin::Done;
         if waits { lost } else { lost.min(self.last_sent + self.config.keepalive) }
     }
 
-    /// Whether the peer has been silent for too long
+    /// Whether no message of the peer has arrived for the peer timeout
     pub fn is_peer_lost(&self, now: Time) -> bool {
         now >= self.last_heard + self.config.timeout
     }
 
-    /// Whether the peer has said that it is done
+    /// Whether the peer has closed
     pub fn is_peer_finished(&self) -> bool {
         self.peer_fin != PeerFin::Open
     }
@@ -450,9 +457,9 @@ impl Protocol {
         matches!(self.fin, Fin::Acknowledged | Fin::Done)
     }
 
-    /// Whether the connection has ended in good order for this side, even if the peer should not be heard of again
+    /// Whether this side loses nothing if no further message of the peer arrives
     ///
-    /// Only the peer may still want something: bytes that are under way, or a confirmation.
+    /// Only the peer may still wait: for bytes in flight, or for a confirmation.
     pub fn is_concluded(&self) -> bool {
         match self.fin {
             Fin::Done => true,
@@ -462,10 +469,10 @@ impl Protocol {
         }
     }
 
-    /// Whether both sides know that no more will be said: the queue pairs may go
+    /// Whether both sides know that no more message follows: the queue pairs can be destroyed
     ///
-    /// Who has confirmed the end of the peer stays until it knows that the confirmation arrived, because the completion of
-    /// a send does not tell.
+    /// A side that has sent [`Kind::FinAck`] keeps its queue pairs until the peer confirms the arrival, because the
+    /// completion of a send does not mean delivery.
     pub fn is_settled(&self) -> bool {
         let is_heard = matches!(self.peer_fin, PeerFin::Open | PeerFin::Done);
         match self.fin {

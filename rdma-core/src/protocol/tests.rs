@@ -11,7 +11,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Time, frames};
+use crate::{FRAME, Time, frames};
 
 const CONFIG: ProtocolConfig = ProtocolConfig {
     bulk_receives: 16,
@@ -66,7 +66,7 @@ impl Side {
         self.protocol.tick(now);
         let transmit = self.protocol.poll_transmit(true);
         if self.protocol.is_quiet() {
-            assert_eq!(self.protocol.poll_transmit(true), None, "it said that there is nothing to post");
+            assert_eq!(self.protocol.poll_transmit(true), None, "`is_quiet` returned true");
         }
         transmit
     }
@@ -351,7 +351,7 @@ fn a_peer_that_vanishes_while_it_closes_is_noticed() {
     assert!(b.protocol.is_concluded(), "it sent nothing that could be missing");
 }
 
-/// Regression: who had heard of the end of its peer sent no keep-alives until it could confirm.
+/// Regression: a side that had received the `Fin` of its peer sent no keep-alives until it could confirm.
 #[test]
 fn a_confirmation_that_takes_its_time_keeps_the_connection_alive() {
     let (mut a, mut b) = (Side::new(), Side::new());
@@ -371,7 +371,7 @@ fn a_confirmation_that_takes_its_time_keeps_the_connection_alive() {
 
 /// Catches keep-alives behind a message that is under way, and a wake-up for them.
 #[test]
-fn who_has_a_message_under_way_sends_no_keepalive() {
+fn no_keepalive_is_sent_while_a_message_is_in_flight() {
     let mut a = Side::new();
     let mut now = Time::ZERO;
     a.enqueue(1).unwrap();
@@ -459,7 +459,7 @@ fn violations_are_told_apart() {
 }
 
 #[test]
-fn a_hello_survives_its_encoding_and_strangers_do_not() {
+fn a_hello_survives_its_encoding_and_other_programs_are_refused() {
     let hello =
         Hello { epoch: 9, params: CONFIG.params, eager: Default::default(), bulk: Default::default() };
     let bytes = hello.to_bytes();

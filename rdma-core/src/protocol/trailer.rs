@@ -1,17 +1,29 @@
-/// What a message on the eager lane is
+use crate::FRAME;
+
+/// The longest message that goes by the eager lane, in bytes
+pub const MAX_EAGER: usize = FRAME - Trailer::LEN;
+
+/// Kind of a message on the eager lane
+///
+/// ```
+/// use rdma_core::protocol::{Kind, Trailer};
+///
+/// let trailer = Trailer { kind: Kind::Update, seq: 0, credits: 24, grants: 0 };
+/// assert_eq!(trailer.to_bytes()[12], Kind::Update as u8);
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Kind {
     /// A message of the application
     Data = 1,
-    /// The next bulk message and its length
+    /// Announces the next bulk message, with its length
     Announce = 2,
-    /// Nothing but the totals
+    /// Carries only the totals of its trailer
     Update = 3,
-    /// The sender will send no more, and read no more
+    /// The sender will send no more messages, and deliver no more
     Fin = 4,
-    /// Everything before the peer's [`Fin`](Self::Fin) has arrived; with how many bulk messages this side has posted in total
+    /// Everything before the peer's [`Fin`](Self::Fin) has arrived; carries the total of bulk messages that its sender posted
     FinAck = 5,
     /// The [`FinAck`](Self::FinAck) has arrived, and all bulk messages that it counted
     Done = 6,
@@ -20,11 +32,20 @@ pub enum Kind {
 /// The last [`Trailer::LEN`] bytes of every message on the eager lane
 ///
 /// A trailer rather than a header, so that the payload starts where its buffer starts.
+///
+/// ```
+/// use rdma_core::protocol::{Kind, Trailer, TrailerError};
+///
+/// let trailer = Trailer { kind: Kind::Data, seq: 0, credits: 24, grants: 0 };
+/// let message = [b"hello".as_slice(), &trailer.to_bytes()].concat();
+/// assert_eq!(Trailer::split(&message), Ok((b"hello".as_slice(), trailer)));
+/// assert_eq!(Trailer::split(b"hello"), Err(TrailerError::Short(5)));
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Trailer {
-    /// What the message is
+    /// Kind of the message
     pub kind: Kind,
-    /// Its number on this lane, from zero, wrapping
+    /// Number of the message on this lane, from zero, wrapping
     pub seq: u32,
     /// Eager receives that the sender of this trailer has posted in total, wrapping
     pub credits: u32,
@@ -32,17 +53,17 @@ pub struct Trailer {
     pub grants: u32,
 }
 
-/// The bytes are no trailer
+/// Bytes that do not end in a trailer of this version
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrailerError {
-    /// Bytes that must be zero are not
+    /// Reserved bytes are not zero
     #[error("reserved bytes are not zero")]
     Reserved,
     /// The message is shorter than a trailer
     #[error("a message of {0} bytes has no room for its trailer")]
     Short(usize),
-    /// The kind is none that this version knows
+    /// This version does not know the kind
     #[error("unknown message kind {0}")]
     UnknownKind(u8),
 }
@@ -65,7 +86,7 @@ impl Trailer {
     ///
     /// # Errors
     ///
-    /// The message does not end in a trailer of this version.
+    /// [`TrailerError`] if the message does not end in a trailer of this version.
     pub fn split(message: &[u8]) -> Result<(&[u8], Self), TrailerError> {
         let Some((payload, bytes)) = message.split_last_chunk::<{ Self::LEN }>() else {
             return Err(TrailerError::Short(message.len()));

@@ -1,0 +1,49 @@
+/// Limits that one side of a connection announces to its peer in its [`Hello`](super::Hello)
+///
+/// ```
+/// use rdma_core::protocol::Params;
+///
+/// let params = Params { announces: 4, max_message: 1 << 24, window: 256 };
+/// assert!(params.is_usable());
+/// assert!(!Params { window: params.reserve(), ..params }.is_usable(), "no credit is left for data");
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Params {
+    /// Announced messages that may wait for their grant, 1 to 1024
+    pub announces: u32,
+    /// The longest message that this side can receive, in bytes
+    pub max_message: u32,
+    /// Eager receives that this side keeps posted, at most 4095
+    pub window: u32,
+}
+
+/// Keep-alive messages that a side may send before the peer timeout ends the connection
+pub(super) const MAX_KEEPALIVES: u32 = 8;
+
+impl Params {
+    /// Credits that are kept back from data for updates
+    ///
+    /// Suppose that both sides are stuck: each has an update to send and no credit, and no message is on its way.
+    /// Then A has sent at least `reserve` updates since the last message of B reached it; B has posted their receives again
+    /// without reporting it. In that time A has received nothing. Its updates had these causes: at most `announces`
+    /// grants; at most four times a quarter of a window of receives that A posted again (they held messages
+    /// that B had sent before, at most a window of them); at most eight keep-alives, after which the peer timeout would
+    /// have ended the connection; and at most two steps of closing, because the third needs a message of B.
+    /// That is one less than the reserve, which contradicts the supposition.
+    pub const fn reserve(&self) -> u32 {
+        self.announces + 4 + MAX_KEEPALIVES + 2 + 1
+    }
+
+    /// How many receives are posted again before this side reports them in an update
+    pub(super) const fn report_after(&self) -> u32 {
+        self.window / 4
+    }
+
+    /// Whether data can flow: the window without the reserve is larger than the number of unreported receives
+    pub const fn is_usable(&self) -> bool {
+        self.announces >= 1
+            && self.announces <= 1024
+            && self.window <= 4095
+            && self.window > self.reserve() + self.report_after()
+    }
+}
