@@ -1,4 +1,4 @@
-//! `tb5 devices`: what there is, and what it is connected to
+//! `tb5 devices`: devices, ports, cables and peers
 
 use rdma_tb5::discover::{HostReport, Peer, Platform, Port, VerbsDevice};
 use rdma_tb5::preflight::Host;

@@ -1,4 +1,4 @@
-//! `tb5 doctor`: what keeps RDMA from working, and what to do about it
+//! `tb5 doctor`: checks and their remedies
 
 use rdma_tb5::discover::Platform;
 use rdma_tb5::preflight::{self, Diagnosis, Finding, Host, Verdict};

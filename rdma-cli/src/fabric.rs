@@ -1,4 +1,4 @@
-//! `tb5 fabric`: the simulated fabrics of this machine, and what happens to them
+//! `tb5 fabric`: lists and shows the simulated fabrics of this machine, and schedules faults in them
 
 use rdma_sim::{Fault, FaultPlan, Topology};
 use rdma_sim_verbs::shared::{FabricError, SharedFabric};
@@ -33,7 +33,7 @@ struct Shown {
 #[derive(Debug, Serialize)]
 struct HostShown {
     host: String,
-    /// `null` if nobody is the host.
+    /// `null` if no process has claimed the host.
     pid: Option<u32>,
     ports: Vec<PortShown>,
 }
@@ -48,7 +48,7 @@ struct PortShown {
 }
 
 #[derive(Debug, Serialize)]
-struct Asked {
+struct Scheduled {
     name: String,
     faults: Vec<String>,
 }
@@ -69,28 +69,28 @@ pub(crate) fn run(args: &Fabric, output: Output) -> Result<(), Failure> {
     for fault in &plan {
         fabric.add_fault(&fault.to_string()).map_err(Failure::failed)?;
     }
-    let asked = Asked { name: name.clone(), faults: plan.iter().map(Fault::to_string).collect() };
-    output.print(&asked, || asked.faults.join("\n"))
+    let scheduled = Scheduled { name: name.clone(), faults: plan.iter().map(Fault::to_string).collect() };
+    output.print(&scheduled, || scheduled.faults.join("\n"))
 }
 
-/// The faults that a text means: those without a moment happen now, a moment that has just passed
+/// Parses faults as a user types them; a fault without a time fires now
 fn plan(text: &str, now_ms: u64, topology: &Topology) -> Result<Vec<Fault>, rdma_sim::FaultError> {
     let faults = text.split(';').map(str::trim).filter(|fault| !fault.is_empty());
     let fault = |text: &str| {
         let words: Vec<_> = text.split_whitespace().collect();
-        let moment = match *words {
+        let trigger_words = match *words {
             ["at", ..] => 2,
             ["after", ..] => 3,
             _ => 0,
         };
-        let (moment, rest) = words.split_at(moment.min(words.len()));
-        let moment = if moment.is_empty() { format!("at {now_ms}ms") } else { moment.join(" ") };
-        let read = |rest: &[&str]| format!("{moment} {}", rest.join(" ")).parse::<Fault>();
-        let is_place = |word: &str| word.contains(':') || topology.find_host(word).is_some();
-        // The place may follow the name of the fault, as one would say it.
+        let (trigger, rest) = words.split_at(trigger_words.min(words.len()));
+        let trigger = if trigger.is_empty() { format!("at {now_ms}ms") } else { trigger.join(" ") };
+        let read = |rest: &[&str]| format!("{trigger} {}", rest.join(" ")).parse::<Fault>();
+        let is_target = |word: &str| word.contains(':') || topology.find_host(word).is_some();
+        // The target may follow the name of the fault: `unplug a:rdma_en2`.
         match (read(rest), rest) {
-            (Err(error), [name, place, more @ ..]) => match read(&[&[*place, *name], more].concat()) {
-                Err(swapped) if is_place(place) => Err(swapped),
+            (Err(error), [name, target, more @ ..]) => match read(&[&[*target, *name], more].concat()) {
+                Err(swapped) if is_target(target) => Err(swapped),
                 swapped => swapped.or(Err(error)),
             },
             (fault, _) => fault,
@@ -107,7 +107,7 @@ fn age(fabric: &SharedFabric) -> f64 {
 
 fn list(output: Output) -> Result<(), Failure> {
     let names = SharedFabric::list().map_err(Failure::failed)?;
-    // One that has gone meanwhile is none.
+    // A fabric that was removed since the listing is left out.
     let fabrics = names.iter().filter_map(|name| SharedFabric::open(name).ok());
     let listed = |fabric: SharedFabric| {
         let hosts = fabric.settings().topology().hosts().len();
@@ -134,14 +134,14 @@ fn show(fabric: &SharedFabric, output: Output) -> Result<(), Failure> {
         topology.links().find_map(|link| {
             let [a, b] = link.ends;
             let is_here = |end: rdma_sim::topology::LinkEnd<'_>| end.host == host && end.device == device;
-            let far = if is_here(a) {
+            let peer = if is_here(a) {
                 b
             } else if is_here(b) {
                 a
             } else {
                 return None;
             };
-            Some(format!("{}:{}", far.host, far.device))
+            Some(format!("{}:{}", peer.host, peer.device))
         })
     };
     let mut sent = fabric.sent().into_iter();
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_read_as_one_says_them() {
+    fn the_target_may_follow_the_name_of_the_fault() {
         let table = [
             ("unplug a:rdma_en2", "at 7ms a:rdma_en2 unplug"),
             ("a:rdma_en2 unplug", "at 7ms a:rdma_en2 unplug"),
@@ -202,8 +202,8 @@ mod tests {
             ("after 9 frames a:rdma_en2 unplug", "after 9 frames a:rdma_en2 unplug"),
             ("pause a; at 3s resume a", "at 7ms a pause; at 3s a resume"),
         ];
-        for (text, meant) in table {
-            assert_eq!(FaultPlan(plan(text, 7, &Topology::pair()).unwrap()).to_string(), meant);
+        for (text, expected) in table {
+            assert_eq!(FaultPlan(plan(text, 7, &Topology::pair()).unwrap()).to_string(), expected);
         }
         for (text, why) in [
             ("explode a", "is no fault"),

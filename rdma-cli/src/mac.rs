@@ -4,10 +4,10 @@ use futures::future::try_join;
 use rdma_async::{ConnectError, Connection, Endpoint, EndpointError, EndpointOptions};
 use rdma_sim::{Net, SimDevice};
 
-/// The device that the cable is plugged into, on both Macs.
+/// The device with the cable, on both Macs.
 const DEVICE: &str = "rdma_en2";
 
-/// The Macs cannot be connected
+/// The Macs could not be connected
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SetupError {
     #[error(transparent)]

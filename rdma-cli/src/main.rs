@@ -6,6 +6,7 @@ mod devices;
 mod doctor;
 #[cfg(unix)]
 mod fabric;
+mod file;
 mod mac;
 mod ping;
 mod recorded;
@@ -21,20 +22,20 @@ use clap::{CommandFactory, Parser};
 
 use crate::args::{Args, Command, SimCommand};
 
-/// Why a command did not do what it was asked to
+/// How a command failed
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    /// The arguments cannot be meant
+    /// Invalid arguments
     #[error("{0}")]
     Usage(String),
-    /// It was tried, and failed
+    /// An error of the command
     #[error(transparent)]
     Failed(Box<dyn std::error::Error + Send + Sync>),
-    /// A program that was started did, with this exit code
+    /// A program that the command had started failed with this exit code
     #[cfg(unix)]
     #[error("a program failed")]
     Ended(u8),
-    /// It was done, and what was printed says that something is wrong
+    /// The command was carried out, and its output reports a failed check
     #[error("a check failed")]
     Reported,
 }
@@ -48,9 +49,9 @@ impl Failure {
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.command {
-        Command::Devices(_) | Command::Doctor(_) if args.forces_simulator() => {
-            Err(Failure::Usage("--sim: the simulator has nothing to discover".into()))
-        }
+        Command::Devices(_) | Command::Doctor(_) if args.forces_simulator() => Err(Failure::Usage(
+            "--sim: the simulator has no devices to discover; leave the option out".into(),
+        )),
         Command::Copy(copy) => copy::run(copy, args.output()),
         Command::Devices(devices) => devices::run(devices, args.output()),
         Command::Doctor(doctor) => doctor::run(doctor, args.output()),

@@ -1,4 +1,4 @@
-//! `tb5 ping`: round trips in virtual time
+//! `tb5 ping`: measures round trips in virtual time
 
 use futures::future::try_join;
 use rdma_async::{Connection, EndpointOptions};
@@ -100,16 +100,17 @@ async fn ping(net: &Net, options: &EndpointOptions, size: usize, count: u32) -> 
             stamp(&mut lease, number);
             let start = net.now();
             lease = a.send(lease).await?;
-            let answer = a.recv().await?.ok_or("the other Mac closed the connection")?;
+            let answer =
+                a.recv().await?.ok_or("the peer closed the connection before the last round trip")?;
             samples.push((net.now() - start).as_nanos() as u64);
             if *answer != *lease {
-                return Err(format!("round trip {number} brought back something else").into());
+                return Err(format!("round trip {number}: the answer differs from the message").into());
             }
         }
         a.close().await?;
         Ok::<_, Error>(samples)
     };
-    // The other Mac is a program of its own.
+    // The peer is a task of its own, as it would be another program.
     let (answered, answer_ended) = futures::channel::oneshot::channel();
     net.runtime().spawn(Box::pin(async move { drop(answered.send(answer(&b, size).await)) }));
     let samples = ask.await?;
@@ -138,7 +139,7 @@ async fn raw_ping(net: &Net, size: usize, count: u32) -> Result<Vec<u64>, Error>
     let [a, b] = mac::devices(net)?;
     let frame = size.next_multiple_of(rdma_core::FRAME).max(rdma_core::FRAME);
     let [mut a, mut b] = BareQp::pair(a, b, 3 * frame)?;
-    // Two receives are always posted, as in any program that does not want to wait for credits.
+    // Two receives stay posted, so that neither side waits for the other to post one.
     for place in [1, 2] {
         for side in [&mut a, &mut b] {
             side.recv(place as u64, place * frame..place * frame + size)?;
@@ -165,7 +166,7 @@ async fn raw_ping(net: &Net, size: usize, count: u32) -> Result<Vec<u64>, Error>
     Ok(samples)
 }
 
-/// Takes a message and posts its receive again
+/// Receives a message and posts its receive again
 async fn bounce<D: Device>(side: &mut BareQp<D>, frame: usize, size: usize) -> Result<(), rdma_core::Error> {
     let place = side.received().await?.id.0;
     let start = place as usize * frame;

@@ -1,4 +1,4 @@
-//! Host reports: of this machine, or from files
+//! Host reports of this machine and from files
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,39 +11,39 @@ use rdma_tb5::preflight::Host;
 use crate::Failure;
 use crate::report::Output;
 
-/// No report of a real host comes near this length
+/// Longer than any report of a real host
 const MAX_BYTES: u64 = 4 << 20;
 
 /// A report that cannot be read or written
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {what}", path.display())]
+#[error("{}: {reason}", path.display())]
 pub(crate) struct RecordError {
     path: PathBuf,
-    what: What,
+    reason: Reason,
 }
 
 #[derive(Debug, thiserror::Error)]
-enum What {
+enum Reason {
     #[error("cannot be {verb}: {error}")]
     Io { verb: &'static str, error: io::Error },
-    #[error("is longer than {MAX_BYTES} bytes, and no host report")]
+    #[error("is not a host report: it is longer than {MAX_BYTES} bytes")]
     Long,
-    // The reader of JSON names line and column.
-    #[error("is no host report: {0}")]
+    // The JSON error names line and column.
+    #[error("is not a host report: {0}")]
     NoReport(serde_json::Error),
 }
 
 impl RecordError {
-    fn new(path: &Path, what: What) -> Self {
-        Self { path: path.to_owned(), what }
+    fn new(path: &Path, reason: Reason) -> Self {
+        Self { path: path.to_owned(), reason }
     }
 
     fn io(path: &Path, verb: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |error| Self::new(path, What::Io { verb, error })
+        move |error| Self::new(path, Reason::Io { verb, error })
     }
 }
 
-/// Looks at this machine
+/// Inspects this machine
 pub(crate) fn this_machine() -> Host {
     let mut report = discover::collect();
     #[cfg(unix)]
@@ -53,11 +53,11 @@ pub(crate) fn this_machine() -> Host {
     Host::new("this machine", report)
 }
 
-/// How long the verbs provider may take to say what it has.
+/// Time that the verbs provider has to list its devices.
 #[cfg(unix)]
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// What the verbs provider says, for the process that has started this one
+/// Prints the devices of the verbs provider for the parent process
 pub(crate) fn print_answer() -> Result<(), Failure> {
     #[cfg(unix)]
     let answer = discover::provider::Answer::of_this_process();
@@ -66,20 +66,20 @@ pub(crate) fn print_answer() -> Result<(), Failure> {
     Output::Json.print(&answer, String::new)
 }
 
-/// Reads the report of another host, called by the name of its file
+/// Reads a report, labelled with the path of its file
 pub(crate) fn read(path: &Path) -> Result<Host, RecordError> {
     let mut json = Vec::new();
     let file = File::open(path).map_err(RecordError::io(path, "read"))?;
     file.take(MAX_BYTES + 1).read_to_end(&mut json).map_err(RecordError::io(path, "read"))?;
     if json.len() as u64 > MAX_BYTES {
-        return Err(RecordError::new(path, What::Long));
+        return Err(RecordError::new(path, Reason::Long));
     }
     let report =
-        serde_json::from_slice(&json).map_err(|error| RecordError::new(path, What::NoReport(error)))?;
+        serde_json::from_slice(&json).map_err(|error| RecordError::new(path, Reason::NoReport(error)))?;
     Ok(Host::new(path.display().to_string(), report))
 }
 
-/// Calls each host by the name of its file without folder and extension, if that tells them apart
+/// Shortens the labels to file names without extension, if those differ
 pub(crate) fn shorten(hosts: &mut [Host]) {
     let stem = |host: &Host| Some(Path::new(&host.label).file_stem()?.to_str()?.to_owned());
     let Some(stems) = hosts.iter().map(stem).collect::<Option<Vec<_>>>() else { return };
@@ -90,15 +90,15 @@ pub(crate) fn shorten(hosts: &mut [Host]) {
     }
 }
 
-/// Writes a report so that people can read it too
+/// Writes a report as indented JSON
 pub(crate) fn write(path: &Path, report: &HostReport) -> Result<(), RecordError> {
     let mut json = serde_json::to_string_pretty(report)
-        .map_err(|error| RecordError::new(path, What::Io { verb: "written", error: error.into() }))?;
+        .map_err(|error| RecordError::new(path, Reason::Io { verb: "written", error: error.into() }))?;
     json.push('\n');
     fs::write(path, json).map_err(RecordError::io(path, "written"))
 }
 
-/// What a host is, in a few words
+/// Label, system and model of a host
 pub(crate) fn summary(host: &Host) -> String {
     let report = &host.report;
     let platform = match report.platform {

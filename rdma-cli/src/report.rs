@@ -1,4 +1,4 @@
-//! What is printed: one JSON object, or text for people
+//! Output: one JSON object, or text
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -10,24 +10,24 @@ use serde::Serialize;
 
 use crate::Failure;
 
-/// Which of the two
+/// Output format
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Output {
     Json,
     Text,
 }
 
-/// The line that says which backend runs.
+/// The line of text output that names the backend.
 pub(crate) const SIMULATED: &str =
     "backend: simulator (two Macs, one Thunderbolt 5 cable; times are virtual)";
 
 impl Output {
-    /// Says at once which backend runs
+    /// Prints the line that names the backend, in text output
     pub(crate) fn announce(self, backend: &str) -> Result<(), Failure> {
         if self == Self::Text { line(backend) } else { Ok(()) }
     }
 
-    /// Prints the outcome: `json` as it is, or `rows` as a table of names and values
+    /// Prints the result: `json` as one object, or `rows` as a table of names and values
     pub(crate) fn outcome<const N: usize>(
         self,
         json: &impl Serialize,
@@ -36,7 +36,7 @@ impl Output {
         self.print(json, || table(rows.map(|(name, value)| [name.to_owned(), value])))
     }
 
-    /// Prints one of two forms of the same
+    /// Prints the result in the chosen format
     pub(crate) fn print(self, json: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
         match self {
             Self::Json => line(&serde_json::to_string(json).map_err(Failure::failed)?),
@@ -55,12 +55,12 @@ pub(crate) fn table<const N: usize>(rows: impl IntoIterator<Item = [String; N]>)
     table.trim_fmt()
 }
 
-/// Text from elsewhere, without anything that a terminal would obey
+/// Untrusted text with its control characters replaced
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// Prints a line; a reader that has gone away is no failure
+/// Prints a line; a closed pipe is not a failure
 fn line(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
@@ -69,24 +69,24 @@ fn line(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Says on standard error what went wrong, and what was behind it
+/// Prints an error and its sources to standard error
 pub(crate) fn error(error: &dyn Error) {
     let mut text = format!("tb5: {error}");
-    let mut behind = error.source();
-    while let Some(source) = behind {
+    let mut next = error.source();
+    while let Some(source) = next {
         let source_text = source.to_string();
-        // Errors that only pass another one on say the same again.
+        // A transparent error repeats the text of its source.
         if !text.ends_with(&source_text) {
             text.push_str(": ");
             text.push_str(&source_text);
         }
-        behind = source.source();
+        next = source.source();
     }
-    // Nothing is left to tell if even that cannot be written.
+    // There is no other place to report a failed write to standard error.
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Seconds on the clock on the wall, from the start of the program's work
+/// Wall-clock time since the start of the work
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wall(Instant);
 
@@ -106,12 +106,12 @@ impl Wall {
     }
 }
 
-/// Bytes in a unit that people read
+/// A number of bytes in a readable unit
 pub(crate) fn bytes(n: u64) -> String {
     indicatif::HumanBytes(n).to_string()
 }
 
-/// Microseconds
+/// Nanoseconds as microseconds
 pub(crate) fn micros(ns: u64) -> String {
     format!("{}.{:03} µs", ns / 1000, ns % 1000)
 }

@@ -1,23 +1,24 @@
-//! Being told to stop
+//! Signals that end the program
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Whether somebody has asked the program to stop: Ctrl-C, a termination signal, a closed terminal
+/// Whether a signal has asked the program to stop: Ctrl-C, a termination signal, a closed terminal
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
     flag: Arc<AtomicBool>,
-    /// The one that came, 0 before that.
+    /// The number of the signal, 0 before it arrives.
     signal: Arc<AtomicUsize>,
 }
 
 impl Interrupt {
-    /// Notes such signals from now on, instead of dying of them
+    /// Records SIGINT, SIGTERM and SIGHUP from now on, so that the program ends in order
     ///
-    /// The second one kills all the same. A signal that was ignored when the program started (`nohup`) stays ignored.
+    /// A second signal ends the program at once. A signal that was ignored when the program started stays ignored, so that
+    /// `nohup` and background jobs of a script work as for other programs.
     pub(crate) fn listen() -> io::Result<Self> {
-        let (flag, came) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (flag, number) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         use signal_hook::consts::{SIGINT, SIGTERM};
         #[cfg(unix)]
         let signals = [SIGINT, SIGTERM, signal_hook::consts::SIGHUP];
@@ -25,13 +26,13 @@ impl Interrupt {
         let signals = [SIGINT, SIGTERM];
         for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))?;
-            signal_hook::flag::register_usize(signal, Arc::clone(&came), signal as usize)?;
+            signal_hook::flag::register_usize(signal, Arc::clone(&number), signal as usize)?;
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
         }
-        // A file that outgrows its limit is then a failed write, which can be cleaned up after.
+        // SIGXFSZ: a file beyond its size limit becomes a failed write, after which the temporary file is removed.
         #[cfg(target_os = "linux")]
         signal_hook::flag::register(25, Arc::default())?;
-        Ok(Self { flag, signal: came })
+        Ok(Self { flag, signal: number })
     }
 
     /// Whether the program was asked to stop
@@ -39,7 +40,7 @@ impl Interrupt {
         self.flag.load(Ordering::Relaxed)
     }
 
-    /// The signal by which the program was asked to stop
+    /// The signal that asked the program to stop
     #[cfg(unix)]
     pub(crate) fn signal(&self) -> Option<i32> {
         self.is_requested().then(|| self.signal.load(Ordering::Relaxed) as i32)
@@ -47,7 +48,7 @@ impl Interrupt {
 }
 
 #[cfg(unix)]
-#[allow(unsafe_code, reason = "no safe interface asks for the disposition of a signal")]
+#[allow(unsafe_code, reason = "there is no safe interface that reads the disposition of a signal")]
 fn is_ignored(signal: i32) -> bool {
     let mut now = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: no new disposition is given, and the present one is written into memory of its type.

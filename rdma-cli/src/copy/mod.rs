@@ -1,16 +1,17 @@
-//! `tb5 copy`: a file from one Mac to another
+//! `tb5 copy`: copies a file from one Mac to another
 
-mod file;
+mod source;
 mod transfer;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use rdma_sim::{LineRate, Sim};
 use serde::Serialize;
 
-use self::file::{Destination, Source};
+use self::source::Source;
 use self::transfer::Transfer;
 use crate::Failure;
 use crate::args::Copy;
+use crate::file::Replacement;
 use crate::report::{Output, SIMULATED, Wall, bytes};
 use crate::signals::Interrupt;
 
@@ -31,7 +32,8 @@ struct Report {
 pub(crate) fn run(args: &Copy, output: Output) -> Result<(), Failure> {
     let interrupt = Interrupt::listen().map_err(Failure::failed)?;
     let source = Source::open(&args.src).map_err(Failure::failed)?;
-    let destination = Destination::create(&args.dst, &source).map_err(Failure::failed)?;
+    source.require_other(&args.dst).map_err(Failure::failed)?;
+    let destination = Replacement::create(&args.dst, source.mode()).map_err(Failure::failed)?;
     output.announce(SIMULATED)?;
 
     let progress = progress(source.len(), output);
@@ -72,7 +74,7 @@ pub(crate) fn run(args: &Copy, output: Output) -> Result<(), Failure> {
     )
 }
 
-/// A bar on a terminal, nothing elsewhere
+/// A progress bar on a terminal, hidden elsewhere
 fn progress(len: u64, output: Output) -> ProgressBar {
     if output == Output::Json {
         return ProgressBar::hidden();

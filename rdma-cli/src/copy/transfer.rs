@@ -1,4 +1,4 @@
-//! The way of a file over the cable
+//! The transfer of a file over the cable
 //!
 //! The first message is the length, then come the bytes in pieces, and last their hash. The receiver hashes what it writes
 //! and answers with its own.
@@ -12,23 +12,24 @@ use indicatif::ProgressBar;
 use rdma_async::{Connection, EndpointOptions, RecvError};
 use rdma_sim::{Net, SimDevice};
 
-use super::file::{Destination, FileError, Source};
+use super::source::Source;
+use crate::file::{FileError, Replacement};
 use crate::mac::{self, SetupError};
 use crate::signals::Interrupt;
 
-/// Bytes in a piece: a few of them fill the cable, and fit into little memory.
+/// Bytes in a piece: a few pieces keep the cable busy and need little memory.
 const PIECE: usize = 512 << 10;
-/// Pieces on their way at once.
+/// Pieces in flight at once.
 const PIECES: usize = 8;
 
 pub(crate) struct Transfer {
     pub(crate) source: Source,
-    pub(crate) destination: Destination,
+    pub(crate) destination: Replacement,
     pub(crate) progress: ProgressBar,
     pub(crate) interrupt: Interrupt,
 }
 
-/// A file that has arrived
+/// A completed transfer
 pub(crate) struct Done {
     pub(crate) bytes: u64,
     pub(crate) hash: blake3::Hash,
@@ -42,15 +43,15 @@ pub(crate) enum TransferError {
     Alloc(#[from] rdma_async::AllocError),
     #[error(transparent)]
     Close(#[from] rdma_async::CloseError),
-    #[error("the other Mac closed the connection early")]
+    #[error("the peer closed the connection before the file was complete")]
     Early,
     #[error(transparent)]
     File(#[from] FileError),
     #[error("the bytes that arrived are not the bytes that were sent")]
     Hash,
-    #[error("{}: interrupted, nothing was written", .0.display())]
+    #[error("{}: interrupted; the destination was not changed", .0.display())]
     Interrupted(PathBuf),
-    #[error("the other Mac sent something unexpected")]
+    #[error("the peer sent a message of unexpected length")]
     Message,
     #[error(transparent)]
     Recv(#[from] RecvError),
@@ -93,7 +94,7 @@ impl Transfer {
     }
 }
 
-/// Sends the file; tells its length and hash, as confirmed by the receiver
+/// Sends the file, and returns its length and hash once the receiver has confirmed the hash
 async fn send(
     connection: &Connection<SimDevice>,
     mut source: Source,
@@ -121,13 +122,13 @@ async fn send(
     if *confirmed == *hash.as_bytes() { Ok((len, hash)) } else { Err(TransferError::Hash) }
 }
 
-/// Writes what arrives; tells its hash, as confirmed by the sender
+/// Writes the pieces to the destination, and returns its hash once that of the sender is equal
 async fn receive(
     connection: &Connection<SimDevice>,
-    mut destination: Destination,
+    mut destination: Replacement,
     progress: &ProgressBar,
     interrupt: &Interrupt,
-) -> Result<(Destination, blake3::Hash), TransferError> {
+) -> Result<(Replacement, blake3::Hash), TransferError> {
     let first = connection.recv().await?.ok_or(TransferError::Early)?;
     let mut rest = u64::from_le_bytes(<[u8; 8]>::try_from(&*first).map_err(|_| TransferError::Message)?);
     drop(first);

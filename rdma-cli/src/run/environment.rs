@@ -1,4 +1,4 @@
-//! What the programs find in their environment
+//! The environment variables of the programs
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -16,15 +16,15 @@ const VARIABLES: [&str; 2] = ["DYLD_INSERT_LIBRARIES", "DYLD_LIBRARY_PATH"];
 #[cfg(not(target_os = "macos"))]
 const VARIABLES: [&str; 2] = ["LD_PRELOAD", "LD_LIBRARY_PATH"];
 
-/// What decides about a fabric of one's own: this one is decided.
-const DECIDED: [&str; 5] =
+/// Settings of a fabric in the process; the settings of the shared fabric apply instead.
+const IGNORED_SETTINGS: [&str; 5] =
     ["RDMA_SIM_FAULTS", "RDMA_SIM_PACE", "RDMA_SIM_PROFILE", "RDMA_SIM_SEED", "RDMA_SIM_TOPOLOGY"];
 
-/// What is the same for all hosts
+/// The variables, those that differ between hosts aside
 pub(super) struct Environment {
     fabric: String,
     provider: PathBuf,
-    /// The provider under the names that programs look for. No letter of its path separates paths.
+    /// The folder with the provider under the names that programs load. Its path contains no `:`, which separates paths.
     libraries: PathBuf,
     matrix: PathBuf,
     coordinator: String,
@@ -33,7 +33,7 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// Puts what programs read beside the files of the fabric, with which it goes
+    /// Creates the files that programs read in the folder of the fabric, which removes them with its own
     pub(super) fn new(
         fabric: &SharedFabric,
         provider: PathBuf,
@@ -46,13 +46,13 @@ impl Environment {
         let topology = fabric.settings().topology();
         let matrix = libraries.join("devices.json");
         std::fs::write(&matrix, topology.to_matrix())?;
-        // Whoever coordinates listens there; nobody else is given the port so soon again.
+        // The coordinating program listens there. The system does not hand out a released port again soon.
         let coordinator = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let (fabric, hosts) = (fabric.name().to_owned(), topology.hosts().len());
         Ok(Self { fabric, provider, libraries, matrix, coordinator, hosts, link_layer })
     }
 
-    /// Sets it for the program of a host
+    /// Sets the variables for the program of a host
     pub(super) fn set(&self, command: &mut Command, host: &str, rank: usize) {
         let [insert, search] = VARIABLES;
         command
@@ -64,7 +64,7 @@ impl Environment {
         if let Some(layer) = &self.link_layer {
             command.env("RDMA_SIM_LINK_LAYER", layer);
         }
-        for name in DECIDED {
+        for name in IGNORED_SETTINGS {
             command.env_remove(name);
         }
         for library in ["JACCL_", "MLX_"] {
@@ -79,7 +79,7 @@ impl Environment {
     }
 }
 
-/// A path before those that a variable has already
+/// The value of a variable with `path` before its present paths
 fn first(path: &OsStr, variable: &str) -> OsString {
     let mut value = path.to_owned();
     if let Some(others) = std::env::var_os(variable).filter(|others| !others.is_empty()) {

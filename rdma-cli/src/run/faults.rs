@@ -1,4 +1,4 @@
-//! Which faults have happened, by what the fabric says of itself
+//! Which faults of a fabric have fired
 
 use rdma_core::Time;
 use rdma_sim::{Fault, FaultKind, Trigger};
@@ -6,7 +6,7 @@ use rdma_sim_verbs::shared::SharedFabric;
 
 use super::host::Host;
 
-/// The faults of a fabric, and whether they have happened by now
+/// The faults of a fabric, each with whether it has fired
 pub(crate) fn of(fabric: &SharedFabric) -> Vec<(Fault, bool)> {
     let now = Time::from_nanos(fabric.now_ns());
     let happened = |fault: &Fault| match fault.trigger {
@@ -20,7 +20,7 @@ pub(crate) fn of(fabric: &SharedFabric) -> Vec<(Fault, bool)> {
     fabric.faults().into_iter().map(|fault| (fault.clone(), happened(&fault))).collect()
 }
 
-/// The fault by which the program of a host was killed, if one can have done that
+/// The fault that killed the program of a host, if there is one
 pub(super) fn that_killed(fabric: &SharedFabric, host: &Host) -> Option<Fault> {
     if host.ended_by() != Some(libc::SIGKILL) {
         return None;
@@ -30,7 +30,7 @@ pub(super) fn that_killed(fabric: &SharedFabric, host: &Host) -> Option<Fault> {
             && matches!(fault.kind, FaultKind::Kill | FaultKind::Reboot { .. } | FaultKind::Restart)
     };
     let mut faults = of(fabric).into_iter();
-    // Who is killed does not say any more how much it has sent.
+    // A killed process never publishes its final frame count, so assume that a frame-triggered kill fired.
     faults
         .find(|(fault, happened)| {
             kills(fault) && (*happened || matches!(fault.trigger, Trigger::AfterFrames(_)))

@@ -1,4 +1,4 @@
-//! The program of a host, and whatever it starts
+//! The program of a host and the processes that it starts
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -7,14 +7,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use super::output::{Relay, Stream};
 
-/// The program of a host; whatever it has started is killed when this is dropped
+/// The program of a host; its process group is killed when this is dropped
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) name: String,
     child: Child,
-    /// How the program has ended.
+    /// The exit status, once the program has ended.
     pub(super) ended: Option<ExitStatus>,
-    /// Some of what it started may still be there.
+    /// Whether processes of the group may still exist.
     has_group: bool,
     guard: Option<Guard>,
 }
@@ -48,17 +48,17 @@ impl Host {
         self.child.id()
     }
 
-    /// Whether the program has ended since this was asked last
+    /// Polls for the end of the program; true only once
     pub(super) fn has_ended_now(&mut self) -> bool {
         if self.ended.is_some() {
             return false;
         }
-        // It is a child, and waited for here only: there is no error.
+        // Waiting for a child fails only if it was waited for elsewhere.
         self.ended = self.child.try_wait().ok().flatten();
         if self.ended.is_none() {
             return false;
         }
-        // While a process of the group lives, the number of the group is nobody else's.
+        // The system does not reuse the number of a group while one of its processes exists.
         if !self.is_there() {
             self.has_group = false;
             self.guard = None;
@@ -66,23 +66,23 @@ impl Host {
         true
     }
 
-    /// Whether the program or something that it has started is there
+    /// Whether a process of the group exists
     pub(super) fn is_there(&self) -> bool {
         self.has_group && signal_group(self.pid(), 0)
     }
 
-    /// Sends a signal to the program and to what it has started
+    /// Sends a signal to the process group
     pub(super) fn signal(&self, signal: i32) {
         if self.has_group {
             signal_group(self.pid(), signal);
         }
     }
 
-    /// How the program has ended, as shells say it: 0, its code, or 128 and the signal
+    /// The exit code as a shell reports it: that of the program, or 128 plus the signal
     pub(super) fn code(&self) -> Option<u8> {
         let ended = self.ended?;
         let code = ended.code().or_else(|| ended.signal().map(|signal| 128 + signal));
-        // Systems keep eight bits of it.
+        // The system keeps eight bits of an exit code.
         code.map(|code| code as u8)
     }
 
@@ -96,7 +96,7 @@ impl Drop for Host {
     fn drop(&mut self) {
         self.signal(libc::SIGKILL);
         if self.ended.is_none() {
-            // It was killed just now.
+            // The program was killed just now; waiting for it cannot fail.
             let _ = self.child.wait();
         }
     }
@@ -105,18 +105,18 @@ impl Drop for Host {
 #[allow(unsafe_code, reason = "no safe interface signals a process group")]
 fn signal_group(group: u32, signal: i32) -> bool {
     let Ok(group) = i32::try_from(group) else { return false };
-    // SAFETY: a signal to a process group has no preconditions; one that is not there is not found.
+    // SAFETY: the call has no preconditions; it fails if the group does not exist.
     unsafe { libc::kill(-group, signal) == 0 }
 }
 
-/// Kills a process group if the tool ends without having done so, in whatever way: a shell that waits for that
+/// A shell that kills a process group if the tool is killed
 #[derive(Debug)]
 struct Guard(Child);
 
 impl Guard {
     fn set(group: u32) -> io::Result<Self> {
         let mut command = Command::new("/bin/sh");
-        // The pipe ends with the tool.
+        // The read fails when the tool ends and its end of the pipe is closed.
         command.args(["-c", r#"read -r _ || kill -s KILL -- "-$1""#, "tb5-guard", &group.to_string()]);
         command.env_clear().process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -126,7 +126,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // If it is not told, it kills a group that is about to be killed, or is not there.
+        // If the write fails, the shell kills a group that is being killed or does not exist.
         let _ = self.0.stdin.take().map(|mut stdin| stdin.write_all(b"\n"));
         let _ = self.0.wait();
     }

@@ -1,6 +1,6 @@
-//! Whether a program accepts connections: clients that are started before that fail
+//! Detects when a server listens: clients that are started earlier fail
 
-/// Whether a process of the group listens on a TCP port; `None` if this system does not say
+/// Whether a process of the group listens on a TCP port; `None` if the system does not show it
 #[cfg(target_os = "linux")]
 pub(super) fn is_listening(group: u32) -> Option<bool> {
     use std::fs;
@@ -24,7 +24,7 @@ pub(super) fn is_listening(group: u32) -> Option<bool> {
     Some(members.any(|process| is_listening(&process)))
 }
 
-/// The inode of a socket that listens, by its line of the system's table
+/// The inode of a listening socket, from a line of `/proc/net/tcp`
 #[cfg(target_os = "linux")]
 fn listening_socket(line: &str) -> Option<&str> {
     const LISTEN: &str = "0A";
@@ -32,10 +32,10 @@ fn listening_socket(line: &str) -> Option<&str> {
     (words.next()? == LISTEN).then(|| words.nth(5)).flatten()
 }
 
-/// The process group, by what the system says of a process
+/// The process group, from `/proc/PID/stat`
 #[cfg(target_os = "linux")]
 fn group_of(stat: &str) -> Option<u32> {
-    // The name, in brackets, may have anything in it.
+    // The name in brackets may contain spaces and brackets.
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(2)?.parse().ok()
 }
 
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_of_the_system_are_read() {
+    fn lines_of_proc_are_parsed() {
         let line = "   0: 0100007F:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4242 1 x";
         assert_eq!(listening_socket(line), Some("4242"));
         assert_eq!(listening_socket(&line.replace(" 0A ", " 01 ")), None);
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_listens_is_noticed() {
+    fn a_listening_process_is_found() {
         // SAFETY: the call has no preconditions.
         #[allow(unsafe_code)]
         let group = unsafe { libc::getpgrp() } as u32;

@@ -1,4 +1,4 @@
-//! `tb5 run`: programs as the hosts of a simulated fabric
+//! `tb5 run`: runs programs as the hosts of a simulated fabric
 
 mod environment;
 mod faults;
@@ -19,7 +19,7 @@ use rdma_sim_verbs::shared::{FabricError, Settings, SharedFabric, topology};
 
 use self::environment::Environment;
 use self::host::Host;
-use self::output::{Relay, Stream, say};
+use self::output::{Relay, Stream, print_line};
 use self::summary::Summary;
 pub(crate) use self::summary::{Counters, Happened, faults_of};
 use self::watch::{Policy, Watch};
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<(), Failure> {
     let environment = Environment::new(&fabric, provider, link_layer).map_err(Failure::failed)?;
 
     let names: Vec<_> = settings.topology().hosts().iter().map(|host| host.name().to_owned()).collect();
-    say(&format!(
+    print_line(&format!(
         "backend: simulator; fabric {}: {} hosts, {}, profile {}, {}",
         fabric.name(),
         names.len(),
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<(), Failure> {
         stagger: args.stagger.map(|stagger| stagger.0),
         differ: commands.len() > 1,
     };
-    // With --json, standard output is for one object.
+    // With --json, standard output holds one object only.
     let out = if output == Output::Json { Stream::Stderr } else { Stream::Stdout };
     let start = |number: usize| {
         let (name, words) = (&names[number], commands[number.min(commands.len() - 1)]);
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<(), Failure> {
     let summary = Summary::new(&fabric, &hosts, cause, begun.seconds());
     match output {
         Output::Json => output.print(&summary, String::new)?,
-        Output::Text => summary.text().lines().for_each(say),
+        Output::Text => summary.text().lines().for_each(print_line),
     }
     match summary.exit_code() {
         0 => Ok(()),
@@ -93,22 +93,22 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<(), Failure> {
     }
 }
 
-/// The commands of the hosts, which a lone colon separates: the last is that of all others, too
+/// The commands of the hosts, separated by a lone colon; the last one is for all remaining hosts
 fn commands(words: &[OsString], hosts: usize) -> Result<Vec<&[OsString]>, Failure> {
     let commands: Vec<_> = words.split(|word| word == ":").collect();
     if commands.iter().any(|command| command.is_empty()) {
-        return Err(Failure::Usage("a lone ':' separates the commands of two hosts: one is missing".into()));
+        return Err(Failure::Usage("a lone ':' separates the commands of two hosts, and one is missing: write a command on both sides".into()));
     }
     if commands.len() > hosts {
-        let why = format!("{} commands for {hosts} hosts: each host has one", commands.len());
+        let why = format!("{} commands for {hosts} hosts: write at most one for each host", commands.len());
         return Err(Failure::Usage(why));
     }
     Ok(commands)
 }
 
-/// Makes a fabric that is nobody else's
+/// Creates a fabric whose name is not in use
 fn create(name: Option<&str>, settings: &Settings) -> Result<SharedFabric, Failure> {
-    // What runs that were killed have left goes now; it is in nobody's way.
+    // Listing removes the files of killed runs. If it fails, they stay, and do not disturb this run.
     let _ = SharedFabric::list();
     let fresh;
     let name = match name {
@@ -125,7 +125,7 @@ fn create(name: Option<&str>, settings: &Settings) -> Result<SharedFabric, Failu
         Err(error) => Err(Failure::failed(error)),
         Ok(_) => Err(Failure::failed(std::io::Error::new(
             std::io::ErrorKind::AlreadyExists,
-            format!("there is a fabric called {name:?} already: end its processes, or choose another name"),
+            format!("there is a fabric called {name:?} already; end its processes or choose another name"),
         ))),
     }
 }
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_command_is_for_the_rest() {
+    fn the_last_command_is_for_all_remaining_hosts() {
         let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
         let all = words("server -v : client :x y");
         let found = commands(&all, 3).ok().unwrap();

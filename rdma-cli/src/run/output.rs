@@ -1,4 +1,4 @@
-//! What the programs print, line by line, with the host in front
+//! The output of the programs, each line with its host in front
 
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 /// Longer lines are printed in pieces.
-const LONGEST: u64 = 64 * 1024;
+const MAX_LINE: u64 = 64 * 1024;
 
 /// A stream of this process
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,9 +27,9 @@ impl Stream {
     }
 
     fn write(self, line: &[u8]) -> io::Result<()> {
-        // Both may lead to one place.
-        static TURN: Mutex<()> = Mutex::new(());
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        // Both streams may lead to the same terminal.
+        static WRITING: Mutex<()> = Mutex::new(());
+        let _guard = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
         match self {
             Self::Stderr => io::stderr().write_all(line),
             Self::Stdout => {
@@ -42,13 +42,14 @@ impl Stream {
 
 const COLOURS: [&str; 6] = ["36", "33", "32", "35", "34", "31"];
 
-/// Copies what a host prints to a stream, in a thread that says when there is no more
+/// Copies the output of hosts to a stream, in one thread each
 #[derive(Clone, Debug)]
 pub(super) struct Relay {
-    /// Set once nobody reads what is printed.
+    /// Set once the output of the tool cannot be written.
     pub(super) is_unread: Arc<AtomicBool>,
+    /// Receives a value when an output ends.
     pub(super) ended: Sender<()>,
-    /// Letters of the longest name.
+    /// Length of the longest host name.
     pub(super) width: usize,
 }
 
@@ -69,7 +70,7 @@ impl Relay {
         let relay = self.clone();
         let copying = move || {
             relay.copy(from, |line| to.write(line), &prefixes);
-            // Nobody waits for it if the tool ends first.
+            // The receiver is gone if the tool ends first.
             let _ = relay.ended.send(());
         };
         thread::Builder::new().name(format!("output of {host}")).spawn(copying).map(drop)
@@ -81,11 +82,11 @@ impl Relay {
         mut write: impl FnMut(&[u8]) -> io::Result<()>,
         [begins, goes_on]: &[Vec<u8>; 2],
     ) {
-        let mut from = BufReader::with_capacity(LONGEST as usize, from);
+        let mut from = BufReader::with_capacity(MAX_LINE as usize, from);
         let mut prefix = begins;
         loop {
             let mut line = prefix.clone();
-            match from.by_ref().take(LONGEST).read_until(b'\n', &mut line) {
+            match from.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
                 Ok(0) | Err(_) => return,
                 Ok(_) if line.ends_with(b"\n") => prefix = begins,
                 Ok(_) => {
@@ -100,9 +101,9 @@ impl Relay {
     }
 }
 
-/// A line of the tool itself
-pub(super) fn say(text: &str) {
-    // Nothing is left to tell if even that cannot be written.
+/// Prints a line of the tool itself
+pub(super) fn print_line(text: &str) {
+    // There is no other place to report a failed write to standard error.
     let _ = Stream::Stderr.write(format!("tb5: {text}\n").as_bytes());
 }
 
@@ -111,10 +112,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_without_an_end_is_printed_in_pieces() {
+    fn a_long_line_is_printed_in_pieces() {
         let (ended, _) = std::sync::mpsc::channel();
         let relay = Relay { is_unread: Arc::default(), ended, width: 1 };
-        let mut text = vec![b'x'; LONGEST as usize * 2];
+        let mut text = vec![b'x'; MAX_LINE as usize * 2];
         text.extend(b"y\nnext\n\xff");
         let mut lines = Vec::new();
         relay.copy(
@@ -127,8 +128,8 @@ mod tests {
         );
         let lines: Vec<_> = lines.iter().map(|line| (line[..4].to_vec(), line.len() - 4)).collect();
         let expected = [
-            (b"a | ", LONGEST as usize + 1),
-            (b"a + ", LONGEST as usize + 1),
+            (b"a | ", MAX_LINE as usize + 1),
+            (b"a + ", MAX_LINE as usize + 1),
             (b"a + ", 2),
             (b"a | ", 5),
             (b"a | ", 2),

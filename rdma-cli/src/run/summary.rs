@@ -1,4 +1,4 @@
-//! What went over each cable, and what went wrong
+//! The summary of a run: exit codes, traffic and faults
 
 use rdma_sim_verbs::shared::{Sent, SharedFabric};
 use serde::Serialize;
@@ -34,7 +34,7 @@ struct Cable {
     ends: [End; 2],
 }
 
-/// One end of a cable, and what was sent from there
+/// One end of a cable, with the traffic sent from it
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct End {
     host: String,
@@ -117,7 +117,7 @@ impl Summary {
         self.exit_code
     }
 
-    /// As people read it; cables over which nothing went are only counted
+    /// As text; idle cables are only counted
     pub(super) fn text(&self) -> String {
         let (used, idle): (Vec<_>, Vec<_>) =
             self.cables.iter().partition(|cable| cable.ends.iter().any(|end| end.sent.frames > 0));
@@ -137,10 +137,10 @@ impl Summary {
         }
         if !idle.is_empty() {
             let (count, cables) = (idle.len(), if idle.len() == 1 { "cable" } else { "cables" });
-            lines.push(format!("nothing went over {count} {cables}"));
+            lines.push(format!("{count} idle {cables}"));
         }
         for Happened { fault, happened } in &self.faults {
-            lines.push(format!("fault {fault}{}", if *happened { "" } else { " (not reached)" }));
+            lines.push(format!("fault {fault}{}", if *happened { "" } else { " (did not fire)" }));
         }
         lines.join("\n")
     }

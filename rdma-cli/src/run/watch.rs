@@ -1,4 +1,4 @@
-//! From the start of the programs to the end of the last one
+//! Starts the programs and supervises them until the last one has ended
 
 use std::io;
 use std::sync::mpsc::Receiver;
@@ -10,52 +10,54 @@ use rdma_sim_verbs::shared::SharedFabric;
 use super::faults;
 use super::host::Host;
 use super::listening::is_listening;
-use super::output::{Relay, say};
+use super::output::{Relay, print_line};
 use crate::report::Wall;
 use crate::signals::Interrupt;
 
-/// How often signals and processes are looked at; the end of an output is noticed at once.
-const TURN: Duration = Duration::from_millis(10);
-/// A program that is first of several different ones may be a server: how long the others wait for it to listen.
-const LISTENING: Duration = Duration::from_secs(3);
-/// The same where the system does not say who listens.
-const BLIND: Duration = Duration::from_millis(500);
-/// Output that something out of reach keeps open is not waited for longer than this.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Interval at which signals and processes are polled; the end of an output is noticed at once.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// If hosts have different programs, the first may be a server: how long the others wait for it to listen.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(3);
+/// The same where the system does not show listening processes.
+const LISTEN_DELAY: Duration = Duration::from_millis(500);
+/// How long to wait for output that a process outside of the group keeps open.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What was asked for
+/// Timeouts and start order
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
     pub(super) grace: Duration,
     pub(super) timeout: Option<Duration>,
-    /// Between the starts of two hosts; `None` for none, but a first program that differs may get to listen.
+    /// Time between the starts of two hosts; `None` starts them at once, or when the first of several programs listens.
     pub(super) stagger: Option<Duration>,
     /// Whether hosts have programs of their own.
     pub(super) differ: bool,
 }
 
-/// Why all of it has ended
+/// Why the run has ended
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Cause {
-    /// Every program has done what it had to
+    /// All programs succeeded
     Done,
-    /// The program of this host failed first
+    /// The program of this host was the first to fail
     Failed(usize),
-    /// A signal
+    /// The tool received this signal
     Interrupted(i32),
-    /// Time was up
+    /// The timeout of the run passed
     TimedOut,
-    /// Nobody reads the output any more
+    /// The output of the tool cannot be written
     Unread,
 }
 
-/// How far the end has come
+/// Stages of the end of a run
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Stage {
     Running,
-    /// Those that are left may end by themselves.
+    /// A program has failed; the others may end by themselves.
     Grace,
-    Asked,
+    /// All were sent SIGTERM.
+    Terminating,
+    /// All were sent SIGKILL.
     Killed,
 }
 
@@ -83,7 +85,7 @@ impl<'a> Watch<'a> {
         Self { policy, fabric, relay, interrupt, begun, started: zero, stage, since: zero, cause }
     }
 
-    /// Starts so many programs, and returns when none is left
+    /// Starts `count` programs, and returns when the last one has ended
     pub(super) fn run(
         mut self,
         hosts: &mut Vec<Host>,
@@ -107,16 +109,16 @@ impl<'a> Watch<'a> {
             if is_complete && have_ended && !hosts.iter().any(Host::is_there) {
                 break;
             }
-            self.go_on(hosts, is_complete && have_ended);
-            // A process that even this does not end is the system's.
-            if self.stage == Stage::Killed && self.has_passed(LAST_WORDS) {
+            self.advance(hosts, is_complete && have_ended);
+            // A process that survives SIGKILL is stuck in the system.
+            if self.stage == Stage::Killed && self.has_passed(OUTPUT_TIMEOUT) {
                 break;
             }
-            silent += usize::from(silences.recv_timeout(TURN).is_ok());
+            silent += usize::from(silences.recv_timeout(POLL_INTERVAL).is_ok());
         }
-        let end = self.begun.elapsed() + LAST_WORDS;
+        let end = self.begun.elapsed() + OUTPUT_TIMEOUT;
         while silent < hosts.len() * 2 && self.begun.elapsed() < end {
-            silent += usize::from(silences.recv_timeout(TURN).is_ok());
+            silent += usize::from(silences.recv_timeout(POLL_INTERVAL).is_ok());
         }
         Ok(self.cause.unwrap_or(Cause::Done))
     }
@@ -128,42 +130,42 @@ impl<'a> Watch<'a> {
             Some(stagger) => passed >= stagger,
             None if !self.policy.differ || hosts.len() > 1 || last.ended.is_some() => true,
             None => match is_listening(last.pid()) {
-                Some(is_listening) => is_listening || passed >= LISTENING,
-                None => passed >= BLIND,
+                Some(is_listening) => is_listening || passed >= LISTEN_TIMEOUT,
+                None => passed >= LISTEN_DELAY,
             },
         }
     }
 
     fn has_ended(&mut self, host: &Host, number: usize) {
         let code = host.code().unwrap_or(0);
-        if code == 0 || self.stage >= Stage::Asked {
+        if code == 0 || self.stage >= Stage::Terminating {
             return;
         }
         if let Some(fault) = faults::that_killed(self.fabric, host) {
-            let rest = if matches!(fault.kind, FaultKind::Kill) { "" } else { "; it is not started again" };
-            return say(&format!("{} was killed by a fault: {fault}{rest}", host.name));
+            let rest = if matches!(fault.kind, FaultKind::Kill) { "" } else { "; it is not restarted" };
+            return print_line(&format!("{} was killed by a fault: {fault}{rest}", host.name));
         }
         let how = match host.ended_by() {
             Some(signal) => format!("was killed by signal {signal}"),
             None => format!("failed with exit code {code}"),
         };
-        say(&format!("{} {how}", host.name));
+        print_line(&format!("{} {how}", host.name));
         if self.cause.is_none() {
             self.cause = Some(Cause::Failed(number));
             self.enter(Stage::Grace);
         }
     }
 
-    /// Goes on with the end, if it has begun or begins now
-    fn go_on(&mut self, hosts: &[Host], have_ended: bool) {
-        if self.stage < Stage::Asked {
+    /// Enters the next stage of the end if it is due
+    fn advance(&mut self, hosts: &[Host], have_ended: bool) {
+        if self.stage < Stage::Terminating {
             let now = self.begun.elapsed();
             let cause = if let Some(signal) = self.interrupt.signal() {
                 Some(Cause::Interrupted(signal))
             } else if self.relay.is_unread.load(std::sync::atomic::Ordering::Relaxed) {
                 Some(Cause::Unread)
             } else if let Some(timeout) = self.policy.timeout.filter(|timeout| now >= *timeout) {
-                say(&format!("ended after {:.3} s by --timeout", timeout.as_secs_f64()));
+                print_line(&format!("ended after {:.3} s by --timeout", timeout.as_secs_f64()));
                 Some(Cause::TimedOut)
             } else {
                 None
@@ -171,21 +173,21 @@ impl<'a> Watch<'a> {
             let is_over = self.stage == Stage::Grace && self.has_passed(self.policy.grace);
             if cause.is_some() || is_over || have_ended {
                 self.cause = self.cause.or(cause);
-                self.ask(hosts);
+                self.terminate(hosts);
             }
-        } else if self.stage == Stage::Asked && self.has_passed(self.policy.grace) {
+        } else if self.stage == Stage::Terminating && self.has_passed(self.policy.grace) {
             hosts.iter().for_each(|host| host.signal(libc::SIGKILL));
             self.enter(Stage::Killed);
         }
     }
 
-    fn ask(&mut self, hosts: &[Host]) {
+    fn terminate(&mut self, hosts: &[Host]) {
         for host in hosts {
             host.signal(libc::SIGTERM);
-            // One that is stopped would not hear of it.
+            // A stopped process does not handle SIGTERM before it continues.
             host.signal(libc::SIGCONT);
         }
-        self.enter(Stage::Asked);
+        self.enter(Stage::Terminating);
     }
 
     fn enter(&mut self, stage: Stage) {

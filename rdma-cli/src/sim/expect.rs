@@ -1,4 +1,4 @@
-//! How a scenario should end, and whether it did
+//! The expectations of a scenario, and their check
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,23 +9,23 @@ use toml::Spanned;
 use super::log::Measured;
 use super::observe::End;
 use super::period::Period;
-use super::scenario::{Port, Wrong};
+use super::scenario::{Invalid, Port};
 
 /// How the program at one end of a link ended
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Outcome {
-    /// Everything was done
+    /// The program finished its work
     Completes,
-    /// The device, the endpoint or the connection could not be had
+    /// The device, the endpoint or the connection could not be opened
     ConnectFails,
-    /// The connection was lost, and this side was told why
+    /// The connection was lost with an error on this side
     ConnectionLost,
-    /// A request, or the peer, ended otherwise than well
+    /// A request failed, or the peer ended too early
     Fails,
-    /// The connection was lost because the peer fell silent
+    /// The connection was lost because the peer was silent for too long
     PeerLost,
-    /// It still waits
+    /// The program still waits
     Stalls,
 }
 
@@ -33,22 +33,22 @@ pub(crate) enum Outcome {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Expect {
-    /// How the programs end, all of them.
+    /// How all programs end.
     outcome: Outcome,
-    /// How those end that end otherwise, by host or port.
+    /// How single programs end, by host or port.
     #[serde(default)]
     ends: BTreeMap<Spanned<String>, Outcome>,
-    /// What one of those says that end as expected.
+    /// Part of the error of a program that ends with `outcome`.
     error: Option<String>,
-    /// When all of them have ended.
+    /// By when all programs have ended.
     #[serde(default = "a_minute")]
     within: Period,
     min_goodput_bytes_per_second: Option<f64>,
     max_goodput_bytes_per_second: Option<f64>,
-    /// What the slowest round trip takes.
+    /// Bounds of the slowest round trip.
     min_rtt: Option<Period>,
     max_rtt: Option<Period>,
-    /// How often the links were connected, all together.
+    /// Connections of all links together.
     min_connections: Option<u32>,
 }
 
@@ -70,17 +70,17 @@ impl fmt::Display for Outcome {
 }
 
 impl Expect {
-    /// How long the programs are watched
+    /// How long the programs are observed
     pub(crate) fn within(&self) -> Period {
         self.within
     }
 
-    pub(super) fn check(&self, links: &[[Port; 2]]) -> Result<(), Wrong> {
+    pub(super) fn check(&self, links: &[[Port; 2]]) -> Result<(), Invalid> {
         for name in self.ends.keys() {
             let is_named = |port: &Port| port.host == *name.get_ref() || port.to_string() == *name.get_ref();
             if !links.iter().flatten().any(is_named) {
-                let why = format!("no program runs at {:?}: name a host or port of links", name.get_ref());
-                return Err(Wrong::at(name, why));
+                let why = format!("no program runs at {:?}: write a host or port of links", name.get_ref());
+                return Err(Invalid::at(name, why));
             }
         }
         Ok(())
@@ -92,8 +92,8 @@ impl Expect {
         *own.or_else(|| self.ends.get(port.host.as_str())).unwrap_or(&self.outcome)
     }
 
-    /// What is not as it should be
-    pub(crate) fn judge(&self, ends: &[End], measured: &Measured) -> Vec<String> {
+    /// The expectations that were not met
+    pub(crate) fn check_run(&self, ends: &[End], measured: &Measured) -> Vec<String> {
         let mut wrong = Vec::new();
         for end in ends {
             let expected = self.outcome_at(&end.port);
@@ -104,8 +104,10 @@ impl Expect {
         if let Some(text) = &self.error {
             let mut expected = ends.iter().filter(|end| end.outcome == self.outcome);
             if !expected.any(|end| end.why.contains(text)) {
-                wrong
-                    .push(format!("expected an error with {text:?}, which no end that {} has", self.outcome));
+                wrong.push(format!(
+                    "expected an error with {text:?}, found none at an end that {}",
+                    self.outcome
+                ));
             }
         }
         let goodput = measured.goodput_bytes_per_second;
@@ -121,7 +123,7 @@ impl Expect {
     }
 }
 
-/// Says that `found` is not from `min` to `max`
+/// Describes a value outside of `min..=max`
 fn outside<T: Copy + PartialOrd>(
     what: &str,
     found: Option<T>,
@@ -129,7 +131,7 @@ fn outside<T: Copy + PartialOrd>(
     max: Option<T>,
     text: impl Fn(T) -> String,
 ) -> Option<String> {
-    // Written so that what compares with nothing is outside, too.
+    // Written so that NaN is outside.
     let is_inside = |found: T| min.is_none_or(|min| found >= min) && max.is_none_or(|max| found <= max);
     if min.is_none() && max.is_none() || found.is_some_and(is_inside) {
         return None;

@@ -1,4 +1,4 @@
-//! Errors of the layers below, as outcomes
+//! Maps errors of the layers below to outcomes
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use rdma_core::{Error, Status};
 
 use super::expect::Outcome;
 
-/// Why a program did not do what it was meant to
+/// How a program failed, and why
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) outcome: Outcome,
@@ -18,7 +18,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Something else than an error of a layer below
+    /// A failure without an error of a layer below
     pub(crate) fn new(outcome: Outcome, why: impl Into<String>) -> Self {
         Self { outcome, why: why.into() }
     }

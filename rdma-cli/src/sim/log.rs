@@ -1,4 +1,4 @@
-//! What the programs of a run write down: violations and measurements
+//! Violations and measurements of the programs of a run
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,36 +10,36 @@ pub(crate) struct Log(Mutex<Entries>);
 #[derive(Debug, Default)]
 struct Entries {
     violations: Vec<String>,
-    /// What is not in `violations`, because there are too many.
-    unwritten: usize,
+    /// Violations beyond the maximum.
+    omitted: usize,
     measured: Measured,
 }
 
-/// What was measured, in virtual units
+/// Measurements in virtual time
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measured {
-    /// How often links were connected
+    /// Connections that were established
     pub(crate) connections: u32,
     /// Of the slowest link
     pub(crate) goodput_bytes_per_second: Option<f64>,
     pub(crate) slowest_rtt: Option<Duration>,
 }
 
-/// More of them tell nothing more.
-const MOST_VIOLATIONS: usize = 20;
+/// Violations that are kept; later ones are counted.
+const MAX_VIOLATIONS: usize = 20;
 
 impl Log {
     fn change<T>(&self, change: impl FnOnce(&mut Entries) -> T) -> T {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Something happened that must never happen
+    /// Records a violation: behaviour that is never allowed
     pub(crate) fn violation(&self, what: String) {
         self.change(|entries| {
-            if entries.violations.len() < MOST_VIOLATIONS {
+            if entries.violations.len() < MAX_VIOLATIONS {
                 entries.violations.push(what);
             } else {
-                entries.unwritten += 1;
+                entries.omitted += 1;
             }
         });
     }
@@ -70,12 +70,12 @@ impl Log {
         self.change(|entries| entries.measured)
     }
 
-    /// Everything that must never happen and did
+    /// The violations, and how many were omitted
     pub(crate) fn violations(&self) -> Vec<String> {
         self.change(|entries| {
             let mut violations = entries.violations.clone();
-            if entries.unwritten > 0 {
-                violations.push(format!("and {} more", entries.unwritten));
+            if entries.omitted > 0 {
+                violations.push(format!("and {} more", entries.omitted));
             }
             violations
         })

@@ -1,4 +1,4 @@
-//! `tb5 sim`: scenarios of the field, on the simulator
+//! `tb5 sim`: runs scenarios of failures on the simulator
 
 mod expect;
 mod failure;

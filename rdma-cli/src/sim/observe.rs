@@ -1,4 +1,4 @@
-//! One run of a scenario
+//! Runs a scenario once and observes its programs
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl fmt::Display for End {
     }
 }
 
-/// How a run went
+/// The result of a run
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) ends: Vec<End>,
@@ -43,9 +43,9 @@ pub(crate) struct Seen {
     pub(crate) records: Vec<Record>,
 }
 
-/// Programs start then, so that faults before it are there from the start.
+/// When programs start: faults at time zero fire earlier.
 const START: Duration = Duration::from_micros(1);
-/// Later than any program is watched.
+/// Later than the end of any observation.
 const TIME_LIMIT: Time = Time::from_nanos(2 * Period::DAY.0.as_nanos() as u64);
 
 /// Runs `scenario` with `seed`
@@ -67,14 +67,14 @@ pub(crate) fn observe(scenario: &Scenario, seed: u64) -> Seen {
         }
     };
     let mut violations = log.violations();
-    violations.extend(scenario.expect.judge(&run.value, &log.measured()));
+    violations.extend(scenario.expect.check_run(&run.value, &log.measured()));
     violations.extend(missing_faults(&scenario.faults, &run.records));
-    violations.extend(remains(&run));
+    violations.extend(leaks_and_findings(&run));
     let digest = run.digest.to_string();
     Seen { ends: run.value, violations, time: run.time, digest, records: run.records }
 }
 
-/// Starts the programs, and waits for them for as long as the scenario expects
+/// Starts the programs, and waits for as long as the scenario expects
 async fn watch(net: &Net, scenario: &Scenario, log: &Arc<Log>) -> Vec<End> {
     sleep(&*net.runtime(), START).await;
     let (to, mut reports) = unbounded();
@@ -110,7 +110,7 @@ async fn watch(net: &Net, scenario: &Scenario, log: &Arc<Log>) -> Vec<End> {
     timeout(&*net.runtime(), scenario.expect.within().0, collect).await;
     let ends = ports.into_iter().zip(results).filter(|(port, _)| !scenario.kills(&port.host));
     ends.map(|(port, result)| {
-        let waits = || (net.now(), Err(Failure::new(Outcome::Stalls, "it still waits")));
+        let waits = || (net.now(), Err(Failure::new(Outcome::Stalls, "the program still waits")));
         let (at, result) = result.unwrap_or_else(waits);
         let (outcome, why) = match result {
             Ok(()) => (Outcome::Completes, String::new()),
@@ -121,19 +121,19 @@ async fn watch(net: &Net, scenario: &Scenario, log: &Arc<Log>) -> Vec<End> {
     .collect()
 }
 
-/// Faults that cannot have had an effect: what was seen says nothing about them
+/// Faults that did not fire, whose scenario therefore tested nothing
 fn missing_faults(plan: &FaultPlan, records: &[Record]) -> Option<String> {
     let happened =
         |number| records.iter().any(|found| found.kind == RecordKind::Fault && found.subject == number);
     let missing: Vec<_> =
         plan.0.iter().zip(0..).filter(|(_, number)| !happened(*number)).map(|(fault, _)| fault).collect();
     let first = missing.first()?;
-    Some(format!("everything had ended before {} of the faults, first {first}", missing.len()))
+    Some(format!("all programs had ended before {} of the faults fired, the first is {first}", missing.len()))
 }
 
-/// What the simulation found at the end, and should not have
-fn remains(run: &Run<Vec<End>>) -> Vec<String> {
+/// Findings of the sanitizer and leaked objects
+fn leaks_and_findings(run: &Run<Vec<End>>) -> Vec<String> {
     let findings = run.findings.iter().map(|finding| format!("the DMA sanitizer found: {finding}"));
-    let leaks = (!run.leaks.is_empty()).then(|| format!("something was left behind: {:?}", run.leaks));
+    let leaks = (!run.leaks.is_empty()).then(|| format!("objects were leaked: {:?}", run.leaks));
     findings.chain(leaks).collect()
 }

@@ -1,11 +1,11 @@
-//! Times as scenarios and arguments write them: `5ms`, `23m`
+//! Durations in scenarios and arguments: `5ms`, `23m`
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error};
 
-/// A while, at most a day
+/// A duration of at most a day
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Period(pub(crate) Duration);
 
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn periods_read_as_they_are_written() {
+    fn periods_are_parsed_and_displayed_alike() {
         for text in ["24h", "23m", "90s", "5ms", "1500us", "7ns", "0s"] {
             assert_eq!(Period::parse(text).unwrap().to_string(), text);
         }

@@ -1,17 +1,17 @@
-//! Which device a scenario is about
+//! The device model of a scenario
 
 use rdma_sim::Model;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::period::Period;
-use super::scenario::Wrong;
+use super::scenario::Invalid;
 
-/// `[rules]`: switches of the profile that a scenario sets otherwise
+/// `[rules]`: rules of the profile that a scenario overrides
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RulesTable {
-    /// After how many failed steps to ready-to-receive a port refuses all of them.
+    /// Failed transitions to RTR after which a port refuses all further ones.
     failed_rtr_wedges: Option<u32>,
     idle_death: Option<Period>,
     link_local_source: Option<bool>,
@@ -19,13 +19,13 @@ pub(super) struct RulesTable {
 }
 
 /// The profile called `profile`, with these rules
-pub(super) fn model(profile: Option<&Spanned<String>>, table: &RulesTable) -> Result<Model, Wrong> {
+pub(super) fn model(profile: Option<&Spanned<String>>, table: &RulesTable) -> Result<Model, Invalid> {
     let mut model = match profile {
         None => Model::tb5(),
         Some(name) => Model::profile(name.get_ref()).ok_or_else(|| {
-            Wrong::at(
+            Invalid::at(
                 name,
-                format!("{:?} is no profile: there are tb5, tb5-macos-26.2 and roce", name.get_ref()),
+                format!("there is no profile {:?}: write tb5, tb5-macos-26.2 or roce", name.get_ref()),
             )
         })?,
     };

@@ -19,7 +19,7 @@ use super::rules::{self, RulesTable};
 use super::workload::{Kind, Workload};
 use crate::report::plain;
 
-/// A failure, the programs that meet it, and how that should end
+/// Faults, the programs that run under them, and the expected end
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: String,
@@ -34,7 +34,7 @@ pub(crate) struct Scenario {
     pub(crate) expect: Expect,
 }
 
-/// Where a program runs
+/// The port that a program uses
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Port {
     pub(crate) host: String,
@@ -47,7 +47,7 @@ impl fmt::Display for Port {
     }
 }
 
-/// A scenario that cannot be run
+/// A scenario file is invalid
 #[derive(Debug)]
 pub(crate) struct ScenarioError {
     path: PathBuf,
@@ -67,18 +67,18 @@ impl fmt::Display for ScenarioError {
 
 impl std::error::Error for ScenarioError {}
 
-/// Something in the text that cannot be meant, and where it is
+/// An invalid value in the text, and its offset
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct Invalid {
     offset: usize,
     why: String,
 }
 
-impl Wrong {
+impl Invalid {
     fn in_line(text: &str, error: &TopologyError) -> Self {
         let line = error.line().unwrap_or(1);
         let offset = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
-        // The line is said with the path.
+        // The line is printed with the path.
         let why = error.to_string();
         let why = why.strip_prefix(&format!("line {line}: ")).unwrap_or(&why).to_owned();
         Self { offset, why }
@@ -89,13 +89,13 @@ impl Wrong {
     }
 }
 
-impl From<toml::de::Error> for Wrong {
+impl From<toml::de::Error> for Invalid {
     fn from(error: toml::de::Error) -> Self {
         Self { offset: error.span().map_or(0, |span| span.start), why: error.message().replace('\n', ", ") }
     }
 }
 
-/// What is read first, because the rest depends on it
+/// The part that is parsed first: the kind decides the type of the workload
 #[derive(Deserialize)]
 struct Head {
     workload: HeadOfWorkload,
@@ -136,7 +136,7 @@ struct EndpointTable {
 
 /// The shortest keep-alive interval: a day of shorter ones takes too long to simulate.
 const SHORTEST_KEEPALIVE: Period = Period(std::time::Duration::from_millis(100));
-/// No scenario is longer.
+/// Maximum length of a scenario file.
 const MAX_BYTES: u64 = 1 << 20;
 
 impl Scenario {
@@ -144,28 +144,31 @@ impl Scenario {
     pub(crate) fn read(path: &Path) -> Result<Self, ScenarioError> {
         let fail = |line, why| ScenarioError { path: path.to_owned(), line, why };
         let text = read_text(path).map_err(|error| fail(None, format!("cannot be read: {error}")))?;
-        Self::parse(&text).map_err(|Wrong { offset, why }| {
+        Self::parse(&text).map_err(|Invalid { offset, why }| {
             let before = &text.as_bytes()[..offset.min(text.len())];
             fail(Some(before.iter().filter(|byte| **byte == b'\n').count() + 1), why)
         })
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, Invalid> {
         let Head { workload: HeadOfWorkload { kind } } = toml::from_str(text)?;
         kind.parse(text)
     }
 
     /// Reads a scenario with a workload of kind `W`
-    pub(super) fn parse_with<W>(text: &str) -> Result<Self, Wrong>
+    pub(super) fn parse_with<W>(text: &str) -> Result<Self, Invalid>
     where
         W: Workload + DeserializeOwned + 'static,
     {
         let body: Body<W> = toml::from_str(text)?;
         if body.name.get_ref().is_empty() {
-            return Err(Wrong::at(&body.name, "the scenario has no name"));
+            return Err(Invalid::at(
+                &body.name,
+                "the name is empty: write the name of the file without .toml",
+            ));
         }
         let topology = match body.topology {
-            Some(table) => table.build(text).map_err(|error| Wrong::in_line(text, &error))?,
+            Some(table) => table.build(text).map_err(|error| Invalid::in_line(text, &error))?,
             None => Topology::pair(),
         };
         let model = rules::model(body.profile.as_ref(), &body.rules)?;
@@ -173,11 +176,14 @@ impl Scenario {
         let links = links(body.links, &topology)?;
         let options = match &body.endpoint {
             Some(endpoint) if !body.workload.get_ref().has_endpoints() => {
-                return Err(Wrong::at(endpoint, "this kind of workload has no endpoints: leave this out"));
+                return Err(Invalid::at(
+                    endpoint,
+                    "this kind of workload has no endpoints: remove this table",
+                ));
             }
             endpoint => options(endpoint.as_ref().map(Spanned::get_ref))?,
         };
-        body.workload.get_ref().check().map_err(|why| Wrong::at(&body.workload, why))?;
+        body.workload.get_ref().check().map_err(|why| Invalid::at(&body.workload, why))?;
         body.expect.check(&links)?;
         Ok(Self {
             name: body.name.into_inner(),
@@ -204,7 +210,7 @@ impl Scenario {
 }
 
 fn read_text(path: &Path) -> io::Result<String> {
-    // Asked before it is opened: opening a pipe would wait for a writer.
+    // Checked before it is opened: opening a pipe would wait for a writer.
     let found = fs::metadata(path)?;
     if found.is_dir() {
         return Err(io::Error::other("is a directory"));
@@ -215,34 +221,34 @@ fn read_text(path: &Path) -> io::Result<String> {
     let mut text = Vec::new();
     File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut text)?;
     if text.len() as u64 > MAX_BYTES {
-        return Err(io::Error::other(format!("is longer than {MAX_BYTES} bytes, and no scenario")));
+        return Err(io::Error::other(format!("is longer than {MAX_BYTES} bytes")));
     }
     String::from_utf8(text).map_err(|_| io::Error::other("is not UTF-8 text"))
 }
 
-fn faults(texts: &[Spanned<String>], topology: &Topology) -> Result<FaultPlan, Wrong> {
+fn faults(texts: &[Spanned<String>], topology: &Topology) -> Result<FaultPlan, Invalid> {
     let read = |text: &Spanned<String>| {
         let plan = text.get_ref().parse::<Fault>().map(|fault| FaultPlan(vec![fault]));
         let checked = plan.and_then(|plan| plan.check(topology).map(|()| plan));
-        checked.map_err(|error| Wrong::at(text, error.to_string()))
+        checked.map_err(|error| Invalid::at(text, error.to_string()))
     };
     let plans = texts.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     Ok(plans.into_iter().flat_map(|plan| plan.0).collect())
 }
 
-/// The pairs of ports whose programs talk to each other
+/// The pairs of ports whose programs communicate
 fn links(
     pairs: Option<Spanned<Vec<[Spanned<String>; 2]>>>,
     topology: &Topology,
-) -> Result<Vec<[Port; 2]>, Wrong> {
+) -> Result<Vec<[Port; 2]>, Invalid> {
     let default = || {
         let pair = ["a:rdma_en2", "b:rdma_en2"].map(|end| Spanned::new(0..0, end.to_owned()));
         Spanned::new(0..0, vec![pair])
     };
     let pairs = pairs.unwrap_or_else(default);
     if pairs.get_ref().is_empty() {
-        let why = "there are no links: name two ports, or leave this out for a:rdma_en2 and b:rdma_en2";
-        return Err(Wrong::at(&pairs, why));
+        let why = "links is empty: write two ports, or remove it for a:rdma_en2 and b:rdma_en2";
+        return Err(Invalid::at(&pairs, why));
     }
     let exists = |port: &Port| {
         let known = Sim::new().topology(topology.clone());
@@ -253,14 +259,14 @@ fn links(
         let port =
             text.split_once(':').map(|(host, device)| Port { host: host.into(), device: device.into() });
         port.filter(exists).ok_or_else(|| {
-            let why = format!("there is no port {text:?}: name two ports as HOST:DEVICE in links");
-            Wrong::at(end, why)
+            let why = format!("there is no port {text:?}: write two ports as HOST:DEVICE in links");
+            Invalid::at(end, why)
         })
     };
     pairs.get_ref().iter().map(|[a, b]| Ok([read(a)?, read(b)?])).collect()
 }
 
-fn options(table: Option<&EndpointTable>) -> Result<EndpointOptions, Wrong> {
+fn options(table: Option<&EndpointTable>) -> Result<EndpointOptions, Invalid> {
     let mut options = EndpointOptions::new();
     let Some(table) = table else { return Ok(options) };
     if let Some(Period(connect_timeout)) = table.connect_timeout {
@@ -268,8 +274,8 @@ fn options(table: Option<&EndpointTable>) -> Result<EndpointOptions, Wrong> {
     }
     if let Some(keepalive) = &table.keepalive {
         if *keepalive.get_ref() < SHORTEST_KEEPALIVE {
-            let why = format!("the keep-alive interval is shorter than {SHORTEST_KEEPALIVE}");
-            return Err(Wrong::at(keepalive, why));
+            let why = format!("keepalive is shorter than {SHORTEST_KEEPALIVE}");
+            return Err(Invalid::at(keepalive, why));
         }
         options = options.keep_alive_interval(keepalive.get_ref().0);
     }

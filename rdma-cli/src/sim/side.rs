@@ -1,4 +1,4 @@
-//! One end of a link, as the program there sees it
+//! One end of a link, with the connection of its program
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,12 +18,12 @@ use super::failure::Failure;
 use super::log::Log;
 use super::scenario::Port;
 
-/// The end of a link, and the processes of its host
+/// One end of a link, for the program that runs there
 #[derive(Clone)]
 pub(crate) struct Side {
     pub(crate) host: SimHost,
     pub(crate) port: Port,
-    /// Whether it connects, and sends where only one side does.
+    /// Whether this side connects, and sends in workloads of one direction.
     pub(crate) is_first: bool,
     pub(crate) options: EndpointOptions,
     pub(crate) link: Arc<Link>,
@@ -31,38 +31,38 @@ pub(crate) struct Side {
     pub(crate) reports: Reports,
 }
 
-/// Where programs say how they ended
+/// The channel on which programs report their end
 #[derive(Clone)]
 pub(crate) struct Reports {
     pub(crate) end: usize,
     pub(crate) to: UnboundedSender<Report>,
 }
 
-/// How the program at an end ended, and when
+/// The number of an end, when its program ended, and how
 pub(crate) type Report = (usize, Time, Result<(), Failure>);
 
-/// What both ends of a link share, and what outlives their processes
+/// State that both ends of a link share and that outlives their processes
 #[derive(Debug)]
 pub(crate) struct Link {
     calls: UnboundedSender<DuplexStream>,
     called: Mutex<UnboundedReceiver<DuplexStream>>,
-    /// Messages that the second side has taken for good: its disk.
-    pub(crate) taken: AtomicU64,
+    /// Messages that the second side has stored, as on a disk.
+    pub(crate) stored: AtomicU64,
 }
 
 impl Link {
     pub(crate) fn new() -> Self {
         let (calls, called) = unbounded();
-        Self { calls, called: Mutex::new(called), taken: AtomicU64::new(0) }
+        Self { calls, called: Mutex::new(called), stored: AtomicU64::new(0) }
     }
 
-    pub(crate) fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+    pub(crate) fn stored(&self) -> u64 {
+        self.stored.load(Ordering::Relaxed)
     }
 }
 
-/// How long the second side waits to be called.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the second side waits for the stream of the first.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Side {
     pub(crate) fn now(&self) -> Time {
@@ -75,9 +75,9 @@ impl Side {
         }
     }
 
-    /// Says how the program ended; only the first time counts
+    /// Reports how the program ended; the first report counts
     pub(crate) fn report(&self, result: Result<(), Failure>) {
-        // Nobody listens any more when everything is over.
+        // The receiver is dropped when the observation is over.
         let _ = self.reports.to.unbounded_send((self.reports.end, self.now(), result));
     }
 
@@ -89,7 +89,7 @@ impl Side {
         Ok(self.host.net().open(&self.port.host, &self.port.device)?)
     }
 
-    /// A byte stream to the other side, over some network that is not the cable
+    /// A byte stream to the other side, over a network beside the cable
     pub(crate) async fn stream(&self) -> Result<DuplexStream, Failure> {
         if self.is_first {
             let (near, far) = tokio::io::duplex(256);
@@ -98,8 +98,13 @@ impl Side {
             return Ok(near);
         }
         let call = async { self.link.called.lock().await.next().await };
-        let stream = timeout(&*self.host.runtime(), PATIENCE, call).await.flatten();
-        stream.ok_or_else(|| Failure::new(Outcome::ConnectFails, format!("nobody called for {PATIENCE:?}")))
+        let stream = timeout(&*self.host.runtime(), CALL_TIMEOUT, call).await.flatten();
+        stream.ok_or_else(|| {
+            Failure::new(
+                Outcome::ConnectFails,
+                format!("the other side opened no stream within {CALL_TIMEOUT:?}"),
+            )
+        })
     }
 
     /// Opens the device and connects to the other side

@@ -43,7 +43,7 @@ impl Workload for Exchange {
                 Ok::<_, Failure>(())
             };
             try_join(stream::send(&side, &connection, 0..count, size, rest), take).await?;
-            // Everything of the peer is here: what else came would be too much.
+            // All messages of the peer have arrived: any further one is a violation.
             let rest = async {
                 if connection.recv().await?.is_some() {
                     side.violation(format!("a message came after the last of {count}"));

@@ -1,4 +1,4 @@
-//! A connection that rests
+//! Two round trips with an idle connection between them
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Messages that can be told apart
+//! Messages with distinct contents
 
 use rdma_core::FRAME;
 
-/// What the frame `frame` of message `number` is filled with
+/// The byte that fills frame `frame` of message `number`
 fn fill(number: u32, frame: usize) -> u8 {
     (number as u8).wrapping_mul(31).wrapping_add(frame as u8)
 }
@@ -17,7 +17,7 @@ pub(super) fn write(message: &mut [u8], number: u32) {
     }
 }
 
-/// Says in what `message` is not message `number` of `len` bytes
+/// Describes how `message` differs from message `number` of `len` bytes
 pub(super) fn check(message: &[u8], number: u32, len: usize) -> Result<(), String> {
     if message.len() != len {
         return Err(format!("message {number} has {} bytes instead of {len}", message.len()));

@@ -1,7 +1,7 @@
-//! What the programs do, one file for each kind
+//! The programs of scenarios, one file for each kind
 //!
-//! A program runs at each end of each link. Whatever happens, it checks that what arrives is what was sent, in order and
-//! once, and says so if not.
+//! A program runs at each end of each link. It checks that messages arrive unchanged, in order and once, and reports every
+//! violation.
 
 mod exchange;
 mod idle;
@@ -25,17 +25,17 @@ use self::stream::Stream;
 use self::verbs::Verbs;
 use super::expect::Outcome;
 use super::failure::Failure;
-use super::scenario::{Scenario, Wrong};
+use super::scenario::{Invalid, Scenario};
 use super::side::Side;
 
-/// What the programs of a scenario do
+/// The programs of a scenario
 pub(crate) trait Workload: fmt::Debug + Send + Sync {
-    /// Whether it is more than the simulator should be asked for
+    /// Refuses a workload that takes too long to simulate
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Whether it runs on endpoints, rather than on bare verbs
+    /// Whether it uses endpoints, not bare verbs
     fn has_endpoints(&self) -> bool {
         true
     }
@@ -50,7 +50,7 @@ pub(crate) trait Workload: fmt::Debug + Send + Sync {
 pub(crate) enum Kind {
     /// Both sides send to each other at once
     Exchange,
-    /// A round trip, nothing for a while, and another round trip
+    /// Two round trips with a pause between them
     Idle,
     /// Round trips
     Ping,
@@ -64,7 +64,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Reads a scenario whose workload is of this kind
-    pub(super) fn parse(self, text: &str) -> Result<Scenario, Wrong> {
+    pub(super) fn parse(self, text: &str) -> Result<Scenario, Invalid> {
         match self {
             Self::Exchange => Scenario::parse_with::<Exchange>(text),
             Self::Idle => Scenario::parse_with::<Idle>(text),
@@ -76,42 +76,44 @@ impl Kind {
     }
 }
 
-/// More than any scenario needs.
-const MOST_MESSAGES: u32 = 1_000_000;
-const LONGEST_MESSAGE: u32 = 16 << 20;
-const MOST_BYTES: u64 = 1 << 30;
+/// Limits of a workload: longer ones take too long to simulate.
+const MAX_MESSAGES: u32 = 1_000_000;
+const MAX_MESSAGE_BYTES: u32 = 16 << 20;
+const MAX_BYTES: u64 = 1 << 30;
 
 fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let count = u32::deserialize(deserializer)?;
-    if (1..=MOST_MESSAGES).contains(&count) {
+    if (1..=MAX_MESSAGES).contains(&count) {
         return Ok(count);
     }
-    Err(D::Error::custom(format!("{count} is no count of messages: write 1 to {MOST_MESSAGES}")))
+    Err(D::Error::custom(format!("{count} messages are not possible: write 1 to {MAX_MESSAGES}")))
 }
 
 fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let size = u32::deserialize(deserializer)?;
-    if size <= LONGEST_MESSAGE {
+    if size <= MAX_MESSAGE_BYTES {
         return Ok(size);
     }
-    Err(D::Error::custom(format!("{size} is no length of a message: write at most {LONGEST_MESSAGE} bytes")))
+    Err(D::Error::custom(format!(
+        "{size} bytes are too long for a message: write at most {MAX_MESSAGE_BYTES} bytes"
+    )))
 }
 
 fn small() -> u32 {
     64
 }
 
-/// Refuses what takes too long to simulate
+/// Refuses more bytes than can be simulated in a reasonable time
 fn check_volume(count: u32, size: u32) -> Result<(), String> {
-    if u64::from(count) * u64::from(size) <= MOST_BYTES {
+    if u64::from(count) * u64::from(size) <= MAX_BYTES {
         return Ok(());
     }
     Err(format!(
-        "{count} messages of {size} bytes are more than {MOST_BYTES} bytes: write a smaller count or size"
+        "{count} messages of {size} bytes are more than {MAX_BYTES} bytes: write a smaller count or size"
     ))
 }
 
-/// The peer ended before everything was there
+/// The peer ended before all messages had arrived
 fn ended_early(have: u32, count: u32) -> Failure {
     Failure::new(Outcome::Fails, format!("the peer ended after {have} of {count} messages"))
 }

@@ -67,7 +67,7 @@ pub(super) async fn round_trip(
     Ok(lease)
 }
 
-/// Sends everything back that comes, until the peer has finished
+/// Sends each message back until the peer has finished
 pub(super) async fn echo(
     side: &Side,
     connection: &Connection<SimDevice>,

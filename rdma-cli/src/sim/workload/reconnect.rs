@@ -1,4 +1,4 @@
-//! Messages one way, over as many connections as it takes
+//! Messages one way, over as many connections as needed
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,8 +13,8 @@ use crate::sim::failure::Failure;
 use crate::sim::period::Period;
 use crate::sim::side::Side;
 
-/// When a connection is lost, both sides drop it, open the device again and connect anew. Then the second side tells how
-/// many messages it has, and the first one goes on from there.
+/// When a connection is lost, both sides drop it, open the device again and reconnect. Then the second side sends how many
+/// messages it has, and the first one continues from there.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Reconnect {
@@ -30,7 +30,7 @@ pub(super) struct Reconnect {
     /// Between attempts.
     #[serde(default = "shortly")]
     retry: Period,
-    /// How long to try in vain.
+    /// How long to retry without success.
     #[serde(default = "long")]
     give_up: Period,
 }
@@ -63,7 +63,7 @@ impl Workload for Reconnect {
                 if side.is_first && attempt.is_ok() {
                     return Ok(());
                 }
-                let is_complete = side.link.taken() == u64::from(self.count);
+                let is_complete = side.link.stored() == u64::from(self.count);
                 if !side.is_first && is_complete {
                     // The first side may not know yet: the second one goes on until it does.
                     side.report(Ok(()));
@@ -87,33 +87,33 @@ impl Workload for Reconnect {
 }
 
 impl Reconnect {
-    /// Goes on until everything is there or the connection is lost; sets `connected` once there is one
+    /// Continues until all messages have arrived or the connection is lost; sets `connected` once there is a connection
     async fn attempt(&self, side: &Side, connected: &mut Option<()>) -> Result<(), Failure> {
         let Self { count, size, rest, .. } = *self;
         let (_endpoint, connection) = side.connect().await?;
         *connected = Some(());
         if side.is_first {
-            let taken = connection.recv().await?.ok_or_else(|| ended_early(0, count))?;
-            let taken = taken.first_chunk().copied().map(u32::from_le_bytes);
-            let Some(taken) = taken.filter(|taken| *taken <= count) else {
-                side.violation("the other side told of messages that do not exist");
+            let stored = connection.recv().await?.ok_or_else(|| ended_early(0, count))?;
+            let stored = stored.first_chunk().copied().map(u32::from_le_bytes);
+            let Some(stored) = stored.filter(|stored| *stored <= count) else {
+                side.violation("the other side acknowledged messages that were not sent");
                 return Err(Failure::new(
                     Outcome::Fails,
-                    "the other side told of messages that do not exist",
+                    "the other side acknowledged messages that were not sent",
                 ));
             };
-            stream::send(side, &connection, taken..count, size, rest).await?;
+            stream::send(side, &connection, stored..count, size, rest).await?;
             return Ok(connection.close().await?);
         }
-        let mut taken = side.link.taken() as u32;
-        connection.send_bytes(&taken.to_le_bytes()).await?;
+        let mut stored = side.link.stored() as u32;
+        connection.send_bytes(&stored.to_le_bytes()).await?;
         while let Some(received) = connection.recv().await? {
-            if let Err(why) = message::check(&received, taken, size as usize) {
+            if let Err(why) = message::check(&received, stored, size as usize) {
                 side.violation(why);
             }
-            taken += 1;
-            side.link.taken.store(taken.into(), Ordering::Relaxed);
+            stored += 1;
+            side.link.stored.store(stored.into(), Ordering::Relaxed);
         }
-        if taken == count { Ok(()) } else { Err(ended_early(taken, count)) }
+        if stored == count { Ok(()) } else { Err(ended_early(stored, count)) }
     }
 }

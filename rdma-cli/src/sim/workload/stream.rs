@@ -26,7 +26,7 @@ pub(super) struct Stream {
     rest: Period,
 }
 
-/// Messages that are under way at once: the cable does not idle between them.
+/// Messages in flight at once, so that the cable does not idle between them.
 const AT_ONCE: usize = 4;
 
 impl Workload for Stream {
@@ -39,7 +39,7 @@ impl Workload for Stream {
             let Self { count, size, rest, .. } = *self;
             let (_endpoint, connection) = side.connect().await?;
             if !side.is_first {
-                return take(&side, &connection, count, size).await;
+                return receive(&side, &connection, count, size).await;
             }
             let start = side.now();
             send(&side, &connection, 0..count, size, rest).await?;
@@ -79,8 +79,8 @@ pub(super) async fn send(
     Ok(())
 }
 
-/// Takes messages, in order, until the peer has finished
-pub(super) async fn take(
+/// Receives messages, in order, until the peer has finished
+pub(super) async fn receive(
     side: &Side,
     connection: &Connection<SimDevice>,
     count: u32,

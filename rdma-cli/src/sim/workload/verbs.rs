@@ -1,4 +1,4 @@
-//! Messages one way on bare verbs: what a program without this library meets
+//! Messages one way on bare verbs, as in a program without this library
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,18 +47,18 @@ fn one() -> u32 {
     1
 }
 
-/// Queue pairs on purpose, and no more of them than any device has.
-const MOST_QUEUE_PAIRS: u32 = 1024;
+/// Bounds the memory of a scenario.
+const MAX_QUEUE_PAIRS: u32 = 1024;
 /// Frames that a queue holds.
 const QUEUE: u64 = 4095;
 
 impl Workload for Verbs {
     fn check(&self) -> Result<(), String> {
-        if !(1..=MOST_QUEUE_PAIRS).contains(&self.queue_pairs) {
-            return Err(format!("queue_pairs is not 1 to {MOST_QUEUE_PAIRS}"));
+        if !(1..=MAX_QUEUE_PAIRS).contains(&self.queue_pairs) {
+            return Err(format!("queue_pairs is {}: write 1 to {MAX_QUEUE_PAIRS}", self.queue_pairs));
         }
         if self.count == 0 || u64::from(self.count) * self.frames() as u64 > QUEUE {
-            let why = "count is zero, or the messages and their receives take more than the";
+            let why = "count is 0, or the messages and their receives need more than the";
             return Err(format!("{why} {QUEUE} frames of a queue"));
         }
         Ok(())
@@ -89,7 +89,7 @@ impl Workload for Verbs {
                 side.rest(self.receive_after.0).await;
                 self.post_receives(qp)?;
             }
-            self.take(&side, qp).await
+            self.receive_all(&side, qp).await
         })
     }
 }
@@ -99,12 +99,12 @@ impl Verbs {
         self.receive.unwrap_or(self.size) as usize
     }
 
-    /// Frames of the place of each message
+    /// Frames of the slot of each message
     fn frames(&self) -> usize {
         frames(self.receive().max(self.size as usize))
     }
 
-    /// Where message `number` of `len` bytes is
+    /// The bytes of message `number` in the arena
     fn place(&self, number: u32, len: usize) -> Range<usize> {
         let start = number as usize * self.frames() * FRAME;
         start..start + len
@@ -137,7 +137,7 @@ impl Verbs {
         Ok(())
     }
 
-    async fn take(&self, side: &Side, qp: &mut BareQp<SimDevice>) -> Result<(), Failure> {
+    async fn receive_all(&self, side: &Side, qp: &mut BareQp<SimDevice>) -> Result<(), Failure> {
         for number in 0..self.count {
             let completion = succeeded("receive", number, qp.completion().await.map_err(Failure::verb)?)?;
             let place = self.place(number, completion.byte_len as usize);
@@ -158,7 +158,7 @@ fn succeeded(what: &str, number: u32, completion: Completion) -> Result<Completi
     }
 }
 
-/// Gives an address for the peer's
+/// Exchanges addresses with the peer
 async fn swap(stream: &mut DuplexStream, address: QpAddress) -> Result<QpAddress, Failure> {
     let failed = |error: std::io::Error| {
         Failure::new(Outcome::ConnectFails, format!("the other side went away: {error}"))

@@ -1,21 +1,21 @@
-//! `tb5 run` and `tb5 fabric`: programs that nobody here wrote, as the hosts of a simulated fabric
+//! `tb5 run` and `tb5 fabric`, with unmodified programs as the hosts of a simulated fabric
 //!
 //! Needs the programs of Debian's ibverbs-utils and perftest.
-#![cfg(target_os = "linux")]
 
-mod support;
+mod fixture;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use self::support::{Run, assert_code, eventually, json, lines_of, pair, signal, tb5, text};
+use self::fixture::{Run, lines_of, pair};
+use crate::support::{Folder, Running, assert_code, assert_failed, eventually, json, keys, stderr, stdout};
 
-// ─── Programs that nobody here wrote ───
+// ─── Unmodified programs ───
 
 #[test]
 fn each_host_lists_its_own_devices() {
@@ -52,13 +52,13 @@ fn assert_ping_pong(run: Run, messages: u64, payload_bytes: u64) {
 }
 
 #[test]
-fn a_ping_pong_polls() {
+fn a_polling_ping_pong_transfers_all_messages() {
     let run = pair(&["--json"], &["ibv_uc_pingpong", "-g", "1", "-n", "500", "-s", "4096"]);
     assert_ping_pong(run, 500, 500 * 4096);
 }
 
 #[test]
-fn a_ping_pong_sleeps() {
+fn a_ping_pong_that_sleeps_on_events_transfers_all_messages() {
     let run = pair(&["--json"], &["ibv_uc_pingpong", "-g", "1", "-n", "300", "-s", "4096", "-e"]);
     assert_ping_pong(run, 300, 300 * 4096);
 }
@@ -66,7 +66,7 @@ fn a_ping_pong_sleeps() {
 #[test]
 fn perftest_measures_latency() {
     let words = ["ib_send_lat", "-c", "UC", "-d", "rdma_en2", "-x", "1", "-s", "64", "-n", "200", "-F"];
-    // It knows two kinds of link only.
+    // perftest knows two link layers only.
     let output = pair(&["--link-layer", "ethernet"], &words).output();
     assert_code(&output, 0);
     let lines = lines_of(&output.stdout, "b");
@@ -74,10 +74,10 @@ fn perftest_measures_latency() {
     assert!(row.is_some_and(|row| row.contains("200")), "{lines:?}");
 }
 
-// ─── What programs find, and what they print ───
+// ─── Environment and output of the programs ───
 
 #[test]
-fn programs_find_what_mlx_and_jaccl_read() {
+fn the_environment_has_the_variables_of_mlx_and_jaccl() {
     let script = r#"
         echo "$MLX_RANK $JACCL_RANK $MLX_WORLD_SIZE $RDMA_SIM_HOST $RDMA_SIM_LINK_LAYER"
         test "$MLX_JACCL_COORDINATOR" = "$JACCL_COORDINATOR" && echo "$JACCL_COORDINATOR"
@@ -101,7 +101,7 @@ fn programs_find_what_mlx_and_jaccl_read() {
 }
 
 #[test]
-fn each_line_says_whose_it_is() {
+fn each_line_begins_with_its_host() {
     let script = r#"printf 'one\n\377\nwithout an end'; printf 'wrong\n' >&2"#;
     let output = Run::shell("2", script).output();
     assert_code(&output, 0);
@@ -115,16 +115,16 @@ fn each_line_says_whose_it_is() {
         assert_eq!(lines_of(&output.stderr, host), ["wrong"]);
     }
     assert_eq!(output.stdout.split(|byte| *byte == b'\n').count(), 2 * 3 + 1);
-    assert!(!output.stdout.contains(&0x1b), "no colours but on a terminal");
+    assert!(!output.stdout.contains(&0x1b), "no colours outside of a terminal");
 }
 
 #[test]
-fn lines_are_never_mixed() {
+fn lines_of_different_hosts_are_not_mixed() {
     let script =
         r#"for i in $(seq 300); do echo "$RDMA_SIM_HOST 0123456789012345678901234567890123456789 $i"; done"#;
     let output = Run::shell("4", script).output();
     assert_code(&output, 0);
-    assert_eq!(text(&output.stdout).lines().count(), 4 * 300);
+    assert_eq!(stdout(&output).lines().count(), 4 * 300);
     for host in ["a", "b", "c", "d"] {
         let expected: Vec<_> =
             (1..=300).map(|i| format!("{host} 0123456789012345678901234567890123456789 {i}")).collect();
@@ -139,7 +139,6 @@ fn json_is_one_object_with_stable_keys() {
     assert_code(&output, 0);
     assert_eq!(lines_of(&output.stderr, "b"), ["printed"]);
     let report = json(&output);
-    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     let expected = ["backend", "cables", "exit_code", "fabric", "faults", "hosts", "outcome", "seconds"];
     assert_eq!(keys(&report), expected);
     assert_eq!(keys(&report["hosts"][0]), ["exit_code", "host", "killed_by_fault", "signal"]);
@@ -153,10 +152,10 @@ fn json_is_one_object_with_stable_keys() {
     assert_eq!(report["faults"], faults);
 }
 
-// ─── How runs end ───
+// ─── Exit codes and signals ───
 
 #[test]
-fn the_first_failure_is_the_exit_code() {
+fn the_exit_code_is_that_of_the_first_failure() {
     let table: [(&[&str], i32, &str); 4] = [
         (&["true"], 0, ""),
         (&["true", ":", "sh", "-c", "exit 7"], 7, "b failed with exit code 7"),
@@ -168,13 +167,12 @@ fn the_first_failure_is_the_exit_code() {
         let arguments = [&["--hosts", "2", "--grace", "1s", "--stagger", "0s", "--"], words].concat();
         let output = Run::new(arguments).output();
         assert_code(&output, code);
-        assert!(text(&output.stderr).contains(says), "{}", text(&output.stderr));
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
     }
 }
 
 #[test]
-fn one_that_fails_ends_those_that_will_not() {
-    // They ignore the request, or are stopped.
+fn a_failure_kills_programs_that_ignore_sigterm_or_are_stopped() {
     for script in ["trap '' TERM; while :; do sleep 1; done", "kill -STOP $$; sleep 1000"] {
         let words =
             ["--hosts", "2", "--grace", "100ms", "--stagger", "0s", "--", "false", ":", "sh", "-c", script];
@@ -183,35 +181,20 @@ fn one_that_fails_ends_those_that_will_not() {
 }
 
 #[test]
-fn others_may_finish_after_a_failure() {
+fn other_programs_may_finish_within_the_grace_period() {
     let others =
         "while kill -0 $PPID && ! test -e \"$JACCL_IBV_DEVICES.go\"; do sleep 0.01; done; echo finished";
     let first = "touch \"$JACCL_IBV_DEVICES.go\"; exit 5";
-    let words = [
-        "--hosts",
-        "2",
-        "--grace",
-        "200s",
-        "--stagger",
-        "0s",
-        "--",
-        "sh",
-        "-c",
-        first,
-        ":",
-        "sh",
-        "-c",
-        others,
-    ];
-    let output = Run::new(words).output();
+    let options = ["--hosts", "2", "--grace", "200s", "--stagger", "0s", "--"];
+    let output = Run::new([&options[..], &["sh", "-c", first, ":", "sh", "-c", others]].concat()).output();
     assert_code(&output, 5);
     assert_eq!(lines_of(&output.stdout, "b"), ["finished"]);
 }
 
-/// Three hosts that would run for ever, each with a process of its own, when all of them run
-fn endless() -> (Run, Child) {
+/// Three hosts, each with a child process, that run until they are ended
+fn endless() -> (Run, Running) {
     let mut run = Run::shell("3", "sleep 1000 & echo ready; wait");
-    let mut child = run.command.spawn().unwrap();
+    let mut child = run.start();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     for _ in 0..3 {
         let mut line = String::new();
@@ -219,81 +202,79 @@ fn endless() -> (Run, Child) {
         assert!(line.ends_with("| ready\n"), "{line}");
     }
     child.stdout = Some(lines.into_inner());
-    // A shell and a sleep for each host; who is just being loaded shows no environment yet.
+    // A shell and a sleep for each host. A process shows its environment once its program is loaded.
     eventually(|| run.processes().len() >= 6);
     (run, child)
 }
 
 #[test]
-fn a_signal_ends_everything() {
+fn sigint_sigterm_and_sighup_end_all_programs() {
     for (number, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
-        let (run, mut child) = endless();
-        signal(&child, number);
-        assert_eq!(child.wait().unwrap().code(), Some(code));
+        let (run, child) = endless();
+        child.signal(number);
+        assert_code(&child.finish(), code);
         run.assert_nothing_is_left();
     }
 }
 
 #[test]
-fn nothing_lives_on_when_the_tool_is_killed() {
-    let (run, mut child) = endless();
-    child.kill().unwrap();
-    child.wait().unwrap();
+fn killing_the_tool_kills_all_programs() {
+    let (run, child) = endless();
+    child.signal(libc::SIGKILL);
+    child.finish();
     run.assert_no_process_is_left();
-    // The files go with the next command.
-    assert_code(&tb5().arg("fabric").output().unwrap(), 0);
+    // The next command removes the files.
+    assert_code(&tb5!["fabric"], 0);
     assert!(!run.directory().exists());
 }
 
 #[test]
-fn a_second_signal_waits_for_nothing() {
+fn a_second_signal_ends_the_run_without_the_grace_period() {
     let mut run = Run::new(["--grace", "1000s", "--", "sh", "-c", "trap '' TERM; while :; do sleep 1; done"]);
-    let mut child = run.command.spawn().unwrap();
+    let mut child = run.start();
     eventually(|| run.processes().len() >= 2);
-    // Two that come at once may be one.
-    let mut ended = None;
+    // Two signals that are pending at once are delivered as one.
     eventually(|| {
-        signal(&child, libc::SIGINT);
-        ended = child.try_wait().unwrap();
-        ended.is_some()
+        child.signal(libc::SIGINT);
+        child.has_ended()
     });
-    assert_eq!(ended.unwrap().code(), Some(130));
+    assert_code(&child.finish(), 130);
     run.assert_no_process_is_left();
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_everything() {
+fn a_reader_that_closes_the_pipe_ends_the_run() {
     let mut run = Run::shell("2", "while echo line; do sleep 0.01; done");
-    let mut child = run.command.spawn().unwrap();
+    let mut child = run.start();
     drop(child.stdout.take());
-    assert_eq!(child.wait().unwrap().code(), Some(141));
+    assert_code(&child.finish(), 141);
     run.assert_nothing_is_left();
 }
 
 #[test]
-fn time_may_be_limited() {
+fn a_run_ends_after_its_timeout() {
     let output = Run::limited("200ms", ["--json", "--hosts", "2", "--", "sleep", "1000"]).output();
     assert_code(&output, 124);
     assert_eq!(json(&output)["outcome"], "timed_out");
-    assert!(text(&output.stderr).contains("ended after 0.200 s by --timeout"), "{}", text(&output.stderr));
+    assert!(stderr(&output).contains("ended after 0.200 s by --timeout"), "{}", stderr(&output));
 }
 
 // ─── Faults ───
 
-/// A ping-pong that would take for ever, under way
-fn long_ping_pong() -> (Run, Child) {
+/// A ping-pong that has begun and does not end by itself
+fn long_ping_pong() -> (Run, Running) {
     let mut run = pair(&["--json", "--grace", "500ms"], &["ibv_uc_pingpong", "-g", "1", "-n", "1000000000"]);
-    let child = run.command.spawn().unwrap();
-    // Counters are told now and then.
+    let child = run.start();
+    // Programs publish their counters from time to time.
     eventually(|| run.sent()[0]["ports"][0]["messages"].as_u64().is_some_and(|messages| messages > 0));
     (run, child)
 }
 
 #[test]
-fn a_cable_can_be_pulled_while_programs_run() {
+fn a_cable_can_be_unplugged_while_programs_run() {
     let look = "until ibv_devinfo -d rdma_en2 | grep -q PORT_DOWN; do echo active; done; echo pulled";
     let mut run = Run::shell("2", look);
-    let mut child = run.command.spawn().unwrap();
+    let mut child = run.start();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
@@ -303,50 +284,50 @@ fn a_cable_can_be_pulled_while_programs_run() {
     assert!(fault.starts_with("at ") && fault.ends_with(" a:rdma_en2 unplug"), "{fault}");
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();
-    let output = child.wait_with_output().unwrap();
+    let output = child.finish();
     assert_code(&output, 0);
     for host in ["a", "b"] {
         assert_eq!(lines_of(rest.as_bytes(), host).last().unwrap(), "pulled");
     }
-    assert!(text(&output.stderr).lines().any(|line| line == format!("tb5: fault {fault}")));
+    assert!(stderr(&output).lines().any(|line| line == format!("tb5: fault {fault}")));
     run.assert_nothing_is_left();
 }
 
 #[test]
-fn a_ping_pong_does_not_survive_its_cable() {
+fn a_ping_pong_makes_no_progress_without_its_cable() {
     let (run, mut child) = long_ping_pong();
-    let listed = json(&tb5().args(["--json", "fabric"]).output().unwrap());
+    let listed = json(&tb5!["--json", "fabric"]);
     let listed = listed["fabrics"].as_array().unwrap().iter().find(|fabric| fabric["name"] == *run.name);
     assert_eq!(listed.unwrap()["processes"], 2, "{listed:?}");
     run.fabric(&["unplug", "a:rdma_en2"]);
-    // It fails if it sends then; if it waits for what was lost, it waits for ever.
+    // A program that sends fails. A program that waits for a lost message waits until it is ended.
     let mut before = Value::Null;
     let mut is_over = false;
     eventually(|| {
-        is_over = child.try_wait().unwrap().is_some();
+        is_over = child.has_ended();
         sleep(Duration::from_millis(500));
         let now = if is_over { Value::Null } else { run.sent() };
         is_over || now == std::mem::replace(&mut before, now.clone())
     });
     if !is_over {
-        signal(&child, libc::SIGTERM);
+        child.signal(libc::SIGTERM);
     }
-    let output = child.wait_with_output().unwrap();
+    let output = child.finish();
     let code = output.status.code().unwrap();
-    assert!(matches!(code, 1 | 143), "{code}: {}", text(&output.stderr));
+    assert!(matches!(code, 1 | 143), "{code}: {}", stderr(&output));
     assert_eq!(json(&output)["faults"][0]["happened"], true);
     run.assert_nothing_is_left();
 }
 
 #[test]
-fn a_host_that_a_fault_kills_fails_nobody() {
+fn a_host_that_a_fault_kills_is_not_a_failure() {
     let (run, mut child) = long_ping_pong();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     run.fabric(&["kill", "a"]);
     assert!(lines.any(|line| line.starts_with("tb5: a was killed by a fault: at ")));
     assert_eq!(run.processes().len(), 1, "the other goes on");
-    signal(&child, libc::SIGTERM);
-    let output = child.wait_with_output().unwrap();
+    child.signal(libc::SIGTERM);
+    let output = child.finish();
     let report = json(&output);
     assert_code(&output, 143);
     assert_eq!(report["outcome"], "interrupted");
@@ -357,17 +338,17 @@ fn a_host_that_a_fault_kills_fails_nobody() {
     run.assert_nothing_is_left();
 }
 
-// ─── Bad input ───
+// ─── Invalid arguments ───
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn invalid_arguments_are_refused_with_the_reason() {
     let table: [(&[&str], i32, &str); 14] = [
         (&["--topology", "torus", "--", "true"], 2, "\"torus\" is no file"),
         (&["--topology", "mesh:3", "--hosts", "2", "--", "true"], 2, "2 hosts, but the topology has 3"),
         (&["--topology", "ring", "--hosts", "2", "--", "true"], 2, "at least 3"),
         (&["--topology", "mesh", "--hosts", "0", "--", "true"], 2, "at least 2"),
         (&["--profile", "tb6", "--", "true"], 2, "\"tb6\" is not tb5"),
-        (&["--fault", "at 1s a explode", "--", "true"], 2, "is no fault"),
+        (&["--fault", "at 1s a explode", "--", "true"], 2, "explode"),
         (&["--fault", "at 1s z kill", "--", "true"], 2, "there is no host \"z\""),
         (&["--grace", "5", "--", "true"], 2, "such as 300ms"),
         (&[], 2, "PROG"),
@@ -382,13 +363,9 @@ fn what_cannot_be_meant_is_refused() {
         (&["--topology", "line", "--hosts", "40", "--", "true"], 1, "at most 32 hosts"),
     ];
     for (arguments, code, why) in table {
-        let output = Run::new(arguments).output();
-        assert_code(&output, code);
-        assert!(text(&output.stderr).contains(why), "{why}: {}", text(&output.stderr));
-        assert!(!text(&output.stderr).contains("panicked"), "{}", text(&output.stderr));
+        assert_failed(&Run::new(arguments).output(), code, &[why]);
     }
-    let named = tb5().args(["run", "--name", "../up", "--", "true"]).output().unwrap();
-    assert_code(&named, 2);
+    assert_code(&tb5!["run", "--name", "../up", "--", "true"], 2);
 }
 
 #[test]
@@ -396,33 +373,26 @@ fn a_missing_provider_is_named_with_its_remedy() {
     let mut run = Run::new(["--", "true"]);
     run.command.env("RDMA_SIM_PROVIDER", "/no/librdma.so");
     let output = run.output();
-    assert_code(&output, 1);
-    let says = text(&output.stderr);
-    assert!(says.contains("/no/librdma.so") && says.contains("cargo build --release -p librdma"), "{says}");
+    assert_failed(&output, 1, &["/no/librdma.so", "cargo build --release -p librdma"]);
     // A tool that was copied away from its provider.
-    let folder = tempfile::tempdir().unwrap();
-    let copied = folder.path().join("tb5");
+    let folder = Folder::new();
+    let copied = folder.path("tb5");
     fs::copy(env!("CARGO_BIN_EXE_tb5"), &copied).unwrap();
     let output =
         Command::new(copied).args(["run", "--", "true"]).env_remove("RDMA_SIM_PROVIDER").output().unwrap();
-    assert_code(&output, 1);
-    let says = text(&output.stderr);
-    assert!(says.contains("deps/librdma.so") && says.contains("RDMA_SIM_PROVIDER"), "{says}");
+    assert_failed(&output, 1, &["deps/librdma.so", "RDMA_SIM_PROVIDER"]);
 }
 
 #[test]
-fn a_name_is_one_fabric() {
-    let (run, mut child) = endless();
-    let again = tb5().args(["run", "--name", &run.name, "--", "true"]).output().unwrap();
-    assert_code(&again, 1);
-    assert!(text(&again.stderr).contains("there is a fabric called"), "{}", text(&again.stderr));
+fn a_second_fabric_of_the_same_name_is_refused() {
+    let (run, child) = endless();
+    let again = tb5!["run", "--name", &run.name, "--", "true"];
+    assert_failed(&again, 1, &["there is a fabric called"]);
     assert!(run.directory().exists());
-    let unknown = tb5().args(["fabric", &run.name, "unplug", "a:rdma_en99"]).output().unwrap();
-    assert_code(&unknown, 2);
-    assert!(text(&unknown.stderr).contains("no device \"rdma_en99\""), "{}", text(&unknown.stderr));
-    signal(&child, libc::SIGTERM);
-    child.wait().unwrap();
-    let gone = tb5().args(["fabric", &run.name]).output().unwrap();
-    assert_code(&gone, 1);
-    assert!(text(&gone.stderr).contains("there is no fabric called"), "{}", text(&gone.stderr));
+    let unknown = tb5!["fabric", &run.name, "unplug", "a:rdma_en99"];
+    assert_failed(&unknown, 2, &["no device \"rdma_en99\""]);
+    child.signal(libc::SIGTERM);
+    assert_code(&child.finish(), 143);
+    let gone = tb5!["fabric", &run.name];
+    assert_failed(&gone, 1, &["there is no fabric called"]);
 }

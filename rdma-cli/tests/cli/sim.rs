@@ -1,36 +1,13 @@
-//! `tb5 sim` as its users meet it: scenarios, seeds, traces, and files that are wrong
-#![cfg(unix)]
+//! `tb5 sim`: scenarios, seeds, traces, and invalid files
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-fn tb5(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tb5"));
-    command.stdin(Stdio::null()).args(args);
-    command
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}{}", stdout(output), stderr(output)))
-}
-
-fn keys(object: &Value) -> Vec<&str> {
-    object.as_object().unwrap().keys().map(String::as_str).collect()
-}
+use crate::support::{Folder, assert_code, assert_refused, json, keys, stderr, stdout};
 
 /// The scenarios that come with the simulator
 fn shipped() -> Vec<PathBuf> {
@@ -45,7 +22,7 @@ fn shipped_one(name: &str) -> PathBuf {
     shipped().into_iter().find(|path| path.file_stem().unwrap() == name).unwrap()
 }
 
-/// A scenario of three lines of its own, `rest` from line 4
+/// A scenario of three lines, and `rest` from line 4 on
 fn scenario(rest: &str) -> String {
     format!("name = \"test\"\nsource = \"a test\"\nabout = \"a test\"\n{rest}")
 }
@@ -53,34 +30,12 @@ fn scenario(rest: &str) -> String {
 const PING: &str = "[workload]\nkind = \"ping\"\ncount = 3\n";
 const COMPLETES: &str = "[expect]\noutcome = \"completes\"\n";
 
-struct Desk(TempDir);
-
-impl Desk {
-    fn new() -> Self {
-        Self(TempDir::new().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, text: &str) -> PathBuf {
-        let path = self.path("scenario.toml");
-        fs::write(&path, text).unwrap();
-        path
-    }
-
-    fn run(&self, text: &str, args: &[&str]) -> Output {
-        tb5(&["sim", "run"]).arg(self.write(text)).args(args).output().unwrap()
-    }
-}
-
 #[test]
 fn shipped_scenarios_pass_and_are_named_after_their_files() {
     let paths = shipped();
     assert!(paths.len() >= 14, "{}", paths.len());
     for path in paths {
-        let output = tb5(&["sim", "run", "--json", "--seeds", "0..3"]).arg(&path).output().unwrap();
+        let output = tb5!["sim", "run", "--json", "--seeds", "0..3", &path];
         let report = json(&output);
         assert_eq!(report["passed"], true, "{}: {report}", path.display());
         assert_eq!(output.status.code(), Some(0));
@@ -96,26 +51,24 @@ fn shipped_scenarios_pass_and_are_named_after_their_files() {
 
 #[test]
 fn equal_seeds_give_equal_runs() {
+    let run = |path: &Path, seed: &str| json(&tb5!["sim", "run", "--json", "--seed", seed, path]);
     for path in shipped() {
-        let run = || json(&tb5(&["sim", "run", "--json", "--seed", "7"]).arg(&path).output().unwrap());
-        let (once, again) = (run(), run());
+        let (once, again) = (run(&path, "7"), run(&path, "7"));
         let promised = ["passed", "scenario", "seed", "trace_digest", "violations", "virtual_seconds"];
         assert_eq!(keys(&once), promised);
         assert_eq!(once, again);
         assert_eq!(once["trace_digest"].as_str().unwrap().len(), 16);
     }
-    let digest = |seed: &str| {
-        let path = shipped_one("one-lost-message");
-        json(&tb5(&["sim", "run", "--json", "--seed", seed]).arg(path).output().unwrap())["trace_digest"]
-            .clone()
-    };
+    let path = shipped_one("one-lost-message");
+    let digest = |seed| run(&path, seed)["trace_digest"].clone();
     assert_ne!(digest("1"), digest("2"));
     assert_ne!(digest("0"), digest("18446744073709551615"));
 }
 
 #[test]
-fn what_does_not_go_as_expected_says_how_it_went() {
+fn a_failed_expectation_reports_the_actual_end_and_the_replay() {
     let ping = |rest: &str| scenario(&format!("{PING}{rest}"));
+    let completes = |rest: &str| ping(&format!("{COMPLETES}{rest}"));
     let lost = "faults = [\"at 1ms b kill\"]\n[workload]\nkind = \"exchange\"\ncount = 9\nrest = \"1ms\"\n";
     let verbs = "[workload]\nkind = \"verbs\"\nreceive_after = \"10s\"\n";
     let table = [
@@ -123,31 +76,16 @@ fn what_does_not_go_as_expected_says_how_it_went() {
             ping("[expect]\noutcome = \"peer-lost\""),
             "a:rdma_en2: expected peer-lost, found completes at 0.0000",
         ),
-        (
-            ping("[expect]\noutcome = \"completes\"\nends.b = \"stalls\""),
-            "b:rdma_en2: expected stalls, found completes",
-        ),
-        (
-            ping("[expect]\noutcome = \"completes\"\nerror = \"x\""),
-            "expected an error with \"x\", which no end that completes has",
-        ),
-        (
-            ping("[expect]\noutcome = \"completes\"\nmax_rtt = \"1us\""),
-            "expected the slowest round trip to take at most 1us, found 1",
-        ),
-        (
-            ping("[expect]\noutcome = \"completes\"\nmin_rtt = \"1s\""),
-            "expected the slowest round trip to take at least 1s, found 1",
-        ),
-        (
-            ping("[expect]\noutcome = \"completes\"\nmin_goodput_bytes_per_second = 1"),
-            "at least 1 bytes per second, nothing was measured",
-        ),
-        (ping("[expect]\noutcome = \"completes\"\nmin_connections = 2"), "at least 2, found 1"),
+        (completes("ends.b = \"stalls\""), "b:rdma_en2: expected stalls, found completes"),
+        (completes("error = \"x\""), "expected an error with \"x\", found none at an end that completes"),
+        (completes("max_rtt = \"1us\""), "expected the slowest round trip to take at most 1us, found 1"),
+        (completes("min_rtt = \"1s\""), "expected the slowest round trip to take at least 1s, found 1"),
+        (completes("min_goodput_bytes_per_second = 1"), "at least 1 bytes per second, nothing was measured"),
+        (completes("min_connections = 2"), "at least 2, found 1"),
         (scenario(&format!("{lost}{COMPLETES}")), "a:rdma_en2: expected completes, found peer-lost at 5.0"),
         (
             scenario(&format!("{lost}{COMPLETES}within = \"2s\"")),
-            "a:rdma_en2: expected completes, found stalls at 2.000001 s: it still waits",
+            "a:rdma_en2: expected completes, found stalls at 2.000001 s: the program still waits",
         ),
         (
             scenario(&format!("{verbs}{COMPLETES}within = \"5s\"")),
@@ -157,32 +95,33 @@ fn what_does_not_go_as_expected_says_how_it_went() {
             scenario(&format!(
                 "faults = [\"at 1s a:rdma_en2 unplug\", \"at 0s a:rdma_en2 slow 50%\"]\n{PING}{COMPLETES}"
             )),
-            "everything had ended before 1 of the faults, first at 1s a:rdma_en2 unplug",
+            "all programs had ended before 1 of the faults fired, the first is at 1s a:rdma_en2 unplug",
         ),
     ];
-    let desk = Desk::new();
+    let folder = Folder::new();
     for (text, why) in table {
-        let output = desk.run(&text, &["--json", "--seed", "3"]);
+        let path = folder.write("scenario.toml", &text);
+        let output = tb5!["sim", "run", &path, "--json", "--seed", "3"];
         let report = json(&output);
         assert_eq!((output.status.code(), &report["passed"]), (Some(1), &Value::Bool(false)), "{text}");
         let violations = report["violations"].as_array().unwrap();
         assert!(violations.iter().any(|found| found.as_str().unwrap().contains(why)), "{why}: {report}");
 
-        let output = desk.run(&text, &["--seeds", "3..5"]);
+        let output = tb5!["sim", "run", &path, "--seeds", "3..5"];
         let told = stdout(&output);
         assert_eq!(output.status.code(), Some(1));
         assert!(told.starts_with("backend: simulator") && told.ends_with("0 of 2 seeds passed\n"), "{told}");
-        let replay = format!("replay: tb5 sim run {} --seed 4\n", desk.path("scenario.toml").display());
+        let replay = format!("replay: tb5 sim run {} --seed 4\n", path.display());
         assert!(told.contains(why) && told.contains(&replay), "{told}");
     }
 }
 
-/// A wrong scenario: what to find fault with, on which line
+/// Asserts that a scenario is refused on `line`, and why
 fn assert_wrong(text: &str, line: usize, why: &str) {
-    let desk = Desk::new();
+    let folder = Folder::new();
+    let path = folder.write("scenario.toml", text);
     for command in ["run", "trace"] {
-        let path = desk.write(text);
-        let output = tb5(&["sim", command]).arg(&path).output().unwrap();
+        let output = tb5!["sim", command, &path];
         let told = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{text}\n{told}");
         let place = format!("tb5: {}:{line}: ", path.display());
@@ -193,12 +132,12 @@ fn assert_wrong(text: &str, line: usize, why: &str) {
 }
 
 #[test]
-fn wrong_scenarios_are_refused_by_file_and_line() {
+fn invalid_scenarios_are_refused_with_file_and_line() {
     let rest = |rest: &str| scenario(&format!("{rest}\n{PING}{COMPLETES}"));
     let workload = |rest: &str| scenario(&format!("[workload]\n{rest}\n{COMPLETES}"));
     let expect = |rest: &str| scenario(&format!("{PING}[expect]\n{rest}\n"));
     let table = [
-        // Not this format.
+        // Not a scenario file.
         (String::new(), 1, "missing field `workload`"),
         ("name = \"x".into(), 1, "invalid basic string"),
         (rest("= 5"), 4, "key"),
@@ -206,11 +145,11 @@ fn wrong_scenarios_are_refused_by_file_and_line() {
         (rest("name = \"again\""), 4, "duplicate key"),
         (rest("sourc = \"x\""), 4, "unknown field `sourc`, expected one of `name`, `source`"),
         (format!("source = \"\"\nabout = \"\"\n{PING}{COMPLETES}"), 1, "missing field `name`"),
-        (format!("name = \"\"\nsource = \"\"\nabout = \"\"\n{PING}{COMPLETES}"), 1, "no name"),
-        (rest("profile = \"tb6\""), 4, "\"tb6\" is no profile: there are tb5, tb5-macos-26.2 and roce"),
+        (format!("name = \"\"\nsource = \"\"\nabout = \"\"\n{PING}{COMPLETES}"), 1, "the name is empty"),
+        (rest("profile = \"tb6\""), 4, "there is no profile \"tb6\": write tb5, tb5-macos-26.2 or roce"),
         (rest("rules.idle = 5"), 4, "unknown field `idle`, expected one of `failed_rtr_wedges`"),
         (rest("rules.idle_death = \"soon\""), 4, "\"soon\" is not a time: write a whole number of h, m, s"),
-        (rest("endpoint.keepalive = \"1ns\""), 4, "the keep-alive interval is shorter than 100ms"),
+        (rest("endpoint.keepalive = \"1ns\""), 4, "keepalive is shorter than 100ms"),
         (rest("endpoint.pace = 1"), 4, "unknown field `pace`"),
         (rest("endpoint.max_message = -1"), 4, "integer `-1`"),
         // Faults.
@@ -225,12 +164,12 @@ fn wrong_scenarios_are_refused_by_file_and_line() {
         (rest("faults = [\"at 99999999999999999999s a kill\"]"), 4, "is not a time"),
         (rest("faults = \"at 5ms a kill\""), 4, "expected a sequence"),
         // Links.
-        (rest("links = []"), 4, "there are no links"),
+        (rest("links = []"), 4, "links is empty"),
         (rest("links = [[\"a:rdma_en2\", \"c:rdma_en2\"]]"), 4, "there is no port \"c:rdma_en2\""),
         (
             rest("links = [[\"a:rdma_en2\", \"b\"]]"),
             4,
-            "there is no port \"b\": name two ports as HOST:DEVICE",
+            "there is no port \"b\": write two ports as HOST:DEVICE",
         ),
         (rest("links = [[\"a:rdma_en2\"]]"), 4, "an array of length 2"),
         // Workloads.
@@ -238,7 +177,7 @@ fn wrong_scenarios_are_refused_by_file_and_line() {
         (workload("kind = \"fly\""), 5, "unknown variant `fly`, expected one of `exchange`, `idle`, `ping`"),
         (workload("kind = \"\\u001b[31m\""), 5, "unknown variant `\u{fffd}[31m`"),
         (workload("kind = \"ping\""), 4, "missing field `count`"),
-        (workload("kind = \"ping\"\ncount = 0"), 6, "0 is no count of messages: write 1 to 1000000"),
+        (workload("kind = \"ping\"\ncount = 0"), 6, "0 messages are not possible: write 1 to 1000000"),
         (workload("kind = \"ping\"\ncount = -3"), 6, "integer `-3`"),
         (workload("kind = \"ping\"\ncount = 4294967296"), 6, "integer `4294967296`"),
         (workload("kind = \"ping\"\ncount = 99999999999999999999999"), 6, "integer"),
@@ -246,7 +185,7 @@ fn wrong_scenarios_are_refused_by_file_and_line() {
         (
             workload("kind = \"ping\"\ncount = 1\nsize = 16777217"),
             7,
-            "is no length of a message: write at most",
+            "16777217 bytes are too long for a message: write at most",
         ),
         (
             workload("kind = \"ping\"\ncount = 1000000\nsize = 1000000"),
@@ -261,9 +200,9 @@ fn wrong_scenarios_are_refused_by_file_and_line() {
             4,
             "retry is shorter than 1ms",
         ),
-        (workload("kind = \"verbs\"\ncount = 5000"), 4, "take more than the 4095 frames of a queue"),
-        (workload("kind = \"verbs\"\nqueue_pairs = 0"), 4, "queue_pairs is not 1 to 1024"),
-        (workload("kind = \"verbs\"\n[endpoint]"), 6, "has no endpoints: leave this out"),
+        (workload("kind = \"verbs\"\ncount = 5000"), 4, "need more than the 4095 frames of a queue"),
+        (workload("kind = \"verbs\"\nqueue_pairs = 0"), 4, "queue_pairs is 0: write 1 to 1024"),
+        (workload("kind = \"verbs\"\n[endpoint]"), 6, "has no endpoints: remove this table"),
         // Expectations.
         (
             expect("outcome = \"wins\""),
@@ -281,7 +220,7 @@ fn wrong_scenarios_are_refused_by_file_and_line() {
 }
 
 #[test]
-fn topologies_that_cannot_be_are_refused_by_file_and_line() {
+fn invalid_topologies_are_refused_with_file_and_line() {
     let hosts = "[[topology.host]]\nname = \"a\"\nports = 2\n[[topology.host]]\nname = \"b\"\nports = 2\n";
     // Ten lines so far; the cables begin at line 11.
     let table = [
@@ -314,59 +253,31 @@ fn topologies_that_cannot_be_are_refused_by_file_and_line() {
 }
 
 #[test]
-fn files_that_are_no_scenarios_are_named() {
-    let desk = Desk::new();
-    fs::create_dir(desk.path("folder")).unwrap();
-    fs::write(desk.path("binary"), [0xff, 0xfe, 0]).unwrap();
-    fs::write(desk.path("long"), vec![b'#'; (1 << 20) + 1]).unwrap();
-    assert!(Command::new("mkfifo").arg(desk.path("pipe")).status().unwrap().success());
+fn files_that_are_not_scenarios_are_named() {
+    let folder = Folder::new();
+    folder.directory("folder");
+    folder.write("binary", [0xff, 0xfe, 0]);
+    folder.write("long", vec![b'#'; (1 << 20) + 1]);
+    folder.pipe("pipe");
     for (name, why) in [
         ("missing", "cannot be read: No such file"),
         ("folder", "cannot be read: is a directory"),
         ("binary", "cannot be read: is not UTF-8 text"),
-        ("long", "is longer than 1048576 bytes, and no scenario"),
+        ("long", "is longer than 1048576 bytes"),
         ("pipe", "is not a regular file"),
     ] {
-        let path = desk.path(name);
+        let path = folder.path(name);
         for command in ["run", "trace"] {
-            let output = tb5(&["sim", command]).arg(&path).output().unwrap();
-            let told = stderr(&output);
-            assert_eq!(output.status.code(), Some(1), "{told}");
-            assert!(told.contains(path.to_str().unwrap()) && told.contains(why), "{told}");
+            assert_refused(&tb5!["sim", command, &path], &path, why);
         }
     }
 }
 
 #[test]
-fn arguments_that_cannot_be_meant_are_a_usage_error() {
+fn a_trace_lists_all_records_of_the_run() {
     let path = shipped_one("one-lost-message");
-    let path = path.to_str().unwrap();
-    for (args, why) in [
-        (&["run", path, "--seeds", "5..5"][..], "there is no seed in between"),
-        (&["run", path, "--seeds", "9..3"], "write the smaller number first"),
-        (&["run", path, "--seeds", "5"], "write A..B, such as 0..20"),
-        (&["run", path, "--seeds", "a..b"], "write A..B"),
-        (&["run", path, "--seeds=-1..3"], "write A..B"),
-        (&["run", path, "--seeds", "0..18446744073709551616"], "write A..B"),
-        (&["run", path, "--seeds", "0..18446744073709551615"], "more than 1000000 seeds"),
-        (&["run", path, "--seed", "x"], "--seed"),
-        (&["run", path, "--seed", "1", "--seeds", "0..3"], "cannot be used with"),
-        (&["run"], "<SCENARIO>"),
-        (&["trace", path, "--seeds", "0..3"], "--seeds"),
-        (&["fly"], "unrecognized subcommand"),
-    ] {
-        let output = tb5(&["sim"]).args(args).output().unwrap();
-        let told = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {told}");
-        assert!(output.stdout.is_empty() && told.contains(why), "{args:?}: {told}");
-    }
-}
-
-#[test]
-fn a_trace_tells_what_happened() {
-    let path = shipped_one("one-lost-message");
-    let text = stdout(&tb5(&["sim", "trace", "--seed", "4"]).arg(&path).output().unwrap());
-    let output = tb5(&["sim", "trace", "--seed", "4", "--json"]).arg(&path).output().unwrap();
+    let text = stdout(&tb5!["sim", "trace", "--seed", "4", &path]);
+    let output = tb5!["sim", "trace", "--seed", "4", "--json", &path];
     assert_eq!(output.status.code(), Some(0));
     let trace = json(&output);
     assert_eq!(keys(&trace), ["records", "scenario", "seed", "trace_digest"]);
@@ -375,17 +286,17 @@ fn a_trace_tells_what_happened() {
     assert_eq!(text.lines().count(), records.len() + 1, "the backend, and a line for each record");
     assert!(text.contains("fault 0"), "{text}");
     assert!(records.iter().any(|record| record["kind"] == "post_send"));
-    let run = json(&tb5(&["sim", "run", "--seed", "4", "--json"]).arg(&path).output().unwrap());
+    let run = json(&tb5!["sim", "run", "--seed", "4", "--json", &path]);
     assert_eq!((&trace["trace_digest"], &trace["scenario"]), (&run["trace_digest"], &run["scenario"]));
 }
 
 #[test]
-fn a_chrome_trace_is_json_whose_rows_go_forward() {
-    let desk = Desk::new();
-    let chrome = desk.path("trace.json");
+fn a_chrome_trace_is_json_with_increasing_times_in_each_row() {
+    let folder = Folder::new();
+    let chrome = folder.path("trace.json");
     for name in ["flapping-cable", "peer-killed", "frame-count-mismatch", "roce-with-credits"] {
         fs::write(&chrome, "old").unwrap();
-        let output = tb5(&["sim", "trace", "--chrome"]).arg(&chrome).arg(shipped_one(name)).output().unwrap();
+        let output = tb5!["sim", "trace", "--chrome", &chrome, shipped_one(name)];
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let trace: Value = serde_json::from_slice(&fs::read(&chrome).unwrap()).unwrap();
         let events = trace["traceEvents"].as_array().unwrap();
@@ -399,15 +310,15 @@ fn a_chrome_trace_is_json_whose_rows_go_forward() {
         }
         assert!(!rows.is_empty());
     }
-    assert_eq!(fs::read_dir(desk.0.path()).unwrap().count(), 1, "nothing else is left behind");
+    assert_eq!(folder.entries(), ["trace.json"]);
 }
 
 #[test]
 fn a_chrome_trace_that_cannot_be_written_is_named() {
-    let desk = Desk::new();
-    fs::create_dir(desk.path("folder")).unwrap();
-    std::os::unix::fs::symlink("nowhere", desk.path("dangling")).unwrap();
-    assert!(Command::new("mkfifo").arg(desk.path("pipe")).status().unwrap().success());
+    let folder = Folder::new();
+    folder.directory("folder");
+    symlink("nowhere", folder.path("dangling")).unwrap();
+    folder.pipe("pipe");
     for (name, why) in [
         ("folder", "is a directory"),
         ("dangling", "a file that does not exist"),
@@ -415,23 +326,17 @@ fn a_chrome_trace_that_cannot_be_written_is_named() {
         ("missing/trace.json", "No such file"),
         ("", "is a directory"),
     ] {
-        let path = desk.path(name);
-        let output = tb5(&["sim", "trace", "--chrome"])
-            .arg(&path)
-            .arg(shipped_one("eleventh-queue-pair"))
-            .output()
-            .unwrap();
-        let told = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(told.contains(path.to_str().unwrap()) && told.contains(why), "{told}");
+        let path = folder.path(name);
+        let output = tb5!["sim", "trace", "--chrome", &path, shipped_one("eleventh-queue-pair")];
+        assert_refused(&output, &path, why);
     }
-    assert_eq!(fs::read_dir(desk.0.path()).unwrap().count(), 3);
+    assert_eq!(folder.entries(), ["dangling", "folder", "pipe"]);
 
-    // A link keeps pointing where it points.
-    fs::write(desk.path("target"), "old").unwrap();
-    std::os::unix::fs::symlink("target", desk.path("link")).unwrap();
-    let mut command = tb5(&["sim", "trace", "--chrome"]);
-    assert!(command.arg(desk.path("link")).arg(shipped_one("tb4-cable")).output().unwrap().status.success());
-    assert!(fs::symlink_metadata(desk.path("link")).unwrap().is_symlink());
-    assert!(fs::read_to_string(desk.path("target")).unwrap().starts_with('{'));
+    // A link stays, and its target is replaced.
+    folder.write("target", "old");
+    symlink("target", folder.path("link")).unwrap();
+    let output = tb5!["sim", "trace", "--chrome", folder.path("link"), shipped_one("tb4-cable")];
+    assert_code(&output, 0);
+    assert!(fs::symlink_metadata(folder.path("link")).unwrap().is_symlink());
+    assert!(fs::read_to_string(folder.path("target")).unwrap().starts_with('{'));
 }

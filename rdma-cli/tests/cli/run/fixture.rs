@@ -1,23 +1,17 @@
-//! A run, and whether anything is left of it
+//! A command `tb5 run`, and whether it leaves anything behind
 
 use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::sleep;
-use std::time::Duration;
 
 use serde_json::Value;
 
-pub(crate) fn tb5() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tb5"));
-    command.stdin(Stdio::null());
-    command
-}
+use crate::support::{Running, eventually, json, text, tool};
 
-/// A run of its own name, of which nothing must be left
+/// A `tb5 run` whose fabric has a name that no other test uses
 pub(crate) struct Run {
     pub(crate) name: String,
     pub(crate) command: Command,
@@ -25,7 +19,7 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Self {
-        // One that hangs fails, rather than the test.
+        // A run that hangs fails by itself, long before the test harness is stopped.
         Self::limited("300s", arguments)
     }
 
@@ -33,7 +27,7 @@ impl Run {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("test-{}-{number}", std::process::id());
-        let mut command = tb5();
+        let mut command = tool();
         command.args(["run", "--name", &name, "--timeout", timeout]).args(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Self { name, command }
@@ -50,9 +44,12 @@ impl Run {
         output
     }
 
+    pub(crate) fn start(&mut self) -> Running {
+        Running::start(&mut self.command)
+    }
+
     pub(crate) fn directory(&self) -> PathBuf {
         // SAFETY: the call has no preconditions.
-        #[allow(unsafe_code)]
         let user = unsafe { libc::geteuid() };
         PathBuf::from(format!("/dev/shm/rdma-sim-{user}")).join(&self.name)
     }
@@ -74,46 +71,19 @@ impl Run {
     }
 
     pub(crate) fn assert_no_process_is_left(&self) {
-        // Who was killed may take a moment to go.
+        // A process that was killed may take a moment to end.
         eventually(|| self.processes().is_empty());
     }
 
-    /// What has been sent, while it is known
+    /// The hosts with their counters; `null` once the fabric is gone
     pub(crate) fn sent(&self) -> Value {
-        let output = tb5().args(["--json", "fabric", &self.name]).output().unwrap();
+        let output = tb5!["--json", "fabric", &self.name];
         serde_json::from_slice::<Value>(&output.stdout).map_or(Value::Null, |shown| shown["hosts"].clone())
     }
 
     pub(crate) fn fabric(&self, words: &[&str]) -> Value {
-        json(&tb5().args(["--json", "fabric", &self.name]).args(words).output().unwrap())
+        json(&tool().args(["--json", "fabric", &self.name]).args(words).output().unwrap())
     }
-}
-
-/// Waits for something that happens for certain, however slow the machine
-#[track_caller]
-pub(crate) fn eventually(mut is_so: impl FnMut() -> bool) {
-    for _ in 0..12_000 {
-        if is_so() {
-            return;
-        }
-        sleep(Duration::from_millis(10));
-    }
-    panic!("it has not happened");
-}
-
-pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-pub(crate) fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
-        panic!("{error}: {}{}", text(&output.stdout), text(&output.stderr));
-    })
-}
-
-#[track_caller]
-pub(crate) fn assert_code(output: &Output, code: i32) {
-    assert_eq!(output.status.code(), Some(code), "{}{}", text(&output.stdout), text(&output.stderr));
 }
 
 /// The lines of a host, without its prefix
@@ -122,7 +92,7 @@ pub(crate) fn lines_of(output: &[u8], host: &str) -> Vec<String> {
     text(output).lines().filter_map(|line| line.strip_prefix(&prefix)).map(str::to_owned).collect()
 }
 
-pub(crate) fn free_port() -> String {
+fn free_port() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
 }
 
@@ -132,11 +102,4 @@ pub(crate) fn pair(options: &[&str], program: &[&str]) -> Run {
     let words = [program, &["-p", &port]].concat();
     let all = [options, &["--hosts", "2", "--"], &words, &[":"], &words, &["localhost"]].concat();
     Run::new(all)
-}
-
-pub(crate) fn signal(child: &Child, signal: i32) {
-    // SAFETY: the process is a child that was not waited for.
-    #[allow(unsafe_code)]
-    let sent = unsafe { libc::kill(child.id() as i32, signal) };
-    assert_eq!(sent, 0);
 }

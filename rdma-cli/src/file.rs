@@ -1,0 +1,159 @@
+//! A file that is written under a temporary name and appears when it is complete
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+/// A file cannot be read or written
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {reason}", path.display())]
+pub(crate) struct FileError {
+    path: PathBuf,
+    pub(crate) reason: Reason,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Reason {
+    #[error("the file changed while it was copied")]
+    Changed,
+    #[error("is a symbolic link to a file that does not exist")]
+    Dangling,
+    #[error("is a directory")]
+    Directory,
+    #[error("cannot be {verb}: {error}")]
+    Io { verb: &'static str, error: io::Error },
+    #[error("the path names no file")]
+    NoName,
+    #[error("source and destination are the same file")]
+    Same,
+    #[error("is not a regular file")]
+    Special,
+}
+
+impl FileError {
+    pub(crate) fn new(path: &Path, reason: Reason) -> Self {
+        Self { path: path.to_owned(), reason }
+    }
+
+    pub(crate) fn io(path: &Path, verb: &'static str, error: io::Error) -> Self {
+        Self::new(path, Reason::Io { verb, error })
+    }
+}
+
+/// Fails unless `found` is a regular file
+pub(crate) fn require_regular(path: &Path, found: &Metadata) -> Result<(), FileError> {
+    if found.is_dir() {
+        return Err(FileError::new(path, Reason::Directory));
+    }
+    if found.is_file() { Ok(()) } else { Err(FileError::new(path, Reason::Special)) }
+}
+
+/// A file that is written under a temporary name, and renamed when it is complete
+///
+/// An existing file is replaced at once or not at all; its mode, and its owner and group where that is permitted, are kept. A
+/// symbolic link stays, and its target is replaced. Dropped before [`finish`](Self::finish), this leaves nothing behind.
+#[derive(Debug)]
+pub(crate) struct Replacement {
+    path: PathBuf,
+    folder: PathBuf,
+    file: NamedTempFile,
+}
+
+impl Replacement {
+    /// Prepares a file at `path`; a new one gets those rights of `mode` that the umask permits
+    pub(crate) fn create(path: &Path, mode: u32) -> Result<Self, FileError> {
+        let existing = match fs::metadata(path) {
+            Ok(found) => Some(found),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if fs::symlink_metadata(path).is_ok() {
+                    return Err(FileError::new(path, Reason::Dangling));
+                }
+                None
+            }
+            Err(error) => return Err(FileError::io(path, "written", error)),
+        };
+        if let Some(existing) = &existing {
+            require_regular(path, existing)?;
+        }
+        let bytes = path.as_os_str().as_encoded_bytes();
+        if path.file_name().is_none() || bytes.ends_with(b"/") || bytes.ends_with(b"/.") {
+            return Err(FileError::new(path, Reason::NoName));
+        }
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let file = temporary(&folder, mode, existing.as_ref());
+        let file = file.map_err(|error| FileError::io(&path, "written", error))?;
+        Ok(Self { path, folder, file })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+        self.file.as_file_mut().write_all(bytes).map_err(|error| FileError::io(&self.path, "written", error))
+    }
+
+    /// Makes the file appear under its name, and returns when both are on the disk
+    pub(crate) fn finish(self) -> Result<(), FileError> {
+        let Self { path, folder, file } = self;
+        file.as_file().sync_all().map_err(|error| FileError::io(&path, "written", error))?;
+        file.persist(&path).map_err(|error| FileError::io(&path, "written", error.error))?;
+        sync_folder(&folder).map_err(|error| FileError::io(&folder, "synced", error))
+    }
+}
+
+#[cfg(unix)]
+fn temporary(folder: &Path, mode: u32, existing: Option<&Metadata>) -> io::Result<NamedTempFile> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+
+    // At no time may more users read the new file than the existing one.
+    let mode = existing.map_or(mode, MetadataExt::mode) & 0o777;
+    let permissions = fs::Permissions::from_mode(mode);
+    let file = tempfile::Builder::new()
+        .prefix(".tb5-")
+        .suffix(".part")
+        .permissions(permissions)
+        .tempfile_in(folder)?;
+    if let Some(existing) = existing {
+        let (user, group) = (Some(existing.uid()), Some(existing.gid()));
+        let keeps_group =
+            fchown(file.as_file(), user, group).is_ok() || fchown(file.as_file(), None, group).is_ok();
+        // The rights of a group are not passed on to another one.
+        let mode = if keeps_group { mode } else { mode & !0o070 };
+        if file.as_file().metadata()?.mode() & 0o777 != mode {
+            file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
+        }
+    }
+    Ok(file)
+}
+
+#[cfg(not(unix))]
+fn temporary(folder: &Path, _: u32, _: Option<&Metadata>) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new().prefix(".tb5-").suffix(".part").tempfile_in(folder)
+}
+
+/// Waits until the names in a folder are on the disk
+///
+/// A folder that may not be read cannot be opened for that, and some file systems do not sync folders: then the system decides
+/// when the names are on the disk.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(not(unix)) {
+        return Ok(());
+    }
+    let opened = match File::open(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+        opened => opened?,
+    };
+    match opened.sync_all() {
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+            Ok(())
+        }
+        synced => synced,
+    }
+}

@@ -1,0 +1,39 @@
+//! Invalid arguments: exit code 2, a reason on standard error, nothing on standard output
+
+use crate::support::{assert_failed, tool};
+
+#[test]
+fn invalid_arguments_are_a_usage_error() {
+    let table = [
+        ("", "Usage: tb5"),
+        ("fly", "unrecognized subcommand 'fly'"),
+        ("ping --count 0", "0 is not in 1..=10000000"),
+        ("ping --size 99999999", "--size 99999999 exceeds the longest message"),
+        ("ping --size -1", "unexpected argument '-1'"),
+        ("copy only-one", "<DST>"),
+        ("copy a b --seed x", "invalid value 'x' for '--seed"),
+        ("doctor --from", "a value is required for '--from <FILE>'"),
+        ("doctor --from a --record b", "cannot be used with"),
+        ("doctor --sim", "--sim"),
+        ("devices --sim", "--sim"),
+        ("devices --from a --from b", "cannot be used multiple times"),
+        ("devices --record a", "unexpected argument '--record'"),
+        ("sim fly", "unrecognized subcommand"),
+        ("sim run", "<SCENARIO>"),
+        ("sim run s --seeds 5..5", "no seeds in 5..5"),
+        ("sim run s --seeds 9..3", "write the smaller number first"),
+        ("sim run s --seeds 5", "write A..B, such as 0..20"),
+        ("sim run s --seeds a..b", "write A..B"),
+        ("sim run s --seeds=-1..3", "write A..B"),
+        ("sim run s --seeds 0..18446744073709551616", "write A..B"),
+        ("sim run s --seeds 0..18446744073709551615", "at most 1000000 seeds"),
+        ("sim run s --seed x", "--seed"),
+        ("sim run s --seed 1 --seeds 0..3", "cannot be used with"),
+        ("sim trace s --seeds 0..3", "--seeds"),
+    ];
+    for (arguments, why) in table {
+        let output = tool().args(arguments.split_whitespace()).output().unwrap();
+        assert_failed(&output, 2, &[why]);
+        assert!(output.stdout.is_empty(), "{arguments}");
+    }
+}

@@ -1,0 +1,13 @@
+//! The `tb5` program as its users see it: arguments, files, signals, output, exit codes
+#![cfg(unix)]
+
+#[macro_use]
+mod support;
+
+mod arguments;
+mod copy;
+mod doctor;
+mod ping;
+#[cfg(target_os = "linux")]
+mod run;
+mod sim;

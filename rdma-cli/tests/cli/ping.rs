@@ -1,0 +1,38 @@
+//! `tb5 ping`
+
+use std::process::Stdio;
+
+use crate::support::{Running, assert_code, json, keys, stdout, tool};
+
+#[test]
+fn the_report_has_stable_keys_and_the_overhead_over_bare_verbs_is_small() {
+    let ping = |args: &[&str]| json(&tool().args(["ping", "--json"]).args(args).output().unwrap());
+    let report = ping(&["--size", "64", "--count", "500", "--seed", "3"]);
+    let promised =
+        ["backend", "count", "raw_rtt_ns", "rtt_ns", "seed", "size_bytes", "trace_digest", "wall_seconds"];
+    assert_eq!(keys(&report), promised);
+    let rtt = |key: &str| report["rtt_ns"][key].as_u64().unwrap();
+    let raw = report["raw_rtt_ns"].as_u64().unwrap();
+    assert!(rtt("min") <= rtt("p50") && rtt("p50") <= rtt("p99") && rtt("p99") <= rtt("max"));
+    assert!(rtt("p50") as f64 <= 1.05 * raw as f64, "{} over {raw}", rtt("p50"));
+
+    let eight = ping(&["--size", "8", "--count", "100"]);
+    let raw = eight["raw_rtt_ns"].as_u64().unwrap();
+    assert!((10_000..=13_000).contains(&raw), "8 bytes take 10 to 13 µs: {raw}");
+    assert_eq!(ping(&["--seed", "3"])["trace_digest"], ping(&["--seed", "3"])["trace_digest"]);
+    assert_eq!(ping(&["--size", "0", "--count", "1"])["size_bytes"], 0);
+}
+
+#[test]
+fn text_begins_with_the_backend_and_has_no_control_characters() {
+    let text = stdout(&tb5!["ping", "--count", "10"]);
+    assert!(text.starts_with("backend: simulator"), "{text}");
+    assert!(text.ends_with('\n') && !text.contains('\u{1b}'), "{text:?}");
+}
+
+#[test]
+fn a_reader_that_closes_the_pipe_is_not_a_failure() {
+    let mut ping = Running::start(tool().args(["ping", "--count", "10"]).stdout(Stdio::piped()));
+    drop(ping.stdout.take());
+    assert_code(&ping.finish(), 0);
+}
