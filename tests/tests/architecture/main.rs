@@ -1,0 +1,121 @@
+//! The structure of the workspace: crates import downwards, modules have no circles, files stay short
+//!
+//! The module graph is read from the sources. It catches what a path names, in code and in macros; a method that is called
+//! without a path is not seen.
+
+mod graph;
+mod source;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use graph::shortest_circle;
+use source::Crate;
+
+/// Which crates of the workspace each crate may depend on, lowest first
+///
+/// Development dependencies are free: a test or an example may use any crate.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("rdma-core", &[]),
+    ("rdma-arena", &[]),
+    ("rdma-verbs-abi", &[]),
+    ("rdma-bare", &["rdma-arena", "rdma-core"]),
+    ("rdma-sim", &["rdma-arena", "rdma-core"]),
+    ("rdma-tb5", &["rdma-arena", "rdma-core", "rdma-verbs-abi"]),
+    ("rdma-async", &["rdma-arena", "rdma-core"]),
+    ("rdma-doctor", &["rdma-core", "rdma-tb5"]),
+    ("rdma-sim-verbs", &["rdma-arena", "rdma-core", "rdma-sim", "rdma-verbs-abi"]),
+    ("rdma-sim-verbs/librdma", &["rdma-sim-verbs"]),
+    (
+        "rdma-cli",
+        &[
+            "librdma",
+            "rdma-arena",
+            "rdma-async",
+            "rdma-bare",
+            "rdma-core",
+            "rdma-doctor",
+            "rdma-sim",
+            "rdma-sim-verbs",
+            "rdma-tb5",
+        ],
+    ),
+];
+
+/// Lines that a file of Rust may have.
+const MAX_LINES: usize = 520;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
+}
+
+#[test]
+fn crates_depend_on_lower_crates_only() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest of the workspace");
+    let manifest: toml::Table = manifest.parse().expect("TOML");
+    let members: Vec<_> = manifest["workspace"]["members"].as_array().expect("a list").iter().collect();
+    let mut layers: BTreeMap<_, _> = LAYERS.iter().copied().collect();
+    for member in members.into_iter().filter_map(toml::Value::as_str).filter(|member| *member != "tests") {
+        let allowed = layers.remove(member).unwrap_or_else(|| panic!("{member} has no layer: add it to LAYERS"));
+        let manifest = fs::read_to_string(root().join(member).join("Cargo.toml")).expect("a manifest");
+        let manifest: toml::Table = manifest.parse().expect("TOML");
+        let tables = manifest.get("target").and_then(toml::Value::as_table).into_iter().flatten();
+        let tables = tables.filter_map(|(_, target)| target.as_table()).chain([&manifest]);
+        for (name, _) in tables
+            .filter_map(|table| table.get("dependencies").and_then(toml::Value::as_table))
+            .flatten()
+            .filter(|(name, _)| name.starts_with("rdma-") || *name == "librdma")
+        {
+            assert!(allowed.contains(&name.as_str()), "{member} depends on {name}, which is not below it");
+        }
+    }
+    assert!(layers.is_empty(), "layers without a crate: {:?}", layers.keys());
+}
+
+#[test]
+fn modules_have_no_circles() {
+    let mut circles = String::new();
+    for (name, _) in LAYERS {
+        let source = Crate::read(&root().join(name));
+        if let Some(circle) = shortest_circle(&source.imports()) {
+            circles += &format!("{name}:\n");
+            for (from, to, names) in circle {
+                circles += &format!("  {from} -> {to}: {}\n", names.join(", "));
+            }
+        }
+    }
+    assert!(circles.is_empty(), "modules import each other in circles:\n{circles}");
+}
+
+#[test]
+fn files_are_short() {
+    let mut long = Vec::new();
+    for directory in LAYERS.iter().map(|(name, _)| *name).chain(["tests", "fuzz"]) {
+        for file in source::rust_files(&root().join(directory)) {
+            let lines = fs::read_to_string(&file).expect("a source file").lines().count();
+            if lines > MAX_LINES {
+                long.push(format!("{}: {lines}", file.display()));
+            }
+        }
+    }
+    assert!(long.is_empty(), "files above {MAX_LINES} lines, to be split by concept:\n{}", long.join("\n"));
+}
+
+/// A circle that is planted is found, through a re-export and through a macro
+#[test]
+fn a_planted_circle_is_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| fs::write(folder.path().join("src").join(name), text).expect("a file");
+    fs::create_dir(folder.path().join("src")).expect("a folder");
+    write("lib.rs", "mod a; mod b; mod c; pub use b::B;");
+    write("a.rs", "use crate::B; pub(crate) struct A(B);");
+    write("b.rs", "pub struct B; fn f() { println!(\"{}\", crate::c::C) }");
+    write("c.rs", "pub(crate) const C: u8 = 0; #[cfg(test)] mod tests { use crate::a::A; }");
+    assert_eq!(shortest_circle(&Crate::read(folder.path()).imports()), None, "tests do not count");
+    write("c.rs", "pub(crate) const C: u8 = super::a::N;");
+    write("a.rs", "use crate::B; pub(crate) struct A(B); pub(crate) const N: u8 = 0;");
+    let circle = shortest_circle(&Crate::read(folder.path()).imports()).expect("a circle");
+    let files: Vec<_> = circle.iter().map(|(from, ..)| from.as_str()).collect();
+    assert_eq!(files, ["a.rs", "b.rs", "c.rs"]);
+}
