@@ -57,7 +57,8 @@ fn crates_depend_on_lower_crates_only() {
     let members: Vec<_> = manifest["workspace"]["members"].as_array().expect("a list").iter().collect();
     let mut layers: BTreeMap<_, _> = LAYERS.iter().copied().collect();
     for member in members.into_iter().filter_map(toml::Value::as_str).filter(|member| *member != "tests") {
-        let allowed = layers.remove(member).unwrap_or_else(|| panic!("{member} has no layer: add it to LAYERS"));
+        let allowed =
+            layers.remove(member).unwrap_or_else(|| panic!("{member} has no layer: add it to LAYERS"));
         let manifest = fs::read_to_string(root().join(member).join("Cargo.toml")).expect("a manifest");
         let manifest: toml::Table = manifest.parse().expect("TOML");
         let tables = manifest.get("target").and_then(toml::Value::as_table).into_iter().flatten();
@@ -106,7 +107,8 @@ fn files_are_short() {
 #[test]
 fn a_planted_circle_is_found() {
     let folder = tempfile::tempdir().expect("a folder");
-    let write = |name: &str, text: &str| fs::write(folder.path().join("src").join(name), text).expect("a file");
+    let write =
+        |name: &str, text: &str| fs::write(folder.path().join("src").join(name), text).expect("a file");
     fs::create_dir(folder.path().join("src")).expect("a folder");
     write("lib.rs", "mod a; mod b; mod c; pub use b::B;");
     write("a.rs", "use crate::B; pub(crate) struct A(B);");

@@ -65,7 +65,8 @@ impl Crate {
         for (at, module) in &self.modules {
             let to: &mut BTreeMap<_, Vec<_>> = imports.entry(module.file.clone()).or_default();
             let in_code = module.paths.iter().filter(|path| self.is_local(at, module, path));
-            let in_uses = module.used.iter().filter(|used| !used.is_reexport || module.idents.contains(&used.name));
+            let in_uses =
+                module.used.iter().filter(|used| !used.is_reexport || module.idents.contains(&used.name));
             for path in in_code.chain(in_uses.map(|used| &used.path)) {
                 if let Some(file) = self.resolve(at, path, 0).filter(|file| *file != module.file) {
                     let names = to.entry(file).or_default();
