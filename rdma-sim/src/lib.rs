@@ -23,9 +23,9 @@
 //! It is not Apple's driver. It models what is publicly known of it; nothing in it was compared with hardware by this
 //! project. The CPU takes no time: what a program computes between two verbs happens in no virtual time at all.
 //!
-//! `MODEL.md` tells every rule with its source, every fault, and the rest of what this is not; it is made from
-//! [`rules::table`] and [`fault::catalogue`].
+//! `MODEL.md` lists every rule with its source, every fault, and the limits of the model; it is made from the [`catalogue`].
 
+pub mod catalogue;
 pub mod check;
 mod choices;
 mod device;

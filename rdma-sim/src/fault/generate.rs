@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use super::plan::FaultPlan;
 use super::random::random_fault;
-use super::{Fault, FaultPlan};
-use crate::{Bytes, Topology};
+use crate::choices::Bytes;
+use crate::topology::Topology;
 
-/// Bytes that make a fault: its kind, its place, its moment
-#[cfg(feature = "proptest")]
+/// How many bytes of a generator make one fault
 const SEED: usize = 24;
 
 /// The faults that such bytes make
@@ -21,9 +21,7 @@ fn from_bytes<'a>(
         return FaultPlan::none();
     }
     let faults = |seed: &[u8]| random_fault(&mut Bytes::new(seed), &ports, horizon).into_iter().flatten();
-    let mut faults: Vec<Fault> = seeds.into_iter().flat_map(faults).collect();
-    FaultPlan::sort(&mut faults);
-    FaultPlan(faults)
+    FaultPlan::sorted(seeds.into_iter().flat_map(faults).collect())
 }
 
 /// Strategies for `proptest`
@@ -38,7 +36,7 @@ pub mod strategies {
 
     /// Up to `count` faults in the first `horizon` of a simulation of `topology`; see [`FaultPlan::random`]
     ///
-    /// Shrinks to fewer faults, at earlier moments.
+    /// Shrinks to fewer and earlier faults.
     pub fn fault_plans(
         topology: &Topology,
         count: usize,
@@ -63,7 +61,7 @@ mod arbitrary_impls {
 
     use arbitrary::{Arbitrary, Result, Unstructured};
 
-    use super::from_bytes;
+    use super::{SEED, from_bytes};
     use crate::{Bytes, FaultPlan, Topology};
 
     impl FaultPlan {
@@ -71,7 +69,7 @@ mod arbitrary_impls {
         ///
         /// # Errors
         ///
-        /// As `arbitrary` says; there are none today.
+        /// Those of `arbitrary`; today there are none.
         pub fn arbitrary(
             bytes: &mut Unstructured<'_>,
             topology: &Topology,
@@ -79,12 +77,12 @@ mod arbitrary_impls {
             horizon: Duration,
         ) -> Result<Self> {
             let count = bytes.int_in_range(0..=count)?;
-            let seeds = (0..count).map(|_| bytes.arbitrary::<[u8; 24]>()).collect::<Result<Vec<_>>>()?;
-            Ok(from_bytes(seeds.iter().map(<[u8; 24]>::as_slice), topology, horizon))
+            let seeds = (0..count).map(|_| bytes.arbitrary::<[u8; SEED]>()).collect::<Result<Vec<_>>>()?;
+            Ok(from_bytes(seeds.iter().map(<[u8; SEED]>::as_slice), topology, horizon))
         }
     }
 
-    /// A schedule: everything that the simulation leaves to chance
+    /// A schedule: all choices of a simulation
     impl<'a> Arbitrary<'a> for Bytes {
         fn arbitrary(bytes: &mut Unstructured<'a>) -> Result<Self> {
             Ok(Self::new(<Vec<u8>>::arbitrary(bytes)?))

@@ -1,25 +1,38 @@
+//! Faults that [`Choices`] pick
+
 use std::time::Duration;
 
 use rdma_core::Time;
 
-use super::{Fault, FaultKind, FaultPlan, Target, Trigger};
-use crate::{Choices, Topology};
+use super::kind::FaultKind;
+use super::plan::{Fault, FaultPlan, Target, Trigger};
+use crate::choices::Choices;
+use crate::topology::Topology;
 
 impl FaultPlan {
     /// Up to `count` faults in the first `horizon` of a simulation, at hosts and cabled ports of `topology`
     ///
-    /// Those that a connection is expected to notice or to survive: cables that are pulled and plugged in, lost and damaged
-    /// frames, slow and late hardware, processes that stop, die and start.
+    /// Only faults that a connection is expected to notice or to survive: cables that are pulled and plugged in, lost and
+    /// damaged frames, slow and late hardware, processes that stop, die and start.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use rdma_sim::{FaultPlan, Seeded, Topology};
+    ///
+    /// let topology = Topology::pair();
+    /// let plan = |seed| FaultPlan::random(&mut Seeded::new(seed), &topology, 5, Duration::from_millis(10));
+    /// assert_eq!(plan(7), plan(7));
+    /// assert_eq!(plan(7).check(&topology), Ok(()));
+    /// ```
     pub fn random(choices: &mut dyn Choices, topology: &Topology, count: u32, horizon: Duration) -> Self {
         let ports = Self::ports(topology);
         if ports.is_empty() {
             return Self::none();
         }
         let count = choices.pick(count + 1);
-        let mut plan: Vec<_> =
-            (0..count).flat_map(|_| random_fault(choices, &ports, horizon).into_iter().flatten()).collect();
-        Self::sort(&mut plan);
-        Self(plan)
+        let faults = (0..count).flat_map(|_| random_fault(choices, &ports, horizon).into_iter().flatten());
+        Self::sorted(faults.collect())
     }
 
     /// The ports with a cable, as names of hosts and devices
@@ -28,15 +41,16 @@ impl FaultPlan {
         ends.map(|end| (end.host.to_owned(), end.device.to_owned())).collect()
     }
 
-    pub(super) fn sort(plan: &mut [Fault]) {
-        plan.sort_by_key(|fault| match fault.trigger {
+    pub(super) fn sorted(mut faults: Vec<Fault>) -> Self {
+        faults.sort_by_key(|fault| match fault.trigger {
             Trigger::At(time) => time,
             Trigger::AfterFrames(_) => Time::ZERO,
         });
+        Self(faults)
     }
 }
 
-/// A fault, and what puts it right again where nothing else would
+/// A fault, and the fault that ends its effect if nothing else does
 pub(super) fn random_fault(
     choices: &mut dyn Choices,
     ports: &[(String, String)],
@@ -49,33 +63,29 @@ pub(super) fn random_fault(
     let kind = choices.pick(12);
     let amount = choices.pick(8) + 1;
     let trigger = if choices.pick(4) == 3 { Trigger::AfterFrames(amount.into()) } else { Trigger::At(start) };
-    let at_port = |trigger, kind| {
-        let target = Target::Port { host: host.clone(), device: device.clone() };
-        Some(Fault { trigger, target, kind })
-    };
-    let at_host = |time, kind| Some(Fault::at_host(time, host, kind));
     let end = start + lasting;
+    let once = |kind| {
+        let target = Target::Port { host: host.clone(), device: device.clone() };
+        [Some(Fault { trigger, target, kind }), None]
+    };
+    let port = |kind, until| {
+        [(start, kind), (end, until)].map(|(time, kind)| Some(Fault::at_port(time, host, device, kind)))
+    };
+    let processes = |kind, until| {
+        [(start, kind), (end, until)].map(|(time, kind)| Some(Fault::at_host(time, host, kind)))
+    };
     match kind {
-        0 => [at_port(trigger, FaultKind::Flap { down: lasting }), None],
-        1 => [at_port(Trigger::At(start), FaultKind::Unplug), at_port(Trigger::At(end), FaultKind::Replug)],
-        2 => [at_port(trigger, FaultKind::Lose { frames: amount }), None],
-        3 => [at_port(trigger, FaultKind::Corrupt { frames: amount }), None],
-        4 => [
-            at_port(Trigger::At(start), FaultKind::Slow { percent: amount * 10 }),
-            at_port(Trigger::At(end), FaultKind::Slow { percent: 100 }),
-        ],
-        5 => [
-            at_port(Trigger::At(start), FaultKind::Delay { by: lasting / 16 }),
-            at_port(Trigger::At(end), FaultKind::Delay { by: Duration::ZERO }),
-        ],
-        6 => [at_host(start, FaultKind::Pause), at_host(end, FaultKind::Resume)],
-        7 => [at_host(start, FaultKind::Kill), at_host(end, FaultKind::Restart)],
-        8 => [at_port(trigger, FaultKind::IdleDeath), None],
-        9 => [at_host(start, FaultKind::Sleep), at_host(end, FaultKind::Wake)],
-        10 => [at_port(Trigger::At(start), FaultKind::LeakPds { count: amount }), None],
-        _ => [
-            at_port(Trigger::At(start), FaultKind::Unresolvable),
-            at_port(Trigger::At(end), FaultKind::Resolvable),
-        ],
+        0 => once(FaultKind::Flap { down: lasting }),
+        1 => port(FaultKind::Unplug, FaultKind::Replug),
+        2 => once(FaultKind::Lose { frames: amount }),
+        3 => once(FaultKind::Corrupt { frames: amount }),
+        4 => port(FaultKind::Slow { percent: amount * 10 }, FaultKind::Slow { percent: 100 }),
+        5 => port(FaultKind::Delay { by: lasting / 16 }, FaultKind::Delay { by: Duration::ZERO }),
+        6 => processes(FaultKind::Pause, FaultKind::Resume),
+        7 => processes(FaultKind::Kill, FaultKind::Restart),
+        8 => once(FaultKind::IdleDeath),
+        9 => processes(FaultKind::Sleep, FaultKind::Wake),
+        10 => [Some(Fault::at_port(start, host, device, FaultKind::LeakPds { count: amount })), None],
+        _ => port(FaultKind::Unresolvable, FaultKind::Resolvable),
     }
 }

@@ -84,7 +84,7 @@ fn messages_and_receives_span_the_same_frames() {
 }
 
 #[test]
-fn what_does_not_fit_one_receive_spoils_the_next() {
+fn the_excess_of_a_message_spoils_the_next_receive() {
     Sim::new().run(async |net| {
         let [mut a, mut b] = pair(&net);
         for at in [0, FRAME] {

@@ -78,7 +78,7 @@ fn lost_messages_take_no_receive() {
 }
 
 #[test]
-fn an_overflowing_ring_damages_what_exceeds_it() {
+fn an_overflowing_ring_damages_the_excess() {
     Sim::new().run(async |net| {
         let init = frames(1);
         let [mut a, mut b] =

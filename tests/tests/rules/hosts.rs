@@ -30,7 +30,7 @@ async fn answers(net: &Net, a: &mut Bare, at: usize) -> bool {
 }
 
 #[test]
-fn a_stopped_peer_goes_on_without_damage() {
+fn a_stopped_peer_continues_without_damage() {
     Sim::new().run(async |net| {
         let [mut a, b] = pair(&net);
         echo(&net, b);
@@ -70,7 +70,7 @@ fn a_killed_host_is_silent_until_its_processes_start_anew() {
 }
 
 #[test]
-fn a_reboot_frees_what_nothing_else_does() {
+fn only_a_reboot_frees_leaked_objects() {
     Sim::new().run(async |net| {
         let starts = Arc::new(AtomicU32::new(0));
         let counter = Arc::clone(&starts);

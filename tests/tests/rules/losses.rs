@@ -9,7 +9,7 @@ use rdma_tests::DEVICE;
 use super::{bare, device, errno, frames, happen, pair, passes, rest, under, within_a_second};
 
 #[test]
-fn nobody_is_told_that_a_peer_died() {
+fn the_death_of_a_peer_is_silent() {
     let run = Sim::new().try_run(async |net| {
         let [mut a, _b] = pair(&net);
         a.recv(1, 0..8).unwrap();
@@ -24,7 +24,7 @@ fn nobody_is_told_that_a_peer_died() {
 }
 
 #[test]
-fn what_a_process_had_is_reclaimed() {
+fn the_kernel_reclaims_the_objects_of_a_dead_process() {
     Sim::new().run(async |net| {
         let [_a, mut b] = pair(&net);
         let full: Vec<_> = std::iter::from_fn(|| net.open("b", DEVICE).ok()).collect();
@@ -171,7 +171,7 @@ fn a_message_a_minute_keeps_a_queue_pair_alive() {
 }
 
 #[test]
-fn a_dead_queue_pair_takes_posts_and_says_nothing() {
+fn a_dead_queue_pair_takes_posts_and_completes_nothing() {
     Sim::new().run(async |net| {
         let [mut a, mut b] = pair(&net);
         happen(&net, "b:rdma_en2 idle-death").await;

@@ -1,9 +1,9 @@
-//! The rule book, rule by rule, and the faults, fault by fault
+//! The rules of the device, one by one, and the faults, one by one
 //!
-//! `rdma_sim::rules::table` names the test of each rule; `book` checks that they exist. Both variants of a switchable rule are
-//! in one test. Virtual time is exact: a test that rests for half an hour takes no time.
+//! `rdma_sim::catalogue` names the test of each rule; `catalogue` checks that they exist. Both variants of a switchable rule are
+//! in one test. Virtual time is exact: a test that idles for half an hour takes no time.
 
-mod book;
+mod catalogue;
 mod connecting;
 mod delivery;
 mod faults;

@@ -105,7 +105,7 @@ fn data_beyond_a_4_gib_boundary_is_lost_or_not() {
 }
 
 #[test]
-fn what_a_sender_has_beyond_the_boundary_is_not_read() {
+fn a_sender_does_not_read_beyond_the_boundary() {
     Sim::new().run(async |net| {
         happen(&net, "a:rdma_en2 boundary").await;
         let [a, b] = raws(&net);
@@ -174,7 +174,7 @@ fn a_receive_needs_the_right_to_write() {
 }
 
 #[test]
-fn keys_begin_at_0x101_and_nobody_else_has_one() {
+fn keys_begin_at_0x101_and_are_unique() {
     Sim::new().run(async |net| {
         let raw = Raw::new(device(&net, "a"), &frames(7), ALL, FRAME);
         assert_eq!((raw.region().lkey(), raw.region().rkey()), (Lkey(0x101), None));

@@ -1,17 +1,22 @@
-//! The rule book: what a program can observe of the device, and where that is known from
+//! Switches of the simulated device
 //!
-//! [`Rules`] holds the switches; [`table::RULES`] lists every rule with its source, switchable or not. `MODEL.md` is that
-//! table for people, made by [`book::model_md`].
-
-pub mod book;
-mod switches;
-pub mod table;
+//! [`Rules`] holds the switches; [`catalogue::rules`](crate::catalogue::rules) lists every rule with its source, switchable or
+//! not.
 
 use std::time::Duration;
 
 /// How the simulated device decides where sources disagree, or where other hardware behaves otherwise
 ///
-/// The default is Apple's RDMA over Thunderbolt 5. Each field names its rule in `MODEL.md`, which tells the sources.
+/// The default is Apple's RDMA over Thunderbolt 5. Each field names its rule in `MODEL.md`, which has the sources.
+///
+/// ```
+/// use rdma_sim::Model;
+/// use rdma_sim::rules::SendCompletion;
+///
+/// let mut model = Model::tb5();
+/// model.rules.send_completion = SendCompletion::HandOff;
+/// assert_eq!(Model::tb5().rules.send_completion, SendCompletion::Departure);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Rules {
@@ -23,35 +28,35 @@ pub struct Rules {
     pub early_receives: EarlyReceives,
     /// `error-state-keeps-mappings`: whether regions stay counted after a queue pair was set to the error state
     pub error_keeps_mappings: bool,
-    /// `failed-rtr-wedges`: after how many failed steps to ready-to-receive a port refuses all of them until a restart
+    /// `failed-rtr-wedges`: after how many failed transitions to RTR a port refuses all of them until a reboot
     pub failed_rtr_wedges: Option<u32>,
     /// `frame-match`: how a message and its receive must fit
     pub frame_match: FrameMatch,
-    /// `idle-death`: how long a queue pair can rest before it is dead
+    /// `idle-death`: how long a queue pair can be idle before it is dead
     pub idle_death: Option<Duration>,
     /// `late-registration`: whether receives reach memory that was registered after the queue pair was ready to receive
     pub late_registration: bool,
-    /// `link-local-source`: whether an IPv4 address of 169.254.0.0/16 will do as the source
+    /// `link-local-source`: whether an IPv4 address of 169.254.0.0/16 is valid as the source
     pub link_local_source: bool,
     /// `large-mtu`: whether a path MTU of 4096 works
     pub large_mtu: bool,
     /// `registration-access`: whether memory can be registered for local writing alone
     pub local_write_alone: bool,
-    /// `multi-sge`: what becomes of a send with several elements
+    /// `multi-sge`: how a send with several elements is treated
     pub multi_sge: MultiSge,
-    /// `queue-frames`: what queues count
+    /// `queue-frames`: the unit in which queues count
     pub queue_unit: QueueUnit,
-    /// `replug-leaks-pd`: protection domains that each replugging costs
+    /// `replug-leaks-pd`: protection domains that each replugging leaks
     pub replug_leaks_pds: u32,
-    /// `ring-overflow`: what becomes of requests beyond the queue
+    /// `ring-overflow`: how requests beyond the capacity of the queue are treated
     pub ring_overflow: RingOverflow,
     /// `send-completion`: when a send completes
     pub send_completion: SendCompletion,
-    /// `source-gid`: which entries of the GID table will do as the source
+    /// `source-gid`: which entries of the GID table are valid as the source
     pub source_gid: SourceGid,
     /// `tb4-devices`: whether ports of 40 Gb/s have devices
     pub tb4_devices: bool,
-    /// `uc-write`: what becomes of an RDMA WRITE
+    /// `uc-write`: how an RDMA WRITE is treated
     pub uc_write: UcWrite,
 }
 
@@ -77,7 +82,7 @@ pub enum FrameMatch {
     Fits,
 }
 
-/// What becomes of a send with several scatter-gather elements
+/// How a send with several scatter-gather elements is treated
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum MultiSge {
@@ -87,7 +92,7 @@ pub enum MultiSge {
     Split,
 }
 
-/// What queues count
+/// The unit in which queues count
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum QueueUnit {
@@ -97,11 +102,11 @@ pub enum QueueUnit {
     Requests,
 }
 
-/// What becomes of requests beyond the capacity of a queue
+/// How requests beyond the capacity of a queue are treated
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum RingOverflow {
-    /// They are taken, and their data is damaged
+    /// They are accepted, and their data is damaged
     Corrupts,
     /// They are refused
     Refused,
@@ -117,21 +122,21 @@ pub enum SendCompletion {
     HandOff,
 }
 
-/// Which entries of the GID table will do as the source
+/// Which entries of the GID table are valid as the source
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum SourceGid {
     /// Every entry that is set
     Any,
-    /// Those that map an IPv4 address
+    /// Entries that map an IPv4 address
     Ipv4,
 }
 
-/// What becomes of an RDMA WRITE on an unreliable queue pair of a device without one-sided operations
+/// How an RDMA WRITE is treated on an unreliable queue pair of a device without one-sided operations
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum UcWrite {
-    /// It travels like a SEND and ends in a receive
+    /// It travels like a SEND and completes a receive
     AsSend,
     /// It is refused
     Refused,

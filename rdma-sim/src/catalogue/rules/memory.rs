@@ -1,0 +1,44 @@
+//! Memory
+
+use super::rule::rules;
+
+rules! {
+    /// Registered memory begins at a page of 16 KiB; other addresses are refused (22).
+    "registration-alignment", Documented by "Apple TN3205; openclawradar, 2026-05-06", set by Rules::alignment,
+        shown by memory_begins_at_a_page;
+
+    /// Any length from one byte can be registered, far beyond the advertised 16 MB.
+    "registration-length", Measured by "mesh-flow field notes",
+        shown by memory_of_any_length_can_be_registered;
+
+    /// Memory can be registered for local writing alone (Apple TN3205), or only together with remote access (llama.cpp,
+    /// a comment).
+    "registration-access", Disputed by "Apple TN3205; llama.cpp source, transport-apple.cpp", set by Rules::local_write_alone,
+        shown by local_writing_alone_is_refused_or_not;
+
+    /// The device does not find the part of a region beyond a 4 GiB boundary of its addresses: data lands elsewhere,
+    /// and no error is reported. Regions here cross such a boundary only where a fault makes them.
+    "four-gib-boundary", Measured by "mesh-flow field notes", set by Rules::boundary,
+        shown by data_beyond_a_4_gib_boundary_is_lost_or_not;
+
+    /// A receive reaches only memory that was registered before its queue pair became ready to receive; otherwise it
+    /// completes with status 4.
+    "late-registration", Measured by "mesh-flow field notes", set by Rules::late_registration,
+        shown by late_memory_receives_nothing_or_does;
+
+    /// A receive into memory without the right to write completes with status 4.
+    "receive-access", Assumed by "libibverbs manual, ibv_reg_mr",
+        shown by a_receive_needs_the_right_to_write;
+
+    /// The first lkey of a device is 0x101, and there are no rkeys. That keys are unique is assumed.
+    "keys", Measured by "openclawradar, 2026-05-06; tmc/apple rdma", set by Caps::one_sided,
+        shown by keys_begin_at_0x101_and_are_unique;
+
+    /// A request that names an unknown lkey, or leaves its region, is refused (22) and uses no slot.
+    "unregistered", Assumed by "this project",
+        shown by memory_that_is_not_registered_is_refused;
+
+    /// A request whose region was deregistered meanwhile completes with status 4. The sanitizer reports it.
+    "deregistered", Assumed by "this project",
+        shown by memory_that_is_gone_ends_in_a_protection_error;
+}

@@ -1,0 +1,116 @@
+use std::fmt;
+
+use crate::model::Model;
+
+/// Behaviour of the device that a program can observe through the verbs
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Rule {
+    /// Its name
+    pub name: &'static str,
+    /// What happens
+    pub description: &'static str,
+    /// The publications that the rule is taken from
+    pub source: &'static str,
+    /// How well it is known
+    pub status: RuleStatus,
+    /// What decides it
+    pub switch: Switch,
+    /// The test that shows it
+    pub test: &'static str,
+}
+
+/// What decides a rule
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Switch {
+    /// A fault of this name brings it about
+    Fault(&'static str),
+    /// A field of the [`Model`]
+    Field {
+        /// The path of the field, such as `Rules::multi_sge`
+        name: &'static str,
+        /// Its value in a model, as text
+        value: fn(&Model) -> String,
+    },
+    /// The simulator always follows the rule
+    None,
+}
+
+impl Switch {
+    /// Its name, as `MODEL.md` writes it; `–` if there is none
+    pub fn name(&self) -> String {
+        match self {
+            Self::Fault(name) => format!("fault {name}"),
+            Self::Field { name, .. } => (*name).to_owned(),
+            Self::None => "–".to_owned(),
+        }
+    }
+
+    /// Its value in `model`; `–` if it is not a field
+    pub fn value(&self, model: &Model) -> String {
+        match self {
+            Self::Field { value, .. } => value(model),
+            Self::Fault(_) | Self::None => "–".to_owned(),
+        }
+    }
+}
+
+/// How well a rule is known
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum RuleStatus {
+    /// No source states it: it was chosen
+    Assumed,
+    /// Sources disagree
+    Disputed,
+    /// Apple, or the vendor, states it
+    Documented,
+    /// A source measured it, and says how
+    Measured,
+    /// A report from the field, or programs that rely on it
+    Reported,
+}
+
+impl fmt::Display for RuleStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", format!("{self:?}").to_lowercase())
+    }
+}
+
+/// Makes `RULES` of a file
+macro_rules! rules {
+    ($(
+        $(#[doc = $description:literal])+
+        $name:literal, $status:ident by $source:literal
+        $(, set by $group:ident::$field:ident)? $(, caused by $fault:literal)?, shown by $test:ident;
+    )+) => {
+        pub(super) const RULES: &[$crate::catalogue::Rule] = &[$($crate::catalogue::Rule {
+            name: $name,
+            description: concat!($($description),+).trim_ascii_start(),
+            source: $source,
+            status: $crate::catalogue::RuleStatus::$status,
+            switch: [
+                $(super::rule::field!($group $field),)?
+                $($crate::catalogue::Switch::Fault($fault),)?
+                $crate::catalogue::Switch::None,
+            ][0],
+            test: stringify!($test),
+        }),+];
+    };
+}
+
+/// The switch that is a field of a part of the model
+macro_rules! field {
+    (Caps $field:ident) => { super::rule::field!(@ "Caps", caps, $field) };
+    (Rules $field:ident) => { super::rule::field!(@ "Rules", rules, $field) };
+    (Timing $field:ident) => { super::rule::field!(@ "Timing", timing, $field) };
+    (@ $group:literal, $part:ident, $field:ident) => {
+        $crate::catalogue::Switch::Field {
+            name: concat!($group, "::", stringify!($field)),
+            value: |model| format!("{:?}", model.$part.$field),
+        }
+    };
+}
+
+pub(super) use {field, rules};

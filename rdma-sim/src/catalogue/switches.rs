@@ -1,0 +1,31 @@
+use rdma_core::Caps;
+
+use crate::model::{Model, Timing};
+use crate::rules::Rules;
+
+/// Every field of a model by name, with its value as text
+///
+/// The parts of the model are taken apart field by field, so that a new field does not compile before it is listed.
+pub(super) fn switches(model: &Model) -> Vec<(&'static str, String)> {
+    let Model { caps, rules, timing } = model;
+    let mut all = Vec::new();
+    macro_rules! list {
+        ($value:ident: $group:ident { $($field:ident),+ } $($rest:tt)*) => {
+            let $group { $($field,)+ $($rest)* } = $value;
+            all.extend([$((concat!(stringify!($group), "::", stringify!($field)), format!("{:?}", $field))),+]);
+        };
+    }
+    list!(caps: Caps {
+        flush_on_error, frame, max_cq, max_cqe, max_message, max_mr, max_pd, max_qp, max_queue_frames, max_sge, one_sided,
+        send_waits_for_receive
+    } ..);
+    list!(rules: Rules {
+        alignment, boundary, early_receives, error_keeps_mappings, failed_rtr_wedges, frame_match, idle_death,
+        late_registration, link_local_source, large_mtu, local_write_alone, multi_sge, queue_unit, replug_leaks_pds,
+        ring_overflow, send_completion, source_gid, tb4_devices, uc_write
+    });
+    list!(timing: Timing {
+        doorbell_ns, per_message_ns, propagation_ns, delivery_ns, jitter_ns, send_completion_ns, line_rate
+    });
+    all
+}

@@ -1,0 +1,286 @@
+//! Faults and lists of them, and their text: `at 5ms a:rdma_en2 unplug`
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use rdma_core::Time;
+
+use super::argument::{self, Argument};
+use super::error::{FaultError, FaultReason};
+use super::kind::{FaultKind, TargetKind};
+use crate::topology::{Host, Topology};
+
+/// An event that damages the fabric, or repairs it again
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Fault {
+    /// When it fires
+    pub trigger: Trigger,
+    /// The host or port that it happens to
+    pub target: Target,
+    /// What happens
+    pub kind: FaultKind,
+}
+
+/// When a fault fires
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Trigger {
+    /// Once the port has sent this many frames; for a host, its first port with a cable counts
+    AfterFrames(u64),
+    /// At this virtual time
+    At(Time),
+}
+
+/// The host or port that a fault happens to
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Target {
+    /// A host
+    Host(String),
+    /// A port, and with it the cable in it
+    Port {
+        /// The host
+        host: String,
+        /// The device of the port
+        device: String,
+    },
+}
+
+impl Target {
+    /// The host
+    pub fn host(&self) -> &str {
+        match self {
+            Self::Host(host) | Self::Port { host, .. } => host,
+        }
+    }
+}
+
+/// Faults in the order in which they were written
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct FaultPlan(pub Vec<Fault>);
+
+impl FaultPlan {
+    /// No faults
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Whether there are no faults
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds a fault
+    #[must_use]
+    pub fn and(mut self, fault: Fault) -> Self {
+        self.0.push(fault);
+        self
+    }
+
+    /// Checks that the topology has every target
+    ///
+    /// # Errors
+    ///
+    /// [`FaultReason::UnknownHost`] or [`FaultReason::UnknownDevice`] for the first fault whose host, port or other cable
+    /// is missing.
+    pub fn check(&self, topology: &Topology) -> Result<(), FaultError> {
+        self.0.iter().try_for_each(|fault| {
+            fault.check(topology).map_err(|reason| FaultError { text: fault.to_string(), reason })
+        })
+    }
+}
+
+impl FromIterator<Fault> for FaultPlan {
+    fn from_iter<I: IntoIterator<Item = Fault>>(faults: I) -> Self {
+        Self(faults.into_iter().collect())
+    }
+}
+
+impl Fault {
+    /// `kind` happens to the port `device` of `host` at `time`
+    pub fn at_port(time: Time, host: &str, device: &str, kind: FaultKind) -> Self {
+        let target = Target::Port { host: host.to_owned(), device: device.to_owned() };
+        Self { trigger: Trigger::At(time), target, kind }
+    }
+
+    /// `kind` happens to `host` at `time`
+    pub fn at_host(time: Time, host: &str, kind: FaultKind) -> Self {
+        Self { trigger: Trigger::At(time), target: Target::Host(host.to_owned()), kind }
+    }
+
+    fn check(&self, topology: &Topology) -> Result<(), FaultReason> {
+        let Some(host) = topology.find_host(self.target.host()) else {
+            return Err(FaultReason::UnknownHost {
+                host: self.target.host().to_owned(),
+                hosts: topology.hosts().iter().map(|host| host.name().to_owned()).collect(),
+            });
+        };
+        if let Target::Port { device, .. } = &self.target {
+            check_device(host, device)?;
+        }
+        if let FaultKind::Cross { with } = &self.kind { check_device(host, with) } else { Ok(()) }
+    }
+}
+
+fn check_device(host: &Host, device: &str) -> Result<(), FaultReason> {
+    if host.port(device).is_some() {
+        return Ok(());
+    }
+    let devices = host.ports().iter().map(|port| port.device().to_owned()).collect();
+    Err(FaultReason::UnknownDevice { host: host.name().to_owned(), device: device.to_owned(), devices })
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(host) => f.write_str(host),
+            Self::Port { host, device } => write!(f, "{host}:{device}"),
+        }
+    }
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AfterFrames(frames) => write!(f, "after {frames} frames"),
+            Self::At(time) => {
+                f.write_str("at ")?;
+                argument::Time::write(&Duration::from_nanos(time.as_nanos()), f)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.trigger, self.target, self.kind)
+    }
+}
+
+impl fmt::Display for FaultPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, fault) in self.0.iter().enumerate() {
+            let separator = if number > 0 { "; " } else { "" };
+            write!(f, "{separator}{fault}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for FaultPlan {
+    type Err = FaultError;
+
+    /// Reads faults that are separated by semicolons
+    fn from_str(text: &str) -> Result<Self, FaultError> {
+        text.split(';').map(str::trim).filter(|fault| !fault.is_empty()).map(str::parse).collect()
+    }
+}
+
+impl FromStr for Fault {
+    type Err = FaultError;
+
+    fn from_str(text: &str) -> Result<Self, FaultError> {
+        parse(text).map_err(|reason| FaultError { text: text.to_owned(), reason })
+    }
+}
+
+fn parse(text: &str) -> Result<Fault, FaultReason> {
+    let mut words = text.split_whitespace();
+    let mut next = || words.next().ok_or(FaultReason::Incomplete);
+    let trigger = match next()? {
+        "at" => Trigger::At(Time::ZERO + argument::Time::parse(next()?)?),
+        "after" => {
+            let count = next()?;
+            let frames = count.parse().map_err(|_| FaultReason::Count(count.to_owned()))?;
+            match next()? {
+                "frames" => Trigger::AfterFrames(frames),
+                unit => return Err(FaultReason::Trigger(format!("after {frames} {unit}"))),
+            }
+        }
+        other => return Err(FaultReason::Trigger(other.to_owned())),
+    };
+    let target = next()?;
+    let target = match target.split_once(':') {
+        Some((host, device)) => Target::Port { host: host.to_owned(), device: device.to_owned() },
+        None => Target::Host(target.to_owned()),
+    };
+    let kind = FaultKind::parse(next()?, &mut words)?;
+    if let Some(more) = words.next() {
+        return Err(FaultReason::Trailing(more.to_owned()));
+    }
+    match (kind.target(), &target) {
+        (TargetKind::Host, Target::Port { host, .. }) => {
+            Err(FaultReason::NeedsHost { kind: kind.name(), host: host.clone() })
+        }
+        (TargetKind::Port, Target::Host(host)) => {
+            Err(FaultReason::NeedsPort { kind: kind.name(), host: host.clone() })
+        }
+        _ => Ok(Fault { trigger, target, kind }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kind::FAULTS;
+    use super::*;
+
+    #[test]
+    fn every_fault_reads_as_it_is_written() {
+        for info in FAULTS {
+            let argument = match info.argument {
+                "–" => "",
+                "N" => " 3",
+                "TIME" => " 30us",
+                "PERCENT" => " 50%",
+                "DEVICE" => " rdma_en3",
+                other => panic!("{other}"),
+            };
+            let target = if info.target == TargetKind::Host { "a" } else { "a:rdma_en2" };
+            for trigger in ["at 1500us", "at 2s", "after 9 frames"] {
+                let text = format!("{trigger} {target} {}{argument}", info.name);
+                assert_eq!(text.parse::<FaultPlan>().unwrap().to_string(), text);
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_not_a_fault_is_refused_with_the_reason() {
+        let table = [
+            ("at 5ms a:rdma_en2 unplugg", "no fault is called \"unplugg\"; there are: boundary, busy"),
+            ("5ms a:rdma_en2 unplug", "\"5ms\" does not say when"),
+            ("at 5 a:rdma_en2 unplug", "is not a time"),
+            ("at 5ms a unplug", "write a:DEVICE"),
+            ("at 5ms a:rdma_en2 kill", "happens to a host: write a"),
+            ("at 5ms a:rdma_en2 corrupt", "ends too early"),
+            ("at 5ms a:rdma_en2 corrupt x", "is not a whole number"),
+            ("at 5ms a:rdma_en2 gid-at 256", "write 0 to 255"),
+            ("at 5ms a:rdma_en2 slow 0%", "write 1% to 100%"),
+            ("at 5ms a:rdma_en2 unplug now", "\"now\" follows the fault"),
+            ("after x frames a:rdma_en2 unplug", "is not a whole number"),
+            ("after 3 messages a:rdma_en2 unplug", "\"after 3 messages\" does not say when"),
+            ("at 99999999999999999999s a pause", "is not a time"),
+        ];
+        for (text, why) in table {
+            let error = text.parse::<Fault>().unwrap_err().to_string();
+            assert!(error.contains(why) && error.contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_plan_needs_targets_that_exist() {
+        let table = [
+            ("at 1s c:rdma_en2 unplug", "the topology has no host \"c\"; its hosts are a, b"),
+            (
+                "at 1s a:rdma_en9 unplug",
+                "no device \"rdma_en9\"; its devices are rdma_en2, rdma_en3, rdma_en4",
+            ),
+            ("at 1s a:rdma_en2 cross rdma_en7", "no device \"rdma_en7\""),
+        ];
+        for (text, why) in table {
+            let plan: FaultPlan = text.parse().unwrap();
+            let error = plan.check(&Topology::pair()).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}
