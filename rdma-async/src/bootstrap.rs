@@ -171,10 +171,10 @@ impl<D: Device> Prepared<D> {
             bulk_receives: MAX_BULK_RECEIVES,
             bulk_send_frames: queues.bulk().capacity().send_frames,
             eager_send_frames: queues.eager().capacity().send_frames.min(options.recv_window),
-            keepalive: options.keep_alive_interval,
+            keep_alive_interval: options.keep_alive_interval,
             params: self.params(),
-            queue: options.max_in_flight_sends,
-            timeout: options.peer_timeout,
+            max_queued: options.max_in_flight_sends,
+            peer_timeout: options.peer_timeout,
         };
         let receive = |_| self.hub.pool.try_lease(Zone::Eager, FRAME).ok_or(ConnectError::Memory);
         let receives = (0..config.params.window).map(receive).collect::<Result<_, _>>()?;

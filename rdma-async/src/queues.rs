@@ -3,6 +3,8 @@
 //! The only module that posts. It keeps the promise that the verbs ask for: memory that a device works on is owned here,
 //! or by the op table for the application's sends, until its completion has come or the queue pair is destroyed.
 
+#![allow(unsafe_code, reason = "posting needs a promise about the memory")]
+
 use std::collections::VecDeque;
 
 use rdma_core::protocol::Trailer;

@@ -28,6 +28,8 @@
 //! .unwrap();
 //! ```
 
+#![allow(unsafe_code, reason = "posting needs a promise about the memory")]
+
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Range;

@@ -1,5 +1,7 @@
 //! Signals that end the program
 
+#![allow(unsafe_code, reason = "calls of libc")]
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -3,6 +3,8 @@
 //! The erased twins live in a private module: as public traits with blanket implementations they would make every
 //! method call on a concrete device ambiguous.
 
+#![allow(unsafe_code, reason = "forwards the unsafe methods of the traits")]
+
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -1,3 +1,5 @@
+#![allow(unsafe_code, reason = "declares the unsafe trait and methods")]
+
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 

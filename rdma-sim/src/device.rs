@@ -1,5 +1,7 @@
 //! The simulated device behind the verbs traits
 
+#![allow(unsafe_code, reason = "implements the unsafe trait and methods")]
+
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::Arc;

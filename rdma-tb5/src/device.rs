@@ -1,5 +1,7 @@
 //! An open device of a verbs provider, behind the traits
 
+#![allow(unsafe_code, reason = "calls the provider")]
+
 use std::ffi::c_int;
 use std::fmt;
 use std::ptr::NonNull;

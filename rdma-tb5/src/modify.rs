@@ -1,5 +1,7 @@
 //! The steps of a queue pair, as the provider takes them
 
+#![allow(unsafe_code, reason = "calls the provider")]
+
 use std::ffi::c_int;
 use std::ptr::NonNull;
 

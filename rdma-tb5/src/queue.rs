@@ -1,5 +1,7 @@
 //! Completion queues and queue pairs of a verbs provider
 
+#![allow(unsafe_code, reason = "calls the provider")]
+
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::fmt;

@@ -3,6 +3,8 @@
 //! Over a provider that does next to nothing, lest what it costs hide the difference. Both ways in turn, thousands of calls at a
 //! time; of the times per call the median. More than five nanoseconds of difference fail.
 
+#![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
+
 use std::hint::black_box;
 use std::ptr::{NonNull, null_mut};
 use std::time::Instant;

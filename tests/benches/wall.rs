@@ -5,6 +5,8 @@
 //!
 //! `cargo bench` prints criterion's figures and then the ratios. Only the ratios mean something on another machine.
 
+#![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
+
 use std::cell::Cell;
 use std::hint::black_box;
 use std::path::PathBuf;

@@ -25,10 +25,10 @@ pub fn protocol(data: &[u8]) {
         bulk_receives: 16,
         bulk_send_frames: 64,
         eager_send_frames: 8,
-        keepalive: Duration::from_millis(10),
+        keep_alive_interval: Duration::from_millis(10),
         params,
-        queue: 16,
-        timeout: Duration::from_millis(80),
+        max_queued: 16,
+        peer_timeout: Duration::from_millis(80),
     };
     let mut protocol = Protocol::new(config, params, Time::ZERO);
     let mut now = Time::ZERO;
@@ -57,7 +57,7 @@ pub fn protocol(data: &[u8]) {
                         seq += 1;
                         credited = u64::from(credits);
                         if !matches!(incoming, Incoming::Data { .. }) {
-                            protocol.eager_posted();
+                            protocol.eager_receive_posted();
                         }
                         if let Incoming::Announced { .. } = incoming {
                             wanted += 1;
@@ -90,8 +90,8 @@ pub fn protocol(data: &[u8]) {
                 }
             }
             5 => {
-                if protocol.next_wanted().is_some() {
-                    protocol.bulk_posted();
+                if protocol.next_bulk_receive().is_some() {
+                    protocol.bulk_receive_posted();
                     wanted -= 1;
                 }
             }
@@ -109,7 +109,7 @@ pub fn protocol(data: &[u8]) {
                 if protocol.is_peer_lost(now) {
                     return;
                 }
-                let _ = protocol.is_settled();
+                let _ = protocol.is_closed();
             }
         }
     }

@@ -1,3 +1,5 @@
+#![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
+
 use std::future::poll_fn;
 use std::ops::Range;
 

@@ -1,5 +1,7 @@
 //! Misuse of the C ABI that has gone wrong, on a device with reliable queue pairs
 
+#![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
+
 use std::ffi::CStr;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -3,6 +3,8 @@
 //! Counts what is allocated on this thread: connections, reactor, simulator and executor together. Mutants that this test has
 //! caught: a box per completion in `Line::on_completion`, a new vector per turn of the reactor.
 
+#![allow(unsafe_code, reason = "a global allocator that counts")]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

@@ -1,5 +1,7 @@
 //! The conformance body on the arms that every machine has: the simulator, and the real path over the simulated provider
 
+#![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
+
 use std::env;
 use std::ffi::{CStr, c_char, c_int};
 use std::path::PathBuf;

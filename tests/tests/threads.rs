@@ -1,5 +1,6 @@
 //! One thread posts, two poll: what the thread sanitizer looks at
 #![cfg(unix)]
+#![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;

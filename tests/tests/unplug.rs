@@ -1,5 +1,6 @@
 //! A cable is pulled: posts stay out of the provider, which may crash then
 #![cfg(unix)]
+#![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
 
 use std::env;
 use std::ffi::{CStr, c_char, c_int, c_void};

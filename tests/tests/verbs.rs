@@ -1,5 +1,7 @@
 //! Bare verbs on simulated devices
 
+#![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
+
 use rdma_bare::BareQp;
 use rdma_core::{
     Cause, CompletionQueue, Device, Opcode, QpCapacity, QpInit, QueuePair, SendOp, SendRequest, Status,

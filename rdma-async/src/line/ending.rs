@@ -15,7 +15,7 @@ impl<D: Device> Line<D> {
         tracing::debug!(line = self.id, "connection closed");
         let error = if state.protocol.is_peer_finished() { SendError::PeerClosed } else { SendError::Closed };
         // What was posted and has not completed has arrived: the peer says so.
-        let posted = if state.protocol.is_settled() { Ok(()) } else { Err(error.clone()) };
+        let posted = if state.protocol.is_closed() { Ok(()) } else { Err(error.clone()) };
         self.tear_down(state, error, posted, later);
         state.conclude(Ok(()), result, later);
     }
@@ -26,7 +26,7 @@ impl<D: Device> Line<D> {
             return;
         }
         later.wake_reactor();
-        if state.protocol.is_concluded() {
+        if state.protocol.can_end_without_peer() {
             return self.end(state, later);
         }
         tracing::warn!(line = self.id, %error, "connection lost");

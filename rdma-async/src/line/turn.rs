@@ -45,7 +45,7 @@ impl<D: Device> Line<D> {
     fn judge(&self, state: &mut State<D>, is_drained: bool, now: Time, later: &mut Later) -> Option<Time> {
         state.queues.as_ref()?;
         let timeout = self.hub.options.peer_timeout;
-        if state.protocol.is_settled() {
+        if state.protocol.is_closed() {
             self.end(state, later);
         } else if is_drained && state.protocol.is_peer_lost(now) {
             self.lose(state, ConnectionError::PeerLost(timeout), later);
@@ -137,7 +137,7 @@ impl<D: Device> Line<D> {
     pub(super) fn repost(&self, state: &mut State<D>, lease: Lease, later: &mut Later) {
         let Some(queues) = &mut state.queues else { return later.free([lease]) };
         match queues.post_eager_recv(lease) {
-            Ok(()) => state.protocol.eager_posted(),
+            Ok(()) => state.protocol.eager_receive_posted(),
             Err(error) => self.lose(state, error.into(), later),
         }
     }
@@ -147,13 +147,13 @@ impl<D: Device> Line<D> {
     /// `cx` is the reactor's: it is woken when memory for the next announced message is free.
     #[inline]
     pub(super) fn pump(&self, state: &mut State<D>, cx: Option<&mut Context<'_>>, later: &mut Later) {
-        if !state.protocol.is_quiet() {
+        if !state.protocol.is_idle() {
             self.post(state, cx, later);
         }
     }
 
     fn post(&self, state: &mut State<D>, mut cx: Option<&mut Context<'_>>, later: &mut Later) {
-        while !state.protocol.is_quiet() {
+        while !state.protocol.is_idle() {
             if let Err(error) = self.grant(state, cx.as_deref_mut(), later) {
                 return self.lose(state, error, later);
             }
@@ -182,7 +182,7 @@ impl<D: Device> Line<D> {
         later: &mut Later,
     ) -> Result<(), ConnectionError> {
         let State { protocol, queues: Some(queues), memory, .. } = state else { return Ok(()) };
-        while let Some(len) = protocol.next_wanted() {
+        while let Some(len) = protocol.next_bulk_receive() {
             let len = len as usize;
             if !queues.has_bulk_space(frames(len) as u32) {
                 break;
@@ -209,7 +209,7 @@ impl<D: Device> Line<D> {
                 later.free(lease);
                 return Err(error.into());
             }
-            protocol.bulk_posted();
+            protocol.bulk_receive_posted();
         }
         Ok(())
     }

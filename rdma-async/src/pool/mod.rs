@@ -1,5 +1,7 @@
 //! Registered memory, leased in whole frames
 
+#![allow(unsafe_code, reason = "leases are ranges of memory that the device shares")]
+
 pub(crate) mod frames;
 
 use std::any::Any;

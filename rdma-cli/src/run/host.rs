@@ -1,5 +1,7 @@
 //! The program of a host and the processes that it starts
 
+#![allow(unsafe_code, reason = "between fork and exec")]
+
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};

@@ -1,5 +1,7 @@
 //! Detects when a server listens: clients that are started earlier fail
 
+#![allow(unsafe_code, reason = "calls of libc")]
+
 /// Whether a process of the group listens on a TCP port; `None` if the system does not show it
 #[cfg(target_os = "linux")]
 pub(super) fn is_listening(group: u32) -> Option<bool> {
@@ -60,7 +62,6 @@ mod tests {
     #[test]
     fn a_listening_process_is_found() {
         // SAFETY: the call has no preconditions.
-        #[allow(unsafe_code)]
         let group = unsafe { libc::getpgrp() } as u32;
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert_eq!(is_listening(group), Some(true));

@@ -1,5 +1,7 @@
 //! `tb5 copy`
 
+#![allow(unsafe_code, reason = "calls of libc")]
+
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, symlink};

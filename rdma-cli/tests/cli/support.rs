@@ -1,5 +1,7 @@
 //! Starting `tb5` and other programs, and reading what they print
 
+#![allow(unsafe_code, reason = "calls of libc")]
+
 use std::ffi::OsStr;
 use std::fs;
 use std::io;

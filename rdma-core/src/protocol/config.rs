@@ -13,24 +13,24 @@ pub struct ProtocolConfig {
     /// Messages that the eager queue pair can hold for sending
     pub eager_send_frames: u32,
     /// Time without a send on the eager lane after which a keep-alive is sent
-    pub keepalive: Duration,
+    pub keep_alive_interval: Duration,
     /// Limits that this side has announced to its peer
     pub params: Params,
     /// Messages that may be queued at once
-    pub queue: u32,
+    pub max_queued: u32,
     /// Time without a message from the peer after which the peer counts as lost
-    pub timeout: Duration,
+    pub peer_timeout: Duration,
 }
 
 impl ProtocolConfig {
     /// Whether a connection can work: usable parameters, no zero, and a timeout of two to eight keep-alive intervals
     pub fn is_usable(&self) -> bool {
         self.params.is_usable()
-            && self.queue >= 1
+            && self.max_queued >= 1
             && self.bulk_receives >= 1
             && self.eager_send_frames >= 1
-            && self.keepalive > Duration::ZERO
-            && self.timeout >= self.keepalive * 2
-            && self.timeout <= self.keepalive * MAX_KEEPALIVES
+            && self.keep_alive_interval > Duration::ZERO
+            && self.peer_timeout >= self.keep_alive_interval * 2
+            && self.peer_timeout <= self.keep_alive_interval * MAX_KEEPALIVES
     }
 }

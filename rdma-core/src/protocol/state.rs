@@ -57,7 +57,7 @@ pub enum Incoming {
 /// State of one side of a connection over one cable
 ///
 /// The caller posts the sends that [`poll_transmit`](Self::poll_transmit) returns and the receives of
-/// [`next_wanted`](Self::next_wanted), and reports each completion. See the [module](super) for the protocol and an
+/// [`next_bulk_receive`](Self::next_bulk_receive), and reports each completion. See the [module](super) for the protocol and an
 /// example.
 #[derive(Debug)]
 pub struct Protocol {
@@ -86,13 +86,13 @@ pub struct Protocol {
     posted_total: u32,
     posted_reported: u32,
     /// Announced by the peer and not yet granted.
-    wanted: VecDeque<u32>,
+    ungranted: VecDeque<u32>,
     /// Granted and not yet arrived.
     granted: VecDeque<u32>,
     granted_total: u32,
     granted_reported: u32,
     bulk_received_total: u32,
-    last_heard: Time,
+    last_received: Time,
     peer_fin: PeerFin,
 }
 
@@ -133,8 +133,8 @@ impl Protocol {
         Self {
             config,
             peer,
-            queue: VecDeque::with_capacity(config.queue as usize),
-            announced: VecDeque::with_capacity(config.queue as usize),
+            queue: VecDeque::with_capacity(config.max_queued as usize),
+            announced: VecDeque::with_capacity(config.max_queued as usize),
             announced_total: 0,
             bulk_posted_total: 0,
             bulk_frames_in_flight: 0,
@@ -149,12 +149,12 @@ impl Protocol {
             expected_seq: 0,
             posted_total: config.params.window,
             posted_reported: config.params.window,
-            wanted: VecDeque::with_capacity(config.params.announces as usize),
+            ungranted: VecDeque::with_capacity(config.params.announces as usize),
             granted: VecDeque::with_capacity(config.bulk_receives as usize),
             granted_total: 0,
             granted_reported: 0,
             bulk_received_total: 0,
-            last_heard: now,
+            last_received: now,
             peer_fin: PeerFin::Open,
         }
     }
@@ -180,7 +180,7 @@ impl Protocol {
         if len > max {
             return Err(EnqueueError::TooLong { len, max });
         }
-        if self.queue.len() + self.announced.len() >= self.config.queue as usize {
+        if self.queue.len() + self.announced.len() >= self.config.max_queued as usize {
             return Err(EnqueueError::Full);
         }
         self.queue.push_back((token, len as u32));
@@ -197,17 +197,17 @@ impl Protocol {
     /// Advances time to `now`; makes a keep-alive due if no send completed for the keep-alive interval
     #[inline]
     pub fn tick(&mut self, now: Time) {
-        if self.eager_in_flight == 0 && now >= self.last_sent + self.config.keepalive {
+        if self.eager_in_flight == 0 && now >= self.last_sent + self.config.keep_alive_interval {
             self.is_keepalive_due = true;
         }
     }
 
     /// Whether there is neither a send nor a receive to post, which is so most of the time
     #[inline]
-    pub fn is_quiet(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.queue.is_empty()
             && self.announced.is_empty()
-            && self.wanted.is_empty()
+            && self.ungranted.is_empty()
             && self.fin == Fin::Open
             && self.peer_fin == PeerFin::Open
             && !self.is_update_due()
@@ -268,7 +268,7 @@ impl Protocol {
             self.fin = Fin::Done;
             return Some(Kind::Done);
         }
-        if self.peer_fin == PeerFin::Received && self.wanted.is_empty() && self.granted.is_empty() {
+        if self.peer_fin == PeerFin::Received && self.ungranted.is_empty() && self.granted.is_empty() {
             self.peer_fin = PeerFin::Acknowledged;
             return Some(Kind::FinAck);
         }
@@ -328,7 +328,7 @@ impl Protocol {
         }
         self.accept_totals(&trailer)?;
         self.expected_seq = self.expected_seq.wrapping_add(1);
-        self.last_heard = now;
+        self.last_received = now;
 
         let is_past_fin = self.peer_fin != PeerFin::Open;
         let body = || match <[u8; 4]>::try_from(payload) {
@@ -343,10 +343,10 @@ impl Protocol {
                 if len as usize <= MAX_EAGER || len > self.config.params.max_message {
                     return Err(Violation::AnnouncedLength(len.into()));
                 }
-                if self.wanted.len() >= self.config.params.announces as usize {
+                if self.ungranted.len() >= self.config.params.announces as usize {
                     return Err(Violation::AnnouncedTooMany);
                 }
-                self.wanted.push_back(len);
+                self.ungranted.push_back(len);
                 Ok(Incoming::Announced { len })
             }
             Kind::FinAck => {
@@ -390,20 +390,20 @@ impl Protocol {
     }
 
     /// Reports that an eager receive has been posted again
-    pub fn eager_posted(&mut self) {
+    pub fn eager_receive_posted(&mut self) {
         self.posted_total = self.posted_total.wrapping_add(1);
     }
 
     /// Length of the next announced message, if its receive should be posted now
     ///
-    /// The caller posts it on the bulk lane and reports it with [`bulk_posted`](Self::bulk_posted).
-    pub fn next_wanted(&self) -> Option<u32> {
-        self.wanted.front().copied().filter(|_| self.granted.len() < self.config.bulk_receives as usize)
+    /// The caller posts it on the bulk lane and reports it with [`bulk_receive_posted`](Self::bulk_receive_posted).
+    pub fn next_bulk_receive(&self) -> Option<u32> {
+        self.ungranted.front().copied().filter(|_| self.granted.len() < self.config.bulk_receives as usize)
     }
 
-    /// Reports that the receive for [`next_wanted`](Self::next_wanted) has been posted
-    pub fn bulk_posted(&mut self) {
-        if let Some(len) = self.wanted.pop_front() {
+    /// Reports that the receive for [`next_bulk_receive`](Self::next_bulk_receive) has been posted
+    pub fn bulk_receive_posted(&mut self) {
+        if let Some(len) = self.ungranted.pop_front() {
             self.granted.push_back(len);
             self.granted_total = self.granted_total.wrapping_add(1);
         }
@@ -420,7 +420,7 @@ impl Protocol {
             return Err(Violation::BulkLength { announced, received: len });
         }
         self.bulk_received_total = self.bulk_received_total.wrapping_add(1);
-        self.last_heard = now;
+        self.last_received = now;
         Ok(())
     }
 
@@ -437,14 +437,14 @@ impl Protocol {
     ///
     /// A keep-alive that is due waits for a credit, and none is needed while a send is in flight: time changes neither.
     pub fn next_timeout(&self) -> Time {
-        let lost = self.last_heard + self.config.timeout;
+        let lost = self.last_received + self.config.peer_timeout;
         let waits = self.is_keepalive_due || self.eager_in_flight > 0 || self.fin == Fin::Done;
-        if waits { lost } else { lost.min(self.last_sent + self.config.keepalive) }
+        if waits { lost } else { lost.min(self.last_sent + self.config.keep_alive_interval) }
     }
 
     /// Whether no message of the peer has arrived for the peer timeout
     pub fn is_peer_lost(&self, now: Time) -> bool {
-        now >= self.last_heard + self.config.timeout
+        now >= self.last_received + self.config.peer_timeout
     }
 
     /// Whether the peer has closed
@@ -460,7 +460,7 @@ impl Protocol {
     /// Whether this side loses nothing if no further message of the peer arrives
     ///
     /// Only the peer may still wait: for bytes in flight, or for a confirmation.
-    pub fn is_concluded(&self) -> bool {
+    pub fn can_end_without_peer(&self) -> bool {
         match self.fin {
             Fin::Done => true,
             Fin::Acknowledged => self.bulk_received_total == self.bulk_due_total,
@@ -473,10 +473,10 @@ impl Protocol {
     ///
     /// A side that has sent [`Kind::FinAck`] keeps its queue pairs until the peer confirms the arrival, because the
     /// completion of a send does not mean delivery.
-    pub fn is_settled(&self) -> bool {
-        let is_heard = matches!(self.peer_fin, PeerFin::Open | PeerFin::Done);
+    pub fn is_closed(&self) -> bool {
+        let is_peer_done = matches!(self.peer_fin, PeerFin::Open | PeerFin::Done);
         match self.fin {
-            Fin::Done => is_heard && self.eager_in_flight == 0,
+            Fin::Done => is_peer_done && self.eager_in_flight == 0,
             Fin::Open | Fin::Queued => self.peer_fin == PeerFin::Done,
             Fin::Sent | Fin::Acknowledged => false,
         }

@@ -17,10 +17,10 @@ const CONFIG: ProtocolConfig = ProtocolConfig {
     bulk_receives: 16,
     bulk_send_frames: 64,
     eager_send_frames: 16,
-    keepalive: Duration::from_millis(10),
+    keep_alive_interval: Duration::from_millis(10),
     params: Params { announces: 2, max_message: 32 * FRAME as u32, window: 24 },
-    queue: 64,
-    timeout: Duration::from_millis(80),
+    max_queued: 64,
+    peer_timeout: Duration::from_millis(80),
 };
 
 /// One end: its protocol state, what it holds, and the lanes towards it
@@ -65,8 +65,8 @@ impl Side {
     fn next(&mut self, now: Time) -> Option<Transmit> {
         self.protocol.tick(now);
         let transmit = self.protocol.poll_transmit(true);
-        if self.protocol.is_quiet() {
-            assert_eq!(self.protocol.poll_transmit(true), None, "`is_quiet` returned true");
+        if self.protocol.is_idle() {
+            assert_eq!(self.protocol.poll_transmit(true), None, "`is_idle` returned true");
         }
         transmit
     }
@@ -126,9 +126,9 @@ impl Side {
     }
 
     fn grant(&mut self) -> bool {
-        let Some(len) = self.protocol.next_wanted() else { return false };
+        let Some(len) = self.protocol.next_bulk_receive() else { return false };
         self.posted.push_back(len);
-        self.protocol.bulk_posted();
+        self.protocol.bulk_receive_posted();
         true
     }
 
@@ -144,7 +144,7 @@ impl Side {
 
     fn repost(&mut self) {
         self.eager_receives += 1;
-        self.protocol.eager_posted();
+        self.protocol.eager_receive_posted();
     }
 }
 
@@ -229,7 +229,7 @@ proptest! {
                 prop_assert_eq!(b.received.len() + b.inbox.len(), from_a.len());
             }
             for (side, peer) in [(&a, &b), (&b, &a)] {
-                if side.protocol.is_settled() && !peer.protocol.is_settled() {
+                if side.protocol.is_closed() && !peer.protocol.is_closed() {
                     prop_assert!(side.bulk.is_empty(), "gone although bulk messages were under way");
                     prop_assert!(!peer.eager.iter().any(|m| matters(m)), "gone before what it said arrived");
                 }
@@ -238,7 +238,7 @@ proptest! {
                 while side.protocol.poll_refused().is_some() {}
             }
         }
-        prop_assert!(a.protocol.is_settled() && b.protocol.is_settled());
+        prop_assert!(a.protocol.is_closed() && b.protocol.is_closed());
         prop_assert!(a.fin || b.fin);
         if !both {
             prop_assert!(a.protocol.is_acknowledged());
@@ -324,7 +324,7 @@ fn a_silent_peer_is_lost_after_the_timeout_and_not_before() {
         now = next;
         while a.transmit(&mut b, now) {}
     }
-    assert_eq!(now - silence, CONFIG.timeout);
+    assert_eq!(now - silence, CONFIG.peer_timeout);
 }
 
 /// Whether the peer misses something if the message is lost: more than time
@@ -343,12 +343,12 @@ fn a_peer_that_vanishes_while_it_closes_is_noticed() {
     // It has confirmed, and hears nothing more.
     let mut now = Time::ZERO;
     while !b.protocol.is_peer_lost(now) {
-        assert!(!b.protocol.is_settled() && now <= Time::ZERO + CONFIG.timeout);
+        assert!(!b.protocol.is_closed() && now <= Time::ZERO + CONFIG.peer_timeout);
         now = b.protocol.next_timeout();
         while b.transmit(&mut a, now) {}
     }
-    assert_eq!(now, Time::ZERO + CONFIG.timeout);
-    assert!(b.protocol.is_concluded(), "it sent nothing that could be missing");
+    assert_eq!(now, Time::ZERO + CONFIG.peer_timeout);
+    assert!(b.protocol.can_end_without_peer(), "it sent nothing that could be missing");
 }
 
 /// Regression: a side that had received the `Fin` of its peer sent no keep-alives until it could confirm.
@@ -361,7 +361,7 @@ fn a_confirmation_that_takes_its_time_keeps_the_connection_alive() {
     while step(&mut a, &mut b, 0, now) && !b.fin {}
     b.bulk.clear();
     for _ in 0..20 {
-        now += CONFIG.keepalive;
+        now += CONFIG.keep_alive_interval;
         a.transmit(&mut b, now);
         b.transmit(&mut a, now);
         while a.receive_eager(now) || b.receive_eager(now) {}
@@ -376,12 +376,12 @@ fn no_keepalive_is_sent_while_a_message_is_in_flight() {
     let mut now = Time::ZERO;
     a.enqueue(1).unwrap();
     assert!(a.protocol.poll_transmit(true).is_some());
-    now += CONFIG.keepalive;
+    now += CONFIG.keep_alive_interval;
     assert_eq!(a.next(now), None);
-    assert_eq!(a.protocol.next_timeout(), Time::ZERO + CONFIG.timeout);
+    assert_eq!(a.protocol.next_timeout(), Time::ZERO + CONFIG.peer_timeout);
     a.protocol.eager_sent(now);
-    assert_eq!((a.next(now), a.protocol.next_timeout()), (None, now + CONFIG.keepalive));
-    now += CONFIG.keepalive;
+    assert_eq!((a.next(now), a.protocol.next_timeout()), (None, now + CONFIG.keep_alive_interval));
+    now += CONFIG.keep_alive_interval;
     assert!(matches!(a.next(now), Some(Transmit::Control { body: None, .. })));
 }
 
@@ -412,7 +412,7 @@ fn credits_bound_everything_that_is_sent() {
         while a.transmit(&mut b, now) {
             sent += 1;
         }
-        now += CONFIG.keepalive;
+        now += CONFIG.keep_alive_interval;
     }
     assert_eq!(sent, CONFIG.params.window, "a message for each receive of the peer, and none without");
 }

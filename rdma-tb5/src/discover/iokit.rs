@@ -4,6 +4,8 @@
 //! `IORDMAUserClient`); `IOKitDiagnostics` is what `ioclasscount` prints. Type-checked only: never run by this project. A
 //! property that is not there is knowledge that is missing.
 
+#![allow(unsafe_code, reason = "calls IOKit")]
+
 use std::ffi::{CStr, c_void};
 
 use core_foundation::base::{CFType, TCFType, kCFAllocatorDefault};

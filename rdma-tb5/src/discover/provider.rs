@@ -3,6 +3,8 @@
 //! Loading it runs its code, and opening a device may hang or crash (F53). Let another process do that: one that calls
 //! [`Answer::of_this_process`] and prints it as JSON, and is run by [`ask`], with a bound on its time.
 
+#![allow(unsafe_code, reason = "calls the provider")]
+
 use std::ffi::{OsStr, c_int};
 use std::ptr::NonNull;
 use std::time::Duration;

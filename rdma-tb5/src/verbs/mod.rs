@@ -2,6 +2,8 @@
 //!
 //! Unsafe throughout, and the only modules of this crate that are.
 
+#![allow(unsafe_code, reason = "declares functions of the provider")]
+
 mod provider;
 
 pub use self::provider::{LoadError, Provider};

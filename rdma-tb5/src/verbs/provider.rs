@@ -1,5 +1,7 @@
 //! A verbs provider, loaded at run time
 
+#![allow(unsafe_code, reason = "loads the provider")]
+
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};

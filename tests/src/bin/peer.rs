@@ -5,6 +5,8 @@
 //! messages for ever beside everything else and looks at each byte, `count N`, which says how many came, and `drop N`; `fork` has a child
 //! that ends at once. Each line is answered by one.
 
+#![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
+
 use std::fmt::Write as _;
 use std::io::BufRead as _;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};

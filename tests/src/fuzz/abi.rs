@@ -3,6 +3,8 @@
 //! Bytes become calls with handles that are good, NULL, stale or of another kind, in any order. Only what the manual pages leave
 //! no library a chance to notice is spared: lists without an end, counts beyond the caller's own memory, lists freed twice.
 
+#![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
+
 mod handles;
 mod memory;
 mod posts;

@@ -1,5 +1,7 @@
 //! How messages travel and complete
 
+#![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
+
 use std::time::Duration;
 
 use futures::future::join;

@@ -1,5 +1,7 @@
 //! Caps, queues, and what the device supports
 
+#![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
+
 use std::time::Duration;
 
 use rdma_arena::Arena;

@@ -1,5 +1,7 @@
 //! Registered memory
 
+#![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
+
 use std::ptr::NonNull;
 use std::time::Duration;
 

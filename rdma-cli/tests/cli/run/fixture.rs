@@ -1,5 +1,7 @@
 //! A command `tb5 run`, and whether it leaves anything behind
 
+#![allow(unsafe_code, reason = "calls of libc")]
+
 use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;

@@ -1,5 +1,7 @@
 //! Memory that programs register
 
+#![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
+
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 
 const PAGE: usize = 4096;
