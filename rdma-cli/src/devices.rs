@@ -1,7 +1,7 @@
 //! `tb5 devices`: devices, ports, cables and peers
 
-use rdma_tb5::discover::{HostReport, Peer, Platform, Port, VerbsDevice};
-use rdma_tb5::preflight::Host;
+use rdma_doctor::report::{DeviceSummary, Peer, Platform, Port};
+use rdma_doctor::{Host, HostReport};
 use serde::Serialize;
 
 use crate::args::Devices;
@@ -20,7 +20,7 @@ struct Report<'a> {
 #[derive(Debug, Serialize)]
 struct Listed<'a> {
     #[serde(flatten)]
-    device: &'a VerbsDevice,
+    device: &'a DeviceSummary,
     interface: Option<&'a str>,
     receptacle: Option<u32>,
     speed: Option<&'a str>,
@@ -28,7 +28,7 @@ struct Listed<'a> {
 }
 
 impl<'a> Listed<'a> {
-    fn new(host: &'a HostReport, device: &'a VerbsDevice) -> Self {
+    fn new(host: &'a HostReport, device: &'a DeviceSummary) -> Self {
         let bus = host.bus_of(device);
         Self {
             device,

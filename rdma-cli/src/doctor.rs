@@ -1,7 +1,7 @@
 //! `tb5 doctor`: checks and their remedies
 
-use rdma_tb5::discover::Platform;
-use rdma_tb5::preflight::{self, Diagnosis, Finding, Host, Verdict};
+use rdma_doctor::report::Platform;
+use rdma_doctor::{Diagnosis, Finding, Host, Verdict, diagnose};
 use serde::Serialize;
 
 use crate::args::Doctor;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Doctor, output: Output) -> Result<(), Failure> {
     if let (Some(path), [host]) = (&args.record, &hosts[..]) {
         recorded::write(path, &host.report).map_err(Failure::failed)?;
     }
-    let diagnosis = preflight::diagnose(&hosts);
+    let diagnosis = diagnose(&hosts);
     let report = Report {
         verdict: diagnosis.verdict(),
         ok: diagnosis.count(Verdict::Ok),

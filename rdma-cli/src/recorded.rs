@@ -5,8 +5,10 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use rdma_tb5::discover::{self, HostReport};
-use rdma_tb5::preflight::Host;
+#[cfg(unix)]
+use rdma_doctor::discover::provider_probe::{self, ProviderProbe};
+use rdma_doctor::report::Platform;
+use rdma_doctor::{Host, HostReport, collect};
 
 use crate::Failure;
 use crate::report::Output;
@@ -45,25 +47,25 @@ impl RecordError {
 
 /// Inspects this machine
 pub(crate) fn this_machine() -> Host {
-    let mut report = discover::collect();
+    let mut report = collect();
     #[cfg(unix)]
     if let Ok(program) = std::env::current_exe() {
-        discover::provider::ask(&mut report, program, &["provider"], PATIENCE);
+        provider_probe::run_in_process(&mut report, program, &["provider"], PROBE_TIMEOUT);
     }
     Host::new("this machine", report)
 }
 
-/// Time that the verbs provider has to list its devices.
+/// The time after which a probe of the verbs provider is given up.
 #[cfg(unix)]
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+const PROBE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// Prints the devices of the verbs provider for the parent process
-pub(crate) fn print_answer() -> Result<(), Failure> {
+/// Probes the verbs provider, for the process that started this one
+pub(crate) fn print_probe() -> Result<(), Failure> {
     #[cfg(unix)]
-    let answer = discover::provider::Answer::of_this_process();
+    let probe = ProviderProbe::run();
     #[cfg(not(unix))]
-    let answer = serde_json::json!({});
-    Output::Json.print(&answer, String::new)
+    let probe = serde_json::json!({});
+    Output::Json.print(&probe, String::new)
 }
 
 /// Reads a report, labelled with the path of its file
@@ -102,8 +104,8 @@ pub(crate) fn write(path: &Path, report: &HostReport) -> Result<(), RecordError>
 pub(crate) fn summary(host: &Host) -> String {
     let report = &host.report;
     let platform = match report.platform {
-        discover::Platform::Linux => "Linux".to_owned(),
-        discover::Platform::Macos => {
+        Platform::Linux => "Linux".to_owned(),
+        Platform::Macos => {
             format!("macOS {}", report.macos_version.as_deref().unwrap_or("of unknown version"))
         }
         _ => "unknown system".to_owned(),

@@ -12,7 +12,7 @@ use rdma_core::{
 };
 
 use crate::queue::{PollPolicy, VerbsCompletionQueue};
-use crate::verbs::{LoadError, Provider, cause, clear_errno, creation_cause, errno};
+use crate::verbs::{ListError, LoadError, Provider, cause, clear_errno, creation_cause, errno};
 use crate::watch::Watch;
 use rdma_verbs_abi::{Context, DeviceAttr, Mr, Pd, PollCq, PortAttr, PostRecv, PostSend, constants};
 
@@ -63,6 +63,9 @@ impl OpenOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
+    /// The provider returned no list of devices
+    #[error(transparent)]
+    List(#[from] ListError),
     /// The provider cannot be used
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -116,17 +119,16 @@ impl VerbsDevice {
     pub fn open(provider: &Arc<Provider>, name: &str, options: OpenOptions) -> Result<Self, OpenError> {
         let mut context = None;
         clear_errno();
-        // Without a list, there is no such device.
-        let _ = provider.each_device(|device, found| {
+        provider.each_device(|device, found| {
             if found != name {
                 return true;
             }
             // SAFETY: the device is of the provider's list, which is not freed yet.
             context = Some(unsafe { (provider.ibv_open_device)(device) });
             false
-        });
+        })?;
         let Some(context) = context else {
-            return Err(OpenError::NoSuchDevice { name: name.to_owned(), known: provider.devices() });
+            return Err(OpenError::NoSuchDevice { name: name.to_owned(), known: provider.devices()? });
         };
         let Some(context) = NonNull::new(context) else {
             return Err(Error::new(Verb::OpenDevice, cause(errno())).into());

@@ -104,14 +104,14 @@ pub struct Qp {
 
 /// `ibv_gid`
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct RawGid {
     pub raw: [u8; 16],
 }
 
 /// `ibv_sge`
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Sge {
     pub addr: u64,
     pub length: u32,
@@ -146,7 +146,7 @@ pub struct SendWr {
 
 /// `ibv_wc`
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Wc {
     pub wr_id: u64,
     pub status: u32,
@@ -165,7 +165,7 @@ pub struct Wc {
 
 /// `ibv_qp_cap`
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct QpCap {
     pub max_send_wr: u32,
     pub max_recv_wr: u32,
@@ -188,7 +188,7 @@ pub struct QpInitAttr {
 
 /// `ibv_global_route`
 #[repr(C, align(8))]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct GlobalRoute {
     pub dgid: RawGid,
     pub flow_label: u32,
@@ -199,7 +199,7 @@ pub struct GlobalRoute {
 
 /// `ibv_ah_attr`
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct AhAttr {
     pub grh: GlobalRoute,
     pub dlid: u16,
@@ -212,7 +212,7 @@ pub struct AhAttr {
 
 /// `ibv_qp_attr`
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct QpAttr {
     pub qp_state: u32,
     pub cur_qp_state: u32,
@@ -246,7 +246,7 @@ pub struct QpAttr {
 ///
 /// The exported `ibv_query_port` fills only [`PORT_ATTR_COMPAT`] bytes of it.
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct PortAttr {
     pub state: u32,
     pub max_mtu: u32,
@@ -277,7 +277,7 @@ pub const PORT_ATTR_COMPAT: usize = 48;
 
 /// `ibv_device_attr`
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct DeviceAttr {
     pub fw_ver: [c_char; 64],
     pub node_guid: u64,

@@ -5,9 +5,11 @@ mod assertions;
 pub mod constants;
 #[expect(missing_docs, reason = "the fields of these structures are those of the C header")]
 mod layout;
+mod rate;
 
 pub use layout::{
     AhAttr, CompChannel, Context, ContextOps, Cq, Device, DeviceAttr, GlobalRoute, Mr, PORT_ATTR_COMPAT, Pd,
     PollCq, PortAttr, PostRecv, PostSend, Qp, QpAttr, QpCap, QpInitAttr, RawGid, RecvWr, ReqNotifyCq, SendWr,
     Sge, Wc,
 };
+pub use rate::{lanes, megabits_per_lane};

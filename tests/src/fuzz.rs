@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use rdma_core::protocol::{Hello, Incoming, Params, Protocol, ProtocolConfig, Token, Trailer};
 use rdma_core::{FRAME, Time};
+use rdma_doctor::discover::{Outputs, Tool};
+use rdma_doctor::parse::{self, MAX_ITEMS};
+use rdma_doctor::{Host, HostReport, diagnose};
 use rdma_sim::Bytes;
-use rdma_tb5::discover::parse::{self, MAX_ITEMS};
-use rdma_tb5::discover::{HostReport, Outputs, Tool};
-use rdma_tb5::preflight::{self, Host};
 
 pub use self::abi::abi;
 pub use self::hear::hear;
@@ -166,6 +166,6 @@ pub fn discover(data: &[u8]) {
     if let Ok(recorded) = serde_json::from_slice(data) {
         hosts.push(Host::new("b", recorded));
     }
-    let diagnosis = preflight::diagnose(&hosts);
+    let diagnosis = diagnose(&hosts);
     assert!(diagnosis.findings.iter().all(|finding| !finding.evidence.trim().is_empty()));
 }

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::support::{Folder, assert_code, assert_refused, json as object, keys, stderr, stdout, tool};
 
-/// A composed report of the fixtures of `rdma-tb5`
+/// A composed report of the fixtures of `rdma-doctor`
 fn composed(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join(format!("../rdma-tb5/tests/fixtures/composed/reports/{name}.json"))
+        .join(format!("../rdma-doctor/tests/fixtures/composed/reports/{name}.json"))
 }
 
 /// A composed report with a change, as a file

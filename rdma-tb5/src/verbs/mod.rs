@@ -6,7 +6,7 @@
 
 mod provider;
 
-pub use self::provider::{LoadError, Provider};
+pub use self::provider::{ListError, LoadError, Provider};
 
 use rdma_core::{Cause, Invalid, Resource};
 

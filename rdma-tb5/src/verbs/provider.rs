@@ -46,6 +46,19 @@ pub enum LoadError {
     },
 }
 
+/// The provider returned no list of devices
+///
+/// An empty list is not an error: the provider is there, and there is no device.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{path}: ibv_get_device_list returned NULL, error number {errno}")]
+#[non_exhaustive]
+pub struct ListError {
+    /// The provider
+    pub path: String,
+    /// The error number
+    pub errno: i32,
+}
+
 /// The environment variable that names another provider.
 const VARIABLE: &str = "RDMA_PROVIDER";
 
@@ -176,28 +189,31 @@ impl Provider {
         LoadError::WrongAbi { path: self.path.clone(), why }
     }
 
-    /// The names of the devices that the provider knows
-    pub fn devices(&self) -> Vec<String> {
-        let mut names = Vec::new();
-        let _ = self.each_device(|_, name| {
-            names.push(name.to_owned());
-            true
-        });
-        names
-    }
-
-    /// Shows each device to `look` until that says that it has seen enough; the pointer is valid during the call
+    /// The names of the devices that the provider lists
     ///
     /// # Errors
     ///
-    /// The error number, if the provider gives no list.
-    pub(crate) fn each_device(&self, mut look: impl FnMut(*mut Device, &str) -> bool) -> Result<(), i32> {
+    /// [`ListError`] if the provider returns no list.
+    pub fn devices(&self) -> Result<Vec<String>, ListError> {
+        let mut names = Vec::new();
+        self.each_device(|_, name| {
+            names.push(name.to_owned());
+            true
+        })?;
+        Ok(names)
+    }
+
+    /// Calls `visit` with each device and its name until it returns `false`; the pointer is valid during the call
+    pub(crate) fn each_device(
+        &self,
+        mut visit: impl FnMut(*mut Device, &str) -> bool,
+    ) -> Result<(), ListError> {
         let mut count = 0;
         clear_errno();
         // SAFETY: the call takes a place for the number of devices.
         let list = unsafe { (self.ibv_get_device_list)(&raw mut count) };
         if list.is_null() {
-            return Err(errno());
+            return Err(ListError { path: self.path.clone(), errno: errno() });
         }
         for index in 0..usize::try_from(count).unwrap_or(0) {
             // SAFETY: the list has so many entries.
@@ -214,7 +230,7 @@ impl Provider {
             }
             // SAFETY: the provider returns a string that lives as long as the device.
             let name = unsafe { CStr::from_ptr(name) };
-            if !look(device, &name.to_string_lossy()) {
+            if !visit(device, &name.to_string_lossy()) {
                 break;
             }
         }

@@ -45,11 +45,9 @@ impl LocalDevice {
     /// It names none, or there is no provider.
     pub fn from_environment() -> Result<Self, String> {
         let provider = Provider::load().map_err(|error| error.to_string())?;
+        let names = provider.devices().map_err(|error| error.to_string())?;
         let name = env::var(DEVICE_VARIABLE).map_err(|_| {
-            format!(
-                "{DEVICE_VARIABLE} names the device of this host; there are: {}",
-                provider.devices().join(", ")
-            )
+            format!("{DEVICE_VARIABLE} names the device of this host; there are: {}", names.join(", "))
         })?;
         Ok(Self::new(provider, name))
     }

@@ -1,0 +1,149 @@
+//! The table of all checks
+
+use super::check::{Check, Diagnosis, Host, Scope};
+use super::{addresses, cables, enablement, hosts, kernel, ports};
+
+/// All checks, from the ground up: a finding often explains those that follow it
+pub const CHECKS: &[Check] = &[
+    check("macos_version", "macOS is 26.2 or later", &[6], Scope::MacOnce(enablement::macos_version)),
+    check(
+        "message_limit",
+        "macOS is not 26.2, which has a limit of 4 KiB",
+        &[30],
+        Scope::MacOnce(enablement::message_limit),
+    ),
+    check(
+        "rdma_enabled",
+        "rdma_ctl says that RDMA is enabled",
+        &[1],
+        Scope::MacOnce(enablement::rdma_enabled),
+    ),
+    check("driver", "ibv_devinfo answers", &[53], Scope::Host(ports::driver)),
+    check("provider", "the verbs provider answers", &[53], Scope::Host(ports::provider)),
+    check("verbs_devices", "there are verbs devices", &[1, 2, 6, 80], Scope::Host(enablement::verbs_devices)),
+    check(
+        "thunderbolt_5",
+        "the host has Thunderbolt 5 receptacles",
+        &[2],
+        Scope::MacOnce(enablement::thunderbolt_5),
+    ),
+    check("idle_sleep", "the host does not sleep when idle", &[8], Scope::MacOnce(enablement::idle_sleep)),
+    check("cable", "another host is connected", &[1, 73], Scope::MacOnce(cables::cable)),
+    check("link_speed", "links run at 80 Gb/s", &[2], Scope::Mac(cables::link_speed)),
+    check(
+        "studio_port",
+        "the port next to Ethernet of a Mac Studio is free",
+        &[5],
+        Scope::Mac(cables::studio_port),
+    ),
+    check("rdma_service", "connected hosts advertise rdma", &[1, 9], Scope::Mac(cables::rdma_service)),
+    check(
+        "thunderbolt_ip",
+        "Thunderbolt IP is up on connected ports",
+        &[7, 54],
+        Scope::Mac(cables::thunderbolt_ip),
+    ),
+    check(
+        "interface_mapping",
+        "each device uses the interface in its name",
+        &[4],
+        Scope::Mac(ports::interface_mapping),
+    ),
+    check("port_state", "ports with a cable are active", &[1, 7, 9, 73], Scope::Host(ports::port_state)),
+    check(
+        "device_limits",
+        "devices have the limits that the library expects",
+        &[26, 27, 28, 30, 34],
+        Scope::Mac(ports::device_limits),
+    ),
+    check("path_mtu", "the path MTU is one that works everywhere", &[76], Scope::Mac(ports::path_mtu)),
+    check(
+        "bridge",
+        "Thunderbolt ports are not members of a bridge",
+        &[13, 74],
+        Scope::Mac(addresses::bridge),
+    ),
+    check("bridge_loop", "no bridge has two cables", &[13], Scope::Mac(addresses::bridge_loop)),
+    check("gid_table", "GID tables are not empty", &[13, 19, 74], Scope::Host(addresses::gid_table)),
+    check("ipv4_gid", "ports have an IPv4 GID", &[11, 13], Scope::Mac(addresses::ipv4_gid)),
+    check("ipv4_gid_index", "the IPv4 GID is entry 1", &[12], Scope::Mac(addresses::ipv4_gid_index)),
+    check("link_local", "ports have more than a 169.254 address", &[75], Scope::Mac(addresses::link_local)),
+    check("subnets", "each port has a network of its own", &[14], Scope::Mac(addresses::subnets)),
+    check(
+        "protection_domains",
+        "no protection domains are leaked",
+        &[15, 19, 28],
+        Scope::Mac(kernel::protection_domains),
+    ),
+    check("queue_pairs", "no queue pairs are leaked", &[15, 16, 19, 26], Scope::Mac(kernel::queue_pairs)),
+    check("same_macos", "all hosts run the same macOS", &[3], Scope::Hosts(hosts::same_macos)),
+    check(
+        "cable_ends",
+        "both ends of a cable name each other",
+        &[4, 20, 73, 77],
+        Scope::Hosts(hosts::cable_ends),
+    ),
+    check(
+        "parallel_cables",
+        "parallel cables are not crossed",
+        &[20, 77],
+        Scope::Hosts(hosts::parallel_cables),
+    ),
+    check("bridged_ring", "bridged cables form no ring", &[13], Scope::Hosts(hosts::bridged_ring)),
+];
+
+/// Failures of the same sections of the catalogue that no report shows, and why
+pub const NOT_VISIBLE: &[(u8, &str)] = &[
+    (10, "a bug of another project's setup tool"),
+    (17, "happens while a queue pair is brought up"),
+    (18, "happens while queue pairs are brought up, and shows only in the next attempt"),
+    (21, "about the side channel, which is not chosen yet"),
+    (22, "about the side channel, which is not chosen yet"),
+    (23, "macOS does not tell a program about the permission before the program uses it"),
+    (24, "about the side channel, which is not chosen yet"),
+    (25, "about the configuration of another project"),
+    (29, "a bug of programs that do not check the result of alloc_pd"),
+    (31, "about requests in flight"),
+    (32, "about programs that share a connection"),
+    (33, "about memory that is not registered yet"),
+    (35, "about memory that is not registered yet"),
+];
+
+/// Runs all [`CHECKS`] on the reports of one host or of several
+///
+/// ```
+/// use rdma_doctor::{Host, HostReport, Verdict, diagnose};
+///
+/// let diagnosis = diagnose(&[Host::new("blank", HostReport::default())]);
+/// assert_eq!(diagnosis.verdict(), Verdict::Unknown);
+/// ```
+pub fn diagnose(hosts: &[Host]) -> Diagnosis {
+    Diagnosis { findings: CHECKS.iter().flat_map(|check| check.run(hosts)).collect() }
+}
+
+const fn check(id: &'static str, expectation: &'static str, faults: &'static [u8], scope: Scope) -> Check {
+    Check { id, expectation, faults, scope }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_failure_of_the_sections_is_detected_or_explained_but_not_both() {
+        let seen: BTreeSet<u8> = CHECKS.iter().flat_map(|check| check.faults).copied().collect();
+        let not_seen: BTreeSet<u8> = NOT_VISIBLE.iter().map(|(fault, _)| *fault).collect();
+        assert_eq!(seen.intersection(&not_seen).count(), 0);
+        for fault in (1..=35).chain(73..=77).chain([80]) {
+            assert!(seen.contains(&fault) || not_seen.contains(&fault), "F{fault}");
+        }
+    }
+
+    #[test]
+    fn ids_of_checks_are_unique() {
+        let names: BTreeSet<_> = CHECKS.iter().map(|check| check.id).collect();
+        assert_eq!(names.len(), CHECKS.len());
+    }
+}

@@ -1,0 +1,50 @@
+//! Objects of the driver that outlive their processes
+
+use rdma_core::Caps;
+
+use super::check::Note;
+use crate::report::{DeviceSummary, HostReport};
+
+/// F15, F19, F28: protection domains that a crashed process or a replugged cable has left behind
+pub(super) fn protection_domains(host: &HostReport) -> Vec<Note> {
+    let per_device = |device: &DeviceSummary| device.max_pd.unwrap_or_else(|| Caps::tb5().max_pd.into());
+    count(host, "protection domains", host.kernel_objects.protection_domains, per_device)
+}
+
+/// F15, F16, F19, F26: queue pairs that a crashed process has left behind; the limit holds across processes
+pub(super) fn queue_pairs(host: &HostReport) -> Vec<Note> {
+    // The device advertises one queue pair more than it gives.
+    let usable = u64::from(Caps::tb5().max_qp);
+    let per_device = |device: &DeviceSummary| device.max_qp.map_or(usable, |max_qp| max_qp.min(usable));
+    count(host, "queue pairs", host.kernel_objects.queue_pairs, per_device)
+}
+
+/// Compares the count of the whole host with the limits of all its devices together
+fn count(
+    host: &HostReport,
+    what: &str,
+    live: Option<u64>,
+    per_device: impl Fn(&DeviceSummary) -> u64,
+) -> Vec<Note> {
+    if host.devices.as_deref() == Some(&[]) {
+        return Vec::new();
+    }
+    let Some(live) = live else { return vec![Note::unknown(format!("the number of {what} is not known"))] };
+    let limit: u64 = host.devices.iter().flatten().map(per_device).fold(0, u64::saturating_add);
+    let owners = host.kernel_objects.owners.as_deref();
+    let evidence = match owners {
+        Some([]) => format!("{live} {what}, and no process has the driver open"),
+        Some(owners) => format!("{live} {what}; the driver is open in {}", owners.join("; ")),
+        None => format!("{live} {what}"),
+    };
+    vec![if live > 0 && limit > 0 && live >= limit {
+        Note::fail(
+            format!("{evidence}; all {limit} are in use"),
+            "end the processes that hold them, and restart the host if they stay",
+        )
+    } else if live > 0 && owners == Some(&[]) {
+        Note::warn(evidence, "restart the host before they run out")
+    } else {
+        Note::ok(evidence)
+    }]
+}

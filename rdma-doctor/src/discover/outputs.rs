@@ -1,0 +1,138 @@
+//! From the outputs of a Mac's tools to a report
+
+use std::collections::BTreeMap;
+
+use super::{Captured, Tool};
+use crate::parse::{self, short};
+use crate::report::{DeviceSummary, HostReport, LiveLinks, Outcome, Platform, RdmaCtl, ToolRun};
+
+/// The outputs of the tools of a Mac
+///
+/// The step between running the tools, which only a Mac can do, and parsing their outputs, which every machine can.
+///
+/// ```
+/// use rdma_doctor::discover::{Outputs, Tool};
+/// use rdma_doctor::report::RdmaCtl;
+///
+/// let outputs = Outputs::default().with(Tool::SwVers, "26.3\n").with(Tool::RdmaCtl, "enabled\n");
+/// let report = outputs.report();
+/// assert_eq!(report.macos_version.as_deref(), Some("26.3"));
+/// assert_eq!(report.rdma_ctl, RdmaCtl::Enabled);
+/// ```
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Outputs {
+    /// The run of each tool; a tool that was not run is missing
+    pub tools: BTreeMap<Tool, Captured>,
+    /// Links by the I/O Registry
+    pub live_links: Option<LiveLinks>,
+    /// Processes that have the driver open
+    pub owners: Option<Vec<String>>,
+}
+
+impl Outputs {
+    /// Adds the output of a tool that succeeded
+    #[must_use]
+    pub fn with(mut self, tool: Tool, stdout: impl Into<String>) -> Self {
+        let captured = Captured { outcome: Outcome::Done, stdout: stdout.into(), stderr: String::new() };
+        self.tools.insert(tool, captured);
+        self
+    }
+
+    /// Adds a tool that did not succeed
+    #[must_use]
+    pub fn with_outcome(mut self, tool: Tool, outcome: Outcome) -> Self {
+        self.tools.insert(tool, Captured { outcome, ..Captured::default() });
+        self
+    }
+
+    /// Parses all outputs into a report
+    pub fn report(&self) -> HostReport {
+        let mut report = HostReport { platform: Platform::Macos, ..HostReport::default() };
+        if let Some(text) = self.read(Tool::SwVers) {
+            let found = parse::sw_vers(text);
+            (report.macos_version, report.macos_build) = (found.version, found.build);
+        }
+        report.hardware_model = self.read(Tool::Sysctl).map(short).filter(|model| !model.is_empty());
+        report.rdma_ctl = match self.tools.get(&Tool::RdmaCtl).map(|captured| captured.outcome) {
+            Some(Outcome::Absent) => RdmaCtl::Absent,
+            Some(Outcome::Hung) => RdmaCtl::Hung,
+            _ => self.read(Tool::RdmaCtl).map_or(RdmaCtl::Unknown, parse::rdma_ctl),
+        };
+        let mut unreadable = None;
+        match self.read(Tool::SystemProfiler).map(parse::system_profiler) {
+            Some(Ok(buses)) => report.thunderbolt = Some(buses),
+            Some(Err(error)) => unreadable = Some(error),
+            None => {}
+        }
+        self.add_services(&mut report);
+        report.hardware_ports = self.ended(Tool::Networksetup).map(parse::networksetup);
+        report.interfaces = self.ended(Tool::Ifconfig).map(parse::ifconfig);
+        report.devices = self.devices();
+        report.kernel_objects = self.read(Tool::Ioclasscount).map(parse::ioclasscount).unwrap_or_default();
+        report.kernel_objects.owners.clone_from(&self.owners);
+        report.live_links.clone_from(&self.live_links);
+        report.idle_sleep_minutes = self.read(Tool::Pmset).and_then(parse::pmset);
+        report.tools = self.tools.iter().map(|(&tool, captured)| tool_run(tool, captured)).collect();
+        if let Some(error) = unreadable {
+            let name = Tool::SystemProfiler.to_string();
+            for run in report.tools.iter_mut().filter(|run| run.tool == name) {
+                run.detail = error.to_string();
+            }
+        }
+        report
+    }
+
+    /// The complete output of a tool, whether it succeeded or failed
+    fn read(&self, tool: Tool) -> Option<&str> {
+        let captured = self.tools.get(&tool)?;
+        matches!(captured.outcome, Outcome::Done | Outcome::Failed).then_some(captured.stdout.as_str())
+    }
+
+    /// The output of a tool that prints a list, if it succeeded: only then an empty list means that there is nothing
+    fn ended(&self, tool: Tool) -> Option<&str> {
+        let captured = self.tools.get(&tool)?;
+        let said = captured.outcome == Outcome::Done && !captured.stdout.trim().is_empty();
+        said.then_some(captured.stdout.as_str())
+    }
+
+    fn add_services(&self, report: &mut HostReport) {
+        let services = self.read(Tool::SystemProfilerText).map(parse::services).unwrap_or_default();
+        for peer in report.thunderbolt.iter_mut().flatten().flat_map(|bus| &mut bus.peers) {
+            let same = |domain: &str| {
+                peer.domain_uuid.as_deref().is_some_and(|other| other.eq_ignore_ascii_case(domain))
+            };
+            if let Some(found) = services.iter().find(|found| same(&found.domain_uuid)) {
+                peer.rdma_service = Some(found.rdma || peer.rdma_service == Some(true));
+            }
+        }
+    }
+
+    /// The devices of `ibv_devinfo`, and those that only `ibv_devices` lists
+    fn devices(&self) -> Option<Vec<DeviceSummary>> {
+        let mut devices = self.read(Tool::IbvDevinfo).map(parse::ibv_devinfo).unwrap_or_default();
+        for name in self.read(Tool::IbvDevices).map(parse::ibv_devices).unwrap_or_default() {
+            if devices.iter().all(|device| device.name != name) {
+                devices.push(DeviceSummary::named(name));
+            }
+        }
+        if devices.is_empty() && !self.says_no_devices() {
+            return None;
+        }
+        devices.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
+        Some(devices)
+    }
+
+    /// Whether `ibv_devices` succeeded with an empty list, or `ibv_devinfo` said that there are no devices
+    fn says_no_devices(&self) -> bool {
+        let listed = self.tools.get(&Tool::IbvDevices).is_some_and(|listed| listed.outcome == Outcome::Done);
+        listed
+            || self.tools.get(&Tool::IbvDevinfo).is_some_and(|captured| {
+                [&captured.stdout, &captured.stderr].iter().any(|text| text.contains("No IB devices found"))
+            })
+    }
+}
+
+fn tool_run(tool: Tool, captured: &Captured) -> ToolRun {
+    let detail = captured.stderr.lines().find(|line| !line.trim().is_empty()).map(short).unwrap_or_default();
+    ToolRun { tool: tool.to_string(), outcome: captured.outcome, detail }
+}

@@ -1,0 +1,400 @@
+//! Every check: where it fires, and where it does not
+
+mod support;
+
+use rdma_doctor::report::{
+    Address, Bus, DeviceSummary, IpLink, LiveLinks, Outcome, Peer, Platform, ProviderStatus, RdmaCtl,
+};
+use rdma_doctor::{CHECKS, Check, Finding, Host, HostReport, Verdict, diagnose};
+use support::outputs;
+
+/// Two Macs with one cable between them and nothing wrong
+fn pair() -> [Host; 2] {
+    ["left", "right"].map(|name| Host::new(name, outputs(name).report()))
+}
+
+type Change = fn(&mut [Host; 2]);
+
+fn findings(id: &str, change: Change) -> Vec<Finding> {
+    let mut hosts = pair();
+    change(&mut hosts);
+    check(id).run(&hosts)
+}
+
+fn check(id: &str) -> &'static Check {
+    CHECKS.iter().find(|check| check.id == id).unwrap_or_else(|| panic!("no check {id}"))
+}
+
+/// A change to the two hosts, and the worst verdict of the check after it
+const CASES: &[(&str, Verdict, Change)] = &[
+    ("macos_version", Verdict::Ok, |_| {}),
+    ("macos_version", Verdict::Ok, |h| version(h, "26.2")),
+    ("macos_version", Verdict::Ok, |h| version(h, "27.0")),
+    ("macos_version", Verdict::Fail, |h| version(h, "26.1.4")),
+    ("macos_version", Verdict::Fail, |h| version(h, "15.7")),
+    ("macos_version", Verdict::Unknown, |h| h[0].report.macos_version = None),
+    ("macos_version", Verdict::Unknown, |h| version(h, "Tahoe")),
+    ("message_limit", Verdict::Ok, |_| {}),
+    ("message_limit", Verdict::Warn, |h| version(h, "26.2.1")),
+    ("message_limit", Verdict::Unknown, |h| h[0].report.macos_version = None),
+    ("rdma_enabled", Verdict::Ok, |_| {}),
+    ("rdma_enabled", Verdict::Fail, |h| h[0].report.rdma_ctl = RdmaCtl::Disabled),
+    ("rdma_enabled", Verdict::Fail, |h| h[1].report.rdma_ctl = RdmaCtl::Absent),
+    ("rdma_enabled", Verdict::Fail, |h| h[0].report.rdma_ctl = RdmaCtl::Hung),
+    ("rdma_enabled", Verdict::Unknown, |h| h[0].report.rdma_ctl = RdmaCtl::Unknown),
+    ("driver", Verdict::Ok, |_| {}),
+    ("driver", Verdict::Fail, |h| tool(h, "ibv_devinfo -v", Outcome::Hung)),
+    ("driver", Verdict::Fail, |h| tool(h, "ibv_devices", Outcome::Hung)),
+    ("driver", Verdict::Unknown, |h| h[0].report.tools.clear()),
+    ("provider", Verdict::Ok, |h| ran(h, "verbs_provider", Outcome::Done)),
+    ("provider", Verdict::Warn, |h| ran(h, "verbs_provider", Outcome::Failed)),
+    ("provider", Verdict::Unknown, |h| ran(h, "verbs_provider", Outcome::Hung)),
+    ("verbs_devices", Verdict::Ok, |_| {}),
+    ("verbs_devices", Verdict::Fail, |h| h[0].report.provider = ProviderStatus::Unusable),
+    ("verbs_devices", Verdict::Fail, |h| h[0].report.devices = Some(Vec::new())),
+    ("verbs_devices", Verdict::Fail, |h| h[0].report.provider = ProviderStatus::Absent),
+    ("verbs_devices", Verdict::Fail, |h| h[0].report.provider = ProviderStatus::ListFailed),
+    ("verbs_devices", Verdict::Fail, |h| {
+        h[0].report.devices = None;
+        tool(h, "ibv_devices", Outcome::Absent);
+    }),
+    ("verbs_devices", Verdict::Unknown, |h| h[0].report.devices = None),
+    ("thunderbolt_5", Verdict::Ok, |_| {}),
+    ("thunderbolt_5", Verdict::Fail, |h| speeds(h, "40 Gb/s", "Up to 40 Gb/s")),
+    ("thunderbolt_5", Verdict::Fail, |h| h[0].report.thunderbolt = Some(Vec::new())),
+    ("thunderbolt_5", Verdict::Unknown, |h| speeds(h, "40 Gb/s", "40 Gb/s")),
+    ("thunderbolt_5", Verdict::Unknown, |h| h[0].report.thunderbolt = None),
+    ("idle_sleep", Verdict::Ok, |_| {}),
+    ("idle_sleep", Verdict::Warn, |h| h[0].report.idle_sleep_minutes = Some(1)),
+    ("idle_sleep", Verdict::Unknown, |h| h[0].report.idle_sleep_minutes = None),
+    ("cable", Verdict::Ok, |_| {}),
+    ("cable", Verdict::Fail, |h| bus(h).peers.clear()),
+    ("cable", Verdict::Fail, |h| bus(h).peers[0].domain_uuid = None),
+    ("cable", Verdict::Unknown, |h| h[0].report.thunderbolt = None),
+    ("link_speed", Verdict::Ok, |_| {}),
+    ("link_speed", Verdict::Fail, |h| bus(h).speed = Some("40 Gb/s".into())),
+    ("link_speed", Verdict::Fail, |h| bus(h).speed = Some("20 Gb/s".into())),
+    ("link_speed", Verdict::Unknown, |h| bus(h).speed = None),
+    ("studio_port", Verdict::Ok, |_| {}),
+    ("studio_port", Verdict::Warn, |h| {
+        for port in h[1].report.hardware_ports.as_mut().unwrap() {
+            port.interface =
+                if port.receptacle == 2 { "en2".into() } else { format!("en{}", 10 + port.receptacle) };
+        }
+    }),
+    ("studio_port", Verdict::Unknown, |h| h[1].report.hardware_ports = None),
+    ("rdma_service", Verdict::Ok, |_| {}),
+    ("rdma_service", Verdict::Fail, |h| bus(h).peers[0].rdma_service = Some(false)),
+    ("rdma_service", Verdict::Unknown, |h| bus(h).peers[0].rdma_service = None),
+    ("rdma_service", Verdict::Fail, |h| live_services(h, 0)),
+    ("rdma_service", Verdict::Ok, |h| live_services(h, 1)),
+    ("thunderbolt_ip", Verdict::Ok, |_| {}),
+    ("thunderbolt_ip", Verdict::Ok, |h| ip_link(h, 3)),
+    ("thunderbolt_ip", Verdict::Fail, |h| ip_link(h, 1)),
+    ("thunderbolt_ip", Verdict::Ok, |h| ip_link(h, 0)),
+    ("thunderbolt_ip", Verdict::Fail, |h| interface(h).status = Some("inactive".into())),
+    ("thunderbolt_ip", Verdict::Unknown, |h| interface(h).status = None),
+    ("thunderbolt_ip", Verdict::Unknown, |h| h[0].report.hardware_ports = None),
+    ("interface_mapping", Verdict::Ok, |_| {}),
+    ("interface_mapping", Verdict::Warn, |h| device(h).name = "rdma_en9".into()),
+    ("interface_mapping", Verdict::Warn, |h| {
+        h[0].report.interfaces.as_mut().unwrap().retain(|i| i.name != "en4")
+    }),
+    ("interface_mapping", Verdict::Warn, |h| gids(h)[0].gid = "fe80::ff:fe00:183".parse().unwrap()),
+    ("interface_mapping", Verdict::Ok, |h| {
+        let ether = interface(h).ether.replace("02:00:00:00:00:99".into());
+        bridge(&mut h[0], &["en4"]);
+        h[0].report.interfaces.as_mut().unwrap().last_mut().unwrap().ether = ether;
+    }),
+    ("interface_mapping", Verdict::Unknown, |h| device(h).name = "mlx5_0".into()),
+    ("interface_mapping", Verdict::Unknown, |h| {
+        h[0].report.hardware_ports = None;
+        gids(h).clear();
+    }),
+    ("port_state", Verdict::Ok, |_| {}),
+    ("port_state", Verdict::Fail, |h| device(h).ports[0].state = Some("PORT_DOWN".into())),
+    ("port_state", Verdict::Fail, |h| {
+        device(h).ports[0].state = Some("PORT_DOWN".into());
+        bus(h).peers.clear();
+    }),
+    ("port_state", Verdict::Unknown, |h| device(h).ports[0].state = None),
+    ("port_state", Verdict::Unknown, |h| device(h).ports.clear()),
+    ("device_limits", Verdict::Ok, |_| {}),
+    ("device_limits", Verdict::Warn, |h| device(h).max_qp = Some(3)),
+    ("device_limits", Verdict::Warn, |h| device(h).max_mr = Some(64)),
+    ("device_limits", Verdict::Warn, |h| device(h).ports[0].max_msg_sz = Some(4096)),
+    ("device_limits", Verdict::Unknown, |h| *device(h) = DeviceSummary::named("rdma_en4")),
+    ("path_mtu", Verdict::Ok, |_| {}),
+    ("path_mtu", Verdict::Warn, |h| device(h).ports[0].active_mtu = Some(512)),
+    ("path_mtu", Verdict::Unknown, |h| device(h).ports[0].active_mtu = None),
+    ("bridge", Verdict::Ok, |_| {}),
+    ("bridge", Verdict::Warn, |h| bridge(&mut h[0], &["en4"])),
+    ("bridge", Verdict::Fail, |h| bridge(&mut h[0], &["en2", "en3", "en4"])),
+    ("bridge", Verdict::Unknown, |h| h[0].report.interfaces = None),
+    ("bridge_loop", Verdict::Ok, |h| bridge(&mut h[0], &["en2", "en3", "en4"])),
+    ("bridge_loop", Verdict::Warn, |h| {
+        second_cable(h, 2, 3);
+        bridge(&mut h[0], &["en3", "en4"]);
+    }),
+    ("gid_table", Verdict::Ok, |_| {}),
+    ("gid_table", Verdict::Fail, |h| gids(h).clear()),
+    ("gid_table", Verdict::Unknown, |h| device(h).ports[0].gids = None),
+    ("ipv4_gid", Verdict::Ok, |_| {}),
+    ("ipv4_gid", Verdict::Fail, |h| gids(h).truncate(1)),
+    ("ipv4_gid", Verdict::Fail, |h| gids(h).clear()),
+    ("ipv4_gid", Verdict::Unknown, |h| device(h).ports[0].gids = None),
+    ("ipv4_gid_index", Verdict::Ok, |_| {}),
+    ("ipv4_gid_index", Verdict::Warn, |h| gids(h)[1].index = 2),
+    ("ipv4_gid_index", Verdict::Unknown, |h| device(h).ports[0].gids = None),
+    ("link_local", Verdict::Ok, |_| {}),
+    ("link_local", Verdict::Warn, |h| gids(h)[1].gid = "::ffff:169.254.12.7".parse().unwrap()),
+    ("link_local", Verdict::Unknown, |h| device(h).ports[0].gids = None),
+    ("subnets", Verdict::Ok, |_| {}),
+    ("subnets", Verdict::Warn, |h| {
+        let same = interface(h).ipv4.clone();
+        h[0].report.interfaces.as_mut().unwrap().iter_mut().find(|i| i.name == "en3").unwrap().ipv4 = same;
+    }),
+    ("subnets", Verdict::Ok, |h| {
+        let twice = interface(h).ipv4[0];
+        interface(h).ipv4.push(twice);
+    }),
+    ("subnets", Verdict::Ok, |h| {
+        let everywhere = Address { address: [169, 254, 12, 7].into(), prefix_len: 16 };
+        h[0].report.interfaces.as_mut().unwrap().iter_mut().for_each(|i| i.ipv4 = vec![everywhere]);
+    }),
+    ("subnets", Verdict::Unknown, |h| h[0].report.interfaces = None),
+    ("protection_domains", Verdict::Ok, |_| {}),
+    ("protection_domains", Verdict::Ok, |h| objects(h, 5, 5, Some(vec!["pid 412, python3".into()]))),
+    ("protection_domains", Verdict::Ok, |h| objects(h, 5, 5, None)),
+    ("protection_domains", Verdict::Warn, |h| objects(h, 5, 0, Some(Vec::new()))),
+    ("protection_domains", Verdict::Fail, |h| objects(h, 33, 0, None)),
+    ("protection_domains", Verdict::Unknown, |h| h[0].report.kernel_objects.protection_domains = None),
+    ("queue_pairs", Verdict::Ok, |_| {}),
+    ("queue_pairs", Verdict::Ok, |h| objects(h, 0, 29, None)),
+    ("queue_pairs", Verdict::Warn, |h| objects(h, 0, 1, Some(Vec::new()))),
+    ("queue_pairs", Verdict::Fail, |h| objects(h, 0, 30, Some(vec!["pid 412, python3".into()]))),
+    ("queue_pairs", Verdict::Unknown, |h| h[0].report.kernel_objects.queue_pairs = None),
+    ("same_macos", Verdict::Ok, |_| {}),
+    ("same_macos", Verdict::Warn, |h| version(h, "26.4")),
+    ("same_macos", Verdict::Warn, |h| h[1].report.macos_build = Some("25F80b".into())),
+    ("same_macos", Verdict::Unknown, |h| h[1].report.macos_version = None),
+    ("cable_ends", Verdict::Ok, |_| {}),
+    ("cable_ends", Verdict::Ok, |h| second_cable(h, 2, 3)),
+    ("cable_ends", Verdict::Fail, |h| {
+        let peers =
+            h[1].report.thunderbolt.as_mut().unwrap().iter_mut().find(|bus| !bus.peers.is_empty()).unwrap();
+        peers.peers[0].domain_uuid = Some("7A1B0C2D-0000-4000-8000-000000000002".into());
+    }),
+    ("cable_ends", Verdict::Fail, |h| bus(h).peers[0].domain_uuid = Some("another domain".into())),
+    ("cable_ends", Verdict::Unknown, |h| h[1].report.thunderbolt = None),
+    ("cable_ends", Verdict::Unknown, |h| bus(h).domain_uuid = None),
+    ("parallel_cables", Verdict::Ok, |h| second_cable(h, 2, 1)),
+    ("parallel_cables", Verdict::Warn, |h| second_cable(h, 2, 3)),
+    ("bridged_ring", Verdict::Ok, bridge_both),
+    ("bridged_ring", Verdict::Fail, |h| {
+        second_cable(h, 2, 3);
+        bridge_both(h);
+    }),
+];
+
+fn version(hosts: &mut [Host; 2], version: &str) {
+    hosts[0].report.macos_version = Some(version.into());
+}
+
+fn ran(hosts: &mut [Host; 2], name: &str, outcome: Outcome) {
+    let run = serde_json::json!({"tool": name, "outcome": outcome, "detail": "what it said"});
+    hosts[0].report.tools.push(serde_json::from_value(run).unwrap());
+}
+
+fn tool(hosts: &mut [Host; 2], name: &str, outcome: Outcome) {
+    let run = hosts[0].report.tools.iter_mut().find(|run| run.tool == name).unwrap();
+    run.outcome = outcome;
+}
+
+fn speeds(hosts: &mut [Host; 2], cabled: &str, free: &str) {
+    for bus in hosts[0].report.thunderbolt.as_mut().unwrap() {
+        bus.speed = Some(if bus.peers.is_empty() { free } else { cabled }.into());
+    }
+}
+
+/// The bus of the left host that has the cable: receptacle 3, en4
+fn bus(hosts: &mut [Host; 2]) -> &mut Bus {
+    hosts[0].report.thunderbolt.as_mut().unwrap().iter_mut().find(|bus| bus.receptacle == Some(3)).unwrap()
+}
+
+/// A cable from a receptacle of the left host to one of the right
+fn second_cable(hosts: &mut [Host; 2], left: u32, right: u32) {
+    let at = |host: &Host, receptacle| {
+        let mut buses = host.report.thunderbolt.iter().flatten();
+        buses.position(|bus: &Bus| bus.receptacle == Some(receptacle)).unwrap()
+    };
+    let places = [at(&hosts[0], left), at(&hosts[1], right)];
+    let domains =
+        [0, 1].map(|i| hosts[i].report.thunderbolt.as_ref().unwrap()[places[i]].domain_uuid.clone());
+    for i in [0, 1] {
+        let mut peer = Peer::default();
+        peer.domain_uuid = domains[1 - i].as_ref().map(|domain| domain.to_ascii_lowercase());
+        hosts[i].report.thunderbolt.as_mut().unwrap()[places[i]].peers.push(peer);
+    }
+}
+
+fn live_services(hosts: &mut [Host; 2], count: u32) {
+    bus(hosts).peers[0].rdma_service = None;
+    let mut links = LiveLinks::default();
+    links.rdma_services = Some(count);
+    hosts[0].report.live_links = Some(links);
+}
+
+fn ip_link(hosts: &mut [Host; 2], status: u64) {
+    let mut link = IpLink::default();
+    link.interface = Some("en4".into());
+    link.link_status = Some(status);
+    let mut links = LiveLinks::default();
+    links.ip_links.push(link);
+    hosts[0].report.live_links = Some(links);
+}
+
+fn interface(hosts: &mut [Host; 2]) -> &mut rdma_doctor::report::Interface {
+    hosts[0].report.interfaces.as_mut().unwrap().iter_mut().find(|interface| interface.name == "en4").unwrap()
+}
+
+fn device(hosts: &mut [Host; 2]) -> &mut DeviceSummary {
+    hosts[0].report.devices.as_mut().unwrap().iter_mut().find(|device| device.name == "rdma_en4").unwrap()
+}
+
+fn gids(hosts: &mut [Host; 2]) -> &mut Vec<rdma_doctor::report::GidEntry> {
+    device(hosts).ports[0].gids.as_mut().unwrap()
+}
+
+fn bridge(host: &mut Host, members: &[&str]) {
+    let mut bridge = rdma_doctor::report::Interface::default();
+    bridge.name = "bridge0".into();
+    bridge.flags = vec!["UP".into()];
+    bridge.members = members.iter().map(|&member| member.into()).collect();
+    host.report.interfaces.as_mut().unwrap().push(bridge);
+}
+
+fn bridge_both(hosts: &mut [Host; 2]) {
+    bridge(&mut hosts[0], &["en2", "en3", "en4"]);
+    bridge(&mut hosts[1], &["en2", "en3", "en4", "en5"]);
+}
+
+fn objects(hosts: &mut [Host; 2], domains: u64, pairs: u64, owners: Option<Vec<String>>) {
+    let objects = &mut hosts[0].report.kernel_objects;
+    objects.protection_domains = Some(domains);
+    objects.queue_pairs = Some(pairs);
+    objects.owners = owners;
+}
+
+#[test]
+fn each_case_has_its_verdict() {
+    let mut wrong = Vec::new();
+    for (number, &(id, expected, change)) in CASES.iter().enumerate() {
+        let found = findings(id, change);
+        let worst = found.iter().map(|finding| finding.verdict).max();
+        if worst != Some(expected) {
+            wrong.push(format!("case {number}, {id}: {expected} expected, {found:#?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_check_has_a_case_that_passes_and_one_that_does_not() {
+    for check in CHECKS {
+        let verdicts: Vec<_> =
+            CASES.iter().filter(|(id, ..)| *id == check.id).map(|(_, verdict, _)| *verdict).collect();
+        assert!(verdicts.contains(&Verdict::Ok), "{} never passes", check.id);
+        assert!(verdicts.iter().any(|verdict| *verdict >= Verdict::Warn), "{} never fires", check.id);
+    }
+}
+
+#[test]
+fn findings_have_evidence_and_bad_ones_a_remedy_in_one_sentence() {
+    for &(id, _, change) in CASES {
+        for finding in findings(id, change) {
+            assert!(!finding.evidence.trim().is_empty(), "{finding:?}");
+            let Some(remedy) = finding.remedy else {
+                assert!(finding.verdict <= Verdict::Unknown, "{finding:?}");
+                continue;
+            };
+            assert!(!remedy.contains(". ") && !remedy.ends_with('.'), "{finding:?}");
+        }
+    }
+}
+
+#[test]
+fn two_macs_with_nothing_wrong_pass_every_check() {
+    let diagnosis = diagnose(&pair());
+    let others: Vec<_> = diagnosis.findings.iter().filter(|finding| finding.verdict != Verdict::Ok).collect();
+    assert!(others.is_empty(), "{others:#?}");
+    assert_eq!(diagnosis.verdict(), Verdict::Ok);
+}
+
+#[test]
+fn one_report_alone_leaves_the_other_end_unknown() {
+    let [left, _] = pair();
+    let diagnosis = diagnose(&[left]);
+    assert_eq!(diagnosis.verdict(), Verdict::Unknown);
+    let open: Vec<_> = diagnosis.findings.iter().filter(|finding| finding.verdict != Verdict::Ok).collect();
+    assert_eq!(open.len(), 1, "{open:#?}");
+    assert_eq!(
+        (open[0].check, open[0].subject.as_deref()),
+        ("cable_ends", Some("left receptacle 3 (rdma_en4)"))
+    );
+}
+
+#[test]
+fn an_empty_report_of_a_mac_is_unknown_and_never_ok() {
+    let mut report = HostReport::default();
+    report.platform = Platform::Macos;
+    let diagnosis = diagnose(&[Host::new("blank", report)]);
+    assert!(diagnosis.findings.iter().all(|finding| finding.verdict == Verdict::Unknown), "{diagnosis:#?}");
+    assert!(!diagnosis.findings.is_empty());
+}
+
+#[test]
+fn a_missing_restart_and_thunderbolt_4_have_different_remedies() {
+    let remedy = |change: Change| {
+        let found = findings("verbs_devices", change);
+        found.into_iter().find(|finding| finding.verdict == Verdict::Fail).unwrap().remedy.unwrap()
+    };
+    assert!(remedy(|h| h[0].report.devices = Some(Vec::new())).starts_with("restart the Mac"));
+    assert!(
+        remedy(|h| {
+            h[0].report.devices = Some(Vec::new());
+            speeds(h, "40 Gb/s", "Up to 40 Gb/s");
+        })
+        .contains("Thunderbolt 5")
+    );
+    assert!(
+        remedy(|h| {
+            h[0].report.devices = Some(Vec::new());
+            h[0].report.rdma_ctl = RdmaCtl::Disabled;
+        })
+        .contains("rdma_ctl enable")
+    );
+}
+
+#[test]
+fn checks_about_macos_find_nothing_on_linux() {
+    let mut report = HostReport::default();
+    report.platform = Platform::Linux;
+    report.devices = Some(Vec::new());
+    let without = diagnose(&[Host::new("linux", report.clone())]);
+    let [finding] = &without.findings[..] else { panic!("{without:#?}") };
+    assert_eq!((finding.check, finding.verdict), ("verbs_devices", Verdict::Fail));
+
+    let json = r#"[{"name": "rxe0", "ports": [{"number": 1, "state": "PORT_ACTIVE",
+        "gids": [{"index": 0, "gid": "fe80::1"}]}, {"number": 2, "state": "PORT_DOWN"}]}]"#;
+    report.devices = Some(serde_json::from_str(json).unwrap());
+    let with = diagnose(&[Host::new("linux", report)]);
+    let seen: Vec<_> = with.findings.iter().map(|finding| (finding.check, finding.verdict)).collect();
+    let expected = [
+        ("verbs_devices", Verdict::Ok),
+        ("port_state", Verdict::Ok),
+        ("port_state", Verdict::Warn),
+        ("gid_table", Verdict::Ok),
+    ];
+    assert_eq!(seen, expected);
+}
