@@ -1,5 +1,7 @@
 //! What the devices of a provider report about themselves
 
+#![allow(unsafe_code, reason = "calls the provider")]
+
 use std::ptr::NonNull;
 use std::sync::Arc;
 
