@@ -10,6 +10,7 @@
 /// assert!(access.contains(Access::REMOTE_READ) && !access.contains(Access::REMOTE_WRITE));
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Access(u32);
 
 impl Access {

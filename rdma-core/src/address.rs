@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// assert!(rdma_core::Qpn(0x900) < rdma_core::Qpn(0x901));
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Qpn(pub u32);
 
 /// A packet sequence number, 24 bits
@@ -20,6 +21,7 @@ pub struct Qpn(pub u32);
 /// assert_eq!(address.to_bytes()[18..22], [0, 0, 0, 7]);
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Psn(pub u32);
 
 /// A local identifier of a port, which RoCE leaves 0
@@ -28,6 +30,7 @@ pub struct Psn(pub u32);
 /// assert_eq!(rdma_core::QpAddress::default().lid, rdma_core::Lid(0));
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Lid(pub u16);
 
 /// A global identifier: an IPv6 address, often one that maps an IPv4 address
@@ -42,6 +45,7 @@ pub struct Lid(pub u16);
 /// assert!(Gid::default().is_zero());
 /// ```
 #[derive(Clone, Copy, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
@@ -84,6 +88,7 @@ impl fmt::Debug for Gid {
 /// assert_eq!(QpAddress::from_bytes(&address.to_bytes()), address);
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct QpAddress {
     /// Entry of the port's GID table that the queue pair uses as its source
     pub gid: Gid,

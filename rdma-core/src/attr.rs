@@ -9,6 +9,7 @@ use crate::{Access, Gid, Lid, Psn, QpAddress, QpState, Qpn};
 /// assert!(!AttrMask::READY_TO_SEND.contains(AttrMask::AV));
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AttrMask(pub u32);
 
 impl AttrMask {

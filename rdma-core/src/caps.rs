@@ -12,6 +12,7 @@ use crate::FRAME;
 /// assert!(!caps.one_sided && caps.send_waits_for_receive);
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Caps {
     /// Whether a queue pair in the error state completes its posted requests as [`Flushed`](crate::Status::Flushed)

@@ -165,6 +165,7 @@ pub trait CompletionQueue: Send + Sync + 'static {
 
 /// Whether memory of posted requests may be reused after [`QueuePair::destroy`]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[must_use]
 pub enum Teardown {
     /// The device has stopped: memory of posted requests is the caller's again

@@ -13,6 +13,7 @@ use crate::Invalid;
 /// assert_eq!(error.remedy(), "share what is open, or end the processes that hold the others");
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[error("{verb}: {cause}")]
 pub struct Error {
     /// The operation that failed
@@ -44,6 +45,7 @@ impl Error {
 /// assert_eq!(rdma_core::Verb::PostSend.to_string(), "post_send");
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Verb {
     /// `ibv_alloc_pd`
@@ -94,6 +96,7 @@ impl fmt::Display for Verb {
 /// assert_eq!(rdma_core::Resource::MemoryRegions.to_string(), "memory regions");
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Resource {
     /// Completion queues
@@ -138,6 +141,7 @@ impl fmt::Display for Resource {
 /// .unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Cause {
     /// The receive queue of the port is unavailable, often because a crashed process still holds it

@@ -16,6 +16,7 @@ use crate::{AttrMask, Lkey, QpState};
 /// assert!(matches!(refused.cause, Cause::Invalid(Invalid::CqDepth { max: 4096, .. })));
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Invalid {
     /// The attribute mask lacks bits that the transition needs

@@ -1,5 +1,6 @@
 /// Whether a port can carry traffic
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum PortState {
     /// A Mac with RDMA enabled is at the other end of the cable
@@ -17,6 +18,7 @@ pub enum PortState {
 /// assert_eq!((status.state, status.bits_per_second / 8), (PortState::Active, 10_000_000_000));
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PortStatus {
     /// Raw line rate of the link in bits per second, each way

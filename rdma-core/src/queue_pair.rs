@@ -2,6 +2,7 @@ use crate::QpAddress;
 
 /// Transport type of a queue pair
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum QpType {
     /// Reliable connected
@@ -15,6 +16,7 @@ pub enum QpType {
 
 /// Frames that each direction of a queue pair can hold
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct QpCapacity {
     /// Frames of receives that are posted and not completed
     pub recv_frames: u32,
@@ -31,6 +33,7 @@ pub struct QpCapacity {
 /// assert_eq!(init.qp_type, QpType::Uc);
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct QpInit {
     /// Space to ask for; [`QueuePair::capacity`](crate::QueuePair::capacity) returns the space that was granted
     pub capacity: QpCapacity,
@@ -52,6 +55,7 @@ pub struct QpInit {
 /// .unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum QpState {
     /// Created
@@ -83,6 +87,7 @@ pub enum QpState {
 /// .unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Transition {
     /// To [`QpState::Reset`]

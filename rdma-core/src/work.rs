@@ -7,6 +7,7 @@ use crate::Qpn;
 /// assert_eq!(completion.id, rdma_core::WrId(42));
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WrId(pub u64);
 
 /// The local key of a memory region, by which requests name it
@@ -18,6 +19,7 @@ pub struct WrId(pub u64);
 /// assert_eq!(element.lkey, Lkey(7));
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Lkey(pub u32);
 
 /// The remote key of a memory region, by which peers name it
@@ -29,6 +31,7 @@ pub struct Lkey(pub u32);
 /// assert!(matches!(op, SendOp::Write { rkey: Rkey(7), .. }));
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Rkey(pub u32);
 
 /// A scatter-gather element: a range of registered memory
@@ -41,6 +44,7 @@ pub struct Rkey(pub u32);
 /// assert_eq!(request.sgl.len(), 1);
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Sge {
     /// Address of the first byte, as [`MemoryRegion::base`](crate::MemoryRegion::base) counts it
     pub addr: u64,
@@ -58,6 +62,7 @@ pub struct Sge {
 /// assert_eq!(rdma_core::SendOp::default(), rdma_core::SendOp::Send);
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum SendOp {
     /// Sends the bytes into the next receive that the peer has posted
@@ -144,6 +149,7 @@ pub struct RecvRequest<'a> {
 /// assert_eq!(rdma_core::Completion::default().opcode, rdma_core::Opcode::Send);
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(u32)]
 #[non_exhaustive]
 pub enum Opcode {
@@ -170,6 +176,7 @@ pub enum Opcode {
 /// assert_eq!(Status::Flushed.to_string(), "work request flushed");
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Status {
     /// The request was carried out
@@ -242,6 +249,7 @@ impl Status {
 /// assert_eq!(received(&Completion { status: Status::Flushed, ..Completion::default() }), None);
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Completion {
     /// The identifier that the request was posted with
     pub id: WrId,

@@ -16,9 +16,9 @@ use rdma_tests::remote::{
     TRUST_VARIABLE,
 };
 
-const FAR: &str = env!("CARGO_BIN_EXE_far");
+const SERVER: &str = env!("CARGO_BIN_EXE_serve_device");
 
-/// One end here, the other one elsewhere
+/// One end in this process, the other end at a server
 struct TwoHosts<'a> {
     device: &'a LocalDevice,
     host: RemoteHost,
@@ -46,9 +46,9 @@ impl Arm for TwoHosts<'_> {
     }
 }
 
-/// Needs a server on the other host, and to know where: rdma-tb5/MACS.md says how.
+/// Needs a server on the other host; rdma-tb5/MACS.md describes how to start it.
 #[test]
-#[expect(clippy::print_stderr, reason = "who runs this wants to see each verdict")]
+#[expect(clippy::print_stderr, reason = "the verdicts are printed for the engineer who runs this")]
 #[ignore = "needs a served device on another host, named by RDMA_CONFORMANCE_PEER, and RDMA_CONFORMANCE_DEVICE"]
 fn a_pair_of_hosts_conforms() {
     let peer =
@@ -76,26 +76,26 @@ fn a_pair_of_hosts_conforms() {
     assert_eq!(skipped, known, "what adapters do not have is known");
 }
 
-/// Ends with the test, however that ends
-struct Far {
+/// The server process; it is killed when this is dropped
+struct Server {
     child: Child,
     address: String,
 }
 
-impl Far {
+impl Server {
     fn start(hosts: &Hosts) -> Self {
-        let mut command = hosts.command(FAR, "b");
+        let mut command = hosts.command(SERVER, "b");
         command.env(LISTEN_VARIABLE, "127.0.0.1:0").env(DEVICE_VARIABLE, DEVICE).env(TRUST_VARIABLE, "1");
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the program is there");
         let mut line = String::new();
         let output = child.stdout.take().expect("it is piped");
         BufReader::new(output).read_line(&mut line).expect("the program speaks");
         let address = line.trim().strip_prefix("listening on ").map(str::to_owned);
-        Self { child, address: address.unwrap_or_else(|| panic!("the server said {line:?}")) }
+        Self { child, address: address.unwrap_or_else(|| panic!("the server printed {line:?}")) }
     }
 }
 
-impl Drop for Far {
+impl Drop for Server {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();
@@ -105,36 +105,36 @@ impl Drop for Far {
 
 /// Runs the arm above between two processes that are the hosts of a fabric
 fn assert_conform(name: &str, settings: &Settings, kind: &str, end: usize, skipped: usize) {
-    let hosts = Hosts::new(name, settings, FAR);
-    let mut far = Far::start(&hosts);
-    let mut near = hosts.command(env::current_exe().expect("the test has a path"), "a");
-    near.args(["--ignored", "--exact", "--nocapture", "a_pair_of_hosts_conforms"]);
-    near.env(PEER_VARIABLE, &far.address).env(DEVICE_VARIABLE, DEVICE).env(TRUST_VARIABLE, "1");
+    let hosts = Hosts::new(name, settings, SERVER);
+    let mut server = Server::start(&hosts);
+    let mut client = hosts.command(env::current_exe().expect("the test has a path"), "a");
+    client.args(["--ignored", "--exact", "--nocapture", "a_pair_of_hosts_conforms"]);
+    client.env(PEER_VARIABLE, &server.address).env(DEVICE_VARIABLE, DEVICE).env(TRUST_VARIABLE, "1");
     let output =
-        near.env(KIND_VARIABLE, kind).env(END_VARIABLE, end.to_string()).output().expect("the test runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    // A test that was not found would be a success, too.
+        client.env(KIND_VARIABLE, kind).env(END_VARIABLE, end.to_string()).output().expect("the test runs");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}");
+    // A test filter that matches nothing would be a success, too.
     let all = BEHAVIOURS.len();
     let summary = format!("this host was end {end}: {} passed, {skipped} skipped, of {all}\n", all - skipped);
-    assert!(said.contains(&summary), "{said}");
-    assert!(far.child.wait().expect("it was started here").success(), "the server ended well");
+    assert!(printed.contains(&summary), "{printed}");
+    assert!(server.child.wait().expect("it was started here").success(), "the server ended well");
 }
 
-/// Catches receives that are not announced when their queue pair becomes ready, and failures at the far end that are taken for
+/// Catches receives that are not announced when their queue pair becomes ready, and failures of the server that are taken for
 /// success.
 #[test]
 fn processes_of_a_fabric_conform() {
     assert_conform("conform-0", &Settings::new(Topology::pair()), "tb5", 0, 0);
 }
 
-/// The life cycles and limits are those of the device behind the control connection.
+/// The life cycles and limits of the server's device are tested.
 #[test]
-fn processes_of_a_fabric_conform_the_other_way_round() {
+fn processes_of_a_fabric_conform_with_the_ends_swapped() {
     assert_conform("conform-1", &Settings::new(Topology::pair()), "tb5", 1, 0);
 }
 
-/// Cables as fast as modelled: what takes its time takes it.
+/// Cables as fast as modelled.
 #[test]
 fn processes_of_a_paced_fabric_conform() {
     assert_conform("conform-paced", &Settings::new(Topology::pair()).paced(true), "tb5", 0, 0);

@@ -1,4 +1,4 @@
-//! What the environment says about the device of this host
+//! The device of this host, selected by environment variables
 
 use std::env;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use rdma_tb5::{OpenError, OpenOptions, Provider, VerbsDevice};
 
 use crate::conformance::Expectations;
 
-/// Names the device of this host: the one that a server serves, and the one at the near end of the body
+/// The device of this host, for the server and for the client
 pub const DEVICE_VARIABLE: &str = "RDMA_CONFORMANCE_DEVICE";
 /// Where a server listens, as `address:port`
 pub const LISTEN_VARIABLE: &str = "RDMA_CONFORMANCE_LISTEN";
 /// Where the server of the other host listens
 pub const PEER_VARIABLE: &str = "RDMA_CONFORMANCE_PEER";
-/// Which end of the body this host is, 0 or 1; without it, 0
+/// Which end of the conformance body this host is, 0 or 1; 0 by default
 pub const END_VARIABLE: &str = "RDMA_CONFORMANCE_END";
-/// What is expected of both devices, `tb5`, `soft-roce` or `adapter`; without it, their name tells
+/// The kind of both devices, `tb5`, `soft-roce` or `adapter`; by default derived from their name
 pub const KIND_VARIABLE: &str = "RDMA_CONFORMANCE_KIND";
-/// If it is 1, a destroyed queue pair is taken to touch no memory any more, on Macs, too
+/// If it is 1, destroying a queue pair is trusted to end all access to its memory, on Macs, too
 pub const TRUST_VARIABLE: &str = "RDMA_CONFORMANCE_TRUST_DESTROY";
 
-/// A device of this host, to be opened as often as needed
+/// A device of this host that can be opened repeatedly
 #[derive(Clone, Debug)]
 pub struct LocalDevice {
     provider: Arc<Provider>,
@@ -42,12 +42,12 @@ impl LocalDevice {
     ///
     /// # Errors
     ///
-    /// It names none, or there is no provider.
+    /// A text: no variable names a device, or the provider cannot be loaded.
     pub fn from_environment() -> Result<Self, String> {
         let provider = Provider::load().map_err(|error| error.to_string())?;
         let names = provider.devices().map_err(|error| error.to_string())?;
         let name = env::var(DEVICE_VARIABLE).map_err(|_| {
-            format!("{DEVICE_VARIABLE} names the device of this host; there are: {}", names.join(", "))
+            format!("set {DEVICE_VARIABLE} to the device of this host, one of: {}", names.join(", "))
         })?;
         Ok(Self::new(provider, name))
     }
@@ -57,11 +57,11 @@ impl LocalDevice {
         &self.name
     }
 
-    /// What is expected of it
+    /// The behaviour that is expected of the device
     ///
     /// # Panics
     ///
-    /// If the environment says what is not known.
+    /// If the variable holds no known kind.
     pub fn expectations(&self) -> Expectations {
         let by_name = if self.name.starts_with("rdma_en") { "tb5" } else { "soft-roce" };
         match env::var(KIND_VARIABLE).as_deref().unwrap_or(by_name) {
@@ -72,15 +72,15 @@ impl LocalDevice {
         }
     }
 
-    /// Opens it
+    /// Opens the device
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The error of the provider.
     ///
     /// # Panics
     ///
-    /// If there is no such device.
+    /// If the provider has no such device.
     pub fn open(&self) -> Result<VerbsDevice, Error> {
         match VerbsDevice::open(&self.provider, &self.name, self.options.clone()) {
             Ok(device) => Ok(device),

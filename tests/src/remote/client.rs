@@ -1,4 +1,4 @@
-//! The end that asks
+//! The end of the control connection that uses the device
 #![allow(unsafe_code, reason = "registering and posting are unsafe in the traits")]
 
 use std::collections::BTreeMap;
@@ -16,28 +16,27 @@ use rdma_core::{
     QpAddress, QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendOp, SendRequest, Sge, Teardown,
     Transition, Verb,
 };
+use serde::de::DeserializeOwned;
 
-use super::message::{Created, Opened, Piece, Polled, Question, Registered, VERSION, outcome};
-use super::wire::{Bytes, Wire};
-use super::{read_frame, write_frame};
+use super::message::{self, Created, Opened, Piece, Polled, Refusal, Registered, Request, VERSION};
 
-/// No answer takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A server that does not respond within this time is taken for gone.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection to a process that [serves](super::serve) a device
 ///
-/// What is opened through it fails once it is gone.
+/// Once it is gone, the calls of its devices panic.
 #[derive(Debug)]
 pub struct RemoteHost(Arc<Link>);
 
 struct Link {
-    /// `None` once something went wrong: questions and answers belong together no more.
+    /// `None` after an error: later responses could belong to earlier requests.
     stream: Mutex<Option<TcpStream>>,
     peer: String,
     next_object: AtomicU32,
     next_serial: AtomicU64,
     regions: Mutex<Vec<Region>>,
-    /// By the number that goes to the far end and comes back.
+    /// Posted receives by their serial number.
     receives: Mutex<BTreeMap<u64, Receive>>,
 }
 
@@ -53,18 +52,19 @@ struct Region {
 
 struct Receive {
     qp: u32,
-    places: Vec<Place>,
+    targets: Vec<Target>,
 }
 
-struct Place {
+/// The memory of one scatter-gather element
+struct Target {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the memory is reached only while a post or a poll may touch it, by whoever holds the lock.
+// SAFETY: the memory is accessed only while a post or a poll may do so, by the thread that holds the lock.
 unsafe impl Send for Region {}
 // SAFETY: as above.
-unsafe impl Send for Place {}
+unsafe impl Send for Target {}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -75,20 +75,20 @@ impl RemoteHost {
     ///
     /// # Errors
     ///
-    /// Nobody serves there, or another version of this.
+    /// The address cannot be resolved or reached, or the server has another version.
     pub fn connect(peer: &str) -> io::Result<Self> {
-        let told = |error: io::Error| io::Error::new(error.kind(), format!("the far end at {peer}: {error}"));
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("the server at {peer}: {error}"));
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        let addresses = peer.to_socket_addrs().map_err(told)?;
+        let addresses = peer.to_socket_addrs().map_err(named)?;
         let mut connect = |address| {
-            TcpStream::connect_timeout(&address, PATIENCE)
+            TcpStream::connect_timeout(&address, RESPONSE_TIMEOUT)
                 .inspect_err(|error| last = io::Error::other(error.to_string()))
         };
         let connected = addresses.into_iter().find_map(|address| connect(address).ok());
-        let Some(stream) = connected else { return Err(told(last)) };
-        stream.set_nodelay(true).map_err(told)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(told)?;
-        stream.set_write_timeout(Some(PATIENCE)).map_err(told)?;
+        let Some(stream) = connected else { return Err(named(last)) };
+        stream.set_nodelay(true).map_err(named)?;
+        stream.set_read_timeout(Some(RESPONSE_TIMEOUT)).map_err(named)?;
+        stream.set_write_timeout(Some(RESPONSE_TIMEOUT)).map_err(named)?;
         let link = Link {
             stream: Mutex::new(Some(stream)),
             peer: peer.to_owned(),
@@ -97,38 +97,36 @@ impl RemoteHost {
             regions: Mutex::default(),
             receives: Mutex::default(),
         };
-        let answer = link.ask::<()>(&Question::Hello { version: VERSION });
-        match answer.map_err(io::Error::other)? {
-            Ok(()) => Ok(Self(Arc::new(link))),
-            Err(error) => Err(io::Error::other(error)),
-        }
+        let greeted = link.request::<()>(&Request::Hello { version: VERSION });
+        greeted.map_err(io::Error::other)?.map_err(io::Error::other)?;
+        Ok(Self(Arc::new(link)))
     }
 
     /// Opens the device that is served
     ///
     /// # Errors
     ///
-    /// What the far end says.
+    /// The error of the device at the server.
     ///
     /// # Panics
     ///
-    /// All calls panic when the far end is gone, or does not answer for a minute: a test fails then, and says so.
+    /// This and all other calls panic if the server is gone or does not respond for a minute, so that the test fails.
     pub fn open(&self) -> Result<RemoteDevice, Error> {
         let number = self.0.new_object();
-        let Opened { name, caps } = self.0.call(&Question::Open { device: number })?;
+        let Opened { name, caps } = self.0.call(&Request::Open { device: number })?;
         Ok(RemoteDevice { object: Object { link: Arc::clone(&self.0), number }, name, caps })
     }
 
-    /// Tells the server that nobody will come any more
+    /// Ends the server
     pub fn finish(self) {
-        // It may be gone by itself.
-        let _ = self.0.ask::<()>(&Question::Bye {});
+        // The server may have ended already.
+        let _ = self.0.request::<()>(&Request::Finish);
     }
 }
 
 impl Drop for RemoteHost {
     fn drop(&mut self) {
-        // Whatever still holds the link, such as a region that was given up for lost: the far end cleans up.
+        // Leaked objects, such as a region of a queue pair with unknown teardown, hold the link: the server drops their counterparts.
         if let Some(stream) = lock(&self.0.stream).take() {
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -140,51 +138,40 @@ impl Link {
         self.next_object.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Asks; what is wrong with the connection, or with the question, is a text
-    fn ask<T: Wire>(&self, question: &Question) -> Result<Result<T, Error>, String> {
+    /// Sends a request and returns the result of the verb; the outer error is that of the connection or of an invalid request
+    fn request<T: DeserializeOwned>(&self, request: &Request) -> Result<Result<T, Error>, String> {
         let mut stream = lock(&self.stream);
         let Some(connection) = &mut *stream else {
-            return Err(format!("the far end at {} is gone", self.peer));
+            return Err(format!("the server at {} is gone", self.peer));
         };
-        let mut body = Vec::new();
-        question.put(&mut body);
-        let answer = write_frame(connection, &body).and_then(|()| read_frame(connection));
-        let parsed = answer.map_err(|error| error.to_string()).and_then(|answer| {
-            let malformed = |error: super::wire::Malformed| error.to_string();
-            let (kind, content) = answer.split_first().ok_or("an empty answer")?;
-            match *kind {
-                outcome::DONE => T::parse(content).map(|value| Ok(Ok(value))).map_err(malformed),
-                outcome::REFUSED => Error::parse(content).map(|error| Ok(Err(error))).map_err(malformed),
-                outcome::WRONG => String::parse(content).map(Err).map_err(malformed),
-                _ => Err("an answer of no kind".to_owned()),
-            }
-        });
-        let told = |why: String| format!("the far end at {}: {why}", self.peer);
-        match parsed {
-            Ok(answer) => answer.map_err(told),
-            Err(why) => {
+        let response = message::write(connection, request).and_then(|()| message::read(connection));
+        match response {
+            Ok(Ok(value)) => Ok(Ok(value)),
+            Ok(Err(Refusal::Verb(error))) => Ok(Err(error)),
+            Ok(Err(Refusal::Invalid(why))) => Err(format!("the server at {}: {why}", self.peer)),
+            Err(error) => {
                 *stream = None;
-                Err(told(why))
+                Err(format!("the server at {}: {error}", self.peer))
             }
         }
     }
 
-    fn call<T: Wire>(&self, question: &Question) -> Result<T, Error> {
-        self.ask(question).unwrap_or_else(|why| panic!("{why}"))
+    fn call<T: DeserializeOwned>(&self, request: &Request) -> Result<T, Error> {
+        self.request(request).unwrap_or_else(|why| panic!("{why}"))
     }
 
-    /// What the elements of a request name: numbers and content for the far end, places for this one
+    /// The memory that a request refers to: its contents for the server, its addresses for the client
     ///
     /// # Safety
     ///
-    /// The memory that the elements name may be read now.
-    unsafe fn named(&self, device: u32, sgl: &[Sge]) -> (Vec<Piece>, Vec<Place>) {
+    /// The memory of the elements may be read now.
+    unsafe fn resolve(&self, device: u32, sgl: &[Sge]) -> (Vec<Piece>, Vec<Target>) {
         let regions = lock(&self.regions);
-        let mut named = (Vec::new(), Vec::new());
+        let (mut contents, mut targets) = (Vec::new(), Vec::new());
         for sge in sgl {
-            let is_it = |region: &&Region| (region.device, region.lkey) == (device, sge.lkey);
-            // What names nothing goes as it is: the device has to find out.
-            let Some(region) = regions.iter().find(is_it) else { continue };
+            let matches = |region: &&Region| (region.device, region.lkey) == (device, sge.lkey);
+            // An invalid element is sent without contents: the device must refuse it.
+            let Some(region) = regions.iter().find(matches) else { continue };
             let Some(offset) = sge.addr.checked_sub(region.base).map(|offset| offset as usize) else {
                 continue;
             };
@@ -194,16 +181,12 @@ impl Link {
             }
             // SAFETY: the offset was just found to be inside.
             let start = unsafe { region.start.add(offset) };
-            // SAFETY: the region is registered, and so its memory is there; the caller lets it be read.
+            // SAFETY: the memory of a registered region is valid, and the caller permits reading it.
             let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr(), len) };
-            named.0.push(Piece {
-                region: region.number,
-                offset: offset as u64,
-                bytes: Bytes(bytes.to_vec()),
-            });
-            named.1.push(Place { start, len });
+            contents.push(Piece { region: region.number, offset: offset as u64, bytes: bytes.to_vec() });
+            targets.push(Target { start, len });
         }
-        named
+        (contents, targets)
     }
 }
 
@@ -213,7 +196,7 @@ impl fmt::Debug for Link {
     }
 }
 
-/// Something that the far end has, until this is dropped
+/// An object at the server, dropped with this
 #[derive(Debug)]
 struct Object {
     link: Arc<Link>,
@@ -222,8 +205,8 @@ struct Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // If the far end is gone, so is the object.
-        let _ = self.link.ask::<()>(&Question::Drop { object: self.number });
+        // If the server is gone, so is the object.
+        let _ = self.link.request::<()>(&Request::Drop { object: self.number });
     }
 }
 
@@ -235,8 +218,8 @@ pub struct RemoteDevice {
     caps: Caps,
 }
 
-// SAFETY: this end touches memory when a request that names it is posted, and when its completion is polled, of a queue pair that
-// is not destroyed; what has completed is forgotten.
+// SAFETY: memory is accessed when a request that refers to it is posted, and when its completion is polled on a queue pair that
+// is not destroyed; a completed receive is removed from the list.
 unsafe impl Device for RemoteDevice {
     type Mr = RemoteMemoryRegion;
     type Cq = RemoteCompletionQueue;
@@ -250,25 +233,25 @@ unsafe impl Device for RemoteDevice {
     }
 
     fn port(&self) -> Result<PortStatus, Error> {
-        self.object.link.call(&Question::Port { device: self.object.number })
+        self.object.link.call(&Request::Port { device: self.object.number })
     }
 
     fn gids(&self) -> Result<Vec<Gid>, Error> {
-        self.object.link.call(&Question::Gids { device: self.object.number })
+        self.object.link.call(&Request::Gids { device: self.object.number })
     }
 
     fn create_cq(&self, depth: u32) -> Result<RemoteCompletionQueue, Error> {
         let Object { link, number: device } = &self.object;
         let cq = link.new_object();
-        link.call::<()>(&Question::CreateCq { device: *device, cq, depth })?;
+        link.call::<()>(&Request::CreateCq { device: *device, cq, depth })?;
         Ok(RemoteCompletionQueue { object: Object { link: Arc::clone(link), number: cq }, device: *device })
     }
 
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<RemoteMemoryRegion, Error> {
         let Object { link, number: device } = &self.object;
         let (number, len) = (link.new_object(), mem.len());
-        let question = Question::Register { device: *device, region: number, len: len as u64, access };
-        let Registered { base, lkey, rkey } = link.call(&question)?;
+        let request_message = Request::Register { device: *device, region: number, len: len as u64, access };
+        let Registered { base, lkey, rkey } = link.call(&request_message)?;
         let region = Region { device: *device, number, base, lkey, start: mem.cast(), len };
         lock(&link.regions).push(region);
         Ok(RemoteMemoryRegion { object: Object { link: Arc::clone(link), number }, base, lkey, rkey })
@@ -317,25 +300,25 @@ impl CompletionQueue for RemoteCompletionQueue {
     fn create_qp(&self, init: &QpInit) -> Result<RemoteQueuePair, Error> {
         let Object { link, number: cq } = &self.object;
         let qp = link.new_object();
-        let Created { address, capacity } = link.call(&Question::CreateQp { cq: *cq, qp, init: *init })?;
+        let Created { address, capacity } = link.call(&Request::CreateQp { cq: *cq, qp, init: *init })?;
         let object = Object { link: Arc::clone(link), number: qp };
         Ok(RemoteQueuePair { object, device: self.device, address, capacity, teardown: None })
     }
 
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
         let Object { link, number: cq } = &self.object;
-        let polled: Polled = link.call(&Question::Poll { cq: *cq, at_most: out.len() as u32 })?;
+        let polled: Polled = link.call(&Request::Poll { cq: *cq, at_most: out.len() as u32 })?;
         assert!(
             polled.completions.len() <= out.len(),
-            "the far end found more completions than there is space for"
+            "the server returned more completions than there is space for"
         );
         let mut receives = lock(&link.receives);
-        for arrived in &polled.arrived {
-            let Some(receive) = receives.remove(&arrived.serial) else { continue };
-            for (place, Bytes(bytes)) in receive.places.iter().zip(&arrived.bytes) {
-                let len = bytes.len().min(place.len);
-                // SAFETY: the memory was named by a receive that is completed by this, on a queue pair that is not destroyed.
-                unsafe { place.start.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), len) };
+        for received in &polled.received {
+            let Some(receive) = receives.remove(&received.serial) else { continue };
+            for (target, bytes) in receive.targets.iter().zip(&received.bytes) {
+                let len = bytes.len().min(target.len);
+                // SAFETY: the memory belongs to a receive that completes now, on a queue pair that is not destroyed.
+                unsafe { target.start.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), len) };
             }
         }
         out[..polled.completions.len()].copy_from_slice(&polled.completions);
@@ -345,7 +328,7 @@ impl CompletionQueue for RemoteCompletionQueue {
     fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
         let n = self.poll(out)?;
         if n < out.len() {
-            // Nobody tells this end when to ask again.
+            // The server does not announce completions: poll again at once.
             cx.waker().wake_by_ref();
         }
         if n == 0 { Poll::Pending } else { Poll::Ready(Ok(n)) }
@@ -372,35 +355,35 @@ impl QueuePair for RemoteQueuePair {
     }
 
     fn state(&self) -> QpState {
-        let state = self.object.link.call(&Question::State { qp: self.object.number });
-        state.unwrap_or_else(|error| panic!("a state is not refused: {error}"))
+        let state = self.object.link.call(&Request::State { qp: self.object.number });
+        state.unwrap_or_else(|error| panic!("the state of a queue pair: {error}"))
     }
 
     fn modify(&self, to: Transition) -> Result<(), Error> {
-        self.object.link.call(&Question::Modify { qp: self.object.number, to })
+        self.object.link.call(&Request::Modify { qp: self.object.number, to })
     }
 
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
         if request.op != SendOp::Send {
             return Err(Error::new(Verb::PostSend, Cause::Unsupported));
         }
-        // SAFETY: memory that is posted is not written, by contract.
-        let (bytes, _) = unsafe { self.object.link.named(self.device, request.sgl) };
+        // SAFETY: by contract, posted memory is not written.
+        let (contents, _) = unsafe { self.object.link.resolve(self.device, request.sgl) };
         let SendRequest { id, op, sgl, signaled } = *request;
         let qp = self.object.number;
-        self.object.link.call(&Question::PostSend { qp, id, op, signaled, sgl: sgl.to_vec(), bytes })
+        self.object.link.call(&Request::PostSend { qp, id, op, signaled, sgl: sgl.to_vec(), contents })
     }
 
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
         let Object { link, number: qp } = &self.object;
-        // SAFETY: memory that is posted is left to the device, by contract.
-        let (bytes, places) = unsafe { link.named(self.device, request.sgl) };
+        // SAFETY: by contract, posted memory is left to the device.
+        let (contents, targets) = unsafe { link.resolve(self.device, request.sgl) };
         let serial = link.next_serial.fetch_add(1, Ordering::Relaxed);
-        // Before it is posted: another thread may poll.
-        lock(&link.receives).insert(serial, Receive { qp: *qp, places });
+        // Inserted before the post: another thread may poll the completion.
+        lock(&link.receives).insert(serial, Receive { qp: *qp, targets });
         let RecvRequest { id, sgl } = *request;
-        let question = Question::PostRecv { qp: *qp, serial, id, sgl: sgl.to_vec(), bytes };
-        let answer = link.ask(&question);
+        let request_message = Request::PostRecv { qp: *qp, serial, id, sgl: sgl.to_vec(), contents };
+        let answer = link.request(&request_message);
         if !matches!(answer, Ok(Ok(()))) {
             lock(&link.receives).remove(&serial);
         }
@@ -410,9 +393,9 @@ impl QueuePair for RemoteQueuePair {
     fn destroy(&mut self) -> Teardown {
         let Object { link, number: qp } = &self.object;
         *self.teardown.get_or_insert_with(|| {
-            let answer = link.ask(&Question::Destroy { qp: *qp });
+            let answer = link.request(&Request::Destroy { qp: *qp });
             lock(&link.receives).retain(|_, receive| receive.qp != *qp);
-            // If the far end is gone, nobody touches memory here.
+            // If the server is gone, this process does not access the memory any more.
             answer.map_or(Teardown::Quiesced, |teardown| teardown.unwrap_or(Teardown::Unknown))
         })
     }
