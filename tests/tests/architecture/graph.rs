@@ -1,13 +1,22 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// By importing file, the files that it imports and the names that it takes from each
 pub(crate) type Imports = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 
-/// The shortest circle of imports, as steps of (importing file, imported file, names), or `None`
-pub(crate) fn shortest_circle(imports: &Imports) -> Option<Vec<(String, String, Vec<String>)>> {
-    let shortest = imports.keys().filter_map(|start| path_back(imports, start)).min_by_key(Vec::len)?;
-    let steps = shortest.iter().zip(shortest.iter().cycle().skip(1));
-    Some(steps.map(|(from, to)| (from.clone(), to.clone(), imports[from][to].clone())).collect())
+/// One step of a circle: the importing file, the imported file, and the names
+pub(crate) type Step = (String, String, Vec<String>);
+
+/// The shortest circle through each file that is in one, each circle once, shortest first
+pub(crate) fn circles(imports: &Imports) -> Vec<Vec<Step>> {
+    let mut found: Vec<_> = imports.keys().filter_map(|start| path_back(imports, start)).collect();
+    found.sort_by_key(Vec::len);
+    let mut seen = BTreeSet::new();
+    found.retain(|circle| seen.insert(circle.iter().cloned().collect::<BTreeSet<_>>()));
+    let steps = |circle: &Vec<String>| {
+        let steps = circle.iter().zip(circle.iter().cycle().skip(1));
+        steps.map(|(from, to)| (from.clone(), to.clone(), imports[from][to].clone())).collect()
+    };
+    found.iter().map(steps).collect()
 }
 
 /// The files of the shortest path from `start` back to itself
