@@ -14,7 +14,7 @@ use rdma_core::{
 };
 
 use crate::fabric::{CqKey, DeviceIndex, DeviceRef, QpKey, RegionKey};
-use crate::net::Shared;
+use crate::shared::Shared;
 
 /// An open device of a simulated Mac, with its protection domain
 #[derive(Debug)]

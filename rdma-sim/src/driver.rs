@@ -2,23 +2,43 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use rdma_core::{Runtime, Time};
 
 use crate::executor::SimRuntime;
-use crate::fault::FaultError;
+pub use crate::fabric::Process;
+use crate::fault::{Fault, FaultError, FaultPlan};
 use crate::net::Net;
-use crate::remote::{RemoteInput, Transport};
+use crate::remote::{LinkMessage, Transport};
+use crate::shared::State;
 use crate::sim::Sim;
+use crate::topology::Topology;
 
 /// A task as a runtime takes it
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A simulation whose time somebody else lets pass
+/// A simulation whose time the caller advances
 ///
-/// For tests that live in another runtime: a paused tokio (feature `tokio`), turmoil from inside or outside, threads in real time
-/// ([`realtime`]). The fabric is as deterministic as ever; the order of tasks is that of the other runtime.
+/// For tests that run in another runtime: a paused tokio (feature `tokio`), turmoil from inside or outside, threads in real time
+/// ([`realtime`]). The fabric is as deterministic as ever; the other runtime decides the order of tasks.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use rdma_core::Time;
+/// use rdma_sim::{Driver, Sim};
+///
+/// let sim = Sim::new().faults("at 5ms a:rdma_en2 unplug".parse()?);
+/// // A runtime of the caller runs the tasks; this program has none.
+/// let driver = Driver::new(sim, drop)?;
+/// let unplugged = Time::ZERO + Duration::from_millis(5);
+/// assert_eq!(driver.next(), Some(unplugged));
+/// assert!(driver.net().open("a", "rdma_en2").is_ok());
+/// driver.advance_to(unplugged);
+/// assert!(driver.net().open("a", "rdma_en2").is_err());
+/// # Ok::<(), rdma_sim::FaultError>(())
+/// ```
 pub struct Driver {
     net: Net,
     runtime: Arc<SimRuntime>,
@@ -29,7 +49,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// A fault has no place in the topology.
+    /// [`FaultError`] if the topology lacks the host or port of a fault.
     pub fn new(sim: Sim, spawn: impl Fn(Task) + Send + Sync + 'static) -> Result<Self, FaultError> {
         let (net, runtime) = sim.build(Some(Box::new(spawn)))?;
         Ok(Self { net, runtime })
@@ -61,21 +81,75 @@ impl Driver {
         RemoteInput(self.net.shared().lock())
     }
 
-    /// When something happens next, as things stand
+    /// When the next event or timer is due, unless the program causes an earlier one
     pub fn next(&self) -> Option<Time> {
         let event = self.net.shared().lock().fabric.next_event();
         event.into_iter().chain(Some(self.runtime.next_timer()).filter(|timer| *timer < Time::MAX)).min()
     }
 
-    /// Lets time pass until `time`, and wakes whom that concerns
+    /// Advances time to `time`: fires every event that is due and wakes the tasks that wait for it
     ///
-    /// Tells whether faults have stopped or started processes meanwhile. They are not ended here, because their tasks belong to
-    /// the other runtime: their devices are gone all the same.
+    /// Returns whether faults have stopped or started processes meanwhile. The tasks of such a process keep running, because
+    /// they belong to the other runtime, but their devices are gone.
     pub fn advance_to(&self, time: Time) -> bool {
         let time = time.max(self.now());
         let advanced = self.net.shared().advance_to(time);
         self.runtime.expire(time);
         advanced.has_host_news
+    }
+}
+
+/// Exclusive access to the simulation of one host, to apply what other hosts have sent
+pub struct RemoteInput<'a>(pub(crate) MutexGuard<'a, State>);
+
+impl RemoteInput<'_> {
+    /// Applies a message from `host`; a message that makes no sense changes nothing
+    pub fn apply(&mut self, host: u32, message: &LinkMessage<'_>) {
+        self.0.fabric.apply_remote(host, message);
+    }
+
+    /// Forgets what an earlier process of `host` has sent, and announces all queue pairs and receives of this host to it
+    pub fn announce_all_to(&mut self, host: u32) {
+        self.0.fabric.announce_all_to(host);
+    }
+
+    /// Forgets what the process of `host` has sent: it has ended
+    pub fn forget(&mut self, host: u32) {
+        self.0.fabric.forget_host(host);
+    }
+
+    /// Retries the queue pairs that wait for room in the transport
+    pub fn resume(&mut self) {
+        self.0.fabric.resume_blocked();
+    }
+
+    /// Schedules `fault`; it fires at once if its time has passed
+    ///
+    /// # Errors
+    ///
+    /// [`FaultError`] if `topology` has no such host, port or cable.
+    pub fn plan(&mut self, fault: Fault, topology: &Topology) -> Result<(), FaultError> {
+        FaultPlan(vec![fault.clone()]).check(topology)?;
+        self.0.fabric.plan(fault);
+        Ok(())
+    }
+
+    /// Takes the faults that waited for frames which this host has now sent
+    ///
+    /// They take effect nowhere until the caller has told all processes, this one included, to [`plan`](Self::plan) them.
+    pub fn take_fired(&mut self) -> Vec<Fault> {
+        self.0.fabric.take_fired()
+    }
+
+    /// The state of the processes of `host` according to the faults that have fired, and how often they were started
+    pub fn process(&self, host: u32) -> (Process, u32) {
+        self.0.fabric.process(host)
+    }
+}
+
+impl fmt::Debug for RemoteInput<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteInput").finish_non_exhaustive()
     }
 }
 
@@ -85,7 +159,17 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// In real time: nanoseconds of the fabric are nanoseconds on the wall
+/// In real time: nanoseconds of the fabric are nanoseconds of the wall clock
+///
+/// ```
+/// use rdma_sim::{Sim, driver::realtime};
+///
+/// // A runtime of the caller runs the tasks; this program has none.
+/// let running = realtime::start(Sim::new(), drop)?;
+/// std::thread::sleep(std::time::Duration::from_millis(1));
+/// assert!(running.net().now().as_nanos() > 0);
+/// # Ok::<(), rdma_sim::FaultError>(())
+/// ```
 pub mod realtime {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, PoisonError};
@@ -98,7 +182,7 @@ pub mod realtime {
     use crate::net::Net;
     use crate::sim::Sim;
 
-    /// A simulation that a thread keeps in step with the clock on the wall, until it is dropped
+    /// A simulation that a thread keeps in step with the wall clock, until it is dropped
     #[derive(Debug)]
     pub struct Running {
         net: Net,
@@ -106,18 +190,15 @@ pub mod realtime {
         thread: std::sync::Mutex<Option<std::thread::JoinHandle<()>>>,
     }
 
-    /// How long the thread sleeps at most: what is posted meanwhile waits so long for its doorbell.
+    /// How long the thread sleeps at most; a post may wait this long for its doorbell
     const NAP: Duration = Duration::from_micros(50);
 
     /// Runs `sim` in real time; `spawn` runs its tasks
     ///
     /// # Errors
     ///
-    /// A fault has no place in the topology.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this driver is the one that lives on the clock on the wall"
-    )]
+    /// [`FaultError`] if the topology lacks the host or port of a fault.
+    #[expect(clippy::disallowed_methods, reason = "this driver runs on the wall clock")]
     pub fn start(sim: Sim, spawn: impl Fn(Task) + Send + Sync + 'static) -> Result<Running, FaultError> {
         let driver = Driver::new(sim, spawn)?;
         let net = driver.net().clone();
@@ -146,7 +227,7 @@ pub mod realtime {
         fn drop(&mut self) {
             self.is_over.store(true, Ordering::Relaxed);
             let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-            // A thread that panicked has said so itself.
+            // The thread has printed its panic, if it had one.
             thread.map(std::thread::JoinHandle::join);
         }
     }
@@ -155,7 +236,22 @@ pub mod realtime {
 /// Under `#[tokio::test(start_paused = true)]`
 ///
 /// tokio's paused clock knows whole milliseconds only. Time is therefore dilated: a microsecond of the fabric takes a
-/// millisecond of tokio's clock, which costs nothing on the wall.
+/// millisecond of tokio's clock, which takes no wall time.
+///
+/// ```
+/// use rdma_core::Time;
+/// use rdma_sim::{Sim, driver};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+/// # runtime.block_on(async {
+/// let net = driver::tokio::start(Sim::new())?;
+/// let mut timer = net.runtime().timer();
+/// timer.as_mut().reset(Time::from_nanos(50_000));
+/// std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+/// assert_eq!(net.now(), Time::from_nanos(50_000));
+/// # Ok::<(), rdma_sim::FaultError>(())
+/// # }).unwrap();
+/// ```
 #[cfg(feature = "tokio")]
 pub mod tokio {
     use std::time::Duration;
@@ -165,14 +261,14 @@ pub mod tokio {
     use crate::net::Net;
     use crate::sim::Sim;
 
-    /// Virtual time of the fabric in a millisecond of tokio's clock.
+    /// Virtual time of the fabric per millisecond of tokio's clock
     pub const TICK: Duration = Duration::from_micros(1);
 
     /// Runs `sim` inside of the current tokio runtime; ends with it
     ///
     /// # Errors
     ///
-    /// A fault has no place in the topology.
+    /// [`FaultError`] if the topology lacks the host or port of a fault.
     ///
     /// # Panics
     ///

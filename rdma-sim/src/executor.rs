@@ -1,6 +1,6 @@
 //! Tasks and timers in virtual time
 //!
-//! One thread, one queue. Tasks run until none can, then time jumps to the next event of the fabric or the next timer.
+//! One thread, one queue. Tasks run until all of them wait, then time jumps to the next event of the fabric or the next timer.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -14,7 +14,7 @@ use rdma_core::{Runtime, Time, Timer};
 use slotmap::{SlotMap, new_key_type};
 
 use crate::fabric::Process;
-use crate::net::Net;
+use crate::shared::Shared;
 
 new_key_type! { struct TimerKey; }
 
@@ -26,44 +26,46 @@ pub(crate) struct SimRuntime {
     queue: Arc<Queue>,
     spawned: Mutex<Vec<Spawned>>,
     has_spawned: AtomicBool,
-    /// What hosts run when their processes start anew.
+    /// Starts the main task of a host when its processes start anew
     starts: Mutex<Vec<(u32, Start)>>,
-    /// Takes the tasks, where somebody else than this executor runs them.
+    /// Runs the tasks, if another executor than this one does
     spawner: Option<Spawner>,
 }
 
-/// What makes and spawns the main task of a host.
+/// Makes and spawns the main task of a host
 pub(crate) type Start = Box<dyn FnMut() + Send>;
-/// Runs tasks.
+/// Runs a task
 pub(crate) type Spawner = Box<dyn Fn(BoxFuture) + Send + Sync>;
 
 /// A task that has not begun
 struct Spawned {
-    /// The host whose process it is part of, and which start of it.
+    /// The process that it is part of
     owner: Option<Owner>,
     future: BoxFuture,
 }
 
+/// A process of a host
 #[derive(Clone, Copy)]
 struct Owner {
     host: u32,
+    /// How often the processes of the host were started before
     generation: u32,
 }
 
 struct Clock {
     now: AtomicU64,
-    /// No timer expires before this time. Kept outside of the lock, because every jump asks.
+    /// No timer expires before this time; outside of the lock, because every jump reads it
     earliest: AtomicU64,
     timers: Mutex<Timers>,
 }
 
-/// Tasks that can go on, in the order in which they were woken.
+/// Tasks that were woken, in that order
 #[derive(Default)]
 struct Queue(Mutex<VecDeque<usize>>);
 
 #[derive(Default)]
 struct Timers {
-    /// Deadlines that were set; one that is not its timer's any more is passed over.
+    /// Deadlines that were set; an entry that differs from the deadline of its timer is obsolete
     heap: BinaryHeap<Reverse<(Time, u64, TimerKey)>>,
     next_seq: u64,
     timers: SlotMap<TimerKey, TimerState>,
@@ -83,27 +85,27 @@ struct TaskWaker {
 
 struct Task {
     owner: Option<Owner>,
-    /// Its host is stopped, and it has been woken meanwhile.
+    /// Whether it was woken while its host is stopped
     is_held: bool,
     future: BoxFuture,
     wake: Arc<TaskWaker>,
     waker: Waker,
 }
 
-/// The main future waits and nothing will ever wake it
+/// The main future waits for an event that will never come
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Stalled {
-    /// No task can run and no event is due
-    #[error(
-        "the simulation stalled at {at}: the main task waits, and nothing will happen that could wake it"
-    )]
+    /// Every task waits, and no event or timer is due
+    #[error("the simulation stalled at {at}: the main task waits, and no event or timer is left to wake it")]
     Deadlock {
-        /// When everything came to rest
+        /// When the last event fired
         at: Time,
     },
     /// The limit of virtual time has passed
-    #[error("the simulation reached its limit of {limit}: the main task still waits")]
+    #[error(
+        "the simulation reached its limit of {limit} and the main task still waits; raise `time_limit`, or find the task that never ends"
+    )]
     TimeLimit {
         /// The limit
         limit: Time,
@@ -111,7 +113,7 @@ pub enum Stalled {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic of the program under test must not hide behind a second one here.
+    // A panic of the program under test must not be hidden by a second one here.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -127,7 +129,7 @@ impl SimRuntime {
         }
     }
 
-    /// Runs `task` as part of a process of `host`
+    /// Runs `future` as part of a process of `host`
     pub(crate) fn spawn_on(&self, host: u32, generation: u32, future: BoxFuture) {
         match &self.spawner {
             Some(spawner) => spawner(future),
@@ -146,7 +148,7 @@ impl SimRuntime {
     /// Runs `main`, and what it spawns, until `main` ends
     pub(crate) fn block_on<T>(
         &self,
-        net: &Net,
+        shared: &Shared,
         limit: Time,
         main: impl Future<Output = T>,
     ) -> Result<T, Stalled> {
@@ -156,10 +158,10 @@ impl SimRuntime {
         let mut tasks: Vec<Option<Task>> = vec![None];
         main_waker.wake_by_ref();
         let _unspawn = Unspawn(self);
-        let mut round = VecDeque::new();
+        let mut woken = VecDeque::new();
         loop {
-            while self.queue.take(&mut round) {
-                for id in round.drain(..) {
+            while self.queue.take(&mut woken) {
+                for id in woken.drain(..) {
                     if id == 0 {
                         main_wake.is_queued.store(false, Ordering::Relaxed);
                         if let Poll::Ready(value) = main.as_mut().poll(&mut Context::from_waker(&main_waker))
@@ -167,7 +169,7 @@ impl SimRuntime {
                             return Ok(value);
                         }
                     } else if let Some(task) = &mut tasks[id] {
-                        if task.owner.is_some_and(|owner| net.process(owner.host) == Process::Stopped) {
+                        if task.owner.is_some_and(|owner| shared.process(owner.host) == Process::Stopped) {
                             task.is_held = true;
                             continue;
                         }
@@ -177,17 +179,17 @@ impl SimRuntime {
                         }
                     }
                 }
-                self.adopt(&mut tasks);
+                self.start_spawned(&mut tasks);
             }
-            if self.jump(net, limit)? {
-                self.hear_of_hosts(net, &mut tasks);
-                self.adopt(&mut tasks);
+            if self.jump(shared, limit)? {
+                self.update_processes(shared, &mut tasks);
+                self.start_spawned(&mut tasks);
             }
         }
     }
 
-    /// Starts what was spawned
-    fn adopt(&self, tasks: &mut Vec<Option<Task>>) {
+    /// Makes tasks of the futures that were spawned
+    fn start_spawned(&self, tasks: &mut Vec<Option<Task>>) {
         if !self.has_spawned.load(Ordering::Relaxed) {
             return;
         }
@@ -208,15 +210,15 @@ impl SimRuntime {
         Arc::new(TaskWaker { id, is_queued: AtomicBool::new(false), queue: Arc::clone(&self.queue) })
     }
 
-    /// Ends the tasks of processes that have died, goes on with those that were stopped, and starts what starts anew
-    fn hear_of_hosts(&self, net: &Net, tasks: &mut [Option<Task>]) {
-        for place in tasks {
-            let Some(task) = place else { continue };
+    /// Ends the tasks of dead processes, wakes the tasks of resumed ones, and starts those of restarted ones
+    fn update_processes(&self, shared: &Shared, tasks: &mut [Option<Task>]) {
+        for slot in tasks {
+            let Some(task) = slot else { continue };
             let Some(Owner { host, generation }) = task.owner else { continue };
-            let (process, current) = net.shared().lock().fabric.process(host);
+            let (process, current) = shared.lock().fabric.process(host);
             if process == Process::Dead || current != generation {
-                // What it held sees a host that is gone.
-                drop(place.take());
+                // Its objects find a host that is gone.
+                drop(slot.take());
             } else if process == Process::Running && std::mem::take(&mut task.is_held) {
                 task.wake.is_queued.store(false, Ordering::Relaxed);
                 task.waker.wake_by_ref();
@@ -224,18 +226,18 @@ impl SimRuntime {
         }
         let mut starts = std::mem::take(&mut *lock(&self.starts));
         for (host, start) in &mut starts {
-            if net.shared().lock().fabric.take_start(*host) {
+            if shared.lock().fabric.take_start(*host) {
                 start();
             }
         }
         lock(&self.starts).extend(starts);
     }
 
-    /// Moves time to the next thing that happens; tells whether processes have stopped or started
-    fn jump(&self, net: &Net, limit: Time) -> Result<bool, Stalled> {
+    /// Advances time to the next event; returns whether processes have stopped or started
+    fn jump(&self, shared: &Shared, limit: Time) -> Result<bool, Stalled> {
         let timer = self.next_timer();
-        let Some(advanced) = net.shared().advance(timer, limit) else {
-            return Err(if timer == Time::MAX && net.shared().lock().fabric.next_event().is_none() {
+        let Some(advanced) = shared.advance(timer, limit) else {
+            return Err(if timer == Time::MAX && shared.lock().fabric.next_event().is_none() {
                 Stalled::Deadlock { at: self.now() }
             } else {
                 Stalled::TimeLimit { limit }
@@ -245,11 +247,11 @@ impl SimRuntime {
         Ok(advanced.has_host_news)
     }
 
-    /// Moves the clock, and wakes whose timers have expired
+    /// Sets the clock, and wakes the tasks whose timers have expired
     pub(crate) fn expire(&self, now: Time) {
         self.clock.now.store(now.as_nanos(), Ordering::Relaxed);
         if self.next_timer() <= now {
-            // A waker may run anything: no lock is held.
+            // No lock is held: a waker may run any code.
             loop {
                 let expired = lock(&self.clock.timers).expire(now);
                 match expired {
@@ -272,7 +274,7 @@ impl SimRuntime {
     }
 }
 
-/// Drops what was spawned and never started, and what would start anew: both may hold the runtime that holds them.
+/// Drops tasks that never started, and those of restarts: both may hold the runtime that holds them
 struct Unspawn<'a>(&'a SimRuntime);
 
 impl Drop for Unspawn<'_> {
@@ -284,7 +286,7 @@ impl Drop for Unspawn<'_> {
 }
 
 impl Timers {
-    /// Who waits for a timer that expires by `now`
+    /// The waker of a timer that expires by `now`
     fn expire(&mut self, now: Time) -> Option<Waker> {
         while self.next()? <= now {
             let Reverse((_, _, key)) = self.heap.pop()?;
@@ -295,7 +297,7 @@ impl Timers {
         None
     }
 
-    /// The earliest deadline that still stands
+    /// The earliest deadline that is not obsolete
     fn next(&mut self) -> Option<Time> {
         while let Some(&Reverse((at, _, key))) = self.heap.peek() {
             if self.timers.get(key).is_some_and(|timer| timer.deadline == Some(at)) {
@@ -309,9 +311,9 @@ impl Timers {
 
 impl Queue {
     /// Exchanges the queue for an empty one; false if it was empty, too
-    fn take(&self, round: &mut VecDeque<usize>) -> bool {
-        std::mem::swap(&mut *lock(&self.0), round);
-        !round.is_empty()
+    fn take(&self, woken: &mut VecDeque<usize>) -> bool {
+        std::mem::swap(&mut *lock(&self.0), woken);
+        !woken.is_empty()
     }
 }
 
@@ -321,7 +323,7 @@ impl Wake for TaskWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Two threads that wake a task at once may both queue it, which costs an idle poll.
+        // Two threads that wake a task at once may both queue it, which costs a spurious poll.
         if !self.is_queued.load(Ordering::Relaxed) {
             self.is_queued.store(true, Ordering::Relaxed);
             lock(&self.queue.0).push_back(self.id);

@@ -9,8 +9,8 @@ use crate::net::Net;
 
 /// The processes of a simulated Mac
 ///
-/// What is spawned here stops, dies and starts with the host, see [`FaultKind::Pause`](crate::FaultKind::Pause) and
-/// [`FaultKind::Kill`](crate::FaultKind::Kill). So does what is spawned through its [`runtime`](Self::runtime), as endpoints do.
+/// A task that is spawned here stops, dies and starts with the host, see [`FaultKind::Pause`](crate::FaultKind::Pause) and
+/// [`FaultKind::Kill`](crate::FaultKind::Kill). So does a task that is spawned through its [`runtime`](Self::runtime), such as that of an endpoint.
 #[derive(Clone)]
 pub struct SimHost {
     net: Net,
@@ -25,8 +25,21 @@ struct HostRuntime {
     net: Net,
 }
 
+impl Net {
+    /// The processes of a host
+    ///
+    /// # Panics
+    ///
+    /// If there is no such host.
+    pub fn host(&self, name: &str) -> SimHost {
+        let found = self.shared().lock().fabric.find_host(name);
+        let index = found.unwrap_or_else(|| panic!("no host is called {name:?}"));
+        SimHost::new(self.clone(), Arc::clone(self.sim_runtime()), index)
+    }
+}
+
 impl SimHost {
-    pub(crate) fn new(net: Net, runtime: Arc<SimRuntime>, host: u32) -> Self {
+    fn new(net: Net, runtime: Arc<SimRuntime>, host: u32) -> Self {
         let runtime = Arc::new(HostRuntime { runtime, host, net: net.clone() });
         Self { net, runtime }
     }
@@ -84,7 +97,7 @@ mod tests {
     use super::*;
     use crate::Sim;
 
-    /// Regression: what starts anew holds the simulation that holds it, and no simulation was ever freed.
+    /// Regression: the task that starts anew holds the simulation that holds it, and no simulation was ever freed.
     #[test]
     fn a_host_that_starts_is_dropped_with_the_simulation() {
         let held = Arc::new(());

@@ -37,15 +37,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::fmt;
-use std::sync::MutexGuard;
-
 use rdma_core::{QpType, Qpn, SendOp, Status, Time};
-
-use crate::Topology;
-pub use crate::fabric::Process;
-use crate::fault::{Fault, FaultError};
-use crate::net::State;
 
 /// The name of a queue pair, the same in all processes
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -143,58 +135,4 @@ pub trait Transport: Send {
 
     /// Sends the messages that did not fit before
     fn flush(&mut self);
-}
-
-/// Exclusive access to the simulation of one host, to apply what other hosts have sent
-pub struct RemoteInput<'a>(pub(crate) MutexGuard<'a, State>);
-
-impl RemoteInput<'_> {
-    /// Applies a message from `host`; a message that makes no sense changes nothing
-    pub fn apply(&mut self, host: u32, message: &LinkMessage<'_>) {
-        self.0.fabric.apply_remote(host, message);
-    }
-
-    /// Forgets what an earlier process of `host` has sent, and announces all queue pairs and receives of this host to it
-    pub fn announce_all_to(&mut self, host: u32) {
-        self.0.fabric.announce_all_to(host);
-    }
-
-    /// Forgets what the process of `host` has sent: it has ended
-    pub fn forget(&mut self, host: u32) {
-        self.0.fabric.forget_host(host);
-    }
-
-    /// Retries the queue pairs that wait for room in the transport
-    pub fn resume(&mut self) {
-        self.0.fabric.resume_blocked();
-    }
-
-    /// Schedules `fault`; it fires at once if its time has passed
-    ///
-    /// # Errors
-    ///
-    /// [`FaultError`] if `topology` has no such host, port or cable.
-    pub fn plan(&mut self, fault: Fault, topology: &Topology) -> Result<(), FaultError> {
-        crate::FaultPlan(vec![fault.clone()]).check(topology)?;
-        self.0.fabric.plan(fault);
-        Ok(())
-    }
-
-    /// Takes the faults that waited for frames which this host has now sent
-    ///
-    /// They take effect nowhere until the caller has told all processes, this one included, to [`plan`](Self::plan) them.
-    pub fn take_fired(&mut self) -> Vec<Fault> {
-        self.0.fabric.take_fired()
-    }
-
-    /// The state of the processes of `host` according to the faults that have fired, and how often they were started
-    pub fn process(&self, host: u32) -> (Process, u32) {
-        self.0.fabric.process(host)
-    }
-}
-
-impl fmt::Debug for RemoteInput<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteInput").finish_non_exhaustive()
-    }
 }

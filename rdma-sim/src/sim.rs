@@ -6,13 +6,34 @@ use crate::executor::{SimRuntime, Spawner, Stalled};
 use crate::fabric::{Fabric, Finding};
 use crate::fault::{FaultError, FaultPlan};
 use crate::model::DEFAULT_TIME_LIMIT;
-use crate::net::Net;
+use crate::net::{Leaks, Net};
 use crate::trace::{Digest, Record};
 use crate::{Choices, Model, Seeded, Topology};
 
-/// A simulation that is about to run
+/// A simulation, ready to run
 ///
 /// The DMA sanitizer is on in debug builds, which is where tests run.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use rdma_sim::{Model, Sim, Topology};
+///
+/// let run = Sim::new()
+///     .seed(17)
+///     .topology(Topology::ring(3, 4)?)
+///     .model(Model::tb5_macos_26_2())
+///     .faults("at 2ms b:rdma_en2 unplug".parse()?)
+///     .run(|net| async move {
+///         let mut timer = net.runtime().timer();
+///         timer.as_mut().reset(net.now() + Duration::from_millis(3));
+///         std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+///         net.open("b", "rdma_en2").is_err()
+///     });
+/// assert!(run.value, "the cable is out");
+/// assert_eq!(run.time.as_nanos(), 3_000_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing happens before it runs"]
 pub struct Sim {
@@ -26,7 +47,23 @@ pub struct Sim {
     real_addresses: bool,
 }
 
-/// How a simulation went
+/// The outcome of a simulation
+///
+/// ```
+/// use rdma_sim::Sim;
+///
+/// let run = Sim::new().keep_records().faults("at 1ms a:rdma_en2 unplug".parse()?).run(|net| async move {
+///     let device = net.open("a", "rdma_en2").expect("the cable is plugged in");
+///     let mut timer = net.runtime().timer();
+///     timer.as_mut().reset(rdma_core::Time::from_nanos(2_000_000));
+///     std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+///     drop(device);
+/// });
+/// assert!(run.leaks.is_empty() && run.findings.is_empty());
+/// let lines: Vec<_> = run.records.iter().map(ToString::to_string).collect();
+/// assert_eq!(lines, ["     0.001000000  fault 0", "     0.001000000  port 0     cable cut off"]);
+/// # Ok::<(), rdma_sim::FaultError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Run<T> {
@@ -34,55 +71,26 @@ pub struct Run<T> {
     pub value: T,
     /// The virtual time at its end
     pub time: Time,
-    /// The fingerprint of everything that happened
+    /// The fingerprint of every event
     pub digest: Digest,
     /// How many events the fabric recorded
     pub events: u64,
     /// What the DMA sanitizer found
     pub findings: Vec<Finding>,
-    /// What was left when everything had been dropped that the simulation itself held
+    /// The objects that still existed after the simulation had dropped its own
     pub leaks: Leaks,
-    /// What happened, if records were [kept](Sim::keep_records)
+    /// The events, if records were [kept](Sim::keep_records)
     pub records: Vec<Record>,
-}
-
-/// What still exists at the end of a simulation
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Leaks {
-    /// Queue pairs
-    pub queue_pairs: usize,
-    /// Completion queues
-    pub completion_queues: usize,
-    /// Memory regions
-    pub memory_regions: usize,
-    /// Protection domains
-    pub protection_domains: usize,
-    /// Completions in the queues that are left
-    pub unpolled_completions: usize,
-}
-
-impl Leaks {
-    pub(crate) fn of(fabric: &Fabric) -> Self {
-        let [queue_pairs, completion_queues, memory_regions, protection_domains] = fabric.census();
-        let unpolled_completions = fabric.unpolled();
-        Self { queue_pairs, completion_queues, memory_regions, protection_domains, unpolled_completions }
-    }
-
-    /// Whether nothing is left
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Why a simulation has no outcome
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// A fault has no place in the topology
+    /// The topology lacks the host or port of a fault
     #[error(transparent)]
     Fault(#[from] FaultError),
-    /// The main future waits and nothing will ever wake it
+    /// The main future waits for an event that will never come
     #[error(transparent)]
     Stalled(#[from] Stalled),
 }
@@ -128,7 +136,7 @@ impl Sim {
         Self { model, ..self }
     }
 
-    /// Has these faults happen
+    /// Injects these faults
     pub fn faults(self, plan: FaultPlan) -> Self {
         Self { plan, ..self }
     }
@@ -138,7 +146,7 @@ impl Sim {
         Self { time_limit: limit, ..self }
     }
 
-    /// Looks for misuse of memory, or does not
+    /// Turns the DMA sanitizer, which looks for misuse of memory, on or off
     pub fn sanitize(self, sanitizes: bool) -> Self {
         Self { sanitizes, ..self }
     }
@@ -150,7 +158,7 @@ impl Sim {
         Self { real_addresses: true, ..self }
     }
 
-    /// Keeps what happens in [`Run::records`]
+    /// Keeps the events in [`Run::records`]
     pub fn keep_records(self) -> Self {
         Self { keeps_records: true, ..self }
     }
@@ -159,8 +167,7 @@ impl Sim {
     ///
     /// # Panics
     ///
-    /// If the main future waits for something that will never happen, if a fault has no place (see
-    /// [`try_run`](Self::try_run) for both), or if the DMA sanitizer found something.
+    /// If [`try_run`](Self::try_run) fails, or if the DMA sanitizer found misuse of memory.
     pub fn run<F: Future>(self, main: impl FnOnce(Net) -> F) -> Run<F::Output> {
         let run = self.try_run(main).unwrap_or_else(|error| panic!("{error}"));
         if let Some(finding) = run.findings.first() {
@@ -173,12 +180,12 @@ impl Sim {
     ///
     /// # Errors
     ///
-    /// The main future waits for something that will never happen, or for longer than the time limit; or a fault has no
-    /// place in the topology.
+    /// [`RunError::Stalled`] if the main future waits for an event that will never come, or for longer than the time limit;
+    /// [`RunError::Fault`] if the topology lacks the host or port of a fault.
     pub fn try_run<F: Future>(self, main: impl FnOnce(Net) -> F) -> Result<Run<F::Output>, RunError> {
         let time_limit = self.time_limit;
         let (net, runtime) = self.build(None)?;
-        let value = runtime.block_on(&net, time_limit, main(net.clone()))?;
+        let value = runtime.block_on(net.shared(), time_limit, main(net.clone()))?;
         let state = net.shared().lock();
         let fabric = &state.fabric;
         Ok(Run {

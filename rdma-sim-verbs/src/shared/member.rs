@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rdma_core::Time;
-use rdma_sim::remote::{Process, RemoteInput};
+use rdma_sim::driver::{Process, RemoteInput};
 use rdma_sim::{Driver, Fault, Sim, Trigger};
 
 use super::bell::Bell;

@@ -1,0 +1,115 @@
+//! The one lock around the fabric, and the wakers of its completion queues
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use rdma_core::Time;
+use slotmap::SecondaryMap;
+
+use crate::fabric::{CqKey, Fabric, Process};
+
+pub(crate) struct Shared(Mutex<State>);
+
+pub(crate) struct State {
+    pub(crate) fabric: Fabric,
+    /// The waker of the task that waits for each completion queue
+    wakers: SecondaryMap<CqKey, Waker>,
+}
+
+/// The result of advancing time
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Advanced {
+    pub(crate) now: Time,
+    /// Whether processes have stopped or started
+    pub(crate) has_host_news: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(fabric: Fabric) -> Self {
+        Self(Mutex::new(State { fabric, wakers: SecondaryMap::new() }))
+    }
+
+    /// The state of the processes of a host
+    pub(crate) fn process(&self, host: u32) -> Process {
+        self.lock().fabric.process(host).0
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic of the program under test must not be hidden by a second one here.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Advances time until a completion queue or a host has news, at the latest until `timer`
+    ///
+    /// `None` if nothing is due by `limit`.
+    pub(crate) fn advance(&self, timer: Time, limit: Time) -> Option<Advanced> {
+        let mut state = self.lock();
+        let fabric = &mut state.fabric;
+        let next = fabric.next_event().unwrap_or(Time::MAX).min(timer);
+        if next > limit || next == Time::MAX {
+            return None;
+        }
+        fabric.advance(timer.min(limit));
+        if !fabric.has_news() && timer <= limit {
+            fabric.skip_to(timer);
+        }
+        Some(Self::notify(state))
+    }
+
+    /// Fires every event that is due by `time`
+    pub(crate) fn advance_to(&self, time: Time) -> Advanced {
+        let mut has_host_news = false;
+        loop {
+            let mut state = self.lock();
+            // Another thread may have gone further since the caller looked at its clock.
+            let time = time.max(state.fabric.now());
+            state.fabric.advance(time);
+            let is_done = !state.fabric.has_news();
+            if is_done {
+                state.fabric.skip_to(time);
+            }
+            let advanced = Self::notify(state);
+            has_host_news |= advanced.has_host_news;
+            if is_done {
+                return Advanced { has_host_news, ..advanced };
+            }
+        }
+    }
+
+    /// Releases the lock, then calls the wakers of the completion queues with news: a waker may run any code
+    fn notify(mut state: MutexGuard<'_, State>) -> Advanced {
+        let State { fabric, wakers } = &mut *state;
+        let mut woken = [const { None }; 2];
+        for waker in &mut woken {
+            let Some(cq) = fabric.pop_woken() else { break };
+            *waker = wakers.get(cq).cloned();
+        }
+        let advanced = Advanced { now: fabric.now(), has_host_news: fabric.take_host_news() };
+        drop(state);
+        woken.into_iter().flatten().for_each(Waker::wake);
+        advanced
+    }
+}
+
+impl State {
+    pub(crate) fn destroy_cq(&mut self, cq: CqKey) {
+        self.fabric.destroy_cq(cq);
+        self.wakers.remove(cq);
+    }
+
+    pub(crate) fn set_waker(&mut self, cq: CqKey, waker: &Waker) {
+        match self.wakers.get_mut(cq) {
+            Some(old) => old.clone_from(waker),
+            None => {
+                self.wakers.insert(cq, waker.clone());
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
