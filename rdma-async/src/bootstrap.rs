@@ -1,137 +1,128 @@
 //! How two endpoints become a connection, over any byte stream
 
+use std::io;
 use std::sync::Arc;
 
 use rdma_core::protocol::{Hello, Params, Protocol, ProtocolConfig};
 use rdma_core::{Device, Error, FRAME, Invalid, QpAddress, QpCapacity, QpInit, QpType, QueuePair, Verb};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::connection::Connection;
+use crate::bootstrap_stream::{BootstrapStream, read_exact, write_all};
+use crate::connection::shared::ConnectionShared;
+use crate::connection::state::State;
+use crate::connection::{Connection, Peer};
+use crate::endpoint_inner::{EndpointGuard, EndpointInner};
 use crate::error::{ConnectError, ConnectionError};
-use crate::hub::Hub;
-use crate::line::Line;
 use crate::options::MAX_BULK_RECEIVES;
 use crate::pool::Zone;
-use crate::queues::{Ops, Queues};
+use crate::queue_pairs::{Ops, QueuePairs};
 use crate::time::timeout;
 
-/// Who speaks first
+/// Which side speaks first
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Role {
+    /// Introduces itself when the peer has
     Accepting,
+    /// Introduces itself first
     Connecting,
 }
 
-/// Said when this side can receive.
+/// Sent when this side can receive.
 const READY: u8 = 0x5a;
 
-pub(crate) async fn connect<D: Device, S>(
-    hub: &Arc<Hub<D>>,
-    stream: S,
+pub(crate) async fn connect<D: Device>(
+    endpoint: &Arc<EndpointInner<D>>,
+    stream: impl BootstrapStream,
     role: Role,
-) -> Result<Connection<D>, ConnectError>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let limit = hub.options.connect_timeout;
-    let attempt = timeout(&*hub.runtime, limit, shake_hands(hub, stream, role)).await;
+) -> Result<Connection<D>, ConnectError> {
+    let limit = endpoint.options.connect_timeout;
+    let attempt = timeout(&*endpoint.runtime, limit, shake_hands(endpoint, stream, role)).await;
     let connected = attempt.unwrap_or(Err(ConnectError::Timeout(limit)));
     if let Err(error) = &connected {
-        tracing::debug!(device = hub.device.name(), %error, "no connection");
+        tracing::debug!(device = endpoint.device.name(), %error, "no connection");
     }
     connected
 }
 
-async fn shake_hands<D: Device, S>(
-    hub: &Arc<Hub<D>>,
-    mut stream: S,
+async fn shake_hands<D: Device>(
+    endpoint: &Arc<EndpointInner<D>>,
+    mut stream: impl BootstrapStream,
     role: Role,
-) -> Result<Connection<D>, ConnectError>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let (theirs, queues) = match role {
+) -> Result<Connection<D>, ConnectError> {
+    let stream = &mut stream;
+    let (theirs, prepared) = match role {
         Role::Accepting => {
-            let theirs = read_hello(&mut stream).await?;
-            if let Err(error) = check_epoch(hub, &theirs) {
-                // Lest the peer have to guess.
-                let nobody = QpAddress::default();
-                let Hello { params, .. } = theirs;
-                let refusal = Hello { epoch: hub.options.group_epoch, params, eager: nobody, bulk: nobody };
-                write_hello(&mut stream, &refusal).await?;
+            let theirs = read_hello(stream).await?;
+            if let Err(error) = check_epoch(endpoint, &theirs) {
+                // The peer learns the reason from the epoch of this side.
+                let none = QpAddress::default();
+                let epoch = endpoint.options.group_epoch;
+                let refusal = Hello { epoch, params: theirs.params, eager: none, bulk: none };
+                write_all(stream, &refusal.to_bytes()).await?;
                 return Err(error);
             }
-            let queues = Prepared::new(hub)?;
-            write_hello(&mut stream, &queues.hello()).await?;
-            (theirs, queues)
+            let prepared = Prepared::new(endpoint)?;
+            write_all(stream, &prepared.hello().to_bytes()).await?;
+            (theirs, prepared)
         }
         Role::Connecting => {
-            let queues = Prepared::new(hub)?;
-            write_hello(&mut stream, &queues.hello()).await?;
-            let theirs = read_hello(&mut stream).await?;
-            check_epoch(hub, &theirs)?;
-            (theirs, queues)
+            let prepared = Prepared::new(endpoint)?;
+            write_all(stream, &prepared.hello().to_bytes()).await?;
+            let theirs = read_hello(stream).await?;
+            check_epoch(endpoint, &theirs)?;
+            (theirs, prepared)
         }
     };
-    let connection = queues.into_connection(&theirs)?;
+    let connection = prepared.into_connection(&theirs)?;
 
     // From here on the peer may send: the connection is driven already. It is lost if this future goes away.
-    stream.write_all(&[READY]).await?;
-    stream.flush().await?;
+    write_all(stream, &[READY]).await?;
     let mut ready = [0];
-    stream.read_exact(&mut ready).await?;
+    read_exact(stream, &mut ready).await?;
     if ready != [READY] {
-        return Err(ConnectError::Stream(std::io::ErrorKind::InvalidData));
+        return Err(ConnectError::Stream(io::ErrorKind::InvalidData));
     }
-    if let Some(error) = connection.lost() {
+    if let Some(error) = connection.handle().error() {
         return Err(error.into());
     }
-    connection.confirm();
+    connection.handle().confirm();
     Ok(connection)
 }
 
-async fn read_hello(stream: &mut (impl AsyncRead + Unpin)) -> Result<Hello, ConnectError> {
+async fn read_hello(stream: &mut impl BootstrapStream) -> Result<Hello, ConnectError> {
     let mut bytes = [0; Hello::LEN];
-    stream.read_exact(&mut bytes).await?;
+    read_exact(stream, &mut bytes).await?;
     Ok(Hello::from_bytes(&bytes)?)
 }
 
-async fn write_hello(stream: &mut (impl AsyncWrite + Unpin), hello: &Hello) -> Result<(), ConnectError> {
-    stream.write_all(&hello.to_bytes()).await?;
-    stream.flush().await?;
-    Ok(())
-}
-
-fn check_epoch<D: Device>(hub: &Hub<D>, theirs: &Hello) -> Result<(), ConnectError> {
-    let ours = hub.options.group_epoch;
+fn check_epoch<D: Device>(endpoint: &EndpointInner<D>, theirs: &Hello) -> Result<(), ConnectError> {
+    let ours = endpoint.options.group_epoch;
     if theirs.epoch == ours { Ok(()) } else { Err(ConnectError::Epoch { ours, theirs: theirs.epoch }) }
 }
 
-/// Queue pairs that are not connected yet, and the connection's place among the others
+/// Queue pairs that are not connected yet, and the connection's place in the account
 struct Prepared<D: Device> {
-    hub: Arc<Hub<D>>,
+    guard: EndpointGuard<D>,
     id: u32,
     /// `None` once they belong to a connection.
-    queues: Option<Queues<D>>,
+    queues: Option<QueuePairs<D>>,
     is_joined: bool,
 }
 
 impl<D: Device> Prepared<D> {
-    fn new(hub: &Arc<Hub<D>>) -> Result<Self, ConnectError> {
-        hub.reserve()?;
-        hub.hold();
-        let id = hub.next_line();
-        let mut prepared = Self { hub: Arc::clone(hub), id, queues: None, is_joined: false };
-        let window = hub.options.recv_window;
-        let max = hub.device.caps().max_queue_frames;
+    fn new(endpoint: &Arc<EndpointInner<D>>) -> Result<Self, ConnectError> {
+        endpoint.reserve()?;
+        let (guard, id) = (EndpointGuard::new(Arc::clone(endpoint)), endpoint.next_id());
+        let mut prepared = Self { guard, id, queues: None, is_joined: false };
+        let window = endpoint.options.recv_window;
+        let max = endpoint.device.caps().max_queue_frames;
         let qp = |recv_frames: u32, send_frames: u32| QpInit {
             capacity: QpCapacity { recv_frames: recv_frames.min(max), send_frames: send_frames.min(max) },
             qp_type: QpType::Uc,
         };
-        let control = hub.pool.try_lease(Zone::Eager, FRAME).ok_or(ConnectError::Memory)?;
+        let control = endpoint.pool.try_lease(Zone::Eager, 1).ok_or(ConnectError::Memory)?;
         // The bulk queue pair gets all that the device has: its depth bounds the longest message.
         prepared.queues =
-            Some(Queues::new(&*hub.cq, id, &qp(window, window), &qp(max, max), window, control)?);
+            Some(QueuePairs::new(&*endpoint.cq, id, &qp(window, window), &qp(max, max), window, control)?);
         if !prepared.params().is_usable() {
             let recv_frames = prepared.queues().eager().capacity().recv_frames;
             return Err(Error::new(Verb::CreateQp, Invalid::ShortQueue { recv_frames }.into()).into());
@@ -139,13 +130,17 @@ impl<D: Device> Prepared<D> {
         Ok(prepared)
     }
 
-    fn queues(&self) -> &Queues<D> {
-        self.queues.as_ref().expect("the queues are there until they belong to a connection")
+    fn endpoint(&self) -> &EndpointInner<D> {
+        &self.guard.0
+    }
+
+    fn queues(&self) -> &QueuePairs<D> {
+        self.queues.as_ref().expect("the queue pairs are there until they belong to a connection")
     }
 
     /// What this side can keep: the device may have granted less than was asked for
     fn params(&self) -> Params {
-        let asked = self.hub.options.params();
+        let asked = self.endpoint().options.params();
         let queues = self.queues();
         let bulk = queues.bulk().capacity().recv_frames as usize * FRAME;
         Params {
@@ -157,13 +152,14 @@ impl<D: Device> Prepared<D> {
 
     fn hello(&self) -> Hello {
         let (eager, bulk) = (self.queues().eager().address(), self.queues().bulk().address());
-        Hello { epoch: self.hub.options.group_epoch, params: self.params(), eager, bulk }
+        Hello { epoch: self.endpoint().options.group_epoch, params: self.params(), eager, bulk }
     }
 
     /// Connects both queue pairs, hands them to the reactor, and then posts the eager receives: before the queue pair is ready
     /// to send, Apple's device has been reported to refuse receives
     fn into_connection(mut self, theirs: &Hello) -> Result<Connection<D>, ConnectError> {
-        let options = &self.hub.options;
+        let endpoint = Arc::clone(&self.guard.0);
+        let options = &endpoint.options;
         let queues = self.queues();
         queues.eager().connect(&theirs.eager)?;
         queues.bulk().connect(&theirs.bulk)?;
@@ -176,19 +172,23 @@ impl<D: Device> Prepared<D> {
             max_queued: options.max_in_flight_sends,
             peer_timeout: options.peer_timeout,
         };
-        let receive = |_| self.hub.pool.try_lease(Zone::Eager, FRAME).ok_or(ConnectError::Memory);
+        let receive = |_| endpoint.pool.try_lease(Zone::Eager, 1).ok_or(ConnectError::Memory);
         let receives = (0..config.params.window).map(receive).collect::<Result<_, _>>()?;
-        let protocol = Protocol::new(config, theirs.params, self.hub.runtime.now());
+        let protocol = Protocol::new(config, theirs.params, endpoint.runtime.now());
         let ops = Ops::new(options.max_in_flight_sends);
-        let queues = self.queues.take().expect("the queues are there until they belong to a connection");
-        let line = Arc::new(Line::new(self.id, Arc::clone(&self.hub), ops, protocol, queues));
-        if let Err(line) = self.hub.join(Arc::clone(&line)) {
-            line.abort(ConnectionError::RuntimeGone);
+        let queues = self.queues.take().expect("the queue pairs are there until they belong to a connection");
+        let pool = endpoint.pool.clone();
+        let state = State::new(self.id, options.peer_timeout, pool.clone(), protocol, queues, ops);
+        let (reactor, runtime) = (endpoint.reactor_waker(), Arc::clone(&endpoint.runtime));
+        let shared = ConnectionShared::new(self.id, Peer::new(theirs), pool, reactor, runtime, state);
+        let shared = Arc::new(shared);
+        if let Err(shared) = endpoint.join(Arc::clone(&shared)) {
+            shared.abort(ConnectionError::RuntimeGone);
             return Err(ConnectionError::RuntimeGone.into());
         }
         self.is_joined = true;
-        let connection = Connection::new(line);
-        connection.open(receives)?;
+        let connection = Connection::new(Arc::clone(&shared));
+        shared.open(receives)?;
         Ok(connection)
     }
 }
@@ -196,8 +196,7 @@ impl<D: Device> Prepared<D> {
 impl<D: Device> Drop for Prepared<D> {
     fn drop(&mut self) {
         if !self.is_joined {
-            self.hub.forget();
+            self.endpoint().forget();
         }
-        self.hub.release();
     }
 }

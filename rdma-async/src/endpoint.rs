@@ -1,37 +1,83 @@
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use rdma_core::{Device, Runtime};
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::bootstrap::{self, Role};
-use crate::connection::Alloc;
+use crate::bootstrap_stream::BootstrapStream;
 use crate::connection::Connection;
-use crate::error::{ConnectError, EndpointError};
-use crate::hub::Hub;
-use crate::pool::{Pool, PoolStats, Zone};
+use crate::endpoint_inner::{EndpointGuard, EndpointInner};
+use crate::error::{AllocError, ConnectError, EndpointError};
+use crate::options::EndpointOptions;
+use crate::pool::{Alloc, Lease, Pool, PoolStats};
 use crate::reactor::Reactor;
-use crate::{EndpointOptions, Lease};
+use crate::wait_queue::Waiter;
 
 /// One device, ready for connections
 ///
 /// Owns the device's one registration of memory and its completion queue, and a task that drives the connections. Cheap
 /// to clone. When the endpoint, its connections and their leases are gone, the device is closed.
-#[derive(Clone)]
 pub struct Endpoint<D: Device> {
-    hub: Arc<Hub<D>>,
-    _held: Arc<Held<D>>,
+    guard: Arc<EndpointGuard<D>>,
 }
 
-/// Keeps the reactor of an endpoint without connections alive.
-struct Held<D: Device>(Arc<Hub<D>>);
+/// Makes an [`Endpoint`]; from [`Endpoint::builder`]
+#[must_use = "a builder does nothing until `build`"]
+pub struct EndpointBuilder<D: Device> {
+    device: D,
+    options: EndpointOptions,
+    runtime: Option<Arc<dyn Runtime>>,
+}
 
-impl<D: Device> Endpoint<D> {
-    /// Prepares `device`: registers memory, creates a completion queue, and starts a task on `runtime`
+impl<D: Device> EndpointBuilder<D> {
+    /// How the endpoint uses the device; the defaults suit a Thunderbolt 5 port
+    pub fn options(self, options: EndpointOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    /// The clock and the tasks of the endpoint; with the `tokio` feature, those of the tokio runtime that
+    /// [`build`](Self::build) is called in
+    pub fn runtime(self, runtime: Arc<dyn Runtime>) -> Self {
+        Self { runtime: Some(runtime), ..self }
+    }
+
+    /// Registers memory, creates a completion queue, and starts the task that drives connections
     ///
     /// # Errors
     ///
-    /// The options contradict each other, the system has no memory, or the device refuses.
+    /// * [`EndpointError::NoRuntime`] if no runtime was given, and the caller does not run on tokio;
+    /// * [`EndpointError::Options`] if the options contradict each other or the device;
+    /// * [`EndpointError::Pool`] if the system has no memory, or the device does not register it;
+    /// * [`EndpointError::Device`] if the device refuses a completion queue.
+    pub fn build(self) -> Result<Endpoint<D>, EndpointError> {
+        let runtime = self.runtime.or_else(default_runtime).ok_or(EndpointError::NoRuntime)?;
+        Endpoint::new(self.device, runtime, self.options)
+    }
+}
+
+#[cfg(feature = "tokio")]
+fn default_runtime() -> Option<Arc<dyn Runtime>> {
+    crate::tokio_runtime::TokioRuntime::try_current().map(|runtime| Arc::new(runtime) as _)
+}
+
+#[cfg(not(feature = "tokio"))]
+fn default_runtime() -> Option<Arc<dyn Runtime>> {
+    None
+}
+
+impl<D: Device> Endpoint<D> {
+    /// Makes an endpoint of `device`, with defaults for everything that is not said
+    pub fn builder(device: D) -> EndpointBuilder<D> {
+        EndpointBuilder { device, options: EndpointOptions::default(), runtime: None }
+    }
+
+    /// Registers memory of `device`, creates a completion queue, and starts a task on `runtime`
+    ///
+    /// # Errors
+    ///
+    /// As [`EndpointBuilder::build`], except for [`EndpointError::NoRuntime`].
     pub fn new(
         device: D,
         runtime: Arc<dyn Runtime>,
@@ -41,28 +87,39 @@ impl<D: Device> Endpoint<D> {
         let cq = Arc::new(device.create_cq(device.caps().max_cqe)?);
         // The queue must outlive the registration: leases that the application still holds keep both.
         let pool = Pool::new(&device, options.zones(), Arc::clone(&cq) as _)?;
-        let hub = Arc::new(Hub::new(device, cq, pool, runtime, options));
-        hub.runtime.spawn(Box::pin(Reactor::new(Arc::clone(&hub))));
-        Ok(Self { _held: Arc::new(Held(Arc::clone(&hub))), hub })
+        let inner = Arc::new(EndpointInner::new(device, cq, pool, runtime, options));
+        let guard = Arc::new(EndpointGuard::new(Arc::clone(&inner)));
+        inner.runtime.spawn(Box::pin(Reactor::new(Arc::clone(&inner))));
+        Ok(Self { guard })
+    }
+
+    fn inner(&self) -> &Arc<EndpointInner<D>> {
+        &self.guard.0
     }
 
     /// Connects to the endpoint that accepts at the other end of `stream`
     ///
-    /// The stream is any reliable one to the peer's process: TCP, a pipe. It is not needed afterwards.
+    /// The stream is any reliable one to the peer's process, and is not needed afterwards.
     ///
     /// # Errors
     ///
-    /// The peer is a stranger, does not answer in time, or one of the devices refuses.
+    /// * [`ConnectError::Closed`] if this endpoint is closed;
+    /// * [`ConnectError::Device`] if one of the devices refuses;
+    /// * [`ConnectError::Epoch`] if the peer is of another [group epoch](EndpointOptions::group_epoch);
+    /// * [`ConnectError::Lost`] if the connection was lost before both sides were ready;
+    /// * [`ConnectError::Memory`] if messages of earlier connections, which are still held, are in the memory that this one needs;
+    /// * [`ConnectError::Peer`] if the peer speaks no compatible protocol;
+    /// * [`ConnectError::Stream`] if the stream failed;
+    /// * [`ConnectError::Timeout`] if the peer did not answer within the [connect
+    ///   timeout](EndpointOptions::connect_timeout);
+    /// * [`ConnectError::TooManyConnections`] if there are [as many](EndpointOptions::max_connections) as may be.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future gives up: everything it took from the device is given back. The peer's attempt fails, or, if both
     /// sides had become ready, the peer has a connection that is lost after its timeout.
-    pub async fn connect<S>(&self, stream: S) -> Result<Connection<D>, ConnectError>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        bootstrap::connect(&self.hub, stream, Role::Connecting).await
+    pub async fn connect(&self, stream: impl BootstrapStream) -> Result<Connection<D>, ConnectError> {
+        bootstrap::connect(self.inner(), stream, Role::Connecting).await
     }
 
     /// Accepts the endpoint that connects at the other end of `stream`
@@ -76,42 +133,109 @@ impl<D: Device> Endpoint<D> {
     /// # Cancel safety
     ///
     /// As [`connect`](Self::connect).
-    pub async fn accept<S>(&self, stream: S) -> Result<Connection<D>, ConnectError>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        bootstrap::connect(&self.hub, stream, Role::Accepting).await
+    pub async fn accept(&self, stream: impl BootstrapStream) -> Result<Connection<D>, ConnectError> {
+        bootstrap::connect(self.inner(), stream, Role::Accepting).await
     }
 
-    /// Leases memory for a message of `len` bytes; see [`Connection::alloc`]
+    /// Leases memory for a message of up to `len` bytes; see [`Connection::alloc`]
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::alloc`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Connection::alloc`].
     pub fn alloc(&self, len: usize) -> Alloc {
-        Alloc::new(self.hub.pool.clone(), len)
+        Alloc::new(&self.inner().pool, len)
     }
 
-    /// Leases memory for a message of `len` bytes, if it is free and nobody waits for memory
-    pub fn try_alloc(&self, len: usize) -> Option<Lease> {
-        self.hub.pool.try_lease(Zone::Send, len)
+    /// Leases memory for a message of up to `len` bytes, without waiting; see [`Connection::try_alloc`]
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::try_alloc`].
+    pub fn try_alloc(&self, len: usize) -> Result<Lease, AllocError> {
+        self.inner().pool.try_alloc(len)
+    }
+
+    /// Closes the endpoint: refuses further connections, and closes those that there are in good order
+    ///
+    /// Returns at once; [`wait_idle`](Self::wait_idle) waits until all of them are over. Messages that arrived can still be read.
+    pub fn close(&self) {
+        self.inner().close();
+    }
+
+    /// Waits until the endpoint has no connection, and none is being made
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub fn wait_idle(&self) -> WaitIdle<D> {
+        WaitIdle { guard: Arc::clone(&self.guard), waiter: Waiter::default() }
     }
 
     /// How much memory there is, and how much of it is free
     pub fn pool_stats(&self) -> PoolStats {
-        self.hub.pool.stats()
+        self.inner().pool.stats()
     }
 
     /// The device
     pub fn device(&self) -> &D {
-        &self.hub.device
+        &self.inner().device
     }
 }
 
-impl<D: Device> Drop for Held<D> {
-    fn drop(&mut self) {
-        self.0.release();
+impl<D: Device> Clone for Endpoint<D> {
+    fn clone(&self) -> Self {
+        Self { guard: Arc::clone(&self.guard) }
     }
 }
 
 impl<D: Device> fmt::Debug for Endpoint<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").field("device", &self.hub.device.name()).finish_non_exhaustive()
+        f.debug_struct("Endpoint").field("device", &self.device().name()).finish_non_exhaustive()
+    }
+}
+
+impl<D: Device> fmt::Debug for EndpointBuilder<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointBuilder")
+            .field("device", &self.device.name())
+            .field("options", &self.options)
+            .field("runtime", &self.runtime)
+            .finish()
+    }
+}
+
+/// Future of [`Endpoint::wait_idle`]
+///
+/// # Cancel safety
+///
+/// Dropping it changes nothing.
+#[must_use = "futures do nothing unless polled"]
+pub struct WaitIdle<D: Device> {
+    guard: Arc<EndpointGuard<D>>,
+    waiter: Waiter,
+}
+
+impl<D: Device> Future for WaitIdle<D> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Self { guard, waiter } = &mut *self;
+        guard.0.poll_idle(waiter, cx)
+    }
+}
+
+impl<D: Device> Drop for WaitIdle<D> {
+    fn drop(&mut self) {
+        self.guard.0.leave_idle(&mut self.waiter);
+    }
+}
+
+impl<D: Device> fmt::Debug for WaitIdle<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitIdle").finish_non_exhaustive()
     }
 }

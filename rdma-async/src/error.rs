@@ -1,23 +1,20 @@
 //! What can go wrong, by operation
 
-use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use rdma_core::Status;
 use rdma_core::protocol::{HelloError, Violation};
-
-use crate::Lease;
+use rdma_core::{Cause, Status, WrId};
 
 /// Why a connection is over
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// Nobody held the connection any more, and the peer took nothing of what was queued for it
-    #[error("nobody holds the connection, and the peer took nothing for {0:?}")]
+    /// The application had dropped its last handle, and the peer took none of the queued messages for that long
+    #[error("the application dropped the connection, and the peer took no message for {0:?}")]
     Abandoned(Duration),
-    /// This side ended it at once
-    #[error("aborted by this side")]
+    /// This side [aborted](crate::Connection::abort) the connection
+    #[error("this side aborted the connection")]
     Aborted,
     /// A request ended in an error; the data of a failed receive cannot be trusted
     #[error("a request of the connection failed: {0}")]
@@ -25,6 +22,14 @@ pub enum ConnectionError {
     /// The device refused a request, or vanished
     #[error(transparent)]
     Device(#[from] rdma_core::Error),
+    /// The device reported a message longer than its receive: its memory cannot be trusted
+    #[error("the device reported a message of {found} bytes in a receive of {max}")]
+    Overlong {
+        /// The length that the device reported
+        found: u32,
+        /// The length of the receive
+        max: u32,
+    },
     /// The peer was silent for too long
     #[error("the peer was silent for {0:?}")]
     PeerLost(Duration),
@@ -34,15 +39,21 @@ pub enum ConnectionError {
     /// The runtime dropped the task that drives the connection
     #[error("the runtime has ended")]
     RuntimeGone,
+    /// The device reported the end of a request that was not posted
+    #[error("the device completed request {:#x}, which was not posted", .0.0)]
+    UnknownCompletion(WrId),
 }
 
-/// An endpoint that cannot be made
+/// Why an endpoint cannot be made
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
     /// The device refused
     #[error(transparent)]
     Device(#[from] rdma_core::Error),
+    /// No runtime was given, and the caller does not run on tokio
+    #[error("no runtime: give the builder one, or build the endpoint inside a tokio runtime")]
+    NoRuntime,
     /// The options contradict each other or the device
     #[error(transparent)]
     Options(#[from] InvalidOptions),
@@ -158,10 +169,13 @@ pub enum PoolError {
     Register(rdma_core::Error),
 }
 
-/// A connection that cannot be made
+/// Why a connection cannot be made
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
+    /// The endpoint is [closed](crate::Endpoint::close)
+    #[error("the endpoint is closed")]
+    Closed,
     /// The device refused
     #[error(transparent)]
     Device(#[from] rdma_core::Error),
@@ -179,7 +193,7 @@ pub enum ConnectError {
     /// Messages of earlier connections, which are still held, are in the memory that another connection needs
     #[error("the memory for another connection is held by unread messages of earlier ones")]
     Memory,
-    /// The peer is not one that can be talked to
+    /// The peer speaks no compatible protocol
     #[error(transparent)]
     Peer(#[from] HelloError),
     /// The bootstrap stream failed
@@ -189,8 +203,11 @@ pub enum ConnectError {
     #[error("the peer did not answer within {0:?}")]
     Timeout(Duration),
     /// The endpoint has as many connections as its options allow
-    #[error("the endpoint has as many connections as its options allow")]
-    TooManyConnections,
+    #[error("the endpoint has {max} connections already; raise max_connections or end one")]
+    TooManyConnections {
+        /// The limit
+        max: u32,
+    },
 }
 
 impl From<io::Error> for ConnectError {
@@ -199,21 +216,24 @@ impl From<io::Error> for ConnectError {
     }
 }
 
-/// Memory that cannot be leased
+/// Why memory cannot be leased
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllocError {
-    /// The pool is smaller than that
-    #[error("a message of {len} bytes exceeds the pool of {max}")]
+    /// The endpoint's send memory is smaller than that
+    #[error("a message of {len} bytes exceeds the send memory of {max}")]
     TooLarge {
-        /// Length asked for, in bytes
+        /// Length asked for in bytes
         len: usize,
-        /// Length of the pool, in bytes
+        /// Length of the send memory in bytes
         max: usize,
     },
+    /// Only by `try_alloc`: that much is not free in one piece, or tasks wait for memory
+    #[error("no memory is free now")]
+    WouldBlock,
 }
 
-/// A message that was not sent
+/// Why a message was not sent
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -240,41 +260,24 @@ pub enum SendError {
         /// The longest that can be sent
         max: usize,
     },
+    /// Only by `try_send`: as many messages are in flight as may be, or tasks wait to send
+    #[error("no place for another message in flight now")]
+    WouldBlock,
 }
 
-/// A message that was not sent, with its lease where it can be had
-#[derive(thiserror::Error)]
-#[error("{error}")]
-pub struct SendFailed {
-    /// What went wrong
-    #[source]
-    pub error: SendError,
-    /// The message; none if a device may still touch its memory
-    pub lease: Option<Lease>,
-}
-
-impl fmt::Debug for SendFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SendFailed").field(&self.error).finish()
-    }
-}
-
-impl From<SendFailed> for SendError {
-    fn from(unsent: SendFailed) -> Self {
-        unsent.error
-    }
-}
-
-/// Nothing can be received
+/// Why no message can be received
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecvError {
     /// The connection is lost; messages that arrived before were delivered
     #[error("the connection is lost: {0}")]
     Lost(#[from] ConnectionError),
+    /// Only by `try_recv`: no message is there, or tasks wait for one
+    #[error("no message is there now")]
+    WouldBlock,
 }
 
-/// The connection could not be closed in good order: the peer may not have everything
+/// Why a connection was not closed in good order: the peer may not have everything
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseError {
@@ -284,4 +287,152 @@ pub enum CloseError {
     /// The peer closed first and did not read what was still queued
     #[error("the peer closed before it had received everything")]
     PeerClosed,
+}
+
+/// Makes an error usable where [`io::Error`] is spoken; the error itself is its source
+macro_rules! impl_into_io_error {
+    ($($error:ty),* $(,)?) => {$(
+        impl From<$error> for io::Error {
+            fn from(error: $error) -> Self {
+                Self::new(error.kind(), error)
+            }
+        }
+    )*};
+}
+
+impl_into_io_error!(
+    AllocError,
+    CloseError,
+    ConnectError,
+    ConnectionError,
+    EndpointError,
+    InvalidOptions,
+    PoolError,
+    RecvError,
+    SendError,
+);
+
+fn kind_of(error: &rdma_core::Error) -> io::ErrorKind {
+    match error.cause {
+        Cause::Busy | Cause::QueueFull => io::ErrorKind::ResourceBusy,
+        Cause::DeviceGone => io::ErrorKind::ConnectionAborted,
+        Cause::Exhausted { .. } => io::ErrorKind::QuotaExceeded,
+        Cause::Invalid(_) | Cause::MessageTooLong { .. } => io::ErrorKind::InvalidInput,
+        Cause::Os(errno) => io::Error::from_raw_os_error(errno).kind(),
+        Cause::PeerUnreachable => io::ErrorKind::HostUnreachable,
+        Cause::GidTableEmpty | Cause::NoUsableGid | Cause::PortDown => io::ErrorKind::NetworkDown,
+        Cause::Unsupported => io::ErrorKind::Unsupported,
+        _ => io::ErrorKind::Other,
+    }
+}
+
+impl AllocError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::TooLarge { .. } => io::ErrorKind::InvalidInput,
+            Self::WouldBlock => io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+impl CloseError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Lost(error) => error.kind(),
+            Self::PeerClosed => io::ErrorKind::BrokenPipe,
+        }
+    }
+}
+
+impl ConnectError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Closed => io::ErrorKind::NotConnected,
+            Self::Device(error) => kind_of(error),
+            Self::Epoch { .. } | Self::Peer(_) => io::ErrorKind::InvalidData,
+            Self::Lost(error) => error.kind(),
+            Self::Memory => io::ErrorKind::OutOfMemory,
+            Self::Stream(kind) => *kind,
+            Self::Timeout(_) => io::ErrorKind::TimedOut,
+            Self::TooManyConnections { .. } => io::ErrorKind::QuotaExceeded,
+        }
+    }
+}
+
+impl ConnectionError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Abandoned(_) | Self::PeerLost(_) => io::ErrorKind::TimedOut,
+            Self::Aborted | Self::RuntimeGone => io::ErrorKind::ConnectionAborted,
+            Self::Completion(_) => io::ErrorKind::ConnectionReset,
+            Self::Device(error) => kind_of(error),
+            Self::Overlong { .. } | Self::Protocol(_) | Self::UnknownCompletion(_) => {
+                io::ErrorKind::InvalidData
+            }
+        }
+    }
+}
+
+impl EndpointError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Device(error) => kind_of(error),
+            Self::NoRuntime => io::ErrorKind::Unsupported,
+            Self::Options(error) => error.kind(),
+            Self::Pool(error) => error.kind(),
+        }
+    }
+}
+
+impl InvalidOptions {
+    fn kind(&self) -> io::ErrorKind {
+        io::ErrorKind::InvalidInput
+    }
+}
+
+impl PoolError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Memory(kind) => *kind,
+            Self::Register(error) => kind_of(error),
+        }
+    }
+}
+
+impl RecvError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Lost(error) => error.kind(),
+            Self::WouldBlock => io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+impl SendError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Alloc(error) => error.kind(),
+            Self::Closed => io::ErrorKind::NotConnected,
+            Self::ForeignLease | Self::TooLong { .. } => io::ErrorKind::InvalidInput,
+            Self::Lost(error) => error.kind(),
+            Self::PeerClosed => io::ErrorKind::BrokenPipe,
+            Self::WouldBlock => io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a conversion that drops the error, and a kind that does not reach through the layers.
+    #[test]
+    fn an_io_error_has_a_kind_and_the_error_itself() {
+        let lost = CloseError::from(ConnectionError::PeerLost(Duration::from_secs(5)));
+        let error = io::Error::from(lost.clone());
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(error.downcast::<CloseError>().expect("the error is inside"), lost);
+        let busy = io::Error::from(SendError::from(AllocError::WouldBlock));
+        assert_eq!(busy.kind(), io::ErrorKind::WouldBlock);
+    }
 }

@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
-use crate::gate::{Next, Ticket, Turns};
+use crate::effects::Effects;
+use crate::wait_queue::{WaitQueue, Waiter};
 
 /// Messages of a connection, from the reactor to `recv`
 ///
-/// A message whose bytes are still to come holds its place. Under the lock of its connection: what changes an inbox tells who should
-/// be woken, and no message is dropped here, because that, too, may wake somebody.
+/// A message whose bytes are still to come holds its place. Under the lock of its connection.
 #[derive(Debug)]
-pub(crate) struct Inbox<T, E>(Turns<Inner<T, E>>);
+pub(crate) struct Inbox<T, E>(WaitQueue<Inner<T, E>>);
 
 #[derive(Debug)]
 struct Inner<T, E> {
@@ -23,40 +23,41 @@ impl<T, E: Clone> Inbox<T, E> {
     /// An inbox that holds `capacity` messages without an allocation
     pub(crate) fn new(capacity: usize) -> Self {
         const WAITING: usize = 8;
-        Self(Turns::new(Inner { messages: VecDeque::with_capacity(capacity), end: None }, WAITING))
+        let inner = Inner { messages: VecDeque::with_capacity(capacity), end: None };
+        Self(WaitQueue::new(inner, WAITING))
     }
 
     /// Appends a message
-    pub(crate) fn push(&mut self, message: T) -> Next {
-        self.0.update(|inner| inner.messages.push_back(Some(message))).1
+    pub(crate) fn push(&mut self, message: T, effects: &mut Effects<T>) {
+        self.0.update(effects, |inner| inner.messages.push_back(Some(message)));
     }
 
     /// Holds a place for a message
-    pub(crate) fn expect(&mut self) -> Next {
-        self.0.update(|inner| inner.messages.push_back(None)).1
+    pub(crate) fn expect(&mut self, effects: &mut Effects<T>) {
+        self.0.update(effects, |inner| inner.messages.push_back(None));
     }
 
-    /// Fills the first place that is held; gives the message back if there is none
-    #[must_use = "the message may have come back, and somebody may wait"]
-    pub(crate) fn fill(&mut self, message: T) -> (Option<T>, Next) {
-        self.0.update(|inner| match inner.messages.iter_mut().find(|place| place.is_none()) {
+    /// Fills the first place that is held; drops the message if there is none
+    pub(crate) fn fill(&mut self, message: T, effects: &mut Effects<T>) {
+        let held = |inner: &mut Inner<T, E>| match inner.messages.iter_mut().find(|place| place.is_none()) {
             Some(place) => place.replace(message),
             None => Some(message),
-        })
+        };
+        let surplus = self.0.update(effects, held);
+        effects.drop(surplus);
     }
 
-    /// Says that there will be nothing after what came, and what is expected
-    pub(crate) fn finish(&mut self) -> Next {
-        self.0.update(|inner| inner.end = inner.end.take().or(Some(Ok(())))).1
+    /// Ends the messages: none follow those that came and those that are expected
+    pub(crate) fn finish(&mut self, effects: &mut Effects<T>) {
+        self.0.update(effects, |inner| inner.end = inner.end.take().or(Some(Ok(()))));
     }
 
-    /// Says that nothing more will come, not even what is expected
+    /// Ends the messages at once: none will come, not even those that are expected
     ///
-    /// What came in order can still be taken; what came out of order is given back. A peer that said it had finished, and of which
-    /// everything came, has finished whatever `end` says.
-    #[must_use = "messages have come back, and somebody may wait"]
-    pub(crate) fn close(&mut self, end: Result<(), E>) -> (impl Iterator<Item = T> + use<T, E>, Next) {
-        let (rest, next) = self.0.update(|inner| {
+    /// Messages that came in order can still be taken; those that came out of order are dropped. If the peer had finished and
+    /// everything came, the end is that of [`finish`](Self::finish), whatever `end` says.
+    pub(crate) fn close(&mut self, end: Result<(), E>, effects: &mut Effects<T>) {
+        let rest = self.0.update(effects, |inner| {
             let mut rest = VecDeque::new();
             if let Some(missing) = inner.messages.iter().position(Option::is_none) {
                 rest = inner.messages.split_off(missing);
@@ -65,34 +66,46 @@ impl<T, E: Clone> Inbox<T, E> {
             inner.end.get_or_insert(end);
             rest
         });
-        (rest.into_iter().flatten(), next)
+        effects.drop(rest.into_iter().flatten());
     }
 
     /// The next message, or the end
     pub(crate) fn poll_next(
         &mut self,
-        ticket: &mut Ticket,
+        waiter: &mut Waiter,
         cx: &Context<'_>,
-    ) -> (Poll<Result<Option<T>, E>>, Next) {
-        self.0.poll_take(ticket, cx, |inner| match inner.messages.front() {
-            Some(Some(_)) => inner.messages.pop_front().flatten().map(|message| Ok(Some(message))),
-            Some(None) => None,
-            None => inner.end.clone().map(|end| end.map(|()| None)),
-        })
+        effects: &mut Effects<T>,
+    ) -> Poll<Result<Option<T>, E>> {
+        self.0.poll_take(waiter, cx, effects, Inner::next)
     }
 
-    /// Gives up waiting; see [`Turns::leave`]
-    pub(crate) fn leave(&mut self, ticket: &mut Ticket) -> Next {
-        self.0.leave(ticket)
+    /// The next message, or the end, if it is there and no task waits for it
+    pub(crate) fn try_next(&mut self) -> Option<Result<Option<T>, E>> {
+        self.0.try_take(Inner::next)
     }
 
-    /// Takes a message that nobody will read
-    #[must_use = "the message has memory, and somebody may wait"]
-    pub(crate) fn discard(&mut self) -> (Option<T>, Next) {
-        self.0.update(|inner| match inner.messages.front() {
+    /// Gives up waiting; see [`WaitQueue::leave`]
+    pub(crate) fn leave(&mut self, waiter: &mut Waiter, effects: &mut Effects<T>) {
+        self.0.leave(waiter, effects);
+    }
+
+    /// Takes a message that the application will not read
+    #[must_use = "the message has memory"]
+    pub(crate) fn discard(&mut self, effects: &mut Effects<T>) -> Option<T> {
+        self.0.update(effects, |inner| match inner.messages.front() {
             Some(Some(_)) => inner.messages.pop_front().flatten(),
             _ => None,
         })
+    }
+}
+
+impl<T, E: Clone> Inner<T, E> {
+    fn next(&mut self) -> Option<Result<Option<T>, E>> {
+        match self.messages.front() {
+            Some(Some(_)) => self.messages.pop_front().flatten().map(|message| Ok(Some(message))),
+            Some(None) => None,
+            None => self.end.clone().map(|end| end.map(|()| None)),
+        }
     }
 }
 
@@ -102,18 +115,20 @@ mod tests {
 
     use super::*;
 
-    /// Regression: they were dropped under the lock, and who waited for their memory was woken there.
+    /// Catches messages that are dropped under the lock: a task that waits for their memory would be woken there.
     #[test]
-    fn what_came_out_of_order_comes_back_at_the_end() {
+    fn messages_out_of_order_are_dropped_with_the_effects_of_the_end() {
         let mut inbox = Inbox::<_, ()>::new(4);
+        let mut effects = Effects::new();
         let [first, behind] = [Arc::new(1), Arc::new(2)];
-        for next in [inbox.push(Arc::clone(&first)), inbox.expect(), inbox.push(Arc::clone(&behind))] {
-            next.wake();
-        }
-        let (rest, _) = inbox.close(Ok(()));
+        inbox.push(Arc::clone(&first), &mut effects);
+        inbox.expect(&mut effects);
+        inbox.push(Arc::clone(&behind), &mut effects);
+        inbox.close(Ok(()), &mut effects);
         assert_eq!(Arc::strong_count(&behind), 2, "nothing was dropped yet");
-        assert_eq!(rest.collect::<Vec<_>>(), [behind]);
-        assert_eq!(inbox.discard().0, Some(first));
-        assert_eq!(inbox.discard().0, None);
+        effects.run_alone();
+        assert_eq!(Arc::strong_count(&behind), 1);
+        assert_eq!(inbox.discard(&mut effects), Some(first));
+        assert_eq!(inbox.discard(&mut effects), None);
     }
 }

@@ -21,41 +21,59 @@
 //! * The public API has no `unsafe`.
 
 mod bootstrap;
+mod bootstrap_stream;
 mod connection;
+mod effects;
 mod endpoint;
+mod endpoint_inner;
 mod error;
-mod gate;
-mod hub;
 mod inbox;
-mod later;
-mod line;
-mod op;
+mod joining;
+mod op_table;
 mod options;
 mod pool;
-mod queues;
+mod queue_pairs;
 mod reactor;
+mod reactor_waker;
+mod send_failed;
 mod spin_runtime;
 mod sync;
 pub mod time;
-#[cfg(feature = "tokio-runtime")]
+#[cfg(feature = "tokio")]
 mod tokio_runtime;
+mod wait_queue;
 
 pub mod future {
-    //! The futures of endpoints and connections, named after the methods that return them
+    //! The futures and streams of endpoints and connections, named after the methods that return them
     //!
     //! Name them to store them in a structure.
 
-    pub use crate::connection::{Alloc, Close, Recv, Send};
+    pub use crate::connection::futures::{Close, Closed, Messages, Recv, Send};
+    pub use crate::endpoint::WaitIdle;
+    pub use crate::pool::Alloc;
 }
 
-pub use connection::{Connection, ConnectionStats, Message};
-pub use endpoint::Endpoint;
+pub use rdma_core::{
+    AnyDevice, Caps, Cause, Device, Error, Gid, Invalid, Qpn, Resource, Runtime, Status, Time, Timer, Verb,
+    WrId,
+};
+
+pub use bootstrap_stream::BootstrapStream;
+pub use connection::{Connection, ConnectionId, ConnectionStats, Message, Peer};
+pub use endpoint::{Endpoint, EndpointBuilder};
 pub use error::{
     AllocError, CloseError, ConnectError, ConnectionError, EndpointError, InvalidOptions, PoolError,
-    RecvError, SendError, SendFailed,
+    RecvError, SendError,
 };
 pub use options::EndpointOptions;
 pub use pool::{Lease, PoolStats, ZoneStats};
+pub use send_failed::SendFailed;
 pub use spin_runtime::SpinRuntime;
-#[cfg(feature = "tokio-runtime")]
+#[cfg(feature = "tokio")]
 pub use tokio_runtime::TokioRuntime;
+
+/// An endpoint of a device whose backend is chosen at run time
+pub type AnyEndpoint = Endpoint<AnyDevice>;
+
+/// A connection of an [`AnyEndpoint`]
+pub type AnyConnection = Connection<AnyDevice>;

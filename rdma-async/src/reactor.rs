@@ -6,68 +6,71 @@ use std::task::{Context, Poll, Waker};
 
 use rdma_core::{Completion, CompletionQueue, Device, Time, Timer};
 
+use crate::connection::shared::ConnectionShared;
+use crate::endpoint_inner::EndpointInner;
 use crate::error::ConnectionError;
-use crate::hub::Hub;
-use crate::later::Later;
-use crate::line::Line;
+use crate::pool::Effects;
 
 /// Polls the completion queue of an endpoint and drives its connections
 ///
 /// Ends when the endpoint and all of its connections are gone. If the runtime drops it before, the connections are lost.
 pub(crate) struct Reactor<D: Device> {
-    hub: Arc<Hub<D>>,
+    endpoint: Arc<EndpointInner<D>>,
     timer: Pin<Box<dyn Timer>>,
-    /// What everything but the completion queue wakes this task by.
-    nudge: Waker,
-    /// What that wakes.
-    waker: Option<Waker>,
+    /// Wakes this task for everything but completions.
+    waker: Waker,
+    /// The waker of this task, as `waker` knows it.
+    task: Option<Waker>,
     /// When the timer expires.
     alarm: Time,
     batch: Box<[Completion]>,
     /// The completion queue cannot be polled any more.
     is_failed: bool,
-    lines: Vec<Arc<Line<D>>>,
-    later: Later,
+    /// The connections were told that the endpoint is closed.
+    is_closed: bool,
+    connections: Vec<Arc<ConnectionShared<D>>>,
+    effects: Effects,
 }
 
 /// Completions taken from the queue at once.
 const BATCH: usize = 32;
-/// Turns before other tasks are let in.
-const TURNS: usize = 16;
+/// Iterations before other tasks are let in.
+const MAX_ITERATIONS: usize = 16;
 
 impl<D: Device> Reactor<D> {
-    pub(crate) fn new(hub: Arc<Hub<D>>) -> Self {
-        let (timer, nudge) = (hub.runtime.timer(), Arc::clone(&hub.reactor).into());
+    pub(crate) fn new(endpoint: Arc<EndpointInner<D>>) -> Self {
+        let (timer, waker) = (endpoint.runtime.timer(), endpoint.reactor_waker());
         Self {
-            hub,
+            endpoint,
             timer,
-            nudge,
-            waker: None,
+            waker,
+            task: None,
             alarm: Time::MAX,
             batch: vec![Completion::default(); BATCH].into(),
             is_failed: false,
-            lines: Vec::new(),
-            later: Later::with_capacity(2 * BATCH),
+            is_closed: false,
+            connections: Vec::new(),
+            effects: Effects::with_capacity(2 * BATCH),
         }
     }
 
-    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            self.waker = Some(cx.waker().clone());
-            self.hub.reactor.set(cx.waker().clone());
+    fn run(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.task.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            self.task = Some(cx.waker().clone());
+            self.endpoint.reactor.set(cx.waker().clone());
         }
         let mut is_due = false;
-        for _ in 0..TURNS {
-            // Before the look at the queue: a nudge that comes later wakes this task again.
-            is_due |= self.hub.reactor.take();
+        for _ in 0..MAX_ITERATIONS {
+            // Before the look at the queue: a wake-up that comes later schedules this task again.
+            is_due |= self.endpoint.reactor.take();
             let n = self.poll_queue(cx);
-            // Most turns of a task that spins end here.
+            // Most polls of a task that spins end here.
             if n == 0 && !is_due && !self.is_failed {
                 return Poll::Pending;
             }
-            let now = self.hub.runtime.now();
+            let now = self.endpoint.runtime.now();
             let wake = self.drive(n, now);
-            if self.lines.is_empty() && !self.hub.is_held() {
+            if self.connections.is_empty() && !self.endpoint.is_held() {
                 return Poll::Ready(());
             }
             let rests = self.rest_until(wake, now);
@@ -76,47 +79,53 @@ impl<D: Device> Reactor<D> {
             }
             is_due = true;
         }
-        self.nudge.wake_by_ref();
+        self.waker.wake_by_ref();
         Poll::Pending
     }
 
-    /// Moves what has completed into the batch and tells how much that is
+    /// Moves what has completed into the batch and returns how much that is
     fn poll_queue(&mut self, cx: &mut Context<'_>) -> usize {
         if self.is_failed {
             return 0;
         }
-        match self.hub.cq.poll_completions(cx, &mut self.batch) {
+        match self.endpoint.cq.poll_completions(cx, &mut self.batch) {
             Poll::Pending => 0,
             Poll::Ready(Ok(n)) => n,
             Poll::Ready(Err(error)) => {
                 self.is_failed = true;
-                self.hub.close(&mut self.lines);
-                for line in &self.lines {
-                    line.abort(error.into());
+                self.endpoint.joining.close_into(&mut self.connections);
+                for connection in &self.connections {
+                    connection.abort(error.into());
                 }
                 0
             }
         }
     }
 
-    /// Drives the connections with the first `n` completions and tells when the next of them wants to be driven again
+    /// Drives the connections with the first `n` completions and returns when to drive the next of them again
     ///
-    /// A connection that is over has left its completions behind; they are nobody's.
+    /// A connection that is over may have left completions behind; they are ignored.
     fn drive(&mut self, n: usize, now: Time) -> Time {
-        let Self { hub, nudge, lines, batch, later, .. } = self;
-        let cx = &mut Context::from_waker(nudge);
-        hub.adopt(lines);
+        let Self { endpoint, waker, connections, batch, effects, .. } = self;
+        let cx = &mut Context::from_waker(waker);
+        let known = connections.len();
+        endpoint.joining.take_into(connections);
+        if endpoint.is_closed() {
+            // Each connection once: closing wakes this task.
+            let told = if std::mem::replace(&mut self.is_closed, true) { known } else { 0 };
+            connections[told..].iter().for_each(|connection| connection.finish());
+        }
         let mut wake = Time::MAX;
         let mut number = 0;
-        while let Some(line) = lines.get(number) {
-            match line.turn(&batch[..n], n < BATCH, now, cx, later) {
+        while let Some(connection) = connections.get(number) {
+            match connection.drive(&batch[..n], n < BATCH, now, cx, effects) {
                 Some(at) => {
                     wake = wake.min(at);
                     number += 1;
                 }
                 None => {
-                    drop(lines.remove(number));
-                    hub.forget();
+                    drop(connections.remove(number));
+                    endpoint.forget();
                 }
             }
         }
@@ -133,7 +142,7 @@ impl<D: Device> Reactor<D> {
         }
         self.alarm = wake;
         self.timer.as_mut().reset(wake);
-        self.timer.as_mut().poll_expired(&mut Context::from_waker(&self.nudge)).is_pending()
+        self.timer.as_mut().poll_expired(&mut Context::from_waker(&self.waker)).is_pending()
     }
 }
 
@@ -141,15 +150,16 @@ impl<D: Device> Future for Reactor<D> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.turn(cx)
+        self.run(cx)
     }
 }
 
 impl<D: Device> Drop for Reactor<D> {
     fn drop(&mut self) {
-        self.hub.close(&mut self.lines);
-        for line in self.lines.drain(..) {
-            line.abort(ConnectionError::RuntimeGone);
+        self.endpoint.joining.close_into(&mut self.connections);
+        for connection in self.connections.drain(..) {
+            connection.abort(ConnectionError::RuntimeGone);
+            self.endpoint.forget();
         }
     }
 }

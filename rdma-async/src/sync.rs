@@ -1,13 +1,14 @@
-//! The primitives under the shared structures of this crate
+//! The primitives under the structures that threads share
 //!
-//! The modules that loom checks name their primitives through `crate::sync`; `tests/loom.rs` compiles the same files
-//! against loom's.
+//! Those structures name their primitives through `crate::sync`; `tests/loom.rs` compiles the same files against loom's.
 
 use std::sync::PoisonError;
+pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A mutex that does not care whether a thread panicked while it held the lock
+/// A mutex that ignores poison
 ///
-/// Nothing of the application runs while one is held: neither wakers, see [`Later`](crate::later::Later), nor destructors.
+/// No code of the application runs while one is held: neither wakers nor destructors nor log subscribers, see
+/// [`Effects`](crate::effects::Effects).
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 

@@ -20,9 +20,15 @@ impl TokioRuntime {
     ///
     /// # Panics
     ///
-    /// If the caller does not run on tokio, or the runtime has no timer.
+    /// If the caller does not run on tokio. Timers panic if the runtime has none enabled.
     pub fn current() -> Self {
         Self { handle: Handle::current(), start: Instant::now() }
+    }
+
+    /// The runtime that the caller runs on, or `None` if the caller does not run on tokio
+    pub fn try_current() -> Option<Self> {
+        let handle = Handle::try_current().ok()?;
+        Some(Self { handle, start: Instant::now() })
     }
 }
 

@@ -1,16 +1,21 @@
-//! Every interleaving of the three structures that threads share
+//! Every interleaving of the structures that threads share
 //!
-//! The files of the crate are compiled again here, against loom's primitives instead of the standard ones. The op table and the inbox
-//! are under the lock of their connection: here, each under one of its own. Mutants that these tests have caught, each by the
-//! test named after it:
+//! The files of the crate are compiled again here, against loom's primitives instead of the standard ones: `sync` is the
+//! only difference. The op table and the inbox are under the lock of their connection: here, each under one of its own. Mutants
+//! that these tests have caught, each by the test named after it:
 //!
-//! * `Turns::leave` that does not wake the next in line: `a_task_that_gives_up_passes_the_wakeup_on`;
-//! * `Turns::poll_take` that does not wake the next in line: `memory_given_back_reaches_everybody_who_waits`;
+//! * `WaitQueue::leave` that does not wake the next in line: `a_task_that_gives_up_passes_the_wakeup_on`;
+//! * `WaitQueue::poll_take` that does not wake the next in line: `memory_given_back_reaches_all_tasks_that_wait`;
 //! * `OpTable::complete` that does not wake: `an_outcome_is_never_missed`;
-//! * `OpTable::detach` that leaves a finished slot alone: `a_detached_request_frees_its_slot_and_its_buffer`.
-#![allow(dead_code, unreachable_pub, clippy::undocumented_unsafe_blocks)]
+//! * `OpTable::detach` that leaves a finished slot alone: `a_detached_request_frees_its_slot_and_its_buffer`;
+//! * `ReactorWaker` that wakes the task before it is due: `a_wakeup_of_the_reactor_is_never_missed`;
+//! * `Joining::push` that announces the item before it is there: `a_connection_that_joins_is_taken_over`;
+//! * `Joining::close_into` that leaves the list open: `a_connection_that_joins_a_reactor_that_ends_is_taken_or_given_back`.
+#![allow(dead_code, unused_imports, unnameable_types, unreachable_pub, clippy::undocumented_unsafe_blocks)]
 
 mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicBool, Ordering};
+
     #[derive(Debug)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -25,14 +30,22 @@ mod sync {
     }
 }
 
+#[path = "../src/effects.rs"]
+mod effects;
+#[path = "../src/error.rs"]
+mod error;
 #[path = "../src/pool/frames.rs"]
 mod frames;
-#[path = "../src/gate.rs"]
-mod gate;
 #[path = "../src/inbox.rs"]
 mod inbox;
-#[path = "../src/op.rs"]
-mod op;
+#[path = "../src/joining.rs"]
+mod joining;
+#[path = "../src/op_table.rs"]
+mod op_table;
+#[path = "../src/reactor_waker.rs"]
+mod reactor_waker;
+#[path = "../src/wait_queue.rs"]
+mod wait_queue;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -42,11 +55,14 @@ use loom::future::block_on;
 use loom::sync::Arc;
 use loom::thread;
 
+use effects::Effects;
 use frames::Frames;
-use gate::{Gate, Next, Ticket, Turns};
 use inbox::Inbox;
-use op::OpTable;
+use joining::Joining;
+use op_table::OpTable;
+use reactor_waker::ReactorWaker;
 use sync::Mutex;
+use wait_queue::{SharedWaitQueue, WaitQueue, Waiter};
 
 /// Three threads have too many interleavings to try all: those with up to two preemptions
 fn model_of_three(body: impl Fn() + Send + Sync + 'static) {
@@ -55,36 +71,41 @@ fn model_of_three(body: impl Fn() + Send + Sync + 'static) {
     model.check(body);
 }
 
-/// What was found, once who should be woken is
-fn woken<R>((found, next): (R, Next)) -> R {
-    next.wake();
-    found
+/// Runs `change`, then its effects
+fn run<T, R>(change: impl FnOnce(&mut Effects<T>) -> R) -> R {
+    let mut effects = Effects::new();
+    let result = change(&mut effects);
+    effects.run_alone();
+    result
 }
 
-async fn take_frames(gate: &Gate<Frames>, n: u32) -> u32 {
-    let mut ticket = Ticket::default();
-    poll_fn(|cx| woken(gate.poll_take(&mut ticket, cx, |frames| frames.take(n)))).await
+async fn take_frames(queue: &SharedWaitQueue<Frames>, n: u32) -> u32 {
+    let mut waiter = Waiter::default();
+    let take = |cx: &mut Context<'_>| {
+        run::<(), _>(|effects| queue.poll_take(&mut waiter, cx, effects, |frames| frames.take(n)))
+    };
+    poll_fn(take).await
 }
 
-fn give(gate: &Gate<Frames>, start: u32, n: u32) {
-    gate.update(|frames| frames.give(start, n));
+fn give(queue: &SharedWaitQueue<Frames>, start: u32, n: u32) {
+    queue.update(|frames| frames.give(start, n));
 }
 
 // ─── The free list ───
 
 #[test]
-fn memory_given_back_reaches_everybody_who_waits() {
+fn memory_given_back_reaches_all_tasks_that_wait() {
     model_of_three(|| {
-        let gate = Arc::new(Gate::new(Frames::new(2), 4));
-        let start = gate.try_take(|frames| frames.take(2)).unwrap();
+        let queue = Arc::new(SharedWaitQueue::new(Frames::new(2), 4));
+        let start = queue.try_take(|frames| frames.take(2)).unwrap();
         let waiters: Vec<_> = (0..2)
             .map(|_| {
-                let gate = Arc::clone(&gate);
-                thread::spawn(move || block_on(take_frames(&gate, 1)))
+                let queue = Arc::clone(&queue);
+                thread::spawn(move || block_on(take_frames(&queue, 1)))
             })
             .collect();
         // One release is enough for both.
-        give(&gate, start, 2);
+        give(&queue, start, 2);
         let mut got: Vec<_> = waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect();
         got.sort_unstable();
         assert_eq!(got, [0, 1], "each frame is leased once");
@@ -94,56 +115,75 @@ fn memory_given_back_reaches_everybody_who_waits() {
 #[test]
 fn frames_are_leased_to_one_at_a_time() {
     loom::model(|| {
-        let gate = Arc::new(Gate::new(Frames::new(1), 4));
+        let queue = Arc::new(SharedWaitQueue::new(Frames::new(1), 4));
         let other = {
-            let gate = Arc::clone(&gate);
+            let queue = Arc::clone(&queue);
             thread::spawn(move || {
-                let start = block_on(take_frames(&gate, 1));
-                give(&gate, start, 1);
+                let start = block_on(take_frames(&queue, 1));
+                give(&queue, start, 1);
             })
         };
-        let start = block_on(take_frames(&gate, 1));
-        give(&gate, start, 1);
+        let start = block_on(take_frames(&queue, 1));
+        give(&queue, start, 1);
         other.join().unwrap();
-        assert_eq!(gate.inspect(Frames::free), 1);
+        assert_eq!(queue.inspect(Frames::free), 1);
     });
 }
 
 #[test]
 fn a_task_that_gives_up_passes_the_wakeup_on() {
     loom::model(|| {
-        let gate = Arc::new(Gate::new(Frames::new(1), 4));
-        let start = gate.try_take(|frames| frames.take(1)).unwrap();
+        let queue = Arc::new(SharedWaitQueue::new(Frames::new(1), 4));
+        let start = queue.try_take(|frames| frames.take(1)).unwrap();
         // First in line, polled once and never again.
-        let mut first = Ticket::default();
+        let mut first = Waiter::default();
         let cx = Context::from_waker(Waker::noop());
-        assert!(gate.poll_take(&mut first, &cx, |frames| frames.take(1)).0.is_pending());
+        let taken =
+            run::<(), _>(|effects| queue.poll_take(&mut first, &cx, effects, |frames| frames.take(1)));
+        assert!(taken.is_pending());
         let second = {
-            let gate = Arc::clone(&gate);
-            thread::spawn(move || block_on(take_frames(&gate, 1)))
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || block_on(take_frames(&queue, 1)))
         };
-        give(&gate, start, 1);
-        gate.leave(&mut first).wake();
+        give(&queue, start, 1);
+        run::<(), _>(|effects| queue.leave(&mut first, effects));
         second.join().unwrap();
     });
 }
 
+#[derive(Default)]
+struct Counts(std::sync::atomic::AtomicU32);
+
+impl std::task::Wake for Counts {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
 #[test]
-fn who_has_been_woken_is_woken_again_only_after_another_look() {
-    let turns = RefCell::new(Turns::new(0, 1));
-    let mut ticket = Ticket::default();
-    let cx = Context::from_waker(Waker::noop());
-    let mut look = || {
-        let found = turns.borrow_mut().poll_take(&mut ticket, &cx, |value| (*value > 2).then_some(()));
-        woken(found).is_ready()
+fn a_task_that_was_woken_is_woken_again_only_after_another_poll() {
+    let queue = RefCell::new(WaitQueue::new(0, 1));
+    let counts = std::sync::Arc::new(Counts::default());
+    let waker = Waker::from(std::sync::Arc::clone(&counts));
+    let mut waiter = Waiter::default();
+    let mut poll = || {
+        run::<(), _>(|effects| {
+            let take = |value: &mut u32| (*value > 2).then_some(());
+            queue.borrow_mut().poll_take(&mut waiter, &Context::from_waker(&waker), effects, take)
+        })
+        .is_ready()
     };
-    let add = || turns.borrow_mut().update(|value| *value += 1).1.waker.is_some();
-    assert!(!look());
-    assert_eq!([add(), add()], [true, false]);
-    assert!(!look());
-    assert_eq!([add(), add()], [true, false]);
-    assert!(look());
-    assert!(!add(), "nobody waits any more");
+    let wakes = || {
+        let before = counts.0.load(std::sync::atomic::Ordering::Relaxed);
+        run::<(), _>(|effects| queue.borrow_mut().update(effects, |value| *value += 1));
+        counts.0.load(std::sync::atomic::Ordering::Relaxed) - before
+    };
+    assert!(!poll());
+    assert_eq!([wakes(), wakes()], [1, 0]);
+    assert!(!poll());
+    assert_eq!([wakes(), wakes()], [1, 0]);
+    assert!(poll());
+    assert_eq!(wakes(), 0, "no task waits any more");
 }
 
 // ─── The op slot ───
@@ -154,27 +194,24 @@ type Table = Mutex<OpTable<Arc<()>, ()>>;
 fn in_flight() -> (Arc<Table>, u32, Arc<()>) {
     let mut table = OpTable::new(1);
     let cx = Context::from_waker(Waker::noop());
-    let Poll::Ready(Ok(slot)) = woken(table.poll_claim(&mut Ticket::default(), &cx)) else {
-        panic!("a free slot")
-    };
+    let claimed = run(|effects| table.poll_claim(&mut Waiter::default(), &cx, effects));
+    let Poll::Ready(Ok(slot)) = claimed else { panic!("a free slot") };
     let buffer = Arc::new(());
-    table.put(slot, Arc::clone(&buffer), Waker::noop());
+    table.put(slot, Arc::clone(&buffer), Some(Waker::noop()));
     (Arc::new(Mutex::new(table)), slot, buffer)
 }
 
 fn complete(table: &Table, slot: u32) {
-    let (buffer, next) = table.lock().complete(slot, Ok(()), false);
-    drop(buffer);
-    next.wake();
+    run(|effects| table.lock().complete(slot, Ok(()), effects));
 }
 
 fn detach(table: &Table, slot: u32) {
-    let (_buffer, next) = table.lock().detach(slot);
-    next.wake();
+    run(|effects| table.lock().detach(slot, effects));
 }
 
-fn close(table: &Table) -> Next {
-    table.lock().close(())
+async fn claim(table: &Table) -> Result<u32, ()> {
+    let mut waiter = Waiter::default();
+    poll_fn(|cx| run(|effects| table.lock().poll_claim(&mut waiter, cx, effects))).await
 }
 
 #[test]
@@ -185,7 +222,8 @@ fn an_outcome_is_never_missed() {
             let table = Arc::clone(&table);
             thread::spawn(move || complete(&table, slot))
         };
-        let (result, lease) = block_on(poll_fn(|cx| woken(table.lock().poll_outcome(slot, cx))));
+        let (result, lease) =
+            block_on(poll_fn(|cx| run(|effects| table.lock().poll_outcome(slot, cx, effects))));
         assert_eq!(result, Ok(()));
         device.join().unwrap();
         drop(lease);
@@ -221,15 +259,12 @@ fn a_detached_request_keeps_its_buffer_until_it_has_ended() {
 }
 
 #[test]
-fn a_slot_that_is_freed_reaches_who_waits_for_it() {
+fn a_slot_that_is_freed_reaches_the_task_that_waits_for_it() {
     model_of_three(|| {
         let (table, slot, _buffer) = in_flight();
         let next = {
             let table = Arc::clone(&table);
-            thread::spawn(move || {
-                let mut ticket = Ticket::default();
-                block_on(poll_fn(|cx| woken(table.lock().poll_claim(&mut ticket, cx))))
-            })
+            thread::spawn(move || block_on(claim(&table)))
         };
         let device = {
             let table = Arc::clone(&table);
@@ -242,19 +277,16 @@ fn a_slot_that_is_freed_reaches_who_waits_for_it() {
 }
 
 #[test]
-fn a_closed_table_turns_everybody_away() {
+fn a_closed_table_refuses_all_tasks() {
     model_of_three(|| {
         let (table, _slot, _buffer) = in_flight();
         let claims: Vec<_> = (0..2)
             .map(|_| {
                 let table = Arc::clone(&table);
-                thread::spawn(move || {
-                    let mut ticket = Ticket::default();
-                    block_on(poll_fn(|cx| woken(table.lock().poll_claim(&mut ticket, cx))))
-                })
+                thread::spawn(move || block_on(claim(&table)))
             })
             .collect();
-        close(&table).wake();
+        run(|effects| table.lock().close((), effects));
         for claim in claims {
             assert_eq!(claim.join().unwrap(), Err(()));
         }
@@ -265,28 +297,26 @@ fn a_closed_table_turns_everybody_away() {
 
 type Messages = Mutex<Inbox<u32, ()>>;
 
-fn change<R>(inbox: &Messages, change: impl FnOnce(&mut Inbox<u32, ()>) -> R) -> R {
-    change(&mut inbox.lock())
+fn change<R>(inbox: &Messages, change: impl FnOnce(&mut Inbox<u32, ()>, &mut Effects<u32>) -> R) -> R {
+    run(|effects| change(&mut inbox.lock(), effects))
 }
 
 async fn next(inbox: &Messages) -> Result<Option<u32>, ()> {
-    let mut ticket = Ticket::default();
-    poll_fn(|cx| woken(inbox.lock().poll_next(&mut ticket, cx))).await
+    let mut waiter = Waiter::default();
+    poll_fn(|cx| change(inbox, |inbox, effects| inbox.poll_next(&mut waiter, cx, effects))).await
 }
 
 #[test]
 fn messages_are_received_in_order_and_then_the_end() {
     loom::model(|| {
         let inbox = Arc::new(Messages::new(Inbox::new(4)));
-        change(&inbox, |inbox| inbox.expect()).wake();
-        change(&inbox, |inbox| inbox.push(2)).wake();
+        change(&inbox, Inbox::expect);
+        change(&inbox, |inbox, effects| inbox.push(2, effects));
         let reactor = {
             let inbox = Arc::clone(&inbox);
             thread::spawn(move || {
-                let (surplus, next) = change(&inbox, |inbox| inbox.fill(1));
-                assert_eq!(surplus, None);
-                next.wake();
-                change(&inbox, |inbox| inbox.finish()).wake();
+                change(&inbox, |inbox, effects| inbox.fill(1, effects));
+                change(&inbox, Inbox::finish);
             })
         };
         let received = block_on(async { [next(&inbox).await, next(&inbox).await, next(&inbox).await] });
@@ -305,8 +335,8 @@ fn every_receiver_learns_of_the_end() {
                 thread::spawn(move || block_on(next(&inbox)))
             })
             .collect();
-        change(&inbox, |inbox| inbox.expect()).wake();
-        change(&inbox, |inbox| inbox.close(Err(()))).1.wake();
+        change(&inbox, Inbox::expect);
+        change(&inbox, |inbox, effects| inbox.close(Err(()), effects));
         for receiver in receivers {
             assert_eq!(receiver.join().unwrap(), Err(()));
         }
@@ -317,15 +347,117 @@ fn every_receiver_learns_of_the_end() {
 fn a_receiver_that_gives_up_loses_no_message() {
     loom::model(|| {
         let inbox = Arc::new(Messages::new(Inbox::new(4)));
-        let mut first = Ticket::default();
+        let mut first = Waiter::default();
         let cx = Context::from_waker(Waker::noop());
-        assert!(woken(inbox.lock().poll_next(&mut first, &cx)).is_pending());
+        let polled = change(&inbox, |inbox, effects| inbox.poll_next(&mut first, &cx, effects));
+        assert!(polled.is_pending());
         let second = {
             let inbox = Arc::clone(&inbox);
             thread::spawn(move || block_on(next(&inbox)))
         };
-        change(&inbox, |inbox| inbox.push(7)).wake();
-        change(&inbox, |inbox| inbox.leave(&mut first)).wake();
+        change(&inbox, |inbox, effects| inbox.push(7, effects));
+        change(&inbox, |inbox, effects| inbox.leave(&mut first, effects));
         assert_eq!(second.join().unwrap(), Ok(Some(7)));
+    });
+}
+
+// ─── The account of connections ───
+
+#[test]
+fn a_task_that_waits_for_the_last_connection_learns_of_its_end() {
+    model_of_three(|| {
+        let connections = Arc::new(SharedWaitQueue::new(2, 4));
+        let enders: Vec<_> = (0..2)
+            .map(|_| {
+                let connections = Arc::clone(&connections);
+                thread::spawn(move || connections.update(|count| *count -= 1))
+            })
+            .collect();
+        let mut waiter = Waiter::default();
+        block_on(poll_fn(|cx| {
+            run::<(), _>(|effects| {
+                let is_idle = |count: &mut u32| (*count == 0).then_some(());
+                connections.poll_take(&mut waiter, cx, effects, is_idle)
+            })
+        }));
+        for ender in enders {
+            ender.join().unwrap();
+        }
+    });
+}
+
+// ─── The reactor ───
+
+/// Polls as the reactor does: the waker first, then the flag, and only then whatever is due
+async fn reactor(waker: &ReactorWaker, mut is_done: impl FnMut() -> bool) {
+    let poll = |cx: &mut Context<'_>| {
+        waker.set(cx.waker().clone());
+        if waker.take() && is_done() { Poll::Ready(()) } else { Poll::Pending }
+    };
+    poll_fn(poll).await;
+}
+
+#[test]
+fn a_wakeup_of_the_reactor_is_never_missed() {
+    loom::model(|| {
+        let waker = std::sync::Arc::new(ReactorWaker::new());
+        let work = Arc::new(sync::AtomicBool::new(false));
+        let other = {
+            let (waker, work) = (std::sync::Arc::clone(&waker), Arc::clone(&work));
+            thread::spawn(move || {
+                work.store(true, sync::Ordering::Relaxed);
+                std::task::Wake::wake_by_ref(&waker);
+            })
+        };
+        block_on(reactor(&waker, || work.load(sync::Ordering::Relaxed)));
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_connection_that_joins_is_taken_over() {
+    model_of_three(|| {
+        let waker = std::sync::Arc::new(ReactorWaker::new());
+        let joining = Arc::new(Joining::new());
+        let others: Vec<_> = (0..2)
+            .map(|number| {
+                let (waker, joining) = (std::sync::Arc::clone(&waker), Arc::clone(&joining));
+                thread::spawn(move || {
+                    joining.push(number).unwrap();
+                    std::task::Wake::wake_by_ref(&waker);
+                })
+            })
+            .collect();
+        let mut all = Vec::new();
+        let take = || {
+            joining.take_into(&mut all);
+            all.len() == 2
+        };
+        block_on(reactor(&waker, take));
+        for other in others {
+            other.join().unwrap();
+        }
+        all.sort_unstable();
+        assert_eq!(all, [0, 1]);
+    });
+}
+
+#[test]
+fn a_connection_that_joins_a_reactor_that_ends_is_taken_or_given_back() {
+    model_of_three(|| {
+        let joining = Arc::new(Joining::new());
+        let others: Vec<_> = (0..2)
+            .map(|number| {
+                let joining = Arc::clone(&joining);
+                thread::spawn(move || joining.push(number))
+            })
+            .collect();
+        let mut all = Vec::new();
+        joining.take_into(&mut all);
+        joining.close_into(&mut all);
+        all.extend(others.into_iter().filter_map(|other| other.join().unwrap().err()));
+        all.sort_unstable();
+        assert_eq!(all, [0, 1], "each is taken or given back");
+        assert_eq!(joining.push(2), Err(2));
     });
 }

@@ -96,6 +96,7 @@ async fn ping(net: &Net, options: &EndpointOptions, size: usize, count: u32) -> 
     let ask = async {
         let mut samples = Vec::with_capacity(count as usize);
         let mut lease = a.alloc(size).await?;
+        lease.resize(size, 0);
         for number in 0..count {
             stamp(&mut lease, number);
             let start = net.now();
@@ -121,8 +122,8 @@ async fn ping(net: &Net, options: &EndpointOptions, size: usize, count: u32) -> 
 async fn answer(connection: &Connection<SimDevice>, size: usize) -> Result<(), Error> {
     let mut lease = connection.alloc(size).await?;
     while let Some(message) = connection.recv().await? {
-        lease.set_len(message.len());
-        lease.copy_from_slice(&message);
+        lease.clear();
+        lease.extend_from_slice(&message);
         drop(message);
         lease = connection.send(lease).await?;
     }

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
 use futures::channel::oneshot;
-use futures::future::join;
-use futures::stream::{self, StreamExt};
+use futures::future::{join, join_all};
+
 use rdma_arena::Arena;
 use rdma_async::{Connection, EndpointOptions};
 use rdma_bare::BareQp;
@@ -32,17 +32,23 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// `count` messages of `len` bytes one way, a few at a time
+/// Messages in flight at once.
+const AT_ONCE: u64 = 3;
+
+/// `count` messages of `len` bytes one way, a few at a time, each again in the memory of an earlier one
 fn bulk(len: usize, count: u64) -> Duration {
     Sim::new()
         .run(async |net| {
             let pair = connected(&net, &EndpointOptions::new()).await;
             let send = async |count| {
-                let sends = stream::iter(0..count).map(async |_| {
-                    let lease = pair.ab.alloc(len).await.unwrap();
-                    pair.ab.send(lease).await.unwrap()
+                let sends = (0..AT_ONCE).map(async |number| {
+                    let mut lease = pair.ab.alloc(len).await.unwrap();
+                    lease.resize(len, 1);
+                    for _ in 0..(count + number) / AT_ONCE {
+                        lease = pair.ab.send(lease).await.unwrap();
+                    }
                 });
-                sends.buffered(3).for_each(async |lease| drop(lease)).await;
+                join_all(sends).await;
             };
             let receive = async |count| {
                 for _ in 0..count {
@@ -75,7 +81,8 @@ fn copy(len: usize, count: u64) -> Duration {
 async fn echo(connection: Connection<SimDevice>) {
     let mut lease = connection.alloc(64).await.unwrap();
     while let Ok(Some(message)) = connection.recv().await {
-        lease.copy_from_slice(&message);
+        lease.clear();
+        lease.extend_from_slice(&message);
         drop(message);
         lease = connection.send(lease).await.unwrap();
     }
@@ -88,6 +95,7 @@ fn ping(count: u64) -> Duration {
             let pair = connected(&net, &EndpointOptions::new()).await;
             net.runtime().spawn(Box::pin(echo(pair.ba)));
             let mut lease = pair.ab.alloc(64).await.unwrap();
+            lease.resize(64, 1);
             let start = now();
             for _ in 0..count {
                 lease = pair.ab.send(lease).await.unwrap();

@@ -12,7 +12,7 @@ pub mod remote;
 pub mod stub;
 
 pub use drop_after::DropAfter;
-pub use pair::{DEVICE, Pair, connected, endpoint, endpoints};
+pub use pair::{DEVICE, Pair, connected, endpoint, endpoints, zeros};
 pub use raw::Raw;
 
 #[doc = include_str!("../../README.md")]

@@ -1,5 +1,5 @@
 use futures::future::try_join;
-use rdma_async::{Connection, Endpoint, EndpointOptions};
+use rdma_async::{Connection, Device, Endpoint, EndpointOptions, Lease};
 use rdma_sim::{Net, SimDevice};
 
 /// The device that the cable of [`rdma_sim::Topology::pair`] is plugged into, on both Macs
@@ -27,6 +27,13 @@ pub fn endpoint(net: &Net, host: &str, options: &EndpointOptions) -> Endpoint<Si
 /// Endpoints on both Macs
 pub fn endpoints(net: &Net, options: &EndpointOptions) -> (Endpoint<SimDevice>, Endpoint<SimDevice>) {
     (endpoint(net, "a", options), endpoint(net, "b", options))
+}
+
+/// Memory with a message of `len` zeros, to be sent on `connection`
+pub async fn zeros<D: Device>(connection: &Connection<D>, len: usize) -> Lease {
+    let mut lease = connection.alloc(len).await.expect("the memory holds such messages");
+    lease.resize(len, 0);
+    lease
 }
 
 /// Two connected Macs

@@ -11,7 +11,7 @@ use std::cell::Cell;
 use futures::future::join;
 use rdma_async::{Connection, EndpointOptions};
 use rdma_sim::{Sim, SimDevice};
-use rdma_tests::connected;
+use rdma_tests::{connected, zeros};
 
 struct Counting;
 
@@ -50,7 +50,7 @@ async fn echo(connection: &Connection<SimDevice>, rounds: usize) {
     for _ in 0..rounds {
         let message = connection.recv().await.unwrap().unwrap();
         let mut lease = connection.alloc(message.len()).await.unwrap();
-        lease.copy_from_slice(&message);
+        lease.extend_from_slice(&message);
         drop(message);
         drop(connection.send(lease).await.unwrap());
     }
@@ -58,7 +58,7 @@ async fn echo(connection: &Connection<SimDevice>, rounds: usize) {
 
 async fn ask(connection: &Connection<SimDevice>, len: usize, rounds: usize) {
     for _ in 0..rounds {
-        let lease = connection.alloc(len).await.unwrap();
+        let lease = zeros(connection, len).await;
         drop(connection.send(lease).await.unwrap());
         assert_eq!(connection.recv().await.unwrap().unwrap().len(), len);
     }
@@ -92,7 +92,7 @@ fn a_stream_one_way_allocates_nothing_in_steady_state() {
         let run = async |rounds: usize| {
             let send = async {
                 for round in 0..rounds {
-                    let lease = pair.ab.alloc(if round % 3 == 0 { 100_000 } else { 100 }).await.unwrap();
+                    let lease = zeros(&pair.ab, if round % 3 == 0 { 100_000 } else { 100 }).await;
                     drop(pair.ab.send(lease).await.unwrap());
                 }
             };

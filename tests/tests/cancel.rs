@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::future::{join, try_join};
 use rdma_async::{Connection, Endpoint, EndpointOptions};
 use rdma_sim::{Net, Sim, SimDevice};
-use rdma_tests::{DropAfter, Pair, connected, endpoints};
+use rdma_tests::{DropAfter, Pair, connected, endpoints, zeros};
 
 /// Runs `scenario` with 0, 1, 2, … polls until it says that its future was ready
 fn at_every_poll<F: Future<Output = bool>>(scenario: impl Fn(Net, usize) -> F) {
@@ -66,7 +66,7 @@ fn a_dropped_send_of(len: usize) {
         let pair = connected(&net, &EndpointOptions::new().recv_window(WINDOW)).await;
         pair.ab.send_bytes(b"before").await.unwrap();
         let mut lease = pair.ab.alloc(len).await.unwrap();
-        lease.fill(7);
+        lease.resize(len, 7);
         let sent = dropped(&net, polls, pair.ab.send(lease)).await;
         pair.ab.send_bytes(b"after").await.unwrap();
 
@@ -120,10 +120,10 @@ fn a_send_that_waits_for_a_place_gives_it_up() {
     at_every_poll(async |net, polls| {
         let options = EndpointOptions::new().recv_window(WINDOW).max_in_flight_sends(1);
         let pair = connected(&net, &options).await;
-        let (first, second, third) = (pair.ab.alloc(50_000), pair.ab.alloc(10), pair.ab.alloc(20));
-        let first = pair.ab.send(first.await.unwrap());
-        let second = dropped(&net, polls, pair.ab.send(second.await.unwrap()));
-        let third = pair.ab.send(third.await.unwrap());
+        let (first, second, third) = (zeros(&pair.ab, 50_000), zeros(&pair.ab, 10), zeros(&pair.ab, 20));
+        let first = pair.ab.send(first.await);
+        let second = dropped(&net, polls, pair.ab.send(second.await));
+        let third = pair.ab.send(third.await);
         let ((first, second), third) = join(join(first, second), third).await;
         drop((first.unwrap(), third.unwrap()));
         let is_ready = second.map(|sent| drop(sent.unwrap())).is_some();
@@ -190,7 +190,7 @@ fn a_dropped_close_goes_on() {
     at_every_poll(async |net, polls| {
         let pair = connected(&net, &EndpointOptions::new()).await;
         pair.ab.send_bytes(&[1; 9000]).await.unwrap();
-        let queued = pair.ab.send(pair.ab.alloc(50_000).await.unwrap());
+        let queued = pair.ab.send(zeros(&pair.ab, 50_000).await);
         drop(dropped(&net, 1, queued).await);
         let is_ready = dropped(&net, polls, pair.ab.close()).await.map(Result::unwrap).is_some();
         let Pair { a, b, ab, ba } = pair;
@@ -267,7 +267,7 @@ fn a_dropped_accept_leaves_nothing_behind() {
 fn a_forgotten_future_costs_its_place_and_its_lease_and_nothing_else() {
     Sim::new().run(async |net| {
         let pair = connected(&net, &EndpointOptions::new().recv_window(WINDOW)).await;
-        let lease = pair.ab.alloc(10).await.unwrap();
+        let lease = zeros(&pair.ab, 10).await;
         let mut send = Box::pin(pair.ab.send(lease));
         assert!(futures::poll!(send.as_mut()).is_pending());
         std::mem::forget(send);

@@ -89,7 +89,7 @@ async fn side(net: &Net, connection: Connection<SimDevice>, steps: &[Step], end:
                 let alloc = DropAfter::new(net.runtime(), every, 2000, connection.alloc(len));
                 let Some(lease) = alloc.await else { continue };
                 let mut lease = lease.unwrap();
-                lease.fill(number);
+                lease.resize(len, number);
                 let polls = if let Step::Push(_, polls) = *step { polls } else { 2000 };
                 let send = connection.send(lease);
                 let sent = DropAfter::new(net.runtime(), every, polls, send).await;

@@ -10,7 +10,7 @@ use rdma_async::{
 use rdma_core::protocol::{Hello, HelloError};
 use rdma_core::{AnyDevice, Cause, Device, FRAME, Verb};
 use rdma_sim::{LineRate, Sim, Topology};
-use rdma_tests::{DEVICE, connected, endpoint, endpoints};
+use rdma_tests::{DEVICE, connected, endpoint, endpoints, zeros};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn options() -> EndpointOptions {
@@ -109,7 +109,7 @@ fn a_connection_can_be_made_while_others_fill_the_memory() {
     Sim::new().run(async |net| {
         let pair = connected(&net, &options().max_connections(2).receive_memory(6 << 20)).await;
         for _ in 0..10 {
-            let lease = pair.ab.alloc(1 << 20).await.unwrap();
+            let lease = zeros(&pair.ab, 1 << 20).await;
             let mut send = Box::pin(pair.ab.send(lease));
             assert!(futures::poll!(send.as_mut()).is_pending());
         }
@@ -119,7 +119,7 @@ fn a_connection_can_be_made_while_others_fill_the_memory() {
             try_join(pair.a.connect(to_b), pair.b.accept(to_a)).await
         };
         let _second = connect().await.unwrap();
-        assert_eq!(connect().await.unwrap_err(), ConnectError::TooManyConnections);
+        assert_eq!(connect().await.unwrap_err(), ConnectError::TooManyConnections { max: 2 });
     });
 }
 
@@ -149,7 +149,7 @@ fn what_the_peer_will_not_read_is_refused_with_its_lease() {
         let pair = connected(&net, &options()).await;
         // More than the window takes in.
         let sends = (0..200).map(|_| async {
-            let lease = pair.ba.alloc(10).await.unwrap();
+            let lease = zeros(&pair.ba, 10).await;
             pair.ba.send(lease).await
         });
         let (outcomes, closed) = join(futures::future::join_all(sends), pair.ab.close()).await;
@@ -175,7 +175,7 @@ fn a_peer_that_falls_silent_is_an_error_within_the_timeout() {
         pair.ba.send_bytes(b"arrived, too").await.unwrap();
         pair.ba.abort();
         let lost = ConnectionError::PeerLost(timeout);
-        let lease = pair.ab.alloc(100_000).await.unwrap();
+        let lease = zeros(&pair.ab, 100_000).await;
         let (sent, closed) = join(pair.ab.send(lease), pair.ab.close()).await;
         let unsent = sent.unwrap_err();
         assert_eq!(unsent.error, SendError::Lost(lost.clone()));
@@ -209,7 +209,7 @@ fn a_reader_that_pauses_holds_the_sender_back_and_loses_nothing() {
         let send = async {
             for number in 0..400_usize {
                 let len = if number % 4 == 0 { 1 << 20 } else { 8 };
-                let mut lease = pair.ab.alloc(len).await.unwrap();
+                let mut lease = zeros(&pair.ab, len).await;
                 lease[..8].copy_from_slice(&number.to_le_bytes());
                 drop(pair.ab.send(lease).await.unwrap());
             }
@@ -237,7 +237,7 @@ fn peers_that_send_everything_before_they_read_do_not_lock_up() {
         let pair = connected(&net, &options).await;
         let side = async |connection: &rdma_async::Connection<_>| {
             let sends = (0..4).map(|_| async {
-                let lease = connection.alloc(1 << 20).await.unwrap();
+                let lease = zeros(connection, 1 << 20).await;
                 drop(connection.send(lease).await.unwrap());
             });
             futures::future::join_all(sends).await;
@@ -255,7 +255,7 @@ fn messages_that_cannot_be_sent_come_back() {
         let pair = connected(&net, &options().max_message(1 << 20)).await;
         let max = pair.ab.max_message();
         assert_eq!(max, 1 << 20);
-        let lease = pair.ab.alloc(max + 1).await.unwrap();
+        let lease = zeros(&pair.ab, max + 1).await;
         let unsent = pair.ab.send(lease).await.unwrap_err();
         assert_eq!(unsent.error, SendError::TooLong { len: max + 1, max });
         assert_eq!(unsent.lease.unwrap().len(), max + 1);
@@ -425,5 +425,21 @@ fn a_runtime_that_ends_takes_its_connections_along() {
         let lost = ConnectionError::RuntimeGone;
         assert_eq!(ab.recv().await.unwrap_err(), RecvError::Lost(lost.clone()));
         assert_eq!(ab.send_bytes(b"").await, Err(SendError::Lost(lost)));
+    });
+}
+
+/// Catches a length that is cast to 32 bits before it is compared.
+#[test]
+fn lengths_that_no_memory_has_are_refused() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options()).await;
+        let max = pair.a.pool_stats().send.total_bytes;
+        for len in [max + 1, (1 << 32) + 100, (1 << 44) + 100, usize::MAX] {
+            let too_large = AllocError::TooLarge { len, max };
+            assert_eq!(pair.a.try_alloc(len).unwrap_err(), too_large);
+            assert_eq!(pair.ab.try_alloc(len).unwrap_err(), too_large);
+            assert_eq!(pair.a.alloc(len).await.unwrap_err(), too_large);
+            assert_eq!(pair.ab.alloc(len).await.unwrap_err(), too_large);
+        }
     });
 }

@@ -7,7 +7,7 @@ use rdma_async::{Connection, EndpointOptions};
 use rdma_core::frames;
 use rdma_core::protocol::{MAX_EAGER, Trailer};
 use rdma_sim::{LineRate, Sim, SimDevice};
-use rdma_tests::{DEVICE, connected};
+use rdma_tests::{DEVICE, connected, zeros};
 
 fn message(len: usize, salt: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + salt * 7 + (i >> 8)) as u8).collect()
@@ -122,8 +122,8 @@ fn large_messages_fill_the_cable_in_both_directions() {
     let run = Sim::new().run(|net| async move {
         let pair = connected(&net, &EndpointOptions::new()).await;
         let send = async |connection: &Connection<SimDevice>| {
-            let sends = stream::iter(0..count)
-                .map(async |_| connection.send(connection.alloc(len).await.unwrap()).await);
+            let sends =
+                stream::iter(0..count).map(async |_| connection.send(zeros(connection, len).await).await);
             sends.buffered(8).for_each(async |sent| drop(sent.unwrap())).await;
         };
         let receive = async |connection: &Connection<SimDevice>| {

@@ -109,6 +109,7 @@ async fn send(
             return Ok(None);
         }
         let mut lease = connection.alloc(len).await?;
+        lease.resize(len, 0);
         source.read(&mut lease)?;
         hasher.update(&lease);
         Ok::<_, TransferError>(Some((connection.send(lease), (source, hasher))))

@@ -103,6 +103,7 @@ async fn connect(
 /// Nanoseconds per round trip over a connection
 async fn stretch(connection: &Connection<VerbsDevice>, len: usize) -> f64 {
     let mut lease = connection.alloc(len).await.expect("there is memory");
+    lease.resize(len, 1);
     let start = now();
     for _ in 0..COUNT {
         lease = connection.send(lease).await.expect("the peer lives");
@@ -113,7 +114,7 @@ async fn stretch(connection: &Connection<VerbsDevice>, len: usize) -> f64 {
 
 async fn answer(connection: Connection<VerbsDevice>, len: usize) {
     let mut lease = connection.alloc(len).await.expect("there is memory");
-    lease.fill(2);
+    lease.resize(len, 2);
     while let Some(message) = connection.recv().await.expect("the peer lives") {
         drop(message);
         lease = connection.send(lease).await.expect("the peer lives");

@@ -27,7 +27,8 @@ impl Workload for Idle {
             if !side.is_first {
                 return echo(&side, &connection, 2, small()).await;
             }
-            let lease = connection.alloc(small() as usize).await?;
+            let mut lease = connection.alloc(small() as usize).await?;
+            lease.resize(small() as usize, 0);
             let lease = round_trip(&side, &connection, lease, 0, 2).await?;
             side.rest(self.duration.0).await;
             drop(round_trip(&side, &connection, lease, 1, 2).await?);

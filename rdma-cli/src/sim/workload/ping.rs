@@ -38,6 +38,7 @@ impl Workload for Ping {
                 return echo(&side, &connection, self.count, self.size).await;
             }
             let mut lease = connection.alloc(self.size as usize).await?;
+            lease.resize(self.size as usize, 0);
             for number in 0..self.count {
                 side.rest(self.rest.0).await;
                 lease = round_trip(&side, &connection, lease, number, self.count).await?;
@@ -81,7 +82,7 @@ pub(super) async fn echo(
         }
         number += 1;
         let mut lease = connection.alloc(received.len()).await?;
-        lease.copy_from_slice(&received);
+        lease.extend_from_slice(&received);
         drop(received);
         connection.send(lease).await?;
     }

@@ -65,6 +65,7 @@ pub(super) async fn send(
             futures::StreamExt::next(&mut under_way).await.transpose()?;
         }
         let mut lease = connection.alloc(size as usize).await?;
+        lease.resize(size as usize, 0);
         message::write(&mut lease, number);
         let mut send = connection.send(lease);
         // Messages have the order in which their sends were first polled.

@@ -12,11 +12,10 @@ use rdma_core::{
     CompletionQueue, Device, FRAME, QpInit, QueuePair, RecvRequest, SendOp, SendRequest, Sge, Teardown, WrId,
 };
 
-use crate::Lease;
 use crate::error::SendError;
-use crate::later::Later;
-use crate::op::OpTable;
+use crate::op_table::OpTable;
 use crate::options::MAX_BULK_RECEIVES;
+use crate::pool::{Effects, Lease};
 
 pub(crate) type Ops = OpTable<Lease, SendError>;
 type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
@@ -37,8 +36,8 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// The name of this request of connection `line`
-    fn id(self, line: u32) -> WrId {
+    /// The name of this request of connection number `connection`
+    fn wr_id(self, connection: u32) -> WrId {
         let (kind, index) = match self {
             Self::BulkRecv => (0, 0),
             Self::BulkSend(slot) => (1, slot),
@@ -46,7 +45,7 @@ impl Request {
             Self::EagerRecv(index) => (3, index),
             Self::EagerSend(slot) => (4, slot),
         };
-        WrId(u64::from(line) << 32 | kind << 24 | u64::from(index))
+        WrId(u64::from(connection) << 32 | kind << 24 | u64::from(index))
     }
 
     /// Which connection and which of its requests `id` names
@@ -65,8 +64,8 @@ impl Request {
 }
 
 /// Both queue pairs of a connection, and what is posted on them besides the application's sends
-pub(crate) struct Queues<D: Device> {
-    line: u32,
+pub(crate) struct QueuePairs<D: Device> {
+    connection: u32,
     eager: Qp<D>,
     bulk: Qp<D>,
     /// Eager receives, by index; `None` while the message is with the application.
@@ -83,12 +82,14 @@ pub(crate) struct Queues<D: Device> {
 
 /// Bytes of a place for a message of the protocol.
 const CONTROL: usize = 64;
+/// Places for messages of the protocol.
+const CONTROLS: u32 = (FRAME / CONTROL) as u32;
 
-impl<D: Device> Queues<D> {
+impl<D: Device> QueuePairs<D> {
     /// Unconnected queue pairs, with space for `window` eager receives
     pub(crate) fn new(
         cq: &D::Cq,
-        line: u32,
+        connection: u32,
         eager: &QpInit,
         bulk: &QpInit,
         window: u32,
@@ -98,7 +99,7 @@ impl<D: Device> Queues<D> {
         let bulk = cq.create_qp(bulk)?;
         let bulk_recv_capacity = bulk.capacity().recv_frames;
         Ok(Self {
-            line,
+            connection,
             eager,
             bulk,
             receives: (0..window).map(|_| None).collect(),
@@ -107,8 +108,13 @@ impl<D: Device> Queues<D> {
             bulk_frames: 0,
             bulk_recv_capacity,
             control: Some(control),
-            control_free: (0..(FRAME / CONTROL) as u32).rev().collect(),
+            control_free: (0..CONTROLS).rev().collect(),
         })
+    }
+
+    /// How many eager receives there are
+    pub(crate) fn window(&self) -> usize {
+        self.receives.len()
     }
 
     pub(crate) fn eager(&self) -> &Qp<D> {
@@ -123,18 +129,15 @@ impl<D: Device> Queues<D> {
     ///
     /// # Errors
     ///
-    /// The device refused; the lease is back in its pool.
-    pub(crate) fn post_eager_recv(&mut self, lease: Lease) -> Result<(), rdma_core::Error> {
+    /// The device refused; the lease comes back.
+    pub(crate) fn post_eager_recv(&mut self, lease: Lease) -> Result<(), (rdma_core::Error, Option<Lease>)> {
         let index = self.vacant.pop().expect("no more receives exist than places for them");
         let sgl = [lease.sge(FRAME)];
-        let request = RecvRequest { id: Request::EagerRecv(index).id(self.line), sgl: &sgl };
+        let request = RecvRequest { id: Request::EagerRecv(index).wr_id(self.connection), sgl: &sgl };
         self.receives[index as usize] = Some(lease);
         // SAFETY: the lease stays in `receives` until the completion takes it or `destroy` has ended the queue pair.
         let posted = unsafe { self.eager.post_recv(&request) };
-        if posted.is_err() {
-            drop(self.take_eager(index));
-        }
-        posted
+        posted.map_err(|error| (error, self.take_eager(index)))
     }
 
     /// The frame of a completed eager receive
@@ -157,13 +160,11 @@ impl<D: Device> Queues<D> {
     pub(crate) fn post_bulk_recv(&mut self, lease: Lease) -> Result<(), (rdma_core::Error, Option<Lease>)> {
         let frames = lease.frame_count();
         let sgl = [lease.sge(lease.len())];
-        let request = RecvRequest { id: Request::BulkRecv.id(self.line), sgl: &sgl };
+        let request = RecvRequest { id: Request::BulkRecv.wr_id(self.connection), sgl: &sgl };
         self.bulk_receives.push_back(lease);
         // SAFETY: the lease stays in `bulk_receives` until the completion takes it or `destroy` has ended the queue pair.
         let posted = unsafe { self.bulk.post_recv(&request) };
-        if let Err(error) = posted {
-            return Err((error, self.bulk_receives.pop_back()));
-        }
+        posted.map_err(|error| (error, self.bulk_receives.pop_back()))?;
         self.bulk_frames += frames;
         Ok(())
     }
@@ -197,16 +198,17 @@ impl<D: Device> Queues<D> {
         control.write_at(at, &message[..len]);
         let whole = control.sge(FRAME);
         let sgl = [Sge { addr: whole.addr + at as u64, len: len as u32, ..whole }];
-        let id = Request::Control(index).id(self.line);
+        let id = Request::Control(index).wr_id(self.connection);
         let request = SendRequest { id, op: SendOp::Send, sgl: &sgl, signaled: true };
         // SAFETY: the place is not among the free ones until its completion gives it back, and the lease of all places is
         // owned by `self`, which destroys the queue pair before it lets the lease go.
         unsafe { self.eager.post_send(&request) }
     }
 
-    /// The message of the protocol at `index` has left
-    pub(crate) fn control_sent(&mut self, index: u32) {
-        self.control_free.push(index);
+    /// The message of the protocol at `index` has left; `None` if none was sent from there
+    pub(crate) fn control_sent(&mut self, index: u32) -> Option<()> {
+        let was_posted = index < CONTROLS && !self.control_free.contains(&index);
+        was_posted.then(|| self.control_free.push(index))
     }
 
     /// Sends the message in op slot `slot`, with `trailer` behind it on the eager lane
@@ -231,9 +233,10 @@ impl<D: Device> Queues<D> {
             None => (&self.bulk, Request::BulkSend(slot)),
         };
         let sgl = [lease.sge(len)];
-        let request = SendRequest { id: request.id(self.line), op: SendOp::Send, sgl: &sgl, signaled: true };
-        // SAFETY: the slot owns the lease until the completion of this request; who tears the queue pair down asks `destroy`
-        // before it empties the slots.
+        let request =
+            SendRequest { id: request.wr_id(self.connection), op: SendOp::Send, sgl: &sgl, signaled: true };
+        // SAFETY: the slot owns the lease until the completion of this request; the slots are emptied only
+        // after `destroy`.
         unsafe { qp.post_send(&request) }
     }
 
@@ -241,25 +244,27 @@ impl<D: Device> Queues<D> {
     ///
     /// What was posted for receiving goes back to the pool, or stays out of it if the device may still touch it. The same
     /// must then be done with the sends in the op table.
-    pub(crate) fn destroy(&mut self, later: &mut Later) -> Teardown {
+    pub(crate) fn destroy(&mut self, effects: &mut Effects) -> Teardown {
         let eager = self.eager.destroy();
         let bulk = self.bulk.destroy();
-        settle(eager, self.receives.iter_mut().filter_map(Option::take).chain(self.control.take()), later);
-        settle(bulk, self.bulk_receives.drain(..), later);
+        settle(eager, self.receives.iter_mut().filter_map(Option::take).chain(self.control.take()), effects);
+        settle(bulk, self.bulk_receives.drain(..), effects);
         if eager == Teardown::Quiesced { bulk } else { eager }
     }
 }
 
-impl<D: Device> Drop for Queues<D> {
+impl<D: Device> Drop for QueuePairs<D> {
     fn drop(&mut self) {
-        let _ = self.destroy(&mut Later::default());
+        let mut effects = Effects::new();
+        let _ = self.destroy(&mut effects);
+        effects.run_alone();
     }
 }
 
-fn settle(teardown: Teardown, leases: impl IntoIterator<Item = Lease>, later: &mut Later) {
+fn settle(teardown: Teardown, leases: impl IntoIterator<Item = Lease>, effects: &mut Effects) {
     match teardown {
-        Teardown::Quiesced => later.free(leases),
-        Teardown::Unknown => leases.into_iter().for_each(Lease::quarantine),
+        Teardown::Quiesced => effects.drop(leases),
+        Teardown::Unknown => leases.into_iter().for_each(|lease| lease.quarantine(effects)),
     }
 }
 
@@ -276,7 +281,7 @@ mod tests {
             Request::EagerRecv(4095),
             Request::EagerSend(0xff_ffff),
         ] {
-            assert_eq!(Request::parse(request.id(0xdead_beef)), (0xdead_beef, Some(request)));
+            assert_eq!(Request::parse(request.wr_id(0xdead_beef)), (0xdead_beef, Some(request)));
         }
     }
 }

@@ -1,0 +1,201 @@
+//! What a structure under a lock wants done once the lock is released
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
+
+use crate::error::ConnectionError;
+
+/// Wakers to wake, values to drop and events to log after unlocking
+///
+/// Each of them runs code of the application, which may ask for the same lock again: a waker may poll its task on the
+/// spot, a dropped waker or lease may wake another task, and a subscriber of `tracing` may look at the connection. What
+/// is under a lock therefore takes `&mut Effects` and performs nothing itself.
+///
+/// Code of the application that panics here keeps neither the effects behind it nor the reactor from running: the panic
+/// is caught and logged.
+#[derive(Debug)]
+#[must_use = "effects are lost unless they are run"]
+pub(crate) struct Effects<T> {
+    /// The first ones, so that few effects need no allocation. Filled from the front.
+    inline: [Option<Effect<T>>; 2],
+    more: VecDeque<Effect<T>>,
+    is_reactor_due: bool,
+}
+
+#[derive(Debug)]
+enum Effect<T> {
+    Drop(T),
+    DropWaker(Waker),
+    Log(Box<Event>),
+    Wake(Waker),
+}
+
+/// What is told to the subscribers of `tracing`
+#[derive(Debug)]
+pub(crate) enum Event {
+    Closed { connection: u32 },
+    Lost { connection: u32, error: ConnectionError },
+    Quarantined { frames: u32 },
+}
+
+impl<T> Effects<T> {
+    pub(crate) const fn new() -> Self {
+        Self { inline: [None, None], more: VecDeque::new(), is_reactor_due: false }
+    }
+
+    /// For an owner that runs its effects again and again, with space so that it need not allocate
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        Self { more: VecDeque::with_capacity(capacity), ..Self::new() }
+    }
+
+    #[inline]
+    pub(crate) fn wake(&mut self, waker: Option<Waker>) {
+        if let Some(waker) = waker {
+            self.push(Effect::Wake(waker));
+        }
+    }
+
+    /// Drops a waker without waking its task
+    #[inline]
+    pub(crate) fn drop_waker(&mut self, waker: Option<Waker>) {
+        if let Some(waker) = waker {
+            self.push(Effect::DropWaker(waker));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn drop(&mut self, values: impl IntoIterator<Item = T>) {
+        for value in values {
+            self.push(Effect::Drop(value));
+        }
+    }
+
+    pub(crate) fn log(&mut self, event: Event) {
+        self.push(Effect::Log(Box::new(event)));
+    }
+
+    pub(crate) fn wake_reactor(&mut self) {
+        self.is_reactor_due = true;
+    }
+
+    fn push(&mut self, effect: Effect<T>) {
+        match &mut self.inline {
+            [first @ None, _] => *first = Some(effect),
+            [_, second @ None] if self.more.is_empty() => *second = Some(effect),
+            _ => self.more.push_back(effect),
+        }
+    }
+
+    /// Performs the effects in order, then wakes the reactor if that was asked for; the caller holds no lock
+    #[inline]
+    pub(crate) fn run(&mut self, reactor: &Waker) {
+        if self.inline[0].is_some() {
+            self.perform();
+        }
+        if std::mem::take(&mut self.is_reactor_due) {
+            reactor.wake_by_ref();
+        }
+    }
+
+    /// As [`run`](Self::run), where there is no reactor to wake
+    #[inline]
+    pub(crate) fn run_alone(&mut self) {
+        self.run(Waker::noop());
+    }
+
+    fn perform(&mut self) {
+        let mut rest = || {
+            while let Some(effect) = self.pop() {
+                effect.perform();
+            }
+        };
+        while let Err(panic) = catch_unwind(AssertUnwindSafe(&mut rest)) {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            tracing::error!(panic = text.unwrap_or("not a text"), "a waker or a subscriber panicked");
+        }
+    }
+
+    fn pop(&mut self) -> Option<Effect<T>> {
+        let inline = self.inline.iter_mut().find_map(Option::take);
+        inline.or_else(|| self.more.pop_front())
+    }
+}
+
+impl<T> Effect<T> {
+    fn perform(self) {
+        match self {
+            Self::Drop(value) => drop(value),
+            Self::DropWaker(waker) => drop(waker),
+            Self::Log(event) => event.emit(),
+            Self::Wake(waker) => waker.wake(),
+        }
+    }
+}
+
+impl Event {
+    fn emit(&self) {
+        match self {
+            Self::Closed { connection } => tracing::debug!(connection, "connection closed"),
+            Self::Lost { connection, error } => tracing::warn!(connection, %error, "connection lost"),
+            Self::Quarantined { frames } => {
+                tracing::warn!(frames, "memory stays out of the pool: the device may still touch it");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("this waker panics");
+        }
+    }
+
+    #[derive(Default)]
+    struct Counts(AtomicU32);
+
+    impl Wake for Counts {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Catches effects that are performed in a loop without `catch_unwind`, or drained by an iterator whose destructor
+    /// drops the rest.
+    #[test]
+    fn a_waker_that_panics_keeps_no_other_from_being_woken() {
+        let counts = Arc::new(Counts::default());
+        let mut effects = Effects::<()>::new();
+        for is_panicking in [true, false, true, true, false, false] {
+            let waker = if is_panicking { Arc::new(Panics).into() } else { Arc::clone(&counts).into() };
+            effects.wake(Some(waker));
+        }
+        effects.wake_reactor();
+        effects.run(&Arc::clone(&counts).into());
+        assert_eq!(counts.0.load(Ordering::Relaxed), 4, "three tasks and the reactor");
+        assert!(effects.pop().is_none());
+    }
+
+    /// Catches effects that overtake each other where the inline places end.
+    #[test]
+    fn effects_are_performed_in_order() {
+        let mut effects = Effects::new();
+        for round in 0..3 {
+            effects.drop(0..round + 2);
+            let order: Vec<_> = std::iter::from_fn(|| effects.pop()).collect();
+            let numbers = order.iter().map(|effect| if let Effect::Drop(n) = effect { *n } else { -1 });
+            assert!(numbers.eq(0..round + 2));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! A piece of registered memory for one message
+#![allow(unsafe_code, reason = "leases are ranges of memory that the device shares")]
+
+use std::fmt;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use bytes::BufMut;
+use bytes::buf::UninitSlice;
+use rdma_core::{FRAME, Sge};
+
+use super::memory::{Memory, Zone};
+use crate::effects::{self, Event};
+
+/// Effects that may free memory
+pub(crate) type Effects = effects::Effects<Lease>;
+
+/// Exclusive use of a piece of registered memory, in which a message is written
+///
+/// Works like a vector of fixed capacity: it starts empty, grows by what is written
+/// ([`extend_from_slice`](Self::extend_from_slice), [`io::Write`], [`BufMut`], [`resize`](Self::resize)), and dereferences to what
+/// was written. **Bytes of an earlier message in the same memory can neither be read nor sent**, and nothing is cleared for it.
+/// Dropping a lease gives its memory back to the endpoint.
+pub struct Lease {
+    memory: Arc<Memory>,
+    zone: Zone,
+    start: u32,
+    frames: u32,
+    /// Bytes that were written, by the application or by the device.
+    len: u32,
+}
+
+impl Lease {
+    /// An empty lease of frames that were taken out of their zone
+    pub(super) fn new(memory: Arc<Memory>, zone: Zone, start: u32, frames: u32) -> Self {
+        Self { memory, zone, start, frames, len: 0 }
+    }
+
+    /// The longest message that fits, in bytes: whole frames
+    pub fn capacity(&self) -> usize {
+        self.frames as usize * FRAME
+    }
+
+    /// Makes the message empty
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Makes the message at most `len` bytes long
+    pub fn truncate(&mut self, len: usize) {
+        self.len = len.min(self.len as usize) as u32;
+    }
+
+    /// Makes the message `len` bytes long; bytes that become part of it are `value`
+    ///
+    /// # Panics
+    ///
+    /// If `len` exceeds the [`capacity`](Self::capacity).
+    pub fn resize(&mut self, len: usize, value: u8) {
+        self.assert_fits(len);
+        let written = self.len as usize;
+        self.len = len as u32;
+        if let Some(new) = self.get_mut(written..) {
+            new.fill(value);
+        }
+    }
+
+    /// Appends `bytes` to the message
+    ///
+    /// # Panics
+    ///
+    /// If the message would exceed the [`capacity`](Self::capacity).
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        let len = self.len as usize + bytes.len();
+        self.assert_fits(len);
+        self.write_at(self.len as usize, bytes);
+        self.len = len as u32;
+    }
+
+    #[track_caller]
+    fn assert_fits(&self, len: usize) {
+        assert!(len <= self.capacity(), "{len} bytes do not fit into {} of a lease", self.capacity());
+    }
+
+    /// Whether the memory is `memory`
+    pub(super) fn is_of(&self, memory: &Arc<Memory>) -> bool {
+        Arc::ptr_eq(&self.memory, memory)
+    }
+
+    pub(crate) fn zone(&self) -> Zone {
+        self.zone
+    }
+
+    pub(crate) fn frame_count(&self) -> u32 {
+        self.frames
+    }
+
+    /// Makes the message `len` bytes long, which the device has written or will write before they are read
+    pub(crate) fn set_received(&mut self, len: usize) {
+        debug_assert!(len <= self.capacity(), "a message fits its lease");
+        self.len = len as u32;
+    }
+
+    /// The first `len` bytes, as a device names them
+    pub(crate) fn sge(&self, len: usize) -> Sge {
+        debug_assert!(len <= self.capacity(), "a request stays inside its lease");
+        self.memory.sge(self.zone, self.start, len)
+    }
+
+    /// Writes `bytes` at `offset`, inside the capacity, without touching anything else
+    ///
+    /// The device may be reading other parts of the lease meanwhile.
+    pub(crate) fn write_at(&mut self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= self.capacity(), "a write stays inside its lease");
+        // SAFETY: the range was just found to be inside the frames of this lease.
+        let to = unsafe { self.as_ptr().add(offset) };
+        // SAFETY: as above; `bytes` is borrowed memory and cannot overlap with what this lease owns.
+        unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+    }
+
+    /// Keeps the memory from ever being leased again: a device may still write to it
+    pub(crate) fn quarantine(self, effects: &mut Effects) {
+        effects.log(Event::Quarantined { frames: self.frames });
+        std::mem::forget(self);
+    }
+
+    fn as_ptr(&self) -> NonNull<u8> {
+        self.memory.as_ptr(self.zone, self.start)
+    }
+}
+
+impl Deref for Lease {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the memory is mapped and was zero-filled, this lease alone names it, and no device touches it: a lease
+        // that is posted is owned by the queue pairs or the op table, which hand it out only when the device is done with it.
+        unsafe { std::slice::from_raw_parts(self.as_ptr().as_ptr(), self.len as usize) }
+    }
+}
+
+impl DerefMut for Lease {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`.
+        unsafe { std::slice::from_raw_parts_mut(self.as_ptr().as_ptr(), self.len as usize) }
+    }
+}
+
+/// Appends to the message, up to the [`capacity`](Lease::capacity)
+///
+/// # Errors
+///
+/// Never; a full lease takes zero bytes, which `write_all` reports as [`io::ErrorKind::WriteZero`].
+impl io::Write for Lease {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = bytes.len().min(self.remaining_mut());
+        self.extend_from_slice(&bytes[..n]);
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+// SAFETY: `chunk_mut` is the memory of this lease behind the message, and `advance_mut` moves the end of the message over it.
+unsafe impl BufMut for Lease {
+    fn remaining_mut(&self) -> usize {
+        self.capacity() - self.len as usize
+    }
+
+    unsafe fn advance_mut(&mut self, n: usize) {
+        assert!(n <= self.remaining_mut(), "advanced by {n} of {} bytes", self.remaining_mut());
+        self.len += n as u32;
+    }
+
+    fn chunk_mut(&mut self) -> &mut UninitSlice {
+        // SAFETY: the message is inside the frames of this lease.
+        let end = unsafe { self.as_ptr().add(self.len as usize) };
+        // SAFETY: the rest of the frames is memory of this lease, as in `deref`.
+        unsafe { UninitSlice::from_raw_parts_mut(end.as_ptr(), self.remaining_mut()) }
+    }
+}
+
+impl AsRef<[u8]> for Lease {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let (start, frames) = (self.start, self.frames);
+        self.memory.zone(self.zone).update(|zone| zone.give(start, frames));
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("len", &self.len)
+            .field("capacity", &self.capacity())
+            .finish_non_exhaustive()
+    }
+}

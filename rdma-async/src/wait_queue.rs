@@ -1,0 +1,160 @@
+//! A value that tasks wait for, first come, first served
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::task::{Context, Poll, Waker};
+
+use crate::effects::Effects;
+use crate::sync::Mutex;
+
+/// A value that tasks take from, in the order in which they began to wait
+///
+/// Only the first task in line takes, so that a large request does not starve behind small ones. Not synchronized: the
+/// caller holds a lock, and runs the effects after unlocking.
+#[derive(Debug)]
+pub(crate) struct WaitQueue<T> {
+    value: T,
+    /// Without a waker: the task was woken, and has not polled since.
+    waiting: VecDeque<(u64, Option<Waker>)>,
+    next_number: u64,
+}
+
+/// A task's place in line; give it back with [`WaitQueue::leave`]
+#[derive(Debug, Default)]
+#[must_use]
+pub(crate) struct Waiter(Option<u64>);
+
+impl Waiter {
+    /// Whether it has a place in line
+    #[inline]
+    pub(crate) fn waits(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl<T> WaitQueue<T> {
+    /// With space for `places` tasks to wait without an allocation
+    pub(crate) fn new(value: T, places: usize) -> Self {
+        Self { value, waiting: VecDeque::with_capacity(places), next_number: 0 }
+    }
+
+    /// Takes something if it is there and this task is first in line; otherwise waits
+    #[inline]
+    pub(crate) fn poll_take<R, E>(
+        &mut self,
+        waiter: &mut Waiter,
+        cx: &Context<'_>,
+        effects: &mut Effects<E>,
+        take: impl FnOnce(&mut T) -> Option<R>,
+    ) -> Poll<R> {
+        let is_first = match (waiter.0, self.waiting.front()) {
+            (None, None) => true,
+            (Some(mine), Some((first, _))) => mine == *first,
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        if is_first && let Some(taken) = take(&mut self.value) {
+            if waiter.0.take().is_some() {
+                effects.drop_waker(self.waiting.pop_front().and_then(|(_, waker)| waker));
+                // There may be enough for the next one, too.
+                self.wake_first(effects);
+            }
+            return Poll::Ready(taken);
+        }
+        self.wait(waiter, cx, effects);
+        Poll::Pending
+    }
+
+    /// Waits in the same place as before, or in the last one
+    fn wait<E>(&mut self, waiter: &mut Waiter, cx: &Context<'_>, effects: &mut Effects<E>) {
+        let Some(mine) = waiter.0 else {
+            let number = self.next_number;
+            self.next_number += 1;
+            self.waiting.push_back((number, Some(cx.waker().clone())));
+            waiter.0 = Some(number);
+            return;
+        };
+        match self.waiting.iter_mut().find(|(number, _)| *number == mine) {
+            Some((_, Some(waker))) if waker.will_wake(cx.waker()) => (),
+            Some((_, place)) => effects.drop_waker(place.replace(cx.waker().clone())),
+            None => (),
+        }
+    }
+
+    /// Takes something if it is there and no task waits for it
+    pub(crate) fn try_take<R>(&mut self, take: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
+        if self.waiting.is_empty() { take(&mut self.value) } else { None }
+    }
+
+    /// Changes the value and wakes the first task in line
+    #[inline]
+    pub(crate) fn update<R, E>(&mut self, effects: &mut Effects<E>, change: impl FnOnce(&mut T) -> R) -> R {
+        let result = change(&mut self.value);
+        self.wake_first(effects);
+        result
+    }
+
+    pub(crate) fn value(&self) -> &T {
+        &self.value
+    }
+
+    /// Stops waiting; the next task in line is woken, so that a wake-up is not lost with this one
+    pub(crate) fn leave<E>(&mut self, waiter: &mut Waiter, effects: &mut Effects<E>) {
+        let Some(mine) = waiter.0.take() else { return };
+        let position = self.waiting.iter().position(|(number, _)| *number == mine);
+        let gone = position.and_then(|at| self.waiting.remove(at));
+        if position == Some(0) {
+            self.wake_first(effects);
+        }
+        effects.drop_waker(gone.and_then(|(_, waker)| waker));
+    }
+
+    /// Wakes the first task in line, unless it was woken and has not polled since
+    #[inline]
+    fn wake_first<E>(&mut self, effects: &mut Effects<E>) {
+        effects.wake(self.waiting.front_mut().and_then(|(_, waker)| waker.take()));
+    }
+}
+
+/// A [`WaitQueue`] under a lock of its own
+#[derive(Debug)]
+pub(crate) struct SharedWaitQueue<T>(Mutex<WaitQueue<T>>);
+
+impl<T> SharedWaitQueue<T> {
+    pub(crate) fn new(value: T, places: usize) -> Self {
+        Self(Mutex::new(WaitQueue::new(value, places)))
+    }
+
+    /// As [`WaitQueue::poll_take`]
+    pub(crate) fn poll_take<R, E>(
+        &self,
+        waiter: &mut Waiter,
+        cx: &Context<'_>,
+        effects: &mut Effects<E>,
+        take: impl FnOnce(&mut T) -> Option<R>,
+    ) -> Poll<R> {
+        self.0.lock().poll_take(waiter, cx, effects, take)
+    }
+
+    /// As [`WaitQueue::try_take`]
+    pub(crate) fn try_take<R>(&self, take: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
+        self.0.lock().try_take(take)
+    }
+
+    /// Changes the value, unlocks, and wakes the first task in line
+    pub(crate) fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        let mut effects = Effects::<Infallible>::new();
+        let result = self.0.lock().update(&mut effects, change);
+        effects.run_alone();
+        result
+    }
+
+    /// Looks at the value
+    pub(crate) fn inspect<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(self.0.lock().value())
+    }
+
+    /// As [`WaitQueue::leave`]
+    pub(crate) fn leave<E>(&self, waiter: &mut Waiter, effects: &mut Effects<E>) {
+        self.0.lock().leave(waiter, effects);
+    }
+}

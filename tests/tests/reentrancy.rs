@@ -1,0 +1,194 @@
+//! Code of the application that runs inside the library: wakers, their destructors, and subscribers of `tracing`
+//!
+//! Each of them may use the connection, and may panic.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use futures::future::try_join;
+use rdma_async::{Connection, EndpointOptions};
+use rdma_sim::{Net, Sim, SimDevice};
+use rdma_tests::{connected, zeros};
+use tracing::span;
+
+fn options() -> EndpointOptions {
+    EndpointOptions::new()
+}
+
+/// Uses its connection when it is woken, when it is dropped, and when an event is logged
+struct Look {
+    connection: Connection<SimDevice>,
+    count: AtomicUsize,
+}
+
+impl Look {
+    fn new(connection: &Connection<SimDevice>) -> Arc<Self> {
+        Arc::new(Self { connection: connection.clone(), count: AtomicUsize::new(0) })
+    }
+}
+
+impl Wake for Look {
+    fn wake(self: Arc<Self>) {
+        self.connection.stats();
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        self.connection.stats();
+    }
+}
+
+/// A subscriber that looks at the connection at every event
+struct Watch(Arc<Look>);
+
+impl tracing::Subscriber for Watch {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        Arc::clone(&self.0).wake();
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// Runs a test whose failure is a deadlock on a thread that can be given up
+#[expect(clippy::disallowed_methods, reason = "a thread of its own can be given up")]
+fn ends<F: Future<Output = ()>>(test: impl FnOnce(Net) -> F + Send + 'static) {
+    let (done, is_done) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        Sim::new().run(test);
+        done.send(())
+    });
+    let ended = is_done.recv_timeout(Duration::from_secs(60));
+    assert_ne!(ended, Err(mpsc::RecvTimeoutError::Timeout), "the library waits for a lock that it holds");
+    thread.join().expect("the test passes").expect("the receiver lives");
+}
+
+/// Catches wakers that are woken under the lock of the connection.
+#[test]
+fn wakers_run_without_a_lock() {
+    ends(async |net| {
+        let pair = connected(&net, &options()).await;
+        let look = Look::new(&pair.ab);
+        let waker = Waker::from(Arc::clone(&look));
+        let mut cx = Context::from_waker(&waker);
+        let mut recv = Box::pin(pair.ab.recv());
+        let mut close = Box::pin(pair.ab.close());
+        let mut send = Box::pin(pair.ab.send(zeros(&pair.ab, 5).await));
+        assert!(recv.as_mut().poll(&mut cx).is_pending());
+        assert!(send.as_mut().poll(&mut cx).is_pending());
+        assert!(close.as_mut().poll(&mut cx).is_pending());
+        pair.ba.send_bytes(b"wake").await.unwrap();
+        pair.ba.close().await.unwrap();
+        rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(1)).await;
+        assert!(look.count.load(Ordering::Relaxed) >= 3);
+    });
+}
+
+/// Polls a future by two wakers, of which the second replaces the first, and drops it
+fn moved_and_dropped(connection: &Connection<SimDevice>, future: impl Future) {
+    let mut future = pin!(future);
+    for _ in 0..2 {
+        let waker = Waker::from(Look::new(connection));
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+}
+
+/// Catches a waker that is replaced or given up and dropped under the lock: of a send, in its slot and in line, of a receive, and
+/// of a task that waits for the end.
+#[test]
+fn wakers_are_dropped_without_a_lock() {
+    ends(async |net| {
+        let pair = connected(&net, &options().max_in_flight_sends(1)).await;
+        moved_and_dropped(&pair.ab, pair.ab.recv());
+        let [one, two] = [8, 8].map(|len| pair.ab.alloc(len));
+        let (one, two) = try_join(one, two).await.unwrap();
+        moved_and_dropped(&pair.ab, pair.ab.send(one));
+        // The only place is taken: this one waits for it.
+        moved_and_dropped(&pair.ab, pair.ab.send(two));
+        moved_and_dropped(&pair.ab, pair.ab.close());
+    });
+}
+
+/// Catches events that are logged under the lock of the connection: at `abort`, at an end in good order, and when the peer is lost.
+#[test]
+fn subscribers_run_without_a_lock() {
+    for is_aborted in [true, false] {
+        ends(async move |net| {
+            let pair = connected(&net, &options()).await;
+            let looks = [Look::new(&pair.ab), Look::new(&pair.ba)];
+            for (look, connection) in looks.iter().zip([&pair.ab, &pair.ba]) {
+                let _guard = tracing::subscriber::set_default(Watch(Arc::clone(look)));
+                if is_aborted {
+                    connection.abort();
+                    assert_eq!(look.count.load(Ordering::Relaxed), 1);
+                } else {
+                    connection.close().await.unwrap();
+                    assert!(look.count.load(Ordering::Relaxed) >= 1);
+                }
+            }
+        });
+    }
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("this waker panics");
+    }
+}
+
+#[derive(Default)]
+struct Counts(AtomicUsize);
+
+impl Wake for Counts {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Catches a panic that drops the wake-ups behind it, and one that ends the reactor and with it every connection.
+#[test]
+fn a_waker_that_panics_harms_no_other_task() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options()).await;
+        let panics = Waker::from(Arc::new(Panics));
+        let counts = Arc::new(Counts::default());
+        let waker = Waker::from(Arc::clone(&counts));
+        let poll = |future: Pin<&mut dyn Future<Output = _>>, waker: &Waker| {
+            assert!(future.poll(&mut Context::from_waker(waker)).is_pending());
+        };
+        // The reactor wakes it.
+        let mut first = Box::pin(pair.ab.recv());
+        poll(first.as_mut(), &panics);
+        pair.ba.send_bytes(b"one").await.unwrap();
+        assert_eq!(*first.await.unwrap().unwrap(), *b"one");
+        // `abort` wakes both: the receiver first.
+        let mut second = Box::pin(pair.ab.recv());
+        poll(second.as_mut(), &panics);
+        let mut close = Box::pin(pair.ab.close());
+        assert!(close.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let aborted = catch_unwind(AssertUnwindSafe(|| pair.ab.abort()));
+        assert_eq!(counts.0.load(Ordering::Relaxed), 1, "the task behind it was woken");
+        aborted.expect("the panic was logged");
+    });
+}
