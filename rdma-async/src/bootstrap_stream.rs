@@ -6,6 +6,29 @@ use std::task::{Context, Poll, ready};
 ///
 /// With the `tokio` feature, everything that tokio can read and write is one: TCP, a pipe. For others, implement the three methods,
 /// which are those of every runtime.
+///
+/// ```
+/// use std::io;
+/// use std::task::{Context, Poll};
+/// use rdma_async::BootstrapStream;
+///
+/// /// A stream of a runtime other than tokio
+/// struct Blocking(std::os::unix::net::UnixStream);
+///
+/// impl BootstrapStream for Blocking {
+///     fn poll_read(&mut self, _: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
+///         Poll::Ready(io::Read::read(&mut self.0, bytes))
+///     }
+///
+///     fn poll_write(&mut self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+///         Poll::Ready(io::Write::write(&mut self.0, bytes))
+///     }
+///
+///     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+///         Poll::Ready(Ok(()))
+///     }
+/// }
+/// ```
 pub trait BootstrapStream {
     /// Reads some bytes into `bytes` and returns how many; zero at the end of the stream
     ///

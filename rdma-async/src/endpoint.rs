@@ -19,11 +19,39 @@ use crate::wait_queue::Waiter;
 ///
 /// Owns the device's one registration of memory and its completion queue, and a task that drives the connections. Cheap
 /// to clone. When the endpoint, its connections and their leases are gone, the device is closed.
+///
+/// ```
+/// # rdma_sim::Sim::new().run(async |net| {
+/// use rdma_async::Endpoint;
+///
+/// let a = Endpoint::builder(net.open("a", "rdma_en2")?).runtime(net.runtime()).build()?;
+/// let b = Endpoint::builder(net.open("b", "rdma_en2")?).runtime(net.runtime()).build()?;
+/// // Any byte stream between the two processes: TCP, or here a pipe.
+/// let (to_b, to_a) = tokio::io::duplex(256);
+/// let (ab, ba) = futures::future::try_join(a.connect(to_b), b.accept(to_a)).await?;
+/// ab.send_bytes(b"hello").await?;
+/// assert_eq!(*ba.recv().await?.expect("a message"), *b"hello");
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 pub struct Endpoint<D: Device> {
     guard: Arc<EndpointGuard<D>>,
 }
 
 /// Makes an [`Endpoint`]; from [`Endpoint::builder`]
+///
+/// ```
+/// # rdma_sim::Sim::new().run(async |net| {
+/// use rdma_async::{Endpoint, EndpointOptions};
+///
+/// let endpoint = Endpoint::builder(net.open("a", "rdma_en2")?)
+///     .runtime(net.runtime())
+///     .options(EndpointOptions::new().max_connections(2))
+///     .build()?;
+/// assert!(endpoint.pool_stats().is_whole());
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct EndpointBuilder<D: Device> {
     device: D,
@@ -209,6 +237,24 @@ impl<D: Device> fmt::Debug for EndpointBuilder<D> {
 }
 
 /// Future of [`Endpoint::wait_idle`]
+///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// connection.send_bytes(b"the last message").await?;
+/// endpoint.close();
+/// assert_eq!(*peer.recv().await?.expect("a message"), *b"the last message");
+/// endpoint.wait_idle().await;
+/// assert_eq!(connection.close_reason(), Some(Ok(())));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 ///
 /// # Cancel safety
 ///

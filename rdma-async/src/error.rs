@@ -7,6 +7,22 @@ use rdma_core::protocol::{HelloError, Violation};
 use rdma_core::{Cause, Status, WrId};
 
 /// Why a connection is over
+///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// connection.abort();
+/// let refused = connection.send_bytes(b"hello").await.unwrap_err();
+/// assert_eq!(refused, SendError::Lost(ConnectionError::Aborted));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
@@ -45,6 +61,17 @@ pub enum ConnectionError {
 }
 
 /// Why an endpoint cannot be made
+///
+/// ```
+/// # rdma_sim::Sim::new().run(async |net| {
+/// use rdma_async::{Endpoint, EndpointError};
+///
+/// // Outside of tokio, and without a runtime of its own.
+/// let refused = Endpoint::builder(net.open("a", "rdma_en2")?).build().unwrap_err();
+/// assert_eq!(refused, EndpointError::NoRuntime);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
@@ -63,6 +90,13 @@ pub enum EndpointError {
 }
 
 /// Options with which an endpoint cannot work
+///
+/// ```
+/// use rdma_async::InvalidOptions;
+///
+/// let refused = InvalidOptions::MaxConnections { found: 0, max: 4096 };
+/// assert_eq!(refused.to_string(), "max_connections is 0; it must be 1 to 4096");
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidOptions {
@@ -158,6 +192,14 @@ pub enum InvalidOptions {
 }
 
 /// Memory that cannot be mapped or registered
+///
+/// ```
+/// use std::io::ErrorKind;
+/// use rdma_async::PoolError;
+///
+/// let refused = PoolError::Memory(ErrorKind::OutOfMemory);
+/// assert_eq!(std::io::Error::from(refused).kind(), ErrorKind::OutOfMemory);
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
@@ -170,6 +212,22 @@ pub enum PoolError {
 }
 
 /// Why a connection cannot be made
+///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// endpoint.close();
+/// let (stream, _) = tokio::io::duplex(256);
+/// assert_eq!(endpoint.connect(stream).await.unwrap_err(), ConnectError::Closed);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -217,6 +275,21 @@ impl From<io::Error> for ConnectError {
 }
 
 /// Why memory cannot be leased
+///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// let refused = connection.try_alloc(1 << 30).unwrap_err();
+/// assert_eq!(refused, AllocError::TooLarge { len: 1 << 30, max: 16 << 20 });
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllocError {
@@ -234,6 +307,22 @@ pub enum AllocError {
 }
 
 /// Why a message was not sent
+///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// let lease = other.alloc(64).await?;
+/// let refused = connection.send(lease).await.unwrap_err();
+/// assert_eq!(refused.error, SendError::ForeignLease);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -266,6 +355,20 @@ pub enum SendError {
 }
 
 /// Why no message can be received
+///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// assert!(matches!(peer.try_recv(), Err(RecvError::WouldBlock)));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecvError {
@@ -278,6 +381,22 @@ pub enum RecvError {
 }
 
 /// Why a connection was not closed in good order: the peer may not have everything
+///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// connection.abort();
+/// let lost = connection.close().await.unwrap_err();
+/// assert_eq!(lost, CloseError::Lost(ConnectionError::Aborted));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseError {
@@ -319,6 +438,8 @@ fn kind_of(error: &rdma_core::Error) -> io::ErrorKind {
         Cause::Exhausted { .. } => io::ErrorKind::QuotaExceeded,
         Cause::Invalid(_) | Cause::MessageTooLong { .. } => io::ErrorKind::InvalidInput,
         Cause::Os(errno) => io::Error::from_raw_os_error(errno).kind(),
+        Cause::LockedMemory => io::ErrorKind::OutOfMemory,
+        Cause::NoRoute => io::ErrorKind::NetworkUnreachable,
         Cause::PeerUnreachable => io::ErrorKind::HostUnreachable,
         Cause::GidTableEmpty | Cause::NoUsableGid | Cause::PortDown => io::ErrorKind::NetworkDown,
         Cause::Unsupported => io::ErrorKind::Unsupported,

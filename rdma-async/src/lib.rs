@@ -73,7 +73,23 @@ pub use spin_runtime::SpinRuntime;
 pub use tokio_runtime::TokioRuntime;
 
 /// An endpoint of a device whose backend is chosen at run time
+///
+/// ```
+/// # rdma_sim::Sim::new().run(async |net| {
+/// use rdma_async::{AnyDevice, AnyEndpoint, Endpoint};
+///
+/// // A field or a signature of this type holds endpoints of every backend.
+/// let device = AnyDevice::new(net.open("a", "rdma_en2")?);
+/// let endpoint: AnyEndpoint = Endpoint::builder(device).runtime(net.runtime()).build()?;
+/// # drop(endpoint);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 pub type AnyEndpoint = Endpoint<AnyDevice>;
 
 /// A connection of an [`AnyEndpoint`]
 pub type AnyConnection = Connection<AnyDevice>;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -9,6 +9,22 @@ use crate::error::InvalidOptions;
 /// How an endpoint uses its device; the defaults suit a Thunderbolt 5 port
 ///
 /// Checked when the endpoint is made: contradictions are an [`InvalidOptions`].
+///
+/// ```
+/// # rdma_sim::Sim::new().run(async |net| {
+/// use std::time::Duration;
+/// use rdma_async::{Endpoint, EndpointError, EndpointOptions, InvalidOptions};
+///
+/// let options = EndpointOptions::new().peer_timeout(Duration::from_millis(1));
+/// let refused = Endpoint::builder(net.open("a", "rdma_en2")?)
+///     .runtime(net.runtime())
+///     .options(options)
+///     .build()
+///     .unwrap_err();
+/// assert!(matches!(refused, EndpointError::Options(InvalidOptions::PeerTimeout { .. })));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct EndpointOptions {

@@ -10,6 +10,18 @@ use rdma_core::{Runtime, Timer};
 /// Gives `future` until `limit` from now
 ///
 /// `None` if it took longer. The future is dropped with the returned one, not at the limit.
+///
+/// ```
+/// # rdma_sim::Sim::new().run(async |net| {
+/// use std::time::Duration;
+/// use rdma_async::time::timeout;
+///
+/// let (runtime, second) = (net.runtime(), Duration::from_secs(1));
+/// assert_eq!(timeout(&*runtime, second, async { 7 }).await, Some(7));
+/// assert_eq!(timeout(&*runtime, second, std::future::pending::<()>()).await, None);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 pub fn timeout<F: Future>(runtime: &dyn Runtime, limit: Duration, future: F) -> Timeout<F> {
     let mut timer = runtime.timer();
     timer.as_mut().reset(runtime.now() + limit);
@@ -17,6 +29,18 @@ pub fn timeout<F: Future>(runtime: &dyn Runtime, limit: Duration, future: F) -> 
 }
 
 /// Ready after `duration`
+///
+/// ```
+/// # rdma_sim::Sim::new().run(async |net| {
+/// use std::time::Duration;
+/// use rdma_async::time::sleep;
+///
+/// let before = net.now();
+/// sleep(&*net.runtime(), Duration::from_secs(3600)).await;
+/// assert_eq!(net.now() - before, Duration::from_secs(3600), "an hour of virtual time");
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 pub fn sleep(runtime: &dyn Runtime, duration: Duration) -> Timeout<std::future::Pending<()>> {
     timeout(runtime, duration, std::future::pending())
 }

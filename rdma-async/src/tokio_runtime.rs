@@ -9,6 +9,16 @@ use tokio::time::{Instant, Sleep};
 /// Tokio's clock and tasks
 ///
 /// Follows tokio's clock when that is paused. Tokio's timers know whole milliseconds.
+///
+/// ```
+/// use rdma_async::TokioRuntime;
+///
+/// # let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// # tokio.block_on(async {
+/// let runtime = TokioRuntime::current();
+/// rdma_async::time::sleep(&runtime, std::time::Duration::from_millis(1)).await;
+/// # });
+/// ```
 #[derive(Clone, Debug)]
 pub struct TokioRuntime {
     handle: Handle,

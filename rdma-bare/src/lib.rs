@@ -262,3 +262,7 @@ impl<D: Device> fmt::Debug for BareQp<D> {
         f.debug_struct("BareQp").field("posted", &self.posted.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

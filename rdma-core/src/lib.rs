@@ -49,3 +49,7 @@ pub use queue_pair::{QpCapacity, QpInit, QpState, QpType, Transition};
 pub use runtime::{Runtime, Timer};
 pub use time::Time;
 pub use work::{Completion, Lkey, Opcode, RecvRequest, Rkey, SendOp, SendRequest, Sge, Status, WrId};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

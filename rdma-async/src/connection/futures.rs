@@ -18,6 +18,24 @@ use crate::wait_queue::Waiter;
 
 /// Future of [`Connection::send`](crate::Connection::send)
 ///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// let mut lease = connection.try_alloc(5)?;
+/// lease.extend_from_slice(b"hello");
+/// let send: rdma_async::future::Send<_> = connection.send(lease);
+/// // The lease comes back when the device has read the message.
+/// assert_eq!(*send.await?, *b"hello");
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+///
 /// # Cancel safety
 ///
 /// Dropping it before it was first polled, or while it waits for a place in the queue, drops the message. Once the message has a
@@ -84,6 +102,22 @@ impl<D: Device> Drop for Send<D> {
 
 /// Future of [`Connection::recv`](crate::Connection::recv)
 ///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// let recv: rdma_async::future::Recv<_> = peer.recv();
+/// connection.send_bytes(b"hello").await?;
+/// assert!(recv.await?.is_some());
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+///
 /// # Cancel safety
 ///
 /// Messages are received whether or not a future waits: dropping it loses none.
@@ -124,6 +158,29 @@ impl<D: Device> Drop for Recv<D> {
 ///
 /// Ends after the last message, or after one error.
 ///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// use futures::TryStreamExt as _;
+///
+/// for number in 0..3 {
+///     connection.send_bytes(&[number]).await?;
+/// }
+/// let close = connection.close();
+/// let read = peer.messages().map_ok(|message| message[0]).try_collect::<Vec<_>>();
+/// let (closed, read) = futures::future::join(close, read).await;
+/// assert_eq!(read?, [0, 1, 2]);
+/// closed?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+///
 /// # Cancel safety
 ///
 /// Messages are received whether or not the stream is polled: dropping it loses none.
@@ -160,6 +217,24 @@ impl<D: Device> FusedStream for Messages<D> {
 
 /// Future of [`Connection::close`](crate::Connection::close)
 ///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// connection.send_bytes(b"hello").await?;
+/// // Resolves when the peer confirms that everything arrived.
+/// connection.close().await?;
+/// assert!(peer.recv().await?.is_some(), "the message");
+/// assert!(peer.recv().await?.is_none(), "the end");
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+///
 /// # Cancel safety
 ///
 /// Closing begins when the future is first polled, and goes on when it is dropped.
@@ -195,6 +270,24 @@ impl<D: Device> Drop for Close<D> {
 }
 
 /// Future of [`Connection::closed`](crate::Connection::closed)
+///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// use rdma_async::{CloseError, ConnectionError};
+///
+/// let closed = connection.closed();
+/// connection.abort();
+/// assert_eq!(closed.await, Err(CloseError::Lost(ConnectionError::Aborted)));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 ///
 /// # Cancel safety
 ///

@@ -4,6 +4,21 @@ use rdma_core::protocol::Hello;
 use rdma_core::{Gid, Qpn};
 
 /// Number of a connection, for logs: unique among the connections of its endpoint, and never used again
+///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// println!("connection {} to {}", connection.id(), connection.peer());
+/// assert_eq!(connection.id(), connection.clone().id());
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ConnectionId(u32);
 
@@ -20,6 +35,22 @@ impl fmt::Display for ConnectionId {
 }
 
 /// The peer of a connection, as it introduced itself
+///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// use rdma_async::Device as _;
+///
+/// assert!(other.device().gids()?.contains(&connection.peer().gid));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Peer {

@@ -10,6 +10,26 @@ use crate::pool::Lease;
 ///
 /// Dereferences to its bytes; becomes [`Bytes`] without a copy. **Memory of messages that are kept is not free for others**: a
 /// peer whose messages are never dropped can send only as much as the window and the receive memory hold.
+///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// use bytes::Bytes;
+///
+/// connection.send_bytes(b"hello").await?;
+/// let message = peer.recv().await?.expect("a message");
+/// assert_eq!(*message, *b"hello");
+/// let bytes = Bytes::from(message);
+/// assert_eq!(bytes.slice(..4), b"hell".as_slice());
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[must_use]
 pub struct Message {
     /// `None` only while it is dropped.

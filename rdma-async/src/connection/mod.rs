@@ -29,6 +29,34 @@ use crate::send_failed::SendFailed;
 ///
 /// A message is delivered into registered memory and read there; one that is sent is read by the device from the lease in
 /// which it was written. Nothing is copied in between.
+///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// // Written in registered memory, which the device reads.
+/// let mut lease = connection.alloc(1 << 20).await?;
+/// lease.resize(1 << 20, 7);
+/// let sent = async {
+///     connection.send(lease).await?;
+///     connection.close().await?;
+///     Ok::<_, Box<dyn std::error::Error>>(())
+/// };
+/// let received = async {
+///     while let Some(message) = peer.recv().await? {
+///         assert_eq!(message.len(), 1 << 20);
+///     }
+///     Ok(())
+/// };
+/// futures::future::try_join(sent, received).await?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 pub struct Connection<D: Device> {
     handle: Arc<ConnectionHandle<D>>,
 }

@@ -7,6 +7,21 @@ use crate::wait_queue::Waiter;
 
 /// Future of [`Connection::alloc`](crate::Connection::alloc) and [`Endpoint::alloc`](crate::Endpoint::alloc)
 ///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// let alloc: rdma_async::future::Alloc = endpoint.alloc(4096);
+/// assert!(alloc.await?.capacity() >= 4096);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+///
 /// # Cancel safety
 ///
 /// Dropping it gives up the place in line; no memory is lost.

@@ -23,6 +23,25 @@ pub(crate) type Effects = effects::Effects<Lease>;
 /// ([`extend_from_slice`](Self::extend_from_slice), [`io::Write`], [`BufMut`], [`resize`](Self::resize)), and dereferences to what
 /// was written. **Bytes of an earlier message in the same memory can neither be read nor sent**, and nothing is cleared for it.
 /// Dropping a lease gives its memory back to the endpoint.
+///
+/// ```
+/// # use rdma_async::*;
+/// # use rdma_sim::Sim;
+/// # Sim::new().run(async |net| {
+/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
+/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(256);
+/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
+/// # let (connection, peer) = pair;
+/// use std::io::Write as _;
+///
+/// let mut lease = connection.alloc(64).await?;
+/// write!(lease, "{} frames", 3)?;
+/// lease.extend_from_slice(b"!");
+/// assert_eq!(*lease, *b"3 frames!");
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 pub struct Lease {
     memory: Arc<Memory>,
     zone: Zone,

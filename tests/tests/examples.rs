@@ -1,0 +1,164 @@
+//! The examples of `rdma-async`, each run as a process
+//!
+//! They are programs of this package, too (see `Cargo.toml`), so that cargo builds them before this test.
+#![cfg(unix)]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rdma_sim::Topology;
+use rdma_sim_verbs::shared::Settings;
+use rdma_tests::hosts::Hosts;
+
+const PING_PONG: &str = env!("CARGO_BIN_EXE_ping_pong");
+const STREAM_COPY: &str = env!("CARGO_BIN_EXE_stream_copy");
+const UNPLUG_AND_RECOVER: &str = env!("CARGO_BIN_EXE_unplug_and_recover");
+const OPEN_DEVICE: &str = env!("CARGO_BIN_EXE_open_device");
+
+/// Long enough for any example on a machine that runs other programs, too
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running example, which does not outlive the test
+struct Example(Child);
+
+/// Exit code and outputs of an example
+#[derive(Debug)]
+struct Ended {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Example {
+    fn start(command: &mut Command) -> Self {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(command.spawn().expect("cargo built the example"))
+    }
+
+    fn run(program: &str, args: &[&str]) -> Ended {
+        Self::start(Command::new(program).args(args)).end()
+    }
+
+    /// The address that the example listens at, from its first line
+    fn address(&mut self) -> String {
+        let mut line = String::new();
+        // Unbuffered beyond the line: the rest is read by `end`.
+        let mut stdout = BufReader::with_capacity(1, self.0.stdout.as_mut().expect("it is piped"));
+        stdout.read_line(&mut line).expect("the example prints text");
+        line.trim().strip_prefix("listening on ").expect("the example listens").to_owned()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "processes run in the time of the wall clock")]
+    fn end(mut self) -> Ended {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            match self.0.try_wait().expect("the example was started here") {
+                Some(status) => break status,
+                None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
+                None => panic!("the example still runs after {PATIENCE:?}"),
+            }
+        };
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        self.0.stdout.take().expect("it is piped").read_to_string(&mut stdout).expect("it prints text");
+        self.0.stderr.take().expect("it is piped").read_to_string(&mut stderr).expect("it prints text");
+        Ended { code: status.code(), stdout, stderr }
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs an example as both hosts of a simulated fabric, through the C ABI of the provider
+fn over_the_provider(program: &str) -> [Ended; 2] {
+    let name = program.rsplit('/').next().expect("a path has a name");
+    let hosts = Hosts::new(&format!("example-{name}"), &Settings::new(Topology::pair()), program);
+    let device = ["--device", "rdma_en2"];
+    let listening = ["--listen", "127.0.0.1:0"];
+    let mut accepting = Example::start(hosts.command(program, "a").args(device).args(listening));
+    let connecting = ["--connect", &accepting.address()];
+    let connecting = Example::start(hosts.command(program, "b").args(device).args(connecting));
+    [accepting.end(), connecting.end()]
+}
+
+#[test]
+fn ping_pong_measures_round_trips_in_the_simulator() {
+    for args in [&[][..], &["--sim"]] {
+        let ended = Example::run(PING_PONG, args);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stdout.starts_with("1000 round trips of 64 bytes, median 11."), "{ended:?}");
+    }
+}
+
+#[test]
+fn stream_copy_copies_every_byte_in_the_simulator() {
+    let ended = Example::run(STREAM_COPY, &["--sim"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("received 67108864 bytes in 64 messages"), "{ended:?}");
+}
+
+#[test]
+fn unplug_and_recover_counts_on_after_the_cable_is_back() {
+    let ended = Example::run(UNPLUG_AND_RECOVER, &["--sim"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("the port is down; trying again"), "{ended:?}");
+    assert!(ended.stdout.ends_with("received 1 to 100\n"), "{ended:?}");
+}
+
+#[test]
+fn open_device_shows_the_simulated_device() {
+    let ended = Example::run(OPEN_DEVICE, &["--sim"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.starts_with("rdma_en2: Active, 80 Gbit/s\n"), "{ended:?}");
+}
+
+#[test]
+fn examples_run_between_two_processes_over_a_provider() {
+    let [echo, ping] = over_the_provider(PING_PONG);
+    assert_eq!([echo.code, ping.code], [Some(0); 2], "{echo:?}, {ping:?}");
+    assert!(ping.stdout.starts_with("1000 round trips of 64 bytes"), "{ping:?}");
+
+    let [write, read] = over_the_provider(STREAM_COPY);
+    assert_eq!([write.code, read.code], [Some(0); 2], "{write:?}, {read:?}");
+    assert!(write.stdout.contains("received 67108864 bytes in 64 messages"), "{write:?}");
+
+    let [receive, send] = over_the_provider(UNPLUG_AND_RECOVER);
+    assert_eq!([receive.code, send.code], [Some(0); 2], "{receive:?}, {send:?}");
+    assert!(receive.stdout.ends_with("received 1 to 100\n"), "{receive:?}");
+}
+
+#[test]
+fn open_device_opens_the_first_device_of_a_provider() {
+    let hosts = Hosts::new("example-open", &Settings::new(Topology::pair()), OPEN_DEVICE);
+    for args in [&["--device"][..], &["--device", "rdma_en2"]] {
+        let ended = Example::start(hosts.command(OPEN_DEVICE, "a").args(args)).end();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stdout.contains("devices: rdma_en2") && ended.stdout.contains("Active"), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_machine_without_rdma_is_an_error_in_one_sentence() {
+    let args = ["--device", "rdma_en2", "--listen", "127.0.0.1:0"];
+    for (program, args) in [(OPEN_DEVICE, &args[..2]), (PING_PONG, &args[..])] {
+        let ended =
+            Example::start(Command::new(program).args(args).env("RDMA_PROVIDER", "/there/is/none.so")).end();
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.starts_with("error: there is no verbs provider /there/is/none.so"), "{ended:?}");
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    }
+}
+
+#[test]
+fn unknown_arguments_are_a_usage_error() {
+    for program in [PING_PONG, STREAM_COPY, UNPLUG_AND_RECOVER, OPEN_DEVICE] {
+        let ended = Example::run(program, &["--hardware"]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.starts_with("usage: "), "{ended:?}");
+    }
+}
