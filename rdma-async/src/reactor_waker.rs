@@ -39,7 +39,8 @@ impl Wake for ReactorWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.is_due.store(true, Ordering::Release);
+        // Not a plain store: one waker would hide what another wrote before it woke, and its wake-up would be lost.
+        self.is_due.swap(true, Ordering::AcqRel);
         let waker = self.task.lock().clone();
         if let Some(waker) = waker {
             waker.wake();

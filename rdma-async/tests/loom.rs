@@ -9,7 +9,7 @@
 //! * `OpTable::complete` that does not wake: `an_outcome_is_never_missed`;
 //! * `OpTable::detach` that leaves a finished slot alone: `a_detached_request_frees_its_slot_and_its_buffer`;
 //! * `ReactorWaker` that wakes the task before it is due: `a_wakeup_of_the_reactor_is_never_missed`;
-//! * `Joining::push` that announces the item before it is there: `a_connection_that_joins_is_taken_over`;
+//! * `ReactorWaker` that stores instead of swapping (two wakers at once), and `Joining::push` that announces the item before it is there: `a_connection_that_joins_is_taken_over`;
 //! * `Joining::close_into` that leaves the list open: `a_connection_that_joins_a_reactor_that_ends_is_taken_or_given_back`.
 #![allow(dead_code, unused_imports, unnameable_types, unreachable_pub, clippy::undocumented_unsafe_blocks)]
 

@@ -1,0 +1,217 @@
+//! What every transport has, and this one, too: ends, identities, operations that do not wait, streams
+
+use std::io::Write;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BufMut;
+use futures::StreamExt;
+use futures::future::{join, try_join};
+use rdma_async::{
+    AllocError, AnyConnection, AnyDevice, AnyEndpoint, CloseError, ConnectError, Connection, ConnectionError,
+    Device, Endpoint, EndpointError, EndpointOptions, RecvError, SendError,
+    time::{sleep, timeout},
+};
+use rdma_core::FRAME;
+use rdma_sim::Sim;
+use rdma_tests::{DEVICE, connected, endpoints, zeros};
+
+fn options() -> EndpointOptions {
+    EndpointOptions::new()
+}
+
+/// Catches `closed` that closes, that keeps the connection open, or that misses an end.
+#[test]
+fn closed_waits_for_the_end_and_changes_nothing() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options()).await;
+        let mut closed = pin!(pair.ab.closed());
+        let rest = timeout(&*net.runtime(), Duration::from_mins(1), closed.as_mut()).await;
+        assert_eq!((rest, pair.ab.close_reason()), (None, None), "waiting does not close");
+        let other = pair.ba.closed();
+        // Although two futures wait for its end, the connection has no handle any more and closes.
+        drop(pair.ab);
+        assert_eq!(join(closed, other).await, (Ok(()), Ok(())));
+        assert_eq!(pair.ba.close_reason(), Some(Ok(())));
+
+        let pair = connected(&net, &options()).await;
+        pair.ab.abort();
+        let aborted = Err(CloseError::Lost(ConnectionError::Aborted));
+        assert_eq!(pair.ab.closed().await, aborted);
+        assert_eq!(pair.ab.close_reason(), Some(aborted));
+    });
+}
+
+#[test]
+fn connections_have_numbers_and_peers() {
+    Sim::new().run(async |net| {
+        let (a, b) = endpoints(&net, &options());
+        let connect = async || {
+            let (to_b, to_a) = tokio::io::duplex(256);
+            try_join(a.connect(to_b), b.accept(to_a)).await.unwrap()
+        };
+        let (first, second) = (connect().await, connect().await);
+        assert_eq!([first.0.id().to_string(), second.0.id().to_string()], ["0", "1"]);
+        assert_eq!(first.0.clone().id(), first.0.id());
+        assert_eq!(first.0.peer().gid, second.0.peer().gid);
+        assert_ne!(first.0.peer().eager, second.0.peer().eager);
+        assert!(b.device().gids().unwrap().contains(&first.0.peer().gid));
+        assert!(first.0.peer().to_string().starts_with(&first.0.peer().gid.to_string()));
+    });
+}
+
+/// Catches operations that wait, that overtake a task in line, or that lose the lease.
+#[test]
+fn operations_that_do_not_wait_say_so_instead() {
+    Sim::new().run(async |net| {
+        let options = options().max_in_flight_sends(1).send_memory(4 * FRAME);
+        let pair = connected(&net, &options).await;
+        assert!(matches!(pair.ba.try_recv(), Err(RecvError::WouldBlock)));
+
+        pair.ab.try_send(zeros(&pair.ab, 10).await).unwrap();
+        let failed = pair.ab.try_send(zeros(&pair.ab, 20).await).unwrap_err();
+        assert_eq!(failed.error, SendError::WouldBlock);
+        assert_eq!(failed.lease.unwrap().len(), 20);
+        let foreign = pair.ab.try_send(zeros(&pair.ba, 1).await).unwrap_err();
+        assert_eq!(foreign.error, SendError::ForeignLease);
+
+        let all = pair.ab.try_alloc(3 * FRAME).unwrap();
+        assert_eq!(pair.ab.try_alloc(2 * FRAME).unwrap_err(), AllocError::WouldBlock);
+        let mut waits = Box::pin(pair.ab.alloc(4 * FRAME));
+        assert!(futures::poll!(waits.as_mut()).is_pending());
+        assert_eq!(pair.ab.try_alloc(1).unwrap_err(), AllocError::WouldBlock, "another task waits");
+        drop((waits, all));
+
+        sleep(&*net.runtime(), Duration::from_millis(1)).await;
+        assert_eq!(pair.ba.try_recv().unwrap().unwrap().len(), 10);
+        assert_eq!(pair.ab.stats().messages_in_flight, 0, "its slot was freed by itself");
+        pair.ab.close().await.unwrap();
+        assert!(pair.ba.try_recv().unwrap().is_none());
+        let closed = pair.ab.try_send(zeros(&pair.ab, 1).await).unwrap_err();
+        assert_eq!(closed.error, SendError::Closed);
+    });
+}
+
+#[test]
+fn a_stream_of_messages_ends_with_the_connection() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options()).await;
+        let send = async {
+            for len in [10, 20_000, 0] {
+                pair.ab.send_bytes(&vec![1; len]).await.unwrap();
+            }
+            pair.ab.close().await.unwrap();
+        };
+        let mut messages = pair.ba.messages();
+        let lens = messages.by_ref().map(|message| message.unwrap().len()).collect::<Vec<_>>();
+        assert_eq!(join(send, lens).await.1, [10, 20_000, 0]);
+        assert!(messages.next().await.is_none());
+
+        let pair = connected(&net, &options()).await;
+        pair.ba.abort();
+        let mut messages = pair.ba.messages();
+        let lost = RecvError::Lost(ConnectionError::Aborted);
+        assert_eq!(messages.next().await.unwrap().unwrap_err(), lost);
+        assert!(messages.next().await.is_none(), "one error, then the end");
+    });
+}
+
+/// Catches a lease whose length covers bytes that were not written, and a `Write` that goes past its end.
+#[test]
+fn a_lease_shows_and_sends_only_what_was_written() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options().send_memory(2 * FRAME)).await;
+        let mut lease = pair.ab.alloc(FRAME + 1).await.unwrap();
+        lease.resize(2 * FRAME, 0xee);
+        drop(lease);
+
+        // The same memory.
+        let mut lease = pair.ab.alloc(FRAME + 1).await.unwrap();
+        assert_eq!((lease.len(), lease.capacity()), (0, 2 * FRAME));
+        lease.write_all(b"one").unwrap();
+        lease.put_u16_le(7);
+        assert_eq!(*lease, *b"one\x07\x00");
+        lease.resize(8, 1);
+        assert_eq!(*lease, *b"one\x07\x00\x01\x01\x01");
+        lease.truncate(3);
+        lease.resize(5, 2);
+        assert_eq!(*lease, *b"one\x02\x02");
+        assert_eq!(lease.remaining_mut(), 2 * FRAME - 5);
+        let lease = pair.ab.send(lease).await.unwrap();
+        assert_eq!(*pair.ba.recv().await.unwrap().unwrap(), *b"one\x02\x02");
+        assert_eq!(*lease, *b"one\x02\x02", "it comes back with its message");
+
+        let mut lease = lease;
+        lease.clear();
+        lease.put_slice(&[3; 2 * FRAME - 1]);
+        assert_eq!(lease.write(b"xyz").unwrap(), 1);
+        let full = lease.write_all(b"x").unwrap_err();
+        assert_eq!(full.kind(), std::io::ErrorKind::WriteZero);
+        assert_eq!(lease.len(), lease.capacity());
+    });
+}
+
+/// Catches a `close` that leaves connections open or takes new ones, and a `wait_idle` that is ready too early or never.
+#[test]
+fn a_closed_endpoint_ends_its_connections_in_good_order_and_takes_no_more() {
+    Sim::new().run(async |net| {
+        let (a, b) = endpoints(&net, &options());
+        let connect = async || {
+            let (to_b, to_a) = tokio::io::duplex(256);
+            try_join(a.connect(to_b), b.accept(to_a)).await
+        };
+        a.wait_idle().await;
+        let (first, second) = (connect().await.unwrap(), connect().await.unwrap());
+        assert!(timeout(&*net.runtime(), Duration::from_mins(1), a.wait_idle()).await.is_none());
+        first.0.try_send(zeros(&first.0, 50_000).await).unwrap();
+        a.close();
+        assert_eq!(first.1.recv().await.unwrap().unwrap().len(), 50_000);
+        for (ab, ba) in [&first, &second] {
+            assert!(ba.recv().await.unwrap().is_none());
+            assert_eq!(ab.closed().await, Ok(()));
+        }
+        join(a.wait_idle(), b.wait_idle()).await;
+        let start = net.now();
+        assert!(matches!(connect().await, Err(ConnectError::Closed | ConnectError::Stream(_))));
+        assert_eq!(net.now(), start, "at once");
+    });
+}
+
+/// Catches a task that waits for the end of the last connection when the runtime takes the reactor away.
+#[test]
+fn an_endpoint_without_a_runtime_is_idle() {
+    let pair = Sim::new().run(async |net| connected(&net, &options()).await).value;
+    Sim::new().run(async |_| pair.a.wait_idle().await);
+}
+
+async fn exchange(ab: &AnyConnection, ba: &AnyConnection) {
+    ab.send_bytes(b"ping").await.unwrap();
+    assert_eq!(*ba.recv().await.unwrap().unwrap(), *b"ping");
+}
+
+#[test]
+fn a_builder_has_defaults() {
+    Sim::new().run(async |net| {
+        let open = |host| AnyDevice::new(net.open(host, DEVICE).unwrap());
+        let without = Endpoint::builder(open("a")).build().unwrap_err();
+        assert_eq!(without, EndpointError::NoRuntime, "the simulator does not run on tokio");
+        let build = |host| -> AnyEndpoint {
+            Endpoint::builder(open(host)).runtime(net.runtime()).options(options()).build().unwrap()
+        };
+        let (a, b) = (build("a"), build("b"));
+        let (to_b, to_a) = tokio::io::duplex(256);
+        let (ab, ba): (Connection<_>, _) = try_join(a.connect(to_b), b.accept(to_a)).await.unwrap();
+        exchange(&ab, &ba).await;
+    });
+}
+
+/// On tokio, a builder needs nothing else.
+#[test]
+fn a_builder_finds_the_tokio_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let device = Sim::new().run(async |net| Arc::new(net.open("a", DEVICE).unwrap())).value;
+    let device = Arc::into_inner(device).unwrap();
+    let built = runtime.block_on(async { Endpoint::builder(device).build().map(drop) });
+    assert_ne!(built, Err(EndpointError::NoRuntime));
+}
