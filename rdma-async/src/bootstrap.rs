@@ -74,7 +74,7 @@ async fn shake_hands<D: Device>(
     };
     let connection = prepared.into_connection(&theirs)?;
 
-    // From here on the peer may send: the connection is driven already. It is lost if this future goes away.
+    // From here on the peer may send: the connection is driven already. It is lost if this future is dropped.
     write_all(stream, &[READY]).await?;
     let mut ready = [0];
     read_exact(stream, &mut ready).await?;

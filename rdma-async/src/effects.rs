@@ -31,7 +31,7 @@ enum Effect<T> {
     Wake(Waker),
 }
 
-/// What is told to the subscribers of `tracing`
+/// An event for the subscribers of `tracing`
 #[derive(Debug)]
 pub(crate) enum Event {
     Closed { connection: u32 },

@@ -403,7 +403,7 @@ pub enum CloseError {
     /// The connection is lost
     #[error("the connection was lost before the peer confirmed everything: {0}")]
     Lost(#[from] ConnectionError),
-    /// The peer closed first and did not read what was still queued
+    /// The peer closed first and did not read the queued messages
     #[error("the peer closed before it had received everything")]
     PeerClosed,
 }

@@ -1,4 +1,4 @@
-//! Who owns the buffers of requests that a device works on
+//! The owner of the buffers of requests that a device works on
 
 use std::task::{Context, Poll, Waker};
 
@@ -7,7 +7,7 @@ use crate::wait_queue::{WaitQueue, Waiter};
 
 /// Requests in flight, each with its buffer; under the lock of their connection
 ///
-/// **A posted buffer is owned by its slot, never by the future that waits for it.** A future that goes away
+/// **A posted buffer is owned by its slot, never by the future that waits for it.** A future that is dropped
 /// [detaches](Self::detach) its slot; the buffer is freed by the completion, or by the teardown of the queue pair.
 #[derive(Debug)]
 pub(crate) struct OpTable<B, E> {
@@ -166,7 +166,7 @@ impl<B, E: Clone> OpTable<B, E> {
         self.free.update(effects, |free| free.closed = Some(error));
     }
 
-    /// All slots, for ending what is in them
+    /// All slots, to end the requests in them
     pub(crate) fn indices(&self) -> impl Iterator<Item = u32> + use<B, E> {
         0..self.slots.len() as u32
     }

@@ -63,7 +63,7 @@ impl Request {
     }
 }
 
-/// Both queue pairs of a connection, and what is posted on them besides the application's sends
+/// Both queue pairs of a connection, and the memory that is posted on them, except for the application's sends
 pub(crate) struct QueuePairs<D: Device> {
     connection: u32,
     eager: Qp<D>,
@@ -242,8 +242,8 @@ impl<D: Device> QueuePairs<D> {
 
     /// Ends both queue pairs
     ///
-    /// What was posted for receiving goes back to the pool, or stays out of it if the device may still touch it. The same
-    /// must then be done with the sends in the op table.
+    /// Posted receives go back to the pool, or stay out of it if the device may still touch them
+    /// ([`Teardown::Unknown`]); then the sends in the op table must stay out of it, too.
     pub(crate) fn destroy(&mut self, effects: &mut Effects) -> Teardown {
         let eager = self.eager.destroy();
         let bulk = self.bulk.destroy();

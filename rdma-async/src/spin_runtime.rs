@@ -69,9 +69,9 @@ impl SpinRuntime {
         }))
     }
 
-    /// Runs `main`, and beside it what is spawned, until `main` ends
+    /// Runs `main`, and beside it the spawned tasks, until `main` ends
     ///
-    /// What is left of the tasks then is dropped. A panic of a task ends the whole.
+    /// Tasks that have not ended by then are dropped. A panic of a task propagates to the caller.
     pub fn block_on<F: Future>(&self, main: F) -> F::Output {
         let mut main = pin!(main);
         let (flag, waker) = Flag::new();
@@ -289,11 +289,11 @@ mod tests {
             std::future::pending::<()>().await;
         }));
         runtime.block_on(async {
-            let mut turns = 0;
+            let mut polls = 0;
             std::future::poll_fn(|cx| {
-                turns += 1;
+                polls += 1;
                 cx.waker().wake_by_ref();
-                if turns > 3 { Poll::Ready(()) } else { Poll::Pending }
+                if polls > 3 { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
         });

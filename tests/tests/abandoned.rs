@@ -35,7 +35,7 @@ fn dropping_the_last_handle_sends_what_is_queued() {
     });
 }
 
-/// Regression: a connection that nobody held was cut off after the timeout, whatever it was still sending.
+/// Regression: a connection without a handle was cut off after the timeout, although it was still sending.
 #[test]
 fn dropping_the_last_handle_waits_for_a_slow_reader() {
     Sim::new().run(async |net| {
@@ -52,9 +52,9 @@ fn dropping_the_last_handle_waits_for_a_slow_reader() {
     });
 }
 
-/// A peer that lives and reads nothing cannot hold the memory of a connection that nobody holds for ever.
+/// A peer that lives and reads nothing cannot hold the memory of a connection without a handle for ever.
 #[test]
-fn dropping_the_last_handle_gives_a_peer_up_that_takes_nothing() {
+fn dropping_the_last_handle_gives_up_a_peer_that_takes_nothing() {
     Sim::new().run(async |net| {
         let pair = connected(&net, &options().max_connections(1).receive_memory(6 << 20)).await;
         queue_more_than_fits(&pair.ab).await;
@@ -68,7 +68,7 @@ fn dropping_the_last_handle_gives_a_peer_up_that_takes_nothing() {
 
 /// Regression: small messages behind a long one that was under way kept their receives, and the peer its credits.
 #[test]
-fn what_nobody_reads_any_more_does_not_hold_the_peer_up() {
+fn messages_to_a_dropped_connection_do_not_hold_the_peer_up() {
     Sim::new().run(async |net| {
         let pair = connected(&net, &options().max_connections(1).receive_memory(6 << 20)).await;
         queue_more_than_fits(&pair.ab).await;

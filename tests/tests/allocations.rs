@@ -1,7 +1,7 @@
 //! No heap allocation per message in steady state
 //!
-//! Counts what is allocated on this thread: connections, reactor, simulator and executor together. Mutants that this test has
-//! caught: a box per completion in `Line::on_completion`, a new vector per turn of the reactor.
+//! Counts the allocations of this thread: connections, reactor, simulator and executor together. Mutants that this test has
+//! caught: a box per completion in `State::on_completion`, a new vector per iteration of the reactor.
 
 #![allow(unsafe_code, reason = "a global allocator that counts")]
 

@@ -1,7 +1,7 @@
 //! Random programs on both sides of a connection
 //!
-//! Whatever two sides do: what arrives is what was sent, in order, with nothing missing between; a close that succeeds means
-//! that everything arrived; nobody waits for a timeout; and no memory is left behind.
+//! Each message arrives as it was sent, in order, with none missing between; a close that succeeds means that everything
+//! arrived; no operation waits for a timeout; and no memory is left behind.
 //!
 //! Mutants that this test has caught: a connection that counts as settled before its confirmation has left, a `Fin` that does
 //! not wait for announced messages, a confirmation that does not wait for bulk messages, grants that are not reported.
@@ -59,7 +59,7 @@ fn end() -> impl Strategy<Value = End> {
 #[derive(Default)]
 struct Seen {
     /// First bytes and lengths of messages, in order, and whether they were sent for certain: a future that was dropped may
-    /// not have found a place in the queue, and a peer that closes may or may not have taken what was under way.
+    /// not have found a place in the queue, and a peer that closes may or may not have taken messages under way.
     sent: Vec<((u8, usize), bool)>,
     received: Vec<(u8, usize)>,
     /// How closing ended, if it did before the peer was given up on.
@@ -125,7 +125,7 @@ async fn side(net: &Net, connection: Connection<SimDevice>, steps: &[Step], end:
         }
         End::Drop => (),
         End::Read => {
-            // Lest both wait for the other to finish.
+            // With a limit: both sides may wait for the other to finish.
             let read = async {
                 while let Some(message) = connection.recv().await.unwrap() {
                     seen.take(Some(message));
@@ -168,7 +168,7 @@ fn check_close(side: &Seen, end: End, peer: End) {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn whatever_two_sides_do(
+    fn messages_arrive_in_order_whatever_two_sides_do(
         steps_a in prop::collection::vec(step(), 0..60),
         steps_b in prop::collection::vec(step(), 0..60),
         end_a in end(),
@@ -192,7 +192,7 @@ proptest! {
             check(&seen_b, &seen_a);
             check_close(&seen_a, end_a, end_b);
             check_close(&seen_b, end_b, end_a);
-            assert!(net.now() - start < Duration::from_secs(1), "nobody waits for a timeout");
+            assert!(net.now() - start < Duration::from_secs(1), "an operation waited for a timeout");
             rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(10)).await;
             assert!(a.pool_stats().is_whole(), "{:?}", a.pool_stats());
             assert!(b.pool_stats().is_whole(), "{:?}", b.pool_stats());

@@ -23,7 +23,7 @@ fn closing_tells_that_everything_arrived() {
         let pair = connected(&net, &options()).await;
         pair.ab.send_bytes(&[1; 100_000]).await.unwrap();
         pair.ab.send_bytes(&[2; 10]).await.unwrap();
-        // Nobody reads at the other end: its connection confirms all the same.
+        // The application at the other end does not read: its connection confirms all the same.
         pair.ab.close().await.unwrap();
         assert_eq!(pair.ab.send_bytes(b"late").await, Err(SendError::Closed));
         assert_eq!(pair.ba.send_bytes(b"late").await, Err(SendError::PeerClosed));
@@ -46,7 +46,7 @@ fn both_sides_can_close_at_once() {
             back.unwrap();
             let start = net.now();
             try_join(pair.ab.close(), pair.ba.close()).await.unwrap();
-            assert!(net.now() - start < Duration::from_millis(1), "nobody waits for a timeout");
+            assert!(net.now() - start < Duration::from_millis(1), "closing waited for a timeout");
             assert_eq!(pair.ba.recv().await.unwrap().unwrap().len(), 9000);
             assert_eq!(pair.ab.recv().await.unwrap().unwrap().len(), 10);
             assert!(pair.ab.recv().await.unwrap().is_none());
@@ -55,7 +55,7 @@ fn both_sides_can_close_at_once() {
 }
 
 /// Regression: an update that was sent to a peer that had confirmed and gone kept `close` waiting until the timeout; and
-/// whoever read on while closing waited for ever for a message that had been announced and would not come.
+/// a side that read on while closing waited for ever for a message that had been announced and would not come.
 #[test]
 fn closing_while_the_peer_talks_does_not_wait_for_a_timeout() {
     for seed in 0..60 {

@@ -32,7 +32,7 @@ fn simulated<T: Copy>(name: &str) -> T {
         // SAFETY: loading the simulated provider has no preconditions.
         unsafe { Library::new(path) }.unwrap_or_else(|error| panic!("{error}"))
     });
-    // SAFETY: who asks names the type of the symbol.
+    // SAFETY: the caller names the type of the symbol.
     *unsafe { library.get::<T>(name.as_bytes()) }.unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -135,7 +135,7 @@ fn posts_on_a_port_that_is_down_do_not_enter_the_provider() {
     });
     assert_eq!(posts, 0, "the provider is not entered");
 
-    // What was open stays dead when the cable is back, and nobody asks for it again; what is opened then works.
+    // A device that was open stays dead when the cable is back, and its port is not queried again; one that is opened then works.
     inject(c"at 0s a:rdma_en2 replug");
     let sim_rest = simulated::<unsafe extern "C" fn(u64)>("rdma_sim_rest");
     // SAFETY: the function has no preconditions.

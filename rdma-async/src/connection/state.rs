@@ -487,7 +487,7 @@ impl<D: Device> State<D> {
         let result = if is_complete { Ok(()) } else { Err(CloseError::PeerClosed) };
         effects.log(Event::Closed { connection: self.id });
         let error = self.send_error();
-        // What was posted and has not completed has arrived: the peer says so.
+        // Sends that were posted and have not completed have arrived: the peer says so.
         let posted = if self.protocol.is_closed() { Ok(()) } else { Err(error.clone()) };
         self.tear_down(error, posted, effects);
         self.conclude(Ok(()), result, effects);

@@ -19,9 +19,9 @@ pub(crate) type Effects = effects::Effects<Lease>;
 
 /// Exclusive use of a piece of registered memory, in which a message is written
 ///
-/// Works like a vector of fixed capacity: it starts empty, grows by what is written
-/// ([`extend_from_slice`](Self::extend_from_slice), [`io::Write`], [`BufMut`], [`resize`](Self::resize)), and dereferences to what
-/// was written. **Bytes of an earlier message in the same memory can neither be read nor sent**, and nothing is cleared for it.
+/// Works like a vector of fixed capacity: it starts empty, grows as bytes are written
+/// ([`extend_from_slice`](Self::extend_from_slice), [`io::Write`], [`BufMut`], [`resize`](Self::resize)), and dereferences to the
+/// written bytes. **Bytes of an earlier message in the same memory can neither be read nor sent**, and nothing is cleared for it.
 /// Dropping a lease gives its memory back to the endpoint.
 ///
 /// ```

@@ -15,8 +15,7 @@ use crate::wait_queue::SharedWaitQueue;
 
 /// What memory is for: one kind cannot starve another
 ///
-/// As wide as the other fields of a lease: leases move often, and what was written in narrow pieces is read in wide ones
-/// only after a wait.
+/// As wide as the other fields of a lease: leases move often, and a wide read of narrow writes waits for them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub(crate) enum Zone {
