@@ -91,7 +91,7 @@ fn main() {
             println!("  at most {} MiB of memory", bytes >> 20);
             assert!(bytes < 1 << 30, "256 hosts fit into 1 GiB");
         }
-        None => println!("  this system does not tell how much memory that took"),
+        None => println!("  this system does not report the memory in use"),
     }
     let mut first = None;
     for hosts in [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] {

@@ -1,6 +1,6 @@
 //! What the traits cost over the ABI: a post and a poll of [`VerbsDevice`] against the same calls through `context->ops`
 //!
-//! Over a provider that does next to nothing, lest what it costs hide the difference. Both ways in turn, thousands of calls at a
+//! Over a provider that does almost nothing, so that its cost does not hide the difference. Both paths in turn, thousands of calls at a
 //! time; of the times per call the median. More than five nanoseconds of difference fail.
 
 #![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]

@@ -35,9 +35,9 @@ impl Pair {
         Self { a, b, links, _hosts: hosts }
     }
 
-    /// Has both do something, and tells how many nanoseconds the second took
+    /// Runs an operation on both peers, and returns the nanoseconds of the second
     fn both(&mut self, [a, b]: [&str; 2], count: usize, len: usize) -> f64 {
-        self.b.say(&format!("{b} {} {count} {len}", self.links[1])).expect("b is there");
+        self.b.say(&format!("{b} {} {count} {len}", self.links[1])).expect("b runs");
         let _: u64 = self.a.ask(&format!("{a} {} {count} {len}", self.links[0])).parse().expect("a number");
         let answer = self.b.answer().expect("b goes on");
         answer.parse().expect("a number")

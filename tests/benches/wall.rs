@@ -1,4 +1,4 @@
-//! What a message costs on the clock on the wall, as a share of something that everybody knows
+//! Wall time of a message, as a ratio to well-known operations
 //!
 //! * the bulk path beside a plain copy of the same sizes;
 //! * a ping-pong of 64 bytes beside bare verbs on the same simulator, and beside TCP in turmoil.

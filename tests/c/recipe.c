@@ -223,7 +223,7 @@ static void the_recipe(const char *device_a, const char *device_b)
 	CHECK(error == -12 && bad == &wc && count - 1 == (int)attr.cap.max_recv_wr, "a full queue: %d after %d", error, count - 1);
 	CHECK(post(&a, 1, 1, 0, 64, 0xbad, &bad) == EINVAL, "a foreign key is refused");
 	CHECK(post(&a, 1, 1, ARENA - 32, 64, a.mr->lkey, &bad) == EINVAL, "memory that is not registered is refused");
-	CHECK(p_ibv_dealloc_pd(a.pd) == EBUSY && p_ibv_destroy_cq(a.cq) == EBUSY, "what is in use stays");
+	CHECK(p_ibv_dealloc_pd(a.pd) == EBUSY && p_ibv_destroy_cq(a.cq) == EBUSY, "an object in use is not destroyed");
 	finish(&a);
 	finish(&b);
 }
@@ -284,7 +284,7 @@ static void misuse(const char *device)
 	CHECK(!p_ibv_alloc_pd(NULL) && !p_ibv_reg_mr(NULL, a.memory, 4096, 1) && !p_ibv_create_cq(NULL, 1, NULL, NULL, 0), "NULL is refused");
 	CHECK(!p_ibv_destroy_qp(qp) && p_ibv_destroy_qp(qp) == EINVAL, "a queue pair is destroyed once");
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
-	CHECK(p_ibv_modify_qp(qp, &attr, IBV_QP_STATE) == EINVAL && p_ibv_modify_qp(NULL, &attr, 1) == EINVAL, "what is gone is not modified");
+	CHECK(p_ibv_modify_qp(qp, &attr, IBV_QP_STATE) == EINVAL && p_ibv_modify_qp(NULL, &attr, 1) == EINVAL, "a destroyed queue pair is not modified");
 	CHECK(!p_ibv_dereg_mr(mr) && p_ibv_dereg_mr(mr) == EINVAL, "memory is deregistered once");
 	CHECK(p_ibv_destroy_cq((struct ibv_cq *)a.pd) == EINVAL, "a domain is not a queue");
 	a.qp = NULL;
@@ -301,9 +301,9 @@ static void on_the_way(const char *device_a, const char *device_b, const char *p
 	CHECK(to_rtr(a.qp, &a, &b.gid, b.qp->qp_num, a.gid_index, RTR) == EBUSY, "a second try of the same queue pair: 16");
 	p_ibv_destroy_qp(a.qp);
 	a.qp = create_qp(&a, IBV_QPT_UC, 32);
-	union ibv_gid nobody = b.gid;
-	nobody.raw[15] ^= 0x55;
-	CHECK(a.qp && !to_init(a.qp, 1, INIT) && to_rtr(a.qp, &a, &nobody, b.qp->qp_num, a.gid_index, RTR) == 60, "a peer that is not there: 60, as macOS counts");
+	union ibv_gid unused = b.gid;
+	unused.raw[15] ^= 0x55;
+	CHECK(a.qp && !to_init(a.qp, 1, INIT) && to_rtr(a.qp, &a, &unused, b.qp->qp_num, a.gid_index, RTR) == 60, "an unreachable peer: 60, as on macOS");
 	p_ibv_destroy_qp(a.qp);
 	a.qp = NULL;
 
@@ -336,7 +336,7 @@ static void unplugged(const char *device_a, const char *device_b, const char *pl
 	snprintf(fault, sizeof fault, "at 0s %s unplug", place);
 	CHECK(!inject(fault) && port_state(a.context) == IBV_PORT_DOWN, "a port without its cable is down");
 	CHECK(!p_ibv_alloc_pd(a.context), "no domain on a port that is down");
-	CHECK(next(&b, &wc) == 0, "nobody is told of the cable");
+	CHECK(next(&b, &wc) == 0, "an unplugged cable completes nothing");
 	CHECK(post(&a, 1, 1, 0, 64, a.mr->lkey, NULL) != 0, "nothing is sent on it");
 	snprintf(fault, sizeof fault, "at 0s %s replug", place);
 	CHECK(!inject(fault) && port_state(a.context) == IBV_PORT_ACTIVE, "the port is back");

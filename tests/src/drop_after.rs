@@ -7,8 +7,7 @@ use rdma_core::{Runtime, Timer};
 
 /// Polls a future a given number of times, whether or not it was woken, and then drops it
 ///
-/// Between two polls passes as much time as is given, so that each number of polls is another point in the life of the
-/// operation.
+/// Time passes between two polls, so that each number of polls drops the future at a different point of the operation.
 #[pin_project]
 #[derive(Debug)]
 pub struct DropAfter<F> {

@@ -1,4 +1,5 @@
 //! Processes that are the hosts of a fabric in shared memory
+#![allow(unsafe_code, reason = "code between fork and exec is unsafe")]
 
 use std::env;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -9,14 +10,14 @@ use std::time::Duration;
 
 use rdma_sim_verbs::shared::{Settings, SharedFabric};
 
-/// A fabric of its own name, which is gone with the value
+/// A fabric with a name of its own, removed with the value
 pub struct Hosts {
     /// The fabric
     pub fabric: SharedFabric,
     program: PathBuf,
 }
 
-/// A process that is one of the hosts: see `peer.rs`
+/// A process that is one of the hosts, see `peer.rs`; it is killed when this is dropped, and with the test
 pub struct Peer {
     child: Child,
     input: Option<ChildStdin>,
@@ -24,8 +25,8 @@ pub struct Peer {
     name: String,
 }
 
-/// Long enough for any answer on a machine that does other things, too
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any response takes on a loaded machine
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The provider that cargo built beside the running test
 pub fn library() -> PathBuf {
@@ -45,22 +46,23 @@ impl Hosts {
     /// A command that runs as the host `name`
     pub fn command(&self, program: impl AsRef<Path>, name: &str) -> Command {
         let mut command = Command::new(program.as_ref());
+        die_with_test(&mut command);
         command.env("RDMA_SIM_FABRIC", self.fabric.name()).env("RDMA_SIM_HOST", name);
         command.env("RDMA_PROVIDER", library());
         command
     }
 
     /// Starts the host `name`
-    #[expect(clippy::disallowed_methods, reason = "reads what the process says")]
+    #[expect(clippy::disallowed_methods, reason = "the output of the process is read beside the test")]
     pub fn start(&self, name: &str) -> Peer {
         let mut command = self.command(&self.program, name);
         let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program is there");
-        let (output, input) = (child.stdout.take().expect("it is piped"), child.stdin.take());
-        let (tell, lines) = channel();
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
+        let (output, input) = (child.stdout.take().expect("the output is piped"), child.stdin.take());
+        let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if tell.send(line).is_err() {
+                if sender.send(line).is_err() {
                     return;
                 }
             }
@@ -68,7 +70,7 @@ impl Hosts {
         Peer { child, input, lines, name: name.to_owned() }
     }
 
-    /// A connection between new queue pairs of both: their numbers there
+    /// Connects new queue pairs of both processes, and returns their numbers
     pub fn connect(
         &self,
         [a, b]: [&mut Peer; 2],
@@ -88,40 +90,63 @@ impl Hosts {
     }
 }
 
+/// Kills the process of `command` when the thread of the test ends, in whatever way, on systems that can
+fn die_with_test(command: &mut Command) {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::process::CommandExt as _;
+        let set_signal = || {
+            // SAFETY: the call takes numbers and no pointers.
+            match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        // SAFETY: the closure calls a function that is allowed between fork and exec, and touches no memory.
+        unsafe { command.pre_exec(set_signal) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = command;
+}
+
 impl Peer {
-    /// Says a line and waits for the answer
+    /// Sends a line and waits for the answer
     ///
     /// # Panics
     ///
-    /// If the process has ended, or does not answer.
+    /// If the process has ended, or does not answer for a minute.
     pub fn ask(&mut self, line: &str) -> String {
         self.say(line).unwrap_or_else(|error| panic!("{}: {line}: {error}", self.name));
         self.answer().unwrap_or_else(|| panic!("{}: {line}: no answer", self.name))
     }
 
-    /// Says a line
+    /// Sends a line
+    ///
+    /// # Errors
+    ///
+    /// `BrokenPipe` if the process has ended.
     pub fn say(&mut self, line: &str) -> io::Result<()> {
         let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         writeln!(input, "{line}")
     }
 
-    /// Waits for an answer; `None` if the process has ended, or does not answer
+    /// Waits for an answer; `None` if the process has ended, or does not answer for a minute
     pub fn answer(&self) -> Option<String> {
-        self.lines.recv_timeout(PATIENCE).ok()
+        self.lines.recv_timeout(RESPONSE_TIMEOUT).ok()
     }
 
-    /// The number of the process
+    /// The process ID
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends the process without a word
+    /// Kills the process
     pub fn kill(mut self) {
-        self.child.kill().expect("it can be killed");
-        self.child.wait().expect("it was started here");
+        self.child.kill().expect("the process has not been waited for");
+        self.child.wait().expect("the process has not been waited for");
     }
 
-    /// Lets the process end by itself, and tells whether it found nothing wrong
+    /// Closes the input of the process, and returns whether it ended successfully
     pub fn end(mut self) -> bool {
         self.input = None;
         self.child.wait().is_ok_and(|status| status.success())
@@ -130,7 +155,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It may have ended already.
+        // Both fail only if the process was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! What the tests and benchmarks share: pairs of simulated Macs, futures that are dropped half-way
+//! Support for tests and benchmarks: pairs of simulated Macs, processes of a fabric, conformance and fuzz bodies
 
 pub mod conformance;
 mod drop_after;

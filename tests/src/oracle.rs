@@ -1,8 +1,8 @@
 //! Random verbs programs under random faults, against an oracle
 //!
-//! A [`Program`] posts, polls and rests on two connected queue pairs. The oracle knows nothing of the fabric: it matches
-//! messages with receives by counting frames, and says which completions there must be. Under faults that lose something
-//! it knows less: what arrives is what was sent, in order, once, and no later than the cable holds.
+//! A [`Program`] posts, polls and sleeps on two connected queue pairs. The oracle does not use the fabric: it matches messages with
+//! receives by counting frames, and predicts all completions. Under faults that lose frames it checks less: messages arrive
+//! unchanged, in order, at most once, and before the cable is unplugged.
 
 use std::time::Duration;
 
@@ -13,38 +13,38 @@ use rdma_sim::{Choices, Digest, FaultKind, FaultPlan, Net, Sim, SimDevice, Topol
 
 use crate::DEVICE;
 
-/// What one side or the other does
+/// An operation of one side
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     /// Side, length: posts a send
     Send(usize, usize),
     /// Side, length: posts a receive
     Recv(usize, usize),
-    /// Side: takes what has completed
+    /// Side: polls all completions
     Poll(usize),
-    /// Lets so many nanoseconds pass
+    /// Sleeps for this many nanoseconds
     Rest(u64),
 }
 
-/// A program, and what goes wrong meanwhile
+/// A program and its faults
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Frames that the queues of both sides hold
+    /// Depth of the queues of both sides, in frames
     pub depth: u32,
-    /// In order
+    /// The operations, in order
     pub ops: Vec<Op>,
-    /// What goes wrong
+    /// The faults
     pub faults: FaultPlan,
 }
 
-/// What came of a program
+/// The result of a program
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What the oracle objects to
+    /// Differences from the prediction of the oracle
     pub violations: Vec<String>,
     /// The fingerprint of the run
     pub digest: Digest,
-    /// How many completions there were
+    /// The number of completions
     pub completions: usize,
 }
 
@@ -54,7 +54,7 @@ const SLOT: usize = 5 * rdma_core::FRAME;
 const SLOTS: usize = 24;
 
 impl Program {
-    /// A program that `choices` make up, half of them without faults
+    /// Generates a program from `choices`, in half of the cases without faults
     pub fn generate(choices: &mut dyn Choices) -> Self {
         let lens = [1, 64, 4095, 4096, 4097, 8192, 12_000, 20_480];
         let depth = [1, 7, 15, 63][choices.pick(4) as usize];
@@ -64,7 +64,7 @@ impl Program {
             let side = choices.pick(2) as usize;
             let len = lens[choices.pick(lens.len() as u32) as usize];
             match choices.pick(8) {
-                // A message and its receive, in either order: without these hardly anything would fit.
+                // A message and its receive, in either order: single ones rarely match.
                 0..=2 => {
                     let pair = [Op::Send(side, len), Op::Recv(1 - side, len)];
                     ops.extend(if choices.pick(2) == 0 { pair } else { [pair[1], pair[0]] });
@@ -83,7 +83,7 @@ impl Program {
         Self { depth, ops, faults }
     }
 
-    /// Whether everything that fits must arrive: faults only take time
+    /// Whether the faults only delay, so that all matching messages must arrive
     fn is_lossless(&self) -> bool {
         self.faults.0.iter().all(|fault| {
             matches!(
@@ -101,20 +101,20 @@ impl Program {
 
     /// Runs the program with the choices of `seed`
     pub fn run(&self, seed: u64) -> Outcome {
-        // Connecting comes first: the plan begins when the program does.
+        // The plan begins with the program, after the queue pairs were connected.
         let sim = Sim::new().seed(seed);
         let run = sim.try_run(|net| async move {
-            let mut judge = Judge::new(&net, self.depth);
+            let mut oracle = Oracle::new(&net, self.depth);
             for fault in &self.faults.0 {
                 net.inject(fault.clone());
             }
             for op in &self.ops {
-                judge.take(&net, *op).await;
+                oracle.take(&net, *op).await;
             }
             sleep(&*net.runtime(), Duration::from_secs(1)).await;
-            judge.take(&net, Op::Poll(0)).await;
-            judge.take(&net, Op::Poll(1)).await;
-            judge.conclude(self.is_lossless())
+            oracle.take(&net, Op::Poll(0)).await;
+            oracle.take(&net, Op::Poll(1)).await;
+            oracle.conclude(self.is_lossless())
         });
         match run {
             Ok(run) => {
@@ -127,7 +127,7 @@ impl Program {
     }
 }
 
-struct Judge {
+struct Oracle {
     sides: [Side; 2],
     violations: Vec<String>,
 }
@@ -144,12 +144,12 @@ struct Side {
     is_cut: bool,
 }
 
-/// What a message says: its number, so that no two are alike.
+/// The contents of message `number`, which differ from those of all others
 fn content(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number.wrapping_mul(31) ^ at.wrapping_mul(7) ^ at >> 8) as u8).collect()
 }
 
-/// What the oracle expects: the receives that end, each with the number of its message if that arrives, and how many sends end
+/// The prediction: the completed receives, each with the number of its message unless it fails, and the count of completed sends
 fn expect(sends: &[usize], recvs: &[usize]) -> (Vec<Option<usize>>, usize) {
     let mut ended = Vec::new();
     for (number, len) in sends.iter().enumerate() {
@@ -169,7 +169,7 @@ fn expect(sends: &[usize], recvs: &[usize]) -> (Vec<Option<usize>>, usize) {
     (ended, sends.len())
 }
 
-impl Judge {
+impl Oracle {
     fn new(net: &Net, depth: u32) -> Self {
         use rdma_core::{QpCapacity, QpInit, QueuePair};
         let init =
@@ -219,7 +219,7 @@ impl Judge {
     }
 }
 
-/// Everything that fits has arrived, and nothing else
+/// Checks that all matching messages have arrived, and no others
 fn exact(sender: &Side, receiver: &Side) -> Result<(), String> {
     let (ended, sent) = expect(&sender.sends, &receiver.recvs);
     if sender.sent.len() != sent || sender.sent.iter().any(|status| *status != Status::Success) {
@@ -247,7 +247,7 @@ fn exact(sender: &Side, receiver: &Side) -> Result<(), String> {
     Ok(())
 }
 
-/// What has arrived was sent, in order and once
+/// Checks that messages have arrived in order and at most once
 fn plausible(sender: &Side, receiver: &Side) -> Result<(), String> {
     let mut numbers = 0..sender.sends.len();
     for (place, (status, bytes)) in receiver.received.iter().enumerate() {
@@ -261,7 +261,7 @@ fn plausible(sender: &Side, receiver: &Side) -> Result<(), String> {
 }
 
 impl Side {
-    /// Judges a refusal: a full queue must be full, and after a cut everything is refused
+    /// Checks a refusal: a full queue must be full, and after an unplug all posts are refused
     fn refused(&mut self, cause: Cause, posted: usize, pending: &[usize]) -> Result<(), String> {
         match cause {
             Cause::DeviceGone => self.is_cut = true,
@@ -315,7 +315,7 @@ impl Side {
             let completion = match self.qp.poll() {
                 Ok(Some(completion)) => completion,
                 Ok(None) => return Ok(()),
-                // The host died.
+                // The fault killed the host.
                 Err(error) if error.cause == Cause::DeviceGone => return Ok(()),
                 Err(error) => return Err(format!("polling failed: {error}")),
             };

@@ -2,7 +2,7 @@ use futures::future::try_join;
 use rdma_async::{Connection, Device, Endpoint, EndpointOptions, Lease};
 use rdma_sim::{Net, SimDevice};
 
-/// The device that the cable of [`rdma_sim::Topology::pair`] is plugged into, on both Macs
+/// The device with the cable of [`rdma_sim::Topology::pair`], on both Macs
 pub const DEVICE: &str = "rdma_en2";
 
 /// Two Macs and the connection between them

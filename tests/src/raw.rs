@@ -12,12 +12,12 @@ use rdma_sim::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
 
 /// A queue pair and registered memory, for what the checks of [`BareQp`](rdma_bare::BareQp) forbid
 ///
-/// The fields are dropped in this order: the memory outlives everything that could touch it.
+/// The fields are dropped in this order: the memory outlives all objects that could access it.
 #[derive(Debug)]
 pub struct Raw {
     /// The queue pair
     pub qp: SimQueuePair,
-    /// Where it completes
+    /// The completion queue of the queue pair
     pub cq: SimCompletionQueue,
     /// `None` when a test has deregistered it
     pub region: Option<SimMemoryRegion>,
@@ -52,13 +52,13 @@ impl Raw {
         self.region.as_ref().expect("the region is registered")
     }
 
-    /// An element that names a range of the memory
+    /// A scatter-gather element for a range of the memory
     pub fn sge(&self, range: Range<usize>) -> Sge {
         let region = self.region();
         Sge { addr: region.base() + range.start as u64, len: range.len() as u32, lkey: region.lkey() }
     }
 
-    /// Posts what is signaled
+    /// Posts a signaled request
     #[track_caller]
     pub fn post(&self, id: u64, op: SendOp, sgl: &[Sge]) -> Result<(), Error> {
         self.post_request(&SendRequest { id: WrId(id), op, sgl, signaled: true })
@@ -84,7 +84,7 @@ impl Raw {
         assert!(at + bytes.len() <= self.arena.len());
         // SAFETY: the range was just found to be inside the arena.
         let to = unsafe { self.arena.as_ptr().add(at) };
-        // SAFETY: the range is inside the arena, and nobody holds references into it.
+        // SAFETY: the range is inside the arena, and there are no references into it.
         unsafe { to.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
@@ -94,7 +94,7 @@ impl Raw {
         let mut bytes = vec![0; range.len()];
         // SAFETY: the range was just found to be inside the arena.
         let from = unsafe { self.arena.as_ptr().add(range.start) };
-        // SAFETY: the range is inside the arena, and nobody holds references into it.
+        // SAFETY: the range is inside the arena, and there are no references into it.
         unsafe { from.as_ptr().copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
         bytes
     }
@@ -106,7 +106,7 @@ impl Raw {
         (n == 1).then_some(out[0])
     }
 
-    /// The oldest completion, as soon as there is one
+    /// Waits for the next completion
     pub async fn completion(&self) -> Completion {
         let mut out = [Completion::default()];
         poll_fn(|cx| self.cq.poll_completions(cx, &mut out)).await.unwrap();

@@ -1,6 +1,6 @@
-//! A verbs provider that does next to nothing: what is left of a call is what leads to it
+//! A verbs provider that does almost nothing, to measure the cost of the path to it
 //!
-//! Whatever is posted has completed when the queue is polled, sends before receives. One device, one queue pair.
+//! All posted requests have completed when the queue is polled, sends before receives. There is one device and one queue pair.
 #![allow(unsafe_code, reason = "this is a C library")]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -18,7 +18,7 @@ use rdma_verbs_abi::{
 pub const DEVICE: &str = "rdma_en0";
 const QPN: u32 = 7;
 
-/// Requests that were posted, and that have completed: each written by one thread at a time.
+/// Counts of posted and completed requests, each written by one thread at a time.
 struct Queue {
     posted: AtomicU32,
     completed: AtomicU32,
@@ -31,7 +31,7 @@ static RECVS: Queue = Queue { posted: AtomicU32::new(0), completed: AtomicU32::n
 ///
 /// # Panics
 ///
-/// Never: it has all verbs.
+/// Never: the stub has all verbs.
 pub fn provider() -> Arc<Provider> {
     let symbol = |name: &str| -> *const c_void {
         match name {

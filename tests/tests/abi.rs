@@ -164,8 +164,8 @@ fn a_look_at_an_empty_queue_ends_while_a_peer_has_no_receive() {
         assert_eq!(call!(ops.poll_cq.unwrap()(cq, count, &raw mut wc)), 0);
     }
     assert_eq!(call!(ops.req_notify_cq.unwrap()(cq, 0)), 0);
-    let mut told = null_mut();
-    assert_eq!(call!(rdma_sim_verbs::ibv_get_cq_event(channel, &raw mut told, null_mut())), -1);
+    let mut event_cq = null_mut();
+    assert_eq!(call!(rdma_sim_verbs::ibv_get_cq_event(channel, &raw mut event_cq, null_mut())), -1);
     for (device, channel, cq, mr, qp, _) in both {
         assert_eq!(call!(rdma_sim_verbs::ibv_destroy_qp(qp)), 0);
         assert_eq!(call!(rdma_sim_verbs::ibv_dereg_mr(mr)), 0);

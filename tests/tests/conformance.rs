@@ -59,7 +59,7 @@ impl Arm for OverTheAbi {
     type Device = VerbsDevice;
 
     fn open(&self, end: usize) -> Result<VerbsDevice, Error> {
-        // Destroying a queue pair proves here what nobody has shown on a Mac.
+        // Destroying a queue pair of the simulator ends all access; this has not been shown on a Mac.
         let options = OpenOptions::new().trust_destroy(true);
         match VerbsDevice::open(&self.provider, ["rdma_en2@a", "rdma_en2@b"][end], options) {
             Ok(device) => Ok(device),
@@ -128,9 +128,9 @@ impl Arm for Genuine {
 }
 
 /// Needs the environment variable `RDMA_CONFORMANCE_DEVICES`, two names with a comma between: CI runs it over Soft-RoCE in a
-/// virtual machine; rdma-tb5/MACS.md says how to run it on a Mac.
+/// virtual machine; rdma-tb5/MACS.md describes a run on a Mac.
 #[test]
-#[expect(clippy::print_stderr, reason = "who runs this wants to see each verdict")]
+#[expect(clippy::print_stderr, reason = "the verdicts are printed for the engineer who runs this")]
 #[ignore = "needs two devices of a genuine provider, named by RDMA_CONFORMANCE_DEVICES"]
 fn a_genuine_provider_conforms() {
     let devices = env::var("RDMA_CONFORMANCE_DEVICES").expect("RDMA_CONFORMANCE_DEVICES names two devices");

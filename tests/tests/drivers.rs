@@ -59,7 +59,7 @@ fn equal_seeds_give_equal_runs_under_a_paused_tokio() {
 
 // ─── turmoil ───
 
-/// A turmoil simulation whose network takes between one and two ticks
+/// A turmoil simulation with a latency of one to two ticks
 fn turmoil(seed: u64) -> turmoil::Sim<'static> {
     let tick = Duration::from_millis(1);
     turmoil::Builder::new()
@@ -198,7 +198,7 @@ async fn pump(driver: Arc<Driver>) {
     }
 }
 
-/// Each host pumps: a crash drops what it had on its devices, and after a bounce it is back.
+/// Each host drives its devices: a crash drops its objects, and after a bounce it connects again.
 #[test]
 fn turmoil_inside_crashes_and_bounces_a_host() {
     let driver = Arc::new(Driver::new(Sim::new().seed(4), spawn_locally).unwrap());

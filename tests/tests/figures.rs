@@ -1,6 +1,6 @@
 //! Figures that others measured between Macs, within 15 %
 //!
-//! Virtual time is exact: what is asserted here is the model, not this machine.
+//! Virtual time is exact: the assertions are about the model, not this machine.
 
 use std::time::Duration;
 

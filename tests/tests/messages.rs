@@ -1,4 +1,4 @@
-//! Messages over a simulated cable: what arrives, what it costs
+//! Messages over a simulated cable: contents and cost
 
 use futures::future::join;
 use futures::stream::{self, StreamExt};

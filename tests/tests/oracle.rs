@@ -1,7 +1,7 @@
 //! Random verbs programs under random faults, against an oracle that knows nothing of the fabric
 //!
 //! Mutants of the fabric that this test has caught: a credit off by one, receives that end in another order, a completion
-//! lost, a completion twice, a stalled sender that is not told of a receive, the byte count of the last piece only, a piece
+//! lost, a completion twice, a stalled sender that is not woken by a receive, the byte count of the last piece only, a piece
 //! that lands one frame late, a receive queue that leaks frames, a frame mismatch that goes unnoticed, the rest of a split
 //! message that passes for whole, a capacity off by one, a doorbell lost while the transmitter is busy, a queue pair that
 //! stays in the round.

@@ -1,4 +1,4 @@
-//! One host alone, and what it tells the others and believes of them
+//! One host in this process, and others that only send and receive link messages
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,19 +10,19 @@ use rdma_sim::remote::{LinkMessage, QpName, Transport};
 use rdma_sim::{Driver, Model, Sim, Topology};
 use rdma_tests::{DEVICE, Raw};
 
-/// What was told: the name of the message, and a length
-type Told = Arc<Mutex<Vec<(&'static str, usize)>>>;
+/// Sent messages: name and length
+type Sent = Arc<Mutex<Vec<(&'static str, usize)>>>;
 
-struct Ears(Told);
+struct Record(Sent);
 
-impl Transport for Ears {
+impl Transport for Record {
     fn room(&mut self, _host: u32) -> usize {
         1 << 20
     }
 
     fn send(&mut self, host: u32, message: &LinkMessage<'_>) {
         assert_eq!(host, 1);
-        let told = match *message {
+        let entry = match *message {
             LinkMessage::Ready { .. } => ("ready", 0),
             LinkMessage::Closed { .. } => ("gone", 0),
             LinkMessage::ReceivePosted { len, .. } => ("receive", len as usize),
@@ -30,35 +30,35 @@ impl Transport for Ears {
             LinkMessage::Filled { len, .. } => ("filled", len as usize),
             _ => ("other", 0),
         };
-        self.0.lock().unwrap().push(told);
+        self.0.lock().unwrap().push(entry);
     }
 
     fn flush(&mut self) {}
 }
 
-/// Catches receives that a process has announced and its successor does not have, and a successor that is not told of those here.
+/// Catches receives of a process that are kept for its successor, and a successor that learns nothing of the receives here.
 #[test]
-fn a_process_that_is_new_has_no_receives_of_the_old_one_and_is_told_of_all_here() {
+fn a_restarted_process_starts_without_receives_and_gets_all_announcements() {
     let driver = Driver::new(Sim::new().topology(Topology::pair()), drop).unwrap();
-    let told = Told::default();
-    driver.simulate_only("a", Box::new(Ears(Arc::clone(&told))));
+    let sent = Sent::default();
+    driver.simulate_only("a", Box::new(Record(Arc::clone(&sent))));
     let raw = |host| {
         let capacity = QpCapacity { recv_frames: 16, send_frames: 16 };
         let init = QpInit { capacity, ..QpInit::default() };
         Raw::new(driver.net().open(host, DEVICE).unwrap(), &init, Access::LOCAL_WRITE, 1 << 16)
     };
     let here = raw("a");
-    // Only its address is of interest: the process is elsewhere.
+    // Only the address is used: the host is in another process.
     let there = raw("b");
     let peer = there.qp.address();
     drop(there);
     here.qp.connect(&peer).unwrap();
     here.recv(1, &[here.sge(0..4096)]).unwrap();
-    let heard = || {
+    let sent_since = || {
         driver.advance_to(driver.now() + Duration::from_millis(1));
-        std::mem::take(&mut *told.lock().unwrap())
+        std::mem::take(&mut *sent.lock().unwrap())
     };
-    assert_eq!(heard(), [("ready", 0), ("receive", 4096)]);
+    assert_eq!(sent_since(), [("ready", 0), ("receive", 4096)]);
 
     let qp = QpName { device: 3, qpn: peer.qpn };
     let announce = |qpn: Qpn| {
@@ -68,13 +68,13 @@ fn a_process_that_is_new_has_no_receives_of_the_old_one_and_is_told_of_all_here(
     };
     announce(here.qp.address().qpn);
     driver.remote_input().announce_all_to(1);
-    assert_eq!(heard(), [("ready", 0), ("receive", 4096)]);
+    assert_eq!(sent_since(), [("ready", 0), ("receive", 4096)]);
     here.post(2, SendOp::Send, &[here.sge(8192..8192 + 100)]).unwrap();
-    assert_eq!(heard(), [], "the receive was another's");
+    assert_eq!(sent_since(), [], "the receive belonged to the old process");
     announce(here.qp.address().qpn);
-    assert_eq!(heard(), [("data", 100), ("filled", 100)]);
+    assert_eq!(sent_since(), [("data", 100), ("filled", 100)]);
 
-    // What comes without having been asked for leaves no trace.
+    // Unsolicited messages change nothing.
     let to = QpName { device: 0, qpn: here.qp.address().qpn };
     let mut remote_input = driver.remote_input();
     let status = rdma_core::Status::Success;
@@ -84,20 +84,20 @@ fn a_process_that_is_new_has_no_receives_of_the_old_one_and_is_told_of_all_here(
             .apply(1, &LinkMessage::Filled { to, from, len: 4096, status, at: rdma_core::Time::ZERO });
     }
     drop(remote_input);
-    assert_eq!(heard(), []);
-    assert_eq!(here.read(0..4096), [7; 4096], "the peer's only");
+    assert_eq!(sent_since(), []);
+    assert_eq!(here.read(0..4096), [7; 4096], "only the bytes of the peer arrive");
     let ids: Vec<_> = std::iter::from_fn(|| here.poll()).map(|completion| completion.id.0).collect();
     assert_eq!(ids, [2, 1]);
     driver.remote_input().apply(1, &LinkMessage::Data { to, from: peer.qpn, bytes: &[9; 4096] });
     assert_eq!(here.read(0..4096), [7; 4096], "there is no receive");
 }
 
-/// Messages on their way, with bytes of their own
-type Way = Arc<Mutex<Vec<(LinkMessage<'static>, Vec<u8>)>>>;
+/// Messages in flight, with copies of their bytes
+type Link = Arc<Mutex<Vec<(LinkMessage<'static>, Vec<u8>)>>>;
 
-struct Mail(Way);
+struct Queue(Link);
 
-impl Transport for Mail {
+impl Transport for Queue {
     fn room(&mut self, _host: u32) -> usize {
         8192
     }
@@ -124,30 +124,30 @@ impl Transport for Mail {
     fn flush(&mut self) {}
 }
 
-/// Two simulations, each of one host, that know of each other by mail only
-struct Apart {
+/// Two simulations, each of one host, that exchange link messages
+struct TwoSimulations {
     drivers: [Driver; 2],
-    ways: [Way; 2],
+    links: [Link; 2],
 }
 
-impl Apart {
+impl TwoSimulations {
     fn new(model: &Model) -> Self {
-        let ways = [Way::default(), Way::default()];
-        let drivers = [("a", &ways[0]), ("b", &ways[1])].map(|(host, way)| {
+        let links = [Link::default(), Link::default()];
+        let drivers = [("a", &links[0]), ("b", &links[1])].map(|(host, link)| {
             let driver = Driver::new(Sim::new().model(model.clone()), drop).unwrap();
-            driver.simulate_only(host, Box::new(Mail(Arc::clone(way))));
+            driver.simulate_only(host, Box::new(Queue(Arc::clone(link))));
             driver
         });
-        Self { drivers, ways }
+        Self { drivers, links }
     }
 
-    /// Lets time pass, and what was told arrive, until nothing is told any more
-    fn rest(&self) {
+    /// Advances both, and delivers their messages, until there are none
+    fn settle(&self) {
         for _ in 0..1_000 {
             let mut is_quiet = true;
             for from in 0..2 {
                 self.drivers[from].advance_to(self.drivers[from].now() + Duration::from_millis(1));
-                for (message, bytes) in std::mem::take(&mut *self.ways[from].lock().unwrap()) {
+                for (message, bytes) in std::mem::take(&mut *self.links[from].lock().unwrap()) {
                     is_quiet = false;
                     let bytes = &bytes[..];
                     let message = match message {
@@ -168,7 +168,7 @@ impl Apart {
                 return;
             }
         }
-        panic!("they never come to rest");
+        panic!("the simulations do not stop exchanging messages");
     }
 
     fn pair(&self, qp_type: QpType, access: Access) -> [Raw; 2] {
@@ -178,7 +178,7 @@ impl Apart {
         };
         let (a, b) = (raw(0), raw(1));
         a.connect(&b);
-        self.rest();
+        self.settle();
         [a, b]
     }
 }
@@ -187,22 +187,22 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect()
 }
 
-/// Catches pieces that go to the wrong place, operations that overtake each other, and memory that is reached without a right.
+/// Catches pieces at wrong addresses, operations that overtake each other, and access without a right.
 #[test]
-fn one_sided_operations_reach_memory_that_another_process_has() {
+fn one_sided_operations_access_memory_of_another_process() {
     let all = [Access::LOCAL_WRITE, Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC];
     let all = all.into_iter().fold(Access::NONE, Access::union);
-    let apart = Apart::new(&Model::roce());
-    let [a, b] = apart.pair(QpType::Rc, all);
+    let sims = TwoSimulations::new(&Model::roce());
+    let [a, b] = sims.pair(QpType::Rc, all);
     let (base, rkey) = (b.region().base(), b.region().rkey().unwrap());
-    let far = |at: u64| (base + at, rkey);
+    let remote = |at: u64| (base + at, rkey);
     // Longer than a piece, and not a multiple of one.
     let len = 100_003;
     a.write(0, &pattern(len, 1));
-    let (remote_addr, rkey) = far(5);
+    let (remote_addr, rkey) = remote(5);
     a.post(1, SendOp::Write { remote_addr, rkey }, &[a.sge(0..len)]).unwrap();
     a.post(2, SendOp::Read { remote_addr, rkey }, &[a.sge(200_000..200_000 + len)]).unwrap();
-    let (counter, _) = far(800_000);
+    let (counter, _) = remote(800_000);
     b.write(800_000, &40_u64.to_le_bytes());
     let word = |at: usize| [a.sge(at..at + 8)];
     a.post(3, SendOp::FetchAdd { remote_addr: counter, rkey, add: 2 }, &word(400_000)).unwrap();
@@ -210,7 +210,7 @@ fn one_sided_operations_reach_memory_that_another_process_has() {
         .unwrap();
     a.post(5, SendOp::CompareSwap { remote_addr: counter, rkey, compare: 42, swap: 8 }, &word(400_016))
         .unwrap();
-    apart.rest();
+    sims.settle();
     let done: Vec<_> = std::iter::from_fn(|| a.poll()).collect();
     assert!(done.iter().all(|completion| completion.status == Status::Success), "{done:?}");
     assert_eq!(done.iter().map(|completion| completion.id.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
@@ -220,26 +220,26 @@ fn one_sided_operations_reach_memory_that_another_process_has() {
     let number = |raw: &Raw, at: usize| u64::from_le_bytes(raw.read(at..at + 8).try_into().unwrap());
     assert_eq!([400_000, 400_008, 400_016].map(|at| number(&a, at)), [40, 42, 7]);
     assert_eq!(number(&b, 800_000), 7);
-    // Beyond the region, and with a key that is none: both end the queue pair.
+    // An address beyond the region, and an unknown key: both move the queue pair to the error state.
     for (addr, key) in [(base + (1 << 20) - 4, rkey), (base, rdma_core::Rkey(rkey.0 + 1))] {
-        let [a, b] = apart.pair(QpType::Rc, all);
+        let [a, b] = sims.pair(QpType::Rc, all);
         a.post(6, SendOp::Write { remote_addr: addr, rkey: key }, &[a.sge(0..8)]).unwrap();
-        apart.rest();
+        sims.settle();
         let ended: Option<Completion> = a.poll();
         assert_eq!(ended.map(|completion| completion.status), Some(Status::RemoteAccess));
         drop(b);
     }
 }
 
-/// Catches a sender that waits for ever for the answer of a process that is gone.
+/// Catches a sender that waits for the response of a process that has ended.
 #[test]
-fn an_operation_on_the_memory_of_a_process_that_is_gone_ends() {
-    let apart = Apart::new(&Model::roce());
-    let [a, b] = apart.pair(QpType::Rc, Access::LOCAL_WRITE.union(Access::REMOTE_WRITE));
+fn a_one_sided_operation_fails_when_the_other_process_ends() {
+    let sims = TwoSimulations::new(&Model::roce());
+    let [a, b] = sims.pair(QpType::Rc, Access::LOCAL_WRITE.union(Access::REMOTE_WRITE));
     let (remote_addr, rkey) = (b.region().base(), b.region().rkey().unwrap());
     a.post(1, SendOp::Write { remote_addr, rkey }, &[a.sge(0..8)]).unwrap();
-    apart.drivers[0].advance_to(apart.drivers[0].now() + Duration::from_millis(1));
-    apart.drivers[0].remote_input().forget(1);
-    apart.drivers[0].advance_to(apart.drivers[0].now() + Duration::from_secs(10));
+    sims.drivers[0].advance_to(sims.drivers[0].now() + Duration::from_millis(1));
+    sims.drivers[0].remote_input().forget(1);
+    sims.drivers[0].advance_to(sims.drivers[0].now() + Duration::from_secs(10));
     assert_eq!(a.poll().map(|completion| completion.status), Some(Status::RetryExceeded));
 }

@@ -1,4 +1,4 @@
-//! The DMA sanitizer: what it finds, and where it says that the request was posted
+//! The DMA sanitizer: findings, and the source line of the post
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn rest(net: &Net) {
     rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(1)).await;
 }
 
-/// What is found in a program that returns the line of the offending post
+/// The findings of a program, and the line of the offending post, which it returns
 fn find(sim: Sim, program: impl AsyncFnOnce(&Net, [Raw; 2]) -> u32) -> (Vec<Finding>, u32) {
     let run = sim.try_run(async |net| program(&net, raws(&net, QpType::Uc)).await).unwrap();
     (run.findings, run.value)
@@ -62,7 +62,7 @@ fn a_run_with_a_finding_panics() {
 }
 
 #[test]
-fn a_sanitizer_that_is_off_finds_nothing() {
+fn a_disabled_sanitizer_finds_nothing() {
     let (findings, _) = find(Sim::new().sanitize(false), writes_into_a_send);
     assert_eq!(findings, []);
 }
@@ -169,9 +169,9 @@ fn a_completion_queue_that_overflows_is_found() {
     assert!(finding.to_string().contains("the 2 entries"), "{finding}");
 }
 
-/// Regression: writes into the memory of the peer were not looked at, and reads from there not taken for writes here.
+/// Regression: writes into the memory of the peer were not checked, and reads from there were not treated as writes here.
 #[test]
-fn one_sided_operations_are_looked_at() {
+fn one_sided_operations_are_checked() {
     let run = |program: fn(&Raw, &Raw) -> u32| {
         let sim = Sim::new().model(Model::roce());
         let run = sim.try_run(async |net| {
@@ -220,7 +220,7 @@ fn a_clean_program_has_no_findings() {
                 let done = b.completion().await;
                 assert_eq!((done.opcode, done.byte_len), (Opcode::Recv, round.into()));
                 assert_eq!(b.read(at..at + usize::from(round)), vec![round; round.into()]);
-                // What has completed belongs to the program again.
+                // The memory of a completed request belongs to the program again.
                 b.write(at, &[0; 64]);
                 a.completion().await;
                 a.write(at, &[0; 64]);

@@ -13,7 +13,7 @@ use rdma_tests::stub;
 
 const COUNT: u32 = 20_000;
 
-/// Mutant: the lock of a completion queue taken with `Relaxed` is a race, says the thread sanitizer.
+/// Mutant: the lock of a completion queue taken with `Relaxed` is a race that the thread sanitizer reports.
 #[test]
 fn posts_and_polls_of_three_threads_lose_nothing() {
     let provider = stub::provider();

@@ -31,7 +31,7 @@ fn completions_free_posts_of_one_name_in_their_order() {
     });
 }
 
-/// Regression: a sender that waited was never told of receives that its peer had posted before it was ready to receive.
+/// Regression: a waiting sender never learned of receives that its peer had posted before it was ready to receive.
 #[test]
 fn receives_posted_early_are_found() {
     Sim::new().run(async |net| {

@@ -18,7 +18,7 @@ impl Drop for Running {
     }
 }
 
-/// Microseconds per round trip, as the program says, or why there are none
+/// Microseconds per round trip as printed by the program, or the reason for none
 ///
 /// With `sleeps`, it sleeps until there are completions, instead of polling for them.
 pub(crate) fn ping_pong([a, b]: [&str; 2], len: usize, count: u32, sleeps: bool) -> Result<f64, String> {
@@ -56,5 +56,6 @@ fn microseconds(mut ended: Running) -> Result<f64, String> {
     let text = out.and_then(Result::ok).unwrap_or_default();
     let words: Vec<_> = text.split_whitespace().collect();
     let at = words.iter().position(|word| *word == "usec/iter").and_then(|at| at.checked_sub(1));
-    at.and_then(|at| words[at].parse().ok()).ok_or_else(|| format!("ibv_uc_pingpong said: {text}"))
+    at.and_then(|at| words[at].parse().ok())
+        .ok_or_else(|| format!("unexpected output of ibv_uc_pingpong: {text}"))
 }

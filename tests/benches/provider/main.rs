@@ -4,7 +4,7 @@
 //! both ends in one thread. Beside them the ping-pong that comes with libibverbs, which is two processes. What the traits cost over
 //! the ABI is in `indirection`.
 //!
-//! Over Soft-RoCE, after `cargo bench -p rdma-tests --bench provider --no-run` has said where the program is:
+//! Over Soft-RoCE, after `cargo bench -p rdma-tests --bench provider --no-run` has printed the path of the program:
 //! `.ci/vm/run -e RDMA_CONFORMANCE_DEVICES=a_en2,b_en2 -- PROGRAM --bench`. Over the simulated provider, without an emulator:
 //! `RDMA_PROVIDER=target/release/librdma.so RDMA_SIM_PROFILE=roce RDMA_SIM_PACE=none RDMA_CONFORMANCE_DEVICES=rdma_en2@a,rdma_en2@b`.
 
@@ -78,7 +78,7 @@ fn per_round_trip(start: Instant) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(COUNT)
 }
 
-/// A connection on which somebody answers
+/// A connection whose peer answers
 async fn connect(
     runtime: &SpinRuntime,
     provider: &Arc<Provider>,
@@ -90,7 +90,7 @@ async fn connect(
         let endpoint = Endpoint::new(open(provider, name), Arc::new(runtime.clone()), options.clone());
         endpoint.expect("the device is fresh")
     };
-    // First who answers, then who asks: so the runtime turns to each when there is something to do, as the loop over bare verbs does.
+    // The answering side is polled first, so that the runtime polls each side when it has work, as the loop over bare verbs does.
     let (to_b, to_a) = tokio::io::duplex(256);
     let answering = endpoint(b);
     runtime.spawn(Box::pin(async move {

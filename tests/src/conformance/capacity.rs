@@ -64,7 +64,8 @@ pub(super) fn a_full_queue_takes_more_after_a_completion<A: Arm>(arm: &A) -> Out
     for number in 0..capacity {
         b.recv(number as u64, number * FRAME..number * FRAME + 8).unwrap();
     }
-    assert!(b.recv(99, 60 * FRAME..60 * FRAME + 8).is_err());
+    let refused = b.recv(99, 60 * FRAME..60 * FRAME + 8).err().unwrap();
+    assert_eq!(refused.cause, Cause::QueueFull);
     a.send(1, 0..8).unwrap();
     received(arm, &mut b);
     b.recv(99, 60 * FRAME..60 * FRAME + 8).unwrap();

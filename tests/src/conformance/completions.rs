@@ -1,4 +1,4 @@
-//! Completions: which there are, in what order, and what they say
+//! Completions: number, order and contents
 #![allow(unsafe_code, reason = "posting is unsafe in the traits")]
 
 use rdma_arena::Arena;
@@ -142,7 +142,7 @@ pub(super) fn one_queue_serves_two_queue_pairs<A: Arm>(arm: &A) -> Outcome {
     for (number, (one, other)) in ours.iter().zip(&theirs).enumerate() {
         let at = number as u64 * 4096;
         let sgl = [Sge { addr: region.base() + at, len: 64, lkey: region.lkey() }];
-        // SAFETY: the arenas live until the queue pairs are gone, and nobody touches them meanwhile.
+        // SAFETY: the arenas live until the queue pairs are gone, and are not accessed in between.
         unsafe { one.post_recv(&rdma_core::RecvRequest { id: WrId(number as u64), sgl: &sgl }) }.unwrap();
         let sgl = [Sge { addr: peer_region.base() + at, len: 64, lkey: peer_region.lkey() }];
         let request = SendRequest { id: WrId(number as u64), op: SendOp::Send, sgl: &sgl, signaled: true };

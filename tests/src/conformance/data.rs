@@ -181,7 +181,7 @@ pub(super) fn a_send_before_its_receive<A: Arm>(arm: &A) -> Outcome {
         assert_eq!(received(arm, &mut b).byte_len, 64);
         assert_eq!(completion(arm, &mut a).status, Status::Success);
     } else {
-        // Lost, and nobody is told; the next one arrives.
+        // The message is lost without an error; the next one arrives.
         assert_eq!(completion(arm, &mut a).status, Status::Success);
         b.recv(1, 0..64).unwrap();
         assert_silent(arm, &mut b);

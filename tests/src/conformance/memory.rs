@@ -15,7 +15,7 @@ impl Memory {
     }
 
     pub(super) fn register<D: Device>(&self, device: &D) -> Result<D::Mr, Error> {
-        // SAFETY: the memory outlives the regions of a behaviour, which does not touch what it posts.
+        // SAFETY: the memory outlives the regions of a behaviour, which does not access posted memory.
         unsafe { device.register(self.0.as_slice_ptr(), Access::LOCAL_WRITE) }
     }
 }
@@ -55,7 +55,7 @@ pub(super) fn a_region_of_one_byte_works<A: Arm>(arm: &A) -> Outcome {
     Ok(())
 }
 
-/// Posts a send whose element is not what was registered: the post refuses it, or its completion fails
+/// Posts a send with an element outside of registered memory: the post or the completion fails
 fn assert_bad_element<A: Arm>(arm: &A, change: impl Fn(&mut Sge, u64)) -> Outcome {
     let [mut a, b] = pair(arm);
     let memory = Memory::new();
@@ -63,7 +63,7 @@ fn assert_bad_element<A: Arm>(arm: &A, change: impl Fn(&mut Sge, u64)) -> Outcom
     let mut sge = Sge { addr: region.base(), len: 64, lkey: region.lkey() };
     change(&mut sge, 4 * 16 * 1024);
     let request = SendRequest { id: WrId(9), op: SendOp::Send, sgl: &[sge], signaled: true };
-    // SAFETY: the device must not touch what is not registered; `memory` stays.
+    // SAFETY: the device must not access unregistered memory; `memory` outlives the request.
     let posted = unsafe { a.qp().post_send(&request) };
     if arm.expectations().keys_checked_by_post {
         assert!(matches!(posted.err().unwrap().cause, rdma_core::Cause::Invalid(_)));

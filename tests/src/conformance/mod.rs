@@ -1,4 +1,4 @@
-//! What every device does, real or simulated: one body, several arms
+//! Behaviours of every device, real or simulated: one body, several arms
 //!
 //! An [`Arm`] is a pair of devices at the two ends of a cable, over some backend. The behaviours are functions over any of
 //! them; where backends differ for a documented reason, [`Expectations`] says how.
@@ -19,14 +19,14 @@ use rdma_core::{Completion, Device, Opcode, QpCapacity, QpInit, QueuePair, Statu
 
 /// Two devices at the two ends of a cable
 pub trait Arm {
-    /// What is at either end
+    /// The device at either end
     type Device: Device;
 
     /// Opens the device at end 0 or 1
     ///
     /// # Errors
     ///
-    /// What the backend says.
+    /// The error of the backend.
     fn open(&self, end: usize) -> Result<Self::Device, rdma_core::Error>;
 
     /// Lets time pass
@@ -43,7 +43,7 @@ pub struct Expectations {
     pub frames_match: bool,
     /// Memory keys are checked by the post (Apple's device, as modelled); else by the completion (Soft-RoCE)
     pub keys_checked_by_post: bool,
-    /// The step to ready-to-receive finds out whether the peer is there (Apple's device)
+    /// The transition to RTR checks that the peer is reachable (Apple's device)
     pub peer_checked_by_connect: bool,
     /// A SEND waits for its receive (Apple's device); else it is lost (network adapters)
     pub send_waits: bool,

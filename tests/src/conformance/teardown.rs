@@ -10,7 +10,7 @@ pub(super) fn posted_receives_go_with_their_queue_pair<A: Arm>(arm: &A) -> Outco
         b.recv(slot, slot as usize * 64..slot as usize * 64 + 64).unwrap();
     }
     drop(b);
-    // Whatever the peer still sends, it does not touch what was given back.
+    // Later messages of the peer must not change the released memory.
     a.send(1, 0..64).unwrap();
     arm.rest(std::time::Duration::from_millis(1));
     Ok(())

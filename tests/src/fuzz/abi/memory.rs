@@ -6,7 +6,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 
 const PAGE: usize = 4096;
 
-/// Bytes that begin at a page; a sanitizer sees who touches them afterwards
+/// Page-aligned bytes; a sanitizer finds accesses after they are freed
 pub(super) struct Pages {
     start: *mut u8,
     layout: Layout,
@@ -14,14 +14,14 @@ pub(super) struct Pages {
 
 impl Pages {
     pub(super) fn new(len: usize) -> Self {
-        let layout = Layout::from_size_align(len, PAGE).expect("so much can be");
+        let layout = Layout::from_size_align(len, PAGE).expect("the length is small");
         assert!(len > 0);
         // SAFETY: there is at least one byte.
         let start = unsafe { alloc(layout) };
         if start.is_null() {
             handle_alloc_error(layout);
         }
-        // SAFETY: so many bytes are there.
+        // SAFETY: the allocation has `len` bytes.
         unsafe { start.write_bytes(0x5a, len) };
         Self { start, layout }
     }
@@ -33,12 +33,12 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: it was allocated so.
+        // SAFETY: the memory was allocated with this layout.
         unsafe { dealloc(self.start, self.layout) };
     }
 }
 
-/// Memory of which only what was posted may change
+/// Memory of which only posted ranges may change
 pub(super) struct Arena {
     pages: Pages,
     may_change: Vec<bool>,
@@ -50,7 +50,7 @@ impl Arena {
     pub(super) fn new() -> Self {
         let pages = Pages::new(Self::LEN);
         for at in 0..Self::LEN {
-            // SAFETY: the place is inside.
+            // SAFETY: the offset is inside of the pages.
             unsafe { pages.start.wrapping_add(at).write(Self::pattern(at)) };
         }
         Self { pages, may_change: vec![false; Self::LEN] }
@@ -68,7 +68,7 @@ impl Arena {
         self.pages.start
     }
 
-    /// A device may write there from now on
+    /// Permits the device to write a range from now on
     pub(super) fn post(&mut self, addr: u64, len: u32) {
         let start = self.pages.start.addr() as u64;
         let inside = |addr: u64| addr.saturating_sub(start).min(Self::LEN as u64) as usize;
@@ -77,7 +77,7 @@ impl Arena {
 
     pub(super) fn check(&self) {
         for (at, may_change) in self.may_change.iter().enumerate() {
-            // SAFETY: the place is inside, and no device writes any more.
+            // SAFETY: the offset is inside of the pages, and no queue pair is left that could write.
             let byte = unsafe { self.pages.start.wrapping_add(at).read() };
             assert!(*may_change || byte == Self::pattern(at), "the byte at {at} has changed");
         }

@@ -5,17 +5,17 @@ use std::ptr::null_mut;
 
 use rdma_verbs_abi::{Cq, RecvWr, SendWr, Sge, Wc};
 
-use super::{EINVAL, Program, call, errno};
+use super::{EINVAL, Program, call, errno, log_answer, log_argument, log_call};
 
 const WRITE: u32 = 0;
 const READ: u32 = 4;
 const ATOMICS: [u32; 2] = [5, 6];
 
-/// Ends a list of requests
-const LONGEST: usize = 4;
+/// Length of a list of requests
+const LIST_LEN: usize = 4;
 
 impl Program<'_> {
-    /// An element, mostly inside of a region
+    /// A scatter-gather element, mostly inside of a region
     fn element(&mut self) -> Sge {
         let (which, choice) = (self.input.byte(), self.input.byte());
         let Some(region) = self.mrs.one(which) else {
@@ -38,27 +38,27 @@ impl Program<'_> {
         }
     }
 
-    /// A list of elements, and how many there are said to be
+    /// Scatter-gather elements, and the count that the request claims
     fn elements(&mut self) -> (Vec<Sge>, c_int) {
         let choice = self.input.byte();
         let count = if choice < 220 { 1 } else { usize::from(choice % 4) };
         let list: Vec<_> = (0..count).map(|_| self.element()).collect();
-        let said = match choice {
+        let claimed = match choice {
             255 => c_int::MIN,
             254 => -1,
             253 => 65,
             252 => c_int::MAX,
             _ => count as c_int,
         };
-        (list, said)
+        (list, claimed)
     }
 
     pub(super) fn send(&mut self) {
         let qp = self.qp();
-        let count = if self.input.byte() < 200 { 1 } else { LONGEST };
+        let count = if self.input.byte() < 200 { 1 } else { LIST_LEN };
         let mut lists: Vec<_> = (0..count).map(|_| self.elements()).collect();
         let mut requests: Vec<SendWr> = Vec::new();
-        for (list, said) in &mut lists {
+        for (list, claimed) in &mut lists {
             let (opcode, flags) = (self.input.byte(), self.input.byte());
             let remote = self.mrs.one(flags);
             let (mut addr, rkey) = remote.map_or((0, 0), |region| (region.addr as u64, region.rkey));
@@ -69,7 +69,7 @@ impl Program<'_> {
                 wr_id: requests.len() as u64,
                 next: null_mut(),
                 sg_list: if list.is_empty() { null_mut() } else { list.as_mut_ptr() },
-                num_sge: *said,
+                num_sge: *claimed,
                 opcode,
                 send_flags: u32::from(flags),
                 imm_data: 0,
@@ -85,9 +85,9 @@ impl Program<'_> {
         let mut bad = null_mut();
         let Some(post) = self.ops.as_ref().and_then(|ops| ops.post_send) else { return };
         let answer = call!(post(qp, places[0], &raw mut bad));
-        let taken = taken(answer, places.iter().position(|place| *place == bad), count);
+        let accepted = accepted(answer, places.iter().position(|place| *place == bad), count);
         assert!(answer != 0 || self.qps.about(qp).is_some());
-        for (place, (list, _)) in places.iter().zip(&lists).take(taken) {
+        for (place, (list, _)) in places.iter().zip(&lists).take(accepted) {
             let (opcode, addr) = (call!((**place).opcode), call!((**place).wr[0]));
             for sge in list {
                 match opcode {
@@ -106,13 +106,13 @@ impl Program<'_> {
 
     pub(super) fn receive(&mut self) {
         let qp = self.qp();
-        let count = if self.input.byte() < 200 { 1 } else { LONGEST };
+        let count = if self.input.byte() < 200 { 1 } else { LIST_LEN };
         let mut lists: Vec<_> = (0..count).map(|_| self.elements()).collect();
         let mut requests: Vec<RecvWr> = Vec::new();
-        for (list, said) in &mut lists {
+        for (list, claimed) in &mut lists {
             let sg_list = if list.is_empty() { null_mut() } else { list.as_mut_ptr() };
             let wr_id = requests.len() as u64;
-            requests.push(RecvWr { wr_id, next: null_mut(), sg_list, num_sge: *said });
+            requests.push(RecvWr { wr_id, next: null_mut(), sg_list, num_sge: *claimed });
         }
         let places: Vec<*mut RecvWr> = requests.iter_mut().map(|request| &raw mut *request).collect();
         for (at, place) in places.iter().enumerate().take(count - 1) {
@@ -124,9 +124,9 @@ impl Program<'_> {
         let Some(post) = self.ops.as_ref().and_then(|ops| ops.post_recv) else { return };
         let answer = call!(post(qp, places[0], bad_place));
         let stopped = places.iter().position(|place| *place == bad);
-        let taken = if wants_bad { taken(answer, stopped, count) } else { count };
+        let accepted = if wants_bad { accepted(answer, stopped, count) } else { count };
         assert!(answer != 0 || self.qps.about(qp).is_some());
-        for sge in lists.iter().take(taken).flat_map(|(list, _)| list) {
+        for sge in lists.iter().take(accepted).flat_map(|(list, _)| list) {
             self.arena.post(sge.addr, sge.length);
         }
         assert_eq!(call!(post(null_mut(), places[0], null_mut())), EINVAL);
@@ -152,9 +152,12 @@ impl Program<'_> {
         );
         assert!(answer < 0 || self.cqs.about(cq).is_some());
         let (filled, rest) = completions.split_at(answer.max(0) as usize);
-        assert!(rest.iter().all(|entry| entry.wr_id == u64::MAX), "more was written than answered");
+        assert!(
+            rest.iter().all(|entry| entry.wr_id == u64::MAX),
+            "more completions were written than returned"
+        );
         for entry in filled {
-            assert!(entry.wr_id < LONGEST as u64 && [0, 1, 4, 5, 7, 10, 12].contains(&entry.status));
+            assert!(entry.wr_id < LIST_LEN as u64 && [0, 1, 4, 5, 7, 10, 12].contains(&entry.status));
         }
     }
 
@@ -163,9 +166,9 @@ impl Program<'_> {
         let Some(notify) = self.ops.as_ref().and_then(|ops| ops.req_notify_cq) else { return };
         let answer = call!(notify(cq, 0));
         assert!(answer == EINVAL || answer == 0 && self.cqs.about(cq).is_some());
-        let (mut told, mut about): (*mut Cq, _) = (null_mut(), null_mut());
-        match call!(rdma_sim_verbs::ibv_get_cq_event(channel, &raw mut told, &raw mut about)) {
-            0 => assert!(self.cqs.about(told).is_some(), "a queue tells that is gone"),
+        let (mut event_cq, mut about): (*mut Cq, _) = (null_mut(), null_mut());
+        match call!(rdma_sim_verbs::ibv_get_cq_event(channel, &raw mut event_cq, &raw mut about)) {
+            0 => assert!(self.cqs.about(event_cq).is_some(), "an event of a destroyed queue"),
             -1 => assert!([EINVAL, libc::EAGAIN].contains(&errno())),
             answer => panic!("{answer}"),
         }
@@ -174,8 +177,8 @@ impl Program<'_> {
     }
 }
 
-/// How many requests of a list were taken; all may have been, if nobody says it
-fn taken(answer: c_int, stopped: Option<usize>, count: usize) -> usize {
+/// The number of accepted requests of a list; all of them if `bad_wr` was not set
+fn accepted(answer: c_int, stopped: Option<usize>, count: usize) -> usize {
     assert!([0, 6, 12, -12, EINVAL, 102].contains(&answer), "{answer}");
     stopped.filter(|_| answer > 0).unwrap_or(count)
 }
