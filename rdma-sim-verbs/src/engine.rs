@@ -1,17 +1,21 @@
 //! The one simulation of this process, and its clock
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdma_core::Time;
+use rdma_sim::driver::Session;
 use rdma_sim::{Driver, FaultPlan, Sim, Topology};
 use rdma_verbs_abi::constants;
 
-use crate::complain;
-use crate::progress::Progress;
-use crate::shared::{self, FabricError, Member, Settings, SharedFabric};
+use crate::devices::{self, Listed};
+use crate::environment::{self, variable};
+use crate::lifetime;
+use crate::log::log_error;
+use crate::progress::{Progress, Work};
+use crate::shared::{FabricError, LocalHost, Settings, SharedFabric};
 
 /// The simulation, and how its time passes
 pub(crate) struct Engine {
@@ -19,104 +23,63 @@ pub(crate) struct Engine {
     clock: Clock,
     /// In the order in which the provider lists them.
     pub(crate) devices: Vec<Listed>,
-    /// Where faults have their places.
+    /// The topology in which faults have their targets.
     pub(crate) topology: Topology,
     pub(crate) is_roce: bool,
-    /// What ports say of their link.
+    /// The link layer that ports report.
     pub(crate) link_layer: u8,
-    /// Calls of the program, so that the thread that works beside it sees whether it polls.
-    calls: AtomicU32,
-    pub(crate) progress: Progress,
-    /// Looks in a row that found nothing.
+    progress: Progress,
+    /// Polls in a row that found nothing.
     idle: AtomicU32,
 }
 
-/// A device as programs find it
-#[derive(Clone, Debug)]
-pub(crate) struct Listed {
-    pub(crate) host: String,
-    pub(crate) device: String,
-    /// What the provider calls it.
-    pub(crate) name: String,
-    pub(crate) guid: u64,
-}
-
-/// Looks in vain before each of the next ones lets others run: about what a round trip takes
+/// Polls in vain before each of the next ones yields the core: about as long as a round trip takes
 const PATIENCE: u32 = 200;
 /// `IBV_LINK_LAYER_INFINIBAND`
 const INFINIBAND: u8 = 1;
 /// `IBV_LINK_LAYER_ETHERNET`
 const ETHERNET: u8 = 2;
 
-/// Events that pass at most while a program looks once at what stays empty: a reliable queue pair asks for ever
-pub(crate) const MOST_JUMPS: usize = 4096;
+/// Events that pass at most during one poll of an empty queue: a reliable queue pair retries for ever
+pub(crate) const MAX_JUMPS: usize = 4096;
 
 enum Clock {
-    /// Time jumps to the next event when somebody waits.
+    /// Time jumps to the next event when the program waits.
     Virtual,
     Wall(Instant),
-    /// That of a fabric that others are in, too.
-    Shared(Box<Member>),
-}
-
-/// What a program said instead of the environment.
-static CONFIGURED: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
-
-/// Takes `NAME=VALUE` words that stand for environment variables; false if the simulation has begun
-pub(crate) fn configure(text: &str) -> bool {
-    if ENGINE.get().is_some() {
-        return false;
-    }
-    let words = text.split(',').filter_map(|word| word.split_once('='));
-    let mut configured = CONFIGURED.lock().unwrap_or_else(PoisonError::into_inner);
-    configured.extend(words.map(|(name, value)| (name.trim().to_owned(), value.to_owned())));
-    true
-}
-
-/// What was configured, or else said in the environment
-fn setting(name: &str) -> Option<String> {
-    let configured = CONFIGURED.lock().unwrap_or_else(PoisonError::into_inner);
-    let said = configured.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
-    said.or_else(|| std::env::var(name).ok()).filter(|value| !value.is_empty())
+    /// The clock of a fabric of several processes.
+    Shared(Box<LocalHost>),
 }
 
 static ENGINE: OnceLock<Option<Engine>> = OnceLock::new();
 
+/// Takes `NAME=VALUE` words instead of environment variables; returns false if the simulation has begun
+pub(crate) fn configure(text: &str) -> bool {
+    let has_begun = ENGINE.get().is_some();
+    if !has_begun {
+        environment::configure(text);
+    }
+    !has_begun
+}
+
 impl Engine {
-    /// The simulation that the environment describes; `None` if it describes none, which was said on standard error
+    /// The simulation that the environment describes; `None`, and an error in the log, if the description is invalid
     pub(crate) fn get() -> Option<&'static Self> {
-        ENGINE.get_or_init(|| Self::from_environment().inspect_err(|why| complain(why)).ok()).as_ref()
+        ENGINE.get_or_init(|| Self::from_environment().inspect_err(|why| log_error(why)).ok()).as_ref()
     }
 
     fn from_environment() -> Result<Self, String> {
-        let faults = setting("RDMA_SIM_FAULTS").unwrap_or_default();
-        match setting("RDMA_SIM_FABRIC") {
+        let faults = variable("RDMA_SIM_FAULTS").unwrap_or_default();
+        match variable("RDMA_SIM_FABRIC") {
             Some(name) => Self::in_fabric(&name, &faults),
             None => Self::alone(&faults),
         }
     }
 
-    fn settings() -> Result<Settings, String> {
-        let topology = setting("RDMA_SIM_TOPOLOGY").unwrap_or_else(|| "pair".to_owned());
-        let topology =
-            shared::topology(&topology, None).map_err(|error| format!("RDMA_SIM_TOPOLOGY: {error}"))?;
-        let profile = setting("RDMA_SIM_PROFILE").unwrap_or_else(|| "tb5".to_owned());
-        let settings = Settings::new(topology).profile(&profile);
-        let settings = settings.map_err(|error| format!("RDMA_SIM_PROFILE: {error}"))?;
-        let is_paced = match setting("RDMA_SIM_PACE").as_deref() {
-            None | Some("none") => false,
-            Some("tb5") => true,
-            Some(other) => return Err(format!("RDMA_SIM_PACE={other:?} is neither tb5 nor none")),
-        };
-        let seed = setting("RDMA_SIM_SEED").unwrap_or_else(|| "0".to_owned());
-        let seed = seed.parse().map_err(|_| format!("RDMA_SIM_SEED={seed:?} is not a number"))?;
-        Ok(settings.paced(is_paced).seed(seed))
-    }
-
-    /// All hosts are in this process
+    /// A simulation of all hosts in this process
     #[expect(clippy::disallowed_methods, reason = "programs in C live on the clock on the wall")]
     fn alone(faults: &str) -> Result<Self, String> {
-        let settings = Self::settings()?;
+        let settings = environment::settings()?;
         let faults: FaultPlan = faults.parse().map_err(|error| format!("RDMA_SIM_FAULTS: {error}"))?;
         let sim = Sim::new()
             .model(settings.model_at_line_rate())
@@ -125,25 +88,25 @@ impl Engine {
             .seed(settings.seed_of(0))
             .real_addresses()
             .sanitize(false);
-        // Nothing is spawned: programs in C have no tasks.
+        // Programs in C spawn no tasks.
         let driver = Driver::new(sim, drop).map_err(|error| format!("RDMA_SIM_FAULTS: {error}"))?;
-        let clock = match setting("RDMA_SIM_CLOCK").as_deref() {
+        let clock = match variable("RDMA_SIM_CLOCK").as_deref() {
             Some("virtual") => Clock::Virtual,
             _ => Clock::Wall(Instant::now()),
         };
-        let devices = listed(settings.topology(), None);
+        let devices = devices::list(settings.topology(), None);
         Self::new(driver, clock, devices, &settings)
     }
 
-    /// Other processes are the other hosts
+    /// A simulation of one host, beside other processes that simulate the others
     fn in_fabric(name: &str, faults: &str) -> Result<Self, String> {
-        let decides = ["RDMA_SIM_TOPOLOGY", "RDMA_SIM_PROFILE", "RDMA_SIM_PACE", "RDMA_SIM_SEED"];
-        let is_decided = decides.iter().any(|name| setting(name).is_some());
-        let host = setting("RDMA_SIM_HOST").ok_or("RDMA_SIM_FABRIC needs RDMA_SIM_HOST, the host to be")?;
-        let found =
-            if is_decided { Err(FabricError::Missing(name.to_owned())) } else { SharedFabric::open(name) };
+        let host = variable("RDMA_SIM_HOST").ok_or("RDMA_SIM_FABRIC needs RDMA_SIM_HOST, the host to be")?;
+        let found = match environment::has_settings() {
+            true => Err(FabricError::Missing(name.to_owned())),
+            false => SharedFabric::open(name),
+        };
         let fabric = match found {
-            Err(FabricError::Missing(_)) => SharedFabric::create(name, &Self::settings()?),
+            Err(FabricError::Missing(_)) => SharedFabric::create(name, &environment::settings()?),
             found => found,
         };
         let fabric = fabric.map_err(|error| error.to_string())?;
@@ -151,16 +114,16 @@ impl Engine {
             fabric.add_fault(faults).map_err(|error| format!("RDMA_SIM_FAULTS: {error}"))?;
         }
         let settings = fabric.settings().clone();
-        let devices = listed(settings.topology(), Some(&host));
-        let (member, driver) = Member::look(fabric, &host).map_err(|error| error.to_string())?;
-        // SAFETY: the function is one that exit handlers may be.
-        unsafe { libc::atexit(leave) };
-        Self::new(driver, Clock::Shared(Box::new(member)), devices, &settings)
+        let devices = devices::list(settings.topology(), Some(&host));
+        let (host, driver) = LocalHost::look(fabric, &host).map_err(|error| error.to_string())?;
+        lifetime::refuse_in_children();
+        lifetime::at_exit(leave);
+        Self::new(driver, Clock::Shared(Box::new(host)), devices, &settings)
     }
 
     fn new(driver: Driver, clock: Clock, devices: Vec<Listed>, settings: &Settings) -> Result<Self, String> {
         let (is_roce, topology) = (settings.is_roce(), settings.topology().clone());
-        let link_layer = match setting("RDMA_SIM_LINK_LAYER").as_deref() {
+        let link_layer = match variable("RDMA_SIM_LINK_LAYER").as_deref() {
             None if is_roce => ETHERNET,
             None | Some("thunderbolt") => constants::THUNDERBOLT as u8,
             Some("ethernet") => ETHERNET,
@@ -171,36 +134,87 @@ impl Engine {
                 ));
             }
         };
-        let (calls, progress) = (AtomicU32::new(0), Progress::new());
-        Ok(Self {
-            driver,
-            clock,
-            devices,
-            topology,
-            is_roce,
-            link_layer,
-            calls,
-            progress,
-            idle: AtomicU32::new(0),
-        })
+        let (progress, idle) = (Progress::new(), AtomicU32::new(0));
+        Ok(Self { driver, clock, devices, topology, is_roce, link_layer, progress, idle })
     }
 
-    /// Whether the program may use its devices: from now on they are its own
-    pub(crate) fn join(&'static self) -> bool {
-        let Clock::Shared(member) = &self.clock else { return true };
-        if member.has_joined() {
+    /// Claims the host of this process, if it has one; returns whether the program may use its devices
+    pub(crate) fn claim_host(&'static self) -> bool {
+        let Clock::Shared(host) = &self.clock else { return true };
+        if host.is_claimed() {
             return true;
         }
-        match member.join(&self.driver) {
+        match host.claim(&self.driver) {
             Ok(()) => {
-                self.progress.begin(self);
+                self.progress.start(self);
                 true
             }
             Err(error) => {
-                complain(&error.to_string());
+                log_error(&error.to_string());
                 false
             }
         }
+    }
+
+    // ─── Verbs ───
+
+    /// Posts within `f`, and runs what that sets off at once
+    ///
+    /// What has arrived before is applied first: adapters drop what finds no receive. In the common case, one lock is taken.
+    pub(crate) fn post<T>(&self, f: impl FnOnce(&mut Session<'_>) -> T) -> T {
+        let mut session = self.enter(true);
+        let result = f(&mut session);
+        if !self.is_virtual() {
+            let now = session.now();
+            session.advance_to(now);
+        }
+        self.leave(session);
+        result
+    }
+
+    /// Polls within `f`
+    pub(crate) fn poll<T>(&self, f: impl FnOnce(&mut Session<'_>) -> T) -> T {
+        let mut session = self.enter(false);
+        let result = f(&mut session);
+        self.leave(session);
+        result
+    }
+
+    /// Runs what is due before a verb that neither posts nor polls
+    pub(crate) fn catch_up(&self) {
+        self.leave(self.enter(false));
+    }
+
+    /// Locks the simulation for a call of the program
+    fn enter(&self, waits: bool) -> Session<'_> {
+        self.progress.count_call();
+        match &self.clock {
+            Clock::Virtual => return self.driver.session(),
+            Clock::Wall(_) => self.progress.wake(),
+            Clock::Shared(host) => host.wake(),
+        }
+        self.advanced(waits)
+    }
+
+    /// Locks the simulation, with everything applied that has arrived and is due
+    fn advanced(&self, waits: bool) -> Session<'_> {
+        if let Clock::Shared(host) = &self.clock {
+            return host.session(&self.driver, waits);
+        }
+        let mut session = self.driver.session();
+        session.advance_to(self.now());
+        session
+    }
+
+    fn leave(&self, session: Session<'_>) {
+        let has_host_news = session.end();
+        if let (true, Clock::Shared(host)) = (has_host_news, &self.clock) {
+            host.follow_faults(&self.driver);
+        }
+    }
+
+    fn is_virtual(&self) -> bool {
+        matches!(self.clock, Clock::Virtual)
     }
 
     /// The time
@@ -208,159 +222,70 @@ impl Engine {
         match &self.clock {
             Clock::Virtual => self.driver.now(),
             Clock::Wall(start) => Time::ZERO + start.elapsed(),
-            Clock::Shared(member) => member.now(),
+            Clock::Shared(host) => host.now(),
         }
     }
 
-    /// The program calls: lets happen what is due
-    pub(crate) fn catch_up(&self) {
-        if self.is_called() {
-            self.go_on();
-        }
+    /// On a virtual clock, advances `session` to the next event; returns whether there is one
+    pub(crate) fn jump(&self, session: &mut Session<'_>) -> bool {
+        let next = if self.is_virtual() { session.next_event() } else { None };
+        next.inspect(|next| session.advance_to(*next)).is_some()
     }
 
-    /// The program calls to send: what the others have told before is known then
-    pub(crate) fn catch_up_to_send(&self) {
-        if self.is_called() {
-            if let Clock::Shared(member) = &self.clock {
-                member.hear_out(&self.driver);
-            }
-            self.go_further();
-        }
-    }
-
-    /// The program calls; false if nothing happens by itself
-    fn is_called(&self) -> bool {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        match &self.clock {
-            Clock::Virtual => return false,
-            Clock::Wall(_) => self.progress.rouse(),
-            Clock::Shared(member) => member.rouse(),
-        }
-        true
-    }
-
-    /// Something was posted: lets happen what that sets off at once
-    pub(crate) fn kick(&self) {
-        if !matches!(self.clock, Clock::Virtual) {
-            self.advance_to(self.driver.now());
-        }
-    }
-
-    /// Lets happen what is due
-    pub(crate) fn go_on(&self) {
-        if let Clock::Shared(member) = &self.clock {
-            member.hear(&self.driver);
-        }
-        self.go_further();
-    }
-
-    fn go_further(&self) {
-        if let Clock::Shared(member) = &self.clock {
-            member.resume(&self.driver);
-        }
-        self.advance_to(self.now());
-    }
-
-    fn advance_to(&self, time: Time) {
-        let has_host_news = self.driver.advance_to(time);
-        if let (true, Clock::Shared(member)) = (has_host_news, &self.clock) {
-            member.follow_faults(&self.driver);
-        }
-    }
-
-    /// Somebody waits: on a virtual clock, time jumps to the next event; false if there is none
-    pub(crate) fn jump(&self) -> bool {
-        match (&self.clock, self.driver.next()) {
-            (Clock::Virtual, Some(next)) => {
-                self.driver.advance_to(next);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// The program has looked, and found something or nothing
+    /// Counts polls that find nothing; after many, lets other processes run
     ///
-    /// Who looks in vain for long lets others run: where there are more hosts than cores, it may wait for one of them.
-    pub(crate) fn looked(&self, found: bool) {
+    /// On a machine with more hosts than cores, the program may wait for one of them.
+    pub(crate) fn count_poll(&self, found: bool) {
         if found {
             self.idle.store(0, Ordering::Relaxed);
-        } else if self.idle.fetch_add(1, Ordering::Relaxed) >= PATIENCE
-            && !matches!(self.clock, Clock::Virtual)
-        {
+        } else if self.idle.fetch_add(1, Ordering::Relaxed) >= PATIENCE && !self.is_virtual() {
             std::thread::yield_now();
         }
     }
 
-    /// Lets so much time pass on a virtual clock
+    /// Advances a virtual clock by `ns`
     pub(crate) fn rest(&self, ns: u64) {
-        if let Clock::Virtual = self.clock {
+        if self.is_virtual() {
             self.driver.advance_to(self.driver.now() + Duration::from_nanos(ns));
         }
     }
 
-    /// The program asks for an event, and may block until it comes
-    pub(crate) fn work_beside(&'static self) {
-        if !matches!(self.clock, Clock::Virtual) {
-            self.progress.begin(self);
+    /// Has the thread beside the program work: the program asks for an event, and may block until it comes
+    pub(crate) fn start_progress(&'static self) {
+        if !self.is_virtual() {
+            self.progress.start(self);
             self.progress.take_over();
         }
     }
+}
 
-    // ─── The thread beside the program ───
-
-    /// How often the program has called
-    pub(crate) fn calls(&self) -> u32 {
-        self.calls.load(Ordering::Relaxed)
+impl Work for Engine {
+    fn run(&self) {
+        self.leave(self.advanced(false));
     }
 
-    /// Waits until something is due, or told, or for `most`
-    pub(crate) fn wait(&self, most: Duration) {
+    fn wait(&self, most: Duration) {
         let now = self.now();
         let until_event = self.driver.next().map_or(most, |next| next.since(now)).min(most);
         match &self.clock {
-            Clock::Shared(member) if member.is_waiting() => {
-                member.rest(until_event.min(Duration::from_millis(1)))
-            }
-            Clock::Shared(member) => member.rest(until_event),
-            _ => self.progress.rest(until_event),
+            Clock::Shared(host) if host.is_blocked() => host.sleep(until_event.min(Duration::from_millis(1))),
+            Clock::Shared(host) => host.sleep(until_event),
+            _ => self.progress.sleep(until_event),
         }
     }
 
-    /// What has to be done now and then
-    pub(crate) fn keep_house(&self) {
-        if let Clock::Shared(member) = &self.clock {
-            member.bury(&self.driver);
-            member.publish(&self.driver);
+    fn housekeeping(&self) {
+        if let Clock::Shared(host) = &self.clock {
+            host.reap_dead_hosts(&self.driver);
+            host.publish(&self.driver);
         }
     }
 }
 
-/// The program ends
+/// Gives the host back when the program ends
 extern "C" fn leave() {
-    if let Some(Some(Engine { clock: Clock::Shared(member), driver, .. })) = ENGINE.get() {
-        // Nobody takes what unwinds here.
-        let _ = catch_unwind(AssertUnwindSafe(|| member.leave(driver)));
+    if let Some(Some(Engine { clock: Clock::Shared(host), driver, .. })) = ENGINE.get() {
+        // A panic must not unwind into the exit of the program.
+        let _ = catch_unwind(AssertUnwindSafe(|| host.leave(driver)));
     }
-}
-
-/// The devices of all hosts, or of one, as programs find them
-fn listed(topology: &Topology, host: Option<&str>) -> Vec<Listed> {
-    let hosts = topology.hosts().iter().enumerate();
-    let hosts = hosts.filter(|(number, found)| {
-        host.is_none_or(|host| found.name() == host || host.parse() == Ok(*number))
-    });
-    let of_host = |found: &rdma_sim::topology::Host| {
-        let name = found.name().to_owned();
-        let ports = found.ports().iter().map(|port| Listed {
-            host: name.clone(),
-            device: port.device().to_owned(),
-            // Where all hosts are in one process, names have to tell them apart.
-            name: if host.is_some() { port.device().to_owned() } else { format!("{}@{name}", port.device()) },
-            guid: u64::from_be_bytes(port.guid().0),
-        });
-        ports.collect::<Vec<_>>()
-    };
-    hosts.flat_map(|(_, host)| of_host(host)).collect()
 }

@@ -1,95 +1,118 @@
-//! A thread that works while the program does not call
+//! A thread that runs the devices while the program does not call
 //!
-//! Devices fill receives, answer one-sided operations and raise events whether or not a program looks. While it polls, the thread
-//! leaves the work to it and costs next to nothing.
+//! Devices fill receives, answer one-sided operations and raise events whether or not the program calls. While the program
+//! polls, its calls do that work, and the thread sleeps.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use crate::complain;
-use crate::engine::Engine;
+use crate::log::log_error;
 
+/// The state that the thread shares with the calls of the program
 pub(crate) struct Progress {
     thread: OnceLock<Option<Thread>>,
+    /// Calls of the program: while the number grows, the program does the work.
+    calls: AtomicU32,
     is_asleep: AtomicBool,
     /// The program is about to wait for an event.
     is_wanted: AtomicBool,
 }
 
+/// What the thread does
+pub(crate) trait Work: Sync {
+    /// Runs what is due
+    fn run(&self);
+    /// Waits until something is due or arrives, or for `most`
+    fn wait(&self, most: Duration);
+    /// Does what has to be done now and then
+    fn housekeeping(&self);
+}
+
 /// How long the thread waits for a sign that the program does not poll.
-const TURN: Duration = Duration::from_millis(1);
-/// Some things have to be done now and then.
+const PATIENCE: Duration = Duration::from_millis(1);
 const HOUSEKEEPING: Duration = Duration::from_millis(100);
 
 impl Progress {
     pub(crate) const fn new() -> Self {
-        Self { thread: OnceLock::new(), is_asleep: AtomicBool::new(false), is_wanted: AtomicBool::new(false) }
+        Self {
+            thread: OnceLock::new(),
+            calls: AtomicU32::new(0),
+            is_asleep: AtomicBool::new(false),
+            is_wanted: AtomicBool::new(false),
+        }
+    }
+
+    /// Counts a call of the program
+    pub(crate) fn count_call(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn calls(&self) -> u32 {
+        self.calls.load(Ordering::Relaxed)
     }
 
     /// Starts the thread, unless it runs
-    pub(crate) fn begin(&self, engine: &'static Engine) {
+    pub(crate) fn start(&'static self, work: &'static impl Work) {
         self.thread.get_or_init(|| {
             let builder = std::thread::Builder::new().name("librdma".to_owned());
-            match builder.spawn(move || engine.work()) {
+            match builder.spawn(move || self.work(work)) {
                 Ok(handle) => Some(handle.thread().clone()),
                 Err(error) => {
-                    complain(&format!("no thread beside the program: {error}"));
+                    log_error(&format!("no thread beside the program: {error}"));
                     None
                 }
             }
         });
     }
 
-    /// The program will not call before something has happened
-    pub(crate) fn take_over(&self) {
-        self.is_wanted.store(true, Ordering::Release);
+    fn unpark(&self) {
         if let Some(Some(thread)) = self.thread.get() {
             thread.unpark();
         }
     }
 
-    pub(crate) fn rest(&self, time: Duration) {
+    /// Has the thread work at once: the program will not call before something has happened
+    pub(crate) fn take_over(&self) {
+        self.is_wanted.store(true, Ordering::Release);
+        self.unpark();
+    }
+
+    /// Sleeps for `time`, or until a call of the program
+    pub(crate) fn sleep(&self, time: Duration) {
         self.is_asleep.store(true, Ordering::SeqCst);
         std::thread::park_timeout(time);
         self.is_asleep.store(false, Ordering::SeqCst);
     }
 
-    pub(crate) fn rouse(&self) {
-        if self.is_asleep.load(Ordering::Relaxed)
-            && self.is_asleep.swap(false, Ordering::SeqCst)
-            && let Some(Some(thread)) = self.thread.get()
-        {
-            thread.unpark();
+    /// Ends the sleep of the thread
+    pub(crate) fn wake(&self) {
+        if self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::SeqCst) {
+            self.unpark();
         }
     }
-}
 
-impl Engine {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "what is done now and then is done by the clock on the wall"
-    )]
-    fn work(&self) {
-        let mut house = Instant::now();
+    #[expect(clippy::disallowed_methods, reason = "housekeeping is done by the clock on the wall")]
+    fn work(&self, work: &impl Work) {
+        let mut last_housekeeping = Instant::now();
         loop {
             let calls = self.calls();
-            if !self.progress.is_wanted.swap(false, Ordering::Acquire) {
-                std::thread::park_timeout(TURN);
+            if !self.is_wanted.swap(false, Ordering::Acquire) {
+                std::thread::park_timeout(PATIENCE);
             }
-            let is_left_alone = self.calls() != calls && !self.progress.is_wanted.load(Ordering::Relaxed);
+            let program_polls = self.calls() != calls && !self.is_wanted.load(Ordering::Relaxed);
             let calls = self.calls();
-            while !is_left_alone && self.calls() == calls {
-                self.go_on();
-                self.wait(HOUSEKEEPING);
-                if house.elapsed() >= HOUSEKEEPING {
+            while !program_polls && self.calls() == calls {
+                work.run();
+                work.wait(HOUSEKEEPING);
+                if last_housekeeping.elapsed() >= HOUSEKEEPING {
                     break;
                 }
             }
-            if house.elapsed() >= HOUSEKEEPING {
-                self.keep_house();
-                house = Instant::now();
+            if last_housekeeping.elapsed() >= HOUSEKEEPING {
+                work.housekeeping();
+                last_housekeeping = Instant::now();
             }
         }
     }

@@ -170,6 +170,17 @@ impl SimCompletionQueue {
     }
 }
 
+impl SimCompletionQueue {
+    /// The key of the queue in the simulation `shared`, which has to be its own
+    pub(crate) fn key_in(&self, shared: &Shared) -> CqKey {
+        assert!(
+            std::ptr::eq(shared, &raw const *self.context.net),
+            "the completion queue is of another simulation"
+        );
+        self.key
+    }
+}
+
 impl CompletionQueue for SimCompletionQueue {
     type Qp = SimQueuePair;
 
@@ -226,6 +237,15 @@ impl SimQueuePair {
     pub fn modify_attr(&self, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
         self.require_alive(Verb::ModifyQp)?;
         self.context.net.lock().fabric.modify_qp(self.key, attr, mask)
+    }
+
+    /// The key of the queue pair in the simulation `shared`, which has to be its own
+    pub(crate) fn key_in(&self, shared: &Shared, verb: Verb) -> Result<QpKey, Error> {
+        assert!(
+            std::ptr::eq(shared, &raw const *self.context.net),
+            "the queue pair is of another simulation"
+        );
+        self.require_alive(verb).map(|()| self.key)
     }
 
     fn require_alive(&self, verb: Verb) -> Result<(), Error> {

@@ -2,18 +2,17 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use rdma_core::{Runtime, Time};
 
 use crate::executor::SimRuntime;
 pub use crate::fabric::Process;
-use crate::fault::{Fault, FaultError, FaultPlan};
+use crate::fault::FaultError;
 use crate::net::Net;
-use crate::remote::{LinkMessage, Transport};
-use crate::shared::State;
+use crate::remote::Transport;
+pub use crate::session::{RemoteInput, Session};
 use crate::sim::Sim;
-use crate::topology::Topology;
 
 /// A task as a runtime takes it
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -52,6 +51,8 @@ impl Driver {
     /// [`FaultError`] if the topology lacks the host or port of a fault.
     pub fn new(sim: Sim, spawn: impl Fn(Task) + Send + Sync + 'static) -> Result<Self, FaultError> {
         let (net, runtime) = sim.build(Some(Box::new(spawn)))?;
+        // The digest is that of a run, which a driver does not have.
+        net.shared().lock().fabric.stop_trace();
         Ok(Self { net, runtime })
     }
 
@@ -81,6 +82,11 @@ impl Driver {
         RemoteInput(self.net.shared().lock())
     }
 
+    /// Locks the simulation for several steps
+    pub fn session(&self) -> Session<'_> {
+        Session::new(self.net.shared(), &self.runtime)
+    }
+
     /// When the next event or timer is due, unless the program causes an earlier one
     pub fn next(&self) -> Option<Time> {
         let event = self.net.shared().lock().fabric.next_event();
@@ -96,60 +102,6 @@ impl Driver {
         let advanced = self.net.shared().advance_to(time);
         self.runtime.expire(time);
         advanced.has_host_news
-    }
-}
-
-/// Exclusive access to the simulation of one host, to apply what other hosts have sent
-pub struct RemoteInput<'a>(pub(crate) MutexGuard<'a, State>);
-
-impl RemoteInput<'_> {
-    /// Applies a message from `host`; a message that makes no sense changes nothing
-    pub fn apply(&mut self, host: u32, message: &LinkMessage<'_>) {
-        self.0.fabric.apply_remote(host, message);
-    }
-
-    /// Forgets what an earlier process of `host` has sent, and announces all queue pairs and receives of this host to it
-    pub fn announce_all_to(&mut self, host: u32) {
-        self.0.fabric.announce_all_to(host);
-    }
-
-    /// Forgets what the process of `host` has sent: it has ended
-    pub fn forget(&mut self, host: u32) {
-        self.0.fabric.forget_host(host);
-    }
-
-    /// Retries the queue pairs that wait for room in the transport
-    pub fn resume(&mut self) {
-        self.0.fabric.resume_blocked();
-    }
-
-    /// Schedules `fault`; it fires at once if its time has passed
-    ///
-    /// # Errors
-    ///
-    /// [`FaultError`] if `topology` has no such host, port or cable.
-    pub fn plan(&mut self, fault: Fault, topology: &Topology) -> Result<(), FaultError> {
-        FaultPlan(vec![fault.clone()]).check(topology)?;
-        self.0.fabric.plan(fault);
-        Ok(())
-    }
-
-    /// Takes the faults that waited for frames which this host has now sent
-    ///
-    /// They take effect nowhere until the caller has told all processes, this one included, to [`plan`](Self::plan) them.
-    pub fn take_fired(&mut self) -> Vec<Fault> {
-        self.0.fabric.take_fired()
-    }
-
-    /// The state of the processes of `host` according to the faults that have fired, and how often they were started
-    pub fn process(&self, host: u32) -> (Process, u32) {
-        self.0.fabric.process(host)
-    }
-}
-
-impl fmt::Debug for RemoteInput<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteInput").finish_non_exhaustive()
     }
 }
 

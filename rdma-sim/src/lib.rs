@@ -39,6 +39,7 @@ mod net;
 pub mod remote;
 pub mod rules;
 mod schedule;
+mod session;
 mod shared;
 mod sim;
 mod tcp;

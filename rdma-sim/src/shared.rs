@@ -79,12 +79,12 @@ impl Shared {
 
     /// Releases the lock, then calls the wakers of the completion queues with news: a waker may run any code
     fn notify(mut state: MutexGuard<'_, State>) -> Advanced {
-        let State { fabric, wakers } = &mut *state;
         let mut woken = [const { None }; 2];
         for waker in &mut woken {
-            let Some(cq) = fabric.pop_woken() else { break };
-            *waker = wakers.get(cq).cloned();
+            let Some(found) = state.pop_woken() else { break };
+            *waker = found;
         }
+        let fabric = &mut state.fabric;
         let advanced = Advanced { now: fabric.now(), has_host_news: fabric.take_host_news() };
         drop(state);
         woken.into_iter().flatten().for_each(Waker::wake);
@@ -93,6 +93,12 @@ impl Shared {
 }
 
 impl State {
+    /// The waker of a completion queue that has news; the queue may have none
+    pub(crate) fn pop_woken(&mut self) -> Option<Option<Waker>> {
+        let cq = self.fabric.pop_woken()?;
+        Some(self.wakers.get(cq).cloned())
+    }
+
     pub(crate) fn destroy_cq(&mut self, cq: CqKey) {
         self.fabric.destroy_cq(cq);
         self.wakers.remove(cq);

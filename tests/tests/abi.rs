@@ -90,7 +90,7 @@ fn a_fault_without_a_place_is_refused() {
     let plans = [
         c"at 0s a:rdma_en2 unplug; at 0s c:rdma_en2 unplug",
         c"at 0s a:rdma_en2 unplug; at 0s a:rdma_en99 unplug",
-        c"at 0s a:rdma_en2 unplug; at 0s nobody kill",
+        c"at 0s a:rdma_en2 unplug; at 0s z kill",
         c"at 0s a:rdma_en2 unplug; nonsense",
     ];
     for plan in plans {

@@ -1,13 +1,13 @@
 //! Fabrics in shared memory: several processes, which may come, go and die at any moment
 //!
-//! Mutants that these tests were seen to catch. Records are taken in whatever their stamp says. Nobody is introduced to who has
-//! come. A successor keeps the incarnation of its predecessor. What waits for room is not gone on with. The head of a lane is
-//! published before the bytes. Data fills the last receive instead of the oldest that is open. Messages are counted in bytes. A host
-//! is taken although its lock is held. Faults that happen within a post are not followed. Whoever asks for a fault does not go on
-//! with who is stopped. A forked child ends for its parent.
+//! Mutants that these tests were seen to catch. Records are applied whatever their stamp is. A host is not announced to a new
+//! process. A successor keeps the incarnation of its predecessor. Messages that wait for room are not sent later. The head of a
+//! ring is published before the bytes. Data fills the last receive instead of the oldest that is open. Messages are counted in
+//! bytes. A host is claimed although its lock is held. Faults that fire within a post are not followed. A process that adds a
+//! fault does not continue a stopped one. A forked child leaves the fabric for its parent.
 //!
-//! Caught elsewhere: counters of predecessors forgotten, by `programs.rs`; a tail that is never moved, by the tests of lanes; used
-//! memory made anew, and a maker that was killed, by those of places; a pipe that blocks, by those of channels.
+//! Caught elsewhere: counters of predecessors forgotten, by `programs.rs`; a tail that is never moved, by the tests of rings; used
+//! memory made anew, and a maker that was killed, by those of fabrics; a pipe that blocks, by those of wake pipes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn pair(name: &str) -> Hosts {
     Hosts::new(name, &Settings::new(Topology::pair()), PEER)
 }
 
-/// Connects them; each sends to the other, until it ends
+/// Connects both; each sends to the other for ever
 fn talking(hosts: &Hosts, [a, b]: [&mut Peer; 2]) -> [usize; 2] {
     let [to_b, to_a] = hosts.connect([a, b], [DEVICE; 2], 255, 1 << 20);
     a.ask(&format!("talk {to_b}"));
@@ -74,14 +74,14 @@ fn messages_of_all_sizes_arrive_whole_and_in_order() {
     assert!(a.end() && b.end());
 }
 
-/// A send waits for its receive whoever comes first, and messages of a megabyte, of which eight wait, pass a lane of one.
+/// A send waits for a receive that is posted later, and eight messages of a megabyte pass a ring of one megabyte.
 #[test]
-fn long_messages_pass_and_wait_for_their_receives() {
+fn long_messages_pass_a_short_ring_and_wait_for_their_receives() {
     let hosts = pair("long");
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
     let len = 1 << 20;
     let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 4095, 8 * len);
-    // The first is sent long before anybody looks.
+    // The first is sent long before its receive is posted.
     a.say(&format!("send {to_b} 20 {len}")).unwrap();
     b.ask(&format!("take {to_a} 20 {len}"));
     assert!(a.answer().is_some());
@@ -92,9 +92,9 @@ fn long_messages_pass_and_wait_for_their_receives() {
     assert_eq!((sent[0].messages, sent[0].payload_bytes), (20, 20 * len as u64), "{sent:?}");
 }
 
-/// Catches records of a process that is gone, which its successor takes for its own, and receives that were announced to it.
+/// Catches records and announced receives of a process that has ended, which are taken for those of its successor.
 #[test]
-fn a_process_that_is_killed_at_any_moment_harms_nobody_else() {
+fn a_process_that_is_killed_at_any_moment_harms_no_other() {
     let topology = Topology::mesh(3, MacModel::from(3)).unwrap();
     let hosts = Hosts::new("killed", &Settings::new(topology.clone()), PEER);
     let device = |from: &str, to: &str| {
@@ -113,7 +113,7 @@ fn a_process_that_is_killed_at_any_moment_harms_nobody_else() {
         let [ab, ba] = hosts.connect([&mut a, &mut b], [&device("a", "b"), &device("b", "a")], 255, 1 << 20);
         a.ask(&format!("talk {ab}"));
         b.ask(&format!("talk {ba}"));
-        // Whatever it does by now is interrupted.
+        // The kill interrupts it at a random moment.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         std::thread::sleep(Duration::from_micros((state >> 33) % 20_000));
         if round % 4 == 3 {
@@ -132,7 +132,7 @@ fn a_process_that_is_killed_at_any_moment_harms_nobody_else() {
 }
 
 #[test]
-fn nothing_is_left_of_a_fabric_when_the_last_one_has_left() {
+fn nothing_is_left_of_a_fabric_after_its_last_process() {
     for number in 0..10 {
         let hosts = pair(&format!("left{number}"));
         let name = hosts.fabric.name().to_owned();
@@ -142,7 +142,7 @@ fn nothing_is_left_of_a_fabric_when_the_last_one_has_left() {
         assert!(is_there(&name), "two processes are in it");
         assert!(a.end());
         assert!(is_there(&name), "a process is in it");
-        // The last one cleans up, or whoever looks after it if it was killed.
+        // The last process removes the fabric; if it was killed, a process that lists fabrics does.
         if number % 2 == 0 {
             assert!(b.end());
             let base = Path::new("/dev/shm").is_dir().then(|| format!("/dev/shm/rdma-sim-{}/{name}", user()));
@@ -160,17 +160,17 @@ fn user() -> u32 {
 }
 
 #[test]
-fn hosts_are_taken_once_and_fabrics_do_not_meet() {
+fn a_host_is_claimed_once_and_fabrics_are_separate() {
     let (one, other) = (pair("one"), pair("other"));
     let (mut a, mut b) = (one.start("a"), other.start("b"));
     let open = format!("open {DEVICE} 255 1048576");
     assert!(a.ask(&open).starts_with("0 "));
     assert!(b.ask(&open).starts_with("0 "));
-    // Another process as the same host is refused, with a word about who it is.
+    // Another process as the same host is refused.
     let mut twin = one.start("a");
     twin.say(&open).unwrap();
     assert!(!twin.end());
-    // A message to a peer that is in another fabric never comes.
+    // A message to an address of another fabric never arrives.
     let address = b.ask(&open);
     let address = address.split_once(' ').unwrap().1;
     a.ask(&format!("connect 0 {address}"));
@@ -180,9 +180,9 @@ fn hosts_are_taken_once_and_fabrics_do_not_meet() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_a_reason() {
+fn invalid_names_settings_and_faults_are_refused_with_a_reason() {
     let settings = Settings::new(Topology::pair());
-    assert!(matches!(SharedFabric::open("nobody-made-this"), Err(FabricError::Missing(_))));
+    assert!(matches!(SharedFabric::open("never-made"), Err(FabricError::Missing(_))));
     for name in ["", ".", "../x", "a/b", "a b", &"x".repeat(65)] {
         assert!(matches!(SharedFabric::create(name, &settings), Err(FabricError::Name(_))), "{name:?}");
     }
@@ -208,15 +208,15 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
     assert!(!stranger.end());
 }
 
-/// Faults happen to all processes of a fabric: a queue pair ends with its cable, and a new one works when it is back.
+/// Faults apply to all processes of a fabric: a queue pair ends with its cable, and a new one works with a cable again.
 #[test]
-fn a_pulled_cable_is_pulled_for_everybody() {
+fn an_unplugged_cable_is_unplugged_for_both_processes() {
     let hosts = pair("pulled");
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
     let [to_b, _] = talking(&hosts, [&mut a, &mut b]);
     goes_on(&mut a, to_b, 10);
     hosts.fabric.add_fault("at 0s a:rdma_en2 unplug").unwrap();
-    // Nothing can be opened now, and so both give up.
+    // No queue pair can be opened now, and both programs end.
     assert!(is_refused(a) && is_refused(b));
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
     hosts.fabric.add_fault("at 0s a:rdma_en2 replug").unwrap();
@@ -225,21 +225,22 @@ fn a_pulled_cable_is_pulled_for_everybody() {
     assert!(a.end() && b.end());
 }
 
-/// Catches a child that ends the part of its parent in the fabric with its own end.
+/// Catches a forked child that writes to the rings of its parent, and one that leaves the fabric for its parent.
 #[test]
-fn a_child_that_is_forked_and_ends_is_not_the_host() {
+fn a_forked_child_is_refused_and_its_parent_goes_on() {
     let hosts = pair("forked");
     let name = hosts.fabric.name().to_owned();
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
     let [to_b, to_a] = talking(&hosts, [&mut a, &mut b]);
     goes_on(&mut a, to_b, 10);
-    assert_eq!(a.ask("fork"), "0");
+    assert_eq!(a.ask(&format!("fork {to_b}")), "0", "all verbs of the child say that the device is gone");
     assert_eq!(hosts.fabric.process_of(0), a.pid());
+    goes_on(&mut a, to_b, 10);
     goes_on(&mut b, to_a, 10);
     assert!(b.end());
     drop(hosts);
-    // It alone is in the fabric now, and its lock is its child's, too.
-    assert_eq!(a.ask("fork"), "0");
+    // Only one process is in the fabric now, and its child has a copy of the lock.
+    assert_eq!(a.ask(&format!("fork {to_b}")), "0");
     assert!(is_there(&name));
     assert!(a.end());
     assert!(!is_there(&name));
@@ -275,9 +276,9 @@ fn wait_until_stopped(peer: &Peer) {
     }
 }
 
-/// Catches processes that are stopped with nobody left to go on with them, and those that are killed meanwhile.
+/// Catches processes that stay stopped because all others are stopped, too, and a kill that does not reach a stopped one.
 #[test]
-fn processes_that_are_all_stopped_go_on_or_are_killed() {
+fn stopped_processes_continue_or_are_killed() {
     let hosts = pair("stopped");
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
     let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
@@ -300,14 +301,14 @@ fn processes_that_are_all_stopped_go_on_or_are_killed() {
     assert!(a.end());
 }
 
-/// Catches a fault that only the process sees whose frames it waits for, and one that a successor has happen again.
+/// Catches a fault that only the sender of the frames sees, and one that fires again for a successor.
 #[test]
-fn a_cable_that_is_pulled_after_so_many_frames_is_pulled_for_everybody_once() {
+fn an_unplug_after_so_many_frames_applies_to_both_processes_once() {
     let hosts = pair("after");
     hosts.fabric.add_fault("after 50 frames a:rdma_en2 unplug").unwrap();
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
     talking(&hosts, [&mut a, &mut b]);
-    // Who has seen it tells the others.
+    // The sender adds it to the log for the others.
     while hosts.fabric.faults().len() < 2 {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -319,7 +320,7 @@ fn a_cable_that_is_pulled_after_so_many_frames_is_pulled_for_everybody_once() {
     assert!(a.end() && b.end());
 }
 
-/// A process that a fault pauses goes on when another says so; one that it kills is dead.
+/// A process that a fault pauses continues with the next fault; one that a fault kills is dead.
 #[test]
 fn faults_pause_resume_and_kill_processes() {
     let hosts = pair("paused");
@@ -334,7 +335,7 @@ fn faults_pause_resume_and_kill_processes() {
     hosts.fabric.add_fault("at 0s b kill").unwrap();
     assert_eq!(b.answer(), None);
     assert!(!b.end());
-    // What killed one does not kill the next.
+    // The fault that killed a process does not kill its successor.
     let mut b = hosts.start("b");
     let [to_b, _] = talking(&hosts, [&mut a, &mut b]);
     goes_on(&mut a, to_b, 10);

@@ -1,7 +1,9 @@
-//! Programs that nobody here wrote, and one in C, over the simulated provider
+//! Programs of other projects, and one in C, over the simulated provider
 //!
 //! They are Debian's `ibverbs-utils` and `perftest`, unmodified; `recipe.c` needs a C compiler and `libibverbs-dev`.
+#![allow(unsafe_code, reason = "holds a port by a socket that does not listen")]
 
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -9,7 +11,7 @@ use rdma_sim::{LineRate, Topology};
 use rdma_sim_verbs::shared::{Settings, SharedFabric};
 use rdma_tests::hosts::{Hosts, library};
 
-/// What each program is given at most, in seconds
+/// The most time that a program gets, in seconds
 const PATIENCE: &str = "120";
 
 fn topology(cables: usize) -> Topology {
@@ -22,7 +24,7 @@ fn hosts(name: &str, settings: &Settings) -> Hosts {
     Hosts::new(name, settings, "no peers")
 }
 
-/// A program as a host of the fabric, which is ended if it hangs
+/// A program as a host of the fabric, which is killed if it hangs
 fn command(hosts: &Hosts, host: &str, words: &str) -> Command {
     let mut words = words.split_whitespace();
     let program = words.next().unwrap();
@@ -45,7 +47,7 @@ fn run(mut command: Command) -> String {
     text(&output)
 }
 
-/// Waits until somebody listens on a port of this machine
+/// Waits until the server listens on a port of this machine
 fn wait_for_listener(port: u16, server: &mut Child) {
     let line = format!(":{port:04X} 00000000");
     for _ in 0..3_000 {
@@ -63,17 +65,48 @@ fn wait_for_listener(port: u16, server: &mut Child) {
         assert!(server.try_wait().unwrap().is_none(), "the server has ended");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    panic!("nobody listens on port {port}");
+    panic!("the server does not listen on port {port}");
 }
 
-/// A port that nobody uses
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// A port that no other program gets for as long as the value lives
+///
+/// The socket is bound and never listens. A server that sets `SO_REUSEADDR`, as all of these do, may bind the port beside it;
+/// the system gives it to no program that asks for any free port.
+struct HeldPort {
+    port: u16,
+    _socket: OwnedFd,
 }
 
-/// A server as host `a` and its client as host `b`: what both have printed
+impl HeldPort {
+    fn new() -> Self {
+        // SAFETY: the call takes numbers.
+        let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+        assert!(socket >= 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: the descriptor is new and owned by no other value.
+        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+        let fd = socket.as_raw_fd();
+        let one = 1_i32;
+        // SAFETY: zeros are valid for the structure.
+        let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+        address.sin_family = libc::AF_INET as u16;
+        let place = (&raw mut address).cast::<libc::sockaddr>();
+        let mut len = size_of::<libc::sockaddr_in>() as u32;
+        // SAFETY: the option is a number of four bytes.
+        let reuses =
+            unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, (&raw const one).cast(), 4) };
+        // SAFETY: the address has the length that is passed.
+        let binds = unsafe { libc::bind(fd, place, len) };
+        // SAFETY: the place has room for the length that is passed.
+        let names = unsafe { libc::getsockname(fd, place, &raw mut len) };
+        assert_eq!([reuses, binds, names], [0; 3], "{}", std::io::Error::last_os_error());
+        Self { port: u16::from_be(address.sin_port), _socket: socket }
+    }
+}
+
+/// Runs a server as host `a` and its client as host `b`; returns what both have printed
 fn between(hosts: &Hosts, words: &str, environment: &[(&str, &str)]) -> [String; 2] {
-    let port = free_port();
+    let held = HeldPort::new();
+    let port = held.port;
     let words = format!("{words} -p {port}");
     let mut server = command(hosts, "a", &words).envs(environment.iter().copied()).spawn().unwrap();
     wait_for_listener(port, &mut server);
@@ -138,7 +171,7 @@ fn ibv_uc_pingpong_polls_and_sleeps() {
     assert_eq!(sent[0].payload_bytes, 1_200 * 4096);
 }
 
-/// The device has no reliable queue pairs: the program says so, and nobody crashes.
+/// The device has no reliable queue pairs: the program says so, and no process crashes.
 #[test]
 fn ibv_rc_pingpong_runs_on_the_roce_profile_and_is_refused_on_a_mac() {
     let mac = hosts("refused", &Settings::new(topology(1)));
@@ -152,7 +185,7 @@ fn ibv_rc_pingpong_runs_on_the_roce_profile_and_is_refused_on_a_mac() {
     }
 }
 
-/// What perftest knows of link layers is Ethernet and InfiniBand; what it asks of queues is more than a Mac gives.
+/// perftest knows the link layers Ethernet and InfiniBand only, and asks for deeper queues than those of a Mac.
 #[test]
 fn perftest_measures_latency_and_bandwidth() {
     let ethernet = [("RDMA_SIM_LINK_LAYER", "ethernet")];
@@ -204,7 +237,7 @@ fn descriptors() -> usize {
 
 /// Apple's recipe, and every error number on the way
 #[test]
-fn the_recipe_in_c_meets_every_error_number() {
+fn the_recipe_in_c_finds_every_error_number() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let program = folder.join("recipe");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/recipe.c");

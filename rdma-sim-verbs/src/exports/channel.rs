@@ -1,21 +1,21 @@
 //! Completion channels
 
 use std::ffi::{c_int, c_uint, c_void};
-use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
 use rdma_verbs_abi::{CompChannel, Context, Cq};
 
-use super::{EBUSY, EINVAL, guarded, null, set_errno};
-use crate::channel::Channel;
-use crate::engine::{Engine, MOST_JUMPS};
-use crate::objects::{ChannelObject, ContextObject, CqObject, hand_out, object, take_back};
+use crate::completion_channel::Channel;
+use crate::engine::{Engine, MAX_JUMPS};
+use crate::errno::{EBUSY, EINVAL, guarded, minus_one, null, same};
+use crate::objects::{ChannelObject, ContextObject, CqObject};
+use crate::slots::{hand_out, object, take_back};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut Context) -> *mut CompChannel {
-    guarded(null_mut(), || {
+    guarded(null, || {
         // SAFETY: the contract of all functions.
         if unsafe { object::<ContextObject>(context) }.is_none() {
             return null(EINVAL);
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut Context) -> *mut 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut CompChannel) -> c_int {
-    guarded(EINVAL, || {
+    guarded(same, || {
         // SAFETY: the contract of all functions.
         match unsafe { object::<ChannelObject>(channel) } {
             None => EINVAL,
@@ -46,42 +46,41 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut CompChannel) -> 
     })
 }
 
-/// Waits for a completion that was asked for; −1 with `errno` if there is none and the descriptor is nonblocking
+/// Waits for a completion event; −1 with `errno` if there is none and the descriptor is nonblocking
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_cq_event(
     channel: *mut CompChannel,
     cq: *mut *mut Cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    guarded(-1, || {
+    guarded(minus_one, || {
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<ChannelObject>(channel) };
         let (Some(found), Some(engine), false) = (found, Engine::get(), cq.is_null()) else {
-            set_errno(EINVAL);
-            return -1;
+            return minus_one(EINVAL);
         };
         engine.catch_up();
-        // Whoever may block, may for ever.
+        // A program that may block may wait for ever.
         let may_block = found.channel.is_blocking().unwrap_or(false);
-        let mut jumps = 0..if may_block { usize::MAX } else { MOST_JUMPS };
-        while !found.channel.has_event() && jumps.next().is_some() && engine.jump() {}
-        // The channel stays while its program waits, whoever destroys it.
+        let mut jumps = 0..if may_block { usize::MAX } else { MAX_JUMPS };
+        while !found.channel.has_event()
+            && jumps.next().is_some()
+            && engine.poll(|session| engine.jump(session))
+        {}
+        // The channel stays while the program waits, even if another thread destroys it.
         let waiting = Arc::clone(&found.channel);
         loop {
             let event = match waiting.take() {
                 Ok(event) => std::ptr::with_exposed_provenance_mut::<Cq>(event),
-                Err(error) => {
-                    set_errno(error.raw_os_error().unwrap_or(EINVAL));
-                    return -1;
-                }
+                Err(error) => return minus_one(error.raw_os_error().unwrap_or(EINVAL)),
             };
             // SAFETY: the contract of all functions.
-            let Some(told) = (unsafe { object::<CqObject>(event) }) else { continue };
+            let Some(found) = (unsafe { object::<CqObject>(event) }) else { continue };
             // SAFETY: the caller's place for a pointer.
             unsafe { *cq = event };
             if !cq_context.is_null() {
                 // SAFETY: the caller's place for a pointer.
-                unsafe { *cq_context = told.abi.cq_context };
+                unsafe { *cq_context = found.abi.cq_context };
             }
             return 0;
         }
@@ -99,14 +98,14 @@ pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut Cq, count: c_uint) {
 }
 
 pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut Cq, _solicited: c_int) -> c_int {
-    guarded(EINVAL, || {
+    guarded(same, || {
         // SAFETY: the contract of all functions.
         let (Some(found), Some(engine)) = (unsafe { object::<CqObject>(cq) }, Engine::get()) else {
             return EINVAL;
         };
-        let Some(alarm) = found.alarm.get() else { return EINVAL };
-        found.queue.notify(&Waker::from(Arc::clone(alarm)));
-        engine.work_beside();
+        let Some(notifier) = found.notifier.get() else { return EINVAL };
+        found.queue.notify(&Waker::from(Arc::clone(notifier)));
+        engine.start_progress();
         0
     })
 }

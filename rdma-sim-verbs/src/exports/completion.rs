@@ -1,17 +1,17 @@
 //! Completion queues
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rdma_core::{Completion, CompletionQueue, Device as _, Opcode};
+use rdma_core::{Completion, Device as _, Opcode};
 use rdma_verbs_abi::{CompChannel, Context, Cq, Wc, constants};
 
-use super::{EBUSY, EINVAL, guarded, null};
-use crate::channel::Alarm;
-use crate::engine::{Engine, MOST_JUMPS};
-use crate::objects::{ChannelObject, ContextObject, CqObject, hand_out, object, take_back};
+use crate::completion_channel::CqNotifier;
+use crate::engine::{Engine, MAX_JUMPS};
+use crate::errno::{EBUSY, EINVAL, guarded, negative, null, same};
+use crate::objects::{ChannelObject, ContextObject, CqObject};
+use crate::slots::{hand_out, object, take_back};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_cq(
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn ibv_create_cq(
     channel: *mut CompChannel,
     _vector: c_int,
 ) -> *mut Cq {
-    guarded(null_mut(), || {
+    guarded(null, || {
         // SAFETY: the contract of all functions.
         let Some(found) = (unsafe { object::<ContextObject>(context) }) else { return null(EINVAL) };
         // SAFETY: as above.
@@ -38,13 +38,13 @@ pub unsafe extern "C" fn ibv_create_cq(
                 abi.cq_context = cq_context;
                 abi.cqe = cqe;
                 let cq =
-                    hand_out(CqObject { abi, queue, users: AtomicUsize::new(0), alarm: OnceLock::new() });
+                    hand_out(CqObject { abi, queue, users: AtomicUsize::new(0), notifier: OnceLock::new() });
                 if let Some(through) = through {
                     through.users.fetch_add(1, Ordering::AcqRel);
                     // SAFETY: the object was just handed out, and the program does not know of it yet.
                     if let Some(made) = unsafe { object::<CqObject>(cq) } {
-                        let alarm = Alarm::new(Arc::clone(&through.channel), cq.expose_provenance());
-                        made.alarm.get_or_init(|| Arc::new(alarm));
+                        let notifier = CqNotifier::new(Arc::clone(&through.channel), cq.expose_provenance());
+                        made.notifier.get_or_init(|| Arc::new(notifier));
                     }
                 }
                 cq
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn ibv_create_cq(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut Cq) -> c_int {
-    guarded(EINVAL, || {
+    guarded(same, || {
         // SAFETY: the contract of all functions.
         match unsafe { object::<CqObject>(cq) } {
             None => EINVAL,
@@ -66,8 +66,8 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut Cq) -> c_int {
                 if let Some(through) = unsafe { object::<ChannelObject>(found.abi.channel) } {
                     through.users.fetch_sub(1, Ordering::AcqRel);
                 }
-                if let Some(alarm) = found.alarm.get() {
-                    alarm.end();
+                if let Some(notifier) = found.notifier.get() {
+                    notifier.end();
                 }
                 // SAFETY: as above.
                 drop(unsafe { take_back::<CqObject>(cq) });
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut Cq) -> c_int {
 const BATCH: usize = 32;
 
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, count: c_int, wc: *mut Wc) -> c_int {
-    guarded(-EINVAL, || {
+    guarded(negative, || {
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<CqObject>(cq) };
         let (Some(found), Some(engine), Ok(count)) = (found, Engine::get(), usize::try_from(count)) else {
@@ -92,16 +92,20 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, count: c_int, wc: *mut Wc) 
         }
         let mut completions = [Completion::default(); BATCH];
         let out = &mut completions[..count.min(BATCH)];
-        engine.catch_up();
-        let mut jumps = 0..if count > 0 { MOST_JUMPS } else { 0 };
-        let n = loop {
-            match found.queue.poll(out) {
-                Ok(0) if jumps.next().is_some() && engine.jump() => (),
-                Ok(n) => break n,
-                Err(error) => return -error.errno(),
+        let mut jumps = 0..if count > 0 { MAX_JUMPS } else { 0 };
+        let polled = engine.poll(|session| {
+            loop {
+                match session.poll(&found.queue, out) {
+                    Ok(0) if jumps.next().is_some() && engine.jump(session) => (),
+                    outcome => return outcome,
+                }
             }
+        });
+        let n = match polled {
+            Ok(n) => n,
+            Err(error) => return -error.errno(),
         };
-        engine.looked(n > 0);
+        engine.count_poll(n > 0);
         for (number, completion) in out[..n].iter().enumerate() {
             // SAFETY: the caller has space for `count` completions.
             let place = unsafe { wc.add(number) };

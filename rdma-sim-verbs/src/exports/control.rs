@@ -2,15 +2,15 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use super::{EBUSY, EINVAL, guarded};
 use crate::engine::Engine;
+use crate::errno::{EBUSY, EINVAL, guarded, same};
 
 /// Sets what the environment would, before the first call of any other function: `RDMA_SIM_CLOCK=virtual,RDMA_SIM_SEED=7`
 ///
 /// 16 if the simulation has begun already, 22 without a text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_sim_configure(text: *const c_char) -> c_int {
-    guarded(EINVAL, || {
+    guarded(same, || {
         if text.is_null() {
             return EINVAL;
         }
@@ -20,23 +20,28 @@ pub unsafe extern "C" fn rdma_sim_configure(text: *const c_char) -> c_int {
     })
 }
 
-/// Lets so many nanoseconds pass on a virtual clock
+/// Advances a virtual clock by `ns` nanoseconds
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_sim_rest(ns: u64) {
-    if let Some(engine) = Engine::get() {
-        engine.rest(ns);
-    }
+    guarded(
+        |_| (),
+        || {
+            if let Some(engine) = Engine::get() {
+                engine.rest(ns);
+            }
+        },
+    );
 }
 
-/// Has the faults of a plan happen, such as `at 0s a:rdma_en2 unplug`; 22 if the text is none
+/// Schedules the faults of a plan, such as `at 0s a:rdma_en2 unplug`; 22 if the text is not a plan
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_sim_inject(plan: *const c_char) -> c_int {
-    guarded(EINVAL, || {
+    guarded(same, || {
         let Some(engine) = Engine::get().filter(|_| !plan.is_null()) else { return EINVAL };
         // SAFETY: the caller's string ends with a zero.
         let text = unsafe { CStr::from_ptr(plan) };
         let Ok(plan) = text.to_string_lossy().parse::<rdma_sim::FaultPlan>() else { return EINVAL };
-        // All faults of a plan have their place, or none happens.
+        // All faults of a plan have a target, or none is scheduled.
         if plan.check(&engine.topology).is_err() {
             return EINVAL;
         }
@@ -46,13 +51,16 @@ pub unsafe extern "C" fn rdma_sim_inject(plan: *const c_char) -> c_int {
     })
 }
 
-/// How many queue pairs, completion queues, memory regions and protection domains there are
+/// The number of queue pairs, completion queues, memory regions and protection domains
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_sim_objects() -> usize {
-    guarded(0, || {
-        let objects = Engine::get().map(|engine| engine.driver.net().objects());
-        objects.map_or(0, |found| {
-            found.queue_pairs + found.completion_queues + found.memory_regions + found.protection_domains
-        })
-    })
+    guarded(
+        |_| 0,
+        || {
+            let objects = Engine::get().map(|engine| engine.driver.net().objects());
+            objects.map_or(0, |found| {
+                found.queue_pairs + found.completion_queues + found.memory_regions + found.protection_domains
+            })
+        },
+    )
 }

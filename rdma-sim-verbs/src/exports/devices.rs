@@ -13,13 +13,14 @@ use rdma_verbs_abi::{
 use super::channel::req_notify_cq;
 use super::completion::poll_cq;
 use super::post::{post_recv, post_send};
-use super::{EINVAL, guarded, null, set_errno};
 use crate::engine::Engine;
-use crate::objects::{ContextObject, ListedDevice, hand_out, object, take_back};
+use crate::errno::{EINVAL, guarded, minus_one, null, same};
+use crate::objects::{ContextObject, ListedDevice};
+use crate::slots::{hand_out, object, take_back};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut Device {
-    guarded(null_mut(), || {
+    guarded(null, || {
         let devices = Engine::get().map_or(&[][..], listed_devices);
         let entries = devices.iter().map(|place| std::ptr::with_exposed_provenance_mut(*place));
         let list: Box<[*mut Device]> = entries.chain([null_mut()]).collect();
@@ -31,7 +32,7 @@ pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut Dev
     })
 }
 
-/// Where the devices are, each of which is made once
+/// The addresses of the devices, each of which is made once
 fn listed_devices(engine: &Engine) -> &'static [usize] {
     static DEVICES: OnceLock<Vec<usize>> = OnceLock::new();
     DEVICES.get_or_init(|| {
@@ -88,12 +89,12 @@ pub unsafe extern "C" fn ibv_get_device_guid(device: *mut Device) -> u64 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
-    guarded(null_mut(), || {
+    guarded(null, || {
         // SAFETY: the contract of all functions.
         let Some(entry) = (unsafe { object::<ListedDevice>(device) }) else { return null(EINVAL) };
         let listed = &entry.listed;
         let Some(engine) = Engine::get() else { return null(EINVAL) };
-        // What has happened before belongs to the device that is opened.
+        // The device is opened as it is now.
         engine.catch_up();
         let opened = match engine.driver.net().open_context(&listed.host, &listed.device) {
             Ok(opened) => opened,
@@ -108,7 +109,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
             post_recv: Some(post_recv as PostRecv),
             after: [null_mut(); 5],
         };
-        // SAFETY: zeros are what the structure may hold: numbers, NULL, and a mutex that nobody uses.
+        // SAFETY: zeros are valid for the structure: numbers, NULL, and a mutex that is not used.
         let mut abi: Context = unsafe { std::mem::zeroed() };
         abi.device = device;
         abi.ops = ops;
@@ -122,7 +123,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_close_device(context: *mut Context) -> c_int {
-    guarded(EINVAL, || {
+    guarded(same, || {
         // SAFETY: the contract of all functions.
         match unsafe { take_back::<ContextObject>(context) } {
             // Objects that a program forgets are no reason to refuse: perftest leaves a completion queue behind.
@@ -134,7 +135,7 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut Context) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_device(context: *mut Context, attr: *mut DeviceAttr) -> c_int {
-    guarded(EINVAL, || {
+    guarded(same, || {
         // SAFETY: the contract of all functions.
         let Some(found) = (unsafe { object::<ContextObject>(context) }) else { return EINVAL };
         // SAFETY: as above.
@@ -161,7 +162,7 @@ pub unsafe extern "C" fn ibv_query_device(context: *mut Context, attr: *mut Devi
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_port(context: *mut Context, port: u8, attr: *mut PortAttr) -> c_int {
-    guarded(EINVAL, || {
+    guarded(same, || {
         // SAFETY: the contract of all functions.
         let Some(found) = (unsafe { object::<ContextObject>(context) }) else { return EINVAL };
         let Some(engine) = Engine::get() else { return EINVAL };
@@ -203,18 +204,16 @@ pub unsafe extern "C" fn ibv_query_gid(
     index: c_int,
     gid: *mut RawGid,
 ) -> c_int {
-    guarded(-1, || {
+    guarded(minus_one, || {
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<ContextObject>(context) };
         let (Some(found), Some(engine), 1, false) = (found, Engine::get(), port, gid.is_null()) else {
-            set_errno(EINVAL);
-            return -1;
+            return minus_one(EINVAL);
         };
         let Ok(gids) = engine.driver.net().gids(&found.host, &found.name) else { return -1 };
         let entry = usize::try_from(index).ok().filter(|index| *index < gids.len().max(16));
         let Some(entry) = entry else {
-            set_errno(EINVAL);
-            return -1;
+            return minus_one(EINVAL);
         };
         let raw = gids.get(entry).copied().unwrap_or_default().0;
         // SAFETY: the caller's place for an entry.

@@ -1,22 +1,23 @@
 //! Protection domains and memory
 
 use std::ffi::{c_int, c_void};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rdma_core::{Access, Device as _, MemoryRegion};
 use rdma_verbs_abi::{Context, Mr, Pd};
 
-use super::{EBUSY, EINVAL, guarded, null};
 use crate::engine::Engine;
-use crate::objects::{ContextObject, MrObject, PdObject, hand_out, object, take_back};
+use crate::errno::{EBUSY, EINVAL, guarded, null, same};
+use crate::objects::{ContextObject, MrObject, PdObject};
+use crate::slots::{hand_out, object, take_back};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut Context) -> *mut Pd {
-    guarded(null_mut(), || {
+    guarded(null, || {
         // SAFETY: the contract of all functions.
         let Some(found) = (unsafe { object::<ContextObject>(context) }) else { return null(EINVAL) };
-        if !Engine::get().is_some_and(Engine::join) {
+        if !Engine::get().is_some_and(Engine::claim_host) {
             return null(EBUSY);
         }
         match found.device.alloc_pd() {
@@ -24,7 +25,7 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut Context) -> *mut Pd {
                 let abi = Pd { context, handle: 0 };
                 hand_out(PdObject { abi, device, users: AtomicUsize::new(0) })
             }
-            // NULL and no number: that is how it shows.
+            // Apple's provider returns NULL without an error number.
             Err(_) => null(0),
         }
     })
@@ -32,7 +33,7 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut Context) -> *mut Pd {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut Pd) -> c_int {
-    guarded(EINVAL, || {
+    guarded(same, || {
         // SAFETY: the contract of all functions.
         match unsafe { object::<PdObject>(pd) } {
             None => EINVAL,
@@ -48,13 +49,13 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut Pd) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_reg_mr(pd: *mut Pd, addr: *mut c_void, length: usize, access: c_int) -> *mut Mr {
-    guarded(null_mut(), || {
+    guarded(null, || {
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<PdObject>(pd) };
         let (Some(found), Some(start)) = (found, NonNull::new(addr.cast::<u8>())) else {
             return null(EINVAL);
         };
-        // No memory is that long, or goes on at the other end of the addresses.
+        // No memory is that long, or wraps around the end of the addresses.
         if isize::try_from(length).is_err() || addr.addr().checked_add(length).is_none() {
             return null(EINVAL);
         }
@@ -77,7 +78,7 @@ pub unsafe extern "C" fn ibv_reg_mr(pd: *mut Pd, addr: *mut c_void, length: usiz
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut Mr) -> c_int {
-    guarded(EINVAL, || {
+    guarded(same, || {
         // SAFETY: the contract of all functions.
         let Some(mut taken) = (unsafe { take_back::<MrObject>(mr) }) else { return EINVAL };
         drop(taken.region.take());

@@ -1,20 +1,77 @@
 //! Posting
 
 use std::ffi::c_int;
-use std::sync::PoisonError;
 
-use rdma_core::{Error, Lkey, QueuePair, RecvRequest, Rkey, SendOp, SendRequest, Sge as Element, WrId};
+use rdma_core::{Error, Lkey, RecvRequest, Rkey, SendOp, SendRequest, Sge as Element, WrId};
+use rdma_sim::driver::Session;
 use rdma_verbs_abi::{Qp, RecvWr, SendWr, Sge, constants};
 
-use super::{EINVAL, ENOTSUP, guarded};
 use crate::engine::Engine;
-use crate::objects::{QpObject, object};
+use crate::errno::{EINVAL, ENOTSUP, guarded, same};
+use crate::objects::QpObject;
+use crate::slots::object;
 
-/// The elements of a request
-unsafe fn elements(list: *mut Sge, count: c_int) -> Option<Vec<Element>> {
-    let count = usize::try_from(count).ok().filter(|count| *count <= 64)?;
+/// A work request of the ABI, which leads to the next one of its list
+trait Request {
+    /// The next request, and the list of elements
+    fn links(&self) -> (*mut Self, *mut Sge, c_int);
+}
+
+impl Request for SendWr {
+    fn links(&self) -> (*mut Self, *mut Sge, c_int) {
+        (self.next, self.sg_list, self.num_sge)
+    }
+}
+
+impl Request for RecvWr {
+    fn links(&self) -> (*mut Self, *mut Sge, c_int) {
+        (self.next, self.sg_list, self.num_sge)
+    }
+}
+
+/// Posts the requests of a list with `post`, up to the first that is refused
+unsafe fn post_list<T: Request>(
+    qp: *mut Qp,
+    first: *mut T,
+    bad: *mut *mut T,
+    post: impl Fn(&mut Session<'_>, &QpObject, &T, &[Element]) -> Result<(), c_int>,
+) -> c_int {
+    guarded(same, || {
+        // SAFETY: the contract of all functions.
+        let found = unsafe { object::<QpObject>(qp) };
+        let (Some(found), Some(engine)) = (found, Engine::get()) else { return EINVAL };
+        engine.post(|session| {
+            let mut next = first;
+            // SAFETY: the list is the caller's and ends with NULL.
+            while let Some(request) = unsafe { next.as_ref() } {
+                let (following, list, count) = request.links();
+                // SAFETY: the caller's list has so many elements.
+                let posted = unsafe { with_elements(list, count, |sgl| post(session, found, request, sgl)) };
+                if let Err(errno) = posted {
+                    // Apple's provider leaves `bad_wr` alone when it says −12.
+                    let errno = if errno == 12 && !engine.is_roce { -12 } else { errno };
+                    if errno > 0 && !bad.is_null() {
+                        // SAFETY: the caller's place for a pointer.
+                        unsafe { *bad = next };
+                    }
+                    return errno;
+                }
+                next = following;
+            }
+            0
+        })
+    })
+}
+
+/// Runs `f` with the elements of a request
+unsafe fn with_elements(
+    list: *mut Sge,
+    count: c_int,
+    f: impl FnOnce(&[Element]) -> Result<(), c_int>,
+) -> Result<(), c_int> {
+    let count = usize::try_from(count).ok().filter(|count| *count <= 64).ok_or(EINVAL)?;
     if count > 0 && list.is_null() {
-        return None;
+        return Err(EINVAL);
     }
     let element = |index| {
         // SAFETY: the caller's list has so many elements.
@@ -23,100 +80,49 @@ unsafe fn elements(list: *mut Sge, count: c_int) -> Option<Vec<Element>> {
         let sge = unsafe { *place };
         Element { addr: sge.addr, len: sge.length, lkey: Lkey(sge.lkey) }
     };
-    Some((0..count).map(element).collect())
-}
-
-/// What a failed post returns; Apple's provider says −12 when the ring is full, and leaves `bad_wr` alone
-fn post_error(error: &Error, is_roce: bool) -> c_int {
-    match error.errno() {
-        12 if !is_roce => -12,
-        errno => errno,
+    match count {
+        // The common case allocates nothing.
+        1 => f(&[element(0)]),
+        _ => f(&(0..count).map(element).collect::<Vec<_>>()),
     }
 }
 
-pub(super) unsafe extern "C" fn post_send(qp: *mut Qp, wr: *mut SendWr, bad: *mut *mut SendWr) -> c_int {
-    guarded(EINVAL, || {
-        // SAFETY: the contract of all functions.
-        let found = unsafe { object::<QpObject>(qp) };
-        let (Some(found), Some(engine)) = (found, Engine::get()) else { return EINVAL };
-        engine.catch_up_to_send();
-        let pair = found.pair.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = wr;
-        // SAFETY: the list is the caller's and ends with NULL.
-        while let Some(request) = unsafe { next.as_ref() } {
-            let rkey = |at: usize| Rkey(request.wr[at] as u32);
-            let op = match request.opcode {
-                constants::WR_SEND => Some(SendOp::Send),
-                constants::WR_RDMA_WRITE => Some(SendOp::Write { remote_addr: request.wr[0], rkey: rkey(1) }),
-                constants::WR_RDMA_READ => Some(SendOp::Read { remote_addr: request.wr[0], rkey: rkey(1) }),
-                constants::WR_ATOMIC_FETCH_AND_ADD => {
-                    Some(SendOp::FetchAdd { remote_addr: request.wr[0], add: request.wr[1], rkey: rkey(3) })
-                }
-                constants::WR_ATOMIC_CMP_AND_SWP => Some(SendOp::CompareSwap {
-                    remote_addr: request.wr[0],
-                    compare: request.wr[1],
-                    swap: request.wr[2],
-                    rkey: rkey(3),
-                }),
-                _ => None,
-            };
-            // SAFETY: as above.
-            let sgl = unsafe { elements(request.sg_list, request.num_sge) };
-            let signaled = found.signals_all || request.send_flags & constants::SEND_SIGNALED != 0;
-            let outcome = match (op, sgl) {
-                (Some(op), Some(sgl)) => {
-                    let request = SendRequest { id: WrId(request.wr_id), op, sgl: &sgl, signaled };
-                    // SAFETY: the program leaves the memory alone, as the manual page says.
-                    unsafe { pair.post_send(&request) }.map_err(|error| post_error(&error, engine.is_roce))
-                }
-                (None, _) => Err(ENOTSUP),
-                (_, None) => Err(EINVAL),
-            };
-            if let Err(errno) = outcome {
-                if errno > 0 && !bad.is_null() {
-                    // SAFETY: the caller's place for a pointer.
-                    unsafe { *bad = next };
-                }
-                return errno;
-            }
-            next = request.next;
+/// The operation of a request; `None` for one that the device does not have
+fn operation(request: &SendWr) -> Option<SendOp> {
+    let wr = request.wr;
+    let rkey = |at: usize| Rkey(wr[at] as u32);
+    Some(match request.opcode {
+        constants::WR_SEND => SendOp::Send,
+        constants::WR_RDMA_WRITE => SendOp::Write { remote_addr: wr[0], rkey: rkey(1) },
+        constants::WR_RDMA_READ => SendOp::Read { remote_addr: wr[0], rkey: rkey(1) },
+        constants::WR_ATOMIC_FETCH_AND_ADD => {
+            SendOp::FetchAdd { remote_addr: wr[0], add: wr[1], rkey: rkey(3) }
         }
-        drop(pair);
-        engine.kick();
-        0
+        constants::WR_ATOMIC_CMP_AND_SWP => {
+            SendOp::CompareSwap { remote_addr: wr[0], compare: wr[1], swap: wr[2], rkey: rkey(3) }
+        }
+        _ => return None,
     })
 }
 
+pub(super) unsafe extern "C" fn post_send(qp: *mut Qp, wr: *mut SendWr, bad: *mut *mut SendWr) -> c_int {
+    let post = |session: &mut Session<'_>, found: &QpObject, request: &SendWr, sgl: &[Element]| {
+        let op = operation(request).ok_or(ENOTSUP)?;
+        let signaled = found.signals_all || request.send_flags & constants::SEND_SIGNALED != 0;
+        let request = SendRequest { id: WrId(request.wr_id), op, sgl, signaled };
+        // SAFETY: the program leaves the memory alone until the completion, as the manual page says.
+        unsafe { session.post_send(&found.pair, &request) }.map_err(|error: Error| error.errno())
+    };
+    // SAFETY: the contract of all functions.
+    unsafe { post_list(qp, wr, bad, post) }
+}
+
 pub(super) unsafe extern "C" fn post_recv(qp: *mut Qp, wr: *mut RecvWr, bad: *mut *mut RecvWr) -> c_int {
-    guarded(EINVAL, || {
-        // SAFETY: the contract of all functions.
-        let found = unsafe { object::<QpObject>(qp) };
-        let (Some(found), Some(engine)) = (found, Engine::get()) else { return EINVAL };
-        engine.catch_up();
-        let pair = found.pair.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = wr;
-        // SAFETY: the list is the caller's and ends with NULL.
-        while let Some(request) = unsafe { next.as_ref() } {
-            // SAFETY: as above.
-            let outcome = match unsafe { elements(request.sg_list, request.num_sge) } {
-                Some(sgl) => {
-                    let request = RecvRequest { id: WrId(request.wr_id), sgl: &sgl };
-                    // SAFETY: the program leaves the memory alone, as the manual page says.
-                    unsafe { pair.post_recv(&request) }.map_err(|error| post_error(&error, engine.is_roce))
-                }
-                None => Err(EINVAL),
-            };
-            if let Err(errno) = outcome {
-                if errno > 0 && !bad.is_null() {
-                    // SAFETY: the caller's place for a pointer.
-                    unsafe { *bad = next };
-                }
-                return errno;
-            }
-            next = request.next;
-        }
-        drop(pair);
-        engine.kick();
-        0
-    })
+    let post = |session: &mut Session<'_>, found: &QpObject, request: &RecvWr, sgl: &[Element]| {
+        let request = RecvRequest { id: WrId(request.wr_id), sgl };
+        // SAFETY: the program leaves the memory alone until the completion, as the manual page says.
+        unsafe { session.post_recv(&found.pair, &request) }.map_err(|error: Error| error.errno())
+    };
+    // SAFETY: the contract of all functions.
+    unsafe { post_list(qp, wr, bad, post) }
 }

@@ -1,21 +1,20 @@
 //! Queue pairs
 
 use std::ffi::c_int;
-use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
 
 use rdma_core::{
     AttrMask, Device as _, Lid, Psn, QpAttr as Attr, QpCapacity, QpInit, QpState, QpType, Qpn, QueuePair,
 };
 use rdma_verbs_abi::{Pd, Qp, QpAttr, QpCap, QpInitAttr, constants};
 
-use super::{EINVAL, guarded, null};
-use crate::objects::{CqObject, PdObject, QpObject, hand_out, object, take_back};
+use crate::errno::{EINVAL, guarded, null, same};
+use crate::objects::{CqObject, PdObject, QpObject};
+use crate::slots::{hand_out, object, take_back};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, attr: *mut QpInitAttr) -> *mut Qp {
-    guarded(null_mut(), || {
+    guarded(null, || {
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<PdObject>(pd) };
         // SAFETY: as above.
@@ -49,8 +48,7 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, attr: *mut QpInitAttr) -> *m
                 abi.recv_cq = attr.recv_cq;
                 abi.qp_num = pair.address().qpn.0;
                 abi.qp_type = attr.qp_type;
-                let (pair, signals_all) = (Mutex::new(pair), attr.sq_sig_all != 0);
-                hand_out(QpObject { abi, pair, signals_all })
+                hand_out(QpObject { abi, pair, signals_all: attr.sq_sig_all != 0 })
             }
             Err(error) => null(error.errno()),
         }
@@ -69,7 +67,7 @@ fn cap(capacity: QpCapacity) -> QpCap {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: c_int) -> c_int {
-    guarded(EINVAL, || {
+    guarded(same, || {
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<QpObject>(qp) };
         // SAFETY: as above.
@@ -92,11 +90,10 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: c_i
         step.sgid_index = attr.ah_attr.grh.sgid_index;
         step.rq_psn = Psn(attr.rq_psn);
         step.sq_psn = Psn(attr.sq_psn);
-        let pair = found.pair.lock().unwrap_or_else(PoisonError::into_inner);
-        let outcome = pair.modify_attr(&step, AttrMask(mask as u32));
-        let now = state_number(pair.state());
-        drop(pair);
-        // SAFETY: programs read the state; none writes it, and verbs of one queue pair do not run at once.
+        let outcome = found.pair.modify_attr(&step, AttrMask(mask as u32));
+        let now = state_number(found.pair.state());
+        // SAFETY: the field is the provider's to write; a program that modifies a queue pair does nothing else with it
+        // meanwhile, as the manual page says.
         unsafe { (*qp).state = now };
         outcome.map_or_else(|error| error.errno(), |()| 0)
     })
@@ -119,16 +116,15 @@ pub unsafe extern "C" fn ibv_query_qp(
     _mask: c_int,
     init: *mut QpInitAttr,
 ) -> c_int {
-    guarded(EINVAL, || {
+    guarded(same, || {
         // SAFETY: the contract of all functions.
         let Some(found) = (unsafe { object::<QpObject>(qp) }) else { return EINVAL };
         // SAFETY: as above.
         let Some(attr) = (unsafe { attr.as_mut() }) else { return EINVAL };
         // SAFETY: as above.
         let Some(init) = (unsafe { init.as_mut() }) else { return EINVAL };
-        let pair = found.pair.lock().unwrap_or_else(PoisonError::into_inner);
-        attr.qp_state = state_number(pair.state());
-        attr.cap = cap(pair.capacity());
+        attr.qp_state = state_number(found.pair.state());
+        attr.cap = cap(found.pair.capacity());
         init.cap = attr.cap;
         init.qp_type = found.abi.qp_type;
         0
@@ -137,7 +133,7 @@ pub unsafe extern "C" fn ibv_query_qp(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut Qp) -> c_int {
-    guarded(EINVAL, || {
+    guarded(same, || {
         // SAFETY: the contract of all functions.
         let Some(taken) = (unsafe { take_back::<QpObject>(qp) }) else { return EINVAL };
         // SAFETY: it is not deallocated while a queue pair hangs on it.

@@ -1,11 +1,11 @@
-//! Messages as records of a lane
+//! Messages as records of a ring
 
 use rdma_core::{QpType, Qpn, Rkey, SendOp, Status, Time};
 use rdma_sim::remote::{LinkMessage, QpName};
 
-use super::lane::WORDS;
+use super::ring::WORDS;
 
-/// Who speaks to whom: the incarnations of both
+/// The incarnations of the sending and the receiving host
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Stamp {
     pub(crate) from: u32,
@@ -129,4 +129,28 @@ pub(crate) fn decode<'a>(words: &[u64; WORDS], bytes: &'a [u8]) -> Option<LinkMe
         ANSWER => LinkMessage::Response { to: name, from, is_ok: detail == 1, bytes },
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rdma_sim::{Choices as _, Seeded};
+
+    use super::*;
+
+    /// Catches a word that is used without a check: a process of another kind may have written any.
+    #[test]
+    fn any_words_and_bytes_are_a_message_or_none() {
+        let mut random = Seeded::new(5);
+        let bytes = [7; 64];
+        for _ in 0..100_000 {
+            let mut word = || u64::from(random.pick(u32::MAX)) << 32 | u64::from(random.pick(100));
+            let mut words: [u64; WORDS] = std::array::from_fn(|_| word());
+            words[1] = words[1] & 0xff_ffff_ffff | (word() % 9) << 56;
+            if let Some(message) = decode(&words, &bytes) {
+                let (encoded, bytes) = encode(stamp(&words), &message);
+                let again = decode(&encoded, bytes).map(|again| format!("{again:?}"));
+                assert_eq!(again, Some(format!("{message:?}")));
+            }
+        }
+    }
 }

@@ -1,15 +1,26 @@
-//! Fabrics in shared memory: each process simulates one host, and what crosses a cable crosses the memory
+//! Fabrics in shared memory: each process simulates one host, and messages between hosts pass rings in the memory
 
-mod bell;
-pub(crate) mod clock;
+#[allow(unsafe_code, reason = "calls the clock of the system")]
+mod clock;
 mod codec;
-mod lane;
-mod member;
-mod outlets;
-mod place;
+mod doorbell;
+mod error;
+mod fabric;
+mod files;
+mod host;
+#[allow(unsafe_code, reason = "calls for processes, by number")]
+mod process;
+#[allow(unsafe_code, reason = "records lie in mapped memory")]
+mod ring;
+#[allow(unsafe_code, reason = "maps memory and leads to the values in it")]
 mod segment;
+mod senders;
 mod settings;
+mod sync;
+#[allow(unsafe_code, reason = "pipes of the system, by descriptor")]
+mod wake_pipe;
 
-pub(crate) use self::member::Member;
-pub use self::place::{FabricError, Sent, SharedFabric};
+pub use self::error::FabricError;
+pub use self::fabric::{Sent, SharedFabric};
+pub(crate) use self::host::LocalHost;
 pub use self::settings::{Settings, SettingsError, topology};

@@ -1,8 +1,8 @@
 //! The memory that the processes of a fabric share
 //!
-//! A header that does not change once it is there, a log of faults, what each host and each port has to say of itself, and a
-//! [lane](super::lane) for each ordered pair of hosts. A process may be killed between any two instructions: what it has not
-//! published, by one store of a counter, was never said.
+//! A header that does not change once it is complete, a log of faults, a slot for each host, counters for each port, and a
+//! [ring](super::ring) for each ordered pair of hosts. A process may be killed between any two instructions: it publishes by
+//! one store of a counter, and a record that it has not published does not exist.
 
 use std::fs::File;
 use std::io;
@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::lane::{LANE_BYTES, LaneMemory};
+use super::doorbell::Doorbell;
+use super::ring::{RING_BYTES, RingMemory};
 
-/// Tells what this is, and of which version: other versions do not share with this one
+/// Identifies the file and its version: other versions do not share memory with this one
 const MAGIC: u64 = {
     let (version, mut hash, mut at) =
         (env!("CARGO_PKG_VERSION").as_bytes(), u64::from_le_bytes(*b"rdmasim1"), 0);
@@ -30,7 +31,7 @@ const FAULTS_AT: usize = SETTINGS_AT + SETTINGS_BYTES;
 const FAULTS_BYTES: usize = 64 * 1024;
 const SLOTS_AT: usize = FAULTS_AT + FAULTS_BYTES;
 
-/// More hosts do not share memory: lanes grow with their square
+/// More hosts do not share memory: rings grow with their square
 pub(crate) const MAX_HOSTS: usize = 32;
 const MAX_PORTS: usize = MAX_HOSTS * MAX_HOSTS;
 
@@ -38,7 +39,7 @@ const MAX_PORTS: usize = MAX_HOSTS * MAX_HOSTS;
 struct Header {
     /// Stored last.
     magic: AtomicU64,
-    /// When time began, in nanoseconds of the system's monotonic clock.
+    /// The start of the fabric, in nanoseconds of the system's monotonic clock.
     epoch_ns: AtomicU64,
     hosts: AtomicU32,
     ports: AtomicU32,
@@ -46,15 +47,16 @@ struct Header {
     faults_len: AtomicU32,
 }
 
-/// What a process says of itself
+/// The process of a host
 #[repr(C, align(128))]
 pub(crate) struct Slot {
-    /// 0 while nobody is there.
+    /// 0 if there is no process.
     pub(crate) pid: AtomicU32,
-    /// Grows with each process that takes the place.
+    /// Grows with each process that claims the host.
     pub(crate) incarnation: AtomicU32,
-    /// Whether nobody polls, so that the bell has to be rung.
-    pub(crate) is_asleep: AtomicU32,
+    pub(crate) doorbell: Doorbell,
+    /// When the process started, in the unit of the system; stored before `pid`.
+    pub(crate) started: AtomicU64,
 }
 
 /// What has been sent from a port
@@ -68,7 +70,7 @@ pub(crate) struct PortCounters {
     pub(crate) stalls: AtomicU64,
 }
 
-/// Where things are
+/// Where the parts are
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     hosts: usize,
@@ -80,12 +82,12 @@ impl Plan {
         SLOTS_AT + self.hosts * size_of::<Slot>()
     }
 
-    const fn lanes_at(self) -> usize {
+    const fn rings_at(self) -> usize {
         (self.ports_at() + self.ports * size_of::<PortCounters>()).next_multiple_of(4096)
     }
 
     const fn len(self) -> usize {
-        self.lanes_at() + self.hosts * self.hosts * LaneMemory::BYTES
+        self.rings_at() + self.hosts * self.hosts * RingMemory::BYTES
     }
 }
 
@@ -111,8 +113,21 @@ fn reserve(_file: &File, _range: Range<usize>) -> io::Result<()> {
     Ok(())
 }
 
+/// Maps a file; a forked child does not have the memory, so that it cannot write to the rings of its parent
+fn map(file: &File, len: usize) -> io::Result<MmapRaw> {
+    let map = MmapOptions::new().len(len).map_raw(file)?;
+    #[cfg(target_os = "linux")]
+    map.advise(memmap2::Advice::DontFork)?;
+    #[cfg(target_os = "macos")]
+    // SAFETY: the range is that of the mapping, whose inheritance is the only thing that changes.
+    if unsafe { libc::minherit(map.as_mut_ptr().cast(), len, libc::VM_INHERIT_NONE) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(map)
+}
+
 impl Segment {
-    /// Makes the memory of a fabric in an empty file
+    /// Creates the memory of a fabric in an empty file
     pub(crate) fn create(
         file: &File,
         settings: &str,
@@ -128,8 +143,8 @@ impl Segment {
         }
         let plan = Plan { hosts, ports };
         file.set_len(plan.len() as u64)?;
-        reserve(file, 0..plan.lanes_at())?;
-        let segment = Self { map: MmapOptions::new().len(plan.len()).map_raw(file)?, plan };
+        reserve(file, 0..plan.rings_at())?;
+        let segment = Self { map: map(file, plan.len())?, plan };
         segment.write_text(SETTINGS_AT, settings);
         let header = segment.header();
         header.epoch_ns.store(now_ns, Ordering::Relaxed);
@@ -140,27 +155,27 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Whether whoever made it has come to the end: it says of which version it is
+    /// Whether the memory is complete: its maker stores the version last
     pub(crate) fn is_finished(file: &File) -> bool {
         let mut magic = [0; 8];
         file.read_exact_at(&mut magic, 0).is_ok() && magic != [0; 8]
     }
 
-    /// Makes sure that the system has memory for what `host` writes, and for where it looks
+    /// Allocates the pages that `host` writes, and those of the counters that it reads
     ///
-    /// A system that runs out of memory later would end whoever touches a page that is not there yet.
+    /// A system that runs out of memory later would kill a process at its first access to a page that is not allocated.
     pub(crate) fn reserve(&self, file: &File, host: usize, peers: &[usize]) -> io::Result<()> {
         for other in 0..self.plan.hosts {
-            let [there, back] = [(host, other), (other, host)].map(|(from, to)| self.lane_at(from, to));
-            let len = if peers.contains(&other) { LaneMemory::BYTES } else { LaneMemory::BYTES - LANE_BYTES };
+            let [there, back] = [(host, other), (other, host)].map(|(from, to)| self.ring_at(from, to));
+            let len = if peers.contains(&other) { RingMemory::BYTES } else { RingMemory::BYTES - RING_BYTES };
             reserve(file, there..there + len)?;
-            reserve(file, back..back + LaneMemory::BYTES - LANE_BYTES)?;
+            reserve(file, back..back + RingMemory::BYTES - RING_BYTES)?;
         }
         Ok(())
     }
 
-    fn lane_at(&self, from: usize, to: usize) -> usize {
-        self.plan.lanes_at() + (from * self.plan.hosts + to) * LaneMemory::BYTES
+    fn ring_at(&self, from: usize, to: usize) -> usize {
+        self.plan.rings_at() + (from * self.plan.hosts + to) * RingMemory::BYTES
     }
 
     /// Maps the memory of a fabric; `None` if it was not finished, or is of another version
@@ -169,8 +184,7 @@ impl Segment {
         if len < SLOTS_AT {
             return Ok(None);
         }
-        let mut segment =
-            Self { map: MmapOptions::new().len(len).map_raw(file)?, plan: Plan { hosts: 0, ports: 0 } };
+        let mut segment = Self { map: map(file, len)?, plan: Plan { hosts: 0, ports: 0 } };
         let header = segment.header();
         let plan = Plan {
             hosts: header.hosts.load(Ordering::Relaxed) as usize,
@@ -188,13 +202,13 @@ impl Segment {
         self.at(0)
     }
 
-    /// What is at an offset
+    /// The value at an offset
     fn at<T>(&self, offset: usize) -> &T {
         assert!(offset + size_of::<T>() <= self.map.len() && offset.is_multiple_of(align_of::<T>()));
         // SAFETY: the offset was just found to be inside.
         let place = unsafe { self.map.as_mut_ptr().add(offset) };
-        // SAFETY: the map is aligned to a page and lives as long as `self`; all types here are atomic numbers, which may hold
-        // anything and change at any time.
+        // SAFETY: the map is aligned to a page and lives as long as `self`; the types here are atomic numbers, for which every
+        // bit pattern is valid and which other processes may change at any time.
         unsafe { &*place.cast::<T>() }
     }
 
@@ -216,16 +230,16 @@ impl Segment {
         self.at(self.plan.ports_at() + port * size_of::<PortCounters>())
     }
 
-    /// The lane from one host to another
-    pub(crate) fn lane(&self, from: usize, to: usize) -> LaneMemory {
+    /// The ring from one host to another
+    pub(crate) fn ring(&self, from: usize, to: usize) -> RingMemory {
         let hosts = self.plan.hosts;
         assert!(from < hosts && to < hosts);
-        let offset = self.lane_at(from, to);
-        assert!(offset + LaneMemory::BYTES <= self.map.len() && LANE_BYTES > 0);
-        // SAFETY: the whole lane was just found to be inside.
+        let offset = self.ring_at(from, to);
+        assert!(offset + RingMemory::BYTES <= self.map.len() && RING_BYTES > 0);
+        // SAFETY: the whole ring was just found to be inside.
         let start = unsafe { self.map.as_mut_ptr().add(offset) };
-        // SAFETY: the lane's memory is mapped, aligned, and used as a lane only; whoever holds the lane keeps the segment.
-        unsafe { LaneMemory::new(start) }
+        // SAFETY: the memory of the ring is mapped, aligned, and used as a ring only; the holders of rings keep the segment.
+        unsafe { RingMemory::new(start) }
     }
 
     // ─── Texts ───
@@ -237,7 +251,7 @@ impl Segment {
         )
     }
 
-    /// How long the log of faults is by now
+    /// Bytes of the log of faults
     pub(crate) fn faults_len(&self) -> usize {
         (self.header().faults_len.load(Ordering::Acquire) as usize).min(FAULTS_BYTES)
     }
@@ -247,7 +261,7 @@ impl Segment {
         self.read_text(FAULTS_AT + start, self.faults_len().saturating_sub(start))
     }
 
-    /// Adds to the log of faults; false if it is full. The caller holds the lock of the fabric.
+    /// Adds to the log of faults; returns false if it is full. The caller holds the lock of the fabric.
     pub(crate) fn add_fault(&self, line: &str) -> bool {
         let len = self.faults_len();
         if len + line.len() + 1 > FAULTS_BYTES {

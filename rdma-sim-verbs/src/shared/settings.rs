@@ -1,4 +1,4 @@
-//! What is decided when a fabric is made, as a text
+//! The settings of a fabric, and their form as a text
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use rdma_sim::topology::Shape;
 use rdma_sim::{FaultPlan, LineRate, Model, Timing, Topology, TopologyError};
 
-/// What is decided when a fabric is made
+/// The settings of a fabric, decided by the process that makes it
 #[derive(Clone, Debug)]
 pub struct Settings {
     profile: String,
@@ -15,13 +15,14 @@ pub struct Settings {
     topology: Topology,
 }
 
-/// The Macs and cables that a text means: `mesh`, `ring`, `line`, `star`, `pair` of so many Macs, or of `mesh:3`; or a file
+/// The Macs and cables of a text: `mesh`, `ring`, `line`, `star` or `pair`, with a number of Macs as in `mesh:3`; or a file
 ///
-/// A file is a topology in TOML, or a device matrix of MLX in JSON.
+/// A file is a topology in TOML, or a device matrix of MLX in JSON. Without a number, a shape has `hosts` Macs, or two.
 ///
 /// # Errors
 ///
-/// It is neither a shape nor a file; the topology makes no sense; there are other hosts than `hosts`, if that is given.
+/// [`SettingsError::NoTopology`] if the text is neither a shape nor a file; [`SettingsError::Topology`] if the topology is
+/// invalid; [`SettingsError::Text`] if the file cannot be read, or if it has another number of hosts than `hosts`.
 pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsError> {
     let (name, count) = match text.split_once(':').map(|(name, count)| (name, count.parse::<usize>())) {
         Some((name, Ok(count))) => (name, Some(count)),
@@ -56,24 +57,30 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
     }
 }
 
-/// Why settings make no sense
+/// Why settings are invalid
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
     /// There is no such profile
     #[error("{0:?} is not tb5, tb5-macos-26.2, tb5-lenient or roce")]
     Profile(String),
-    /// Neither a shape nor a file
+    /// The text is neither a shape nor a file
     #[error("{0:?} is no file, and {1}")]
     NoTopology(String, #[source] Box<TopologyError>),
-    /// The topology makes no sense
+    /// There is no such pace
+    #[error("{0:?} is neither tb5 nor none")]
+    Pace(String),
+    /// The seed is not a number
+    #[error("{0:?} is not a number")]
+    Seed(String),
+    /// The topology is invalid
     #[error(transparent)]
     Topology(Box<TopologyError>),
-    /// A fault makes no sense, or has no place
+    /// A fault is invalid, or its target is not in the topology
     #[error("{0}")]
     Fault(String),
-    /// The text is not one of settings
-    #[error("these are no settings of a fabric: {0}")]
+    /// The text has no settings
+    #[error("invalid settings of a fabric: {0}")]
     Text(String),
 }
 
@@ -93,7 +100,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// There is no such profile.
+    /// [`SettingsError::Profile`] if there is no such profile.
     pub fn profile(mut self, name: &str) -> Result<Self, SettingsError> {
         Model::profile(name).ok_or_else(|| SettingsError::Profile(name.to_owned()))?;
         name.clone_into(&mut self.profile);
@@ -105,9 +112,23 @@ impl Settings {
         Self { is_paced, ..self }
     }
 
-    /// What varies varies by this
+    /// The seed of all random choices
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
+    }
+
+    /// One setting by its name in the text of settings
+    pub(crate) fn set(self, name: &str, value: &str) -> Result<Self, SettingsError> {
+        match (name, value) {
+            ("profile", _) => self.profile(value),
+            ("pace", "tb5" | "none") => Ok(self.paced(value == "tb5")),
+            ("pace", _) => Err(SettingsError::Pace(value.to_owned())),
+            ("seed", _) => {
+                let seed = value.parse().map_err(|_| SettingsError::Seed(value.to_owned()))?;
+                Ok(self.seed(seed))
+            }
+            _ => Err(SettingsError::Text(format!("{name}={value}"))),
+        }
     }
 
     /// The Macs and cables
@@ -115,11 +136,11 @@ impl Settings {
         &self.topology
     }
 
-    /// The devices, whose cables are as fast as modelled
+    /// The model of the devices, with cables as fast as modelled
     pub(crate) fn model_at_line_rate(&self) -> Model {
         // The profile was looked up when it was set.
         let mut model = Model::profile(&self.profile).unwrap_or_default();
-        // Pages are those of this system: programs align to them.
+        // Programs align memory to the pages of this system.
         model.rules.alignment = model.rules.alignment.min(4096);
         model
     }
@@ -140,21 +161,21 @@ impl Settings {
         self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(host as u64)
     }
 
-    /// Whether a line of a fault plan is one, and has its place here
+    /// The faults of a text, if all are valid and their targets are in the topology
     pub(crate) fn check_faults(&self, text: &str) -> Result<FaultPlan, SettingsError> {
         let plan: FaultPlan = text.parse().map_err(|error| SettingsError::Fault(format!("{error}")))?;
         plan.check(&self.topology).map_err(|error| SettingsError::Fault(error.to_string()))?;
         Ok(plan)
     }
 
-    /// How other settings differ from these
+    /// The first difference of `other` from these settings
     pub(crate) fn difference(&self, other: &Self) -> Option<String> {
         let (mine, its) = (self.to_text(), other.to_text());
         let mut lines = mine.lines().zip(its.lines()).filter(|(mine, its)| mine != its);
         match lines.next() {
-            Some((mine, its)) => Some(format!("it has {its:?}, not {mine:?}")),
+            Some((mine, its)) => Some(format!("found {its:?}, expected {mine:?}")),
             None if mine.len() == its.len() => None,
-            None => Some("its topology is larger or smaller".to_owned()),
+            None => Some("the number of hosts or cables differs".to_owned()),
         }
     }
 
@@ -171,12 +192,8 @@ impl Settings {
         let (head, topology) = text.split_once("\n\n").ok_or_else(|| wrong("no topology"))?;
         let mut settings = Self::new(Topology::from_toml(topology)?);
         for line in head.lines() {
-            settings = match line.split_once('=') {
-                Some(("profile", name)) => settings.profile(name)?,
-                Some(("pace", pace)) => settings.paced(pace == "tb5"),
-                Some(("seed", seed)) => settings.seed(seed.parse().map_err(|_| wrong(line))?),
-                _ => return Err(wrong(line)),
-            };
+            let (name, value) = line.split_once('=').ok_or_else(|| wrong(line))?;
+            settings = settings.set(name, value)?;
         }
         Ok(settings)
     }

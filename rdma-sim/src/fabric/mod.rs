@@ -179,6 +179,11 @@ impl Fabric {
         self.trace.keep();
     }
 
+    /// Keeps no trace from now on
+    pub(crate) fn stop_trace(&mut self) {
+        self.trace.stop();
+    }
+
     pub(crate) fn trace(&self) -> &Trace {
         &self.trace
     }

@@ -32,6 +32,8 @@ pub(crate) struct Trace {
     pending: Vec<u8>,
     events: u64,
     kept: Option<Vec<Record>>,
+    /// Whether a program could see the digest.
+    is_on: bool,
 }
 
 /// Something that happened
@@ -80,12 +82,23 @@ const PENDING: usize = 24 * 128;
 
 impl Trace {
     pub(crate) fn new() -> Self {
-        Self { hasher: XxHash3_64::new(), pending: Vec::with_capacity(PENDING), events: 0, kept: None }
+        Self {
+            hasher: XxHash3_64::new(),
+            pending: Vec::with_capacity(PENDING),
+            events: 0,
+            kept: None,
+            is_on: true,
+        }
     }
 
     /// Keeps records from now on
     pub(crate) fn keep(&mut self) {
         self.kept.get_or_insert_default();
+    }
+
+    /// Records nothing from now on
+    pub(crate) fn stop(&mut self) {
+        self.is_on = false;
     }
 
     /// What was kept
@@ -94,6 +107,9 @@ impl Trace {
     }
 
     pub(crate) fn record(&mut self, at: Time, kind: RecordKind, subject: u32, value: u64) {
+        if !self.is_on {
+            return;
+        }
         let mut record = [0; 24];
         record[..8].copy_from_slice(&at.as_nanos().to_le_bytes());
         record[8..16].copy_from_slice(&value.to_le_bytes());

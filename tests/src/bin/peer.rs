@@ -2,8 +2,8 @@
 //!
 //! `open DEVICE FRAMES BYTES` makes a queue pair and says its address, `connect N ADDRESS` connects it. Then one of: `ping N COUNT LEN`
 //! and `pong N COUNT LEN`, `send N COUNT LEN` and `take N COUNT LEN`, which say how long they took; or `talk N`, which exchanges
-//! messages for ever beside everything else and looks at each byte, `count N`, which says how many came, and `drop N`; `fork` has a child
-//! that ends at once. Each line is answered by one.
+//! messages for ever beside everything else and looks at each byte, `count N`, which says how many came, and `drop N`; `fork N` has a
+//! child that tries the verbs of link N, expects the error of a device that is gone, and ends. Each line is answered by one.
 
 #![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
 
@@ -13,7 +13,9 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Instant;
 
 use rdma_bare::BareQp;
-use rdma_core::{Completion, Opcode, QpAddress, QpCapacity, QpInit, QueuePair as _, Status};
+use rdma_core::{
+    Cause, Completion, Opcode, QpAddress, QpCapacity, QpInit, QueuePair as _, Status, Transition,
+};
 use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};
 
 type Link = BareQp<VerbsDevice>;
@@ -69,11 +71,12 @@ fn main() -> Result<(), String> {
                 format!("{} {address}", links.len() - 1)
             }
             "fork" => {
-                // SAFETY: the child does nothing but end, as programs in C do.
+                // SAFETY: the child calls verbs and ends, as programs in C do.
                 let child = unsafe { fork() };
                 if child == 0 {
+                    let is_refused = links[number(1)].as_mut().is_some_and(|talk| is_refused(&mut talk.link));
                     // SAFETY: as above; the handlers that run are those of the provider.
-                    unsafe { exit(0) };
+                    unsafe { exit(i32::from(!is_refused)) };
                 }
                 let mut status = -1;
                 // SAFETY: the place is ours.
@@ -110,6 +113,18 @@ fn main() -> Result<(), String> {
         };
         println!("{answer}");
     }
+}
+
+/// Whether all verbs of a link fail because the device belongs to another process
+fn is_refused(link: &mut Link) -> bool {
+    let last = 1 << 20;
+    let outcomes = [
+        link.send(0, last - 9..last),
+        link.recv(0, last - 19..last - 9),
+        link.poll().map(drop),
+        link.qp().modify(Transition::Error),
+    ];
+    outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(|error| error.cause == Cause::DeviceGone))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a program may have threads of its own")]

@@ -1,4 +1,4 @@
-//! Completion channels: a descriptor that becomes readable when a completion has come that was asked for
+//! Completion channels: a descriptor becomes readable when a completion comes that the program has asked for
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
 
-/// Events that nobody has taken, and a pipe with a byte for each
+/// Events that the program has not taken, and a pipe with a byte for each
 ///
 /// Programs wait for the descriptor by whatever means they like, or make it nonblocking.
 pub(crate) struct Channel {
-    /// The queues that have something to tell, as the program knows them.
+    /// The completion queues of the events, by the addresses that the program knows.
     events: Mutex<VecDeque<usize>>,
     reading: File,
     writing: File,
@@ -61,9 +61,10 @@ impl Channel {
         }
     }
 
-    fn tell(&self, queue: usize) {
+    /// Adds an event of `queue`
+    fn push(&self, queue: usize) {
         let mut events = self.events();
-        // A program that asks without end and never takes is told no more than a pipe holds.
+        // A program that asks for events and takes none gets no more than a pipe holds.
         if matches!((&self.writing).write(&[1]), Ok(1)) {
             events.push_back(queue);
         }
@@ -82,7 +83,7 @@ impl Channel {
         }
     }
 
-    /// Bytes are read by whoever has the events only: so the one that was seen is there
+    /// Takes an event and its byte, which only the holder of the lock reads
     fn take_now(&self) -> Option<usize> {
         let mut events = self.events();
         let queue = events.pop_front()?;
@@ -103,8 +104,8 @@ impl Channel {
         unsafe { libc::poll(&raw mut poll, 1, ms) == 1 }
     }
 
-    /// A queue is gone: its events are, too
-    fn forget(&self, queue: usize) {
+    /// Removes the events of a completion queue that is destroyed
+    fn remove_queue(&self, queue: usize) {
         let mut events = self.events();
         let before = events.len();
         events.retain(|other| *other != queue);
@@ -114,33 +115,33 @@ impl Channel {
     }
 }
 
-/// What happens when a completion comes that was asked for
-pub(crate) struct Alarm {
+/// Adds an event to the channel of a completion queue when a completion comes
+pub(crate) struct CqNotifier {
     channel: Arc<Channel>,
     queue: usize,
     is_over: AtomicBool,
 }
 
-impl Alarm {
+impl CqNotifier {
     pub(crate) fn new(channel: Arc<Channel>, queue: usize) -> Self {
         Self { channel, queue, is_over: AtomicBool::new(false) }
     }
 
-    /// The queue is gone
+    /// The completion queue is destroyed
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Release);
-        self.channel.forget(self.queue);
+        self.channel.remove_queue(self.queue);
     }
 }
 
-impl Wake for Alarm {
+impl Wake for CqNotifier {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.is_over.load(Ordering::Acquire) {
-            self.channel.tell(self.queue);
+            self.channel.push(self.queue);
         }
     }
 }
@@ -149,33 +150,33 @@ impl Wake for Alarm {
 mod tests {
     use super::*;
 
-    fn alarms(count: usize) -> (Arc<Channel>, Vec<Arc<Alarm>>) {
+    fn notifiers(count: usize) -> (Arc<Channel>, Vec<Arc<CqNotifier>>) {
         let channel = Arc::new(Channel::new().unwrap());
-        let alarms = (1..=count).map(|queue| Arc::new(Alarm::new(Arc::clone(&channel), queue)));
-        let alarms = alarms.collect();
-        (channel, alarms)
+        let notifiers = (1..=count).map(|queue| Arc::new(CqNotifier::new(Arc::clone(&channel), queue)));
+        let notifiers = notifiers.collect();
+        (channel, notifiers)
     }
 
-    /// Catches a program that hangs in its own completion, because it asks for events and takes none.
+    /// Catches a write of an event that blocks: the program would hang in its own call.
     #[test]
-    fn events_that_nobody_takes_block_nobody() {
-        let (channel, alarms) = alarms(1);
-        (0..100_000).for_each(|_| alarms[0].wake_by_ref());
+    fn events_that_are_never_taken_block_no_completion() {
+        let (channel, notifiers) = notifiers(1);
+        (0..100_000).for_each(|_| notifiers[0].wake_by_ref());
         assert_eq!(channel.take().unwrap(), 1);
-        alarms[0].end();
+        notifiers[0].end();
         assert!(!channel.has_event() && !channel.is_readable(0));
     }
 
-    /// Catches the end of a queue that waits for a byte which another thread has read.
+    /// Catches the destruction of a queue that waits for a byte which another thread has read.
     #[test]
     fn queues_end_while_another_thread_takes_events() {
-        let (channel, alarms) = alarms(20_000);
+        let (channel, notifiers) = notifiers(20_000);
         std::thread::scope(|scope| {
             let taker = scope.spawn(|| while channel.take().unwrap() != 1 {});
-            for alarm in alarms.iter().rev() {
-                alarm.wake_by_ref();
-                if alarm.queue != 1 {
-                    alarm.end();
+            for notifier in notifiers.iter().rev() {
+                notifier.wake_by_ref();
+                if notifier.queue != 1 {
+                    notifier.end();
                 }
             }
             taker.join().unwrap();
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_nonblocking_descriptor_is_not_waited_for() {
-        let (channel, _) = alarms(0);
+        let (channel, _) = notifiers(0);
         // SAFETY: the descriptor is open.
         unsafe { libc::fcntl(channel.descriptor(), libc::F_SETFL, libc::O_NONBLOCK) };
         assert_eq!(channel.take().unwrap_err().raw_os_error(), Some(libc::EAGAIN));

@@ -1,53 +1,61 @@
-//! One way from a process to another: a ring of records in shared memory
+//! A ring of records in shared memory, from one process to another
 //!
-//! One writer, one reader, no locks. A record is there when the writer has moved the head over it, and gone when the reader has
-//! moved the tail; neither can leave half of one behind. The head and the tail are all that the other side believes, and it
-//! checks what they enclose.
+//! One writer, one reader, no locks. A record exists when the writer has moved the head over it, and is gone when the reader has
+//! moved the tail: a process that is killed leaves no half of a record. Each side checks the record between head and tail
+//! before it uses it.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of records that a lane holds
-pub(crate) const LANE_BYTES: usize = 1 << 20;
-/// Bytes before the records: head and tail, each in a cache line of its own.
+/// Bytes for records in a ring
+pub(crate) const RING_BYTES: usize = 1 << 20;
+/// Bytes before the records: head and tail, each in its own cache line.
 const COUNTERS: usize = 256;
 
 /// Words of a record beside its size and its bytes
 pub(crate) const WORDS: usize = 7;
 /// The size, and the words
 const FIXED: usize = 8 * (1 + WORDS);
-/// Set in the size of what is only there to reach the end of the ring.
+/// Set in the size of padding up to the end of the ring.
 const SKIP: u64 = 1 << 63;
-/// The most bytes of a record: enough to be worth its cost, and so few that both ends work at once
+/// The most bytes of a record: enough to be worth its cost, and few enough for both ends to work at once
 pub(crate) const MAX_PAYLOAD: usize = 64 * 1024;
 
-/// A lane's memory, mapped
-///
-/// A copy of it is a second end.
+/// The mapped memory of a ring; each copy leads to the same memory
 #[derive(Clone, Copy)]
-pub(crate) struct LaneMemory(NonNull<u8>);
+pub(crate) struct RingMemory(NonNull<u8>);
 
-// SAFETY: the memory is shared by its very nature; head and tail order the accesses to the rest.
-unsafe impl Send for LaneMemory {}
+// SAFETY: only `Writer` and `Reader` access the records, each for itself alone and ordered by the atomic head and tail; the
+// other methods read head and tail.
+unsafe impl Send for RingMemory {}
+// SAFETY: as above.
+unsafe impl Sync for RingMemory {}
 
-impl LaneMemory {
-    pub(crate) const BYTES: usize = COUNTERS + LANE_BYTES;
+impl RingMemory {
+    pub(crate) const BYTES: usize = COUNTERS + RING_BYTES;
 
     /// # Safety
     ///
     /// `start` leads to [`BYTES`](Self::BYTES) bytes that are aligned to 128, stay mapped for as long as any copy is used, and
-    /// are used as a lane only.
+    /// are used as a ring only.
     pub(crate) unsafe fn new(start: *mut u8) -> Self {
         // SAFETY: mapped memory is not at NULL.
         Self(unsafe { NonNull::new_unchecked(start) })
     }
 
-    /// How far has been written, since the beginning of time
+    /// Whether the reader has taken all records
+    ///
+    /// A reader takes a record by moving the tail, after it was used.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head().load(Ordering::Acquire) == self.tail().load(Ordering::Acquire)
+    }
+
+    /// Bytes that were ever written
     fn head(&self) -> &AtomicU64 {
         self.counter(0)
     }
 
-    /// How far has been read
+    /// Bytes that were ever read
     fn tail(&self) -> &AtomicU64 {
         self.counter(128)
     }
@@ -61,48 +69,48 @@ impl LaneMemory {
 
     /// Where the byte at `position` of all that was ever written is
     fn byte(&self, position: u64) -> NonNull<u8> {
-        let offset = COUNTERS + (position % LANE_BYTES as u64) as usize;
+        let offset = COUNTERS + (position % RING_BYTES as u64) as usize;
         // SAFETY: the offset is inside.
         unsafe { self.0.add(offset) }
     }
 
     /// Reads a word; `position` is a multiple of 8
     fn word(&self, position: u64) -> u64 {
-        // SAFETY: the place is inside, aligned, and enclosed by head and tail, so that nobody writes to it.
+        // SAFETY: the place is inside, aligned, and between tail and head, where the writer does not write.
         unsafe { self.byte(position).cast::<u64>().read() }
     }
 
     /// Writes a word; `position` is a multiple of 8
     fn set_word(&self, position: u64, word: u64) {
-        // SAFETY: the place is inside, aligned, and not enclosed by head and tail, so that nobody reads it.
+        // SAFETY: the place is inside, aligned, and not between tail and head, so that the reader does not read it.
         unsafe { self.byte(position).cast::<u64>().write(word) };
     }
 }
 
 /// Bytes before the end of the ring
 const fn until_end(position: u64) -> u64 {
-    LANE_BYTES as u64 - position % LANE_BYTES as u64
+    RING_BYTES as u64 - position % RING_BYTES as u64
 }
 
 /// The end that writes
 pub(crate) struct Writer {
-    lane: LaneMemory,
+    ring: RingMemory,
     head: u64,
-    /// As it was seen last.
+    /// The last value that was loaded.
     tail: u64,
 }
 
 impl Writer {
-    pub(crate) fn new(lane: LaneMemory) -> Self {
-        // Whatever a predecessor has left is not ours to take back.
-        let head = lane.head().load(Ordering::Acquire).wrapping_add(7) & !7;
-        Self { lane, head, tail: lane.tail().load(Ordering::Acquire) }
+    pub(crate) fn new(ring: RingMemory) -> Self {
+        // The records of a predecessor stay for the reader to skip.
+        let head = ring.head().load(Ordering::Acquire).wrapping_add(7) & !7;
+        Self { ring, head, tail: ring.tail().load(Ordering::Acquire) }
     }
 
     fn free(&mut self, enough: u64) -> u64 {
-        let free = |this: &Self| (LANE_BYTES as u64).saturating_sub(this.head.wrapping_sub(this.tail));
+        let free = |this: &Self| (RING_BYTES as u64).saturating_sub(this.head.wrapping_sub(this.tail));
         if free(self) < enough {
-            self.tail = self.lane.tail().load(Ordering::Acquire);
+            self.tail = self.ring.tail().load(Ordering::Acquire);
         }
         free(self)
     }
@@ -127,54 +135,54 @@ impl Writer {
             return false;
         }
         if skipped > 0 {
-            self.lane.set_word(self.head, skipped | SKIP);
+            self.ring.set_word(self.head, skipped | SKIP);
             self.head = self.head.wrapping_add(skipped);
         }
-        self.lane.set_word(self.head, size);
+        self.ring.set_word(self.head, size);
         for (number, word) in words.iter().enumerate() {
-            self.lane.set_word(self.head.wrapping_add(8 * (1 + number as u64)), *word);
+            self.ring.set_word(self.head.wrapping_add(8 * (1 + number as u64)), *word);
         }
-        let place = self.lane.byte(self.head.wrapping_add(FIXED as u64));
+        let place = self.ring.byte(self.head.wrapping_add(FIXED as u64));
         // SAFETY: the record lies before the end of the ring, in memory that the reader has left.
         unsafe { place.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         self.head = self.head.wrapping_add(size);
-        self.lane.head().store(self.head, Ordering::Release);
+        self.ring.head().store(self.head, Ordering::Release);
         true
     }
 }
 
 /// The end that reads
 pub(crate) struct Reader {
-    lane: LaneMemory,
+    ring: RingMemory,
     tail: u64,
-    /// As it was seen last.
+    /// The last value that was loaded.
     head: u64,
 }
 
 impl Reader {
-    pub(crate) fn new(lane: LaneMemory) -> Self {
-        let tail = lane.tail().load(Ordering::Acquire);
-        Self { lane, tail, head: tail }
+    pub(crate) fn new(ring: RingMemory) -> Self {
+        let tail = ring.tail().load(Ordering::Acquire);
+        Self { ring, tail, head: tail }
     }
 
     /// Whether there is something to read
     pub(crate) fn has_next(&mut self) -> bool {
         if self.head == self.tail {
-            self.head = self.lane.head().load(Ordering::Acquire);
+            self.head = self.ring.head().load(Ordering::Acquire);
         }
         self.head != self.tail
     }
 
     /// Gives the next record to `f`; false if there is none
     ///
-    /// A lane that makes no sense is emptied.
+    /// A ring with an invalid record is emptied.
     pub(crate) fn read(&mut self, f: impl FnOnce(&[u64; WORDS], &[u8])) -> bool {
         while self.has_next() {
             if !self.tail.is_multiple_of(8) {
                 self.leave(self.head);
                 return false;
             }
-            let size = self.lane.word(self.tail);
+            let size = self.ring.word(self.tail);
             let (is_skip, size) = (size & SKIP != 0, size & !SKIP);
             let available = self.head.wrapping_sub(self.tail).min(until_end(self.tail));
             let is_sound = size <= available && size.is_multiple_of(8) && (is_skip || size >= FIXED as u64);
@@ -187,8 +195,8 @@ impl Reader {
                 continue;
             }
             let words =
-                std::array::from_fn(|number| self.lane.word(self.tail.wrapping_add(8 * (1 + number as u64))));
-            let place = self.lane.byte(self.tail.wrapping_add(FIXED as u64));
+                std::array::from_fn(|number| self.ring.word(self.tail.wrapping_add(8 * (1 + number as u64))));
+            let place = self.ring.byte(self.tail.wrapping_add(FIXED as u64));
             let bytes = NonNull::slice_from_raw_parts(place, size as usize - FIXED);
             // SAFETY: the record is enclosed by head and tail and lies before the end of the ring; the writer leaves it alone
             // until the tail has passed.
@@ -201,7 +209,7 @@ impl Reader {
 
     fn leave(&mut self, tail: u64) {
         self.tail = tail;
-        self.lane.tail().store(tail, Ordering::Release);
+        self.ring.tail().store(tail, Ordering::Release);
     }
 }
 
@@ -210,22 +218,21 @@ mod tests {
     use rdma_sim::{Choices as _, Seeded};
 
     use super::*;
-    use crate::shared::codec::Stamp;
 
-    fn lane() -> (Vec<u128>, LaneMemory) {
-        let mut memory = vec![0_u128; LaneMemory::BYTES / 16 + 8];
+    fn ring() -> (Vec<u128>, RingMemory) {
+        let mut memory = vec![0_u128; RingMemory::BYTES / 16 + 8];
         let start = memory.as_mut_ptr().cast::<u8>();
         let start = start.wrapping_add(start.align_offset(128));
-        // SAFETY: the memory is that long and outlives the lane in each test.
-        let lane = unsafe { LaneMemory::new(start) };
-        (memory, lane)
+        // SAFETY: the memory is that long and outlives the ring in each test.
+        let ring = unsafe { RingMemory::new(start) };
+        (memory, ring)
     }
 
     /// Catches a writer that overtakes the reader, and records that are torn at the end of the ring.
     #[test]
     fn records_arrive_in_order_and_whole() {
-        let (memory, lane) = lane();
-        let (mut writer, mut reader) = (Writer::new(lane), Reader::new(lane));
+        let (memory, ring) = ring();
+        let (mut writer, mut reader) = (Writer::new(ring), Reader::new(ring));
         let len = |number: u64| (number * 7919 % (MAX_PAYLOAD as u64 + 1)) as usize;
         let count = 2_000;
         std::thread::scope(|scope| {
@@ -256,9 +263,9 @@ mod tests {
     }
 
     #[test]
-    fn what_has_room_can_be_written() {
-        let (memory, lane) = lane();
-        let (mut writer, mut reader) = (Writer::new(lane), Reader::new(lane));
+    fn a_record_that_has_room_can_be_written() {
+        let (memory, ring) = ring();
+        let (mut writer, mut reader) = (Writer::new(ring), Reader::new(ring));
         for number in 0..5_000_u64 {
             let room = writer.room();
             assert!(room <= MAX_PAYLOAD);
@@ -270,61 +277,58 @@ mod tests {
             }
             if number % 100 == 0 {
                 while reader.read(|_, _| ()) {}
-                assert!(writer.room() >= MAX_PAYLOAD / 2 - FIXED, "an empty lane has room");
+                assert!(writer.room() >= MAX_PAYLOAD / 2 - FIXED, "an empty ring has room");
             }
         }
         drop(memory);
     }
 
-    /// A process that is not one of ours may have written anything.
+    /// A process of another kind may have written anything.
     #[test]
-    fn a_lane_that_makes_no_sense_is_emptied() {
-        for (at, word) in [(0, 3), (0, 0), (0, u64::MAX), (0, LANE_BYTES as u64 * 2), (0, 8)] {
-            let (memory, lane) = lane();
-            let (mut writer, mut reader) = (Writer::new(lane), Reader::new(lane));
+    fn a_ring_with_an_invalid_record_is_emptied() {
+        for (at, word) in [(0, 3), (0, 0), (0, u64::MAX), (0, RING_BYTES as u64 * 2), (0, 8)] {
+            let (memory, ring) = ring();
+            let (mut writer, mut reader) = (Writer::new(ring), Reader::new(ring));
             assert!(writer.write(&[1; WORDS], b"sound"));
-            lane.set_word(at, word);
+            ring.set_word(at, word);
             assert!(!reader.read(|_, _| panic!("it is not sound")), "{word}");
             assert!(writer.write(&[2; WORDS], b""));
             assert!(reader.read(|words, _| assert_eq!(words[0], 2)));
             drop(memory);
         }
-        let (memory, lane) = lane();
-        lane.head().store(u64::MAX - 3, Ordering::Release);
-        assert!(!Reader::new(lane).read(|_, _| panic!("it is not sound")));
+        let (memory, ring) = ring();
+        ring.head().store(u64::MAX - 3, Ordering::Release);
+        assert!(!Reader::new(ring).read(|_, _| panic!("it is not sound")));
         drop(memory);
     }
 
-    /// Regression: words were read across the end of the lane, and positions at the end of all numbers overflowed.
+    /// Regression: words were read across the end of the ring, and positions at the end of all numbers overflowed.
     #[test]
     fn any_head_tail_and_record_are_read_without_harm() {
         let mut random = Seeded::new(5);
         let mut any = move |n| random.pick(n);
         for _ in 0..2_000 {
-            let (memory, lane) = lane();
+            let (memory, ring) = ring();
             let mut end = || match any(4) {
                 0 => u64::MAX - u64::from(any(80)),
-                1 => (LANE_BYTES as u64 - 40).wrapping_add(any(80).into()),
+                1 => (RING_BYTES as u64 - 40).wrapping_add(any(80).into()),
                 2 => u64::from(any(200)),
                 _ => u64::from(any(u32::MAX)) << 32 | u64::from(any(u32::MAX)),
             };
-            lane.tail().store(end(), Ordering::Release);
-            let mut reader = Reader::new(lane);
+            ring.tail().store(end(), Ordering::Release);
+            let mut reader = Reader::new(ring);
             for _ in 0..4 {
-                lane.head().store(end(), Ordering::Release);
-                lane.set_word(end() & !7, end());
-                lane.set_word(reader.tail & !7, end() & 0x1f8);
-                lane.set_word((reader.tail & !7).wrapping_add(16), end());
+                ring.head().store(end(), Ordering::Release);
+                ring.set_word(end() & !7, end());
+                ring.set_word(reader.tail & !7, end() & 0x1f8);
+                ring.set_word((reader.tail & !7).wrapping_add(16), end());
                 for _ in 0..4 {
                     reader.read(|words, bytes| {
-                        crate::shared::codec::stamp(words);
-                        if let Some(signal) = crate::shared::codec::decode(words, bytes) {
-                            let _ = crate::shared::codec::encode(Stamp { from: 1, to: 2 }, &signal);
-                        }
+                        std::hint::black_box((words, bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>()));
                     });
                 }
             }
-            let mut writer = Writer::new(lane);
+            let mut writer = Writer::new(ring);
             if writer.room() > 0 {
                 assert!(writer.write(&[1; WORDS], &[]));
             }

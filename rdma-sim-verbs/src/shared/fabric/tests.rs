@@ -1,5 +1,8 @@
+use std::os::unix::fs::MetadataExt as _;
+
 use rdma_sim::Topology;
 
+use super::super::files::base;
 use super::*;
 
 fn settings() -> Settings {
@@ -7,21 +10,21 @@ fn settings() -> Settings {
 }
 
 fn name(name: &str) -> String {
-    format!("place-{name}-{}", std::process::id())
+    format!("fabric-{name}-{}", std::process::id())
 }
 
-/// Catches memory that is cut off under the threads of a process that leaves just now: they would be ended by a signal.
+/// Catches memory that is truncated under the threads of a process that leaves just now: a signal would kill them.
 #[test]
-fn what_somebody_may_still_look_at_is_not_made_anew() {
+fn memory_that_a_process_may_still_access_is_not_made_anew() {
     let name = name("anew");
     let old = SharedFabric::create(&name, &settings()).unwrap();
-    old.segment.slot(0).pid.store(7, std::sync::atomic::Ordering::Relaxed);
+    old.segment.slot(0).pid.store(7, Ordering::Relaxed);
     old.file.unlock().unwrap();
     let new = SharedFabric::create(&name, &settings()).unwrap();
-    assert_eq!(old.segment.slot(0).pid.load(std::sync::atomic::Ordering::Relaxed), 7);
+    assert_eq!(old.segment.slot(0).pid.load(Ordering::Relaxed), 7);
     assert_eq!(new.process_of(0), 0);
     drop(old);
-    assert!(SharedFabric::open(&name).is_ok(), "who has left before removes what is another's");
+    assert!(SharedFabric::open(&name).is_ok(), "a process that has left does not remove the new fabric");
 }
 
 #[test]
@@ -37,13 +40,13 @@ fn another_version_is_refused_by_name() {
     }
 }
 
-/// Catches a fabric that is refused because whoever was making it was killed.
+/// Catches a fabric that is refused because its maker was killed.
 #[test]
-fn who_waits_for_a_maker_that_is_killed_makes_it() {
+fn a_process_that_waits_for_a_killed_maker_makes_the_fabric() {
     let (name, settings) = (name("killed"), settings());
     let directory = base().unwrap().join(&name);
     make_directory(&directory).unwrap();
-    let file = open_file(&directory.join(SEGMENT), true).unwrap();
+    let file = open_file(&directory.join(MEMORY), true).unwrap();
     file.lock().unwrap();
     file.set_len(100_000).unwrap();
     std::thread::scope(|scope| {
@@ -66,7 +69,7 @@ fn waiters(file: &File) -> usize {
 }
 
 #[test]
-fn what_is_no_fabric_is_not_listed_and_empty_directories_go() {
+fn other_files_are_not_listed_and_empty_directories_are_removed() {
     let base = base().unwrap();
     let (file, empty, used) = (base.join(name("file")), base.join(name("empty")), base.join(name("used")));
     fs::write(&file, "").unwrap();
@@ -83,10 +86,10 @@ fn what_is_no_fabric_is_not_listed_and_empty_directories_go() {
     fs::remove_dir_all(used).unwrap();
 }
 
-/// Catches memory that is not there when it is written to: the system ends whoever does, if it has none left.
+/// Catches pages that are not allocated before they are written: a system without memory would kill the process.
 #[cfg(target_os = "linux")]
 #[test]
-fn memory_is_there_before_it_is_used() {
+fn memory_is_allocated_before_it_is_used() {
     let name = name("reserved");
     let fabric = SharedFabric::create(&name, &settings()).unwrap();
     let blocks = || fabric.file.metadata().unwrap().blocks() * 512;
@@ -96,4 +99,22 @@ fn memory_is_there_before_it_is_used() {
     assert!(blocks() - before >= 1 << 20, "a lane to the peer");
     fabric.reserve(1).unwrap();
     assert!(blocks() - before >= 2 << 20, "and back");
+}
+
+/// Catches a number in shared memory that is used unchecked: a signal to process −1 goes to all processes of the user.
+#[test]
+fn a_host_whose_process_number_is_invalid_or_of_another_process_has_no_process() {
+    let fabric = SharedFabric::create(&name("numbers"), &settings()).unwrap();
+    let slot = fabric.segment.slot(0);
+    let (own, started) = Process::own();
+    let claim = |pid: u32, started: u64| {
+        slot.started.store(started, Ordering::Relaxed);
+        slot.pid.store(pid, Ordering::Relaxed);
+        fabric.process_of(0)
+    };
+    assert_eq!(claim(own, started), own);
+    for pid in [0, u32::MAX, 1 << 31, own.wrapping_neg()] {
+        assert_eq!(claim(pid, started), 0, "{pid}");
+    }
+    assert_eq!(claim(own, started + 1), 0, "the process with this number is another one");
 }

@@ -1,4 +1,4 @@
-//! What common programs import and Thunderbolt devices do not have, and the little of it that can be answered
+//! Functions that common programs import and Thunderbolt devices do not support, beside a few that can be answered
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
@@ -7,8 +7,9 @@ use rdma_verbs_abi::{Context, Mr, Pd, Qp, RawGid, Wc};
 
 use super::devices::ibv_query_gid;
 use super::memory::ibv_reg_mr;
-use super::{EINVAL, ENOTSUP, guarded, null, set_errno};
-use crate::objects::{ContextObject, object};
+use crate::errno::{EINVAL, ENOTSUP, guarded, minus_one, null, same};
+use crate::objects::ContextObject;
+use crate::slots::object;
 
 /// The default partition, which is the only one
 const DEFAULT_PKEY: u16 = 0xffff;
@@ -25,8 +26,7 @@ pub unsafe extern "C" fn ibv_query_pkey(
     // SAFETY: the contract of all functions.
     let is_open = unsafe { object::<ContextObject>(context) }.is_some();
     if !is_open || port != 1 || index != 0 || pkey.is_null() {
-        set_errno(EINVAL);
-        return -1;
+        return minus_one(EINVAL);
     }
     // SAFETY: the caller's place for a number.
     unsafe { *pkey = DEFAULT_PKEY.to_be() };
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
     flags: u32,
     size: usize,
 ) -> c_int {
-    guarded(EINVAL, || {
+    guarded(same, || {
         if entry.is_null() || flags != 0 || size < size_of::<GidEntry>() {
             return EINVAL;
         }

@@ -1,0 +1,40 @@
+//! The handshake between a host that sleeps and those that send to it
+//!
+//! The sleeper says that it sleeps, and looks once more before it does; a sender publishes its record, and looks then whether
+//! the sleeper has said so. One of them sees the other, so that no record waits for a sleeper without a wake-up.
+
+use super::sync::{AtomicU32, Ordering, fence};
+
+/// Whether a host sleeps, in memory that all hosts share
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub(crate) struct Doorbell(AtomicU32);
+
+impl Doorbell {
+    /// Runs `wait`, unless `has_news` is true after senders could see that this host sleeps
+    pub(crate) fn sleep_unless(&self, has_news: impl FnOnce() -> bool, wait: impl FnOnce()) {
+        // Swaps, not stores: each reads the change before it, so that all changes have one order in loom's model, too.
+        self.0.swap(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if !has_news() {
+            wait();
+        }
+        self.clear();
+    }
+
+    /// Says that this host does not sleep
+    pub(crate) fn clear(&self) {
+        self.0.swap(0, Ordering::SeqCst);
+    }
+
+    /// After a record was published: whether the host sleeps and the caller has to wake it
+    pub(crate) fn must_wake(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.must_wake_own()
+    }
+
+    /// Whether another thread of the caller's own process sleeps and the caller has to wake it
+    pub(crate) fn must_wake_own(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 1 && self.0.swap(0, Ordering::SeqCst) == 1
+    }
+}

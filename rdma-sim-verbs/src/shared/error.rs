@@ -1,0 +1,69 @@
+//! Why a fabric cannot be made, opened or changed
+
+use std::io;
+use std::path::PathBuf;
+
+use super::settings::SettingsError;
+
+/// Why a fabric cannot be made, opened or changed
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FabricError {
+    /// The name is invalid
+    #[error(
+        "{0:?} is no name of a fabric: use up to 64 letters, digits, '-', '_' and '.', and no '.' at the start"
+    )]
+    Name(String),
+    /// No process has a fabric of that name
+    #[error("there is no fabric called {0:?}")]
+    Missing(String),
+    /// The fabric was made by another version
+    #[error(
+        "fabric {0:?} was made by another version of this library; end its processes, or choose another name"
+    )]
+    Version(String),
+    /// The fabric has other settings than those that were asked for
+    #[error("fabric {0:?} already exists with different settings ({1}); choose another name")]
+    Other(String, String),
+    /// Another process is that host
+    #[error(
+        "host {host:?} of fabric {fabric:?} is taken by process {pid}: start each process as a host of its own"
+    )]
+    Taken {
+        /// The fabric
+        fabric: String,
+        /// The host
+        host: String,
+        /// The process that is that host
+        pid: u32,
+    },
+    /// The topology has no such host
+    #[error("fabric {fabric:?} has no host {host:?}; its hosts are {hosts}")]
+    NoHost {
+        /// The fabric
+        fabric: String,
+        /// The host that was asked for
+        host: String,
+        /// The hosts of the topology
+        hosts: String,
+    },
+    /// The log of faults is full
+    #[error("the log of faults of fabric {0:?} is full: make a new fabric")]
+    LogFull(String),
+    /// The directory of fabrics belongs to another user
+    #[error("{0:?} belongs to another user: remove it")]
+    Foreign(PathBuf),
+    /// The settings or a fault are invalid
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The system refused an operation on files or memory
+    #[error("{0}: {1}")]
+    Io(String, #[source] io::Error),
+}
+
+impl FabricError {
+    pub(super) fn io(subject: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let subject = subject.into();
+        move |error| Self::Io(subject, error)
+    }
+}

@@ -1,0 +1,91 @@
+//! The files of a fabric
+//!
+//! A fabric is a directory: the shared memory, for each host a file whose lock says that a process is that host, and for each
+//! host a [pipe](WakePipe) that wakes it. Processes of the fabric hold a shared lock of the memory's file. The last of them
+//! removes the directory; if it was killed, the next process that makes or lists fabrics does. Locks end with their process.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::clock;
+use super::error::FabricError;
+use super::process;
+use super::segment::Segment;
+use super::settings::Settings;
+use super::wake_pipe::WakePipe;
+
+/// The file of the shared memory in the directory of a fabric
+pub(super) const MEMORY: &str = "memory";
+
+/// The directory of the fabrics of this user
+pub(super) fn base() -> Result<PathBuf, FabricError> {
+    let shm = Path::new("/dev/shm");
+    let parent = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
+    let user = process::user();
+    let base = parent.join(format!("rdma-sim-{user}"));
+    make_directory(&base)?;
+    let found = fs::symlink_metadata(&base).map_err(FabricError::io("the fabrics"))?;
+    if !found.is_dir() || found.uid() != user {
+        return Err(FabricError::Foreign(base));
+    }
+    Ok(base)
+}
+
+pub(super) fn make_directory(path: &Path) -> Result<(), FabricError> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(FabricError::Io(path.display().to_string(), error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether `name` may be the name of a fabric
+pub(super) fn is_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=64).contains(&name.len()) && !name.starts_with('.') && name.chars().all(is_plain)
+}
+
+pub(super) fn open_file(path: &Path, creates: bool) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(creates).truncate(false).mode(0o600).open(path)
+}
+
+/// Whether `path` still leads to `file`
+pub(super) fn is_same(file: &File, path: &Path) -> bool {
+    let same = |a: fs::Metadata, b: fs::Metadata| a.dev() == b.dev() && a.ino() == b.ino();
+    file.metadata().ok().zip(fs::metadata(path).ok()).is_some_and(|(a, b)| same(a, b))
+}
+
+/// The pipe that wakes a host
+pub(super) fn pipe(directory: &Path, host: usize) -> PathBuf {
+    directory.join(format!("{host}.pipe"))
+}
+
+/// Fills the directory of a new fabric, whose empty memory is `file`
+pub(super) fn make(file: &File, directory: &Path, settings: &Settings) -> io::Result<()> {
+    for entry in fs::read_dir(directory)?.flatten() {
+        if entry.file_name() != MEMORY {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    let hosts = settings.topology().hosts();
+    for host in 0..hosts.len() {
+        WakePipe::create(&pipe(directory, host))?;
+    }
+    let ports = hosts.iter().map(|host| host.ports().len()).sum();
+    Segment::create(file, &settings.to_text(), hosts.len(), ports, clock::now_ns()).map(drop)
+}
+
+/// Removes the directory of a fabric; the memory's file last, so that a process that finds it finds its lock
+pub(super) fn remove(directory: &Path) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name() != MEMORY) {
+        // The next process that makes or lists fabrics tries again.
+        let _ = fs::remove_file(entry.path());
+    }
+    let _ = fs::remove_file(directory.join(MEMORY));
+    let _ = fs::remove_dir(directory);
+    let _ = directory.parent().map(fs::remove_dir);
+}

@@ -1,0 +1,345 @@
+//! This process as one of the hosts of a fabric
+
+mod faults;
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::Duration;
+
+use rdma_core::Time;
+use rdma_sim::driver::{Process, RemoteInput, Session};
+use rdma_sim::{Driver, Fault, Sim};
+
+use super::clock;
+use super::codec;
+use super::error::FabricError;
+use super::fabric::{Sent, SharedFabric};
+use super::process;
+use super::ring::{Reader, RingMemory};
+use super::senders::{Announced, Senders};
+use super::wake_pipe::WakePipe;
+
+/// This process as one of the hosts of a fabric
+///
+/// It sees the ports of its host at once, and claims the host when it begins to use them: programs that only look may run
+/// beside one that does more.
+pub(crate) struct LocalHost {
+    host: usize,
+    /// The incarnation of each host of which messages are applied.
+    seen: Box<[AtomicU32]>,
+    announced: Announced,
+    /// The rings that lead here, by the host that writes them.
+    rings: Vec<RingMemory>,
+    /// Bytes of the log of faults that were applied.
+    faults_read: AtomicUsize,
+    receivers: Mutex<Receivers>,
+    claim: OnceLock<HostClaim>,
+    /// Something waits for room in a ring.
+    is_blocked: Arc<AtomicBool>,
+    fabric: SharedFabric,
+}
+
+/// A host that this process has claimed
+struct HostClaim {
+    incarnation: u32,
+    pipe: WakePipe,
+    /// What earlier processes of this host had sent from each port.
+    before: Vec<Sent>,
+    /// Held for as long as the host is claimed.
+    _lock: File,
+}
+
+/// What arrives from other hosts; its lock is taken before that of the simulation
+struct Receivers {
+    readers: Vec<Reader>,
+    /// Faults that wait for frames of this host, which has not been claimed yet.
+    unarmed: Vec<Fault>,
+    /// The state of the processes of each host at the last look, and how often they were started.
+    processes: Vec<(Process, u32)>,
+}
+
+/// The incarnation, or the process, of a host without one
+const NONE: u32 = 0;
+
+impl LocalHost {
+    /// Looks at the fabric as the host called `name`, or of that number
+    pub(crate) fn look(fabric: SharedFabric, name: &str) -> Result<(Self, Driver), FabricError> {
+        let hosts = fabric.settings().topology().hosts();
+        let by_number = || name.parse().ok().filter(|number| *number < hosts.len());
+        let found = hosts.iter().position(|host| host.name() == name).or_else(by_number);
+        let host = found.ok_or_else(|| FabricError::NoHost {
+            fabric: fabric.name().to_owned(),
+            host: name.to_owned(),
+            hosts: hosts.iter().map(rdma_sim::topology::Host::name).collect::<Vec<_>>().join(", "),
+        })?;
+        let count = hosts.len();
+        let settings = fabric.settings();
+        // Programs in C spawn no tasks, and may do with their memory what they like.
+        let sim = Sim::new()
+            .model(settings.model())
+            .topology(settings.topology().clone())
+            .seed(settings.seed_of(host))
+            .real_addresses()
+            .sanitize(false);
+        let driver = Driver::new(sim, drop).expect("there are no faults yet");
+        let none = || (0..count).map(|_| AtomicU32::new(NONE));
+        let receivers = Receivers {
+            readers: Vec::new(),
+            unarmed: Vec::new(),
+            processes: vec![(Process::Running, 1); count],
+        };
+        let host = Self {
+            host,
+            seen: none().collect(),
+            announced: none().collect(),
+            rings: (0..count).map(|from| fabric.segment.ring(from, host)).collect(),
+            faults_read: AtomicUsize::new(0),
+            receivers: Mutex::new(receivers),
+            claim: OnceLock::new(),
+            is_blocked: Arc::default(),
+            fabric,
+        };
+        Ok((host, driver))
+    }
+
+    /// Claims the host, unless that is done
+    pub(crate) fn claim(&self, driver: &Driver) -> Result<(), FabricError> {
+        let mut receivers = self.receivers();
+        if self.is_claimed() {
+            return Ok(());
+        }
+        let failed = |error: io::Error| FabricError::Io(format!("fabric {:?}", self.fabric.name()), error);
+        let (host, fabric) = (self.host, &self.fabric);
+        let lock = fabric.claim(host)?;
+        fabric.reserve(host).map_err(failed)?;
+        let pipe = WakePipe::open(&fabric.pipe(host)).map_err(failed)?;
+        let slot = fabric.segment.slot(host);
+        slot.doorbell.clear();
+        // Messages to a predecessor carry another number, and are skipped.
+        let incarnation = slot.incarnation.load(Ordering::Relaxed).wrapping_add(1).max(1);
+        let senders = Senders::new(
+            Arc::clone(&fabric.segment),
+            host,
+            incarnation,
+            Arc::clone(&self.announced),
+            Arc::clone(&self.is_blocked),
+            |to| fabric.pipe(to),
+        );
+        driver.simulate_only(self.name(), Box::new(senders));
+        receivers.readers = self.rings.iter().copied().map(Reader::new).collect();
+        self.restart(driver, &mut receivers)?;
+        let before = fabric.sent();
+        self.arm_all(&mut receivers, &before, driver);
+        let _ = self.claim.set(HostClaim { incarnation, pipe, before, _lock: lock });
+        let (pid, started) = process::Process::own();
+        slot.started.store(started, Ordering::Relaxed);
+        slot.pid.store(pid, Ordering::Release);
+        slot.incarnation.store(incarnation, Ordering::Release);
+        drop(receivers);
+        // The others detect the new incarnation at once.
+        fabric.wake_all();
+        Ok(())
+    }
+
+    /// Whether this process has claimed the host
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.claim.get().is_some()
+    }
+
+    /// The time since the start of the fabric
+    pub(crate) fn now(&self) -> Time {
+        Time::from_nanos(clock::now_ns().saturating_sub(self.fabric.segment.epoch_ns()))
+    }
+
+    // ─── Receiving ───
+
+    /// Locks the simulation, with everything applied that has arrived and is due
+    ///
+    /// With `waits`, another thread that applies messages is waited for: what is sent next may depend on them, because
+    /// adapters drop what finds no receive. Without, its messages may come later.
+    pub(crate) fn session<'a>(&self, driver: &'a Driver, waits: bool) -> Session<'a> {
+        // In the common case nothing has arrived, and the lock of the simulation is the only one.
+        let receivers = match self.has_news() {
+            false => None,
+            true if waits => Some(self.receivers()),
+            true => match self.receivers.try_lock() {
+                Ok(receivers) => Some(receivers),
+                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            },
+        };
+        let mut session = driver.session();
+        if let Some(mut receivers) = receivers {
+            self.receive(&mut receivers, session.remote_input());
+        }
+        if self.is_blocked() && self.is_blocked.swap(false, Ordering::Relaxed) {
+            session.remote_input().resume();
+        }
+        session.advance_to(self.now());
+        session
+    }
+
+    /// Applies what has arrived
+    fn receive(&self, receivers: &mut Receivers, input: &mut RemoteInput<'_>) {
+        self.read_faults(receivers, input);
+        let Some(HostClaim { incarnation, .. }) = self.claim.get() else { return };
+        for (from, reader) in receivers.readers.iter_mut().enumerate() {
+            self.detect_new_incarnation(from, input);
+            while reader.read(|words, bytes| {
+                let stamp = codec::stamp(words);
+                if stamp.from != self.seen(from) {
+                    // The process has come after the last look.
+                    self.detect_new_incarnation(from, input);
+                }
+                if (stamp.from, stamp.to) == (self.seen(from), *incarnation)
+                    && let Some(message) = codec::decode(words, bytes)
+                {
+                    input.apply(from as u32, &message);
+                }
+            }) {}
+        }
+    }
+
+    /// Whether something has arrived that was not applied
+    fn has_news(&self) -> bool {
+        let has_messages = || {
+            let mut hosts = self.rings.iter().enumerate();
+            hosts.any(|(from, ring)| !ring.is_empty() || self.is_new(from))
+        };
+        self.fabric.segment.faults_len() != self.faults_read.load(Ordering::Relaxed)
+            || self.is_claimed() && has_messages()
+    }
+
+    fn seen(&self, host: usize) -> u32 {
+        self.seen[host].load(Ordering::Relaxed)
+    }
+
+    /// Whether another process than the one that was seen has claimed a host
+    fn is_new(&self, host: usize) -> bool {
+        let slot = self.fabric.segment.slot(host);
+        host != self.host && slot.incarnation.load(Ordering::Acquire) != self.seen(host)
+    }
+
+    /// Announces this host to the process of another, if that is new
+    fn detect_new_incarnation(&self, host: usize, input: &mut RemoteInput<'_>) {
+        if self.is_new(host) {
+            let incarnation = self.fabric.segment.slot(host).incarnation.load(Ordering::Acquire);
+            self.seen[host].store(incarnation, Ordering::Relaxed);
+            self.announced[host].store(incarnation, Ordering::Relaxed);
+            input.announce_all_to(host as u32);
+        }
+    }
+
+    /// Whether something waits for room in a ring
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.is_blocked.load(Ordering::Relaxed)
+    }
+
+    fn receivers(&self) -> MutexGuard<'_, Receivers> {
+        self.receivers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ─── Sleeping ───
+
+    /// Sleeps for `time`, or until something arrives; not at all if something has arrived
+    pub(crate) fn sleep(&self, time: Duration) {
+        let Some(claim) = self.claim.get() else { return std::thread::sleep(time) };
+        let doorbell = &self.fabric.segment.slot(self.host).doorbell;
+        doorbell.sleep_unless(|| self.has_news(), || claim.pipe.wait(time));
+    }
+
+    /// Ends the sleep of another thread of this process
+    pub(crate) fn wake(&self) {
+        if self.fabric.segment.slot(self.host).doorbell.must_wake_own()
+            && let Some(claim) = self.claim.get()
+        {
+            claim.pipe.notify();
+        }
+    }
+
+    // ─── The account of the host ───
+
+    fn name(&self) -> &str {
+        self.fabric.settings().topology().hosts()[self.host].name()
+    }
+
+    /// Position of the first port of this host among those of all
+    fn first_port(&self) -> usize {
+        let hosts = self.fabric.settings().topology().hosts();
+        hosts[..self.host].iter().map(|host| host.ports().len()).sum()
+    }
+
+    /// Publishes what was sent from the ports of this host
+    pub(crate) fn publish(&self, driver: &Driver) {
+        let Some(HostClaim { before, .. }) = self.claim.get() else { return };
+        let hosts = self.fabric.settings().topology().hosts();
+        let host = &hosts[self.host];
+        for (number, port) in (self.first_port()..).zip(host.ports()) {
+            let Some([sent, _]) = driver.net().cable_stats(host.name(), port.device()) else { continue };
+            let (counters, before) = (self.fabric.segment.port(number), before[number]);
+            let counts = [
+                (&counters.frames, before.frames + sent.frames),
+                (&counters.messages, before.messages + sent.messages),
+                (&counters.payload_bytes, before.payload_bytes + sent.payload_bytes),
+                (&counters.wire_bytes, before.wire_bytes + sent.wire_bytes),
+                (&counters.stalls, before.stalls + sent.stalls),
+            ];
+            for (counter, count) in counts {
+                counter.store(count, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Gives the host back: the program ends
+    pub(crate) fn leave(&self, driver: &Driver) {
+        // A forked child has neither the shared memory nor the threads that may hold locks.
+        if self.fabric.is_of_a_fork() {
+            return;
+        }
+        if self.is_claimed() {
+            self.publish(driver);
+            self.fabric.segment.slot(self.host).pid.store(NONE, Ordering::Release);
+        }
+        self.fabric.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdma_sim::Topology;
+
+    use super::super::codec::Stamp;
+    use super::super::ring::Writer;
+    use super::*;
+    use crate::shared::Settings;
+
+    /// Catches a send that goes on while another thread has read messages and has not applied them.
+    #[test]
+    fn a_sender_waits_for_a_thread_that_applies_messages_and_a_poller_does_not() {
+        let name = format!("sends-{}", std::process::id());
+        let fabric = SharedFabric::create(&name, &Settings::new(Topology::pair())).unwrap();
+        let (host, driver) = LocalHost::look(fabric, "a").unwrap();
+        host.claim(&driver).unwrap();
+        let message = rdma_sim::remote::LinkMessage::Closed {
+            qp: rdma_sim::remote::QpName { device: 3, qpn: rdma_core::Qpn(1) },
+        };
+        let has_applied = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let receivers = host.receivers();
+            let (words, bytes) = codec::encode(Stamp { from: 1, to: 1 }, &message);
+            assert!(Writer::new(host.fabric.segment.ring(1, 0)).write(&words, bytes));
+            scope.spawn(|| {
+                host.session(&driver, true).end();
+                has_applied.store(true, Ordering::SeqCst);
+            });
+            host.session(&driver, false).end();
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(!has_applied.load(Ordering::SeqCst));
+            drop(receivers);
+        });
+        assert!(has_applied.load(Ordering::SeqCst) && !host.has_news());
+        host.leave(&driver);
+    }
+}

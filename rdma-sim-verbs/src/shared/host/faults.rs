@@ -1,0 +1,115 @@
+//! Faults of the fabric, and what they do to the processes of hosts
+
+use std::sync::atomic::Ordering;
+
+use rdma_core::Time;
+use rdma_sim::driver::{Process, RemoteInput};
+use rdma_sim::{Driver, Fault, Trigger};
+
+use super::super::error::FabricError;
+use super::super::fabric::Sent;
+use super::{HostClaim, LocalHost, NONE, Receivers};
+
+impl LocalHost {
+    /// Schedules the faults that were added to the log
+    pub(super) fn read_faults(&self, receivers: &mut Receivers, input: &mut RemoteInput<'_>) {
+        let read = self.faults_read.load(Ordering::Relaxed);
+        let text = self.fabric.segment.faults_from(read);
+        self.faults_read.store(read + text.len(), Ordering::Relaxed);
+        for line in text.lines() {
+            // The process that added the line has checked it.
+            for fault in self.fabric.settings().check_faults(line).into_iter().flat_map(|plan| plan.0) {
+                match (fault.trigger, self.claim.get()) {
+                    // The host that sends the frames counts them.
+                    (Trigger::AfterFrames(_), _) if fault.target.host() != self.name() => (),
+                    (Trigger::AfterFrames(_), None) => receivers.unarmed.push(fault),
+                    (Trigger::AfterFrames(frames), Some(HostClaim { before, .. })) => {
+                        self.arm(fault, frames, before, input)
+                    }
+                    _ => drop(input.plan(fault, self.fabric.settings().topology())),
+                }
+            }
+        }
+    }
+
+    /// Schedules the faults that wait for frames of this host
+    pub(super) fn arm_all(&self, receivers: &mut Receivers, before: &[Sent], driver: &Driver) {
+        for fault in std::mem::take(&mut receivers.unarmed) {
+            if let Trigger::AfterFrames(frames) = fault.trigger {
+                self.arm(fault, frames, before, &mut driver.remote_input());
+            }
+        }
+    }
+
+    /// Schedules a fault after `frames` frames, of which earlier processes of this host may have sent some, or all
+    fn arm(&self, mut fault: Fault, frames: u64, before: &[Sent], input: &mut RemoteInput<'_>) {
+        let sent = self.fabric.port_of(&fault.target).map_or(0, |port| before[port].frames);
+        if sent < frames {
+            fault.trigger = Trigger::AfterFrames(frames - sent);
+            drop(input.plan(fault, self.fabric.settings().topology()));
+        }
+    }
+
+    /// Adds the restart of this host to the log, if a fault has ended an earlier process of it
+    pub(super) fn restart(&self, driver: &Driver, receivers: &mut Receivers) -> Result<(), FabricError> {
+        let mut states = || {
+            self.read_faults(receivers, &mut driver.remote_input());
+            driver.advance_to(self.now());
+            self.processes(driver)
+        };
+        let mut now = states();
+        if now[self.host].0 != Process::Running {
+            self.fabric.add_fault(&format!("at 0s {} restart", self.name()))?;
+            now = states();
+        }
+        receivers.processes = now;
+        Ok(())
+    }
+
+    /// The state of the processes of each host by the faults that have fired, and how often they were started
+    fn processes(&self, driver: &Driver) -> Vec<(Process, u32)> {
+        let input = driver.remote_input();
+        (0..self.seen.len()).map(|host| input.process(host as u32)).collect()
+    }
+
+    /// Stops, continues or kills processes by the faults that have fired; this one may stop, or end, here
+    pub(crate) fn follow_faults(&self, driver: &Driver) {
+        // An observer has not claimed a host: faults do not apply to it.
+        if !self.is_claimed() {
+            return;
+        }
+        let fired = driver.remote_input().take_fired();
+        for mut fault in fired {
+            fault.trigger = Trigger::At(Time::ZERO);
+            // If the log is full, no further fault fires in this fabric.
+            let _ = self.fabric.add_fault(&fault.to_string());
+        }
+        let now = self.processes(driver);
+        let before = std::mem::replace(&mut self.receivers().processes, now.clone());
+        for (host, (before, now)) in before.into_iter().zip(now).enumerate() {
+            let is_killed = now.0 == Process::Dead || now.1 != before.1;
+            let signal = match (before.0, now.0) {
+                _ if is_killed && host == self.host => libc::SIGKILL,
+                // All processes continue one that is stopped, even for its end: it kills itself, because the host may have
+                // another process by now.
+                (Process::Stopped, Process::Running | Process::Dead) => libc::SIGCONT,
+                (Process::Running, Process::Stopped) if host == self.host => libc::SIGSTOP,
+                _ => continue,
+            };
+            self.fabric.signal(host, signal);
+        }
+    }
+
+    /// Forgets the queue pairs of hosts whose processes have ended
+    pub(crate) fn reap_dead_hosts(&self, driver: &Driver) {
+        // No new process is detected meanwhile: a host that rejoins while its predecessor is reaped would be forgotten.
+        let _receivers = self.receivers();
+        for (host, announced) in self.announced.iter().enumerate() {
+            let is_announced = announced.load(Ordering::Relaxed) != NONE;
+            if is_announced && self.fabric.process_of(host) == NONE {
+                announced.store(NONE, Ordering::Relaxed);
+                driver.remote_input().forget(host as u32);
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Several steps of a simulation under one lock
+#![allow(unsafe_code, reason = "posts are unsafe, as those of the trait")]
+
+use std::fmt;
+use std::panic::Location;
+use std::sync::MutexGuard;
+use std::task::Waker;
+
+use rdma_core::{Completion, Error, RecvRequest, SendRequest, Time, Verb};
+
+use crate::device::{SimCompletionQueue, SimQueuePair};
+use crate::executor::SimRuntime;
+use crate::fabric::Process;
+use crate::fault::{Fault, FaultError, FaultPlan};
+use crate::remote::LinkMessage;
+use crate::shared::{Shared, State};
+use crate::topology::Topology;
+
+/// Exclusive access to a simulation for one verb of a foreign program: look what has come, post, let time pass
+///
+/// The verbs of [`SimQueuePair`] and [`SimCompletionQueue`] lock the simulation once per step; a session locks it once for
+/// all. Wakers are called when the session [ends](Self::end): they may use the simulation.
+pub struct Session<'a> {
+    shared: &'a Shared,
+    runtime: &'a SimRuntime,
+    /// `None` once the session has ended.
+    input: Option<RemoteInput<'a>>,
+    woken: Vec<Waker>,
+    has_host_news: bool,
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn new(shared: &'a Shared, runtime: &'a SimRuntime) -> Self {
+        let input = Some(RemoteInput(shared.lock()));
+        Self { shared, runtime, input, woken: Vec::new(), has_host_news: false }
+    }
+
+    /// The side of the simulation that takes what other hosts have sent
+    pub fn remote_input(&mut self) -> &mut RemoteInput<'a> {
+        self.input.as_mut().expect("the session has not ended")
+    }
+
+    fn state(&mut self) -> &mut State {
+        &mut self.remote_input().0
+    }
+
+    /// The virtual time
+    pub fn now(&mut self) -> Time {
+        self.state().fabric.now()
+    }
+
+    /// When the next event is due, if one is scheduled
+    pub fn next_event(&mut self) -> Option<Time> {
+        self.state().fabric.next_event()
+    }
+
+    /// Advances time to `time`, unless it has passed, and runs the events that are due
+    pub fn advance_to(&mut self, time: Time) {
+        loop {
+            let State { fabric, .. } = self.state();
+            let time = time.max(fabric.now());
+            fabric.advance(time);
+            if !fabric.has_news() {
+                fabric.skip_to(time);
+                return;
+            }
+            self.has_host_news |= self.state().fabric.take_host_news();
+            while let Some(waker) = self.state().pop_woken() {
+                self.woken.extend(waker);
+            }
+        }
+    }
+
+    /// Posts a send, as [`QueuePair::post_send`](rdma_core::QueuePair::post_send) does
+    ///
+    /// # Errors
+    ///
+    /// As [`QueuePair::post_send`](rdma_core::QueuePair::post_send).
+    ///
+    /// # Panics
+    ///
+    /// If the queue pair is of another simulation.
+    ///
+    /// # Safety
+    ///
+    /// As [`QueuePair::post_send`](rdma_core::QueuePair::post_send).
+    #[track_caller]
+    pub unsafe fn post_send(&mut self, pair: &SimQueuePair, request: &SendRequest<'_>) -> Result<(), Error> {
+        let key = pair.key_in(self.shared, Verb::PostSend)?;
+        self.state().fabric.post_send(key, request, Location::caller())
+    }
+
+    /// Posts a receive, as [`QueuePair::post_recv`](rdma_core::QueuePair::post_recv) does
+    ///
+    /// # Errors
+    ///
+    /// As [`QueuePair::post_recv`](rdma_core::QueuePair::post_recv).
+    ///
+    /// # Panics
+    ///
+    /// If the queue pair is of another simulation.
+    ///
+    /// # Safety
+    ///
+    /// As [`QueuePair::post_recv`](rdma_core::QueuePair::post_recv).
+    #[track_caller]
+    pub unsafe fn post_recv(&mut self, pair: &SimQueuePair, request: &RecvRequest<'_>) -> Result<(), Error> {
+        let key = pair.key_in(self.shared, Verb::PostRecv)?;
+        self.state().fabric.post_recv(key, request, Location::caller())
+    }
+
+    /// Takes completions, as [`CompletionQueue::poll`](rdma_core::CompletionQueue::poll) does
+    ///
+    /// # Errors
+    ///
+    /// As [`CompletionQueue::poll`](rdma_core::CompletionQueue::poll).
+    ///
+    /// # Panics
+    ///
+    /// If the completion queue is of another simulation.
+    pub fn poll(&mut self, queue: &SimCompletionQueue, out: &mut [Completion]) -> Result<usize, Error> {
+        let key = queue.key_in(self.shared);
+        self.state().fabric.poll_cq(key, out)
+    }
+
+    /// Unlocks the simulation and calls the wakers; returns whether faults have stopped or started processes meanwhile
+    pub fn end(self) -> bool {
+        self.has_host_news
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        let now = self.now();
+        drop(self.input.take());
+        self.runtime.expire(now);
+        self.woken.drain(..).for_each(Waker::wake);
+    }
+}
+
+impl fmt::Debug for Session<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+/// Exclusive access to the simulation of one host, to apply what other hosts have sent
+pub struct RemoteInput<'a>(pub(crate) MutexGuard<'a, State>);
+
+impl RemoteInput<'_> {
+    /// Applies a message from `host`; a message that makes no sense changes nothing
+    pub fn apply(&mut self, host: u32, message: &LinkMessage<'_>) {
+        self.0.fabric.apply_remote(host, message);
+    }
+
+    /// Forgets what an earlier process of `host` has sent, and announces all queue pairs and receives of this host to it
+    pub fn announce_all_to(&mut self, host: u32) {
+        self.0.fabric.announce_all_to(host);
+    }
+
+    /// Forgets what the process of `host` has sent: it has ended
+    pub fn forget(&mut self, host: u32) {
+        self.0.fabric.forget_host(host);
+    }
+
+    /// Retries the queue pairs that wait for room in the transport
+    pub fn resume(&mut self) {
+        self.0.fabric.resume_blocked();
+    }
+
+    /// Schedules `fault`; it fires at once if its time has passed
+    ///
+    /// # Errors
+    ///
+    /// [`FaultError`] if `topology` has no such host, port or cable.
+    pub fn plan(&mut self, fault: Fault, topology: &Topology) -> Result<(), FaultError> {
+        FaultPlan(vec![fault.clone()]).check(topology)?;
+        self.0.fabric.plan(fault);
+        Ok(())
+    }
+
+    /// Takes the faults that waited for frames which this host has now sent
+    ///
+    /// They take effect nowhere until the caller has told all processes, this one included, to [`plan`](Self::plan) them.
+    pub fn take_fired(&mut self) -> Vec<Fault> {
+        self.0.fabric.take_fired()
+    }
+
+    /// The state of the processes of `host` according to the faults that have fired, and how often they were started
+    pub fn process(&self, host: u32) -> (Process, u32) {
+        self.0.fabric.process(host)
+    }
+}
+
+impl fmt::Debug for RemoteInput<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteInput").finish_non_exhaustive()
+    }
+}
