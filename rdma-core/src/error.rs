@@ -164,9 +164,12 @@ pub enum Cause {
     /// The device does not accept an argument
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// The system lets this process pin no more memory (on Linux `RLIMIT_MEMLOCK`)
-    #[error("the process may not pin that much memory")]
-    LockedMemory,
+    /// The process may lock no more memory (on Linux, where registered memory is locked memory)
+    #[error("registered memory is locked, and this process may lock at most {limit} bytes (RLIMIT_MEMLOCK)")]
+    LockedMemory {
+        /// The limit of the process in bytes
+        limit: u64,
+    },
     /// The message spans more frames than the queue holds
     #[error("a message of {len} bytes exceeds the limit of {max}")]
     MessageTooLong {
@@ -175,7 +178,7 @@ pub enum Cause {
         /// The longest that fits
         max: u64,
     },
-    /// No route leads from the port to the peer's address
+    /// No route leads from the port to the peer's address (`ENETUNREACH`, `EHOSTUNREACH`)
     #[error("no route leads from this port to the peer")]
     NoRoute,
     /// The source GID cannot be used
@@ -205,7 +208,7 @@ impl Cause {
             Self::Busy => 16,
             Self::DeviceGone => 6,
             Self::Exhausted { resource: Resource::QueuePairs, .. } => 16,
-            Self::Exhausted { .. } | Self::LockedMemory | Self::QueueFull => 12,
+            Self::Exhausted { .. } | Self::LockedMemory { .. } | Self::QueueFull => 12,
             Self::GidTableEmpty => 96,
             Self::Invalid(_) | Self::MessageTooLong { .. } | Self::NoUsableGid | Self::PortDown => 22,
             Self::NoRoute => 51,
@@ -225,7 +228,9 @@ impl Cause {
                 "take the port out of the Thunderbolt Bridge and give it an address of its own"
             }
             Self::Invalid(_) => "correct the argument",
-            Self::LockedMemory => "raise the limit of locked memory (`ulimit -l`) or register less",
+            Self::LockedMemory { .. } => {
+                "raise the limit (`ulimit -l`, or memlock in /etc/security/limits.conf), or register less memory"
+            }
             Self::MessageTooLong { .. } => "send less at once",
             Self::NoRoute => "give the port an address in the subnet of the peer's",
             Self::NoUsableGid => "give the port an IPv4 address and use the index of its entry",

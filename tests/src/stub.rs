@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use rdma_tb5::Provider;
 use rdma_verbs_abi::{
@@ -26,6 +26,28 @@ struct Queue {
 
 static SENDS: Queue = Queue { posted: AtomicU32::new(0), completed: AtomicU32::new(0) };
 static RECVS: Queue = Queue { posted: AtomicU32::new(0), completed: AtomicU32::new(0) };
+
+/// The error number that queries of the port return; zero is success
+pub static QUERY_PORT_ERRNO: AtomicI32 = AtomicI32::new(0);
+/// The error number of registrations, which then return NULL; zero is success
+pub static REG_MR_ERRNO: AtomicI32 = AtomicI32::new(0);
+/// Queue pairs that exist
+pub static QUEUE_PAIRS: AtomicU32 = AtomicU32::new(0);
+/// The most queue pairs that may exist
+pub const MAX_QUEUE_PAIRS: u32 = 10;
+
+/// NULL, with an error number
+fn refuse<T>(errno: i32) -> *mut T {
+    // SAFETY: the error number of the calling thread.
+    #[cfg(target_os = "macos")]
+    let place = unsafe { libc::__error() };
+    // SAFETY: as above.
+    #[cfg(not(target_os = "macos"))]
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *place = errno };
+    null_mut()
+}
 
 /// The provider
 ///
@@ -111,6 +133,10 @@ unsafe extern "C" fn close_device(context: *mut Context) -> c_int {
 }
 
 unsafe extern "C" fn query_port(_: *mut Context, _: u8, attr: *mut PortAttr) -> c_int {
+    let errno = QUERY_PORT_ERRNO.load(Ordering::Relaxed);
+    if errno != 0 {
+        return errno;
+    }
     let answer = PortAttr { state: constants::PORT_ACTIVE, gid_tbl_len: 1, ..PortAttr::default() };
     // SAFETY: the caller's place for the compatible part.
     unsafe { (&raw const answer).cast::<u8>().copy_to_nonoverlapping(attr.cast(), PORT_ATTR_COMPAT) };
@@ -133,6 +159,10 @@ unsafe extern "C" fn dealloc_pd(pd: *mut Pd) -> c_int {
 }
 
 unsafe extern "C" fn reg_mr(_: *mut Pd, addr: *mut c_void, length: usize, _: c_int) -> *mut Mr {
+    let errno = REG_MR_ERRNO.load(Ordering::Relaxed);
+    if errno != 0 {
+        return refuse(errno);
+    }
     let mut mr = zeroed::<Mr>();
     (mr.addr, mr.length, mr.lkey) = (addr, length, 0x101);
     Box::into_raw(mr)
@@ -161,6 +191,10 @@ unsafe extern "C" fn destroy_cq(cq: *mut Cq) -> c_int {
 }
 
 unsafe extern "C" fn create_qp(_: *mut Pd, attr: *mut QpInitAttr) -> *mut Qp {
+    if QUEUE_PAIRS.fetch_add(1, Ordering::Relaxed) == MAX_QUEUE_PAIRS {
+        QUEUE_PAIRS.fetch_sub(1, Ordering::Relaxed);
+        return refuse(libc::EBUSY);
+    }
     let mut qp = zeroed::<Qp>();
     // SAFETY: the caller's structure.
     let send_cq = unsafe { (*attr).send_cq };
@@ -175,6 +209,7 @@ unsafe extern "C" fn modify_qp(_: *mut Qp, _: *mut QpAttr, _: c_int) -> c_int {
 }
 
 unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
+    QUEUE_PAIRS.fetch_sub(1, Ordering::Relaxed);
     // SAFETY: the queue pair is of `create_qp`.
     unsafe { free(qp) }
 }

@@ -102,7 +102,8 @@ fn the_real_path_conforms_over_the_simulated_provider() {
     let rest = *rest.expect("the provider has a clock");
     // Never unloaded: `rest` is of it.
     std::mem::forget(symbols);
-    let provider = Provider::load_from(&path).unwrap();
+    // SAFETY: this is the simulated provider, which exports verbs.
+    let provider = unsafe { Provider::load_from(&path) }.unwrap();
     assert!(provider.devices().unwrap().contains(&"rdma_en2@a".to_owned()));
     let verdicts = run(|| OverTheAbi { provider: Arc::clone(&provider), rest });
     assert_conforms(&verdicts, BEHAVIOURS.len());

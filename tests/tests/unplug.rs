@@ -87,7 +87,7 @@ fn silence(qp: &mut BareQp<VerbsDevice>) {
     }
 }
 
-/// Mutants: `Watch::check` that always passes, `SILENCE` of a million polls.
+/// Mutants: `PortWatch::check` that always passes, `SILENCE` of a million polls.
 #[test]
 fn posts_on_a_port_that_is_down_do_not_enter_the_provider() {
     let configure = simulated::<unsafe extern "C" fn(*const c_char) -> c_int>("rdma_sim_configure");

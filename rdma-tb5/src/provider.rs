@@ -1,5 +1,5 @@
 //! A verbs provider, loaded at run time
-
+#![allow(unsafe_code, reason = "loads a library and calls its functions")]
 #![allow(unsafe_code, reason = "loads the provider")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -9,39 +9,39 @@ use std::sync::Arc;
 
 use libloading::Library;
 
-use super::{clear_errno, errno};
+use crate::errno;
 use rdma_verbs_abi::{
     CompChannel, Context, Cq, Device, DeviceAttr, Mr, Pd, PortAttr, Qp, QpAttr, QpInitAttr, RawGid,
 };
 
-/// The provider cannot be used
+/// A provider that cannot be used
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// There is none: macOS before 26.2, Linux without rdma-core, or a wrong path
+    /// There is no such library: macOS before 26.2, Linux without rdma-core, or a wrong path
     #[error(
-        "there is no verbs provider {path}: {reason}; macOS has one from 26.2 on, Linux with the package libibverbs1"
+        "the verbs provider {path} cannot be loaded: {reason}; macOS has one from 26.2 on, Linux with the package libibverbs1"
     )]
     Absent {
-        /// What was tried
+        /// The library
         path: String,
-        /// What the loader says
+        /// The message of the loader
         reason: String,
     },
-    /// It is a library without the verbs
-    #[error("{path} is no verbs provider: it has no {symbol}")]
+    /// The library does not export the verbs
+    #[error("{path} is no verbs provider: it has no {symbol}; name another library in RDMA_PROVIDER")]
     MissingSymbol {
         /// The library
         path: String,
-        /// The first symbol that was missed
+        /// The first symbol that is missing
         symbol: &'static str,
     },
-    /// Its structures are not laid out as expected
-    #[error("{path} speaks another verbs ABI: {why}")]
+    /// The structures of the library have another layout
+    #[error("{path} has another verbs ABI: {why}")]
     WrongAbi {
         /// The library
         path: String,
-        /// What does not fit
+        /// What differs
         why: &'static str,
     },
 }
@@ -64,21 +64,30 @@ const VARIABLE: &str = "RDMA_PROVIDER";
 
 macro_rules! provider {
     ($(required $name:ident: fn($($arg:ty),*) $(-> $ret:ty)?;)* $(optional $opt:ident: fn($($oarg:ty),*) $(-> $oret:ty)?;)*) => {
-        /// The calls of a verbs provider
+        /// The functions of a verbs provider
+        ///
+        /// ```
+        /// use rdma_tb5::{LoadError, Provider};
+        ///
+        /// // SAFETY: there are no functions.
+        /// let error = unsafe { Provider::from_symbols("an empty provider", |_| std::ptr::null()) }.unwrap_err();
+        /// assert!(matches!(error, LoadError::MissingSymbol { symbol: "ibv_get_device_list", .. }));
+        /// ```
         pub struct Provider {
             $(pub(crate) $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
             $(pub(crate) $opt: Option<unsafe extern "C" fn($($oarg),*) $(-> $oret)?>,)*
             path: String,
-            /// Unloaded last; `None` if whoever gave the calls answers for them.
+            /// Keeps the functions loaded; `None` if the caller of `from_symbols` does.
             _library: Option<Library>,
         }
 
         impl Provider {
-            /// Takes the calls that `symbol` finds
+            /// Looks up all functions with `symbol`
             ///
             /// # Safety
             ///
-            /// What is found has the type of the verb of that name, and can be called as long as the provider exists.
+            /// A pointer that `symbol` returns is NULL, or a function of the type of the verb of that name that can be called as long as
+            /// the provider exists.
             unsafe fn resolve(
                 mut symbol: impl FnMut(&'static str) -> *const c_void,
                 path: String,
@@ -88,12 +97,12 @@ macro_rules! provider {
                     if $name.is_null() {
                         return Err(LoadError::MissingSymbol { path, symbol: stringify!($name) });
                     }
-                    // SAFETY: the caller's: this is a function of this type.
+                    // SAFETY: it is not NULL, and the caller promises that it is a function of this type.
                     let $name = unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn($($arg),*) $(-> $ret)?>($name) };
                 )*
                 $(
                     let $opt = symbol(stringify!($opt));
-                    // SAFETY: as above, or NULL, which is `None`.
+                    // SAFETY: NULL is `None`; otherwise the caller promises that it is a function of this type.
                     let $opt = unsafe { std::mem::transmute::<*const c_void, Option<unsafe extern "C" fn($($oarg),*) $(-> $oret)?>>($opt) };
                 )*
                 Ok(Self { $($name,)* $($opt,)* path, _library: None })
@@ -124,54 +133,66 @@ provider! {
 }
 
 impl Provider {
-    /// The provider of the system, or the one that `RDMA_PROVIDER` names: `librdma.dylib` on macOS, `libibverbs.so.1` elsewhere
+    /// Loads the provider of the system: `librdma.dylib` on macOS, `libibverbs.so.1` elsewhere, or the library that the environment
+    /// variable `RDMA_PROVIDER` names
     ///
     /// # Errors
     ///
-    /// There is none, it lacks symbols, or its structures are laid out in another way: three different errors.
+    /// [`LoadError::Absent`] if there is no such library, and [`LoadError::MissingSymbol`] if it is not a verbs provider.
     pub fn load() -> Result<Arc<Self>, LoadError> {
-        match std::env::var_os(VARIABLE) {
-            Some(path) => Self::load_from(Path::new(&path)),
-            None => Self::load_from(Path::new(if cfg!(target_os = "macos") {
-                "librdma.dylib"
-            } else {
-                "libibverbs.so.1"
-            })),
-        }
+        let system = if cfg!(target_os = "macos") { "librdma.dylib" } else { "libibverbs.so.1" };
+        let path = std::env::var_os(VARIABLE);
+        // SAFETY: the library is the system's, or the user's choice for this process, as those of the dynamic loader's variables are.
+        unsafe { Self::load_from(path.as_deref().map_or(Path::new(system), Path::new)) }
     }
 
-    /// The provider at `path`
+    /// Loads the provider at `path`
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load).
-    pub fn load_from(path: &Path) -> Result<Arc<Self>, LoadError> {
+    /// [`LoadError::Absent`] if there is no such library, and [`LoadError::MissingSymbol`] if it is not a verbs provider.
+    ///
+    /// # Safety
+    ///
+    /// A library at `path` may be loaded into this process, and its functions with the names of verbs are verbs.
+    ///
+    /// ```
+    /// use std::path::Path;
+    ///
+    /// use rdma_tb5::{LoadError, Provider};
+    ///
+    /// // SAFETY: there is no such library.
+    /// let error = unsafe { Provider::load_from(Path::new("/nowhere/librdma.so")) }.unwrap_err();
+    /// assert!(matches!(&error, LoadError::Absent { path, .. } if path == "/nowhere/librdma.so"));
+    /// ```
+    pub unsafe fn load_from(path: &Path) -> Result<Arc<Self>, LoadError> {
         let name = path.display().to_string();
-        let absent =
-            |path: String, error: libloading::Error| LoadError::Absent { path, reason: error.to_string() };
-        let library = open(path).map_err(|error| absent(name.clone(), error))?;
+        // SAFETY: the caller's.
+        let library = unsafe { open(path) }
+            .map_err(|error| LoadError::Absent { path: name.clone(), reason: error.to_string() })?;
         let symbol = |name: &'static str| {
             // SAFETY: only the address is used, and only while the library is loaded.
             let found = unsafe { library.get::<*const c_void>(name.as_bytes()) };
             found.map_or(std::ptr::null(), |found| *found)
         };
-        // SAFETY: a symbol of such a name has the type of that verb in every version of the ABI; the library stays loaded.
+        // SAFETY: the caller promises that functions of these names are verbs, whose types are the same in every version of the ABI. The
+        // provider keeps the library loaded.
         let mut provider = unsafe { Self::resolve(symbol, name) }?;
         provider._library = Some(library);
         Ok(Arc::new(provider))
     }
 
-    /// The provider whose calls `symbol` finds by their names, such as `ibv_open_device`; NULL for one that there is not
+    /// A provider from functions that `symbol` looks up by their names, such as `ibv_open_device`; it returns NULL for a missing one
     ///
-    /// For providers that are linked, and for those that watch another one or stand in for it. `name` is for messages.
+    /// For providers that are linked, that observe another one, or that stand in for one in a test. `name` is used in messages.
     ///
     /// # Errors
     ///
-    /// A verb is missing that is needed.
+    /// [`LoadError::MissingSymbol`] if `symbol` returns NULL for a verb that is needed.
     ///
     /// # Safety
     ///
-    /// What is found are functions of the verbs of those names, which may be called as long as the provider exists.
+    /// A pointer that `symbol` returns is NULL, or the verb of that name, which may be called as long as the provider exists.
     pub unsafe fn from_symbols(
         name: &str,
         symbol: impl FnMut(&'static str) -> *const c_void,
@@ -180,7 +201,7 @@ impl Provider {
         unsafe { Self::resolve(symbol, name.to_owned()) }.map(Arc::new)
     }
 
-    /// Where it was loaded from
+    /// The path it was loaded from, or the name that was given for it
     pub fn path(&self) -> PathBuf {
         PathBuf::from(&self.path)
     }
@@ -209,14 +230,14 @@ impl Provider {
         mut visit: impl FnMut(*mut Device, &str) -> bool,
     ) -> Result<(), ListError> {
         let mut count = 0;
-        clear_errno();
-        // SAFETY: the call takes a place for the number of devices.
+        errno::clear();
+        // SAFETY: `count` is a valid place for the number of devices.
         let list = unsafe { (self.ibv_get_device_list)(&raw mut count) };
         if list.is_null() {
-            return Err(ListError { path: self.path.clone(), errno: errno() });
+            return Err(ListError { path: self.path.clone(), errno: errno::last() });
         }
         for index in 0..usize::try_from(count).unwrap_or(0) {
-            // SAFETY: the list has so many entries.
+            // SAFETY: the list has `count` entries.
             let entry = unsafe { list.add(index) };
             // SAFETY: as above.
             let device = unsafe { *entry };
@@ -228,13 +249,13 @@ impl Provider {
             if name.is_null() {
                 continue;
             }
-            // SAFETY: the provider returns a string that lives as long as the device.
+            // SAFETY: the provider returns a string that lives as long as the device, which lives as long as its list.
             let name = unsafe { CStr::from_ptr(name) };
             if !visit(device, &name.to_string_lossy()) {
                 break;
             }
         }
-        // SAFETY: the list is the provider's and is freed once.
+        // SAFETY: the list came from this provider, is freed once, and its entries are not used again.
         unsafe { (self.ibv_free_device_list)(list) };
         Ok(())
     }
@@ -246,35 +267,37 @@ impl fmt::Debug for Provider {
     }
 }
 
-/// Loads with all symbols bound at once and visible to others: a lazy or local load has broken Apple's provider (reported
-/// by the rmlx project)
-#[cfg(unix)]
-fn open(path: &Path) -> Result<Library, libloading::Error> {
+/// Loads a library with all symbols bound at once and visible to other libraries: a lazy or local load was reported to break Apple's
+/// provider (by the rmlx project)
+///
+/// # Safety
+///
+/// The initialisers of the library may run in this process.
+unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
     use libloading::os::unix;
-    // SAFETY: loading runs the library's initialisers; a provider's have no preconditions.
+    // SAFETY: the caller's.
     unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_GLOBAL) }.map(Library::from)
-}
-
-#[cfg(not(unix))]
-fn open(path: &Path) -> Result<Library, libloading::Error> {
-    // SAFETY: loading runs the library's initialisers; a provider's have no preconditions.
-    unsafe { Library::new(path) }
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 
+    fn load(path: &str) -> LoadError {
+        // SAFETY: the mathematical functions of C may be loaded, and contain no verbs.
+        unsafe { Provider::load_from(Path::new(path)) }.unwrap_err()
+    }
+
     #[test]
-    fn a_provider_that_is_not_there_says_so() {
-        let error = Provider::load_from(Path::new("/nowhere/librdma.so")).unwrap_err();
+    fn a_missing_library_is_an_error_with_its_path_and_the_versions_that_have_one() {
+        let error = load("/nowhere/librdma.so");
         assert!(matches!(&error, LoadError::Absent { path, .. } if path == "/nowhere/librdma.so"), "{error}");
         assert!(error.to_string().contains("26.2"), "{error}");
     }
 
     #[test]
-    fn a_library_without_verbs_says_what_it_misses() {
-        let error = Provider::load_from(Path::new("libm.so.6")).unwrap_err();
+    fn a_library_without_verbs_is_an_error_with_the_missing_symbol() {
+        let error = load("libm.so.6");
         assert!(matches!(error, LoadError::MissingSymbol { symbol: "ibv_get_device_list", .. }), "{error}");
     }
 }

@@ -1,0 +1,93 @@
+//! Memory regions behind the traits
+#![allow(unsafe_code, reason = "calls the functions of the provider")]
+
+use std::ffi::c_int;
+use std::fmt;
+use std::ptr::NonNull;
+
+use rdma_core::{Access, Error, Lkey, MemoryRegion, Rkey, Verb};
+use rdma_verbs_abi::Mr;
+
+use crate::errno;
+use crate::shared::DeviceShared;
+use crate::sync::Arc;
+
+/// Memory registered with a [`VerbsDevice`](crate::VerbsDevice)
+pub struct VerbsMemoryRegion {
+    device: Arc<DeviceShared>,
+    mr: NonNull<Mr>,
+}
+
+// SAFETY: the structure is not written after the registration, and a region may be deregistered from any thread.
+unsafe impl Send for VerbsMemoryRegion {}
+// SAFETY: as above.
+unsafe impl Sync for VerbsMemoryRegion {}
+
+impl VerbsMemoryRegion {
+    /// Registers memory
+    ///
+    /// # Safety
+    ///
+    /// As [`Device::register`](rdma_core::Device::register).
+    pub(crate) unsafe fn new(
+        device: Arc<DeviceShared>,
+        mem: NonNull<[u8]>,
+        access: Access,
+    ) -> Result<Self, Error> {
+        let register = |access: Access| {
+            let (addr, access) = (mem.cast().as_ptr(), access.bits() as c_int);
+            errno::clear();
+            // SAFETY: the protection domain exists, and the caller promises that the memory is valid until the region is dropped.
+            let mr =
+                unsafe { (device.context.provider.ibv_reg_mr)(device.pd.as_ptr(), addr, mem.len(), access) };
+            NonNull::new(mr).ok_or_else(errno::last)
+        };
+        // Reports disagree on whether Apple's device wants more rights than it uses: they are the second attempt.
+        let all = access.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
+        let mr = register(access).or_else(|errno| if device.is_apple { register(all) } else { Err(errno) });
+        match mr {
+            Ok(mr) => Ok(Self { device, mr }),
+            Err(errno) => {
+                let cause = errno::registration_cause(errno, device.caps.max_mr, errno::lock_limit());
+                Err(Error::new(Verb::RegMr, cause))
+            }
+        }
+    }
+
+    fn mr(&self) -> &Mr {
+        // SAFETY: the provider keeps the structure until the region is deregistered, and does not write to it.
+        unsafe { self.mr.as_ref() }
+    }
+}
+
+impl MemoryRegion for VerbsMemoryRegion {
+    fn base(&self) -> u64 {
+        self.mr().addr as u64
+    }
+
+    fn lkey(&self) -> Lkey {
+        Lkey(self.mr().lkey)
+    }
+
+    fn rkey(&self) -> Option<Rkey> {
+        let rkey = self.mr().rkey;
+        (!self.device.is_apple && rkey != 0).then_some(Rkey(rkey))
+    }
+}
+
+impl Drop for VerbsMemoryRegion {
+    fn drop(&mut self) {
+        // SAFETY: the region is deregistered once, and before its protection domain, which `device` keeps.
+        let failed = unsafe { (self.device.context.provider.ibv_dereg_mr)(self.mr.as_ptr()) };
+        if failed != 0 {
+            // The provider keeps the pages locked: a write of the device still lands in them.
+            tracing::warn!(errno = failed, "memory could not be deregistered");
+        }
+    }
+}
+
+impl fmt::Debug for VerbsMemoryRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerbsMemoryRegion").field("lkey", &self.lkey()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,164 @@
+//! A completion queue of the provider, which its queue pairs share
+#![allow(unsafe_code, reason = "calls the functions of the provider")]
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::ptr::{NonNull, null_mut};
+
+use rdma_core::{Completion, Error, Invalid, Opcode, Qpn, Resource, Status, Verb, WrId};
+use rdma_verbs_abi::{Cq, Wc, constants};
+
+use crate::backoff::Backoff;
+use crate::errno;
+use crate::port_watch::SILENCE;
+use crate::posted_frames::PostedFrames;
+use crate::shared::DeviceShared;
+use crate::spin_lock::SpinLock;
+use crate::sync::Arc;
+
+/// A completion queue of the provider; destroyed when its queue pairs are gone
+pub(crate) struct PolledCq {
+    pub(crate) device: Arc<DeviceShared>,
+    cq: NonNull<Cq>,
+    pub(crate) backoff: Backoff,
+    polling: SpinLock<Polling>,
+}
+
+/// What a thread that polls uses
+#[derive(Default)]
+struct Polling {
+    /// Of the queue pairs that complete here.
+    in_flight: Vec<Arc<InFlight>>,
+    /// Polls in a row without a completion.
+    silent: u32,
+}
+
+/// The frames in flight on both queues of a queue pair
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    pub(crate) qpn: u32,
+    pub(crate) send: PostedFrames,
+    pub(crate) recv: PostedFrames,
+}
+
+// SAFETY: verbs may be called on a completion queue from any thread; it is polled under `polling`.
+unsafe impl Send for PolledCq {}
+// SAFETY: as above.
+unsafe impl Sync for PolledCq {}
+
+/// Completions that are polled in one call of the provider.
+const BATCH: usize = 32;
+
+impl PolledCq {
+    pub(crate) fn new(device: Arc<DeviceShared>, depth: u32) -> Result<Self, Error> {
+        let fail = |cause| Err(Error::new(Verb::CreateCq, cause));
+        let max = device.caps.max_cqe;
+        if depth == 0 || depth > max {
+            return fail(Invalid::CqDepth { depth, max }.into());
+        }
+        let (context, no_channel) = (&device.context, null_mut());
+        errno::clear();
+        // SAFETY: the context is open; no completion channel is used.
+        let cq = unsafe {
+            (context.provider.ibv_create_cq)(context.as_ptr(), depth as c_int, null_mut(), no_channel, 0)
+        };
+        let Some(cq) = NonNull::new(cq) else {
+            return fail(errno::creation_cause(
+                errno::last(),
+                Resource::CompletionQueues,
+                device.caps.max_cq,
+            ));
+        };
+        let backoff = Backoff::new(device.options.poll);
+        Ok(Self { device, cq, backoff, polling: SpinLock::new(Polling::default()) })
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut Cq {
+        self.cq.as_ptr()
+    }
+
+    /// Counts the completions of a queue pair from now on
+    pub(crate) fn add(&self, in_flight: Arc<InFlight>) {
+        self.polling.with(|polling| polling.in_flight.push(in_flight));
+    }
+
+    /// Counts the completions of a queue pair no longer
+    pub(crate) fn remove(&self, qpn: u32) {
+        self.polling.with(|polling| polling.in_flight.retain(|in_flight| in_flight.qpn != qpn));
+    }
+
+    /// Polls at most `out.len()` completions
+    #[inline]
+    pub(crate) fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
+        let mut wcs = [const { MaybeUninit::<Wc>::uninit() }; BATCH];
+        let wanted = out.len().min(BATCH);
+        let device = &*self.device;
+        self.polling.with(|polling| {
+            // SAFETY: the queue exists as long as `self`, only the thread in `with` polls it, and there is space for `wanted` entries.
+            let n = unsafe { (device.poll_cq)(self.cq.as_ptr(), wanted as c_int, wcs.as_mut_ptr().cast()) };
+            let Ok(n) = usize::try_from(n) else {
+                device.watch.suspect();
+                return Err(Error::new(Verb::PollCq, errno::cause(n)));
+            };
+            if n == 0 {
+                polling.silent += 1;
+                if polling.silent == SILENCE {
+                    polling.silent = 0;
+                    device.watch.suspect();
+                }
+                return Ok(0);
+            }
+            polling.silent = 0;
+            for (slot, wc) in out.iter_mut().zip(&wcs[..n.min(wanted)]) {
+                // SAFETY: the provider has filled the first `n` entries.
+                let wc = unsafe { wc.assume_init_ref() };
+                let is_receive = wc.opcode & constants::WC_RECV != 0;
+                if wc.status == 0 {
+                    device.watch.completed();
+                } else {
+                    device.watch.suspect();
+                }
+                if let Some(in_flight) = polling.in_flight.iter().find(|in_flight| in_flight.qpn == wc.qp_num)
+                {
+                    if is_receive { in_flight.recv.complete() } else { in_flight.send.complete() }
+                }
+                *slot = completion(wc, is_receive);
+            }
+            Ok(n.min(wanted))
+        })
+    }
+}
+
+#[inline]
+fn completion(wc: &Wc, is_receive: bool) -> Completion {
+    let status = match wc.status {
+        0 => Status::Success,
+        failed => Status::from_code(failed),
+    };
+    let opcode = match wc.opcode {
+        _ if is_receive => Opcode::Recv,
+        constants::WC_SEND => Opcode::Send,
+        other => one_sided(other),
+    };
+    let byte_len = if is_receive { wc.byte_len } else { 0 };
+    Completion { id: WrId(wc.wr_id), status, opcode, byte_len, qpn: Qpn(wc.qp_num) }
+}
+
+fn one_sided(opcode: u32) -> Opcode {
+    match opcode {
+        constants::WC_RDMA_WRITE => Opcode::Write,
+        constants::WC_RDMA_READ => Opcode::Read,
+        constants::WC_COMP_SWAP | constants::WC_FETCH_ADD => Opcode::Atomic,
+        _ => Opcode::Send,
+    }
+}
+
+impl Drop for PolledCq {
+    fn drop(&mut self) {
+        // SAFETY: the queue pairs of the queue keep this, and are gone; it is destroyed once.
+        let failed = unsafe { (self.device.context.provider.ibv_destroy_cq)(self.cq.as_ptr()) };
+        if failed != 0 {
+            tracing::warn!(errno = failed, "a completion queue could not be destroyed");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What all objects of a device share: its context, its protection domain, its settings
+#![allow(unsafe_code, reason = "calls the functions of the provider")]
+
+use std::ffi::c_int;
+use std::ptr::NonNull;
+
+use rdma_core::{Caps, Cause, Error, Gid, Resource, Verb};
+use rdma_verbs_abi::{Pd, PollCq, PortAttr, PostRecv, PostSend, constants};
+
+use crate::context::OpenContext;
+use crate::errno;
+use crate::open_error::OpenError;
+use crate::options::OpenOptions;
+use crate::port_watch::PortWatch;
+
+/// An open device with its protection domain; closed when the last object of the device is gone
+pub(crate) struct DeviceShared {
+    pub(crate) post_send: PostSend,
+    pub(crate) post_recv: PostRecv,
+    pub(crate) poll_cq: PollCq,
+    pub(crate) watch: PortWatch,
+    pub(crate) pd: NonNull<Pd>,
+    pub(crate) is_apple: bool,
+    pub(crate) caps: Caps,
+    pub(crate) options: OpenOptions,
+    /// Closed after the protection domain is deallocated.
+    pub(crate) context: OpenContext,
+}
+
+// SAFETY: verbs may be called on a protection domain from any thread, and from several at once.
+unsafe impl Send for DeviceShared {}
+// SAFETY: as above.
+unsafe impl Sync for DeviceShared {}
+
+impl DeviceShared {
+    /// Allocates a protection domain, and reads the limits of the device
+    pub(crate) fn new(context: OpenContext, name: &str, options: OpenOptions) -> Result<Self, OpenError> {
+        // SAFETY: the context is open, and its functions do not change.
+        let ops = unsafe { &(*context.as_ptr()).ops };
+        let (Some(post_send), Some(post_recv), Some(poll_cq)) = (ops.post_send, ops.post_recv, ops.poll_cq)
+        else {
+            let why = "its contexts have no functions where they are expected";
+            return Err(context.provider.wrong_abi(why).into());
+        };
+        // On a port that is down, the protection domain is NULL, and programs that used it have crashed.
+        let port = context.port()?;
+        if port.state != constants::PORT_ACTIVE {
+            return Err(Error::new(Verb::AllocPd, Cause::PortDown).into());
+        }
+        let is_apple = cfg!(target_os = "macos") || name.starts_with("rdma_en");
+        let caps = query_caps(&context, &port, is_apple);
+        errno::clear();
+        // SAFETY: the context is open.
+        let pd = unsafe { (context.provider.ibv_alloc_pd)(context.as_ptr()) };
+        let Some(pd) = NonNull::new(pd) else {
+            let cause = errno::creation_cause(errno::last(), Resource::ProtectionDomains, caps.max_pd);
+            return Err(Error::new(Verb::AllocPd, cause).into());
+        };
+        let watch = PortWatch::new(is_apple);
+        Ok(Self { post_send, post_recv, poll_cq, watch, pd, is_apple, caps, options, context })
+    }
+
+    /// The entry of the GID table to connect from: the first that maps an IPv4 address, or else the first that is set
+    pub(crate) fn source_gid(&self) -> Option<(u8, Gid)> {
+        let gids = self.context.gids();
+        let ipv4 = gids.iter().position(|gid| gid.ipv4().is_some());
+        let index = ipv4.or_else(|| gids.iter().position(|gid| !gid.is_zero()))?;
+        Some((index as u8, gids[index]))
+    }
+
+    /// Whether a destroyed queue pair proves that the device has stopped using its memory
+    pub(crate) fn trusts_destroy(&self) -> bool {
+        self.options.trust_destroy.unwrap_or(!self.is_apple)
+    }
+}
+
+/// What the device can do: Apple's documented limits, or what another device reports
+fn query_caps(context: &OpenContext, port: &PortAttr, is_apple: bool) -> Caps {
+    if is_apple {
+        // It reports one queue pair more than it gives.
+        return Caps::tb5();
+    }
+    let mut caps = Caps::roce();
+    let Some(attr) = context.attributes() else { return caps };
+    let at_most = |cap: &mut u32, limit: c_int| *cap = (*cap).min(u32::try_from(limit).unwrap_or(0).max(1));
+    at_most(&mut caps.max_cq, attr.max_cq);
+    at_most(&mut caps.max_cqe, attr.max_cqe);
+    at_most(&mut caps.max_mr, attr.max_mr);
+    at_most(&mut caps.max_pd, attr.max_pd);
+    at_most(&mut caps.max_qp, attr.max_qp);
+    at_most(&mut caps.max_queue_frames, attr.max_qp_wr.min(4095));
+    if port.max_msg_sz > 0 {
+        caps.max_message = caps.max_message.min(port.max_msg_sz);
+    }
+    caps
+}
+
+impl Drop for DeviceShared {
+    fn drop(&mut self) {
+        // SAFETY: queue pairs, completion queues and regions keep this, and are gone; the context is still open.
+        let failed = unsafe { (self.context.provider.ibv_dealloc_pd)(self.pd.as_ptr()) };
+        if failed != 0 {
+            tracing::warn!(errno = failed, "a protection domain could not be deallocated");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Every interleaving of the structures that threads share
+//!
+//! The files of the crate are compiled again here, against loom's primitives instead of the standard ones. Mutants that these tests have
+//! caught, each by the test named after it:
+//!
+//! * `PostedFrames::settle` that stores a second load of `completed`: `no_completion_is_lost`;
+//! * `PortWatch::completed` that stores `UP` whatever the state is: `a_port_that_is_gone_stays_gone`;
+//! * `SpinLock::with` that unlocks with `Relaxed`: `one_thread_at_a_time_uses_the_value`;
+//! * `WakeTimer::schedule` without its `notify_one`: `a_task_that_sleeps_is_woken`;
+//! * `WakeTimer::end` without its `notify_one`: `the_timer_ends_with_its_queue`.
+#![cfg(unix)]
+#![allow(dead_code, unsafe_code, unreachable_pub, reason = "the files are those of the crate")]
+
+mod sync {
+    pub(crate) use loom::cell::UnsafeCell;
+    pub(crate) use loom::sync::{Arc, MutexGuard, atomic};
+    pub(crate) use loom::thread::yield_now as spin_loop;
+
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap()
+        }
+    }
+
+    pub(crate) struct Condvar(loom::sync::Condvar);
+
+    impl Condvar {
+        pub(crate) fn new() -> Self {
+            Self(loom::sync::Condvar::new())
+        }
+
+        pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+            self.0.wait(guard).unwrap()
+        }
+
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
+        }
+    }
+
+    pub(crate) fn sleep(_: std::time::Duration) {}
+
+    pub(crate) fn spawn(work: impl FnOnce() + Send + 'static) {
+        loom::thread::spawn(work);
+    }
+}
+
+#[path = "../src/backoff.rs"]
+mod backoff;
+#[path = "../src/port_watch.rs"]
+mod port_watch;
+#[path = "../src/posted_frames.rs"]
+mod posted_frames;
+#[path = "../src/spin_lock.rs"]
+mod spin_lock;
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use loom::future::block_on;
+use loom::thread;
+use rdma_core::{Cause, Verb};
+
+use backoff::{Backoff, PollPolicy};
+use port_watch::PortWatch;
+use posted_frames::PostedFrames;
+use spin_lock::SpinLock;
+use sync::Arc;
+
+/// Sleeps after the first poll without a completion
+const SLEEP: PollPolicy = PollPolicy { spins: 0, nap: Duration::from_millis(1) };
+
+#[test]
+fn no_completion_is_lost() {
+    loom::model(|| {
+        let frames = Arc::new(PostedFrames::new(3));
+        for _ in 0..3 {
+            frames.post(1, true);
+        }
+        let polling = {
+            let frames = Arc::clone(&frames);
+            thread::spawn(move || {
+                frames.complete();
+                frames.complete();
+            })
+        };
+        // Settles beside the polling thread, as often as it likes: never more than has completed.
+        assert!(!frames.fits(3), "the third request has not completed");
+        if frames.fits(1) {
+            frames.post(1, true);
+        } else {
+            assert!(!frames.fits(3));
+        }
+        polling.join().unwrap();
+        let posted_again = !frames.fits(2);
+        assert!(frames.fits(if posted_again { 1 } else { 2 }), "two requests have completed");
+        assert!(!frames.fits(if posted_again { 2 } else { 3 }), "only two requests have completed");
+    });
+}
+
+#[test]
+fn a_port_that_is_gone_stays_gone() {
+    loom::model(|| {
+        let watch = Arc::new(PortWatch::new(true));
+        let polling = {
+            let watch = Arc::clone(&watch);
+            thread::spawn(move || {
+                watch.completed();
+                watch.suspect();
+                watch.completed();
+            })
+        };
+        let refused = watch.check(Verb::PostSend, || Ok(false)).is_err();
+        polling.join().unwrap();
+        // A post that was let through saw a completion; one that was refused found the port down, for good.
+        let after = watch.check(Verb::PostSend, || Ok(true)).map_err(|error| error.cause);
+        assert_eq!(after, if refused { Err(Cause::DeviceGone) } else { Ok(()) });
+    });
+}
+
+#[test]
+fn one_thread_at_a_time_uses_the_value() {
+    loom::model(|| {
+        let lock = Arc::new(SpinLock::new(0));
+        let other = {
+            let lock = Arc::clone(&lock);
+            thread::spawn(move || lock.with(|value| *value += 1))
+        };
+        lock.with(|value| *value += 1);
+        other.join().unwrap();
+        assert_eq!(lock.with(|value| *value), 2);
+    });
+}
+
+/// A task that finds nothing when it first polls, and looks at nothing but its wake-ups
+async fn sleeps_once(backoff: &Backoff) {
+    let mut has_slept = false;
+    poll_fn(|cx| {
+        if has_slept {
+            return Poll::Ready(());
+        }
+        has_slept = true;
+        assert!(backoff.wait(cx, false), "the task sleeps");
+        Poll::Pending
+    })
+    .await;
+}
+
+#[test]
+fn a_task_that_sleeps_is_woken() {
+    loom::model(|| {
+        let backoff = Backoff::new(SLEEP);
+        block_on(sleeps_once(&backoff));
+        block_on(sleeps_once(&backoff));
+    });
+}
+
+#[test]
+fn the_timer_ends_with_its_queue() {
+    loom::model(|| {
+        let backoff = Backoff::new(SLEEP);
+        // Dropped while the task is scheduled, or while the timer waits, or before the timer has begun.
+        backoff.wait(&std::task::Context::from_waker(std::task::Waker::noop()), false);
+        drop(backoff);
+    });
+}
