@@ -1,4 +1,5 @@
 //! A lock for a few dozen instructions
+#![allow(unsafe_code, reason = "shares a value between threads")]
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{UnsafeCell, spin_loop};
