@@ -58,7 +58,7 @@ impl PortWatch {
             Ok(false) if !self.down_is_final => Err(Error::new(verb, Cause::PortDown)),
             Err(error) if !self.down_is_final => Err(Error::new(verb, error.cause)),
             _ => {
-                self.state.store(GONE, Ordering::Relaxed);
+                self.state.swap(GONE, Ordering::Relaxed);
                 gone
             }
         }

@@ -25,7 +25,7 @@ impl<T> SpinLock<T> {
     /// Runs `f` on the value while no other thread uses it
     #[inline]
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        while self.is_held.swap(true, Ordering::Acquire) {
+        while self.is_held.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
             spin_loop();
         }
         let result = self.value.with_mut(|value| {
