@@ -438,7 +438,7 @@ fn kind_of(error: &rdma_core::Error) -> io::ErrorKind {
         Cause::Exhausted { .. } => io::ErrorKind::QuotaExceeded,
         Cause::Invalid(_) | Cause::MessageTooLong { .. } => io::ErrorKind::InvalidInput,
         Cause::Os(errno) => io::Error::from_raw_os_error(errno).kind(),
-        Cause::LockedMemory => io::ErrorKind::OutOfMemory,
+        Cause::LockedMemory { .. } => io::ErrorKind::OutOfMemory,
         Cause::NoRoute => io::ErrorKind::NetworkUnreachable,
         Cause::PeerUnreachable => io::ErrorKind::HostUnreachable,
         Cause::GidTableEmpty | Cause::NoUsableGid | Cause::PortDown => io::ErrorKind::NetworkDown,
