@@ -135,7 +135,8 @@ impl<D: Device> QueuePairs<D> {
         let sgl = [lease.sge(FRAME)];
         let request = RecvRequest { id: Request::EagerRecv(index).wr_id(self.connection), sgl: &sgl };
         self.receives[index as usize] = Some(lease);
-        // SAFETY: the lease stays in `receives` until the completion takes it or `destroy` has ended the queue pair.
+        // SAFETY: `&mut self` excludes other posts on the queue pair. The lease stays in `receives`, which hands out no bytes,
+        // until `take_eager` on its completion, or until `settle` has quarantined it or `destroy` has proved the end.
         let posted = unsafe { self.eager.post_recv(&request) };
         posted.map_err(|error| (error, self.take_eager(index)))
     }
@@ -162,7 +163,7 @@ impl<D: Device> QueuePairs<D> {
         let sgl = [lease.sge(lease.len())];
         let request = RecvRequest { id: Request::BulkRecv.wr_id(self.connection), sgl: &sgl };
         self.bulk_receives.push_back(lease);
-        // SAFETY: the lease stays in `bulk_receives` until the completion takes it or `destroy` has ended the queue pair.
+        // SAFETY: as for eager receives, with `bulk_receives` and `take_bulk`: completions come in the order of the posts.
         let posted = unsafe { self.bulk.post_recv(&request) };
         posted.map_err(|error| (error, self.bulk_receives.pop_back()))?;
         self.bulk_frames += frames;
@@ -200,8 +201,9 @@ impl<D: Device> QueuePairs<D> {
         let sgl = [Sge { addr: whole.addr + at as u64, len: len as u32, ..whole }];
         let id = Request::Control(index).wr_id(self.connection);
         let request = SendRequest { id, op: SendOp::Send, sgl: &sgl, signaled: true };
-        // SAFETY: the place is not among the free ones until its completion gives it back, and the lease of all places is
-        // owned by `self`, which destroys the queue pair before it lets the lease go.
+        // SAFETY: `&mut self` excludes other posts on the queue pair. The place is not among the free ones until its
+        // completion gives it back; `destroy` ends the queue pair before it lets go of the lease of all places, or
+        // quarantines that.
         unsafe { self.eager.post_send(&request) }
     }
 
@@ -217,7 +219,7 @@ impl<D: Device> QueuePairs<D> {
     ///
     /// The device refused; the message is still in its slot.
     pub(crate) fn send(
-        &self,
+        &mut self,
         ops: &mut Ops,
         slot: u32,
         trailer: Option<Trailer>,
@@ -235,8 +237,9 @@ impl<D: Device> QueuePairs<D> {
         let sgl = [lease.sge(len)];
         let request =
             SendRequest { id: request.wr_id(self.connection), op: SendOp::Send, sgl: &sgl, signaled: true };
-        // SAFETY: the slot owns the lease until the completion of this request; the slots are emptied only
-        // after `destroy`.
+        // SAFETY: `&mut self` excludes other posts on the queue pair. The slot owns the lease until the completion of this
+        // request, and until then its bytes are not written; the slots are emptied only after `destroy`, and quarantined if it
+        // proved nothing.
         unsafe { qp.post_send(&request) }
     }
 

@@ -88,8 +88,9 @@ impl SimDevice {
     }
 }
 
-// SAFETY: the fabric touches memory only in `transmit`, only of requests that are posted on a queue pair that exists and
-// in regions that are registered. Destroying a queue pair removes its requests under the same lock.
+// SAFETY: the fabric touches memory only under its lock and only in registered regions: that of requests which are posted on
+// a queue pair that exists, and that of regions with a remote right. A completed request leaves its queue before its completion
+// can be polled; destroying a queue pair removes its requests. Faults and rules that model a broken device break this on purpose.
 unsafe impl Device for SimDevice {
     type Mr = SimMemoryRegion;
     type Cq = SimCompletionQueue;

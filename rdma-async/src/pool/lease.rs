@@ -154,15 +154,16 @@ impl Deref for Lease {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory is mapped and was zero-filled, this lease alone names it, and no device touches it: a lease
-        // that is posted is owned by the queue pairs or the op table, which hand it out only when the device is done with it.
+        // SAFETY: the memory is mapped and was zero-filled, this lease alone names it, and no device writes it: a lease that is
+        // posted for receiving is owned by the queue pairs, which hand it out when the device is done with it.
         unsafe { std::slice::from_raw_parts(self.as_ptr().as_ptr(), self.len as usize) }
     }
 }
 
 impl DerefMut for Lease {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`.
+        // SAFETY: as in `deref`; nor does a device read it, for a lease that is posted for sending is owned by the op table, whose
+        // users change no bytes until the device is done with it.
         unsafe { std::slice::from_raw_parts_mut(self.as_ptr().as_ptr(), self.len as usize) }
     }
 }
@@ -184,7 +185,8 @@ impl io::Write for Lease {
     }
 }
 
-// SAFETY: `chunk_mut` is the memory of this lease behind the message, and `advance_mut` moves the end of the message over it.
+// SAFETY: `chunk_mut` is the memory of this lease behind the message, `remaining_mut` its length, and `advance_mut` moves the
+// end of the message over it, never beyond the capacity.
 unsafe impl BufMut for Lease {
     fn remaining_mut(&self) -> usize {
         self.capacity() - self.len as usize
