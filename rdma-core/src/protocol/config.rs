@@ -34,3 +34,41 @@ impl ProtocolConfig {
             && self.peer_timeout <= self.keep_alive_interval * MAX_KEEPALIVES
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USABLE: ProtocolConfig = ProtocolConfig {
+        bulk_receives: 1,
+        bulk_send_frames: 64,
+        eager_send_frames: 1,
+        keep_alive_interval: Duration::from_millis(10),
+        params: Params { announces: 2, max_message: 1 << 16, window: 24 },
+        max_queued: 1,
+        peer_timeout: Duration::from_millis(80),
+    };
+
+    /// Catches each condition of `is_usable` left out, moved by one, or joined by `||`.
+    #[test]
+    fn a_configuration_is_usable_within_its_limits() {
+        let with_timeout = |ms| ProtocolConfig { peer_timeout: Duration::from_millis(ms), ..USABLE };
+        for usable in [USABLE, with_timeout(20)] {
+            assert!(usable.is_usable(), "{usable:?}");
+        }
+        let unusable_params = Params { announces: 0, ..USABLE.params };
+        let no_interval =
+            ProtocolConfig { keep_alive_interval: Duration::ZERO, peer_timeout: Duration::ZERO, ..USABLE };
+        for unusable in [
+            ProtocolConfig { bulk_receives: 0, ..USABLE },
+            ProtocolConfig { eager_send_frames: 0, ..USABLE },
+            ProtocolConfig { max_queued: 0, ..USABLE },
+            ProtocolConfig { params: unusable_params, ..USABLE },
+            no_interval,
+            with_timeout(19),
+            with_timeout(81),
+        ] {
+            assert!(!unusable.is_usable(), "{unusable:?}");
+        }
+    }
+}

@@ -47,3 +47,40 @@ impl Params {
             && self.window > self.reserve() + self.report_after()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The documentation of `reserve` counts the updates that it has to outlast.
+    ///
+    /// Catches each `+` of the reserve replaced.
+    #[test]
+    fn the_reserve_is_one_more_than_the_updates_that_need_no_answer() {
+        let params = Params { announces: 5, max_message: 1 << 16, window: 100 };
+        let [grants, reports, keep_alives, steps_of_closing] = [5, 4, 8, 2];
+        assert_eq!(params.reserve(), grants + reports + keep_alives + steps_of_closing + 1);
+    }
+
+    /// Catches each comparison of `is_usable` moved by one, and each `&&` replaced.
+    #[test]
+    fn parameters_are_usable_within_their_limits() {
+        let params = Params { announces: 2, max_message: 1 << 16, window: 23 };
+        assert!(params.is_usable(), "17 in reserve, 5 unreported, 1 for data");
+        assert!(!Params { window: 22, ..params }.is_usable());
+        for (announces, window, is_usable) in [
+            (0, 4095, false),
+            (1, 4095, true),
+            (1024, 4095, true),
+            (1025, 4095, false),
+            (1, 4096, false),
+            (1, 22, true),
+        ] {
+            let params = Params { announces, window, ..params };
+            assert_eq!(params.is_usable(), is_usable, "{params:?}");
+        }
+        // The reserve of one announcement is 16; a quarter of 20 receives stays unreported, which leaves none for data.
+        assert!(!Params { announces: 1, window: 20, ..params }.is_usable());
+        assert!(!Params { announces: 1, window: 21, ..params }.is_usable());
+    }
+}
