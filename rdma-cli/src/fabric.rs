@@ -4,8 +4,8 @@ use rdma_sim::{Fault, FaultPlan, Topology};
 use rdma_sim_verbs::shared::{FabricError, SharedFabric};
 use serde::Serialize;
 
-use crate::Failure;
 use crate::args::Fabric;
+use crate::failure::Failure;
 use crate::report::{Output, table};
 use crate::run::{Counters, Happened, faults_of};
 

@@ -6,6 +6,7 @@ mod devices;
 mod doctor;
 #[cfg(unix)]
 mod fabric;
+mod failure;
 mod file;
 mod mac;
 mod ping;
@@ -21,30 +22,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use crate::args::{Args, Command, SimCommand};
-
-/// How a command failed
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    /// Invalid arguments
-    #[error("{0}")]
-    Usage(String),
-    /// An error of the command
-    #[error(transparent)]
-    Failed(Box<dyn std::error::Error + Send + Sync>),
-    /// A program that the command had started failed with this exit code
-    #[cfg(unix)]
-    #[error("a program failed")]
-    Ended(u8),
-    /// The command was carried out, and its output reports a failed check
-    #[error("a check failed")]
-    Reported,
-}
-
-impl Failure {
-    fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::Failed(error.into())
-    }
-}
+use crate::failure::Failure;
 
 fn main() -> ExitCode {
     let args = Args::parse();

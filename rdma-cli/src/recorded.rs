@@ -10,7 +10,7 @@ use rdma_doctor::discover::provider_probe::{self, ProviderProbe};
 use rdma_doctor::report::Platform;
 use rdma_doctor::{Host, HostReport, collect};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::report::Output;
 
 /// Longer than any report of a real host

@@ -8,7 +8,7 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Output format
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use self::source::Source;
 use self::transfer::Transfer;
-use crate::Failure;
 use crate::args::Copy;
+use crate::failure::Failure;
 use crate::file::Replacement;
 use crate::report::{Output, SIMULATED, Wall, bytes};
 use crate::signals::Interrupt;

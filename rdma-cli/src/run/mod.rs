@@ -23,8 +23,8 @@ use self::output::{Relay, Stream, print_line};
 use self::summary::Summary;
 pub(crate) use self::summary::{Counters, Happened, faults_of};
 use self::watch::{Policy, Watch};
-use crate::Failure;
 use crate::args::{Pace, Run};
+use crate::failure::Failure;
 use crate::report::{Output, Wall};
 use crate::signals::Interrupt;
 

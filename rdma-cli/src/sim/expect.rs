@@ -1,33 +1,15 @@
 //! The expectations of a scenario, and their check
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::invalid::Invalid;
 use super::log::Measured;
-use super::observe::End;
+use super::outcome::{End, Outcome};
 use super::period::Period;
-use super::scenario::{Invalid, Port};
-
-/// How the program at one end of a link ended
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Outcome {
-    /// The program finished its work
-    Completes,
-    /// The device, the endpoint or the connection could not be opened
-    ConnectFails,
-    /// The connection was lost with an error on this side
-    ConnectionLost,
-    /// A request failed, or the peer ended too early
-    Fails,
-    /// The connection was lost because the peer was silent for too long
-    PeerLost,
-    /// The program still waits
-    Stalls,
-}
+use super::port::Port;
 
 /// `[expect]`
 #[derive(Debug, Deserialize)]
@@ -54,19 +36,6 @@ pub(crate) struct Expect {
 
 fn a_minute() -> Period {
     Period::from_secs(60)
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Completes => "completes",
-            Self::ConnectFails => "connect-fails",
-            Self::ConnectionLost => "connection-lost",
-            Self::Fails => "fails",
-            Self::PeerLost => "peer-lost",
-            Self::Stalls => "stalls",
-        })
-    }
 }
 
 impl Expect {

@@ -8,7 +8,7 @@ use rdma_async::{
 };
 use rdma_core::{Error, Status};
 
-use super::expect::Outcome;
+use super::outcome::Outcome;
 
 /// How a program failed, and why
 #[derive(Debug)]

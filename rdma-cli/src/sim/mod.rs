@@ -2,9 +2,12 @@
 
 mod expect;
 mod failure;
+mod invalid;
 mod log;
 mod observe;
+mod outcome;
 mod period;
+mod port;
 mod rules;
 mod scenario;
 mod side;
@@ -20,11 +23,10 @@ use serde::Serialize;
 
 use self::observe::{Seen, observe};
 use self::scenario::Scenario;
-use crate::Failure;
+use self::trace::BACKEND;
 use crate::args::SimRun;
+use crate::failure::Failure;
 use crate::report::{Output, plain, table};
-
-const BACKEND: &str = "backend: simulator (times are virtual)";
 
 #[derive(Debug, Serialize)]
 struct Report<'a> {

@@ -1,6 +1,5 @@
 //! Runs a scenario once and observes its programs
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,28 +9,12 @@ use rdma_async::time::{sleep, timeout};
 use rdma_core::Time;
 use rdma_sim::{FaultPlan, Net, Record, RecordKind, Run, Sim};
 
-use super::expect::Outcome;
 use super::failure::Failure;
 use super::log::Log;
+use super::outcome::{End, Outcome};
 use super::period::Period;
-use super::scenario::{Port, Scenario};
+use super::scenario::Scenario;
 use super::side::{Link, Reports, Side};
-
-/// How the program at one end of a link ended
-#[derive(Debug)]
-pub(crate) struct End {
-    pub(crate) port: Port,
-    pub(crate) outcome: Outcome,
-    pub(crate) why: String,
-    at: Time,
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {:.6} s", self.outcome, self.at.as_secs_f64())?;
-        if self.why.is_empty() { Ok(()) } else { write!(f, ": {}", self.why) }
-    }
-}
 
 /// The result of a run
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use rdma_sim::Model;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::invalid::Invalid;
 use super::period::Period;
-use super::scenario::Invalid;
 
 /// `[rules]`: rules of the profile that a scenario overrides
 #[derive(Debug, Default, Deserialize)]

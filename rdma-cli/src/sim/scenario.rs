@@ -7,16 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rdma_async::EndpointOptions;
-use rdma_sim::topology::{TopologyError, TopologyTable};
+use rdma_sim::topology::TopologyTable;
 use rdma_sim::{Fault, FaultKind, FaultPlan, Model, Sim, Topology};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use super::expect::Expect;
+use super::invalid::Invalid;
 use super::period::Period;
+use super::port::Port;
 use super::rules::{self, RulesTable};
-use super::workload::{Kind, Workload};
+use super::workload::{Exchange, Idle, Kind, Ping, Reconnect, Stream, Verbs, Workload};
 use crate::report::plain;
 
 /// Faults, the programs that run under them, and the expected end
@@ -32,19 +34,6 @@ pub(crate) struct Scenario {
     pub(crate) options: EndpointOptions,
     pub(crate) workload: Arc<dyn Workload>,
     pub(crate) expect: Expect,
-}
-
-/// The port that a program uses
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Port {
-    pub(crate) host: String,
-    pub(crate) device: String,
-}
-
-impl fmt::Display for Port {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.device)
-    }
 }
 
 /// A scenario file is invalid
@@ -66,34 +55,6 @@ impl fmt::Display for ScenarioError {
 }
 
 impl std::error::Error for ScenarioError {}
-
-/// An invalid value in the text, and its offset
-#[derive(Debug)]
-pub(super) struct Invalid {
-    offset: usize,
-    why: String,
-}
-
-impl Invalid {
-    fn in_line(text: &str, error: &TopologyError) -> Self {
-        let line = error.line().unwrap_or(1);
-        let offset = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
-        // The line is printed with the path.
-        let why = error.to_string();
-        let why = why.strip_prefix(&format!("line {line}: ")).unwrap_or(&why).to_owned();
-        Self { offset, why }
-    }
-
-    pub(super) fn at<T>(place: &Spanned<T>, why: impl Into<String>) -> Self {
-        Self { offset: place.span().start, why: why.into() }
-    }
-}
-
-impl From<toml::de::Error> for Invalid {
-    fn from(error: toml::de::Error) -> Self {
-        Self { offset: error.span().map_or(0, |span| span.start), why: error.message().replace('\n', ", ") }
-    }
-}
 
 /// The part that is parsed first: the kind decides the type of the workload
 #[derive(Deserialize)]
@@ -152,11 +113,18 @@ impl Scenario {
 
     fn parse(text: &str) -> Result<Self, Invalid> {
         let Head { workload: HeadOfWorkload { kind } } = toml::from_str(text)?;
-        kind.parse(text)
+        match kind {
+            Kind::Exchange => Self::parse_with::<Exchange>(text),
+            Kind::Idle => Self::parse_with::<Idle>(text),
+            Kind::Ping => Self::parse_with::<Ping>(text),
+            Kind::Reconnect => Self::parse_with::<Reconnect>(text),
+            Kind::Stream => Self::parse_with::<Stream>(text),
+            Kind::Verbs => Self::parse_with::<Verbs>(text),
+        }
     }
 
     /// Reads a scenario with a workload of kind `W`
-    pub(super) fn parse_with<W>(text: &str) -> Result<Self, Invalid>
+    fn parse_with<W>(text: &str) -> Result<Self, Invalid>
     where
         W: Workload + DeserializeOwned + 'static,
     {

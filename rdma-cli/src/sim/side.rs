@@ -13,10 +13,10 @@ use rdma_core::Time;
 use rdma_sim::{SimDevice, SimHost};
 use tokio::io::DuplexStream;
 
-use super::expect::Outcome;
 use super::failure::Failure;
 use super::log::Log;
-use super::scenario::Port;
+use super::outcome::Outcome;
+use super::port::Port;
 
 /// One end of a link, for the program that runs there
 #[derive(Clone)]

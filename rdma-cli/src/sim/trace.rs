@@ -7,9 +7,13 @@ use serde::Serialize;
 
 use super::observe::observe;
 use super::scenario::Scenario;
-use super::{BACKEND, Failure, Output};
 use crate::args::SimTrace;
+use crate::failure::Failure;
 use crate::file::{FileError, Replacement};
+use crate::report::Output;
+
+/// First line of what `tb5 sim` prints.
+pub(super) const BACKEND: &str = "backend: simulator (times are virtual)";
 
 #[derive(Debug, Serialize)]
 struct Report<'a> {

@@ -26,6 +26,8 @@ struct Module {
     paths: BTreeSet<Vec<String>>,
     /// Every identifier outside of `use`.
     idents: BTreeSet<String>,
+    /// Inline modules around what is being read: their `super` is this file.
+    depth: usize,
 }
 
 struct Used {
@@ -153,20 +155,33 @@ impl Module {
                 group.items.iter().for_each(|tree| self.add_use(prefix, tree, is_reexport));
             }
             syn::UseTree::Glob(_) => {
-                self.used.push(Used { name: "*".to_owned(), path: prefix.to_vec(), is_reexport });
+                self.push_use("*".to_owned(), prefix.to_vec(), is_reexport);
             }
             syn::UseTree::Name(name) if name.ident == "self" => {
                 let last = prefix.last().expect("`self` stands in a group").clone();
-                self.used.push(Used { name: last, path: prefix.to_vec(), is_reexport });
+                self.push_use(last, prefix.to_vec(), is_reexport);
             }
             syn::UseTree::Name(name) => {
-                self.used.push(Used { name: name.ident.to_string(), path: with(&name.ident), is_reexport });
+                self.push_use(name.ident.to_string(), with(&name.ident), is_reexport);
             }
             syn::UseTree::Rename(rename) => {
-                let path = with(&rename.ident);
-                self.used.push(Used { name: rename.rename.to_string(), path, is_reexport });
+                self.push_use(rename.rename.to_string(), with(&rename.ident), is_reexport);
             }
         }
+    }
+
+    fn push_use(&mut self, name: String, path: Vec<String>, is_reexport: bool) {
+        self.used.push(Used { name, path: self.from_file(path), is_reexport });
+    }
+
+    /// A path as the file itself would write it
+    fn from_file(&self, mut path: Vec<String>) -> Vec<String> {
+        let inner = path.iter().take(self.depth).take_while(|part| *part == "super").count();
+        path.drain(..inner);
+        if inner > 0 && path.first().is_none_or(|part| part != "super") {
+            path.insert(0, "self".to_owned());
+        }
+        path
     }
 
     /// Paths in the arguments of a macro
@@ -184,7 +199,7 @@ impl Module {
                     path.push(ident.to_string());
                     colons = 0;
                     if path.len() > 1 {
-                        self.paths.insert(path.clone());
+                        self.paths.insert(self.from_file(path.clone()));
                     }
                 }
                 other => {
@@ -223,6 +238,15 @@ impl<'ast> Visit<'ast> for Module {
         syn::visit::visit_item(self, item);
     }
 
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        self.depth += 1;
+        syn::visit::visit_item_mod(self, item);
+        self.depth -= 1;
+    }
+
+    /// `pub(in path)` restricts, it takes nothing.
+    fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
+
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
         self.add_use(&[], &item.tree, !matches!(item.vis, syn::Visibility::Inherited));
     }
@@ -230,6 +254,7 @@ impl<'ast> Visit<'ast> for Module {
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let parts: Vec<_> = path.segments.iter().map(|part| part.ident.to_string()).collect();
         if parts.len() > 1 && path.leading_colon.is_none() {
+            let parts = self.from_file(parts);
             self.paths.insert(parts);
         }
         syn::visit::visit_path(self, path);
@@ -246,8 +271,20 @@ impl<'ast> Visit<'ast> for Module {
 }
 
 fn is_for_tests(attribute: &syn::Attribute) -> bool {
-    attribute.path().is_ident("cfg")
-        && matches!(&attribute.meta, syn::Meta::List(list) if list.tokens.to_string() == "test")
+    let is_test = |list: &syn::MetaList| names_test(list.tokens.clone());
+    attribute.path().is_ident("cfg") && attribute.meta.require_list().is_ok_and(is_test)
+}
+
+/// Whether a condition is `test`, or `all` of `test` and others
+fn names_test(tokens: TokenStream) -> bool {
+    let mut tokens = tokens.into_iter();
+    match (tokens.next(), tokens.next()) {
+        (Some(TokenTree::Ident(name)), None) => name == "test",
+        (Some(TokenTree::Ident(name)), Some(TokenTree::Group(group))) if name == "all" => {
+            group.stream().into_iter().any(|token| matches!(token, TokenTree::Ident(name) if name == "test"))
+        }
+        _ => false,
+    }
 }
 
 /// All files of Rust below `folder`, in order

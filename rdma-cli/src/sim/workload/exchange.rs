@@ -5,14 +5,15 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, try_join};
 use serde::Deserialize;
 
-use super::{Kind, Workload, check_volume, count, ended_early, message, size, small, stream};
+use super::program::{Kind, Workload, check_volume, count, ended_early, size, small};
+use super::{message, stream};
 use crate::sim::failure::Failure;
 use crate::sim::period::Period;
 use crate::sim::side::Side;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Exchange {
+pub(in crate::sim) struct Exchange {
     #[serde(rename = "kind")]
     _kind: Kind,
     #[serde(deserialize_with = "count")]

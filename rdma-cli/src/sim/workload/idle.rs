@@ -6,14 +6,14 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 
 use super::ping::{echo, round_trip};
-use super::{Kind, Workload, small};
+use super::program::{Kind, Workload, small};
 use crate::sim::failure::Failure;
 use crate::sim::period::Period;
 use crate::sim::side::Side;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Idle {
+pub(in crate::sim) struct Idle {
     #[serde(rename = "kind")]
     _kind: Kind,
     /// Between the two round trips.

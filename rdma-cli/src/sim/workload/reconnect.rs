@@ -7,9 +7,10 @@ use futures::future::BoxFuture;
 use rdma_core::Time;
 use serde::Deserialize;
 
-use super::{Kind, Workload, check_volume, count, ended_early, message, size, stream};
-use crate::sim::expect::Outcome;
+use super::program::{Kind, Workload, check_volume, count, ended_early, size};
+use super::{message, stream};
 use crate::sim::failure::Failure;
+use crate::sim::outcome::Outcome;
 use crate::sim::period::Period;
 use crate::sim::side::Side;
 
@@ -17,7 +18,7 @@ use crate::sim::side::Side;
 /// messages it has, and the first one continues from there.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Reconnect {
+pub(in crate::sim) struct Reconnect {
     #[serde(rename = "kind")]
     _kind: Kind,
     #[serde(deserialize_with = "count")]

@@ -7,14 +7,15 @@ use rdma_async::Connection;
 use rdma_sim::SimDevice;
 use serde::Deserialize;
 
-use super::{Kind, Workload, check_volume, count, ended_early, message, size};
+use super::message;
+use super::program::{Kind, Workload, check_volume, count, ended_early, size};
 use crate::sim::failure::Failure;
 use crate::sim::period::Period;
 use crate::sim::side::Side;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Stream {
+pub(in crate::sim) struct Stream {
     #[serde(rename = "kind")]
     _kind: Kind,
     #[serde(deserialize_with = "count")]

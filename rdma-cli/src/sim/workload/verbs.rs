@@ -12,15 +12,16 @@ use rdma_sim::SimDevice;
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-use super::{Kind, Workload, message, size, small};
-use crate::sim::expect::Outcome;
+use super::message;
+use super::program::{Kind, Workload, size, small};
 use crate::sim::failure::Failure;
+use crate::sim::outcome::Outcome;
 use crate::sim::period::Period;
 use crate::sim::side::Side;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Verbs {
+pub(in crate::sim) struct Verbs {
     #[serde(rename = "kind")]
     _kind: Kind,
     #[serde(default = "one")]

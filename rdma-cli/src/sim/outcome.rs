@@ -1,0 +1,55 @@
+//! How programs end
+
+use std::fmt;
+
+use rdma_core::Time;
+use serde::Deserialize;
+
+use super::port::Port;
+
+/// How the program at one end of a link ended
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Outcome {
+    /// The program finished its work
+    Completes,
+    /// The device, the endpoint or the connection could not be opened
+    ConnectFails,
+    /// The connection was lost with an error on this side
+    ConnectionLost,
+    /// A request failed, or the peer ended too early
+    Fails,
+    /// The connection was lost because the peer was silent for too long
+    PeerLost,
+    /// The program still waits
+    Stalls,
+}
+
+/// When and why the program at one end of a link ended
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) port: Port,
+    pub(crate) outcome: Outcome,
+    pub(crate) why: String,
+    pub(crate) at: Time,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {:.6} s", self.outcome, self.at.as_secs_f64())?;
+        if self.why.is_empty() { Ok(()) } else { write!(f, ": {}", self.why) }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Completes => "completes",
+            Self::ConnectFails => "connect-fails",
+            Self::ConnectionLost => "connection-lost",
+            Self::Fails => "fails",
+            Self::PeerLost => "peer-lost",
+            Self::Stalls => "stalls",
+        })
+    }
+}
