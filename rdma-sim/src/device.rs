@@ -13,10 +13,22 @@ use rdma_core::{
     SendRequest, Teardown, Transition, Verb,
 };
 
-use crate::fabric::{CqKey, DeviceIndex, DeviceRef, QpKey, RegionKey};
+use crate::fabric::{Change, CqKey, DeviceIndex, DeviceRef, QpKey, Registered};
 use crate::shared::Shared;
 
 /// An open device of a simulated Mac, with its protection domain
+///
+/// ```
+/// use rdma_core::{CompletionQueue as _, Device as _, QpInit, QpState, QueuePair as _};
+/// use rdma_sim::Sim;
+///
+/// Sim::new().run(|net| async move {
+///     let device = net.open("a", "rdma_en2").expect("a cable is in the port");
+///     let cq = device.create_cq(16).expect("the device is fresh");
+///     let qp = cq.create_qp(&QpInit::default()).expect("the device is fresh");
+///     assert_eq!(qp.state(), QpState::Init);
+/// });
+/// ```
 #[derive(Debug)]
 pub struct SimDevice {
     context: Arc<DeviceContext>,
@@ -36,7 +48,7 @@ struct DeviceContext {
 impl Drop for DeviceContext {
     fn drop(&mut self) {
         if self.has_pd {
-            self.net.lock().fabric.dealloc_pd(self.device);
+            self.net.lock().fabric.controls().world.dealloc_pd(self.device);
         }
     }
 }
@@ -48,9 +60,9 @@ impl SimDevice {
 
     pub(crate) fn open_context(net: &Arc<Shared>, device: DeviceIndex) -> Self {
         let state = net.lock();
-        let name = state.fabric.device_name(device).to_owned();
-        let caps = state.fabric.caps().clone();
-        let device = state.fabric.current(device);
+        let view = state.fabric.view();
+        let (name, caps) = (view.world.device_name(device).to_owned(), view.caps.clone());
+        let device = view.world.current(device);
         drop(state);
         let context = DeviceContext { net: Arc::clone(net), device, has_pd: false };
         Self { context: Arc::new(context), name, caps }
@@ -60,11 +72,11 @@ impl SimDevice {
     ///
     /// # Errors
     ///
-    /// [`Cause::PortDown`] if nobody is at the other end; [`Cause::Exhausted`] beyond the device's limit;
+    /// [`Cause::PortDown`] if no host is up at the other end; [`Cause::Exhausted`] beyond the device's limit;
     /// [`Cause::DeviceGone`] if the cable was pulled since the device was opened.
     pub fn alloc_pd(&self) -> Result<Self, Error> {
         let DeviceContext { net, device, .. } = &*self.context;
-        net.lock().fabric.alloc_pd(*device)?;
+        net.lock().fabric.controls().world.alloc_pd(*device)?;
         let context = DeviceContext { net: Arc::clone(net), device: *device, has_pd: true };
         Ok(Self { context: Arc::new(context), name: self.name.clone(), caps: self.caps.clone() })
     }
@@ -80,11 +92,16 @@ impl SimDevice {
         recv_cq: &SimCompletionQueue,
         init: &QpInit,
     ) -> Result<SimQueuePair, Error> {
-        let mut state = self.context.net.lock();
-        let key = state.fabric.create_qp(self.context.device, [send_cq.key, recv_cq.key], init)?;
-        let (address, capacity) = (state.fabric.qp_address(key), state.fabric.qp_capacity(key));
-        drop(state);
-        Ok(SimQueuePair { context: Arc::clone(&self.context), key, address, capacity, is_destroyed: false })
+        Self::create_qp_on(&self.context, [send_cq.key, recv_cq.key], init)
+    }
+
+    fn create_qp_on(
+        context: &Arc<DeviceContext>,
+        cqs: [CqKey; 2],
+        init: &QpInit,
+    ) -> Result<SimQueuePair, Error> {
+        let (key, address, capacity) = context.net.lock().fabric.create_qp(context.device, cqs, init)?;
+        Ok(SimQueuePair { context: Arc::clone(context), key, address, capacity, is_destroyed: false })
     }
 }
 
@@ -104,11 +121,11 @@ unsafe impl Device for SimDevice {
     }
 
     fn port(&self) -> Result<PortStatus, Error> {
-        Ok(self.context.net.lock().fabric.port(self.context.device.index))
+        Ok(self.context.net.lock().fabric.view().world.port(self.context.device.index))
     }
 
     fn gids(&self) -> Result<Vec<Gid>, Error> {
-        Ok(self.context.net.lock().fabric.gids(self.context.device.index).to_vec())
+        Ok(self.context.net.lock().fabric.view().world.gids(self.context.device.index).to_vec())
     }
 
     fn create_cq(&self, depth: u32) -> Result<SimCompletionQueue, Error> {
@@ -117,11 +134,8 @@ unsafe impl Device for SimDevice {
     }
 
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<SimMemoryRegion, Error> {
-        let mut state = self.context.net.lock();
-        let key = state.fabric.register(self.context.device, mem, access)?;
-        let (base, lkey, rkey) = state.fabric.region(key);
-        drop(state);
-        Ok(SimMemoryRegion { context: Arc::clone(&self.context), key, base, lkey, rkey })
+        let registered = self.context.net.lock().fabric.register(self.context.device, mem, access)?;
+        Ok(SimMemoryRegion { context: Arc::clone(&self.context), registered })
     }
 }
 
@@ -129,29 +143,26 @@ unsafe impl Device for SimDevice {
 #[derive(Debug)]
 pub struct SimMemoryRegion {
     context: Arc<DeviceContext>,
-    key: RegionKey,
-    base: u64,
-    lkey: Lkey,
-    rkey: Option<Rkey>,
+    registered: Registered,
 }
 
 impl MemoryRegion for SimMemoryRegion {
     fn base(&self) -> u64 {
-        self.base
+        self.registered.base
     }
 
     fn lkey(&self) -> Lkey {
-        self.lkey
+        self.registered.lkey
     }
 
     fn rkey(&self) -> Option<Rkey> {
-        self.rkey
+        self.registered.rkey
     }
 }
 
 impl Drop for SimMemoryRegion {
     fn drop(&mut self) {
-        self.context.net.lock().fabric.deregister(self.key);
+        self.context.net.lock().fabric.deregister(self.registered.key);
     }
 }
 
@@ -163,10 +174,10 @@ pub struct SimCompletionQueue {
 }
 
 impl SimCompletionQueue {
-    /// Has `waker` called once when the next completion comes, as `ibv_req_notify_cq` does
+    /// Calls `waker` once when the next completion comes, as `ibv_req_notify_cq` does
     pub fn notify(&self, waker: &Waker) {
         let mut state = self.context.net.lock();
-        state.fabric.await_cq(self.key);
+        state.fabric.controls().cqs.request_notification(self.key);
         state.set_waker(self.key, waker);
     }
 }
@@ -186,26 +197,21 @@ impl CompletionQueue for SimCompletionQueue {
     type Qp = SimQueuePair;
 
     fn create_qp(&self, init: &QpInit) -> Result<SimQueuePair, Error> {
-        let mut state = self.context.net.lock();
-        let key = state.fabric.create_qp(self.context.device, [self.key; 2], init)?;
-        if let Err(error) = state.fabric.step_qp(key, Transition::Init) {
-            state.fabric.destroy_qp(key);
-            return Err(error);
-        }
-        let (address, capacity) = (state.fabric.qp_address(key), state.fabric.qp_capacity(key));
-        drop(state);
-        Ok(SimQueuePair { context: Arc::clone(&self.context), key, address, capacity, is_destroyed: false })
+        // The queue pair is destroyed when it is dropped, should the transition fail.
+        let qp = SimDevice::create_qp_on(&self.context, [self.key; 2], init)?;
+        qp.modify(Transition::Init)?;
+        Ok(qp)
     }
 
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
-        self.context.net.lock().fabric.poll_cq(self.key, out)
+        self.context.net.lock().fabric.controls().cqs.poll(self.key, out)
     }
 
     fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
         let mut state = self.context.net.lock();
-        let n = state.fabric.poll_cq(self.key, out)?;
+        let n = state.fabric.controls().cqs.poll(self.key, out)?;
         if n < out.len() {
-            state.fabric.await_cq(self.key);
+            state.fabric.controls().cqs.request_notification(self.key);
             state.set_waker(self.key, cx.waker());
         }
         if n == 0 { Poll::Pending } else { Poll::Ready(Ok(n)) }
@@ -229,15 +235,15 @@ pub struct SimQueuePair {
 }
 
 impl SimQueuePair {
-    /// Takes a step with exactly these attributes, as `ibv_modify_qp` does
+    /// Takes a transition with exactly these attributes, as `ibv_modify_qp` does
     ///
     /// # Errors
     ///
-    /// [`Cause::Invalid`] if the step is not one, or if the mask lacks what it needs; what
+    /// [`Cause::Invalid`] if the transition does not exist, or if the mask lacks an attribute that it needs; what
     /// [`modify`](QueuePair::modify) answers.
     pub fn modify_attr(&self, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
         self.require_alive(Verb::ModifyQp)?;
-        self.context.net.lock().fabric.modify_qp(self.key, attr, mask)
+        self.context.net.lock().fabric.modify_qp(self.key, Change::Attributes(attr, mask))
     }
 
     /// The key of the queue pair in the simulation `shared`, which has to be its own
@@ -267,12 +273,12 @@ impl QueuePair for SimQueuePair {
     }
 
     fn state(&self) -> QpState {
-        self.context.net.lock().fabric.qp_state(self.key).unwrap_or(QpState::Error)
+        self.context.net.lock().fabric.view().qp_state(self.key).unwrap_or(QpState::Error)
     }
 
     fn modify(&self, to: Transition) -> Result<(), Error> {
         self.require_alive(Verb::ModifyQp)?;
-        self.context.net.lock().fabric.step_qp(self.key, to)
+        self.context.net.lock().fabric.modify_qp(self.key, Change::To(to))
     }
 
     #[track_caller]

@@ -52,7 +52,7 @@ impl Driver {
     pub fn new(sim: Sim, spawn: impl Fn(Task) + Send + Sync + 'static) -> Result<Self, FaultError> {
         let (net, runtime) = sim.build(Some(Box::new(spawn)))?;
         // The digest is that of a run, which a driver does not have.
-        net.shared().lock().fabric.stop_trace();
+        net.shared().lock().fabric.controls().trace.stop();
         Ok(Self { net, runtime })
     }
 
@@ -73,8 +73,11 @@ impl Driver {
     /// If there is no such host.
     pub fn simulate_only(&self, host: &str, transport: Box<dyn Transport>) {
         let fabric = &mut self.net.shared().lock().fabric;
-        let index = fabric.find_host(host).unwrap_or_else(|| panic!("no host is called {host:?}"));
-        fabric.simulate_only(index, transport);
+        let index =
+            fabric.view().world.find_host(host).unwrap_or_else(|| panic!("no host is called {host:?}"));
+        let controls = fabric.controls();
+        controls.world.stay_at(index);
+        controls.remotes.start(transport);
     }
 
     /// Locks the simulation, to apply what other hosts have sent
@@ -89,7 +92,7 @@ impl Driver {
 
     /// When the next event or timer is due, unless the program causes an earlier one
     pub fn next(&self) -> Option<Time> {
-        let event = self.net.shared().lock().fabric.next_event();
+        let event = self.net.shared().lock().fabric.view().next_event;
         event.into_iter().chain(Some(self.runtime.next_timer()).filter(|timer| *timer < Time::MAX)).min()
     }
 

@@ -215,7 +215,7 @@ impl SimRuntime {
         for slot in tasks {
             let Some(task) = slot else { continue };
             let Some(Owner { host, generation }) = task.owner else { continue };
-            let (process, current) = shared.lock().fabric.process(host);
+            let (process, current) = shared.lock().fabric.view().world.process(host);
             if process == Process::Dead || current != generation {
                 // Its objects find a host that is gone.
                 drop(slot.take());
@@ -226,7 +226,7 @@ impl SimRuntime {
         }
         let mut starts = std::mem::take(&mut *lock(&self.starts));
         for (host, start) in &mut starts {
-            if shared.lock().fabric.take_start(*host) {
+            if shared.lock().fabric.controls().world.take_start(*host) {
                 start();
             }
         }
@@ -237,7 +237,7 @@ impl SimRuntime {
     fn jump(&self, shared: &Shared, limit: Time) -> Result<bool, Stalled> {
         let timer = self.next_timer();
         let Some(advanced) = shared.advance(timer, limit) else {
-            return Err(if timer == Time::MAX && shared.lock().fabric.next_event().is_none() {
+            return Err(if timer == Time::MAX && shared.lock().fabric.view().next_event.is_none() {
                 Stalled::Deadlock { at: self.now() }
             } else {
                 Stalled::TimeLimit { limit }

@@ -32,7 +32,7 @@ impl Net {
     ///
     /// If there is no such host.
     pub fn host(&self, name: &str) -> SimHost {
-        let found = self.shared().lock().fabric.find_host(name);
+        let found = self.shared().lock().fabric.view().world.find_host(name);
         let index = found.unwrap_or_else(|| panic!("no host is called {name:?}"));
         SimHost::new(self.clone(), Arc::clone(self.sim_runtime()), index)
     }
@@ -83,7 +83,7 @@ impl Runtime for HostRuntime {
     }
 
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        let (_, generation) = self.net.shared().lock().fabric.process(self.host);
+        let (_, generation) = self.net.shared().lock().fabric.view().world.process(self.host);
         self.runtime.spawn_on(self.host, generation, task);
     }
 

@@ -38,7 +38,6 @@ mod model;
 mod net;
 pub mod remote;
 pub mod rules;
-mod schedule;
 mod session;
 mod shared;
 mod sim;

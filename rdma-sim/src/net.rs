@@ -12,6 +12,17 @@ use crate::shared::Shared;
 /// The simulated Macs and cables, as the program under test sees them
 ///
 /// Cheap to clone; all clones mean the same network.
+///
+/// ```
+/// use rdma_sim::Sim;
+///
+/// Sim::new().run(|net| async move {
+///     let device = net.open("a", "rdma_en2").expect("a cable is in the port");
+///     assert_eq!(net.objects().protection_domains, 1);
+///     drop(device);
+///     assert!(net.objects().is_empty());
+/// });
+/// ```
 #[derive(Clone)]
 pub struct Net {
     shared: Arc<Shared>,
@@ -27,7 +38,7 @@ impl Net {
     ///
     /// # Errors
     ///
-    /// [`Cause::Invalid`] if there is no such host or device; [`Cause::PortDown`] if nobody is at the other end;
+    /// [`Cause::Invalid`] if there is no such host or device; [`Cause::PortDown`] if no host is up at the other end;
     /// [`Cause::Exhausted`] if it has been opened too often.
     pub fn open(&self, host: &str, name: &str) -> Result<SimDevice, Error> {
         SimDevice::open(&self.shared, self.find(host, name)?)
@@ -49,7 +60,7 @@ impl Net {
     /// [`Cause::Invalid`] if there is no such host or device.
     pub fn port(&self, host: &str, name: &str) -> Result<PortStatus, Error> {
         let device = self.find(host, name)?;
-        Ok(self.shared.lock().fabric.port(device))
+        Ok(self.shared.lock().fabric.view().world.port(device))
     }
 
     /// The GID table of a device, without opening it
@@ -59,12 +70,12 @@ impl Net {
     /// [`Cause::Invalid`] if there is no such host or device.
     pub fn gids(&self, host: &str, name: &str) -> Result<Vec<Gid>, Error> {
         let device = self.find(host, name)?;
-        Ok(self.shared.lock().fabric.gids(device).to_vec())
+        Ok(self.shared.lock().fabric.view().world.gids(device).to_vec())
     }
 
     fn find(&self, host: &str, name: &str) -> Result<DeviceIndex, Error> {
         let missing = Error::new(Verb::OpenDevice, Cause::Invalid(Invalid::NoSuchDevice));
-        self.shared.lock().fabric.find_device(host, name).ok_or(missing)
+        self.shared.lock().fabric.view().world.find_device(host, name).ok_or(missing)
     }
 
     /// Virtual time and tasks
@@ -77,7 +88,7 @@ impl Net {
         self.runtime.now()
     }
 
-    /// Has a fault happen when it is due, which is now if that has passed
+    /// Schedules `fault`; it fires at once if its time has passed
     ///
     /// # Panics
     ///
@@ -85,9 +96,10 @@ impl Net {
     pub fn inject(&self, fault: Fault) {
         let mut state = self.shared.lock();
         let target = fault.target.clone();
+        let world = state.fabric.view().world;
         let exists = match &target {
-            crate::Target::Port { host, device } => state.fabric.find_device(host, device).is_some(),
-            target => state.fabric.find_host(target.host()).is_some(),
+            crate::Target::Port { host, device } => world.find_device(host, device).is_some(),
+            target => world.find_host(target.host()).is_some(),
         };
         assert!(exists, "fault {fault}: there is no {target}");
         state.fabric.plan(fault);
@@ -100,7 +112,7 @@ impl Net {
 
     /// A number below `n` from the simulation's one source of choices, for programs that want to vary by seed
     pub fn pick(&self, n: u32) -> u32 {
-        self.shared.lock().fabric.choices().pick(n)
+        self.shared.lock().fabric.controls().choices.pick(n)
     }
 
     /// What has passed over the cable at this device: sent from here, and received
@@ -108,12 +120,13 @@ impl Net {
     /// `None` if there is no such device or no cable in it.
     pub fn cable_stats(&self, host: &str, name: &str) -> Option<[CableStats; 2]> {
         let state = self.shared.lock();
-        state.fabric.cable_stats(state.fabric.find_device(host, name)?)
+        let view = state.fabric.view();
+        view.cable_stats(view.world.find_device(host, name)?)
     }
 
     /// What the DMA sanitizer has found so far
     pub fn findings(&self) -> Vec<Finding> {
-        self.shared.lock().fabric.findings().to_vec()
+        self.shared.lock().fabric.view().findings().to_vec()
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -149,8 +162,8 @@ pub struct Leaks {
 
 impl Leaks {
     pub(crate) fn of(fabric: &Fabric) -> Self {
-        let [queue_pairs, completion_queues, memory_regions, protection_domains] = fabric.census();
-        let unpolled_completions = fabric.unpolled();
+        let [queue_pairs, completion_queues, memory_regions, protection_domains, unpolled_completions] =
+            fabric.view().census();
         Self { queue_pairs, completion_queues, memory_regions, protection_domains, unpolled_completions }
     }
 

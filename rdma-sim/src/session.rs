@@ -46,25 +46,23 @@ impl<'a> Session<'a> {
 
     /// The virtual time
     pub fn now(&mut self) -> Time {
-        self.state().fabric.now()
+        self.state().fabric.view().now
     }
 
     /// When the next event is due, if one is scheduled
     pub fn next_event(&mut self) -> Option<Time> {
-        self.state().fabric.next_event()
+        self.state().fabric.view().next_event
     }
 
     /// Advances time to `time`, unless it has passed, and runs the events that are due
     pub fn advance_to(&mut self, time: Time) {
         loop {
             let State { fabric, .. } = self.state();
-            let time = time.max(fabric.now());
-            fabric.advance(time);
-            if !fabric.has_news() {
-                fabric.skip_to(time);
+            let time = time.max(fabric.view().now);
+            if fabric.advance(time, Some(time)) {
                 return;
             }
-            self.has_host_news |= self.state().fabric.take_host_news();
+            self.has_host_news |= self.state().fabric.controls().world.take_news();
             while let Some(waker) = self.state().pop_woken() {
                 self.woken.extend(waker);
             }
@@ -120,7 +118,7 @@ impl<'a> Session<'a> {
     /// If the completion queue is of another simulation.
     pub fn poll(&mut self, queue: &SimCompletionQueue, out: &mut [Completion]) -> Result<usize, Error> {
         let key = queue.key_in(self.shared);
-        self.state().fabric.poll_cq(key, out)
+        self.state().fabric.controls().cqs.poll(key, out)
     }
 
     /// Unlocks the simulation and calls the wakers; returns whether faults have stopped or started processes meanwhile
@@ -160,7 +158,7 @@ impl RemoteInput<'_> {
 
     /// Forgets what the process of `host` has sent: it has ended
     pub fn forget(&mut self, host: u32) {
-        self.0.fabric.forget_host(host);
+        self.0.fabric.controls().forget_host(host);
     }
 
     /// Retries the queue pairs that wait for room in the transport
@@ -183,12 +181,12 @@ impl RemoteInput<'_> {
     ///
     /// They take effect nowhere until the caller has told all processes, this one included, to [`plan`](Self::plan) them.
     pub fn take_fired(&mut self) -> Vec<Fault> {
-        self.0.fabric.take_fired()
+        self.0.fabric.controls().remotes.take_fired()
     }
 
     /// The state of the processes of `host` according to the faults that have fired, and how often they were started
     pub fn process(&self, host: u32) -> (Process, u32) {
-        self.0.fabric.process(host)
+        self.0.fabric.view().world.process(host)
     }
 }
 

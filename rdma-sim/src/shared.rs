@@ -32,7 +32,7 @@ impl Shared {
 
     /// The state of the processes of a host
     pub(crate) fn process(&self, host: u32) -> Process {
-        self.lock().fabric.process(host).0
+        self.lock().fabric.view().world.process(host).0
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -46,14 +46,11 @@ impl Shared {
     pub(crate) fn advance(&self, timer: Time, limit: Time) -> Option<Advanced> {
         let mut state = self.lock();
         let fabric = &mut state.fabric;
-        let next = fabric.next_event().unwrap_or(Time::MAX).min(timer);
+        let next = fabric.view().next_event.unwrap_or(Time::MAX).min(timer);
         if next > limit || next == Time::MAX {
             return None;
         }
-        fabric.advance(timer.min(limit));
-        if !fabric.has_news() && timer <= limit {
-            fabric.skip_to(timer);
-        }
+        fabric.advance(timer.min(limit), (timer <= limit).then_some(timer));
         Some(Self::notify(state))
     }
 
@@ -63,12 +60,8 @@ impl Shared {
         loop {
             let mut state = self.lock();
             // Another thread may have gone further since the caller looked at its clock.
-            let time = time.max(state.fabric.now());
-            state.fabric.advance(time);
-            let is_done = !state.fabric.has_news();
-            if is_done {
-                state.fabric.skip_to(time);
-            }
+            let time = time.max(state.fabric.view().now);
+            let is_done = state.fabric.advance(time, Some(time));
             let advanced = Self::notify(state);
             has_host_news |= advanced.has_host_news;
             if is_done {
@@ -85,7 +78,8 @@ impl Shared {
             *waker = found;
         }
         let fabric = &mut state.fabric;
-        let advanced = Advanced { now: fabric.now(), has_host_news: fabric.take_host_news() };
+        let advanced =
+            Advanced { now: fabric.view().now, has_host_news: fabric.controls().world.take_news() };
         drop(state);
         woken.into_iter().flatten().for_each(Waker::wake);
         advanced
@@ -95,12 +89,12 @@ impl Shared {
 impl State {
     /// The waker of a completion queue that has news; the queue may have none
     pub(crate) fn pop_woken(&mut self) -> Option<Option<Waker>> {
-        let cq = self.fabric.pop_woken()?;
+        let cq = self.fabric.controls().cqs.pop_woken()?;
         Some(self.wakers.get(cq).cloned())
     }
 
     pub(crate) fn destroy_cq(&mut self, cq: CqKey) {
-        self.fabric.destroy_cq(cq);
+        self.fabric.controls().cqs.destroy(cq);
         self.wakers.remove(cq);
     }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use rdma_core::Time;
 
 use crate::executor::{SimRuntime, Spawner, Stalled};
-use crate::fabric::{Fabric, Finding};
+use crate::fabric::{Fabric, Finding, Options};
 use crate::fault::{FaultError, FaultPlan};
 use crate::model::DEFAULT_TIME_LIMIT;
 use crate::net::{Leaks, Net};
@@ -42,9 +42,7 @@ pub struct Sim {
     plan: FaultPlan,
     choices: Box<dyn Choices>,
     time_limit: Time,
-    sanitizes: bool,
-    keeps_records: bool,
-    real_addresses: bool,
+    options: Options,
 }
 
 /// The outcome of a simulation
@@ -110,9 +108,11 @@ impl Sim {
             plan: FaultPlan::none(),
             choices: Box::new(Seeded::new(0)),
             time_limit: DEFAULT_TIME_LIMIT,
-            sanitizes: cfg!(debug_assertions),
-            keeps_records: false,
-            real_addresses: false,
+            options: Options {
+                sanitizes: cfg!(debug_assertions),
+                keeps_records: false,
+                real_addresses: false,
+            },
         }
     }
 
@@ -147,20 +147,23 @@ impl Sim {
     }
 
     /// Turns the DMA sanitizer, which looks for misuse of memory, on or off
-    pub fn sanitize(self, sanitizes: bool) -> Self {
-        Self { sanitizes, ..self }
+    pub fn sanitize(mut self, sanitizes: bool) -> Self {
+        self.options.sanitizes = sanitizes;
+        self
     }
 
     /// Gives regions the addresses of their memory instead of invented ones
     ///
     /// Programs that speak the C ABI expect that. The addresses do not enter the trace.
-    pub fn real_addresses(self) -> Self {
-        Self { real_addresses: true, ..self }
+    pub fn real_addresses(mut self) -> Self {
+        self.options.real_addresses = true;
+        self
     }
 
     /// Keeps the events in [`Run::records`]
-    pub fn keep_records(self) -> Self {
-        Self { keeps_records: true, ..self }
+    pub fn keep_records(mut self) -> Self {
+        self.options.keeps_records = true;
+        self
     }
 
     /// Runs the future that `main` makes, and all tasks that it spawns, until it ends
@@ -187,31 +190,22 @@ impl Sim {
         let (net, runtime) = self.build(None)?;
         let value = runtime.block_on(net.shared(), time_limit, main(net.clone()))?;
         let state = net.shared().lock();
-        let fabric = &state.fabric;
+        let view = state.fabric.view();
         Ok(Run {
             value,
             time: runtime.clock_now(),
-            digest: fabric.trace().digest(),
-            events: fabric.trace().events(),
-            findings: fabric.findings().to_vec(),
-            leaks: Leaks::of(fabric),
-            records: fabric.trace().records().to_vec(),
+            digest: view.trace.digest(),
+            events: view.trace.events(),
+            findings: view.findings().to_vec(),
+            leaks: Leaks::of(&state.fabric),
+            records: view.trace.records().to_vec(),
         })
     }
 
     pub(crate) fn build(self, spawner: Option<Spawner>) -> Result<(Net, Arc<SimRuntime>), FaultError> {
         self.plan.check(&self.topology)?;
         let runtime = Arc::new(SimRuntime::new(spawner));
-        let mut fabric = Fabric::new(&self.topology, self.model, self.plan, self.choices);
-        if self.sanitizes {
-            fabric.sanitize();
-        }
-        if self.keeps_records {
-            fabric.keep_records();
-        }
-        if self.real_addresses {
-            fabric.use_real_addresses();
-        }
+        let fabric = Fabric::new(&self.topology, self.model, self.plan.0, self.choices, self.options);
         Ok((Net::new(fabric, Arc::clone(&runtime)), runtime))
     }
 }

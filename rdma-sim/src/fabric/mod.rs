@@ -1,297 +1,315 @@
 //! Devices, queues and cables in virtual time
 //!
-//! A [`Fabric`] is a plain value: no I/O, no threads, no clock. Verbs change it, [`advance`](Fabric::advance) lets time
-//! pass, and [`next_event`](Fabric::next_event) tells how far it can pass without anything happening.
+//! A [`Fabric`] is a plain value: no I/O, no threads, no clock. Verbs change it, [`advance`](Fabric::advance) advances time,
+//! and [`View::next_event`] is how far time can advance before the next event.
+//!
+//! The fabric consists of components that do not know each other. A component is state with steps; a step returns what follows
+//! for the others: events to schedule, completions, messages to other processes. The fabric calls the components in turn and
+//! passes on what they return.
 
-mod cq;
-mod device;
-mod faults;
-mod host;
+mod completion_queues;
+mod event;
+mod ids;
+mod links;
 mod memory;
-mod modify;
 mod one_sided;
 mod post;
-mod queue_pair;
+mod queue_pairs;
 mod remote;
-mod remote_ops;
+mod remotes;
 mod sanitizer;
-mod wire;
+mod schedule;
+mod setup;
+mod transmit;
+mod world;
 
-pub(crate) use self::device::DeviceRef;
-pub use self::host::Process;
+pub(crate) use self::ids::{CqKey, DeviceIndex, DeviceRef, QpKey};
+pub use self::links::CableStats;
+pub(crate) use self::memory::Registered;
 pub use self::sanitizer::{Finding, FindingKind};
-pub use self::wire::CableStats;
+pub(crate) use self::setup::Change;
+pub use self::world::Process;
 
 use std::fmt;
-use std::ops::Add;
 
-use rdma_core::Time;
-use slotmap::{SlotMap, new_key_type};
+use rdma_core::{Caps, Completion, QpState, Time};
 
-use self::cq::CompletionQueue;
-use self::device::Device;
-use self::host::Host;
-use self::memory::Region;
-use self::queue_pair::{QpRef, QueuePair};
-use self::remote::Remotes;
+use self::completion_queues::CompletionQueues;
+use self::event::Event;
+use self::links::Links;
+use self::memory::Memory;
+use self::queue_pairs::{QueuePair, QueuePairs};
+use self::remotes::Remotes;
 use self::sanitizer::Sanitizer;
-use self::wire::Cable;
-use crate::fault::{Fault, FaultPlan, Trigger};
-use crate::schedule::Schedule;
+use self::schedule::Schedule;
+use self::world::{FaultEffect, World};
+use crate::fault::{Fault, Trigger};
 use crate::trace::{RecordKind, Trace};
 use crate::{Choices, Model, Topology};
 
-new_key_type! {
-    /// A completion queue
-    pub(crate) struct CqKey;
-    /// A queue pair
-    pub(crate) struct QpKey;
-    /// A memory region
-    pub(crate) struct RegionKey;
-}
-
-/// Position of a device among all devices of the fabric
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct DeviceIndex(pub(crate) u32);
-
-/// What happens by itself
-#[derive(Clone, Copy, Debug)]
-#[repr(u32)]
-enum Event {
-    /// A host has restarted
-    Boot(u32),
-    /// A receive that was posted becomes known to the sender
-    Credit(QpRef),
-    /// The oldest filled receive of a queue pair completes
-    Delivered(QpRef),
-    /// A posted send reaches the transmitter
-    Doorbell(QpRef),
-    /// A fault of the plan is due
-    Fault(u32),
-    /// The transmitter of one direction of a cable is free again
-    Free { cable: u32, end: u8 },
-    /// A reliable queue pair has waited long enough for its peer
-    GiveUp(QpRef),
-    /// The oldest one-sided operation of a queue pair reaches the memory of the peer
-    Remote(QpRef),
-    /// The cable in a port is plugged in again
-    Replug(DeviceIndex),
-    /// The oldest transmitted send of a queue pair completes
-    Sent(QpRef),
-}
-
 /// The simulated hardware: hosts, devices, their objects, and the cables between them
 pub(crate) struct Fabric {
-    now: Time,
-    /// How far time may pass before somebody else has a say.
-    limit: Time,
+    model: Model,
     schedule: Schedule<Event>,
     choices: Box<dyn Choices>,
-    trace: Trace,
-    model: Model,
-    /// How long a queue pair can rest.
-    idle_ns: u64,
     plan: Vec<Fault>,
-    hosts: Vec<Host>,
-    /// Whether processes have stopped or started since somebody asked.
-    has_host_news: bool,
-    devices: Vec<Device>,
-    cables: Vec<Cable>,
-    regions: SlotMap<RegionKey, Region>,
-    /// Counts registrations and steps to ready-to-receive.
-    clock_of_setup: u64,
-    cqs: SlotMap<CqKey, CompletionQueue>,
-    qps: SlotMap<QpKey, QueuePair>,
-    /// Completion queues that somebody waits for and that have something to tell since the last look.
-    woken: Vec<CqKey>,
-    sanitizer: Option<Sanitizer>,
-    /// Whether regions have the addresses of their memory, as programs in C expect, instead of invented ones.
-    real_addresses: bool,
-    /// Other processes simulate the other hosts.
-    remotes: Option<Remotes>,
+    /// Counts registrations and transitions to ready-to-receive.
+    setup_steps: u64,
+    world: World,
+    qps: QueuePairs,
+    cqs: CompletionQueues,
+    links: Links,
+    memory: Memory,
+    sanitizer: Sanitizer,
+    trace: Trace,
+    remotes: Remotes,
+}
+
+/// What a fabric does beside simulating
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// The sanitizer looks for misuse of memory.
+    pub(crate) sanitizes: bool,
+    /// The trace keeps records, so that they can be read afterwards.
+    pub(crate) keeps_records: bool,
+    /// Regions have the addresses of their memory, as programs in C expect, instead of invented ones.
+    pub(crate) real_addresses: bool,
+}
+
+/// The components that answer questions by themselves
+pub(crate) struct View<'a> {
+    pub(crate) caps: &'a Caps,
+    pub(crate) now: Time,
+    pub(crate) next_event: Option<Time>,
+    pub(crate) world: &'a World,
+    pub(crate) trace: &'a Trace,
+    qps: &'a QueuePairs,
+    cqs: &'a CompletionQueues,
+    links: &'a Links,
+    memory: &'a Memory,
+    sanitizer: &'a Sanitizer,
+}
+
+impl<'a> View<'a> {
+    /// The state of a queue pair that still exists
+    pub(crate) fn qp_state(&self, qp: QpKey) -> Option<QpState> {
+        self.qps.get(qp).map(QueuePair::state)
+    }
+
+    /// What the sanitizer has found
+    pub(crate) fn findings(&self) -> &'a [Finding] {
+        self.sanitizer.findings()
+    }
+
+    /// What has passed over the cable of `device`, from this end and from the other
+    pub(crate) fn cable_stats(&self, device: DeviceIndex) -> Option<[CableStats; 2]> {
+        self.world.link(device).map(|link| self.links.stats(link))
+    }
+
+    /// What exists: queue pairs, completion queues, regions, protection domains, and completions that no program has polled
+    pub(crate) fn census(&self) -> [usize; 5] {
+        [self.qps.len(), self.cqs.len(), self.memory.len(), self.world.pds(), self.cqs.unpolled()]
+    }
+}
+
+/// The components that callers may change without the others
+pub(crate) struct Controls<'a> {
+    pub(crate) choices: &'a mut dyn Choices,
+    pub(crate) world: &'a mut World,
+    pub(crate) cqs: &'a mut CompletionQueues,
+    pub(crate) remotes: &'a mut Remotes,
+    pub(crate) trace: &'a mut Trace,
+    qps: &'a mut QueuePairs,
+}
+
+impl Controls<'_> {
+    /// Forgets what the process of a host has announced
+    pub(crate) fn forget_host(&mut self, host: u32) {
+        for device in self.world.devices_of(host) {
+            self.qps.remove_all(device);
+        }
+    }
 }
 
 impl Fabric {
-    pub(crate) fn new(topology: &Topology, model: Model, plan: FaultPlan, choices: Box<dyn Choices>) -> Self {
-        let mut cables: Vec<_> = topology
-            .cables
-            .iter()
-            .map(|cable| Cable::new(topology.link_rate(cable), model.timing.line_rate))
-            .collect();
-        let mut devices = Vec::new();
-        let mut hosts = Vec::new();
-        for (h, host) in topology.hosts.iter().enumerate() {
-            let first = devices.len() as u32;
-            for (p, port) in host.ports.iter().enumerate() {
-                let index = DeviceIndex(devices.len() as u32);
-                let position = crate::topology::PortIndex { host: h, port: p };
-                let cable = topology.cables.iter().enumerate().find_map(|(c, cable)| {
-                    let end = cable.ends.iter().position(|end| *end == position)?;
-                    cables[c].devices[end] = index;
-                    Some((c as u32, end as u8))
-                });
-                devices.push(Device::new(port, host.mac().line_rate(), h as u32, cable));
-            }
-            hosts.push(Host::new(host.name.clone(), first..devices.len() as u32));
-        }
-        let idle = model.rules.idle_death.and_then(|idle| u64::try_from(idle.as_nanos()).ok());
-        let idle_ns = idle.unwrap_or(u64::MAX);
+    pub(crate) fn new(
+        topology: &Topology,
+        model: Model,
+        faults: Vec<Fault>,
+        choices: Box<dyn Choices>,
+        options: Options,
+    ) -> Self {
+        let world = World::new(topology, &model);
+        let rates = topology.cables.iter().map(|cable| topology.link_rate(cable));
+        let devices = world.device_count();
         let mut fabric = Self {
-            now: Time::ZERO,
-            limit: Time::ZERO,
             schedule: Schedule::new(),
             choices,
-            trace: Trace::new(),
-            model,
-            idle_ns,
             plan: Vec::new(),
-            hosts,
-            has_host_news: false,
-            devices,
-            cables,
-            regions: SlotMap::with_key(),
-            clock_of_setup: 0,
-            cqs: SlotMap::with_key(),
-            qps: SlotMap::with_key(),
-            woken: Vec::with_capacity(16),
-            sanitizer: None,
-            real_addresses: false,
-            remotes: None,
+            setup_steps: 0,
+            qps: QueuePairs::new(devices, &model),
+            cqs: CompletionQueues::new(),
+            links: Links::new(rates, model.timing.line_rate, model.timing.per_message_ns),
+            memory: Memory::new(devices, model.rules.boundary, options.real_addresses),
+            sanitizer: Sanitizer::new(options.sanitizes),
+            trace: Trace::new(),
+            remotes: Remotes::default(),
+            world,
+            model,
         };
-        for fault in plan.0 {
-            fabric.plan(fault);
+        if options.keeps_records {
+            fabric.trace.keep();
         }
+        faults.into_iter().for_each(|fault| fabric.plan(fault));
         fabric
     }
 
-    /// Looks for misuse of memory from now on
-    pub(crate) fn sanitize(&mut self) {
-        self.sanitizer = Some(Sanitizer::default());
+    pub(crate) fn view(&self) -> View<'_> {
+        let Self { model, schedule, world, qps, trace, cqs, links, memory, sanitizer, .. } = self;
+        let (now, next_event) = (schedule.now(), schedule.next());
+        View { caps: &model.caps, now, next_event, world, trace, qps, cqs, links, memory, sanitizer }
     }
 
-    /// Gives regions the addresses of their memory from now on
-    pub(crate) fn use_real_addresses(&mut self) {
-        self.real_addresses = true;
-    }
-
-    /// Keeps what happens, so that it can be read afterwards
-    pub(crate) fn keep_records(&mut self) {
-        self.trace.keep();
-    }
-
-    /// Keeps no trace from now on
-    pub(crate) fn stop_trace(&mut self) {
-        self.trace.stop();
-    }
-
-    pub(crate) fn trace(&self) -> &Trace {
-        &self.trace
-    }
-
-    pub(crate) fn choices(&mut self) -> &mut dyn Choices {
-        &mut *self.choices
-    }
-
-    /// Has `fault` happen when it is due, which is now if that has passed
-    pub(crate) fn plan(&mut self, fault: Fault) {
-        let number = self.plan.len() as u32;
-        match fault.trigger {
-            Trigger::At(time) => self.schedule.add(time.max(self.now), Event::Fault(number)),
-            Trigger::AfterFrames(frames) => self.arm(&fault.target, frames, number),
-        }
-        self.plan.push(fault);
+    pub(crate) fn controls(&mut self) -> Controls<'_> {
+        let Self { choices, world, cqs, remotes, trace, qps, .. } = self;
+        Controls { choices: &mut **choices, world, cqs, remotes, trace, qps }
     }
 
     // ─── Time ───
 
-    pub(crate) fn now(&self) -> Time {
-        self.now
-    }
-
-    pub(crate) fn next_event(&self) -> Option<Time> {
-        self.schedule.next()
-    }
-
-    /// Lets happen what is due by `limit`, until somebody should be woken; time stops at the last thing that happened
-    pub(crate) fn advance(&mut self, limit: Time) {
-        debug_assert!(limit >= self.now, "time does not go back");
-        self.limit = limit;
+    /// Handles the events that are due by `limit`, and then advances time to `end`, if there is one
+    ///
+    /// If a waiter has to be woken meanwhile, or the state of processes changes, time stops there, and the result is false.
+    pub(crate) fn advance(&mut self, limit: Time, end: Option<Time>) -> bool {
+        self.schedule.set_limit(limit);
         loop {
-            if self.has_news() {
-                // What else happens at this very moment belongs to it.
-                self.limit = self.now;
+            let has_news = self.cqs.has_woken() || self.world.has_news();
+            if has_news {
+                // The other events of this very moment belong to it.
+                self.schedule.stop();
             }
-            let Some((at, event)) = self.schedule.pop_by(self.limit) else {
-                return;
+            let Some(event) = self.schedule.pop() else {
+                if !has_news && let Some(end) = end {
+                    self.schedule.skip_to(end);
+                }
+                return !has_news;
             };
-            self.now = at;
-            self.happen(event);
+            self.handle(event);
         }
-    }
-
-    /// Lets time pass in which nothing happens
-    pub(crate) fn skip_to(&mut self, time: Time) {
-        debug_assert!(
-            time >= self.now && self.schedule.next().is_none_or(|next| next > time),
-            "nothing is skipped"
-        );
-        self.now = time;
     }
 
     #[inline(always)]
-    fn happen(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         match event {
-            Event::Boot(host) => self.boot(host),
-            Event::Credit(qp) => self.credit(qp),
-            Event::Delivered(qp) => self.delivered(qp),
-            Event::Doorbell(qp) => self.doorbell(qp),
-            Event::Fault(number) => self.fault(number),
-            Event::Free { cable, end } => self.transmit(cable, end),
-            Event::GiveUp(qp) => self.give_up(qp),
-            Event::Remote(qp) => self.remote(qp),
-            Event::Replug(device) => self.replug(device),
-            Event::Sent(qp) => self.sent(qp),
+            Event::Boot(host) => {
+                let effects = self.world.boot(host);
+                self.apply(effects);
+            }
+            Event::Credit(qp) => {
+                if let Some(key) = self.qps.credit(qp) {
+                    self.enqueue_tx(key);
+                }
+            }
+            Event::Delivered(qp) => self.receive_ended(qp),
+            Event::Doorbell(qp) => {
+                if let Some(key) = self.qps.ring(qp) {
+                    self.enqueue_tx(key);
+                }
+            }
+            Event::Fault(number) => self.fire(number),
+            Event::Free(link) => self.transmit(link),
+            Event::OneSided(qp) => self.one_sided_arrived(qp),
+            Event::Replug(device) => {
+                let effects = self.world.replug(device);
+                self.apply(effects);
+            }
+            Event::Retry(qp) => self.retry(qp),
+            Event::Sent(qp) => {
+                if self.qps.live(qp).is_some() {
+                    self.send_ended(qp.key, None);
+                }
+            }
         }
     }
 
-    /// Whether somebody should be told something
-    pub(crate) fn has_news(&self) -> bool {
-        !self.woken.is_empty() || self.has_host_news
+    fn complete(&mut self, (cq, completion): (CqKey, Completion)) {
+        let pushed = self.cqs.push(cq, completion);
+        if let Some(depth) = pushed.overrun {
+            self.sanitizer.cq_overran(self.schedule.now(), depth);
+        }
+        if pushed.wakes {
+            self.schedule.stop();
+        }
     }
 
-    /// A completion queue whose waiter should look
-    pub(crate) fn pop_woken(&mut self) -> Option<CqKey> {
-        self.woken.pop()
+    // ─── Faults ───
+
+    /// Schedules `fault`; it fires at once if its time has passed
+    pub(crate) fn plan(&mut self, fault: Fault) {
+        let (number, now) = (self.plan.len() as u32, self.schedule.now());
+        match fault.trigger {
+            Trigger::At(time) => self.schedule.add(time.max(now), Event::Fault(number)),
+            Trigger::AfterFrames(frames) => {
+                if let Some(link) = self.world.counted_link(&fault.target)
+                    && !self.links.add_trigger(link, frames, number)
+                {
+                    self.schedule.add(now, Event::Fault(number));
+                }
+            }
+        }
+        self.plan.push(fault);
     }
 
-    /// Whether processes have stopped or started since the last call
-    pub(crate) fn take_host_news(&mut self) -> bool {
-        std::mem::take(&mut self.has_host_news)
+    /// Fires a fault of the plan, or holds it back until all processes know of it
+    fn fire(&mut self, number: u32) {
+        let fault = &self.plan[number as usize];
+        if self.remotes.hold(fault) {
+            return self.world.set_news();
+        }
+        self.trace.record(self.schedule.now(), RecordKind::Fault, number, 0);
+        let effects = self.world.fire(&fault.target, &fault.kind);
+        self.apply(effects);
     }
 
-    fn record(&mut self, kind: RecordKind, subject: u32, value: u64) {
-        self.trace.record(self.now, kind, subject, value);
+    /// Applies what a fault of the world does to the other components
+    fn apply(&mut self, effects: Vec<FaultEffect>) {
+        let now = self.schedule.now();
+        for effect in effects {
+            match effect {
+                FaultEffect::After(time, event) => self.schedule.add(now + time, event),
+                FaultEffect::Corrupt(link, frames) => self.links.corrupt(link, frames),
+                FaultEffect::CutOff { ends, cable } => {
+                    self.trace.record(now, RecordKind::Plugged, ends[0].0, 0);
+                    for end in ends {
+                        self.qps.for_each_of(end, QueuePair::cut_off);
+                    }
+                    self.links.clear(cable);
+                }
+                FaultEffect::IdleDeath { ends, cable } => {
+                    for end in ends.into_iter().flatten() {
+                        self.qps.for_each_of(end, QueuePair::die);
+                    }
+                    cable.into_iter().for_each(|cable| self.links.clear(cable));
+                }
+                FaultEffect::Lose(link, frames) => self.links.lose(link, frames),
+                FaultEffect::PluggedIn(device) => {
+                    self.trace.record(now, RecordKind::Plugged, device.0, 1);
+                }
+                FaultEffect::Reclaim(device) => {
+                    for qp in self.qps.remove_all(device) {
+                        self.sanitizer.forget(qp);
+                    }
+                    self.memory.deregister_all(device);
+                    self.cqs.destroy_all(device);
+                }
+                FaultEffect::Slow { cable, percent } => self.links.slow(cable, percent),
+            }
+        }
     }
 }
 
 impl fmt::Debug for Fabric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fabric").field("now", &self.now).finish_non_exhaustive()
-    }
-}
-
-/// Nanoseconds, without the detour over a [`Duration`](std::time::Duration): sums of them are everywhere
-#[derive(Clone, Copy, Debug)]
-struct Nanos(u64);
-
-const fn nanos(ns: u64) -> Nanos {
-    Nanos(ns)
-}
-
-impl Add<Nanos> for Time {
-    type Output = Self;
-
-    fn add(self, Nanos(ns): Nanos) -> Self {
-        Self::from_nanos(self.as_nanos().saturating_add(ns))
+        f.debug_struct("Fabric").field("now", &self.schedule.now()).finish_non_exhaustive()
     }
 }

@@ -1,20 +1,32 @@
 //! The DMA sanitizer: finds programs that touch memory while a device works on it
 //!
 //! Receive buffers are poisoned when they are posted, and checked for the poison when they complete; sends are hashed when
-//! they are posted and again when they leave.
+//! they are posted and again when they leave. A sanitizer that is off finds nothing.
 
 use std::fmt;
 use std::hash::Hasher;
 use std::panic::Location;
 
-use rdma_core::{Opcode, Time, WrId};
+use rdma_core::{Opcode, Status, Time, WrId};
 use twox_hash::XxHash3_64;
 
-use super::memory::Region;
-use super::queue_pair::{Memory, Receive};
-use super::{Fabric, QpKey, RegionKey};
+use super::ids::{QpKey, RegionKey, Span};
+use super::memory::Memory;
+use super::queue_pairs::EndedReceive;
 
 /// Misuse of memory, or of a queue, that the sanitizer saw
+///
+/// ```
+/// use rdma_sim::Sim;
+///
+/// // `try_run` returns the findings, on which `run` panics.
+/// let run = Sim::new().sanitize(true).try_run(|net| async move { net.findings() })?;
+/// for finding in &run.findings {
+///     println!("{finding}");
+/// }
+/// assert_eq!(run.findings, run.value);
+/// # Ok::<(), rdma_sim::RunError>(())
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Finding {
@@ -73,8 +85,10 @@ impl fmt::Display for Finding {
     }
 }
 
-#[derive(Debug, Default)]
+/// Watches the memory of posted requests
+#[derive(Debug)]
 pub(super) struct Sanitizer {
+    is_on: bool,
     posts: Vec<Post>,
     findings: Vec<Finding>,
 }
@@ -85,28 +99,27 @@ struct Post {
     qp: QpKey,
     id: WrId,
     opcode: Opcode,
-    region: RegionKey,
-    offset: usize,
-    len: usize,
-    hash: u64,
+    span: Span,
+    hash: Option<u64>,
     site: &'static Location<'static>,
 }
 
 /// What a receive buffer is filled with.
 const POISON: u8 = 0xa5;
 
-impl Sanitizer {
-    pub(super) fn find(
-        &mut self,
-        time: Time,
-        kind: FindingKind,
-        post: Option<(WrId, &'static Location<'static>)>,
-    ) {
-        let finding = Finding { kind, time, post };
-        // The same again tells nothing new.
-        if self.findings.last().is_none_or(|last| (last.kind, last.post) != (kind, post)) {
-            self.findings.push(finding);
-        }
+impl Post {
+    fn overlaps(&self, span: Span) -> bool {
+        self.span.region == span.region
+            && self.span.offset < span.offset + span.len
+            && span.offset < self.span.offset + self.span.len
+    }
+
+    fn is_receive(&self) -> bool {
+        self.opcode == Opcode::Recv
+    }
+
+    fn named(&self) -> Option<(WrId, &'static Location<'static>)> {
+        Some((self.id, self.site))
     }
 }
 
@@ -115,117 +128,113 @@ fn fills(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::Recv | Opcode::Read | Opcode::Atomic)
 }
 
-fn hash(region: &Region, offset: usize, len: usize) -> u64 {
+fn hash(memory: &Memory, span: Span) -> Option<u64> {
     let mut hasher = XxHash3_64::new();
-    hasher.write(&region.bytes(offset, len));
-    hasher.finish()
+    hasher.write(&memory.bytes(span)?);
+    Some(hasher.finish())
 }
 
-impl Fabric {
-    pub(crate) fn findings(&self) -> &[Finding] {
-        self.sanitizer.as_ref().map_or(&[], |sanitizer| &sanitizer.findings)
+impl Sanitizer {
+    pub(super) fn new(is_on: bool) -> Self {
+        Self { is_on, posts: Vec::new(), findings: Vec::new() }
     }
 
-    pub(super) fn watch_send(
-        &mut self,
-        qp: QpKey,
-        id: WrId,
-        opcode: Opcode,
-        memory: Memory,
-        site: &'static Location<'static>,
-    ) {
-        self.watch(qp, id, opcode, memory, site);
+    pub(super) fn findings(&self) -> &[Finding] {
+        &self.findings
     }
 
-    pub(super) fn watch_receive(
-        &mut self,
-        qp: QpKey,
-        id: WrId,
-        memory: Memory,
-        site: &'static Location<'static>,
-    ) {
-        self.watch(qp, id, Opcode::Recv, memory, site);
-        if self.sanitizer.is_some() {
-            self.regions[memory.region].fill(memory.offset, memory.len, POISON);
+    fn find(&mut self, time: Time, kind: FindingKind, post: Option<(WrId, &'static Location<'static>)>) {
+        // A repetition adds no information.
+        if self.findings.last().is_none_or(|last| (last.kind, last.post) != (kind, post)) {
+            self.findings.push(Finding { kind, time, post });
         }
     }
 
-    fn watch(
+    /// More completed than a completion queue of this depth holds
+    pub(super) fn cq_overran(&mut self, now: Time, depth: u32) {
+        if self.is_on {
+            self.find(now, FindingKind::CqOverflow { depth }, None);
+        }
+    }
+
+    /// A request was posted: its memory is watched from now on, and poisoned if it is a receive's
+    #[expect(clippy::too_many_arguments, reason = "a posted request has that many parts")]
+    pub(super) fn watch(
         &mut self,
+        now: Time,
         qp: QpKey,
         id: WrId,
         opcode: Opcode,
-        memory: Memory,
+        span: Span,
         site: &'static Location<'static>,
+        memory: &Memory,
     ) {
-        let Some(sanitizer) = &mut self.sanitizer else { return };
-        let Memory { region, offset, len } = memory;
-        let overlaps = |post: &Post| {
-            post.region == region && post.offset < offset + len && offset < post.offset + post.len
-        };
+        if !self.is_on {
+            return;
+        }
         // Two sends may read the same bytes.
-        let clashes = |post: &Post| (fills(opcode) || fills(post.opcode)) && overlaps(post);
-        if sanitizer.posts.iter().any(clashes) {
-            sanitizer.find(self.now, FindingKind::OverlappingPosts, Some((id, site)));
+        let clashes = |post: &Post| (fills(opcode) || fills(post.opcode)) && post.overlaps(span);
+        if self.posts.iter().any(clashes) {
+            self.find(now, FindingKind::OverlappingPosts, Some((id, site)));
         }
-        let hash = if fills(opcode) { 0 } else { hash(&self.regions[region], offset, len) };
-        sanitizer.posts.push(Post { qp, id, opcode, region, offset, len, hash, site });
+        let hash = if fills(opcode) { None } else { hash(memory, span) };
+        self.posts.push(Post { qp, id, opcode, span, hash, site });
+        if opcode == Opcode::Recv {
+            memory.fill(span, POISON);
+        }
     }
 
     /// A request has ended: the oldest of that name
     pub(super) fn unwatch(&mut self, qp: QpKey, id: WrId, opcode: Opcode) {
-        let Some(sanitizer) = &mut self.sanitizer else { return };
         let is_receive = opcode == Opcode::Recv;
-        let is_it =
-            |post: &Post| post.qp == qp && post.id == id && (post.opcode == Opcode::Recv) == is_receive;
-        if let Some(at) = sanitizer.posts.iter().position(is_it) {
-            sanitizer.posts.remove(at);
+        let is_it = |post: &Post| post.qp == qp && post.id == id && post.is_receive() == is_receive;
+        if let Some(at) = self.posts.iter().position(is_it) {
+            self.posts.remove(at);
         }
     }
 
-    pub(super) fn forget_posts_of(&mut self, qp: QpKey) {
-        if let Some(sanitizer) = &mut self.sanitizer {
-            sanitizer.posts.retain(|post| post.qp != qp);
-        }
+    /// A queue pair has no requests any more
+    pub(super) fn forget(&mut self, qp: QpKey) {
+        self.posts.retain(|post| post.qp != qp);
     }
 
-    /// Looks whether the send at `position`, which is about to leave, is what was posted
-    pub(super) fn check_send(&mut self, key: QpKey, position: usize) {
-        let Some(sanitizer) = &mut self.sanitizer else { return };
-        let send = &self.qps[key].sends[position];
-        let is_it = |post: &&Post| post.qp == key && post.id == send.id && !fills(post.opcode);
-        let Some(post) = sanitizer.posts.iter().find(is_it) else { return };
-        let Some(region) = self.regions.get(post.region) else { return };
-        if (post.offset, post.len) == (send.memory.offset, send.memory.len)
-            && hash(region, post.offset, post.len) != post.hash
+    /// Checks that a send, which is about to leave, is what was posted
+    pub(super) fn check_send(&mut self, now: Time, qp: QpKey, id: WrId, span: Span, memory: &Memory) {
+        let is_it = |post: &&Post| post.qp == qp && post.id == id && !fills(post.opcode);
+        if let Some(post) = self.posts.iter().find(is_it)
+            && post.span == span
+            && hash(memory, span).is_some_and(|hash| Some(hash) != post.hash)
         {
-            let post = Some((post.id, post.site));
-            sanitizer.find(self.now, FindingKind::SendWritten, post);
+            let post = post.named();
+            self.find(now, FindingKind::SendWritten, post);
         }
     }
 
-    /// Looks whether what a receive left untouched is still poisoned
-    pub(super) fn check_receive(&mut self, key: QpKey, receive: &Receive) {
-        let Some(sanitizer) = &mut self.sanitizer else { return };
-        let Memory { region, offset, len } = receive.memory;
-        let is_it = |post: &&Post| post.qp == key && post.id == receive.id && post.opcode == Opcode::Recv;
-        let site = sanitizer.posts.iter().find(is_it).map(|post| (post.id, post.site));
-        let filled = (receive.bytes_in as usize).min(len);
-        let rest = self.regions.get(region).map(|region| region.bytes(offset + filled, len - filled));
-        // What failed may be anything.
-        let is_whole = receive.status == rdma_core::Status::Success;
-        if is_whole && rest.is_some_and(|rest| rest.iter().any(|byte| *byte != POISON)) {
-            sanitizer.find(self.now, FindingKind::ReceiveWritten, site);
+    /// Checks that what a receive left untouched is still poisoned; it has ended with so many bytes
+    pub(super) fn check_receive(&mut self, now: Time, qp: QpKey, ended: &EndedReceive, memory: &Memory) {
+        if !self.is_on {
+            return;
         }
-        self.unwatch(key, receive.id, Opcode::Recv);
+        let EndedReceive { id, span, byte_len, status } = *ended;
+        let filled = (byte_len as usize).min(span.len);
+        // A receive that failed may hold anything.
+        if status == Status::Success
+            && let Some(rest) = memory.bytes(span.part(filled, span.len - filled))
+            && rest.iter().any(|byte| *byte != POISON)
+        {
+            let is_it = |post: &&Post| post.qp == qp && post.id == id && post.is_receive();
+            let post = self.posts.iter().find(is_it).and_then(Post::named);
+            self.find(now, FindingKind::ReceiveWritten, post);
+        }
+        self.unwatch(qp, id, Opcode::Recv);
     }
 
-    pub(super) fn check_deregistration(&mut self, region: RegionKey) {
-        let Some(sanitizer) = &mut self.sanitizer else { return };
-        if let Some(post) = sanitizer.posts.iter().find(|post| post.region == region) {
-            let post = Some((post.id, post.site));
-            sanitizer.find(self.now, FindingKind::DeregisteredUnderWork, post);
-            sanitizer.posts.retain(|post| post.region != region);
+    /// Checks that no posted request names a region, which is about to be deregistered
+    pub(super) fn check_deregistration(&mut self, now: Time, region: RegionKey) {
+        if let Some(post) = self.posts.iter().find(|post| post.span.region == region) {
+            let post = post.named();
+            self.find(now, FindingKind::DeregisteredUnderWork, post);
+            self.posts.retain(|post| post.span.region != region);
         }
     }
 }

@@ -78,7 +78,7 @@ rules! {
     "multi-sge", Disputed by "Apple TN3205; mesh-flow field notes", set by Rules::multi_sge,
         shown by several_elements_are_refused_or_split;
 
-    /// The number of a queue pair is its hop times 256, from hop 9. That the lowest free hop is taken is assumed.
+    /// The number of a queue pair is its hop times 256, from hop 9. That hops are taken in turn, and those of destroyed queue pairs last, is assumed.
     "qp-numbers", Measured by "hellas thunderbolt-ibverbs",
         shown by queue_pair_numbers_are_hops;
 

@@ -1,4 +1,4 @@
-//! Registered memory and the copies that a device makes in it
+//! A region of registered memory, and the copies that a device makes in it
 //!
 //! The only module of the simulator with `unsafe` code that is not a trait's signature.
 #![allow(unsafe_code, reason = "the simulated DMA engine writes through the pointers that were registered")]
@@ -7,25 +7,27 @@ use std::ptr::NonNull;
 
 use rdma_core::{Access, Lkey, Rkey};
 
-use super::DeviceIndex;
-use super::device::BOUNDARY;
+use crate::fabric::ids::DeviceIndex;
+
+/// Regions are at least 4 GiB apart, and devices find no data beyond a multiple of 4 GiB.
+pub(super) const BOUNDARY: u64 = 1 << 32;
 
 /// Memory that a device may touch
 #[derive(Debug)]
-pub(crate) struct Region {
+pub(super) struct Region {
     pub(super) device: DeviceIndex,
     pub(super) base: u64,
     pub(super) lkey: Lkey,
     pub(super) rkey: Option<Rkey>,
     pub(super) access: Access,
-    /// When it was registered, by the clock of set-up.
+    /// The step of set-up in which it was registered.
     pub(super) registered: u64,
     memory: NonNull<[u8]>,
 }
 
-// SAFETY: the pointer is only used by the functions of this module, whose callers hold the fabric exclusively; who
-// registered the memory promised (`Device::register`, and the posts) that it is valid and that nobody else uses the
-// parts that are posted.
+// SAFETY: the pointer is only used by the functions of this module, whose callers hold the fabric exclusively. The program
+// that registered the memory promised (`Device::register`, and the posts) that it is valid and that the program does not
+// use the parts that are posted.
 unsafe impl Send for Region {}
 
 impl Region {
@@ -66,6 +68,13 @@ impl Region {
         Some(unsafe { self.memory.cast::<u8>().add(offset) })
     }
 
+    /// Inverts the byte at `offset`, if there is one
+    pub(super) fn damage(&self, offset: usize) {
+        if let [byte] = self.bytes(offset, 1)[..] {
+            self.write(offset, &[!byte]);
+        }
+    }
+
     /// Overwrites a range with `byte`; nothing happens if it is not inside
     pub(super) fn fill(&self, offset: usize, len: usize, byte: u8) {
         if let Some(range) = self.range(offset, len) {
@@ -78,7 +87,7 @@ impl Region {
     pub(super) fn bytes(&self, offset: usize, len: usize) -> Vec<u8> {
         let mut out = vec![0; len];
         match self.range(offset, len) {
-            // SAFETY: the range is inside registered memory and posted: nobody writes to it.
+            // SAFETY: the range is inside registered memory and posted: the program does not write to it.
             Some(range) => unsafe { range.copy_to_nonoverlapping(NonNull::from(&mut *out).cast(), len) },
             None => out.clear(),
         }
@@ -97,7 +106,7 @@ impl Region {
     ) -> Option<T> {
         let range = NonNull::slice_from_raw_parts(self.range(offset, len)?, len);
         let found = if boundary { self.reachable(offset, len) } else { len };
-        // SAFETY: the range is inside registered memory and posted: nobody writes to it.
+        // SAFETY: the range is inside registered memory and posted: the program does not write to it.
         let bytes = unsafe { range.as_ref() };
         if found == len {
             return Some(f(bytes));
@@ -107,7 +116,7 @@ impl Region {
         Some(f(&copy))
     }
 
-    /// Copies in what the device can: with `boundary`, nothing beyond a 4 GiB boundary
+    /// Copies in what the device can: with `boundary`, no bytes beyond a 4 GiB boundary
     pub(super) fn write_reachable(&self, offset: usize, bytes: &[u8], boundary: bool) {
         let found = if boundary { self.reachable(offset, bytes.len()) } else { bytes.len() };
         self.write(offset, &bytes[..found]);
@@ -142,7 +151,7 @@ pub(super) fn copy(
         (read, written) = (from.reachable(from_offset, len), to.reachable(to_offset, len));
     }
     // SAFETY: both ranges are inside registered memory, named by posted requests; registering and posting promised that
-    // the memory is valid and not in use by anybody but the device.
+    // the memory is valid and that only the device uses it.
     unsafe { source.copy_to(target, read.min(written)) };
     if read < written {
         to.fill(to_offset + read, written - read, 0);

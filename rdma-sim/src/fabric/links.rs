@@ -1,0 +1,296 @@
+//! The transmitters at the ends of cables: their queues, their rates, and what they have sent
+
+use std::collections::VecDeque;
+
+use rdma_core::{FRAME, Time};
+
+use super::event::{Event, Nanos};
+use super::ids::{LinkEnd, QpKey};
+use super::queue_pairs::Piece;
+use crate::LineRate;
+
+/// The transmitters of all cables
+pub(super) struct Links {
+    cables: Vec<Cable>,
+    /// What each message occupies the transmitter for, beside its bytes.
+    per_message: Nanos,
+}
+
+struct Cable {
+    rate: LineRate,
+    /// Bytes take time.
+    is_timed: bool,
+    /// Of its rate that is left, in percent.
+    percent: u32,
+    /// How long a full frame occupies the cable as it is now.
+    full_frame_ns: u64,
+    /// By the end that transmits.
+    transmitters: [Transmitter; 2],
+}
+
+#[derive(Default)]
+struct Transmitter {
+    /// Queue pairs with something to send, in turn.
+    tx_queue: VecDeque<QpKey>,
+    busy_until: Time,
+    /// An event at the end of the current frame is scheduled.
+    is_armed: bool,
+    /// Frames to damage.
+    corrupt: u32,
+    /// Frames of messages to lose.
+    lose: u32,
+    /// Faults that wait for a number of frames, last first.
+    triggers: Vec<(u64, u32)>,
+    stats: CableStats,
+}
+
+/// What has passed over one direction of a cable
+///
+/// ```
+/// use rdma_sim::Sim;
+///
+/// Sim::new().run(|net| async move {
+///     let [sent, received] = net.cable_stats("a", "rdma_en2").expect("a cable is in the port");
+///     assert_eq!((sent.frames, received.messages), (0, 0));
+/// });
+/// ```
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct CableStats {
+    /// Frames
+    pub frames: u64,
+    /// Messages, counted when their last frame left
+    pub messages: u64,
+    /// Bytes of messages
+    pub payload_bytes: u64,
+    /// How often a queue pair had to wait for a receive of its peer
+    pub stalls: u64,
+    /// Bytes on the wire, with the overhead of packets
+    pub wire_bytes: u64,
+}
+
+/// When a transmitter looks at a queue pair that has joined its queue
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum TxStart {
+    /// At an event that is scheduled already
+    Armed,
+    /// At an event to be scheduled at this time
+    At(Time),
+    /// Now
+    Now,
+}
+
+impl Cable {
+    fn new(rate: LineRate, is_timed: bool) -> Self {
+        let mut cable =
+            Self { rate, is_timed, percent: 100, full_frame_ns: 0, transmitters: Default::default() };
+        cable.full_frame_ns = cable.frame_ns(FRAME);
+        cable
+    }
+
+    /// How long a frame of `len` bytes of payload occupies the cable as it is now
+    fn frame_ns(&self, len: usize) -> u64 {
+        let ns = if self.is_timed { self.rate.frame_ns(len) } else { 0 };
+        if self.percent == 100 { ns } else { ns * 100 / u64::from(self.percent) }
+    }
+}
+
+impl Links {
+    pub(super) fn new(rates: impl Iterator<Item = LineRate>, is_timed: bool, per_message_ns: u64) -> Self {
+        let cables = rates.map(|rate| Cable::new(rate, is_timed)).collect();
+        Self { cables, per_message: Nanos(per_message_ns) }
+    }
+
+    /// What has left this end of a cable, and the other
+    pub(super) fn stats(&self, link: LinkEnd) -> [CableStats; 2] {
+        [link, link.opposite()]
+            .map(|LinkEnd { cable, end }| self.cables[cable as usize].transmitters[usize::from(end)].stats)
+    }
+
+    fn transmitter(&mut self, LinkEnd { cable, end }: LinkEnd) -> &mut Transmitter {
+        &mut self.cables[cable as usize].transmitters[usize::from(end)]
+    }
+
+    // ─── Queues ───
+
+    /// Puts a queue pair at the end of the queue
+    pub(super) fn enqueue_tx(&mut self, link: LinkEnd, key: QpKey, now: Time) -> TxStart {
+        let transmitter = self.transmitter(link);
+        transmitter.tx_queue.push_back(key);
+        if transmitter.is_armed {
+            TxStart::Armed
+        } else if transmitter.busy_until <= now {
+            TxStart::Now
+        } else {
+            transmitter.is_armed = true;
+            TxStart::At(transmitter.busy_until)
+        }
+    }
+
+    /// The transmitter is free, and the event that said so is past
+    pub(super) fn disarm_transmitter(&mut self, link: LinkEnd) {
+        self.transmitter(link).is_armed = false;
+    }
+
+    /// When the transmitter has to look at its queue again, if no event is scheduled for that
+    pub(super) fn arm_transmitter(&mut self, link: LinkEnd) -> Option<Time> {
+        let transmitter = self.transmitter(link);
+        if transmitter.is_armed || transmitter.tx_queue.is_empty() {
+            return None;
+        }
+        transmitter.is_armed = true;
+        Some(transmitter.busy_until)
+    }
+
+    /// The queue pair whose turn it is
+    pub(super) fn pop(&mut self, link: LinkEnd) -> Option<QpKey> {
+        self.transmitter(link).tx_queue.pop_front()
+    }
+
+    /// Puts a queue pair that has more to send at the end of the queue
+    pub(super) fn requeue(&mut self, link: LinkEnd, key: QpKey) {
+        self.transmitter(link).tx_queue.push_back(key);
+    }
+
+    /// Takes a queue pair out of the queue, whatever it has to send
+    pub(super) fn remove(&mut self, link: LinkEnd, key: QpKey) {
+        self.transmitter(link).tx_queue.retain(|other| *other != key);
+    }
+
+    /// Takes all queue pairs out of the queues of both ends of a cable
+    pub(super) fn clear(&mut self, cable: u32) {
+        self.cables[cable as usize].transmitters.iter_mut().for_each(|one| one.tx_queue.clear());
+    }
+
+    // ─── Transmitting ───
+
+    /// How many frames of one message can leave, as long as no other event can come between them
+    ///
+    /// Other events are those scheduled, of which the next comes after `quiet_until`, and the turns of other queue pairs.
+    pub(super) fn batch(&self, link: LinkEnd, now: Time, quiet_until: Time, is_first: bool) -> u64 {
+        let Cable { full_frame_ns, transmitters, .. } = &self.cables[link.cable as usize];
+        let transmitter = &transmitters[usize::from(link.end)];
+        let second = now + Nanos(self.start_ns(is_first) + full_frame_ns);
+        let more = if transmitter.tx_queue.is_empty() && second <= quiet_until {
+            let time = quiet_until.as_nanos() - second.as_nanos();
+            1 + time.checked_div(*full_frame_ns).unwrap_or(1 << 32)
+        } else {
+            0
+        };
+        let trigger = transmitter.triggers.last().map_or(u64::MAX, |(frames, _)| *frames);
+        more.saturating_add(1).min(trigger - transmitter.stats.frames)
+    }
+
+    /// Sends the frames of a piece, calls `on_frame` with the start of each, and returns when the last has left
+    pub(super) fn transmit(
+        &mut self,
+        link: LinkEnd,
+        now: Time,
+        piece: &Piece,
+        mut on_frame: impl FnMut(Time, usize),
+    ) -> Time {
+        let (mut start, mut rest) = (now, piece.len);
+        let mut head_ns = self.start_ns(piece.is_first);
+        let cable = &mut self.cables[link.cable as usize];
+        let mut wire_bytes = 0;
+        for _ in 0..piece.frames {
+            let bytes = rest.min(FRAME);
+            rest -= bytes;
+            on_frame(start, bytes);
+            let ns = if bytes == FRAME { cable.full_frame_ns } else { cable.frame_ns(bytes) };
+            start = start + Nanos(std::mem::take(&mut head_ns) + ns);
+            wire_bytes += cable.rate.wire_bytes(bytes);
+        }
+        let transmitter = &mut cable.transmitters[usize::from(link.end)];
+        transmitter.busy_until = start;
+        transmitter.count(piece.frames.into(), piece.is_last, piece.len, wire_bytes);
+        start
+    }
+
+    /// Occupies the transmitter with a message of `len` bytes in one piece, and returns when it has left
+    pub(super) fn occupy(&mut self, link: LinkEnd, now: Time, len: usize) -> Time {
+        let head_ns = self.start_ns(true);
+        let cable = &mut self.cables[link.cable as usize];
+        let frames = rdma_core::frames(len) as u64;
+        let last = cable.frame_ns(len - (frames as usize - 1) * FRAME);
+        let ns = head_ns + (frames - 1) * cable.full_frame_ns + last;
+        let wire_bytes = cable.rate.wire_bytes(len);
+        let transmitter = &mut cable.transmitters[usize::from(link.end)];
+        transmitter.busy_until = transmitter.busy_until.max(now) + Nanos(ns);
+        transmitter.count(frames, true, len, wire_bytes);
+        transmitter.busy_until
+    }
+
+    fn start_ns(&self, is_first: bool) -> u64 {
+        if is_first { self.per_message.0 } else { 0 }
+    }
+
+    /// Counts a queue pair that has to wait for a receive of its peer
+    pub(super) fn count_stall(&mut self, link: LinkEnd) {
+        self.transmitter(link).stats.stalls += 1;
+    }
+
+    // ─── Faults ───
+
+    /// The faults that waited for the frames which have been sent: they fire when the last of these has left
+    pub(super) fn triggered(&mut self, link: LinkEnd) -> impl Iterator<Item = (Time, Event)> {
+        let transmitter = self.transmitter(link);
+        let (sent, at) = (transmitter.stats.frames, transmitter.busy_until);
+        std::iter::from_fn(move || {
+            let (_, fault) = transmitter.triggers.pop_if(|(frames, _)| *frames <= sent)?;
+            Some((at, Event::Fault(fault)))
+        })
+    }
+
+    /// Makes a fault wait until `frames` frames are sent; false if they have been sent
+    pub(super) fn add_trigger(&mut self, link: LinkEnd, frames: u64, fault: u32) -> bool {
+        let (frames, transmitter) = (frames.max(1), self.transmitter(link));
+        if transmitter.stats.frames >= frames {
+            return false;
+        }
+        transmitter.triggers.push((frames, fault));
+        transmitter.triggers.sort_by_key(|trigger| std::cmp::Reverse(*trigger));
+        true
+    }
+
+    pub(super) fn corrupt(&mut self, link: LinkEnd, frames: u32) {
+        let corrupt = &mut self.transmitter(link).corrupt;
+        *corrupt = corrupt.saturating_add(frames);
+    }
+
+    pub(super) fn lose(&mut self, link: LinkEnd, frames: u32) {
+        let lose = &mut self.transmitter(link).lose;
+        *lose = lose.saturating_add(frames);
+    }
+
+    pub(super) fn slow(&mut self, cable: u32, percent: u32) {
+        let cable = &mut self.cables[cable as usize];
+        cable.percent = percent;
+        cable.full_frame_ns = cable.frame_ns(FRAME);
+    }
+
+    /// Whether one of the next `frames` frames is damaged; each damage is used once
+    pub(super) fn take_damage(&mut self, link: LinkEnd, frames: u32) -> bool {
+        let transmitter = self.transmitter(link);
+        let damaged = transmitter.corrupt.min(frames);
+        transmitter.corrupt -= damaged;
+        damaged > 0
+    }
+
+    /// Whether the next message, of `frames` frames, is lost; each loss is used once
+    pub(super) fn take_loss(&mut self, link: LinkEnd, frames: u32) -> bool {
+        let transmitter = self.transmitter(link);
+        let is_lost = transmitter.lose > 0;
+        transmitter.lose = transmitter.lose.saturating_sub(frames);
+        is_lost
+    }
+}
+
+impl Transmitter {
+    fn count(&mut self, frames: u64, is_last: bool, len: usize, wire_bytes: u64) {
+        self.stats.frames += frames;
+        self.stats.messages += u64::from(is_last);
+        self.stats.payload_bytes += len as u64;
+        self.stats.wire_bytes += wire_bytes;
+    }
+}

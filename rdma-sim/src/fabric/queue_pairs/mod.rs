@@ -1,0 +1,360 @@
+//! The queue pairs of all devices, their numbers, and which of them are connected
+
+mod delivery;
+mod queue_pair;
+mod work;
+
+use std::iter;
+use std::ops::{Index, IndexMut};
+use std::time::Duration;
+
+use rdma_core::{Cause, Error, Invalid, QpCapacity, QpType, Qpn, Resource, Status, Time, Verb};
+use slotmap::{Key as _, SlotMap};
+
+pub(crate) use self::delivery::Piece;
+pub(crate) use self::queue_pair::{Admission, QueuePair, REQUEST_BYTES};
+pub(crate) use self::work::{EndedReceive, Head, opcode};
+
+use super::event::Event;
+use super::ids::{CqKey, DeviceIndex, QpKey, QpRef, RegionKey, Span};
+use crate::Model;
+use crate::rules::{FrameMatch, QueueUnit};
+
+/// The queue pairs of all devices
+pub(super) struct QueuePairs {
+    all: SlotMap<QpKey, QueuePair>,
+    devices: Vec<PerDevice>,
+    /// How long a queue pair can rest.
+    idle_ns: u64,
+    max_qp: u32,
+    max_frames: u32,
+    unit: QueueUnit,
+    frame_match: FrameMatch,
+}
+
+struct PerDevice {
+    keys: Vec<QpKey>,
+    /// Where the search for a free number begins.
+    next_hop: u32,
+}
+
+/// How the bytes of a piece get from a send into a receive
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Landing {
+    pub(super) from: Span,
+    pub(super) into: Span,
+    /// The receive takes no bytes any more.
+    pub(super) is_refused: bool,
+    /// The receive is full.
+    pub(super) is_full: bool,
+}
+
+/// Queue pair numbers are hop numbers times 256, from hop 9 (published reverse-engineered driver).
+const FIRST_HOP: u32 = 9;
+/// The trace has room for numbers up to this hop.
+const LAST_HOP: u32 = 0xfff;
+/// How long a reliable queue pair tries to reach a peer: seven times half a second, as common adapters do.
+const RETRY: Duration = Duration::from_millis(3_500);
+
+impl QueuePairs {
+    pub(super) fn new(devices: usize, model: &Model) -> Self {
+        let per_device = || PerDevice { keys: Vec::new(), next_hop: FIRST_HOP };
+        let idle = model.rules.idle_death.and_then(|idle| u64::try_from(idle.as_nanos()).ok());
+        Self {
+            all: SlotMap::with_key(),
+            devices: iter::repeat_with(per_device).take(devices).collect(),
+            idle_ns: idle.unwrap_or(u64::MAX),
+            max_qp: model.caps.max_qp,
+            max_frames: model.caps.max_queue_frames,
+            unit: model.rules.queue_unit,
+            frame_match: model.rules.frame_match,
+        }
+    }
+
+    // ─── Coming and going ───
+
+    /// Creates a queue pair in the reset state, beside `leaked` ones that count and that no process has
+    pub(super) fn create(
+        &mut self,
+        device: DeviceIndex,
+        cqs: [CqKey; 2],
+        qp_type: QpType,
+        capacity: QpCapacity,
+        leaked: u32,
+        now: Time,
+    ) -> Result<QpKey, Error> {
+        let fail = |cause| Err(Error::new(Verb::CreateQp, cause));
+        let limit = self.max_qp;
+        if (self.of(device).len() as u32).saturating_add(leaked) >= limit {
+            return fail(Cause::Exhausted { resource: Resource::QueuePairs, limit });
+        }
+        let QpCapacity { recv_frames, send_frames } = capacity;
+        let max = self.max_frames;
+        let frames = recv_frames.max(send_frames);
+        if frames > max {
+            return fail(Invalid::QueueFrames { frames, max }.into());
+        }
+        // A ring of a power of two, of which one entry stays free.
+        let grant = |asked: u32| ((asked + 1).next_power_of_two() - 1).min(max);
+        let capacity = QpCapacity { recv_frames: grant(recv_frames), send_frames: grant(send_frames) };
+        let qpn = self.take_qpn(device);
+        Ok(self.insert(QueuePair::new(device, cqs, qpn, qp_type, capacity, self.unit, now)))
+    }
+
+    fn insert(&mut self, qp: QueuePair) -> QpKey {
+        let device = qp.device();
+        let key = self.all.insert(qp);
+        self.devices[device.position()].keys.push(key);
+        key
+    }
+
+    /// The next free number of a device
+    ///
+    /// Numbers are taken in turn: that of a queue pair that was destroyed comes back only after all others, so that its last
+    /// completions do not pass for those of a successor.
+    fn take_qpn(&mut self, device: DeviceIndex) -> Qpn {
+        let mut hop = self.devices[device.position()].next_hop;
+        while self.find(device, Qpn(hop << 8)).is_some() {
+            hop = next_hop(hop);
+        }
+        self.devices[device.position()].next_hop = next_hop(hop);
+        Qpn(hop << 8)
+    }
+
+    pub(super) fn remove(&mut self, key: QpKey) {
+        if let Some(qp) = self.all.remove(key) {
+            self.devices[qp.device().position()].keys.retain(|other| *other != key);
+        }
+    }
+
+    /// Takes away all queue pairs of a device, and returns their keys
+    pub(super) fn remove_all(&mut self, device: DeviceIndex) -> Vec<QpKey> {
+        let keys = std::mem::take(&mut self.devices[device.position()].keys);
+        for key in &keys {
+            self.all.remove(*key);
+        }
+        keys
+    }
+
+    // ─── Finding ───
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn get(&self, key: QpKey) -> Option<&QueuePair> {
+        self.all.get(key)
+    }
+
+    pub(super) fn require(&mut self, key: QpKey, verb: Verb) -> Result<&mut QueuePair, Error> {
+        self.all.get_mut(key).ok_or_else(|| Error::new(verb, Cause::DeviceGone))
+    }
+
+    /// The queue pairs of a device
+    pub(super) fn of(&self, device: DeviceIndex) -> &[QpKey] {
+        &self.devices[device.position()].keys
+    }
+
+    pub(super) fn for_each_of(&mut self, device: DeviceIndex, change: impl Fn(&mut QueuePair)) {
+        for key in &self.devices[device.position()].keys {
+            change(&mut self.all[*key]);
+        }
+    }
+
+    /// The queue pairs that receive
+    pub(super) fn receiving(&self) -> Vec<QpKey> {
+        let receiving = self.all.iter().filter(|(_, qp)| qp.is_up() && qp.is_alive());
+        receiving.map(|(key, _)| key).collect()
+    }
+
+    pub(super) fn find(&self, device: DeviceIndex, qpn: Qpn) -> Option<QpKey> {
+        self.of(device).iter().copied().find(|key| self.all[*key].qpn() == qpn)
+    }
+
+    /// The queue pair of that number on `device`, if it receives from the number `from`
+    pub(super) fn find_receiver(&self, device: DeviceIndex, qpn: Qpn, from: Qpn) -> Option<QpKey> {
+        let key = self.find(device, qpn)?;
+        let qp = &self.all[key];
+        (qp.is_up() && qp.peer() == from && qp.is_alive()).then_some(key)
+    }
+
+    pub(super) fn at(&self, key: QpKey) -> QpRef {
+        QpRef { key, epoch: self.all[key].epoch }
+    }
+
+    /// The queue pair, unless the work that `qp` belonged to is over
+    pub(super) fn live(&mut self, qp: QpRef) -> Option<&mut QueuePair> {
+        self.all.get_mut(qp.key).filter(|found| found.epoch == qp.epoch)
+    }
+
+    /// The queue pair that `key` is connected to, if it is connected back; it is on the device that `neighbour` returns
+    pub(super) fn connected_peer(
+        &mut self,
+        key: QpKey,
+        neighbour: impl FnOnce(DeviceIndex) -> Option<DeviceIndex>,
+    ) -> Option<QpKey> {
+        let qp = &self.all[key];
+        let is_peer = |other: QpKey| self.all.get(other).is_some_and(|other| other.is_connected_to(qp));
+        if let Some(known) = qp.peer_key.filter(|known| is_peer(*known)) {
+            return Some(known);
+        }
+        let found = self.of(neighbour(qp.device())?).iter().copied().find(|other| is_peer(*other));
+        self.all[key].peer_key = found;
+        found
+    }
+
+    // ─── Shadows of queue pairs in other processes ───
+
+    /// Keeps the shadow of a queue pair that another process has made ready to receive from `peer`
+    pub(super) fn shadow(&mut self, device: DeviceIndex, qpn: Qpn, peer: Qpn, qp_type: QpType, now: Time) {
+        if let Some(old) = self.find(device, qpn) {
+            self.remove(old);
+        }
+        let capacity = QpCapacity { recv_frames: 0, send_frames: 0 };
+        let cqs = [CqKey::null(); 2];
+        let mut qp = QueuePair::new(device, cqs, qpn, qp_type, capacity, QueueUnit::Frames, now);
+        qp.receive_from(peer, 0, now, now);
+        self.insert(qp);
+    }
+
+    /// Adds a receive to a shadow, and returns whether it is the only one
+    pub(super) fn push_announced(&mut self, key: QpKey, len: usize, now: Time) -> bool {
+        let span = Span { region: RegionKey::null(), offset: 0, len };
+        self.all[key].push_announced(span, now)
+    }
+
+    // ─── Transmitting ───
+
+    /// A send of `qp` has reached the transmitter; returns the queue pair if it has to join the queue for it
+    pub(super) fn ring(&mut self, qp: QpRef) -> Option<QpKey> {
+        self.live(qp)?.ring().then_some(qp.key)
+    }
+
+    /// A receive has become visible to `qp`; returns the queue pair if it has waited for one
+    pub(super) fn credit(&mut self, qp: QpRef) -> Option<QpKey> {
+        self.live(qp)?.is_stalled().then_some(qp.key)
+    }
+
+    /// Marks a queue pair as being in the queue of the transmitter, and returns its device
+    pub(super) fn make_ready(&mut self, key: QpKey) -> DeviceIndex {
+        let qp = &mut self.all[key];
+        qp.make_ready();
+        qp.device()
+    }
+
+    /// What a queue pair has to send, if it can send
+    pub(super) fn head(&mut self, key: QpKey, now: Time) -> Option<Head> {
+        let idle_ns = self.idle_ns;
+        let qp = self.all.get_mut(key).filter(|qp| qp.is_ready_to_send())?;
+        (!qp.expire_if_idle(now, idle_ns)).then(|| qp.head())
+    }
+
+    pub(super) fn expire_if_idle(&mut self, key: QpKey, now: Time) -> bool {
+        let idle_ns = self.idle_ns;
+        self.all[key].expire_if_idle(now, idle_ns)
+    }
+
+    /// When the oldest open receive of a queue pair becomes visible to its sender
+    pub(super) fn next_visible(&self, key: QpKey) -> Option<Time> {
+        self.all[key].oldest_open().map(|receive| receive.visible)
+    }
+
+    /// Plans the next piece of `key` into the oldest open receive of `peer`, or nowhere
+    pub(super) fn plan(&self, key: QpKey, peer: Option<QpKey>, batch: u64) -> Piece {
+        self.all[key].plan(peer.map(|peer| &self.all[peer]), batch)
+    }
+
+    /// Takes a piece from the send of `key`, and fills the oldest open receive of `peer` with it
+    pub(super) fn deliver(
+        &mut self,
+        key: QpKey,
+        peer: Option<QpKey>,
+        piece: &Piece,
+        now: Time,
+    ) -> Option<Landing> {
+        let Some(peer) = peer else {
+            self.all[key].transmit(piece, now);
+            return None;
+        };
+        let [qp, peer] = self.all.get_disjoint_mut([key, peer]).expect("a queue pair is not its own peer");
+        let (send, from) = qp.transmit(piece, now);
+        let receive = peer.oldest_open_mut(now).expect("a piece was planned into it");
+        let into = delivery::fill(self.frame_match, send, receive, piece);
+        Some(Landing { from, into, is_refused: receive.is_refused(), is_full: receive.is_full() })
+    }
+
+    /// Takes `len` bytes that a process has sent to `key`, and returns where they go, and whether the receive refuses them
+    pub(super) fn take_data(&mut self, key: QpKey, len: usize, now: Time) -> Option<(Span, bool)> {
+        let receive = self.all[key].oldest_open_mut(now)?;
+        let into = receive.take(rdma_core::frames(len) as u32, len);
+        Some((into, receive.is_refused()))
+    }
+
+    /// Ends the oldest open receive of `key` as the process of its sender says; false if there is none
+    pub(super) fn end_receive(&mut self, key: QpKey, len: u32, status: Status, now: Time) -> bool {
+        let receive = self.all[key].oldest_open_mut(now);
+        receive.map(|receive| receive.end(len, status)).is_some()
+    }
+
+    // ─── Events to schedule ───
+
+    /// The event by which the sender of `receiver` learns at `visible` of a receive, if it waits for one
+    pub(super) fn announce_credit(
+        &mut self,
+        receiver: QpKey,
+        visible: Time,
+        neighbour: impl FnOnce(DeviceIndex) -> Option<DeviceIndex>,
+    ) -> Option<(Time, Event)> {
+        let sender = self.connected_peer(receiver, neighbour)?;
+        self.all[sender].is_stalled().then(|| (visible, Event::Credit(self.at(sender))))
+    }
+
+    /// The event by which a reliable queue pair looks whether its peer can be reached, if none is scheduled
+    pub(super) fn arm_retry_timer(&mut self, key: QpKey, now: Time) -> Option<(Time, Event)> {
+        self.all[key].arm_retry_timer().then(|| (now + RETRY, Event::Retry(self.at(key))))
+    }
+
+    /// Fills the oldest open receive of `key`; returns the event of its completion, and its bytes if one of them is damaged
+    pub(super) fn finish_receive(&mut self, key: QpKey, at: Time) -> ((Time, Event), Option<Span>) {
+        let damaged = self.all[key].finish_receive();
+        ((at, Event::Delivered(self.at(key))), damaged)
+    }
+
+    /// The retry timer has expired; the queue pair, if the timer was for it as it is now
+    pub(super) fn retry_expired(&mut self, qp: QpRef) -> Option<&mut QueuePair> {
+        let found = self.live(qp)?;
+        found.retry_expired();
+        Some(found)
+    }
+
+    /// Ends the transmitted send of `key` at `position` at `time`, and returns the completions that this permits, in order
+    pub(super) fn end_send(
+        &mut self,
+        key: QpKey,
+        position: usize,
+        time: Time,
+    ) -> impl Iterator<Item = (Time, Event)> {
+        let event = Event::Sent(self.at(key));
+        let qp = &mut self.all[key];
+        qp.end_send(position, time);
+        iter::from_fn(move || Some((qp.next_end()?, event)))
+    }
+}
+
+fn next_hop(hop: u32) -> u32 {
+    if hop == LAST_HOP { FIRST_HOP } else { hop + 1 }
+}
+
+impl Index<QpKey> for QueuePairs {
+    type Output = QueuePair;
+
+    fn index(&self, key: QpKey) -> &QueuePair {
+        &self.all[key]
+    }
+}
+
+impl IndexMut<QpKey> for QueuePairs {
+    fn index_mut(&mut self, key: QpKey) -> &mut QueuePair {
+        &mut self.all[key]
+    }
+}

@@ -1,0 +1,156 @@
+//! The clock of a fabric and its scheduled events
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use rdma_core::Time;
+
+/// The time, the events to come, and how far time may advance
+///
+/// Events are ordered by time and, at the same time, by when they were added. The earliest event is kept apart: on a quiet
+/// fabric each event causes the next, which then never enters the heap.
+#[derive(Debug)]
+pub(super) struct Schedule<E> {
+    now: Time,
+    limit: Time,
+    first: Option<Entry<E>>,
+    heap: BinaryHeap<Entry<E>>,
+    next_seq: u64,
+}
+
+#[derive(Debug)]
+struct Entry<E> {
+    at: Time,
+    seq: u64,
+    event: E,
+}
+
+impl<E> Schedule<E> {
+    pub(super) fn new() -> Self {
+        let heap = BinaryHeap::with_capacity(1024);
+        Self { now: Time::ZERO, limit: Time::ZERO, first: None, heap, next_seq: 0 }
+    }
+
+    /// The virtual time
+    pub(super) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// When the next event is due
+    #[inline]
+    pub(super) fn next(&self) -> Option<Time> {
+        self.first.as_ref().or_else(|| self.heap.peek()).map(|entry| entry.at)
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, at: Time, event: E) {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        // At the same time, the event that was added earlier comes first.
+        if self.next().is_none_or(|earliest| at < earliest) {
+            if let Some(second) = self.first.take() {
+                self.heap.push(second);
+            }
+            self.first = Some(Entry { at, seq, event });
+        } else {
+            self.heap.push(Entry { at, seq, event });
+        }
+    }
+
+    /// Adds the events that a component returned
+    #[inline]
+    pub(super) fn add_all(&mut self, events: impl IntoIterator<Item = (Time, E)>) {
+        for (at, event) in events {
+            self.add(at, event);
+        }
+    }
+
+    /// Permits time to advance to `limit`
+    pub(super) fn set_limit(&mut self, limit: Time) {
+        debug_assert!(limit >= self.now, "time does not go back");
+        self.limit = limit;
+    }
+
+    /// Permits no more than the other events of this very moment
+    pub(super) fn stop(&mut self) {
+        self.limit = self.now;
+    }
+
+    /// The latest time that comes before every other event and within the limit
+    #[inline]
+    pub(super) fn quiet_until(&self) -> Time {
+        match self.next() {
+            Some(next) => self.limit.min(Time::from_nanos(next.as_nanos().saturating_sub(1))),
+            None => self.limit,
+        }
+    }
+
+    /// Advances to the next event, if it is due within the limit
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<E> {
+        if self.next()? > self.limit {
+            return None;
+        }
+        let entry = self.first.take().or_else(|| self.heap.pop())?;
+        self.now = entry.at;
+        Some(entry.event)
+    }
+
+    /// Advances to `time`, before which no event is due
+    pub(super) fn skip_to(&mut self, time: Time) {
+        debug_assert!(time >= self.now && self.next().is_none_or(|next| next > time), "an event is due");
+        self.now = time;
+    }
+}
+
+impl<E> Ord for Entry<E> {
+    /// The heap is a max-heap: earlier is greater.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.seq).cmp(&(self.at, self.seq))
+    }
+}
+
+impl<E> PartialOrd for Entry<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> PartialEq for Entry<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.seq == other.seq
+    }
+}
+
+impl<E> Eq for Entry<E> {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Against a stable sort.
+        #[test]
+        fn events_come_by_time_and_then_in_the_order_of_scheduling(ops in prop::collection::vec(prop::option::of(0u64..20), 0..200)) {
+            let mut schedule = Schedule::new();
+            schedule.set_limit(Time::MAX);
+            let mut expected: Vec<(u64, usize)> = Vec::new();
+            for (number, op) in ops.into_iter().enumerate() {
+                match op {
+                    Some(at) => {
+                        schedule.add(Time::from_nanos(at), number);
+                        let position = expected.partition_point(|(other, _)| *other <= at);
+                        expected.insert(position, (at, number));
+                    }
+                    None => {
+                        let next = (!expected.is_empty()).then(|| expected.remove(0));
+                        prop_assert_eq!(schedule.next().map(Time::as_nanos), next.map(|(at, _)| at));
+                        prop_assert_eq!(schedule.pop(), next.map(|(_, event)| event));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The verbs that create, connect and destroy objects
+
+use std::ptr::NonNull;
+
+use rdma_core::{
+    Access, AttrMask, Cause, Error, Invalid, Lid, Psn, QpAddress, QpAttr, QpCapacity, QpInit, QpState,
+    QpType, Transition, Verb,
+};
+
+use super::Fabric;
+use super::event::Nanos;
+use super::ids::{CqKey, DeviceRef, QpKey, RegionKey};
+use super::memory::Registered;
+use crate::remote::LinkMessage;
+use crate::trace::RecordKind;
+
+/// The sequence number with which every queue pair begins.
+const PSN: Psn = Psn(7);
+
+/// A change of the state of a queue pair
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change<'a> {
+    /// To these attributes, which must be complete
+    Attributes(&'a QpAttr, AttrMask),
+    /// A transition with all attributes that it needs, filled in as a careful program does
+    To(Transition),
+}
+
+impl Fabric {
+    pub(crate) fn create_cq(&mut self, device: DeviceRef, depth: u32) -> Result<CqKey, Error> {
+        self.world.require_usable(device, Verb::CreateCq)?;
+        let leaked = self.world.leaked(device.index).cqs;
+        self.cqs.create(device.index, depth, leaked, &self.model.caps)
+    }
+
+    pub(crate) fn register(
+        &mut self,
+        device: DeviceRef,
+        memory: NonNull<[u8]>,
+        access: Access,
+    ) -> Result<Registered, Error> {
+        let invalid = |why: Invalid| Err(Error::new(Verb::RegMr, why.into()));
+        self.world.require_current(device, Verb::RegMr)?;
+        let (device, rules) = (device.index, &self.model.rules);
+        self.memory.check_limit(device, self.world.leaked(device).regions, &self.model.caps)?;
+        if memory.is_empty() {
+            return invalid(Invalid::EmptyRegion);
+        }
+        let (addr, align) = (memory.cast::<u8>().addr().get(), rules.alignment);
+        if !addr.is_multiple_of(align) {
+            return invalid(Invalid::Misaligned { addr: addr as u64, align: align as u64 });
+        }
+        if access == Access::LOCAL_WRITE && !rules.local_write_alone {
+            return invalid(Invalid::LocalWriteOnly);
+        }
+        self.setup_steps += 1;
+        let straddles = self.world.take_straddle(device);
+        let is_remote = self.model.caps.one_sided;
+        Ok(self.memory.register(device, memory, access, is_remote, straddles, self.setup_steps))
+    }
+
+    pub(crate) fn deregister(&mut self, key: RegionKey) {
+        self.sanitizer.check_deregistration(self.schedule.now(), key);
+        if let Some(device) = self.memory.deregister(key) {
+            self.world.region_deregistered(device);
+        }
+    }
+
+    /// Creates a queue pair in the reset state
+    pub(crate) fn create_qp(
+        &mut self,
+        device: DeviceRef,
+        cqs: [CqKey; 2],
+        init: &QpInit,
+    ) -> Result<(QpKey, QpAddress, QpCapacity), Error> {
+        let fail = |cause| Err(Error::new(Verb::CreateQp, cause));
+        self.world.require_usable(device, Verb::CreateQp)?;
+        if !cqs.iter().all(|cq| self.cqs.contains(*cq)) {
+            return fail(Cause::DeviceGone);
+        }
+        match init.qp_type {
+            QpType::Uc => (),
+            QpType::Rc if self.model.caps.one_sided => (),
+            _ => return fail(Cause::Unsupported),
+        }
+        let (device, now) = (device.index, self.schedule.now());
+        let leaked = self.world.leaked(device).qps;
+        let key = self.qps.create(device, cqs, init.qp_type, init.capacity, leaked, now)?;
+        let qp = &self.qps[key];
+        let lid = Lid(device.0 as u16 + 1);
+        let address = QpAddress { gid: self.world.address(device), lid, psn: PSN, qpn: qp.qpn() };
+        Ok((key, address, qp.capacity()))
+    }
+
+    /// Destroys a queue pair: its requests touch no memory any more
+    pub(crate) fn destroy_qp(&mut self, key: QpKey) {
+        self.sanitizer.forget(key);
+        self.withdraw(key);
+        self.qps.remove(key);
+    }
+
+    pub(crate) fn modify_qp(&mut self, key: QpKey, change: Change<'_>) -> Result<(), Error> {
+        let fail = |cause| Error::new(Verb::ModifyQp, cause);
+        let qp = self.qps.require(key, Verb::ModifyQp)?;
+        let (attr, mask) = match change {
+            Change::To(Transition::ReadyToReceive { peer }) => {
+                QpAttr::ready_to_receive(&peer, self.world.source_index(qp.device()), 1024)
+            }
+            Change::To(Transition::Reset) => QpAttr::plain(QpState::Reset),
+            Change::To(Transition::Init) => QpAttr::init(),
+            Change::To(Transition::ReadyToSend) => QpAttr::ready_to_send(PSN),
+            Change::To(_) => QpAttr::plain(QpState::Error),
+            Change::Attributes(attr, mask) => (*attr, mask),
+        };
+        qp.check_transition(&attr, mask).map_err(fail)?;
+        match attr.state {
+            QpState::ReadyToReceive => self.receive_from(key, &attr).map_err(fail)?,
+            QpState::Error => self.fail_qp(key),
+            QpState::Reset => {
+                self.withdraw(key);
+                self.qps[key].reset();
+                self.sanitizer.forget(key);
+            }
+            state => qp.set_state(state),
+        }
+        Ok(())
+    }
+
+    fn receive_from(&mut self, key: QpKey, attr: &QpAttr) -> Result<(), Cause> {
+        let now = self.schedule.now();
+        let qp = &mut self.qps[key];
+        let resolved = self.world.resolve_peer(qp.device(), attr, qp.has_failed_rtr());
+        self.trace.record(now, RecordKind::Connect, qp.subject(), resolved.is_ok().into());
+        if let Err(cause) = resolved {
+            qp.set_failed_rtr();
+            return Err(cause);
+        }
+        self.setup_steps += 1;
+        // The sender learns only now of receives that were posted before.
+        let visible = now + Nanos(self.model.timing.propagation_ns);
+        qp.receive_from(attr.dest_qpn, self.setup_steps, now, visible);
+        if qp.open_receives().next().is_some() {
+            let neighbour = |device| self.world.neighbour(device);
+            self.schedule.add_all(self.qps.announce_credit(key, visible, neighbour));
+        }
+        self.announce(key);
+        Ok(())
+    }
+
+    /// Sets a queue pair to the error state
+    pub(super) fn fail_qp(&mut self, key: QpKey) {
+        self.withdraw(key);
+        self.qps[key].fail();
+        self.world.qp_failed(self.qps[key].device());
+        if self.model.caps.flush_on_error {
+            self.sanitizer.forget(key);
+            while let Some(flushed) = self.qps[key].pop_flushed() {
+                self.complete(flushed);
+            }
+        }
+    }
+
+    /// Ends the part of a queue pair in what is under way: its transmitter and its peer
+    fn withdraw(&mut self, key: QpKey) {
+        let Some(qp) = self.qps.get(key) else { return };
+        if let Some(link) = self.world.link(qp.device()) {
+            self.links.remove(link, key);
+        }
+        if let Some(host) = self.world.remote_neighbour(qp.device()) {
+            self.remotes.send(host, &LinkMessage::Closed { qp: qp.name() });
+        }
+    }
+}

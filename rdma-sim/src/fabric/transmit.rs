@@ -1,0 +1,190 @@
+//! Transmitting: which queue pair sends, what leaves, and what follows from it
+//!
+//! A credit is a posted receive of the peer. The transmitter looks at the peer's receive queue, as it was one propagation
+//! time ago, and sends a frame only into a receive that it can see. Bytes move when their frame is transmitted, straight
+//! from the sender's memory to the receiver's; the receiving program cannot look before its completion.
+
+use rdma_core::{SendOp, Status, Time};
+
+use super::Fabric;
+use super::event::{Event, Nanos};
+use super::ids::{LinkEnd, QpKey};
+use super::links::TxStart;
+use super::memory::Moved;
+use super::queue_pairs::{Head, Landing, Piece};
+use super::remote::remote_name;
+use crate::remote::{LinkMessage, QpName};
+use crate::rules::SendCompletion;
+use crate::trace::RecordKind;
+
+impl Fabric {
+    /// Puts a queue pair that has something to send into the queue of its transmitter
+    pub(super) fn enqueue_tx(&mut self, key: QpKey) {
+        let device = self.qps.make_ready(key);
+        let Some(link) = self.world.link(device) else { return };
+        match self.links.enqueue_tx(link, key, self.schedule.now()) {
+            TxStart::Armed => (),
+            TxStart::At(at) => self.schedule.add(at, Event::Free(link)),
+            TxStart::Now => self.transmit(link),
+        }
+    }
+
+    /// Sends for the next queue pair in the queue that has something which may leave
+    pub(super) fn transmit(&mut self, link: LinkEnd) {
+        self.links.disarm_transmitter(link);
+        while let Some(key) = self.links.pop(link)
+            && !self.transmit_next(link, key)
+        {}
+        self.schedule.add_all(self.links.arm_transmitter(link).map(|at| (at, Event::Free(link))));
+    }
+
+    /// Sends something of `key`, unless it has to wait for a receive
+    fn transmit_next(&mut self, link: LinkEnd, key: QpKey) -> bool {
+        let now = self.schedule.now();
+        let Some(head) = self.qps.head(key, now) else { return false };
+        if head.op != SendOp::Send {
+            self.transmit_one_sided(link, key, &head);
+            return true;
+        }
+        let peer = self.qps.connected_peer(key, |device| self.world.neighbour(device));
+        let peer = peer.filter(|peer| !self.qps.expire_if_idle(*peer, now));
+        let visible = peer.and_then(|peer| self.qps.next_visible(peer));
+        // What does not wait leaves at once, and finds at its arrival even a receive that is not visible here.
+        let waits = self.model.caps.send_waits_for_receive || head.is_reliable;
+        let is_ready = visible.is_some_and(|visible| visible <= now || !waits);
+        let mut is_lost = head.is_lost;
+        if head.is_first && (is_ready || !waits) {
+            is_lost = !head.is_reliable && self.links.take_loss(link, head.span.frames()) || !is_ready;
+            if is_lost {
+                self.qps[key].lose_head();
+            }
+        }
+        match peer {
+            _ if is_lost => self.transmit_piece(link, key, &head, None),
+            Some(peer) if is_ready => self.transmit_piece(link, key, &head, Some(peer)),
+            _ => {
+                let qp = &mut self.qps[key];
+                qp.stall();
+                self.links.count_stall(link);
+                self.trace.record(now, RecordKind::Stall, qp.subject(), 0);
+                if let Some(visible) = visible {
+                    self.schedule.add(visible, Event::Credit(self.qps.at(key)));
+                } else if head.is_reliable {
+                    self.schedule.add_all(self.qps.arm_retry_timer(key, now));
+                }
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Sends frames of `key` into a receive of `peer`, or nowhere
+    ///
+    /// Batches the following frames of the same message as long as no other event could come between them; the trace is
+    /// identical to sending them one by one.
+    fn transmit_piece(&mut self, link: LinkEnd, key: QpKey, head: &Head, peer: Option<QpKey>) {
+        let now = self.schedule.now();
+        if self.model.rules.send_completion == SendCompletion::HandOff
+            && let Some(early) = self.qps[key].report_early()
+        {
+            self.complete(early);
+        }
+        self.sanitizer.check_send(now, key, head.id, head.span, &self.memory);
+        let remote = peer.and_then(|peer| remote_name(&self.world, &self.qps[peer]));
+        let room = remote.map_or(u64::MAX, |(host, _)| self.remotes.room(host));
+        if room == 0 {
+            self.qps[key].stall();
+            return self.remotes.block(key);
+        }
+
+        let batch = self.links.batch(link, now, self.schedule.quiet_until(), head.is_first);
+        let piece = self.qps.plan(key, peer, batch.min(room));
+        let landing = self.qps.deliver(key, peer, &piece, now);
+        if let (Some(landing), Some(peer)) = (&landing, peer) {
+            self.move_bytes(link, [key, peer], remote, &piece, landing);
+        }
+        let left = self.account(link, key, &piece);
+        let is_full = landing.is_some_and(|landing| landing.is_full);
+        let peer = peer.filter(|_| piece.is_last || is_full);
+        let acknowledged = peer.map(|peer| self.fill(key, peer, remote, left));
+        if piece.is_last {
+            let departed = left + Nanos(self.model.timing.send_completion_ns);
+            let end = acknowledged.filter(|_| head.is_reliable).unwrap_or(departed);
+            self.end_send(key, self.qps[key].last_transmitted(), end);
+        }
+    }
+
+    /// Moves the bytes of a piece into the memory of the peer, or to its process
+    fn move_bytes(
+        &mut self,
+        link: LinkEnd,
+        [key, peer]: [QpKey; 2],
+        remote: Option<(u32, QpName)>,
+        piece: &Piece,
+        landing: &Landing,
+    ) {
+        let Landing { from, into, is_refused, .. } = *landing;
+        let moved = match remote {
+            Some((host, to)) => {
+                let sender = self.qps[key].qpn();
+                self.memory.deliver_to(from.part(0, into.len), |bytes| {
+                    self.remotes.send(host, &LinkMessage::Data { to, from: sender, bytes });
+                })
+            }
+            None => self.memory.deliver(from, into, is_refused),
+        };
+        match moved {
+            Moved::Done if self.links.take_damage(link, piece.frames) => {
+                self.qps[peer].fail_receive(Status::BadResponse);
+            }
+            Moved::Done | Moved::Refused => (),
+            Moved::NoSource => self.qps[key].fail_head(Status::LocalProtection),
+            Moved::NoTarget => self.qps[peer].fail_receive(Status::LocalProtection),
+        }
+    }
+
+    /// Counts and records the frames of a piece, and returns when the last has left
+    fn account(&mut self, link: LinkEnd, key: QpKey, piece: &Piece) -> Time {
+        let qp = &mut self.qps[key];
+        let subject = qp.subject();
+        let left = self.links.transmit(link, self.schedule.now(), piece, |start, bytes| {
+            self.trace.record(start, RecordKind::Frame, subject, bytes as u64);
+        });
+        if qp.finish_piece(piece.is_last) {
+            self.links.requeue(link, key);
+        }
+        self.schedule.add_all(self.links.triggered(link));
+        left
+    }
+
+    /// A receive of `peer` is filled when the last frame has `left`; returns when `key` gets the acknowledgement
+    fn fill(&mut self, key: QpKey, peer: QpKey, remote: Option<(u32, QpName)>, left: Time) -> Time {
+        let timing = &self.model.timing;
+        let propagation = Nanos(timing.propagation_ns);
+        let jitter = self.choices.pick(timing.jitter_ns + 1);
+        let arrival = left + propagation + Nanos(timing.delivery_ns + u64::from(jitter));
+        let from = self.qps[key].qpn();
+        let qp = &mut self.qps[peer];
+        let at = qp.order_delivery(self.world.visible_at(qp.device(), arrival));
+        match remote {
+            Some((host, to)) => {
+                if let Some(ended) = qp.pop_receive() {
+                    let (len, status) = (ended.byte_len, ended.status);
+                    self.remotes.send(host, &LinkMessage::Filled { to, from, len, status, at });
+                }
+            }
+            None => {
+                let (completion, damaged) = self.qps.finish_receive(peer, at);
+                self.memory.damage(damaged);
+                self.schedule.add(completion.0, completion.1);
+            }
+        }
+        at + propagation
+    }
+
+    /// Schedules the completion of a transmitted send of `key`, by its position in the queue, and of those that waited for it
+    pub(super) fn end_send(&mut self, key: QpKey, position: usize, time: Time) {
+        let visible = self.world.visible_at(self.qps[key].device(), time);
+        self.schedule.add_all(self.qps.end_send(key, position, visible));
+    }
+}

@@ -1,0 +1,88 @@
+//! Devices: a port of a host, its GID table, and what faults have done to it
+
+use rdma_core::{Gid, Time};
+
+use crate::LineRate;
+use crate::fabric::event::Nanos;
+use crate::fabric::ids::LinkEnd;
+use crate::topology::Port;
+
+/// One port of a Mac
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) name: String,
+    pub(super) host: u32,
+    /// The end of a cable that is in the port.
+    pub(super) link: Option<LinkEnd>,
+    pub(super) gids: Vec<Gid>,
+    /// The rate of the port itself, whatever the cable carries.
+    pub(super) rate: LineRate,
+    /// Grows when a cut invalidates all objects.
+    pub(super) incarnation: u32,
+    /// Grows when all objects are taken away with their process.
+    pub(super) generation: u32,
+    pub(super) pds: u32,
+    pub(super) leaked: Leaked,
+    pub(super) faults: DeviceFaults,
+}
+
+/// Objects that still count against the limits of a device and that no process has
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Leaked {
+    pub(crate) cqs: u32,
+    pub(crate) pds: u32,
+    pub(crate) qps: u32,
+    pub(crate) regions: u32,
+}
+
+/// What faults have done to a device
+#[derive(Clone, Debug, Default)]
+pub(super) struct DeviceFaults {
+    /// The next region lies across a 4 GiB boundary.
+    pub(super) straddles: bool,
+    /// No queue pair becomes ready to receive.
+    pub(super) is_busy: bool,
+    /// Completions come so much later.
+    pub(super) delay_ns: u64,
+    /// Transitions to RTR that failed.
+    pub(super) failed_rtrs: u32,
+    pub(super) is_wedged: bool,
+    /// A queue pair was set to the error state: deregistered regions stay counted.
+    pub(super) keeps_mappings: bool,
+    pub(super) no_pds: bool,
+    /// The receive ring accepts more than it holds.
+    pub(super) overflows: bool,
+    /// Completions are visible at whole seconds only.
+    pub(super) slow_receive: bool,
+    /// The address of the neighbour cannot be resolved.
+    pub(super) is_unresolvable: bool,
+}
+
+impl Device {
+    pub(super) fn new(port: &Port, rate: LineRate, host: u32, link: Option<LinkEnd>) -> Self {
+        Self {
+            name: port.device.clone(),
+            host,
+            link,
+            gids: port.gids(),
+            rate,
+            incarnation: 1,
+            generation: 1,
+            pds: 0,
+            leaked: Leaked::default(),
+            faults: DeviceFaults::default(),
+        }
+    }
+}
+
+impl DeviceFaults {
+    /// When a completion that is ready at `time` becomes visible
+    pub(super) fn visible_at(&self, time: Time) -> Time {
+        const SECOND: u64 = 1_000_000_000;
+        if self.delay_ns == 0 && !self.slow_receive {
+            return time;
+        }
+        let time = time + Nanos(self.delay_ns);
+        if self.slow_receive { Time::from_nanos(time.as_nanos().next_multiple_of(SECOND)) } else { time }
+    }
+}

@@ -1,0 +1,354 @@
+//! The hosts, their ports, and which cables are plugged in where
+
+mod device;
+mod faults;
+mod host;
+
+use rdma_core::{Cause, Error, Gid, PortState, PortStatus, QpAttr, Resource, Time, Verb};
+
+pub(crate) use self::device::Leaked;
+pub(crate) use self::faults::FaultEffect;
+pub use self::host::Process;
+
+use self::device::Device;
+use self::host::Host;
+use super::ids::{DeviceIndex, DeviceRef, LinkEnd};
+use crate::fault::Target;
+use crate::rules::{Rules, SourceGid};
+use crate::topology::{PortIndex, Topology};
+use crate::{LineRate, Model};
+
+/// The hosts, their ports, and which cables are plugged in where
+pub(crate) struct World {
+    hosts: Vec<Host>,
+    devices: Vec<Device>,
+    cables: Vec<Cable>,
+    /// Processes have stopped or started since the last [`take_news`](Self::take_news).
+    has_news: bool,
+    /// The only host that is simulated here, if other processes simulate the others.
+    here: Option<u32>,
+    max_pd: u32,
+    rules: Rules,
+}
+
+struct Cable {
+    rate: LineRate,
+    is_plugged: bool,
+    ends: [DeviceIndex; 2],
+}
+
+impl World {
+    pub(super) fn new(topology: &Topology, model: &Model) -> Self {
+        let rates = topology.cables.iter().map(|cable| topology.link_rate(cable));
+        let mut cables: Vec<_> =
+            rates.map(|rate| Cable { rate, is_plugged: true, ends: [DeviceIndex(0); 2] }).collect();
+        let (mut devices, mut hosts) = (Vec::new(), Vec::new());
+        for (h, host) in topology.hosts.iter().enumerate() {
+            let first = devices.len() as u32;
+            for (p, port) in host.ports.iter().enumerate() {
+                let index = DeviceIndex(devices.len() as u32);
+                let position = PortIndex { host: h, port: p };
+                let link = topology.cables.iter().enumerate().find_map(|(c, cable)| {
+                    let end = cable.ends.iter().position(|end| *end == position)?;
+                    cables[c].ends[end] = index;
+                    Some(LinkEnd { cable: c as u32, end: end as u8 })
+                });
+                devices.push(Device::new(port, host.mac().line_rate(), h as u32, link));
+            }
+            hosts.push(Host::new(host.name.clone(), first..devices.len() as u32));
+        }
+        let (max_pd, rules) = (model.caps.max_pd, model.rules.clone());
+        Self { hosts, devices, cables, has_news: false, here: None, max_pd, rules }
+    }
+
+    // ─── Hosts ───
+
+    pub(crate) fn find_host(&self, name: &str) -> Option<u32> {
+        self.hosts.iter().position(|host| host.name == name).map(|index| index as u32)
+    }
+
+    /// The state of the processes of a host, and how often they were started
+    pub(crate) fn process(&self, host: u32) -> (Process, u32) {
+        let host = &self.hosts[host as usize];
+        (host.process, host.generation)
+    }
+
+    /// Whether the processes of a host have started anew since the last call
+    pub(crate) fn take_start(&mut self, host: u32) -> bool {
+        std::mem::take(&mut self.hosts[host as usize].is_starting)
+    }
+
+    pub(crate) fn has_news(&self) -> bool {
+        self.has_news
+    }
+
+    /// Whether processes have stopped or started since the last call, or a fault waits to be announced
+    pub(crate) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
+    }
+
+    pub(super) fn set_news(&mut self) {
+        self.has_news = true;
+    }
+
+    /// The devices of a host; none if there is no such host
+    pub(super) fn devices_of(&self, host: u32) -> impl Iterator<Item = DeviceIndex> + use<> {
+        let devices = self.hosts.get(host as usize).map_or(0..0, |host| host.devices.clone());
+        devices.map(DeviceIndex)
+    }
+
+    // ─── Other processes ───
+
+    /// Simulates only `host` from now on
+    pub(crate) fn stay_at(&mut self, host: u32) {
+        self.here = Some(host);
+    }
+
+    /// Whether another process simulates `host`
+    pub(super) fn is_elsewhere(&self, host: u32) -> bool {
+        self.here.is_some_and(|here| here != host)
+    }
+
+    /// The host of a device, if another process simulates it
+    pub(super) fn remote_host(&self, device: DeviceIndex) -> Option<u32> {
+        let host = self.device(device).host;
+        self.is_elsewhere(host).then_some(host)
+    }
+
+    /// The host at the other end of a device's cable, if another process simulates it
+    pub(super) fn remote_neighbour(&self, device: DeviceIndex) -> Option<u32> {
+        self.here?;
+        self.remote_host(self.neighbour(device)?)
+    }
+
+    /// The device at that position, if it is one of `host`
+    pub(super) fn device_at_host(&self, host: u32, position: u32) -> Option<DeviceIndex> {
+        self.devices_of(host).find(|device| device.0 == position)
+    }
+
+    /// The device at that position, if it is one of the host that is simulated here
+    pub(super) fn device_here(&self, position: u32) -> Option<DeviceIndex> {
+        self.device_at_host(self.here?, position)
+    }
+
+    // ─── Devices ───
+
+    /// The device called `name` on `host`, unless the rules hide it
+    pub(crate) fn find_device(&self, host: &str, name: &str) -> Option<DeviceIndex> {
+        let found = self.find_port(host, name)?;
+        (self.rules.tb4_devices || self.device(found).rate != LineRate::TB4).then_some(found)
+    }
+
+    fn find_port(&self, host: &str, name: &str) -> Option<DeviceIndex> {
+        self.devices_of(self.find_host(host)?).find(|index| self.device(*index).name == name)
+    }
+
+    fn port_of(&self, target: &Target) -> Option<DeviceIndex> {
+        match target {
+            Target::Port { host, device } => self.find_port(host, device),
+            Target::Host(_) => None,
+        }
+    }
+
+    /// The transmitter whose frames a fault at `target` counts: for a host, that of its first port with a cable
+    pub(super) fn counted_link(&self, target: &Target) -> Option<LinkEnd> {
+        let first = || {
+            let mut devices = self.devices_of(self.find_host(target.host())?);
+            devices.find(|device| self.link(*device).is_some())
+        };
+        self.link(self.port_of(target).or_else(first)?)
+    }
+
+    pub(super) fn device_count(&self) -> usize {
+        self.devices.len()
+    }
+
+    pub(crate) fn device_name(&self, device: DeviceIndex) -> &str {
+        &self.device(device).name
+    }
+
+    pub(crate) fn gids(&self, device: DeviceIndex) -> &[Gid] {
+        &self.device(device).gids
+    }
+
+    fn host_of(&self, device: DeviceIndex) -> u32 {
+        self.device(device).host
+    }
+
+    /// The end of a cable that is in the port of a device
+    pub(super) fn link(&self, device: DeviceIndex) -> Option<LinkEnd> {
+        self.device(device).link
+    }
+
+    /// The device at the other end of a device's cable, if the cable is plugged in
+    pub(super) fn neighbour(&self, device: DeviceIndex) -> Option<DeviceIndex> {
+        let LinkEnd { cable, end } = self.device(device).link?;
+        let cable = &self.cables[cable as usize];
+        cable.is_plugged.then(|| cable.ends[1 - usize::from(end)])
+    }
+
+    /// Active if the hosts at both ends of the cable are up
+    pub(crate) fn port(&self, device: DeviceIndex) -> PortStatus {
+        let is_up = |device: DeviceIndex| self.hosts[self.host_of(device) as usize].is_up();
+        match self.link(device) {
+            Some(link) if is_up(device) && self.neighbour(device).is_some_and(is_up) => {
+                let rate = self.cables[link.cable as usize].rate;
+                PortStatus::new(PortState::Active, rate.bits_per_second)
+            }
+            _ => PortStatus::new(PortState::Down, 0),
+        }
+    }
+
+    /// The device as it is now
+    pub(crate) fn current(&self, index: DeviceIndex) -> DeviceRef {
+        let Device { incarnation, generation, .. } = *self.device(index);
+        DeviceRef { index, incarnation, generation }
+    }
+
+    /// When a completion at `device` that is ready at `time` becomes visible
+    pub(super) fn visible_at(&self, device: DeviceIndex, time: Time) -> Time {
+        self.device(device).faults.visible_at(time)
+    }
+
+    fn device(&self, device: DeviceIndex) -> &Device {
+        &self.devices[device.position()]
+    }
+
+    fn device_mut(&mut self, device: DeviceIndex) -> &mut Device {
+        &mut self.devices[device.position()]
+    }
+
+    // ─── Objects on devices ───
+
+    /// # Errors
+    ///
+    /// [`Cause::DeviceGone`] if the device was opened before its cable was pulled
+    pub(super) fn require_current(&self, device: DeviceRef, verb: Verb) -> Result<(), Error> {
+        match self.device(device.index).incarnation == device.incarnation {
+            true => Ok(()),
+            false => Err(Error::new(verb, Cause::DeviceGone)),
+        }
+    }
+
+    /// Whether an object can be created on the device
+    pub(super) fn require_usable(&self, device: DeviceRef, verb: Verb) -> Result<(), Error> {
+        self.require_current(device, verb)?;
+        if self.device(device.index).faults.is_wedged {
+            return Err(Error::new(verb, Cause::Busy));
+        }
+        match self.port(device.index).state {
+            PortState::Active => Ok(()),
+            _ => Err(Error::new(verb, Cause::PortDown)),
+        }
+    }
+
+    pub(crate) fn alloc_pd(&mut self, device: DeviceRef) -> Result<(), Error> {
+        self.require_usable(device, Verb::AllocPd)?;
+        let limit = self.max_pd;
+        let found = self.device_mut(device.index);
+        if found.pds.saturating_add(found.leaked.pds) >= limit || found.faults.no_pds {
+            let resource = Resource::ProtectionDomains;
+            return Err(Error::new(Verb::AllocPd, Cause::Exhausted { resource, limit }));
+        }
+        found.pds += 1;
+        Ok(())
+    }
+
+    pub(crate) fn dealloc_pd(&mut self, device: DeviceRef) {
+        let owner = self.device_mut(device.index);
+        if owner.generation == device.generation {
+            owner.pds -= 1;
+        }
+    }
+
+    /// Protection domains of all devices
+    pub(super) fn pds(&self) -> usize {
+        self.devices.iter().map(|device| device.pds as usize).sum()
+    }
+
+    pub(super) fn leaked(&self, device: DeviceIndex) -> Leaked {
+        self.device(device).leaked
+    }
+
+    /// Whether the receive queues of `device` accept more than they hold
+    pub(super) fn overflows(&self, device: DeviceIndex) -> bool {
+        self.device(device).faults.overflows
+    }
+
+    /// Whether the next region of `device` shall lie across a 4 GiB boundary; true once for each fault
+    pub(super) fn take_straddle(&mut self, device: DeviceIndex) -> bool {
+        std::mem::take(&mut self.device_mut(device).faults.straddles)
+    }
+
+    /// A region was deregistered: after an error state, the device still counts it
+    pub(super) fn region_deregistered(&mut self, device: DeviceIndex) {
+        let device = self.device_mut(device);
+        device.leaked.regions += u32::from(device.faults.keeps_mappings);
+    }
+
+    /// A queue pair was set to the error state
+    pub(super) fn qp_failed(&mut self, device: DeviceIndex) {
+        let keeps_mappings = self.rules.error_keeps_mappings;
+        self.device_mut(device).faults.keeps_mappings |= keeps_mappings;
+    }
+
+    // ─── Connecting ───
+
+    /// Whether a queue pair of `device` can begin to receive from the peer that `attr` names; a failure is counted
+    ///
+    /// The device does not retry a transition that has failed before.
+    pub(super) fn resolve_peer(
+        &mut self,
+        device: DeviceIndex,
+        attr: &QpAttr,
+        has_failed: bool,
+    ) -> Result<(), Cause> {
+        let resolved = if has_failed { Err(Cause::Busy) } else { self.check_peer(device, attr) };
+        self.device_mut(device).faults.failed_rtrs += u32::from(resolved.is_err());
+        resolved
+    }
+
+    fn check_peer(&self, device: DeviceIndex, attr: &QpAttr) -> Result<(), Cause> {
+        let rules = &self.rules;
+        let Device { faults, gids, .. } = self.device(device);
+        let is_worn = rules.failed_rtr_wedges.is_some_and(|limit| faults.failed_rtrs >= limit);
+        if faults.is_busy || faults.is_wedged || is_worn {
+            return Err(Cause::Busy);
+        }
+        if gids.iter().all(Gid::is_zero) {
+            return Err(Cause::GidTableEmpty);
+        }
+        let source = gids.get(usize::from(attr.sgid_index)).filter(|gid| self.is_source(gid));
+        let (Some(source), Some(target)) = (source, attr.dgid) else { return Err(Cause::NoUsableGid) };
+        let is_link_local = source.ipv4().is_some_and(|address| address.is_link_local());
+        let is_refused =
+            !rules.link_local_source && is_link_local || attr.path_mtu > 1024 && !rules.large_mtu;
+        let is_known = self.neighbour(device).is_some_and(|neighbour| {
+            let host = &self.hosts[self.host_of(neighbour) as usize];
+            host.is_up() && !target.is_zero() && self.gids(neighbour).contains(&target)
+        });
+        match is_refused || !is_known || faults.is_unresolvable {
+            true => Err(Cause::PeerUnreachable),
+            false => Ok(()),
+        }
+    }
+
+    fn is_source(&self, gid: &Gid) -> bool {
+        match self.rules.source_gid {
+            SourceGid::Any => !gid.is_zero(),
+            SourceGid::Ipv4 => gid.ipv4().is_some(),
+        }
+    }
+
+    /// The first entry of a device's GID table that will do as the source
+    pub(super) fn source_index(&self, device: DeviceIndex) -> u8 {
+        self.gids(device).iter().position(|gid| self.is_source(gid)).unwrap_or(0) as u8
+    }
+
+    /// The address under which peers reach a device
+    pub(super) fn address(&self, device: DeviceIndex) -> Gid {
+        let gids = self.gids(device);
+        let ipv4 = gids.iter().find(|gid| gid.ipv4().is_some());
+        ipv4.or_else(|| gids.iter().find(|gid| !gid.is_zero())).copied().unwrap_or_default()
+    }
+}
