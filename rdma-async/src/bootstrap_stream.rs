@@ -1,6 +1,6 @@
 use std::future::poll_fn;
 use std::io;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 /// A reliable byte stream to the peer's process, over which two endpoints introduce themselves
 ///
@@ -56,7 +56,7 @@ pub trait BootstrapStream {
 impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> BootstrapStream for S {
     fn poll_read(&mut self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buf = tokio::io::ReadBuf::new(bytes);
-        ready!(std::pin::Pin::new(self).poll_read(cx, &mut buf))?;
+        std::task::ready!(std::pin::Pin::new(self).poll_read(cx, &mut buf))?;
         Poll::Ready(Ok(buf.filled().len()))
     }
 

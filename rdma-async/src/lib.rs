@@ -1,7 +1,7 @@
 //! Messages over RDMA, async and memory-safe
 //!
 //! An [`Endpoint`] is one device, real or simulated; a [`Connection`] carries messages to one peer, in order and exactly
-//! once. The same program runs over every [`rdma_core::Device`].
+//! once. The same program runs over every [`Device`].
 //!
 //! # Memory
 //!
@@ -13,12 +13,16 @@
 //!
 //! * Memory that a device works on is owned by the connection, never by a future. Dropping any future at any point is safe,
 //!   loses no message that was queued, and frees its memory when the device is done. Forgetting one
-//!   ([`mem::forget`](std::mem::forget)) is as safe and loses no message either, but leaks what it has: its turn in line,
+//!   ([`mem::forget`](std::mem::forget)) is as safe and loses no message either, but leaks its place in line,
 //!   the lease that it would have returned, and its handle of the connection.
 //! * A timeout resolves a future; it never hands out memory that the device may still touch.
 //! * When a connection ends, its queue pairs are destroyed first. If the device cannot prove that it stopped, the memory of
 //!   posted requests is never used again.
-//! * The public API has no `unsafe`.
+//! * A [`Lease`] shows and sends only bytes that were written into it, never those of an earlier message.
+//! * Wakers and subscribers of `tracing` run without a lock: they may use the connection. If one panics, the panic is caught and
+//!   logged, and every other task is still woken.
+//! * A device that reports what cannot be ends the connection that its report names, and no other.
+//! * The public API has no `unsafe` of its own; [`bytes::BufMut`] has.
 
 mod bootstrap;
 mod bootstrap_stream;
@@ -28,6 +32,7 @@ mod endpoint;
 mod endpoint_inner;
 mod error;
 mod inbox;
+mod io_error;
 mod joining;
 mod op_table;
 mod options;
@@ -53,9 +58,10 @@ pub mod future {
     pub use crate::pool::Alloc;
 }
 
+pub use rdma_core::protocol::{HelloError, Violation};
 pub use rdma_core::{
-    AnyDevice, Caps, Cause, Device, Error, Gid, Invalid, Qpn, Resource, Runtime, Status, Time, Timer, Verb,
-    WrId,
+    AnyDevice, Caps, Cause, Device, Error, Gid, Invalid, PortState, PortStatus, Qpn, Resource, Runtime,
+    Status, Time, Timer, Verb, WrId,
 };
 
 pub use bootstrap_stream::BootstrapStream;

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::io;
 
 use crate::Invalid;
 
@@ -36,6 +37,25 @@ impl Error {
     /// What to do about it, in one sentence
     pub const fn remedy(&self) -> &'static str {
         self.cause.remedy()
+    }
+}
+
+impl From<Error> for io::Error {
+    /// An error of the kind that fits best, with the whole error inside
+    fn from(error: Error) -> Self {
+        let kind = match error.cause {
+            Cause::Busy | Cause::QueueFull => io::ErrorKind::ResourceBusy,
+            Cause::DeviceGone => io::ErrorKind::ConnectionAborted,
+            Cause::Exhausted { .. } => io::ErrorKind::QuotaExceeded,
+            Cause::GidTableEmpty | Cause::NoUsableGid | Cause::PortDown => io::ErrorKind::NetworkDown,
+            Cause::Invalid(_) | Cause::MessageTooLong { .. } => io::ErrorKind::InvalidInput,
+            Cause::LockedMemory { .. } => io::ErrorKind::OutOfMemory,
+            Cause::NoRoute => io::ErrorKind::NetworkUnreachable,
+            Cause::Os(errno) => Self::from_raw_os_error(errno).kind(),
+            Cause::PeerUnreachable => io::ErrorKind::HostUnreachable,
+            Cause::Unsupported => io::ErrorKind::Unsupported,
+        };
+        Self::new(kind, error)
     }
 }
 

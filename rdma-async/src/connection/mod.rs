@@ -5,6 +5,7 @@ mod identity;
 mod message;
 pub(crate) mod shared;
 pub(crate) mod state;
+mod stats;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use self::futures::{Close, Closed, Messages, Recv, Send};
 pub use self::identity::{ConnectionId, Peer};
 pub use self::message::Message;
 use self::shared::{ConnectionHandle, ConnectionShared};
-pub use self::state::ConnectionStats;
+pub use self::stats::ConnectionStats;
 use crate::error::{AllocError, CloseError, ConnectionError, RecvError, SendError};
 use crate::pool::{Alloc, Lease};
 use crate::send_failed::SendFailed;

@@ -10,7 +10,8 @@ use rdma_core::{Completion, Device, Runtime, Time};
 
 use super::identity::Peer;
 use super::message::Recycle;
-use super::state::{ConnectionStats, State};
+use super::state::State;
+use super::stats::ConnectionStats;
 use crate::error::{CloseError, ConnectionError, RecvError, SendError};
 use crate::op_table::Outcome;
 use crate::pool::{Effects, Lease, Pool, Zone};

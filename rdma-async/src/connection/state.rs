@@ -6,6 +6,7 @@ use std::time::Duration;
 use rdma_core::protocol::{EnqueueError, Incoming, Protocol, Token, Transmit};
 use rdma_core::{Completion, Device, FRAME, Status, Teardown, Time, frames};
 
+use super::stats::ConnectionStats;
 use crate::effects::Event;
 use crate::error::{CloseError, ConnectionError, RecvError, SendError};
 use crate::inbox::Inbox;
@@ -14,35 +15,6 @@ use crate::pool::{Effects, Lease, Pool, Zone};
 use crate::queue_pairs::{Ops, QueuePairs, Request};
 use crate::send_failed::SendFailed;
 use crate::wait_queue::{WaitQueue, Waiter};
-
-/// What a connection has done so far
-///
-/// ```
-/// # use rdma_async::*;
-/// # use rdma_sim::Sim;
-/// # Sim::new().run(async |net| {
-/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
-/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
-/// # let (to_b, to_a) = tokio::io::duplex(256);
-/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
-/// # let (connection, peer) = pair;
-/// connection.send_bytes(b"hello").await?;
-/// assert_eq!(connection.stats().messages_sent, 1);
-/// # Ok::<_, Box<dyn std::error::Error>>(())
-/// # }).value.unwrap();
-/// ```
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct ConnectionStats {
-    /// Messages that are queued or under way, or whose outcome is still to be collected
-    pub messages_in_flight: usize,
-    /// Messages that the application has queued
-    pub messages_queued: u64,
-    /// Messages that have left this side
-    pub messages_sent: u64,
-    /// Messages that have arrived, read or not
-    pub messages_received: u64,
-}
 
 /// The protocol, its queue pairs, and where the futures of the application wait
 ///

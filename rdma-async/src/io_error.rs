@@ -1,0 +1,148 @@
+//! The errors of this crate as those of [`std::io`]
+
+use std::io;
+
+use crate::error::{
+    AllocError, CloseError, ConnectError, ConnectionError, EndpointError, InvalidOptions, PoolError,
+    RecvError, SendError,
+};
+
+/// Makes an error usable where [`io::Error`] is spoken; the error itself is its source
+macro_rules! impl_into_io_error {
+    ($($error:ty),* $(,)?) => {$(
+        impl From<$error> for io::Error {
+            fn from(error: $error) -> Self {
+                Self::new(error.kind(), error)
+            }
+        }
+    )*};
+}
+
+impl_into_io_error!(
+    AllocError,
+    CloseError,
+    ConnectError,
+    ConnectionError,
+    EndpointError,
+    InvalidOptions,
+    PoolError,
+    RecvError,
+    SendError,
+);
+
+fn kind_of(error: &rdma_core::Error) -> io::ErrorKind {
+    io::Error::from(*error).kind()
+}
+
+impl AllocError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::TooLarge { .. } => io::ErrorKind::InvalidInput,
+            Self::WouldBlock => io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+impl CloseError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Lost(error) => error.kind(),
+            Self::PeerClosed => io::ErrorKind::BrokenPipe,
+        }
+    }
+}
+
+impl ConnectError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Closed => io::ErrorKind::NotConnected,
+            Self::Device(error) => kind_of(error),
+            Self::Epoch { .. } | Self::Peer(_) => io::ErrorKind::InvalidData,
+            Self::Lost(error) => error.kind(),
+            Self::Memory => io::ErrorKind::OutOfMemory,
+            Self::Stream(kind) => *kind,
+            Self::Timeout(_) => io::ErrorKind::TimedOut,
+            Self::TooManyConnections { .. } => io::ErrorKind::QuotaExceeded,
+        }
+    }
+}
+
+impl ConnectionError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Abandoned(_) | Self::PeerLost(_) => io::ErrorKind::TimedOut,
+            Self::Aborted | Self::RuntimeGone => io::ErrorKind::ConnectionAborted,
+            Self::Completion(_) => io::ErrorKind::ConnectionReset,
+            Self::Device(error) => kind_of(error),
+            Self::Overlong { .. } | Self::Protocol(_) | Self::UnknownCompletion(_) => {
+                io::ErrorKind::InvalidData
+            }
+        }
+    }
+}
+
+impl EndpointError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Device(error) => kind_of(error),
+            Self::NoRuntime => io::ErrorKind::Unsupported,
+            Self::Options(error) => error.kind(),
+            Self::Pool(error) => error.kind(),
+        }
+    }
+}
+
+impl InvalidOptions {
+    fn kind(&self) -> io::ErrorKind {
+        io::ErrorKind::InvalidInput
+    }
+}
+
+impl PoolError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Memory(kind) => *kind,
+            Self::Register(error) => kind_of(error),
+        }
+    }
+}
+
+impl RecvError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Lost(error) => error.kind(),
+            Self::WouldBlock => io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+impl SendError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Alloc(error) => error.kind(),
+            Self::Closed => io::ErrorKind::NotConnected,
+            Self::ForeignLease | Self::TooLong { .. } => io::ErrorKind::InvalidInput,
+            Self::Lost(error) => error.kind(),
+            Self::PeerClosed => io::ErrorKind::BrokenPipe,
+            Self::WouldBlock => io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Catches a conversion that drops the error, and a kind that does not reach through the layers.
+    #[test]
+    fn an_io_error_has_a_kind_and_the_error_itself() {
+        let lost = CloseError::from(ConnectionError::PeerLost(Duration::from_secs(5)));
+        let error = io::Error::from(lost.clone());
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(error.downcast::<CloseError>().expect("the error is inside"), lost);
+        let busy = io::Error::from(SendError::from(AllocError::WouldBlock));
+        assert_eq!(busy.kind(), io::ErrorKind::WouldBlock);
+    }
+}
