@@ -102,6 +102,27 @@ fn files_are_short() {
     assert!(long.is_empty(), "files above {MAX_LINES} lines, to be split by concept:\n{}", long.join("\n"));
 }
 
+#[test]
+fn files_that_the_architecture_names_exist() {
+    let text = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).expect("the document");
+    let code = text.split('`').skip(1).step_by(2);
+    let files: Vec<_> = code.filter(|code| code.contains('/') && !code.contains(' ')).collect();
+    assert!(files.len() > 40, "the document names files in code spans: {files:?}");
+    // Within a sentence the second file of a folder is named from its crate, such as `fabric/mod.rs`.
+    let folders = [
+        "",
+        "rdma-sim/src",
+        "rdma-cli/src",
+        "rdma-core/src",
+        "rdma-doctor/src",
+        "rdma-sim-verbs/src",
+        "tests/tests",
+    ];
+    let is_there = |file: &str| folders.iter().any(|folder| root().join(folder).join(file).exists());
+    let missing: Vec<_> = files.iter().filter(|file| !is_there(file)).collect();
+    assert!(missing.is_empty(), "docs/ARCHITECTURE.md names files that do not exist: {missing:?}");
+}
+
 /// A circle that is planted is found, through a re-export and through a macro
 #[test]
 fn a_planted_circle_is_found() {
