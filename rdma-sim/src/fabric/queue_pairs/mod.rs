@@ -1,7 +1,9 @@
 //! The queue pairs of all devices, their numbers, and which of them are connected
 
 mod delivery;
+mod posting;
 mod queue_pair;
+mod remote_ops;
 mod work;
 
 use std::iter;
@@ -12,7 +14,9 @@ use rdma_core::{Cause, Error, Invalid, QpCapacity, QpType, Qpn, Resource, Status
 use slotmap::{Key as _, SlotMap};
 
 pub(crate) use self::delivery::Piece;
-pub(crate) use self::queue_pair::{Admission, QueuePair, REQUEST_BYTES};
+pub(crate) use self::posting::Admission;
+pub(crate) use self::queue_pair::QueuePair;
+pub(crate) use self::remote_ops::REQUEST_BYTES;
 pub(crate) use self::work::{EndedReceive, Head, opcode};
 
 use super::event::Event;

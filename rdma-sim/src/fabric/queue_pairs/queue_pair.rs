@@ -1,30 +1,30 @@
-//! A queue pair: its state, its queues, and its share of what happens to them
+//! A queue pair: its state, and how its requests are transmitted and filled
 
 use std::collections::VecDeque;
 
 use rdma_core::{
-    AttrMask, Cause, Completion, Error, FRAME, Invalid, Opcode, QpAttr, QpCapacity, QpState, QpType, Qpn,
-    SendOp, Status, Time, Verb, WrId,
+    AttrMask, Cause, Completion, Invalid, Opcode, QpAttr, QpCapacity, QpState, QpType, Qpn, SendOp, Status,
+    Time, WrId,
 };
 
 use super::delivery::{self, Piece};
-use super::work::{EndedReceive, EndedSend, Head, OneSided, Receive, Send, opcode};
+use super::work::{EndedReceive, EndedSend, Head, Receive, Send, opcode};
 use crate::fabric::ids::{CqKey, DeviceIndex, QpKey, Span};
 use crate::remote::QpName;
-use crate::rules::{EarlyReceives, QueueUnit};
+use crate::rules::QueueUnit;
 
 /// A queue pair
 #[derive(Debug)]
 pub(crate) struct QueuePair {
-    device: DeviceIndex,
-    send_cq: CqKey,
-    recv_cq: CqKey,
-    qpn: Qpn,
-    qp_type: QpType,
-    state: QpState,
-    capacity: QpCapacity,
+    pub(super) device: DeviceIndex,
+    pub(super) send_cq: CqKey,
+    pub(super) recv_cq: CqKey,
+    pub(super) qpn: Qpn,
+    pub(super) qp_type: QpType,
+    pub(super) state: QpState,
+    pub(super) capacity: QpCapacity,
     /// What its queues count.
-    unit: QueueUnit,
+    pub(super) unit: QueueUnit,
     /// The number of the queue pair at the other end, once connected.
     pub(super) peer: Qpn,
     /// Where that was found last.
@@ -32,41 +32,41 @@ pub(crate) struct QueuePair {
     /// Grows when the events under way stop to apply.
     pub(super) epoch: u16,
     /// Its cable was pulled: no request ever completes again.
-    is_stale: bool,
+    pub(super) is_stale: bool,
     /// It has rested for too long: no request ever completes again, and no error says so.
-    is_dead: bool,
+    pub(super) is_dead: bool,
     /// A transition to RTR failed. The device does not retry it; the queue pair must be destroyed.
-    has_failed_rtr: bool,
+    pub(super) has_failed_rtr: bool,
     /// The step of set-up in which it became ready to receive.
-    ready_at: Option<u64>,
-    last_active: Time,
-    sends: VecDeque<Send>,
+    pub(super) ready_at: Option<u64>,
+    pub(super) last_active: Time,
+    pub(super) sends: VecDeque<Send>,
     /// What `sends` take of the capacity.
-    send_frames: u32,
+    pub(super) send_frames: u32,
     /// How many of `sends` have been transmitted and only wait for their completion.
-    transmitted: usize,
+    pub(super) transmitted: usize,
     /// How many of `sends` have their completion scheduled.
-    ending: usize,
+    pub(super) ending: usize,
     /// How many of `sends` have reached the transmitter.
-    rung: usize,
-    tx: Tx,
+    pub(super) rung: usize,
+    pub(super) tx: Tx,
     /// The retry timer is scheduled.
-    retry_armed: bool,
-    receives: VecDeque<Receive>,
+    pub(super) retry_armed: bool,
+    pub(super) receives: VecDeque<Receive>,
     /// What `receives` take of the capacity.
-    recv_frames: u32,
+    pub(super) recv_frames: u32,
     /// How many of `receives` have been filled and only wait for their completion.
-    filled: usize,
+    pub(super) filled: usize,
     /// Bytes of the oldest one-sided operation that the process of the peer has answered, while it is asked for more.
-    requested: Option<usize>,
+    pub(super) requested: Option<usize>,
     /// Deliveries keep their order whatever the choices add to each.
-    last_delivery: Time,
-    last_departure: Time,
+    pub(super) last_delivery: Time,
+    pub(super) last_departure: Time,
 }
 
 /// What the transmitter knows of a queue pair
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Tx {
+pub(super) enum Tx {
     /// It has nothing to send
     Idle,
     /// It is in the queue of the transmitter
@@ -74,36 +74,6 @@ enum Tx {
     /// It waits for a receive of its peer
     Stalled,
 }
-
-/// What becomes of a request
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Admission {
-    /// It completes at once, because the queue pair has failed
-    Flushed,
-    /// It joins its queue
-    Queued,
-}
-
-/// A piece of a one-sided operation for the process of the peer
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
-    pub(crate) op: SendOp,
-    pub(crate) span: Span,
-}
-
-/// What the answer to a request means
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Answered {
-    /// The operation's position in the send queue.
-    pub(crate) position: usize,
-    /// Where the returned bytes go, if any are expected.
-    pub(crate) into: Option<Span>,
-    /// No further request follows for this operation.
-    pub(crate) is_over: bool,
-}
-
-/// Bytes of a request for the process of a peer
-pub(crate) const REQUEST_BYTES: usize = 32 * 1024;
 
 impl QueuePair {
     pub(super) fn new(
@@ -333,89 +303,6 @@ impl QueuePair {
         Completion { id, status, opcode, byte_len, qpn: self.qpn }
     }
 
-    // ─── Posting ───
-
-    pub(crate) fn admit_send(&self, flushes: bool) -> Result<Admission, Cause> {
-        match self.state {
-            _ if self.is_stale => Err(Cause::DeviceGone),
-            QpState::ReadyToSend => Ok(Admission::Queued),
-            QpState::Error if flushes => Ok(Admission::Flushed),
-            state => Err(Invalid::State { state }.into()),
-        }
-    }
-
-    pub(crate) fn admit_receive(&self, early: EarlyReceives, flushes: bool) -> Result<Admission, Cause> {
-        let is_ready = match self.state {
-            _ if self.is_stale => return Err(Cause::DeviceGone),
-            QpState::Error if flushes => return Ok(Admission::Flushed),
-            QpState::Init => early == EarlyReceives::FromInit,
-            QpState::ReadyToReceive => early != EarlyReceives::FromReadyToSend,
-            QpState::ReadyToSend => true,
-            _ => false,
-        };
-        match is_ready {
-            true => Ok(Admission::Queued),
-            false => Err(Invalid::State { state: self.state }.into()),
-        }
-    }
-
-    /// What a request for `span` takes of a queue
-    fn taken_by(&self, span: Span) -> u32 {
-        match self.unit {
-            QueueUnit::Frames => span.frames(),
-            QueueUnit::Requests => 1,
-        }
-    }
-
-    /// What a send of `span` takes of the send queue, if it fits an empty one
-    pub(crate) fn send_size(&self, span: Span) -> Result<u32, Error> {
-        check_length(self.taken_by(span), self.capacity.send_frames, Verb::PostSend)
-    }
-
-    pub(crate) fn reserve_sends(&mut self, wanted: u32) -> Result<(), Error> {
-        if self.send_frames + wanted > self.capacity.send_frames {
-            return Err(Error::new(Verb::PostSend, Cause::QueueFull));
-        }
-        self.send_frames += wanted;
-        Ok(())
-    }
-
-    pub(crate) fn push_send(&mut self, id: WrId, op: SendOp, span: Span, is_signaled: bool) {
-        self.sends.push_back(Send::new(id, op, span, is_signaled));
-    }
-
-    /// Posts a receive, and returns whether it is the next to be filled; with `overflows`, beyond the end of the ring if need be
-    pub(crate) fn push_receive(
-        &mut self,
-        id: WrId,
-        span: Span,
-        visible: Time,
-        status: Status,
-        overflows: bool,
-    ) -> Result<bool, Error> {
-        let capacity = self.capacity.recv_frames;
-        let wanted = check_length(self.taken_by(span), capacity, Verb::PostRecv)?;
-        if self.recv_frames + wanted > capacity && !overflows {
-            return Err(Error::new(Verb::PostRecv, Cause::QueueFull));
-        }
-        self.recv_frames += wanted;
-        let is_beyond = self.recv_frames > capacity;
-        let is_next = self.receives.len() == self.filled;
-        self.receives.push_back(Receive::new(id, span, visible, is_beyond, status));
-        Ok(is_next)
-    }
-
-    /// Adds a receive to the shadow of a queue pair in another process, and returns whether it is the only one
-    pub(super) fn push_announced(&mut self, span: Span, now: Time) -> bool {
-        self.receives.push_back(Receive::new(WrId(0), span, now, false, Status::Success));
-        self.receives.len() == 1
-    }
-
-    /// The lengths of the receives that are not filled
-    pub(crate) fn open_receives(&self) -> impl Iterator<Item = u32> + '_ {
-        self.receives.iter().skip(self.filled).map(|receive| receive.span.len as u32)
-    }
-
     // ─── Transmitting ───
 
     /// A send has reached the transmitter; true if the queue pair has to join the queue for it
@@ -574,75 +461,5 @@ impl QueuePair {
 
     pub(crate) fn receive_completion(&self, ended: &EndedReceive) -> (CqKey, Completion) {
         (self.recv_cq, self.completion(ended.id, Opcode::Recv, ended.status, ended.byte_len))
-    }
-
-    // ─── One-sided operations ───
-
-    /// The next one-sided operation leaves; true if the queue pair has more to send
-    pub(crate) fn transmit_one_sided(&mut self, now: Time) -> bool {
-        self.last_active = now;
-        self.finish_piece(true)
-    }
-
-    pub(crate) fn oldest_one_sided(&self) -> Option<OneSided> {
-        let mut sent = self.sends.iter().take(self.transmitted);
-        let position = sent.position(|send| send.op != SendOp::Send && !send.is_applied)?;
-        let Send { id, op, span, .. } = self.sends[position];
-        Some(OneSided { position, id, op, span })
-    }
-
-    pub(crate) fn set_applied(&mut self, position: usize) {
-        self.sends[position].is_applied = true;
-    }
-
-    /// Whether a request to the process of the peer is unanswered
-    pub(crate) fn is_requesting(&self) -> bool {
-        self.requested.is_some()
-    }
-
-    /// The next piece to ask the process of the peer for
-    pub(crate) fn request(&mut self) -> Option<Request> {
-        let done = *self.requested.get_or_insert(0);
-        let OneSided { op, span, .. } = self.oldest_one_sided()?;
-        let len = (span.len - done).min(REQUEST_BYTES);
-        Some(Request { op: further(op, done as u64), span: span.part(done, len) })
-    }
-
-    /// The process of the peer has answered the oldest request
-    pub(crate) fn on_response(&mut self, is_ok: bool) -> Option<Answered> {
-        let done = self.requested.take()?;
-        let OneSided { position, op, span, .. } = self.oldest_one_sided()?;
-        let len = (span.len - done).min(REQUEST_BYTES);
-        let returns_bytes = is_ok && !matches!(op, SendOp::Write { .. });
-        let into = returns_bytes.then(|| span.part(done, len));
-        let is_over = !is_ok || opcode(op) == Opcode::Atomic || done + len == span.len;
-        if is_over {
-            self.sends[position].is_applied = true;
-        } else {
-            self.requested = Some(done + len);
-        }
-        Some(Answered { position, into, is_over })
-    }
-}
-
-/// `wanted`, if a queue of `capacity` can hold a message that takes so much
-fn check_length(wanted: u32, capacity: u32, verb: Verb) -> Result<u32, Error> {
-    let bytes = |frames: u32| u64::from(frames) * FRAME as u64;
-    if wanted <= capacity {
-        return Ok(wanted);
-    }
-    Err(Error::new(verb, Cause::MessageTooLong { len: bytes(wanted), max: bytes(capacity) }))
-}
-
-/// The same operation, `by` bytes further on
-fn further(op: SendOp, by: u64) -> SendOp {
-    match op {
-        SendOp::Write { remote_addr, rkey } => {
-            SendOp::Write { remote_addr: remote_addr.wrapping_add(by), rkey }
-        }
-        SendOp::Read { remote_addr, rkey } => {
-            SendOp::Read { remote_addr: remote_addr.wrapping_add(by), rkey }
-        }
-        op => op,
     }
 }
