@@ -25,9 +25,10 @@ pub(super) struct Region {
     memory: NonNull<[u8]>,
 }
 
-// SAFETY: the pointer is only used by the functions of this module, whose callers hold the fabric exclusively. The program
-// that registered the memory promised (`Device::register`, and the posts) that it is valid and that the program does not
-// use the parts that are posted.
+// SAFETY: the pointer is used only by the functions of this module, whose callers hold the fabric exclusively. The contract of
+// `Device::register` and of the posts binds the program: the memory stays valid while it is registered; the program does not
+// touch parts that are posted for receiving and does not write parts that are posted for sending; and it holds no reference
+// to memory that a remote right exposes, which it accesses by volatile or atomic accesses.
 unsafe impl Send for Region {}
 
 impl Region {
@@ -78,7 +79,7 @@ impl Region {
     /// Overwrites a range with `byte`; nothing happens if it is not inside
     pub(super) fn fill(&self, offset: usize, len: usize, byte: u8) {
         if let Some(range) = self.range(offset, len) {
-            // SAFETY: the range is inside registered memory and posted: only the device may touch it.
+            // SAFETY: the range is inside registered memory, which is valid; it is posted for receiving.
             unsafe { range.write_bytes(byte, len) };
         }
     }
@@ -87,7 +88,8 @@ impl Region {
     pub(super) fn bytes(&self, offset: usize, len: usize) -> Vec<u8> {
         let mut out = vec![0; len];
         match self.range(offset, len) {
-            // SAFETY: the range is inside registered memory and posted: the program does not write to it.
+            // SAFETY: the range is inside registered memory, which is valid; it is posted, or a remote right exposes it. `out` is
+            // new memory.
             Some(range) => unsafe { range.copy_to_nonoverlapping(NonNull::from(&mut *out).cast(), len) },
             None => out.clear(),
         }
@@ -106,7 +108,8 @@ impl Region {
     ) -> Option<T> {
         let range = NonNull::slice_from_raw_parts(self.range(offset, len)?, len);
         let found = if boundary { self.reachable(offset, len) } else { len };
-        // SAFETY: the range is inside registered memory and posted: the program does not write to it.
+        // SAFETY: the range is inside registered memory, which is valid, and is posted for sending or for a write to the peer:
+        // the program does not write it, and devices write only while they hold the fabric, which the caller holds.
         let bytes = unsafe { range.as_ref() };
         if found == len {
             return Some(f(bytes));
@@ -125,7 +128,8 @@ impl Region {
     /// Copies `bytes` in; nothing happens if the range is not inside
     pub(super) fn write(&self, offset: usize, bytes: &[u8]) {
         if let Some(range) = self.range(offset, bytes.len()) {
-            // SAFETY: the range is inside registered memory and posted or exposed to peers: only devices write to it.
+            // SAFETY: the range is inside registered memory, which is valid; it is posted for receiving, or a remote right exposes
+            // it. `bytes` is memory of the simulator.
             unsafe { range.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         }
     }
@@ -150,8 +154,8 @@ pub(super) fn copy(
     if boundary {
         (read, written) = (from.reachable(from_offset, len), to.reachable(to_offset, len));
     }
-    // SAFETY: both ranges are inside registered memory, named by posted requests; registering and posting promised that
-    // the memory is valid and that only the device uses it.
+    // SAFETY: both ranges are inside registered memory, which is valid; each is posted, or a remote right exposes it. They may
+    // overlap, which `copy_to` permits.
     unsafe { source.copy_to(target, read.min(written)) };
     if read < written {
         to.fill(to_offset + read, written - read, 0);
