@@ -1,6 +1,5 @@
 //! A verbs provider, loaded at run time
 #![allow(unsafe_code, reason = "loads a library and calls its functions")]
-#![allow(unsafe_code, reason = "loads the provider")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
@@ -141,9 +140,9 @@ impl Provider {
     /// [`LoadError::Absent`] if there is no such library, and [`LoadError::MissingSymbol`] if it is not a verbs provider.
     pub fn load() -> Result<Arc<Self>, LoadError> {
         let system = if cfg!(target_os = "macos") { "librdma.dylib" } else { "libibverbs.so.1" };
-        let path = std::env::var_os(VARIABLE);
+        let path = std::env::var_os(VARIABLE).unwrap_or_else(|| system.into());
         // SAFETY: the library is the system's, or the user's choice for this process, as those of the dynamic loader's variables are.
-        unsafe { Self::load_from(path.as_deref().map_or(Path::new(system), Path::new)) }
+        unsafe { Self::load_from(Path::new(&path)) }
     }
 
     /// Loads the provider at `path`

@@ -1,7 +1,5 @@
 //! The structures of the verbs ABI
 
-#![allow(unsafe_code, reason = "calls through the function pointers of the ABI")]
-
 use std::ffi::{c_char, c_int, c_void};
 
 /// `ibv_device`, opaque
