@@ -4,8 +4,8 @@
  *     cc -O2 -o posts posts.c -libverbs
  *     RDMA_SIM_TOPOLOGY=pair LD_PRELOAD=.../librdma.so ./posts ROUNDS LENGTH
  *
- * The receiver posts 65 receives, says so, and blocks. The sender takes that in, posts one message that wakes the
- * receiver's system, and measures the next 64 posts. Printed: the least and the median over the rounds.
+ * The receiver posts 65 receives, reports it through a pipe, and blocks. The sender posts one message that wakes the thread
+ * beside the receiver, and measures the next 64 posts. Printed: the least and the median over the rounds.
  */
 #include <infiniband/verbs.h>
 #include <stdint.h>
@@ -35,9 +35,9 @@ static double now(void)
     return time.tv_sec * 1e9 + time.tv_nsec;
 }
 
-static void say(const void *bytes, size_t len) { CHECK(write(out, bytes, len) == (ssize_t)len); }
+static void write_all(const void *bytes, size_t len) { CHECK(write(out, bytes, len) == (ssize_t)len); }
 
-static void hear(void *bytes, size_t len)
+static void read_all(void *bytes, size_t len)
 {
     for (size_t got = 0; got < len;) {
         ssize_t n = read(in, (char *)bytes + got, len - got);
@@ -65,8 +65,8 @@ static void connect_to_peer(void)
     CHECK(qp);
     struct address mine = { .qpn = qp->qp_num }, peer;
     CHECK(!ibv_query_gid(context, 1, 1, &mine.gid));
-    say(&mine, sizeof mine);
-    hear(&peer, sizeof peer);
+    write_all(&mine, sizeof mine);
+    read_all(&peer, sizeof peer);
     struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_LOCAL_WRITE };
     CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
     struct ibv_qp_attr ready = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096, .dest_qp_num = peer.qpn,
@@ -74,9 +74,9 @@ static void connect_to_peer(void)
     CHECK(!ibv_modify_qp(qp, &ready, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN));
     struct ibv_qp_attr send = { .qp_state = IBV_QPS_RTS };
     CHECK(!ibv_modify_qp(qp, &send, IBV_QP_STATE | IBV_QP_SQ_PSN));
-    say("r", 1);
+    write_all("r", 1);
     char ready_too;
-    hear(&ready_too, 1);
+    read_all(&ready_too, 1);
 }
 
 static void drain(int wanted)
@@ -116,8 +116,8 @@ int main(int argc, char **argv)
         for (int round = 0; round < rounds; round++) {
             for (int number = 0; number <= BATCH; number++)
                 CHECK(!ibv_post_recv(qp, &wr, &bad));
-            say("r", 1);
-            hear(&word, 1);
+            write_all("r", 1);
+            read_all(&word, 1);
             drain(BATCH + 1);
         }
         return 0;
@@ -126,7 +126,7 @@ int main(int argc, char **argv)
                        *bad;
     double *times = calloc(rounds, sizeof *times);
     for (int round = 0; round < rounds; round++) {
-        hear(&word, 1);
+        read_all(&word, 1);
         struct ibv_wc none;
         CHECK(ibv_poll_cq(cq, 1, &none) == 0);
         CHECK(!ibv_post_send(qp, &wr, &bad));
@@ -135,7 +135,7 @@ int main(int argc, char **argv)
             CHECK(!ibv_post_send(qp, &wr, &bad));
         times[round] = (now() - start) / BATCH;
         drain(BATCH + 1);
-        say("g", 1);
+        write_all("g", 1);
     }
     qsort(times, rounds, sizeof *times, by_value);
     printf("ibv_post_send of %d bytes: %.0f ns least, %.0f ns median of %d rounds\n", len, times[0], times[rounds / 2],

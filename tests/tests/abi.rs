@@ -1,4 +1,4 @@
-//! Misuse of the C ABI that has gone wrong, on a device with reliable queue pairs
+//! Calls of the C ABI that once did harm, on a device with reliable queue pairs
 
 #![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
 
@@ -50,9 +50,9 @@ fn closed((context, pd): (*mut Context, *mut Pd)) {
     assert_eq!(call!(rdma_sim_verbs::ibv_close_device(context)), 0);
 }
 
-/// Regression: a context led to a device that was freed with its list, and other objects were taken for devices.
+/// Regression: a context led to a device that was freed with its list, and other objects counted as devices.
 #[test]
-fn devices_outlive_their_list_and_nothing_else_is_one() {
+fn devices_outlive_their_list_and_other_objects_are_no_devices() {
     let (_alone, [device, _], list) = devices();
     let context = call!(rdma_sim_verbs::ibv_open_device(device));
     call!(rdma_sim_verbs::ibv_free_device_list(list));
@@ -67,9 +67,9 @@ fn devices_outlive_their_list_and_nothing_else_is_one() {
     assert_eq!(call!(rdma_sim_verbs::ibv_close_device(context)), 0);
 }
 
-/// Regression: a length that no memory has was registered, or a panic.
+/// Regression: a length beyond the end of the addresses was registered, or was a panic.
 #[test]
-fn memory_that_cannot_be_is_not_registered() {
+fn impossible_memory_is_not_registered() {
     let (_alone, [device, _], list) = devices();
     let device = opened(device);
     let mut page = vec![0_u8; 8192];
@@ -83,9 +83,9 @@ fn memory_that_cannot_be_is_not_registered() {
     call!(rdma_sim_verbs::ibv_free_device_list(list));
 }
 
-/// Regression: a fault without a place was a panic, and those before it in its plan happened.
+/// Regression: a fault without a target in the topology was a panic, and those before it in its plan fired.
 #[test]
-fn a_fault_without_a_place_is_refused() {
+fn a_fault_without_a_target_in_the_topology_is_refused() {
     let (_alone, [device, _], list) = devices();
     let plans = [
         c"at 0s a:rdma_en2 unplug; at 0s c:rdma_en2 unplug",
@@ -103,7 +103,7 @@ fn a_fault_without_a_place_is_refused() {
 
 /// Regression: the sums of faults overflowed.
 #[test]
-fn faults_can_be_as_many_as_they_like() {
+fn faults_with_the_largest_numbers_are_accepted() {
     let (_alone, [device, _], list) = devices();
     let device = opened(device);
     for fault in ["leak-cqs", "leak-mrs", "leak-pds", "leak-qps", "corrupt", "lose"] {
@@ -119,9 +119,9 @@ fn faults_can_be_as_many_as_they_like() {
     call!(rdma_sim_verbs::ibv_free_device_list(list));
 }
 
-/// Regression: on a virtual clock, a look at an empty queue never ended while a reliable queue pair waited for a receive.
+/// Regression: on a virtual clock, a poll of an empty queue never ended while a reliable queue pair waited for a receive.
 #[test]
-fn a_look_at_an_empty_queue_ends_while_a_peer_has_no_receive() {
+fn a_poll_of_an_empty_queue_ends_while_the_peer_has_no_receive() {
     let (_alone, ends, list) = devices();
     let mut page = vec![0_u8; 8192];
     let start = page.as_mut_ptr().wrapping_add(page.as_ptr().align_offset(4096));

@@ -1,6 +1,7 @@
 //! Programs of other projects, and one in C, over the simulated provider
 //!
 //! They are Debian's `ibverbs-utils` and `perftest`, unmodified; `recipe.c` needs a C compiler and `libibverbs-dev`.
+#![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "holds a port by a socket that does not listen")]
 
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -235,17 +236,22 @@ fn descriptors() -> usize {
     targets.filter(|target| target.to_string_lossy().contains("/run")).count()
 }
 
+/// A program of `tests/c`, compiled
+fn compiled(name: &str, libraries: &[&str]) -> PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c").join(name).with_extension("c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program).arg(source).args(libraries);
+    let compiled = compiler.output().expect("there is a C compiler");
+    assert!(compiled.status.success(), "{} (apt-get install libibverbs-dev)", text(&compiled));
+    program
+}
+
 /// Apple's recipe, and every error number on the way
 #[test]
 fn the_recipe_in_c_finds_every_error_number() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let program = folder.join("recipe");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/recipe.c");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program).arg(source).arg("-ldl");
-    let compiled = compiler.output().expect("there is a C compiler");
-    assert!(compiled.status.success(), "{} (apt-get install libibverbs-dev)", text(&compiled));
-    let cables = folder.join("three-cables.toml");
+    let program = compiled("recipe", &["-ldl"]);
+    let cables = Path::new(env!("CARGO_TARGET_TMPDIR")).join("three-cables.toml");
     std::fs::write(&cables, topology(3).to_toml()).unwrap();
     let mut recipe = Command::new("timeout");
     recipe.args(["-k", "1", PATIENCE]).arg(program).arg(library());
@@ -255,4 +261,16 @@ fn the_recipe_in_c_finds_every_error_number() {
     recipe.env("RDMA_SIM_CLOCK", "virtual").env("RDMA_SIM_TOPOLOGY", &cables);
     let output = run(recipe);
     assert!(output.contains("\n0 failed\n") && output.matches("ok  ").count() >= 50, "{output}");
+}
+
+/// Catches a provider that refuses the child of a process which was no host when it forked.
+#[test]
+fn a_program_that_forks_before_its_first_verb_is_two_hosts() {
+    let program = compiled("posts", &["-libverbs"]);
+    let mut posts = Command::new("timeout");
+    posts.args(["-k", "1", PATIENCE]).arg(program).args(["20", "64"]);
+    posts.env("RDMA_SIM_TOPOLOGY", "pair").env("LD_PRELOAD", library());
+    posts.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = run(posts);
+    assert!(output.contains("ns median of 20 rounds"), "{output}");
 }

@@ -13,19 +13,19 @@ pub(crate) struct Stamp {
 }
 
 const READY: u8 = 1;
-const GONE: u8 = 2;
-const RECEIVE: u8 = 3;
+const CLOSED: u8 = 2;
+const RECEIVE_POSTED: u8 = 3;
 const DATA: u8 = 4;
 const FILLED: u8 = 5;
-const ONE_SIDED: u8 = 6;
-const ANSWER: u8 = 7;
+const REQUEST: u8 = 6;
+const RESPONSE: u8 = 7;
 
 const WRITE: u8 = 1;
 const READ: u8 = 2;
 const FETCH_ADD: u8 = 3;
 const COMPARE_SWAP: u8 = 4;
 
-/// The first words of a record: its stamp; kind, detail and number of bytes; whom it concerns; and the other end
+/// The words of a record: stamp; kind, detail and number of bytes; queue pair; the other end; three more
 fn words(
     stamp: Stamp,
     kind: u8,
@@ -54,9 +54,9 @@ pub(crate) fn encode<'a>(stamp: Stamp, message: &LinkMessage<'a>) -> ([u64; WORD
             let detail = u32::from(qp_type == QpType::Rc);
             (words(stamp, READY, detail, 0, qp, peer, [0; 3]), &[])
         }
-        LinkMessage::Closed { qp } => (words(stamp, GONE, 0, 0, qp, Qpn(0), [0; 3]), &[]),
+        LinkMessage::Closed { qp } => (words(stamp, CLOSED, 0, 0, qp, Qpn(0), [0; 3]), &[]),
         LinkMessage::ReceivePosted { qp, len } => {
-            (words(stamp, RECEIVE, 0, 0, qp, Qpn(0), [len.into(), 0, 0]), &[])
+            (words(stamp, RECEIVE_POSTED, 0, 0, qp, Qpn(0), [len.into(), 0, 0]), &[])
         }
         LinkMessage::Data { to, from, bytes } => {
             (words(stamp, DATA, 0, bytes.len(), to, from, [0; 3]), bytes)
@@ -76,8 +76,8 @@ pub(crate) fn encode<'a>(stamp: Stamp, message: &LinkMessage<'a>) -> ([u64; WORD
                 _ => (0, 0, Rkey(0), [0; 2]),
             };
             let mut words =
-                words(stamp, ONE_SIDED, kind.into(), bytes.len(), to, from, [addr, operands[0], operands[1]]);
-            // The other end's number leaves half of its word free; so does the length of what is not written.
+                words(stamp, REQUEST, kind.into(), bytes.len(), to, from, [addr, operands[0], operands[1]]);
+            // The number of the other end takes half of its word; the length of a read has the word of an operand.
             words[3] |= u64::from(rkey.0) << 32;
             if kind == READ {
                 words[5] = len.into();
@@ -85,17 +85,17 @@ pub(crate) fn encode<'a>(stamp: Stamp, message: &LinkMessage<'a>) -> ([u64; WORD
             (words, bytes)
         }
         LinkMessage::Response { to, from, is_ok, bytes } => {
-            (words(stamp, ANSWER, is_ok.into(), bytes.len(), to, from, [0; 3]), bytes)
+            (words(stamp, RESPONSE, is_ok.into(), bytes.len(), to, from, [0; 3]), bytes)
         }
     }
 }
 
-/// Whom a record is from and for
+/// The incarnations that a record is from and for
 pub(crate) fn stamp(words: &[u64; WORDS]) -> Stamp {
     Stamp { from: (words[0] >> 32) as u32, to: words[0] as u32 }
 }
 
-/// The message of a record; `None` if it makes no sense
+/// The message of a record; `None` if it is invalid
 pub(crate) fn decode<'a>(words: &[u64; WORDS], bytes: &'a [u8]) -> Option<LinkMessage<'a>> {
     let [_, what, name, other, a, b, c] = *words;
     let (kind, detail) = ((what >> 56) as u8, (what >> 32) as u32 & 0xff_ffff);
@@ -108,14 +108,14 @@ pub(crate) fn decode<'a>(words: &[u64; WORDS], bytes: &'a [u8]) -> Option<LinkMe
             peer: from,
             qp_type: if detail == 1 { QpType::Rc } else { QpType::Uc },
         },
-        GONE => LinkMessage::Closed { qp: name },
-        RECEIVE => LinkMessage::ReceivePosted { qp: name, len: a as u32 },
+        CLOSED => LinkMessage::Closed { qp: name },
+        RECEIVE_POSTED => LinkMessage::ReceivePosted { qp: name, len: a as u32 },
         DATA => LinkMessage::Data { to: name, from, bytes },
         FILLED => {
             let status = Status::from_code(detail);
             LinkMessage::Filled { to: name, from, len: a as u32, status, at: Time::from_nanos(b) }
         }
-        ONE_SIDED => {
+        REQUEST => {
             let (remote_addr, rkey) = (a, Rkey((other >> 32) as u32));
             let (op, len) = match u8::try_from(detail).ok()? {
                 WRITE => (SendOp::Write { remote_addr, rkey }, bytes.len() as u32),
@@ -126,7 +126,7 @@ pub(crate) fn decode<'a>(words: &[u64; WORDS], bytes: &'a [u8]) -> Option<LinkMe
             };
             LinkMessage::Request { to: name, from, op, len, bytes }
         }
-        ANSWER => LinkMessage::Response { to: name, from, is_ok: detail == 1, bytes },
+        RESPONSE => LinkMessage::Response { to: name, from, is_ok: detail == 1, bytes },
         _ => return None,
     })
 }

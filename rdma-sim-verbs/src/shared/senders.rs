@@ -85,7 +85,7 @@ impl Transport for Senders {
         let room = if sender.backlog.is_empty() { sender.writer.room() } else { 0 };
         if room < FRAME {
             self.is_blocked.store(true, Ordering::Relaxed);
-            // Data that came before may have woken nobody.
+            // Data that was sent before has not woken the host.
             self.wake(host as usize);
         }
         room

@@ -96,7 +96,7 @@ fn memory_is_allocated_before_it_is_used() {
     let before = blocks();
     assert!(before >= 128 << 10, "the header, settings and faults: {before}");
     fabric.reserve(0).unwrap();
-    assert!(blocks() - before >= 1 << 20, "a lane to the peer");
+    assert!(blocks() - before >= 1 << 20, "a ring to the peer");
     fabric.reserve(1).unwrap();
     assert!(blocks() - before >= 2 << 20, "and back");
 }
