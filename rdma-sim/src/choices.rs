@@ -3,7 +3,20 @@ use std::fmt;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The one source of everything that is not determined by the program under test
+/// The one source of everything that the program under test does not determine
+///
+/// ```
+/// use rdma_sim::{Bytes, Choices, Recorded, Seeded, Sim};
+///
+/// // By seed, written down, or from the bytes of a fuzzer:
+/// let mut sources: [Box<dyn Choices>; 3] =
+///     [Box::new(Seeded::new(7)), Box::new(Recorded::new([5, 4])), Box::new(Bytes::new(*b"fuzzer"))];
+/// assert!(sources.iter_mut().all(|source| source.pick(6) < 6));
+///
+/// let run = |choices| Sim::new().choices(choices).run(async |net| net.pick(100)).value;
+/// assert_eq!(run(Recorded::new([42])), 42);
+/// assert_eq!(run(Recorded::new([])), 0, "zero is the plain case");
+/// ```
 pub trait Choices: fmt::Debug + Send {
     /// A number below `n`; zero is the plain case, and the answer if `n` is zero
     fn pick(&mut self, n: u32) -> u32;
@@ -11,11 +24,11 @@ pub trait Choices: fmt::Debug + Send {
 
 /// Choices drawn from a seeded generator
 ///
-/// The generator is named (xoshiro256++) and portable: a seed means the same on every machine.
+/// The generator (xoshiro256++) is portable: a seed means the same on every machine.
 #[derive(Clone, Debug)]
 pub struct Seeded {
     generator: Xoshiro256PlusPlus,
-    /// Draws before all further ones are zero.
+    /// Draws that are left before all further ones are zero
     left: u64,
 }
 

@@ -29,6 +29,19 @@ use crate::model::DEFAULT_TIME_LIMIT;
 use crate::{Choices, Model, Net, Seeded, Sim, Topology};
 
 /// What [`check`] varies, and how often
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use rdma_sim::{Check, Topology, check};
+///
+/// let settings = Check::new().runs(20).topology(Topology::ring(3, 4)?).random_faults(3, Duration::from_millis(10));
+/// check(settings, async |net| {
+///     // The test: whatever the faults did, the devices of the other Macs are there.
+///     assert_eq!(net.gids("c", "rdma_en2").map(|gids| gids.len() <= 2), Ok(true));
+/// });
+/// # Ok::<(), rdma_sim::TopologyError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before it is checked"]
 pub struct Check {
@@ -67,7 +80,7 @@ impl Check {
         }
     }
 
-    /// Runs so many seeds
+    /// Tries this many seeds
     pub fn runs(self, runs: u64) -> Self {
         Self { runs, ..self }
     }
@@ -87,33 +100,33 @@ impl Check {
         Self { model, ..self }
     }
 
-    /// Has these faults happen in each run
+    /// Injects these faults in each run
     pub fn faults(self, plan: FaultPlan) -> Self {
         Self { faults: Faults::Fixed(plan), ..self }
     }
 
-    /// Has up to `count` faults happen in the first `horizon` of each run, other ones for each seed; see
+    /// Injects up to `count` faults in the first `horizon` of each run, different ones for each seed; see
     /// [`FaultPlan::random`]
     pub fn random_faults(self, count: u32, horizon: Duration) -> Self {
         Self { faults: Faults::Random { count, horizon }, ..self }
     }
 
-    /// Gives a run up when its virtual time exceeds `limit`; a day, if not set
+    /// Fails a run when its virtual time exceeds `limit`; a day by default
     pub fn time_limit(self, limit: Time) -> Self {
         Self { time_limit: limit, ..self }
     }
 
-    /// Runs just this
+    /// Repeats one run instead of trying seeds
     pub fn replay(self, replay: Replay) -> Self {
         Self { replay: Some(replay), ..self }
     }
 
-    /// The run that belongs to `seed`
+    /// The run of a seed
     fn case(&self, seed: u64) -> Replay {
         let faults = match &self.faults {
             Faults::Fixed(plan) => plan.clone(),
             Faults::Random { count, horizon } => {
-                // Apart from the choices of the run: these can then be shrunk without other faults.
+                // Apart from the choices of the run: shrinking those leaves the faults as they are.
                 let mut choices = Seeded::new(seed ^ 0xfa17_5eed);
                 FaultPlan::random(&mut choices, &self.topology, *count, *horizon)
             }
@@ -121,7 +134,7 @@ impl Check {
         Replay { seed, draws: None, faults }
     }
 
-    /// Runs `case`; tells how many choices it drew
+    /// Runs `case`; returns how many choices it drew
     fn run(&self, case: &Replay, test: &impl AsyncFn(Net)) -> Result<u64, Failure> {
         let drawn = Arc::new(AtomicU64::new(0));
         let choices = Counted {
@@ -148,7 +161,7 @@ impl Check {
     }
 }
 
-/// How a run failed.
+/// How a run failed
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Failure(String);
 
@@ -163,7 +176,7 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a text").to_owned()
 }
 
-/// Counts what is drawn.
+/// Counts the choices that are drawn
 #[derive(Debug)]
 struct Counted {
     choices: Seeded,
@@ -179,13 +192,32 @@ impl Choices for Counted {
 
 /// Runs `test` under many seeds
 ///
-/// The DMA sanitizer is on, and everything that the test created on devices must be gone when it ends.
+/// The DMA sanitizer is on, and every object that the test created on a device must be destroyed when the test ends.
 ///
 /// # Panics
 ///
-/// If a run fails: the test panics, waits for something that will never happen, misuses memory, or leaves objects behind. The
-/// message has the one line that repeats it, with as few faults and choices as were found to suffice. Also if an environment
-/// variable makes no sense.
+/// If a run fails: the test panics, waits for an event that will never come, misuses memory, or leaves objects behind. The
+/// message has the line that repeats it, with as few faults and choices as were found to suffice. Also if an environment
+/// variable is not a number or a replay line.
+///
+/// ```
+/// use std::panic::{AssertUnwindSafe, catch_unwind};
+///
+/// use rdma_sim::{Check, check};
+///
+/// let faults = "at 1ms a:rdma_en2 slow 50%; at 2ms a:rdma_en2 unplug".parse()?;
+/// let failed = catch_unwind(AssertUnwindSafe(|| {
+///     check(Check::new().faults(faults), async |net| {
+///         let mut timer = net.runtime().timer();
+///         timer.as_mut().reset(rdma_core::Time::from_nanos(3_000_000));
+///         std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+///         assert!(net.open("a", "rdma_en2").is_ok(), "the cable is out");
+///     });
+/// }));
+/// let message = *failed.unwrap_err().downcast::<String>().unwrap();
+/// assert!(message.contains("RDMA_SIM_REPLAY='1 seed=0 draws=0 faults=at 2ms a:rdma_en2 unplug'"), "{message}");
+/// # Ok::<(), rdma_sim::FaultError>(())
+/// ```
 #[track_caller]
 pub fn check(check: Check, test: impl AsyncFn(Net)) {
     let number = |name: &str| {
@@ -201,7 +233,7 @@ pub fn check(check: Check, test: impl AsyncFn(Net)) {
     });
     if let Some(case) = replay {
         if let Err(failure) = check.run(&case, &test) {
-            panic!("{failure}\nwhich is what {} repeats", case.line());
+            panic!("{failure}\nTo repeat it: {}", case.line());
         }
         return;
     }

@@ -3,32 +3,41 @@ use std::str::FromStr;
 
 use crate::fault::{FaultError, FaultPlan};
 
-/// One run: everything that is not the test itself
+/// One run: everything that determines it beside the test
 ///
-/// Written as text, which begins with the version of the format: `1 seed=17 draws=0 faults=at 5ms a:rdma_en2 unplug`.
+/// Written as text, which begins with the version of the format:
+///
+/// ```
+/// use rdma_sim::Replay;
+///
+/// let replay: Replay = "1 seed=17 draws=0 faults=at 5ms a:rdma_en2 unplug".parse()?;
+/// assert_eq!((replay.seed, replay.draws, replay.faults.0.len()), (17, Some(0), 1));
+/// assert_eq!(replay.line(), "RDMA_SIM_REPLAY='1 seed=17 draws=0 faults=at 5ms a:rdma_en2 unplug'");
+/// # Ok::<(), rdma_sim::ReplayError>(())
+/// ```
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Replay {
     /// Seed of the choices
     pub seed: u64,
     /// How many choices the seed makes before the rest are the plain case; all, if `None`
     pub draws: Option<u64>,
-    /// What goes wrong
+    /// The faults
     pub faults: FaultPlan,
 }
 
-/// The text is no run that this version can repeat
+/// Why a text is not a run that this version can repeat
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// One of the faults is none
+    /// A fault cannot be read
     #[error(transparent)]
     Fault(#[from] FaultError),
-    /// A part makes no sense
+    /// A part is neither a seed, nor draws, nor faults
     #[error("{0:?} is not seed=NUMBER, draws=NUMBER or faults=PLAN")]
     Part(String),
-    /// Another version of the simulator wrote it, whose seeds mean something else
+    /// Another version of the simulator wrote it, and its seeds mean other runs
     #[error(
-        "it was written by version {theirs:?} of the format and this is version {VERSION}: run the test again to get a new one"
+        "the replay has version {theirs:?} of the format and this is version {VERSION}: run the test again to get a new one"
     )]
     Version {
         /// The version that wrote it
@@ -36,11 +45,11 @@ pub enum ReplayError {
     },
 }
 
-/// Changes whenever an old line would mean another run.
+/// Changes whenever an old line would mean another run
 const VERSION: u32 = 1;
 
 impl Replay {
-    /// The environment variable that has [`check`](crate::check()) repeat the run
+    /// The environment variable that makes [`check`](crate::check()) repeat the run
     pub fn line(&self) -> String {
         format!("RDMA_SIM_REPLAY='{self}'")
     }
@@ -97,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_run_says_why() {
+    fn a_text_that_is_not_a_run_is_refused_with_the_reason() {
         let refused = |text: &str| text.parse::<Replay>().unwrap_err().to_string();
         assert!(refused("2 seed=1").contains("version \"2\""));
         assert!(refused("").contains("run the test again"));

@@ -3,12 +3,12 @@
 use super::{Check, Failure, Replay};
 use crate::Net;
 
-/// Runs that are spent on it at most.
+/// Most runs of a shrinking
 const BUDGET: u32 = 300;
 
 /// The smallest run that was found to fail, and how it fails
 ///
-/// Any failure counts: the smaller one is often another face of the same fault.
+/// Any failure counts: the smaller run often fails differently for the same reason.
 pub(super) fn shrink(
     check: &Check,
     case: Replay,
@@ -30,7 +30,7 @@ pub(super) fn shrink(
             }
         }
     };
-    // Halves first, then single faults, until none can go.
+    // Remove halves first, then smaller pieces down to single faults.
     let mut chunk = best.0.faults.0.len().div_ceil(2);
     while chunk > 0 {
         let mut start = 0;
@@ -44,7 +44,7 @@ pub(super) fn shrink(
         }
         chunk /= 2;
     }
-    // No choices at all is what people like best; otherwise the fewest.
+    // No choices at all are the easiest to read; otherwise the fewest.
     let with_draws = |best: &(Replay, Failure), draws| Replay { draws: Some(draws), ..best.0.clone() };
     if !try_case(with_draws(&best, 0), &mut best) {
         let (mut passes, mut fails) = (0, 1_u64);

@@ -3,7 +3,7 @@ use crate::LineRate;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Cable {
     pub(crate) ends: [PortIndex; 2],
-    /// What the cable itself can carry; [`Topology::link_rate`](super::Topology::link_rate) is what it does.
+    /// The rate of the cable alone; [`Topology::link_rate`](super::Topology::link_rate) is that of the link
     pub(crate) rate: LineRate,
 }
 
@@ -41,15 +41,15 @@ impl<'a> From<(&'a str, &'a str)> for PortRef<'a> {
     }
 }
 
-/// A cable with what is at its ends
+/// A cable with the ports at its ends
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Link<'a> {
-    /// Where it is plugged in
+    /// The ports at its ends
     pub ends: [LinkEnd<'a>; 2],
-    /// What the cable itself can carry
+    /// The rate of the cable alone
     pub cable_rate: LineRate,
-    /// What the link carries: the slowest of the cable and of both ports
+    /// The rate of the link: the lowest of the cable and both ports
     pub rate: LineRate,
 }
 

@@ -2,31 +2,31 @@ use std::net::IpAddr;
 
 use super::{MacModel, MatrixError, Shape, Topology};
 
-/// Why a topology cannot be
+/// Why a topology is impossible
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopologyError {
-    /// An interface has each of its addresses once
+    /// An interface has an address twice
     #[error("{device} of {host} has the address {address} twice: leave one of them out")]
     AddressTwice {
         /// The Mac
         host: String,
         /// Its device
         device: String,
-        /// What was given twice
+        /// The address
         address: IpAddr,
     },
 
-    /// Something is wrong in a text, at this line
+    /// An error in a text, at this line
     #[error("line {line}: {error}")]
     At {
         /// The line, counted from one
         line: usize,
-        /// What is wrong
+        /// The error
         error: Box<Self>,
     },
 
-    /// Both ends of a cable are in the same port
+    /// Both ends of a cable are in one port
     #[error("both ends of a cable are in {device} of {host}: a cable joins two ports")]
     CableToItself {
         /// The Mac
@@ -35,23 +35,60 @@ pub enum TopologyError {
         device: String,
     },
 
-    /// Hosts are told apart by their names
+    /// Two hosts have the same name
     #[error("two hosts are called {host}: give one of them another name")]
     DuplicateHost {
         /// The name
         host: String,
     },
 
+    /// A text describes a port twice
+    #[error("{device} of {host} is there twice: leave one of them out")]
+    DuplicatePort {
+        /// The Mac
+        host: String,
+        /// Its device
+        device: String,
+    },
+
+    /// A text has a shape without a number of Macs
+    #[error("the {shape} has no number of Macs: add one, such as hosts = 4")]
+    HostCountMissing {
+        /// The shape
+        shape: Shape,
+    },
+
+    /// A text has a key of a shape without a shape
+    #[error("{key} belongs to a shape: add one, such as shape = \"ring\", or write a [[host]] for each Mac")]
+    KeyWithoutShape {
+        /// The key
+        key: &'static str,
+    },
+
     /// A device matrix that describes no cables
     #[error(transparent)]
     Matrix(#[from] MatrixError),
+
+    /// A text has a host or a shape without a Mac model
+    #[error("{subject} has no Mac: add mac = \"mac-mini-m4-pro\", or ports = 3 for any Mac")]
+    ModelMissing {
+        /// The host or the shape
+        subject: String,
+    },
+
+    /// A text has a host or a shape with both a Mac model and a number of ports
+    #[error("{subject} has both mac and ports: leave one of them out")]
+    ModelTwice {
+        /// The host or the shape
+        subject: String,
+    },
 
     /// A port that the Mac does not have
     #[error("{host} has no port {port}: it has {}; free of them: {}", list(ports), list(free))]
     NoSuchPort {
         /// The Mac
         host: String,
-        /// What was asked for: a device, or a position from zero
+        /// The port that was given: a device, or a position from zero
         port: String,
         /// The devices that it has
         ports: Vec<String>,
@@ -59,7 +96,7 @@ pub enum TopologyError {
         free: Vec<String>,
     },
 
-    /// A port takes one cable
+    /// The port has a cable already
     #[error("{device} of {host} has a cable to {} of {} already; free ports of {host}: {}", peer[1], peer[0], list(free))]
     PortInUse {
         /// The Mac
@@ -72,7 +109,7 @@ pub enum TopologyError {
         free: Vec<String>,
     },
 
-    /// A Mac has at least one port, and not more than the simulator offers
+    /// A number of ports that no simulated Mac has
     #[error("{host} cannot have {ports} ports: a simulated Mac has 1 to {}", MacModel::MAX_PORTS)]
     PortCount {
         /// The Mac
@@ -90,7 +127,7 @@ pub enum TopologyError {
         devices: [String; 2],
     },
 
-    /// A shape that so many Macs do not make
+    /// A number of Macs that the shape does not have
     #[error("a {shape} has {} Macs, not {hosts}", shape.needed_hosts())]
     ShapeHosts {
         /// The shape
@@ -99,12 +136,12 @@ pub enum TopologyError {
         hosts: usize,
     },
 
-    /// The text is not in the format, or lacks something
+    /// The text is not in the format; the message is that of the parser
     #[error("line {line}: {message}")]
     Text {
         /// The line, counted from one
         line: usize,
-        /// What is wrong with it
+        /// The message of the parser
         message: String,
     },
 
@@ -124,7 +161,7 @@ pub enum TopologyError {
     },
 
     /// More Macs than have addresses of their own
-    #[error("{host} is one too many: the simulator has room for {} hosts", Topology::MAX_HOSTS)]
+    #[error("{host} is one host too many: the simulator has room for {}", Topology::MAX_HOSTS)]
     TooManyHosts {
         /// The Mac that was too many
         host: String,
@@ -151,6 +188,27 @@ pub enum TopologyError {
     UnknownShape {
         /// The name that was given
         shape: String,
+    },
+
+    /// A text has an address that is not one
+    #[error("{address:?} is no address: write one, or \"link-local\", or \"ipv4\"")]
+    UnusableAddress {
+        /// The text that was given
+        address: String,
+    },
+
+    /// A text has an end of a cable that is not one
+    #[error("{end:?} is no end of a cable: write host:device, such as \"a:rdma_en2\"")]
+    UnusableEnd {
+        /// The text that was given
+        end: String,
+    },
+
+    /// A text has a rate that no cable has
+    #[error("gbps = {gbps} is no rate of a cable: give up to 1000, such as 80 or 40")]
+    UnusableGbps {
+        /// The number that was given
+        gbps: String,
     },
 
     /// A host name that cannot be written as the end of a cable

@@ -2,7 +2,7 @@ use super::shapes::host_name;
 use super::{MacModel, Port, Topology};
 use crate::LineRate;
 
-/// Picks of which every sequence makes a topology: they count modulo what there is to choose from
+/// Picks, each modulo the number of its choices, so that every sequence makes a topology
 #[derive(Debug)]
 struct Plan {
     /// Of each Mac: its model, and the earlier Mac that it is joined to
@@ -64,7 +64,7 @@ fn join(topology: &mut Topology, [a, b]: [usize; 2], [port_a, port_b]: [u8; 2], 
         .expect("the ports are free, and of two Macs");
 }
 
-/// Gives a port one of the address lists that field reports tell of
+/// Gives a port one of the address lists of the field reports
 fn change(topology: &mut Topology, host: usize, port: usize, kind: u8) {
     let usual = Port::new(host, port, Topology::FIRST_INTERFACE);
     let [link_local, ipv4] = [usual.addresses()[0], usual.addresses()[1]];

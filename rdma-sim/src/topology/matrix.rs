@@ -6,14 +6,14 @@ use super::shapes::host_name;
 use super::{MacModel, Topology, TopologyError};
 use crate::LineRate;
 
-/// Why a device matrix describes no cables
+/// Why a device matrix is refused
 ///
 /// Rows and columns are counted from zero, as ranks are.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MatrixError {
     /// A name that is not `rdma_enN`, or that no simulated Mac has beside the others of its row
-    #[error("m[{row}][{column}] has {device:?}: devices of rank {row} are {possible}")]
+    #[error("m[{row}][{column}] has {device:?}: devices of rank {row} are {} to {}", possible[0], possible[1])]
     Device {
         /// The rank
         row: usize,
@@ -21,8 +21,8 @@ pub enum MatrixError {
         column: usize,
         /// The name
         device: String,
-        /// Which names are possible
-        possible: String,
+        /// The first and the last possible name
+        possible: [String; 2],
     },
 
     /// A device from a Mac to itself
@@ -30,7 +30,7 @@ pub enum MatrixError {
     Diagonal {
         /// The rank
         row: usize,
-        /// What is there instead of null
+        /// The devices that stand there instead of null
         devices: Vec<String>,
     },
 
@@ -39,11 +39,11 @@ pub enum MatrixError {
     Json {
         /// The line, counted from one
         line: usize,
-        /// What is wrong with it
+        /// The message of the parser
         message: String,
     },
 
-    /// Each row has a cell for each rank
+    /// A row does not have a cell for each rank
     #[error("the matrix has {rows} rows, but row {row} has {cells} cells: it must be square")]
     NotSquare {
         /// The first row of another length
@@ -54,18 +54,18 @@ pub enum MatrixError {
         rows: usize,
     },
 
-    /// A port takes one cable
+    /// A row has a device twice
     #[error("rank {row} has {device} in m[{row}][{}] and in m[{row}][{}]: a port takes one cable", columns[0], columns[1])]
     Repeated {
         /// The rank
         row: usize,
         /// The device
         device: String,
-        /// Where it is
+        /// The columns that name it
         columns: [usize; 2],
     },
 
-    /// A cable has a device at both ends
+    /// Two ranks name different numbers of devices for the cables between them
     #[error(
         "m[{row}][{column}] has {} ({}), but m[{column}][{row}] has {} ({}): a cable has a device at both ends",
         devices.len(), list(devices), counterparts.len(), list(counterparts)
@@ -82,7 +82,7 @@ pub enum MatrixError {
     },
 }
 
-/// What one rank has towards another
+/// The devices of one rank towards another
 #[derive(Deserialize, Serialize)]
 #[serde(untagged, expecting = "a cell is null, \"rdma_enN\", or a list of such names")]
 enum Cell {
@@ -114,8 +114,8 @@ impl From<Vec<String>> for Cell {
 impl Topology {
     /// The cluster that a device matrix of MLX describes (`MLX_IBV_DEVICES`), with Thunderbolt 5 cables
     ///
-    /// `m[i][j]` holds the devices of rank `i` whose cables lead to rank `j`: null, a name, or a list of names of which
-    /// each belongs to the one at the same place of `m[j][i]`. The matrix names neither Macs nor their models: rank 0
+    /// `m[i][j]` holds the devices of rank `i` whose cables lead to rank `j`: null, a name, or a list of names in the
+    /// order of those in `m[j][i]`. The matrix names neither Macs nor their models: rank 0
     /// is called `a`, rank 1 `b`, and each is a generic Mac with ports up to the last device of its row.
     ///
     /// ```
@@ -214,8 +214,7 @@ fn interfaces(row: usize, cells: &[Vec<String>]) -> Result<(u16, usize), MatrixE
             let number = interface_number(device);
             let (low, high) = number.map_or((first, last), |number| (first.min(number), last.max(number)));
             if number.is_none() || usize::from(high - low) >= MacModel::MAX_PORTS {
-                let names = [first, first + MacModel::MAX_PORTS as u16 - 1].map(|n| device_name(n, 0));
-                let possible = format!("{} to {}", names[0], names[1]);
+                let possible = [first, first + MacModel::MAX_PORTS as u16 - 1].map(|n| device_name(n, 0));
                 return Err(MatrixError::Device { row, column, device: device.clone(), possible });
             }
             (first, last) = (low, high);

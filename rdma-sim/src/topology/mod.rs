@@ -1,4 +1,4 @@
-//! Which Macs there are, what ports they have, and which ports the cables join
+//! The Macs, their ports, and the cables between the ports
 //!
 //! A [`Topology`] is made in one of four ways: port by port ([`Topology::add_host`], [`Topology::add_cable`]), as a
 //! [`Shape`], from TOML ([`Topology::from_toml`]), or from the device matrix of an MLX cluster
@@ -44,7 +44,7 @@ pub use self::text::TopologyTable;
 
 use crate::LineRate;
 
-/// Which Macs there are, and which ports the cables join
+/// The Macs, and the cables between their ports
 ///
 /// Macs and cables are kept in the order in which they were added. The numbers of a port (GUID, hardware address,
 /// self-assigned address) follow from the positions of its Mac and of the port, and are different for each port.
@@ -70,7 +70,7 @@ impl Topology {
     /// The first Thunderbolt interface of the Macs in Apple's documentation is `en2`
     pub const FIRST_INTERFACE: u16 = 2;
 
-    /// Nothing yet
+    /// No Macs and no cables
     pub fn new() -> Self {
         Self::default()
     }
@@ -96,7 +96,7 @@ impl Topology {
         })
     }
 
-    /// What a cable carries between its ports
+    /// The rate of a cable between its ports
     pub(crate) fn link_rate(&self, cable: &Cable) -> LineRate {
         let ports = cable.ends.map(|end| self.hosts[end.host].mac.line_rate().bits_per_second);
         LineRate { bits_per_second: ports.into_iter().fold(cable.rate.bits_per_second, u64::min) }
@@ -109,7 +109,7 @@ impl Host {
         &self.name
     }
 
-    /// Which Mac it is
+    /// The model of the Mac
     pub fn mac(&self) -> MacModel {
         self.mac
     }

@@ -46,7 +46,7 @@ impl Port {
 
     /// The addresses of the interface, in the order of the GID table
     ///
-    /// As on a Mac that nobody configured: the link-local address that comes of the hardware address, then a
+    /// As on a Mac without configuration: the link-local address that derives from the hardware address, then a
     /// self-assigned IPv4 address. [`Topology::set_addresses`](super::Topology::set_addresses) changes them.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
@@ -67,7 +67,7 @@ impl Port {
     }
 }
 
-/// Names of interfaces and of the devices that belong to them differ by this.
+/// The difference between the name of an interface and that of its device
 pub(super) const DEVICE_PREFIX: &str = "rdma_";
 const INTERFACE_PREFIX: &str = "rdma_en";
 
@@ -82,7 +82,7 @@ pub(super) fn interface_number(device: &str) -> Option<u16> {
     (parsed.to_string() == number).then_some(parsed)
 }
 
-/// The address that a port gives itself when nobody configures it; unlike on a Mac, never by chance
+/// The address that a port without configuration gives itself; unlike on a Mac, not a random one
 pub(super) fn self_assigned(host: usize, position: usize) -> Ipv4Addr {
     // The first and the last 256 addresses of the block are reserved (RFC 3927).
     let (block, row) = (host % 254, host / 254);
@@ -136,7 +136,7 @@ impl MacAddress {
         Self([0x36, 0x96, h1, h0, 0, (position as u8) << 2])
     }
 
-    /// The link-local address that comes of it (modified EUI-64, RFC 4291)
+    /// The link-local address that derives from it (modified EUI-64, RFC 4291)
     pub fn link_local(self) -> Ipv6Addr {
         let [a, b, c, d, e, f] = self.0;
         let interface = [a ^ 0x02, b, c, 0xff, 0xfe, d, e, f];

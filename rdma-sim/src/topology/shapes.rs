@@ -141,7 +141,7 @@ impl Topology {
         if !is_possible {
             return Err(TopologyError::ShapeHosts { shape, hosts });
         }
-        // A text may ask for any number; what is refused is not built first.
+        // A text may ask for any number: the edges of a shape that is too large are not built.
         let edges = if hosts <= Self::MAX_HOSTS { shape.edges(hosts) } else { Vec::new() };
         Self::cabled(shape.name(), hosts, mac.into(), &edges, cables, rate)
     }

@@ -26,7 +26,7 @@ pub struct TopologyTable {
     cable: Vec<Spanned<CableTable>>,
 }
 
-/// A number; whoever writes `[[hosts]]` is told what to write instead
+/// A number; for a table such as `[[hosts]]` the error says which table to write instead
 #[derive(Clone, Copy, Deserialize, Serialize)]
 #[serde(
     untagged,
@@ -34,6 +34,13 @@ pub struct TopologyTable {
 )]
 enum Count {
     Of(usize),
+}
+
+impl Count {
+    fn get(self) -> usize {
+        let Self::Of(count) = self;
+        count
+    }
 }
 
 #[derive(Deserialize, Serialize)]
@@ -110,8 +117,8 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::Text`] if the text is not in this format, [`TopologyError::At`] if it is and asks for something
-    /// that cannot be. Both tell the line.
+    /// [`TopologyError::Text`] if the text is not in this format, [`TopologyError::At`] if it is and describes an
+    /// impossible topology. Both have the line.
     pub fn from_toml(text: &str) -> Result<Self, TopologyError> {
         let table: TopologyTable = toml::from_str(text).map_err(|error| TopologyError::Text {
             line: line(text, error.span().map_or(0, |span| span.start)),
@@ -127,28 +134,14 @@ impl Topology {
 }
 
 /// The line of a byte of `text`, counted from one
-pub(crate) fn line(text: &str, offset: usize) -> usize {
+fn line(text: &str, offset: usize) -> usize {
     text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// Where something was read
-struct Place<'a> {
-    text: &'a str,
-    offset: usize,
-}
-
-impl<'a> Place<'a> {
-    fn of<T>(text: &'a str, value: &Spanned<T>) -> Self {
-        Self { text, offset: value.span().start }
-    }
-
-    fn is_wrong(&self, error: TopologyError) -> TopologyError {
-        TopologyError::At { line: line(self.text, self.offset), error: Box::new(error) }
-    }
-
-    fn is_unreadable(&self, message: impl Into<String>) -> TopologyError {
-        TopologyError::Text { line: line(self.text, self.offset), message: message.into() }
-    }
+/// Adds the line of a value to an error
+fn at<T>(text: &str, value: &Spanned<T>) -> impl Fn(TopologyError) -> TopologyError + use<T> {
+    let line = line(text, value.span().start);
+    move |error| TopologyError::At { line, error: Box::new(error) }
 }
 
 impl fmt::Debug for TopologyTable {
@@ -162,11 +155,12 @@ impl TopologyTable {
     ///
     /// # Errors
     ///
-    /// The table contradicts itself, or describes what cannot be; the error tells the line of `text`.
+    /// [`TopologyError::At`] with the line of `text` if the table contradicts itself, lacks something, or describes an
+    /// impossible topology.
     pub fn build(self, text: &str) -> Result<Topology, TopologyError> {
         let mut topology = self.shaped(text)?;
         for table in &self.host {
-            table.get_ref().add_to(&mut topology, text, &Place::of(text, table))?;
+            table.get_ref().add_to(&mut topology, text, at(text, table))?;
         }
         for table in &self.cable {
             table.get_ref().add_to(&mut topology, text)?;
@@ -176,60 +170,62 @@ impl TopologyTable {
 
     fn shaped(&self, text: &str) -> Result<Topology, TopologyError> {
         let Some(name) = &self.shape else {
-            let present = [
-                ("hosts", self.hosts.as_ref().map(|hosts| Place::of(text, hosts))),
-                ("mac", self.mac.as_ref().map(|mac| Place::of(text, mac))),
-                ("ports", self.ports.as_ref().map(|ports| Place::of(text, ports))),
-                ("cables", self.cables.as_ref().map(|cables| Place::of(text, cables))),
-                ("gbps", self.gbps.as_ref().map(|gbps| Place::of(text, gbps))),
-            ];
-            return match present.into_iter().find_map(|(key, place)| Some((key, place?))) {
-                None => Ok(Topology::new()),
-                Some((key, place)) => Err(place.is_unreadable(format!(
-                    "{key} belongs to a shape: add one, such as shape = \"ring\", or write a [[host]] for each Mac"
-                ))),
-            };
-        };
-        let place = Place::of(text, name);
-        let shape: Shape = name.get_ref().parse().map_err(|error| place.is_wrong(error))?;
-        let mac = model(text, &place, &format!("the {shape} is of"), self.mac.as_ref(), self.ports.as_ref())?;
-        let hosts = match self.hosts.as_ref().map(Spanned::get_ref) {
-            Some(Count::Of(hosts)) => *hosts,
-            None if shape == Shape::Pair => 2,
-            None => {
-                return Err(
-                    place.is_unreadable(format!("say of how many Macs the {shape} is, such as hosts = 4"))
-                );
+            fn start<T>(value: &Option<Spanned<T>>) -> Option<usize> {
+                value.as_ref().map(|value| value.span().start)
             }
+            let keys = [
+                ("hosts", start(&self.hosts)),
+                ("mac", start(&self.mac)),
+                ("ports", start(&self.ports)),
+                ("cables", start(&self.cables)),
+                ("gbps", start(&self.gbps)),
+            ];
+            let Some((key, start)) = keys.into_iter().find_map(|(key, start)| Some((key, start?))) else {
+                return Ok(Topology::new());
+            };
+            let error = Box::new(TopologyError::KeyWithoutShape { key });
+            return Err(TopologyError::At { line: line(text, start), error });
         };
-        let Count::Of(cables) = self.cables.as_ref().map_or(Count::Of(1), |cables| *cables.get_ref());
+        let wrong = at(text, name);
+        let shape: Shape = name.get_ref().parse().map_err(&wrong)?;
+        let subject = format!("the {shape}");
+        let mac = model(text, &wrong, subject, self.mac.as_ref(), self.ports.as_ref())?;
+        let hosts = match &self.hosts {
+            Some(hosts) => hosts.get_ref().get(),
+            None if shape == Shape::Pair => 2,
+            None => return Err(wrong(TopologyError::HostCountMissing { shape })),
+        };
+        let cables = self.cables.as_ref().map_or(1, |cables| cables.get_ref().get());
         let rate = rate(text, self.gbps.as_ref())?;
-        Topology::shaped(shape, hosts, mac, cables, rate).map_err(|error| place.is_wrong(error))
+        Topology::shaped(shape, hosts, mac, cables, rate).map_err(wrong)
     }
 }
 
 impl HostTable {
-    fn add_to(&self, topology: &mut Topology, text: &str, table: &Place<'_>) -> Result<(), TopologyError> {
+    fn add_to(
+        &self,
+        topology: &mut Topology,
+        text: &str,
+        wrong: impl Fn(TopologyError) -> TopologyError,
+    ) -> Result<(), TopologyError> {
         let name = self.name.get_ref();
-        let mac = model(text, table, &format!("{name} is"), self.mac.as_ref(), self.ports.as_ref())?;
+        let mac = model(text, &wrong, name.clone(), self.mac.as_ref(), self.ports.as_ref())?;
         let first_interface = self.first_interface.unwrap_or(Topology::FIRST_INTERFACE);
-        let added = topology.add_host_from(name, mac, first_interface);
-        added.map_err(|error| Place::of(text, &self.name).is_wrong(error))?;
+        topology.add_host_from(name, mac, first_interface).map_err(at(text, &self.name))?;
         for (number, port) in self.port.iter().enumerate() {
-            let place = Place::of(text, &port.device);
-            let device = port.device.get_ref().as_str();
+            let wrong = at(text, &port.device);
+            let device = port.device.get_ref();
             if self.port[..number].iter().any(|earlier| earlier.device.get_ref() == device) {
-                return Err(
-                    place.is_unreadable(format!("{device} of {name} is there twice: leave one of them out"))
-                );
+                return Err(wrong(TopologyError::DuplicatePort {
+                    host: name.clone(),
+                    device: device.clone(),
+                }));
             }
-            let index =
-                topology.find_port((name.as_str(), device).into()).map_err(|error| place.is_wrong(error))?;
+            let index = topology.find_port((name.as_str(), device.as_str()).into()).map_err(&wrong)?;
             let own = &topology.hosts[index.host].ports[index.port].addresses;
             let addresses = port.addresses.iter().map(|address| read_address(text, address, own));
             let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
-            let changed = topology.set_addresses((name.as_str(), device), addresses);
-            changed.map_err(|error| place.is_wrong(error))?;
+            topology.set_addresses((name.as_str(), device.as_str()), addresses).map_err(wrong)?;
         }
         Ok(())
     }
@@ -241,29 +237,25 @@ impl CableTable {
         let rate = rate(text, self.gbps.as_ref())?;
         let ends = [read_end(text, a)?, read_end(text, b)?];
         // The ends may be on different lines.
-        for (end, place) in ends.into_iter().zip([a, b]) {
-            topology.find_port(end.into()).map_err(|error| Place::of(text, place).is_wrong(error))?;
+        for (end, value) in ends.into_iter().zip([a, b]) {
+            topology.find_port(end.into()).map_err(at(text, value))?;
         }
-        topology.add_cable(ends[0], ends[1], rate).map_err(|error| Place::of(text, a).is_wrong(error))?;
-        Ok(())
+        topology.add_cable(ends[0], ends[1], rate).map(drop).map_err(at(text, a))
     }
 }
 
 fn model(
     text: &str,
-    table: &Place<'_>,
-    what: &str,
+    wrong: impl Fn(TopologyError) -> TopologyError,
+    subject: String,
     mac: Option<&Spanned<String>>,
     ports: Option<&Spanned<usize>>,
 ) -> Result<MacModel, TopologyError> {
     match (mac, ports) {
-        (Some(mac), None) => mac.get_ref().parse().map_err(|error| Place::of(text, mac).is_wrong(error)),
+        (Some(mac), None) => mac.get_ref().parse().map_err(at(text, mac)),
         (None, Some(ports)) => Ok(MacModel::from(*ports.get_ref())),
-        (None, None) => Err(table
-            .is_unreadable(format!("say which Mac {what}: mac = \"mac-mini-m4-pro\", or ports = 3 for any"))),
-        (Some(_), Some(ports)) => {
-            Err(Place::of(text, ports).is_unreadable("the Mac has both mac and ports: leave one of them out"))
-        }
+        (None, None) => Err(wrong(TopologyError::ModelMissing { subject })),
+        (Some(_), Some(ports)) => Err(at(text, ports)(TopologyError::ModelTwice { subject })),
     }
 }
 
@@ -271,35 +263,28 @@ fn rate(text: &str, gbps: Option<&Spanned<f64>>) -> Result<LineRate, TopologyErr
     let Some(gbps) = gbps else { return Ok(LineRate::TB5) };
     let bits = (gbps.get_ref() * 1e9).round();
     if !(1.0..=MAX_RATE as f64).contains(&bits) {
-        let message =
-            format!("gbps = {} is no rate of a cable: give up to 1000, such as 80 or 40", gbps.get_ref());
-        return Err(Place::of(text, gbps).is_unreadable(message));
+        return Err(at(text, gbps)(TopologyError::UnusableGbps { gbps: gbps.get_ref().to_string() }));
     }
     Ok(LineRate { bits_per_second: bits as u64 })
 }
 
 fn read_end<'a>(text: &str, end: &'a Spanned<String>) -> Result<(&'a str, &'a str), TopologyError> {
-    end.get_ref().split_once(':').ok_or_else(|| {
-        let message =
-            format!("{:?} is no end of a cable: write host:device, such as \"a:rdma_en2\"", end.get_ref());
-        Place::of(text, end).is_unreadable(message)
-    })
+    let pair = end.get_ref().split_once(':');
+    pair.ok_or_else(|| at(text, end)(TopologyError::UnusableEnd { end: end.get_ref().clone() }))
 }
 
 const LINK_LOCAL: &str = "link-local";
 const IPV4: &str = "ipv4";
 
-/// `own` is what the port has by itself
+/// Reads an address; `own` are those that the port has by itself
 fn read_address(text: &str, address: &Spanned<String>, own: &[IpAddr]) -> Result<IpAddr, TopologyError> {
-    let written = address.get_ref().as_str();
-    let found = match written {
+    let found = match address.get_ref().as_str() {
         LINK_LOCAL => own.iter().find(|own| own.is_ipv6()).copied(),
         IPV4 => own.iter().find(|own| own.is_ipv4()).copied(),
         literal => literal.parse().ok(),
     };
     found.ok_or_else(|| {
-        let message = format!("{written:?} is no address: write one, or \"{LINK_LOCAL}\", or \"{IPV4}\"");
-        Place::of(text, address).is_unreadable(message)
+        at(text, address)(TopologyError::UnusableAddress { address: address.get_ref().clone() })
     })
 }
 
@@ -352,7 +337,7 @@ impl PortTable {
     }
 }
 
-/// For writing, which looks at no span
+/// A value to write: the serializer ignores the span
 fn spanless<T>(value: T) -> Spanned<T> {
     Spanned::new(0..0, value)
 }

@@ -38,6 +38,18 @@ impl fmt::Display for Record {
 
 /// The records as Chrome's trace event format, which Perfetto and `chrome://tracing` open
 ///
+/// ```
+/// use rdma_sim::{Sim, chrome_json};
+///
+/// let run = Sim::new().keep_records().faults("at 0s a:rdma_en2 unplug".parse()?).run(async |net| {
+///     let mut timer = net.runtime().timer();
+///     timer.as_mut().reset(rdma_core::Time::from_nanos(1));
+///     std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+/// });
+/// assert!(chrome_json(&run.records).contains("\"name\":\"cut off\""));
+/// # Ok::<(), rdma_sim::FaultError>(())
+/// ```
+///
 /// One row for each queue pair number; times are in microseconds there, with fractions. Frames are slices, the rest are
 /// instants.
 pub fn chrome_json(records: &[Record]) -> String {

@@ -1,4 +1,4 @@
-//! What happened: its fingerprint, and the records for people
+//! The events of a simulation: their fingerprint, and records for people
 
 mod export;
 
@@ -10,9 +10,17 @@ use std::hash::Hasher;
 use rdma_core::Time;
 use twox_hash::XxHash3_64;
 
-/// A fingerprint of everything that happened in a simulation
+/// A fingerprint of every event of a simulation
 ///
 /// Equal for equal seeds and programs: on every machine, in debug and release. Prints as 16 hexadecimal digits.
+///
+/// ```
+/// use rdma_sim::{Digest, Sim};
+///
+/// let digest = |faults: &str| -> Digest { Sim::new().faults(faults.parse().unwrap()).run(async |_| ()).digest };
+/// assert_eq!(digest("at 0s a:rdma_en2 unplug"), digest("at 0s a:rdma_en2 unplug"));
+/// assert_eq!(digest("").to_string().len(), 16);
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Digest(u64);
 
@@ -24,33 +32,33 @@ impl fmt::Display for Digest {
 
 /// The rolling hash behind a [`Digest`], and the records themselves if they are wanted
 ///
-/// XXH3 is specified byte for byte: a digest means the same for ever. Only numbers that the simulation itself made go in:
-/// never a pointer, a wall time or the order of a hash table.
+/// XXH3 is specified byte for byte: a digest means the same for ever. Only numbers that the simulation itself made are
+/// hashed: never a pointer, a wall time or the order of a hash table.
 pub(crate) struct Trace {
     hasher: XxHash3_64,
-    /// Records that are not hashed yet: the hasher prefers to be fed in large pieces.
+    /// Records that are not hashed yet: hashing large pieces is faster
     pending: Vec<u8>,
     events: u64,
     kept: Option<Vec<Record>>,
-    /// Whether a program could see the digest.
+    /// Whether a program could see the digest
     is_on: bool,
 }
 
-/// Something that happened
+/// An event of a simulation
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Record {
-    /// When
+    /// Its time
     pub time: Time,
-    /// What
+    /// Its kind
     pub kind: RecordKind,
-    /// To which queue pair (its number, and in the upper twelve bits the position of its port), port or fault
+    /// The queue pair (its number, and in the upper twelve bits the position of its port), the port, or the fault
     pub subject: u32,
-    /// How much, or how it ended
+    /// A number of bytes, a status, or both, according to the kind
     pub value: u64,
 }
 
-/// What happened
+/// The kind of a [`Record`]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -67,9 +75,9 @@ pub enum RecordKind {
     Frame = 5,
     /// A queue pair began to wait for a receive of its peer
     Stall = 6,
-    /// A queue pair took the step to ready-to-receive, with success or not
+    /// A transition of a queue pair to ready-to-receive succeeded or failed
     Connect = 7,
-    /// A fault of the plan happened
+    /// A fault of the plan fired
     Fault = 8,
     /// A cable was plugged in or pulled
     Plugged = 9,
@@ -77,7 +85,7 @@ pub enum RecordKind {
     OneSided = 10,
 }
 
-/// Bytes of pending records.
+/// Bytes of pending records
 const PENDING: usize = 24 * 128;
 
 impl Trace {
@@ -101,7 +109,7 @@ impl Trace {
         self.is_on = false;
     }
 
-    /// What was kept
+    /// The records that were kept
     pub(crate) fn records(&self) -> &[Record] {
         self.kept.as_deref().unwrap_or_default()
     }

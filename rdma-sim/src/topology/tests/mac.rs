@@ -72,5 +72,5 @@ fn numbers_are_different_for_each_port_of_the_largest_topology() {
     assert_eq!((guids.len(), macs.len(), addresses.len()), (ports.len(), ports.len(), 2 * ports.len()));
     let error = topology.add_host("late", 3).unwrap_err();
     assert_eq!(error, TopologyError::TooManyHosts { host: "late".to_owned() });
-    assert_eq!(error.to_string(), "late is one too many: the simulator has room for 1778 hosts");
+    assert_eq!(error.to_string(), "late is one host too many: the simulator has room for 1778");
 }

@@ -34,7 +34,7 @@ fn a_matrix_may_start_below_the_usual_interface() {
 }
 
 #[test]
-fn matrices_that_describe_no_cables_say_where() {
+fn errors_in_a_matrix_name_the_cell() {
     let table = [
         (
             r#"[[null, "rdma_en2"], ["rdma_en2"]]"#,

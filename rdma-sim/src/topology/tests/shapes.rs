@@ -43,7 +43,7 @@ fn a_shape_takes_the_ports_in_order() {
 }
 
 #[test]
-fn shapes_that_the_macs_do_not_make_say_why() {
+fn an_impossible_shape_is_refused_with_the_reason() {
     let mini = MacModel::MacMiniM4Pro;
     let table = [
         (Topology::mesh(5, mini), "a mesh of 5 Macs needs 4 ports on a, and a mac-mini-m4-pro has 3"),
@@ -69,7 +69,7 @@ fn shapes_that_the_macs_do_not_make_say_why() {
         (Topology::ring(2, mini), "a ring has at least 3 Macs, not 2"),
         (Topology::mesh(1, mini), "a mesh has at least 2 Macs, not 1"),
         (Topology::shaped(Shape::Pair, 3, mini, 1, LineRate::TB5), "a pair has 2 Macs, not 3"),
-        (Topology::mesh(usize::MAX, mini), "bpk is one too many: the simulator has room for 1778 hosts"),
+        (Topology::mesh(usize::MAX, mini), "bpk is one host too many: the simulator has room for 1778"),
     ];
     for (result, message) in table {
         assert_eq!(result.unwrap_err().to_string(), message);

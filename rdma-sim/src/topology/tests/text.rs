@@ -2,7 +2,7 @@ use crate::LineRate;
 use crate::topology::{MacModel, Topology};
 
 #[test]
-fn toml_is_written_as_one_would() {
+fn toml_is_written_without_defaults() {
     let mut topology = Topology::new().host("a", MacModel::MacMiniM4).host("b", 5);
     let b = topology.hosts()[1].ports()[1].addresses().to_vec();
     topology.set_addresses(("b", 1), [b[0], "fe80::c0de".parse().unwrap(), b[1]]).unwrap();
@@ -50,7 +50,7 @@ fn a_shape_in_toml_is_the_shape_and_what_follows() {
 }
 
 #[test]
-fn errors_in_toml_tell_the_line_and_what_to_do() {
+fn errors_in_toml_have_the_line_and_the_remedy() {
     // The two hosts take eight lines.
     let hosts = "[[host]]\nname = 'a'\nports = 3\n\n[[host]]\nname = 'b'\nports = 4\n\n";
     let table = [
@@ -95,11 +95,11 @@ fn errors_in_toml_tell_the_line_and_what_to_do() {
         ("[[host]]\nname = 'a'\nports = 3", 10, "two hosts are called a: give one of them another name"),
         ("[[host]]\nname = ''\nports = 3", 10, "\"\" names no host"),
         ("[[host]]\nname = 'c'\nports = 99", 10, "c cannot have 99 ports: a simulated Mac has 1 to 32"),
-        ("[[host]]\nname = 'c'\n", 9, "say which Mac c is: mac = \"mac-mini-m4-pro\", or ports = 3 for any"),
+        ("[[host]]\nname = 'c'\n", 9, "c has no Mac: add mac = \"mac-mini-m4-pro\", or ports = 3 for any"),
         (
             "[[host]]\nname = 'c'\nports = 3\nmac = 'mac-mini-m4'",
             11,
-            "the Mac has both mac and ports: leave one of them out",
+            "c has both mac and ports: leave one of them out",
         ),
         (
             "[[host]]\nname = 'c'\nmac = 'mac-mini'",
@@ -143,11 +143,11 @@ fn errors_in_toml_tell_the_line_and_what_to_do() {
     }
     for (text, line, message) in [
         ("\nshape = 'torus'\nhosts = 3\nports = 3", 2, "no shape is called \"torus\"; there are: line,"),
-        ("\nshape = 'ring'\nports = 3", 2, "say of how many Macs the ring is, such as hosts = 4"),
+        ("\nshape = 'ring'\nports = 3", 2, "the ring has no number of Macs: add one, such as hosts = 4"),
         (
             "shape = 'ring'\nhosts = 3",
             1,
-            "say which Mac the ring is of: mac = \"mac-mini-m4-pro\", or ports = 3 for any",
+            "the ring has no Mac: add mac = \"mac-mini-m4-pro\", or ports = 3 for any",
         ),
         (
             "shape = 'ring'\nhosts = -3",
