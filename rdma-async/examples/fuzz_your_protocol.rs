@@ -1,0 +1,131 @@
+//! A protocol under faults, three ways: by seed, by the strategies of proptest, and from the bytes of a fuzzer
+//!
+//! The protocol is a service that adds up the numbers of its client. Under any faults it may fail, but it must neither answer
+//! wrongly nor wait for ever. One function states that, [`holds`], and all three ways run it.
+//!
+//! `cargo run --example fuzz_your_protocol [-- --sim]`. Faults need the simulator: a device of this machine (`--device NAME`)
+//! has no cable that a program could pull.
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program")]
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use arbitrary::Unstructured;
+use proptest::test_runner::{Config, TestRunner};
+use rdma_async::{Connection, Device, Endpoint, EndpointOptions};
+use rdma_sim::fault::strategies::{fault_plans, schedules};
+use rdma_sim::{Bytes, Check, Choices, FaultPlan, Net, Seeded, Sim, Topology, check};
+
+const REQUESTS: u64 = 50;
+/// Most faults of a run
+const FAULTS: usize = 3;
+/// When they fire at the latest
+const HORIZON: Duration = Duration::from_millis(2);
+
+type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
+
+/// Answers each number with the sum so far
+async fn serve<D: Device>(connection: &Connection<D>) -> Result {
+    let mut sum = 0;
+    while let Some(message) = connection.recv().await? {
+        sum += u64::from_le_bytes(message[..].try_into()?);
+        connection.send_bytes(&sum.to_le_bytes()).await?;
+    }
+    Ok(())
+}
+
+/// Asks for the sum of 1 to [`REQUESTS`]
+async fn add_up<D: Device>(connection: &Connection<D>) -> Result<u64> {
+    let mut sum = 0;
+    for number in 1..=REQUESTS {
+        connection.send_bytes(&number.to_le_bytes()).await?;
+        let answer = connection.recv().await?.ok_or("the server closed the connection")?;
+        sum = u64::from_le_bytes(answer[..].try_into()?);
+    }
+    connection.close().await?;
+    Ok(sum)
+}
+
+/// What must hold whatever the faults do: the right sum or an error; the simulation fails if the client waits for ever
+async fn holds(net: Net) {
+    if let Ok(sum) = attempt(&net).await {
+        assert_eq!(sum, REQUESTS * (REQUESTS + 1) / 2, "the sum is wrong");
+    }
+}
+
+async fn attempt(net: &Net) -> Result<u64> {
+    let options = || EndpointOptions::new().peer_timeout(Duration::from_secs(1));
+    let (here, there) = net.tcp();
+    // The server is a process of host b: faults stop, kill and restart it.
+    let server = Endpoint::builder(net.open("b", "rdma_en2")?);
+    let server = server.runtime(net.host("b").runtime()).options(options()).build()?;
+    net.host("b").spawn(async move {
+        if let Ok(connection) = server.accept(there).await {
+            // The client notices a server that failed.
+            let _ = serve(&connection).await;
+        }
+    });
+    let client = Endpoint::builder(net.open("a", "rdma_en2")?);
+    let client = client.runtime(net.runtime()).options(options()).build()?;
+    add_up(&client.connect(here).await?).await
+}
+
+/// By seed: a failure is shrunk and printed as a line that repeats it
+fn by_seed() {
+    check(Check::new().runs(100).random_faults(FAULTS as u32, HORIZON), holds);
+}
+
+/// By proptest: strategies combine with those of the caller's own types
+fn by_strategy() -> Result {
+    let mut runner = TestRunner::new(Config { cases: 100, failure_persistence: None, ..Config::default() });
+    let runs = (fault_plans(&Topology::pair(), FAULTS, HORIZON), schedules(64));
+    runner.run(&runs, |(plan, schedule)| {
+        Sim::new().faults(plan).choices(schedule).run(holds);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// From bytes: the body of a fuzz target
+fn by_bytes(bytes: &[u8]) -> Result {
+    let mut bytes = Unstructured::new(bytes);
+    let plan = FaultPlan::arbitrary(&mut bytes, &Topology::pair(), FAULTS, HORIZON)?;
+    let choices: Bytes = bytes.arbitrary()?;
+    Sim::new().faults(plan).choices(choices).run(holds);
+    Ok(())
+}
+
+fn run() -> Result {
+    by_seed();
+    println!("100 seeds hold");
+    by_strategy()?;
+    println!("100 cases of proptest hold");
+    // A fuzzer would look for bytes that reach new code; random ones stand in for it here.
+    let mut random = Seeded::new(0);
+    for _ in 0..100 {
+        let bytes: Vec<u8> = (0..200).map(|_| random.pick(256) as u8).collect();
+        by_bytes(&bytes)?;
+    }
+    println!("100 inputs of bytes hold");
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let args: Vec<_> = std::env::args().skip(1).collect();
+    match &*args.iter().map(String::as_str).collect::<Vec<_>>() {
+        [] | ["--sim"] => match run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        },
+        _ => {
+            eprintln!(
+                "usage: [--sim]; faults are injected in the simulator only, try ping_pong with --device"
+            );
+            ExitCode::from(2)
+        }
+    }
+}
