@@ -14,6 +14,8 @@ use rdma_tests::hosts::Hosts;
 const PING_PONG: &str = env!("CARGO_BIN_EXE_ping_pong");
 const STREAM_COPY: &str = env!("CARGO_BIN_EXE_stream_copy");
 const UNPLUG_AND_RECOVER: &str = env!("CARGO_BIN_EXE_unplug_and_recover");
+const FUZZ_YOUR_PROTOCOL: &str = env!("CARGO_BIN_EXE_fuzz_your_protocol");
+const REPLAY_A_SEED: &str = env!("CARGO_BIN_EXE_replay_a_seed");
 const OPEN_DEVICE: &str = env!("CARGO_BIN_EXE_open_device");
 
 /// Long enough for any example on a machine that runs other programs, too
@@ -108,6 +110,22 @@ fn unplug_and_recover_counts_on_after_the_cable_is_back() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.stdout.contains("the port is down; trying again"), "{ended:?}");
     assert!(ended.stdout.ends_with("received 1 to 100\n"), "{ended:?}");
+}
+
+#[test]
+fn fuzz_your_protocol_holds_by_seed_by_strategy_and_by_bytes() {
+    let ended = Example::run(FUZZ_YOUR_PROTOCOL, &["--sim"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.stdout.lines().filter(|line| line.ends_with(" hold")).count(), 3, "{ended:?}");
+}
+
+#[test]
+fn replay_a_seed_finds_a_seed_and_repeats_it() {
+    let ended = Example::run(REPLAY_A_SEED, &["--sim"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let (_, replay) = ended.stdout.split_once("the replay is: ").expect("the example prints the replay");
+    let again = Example::run(REPLAY_A_SEED, &[replay.lines().next().expect("a line")]);
+    assert_eq!(again.stdout, ended.stdout, "the replay repeats the run");
 }
 
 #[test]
