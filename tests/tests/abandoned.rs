@@ -19,6 +19,7 @@ async fn queue_more_than_fits(connection: &Connection<SimDevice>) {
     }
 }
 
+/// Catches a last handle that does not `abandon` its connection.
 #[test]
 fn dropping_the_last_handle_sends_what_is_queued() {
     Sim::new().run(async |net| {
@@ -35,7 +36,8 @@ fn dropping_the_last_handle_sends_what_is_queued() {
     });
 }
 
-/// Regression: a connection without a handle was cut off after the timeout, although it was still sending.
+/// Regression: a connection without a handle was cut off after the timeout, although it was still sending. Catches a deadline that
+/// does not move when a send completes.
 #[test]
 fn dropping_the_last_handle_waits_for_a_slow_reader() {
     Sim::new().run(async |net| {
