@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::file::{FileError, Reason, require_regular};
 
-/// An open file, and what is left to read of it
+/// An open file, and how much was read
 #[derive(Debug)]
 pub(crate) struct Source {
     path: PathBuf,

@@ -108,11 +108,14 @@ fn a_failed_expectation_reports_the_actual_end_and_the_replay() {
         assert!(violations.iter().any(|found| found.as_str().unwrap().contains(why)), "{why}: {report}");
 
         let output = tb5!["sim", "run", &path, "--seeds", "3..5"];
-        let told = stdout(&output);
+        let printed = stdout(&output);
         assert_eq!(output.status.code(), Some(1));
-        assert!(told.starts_with("backend: simulator") && told.ends_with("0 of 2 seeds passed\n"), "{told}");
+        assert!(
+            printed.starts_with("backend: simulator") && printed.ends_with("0 of 2 seeds passed\n"),
+            "{printed}"
+        );
         let replay = format!("replay: tb5 sim run {} --seed 4\n", path.display());
-        assert!(told.contains(why) && told.contains(&replay), "{told}");
+        assert!(printed.contains(why) && printed.contains(&replay), "{printed}");
     }
 }
 
@@ -122,11 +125,14 @@ fn assert_wrong(text: &str, line: usize, why: &str) {
     let path = folder.write("scenario.toml", text);
     for command in ["run", "trace"] {
         let output = tb5!["sim", command, &path];
-        let told = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{text}\n{told}");
+        let printed = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}\n{printed}");
         let place = format!("tb5: {}:{line}: ", path.display());
-        assert!(told.starts_with(&place) && told.contains(why), "expected {line}: {why} in\n{text}\n{told}");
-        assert_eq!(told.lines().count(), 1, "{told}");
+        assert!(
+            printed.starts_with(&place) && printed.contains(why),
+            "expected {line}: {why} in\n{text}\n{printed}"
+        );
+        assert_eq!(printed.lines().count(), 1, "{printed}");
         assert!(output.stdout.is_empty());
     }
 }

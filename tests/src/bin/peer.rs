@@ -1,8 +1,8 @@
-//! A host of a fabric in a process of its own, told what to do by lines on its standard input
+//! A host of a fabric in a process of its own, controlled by lines on its standard input
 //!
-//! `open DEVICE FRAMES BYTES` makes a queue pair and says its address, `connect N ADDRESS` connects it. Then one of: `ping N COUNT LEN`
-//! and `pong N COUNT LEN`, `send N COUNT LEN` and `take N COUNT LEN`, which say how long they took; or `talk N`, which exchanges
-//! messages for ever beside everything else and looks at each byte, `count N`, which says how many came, and `drop N`; `fork N` has a
+//! `open DEVICE FRAMES BYTES` creates a queue pair and prints its address, `connect N ADDRESS` connects it. Then one of: `ping N COUNT LEN`
+//! and `pong N COUNT LEN`, `send N COUNT LEN` and `take N COUNT LEN`, which print how long they took; or `talk N`, which exchanges
+//! messages for ever beside other commands and checks each byte, `count N`, which prints how many arrived, and `drop N`; `fork N` has a
 //! child that tries the verbs of link N, expects the error of a device that is gone, and ends. Each line is answered by one.
 
 #![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
@@ -129,10 +129,10 @@ fn is_refused(link: &mut Link) -> bool {
 
 #[expect(clippy::disallowed_methods, reason = "a program may have threads of its own")]
 fn lines() -> Receiver<String> {
-    let (tell, lines) = channel();
+    let (sender, lines) = channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            if tell.send(line).is_err() {
+            if sender.send(line).is_err() {
                 return;
             }
         }

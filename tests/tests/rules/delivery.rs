@@ -96,7 +96,7 @@ fn the_excess_of_a_message_spoils_the_next_receive() {
         let failed = (Opcode::Recv, Status::LocalLength);
         assert_eq!(within_a_second(&net, &mut b).await, [failed; 2]);
         let sent = within_a_second(&net, &mut a).await;
-        assert_eq!(sent, [(Opcode::Send, Status::Success)], "the sender is not told");
+        assert_eq!(sent, [(Opcode::Send, Status::Success)], "the sender gets no error");
         assert!(passes(&net, &mut a, &mut b).await);
     });
 }
@@ -268,7 +268,7 @@ fn completions_of_several_queue_pairs_share_a_queue() {
         for (raw, to) in [(&b, &a.qp), (&second, &extra)] {
             let sgl = [a.sge(to.address().qpn.0 as usize % 1024..to.address().qpn.0 as usize % 1024 + 8)];
             let request = rdma_core::RecvRequest { id: rdma_core::WrId(1), sgl: &sgl };
-            // SAFETY: the memory of `a` outlives both queue pairs, and nobody touches it.
+            // SAFETY: the memory of `a` outlives both queue pairs, and is not accessed.
             unsafe { to.post_recv(&request) }.unwrap();
             raw.post(1, SendOp::Send, &[raw.sge(0..8)]).unwrap();
         }

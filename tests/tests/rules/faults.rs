@@ -108,7 +108,7 @@ fn a_wedged_driver_creates_nothing() {
         happen(&net, "a:rdma_en2 wedge").await;
         assert_eq!(errno(net.open("a", DEVICE)), 16);
         assert_eq!(errno(rdma_core::Device::create_cq(&spare, 8)), 16);
-        assert!(passes(&net, &mut a, &mut b).await, "what is connected goes on");
+        assert!(passes(&net, &mut a, &mut b).await, "existing connections continue");
     });
 }
 

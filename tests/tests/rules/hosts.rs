@@ -62,7 +62,7 @@ fn a_killed_host_is_silent_until_its_processes_start_anew() {
         assert!(!answers(&net, &mut a, 48).await);
         happen(&net, "b restart").await;
         assert_eq!(starts.load(Ordering::Relaxed), 2);
-        assert!(!answers(&net, &mut a, 56).await, "what was connected stays so to nobody");
+        assert!(!answers(&net, &mut a, 56).await, "the old connection is not resumed");
         drop(a);
         let [mut a, mut b] = pair(&net);
         assert!(passes(&net, &mut a, &mut b).await);

@@ -35,7 +35,7 @@ fn the_caps_are_those_of_the_sources() {
     }
 }
 
-/// How many can be made, and what is said to the next
+/// How many objects can be created, and the error of the next one
 fn exhaust<T>(mut make: impl FnMut() -> Result<T, Error>) -> (usize, Error) {
     let mut made = Vec::new();
     loop {
@@ -221,7 +221,7 @@ fn space_returns_with_the_completion() {
         assert_eq!(errno(a.send(2, 0..FRAME)), 12);
         assert_eq!(errno(b.recv(2, FRAME..2 * FRAME)), 12);
         rest(&net, Duration::from_millis(1)).await;
-        // Whether somebody has polled does not matter.
+        // The slots are free although the completions were not polled.
         a.send(2, 0..FRAME).unwrap();
         b.recv(2, FRAME..2 * FRAME).unwrap();
     });
@@ -239,14 +239,14 @@ fn a_full_ring_refuses_or_corrupts() {
             b.qp().connect(&a.qp().address()).unwrap();
             b.recv(1, 0..FRAME).unwrap();
             b.recv(2, FRAME..2 * FRAME).map_err(|error| error.errno())?;
-            // Only what is received is said to be damaged: sends stay within their queue.
+            // Only received data is damaged, by assumption: sends stay within their queue.
             a.write(0, &[7; FRAME]);
             a.send(1, 0..FRAME).unwrap();
             assert_eq!(errno(a.send(2, 0..FRAME)), 12);
             b.received().await.unwrap();
             a.completion().await.unwrap();
             a.send(2, 0..FRAME).unwrap();
-            assert_eq!(b.received().await.unwrap().status, Status::Success, "nobody is told");
+            assert_eq!(b.received().await.unwrap().status, Status::Success, "no error is reported");
             let mut bytes = [0; 2 * FRAME];
             b.read(0..2 * FRAME, &mut bytes);
             Ok(bytes.chunks(FRAME).map(|frame| frame == [7; FRAME]).collect::<Vec<_>>())

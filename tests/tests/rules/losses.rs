@@ -113,7 +113,7 @@ fn each_replug_costs_a_protection_domain() {
     assert_eq!(left(2), [5, 5]);
 }
 
-/// Regression: a host whose RDMA was enabled, or that woke up, paid for replugging even where no link came up.
+/// Regression: a host whose RDMA was enabled, or that woke up, lost protection domains even where no link came up.
 #[test]
 fn only_a_link_that_comes_up_costs_a_protection_domain() {
     Sim::new().run(async |net| {
@@ -155,7 +155,7 @@ fn a_queue_pair_that_rests_too_long_is_dead() {
     let measured = Some(23 * MINUTE);
     assert_eq!(rdma_sim::Rules::tb5().idle_death, measured);
     assert!(survives(measured, 22 * MINUTE));
-    assert!(!survives(measured, 24 * MINUTE), "and nobody is told");
+    assert!(!survives(measured, 24 * MINUTE), "without an error");
     assert!(survives(None, 600 * MINUTE));
 }
 

@@ -89,7 +89,7 @@ fn data_beyond_a_4_gib_boundary_is_lost_or_not() {
             b.recv(1, &[b.sge(half - FRAME..half + FRAME)]).unwrap();
             a.post(1, SendOp::Send, &[a.sge(0..2 * FRAME)]).unwrap();
             let done = b.completion().await;
-            assert_eq!((done.status, done.byte_len), (Status::Success, 8192), "nobody is told");
+            assert_eq!((done.status, done.byte_len), (Status::Success, 8192), "no error is reported");
             let is_sent = |bytes: Vec<u8>| bytes == [7; FRAME];
             [is_sent(b.read(half - FRAME..half)), is_sent(b.read(half..half + FRAME))]
         });
@@ -145,7 +145,7 @@ fn late_memory_receives_nothing_or_does() {
     assert_eq!(receive(true), (Status::Success, true));
 }
 
-/// Regression: what was registered between two connections of a queue pair counted as late for the second.
+/// Regression: memory that was registered between two connections of a queue pair counted as late for the second.
 #[test]
 fn memory_registered_before_a_reconnection_is_not_late() {
     Sim::new().run(async |net| {

@@ -83,7 +83,7 @@ fn the_ipv4_entry_may_be_anywhere() {
         let gids = net.gids("a", DEVICE).unwrap();
         assert_eq!(gids.iter().position(|gid| gid.ipv4().is_some()), Some(4));
         assert!(gids[2].is_zero(), "entries that are not set are zeros");
-        // Those who look for the entry connect; those who say 1 do not.
+        // A program that searches for the entry connects; a program that uses index 1 does not.
         let (mut a, mut b) = (bare(&net, "a"), bare(&net, "b"));
         let (attr, mask) = QpAttr::ready_to_receive(&b.qp().address(), 1, 1024);
         let other = bare(&net, "a");
@@ -166,7 +166,7 @@ fn a_sleeping_mac_takes_its_ports_along() {
         assert_eq!(net.port("a", DEVICE).unwrap().state, PortState::Down);
         assert_eq!(a.send(1, 0..1).unwrap_err().cause, Cause::DeviceGone);
         happen(&net, "b wake").await;
-        assert_eq!(b.recv(1, 0..1).unwrap_err().cause, Cause::DeviceGone, "what was connected is over");
+        assert_eq!(b.recv(1, 0..1).unwrap_err().cause, Cause::DeviceGone, "the old connection has ended");
         drop((a, b));
         let [mut a, mut b] = pair(&net);
         assert!(passes(&net, &mut a, &mut b).await);

@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,6 +17,8 @@ use crate::support::{Running, eventually, json, text, tool};
 pub(crate) struct Run {
     pub(crate) name: String,
     pub(crate) command: Command,
+    /// Holds the port of the programs until the run has ended.
+    _port: Option<[TcpStream; 2]>,
 }
 
 impl Run {
@@ -32,7 +34,7 @@ impl Run {
         let mut command = tool();
         command.args(["run", "--name", &name, "--timeout", timeout]).args(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self { name, command }
+        Self { name, command, _port: None }
     }
 
     /// The same command for each host
@@ -94,14 +96,20 @@ pub(crate) fn lines_of(output: &[u8], host: &str) -> Vec<String> {
     text(output).lines().filter_map(|line| line.strip_prefix(&prefix)).map(str::to_owned).collect()
 }
 
-fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+/// A TCP port, and a connection that keeps the system from giving it to another program
+///
+/// A server that sets `SO_REUSEADDR`, as all of these do, may listen on the port of a connection.
+fn held_port() -> (String, [TcpStream; 2]) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let connecting = TcpStream::connect(address).unwrap();
+    (address.port().to_string(), [connecting, listener.accept().unwrap().0])
 }
 
 /// A server and its client, with a port of their own
 pub(crate) fn pair(options: &[&str], program: &[&str]) -> Run {
-    let port = free_port();
+    let (port, connection) = held_port();
     let words = [program, &["-p", &port]].concat();
     let all = [options, &["--hosts", "2", "--"], &words, &[":"], &words, &["localhost"]].concat();
-    Run::new(all)
+    Run { _port: Some(connection), ..Run::new(all) }
 }
