@@ -162,10 +162,10 @@ fn invalid_scenarios_are_refused_with_file_and_line() {
         (
             rest("faults = [\n\"at 5ms a:rdma_en2 unplugg\"]"),
             5,
-            "\"unplugg\" is no fault; there are: boundary, busy",
+            "no fault is called \"unplugg\"; there are: boundary, busy",
         ),
         (rest("faults = [\"at 5ms a unplug\"]"), 4, "unplug happens to a port: write a:DEVICE"),
-        (rest("faults = [\"at 5ms c kill\"]"), 4, "there is no host \"c\""),
+        (rest("faults = [\"at 5ms c kill\"]"), 4, "the topology has no host \"c\""),
         (rest("faults = [\"at 5ms a:rdma_en9 unplug\"]"), 4, "host \"a\" has no device \"rdma_en9\""),
         (rest("faults = [\"at 99999999999999999999s a kill\"]"), 4, "is not a time"),
         (rest("faults = \"at 5ms a kill\""), 4, "expected a sequence"),

@@ -349,7 +349,7 @@ fn invalid_arguments_are_refused_with_the_reason() {
         (&["--topology", "mesh", "--hosts", "0", "--", "true"], 2, "at least 2"),
         (&["--profile", "tb6", "--", "true"], 2, "\"tb6\" is not tb5"),
         (&["--fault", "at 1s a explode", "--", "true"], 2, "explode"),
-        (&["--fault", "at 1s z kill", "--", "true"], 2, "there is no host \"z\""),
+        (&["--fault", "at 1s z kill", "--", "true"], 2, "the topology has no host \"z\""),
         (&["--grace", "5", "--", "true"], 2, "such as 300ms"),
         (&[], 2, "PROG"),
         (&["--", "true", ":"], 2, "one is missing"),
