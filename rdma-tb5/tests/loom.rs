@@ -3,7 +3,6 @@
 //! The files of the crate are compiled again here, against loom's primitives instead of the standard ones. Mutants that these tests have
 //! caught, each by the test named after it:
 //!
-//! * `PostedFrames::settle` that stores a second load of `completed`: `no_completion_is_lost`;
 //! * `PortWatch::completed` that stores `UP` whatever the state is: `a_port_that_is_gone_stays_gone`;
 //! * `SpinLock::with` that unlocks with `Relaxed`: `one_thread_at_a_time_uses_the_value`;
 //! * `WakeTimer::schedule` without its `notify_one`: `a_task_that_sleeps_is_woken`;
