@@ -9,6 +9,16 @@ use crate::rules::QueueUnit;
 ///
 /// The default is Apple's RDMA over Thunderbolt 5 as publicly documented and measured by others; none of it was
 /// observed on hardware by this project.
+///
+/// ```
+/// use rdma_sim::{Model, Sim, Timing};
+///
+/// let mut model = Model::tb5();
+/// model.caps.max_qp = 4;
+/// model.timing = Timing::INSTANT;
+/// Sim::new().model(model).run(async |_net| ());
+/// assert!(Model::profile("roce").is_some_and(|roce| roce.caps.one_sided));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Model {
@@ -74,6 +84,11 @@ impl Model {
 
 /// How long the parts of a message's way take, in nanoseconds
 ///
+/// ```
+/// let timing = rdma_sim::Timing::default();
+/// assert_eq!(timing.doorbell_ns + timing.propagation_ns + timing.delivery_ns, 5_800);
+/// ```
+///
 /// Assumed: only their sum is known. It was chosen so that a ping of 8 bytes takes about 12 µs to return, between the
 /// 10 µs of the design goal and the 13 µs measured between two Macs by a process that polls (published field notes).
 #[derive(Clone, Debug)]
@@ -123,6 +138,13 @@ impl Default for Timing {
 }
 
 /// A cable's line rate and framing
+///
+/// ```
+/// use rdma_sim::LineRate;
+///
+/// assert_eq!(LineRate::TB5.frame_ns(4096), 445);
+/// assert_eq!(LineRate::TB4.frame_ns(4096), 890);
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LineRate {
     /// Raw bits per second, each way

@@ -145,6 +145,13 @@ impl fmt::Debug for Net {
 }
 
 /// The objects that exist in a simulation
+///
+/// ```
+/// use rdma_sim::Sim;
+///
+/// let run = Sim::new().run(|net| async move { net.open("a", "rdma_en2").expect("a cable is in the port") });
+/// assert_eq!(run.leaks.protection_domains, 1, "the device is still open");
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Leaks {
