@@ -206,7 +206,7 @@ mod tests {
             assert_eq!(FaultPlan(plan(text, 7, &Topology::pair()).unwrap()).to_string(), expected);
         }
         for (text, why) in [
-            ("explode a", "is no fault"),
+            ("explode a", "no fault is called \"explode\""),
             ("unplug a", "happens to a port"),
             ("unplug a:rdma_en99", "no device"),
             ("kill z", "no host"),

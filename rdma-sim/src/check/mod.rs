@@ -240,7 +240,8 @@ pub fn check(check: Check, test: impl AsyncFn(Net)) {
     for seed in first..first.saturating_add(runs) {
         let case = check.case(seed);
         if let Err(failure) = check.run(&case, &test) {
-            let (case, failure) = quietly(|| shrink::shrink(&check, case, failure, &test));
+            let (case, failure) =
+                quietly(|| shrink::shrink(case, failure, |case| check.run(case, &test).err()));
             panic!("seed {seed} failed: {failure}\nTo repeat it:\n\n{}\n", case.line());
         }
     }

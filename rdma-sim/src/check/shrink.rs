@@ -1,34 +1,24 @@
 //! Makes a failing run smaller: fewer faults, then fewer choices
 
-use super::{Check, Failure, Replay};
-use crate::Net;
+use super::replay::Replay;
 
 /// Most runs of a shrinking
 const BUDGET: u32 = 300;
 
 /// The smallest run that was found to fail, and how it fails
 ///
-/// Any failure counts: the smaller run often fails differently for the same reason.
-pub(super) fn shrink(
-    check: &Check,
-    case: Replay,
-    failure: Failure,
-    test: &impl AsyncFn(Net),
-) -> (Replay, Failure) {
+/// `run` returns how a run fails, if it does. Any failure counts: the smaller run often fails differently for the same reason.
+pub(super) fn shrink<F>(case: Replay, failure: F, mut run: impl FnMut(&Replay) -> Option<F>) -> (Replay, F) {
     let mut best = (case, failure);
     let mut budget = BUDGET;
-    let mut try_case = |case: Replay, best: &mut (Replay, Failure)| {
+    let mut try_case = |case: Replay, best: &mut (Replay, F)| {
         if budget == 0 {
             return false;
         }
         budget -= 1;
-        match check.run(&case, test) {
-            Ok(_) => false,
-            Err(failure) => {
-                *best = (case, failure);
-                true
-            }
-        }
+        let Some(failure) = run(&case) else { return false };
+        *best = (case, failure);
+        true
     };
     // Remove halves first, then smaller pieces down to single faults.
     let mut chunk = best.0.faults.0.len().div_ceil(2);
@@ -45,7 +35,7 @@ pub(super) fn shrink(
         chunk /= 2;
     }
     // No choices at all are the easiest to read; otherwise the fewest.
-    let with_draws = |best: &(Replay, Failure), draws| Replay { draws: Some(draws), ..best.0.clone() };
+    let with_draws = |best: &(Replay, F), draws| Replay { draws: Some(draws), ..best.0.clone() };
     if !try_case(with_draws(&best, 0), &mut best) {
         let (mut passes, mut fails) = (0, 1_u64);
         while !try_case(with_draws(&best, fails), &mut best) {

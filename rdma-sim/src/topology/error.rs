@@ -1,6 +1,9 @@
 use std::net::IpAddr;
 
-use super::{MacModel, MatrixError, Shape, Topology};
+use super::mac::MacModel;
+use super::matrix_error::{MatrixError, list};
+use super::port::MAX_HOSTS;
+use super::shape::Shape;
 
 /// Why a topology is impossible
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -161,7 +164,7 @@ pub enum TopologyError {
     },
 
     /// More Macs than have addresses of their own
-    #[error("{host} is one host too many: the simulator has room for {}", Topology::MAX_HOSTS)]
+    #[error("{host} is one host too many: the simulator has room for {}", MAX_HOSTS)]
     TooManyHosts {
         /// The Mac that was too many
         host: String,
@@ -236,11 +239,4 @@ impl TopologyError {
             _ => None,
         }
     }
-}
-
-pub(super) fn list<T: ToString>(items: &[T]) -> String {
-    if items.is_empty() {
-        return "none".to_owned();
-    }
-    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }

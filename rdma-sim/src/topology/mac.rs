@@ -1,7 +1,5 @@
 use std::fmt;
-use std::str::FromStr;
 
-use super::TopologyError;
 use crate::LineRate;
 
 /// A kind of Mac: how many Thunderbolt ports it has, and how fast they are
@@ -96,7 +94,7 @@ impl MacModel {
     }
 
     /// Its name in text; [`Display`](fmt::Display) adds the number of ports of a generic one
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Generic { .. } => GENERIC,
             Self::MacMiniM4 => "mac-mini-m4",
@@ -111,7 +109,7 @@ impl MacModel {
     }
 }
 
-const GENERIC: &str = "generic-";
+pub(super) const GENERIC: &str = "generic-";
 
 /// A generic Mac with so many ports
 impl From<usize> for MacModel {
@@ -126,15 +124,5 @@ impl fmt::Display for MacModel {
             Self::Generic { ports } => write!(f, "{GENERIC}{ports}"),
             model => f.pad(model.name()),
         }
-    }
-}
-
-impl FromStr for MacModel {
-    type Err = TopologyError;
-
-    fn from_str(name: &str) -> Result<Self, TopologyError> {
-        let sold = Self::ALL.into_iter().find(|model| model.name() == name);
-        let generic = || name.strip_prefix(GENERIC)?.parse().ok().map(|ports| Self::Generic { ports });
-        sold.or_else(generic).ok_or_else(|| TopologyError::UnknownModel { model: name.to_owned() })
     }
 }

@@ -1,86 +1,10 @@
 use serde::{Deserialize, Serialize};
 
-use super::error::list;
+use super::matrix_error::MatrixError;
 use super::port::{device_name, interface_number};
 use super::shapes::host_name;
 use super::{MacModel, Topology, TopologyError};
 use crate::LineRate;
-
-/// Why a device matrix is refused
-///
-/// Rows and columns are counted from zero, as ranks are.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MatrixError {
-    /// A name that is not `rdma_enN`, or that no simulated Mac has beside the others of its row
-    #[error("m[{row}][{column}] has {device:?}: devices of rank {row} are {} to {}", possible[0], possible[1])]
-    Device {
-        /// The rank
-        row: usize,
-        /// Its peer
-        column: usize,
-        /// The name
-        device: String,
-        /// The first and the last possible name
-        possible: [String; 2],
-    },
-
-    /// A device from a Mac to itself
-    #[error("m[{row}][{row}] has {}, a cable of rank {row} to itself: it must be null", list(devices))]
-    Diagonal {
-        /// The rank
-        row: usize,
-        /// The devices that stand there instead of null
-        devices: Vec<String>,
-    },
-
-    /// The text is not a list of lists of devices
-    #[error("the matrix is no list of rows of devices: {message}")]
-    Json {
-        /// The line, counted from one
-        line: usize,
-        /// The message of the parser
-        message: String,
-    },
-
-    /// A row does not have a cell for each rank
-    #[error("the matrix has {rows} rows, but row {row} has {cells} cells: it must be square")]
-    NotSquare {
-        /// The first row of another length
-        row: usize,
-        /// How many cells it has
-        cells: usize,
-        /// How many rows there are
-        rows: usize,
-    },
-
-    /// A row has a device twice
-    #[error("rank {row} has {device} in m[{row}][{}] and in m[{row}][{}]: a port takes one cable", columns[0], columns[1])]
-    Repeated {
-        /// The rank
-        row: usize,
-        /// The device
-        device: String,
-        /// The columns that name it
-        columns: [usize; 2],
-    },
-
-    /// Two ranks name different numbers of devices for the cables between them
-    #[error(
-        "m[{row}][{column}] has {} ({}), but m[{column}][{row}] has {} ({}): a cable has a device at both ends",
-        devices.len(), list(devices), counterparts.len(), list(counterparts)
-    )]
-    Uneven {
-        /// One rank
-        row: usize,
-        /// The other
-        column: usize,
-        /// Devices of the one towards the other
-        devices: Vec<String>,
-        /// Devices of the other towards the one
-        counterparts: Vec<String>,
-    },
-}
 
 /// The devices of one rank towards another
 #[derive(Deserialize, Serialize)]

@@ -25,7 +25,10 @@ mod error;
 mod generate;
 mod mac;
 mod matrix;
+mod matrix_error;
+mod names;
 mod port;
+mod shape;
 mod shapes;
 #[cfg(test)]
 mod tests;
@@ -37,9 +40,9 @@ pub use self::error::TopologyError;
 #[cfg(any(test, feature = "proptest"))]
 pub use self::generate::strategies;
 pub use self::mac::MacModel;
-pub use self::matrix::MatrixError;
+pub use self::matrix_error::MatrixError;
 pub use self::port::{Guid, MacAddress, Port};
-pub use self::shapes::Shape;
+pub use self::shape::Shape;
 pub use self::text::TopologyTable;
 
 use crate::LineRate;
@@ -65,7 +68,7 @@ pub struct Host {
 
 impl Topology {
     /// The most hosts that a topology has room for
-    pub const MAX_HOSTS: usize = 254 * 7;
+    pub const MAX_HOSTS: usize = port::MAX_HOSTS;
 
     /// The first Thunderbolt interface of the Macs in Apple's documentation is `en2`
     pub const FIRST_INTERFACE: u16 = 2;

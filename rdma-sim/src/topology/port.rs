@@ -3,6 +3,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rdma_core::Gid;
 
+/// Macs whose ports have different addresses.
+pub(super) const MAX_HOSTS: usize = 254 * 7;
+
 /// A Thunderbolt port of a Mac: its device, its numbers, and the addresses of its interface
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Port {

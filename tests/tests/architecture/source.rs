@@ -194,22 +194,27 @@ impl Module {
                 TokenTree::Ident(ident) => {
                     self.idents.insert(ident.to_string());
                     if colons != 2 {
-                        path.clear();
+                        self.add_path(std::mem::take(&mut path));
                     }
                     path.push(ident.to_string());
                     colons = 0;
-                    if path.len() > 1 {
-                        self.paths.insert(self.from_file(path.clone()));
-                    }
                 }
                 other => {
-                    path.clear();
+                    self.add_path(std::mem::take(&mut path));
                     colons = 0;
                     if let TokenTree::Group(group) = other {
                         self.add_tokens(group.stream());
                     }
                 }
             }
+        }
+        self.add_path(path);
+    }
+
+    fn add_path(&mut self, path: Vec<String>) {
+        if path.len() > 1 {
+            let path = self.from_file(path);
+            self.paths.insert(path);
         }
     }
 }
@@ -253,9 +258,8 @@ impl<'ast> Visit<'ast> for Module {
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let parts: Vec<_> = path.segments.iter().map(|part| part.ident.to_string()).collect();
-        if parts.len() > 1 && path.leading_colon.is_none() {
-            let parts = self.from_file(parts);
-            self.paths.insert(parts);
+        if path.leading_colon.is_none() {
+            self.add_path(parts);
         }
         syn::visit::visit_path(self, path);
     }

@@ -85,15 +85,15 @@ macro_rules! rules {
         $name:literal, $status:ident by $source:literal
         $(, set by $group:ident::$field:ident)? $(, caused by $fault:literal)?, shown by $test:ident;
     )+) => {
-        pub(super) const RULES: &[$crate::catalogue::Rule] = &[$($crate::catalogue::Rule {
+        pub(super) const RULES: &[$crate::catalogue::rules::rule::Rule] = &[$($crate::catalogue::rules::rule::Rule {
             name: $name,
             description: concat!($($description),+).trim_ascii_start(),
             source: $source,
-            status: $crate::catalogue::RuleStatus::$status,
+            status: $crate::catalogue::rules::rule::RuleStatus::$status,
             switch: [
                 $(super::rule::field!($group $field),)?
-                $($crate::catalogue::Switch::Fault($fault),)?
-                $crate::catalogue::Switch::None,
+                $($crate::catalogue::rules::rule::Switch::Fault($fault),)?
+                $crate::catalogue::rules::rule::Switch::None,
             ][0],
             test: stringify!($test),
         }),+];
@@ -106,7 +106,7 @@ macro_rules! field {
     (Rules $field:ident) => { super::rule::field!(@ "Rules", rules, $field) };
     (Timing $field:ident) => { super::rule::field!(@ "Timing", timing, $field) };
     (@ $group:literal, $part:ident, $field:ident) => {
-        $crate::catalogue::Switch::Field {
+        $crate::catalogue::rules::rule::Switch::Field {
             name: concat!($group, "::", stringify!($field)),
             value: |model| format!("{:?}", model.$part.$field),
         }
