@@ -171,11 +171,11 @@ impl Module {
     }
 
     fn push_use(&mut self, name: String, path: Vec<String>, is_reexport: bool) {
-        self.used.push(Used { name, path: self.from_file(path), is_reexport });
+        self.used.push(Used { name, path: self.in_file(path), is_reexport });
     }
 
     /// A path as the file itself would write it
-    fn from_file(&self, mut path: Vec<String>) -> Vec<String> {
+    fn in_file(&self, mut path: Vec<String>) -> Vec<String> {
         let inner = path.iter().take(self.depth).take_while(|part| *part == "super").count();
         path.drain(..inner);
         if inner > 0 && path.first().is_none_or(|part| part != "super") {
@@ -213,7 +213,7 @@ impl Module {
 
     fn add_path(&mut self, path: Vec<String>) {
         if path.len() > 1 {
-            let path = self.from_file(path);
+            let path = self.in_file(path);
             self.paths.insert(path);
         }
     }
