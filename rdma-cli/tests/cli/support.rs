@@ -67,6 +67,7 @@ impl Running {
         assert_eq!(sent, 0);
     }
 
+    #[cfg(target_os = "linux")]
     pub(crate) fn has_ended(&mut self) -> bool {
         self.try_wait().unwrap().is_some()
     }
