@@ -210,8 +210,8 @@ mod tests {
             ("unplug a", "happens to a port"),
             ("unplug a:rdma_en99", "no device"),
             ("kill z", "no host"),
-            ("unplug", "is missing"),
-            ("at", "is missing"),
+            ("unplug", "ends too early"),
+            ("at", "ends too early"),
         ] {
             let error = plan(text, 7, &Topology::pair()).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
