@@ -5,6 +5,8 @@
 //! does not (`closing_waits_for_everything`), one credit too many (`credits_bound_everything_that_is_sent`), a keep-alive
 //! deadline that stays in the past (`a_blocked_keepalive_does_not_spin`).
 
+mod one_side;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
