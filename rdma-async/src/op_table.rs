@@ -195,3 +195,223 @@ impl<E: Clone> Free<E> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    /// A buffer that tells by its count of owners whether the table has dropped it
+    type Buffer = Arc<u32>;
+    type Table = OpTable<Buffer, &'static str>;
+
+    /// A task that counts how often it was woken
+    #[derive(Default)]
+    struct Task(AtomicU32);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn task() -> (Arc<Task>, Waker) {
+        let task = Arc::new(Task::default());
+        (Arc::clone(&task), task.into())
+    }
+
+    fn wake_ups(task: &Task) -> u32 {
+        task.0.load(Ordering::Relaxed)
+    }
+
+    fn claim(table: &mut Table) -> u32 {
+        table.try_claim().expect("a slot is free").expect("the table is open")
+    }
+
+    /// A table of one slot, which holds a request for `waker`; the request's buffer
+    fn in_flight(waker: Option<&Waker>) -> (Table, u32, Buffer) {
+        let (mut table, buffer) = (Table::new(1), Arc::new(7));
+        let slot = claim(&mut table);
+        table.put(slot, Arc::clone(&buffer), waker);
+        (table, slot, buffer)
+    }
+
+    fn outcome(
+        table: &mut Table,
+        slot: u32,
+        effects: &mut Effects<Buffer>,
+    ) -> Poll<Outcome<Buffer, &'static str>> {
+        table.poll_outcome(slot, &Context::from_waker(Waker::noop()), effects)
+    }
+
+    #[test]
+    fn every_slot_is_claimed_once() {
+        let (mut table, mut effects) = (Table::new(3), Effects::new());
+        assert!(table.indices().eq(0..3));
+        let mut claimed: Vec<u32> = Vec::new();
+        for in_use in 1..=3 {
+            let cx = Context::from_waker(Waker::noop());
+            let Poll::Ready(Ok(slot)) = table.poll_claim(&mut Waiter::default(), &cx, &mut effects) else {
+                panic!("a slot is free");
+            };
+            claimed.push(slot);
+            assert_eq!(table.in_use(), in_use);
+        }
+        claimed.sort_unstable();
+        assert_eq!(claimed, [0, 1, 2]);
+        assert_eq!(table.try_claim(), None);
+        table.release(1, &mut effects);
+        assert_eq!((table.in_use(), table.try_claim()), (2, Some(Ok(1))));
+    }
+
+    #[test]
+    fn a_waiting_task_gets_the_next_free_slot() {
+        let (mut table, mut effects) = (Table::new(1), Effects::new());
+        let (task, waker) = task();
+        let (cx, mut waiter) = (Context::from_waker(&waker), Waiter::default());
+        let slot = claim(&mut table);
+        assert_eq!(table.poll_claim(&mut waiter, &cx, &mut effects), Poll::Pending);
+        table.release(slot, &mut effects);
+        assert_eq!(wake_ups(&task), 0, "the wake-up waits for the end of the lock");
+        effects.run_alone();
+        assert_eq!(wake_ups(&task), 1);
+        assert_eq!(table.try_claim(), None, "no claim overtakes the task");
+        assert_eq!(table.poll_claim(&mut waiter, &cx, &mut effects), Poll::Ready(Ok(slot)));
+    }
+
+    #[test]
+    fn a_task_that_leaves_the_line_passes_its_wake_up_on() {
+        let (mut table, mut effects) = (Table::new(1), Effects::new());
+        let [(first, first_waker), (second, second_waker)] = [task(), task()];
+        let [mut first_waiter, mut second_waiter] = [Waiter::default(), Waiter::default()];
+        let slot = claim(&mut table);
+        let (first_cx, second_cx) = (Context::from_waker(&first_waker), Context::from_waker(&second_waker));
+        assert!(table.poll_claim(&mut first_waiter, &first_cx, &mut effects).is_pending());
+        assert!(table.poll_claim(&mut second_waiter, &second_cx, &mut effects).is_pending());
+        table.release(slot, &mut effects);
+        table.leave(&mut first_waiter, &mut effects);
+        effects.run_alone();
+        assert_eq!((wake_ups(&first), wake_ups(&second)), (1, 1));
+        assert_eq!(table.poll_claim(&mut second_waiter, &second_cx, &mut effects), Poll::Ready(Ok(slot)));
+    }
+
+    #[test]
+    fn claims_of_a_closed_table_fail_with_its_error() {
+        let (mut table, mut effects) = (Table::new(2), Effects::new());
+        let (task, waker) = task();
+        let (cx, mut waiter) = (Context::from_waker(&waker), Waiter::default());
+        let _claimed = [claim(&mut table), claim(&mut table)];
+        assert!(table.poll_claim(&mut waiter, &cx, &mut effects).is_pending());
+        table.close("lost", &mut effects);
+        effects.run_alone();
+        assert_eq!(wake_ups(&task), 1);
+        assert_eq!(table.poll_claim(&mut waiter, &cx, &mut effects), Poll::Ready(Err("lost")));
+        assert_eq!(table.try_claim(), Some(Err("lost")));
+    }
+
+    #[test]
+    fn a_future_gets_the_result_and_the_buffer_of_its_request_when_that_has_ended() {
+        let (task, waker) = task();
+        let mut effects = Effects::new();
+        for result in [Ok(()), Err("flushed")] {
+            let before = wake_ups(&task);
+            let (mut table, slot, buffer) = in_flight(Some(&waker));
+            assert_eq!(table.buffer(slot).map(|buffer| **buffer), Some(7));
+            assert_eq!(table.poll_outcome(slot, &Context::from_waker(&waker), &mut effects), Poll::Pending);
+            table.complete(slot, result, &mut effects);
+            assert_eq!(table.buffer(slot), None, "the device is done with it");
+            assert_eq!(table.in_use(), 1, "the outcome is not collected");
+            effects.run_alone();
+            assert_eq!(wake_ups(&task), before + 1);
+            let expected = Poll::Ready((result, Some(buffer)));
+            assert_eq!(outcome(&mut table, slot, &mut effects), expected);
+            assert_eq!(table.in_use(), 0);
+        }
+    }
+
+    #[test]
+    fn a_detached_request_frees_its_buffer_and_its_slot_when_it_has_ended() {
+        let (task, waker) = task();
+        for was_waiting in [true, false] {
+            let mut effects = Effects::new();
+            let (mut table, slot, buffer) = in_flight(was_waiting.then_some(&waker));
+            table.detach(slot, &mut effects);
+            effects.run_alone();
+            assert_eq!(table.buffer(slot).map(|buffer| **buffer), Some(7), "the device still has it");
+            assert_eq!((table.in_use(), Arc::strong_count(&buffer)), (1, 2));
+            table.complete(slot, Ok(()), &mut effects);
+            assert_eq!(Arc::strong_count(&buffer), 2, "it is not dropped under the lock");
+            effects.run_alone();
+            assert_eq!((table.in_use(), Arc::strong_count(&buffer)), (0, 1));
+        }
+        assert_eq!(wake_ups(&task), 0);
+    }
+
+    #[test]
+    fn an_outcome_that_its_future_gives_up_is_dropped() {
+        let (_task, waker) = task();
+        let mut effects = Effects::new();
+        let (mut table, slot, buffer) = in_flight(Some(&waker));
+        table.complete(slot, Ok(()), &mut effects);
+        table.detach(slot, &mut effects);
+        effects.run_alone();
+        assert_eq!((table.in_use(), Arc::strong_count(&buffer)), (0, 1));
+    }
+
+    #[test]
+    fn a_revoked_request_fails_without_its_buffer() {
+        let (task, waker) = task();
+        let mut effects = Effects::new();
+        let (mut table, slot, buffer) = in_flight(Some(&waker));
+        assert_eq!(table.revoke(slot, "lost", &mut effects), Some(buffer));
+        effects.run_alone();
+        assert_eq!(wake_ups(&task), 1);
+        assert_eq!(table.revoke(slot, "twice", &mut effects), None);
+        assert_eq!(outcome(&mut table, slot, &mut effects), Poll::Ready((Err("lost"), None)));
+        assert_eq!(table.in_use(), 0);
+
+        let (mut table, slot, buffer) = in_flight(None);
+        assert_eq!(table.revoke(slot, "lost", &mut effects), Some(buffer));
+        assert_eq!(table.in_use(), 0, "no future collects the outcome");
+    }
+
+    #[test]
+    fn a_request_that_has_ended_does_not_end_again() {
+        let (_task, waker) = task();
+        let mut effects = Effects::new();
+        let (mut table, slot, buffer) = in_flight(Some(&waker));
+        table.complete(slot, Ok(()), &mut effects);
+        table.complete(slot, Err("flushed"), &mut effects);
+        assert_eq!(outcome(&mut table, slot, &mut effects), Poll::Ready((Ok(()), Some(buffer))));
+        table.complete(slot, Err("flushed"), &mut effects);
+        assert_eq!((table.in_use(), table.buffer(slot)), (0, None));
+        assert_eq!(table.buffer(1), None, "there is no such slot");
+    }
+
+    #[test]
+    fn the_task_that_polled_last_is_woken() {
+        let [(first, first_waker), (last, last_waker)] = [task(), task()];
+        let mut effects = Effects::new();
+        let (mut table, slot, _buffer) = in_flight(Some(&first_waker));
+        assert!(table.poll_outcome(slot, &Context::from_waker(&last_waker), &mut effects).is_pending());
+        table.complete(slot, Ok(()), &mut effects);
+        effects.run_alone();
+        assert_eq!((wake_ups(&first), wake_ups(&last)), (0, 1));
+    }
+
+    /// A future may be polled often while it waits: no waker is cloned for that.
+    #[test]
+    fn a_task_that_polls_again_keeps_its_waker() {
+        let (task, waker) = task();
+        let mut effects = Effects::new();
+        let (mut table, slot, _buffer) = in_flight(Some(&waker));
+        let clones = Arc::strong_count(&task);
+        for _ in 0..3 {
+            assert!(table.poll_outcome(slot, &Context::from_waker(&waker), &mut effects).is_pending());
+        }
+        assert_eq!(Arc::strong_count(&task), clones);
+    }
+}
