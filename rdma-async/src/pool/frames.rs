@@ -101,24 +101,23 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a plain vector of booleans.
+        /// Against a plain vector of booleans; catches a run from another place than the documented one.
         #[test]
-        fn runs_never_overlap_and_nothing_is_lost(
+        fn single_frames_are_the_lowest_and_runs_the_highest_that_are_free(
             len in 1u32..300,
-            ops in prop::collection::vec((1u32..90, any::<bool>()), 1..200),
+            ops in prop::collection::vec((prop_oneof![Just(1u32), 1u32..90], any::<bool>()), 1..200),
         ) {
             let mut frames = Frames::new(len);
             let mut taken = vec![false; len as usize];
             let mut runs = Vec::new();
             for (n, is_take) in ops {
                 if is_take || runs.is_empty() {
-                    let has_run = taken.split(|is_taken| *is_taken).any(|run| run.len() >= n as usize);
-                    let got = frames.take(n);
-                    prop_assert_eq!(got.is_some(), has_run);
-                    if let Some(start) = got {
-                        for frame in start..start + n {
-                            prop_assert!(!std::mem::replace(&mut taken[frame as usize], true));
-                        }
+                    let is_free = |start: &u32| !taken[*start as usize..(start + n) as usize].contains(&true);
+                    let mut starts = 0..(len + 1).saturating_sub(n);
+                    let expected = if n == 1 { starts.find(is_free) } else { starts.rfind(is_free) };
+                    prop_assert_eq!(frames.take(n), expected);
+                    if let Some(start) = expected {
+                        taken[start as usize..(start + n) as usize].fill(true);
                         runs.push((start, n));
                     }
                 } else {
@@ -143,5 +142,38 @@ mod tests {
         assert_eq!(frames.free(), 0);
         frames.give(1, 1);
         assert_eq!(frames.take(1), Some(1));
+    }
+
+    #[test]
+    fn a_run_of_no_frames_is_refused() {
+        let mut frames = Frames::new(100);
+        assert_eq!((frames.take(0), frames.free()), (None, 100));
+    }
+
+    /// Catches a hint that stays behind the frame that was given back.
+    #[test]
+    fn a_frame_that_comes_back_is_the_next_to_be_taken() {
+        let mut frames = Frames::new(256);
+        for frame in 0..200 {
+            assert_eq!(frames.take(1), Some(frame));
+        }
+        for frame in [3, 64, 66, 190] {
+            frames.give(frame, 1);
+            assert_eq!(frames.take(1), Some(frame));
+        }
+        assert_eq!(frames.take(1), Some(200));
+    }
+
+    #[test]
+    fn a_run_ends_as_high_as_it_can() {
+        let mut frames = Frames::new(256);
+        assert_eq!(frames.take(2), Some(254), "in the last word");
+        assert_eq!(frames.take(70), Some(184), "over two words");
+        assert_eq!(frames.take(150), Some(34), "over whole words that are free");
+        frames.give(184, 70);
+        frames.give(254, 2);
+        assert_eq!(frames.take(35), Some(221));
+        assert_eq!(frames.take(38), None, "37 frames are free in one piece, and 34 in another");
+        assert_eq!(frames.take(34), Some(187));
     }
 }

@@ -4,6 +4,8 @@ mod alloc;
 pub(crate) mod frames;
 mod lease;
 mod memory;
+#[cfg(test)]
+mod tests;
 
 use std::any::Any;
 use std::sync::Arc;
