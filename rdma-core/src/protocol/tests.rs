@@ -64,6 +64,13 @@ impl Side {
         Ok(())
     }
 
+    fn fill_queue(&mut self, len: usize) {
+        for _ in 0..CONFIG.max_queued {
+            self.enqueue(len).unwrap();
+        }
+        assert_eq!(self.enqueue(len), Err(EnqueueError::Full));
+    }
+
     fn next(&mut self, now: Time) -> Option<Transmit> {
         self.protocol.tick(now);
         let transmit = self.protocol.poll_transmit(true);
@@ -166,9 +173,16 @@ fn step(a: &mut Side, b: &mut Side, choice: u8, now: Time) -> bool {
     })
 }
 
-fn settle(a: &mut Side, b: &mut Side, mut choices: impl FnMut() -> u8) {
-    for _ in 0..1_000_000 {
-        if !step(a, b, choices() % 10, Time::ZERO) {
+/// More steps than any two sides take until nothing is left to do
+const MAX_STEPS: usize = 100_000;
+
+fn settle(a: &mut Side, b: &mut Side, choices: impl FnMut() -> u8) {
+    settle_at(a, b, Time::ZERO, choices);
+}
+
+fn settle_at(a: &mut Side, b: &mut Side, now: Time, mut choices: impl FnMut() -> u8) {
+    for _ in 0..MAX_STEPS {
+        if !step(a, b, choices() % 10, now) {
             return;
         }
     }
@@ -225,7 +239,10 @@ proptest! {
             b.protocol.finish();
         }
         let mut choices = choices.into_iter().cycle();
+        let mut steps = 0;
         while step(&mut a, &mut b, choices.next().unwrap() % 10, Time::ZERO) {
+            steps += 1;
+            prop_assert!(steps < MAX_STEPS, "two sides that close keep sending");
             if a.protocol.is_acknowledged() {
                 prop_assert!(b.inbox.iter().all(Option::is_some), "a bulk message is confirmed before it came");
                 prop_assert_eq!(b.received.len() + b.inbox.len(), from_a.len());
@@ -275,7 +292,7 @@ fn crossing_floods_do_not_lock_up() {
     let (mut a, mut b) = (Side::new(), Side::new());
     for side in [&mut a, &mut b] {
         side.is_reading = false;
-        while side.enqueue(10).is_ok() {}
+        side.fill_queue(10);
     }
     settle(&mut a, &mut b, || 0);
     assert!(a.inbox.len() < 24 && !a.inbox.is_empty(), "{}", a.inbox.len());
@@ -302,7 +319,7 @@ fn grants_do_not_need_a_reader() {
     let (mut a, mut b) = (Side::new(), Side::new());
     b.is_reading = false;
     a.is_reading = false;
-    while b.enqueue(10).is_ok() {}
+    b.fill_queue(10);
     settle(&mut a, &mut b, || 0);
     a.enqueue(20_000).unwrap();
     settle(&mut a, &mut b, || 0);
@@ -317,7 +334,7 @@ fn a_silent_peer_is_lost_after_the_timeout_and_not_before() {
     for _ in 0..100 {
         now = a.protocol.next_timeout().min(b.protocol.next_timeout());
         assert!(!a.protocol.is_peer_lost(now) && !b.protocol.is_peer_lost(now));
-        while step(&mut a, &mut b, 0, now) {}
+        settle_at(&mut a, &mut b, now, || 0);
     }
     let silence = now;
     while !a.protocol.is_peer_lost(now) {
@@ -407,7 +424,7 @@ fn a_blocked_keepalive_does_not_spin() {
 #[test]
 fn credits_bound_everything_that_is_sent() {
     let (mut a, mut b) = (Side::new(), Side::new());
-    while a.enqueue(1).is_ok() {}
+    a.fill_queue(1);
     let mut now = Time::ZERO;
     let mut sent = 0;
     for _ in 0..100 {
