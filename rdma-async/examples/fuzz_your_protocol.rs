@@ -3,11 +3,12 @@
 //! The protocol is a service that adds up the numbers of its client. Under any faults it may fail, but it must neither answer
 //! wrongly nor wait for ever. One function states that, [`holds`], and all three ways run it.
 //!
-//! `cargo run --example fuzz_your_protocol [-- --sim]`. Faults need the simulator: a device of this machine (`--device NAME`)
-//! has no cable that a program could pull.
+//! `cargo run --example fuzz_your_protocol`. On two machines, `-- --device NAME --listen ADDRESS` and `-- --device NAME --connect
+//! ADDRESS` run the same protocol once, without faults.
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program")]
 
-use std::error::Error;
+mod backend;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,13 +18,15 @@ use rdma_async::{Connection, Device, Endpoint, EndpointOptions};
 use rdma_sim::fault::strategies::{fault_plans, schedules};
 use rdma_sim::{Bytes, Check, Choices, FaultPlan, Net, Seeded, Sim, Topology, check};
 
+use self::backend::{End, Result};
+
 const REQUESTS: u64 = 50;
+/// What their numbers, 1 to [`REQUESTS`], add up to
+const SUM: u64 = REQUESTS * (REQUESTS + 1) / 2;
 /// Most faults of a run
 const FAULTS: usize = 3;
 /// When they fire at the latest
 const HORIZON: Duration = Duration::from_millis(2);
-
-type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
 /// Answers each number with the sum so far
 async fn serve<D: Device>(connection: &Connection<D>) -> Result {
@@ -50,7 +53,7 @@ async fn add_up<D: Device>(connection: &Connection<D>) -> Result<u64> {
 /// What must hold whatever the faults do: the right sum or an error; the simulation fails if the client waits for ever
 async fn holds(net: Net) {
     if let Ok(sum) = attempt(&net).await {
-        assert_eq!(sum, REQUESTS * (REQUESTS + 1) / 2, "the sum is wrong");
+        assert_eq!(sum, SUM, "the sum is wrong");
     }
 }
 
@@ -96,7 +99,7 @@ fn by_bytes(bytes: &[u8]) -> Result {
     Ok(())
 }
 
-fn run() -> Result {
+fn fuzz() -> Result {
     by_seed();
     println!("100 seeds hold");
     by_strategy()?;
@@ -111,21 +114,23 @@ fn run() -> Result {
     Ok(())
 }
 
+/// The server at one end of a real cable
+async fn server(end: End) -> Result {
+    let endpoint = Endpoint::builder(end.open()?).runtime(end.runtime()).build()?;
+    let connection = endpoint.accept(end.stream().await?).await?;
+    serve(&connection).await?;
+    Ok(connection.closed().await?)
+}
+
+/// The client at the other end
+async fn client(end: End) -> Result {
+    let endpoint = Endpoint::builder(end.open()?).runtime(end.runtime()).build()?;
+    let sum = add_up(&endpoint.connect(end.stream().await?).await?).await?;
+    assert_eq!(sum, SUM, "the sum is wrong");
+    println!("{REQUESTS} requests hold, without faults");
+    Ok(())
+}
+
 fn main() -> ExitCode {
-    let args: Vec<_> = std::env::args().skip(1).collect();
-    match &*args.iter().map(String::as_str).collect::<Vec<_>>() {
-        [] | ["--sim"] => match run() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("error: {error}");
-                ExitCode::FAILURE
-            }
-        },
-        _ => {
-            eprintln!(
-                "usage: [--sim]; faults are injected in the simulator only, try ping_pong with --device"
-            );
-            ExitCode::from(2)
-        }
-    }
+    backend::run_or(fuzz, server, client)
 }

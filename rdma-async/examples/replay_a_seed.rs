@@ -3,49 +3,54 @@
 //! The program sends a message and expects the answer within a deadline that is a little too short. Deliveries of the simulator
 //! vary by seed, so some seeds miss it and most do not.
 //!
-//! `cargo run --example replay_a_seed [-- --sim]` finds a seed and repeats it; `cargo run --example replay_a_seed -- REPLAY`
-//! repeats a run, such as `'1 seed=17'`. A seed repeats a run of the simulator only: on a device of this machine (`--device
-//! NAME`) the hardware chooses.
+//! `cargo run --example replay_a_seed` finds a seed and repeats it; `cargo run --example replay_a_seed -- REPLAY` repeats a run,
+//! such as `'1 seed=17'`. On two machines, `-- --device NAME --listen ADDRESS` and `-- --device NAME --connect ADDRESS` run the same
+//! program once, and print the time of its slowest answer: there, the hardware chooses it.
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program")]
 
-use std::error::Error;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+mod backend;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rdma_async::Endpoint;
-use rdma_sim::{Check, Net, Replay, Run, Seeded, Sim, check};
+use rdma_async::{Connection, Device, Endpoint, Runtime};
+use rdma_sim::{Check, Net, Replay, Run, Seeded, Sim, try_check};
 
-type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
+use self::backend::{End, Result};
 
 /// The bug: under about every eighth seed one of ten round trips takes longer than this
 const DEADLINE: Duration = Duration::from_nanos(12_100);
 
+/// Sends every message back
+async fn echo<D: Device>(connection: &Connection<D>) -> Result {
+    while let Some(message) = connection.recv().await? {
+        connection.send_bytes(&message).await?;
+    }
+    Ok(())
+}
+
 /// Ten round trips; returns the slowest
+async fn ask<D: Device>(connection: &Connection<D>, runtime: &dyn Runtime) -> Result<Duration> {
+    let mut slowest = Duration::ZERO;
+    for _ in 0..10 {
+        let start = runtime.now();
+        connection.send_bytes(b"ping").await?;
+        let answer = connection.recv().await?.ok_or("the peer closed the connection")?;
+        assert_eq!(*answer, *b"ping");
+        slowest = slowest.max(runtime.now() - start);
+    }
+    connection.close().await?;
+    Ok(slowest)
+}
+
+/// Both ends in one simulation
 async fn round_trips(net: Net) -> Result<Duration> {
     let (here, there) = net.tcp();
     let a = Endpoint::builder(net.open("a", "rdma_en2")?).runtime(net.runtime()).build()?;
     let b = Endpoint::builder(net.open("b", "rdma_en2")?).runtime(net.runtime()).build()?;
     let (a, b) = futures::try_join!(a.connect(here), b.accept(there))?;
-    let echo = async {
-        while let Some(message) = b.recv().await? {
-            b.send_bytes(&message).await?;
-        }
-        Result::Ok(())
-    };
-    let ask = async {
-        let mut slowest = Duration::ZERO;
-        for _ in 0..10 {
-            let start = net.now();
-            a.send_bytes(b"ping").await?;
-            let answer = a.recv().await?.ok_or("the peer closed the connection")?;
-            assert_eq!(*answer, *b"ping");
-            slowest = slowest.max(net.now() - start);
-        }
-        a.close().await?;
-        Result::Ok(slowest)
-    };
-    Ok(futures::try_join!(echo, ask)?.1)
+    let runtime = net.runtime();
+    Ok(futures::try_join!(echo(&b), ask(&a, &*runtime))?.1)
 }
 
 /// The test that `check` runs under many seeds
@@ -54,15 +59,12 @@ async fn test(net: Net) {
     assert!(slowest <= DEADLINE, "an answer took {slowest:?}");
 }
 
-/// Runs the test until a seed fails, and reads the replay from the message
+/// Runs the test until a seed fails
 ///
-/// A user of `check` copies the line from the output of the test and sets it as an environment variable.
+/// In a test, `check` panics with the same text, whose last line can be set as an environment variable to repeat the run.
 fn find() -> Result<Replay> {
-    let failed = catch_unwind(AssertUnwindSafe(|| check(Check::new().runs(1000), test)));
-    let message = failed.err().ok_or("no seed fails")?;
-    let message = message.downcast_ref::<String>().ok_or("`check` fails with a text")?;
-    let (_, line) = message.split_once("RDMA_SIM_REPLAY='").ok_or("the message has no replay")?;
-    Ok(line.split('\'').next().unwrap_or(line).parse()?)
+    let failure = try_check(Check::new().runs(1000), test).err().ok_or("no seed fails")?;
+    Ok(failure.replay)
 }
 
 /// Runs a replay and keeps every event
@@ -71,7 +73,7 @@ fn repeat(replay: &Replay) -> Run<Result<Duration>> {
     Sim::new().choices(choices).faults(replay.faults.clone()).keep_records().run(round_trips)
 }
 
-fn run(replay: Option<&str>) -> Result {
+fn find_and_repeat(replay: Option<&str>) -> Result {
     let replay = match replay {
         Some(text) => text.parse()?,
         None => find()?,
@@ -90,23 +92,27 @@ fn run(replay: Option<&str>) -> Result {
     Ok(())
 }
 
+/// The answering end of a real cable
+async fn answering(end: End) -> Result {
+    let endpoint = Endpoint::builder(end.open()?).runtime(end.runtime()).build()?;
+    let connection = endpoint.accept(end.stream().await?).await?;
+    echo(&connection).await?;
+    Ok(connection.closed().await?)
+}
+
+/// The asking end
+async fn asking(end: End) -> Result {
+    let endpoint = Endpoint::builder(end.open()?).runtime(end.runtime()).build()?;
+    let connection = endpoint.connect(end.stream().await?).await?;
+    let slowest = ask(&connection, &*end.runtime()).await?;
+    println!("the slowest answer took {slowest:?}");
+    Ok(())
+}
+
 fn main() -> ExitCode {
-    let args: Vec<_> = std::env::args().skip(1).collect();
-    let result = match &*args.iter().map(String::as_str).collect::<Vec<_>>() {
-        [] | ["--sim"] => run(None),
-        [replay] if !replay.starts_with('-') => run(Some(replay)),
-        _ => {
-            eprintln!(
-                "usage: [--sim | REPLAY]; seeds repeat runs of the simulator only, try ping_pong with --device"
-            );
-            return ExitCode::from(2);
-        }
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
+    let replay = std::env::args().nth(1).filter(|first| !first.starts_with('-'));
+    match replay {
+        Some(replay) => backend::exit(find_and_repeat(Some(&replay))),
+        None => backend::run_or(|| find_and_repeat(None), answering, asking),
     }
 }

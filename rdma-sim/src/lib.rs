@@ -21,7 +21,7 @@ mod tcp;
 pub mod topology;
 mod trace;
 
-pub use check::{Check, Replay, ReplayError, check};
+pub use check::{Check, CheckFailure, Replay, ReplayError, check, try_check};
 pub use choices::{Bytes, Choices, Recorded, Seeded};
 pub use device::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
 pub use driver::Driver;

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use rdma_async::EndpointOptions;
-use rdma_sim::{Check, FaultPlan, Net, Replay, check};
+use rdma_sim::{Check, FaultPlan, Net, Replay, check, try_check};
 use rdma_tests::{Pair, connected};
 
 /// Sends ten messages and expects them all, whatever happens to the cable
@@ -40,15 +40,16 @@ fn a_failure_shrinks_to_the_fault_that_matters_and_replays() {
                            at 5ms b:rdma_en2 slow 50%; at 9ms a:rdma_en2 replug"
             .parse()
             .unwrap();
-    let failed = catch_unwind(AssertUnwindSafe(|| check(Check::new().faults(plan).runs(3), fragile)));
-    let text = message(failed.unwrap_err());
-    let replay = line(&text);
-    assert_eq!(replay.faults.to_string(), "at 4ms a:rdma_en2 unplug", "{text}");
-    assert_eq!(replay.draws, Some(0), "no choice of the simulation matters");
+    let failure = try_check(Check::new().faults(plan).runs(3), fragile).unwrap_err();
+    assert_eq!(failure.replay.faults.to_string(), "at 4ms a:rdma_en2 unplug", "{failure}");
+    assert_eq!(failure.replay.draws, Some(0), "no choice of the simulation matters");
 
-    let again = catch_unwind(AssertUnwindSafe(|| check(Check::new().replay(replay), fragile)));
+    // The text of the panic has the line that repeats the run.
+    let again =
+        catch_unwind(AssertUnwindSafe(|| check(Check::new().replay(failure.replay.clone()), fragile)));
     let again = message(again.unwrap_err());
-    assert!(again.contains("DeviceGone") && again.contains("unplug"), "{again}");
+    assert!(again.contains("DeviceGone"), "{again}");
+    assert_eq!(line(&again), failure.replay, "{again}");
 }
 
 #[test]
@@ -59,10 +60,9 @@ fn choices_shrink_to_the_few_that_matter() {
             assert!(net.pick(1000) < 900, "unlucky");
         }
     };
-    let failed = catch_unwind(AssertUnwindSafe(|| check(Check::new().runs(50), unlucky)));
-    let replay = line(&message(failed.unwrap_err()));
-    let draws = replay.draws.unwrap();
-    let less = Replay { draws: Some(draws - 1), ..replay };
+    let failure = try_check(Check::new().runs(50), unlucky).unwrap_err();
+    let draws = failure.replay.draws.unwrap();
+    let less = Replay { draws: Some(draws - 1), ..failure.replay };
     check(Check::new().replay(less), unlucky);
 }
 
@@ -84,6 +84,6 @@ fn random_faults_are_other_ones_for_each_seed_and_the_same_for_the_same() {
 #[test]
 fn what_is_left_behind_is_a_failure() {
     let leaky = async |net: Net| std::mem::forget(net.open("a", "rdma_en2").unwrap());
-    let failed = catch_unwind(AssertUnwindSafe(|| check(Check::new().runs(1), leaky)));
-    assert!(message(failed.unwrap_err()).contains("protection_domains: 1"));
+    let failure = try_check(Check::new().runs(1), leaky).unwrap_err();
+    assert!(failure.reason.contains("protection_domains: 1"), "{failure}");
 }

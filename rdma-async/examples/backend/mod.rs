@@ -80,14 +80,24 @@ impl End {
 }
 
 /// Runs `accept` at one end of a cable and `connect` at the other, in the simulator with `faults`
+#[allow(dead_code, reason = "each example has its own copy of this module")]
 pub(crate) fn run(
     faults: &str,
+    accept: impl AsyncFnOnce(End) -> Result + Copy,
+    connect: impl AsyncFnOnce(End) -> Result + Copy,
+) -> ExitCode {
+    run_or(|| simulate(faults, accept, connect), accept, connect)
+}
+
+/// Runs `simulation`, or `accept` or `connect` at this end of a real cable
+pub(crate) fn run_or(
+    simulation: impl FnOnce() -> Result,
     accept: impl AsyncFnOnce(End) -> Result,
     connect: impl AsyncFnOnce(End) -> Result,
 ) -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let result = match &*args.iter().map(String::as_str).collect::<Vec<_>>() {
-        [] | ["--sim"] => simulate(faults, accept, connect),
+        [] | ["--sim"] => simulation(),
         ["--device", name, "--listen", address] => real(async || {
             let listener = TcpListener::bind(address).await?;
             println!("listening on {}", listener.local_addr()?);
@@ -101,6 +111,11 @@ pub(crate) fn run(
             return ExitCode::from(2);
         }
     };
+    exit(result)
+}
+
+/// Prints an error in one line
+pub(crate) fn exit(result: Result) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

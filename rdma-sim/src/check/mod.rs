@@ -15,7 +15,6 @@ mod shrink;
 
 use std::any::Any;
 use std::cell::Cell;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
@@ -135,7 +134,7 @@ impl Check {
     }
 
     /// Runs `case`; returns how many choices it drew
-    fn run(&self, case: &Replay, test: &impl AsyncFn(Net)) -> Result<u64, Failure> {
+    fn run(&self, case: &Replay, test: &impl AsyncFn(Net)) -> Result<u64, String> {
         let drawn = Arc::new(AtomicU64::new(0));
         let choices = Counted {
             choices: Seeded::first(case.seed, case.draws.unwrap_or(u64::MAX)),
@@ -149,26 +148,28 @@ impl Check {
             .sanitize(true)
             .time_limit(self.time_limit);
         let run = catch_unwind(AssertUnwindSafe(|| sim.try_run(|net| test(net))));
-        let run =
-            run.map_err(|panic| Failure(text_of(&*panic)))?.map_err(|error| Failure(error.to_string()))?;
+        let run = run.map_err(|panic| text_of(&*panic))?.map_err(|error| error.to_string())?;
         if let Some(finding) = run.findings.first() {
-            return Err(Failure(format!("the DMA sanitizer found: {finding}")));
+            return Err(format!("the DMA sanitizer found: {finding}"));
         }
         if !run.leaks.is_empty() {
-            return Err(Failure(format!("objects were left behind: {:?}", run.leaks)));
+            return Err(format!("objects were left behind: {:?}", run.leaks));
         }
         Ok(drawn.load(Ordering::Relaxed))
     }
 }
 
-/// How a run failed
-#[derive(Clone, Debug, Eq, PartialEq)]
-struct Failure(String);
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+/// A run that failed, from [`try_check`]; its text ends with the line that repeats it
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("seed {seed} failed: {reason}\nTo repeat it:\n\n{}\n", .replay.line())]
+#[non_exhaustive]
+pub struct CheckFailure {
+    /// The seed that failed first
+    pub seed: u64,
+    /// The message of the test's panic, or what the run did wrong otherwise
+    pub reason: String,
+    /// The run, with as few faults and choices as were found to suffice
+    pub replay: Replay,
 }
 
 fn text_of(panic: &(dyn Any + Send)) -> String {
@@ -200,26 +201,40 @@ impl Choices for Counted {
 /// message has the line that repeats it, with as few faults and choices as were found to suffice. Also if an environment
 /// variable is not a number or a replay line.
 ///
-/// ```
-/// use std::panic::{AssertUnwindSafe, catch_unwind};
-///
-/// use rdma_sim::{Check, check};
-///
-/// let faults = "at 1ms a:rdma_en2 slow 50%; at 2ms a:rdma_en2 unplug".parse()?;
-/// let failed = catch_unwind(AssertUnwindSafe(|| {
-///     check(Check::new().faults(faults), async |net| {
-///         let mut timer = net.runtime().timer();
-///         timer.as_mut().reset(rdma_core::Time::from_nanos(3_000_000));
-///         std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
-///         assert!(net.open("a", "rdma_en2").is_ok(), "the cable is out");
-///     });
-/// }));
-/// let message = *failed.unwrap_err().downcast::<String>().unwrap();
-/// assert!(message.contains("RDMA_SIM_REPLAY='1 seed=0 draws=0 faults=at 2ms a:rdma_en2 unplug'"), "{message}");
-/// # Ok::<(), rdma_sim::FaultError>(())
-/// ```
+/// [`try_check`] returns the failure instead.
 #[track_caller]
 pub fn check(check: Check, test: impl AsyncFn(Net)) {
+    if let Err(failure) = try_check(check, test) {
+        panic!("{failure}");
+    }
+}
+
+/// Runs `test` under many seeds, as [`check`] does, and returns the first failure
+///
+/// # Errors
+///
+/// [`CheckFailure`] with the run that failed and how.
+///
+/// # Panics
+///
+/// If an environment variable is not a number or a replay line.
+///
+/// ```
+/// use rdma_sim::{Check, try_check};
+///
+/// let faults = "at 1ms a:rdma_en2 slow 50%; at 2ms a:rdma_en2 unplug".parse()?;
+/// let failure = try_check(Check::new().faults(faults), async |net| {
+///     let mut timer = net.runtime().timer();
+///     timer.as_mut().reset(rdma_core::Time::from_nanos(3_000_000));
+///     std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+///     assert!(net.open("a", "rdma_en2").is_ok(), "the cable is out");
+/// })
+/// .unwrap_err();
+/// assert_eq!(failure.reason, "the cable is out");
+/// assert_eq!(failure.replay.line(), "RDMA_SIM_REPLAY='1 seed=0 draws=0 faults=at 2ms a:rdma_en2 unplug'");
+/// # Ok::<(), rdma_sim::FaultError>(())
+/// ```
+pub fn try_check(check: Check, test: impl AsyncFn(Net)) -> Result<(), CheckFailure> {
     let number = |name: &str| {
         let text = std::env::var(name).ok()?;
         let number = text.parse::<u64>();
@@ -231,20 +246,19 @@ pub fn check(check: Check, test: impl AsyncFn(Net)) {
         let text = std::env::var("RDMA_SIM_REPLAY").ok()?;
         Some(text.parse().unwrap_or_else(|error| panic!("RDMA_SIM_REPLAY={text:?}: {error}")))
     });
-    if let Some(case) = replay {
-        if let Err(failure) = check.run(&case, &test) {
-            panic!("{failure}\nTo repeat it: {}", case.line());
-        }
-        return;
+    if let Some(replay) = replay {
+        let run = check.run(&replay, &test);
+        return run.map(drop).map_err(|reason| CheckFailure { seed: replay.seed, reason, replay });
     }
     for seed in first..first.saturating_add(runs) {
         let case = check.case(seed);
-        if let Err(failure) = check.run(&case, &test) {
-            let (case, failure) =
-                quietly(|| shrink::shrink(case, failure, |case| check.run(case, &test).err()));
-            panic!("seed {seed} failed: {failure}\nTo repeat it:\n\n{}\n", case.line());
+        if let Err(reason) = check.run(&case, &test) {
+            let (replay, reason) =
+                quietly(|| shrink::shrink(case, reason, |case| check.run(case, &test).err()));
+            return Err(CheckFailure { seed, reason, replay });
         }
     }
+    Ok(())
 }
 
 thread_local! {

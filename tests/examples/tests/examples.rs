@@ -1,6 +1,6 @@
 //! The examples of `rdma-async`, each run as a process
 //!
-//! They are programs of this package, too (see `Cargo.toml`), so that cargo builds them before this test.
+//! They are programs of this package, too, so that cargo builds them before this test.
 #![cfg(unix)]
 
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -148,6 +148,14 @@ fn examples_run_between_two_processes_over_a_provider() {
     let [receive, send] = over_the_provider(UNPLUG_AND_RECOVER);
     assert_eq!([receive.code, send.code], [Some(0); 2], "{receive:?}, {send:?}");
     assert!(receive.stdout.ends_with("received 1 to 100\n"), "{receive:?}");
+
+    let [serve, ask] = over_the_provider(FUZZ_YOUR_PROTOCOL);
+    assert_eq!([serve.code, ask.code], [Some(0); 2], "{serve:?}, {ask:?}");
+    assert!(ask.stdout.ends_with("50 requests hold, without faults\n"), "{ask:?}");
+
+    let [echo, ask] = over_the_provider(REPLAY_A_SEED);
+    assert_eq!([echo.code, ask.code], [Some(0); 2], "{echo:?}, {ask:?}");
+    assert!(ask.stdout.contains("the slowest answer took "), "{ask:?}");
 }
 
 #[test]
@@ -175,7 +183,9 @@ fn a_machine_without_rdma_is_an_error_in_one_sentence() {
 
 #[test]
 fn unknown_arguments_are_a_usage_error() {
-    for program in [PING_PONG, STREAM_COPY, UNPLUG_AND_RECOVER, OPEN_DEVICE] {
+    for program in
+        [PING_PONG, STREAM_COPY, UNPLUG_AND_RECOVER, FUZZ_YOUR_PROTOCOL, REPLAY_A_SEED, OPEN_DEVICE]
+    {
         let ended = Example::run(program, &["--hardware"]);
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(ended.stderr.starts_with("usage: "), "{ended:?}");
