@@ -34,21 +34,21 @@ pub trait BootstrapStream {
     ///
     /// # Errors
     ///
-    /// The stream failed.
+    /// The [`io::Error`] of a stream that failed.
     fn poll_read(&mut self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>>;
 
     /// Writes some of `bytes` and returns how many
     ///
     /// # Errors
     ///
-    /// The stream failed.
+    /// The [`io::Error`] of a stream that failed.
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
     /// Sends written bytes on their way
     ///
     /// # Errors
     ///
-    /// The stream failed.
+    /// The [`io::Error`] of a stream that failed.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 

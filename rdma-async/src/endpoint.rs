@@ -81,7 +81,15 @@ impl<D: Device> EndpointBuilder<D> {
     /// * [`EndpointError::Device`] if the device refuses a completion queue.
     pub fn build(self) -> Result<Endpoint<D>, EndpointError> {
         let runtime = self.runtime.or_else(default_runtime).ok_or(EndpointError::NoRuntime)?;
-        Endpoint::new(self.device, runtime, self.options)
+        let Self { device, options, .. } = self;
+        options.check(&device)?;
+        let cq = Arc::new(device.create_cq(device.caps().max_cqe)?);
+        // The queue must outlive the registration: leases that the application still holds keep both.
+        let pool = Pool::new(&device, options.zones(), Arc::clone(&cq) as _)?;
+        let inner = Arc::new(EndpointInner::new(device, cq, pool, runtime, options));
+        let guard = Arc::new(EndpointGuard::new(Arc::clone(&inner)));
+        inner.runtime.spawn(Box::pin(Reactor::new(Arc::clone(&inner))));
+        Ok(Endpoint { guard })
     }
 }
 
@@ -99,26 +107,6 @@ impl<D: Device> Endpoint<D> {
     /// Makes an endpoint of `device`, with defaults for everything that is not said
     pub fn builder(device: D) -> EndpointBuilder<D> {
         EndpointBuilder { device, options: EndpointOptions::default(), runtime: None }
-    }
-
-    /// Registers memory of `device`, creates a completion queue, and starts a task on `runtime`
-    ///
-    /// # Errors
-    ///
-    /// As [`EndpointBuilder::build`], except for [`EndpointError::NoRuntime`].
-    pub fn new(
-        device: D,
-        runtime: Arc<dyn Runtime>,
-        options: EndpointOptions,
-    ) -> Result<Self, EndpointError> {
-        options.check(&device)?;
-        let cq = Arc::new(device.create_cq(device.caps().max_cqe)?);
-        // The queue must outlive the registration: leases that the application still holds keep both.
-        let pool = Pool::new(&device, options.zones(), Arc::clone(&cq) as _)?;
-        let inner = Arc::new(EndpointInner::new(device, cq, pool, runtime, options));
-        let guard = Arc::new(EndpointGuard::new(Arc::clone(&inner)));
-        inner.runtime.spawn(Box::pin(Reactor::new(Arc::clone(&inner))));
-        Ok(Self { guard })
     }
 
     fn inner(&self) -> &Arc<EndpointInner<D>> {

@@ -29,8 +29,8 @@ pub(crate) async fn connect(
     options: &EndpointOptions,
 ) -> Result<[Connection<SimDevice>; 2], SetupError> {
     let [a, b] = devices(net)?;
-    let a = Endpoint::new(a, net.runtime(), options.clone())?;
-    let b = Endpoint::new(b, net.runtime(), options.clone())?;
+    let a = Endpoint::builder(a).runtime(net.runtime()).options(options.clone()).build()?;
+    let b = Endpoint::builder(b).runtime(net.runtime()).options(options.clone()).build()?;
     let (to_b, to_a) = tokio::io::duplex(256);
     let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await?;
     Ok([ab, ba])

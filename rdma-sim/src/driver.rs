@@ -48,7 +48,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// [`FaultError`] if the topology lacks the host or port of a fault.
+    /// [`FaultError`] with [`FaultReason::UnknownHost`](crate::fault::FaultReason::UnknownHost) or
+    /// [`FaultReason::UnknownDevice`](crate::fault::FaultReason::UnknownDevice) if the topology lacks the target of a fault.
     pub fn new(sim: Sim, spawn: impl Fn(Task) + Send + Sync + 'static) -> Result<Self, FaultError> {
         let (net, runtime) = sim.build(Some(Box::new(spawn)))?;
         // The digest is that of a run, which a driver does not have.
@@ -152,7 +153,8 @@ pub mod realtime {
     ///
     /// # Errors
     ///
-    /// [`FaultError`] if the topology lacks the host or port of a fault.
+    /// [`FaultError`] with [`FaultReason::UnknownHost`](crate::fault::FaultReason::UnknownHost) or
+    /// [`FaultReason::UnknownDevice`](crate::fault::FaultReason::UnknownDevice) if the topology lacks the target of a fault.
     #[expect(clippy::disallowed_methods, reason = "this driver runs on the wall clock")]
     pub fn start(sim: Sim, spawn: impl Fn(Task) + Send + Sync + 'static) -> Result<Running, FaultError> {
         let driver = Driver::new(sim, spawn)?;
@@ -223,7 +225,8 @@ pub mod tokio {
     ///
     /// # Errors
     ///
-    /// [`FaultError`] if the topology lacks the host or port of a fault.
+    /// [`FaultError`] with [`FaultReason::UnknownHost`](crate::fault::FaultReason::UnknownHost) or
+    /// [`FaultReason::UnknownDevice`](crate::fault::FaultReason::UnknownDevice) if the topology lacks the target of a fault.
     ///
     /// # Panics
     ///

@@ -170,7 +170,8 @@ impl RemoteInput<'_> {
     ///
     /// # Errors
     ///
-    /// [`FaultError`] if `topology` has no such host, port or cable.
+    /// [`FaultError`] with [`FaultReason::UnknownHost`](crate::fault::FaultReason::UnknownHost) or
+    /// [`FaultReason::UnknownDevice`](crate::fault::FaultReason::UnknownDevice) if the topology lacks the target.
     pub fn plan(&mut self, fault: Fault, topology: &Topology) -> Result<(), FaultError> {
         FaultPlan(vec![fault.clone()]).check(topology)?;
         self.0.fabric.plan(fault);

@@ -108,14 +108,14 @@ impl VerbsQueuePair {
         self.qp.ok_or(Error { verb, cause: Cause::Invalid(Invalid::Destroyed) })
     }
 
-    /// Prepares a post: the queue pair, the only element of the request in the form of the ABI, and the frames that it spans
+    /// Prepares a post: the queue pair, the only element of the request, and the frames that it spans
     #[inline]
-    fn prepare(
+    fn prepare<'a>(
         &self,
         verb: Verb,
         queue: &PostedFrames,
-        sgl: &[Sge],
-    ) -> Result<(NonNull<Qp>, rdma_verbs_abi::Sge, u32), Error> {
+        sgl: &'a [Sge],
+    ) -> Result<(NonNull<Qp>, &'a Sge, u32), Error> {
         let qp = self.alive(verb)?;
         let device = &*self.cq.device;
         device.watch.check(verb, || device.context.is_up())?;
@@ -126,8 +126,13 @@ impl VerbsQueuePair {
         if !queue.fits(span) {
             return Err(full(queue, span, verb));
         }
-        Ok((qp, rdma_verbs_abi::Sge { addr: sge.addr, length: sge.len, lkey: sge.lkey.0 }, span))
+        Ok((qp, sge, span))
     }
+}
+
+#[inline]
+fn abi_element(sge: &Sge) -> rdma_verbs_abi::Sge {
+    rdma_verbs_abi::Sge { addr: sge.addr, length: sge.len, lkey: sge.lkey.0 }
 }
 
 #[cold]
@@ -139,14 +144,11 @@ fn full(queue: &PostedFrames, span: u32, verb: Verb) -> Error {
     Error::new(verb, Cause::QueueFull)
 }
 
-/// The result of a post; a request that the provider refused is not in flight
-#[inline]
-fn posted(queue: &PostedFrames, span: u32, verb: Verb, failed: i32) -> Result<(), Error> {
-    if failed == 0 {
-        return Ok(());
-    }
+/// A request that the provider refused is not in flight
+#[cold]
+fn refused(queue: &PostedFrames, span: u32, verb: Verb, failed: i32) -> Error {
     queue.withdraw(span);
-    Err(Error::new(verb, errno::cause(failed)))
+    Error::new(verb, errno::cause(failed))
 }
 
 impl QueuePair for VerbsQueuePair {
@@ -172,7 +174,8 @@ impl QueuePair for VerbsQueuePair {
     #[inline]
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
         let queue = &self.in_flight.send;
-        let (qp, mut element, span) = self.prepare(Verb::PostSend, queue, request.sgl)?;
+        let (qp, sge, span) = self.prepare(Verb::PostSend, queue, request.sgl)?;
+        let mut element = abi_element(sge);
         let (opcode, wr) = match request.op {
             SendOp::Write { remote_addr, rkey } => {
                 (constants::WR_RDMA_WRITE, [remote_addr, rkey.0.into(), 0, 0])
@@ -205,20 +208,21 @@ impl QueuePair for VerbsQueuePair {
         // SAFETY: the queue pair exists and the request is complete; the caller promises that the memory is valid and that no other
         // thread posts. One request at a time: Apple's provider does not show which requests of a list it took before a failure.
         let failed = unsafe { (self.cq.device.post_send)(qp.as_ptr(), &raw mut request, &raw mut bad) };
-        posted(queue, span, Verb::PostSend, failed)
+        if failed == 0 { Ok(()) } else { Err(refused(queue, span, Verb::PostSend, failed)) }
     }
 
     #[inline]
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
         let queue = &self.in_flight.recv;
-        let (qp, mut element, span) = self.prepare(Verb::PostRecv, queue, request.sgl)?;
+        let (qp, sge, span) = self.prepare(Verb::PostRecv, queue, request.sgl)?;
+        let mut element = abi_element(sge);
         let mut request =
             RecvWr { wr_id: request.id.0, next: null_mut(), sg_list: &raw mut element, num_sge: 1 };
         queue.post(span, true);
         let mut bad = null_mut();
         // SAFETY: as in `post_send`.
         let failed = unsafe { (self.cq.device.post_recv)(qp.as_ptr(), &raw mut request, &raw mut bad) };
-        posted(queue, span, Verb::PostRecv, failed)
+        if failed == 0 { Ok(()) } else { Err(refused(queue, span, Verb::PostRecv, failed)) }
     }
 
     fn destroy(&mut self) -> Teardown {

@@ -21,7 +21,11 @@ pub struct Pair {
 /// An endpoint on the cabled device of `host`
 pub fn endpoint(net: &Net, host: &str, options: &EndpointOptions) -> Endpoint<SimDevice> {
     let device = net.open(host, DEVICE).expect("the device of the pair is there");
-    Endpoint::new(device, net.runtime(), options.clone()).expect("the options are usable")
+    Endpoint::builder(device)
+        .runtime(net.runtime())
+        .options(options.clone())
+        .build()
+        .expect("the options are usable")
 }
 
 /// Endpoints on both Macs

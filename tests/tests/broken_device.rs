@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use futures::future::{join, try_join};
-use rdma_async::{Connection, ConnectionError, Endpoint, EndpointOptions, RecvError};
+use rdma_async::{Connection, ConnectionError, Endpoint, RecvError};
 use rdma_core::{
     Access, Caps, Completion, CompletionQueue, Device, Error, FRAME, Gid, Opcode, PortStatus, QpInit, WrId,
 };
@@ -101,8 +101,8 @@ fn only_one_connection_ends(lie: Lie, reason: fn(&ConnectionError) -> bool) {
     Sim::new().run(async |net: Net| {
         let lies = Arc::new(Lies { lie, is_due: AtomicBool::new(false) });
         let broken = BrokenDevice { device: net.open("b", DEVICE).unwrap(), lies: Arc::clone(&lies) };
-        let a = Endpoint::new(net.open("a", DEVICE).unwrap(), net.runtime(), EndpointOptions::new()).unwrap();
-        let b = Endpoint::new(broken, net.runtime(), EndpointOptions::new()).unwrap();
+        let a = Endpoint::builder(net.open("a", DEVICE).unwrap()).runtime(net.runtime()).build().unwrap();
+        let b = Endpoint::builder(broken).runtime(net.runtime()).build().unwrap();
         let connect = async || {
             let (to_b, to_a) = tokio::io::duplex(256);
             try_join(a.connect(to_b), b.accept(to_a)).await.unwrap()

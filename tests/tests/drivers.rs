@@ -12,7 +12,7 @@ use rdma_sim::{Driver, Fault, FaultKind, Net, Sim, SimDevice};
 use rdma_tests::{DEVICE, Pair, connected};
 
 fn endpoint(net: &Net, host: &str) -> Endpoint<SimDevice> {
-    Endpoint::new(net.open(host, DEVICE).unwrap(), net.runtime(), EndpointOptions::new()).unwrap()
+    Endpoint::builder(net.open(host, DEVICE).unwrap()).runtime(net.runtime()).build().unwrap()
 }
 
 async fn ping(ab: &Connection<SimDevice>, ba: &Connection<SimDevice>) {
@@ -151,7 +151,7 @@ fn turmoil_outside_partitions_cable_and_network_at_once() {
                 endpoint = net
                     .open("a", DEVICE)
                     .ok()
-                    .and_then(|device| Endpoint::new(device, net.runtime(), EndpointOptions::new()).ok());
+                    .and_then(|device| Endpoint::builder(device).runtime(net.runtime()).build().ok());
                 if let Some(endpoint) = &endpoint {
                     connection = connect(endpoint).await;
                 }

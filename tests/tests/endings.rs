@@ -348,8 +348,16 @@ fn crossed_cables_are_an_error_and_not_a_silent_lockup() {
         LineRate::TB5,
     );
     Sim::new().topology(topology).run(async |net| {
-        let a = Endpoint::new(net.open("a", "rdma_en2").unwrap(), net.runtime(), options()).unwrap();
-        let b = Endpoint::new(net.open("b", "rdma_en3").unwrap(), net.runtime(), options()).unwrap();
+        let a = Endpoint::builder(net.open("a", "rdma_en2").unwrap())
+            .runtime(net.runtime())
+            .options(options())
+            .build()
+            .unwrap();
+        let b = Endpoint::builder(net.open("b", "rdma_en3").unwrap())
+            .runtime(net.runtime())
+            .options(options())
+            .build()
+            .unwrap();
         let (to_b, to_a) = tokio::io::duplex(256);
         let (connected, accepted) = join(a.connect(to_b), b.accept(to_a)).await;
         let unreachable = ConnectError::Device(rdma_core::Error::new(Verb::ModifyQp, Cause::PeerUnreachable));
@@ -391,11 +399,19 @@ fn unusable_options_are_refused_with_the_reason() {
     Sim::new().run(async |net| {
         for (options, reason) in &table {
             let device = net.open("a", DEVICE).unwrap();
-            let refused = Endpoint::new(device, net.runtime(), options.clone()).unwrap_err();
+            let refused = Endpoint::builder(device)
+                .runtime(net.runtime())
+                .options(options.clone())
+                .build()
+                .unwrap_err();
             assert_eq!(refused, EndpointError::Options(reason.clone()));
         }
         let device = net.open("a", DEVICE).unwrap();
-        Endpoint::new(device, net.runtime(), options().recv_window(63).peer_timeout(s(8))).unwrap();
+        Endpoint::builder(device)
+            .runtime(net.runtime())
+            .options(options().recv_window(63).peer_timeout(s(8)))
+            .build()
+            .unwrap();
     });
 }
 
@@ -404,8 +420,8 @@ fn unusable_options_are_refused_with_the_reason() {
 fn a_device_chosen_at_run_time_does_the_same() {
     Sim::new().run(async |net| {
         let open = |host| AnyDevice::new(net.open(host, DEVICE).unwrap());
-        let a = Endpoint::new(open("a"), net.runtime(), options()).unwrap();
-        let b = Endpoint::new(open("b"), net.runtime(), options()).unwrap();
+        let a = Endpoint::builder(open("a")).runtime(net.runtime()).options(options()).build().unwrap();
+        let b = Endpoint::builder(open("b")).runtime(net.runtime()).options(options()).build().unwrap();
         assert_eq!(a.device().name(), DEVICE);
         let (to_b, to_a) = tokio::io::duplex(256);
         let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.unwrap();

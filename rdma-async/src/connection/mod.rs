@@ -213,7 +213,11 @@ impl<D: Device> Connection<D> {
         Closed::new(&self.handle)
     }
 
-    /// How the connection ended, as [`closed`](Self::closed) tells it, or `None` while it lasts
+    /// How the connection ended, or `None` while it lasts
+    ///
+    /// # Errors
+    ///
+    /// Those of [`closed`](Self::closed).
     pub fn close_reason(&self) -> Option<Result<(), CloseError>> {
         self.handle.end()
     }

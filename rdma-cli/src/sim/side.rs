@@ -109,7 +109,10 @@ impl Side {
 
     /// Opens the device and connects to the other side
     pub(crate) async fn connect(&self) -> Result<(Endpoint<SimDevice>, Connection<SimDevice>), Failure> {
-        let endpoint = Endpoint::new(self.open()?, self.host.runtime(), self.options.clone())?;
+        let endpoint = Endpoint::builder(self.open()?)
+            .runtime(self.host.runtime())
+            .options(self.options.clone())
+            .build()?;
         let stream = self.stream().await?;
         let connection = if self.is_first {
             let connection = endpoint.connect(stream).await?;

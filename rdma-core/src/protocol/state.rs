@@ -320,7 +320,8 @@ impl Protocol {
     ///
     /// # Errors
     ///
-    /// The [`Violation`] if a correct peer does not send this message now; the caller ends the connection.
+    /// Any [`Violation`] but [`Violation::BulkLength`], if a correct peer does not send this message now; the caller ends the
+    /// connection.
     pub fn on_eager(&mut self, now: Time, message: &[u8]) -> Result<Incoming, Violation> {
         let (payload, trailer) = Trailer::split(message)?;
         if trailer.seq != self.expected_seq {

@@ -86,7 +86,9 @@ impl Trailer {
     ///
     /// # Errors
     ///
-    /// [`TrailerError`] if the message does not end in a trailer of this version.
+    /// * [`TrailerError::Short`] if the message is shorter than a trailer;
+    /// * [`TrailerError::UnknownKind`] if this version does not know its kind;
+    /// * [`TrailerError::Reserved`] if reserved bytes are not zero.
     pub fn split(message: &[u8]) -> Result<(&[u8], Self), TrailerError> {
         let Some((payload, bytes)) = message.split_last_chunk::<{ Self::LEN }>() else {
             return Err(TrailerError::Short(message.len()));

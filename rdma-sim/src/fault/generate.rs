@@ -69,7 +69,7 @@ mod arbitrary_impls {
         ///
         /// # Errors
         ///
-        /// Those of `arbitrary`; today there are none.
+        /// None today: bytes that end too early are read as zeros. Later versions may return an [`arbitrary::Error`].
         pub fn arbitrary(
             bytes: &mut Unstructured<'_>,
             topology: &Topology,

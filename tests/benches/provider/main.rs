@@ -87,7 +87,10 @@ async fn connect(
 ) -> Connection<VerbsDevice> {
     let options = EndpointOptions::new().max_connections(1).recv_window(64);
     let endpoint = |name| {
-        let endpoint = Endpoint::new(open(provider, name), Arc::new(runtime.clone()), options.clone());
+        let endpoint = Endpoint::builder(open(provider, name))
+            .runtime(Arc::new(runtime.clone()))
+            .options(options.clone())
+            .build();
         endpoint.expect("the device is fresh")
     };
     // The answering side is polled first, so that the runtime polls each side when it has work, as the loop over bare verbs does.
