@@ -1,11 +1,11 @@
 //! Waiting for completions without events: spin, then let a timer wake the task
 
-use std::fmt;
+use std::sync::PoisonError;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, sleep, spawn};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, sleep, spawn};
 
 /// How a task waits for completions
 ///
@@ -91,7 +91,7 @@ impl Backoff {
     }
 
     fn wake_after_nap(&self, waker: &Waker) {
-        let mut timer = self.timer.lock();
+        let mut timer = lock(&self.timer);
         timer.get_or_insert_with(|| WakeTimer::start(self.policy.nap)).schedule(waker);
     }
 }
@@ -105,7 +105,7 @@ impl WakeTimer {
     }
 
     fn schedule(&self, waker: &Waker) {
-        let mut request = self.request.lock();
+        let mut request = lock(&self.request);
         match &mut request.wake {
             Some(old) => old.clone_from(waker),
             none => *none = Some(waker.clone()),
@@ -117,14 +117,14 @@ impl WakeTimer {
     /// Wakes each scheduled task after a nap, until [`end`](Self::end)
     fn run(&self, nap: Duration) {
         loop {
-            let mut request = self.request.lock();
+            let mut request = lock(&self.request);
             let waker = loop {
                 if request.is_over {
                     return;
                 }
                 match request.wake.take() {
                     Some(waker) => break waker,
-                    None => request = self.changed.wait(request),
+                    None => request = self.changed.wait(request).unwrap_or_else(PoisonError::into_inner),
                 }
             };
             drop(request);
@@ -135,7 +135,7 @@ impl WakeTimer {
 
     /// Ends the thread; a task that is scheduled is not woken
     fn end(&self) {
-        let mut request = self.request.lock();
+        let mut request = lock(&self.request);
         request.is_over = true;
         let waker = request.wake.take();
         drop(request);
@@ -147,14 +147,13 @@ impl WakeTimer {
 
 impl Drop for Backoff {
     fn drop(&mut self) {
-        if let Some(timer) = self.timer.lock().take() {
+        if let Some(timer) = lock(&self.timer).take() {
             timer.end();
         }
     }
 }
 
-impl fmt::Debug for Backoff {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Backoff").field("policy", &self.policy).finish_non_exhaustive()
-    }
+/// Locks, whether or not a thread has panicked under the lock
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

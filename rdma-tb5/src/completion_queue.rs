@@ -48,6 +48,6 @@ impl CompletionQueue for VerbsCompletionQueue {
 
 impl fmt::Debug for VerbsCompletionQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VerbsCompletionQueue").field("backoff", &self.cq.backoff).finish_non_exhaustive()
+        f.debug_struct("VerbsCompletionQueue").finish_non_exhaustive()
     }
 }

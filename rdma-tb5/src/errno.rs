@@ -1,23 +1,16 @@
 //! Error numbers of the provider, and what they mean
-#![allow(unsafe_code, reason = "the error number of the thread is behind a C function")]
+#![allow(unsafe_code, reason = "a limit of the process is behind a C function")]
 
 use rdma_core::{Cause, Invalid, Resource};
 
 /// Clears the calling thread's error number: a call that returns NULL does not always set it
 pub(crate) fn clear() {
-    // SAFETY: the call has no preconditions.
-    #[cfg(target_os = "macos")]
-    let errno = unsafe { libc::__error() };
-    // SAFETY: the call has no preconditions.
-    #[cfg(not(target_os = "macos"))]
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: the pointer is to the calling thread's own error number, which is valid as long as the thread runs.
-    unsafe { *errno = 0 };
+    errno::set_errno(errno::Errno(0));
 }
 
 /// The calling thread's error number
 pub(crate) fn last() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+    errno::errno().0
 }
 
 /// The cause that an error number stands for if no verb gives it another meaning

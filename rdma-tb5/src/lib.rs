@@ -16,7 +16,6 @@ mod posted_frames;
 mod provider;
 mod queue_pair;
 mod shared;
-mod spin_lock;
 mod sync;
 #[cfg(test)]
 mod tests;

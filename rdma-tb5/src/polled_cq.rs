@@ -4,6 +4,7 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
+use std::sync::PoisonError;
 
 use rdma_core::{Completion, Error, Invalid, Opcode, Qpn, Resource, Status, Verb, WrId};
 use rdma_verbs_abi::{Cq, Wc, constants};
@@ -13,15 +14,14 @@ use crate::errno;
 use crate::port_watch::SILENCE;
 use crate::posted_frames::PostedFrames;
 use crate::shared::DeviceShared;
-use crate::spin_lock::SpinLock;
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex, MutexGuard};
 
 /// A completion queue of the provider; destroyed when its queue pairs are gone
 pub(crate) struct PolledCq {
     pub(crate) device: Arc<DeviceShared>,
     cq: NonNull<Cq>,
     pub(crate) backoff: Backoff,
-    polling: SpinLock<Polling>,
+    polling: Mutex<Polling>,
 }
 
 /// What a thread that polls uses
@@ -70,7 +70,7 @@ impl PolledCq {
             ));
         };
         let backoff = Backoff::new(device.options.poll);
-        Ok(Self { device, cq, backoff, polling: SpinLock::new(Polling::default()) })
+        Ok(Self { device, cq, backoff, polling: Mutex::default() })
     }
 
     pub(crate) fn as_ptr(&self) -> *mut Cq {
@@ -79,12 +79,17 @@ impl PolledCq {
 
     /// Counts the completions of a queue pair from now on
     pub(crate) fn add(&self, in_flight: Arc<InFlight>) {
-        self.polling.with(|polling| polling.in_flight.push(in_flight));
+        self.polling().in_flight.push(in_flight);
     }
 
     /// Counts the completions of a queue pair no longer
     pub(crate) fn remove(&self, qpn: u32) {
-        self.polling.with(|polling| polling.in_flight.retain(|in_flight| in_flight.qpn != qpn));
+        self.polling().in_flight.retain(|in_flight| in_flight.qpn != qpn);
+    }
+
+    #[inline]
+    fn polling(&self) -> MutexGuard<'_, Polling> {
+        self.polling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Polls at most `out.len()` completions
@@ -93,64 +98,52 @@ impl PolledCq {
         let mut wcs = [const { MaybeUninit::<Wc>::uninit() }; BATCH];
         let wanted = out.len().min(BATCH);
         let device = &*self.device;
-        self.polling.with(|polling| {
-            // SAFETY: the queue exists as long as `self`, only the thread in `with` polls it, and there is space for `wanted` entries.
-            let n = unsafe { (device.poll_cq)(self.cq.as_ptr(), wanted as c_int, wcs.as_mut_ptr().cast()) };
-            let Ok(n) = usize::try_from(n) else {
+        let mut polling = self.polling();
+        // SAFETY: the queue exists as long as `self`, only the holder of the lock polls it, and there is space for `wanted` entries.
+        let n = unsafe { (device.poll_cq)(self.cq.as_ptr(), wanted as c_int, wcs.as_mut_ptr().cast()) };
+        let Ok(n) = usize::try_from(n) else {
+            device.watch.suspect();
+            return Err(Error::new(Verb::PollCq, errno::cause(n)));
+        };
+        if n == 0 {
+            polling.silent += 1;
+            if polling.silent == SILENCE {
+                polling.silent = 0;
                 device.watch.suspect();
-                return Err(Error::new(Verb::PollCq, errno::cause(n)));
-            };
-            if n == 0 {
-                polling.silent += 1;
-                if polling.silent == SILENCE {
-                    polling.silent = 0;
-                    device.watch.suspect();
-                }
-                return Ok(0);
             }
-            polling.silent = 0;
-            for (slot, wc) in out.iter_mut().zip(&wcs[..n.min(wanted)]) {
-                // SAFETY: the provider has filled the first `n` entries.
-                let wc = unsafe { wc.assume_init_ref() };
-                let is_receive = wc.opcode & constants::WC_RECV != 0;
-                if wc.status == 0 {
-                    device.watch.completed();
-                } else {
-                    device.watch.suspect();
-                }
-                if let Some(in_flight) = polling.in_flight.iter().find(|in_flight| in_flight.qpn == wc.qp_num)
-                {
-                    if is_receive { in_flight.recv.complete() } else { in_flight.send.complete() }
-                }
-                *slot = completion(wc, is_receive);
+            return Ok(0);
+        }
+        polling.silent = 0;
+        for (slot, wc) in out.iter_mut().zip(&wcs[..n.min(wanted)]) {
+            // SAFETY: the provider has filled the first `n` entries.
+            let wc = unsafe { wc.assume_init_ref() };
+            let is_receive = wc.opcode & constants::WC_RECV != 0;
+            if wc.status == 0 {
+                device.watch.completed();
+            } else {
+                device.watch.suspect();
             }
-            Ok(n.min(wanted))
-        })
+            if let Some(in_flight) = polling.in_flight.iter().find(|in_flight| in_flight.qpn == wc.qp_num) {
+                if is_receive { in_flight.recv.complete() } else { in_flight.send.complete() }
+            }
+            *slot = completion(wc, is_receive);
+        }
+        Ok(n.min(wanted))
     }
 }
 
 #[inline]
 fn completion(wc: &Wc, is_receive: bool) -> Completion {
-    let status = match wc.status {
-        0 => Status::Success,
-        failed => Status::from_code(failed),
-    };
     let opcode = match wc.opcode {
         _ if is_receive => Opcode::Recv,
-        constants::WC_SEND => Opcode::Send,
-        other => one_sided(other),
-    };
-    let byte_len = if is_receive { wc.byte_len } else { 0 };
-    Completion { id: WrId(wc.wr_id), status, opcode, byte_len, qpn: Qpn(wc.qp_num) }
-}
-
-fn one_sided(opcode: u32) -> Opcode {
-    match opcode {
         constants::WC_RDMA_WRITE => Opcode::Write,
         constants::WC_RDMA_READ => Opcode::Read,
         constants::WC_COMP_SWAP | constants::WC_FETCH_ADD => Opcode::Atomic,
         _ => Opcode::Send,
-    }
+    };
+    let byte_len = if is_receive { wc.byte_len } else { 0 };
+    let status = Status::from_code(wc.status);
+    Completion { id: WrId(wc.wr_id), status, opcode, byte_len, qpn: Qpn(wc.qp_num) }
 }
 
 impl Drop for PolledCq {

@@ -4,44 +4,13 @@
 //! caught, each by the test named after it:
 //!
 //! * `PortWatch::completed` that stores `UP` whatever the state is: `a_port_that_is_gone_stays_gone`;
-//! * `SpinLock::with` that unlocks with `Relaxed`: `one_thread_at_a_time_uses_the_value`;
 //! * `WakeTimer::schedule` without its `notify_one`: `a_task_that_sleeps_is_woken`;
 //! * `WakeTimer::end` without its `notify_one`: `the_timer_ends_with_its_queue`.
 #![cfg(unix)]
-#![allow(dead_code, unsafe_code, unreachable_pub, reason = "the files are those of the crate")]
+#![allow(dead_code, unreachable_pub, reason = "the files are those of the crate")]
 
 mod sync {
-    pub(crate) use loom::cell::UnsafeCell;
-    pub(crate) use loom::sync::{Arc, MutexGuard, atomic};
-    pub(crate) use loom::thread::yield_now as spin_loop;
-
-    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self(loom::sync::Mutex::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().unwrap()
-        }
-    }
-
-    pub(crate) struct Condvar(loom::sync::Condvar);
-
-    impl Condvar {
-        pub(crate) fn new() -> Self {
-            Self(loom::sync::Condvar::new())
-        }
-
-        pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-            self.0.wait(guard).unwrap()
-        }
-
-        pub(crate) fn notify_one(&self) {
-            self.0.notify_one();
-        }
-    }
+    pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard, atomic};
 
     pub(crate) fn sleep(_: std::time::Duration) {}
 
@@ -56,8 +25,6 @@ mod backoff;
 mod port_watch;
 #[path = "../src/posted_frames.rs"]
 mod posted_frames;
-#[path = "../src/spin_lock.rs"]
-mod spin_lock;
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -70,7 +37,6 @@ use rdma_core::{Cause, Verb};
 use backoff::{Backoff, PollPolicy};
 use port_watch::PortWatch;
 use posted_frames::PostedFrames;
-use spin_lock::SpinLock;
 use sync::Arc;
 
 /// Sleeps after the first poll without a completion
@@ -120,20 +86,6 @@ fn a_port_that_is_gone_stays_gone() {
         // A post that was let through saw a completion; one that was refused found the port down, for good.
         let after = watch.check(Verb::PostSend, || Ok(true)).map_err(|error| error.cause);
         assert_eq!(after, if refused { Err(Cause::DeviceGone) } else { Ok(()) });
-    });
-}
-
-#[test]
-fn one_thread_at_a_time_uses_the_value() {
-    loom::model(|| {
-        let lock = Arc::new(SpinLock::new(0));
-        let other = {
-            let lock = Arc::clone(&lock);
-            thread::spawn(move || lock.with(|value| *value += 1))
-        };
-        lock.with(|value| *value += 1);
-        other.join().unwrap();
-        assert_eq!(lock.with(|value| *value), 2);
     });
 }
 
