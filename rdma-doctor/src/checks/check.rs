@@ -22,12 +22,7 @@ pub enum Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Ok => "ok",
-            Self::Unknown => "unknown",
-            Self::Warn => "warn",
-            Self::Fail => "fail",
-        })
+        self.serialize(f)
     }
 }
 
@@ -63,13 +58,13 @@ pub struct Check {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scope {
     /// Each host
-    Host(fn(&HostReport) -> Vec<Note>),
+    Each(fn(&HostReport) -> Vec<Note>),
     /// Each Mac
-    Mac(fn(&HostReport) -> Vec<Note>),
+    EachMac(fn(&HostReport) -> Vec<Note>),
     /// Each Mac, about which it says one thing
-    MacOnce(fn(&HostReport) -> Note),
+    OncePerMac(fn(&HostReport) -> Note),
     /// All hosts together
-    Hosts(fn(&[Host]) -> Vec<Note>),
+    Together(fn(&[Host]) -> Vec<Note>),
 }
 
 impl Check {
@@ -99,12 +94,12 @@ impl Check {
             remedy: note.remedy,
         };
         let notes = |host: &Host| match self.scope {
-            Scope::Host(look) => look(&host.report),
-            Scope::Mac(look) if host.report.is_mac() => look(&host.report),
-            Scope::MacOnce(look) if host.report.is_mac() => vec![look(&host.report)],
-            Scope::Mac(_) | Scope::MacOnce(_) | Scope::Hosts(_) => Vec::new(),
+            Scope::Each(look) => look(&host.report),
+            Scope::EachMac(look) if host.report.is_mac() => look(&host.report),
+            Scope::OncePerMac(look) if host.report.is_mac() => vec![look(&host.report)],
+            _ => Vec::new(),
         };
-        if let Scope::Hosts(look) = self.scope {
+        if let Scope::Together(look) = self.scope {
             return look(hosts).into_iter().map(|note| finding(note, None)).collect();
         }
         hosts
