@@ -1,12 +1,14 @@
 //! Completion channels: a descriptor becomes readable when a completion comes that the program has asked for
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 /// Events that the program has not taken, and a pipe with a byte for each
 ///
@@ -14,26 +16,17 @@ use std::task::Wake;
 pub(crate) struct Channel {
     /// The completion queues of the events, by the addresses that the program knows.
     events: Mutex<VecDeque<usize>>,
-    reading: File,
-    writing: File,
+    reading: PipeReader,
+    writing: PipeWriter,
 }
+
+/// A wait that only looks
+const NOW: &Timespec = &Timespec { tv_sec: 0, tv_nsec: 0 };
 
 impl Channel {
     pub(crate) fn new() -> io::Result<Self> {
-        let mut ends = [-1; 2];
-        // SAFETY: the place has room for two.
-        if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let [reading, writing] = ends.map(|end| {
-            // SAFETY: the descriptor is new and ours.
-            let end = unsafe { OwnedFd::from_raw_fd(end) };
-            // SAFETY: the descriptor is open.
-            unsafe { libc::fcntl(end.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
-            File::from(end)
-        });
-        // SAFETY: the descriptor is open.
-        unsafe { libc::fcntl(writing.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+        let (reading, writing) = io::pipe()?;
+        fcntl_setfl(&writing, OFlags::NONBLOCK)?;
         Ok(Self { events: Mutex::default(), reading, writing })
     }
 
@@ -54,11 +47,7 @@ impl Channel {
     ///
     /// Fails if the program has closed the descriptor.
     pub(crate) fn is_blocking(&self) -> io::Result<bool> {
-        // SAFETY: the call has no preconditions.
-        match unsafe { libc::fcntl(self.descriptor(), libc::F_GETFL) } {
-            -1 => Err(io::Error::last_os_error()),
-            flags => Ok(flags & libc::O_NONBLOCK == 0),
-        }
+        Ok(!fcntl_getfl(&self.reading)?.contains(OFlags::NONBLOCK))
     }
 
     /// Adds an event of `queue`
@@ -79,7 +68,7 @@ impl Channel {
             if !self.is_blocking()? {
                 return Err(io::Error::from_raw_os_error(libc::EAGAIN));
             }
-            self.is_readable(-1);
+            self.is_readable(None);
         }
     }
 
@@ -93,15 +82,13 @@ impl Channel {
 
     /// Takes the byte of an event, unless the program has read it itself
     fn take_byte(&self) {
-        if self.is_readable(0) {
+        if self.is_readable(Some(NOW)) {
             let _ = (&self.reading).read(&mut [0]);
         }
     }
 
-    fn is_readable(&self, ms: i32) -> bool {
-        let mut poll = libc::pollfd { fd: self.descriptor(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry, which is ours.
-        unsafe { libc::poll(&raw mut poll, 1, ms) == 1 }
+    fn is_readable(&self, timeout: Option<&Timespec>) -> bool {
+        poll(&mut [PollFd::new(&self.reading, PollFlags::IN)], timeout) == Ok(1)
     }
 
     /// Removes the events of a completion queue that is destroyed
@@ -164,7 +151,7 @@ mod tests {
         (0..100_000).for_each(|_| notifiers[0].wake_by_ref());
         assert_eq!(channel.take().unwrap(), 1);
         notifiers[0].end();
-        assert!(!channel.has_event() && !channel.is_readable(0));
+        assert!(!channel.has_event() && !channel.is_readable(Some(NOW)));
     }
 
     /// Catches the destruction of a queue that waits for a byte which another thread has read.
@@ -181,14 +168,13 @@ mod tests {
             }
             taker.join().unwrap();
         });
-        assert!(!channel.has_event() && !channel.is_readable(0));
+        assert!(!channel.has_event() && !channel.is_readable(Some(NOW)));
     }
 
     #[test]
     fn a_nonblocking_descriptor_is_not_waited_for() {
         let (channel, _) = notifiers(0);
-        // SAFETY: the descriptor is open.
-        unsafe { libc::fcntl(channel.descriptor(), libc::F_SETFL, libc::O_NONBLOCK) };
+        fcntl_setfl(&channel.reading, OFlags::NONBLOCK).unwrap();
         assert_eq!(channel.take().unwrap_err().raw_os_error(), Some(libc::EAGAIN));
     }
 }

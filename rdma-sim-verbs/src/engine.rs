@@ -12,6 +12,7 @@ use rdma_verbs_abi::constants;
 
 use crate::devices::{self, Listed};
 use crate::environment::{self, variable};
+use crate::errno::{EINVAL, Errno};
 use crate::lifetime;
 use crate::log::log_error;
 use crate::progress::{Progress, Work};
@@ -63,9 +64,10 @@ pub(crate) fn configure(text: &str) -> bool {
 }
 
 impl Engine {
-    /// The simulation that the environment describes; `None`, and an error in the log, if the description is invalid
-    pub(crate) fn get() -> Option<&'static Self> {
-        ENGINE.get_or_init(|| Self::from_environment().inspect_err(|why| log_error(why)).ok()).as_ref()
+    /// The simulation that the environment describes; [`EINVAL`], and an error in the log, if the description is invalid
+    pub(crate) fn get() -> Result<&'static Self, Errno> {
+        let engine = ENGINE.get_or_init(|| Self::from_environment().inspect_err(|why| log_error(why)).ok());
+        engine.as_ref().ok_or(EINVAL)
     }
 
     fn from_environment() -> Result<Self, String> {

@@ -1,57 +1,65 @@
 //! Error numbers, and how functions of the ABI return them
 
 use std::ffi::c_int;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 
 use crate::lifetime;
 
-pub(crate) const EBUSY: c_int = 16;
-pub(crate) const EINVAL: c_int = 22;
+/// Why a function of the ABI fails
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Errno(pub(crate) c_int);
+
+pub(crate) const EBUSY: Errno = Errno(16);
+pub(crate) const EINVAL: Errno = Errno(22);
 /// The device belongs to the process that this one was forked from.
-pub(crate) const ENODEV: c_int = 19;
+const ENODEV: Errno = Errno(19);
 /// Apple's provider returns it for what the device cannot do.
-pub(crate) const ENOTSUP: c_int = 102;
+pub(crate) const ENOTSUP: Errno = Errno(102);
+
+impl From<rdma_core::Error> for Errno {
+    fn from(error: rdma_core::Error) -> Self {
+        Self(error.errno())
+    }
+}
+
+impl From<io::Error> for Errno {
+    fn from(error: io::Error) -> Self {
+        error.raw_os_error().map_or(EINVAL, Self)
+    }
+}
 
 /// Runs `f`, unless this is a forked child; a panic inside becomes an error number instead of unwinding into C
 ///
 /// `fail` makes what the function returns from an error number: [`same`], [`negative`], [`minus_one`] or [`null`].
-pub(crate) fn guarded<T>(fail: impl FnOnce(c_int) -> T, f: impl FnOnce() -> T) -> T {
-    if lifetime::is_child() {
-        return fail(ENODEV);
-    }
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| fail(EINVAL))
-}
-
-pub(crate) fn set_errno(errno: c_int) {
-    #[cfg(target_os = "macos")]
-    // SAFETY: the call has no preconditions.
-    let place = unsafe { libc::__error() };
-    #[cfg(not(target_os = "macos"))]
-    // SAFETY: the call has no preconditions.
-    let place = unsafe { libc::__errno_location() };
-    // SAFETY: the place is that of the calling thread.
-    unsafe { *place = errno };
+pub(crate) fn guarded<T>(fail: impl FnOnce(Errno) -> T, f: impl FnOnce() -> Result<T, Errno>) -> T {
+    let result = if lifetime::is_child() {
+        Err(ENODEV)
+    } else {
+        catch_unwind(AssertUnwindSafe(f)).unwrap_or(Err(EINVAL))
+    };
+    result.unwrap_or_else(fail)
 }
 
 /// The error number itself
-pub(crate) fn same(errno: c_int) -> c_int {
-    errno
+pub(crate) fn same(errno: Errno) -> c_int {
+    errno.0
 }
 
 /// The error number below zero
-pub(crate) fn negative(errno: c_int) -> c_int {
-    -errno
+pub(crate) fn negative(errno: Errno) -> c_int {
+    -errno.0
 }
 
 /// −1, with the number in `errno`
-pub(crate) fn minus_one(errno: c_int) -> c_int {
-    set_errno(errno);
+pub(crate) fn minus_one(Errno(errno): Errno) -> c_int {
+    errno::set_errno(errno::Errno(errno));
     -1
 }
 
 /// NULL, with the number in `errno`
-pub(crate) fn null<T>(errno: c_int) -> *mut T {
-    set_errno(errno);
+pub(crate) fn null<T>(errno: Errno) -> *mut T {
+    minus_one(errno);
     null_mut()
 }

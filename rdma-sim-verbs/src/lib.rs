@@ -44,12 +44,10 @@
 //! unsafe { ibv_free_device_list(list) };
 //! ```
 
-#[allow(unsafe_code, reason = "pipes of the system, by descriptor")]
 mod completion_channel;
 mod devices;
 mod engine;
 mod environment;
-#[allow(unsafe_code, reason = "the error number of a thread is a pointer")]
 mod errno;
 #[allow(unsafe_code, reason = "the C ABI: its functions take and return pointers")]
 mod exports;

@@ -1,7 +1,6 @@
 //! The objects behind the pointers of the ABI
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use rdma_sim::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
@@ -14,8 +13,7 @@ use crate::slots::{FreeSlot, Object};
 /// An entry of the list of devices; it is never freed, because contexts lead to it when the list is gone
 #[repr(C)]
 pub(crate) struct ListedDevice {
-    /// `ibv_device`: 664 bytes, of which the name is at 24, and the types at 16 and 20.
-    pub(crate) abi: [u64; 83],
+    pub(crate) abi: Device,
     pub(crate) listed: Listed,
 }
 
@@ -23,29 +21,25 @@ pub(crate) struct ListedDevice {
 pub(crate) struct ContextObject {
     pub(crate) abi: Context,
     pub(crate) device: SimDevice,
-    pub(crate) host: String,
-    pub(crate) name: String,
-    pub(crate) guid: u64,
+    pub(crate) listed: Listed,
 }
 
 #[repr(C)]
 pub(crate) struct PdObject {
     pub(crate) abi: Pd,
     pub(crate) device: SimDevice,
-    pub(crate) users: AtomicUsize,
 }
 
 #[repr(C)]
 pub(crate) struct MrObject {
     pub(crate) abi: Mr,
-    pub(crate) region: Option<SimMemoryRegion>,
+    pub(crate) region: SimMemoryRegion,
 }
 
 #[repr(C)]
 pub(crate) struct CqObject {
     pub(crate) abi: Cq,
     pub(crate) queue: SimCompletionQueue,
-    pub(crate) users: AtomicUsize,
     /// Notified when a completion comes that the program has asked for.
     pub(crate) notifier: OnceLock<Arc<CqNotifier>>,
 }
@@ -61,8 +55,6 @@ pub(crate) struct QpObject {
 pub(crate) struct ChannelObject {
     pub(crate) abi: CompChannel,
     pub(crate) channel: Arc<Channel>,
-    /// Completion queues with this channel.
-    pub(crate) users: AtomicUsize,
 }
 
 macro_rules! objects {

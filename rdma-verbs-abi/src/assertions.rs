@@ -5,11 +5,12 @@
 use std::mem::{offset_of, size_of};
 
 use crate::layout::{
-    AhAttr, Context, ContextOps, Cq, DeviceAttr, GlobalRoute, Mr, Pd, PortAttr, Qp, QpAttr, QpCap,
+    AhAttr, Context, ContextOps, Cq, Device, DeviceAttr, GlobalRoute, Mr, Pd, PortAttr, Qp, QpAttr, QpCap,
     QpInitAttr, RecvWr, SendWr, Sge, Wc,
 };
 
 const _: () = {
+    assert!(size_of::<Device>() == 664 && offset_of!(Device, name) == 24);
     assert!(size_of::<ContextOps>() == 256);
     assert!(offset_of!(Context, ops) + offset_of!(ContextOps, poll_cq) == 96);
     assert!(offset_of!(Context, ops) + offset_of!(ContextOps, req_notify_cq) == 104);

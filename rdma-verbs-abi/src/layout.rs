@@ -2,10 +2,16 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// `ibv_device`, opaque
+/// `ibv_device`
 #[repr(C)]
 pub struct Device {
-    _private: [u8; 0],
+    pub ops: [*mut c_void; 2],
+    pub node_type: u32,
+    pub transport_type: u32,
+    pub name: [u8; 64],
+    pub dev_name: [u8; 64],
+    pub dev_path: [u8; 256],
+    pub ibdev_path: [u8; 256],
 }
 
 /// `ibv_comp_channel`, up to the last field that programs read

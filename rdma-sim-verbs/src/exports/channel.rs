@@ -2,14 +2,13 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
 use rdma_verbs_abi::{CompChannel, Context, Cq};
 
 use crate::completion_channel::Channel;
 use crate::engine::{Engine, MAX_JUMPS};
-use crate::errno::{EBUSY, EINVAL, guarded, minus_one, null, same};
+use crate::errno::{EINVAL, guarded, minus_one, null, same};
 use crate::objects::{ChannelObject, ContextObject, CqObject};
 use crate::slots::{hand_out, object, take_back};
 
@@ -17,16 +16,10 @@ use crate::slots::{hand_out, object, take_back};
 pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut Context) -> *mut CompChannel {
     guarded(null, || {
         // SAFETY: the contract of all functions.
-        if unsafe { object::<ContextObject>(context) }.is_none() {
-            return null(EINVAL);
-        }
-        match Channel::new() {
-            Ok(channel) => {
-                let abi = CompChannel { context, fd: channel.descriptor(), refcnt: 0 };
-                hand_out(ChannelObject { abi, channel: Arc::new(channel), users: AtomicUsize::new(0) })
-            }
-            Err(error) => null(error.raw_os_error().unwrap_or(EINVAL)),
-        }
+        unsafe { object::<ContextObject>(context) }?;
+        let channel = Channel::new()?;
+        let abi = CompChannel { context, fd: channel.descriptor(), refcnt: 0 };
+        Ok(hand_out(ChannelObject { abi, channel: Arc::new(channel) }))
     })
 }
 
@@ -34,15 +27,8 @@ pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut Context) -> *mut 
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut CompChannel) -> c_int {
     guarded(same, || {
         // SAFETY: the contract of all functions.
-        match unsafe { object::<ChannelObject>(channel) } {
-            None => EINVAL,
-            Some(found) if found.users.load(Ordering::Acquire) > 0 => EBUSY,
-            Some(_) => {
-                // SAFETY: as above.
-                drop(unsafe { take_back::<ChannelObject>(channel) });
-                0
-            }
-        }
+        drop(unsafe { take_back::<ChannelObject>(channel) }?);
+        Ok(0)
     })
 }
 
@@ -55,10 +41,11 @@ pub unsafe extern "C" fn ibv_get_cq_event(
 ) -> c_int {
     guarded(minus_one, || {
         // SAFETY: the contract of all functions.
-        let found = unsafe { object::<ChannelObject>(channel) };
-        let (Some(found), Some(engine), false) = (found, Engine::get(), cq.is_null()) else {
-            return minus_one(EINVAL);
-        };
+        let found = unsafe { object::<ChannelObject>(channel) }?;
+        let engine = Engine::get()?;
+        if cq.is_null() {
+            return Err(EINVAL);
+        }
         engine.catch_up();
         // A program that may block may wait for ever.
         let may_block = found.channel.is_blocking().unwrap_or(false);
@@ -70,19 +57,16 @@ pub unsafe extern "C" fn ibv_get_cq_event(
         // The channel stays while the program waits, even if another thread destroys it.
         let waiting = Arc::clone(&found.channel);
         loop {
-            let event = match waiting.take() {
-                Ok(event) => std::ptr::with_exposed_provenance_mut::<Cq>(event),
-                Err(error) => return minus_one(error.raw_os_error().unwrap_or(EINVAL)),
-            };
+            let event = std::ptr::with_exposed_provenance_mut::<Cq>(waiting.take()?);
             // SAFETY: the contract of all functions.
-            let Some(found) = (unsafe { object::<CqObject>(event) }) else { continue };
+            let Ok(found) = (unsafe { object::<CqObject>(event) }) else { continue };
             // SAFETY: the caller's place for a pointer.
             unsafe { *cq = event };
             if !cq_context.is_null() {
                 // SAFETY: the caller's place for a pointer.
                 unsafe { *cq_context = found.abi.cq_context };
             }
-            return 0;
+            return Ok(0);
         }
     })
 }
@@ -90,7 +74,7 @@ pub unsafe extern "C" fn ibv_get_cq_event(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut Cq, count: c_uint) {
     // SAFETY: the contract of all functions.
-    if unsafe { object::<CqObject>(cq) }.is_some() {
+    if unsafe { object::<CqObject>(cq) }.is_ok() {
         // SAFETY: programs leave the field alone, and acknowledge from one thread at a time.
         let completed = unsafe { &mut (*cq).comp_events_completed };
         *completed = completed.wrapping_add(count);
@@ -100,12 +84,10 @@ pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut Cq, count: c_uint) {
 pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut Cq, _solicited: c_int) -> c_int {
     guarded(same, || {
         // SAFETY: the contract of all functions.
-        let (Some(found), Some(engine)) = (unsafe { object::<CqObject>(cq) }, Engine::get()) else {
-            return EINVAL;
-        };
-        let Some(notifier) = found.notifier.get() else { return EINVAL };
+        let found = unsafe { object::<CqObject>(cq) }?;
+        let notifier = found.notifier.get().ok_or(EINVAL)?;
         found.queue.notify(&Waker::from(Arc::clone(notifier)));
-        engine.start_progress();
-        0
+        Engine::get()?.start_progress();
+        Ok(0)
     })
 }

@@ -1,7 +1,6 @@
 //! Completion queues
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rdma_core::{Completion, Device as _, Opcode};
@@ -9,9 +8,9 @@ use rdma_verbs_abi::{CompChannel, Context, Cq, Wc, constants};
 
 use crate::completion_channel::CqNotifier;
 use crate::engine::{Engine, MAX_JUMPS};
-use crate::errno::{EBUSY, EINVAL, guarded, negative, null, same};
+use crate::errno::{EINVAL, guarded, negative, null, same};
 use crate::objects::{ChannelObject, ContextObject, CqObject};
-use crate::slots::{hand_out, object, take_back};
+use crate::slots::{hand_out, hold, object, release, take_back};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_cq(
@@ -23,34 +22,26 @@ pub unsafe extern "C" fn ibv_create_cq(
 ) -> *mut Cq {
     guarded(null, || {
         // SAFETY: the contract of all functions.
-        let Some(found) = (unsafe { object::<ContextObject>(context) }) else { return null(EINVAL) };
+        let found = unsafe { object::<ContextObject>(context) }?;
         // SAFETY: as above.
-        let through = unsafe { object::<ChannelObject>(channel) };
-        if through.is_none() && !channel.is_null() {
-            return null(EINVAL);
+        let through =
+            (!channel.is_null()).then(|| unsafe { object::<ChannelObject>(channel) }).transpose()?;
+        let queue = found.device.create_cq(u32::try_from(cqe).unwrap_or(0))?;
+        // SAFETY: zeros are what the structure may hold.
+        let mut abi: Cq = unsafe { std::mem::zeroed() };
+        abi.context = context;
+        abi.channel = channel;
+        abi.cq_context = cq_context;
+        abi.cqe = cqe;
+        let cq = hand_out(CqObject { abi, queue, notifier: OnceLock::new() });
+        if let Some(through) = through {
+            // SAFETY: as above.
+            unsafe { hold::<ChannelObject>(channel) };
+            let notifier = CqNotifier::new(Arc::clone(&through.channel), cq.expose_provenance());
+            // SAFETY: the object was just handed out, and the program does not know of it yet.
+            unsafe { object::<CqObject>(cq) }?.notifier.get_or_init(|| Arc::new(notifier));
         }
-        match found.device.create_cq(u32::try_from(cqe).unwrap_or(0)) {
-            Ok(queue) => {
-                // SAFETY: zeros are what the structure may hold.
-                let mut abi: Cq = unsafe { std::mem::zeroed() };
-                abi.context = context;
-                abi.channel = channel;
-                abi.cq_context = cq_context;
-                abi.cqe = cqe;
-                let cq =
-                    hand_out(CqObject { abi, queue, users: AtomicUsize::new(0), notifier: OnceLock::new() });
-                if let Some(through) = through {
-                    through.users.fetch_add(1, Ordering::AcqRel);
-                    // SAFETY: the object was just handed out, and the program does not know of it yet.
-                    if let Some(made) = unsafe { object::<CqObject>(cq) } {
-                        let notifier = CqNotifier::new(Arc::clone(&through.channel), cq.expose_provenance());
-                        made.notifier.get_or_init(|| Arc::new(notifier));
-                    }
-                }
-                cq
-            }
-            Err(error) => null(error.errno()),
-        }
+        Ok(cq)
     })
 }
 
@@ -58,22 +49,13 @@ pub unsafe extern "C" fn ibv_create_cq(
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut Cq) -> c_int {
     guarded(same, || {
         // SAFETY: the contract of all functions.
-        match unsafe { object::<CqObject>(cq) } {
-            None => EINVAL,
-            Some(found) if found.users.load(Ordering::Acquire) > 0 => EBUSY,
-            Some(found) => {
-                // SAFETY: as above.
-                if let Some(through) = unsafe { object::<ChannelObject>(found.abi.channel) } {
-                    through.users.fetch_sub(1, Ordering::AcqRel);
-                }
-                if let Some(notifier) = found.notifier.get() {
-                    notifier.end();
-                }
-                // SAFETY: as above.
-                drop(unsafe { take_back::<CqObject>(cq) });
-                0
-            }
+        let taken = unsafe { take_back::<CqObject>(cq) }?;
+        // SAFETY: as above.
+        unsafe { release::<ChannelObject>(taken.abi.channel) };
+        if let Some(notifier) = taken.notifier.get() {
+            notifier.end();
         }
+        Ok(0)
     })
 }
 
@@ -83,28 +65,23 @@ const BATCH: usize = 32;
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, count: c_int, wc: *mut Wc) -> c_int {
     guarded(negative, || {
         // SAFETY: the contract of all functions.
-        let found = unsafe { object::<CqObject>(cq) };
-        let (Some(found), Some(engine), Ok(count)) = (found, Engine::get(), usize::try_from(count)) else {
-            return -EINVAL;
-        };
+        let found = unsafe { object::<CqObject>(cq) }?;
+        let engine = Engine::get()?;
+        let count = usize::try_from(count).map_err(|_| EINVAL)?;
         if wc.is_null() {
-            return -EINVAL;
+            return Err(EINVAL);
         }
         let mut completions = [Completion::default(); BATCH];
         let out = &mut completions[..count.min(BATCH)];
         let mut jumps = 0..if count > 0 { MAX_JUMPS } else { 0 };
-        let polled = engine.poll(|session| {
+        let n = engine.poll(|session| {
             loop {
                 match session.poll(&found.queue, out) {
                     Ok(0) if jumps.next().is_some() && engine.jump(session) => (),
                     outcome => return outcome,
                 }
             }
-        });
-        let n = match polled {
-            Ok(n) => n,
-            Err(error) => return -error.errno(),
-        };
+        })?;
         engine.count_poll(n > 0);
         for (number, completion) in out[..n].iter().enumerate() {
             // SAFETY: the caller has space for `count` completions.
@@ -112,7 +89,7 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, count: c_int, wc: *mut Wc) 
             // SAFETY: as above.
             unsafe { place.write(work_completion(completion)) };
         }
-        n as c_int
+        Ok(n as c_int)
     })
 }
 

@@ -12,55 +12,45 @@ use crate::errno::{EBUSY, EINVAL, guarded, same};
 pub unsafe extern "C" fn rdma_sim_configure(text: *const c_char) -> c_int {
     guarded(same, || {
         if text.is_null() {
-            return EINVAL;
+            return Err(EINVAL);
         }
         // SAFETY: the caller's string ends with a zero.
         let text = unsafe { CStr::from_ptr(text) };
-        if crate::engine::configure(&text.to_string_lossy()) { 0 } else { EBUSY }
+        if crate::engine::configure(&text.to_string_lossy()) { Ok(0) } else { Err(EBUSY) }
     })
 }
 
 /// Advances a virtual clock by `ns` nanoseconds
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_sim_rest(ns: u64) {
-    guarded(
-        |_| (),
-        || {
-            if let Some(engine) = Engine::get() {
-                engine.rest(ns);
-            }
-        },
-    );
+    guarded(|_| (), || Engine::get().map(|engine| engine.rest(ns)));
 }
 
 /// Schedules the faults of a plan, such as `at 0s a:rdma_en2 unplug`; 22 if the text is not a plan
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_sim_inject(plan: *const c_char) -> c_int {
     guarded(same, || {
-        let Some(engine) = Engine::get().filter(|_| !plan.is_null()) else { return EINVAL };
+        let engine = Engine::get()?;
+        if plan.is_null() {
+            return Err(EINVAL);
+        }
         // SAFETY: the caller's string ends with a zero.
         let text = unsafe { CStr::from_ptr(plan) };
-        let Ok(plan) = text.to_string_lossy().parse::<rdma_sim::FaultPlan>() else { return EINVAL };
+        let plan: rdma_sim::FaultPlan = text.to_string_lossy().parse().map_err(|_| EINVAL)?;
         // All faults of a plan have a target, or none is scheduled.
-        if plan.check(&engine.topology).is_err() {
-            return EINVAL;
-        }
+        plan.check(&engine.topology).map_err(|_| EINVAL)?;
         plan.0.into_iter().for_each(|fault| engine.driver.net().inject(fault));
         engine.rest(1);
-        0
+        Ok(0)
     })
 }
 
 /// The number of queue pairs, completion queues, memory regions and protection domains
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_sim_objects() -> usize {
-    guarded(
-        |_| 0,
-        || {
-            let objects = Engine::get().map(|engine| engine.driver.net().objects());
-            objects.map_or(0, |found| {
-                found.queue_pairs + found.completion_queues + found.memory_regions + found.protection_domains
-            })
-        },
-    )
+    let count = || {
+        let found = Engine::get()?.driver.net().objects();
+        Ok(found.queue_pairs + found.completion_queues + found.memory_regions + found.protection_domains)
+    };
+    guarded(|_| 0, count)
 }

@@ -13,6 +13,7 @@ use rdma_verbs_abi::{
 use super::channel::req_notify_cq;
 use super::completion::poll_cq;
 use super::post::{post_recv, post_send};
+use crate::devices::Listed;
 use crate::engine::Engine;
 use crate::errno::{EINVAL, guarded, minus_one, null, same};
 use crate::objects::{ContextObject, ListedDevice};
@@ -28,7 +29,7 @@ pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut Dev
             // SAFETY: the caller's place for a number.
             unsafe { *count = (list.len() - 1) as c_int };
         }
-        Box::into_raw(list).cast()
+        Ok(Box::into_raw(list).cast())
     })
 }
 
@@ -37,14 +38,18 @@ fn listed_devices(engine: &Engine) -> &'static [usize] {
     static DEVICES: OnceLock<Vec<usize>> = OnceLock::new();
     DEVICES.get_or_init(|| {
         let entries = engine.devices.iter().map(|listed| {
-            let mut abi = [0_u64; 83];
-            abi[2] = u64::from(constants::THUNDERBOLT) << 32 | u64::from(constants::THUNDERBOLT);
-            for (at, chunk) in listed.name.as_bytes().chunks(8).take(7).enumerate() {
-                let mut word = [0; 8];
-                word[..chunk.len()].copy_from_slice(chunk);
-                abi[3 + at] = u64::from_ne_bytes(word);
-                abi[11 + at] = u64::from_ne_bytes(word);
-            }
+            let mut name = [0; 64];
+            let len = listed.name.len().min(name.len() - 1);
+            name[..len].copy_from_slice(&listed.name.as_bytes()[..len]);
+            let abi = Device {
+                ops: [null_mut(); 2],
+                node_type: constants::THUNDERBOLT,
+                transport_type: constants::THUNDERBOLT,
+                name,
+                dev_name: name,
+                dev_path: [0; 256],
+                ibdev_path: [0; 256],
+            };
             hand_out(ListedDevice { abi, listed: listed.clone() }).expose_provenance()
         });
         entries.collect()
@@ -74,11 +79,7 @@ pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut Device) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_name(device: *mut Device) -> *const c_char {
     // SAFETY: the contract of all functions.
-    if unsafe { object::<ListedDevice>(device) }.is_none() {
-        return std::ptr::null();
-    }
-    // SAFETY: the name is at offset 24 of the structure.
-    unsafe { device.cast::<c_char>().add(24) }
+    unsafe { object::<ListedDevice>(device) }.map_or(null_mut(), |entry| entry.abi.name.as_ptr().cast())
 }
 
 #[unsafe(no_mangle)]
@@ -91,15 +92,11 @@ pub unsafe extern "C" fn ibv_get_device_guid(device: *mut Device) -> u64 {
 pub unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
     guarded(null, || {
         // SAFETY: the contract of all functions.
-        let Some(entry) = (unsafe { object::<ListedDevice>(device) }) else { return null(EINVAL) };
-        let listed = &entry.listed;
-        let Some(engine) = Engine::get() else { return null(EINVAL) };
+        let listed = unsafe { object::<ListedDevice>(device) }?.listed.clone();
+        let engine = Engine::get()?;
         // The device is opened as it is now.
         engine.catch_up();
-        let opened = match engine.driver.net().open_context(&listed.host, &listed.device) {
-            Ok(opened) => opened,
-            Err(error) => return null(error.errno()),
-        };
+        let opened = engine.driver.net().open_context(&listed.host, &listed.device)?;
         let ops = ContextOps {
             before: [null_mut(); 11],
             poll_cq: Some(poll_cq),
@@ -116,20 +113,17 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
         abi.cmd_fd = -1;
         abi.async_fd = -1;
         abi.num_comp_vectors = 1;
-        let (host, name, guid) = (listed.host.clone(), listed.device.clone(), listed.guid);
-        hand_out(ContextObject { abi, device: opened, host, name, guid })
+        Ok(hand_out(ContextObject { abi, device: opened, listed }))
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_close_device(context: *mut Context) -> c_int {
     guarded(same, || {
+        // Objects that a program forgets are no reason to refuse: perftest leaves a completion queue behind.
         // SAFETY: the contract of all functions.
-        match unsafe { take_back::<ContextObject>(context) } {
-            // Objects that a program forgets are no reason to refuse: perftest leaves a completion queue behind.
-            Some(_) => 0,
-            None => EINVAL,
-        }
+        drop(unsafe { take_back::<ContextObject>(context) }?);
+        Ok(0)
     })
 }
 
@@ -137,9 +131,9 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut Context) -> c_int {
 pub unsafe extern "C" fn ibv_query_device(context: *mut Context, attr: *mut DeviceAttr) -> c_int {
     guarded(same, || {
         // SAFETY: the contract of all functions.
-        let Some(found) = (unsafe { object::<ContextObject>(context) }) else { return EINVAL };
+        let found = unsafe { object::<ContextObject>(context) }?;
         // SAFETY: as above.
-        let Some(attr) = (unsafe { attr.as_mut() }) else { return EINVAL };
+        let attr = unsafe { attr.as_mut() }.ok_or(EINVAL)?;
         let caps = found.device.caps();
         // SAFETY: zeros are valid numbers.
         *attr = unsafe { std::mem::zeroed() };
@@ -153,10 +147,10 @@ pub unsafe extern "C" fn ibv_query_device(context: *mut Context, attr: *mut Devi
         attr.max_pd = caps.max_pd as c_int;
         attr.max_mr_size = 0xfa_0000;
         attr.phys_port_cnt = 1;
-        attr.node_guid = found.guid.to_be();
-        attr.sys_image_guid = found.guid.to_be();
+        attr.node_guid = found.listed.guid.to_be();
+        attr.sys_image_guid = found.listed.guid.to_be();
         attr.max_pkeys = 1;
-        0
+        Ok(0)
     })
 }
 
@@ -164,16 +158,15 @@ pub unsafe extern "C" fn ibv_query_device(context: *mut Context, attr: *mut Devi
 pub unsafe extern "C" fn ibv_query_port(context: *mut Context, port: u8, attr: *mut PortAttr) -> c_int {
     guarded(same, || {
         // SAFETY: the contract of all functions.
-        let Some(found) = (unsafe { object::<ContextObject>(context) }) else { return EINVAL };
-        let Some(engine) = Engine::get() else { return EINVAL };
+        let found = unsafe { object::<ContextObject>(context) }?;
+        let engine = Engine::get()?;
         if port != 1 || attr.is_null() {
-            return EINVAL;
+            return Err(EINVAL);
         }
         engine.catch_up();
-        let net = engine.driver.net();
-        let (Ok(status), Ok(gids)) = (net.port(&found.host, &found.name), net.gids(&found.host, &found.name))
-        else {
-            return EINVAL;
+        let (net, Listed { host, device, .. }) = (engine.driver.net(), &found.listed);
+        let (Ok(status), Ok(gids)) = (net.port(host, device), net.gids(host, device)) else {
+            return Err(EINVAL);
         };
         let is_active = status.state == PortState::Active;
         let answer = PortAttr {
@@ -193,7 +186,7 @@ pub unsafe extern "C" fn ibv_query_port(context: *mut Context, port: u8, attr: *
         let size = PORT_ATTR_COMPAT;
         // SAFETY: the exported function fills the compatible part of the structure and nothing beyond.
         unsafe { (&raw const answer).cast::<u8>().copy_to_nonoverlapping(attr.cast(), size) };
-        0
+        Ok(0)
     })
 }
 
@@ -206,18 +199,16 @@ pub unsafe extern "C" fn ibv_query_gid(
 ) -> c_int {
     guarded(minus_one, || {
         // SAFETY: the contract of all functions.
-        let found = unsafe { object::<ContextObject>(context) };
-        let (Some(found), Some(engine), 1, false) = (found, Engine::get(), port, gid.is_null()) else {
-            return minus_one(EINVAL);
-        };
-        let Ok(gids) = engine.driver.net().gids(&found.host, &found.name) else { return -1 };
-        let entry = usize::try_from(index).ok().filter(|index| *index < gids.len().max(16));
-        let Some(entry) = entry else {
-            return minus_one(EINVAL);
-        };
+        let found = unsafe { object::<ContextObject>(context) }?;
+        let engine = Engine::get()?;
+        if port != 1 || gid.is_null() {
+            return Err(EINVAL);
+        }
+        let gids = engine.driver.net().gids(&found.listed.host, &found.listed.device)?;
+        let entry = usize::try_from(index).ok().filter(|index| *index < gids.len().max(16)).ok_or(EINVAL)?;
         let raw = gids.get(entry).copied().unwrap_or_default().0;
         // SAFETY: the caller's place for an entry.
         unsafe { *gid = RawGid { raw } };
-        0
+        Ok(0)
     })
 }

@@ -2,12 +2,12 @@
 
 use std::ffi::c_int;
 
-use rdma_core::{Error, Lkey, RecvRequest, Rkey, SendOp, SendRequest, Sge as Element, WrId};
+use rdma_core::{Lkey, RecvRequest, Rkey, SendOp, SendRequest, Sge as Element, WrId};
 use rdma_sim::driver::Session;
 use rdma_verbs_abi::{Qp, RecvWr, SendWr, Sge, constants};
 
 use crate::engine::Engine;
-use crate::errno::{EINVAL, ENOTSUP, guarded, same};
+use crate::errno::{EINVAL, ENOTSUP, Errno, guarded, same};
 use crate::objects::QpObject;
 use crate::slots::object;
 
@@ -34,12 +34,12 @@ unsafe fn post_list<T: Request>(
     qp: *mut Qp,
     first: *mut T,
     bad: *mut *mut T,
-    post: impl Fn(&mut Session<'_>, &QpObject, &T, &[Element]) -> Result<(), c_int>,
+    post: impl Fn(&mut Session<'_>, &QpObject, &T, &[Element]) -> Result<(), Errno>,
 ) -> c_int {
     guarded(same, || {
         // SAFETY: the contract of all functions.
-        let found = unsafe { object::<QpObject>(qp) };
-        let (Some(found), Some(engine)) = (found, Engine::get()) else { return EINVAL };
+        let found = unsafe { object::<QpObject>(qp) }?;
+        let engine = Engine::get()?;
         engine.post(|session| {
             let mut next = first;
             // SAFETY: the list is the caller's and ends with NULL.
@@ -49,16 +49,18 @@ unsafe fn post_list<T: Request>(
                 let posted = unsafe { with_elements(list, count, |sgl| post(session, found, request, sgl)) };
                 if let Err(errno) = posted {
                     // Apple's provider leaves `bad_wr` alone when it says −12.
-                    let errno = if errno == 12 && !engine.is_roce { -12 } else { errno };
-                    if errno > 0 && !bad.is_null() {
+                    if errno == Errno(12) && !engine.is_roce {
+                        return Err(Errno(-12));
+                    }
+                    if !bad.is_null() {
                         // SAFETY: the caller's place for a pointer.
                         unsafe { *bad = next };
                     }
-                    return errno;
+                    return Err(errno);
                 }
                 next = following;
             }
-            0
+            Ok(0)
         })
     })
 }
@@ -67,8 +69,8 @@ unsafe fn post_list<T: Request>(
 unsafe fn with_elements(
     list: *mut Sge,
     count: c_int,
-    f: impl FnOnce(&[Element]) -> Result<(), c_int>,
-) -> Result<(), c_int> {
+    f: impl FnOnce(&[Element]) -> Result<(), Errno>,
+) -> Result<(), Errno> {
     let count = usize::try_from(count).ok().filter(|count| *count <= 64).ok_or(EINVAL)?;
     if count > 0 && list.is_null() {
         return Err(EINVAL);
@@ -111,7 +113,7 @@ pub(super) unsafe extern "C" fn post_send(qp: *mut Qp, wr: *mut SendWr, bad: *mu
         let signaled = found.signals_all || request.send_flags & constants::SEND_SIGNALED != 0;
         let request = SendRequest { id: WrId(request.wr_id), op, sgl, signaled };
         // SAFETY: the program leaves the memory alone until the completion, as the manual page says.
-        unsafe { session.post_send(&found.pair, &request) }.map_err(|error: Error| error.errno())
+        Ok(unsafe { session.post_send(&found.pair, &request) }?)
     };
     // SAFETY: the contract of all functions.
     unsafe { post_list(qp, wr, bad, post) }
@@ -121,7 +123,7 @@ pub(super) unsafe extern "C" fn post_recv(qp: *mut Qp, wr: *mut RecvWr, bad: *mu
     let post = |session: &mut Session<'_>, found: &QpObject, request: &RecvWr, sgl: &[Element]| {
         let request = RecvRequest { id: WrId(request.wr_id), sgl };
         // SAFETY: the program leaves the memory alone until the completion, as the manual page says.
-        unsafe { session.post_recv(&found.pair, &request) }.map_err(|error: Error| error.errno())
+        Ok(unsafe { session.post_recv(&found.pair, &request) }?)
     };
     // SAFETY: the contract of all functions.
     unsafe { post_list(qp, wr, bad, post) }

@@ -1,7 +1,6 @@
 //! Queue pairs
 
 use std::ffi::c_int;
-use std::sync::atomic::Ordering;
 
 use rdma_core::{
     AttrMask, Device as _, Lid, Psn, QpAttr as Attr, QpCapacity, QpInit, QpState, QpType, Qpn, QueuePair,
@@ -10,19 +9,19 @@ use rdma_verbs_abi::{Pd, Qp, QpAttr, QpCap, QpInitAttr, constants};
 
 use crate::errno::{EINVAL, guarded, null, same};
 use crate::objects::{CqObject, PdObject, QpObject};
-use crate::slots::{hand_out, object, take_back};
+use crate::slots::{hand_out, hold, object, release, take_back};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, attr: *mut QpInitAttr) -> *mut Qp {
     guarded(null, || {
         // SAFETY: the contract of all functions.
-        let found = unsafe { object::<PdObject>(pd) };
+        let found = unsafe { object::<PdObject>(pd) }?;
         // SAFETY: as above.
-        let (Some(found), Some(attr)) = (found, unsafe { attr.as_mut() }) else { return null(EINVAL) };
+        let attr = unsafe { attr.as_mut() }.ok_or(EINVAL)?;
         // SAFETY: as above.
-        let Some(send_cq) = (unsafe { object::<CqObject>(attr.send_cq) }) else { return null(EINVAL) };
+        let send_cq = unsafe { object::<CqObject>(attr.send_cq) }?;
         // SAFETY: as above.
-        let Some(recv_cq) = (unsafe { object::<CqObject>(attr.recv_cq) }) else { return null(EINVAL) };
+        let recv_cq = unsafe { object::<CqObject>(attr.recv_cq) }?;
         let qp_type = match attr.qp_type {
             constants::QPT_UC => QpType::Uc,
             constants::QPT_RC => QpType::Rc,
@@ -30,28 +29,28 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, attr: *mut QpInitAttr) -> *m
         };
         let max_sge = found.device.caps().max_sge;
         if attr.cap.max_send_sge > max_sge || attr.cap.max_recv_sge > max_sge || !attr.srq.is_null() {
-            return null(EINVAL);
+            return Err(EINVAL);
         }
         let capacity = QpCapacity { recv_frames: attr.cap.max_recv_wr, send_frames: attr.cap.max_send_wr };
-        match found.device.create_qp_between(&send_cq.queue, &recv_cq.queue, &QpInit { capacity, qp_type }) {
-            Ok(pair) => {
-                attr.cap = cap(pair.capacity());
-                for users in [&found.users, &send_cq.users, &recv_cq.users] {
-                    users.fetch_add(1, Ordering::AcqRel);
-                }
-                // SAFETY: zeros are what the structure may hold.
-                let mut abi: Qp = unsafe { std::mem::zeroed() };
-                abi.context = found.abi.context;
-                abi.qp_context = attr.qp_context;
-                abi.pd = pd;
-                abi.send_cq = attr.send_cq;
-                abi.recv_cq = attr.recv_cq;
-                abi.qp_num = pair.address().qpn.0;
-                abi.qp_type = attr.qp_type;
-                hand_out(QpObject { abi, pair, signals_all: attr.sq_sig_all != 0 })
-            }
-            Err(error) => null(error.errno()),
+        let init = QpInit { capacity, qp_type };
+        let pair = found.device.create_qp_between(&send_cq.queue, &recv_cq.queue, &init)?;
+        attr.cap = cap(pair.capacity());
+        // SAFETY: as above.
+        unsafe { hold::<PdObject>(pd) };
+        for cq in [attr.send_cq, attr.recv_cq] {
+            // SAFETY: as above.
+            unsafe { hold::<CqObject>(cq) };
         }
+        // SAFETY: zeros are what the structure may hold.
+        let mut abi: Qp = unsafe { std::mem::zeroed() };
+        abi.context = found.abi.context;
+        abi.qp_context = attr.qp_context;
+        abi.pd = pd;
+        abi.send_cq = attr.send_cq;
+        abi.recv_cq = attr.recv_cq;
+        abi.qp_num = pair.address().qpn.0;
+        abi.qp_type = attr.qp_type;
+        Ok(hand_out(QpObject { abi, pair, signals_all: attr.sq_sig_all != 0 }))
     })
 }
 
@@ -69,16 +68,16 @@ fn cap(capacity: QpCapacity) -> QpCap {
 pub unsafe extern "C" fn ibv_modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: c_int) -> c_int {
     guarded(same, || {
         // SAFETY: the contract of all functions.
-        let found = unsafe { object::<QpObject>(qp) };
+        let found = unsafe { object::<QpObject>(qp) }?;
         // SAFETY: as above.
-        let (Some(found), Some(attr)) = (found, unsafe { attr.as_ref() }) else { return EINVAL };
+        let attr = unsafe { attr.as_ref() }.ok_or(EINVAL)?;
         let state = match attr.qp_state {
             0 => QpState::Reset,
             1 => QpState::Init,
             2 => QpState::ReadyToReceive,
             3 => QpState::ReadyToSend,
             6 => QpState::Error,
-            _ => return EINVAL,
+            _ => return Err(EINVAL),
         };
         let (mut step, _) = Attr::plain(state);
         step.pkey_index = attr.pkey_index;
@@ -95,7 +94,7 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: c_i
         // SAFETY: the field is the provider's to write; a program that modifies a queue pair does nothing else with it
         // meanwhile, as the manual page says.
         unsafe { (*qp).state = now };
-        outcome.map_or_else(|error| error.errno(), |()| 0)
+        Ok(outcome.map(|()| 0)?)
     })
 }
 
@@ -118,16 +117,16 @@ pub unsafe extern "C" fn ibv_query_qp(
 ) -> c_int {
     guarded(same, || {
         // SAFETY: the contract of all functions.
-        let Some(found) = (unsafe { object::<QpObject>(qp) }) else { return EINVAL };
+        let found = unsafe { object::<QpObject>(qp) }?;
         // SAFETY: as above.
-        let Some(attr) = (unsafe { attr.as_mut() }) else { return EINVAL };
+        let attr = unsafe { attr.as_mut() }.ok_or(EINVAL)?;
         // SAFETY: as above.
-        let Some(init) = (unsafe { init.as_mut() }) else { return EINVAL };
+        let init = unsafe { init.as_mut() }.ok_or(EINVAL)?;
         attr.qp_state = state_number(found.pair.state());
         attr.cap = cap(found.pair.capacity());
         init.cap = attr.cap;
         init.qp_type = found.abi.qp_type;
-        0
+        Ok(0)
     })
 }
 
@@ -135,17 +134,13 @@ pub unsafe extern "C" fn ibv_query_qp(
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut Qp) -> c_int {
     guarded(same, || {
         // SAFETY: the contract of all functions.
-        let Some(taken) = (unsafe { take_back::<QpObject>(qp) }) else { return EINVAL };
+        let Qp { pd, send_cq, recv_cq, .. } = unsafe { take_back::<QpObject>(qp) }?.abi;
         // SAFETY: it is not deallocated while a queue pair hangs on it.
-        if let Some(pd) = unsafe { object::<PdObject>(taken.abi.pd) } {
-            pd.users.fetch_sub(1, Ordering::AcqRel);
-        }
-        for cq in [taken.abi.send_cq, taken.abi.recv_cq] {
+        unsafe { release::<PdObject>(pd) };
+        for cq in [send_cq, recv_cq] {
             // SAFETY: as above.
-            if let Some(cq) = unsafe { object::<CqObject>(cq) } {
-                cq.users.fetch_sub(1, Ordering::AcqRel);
-            }
+            unsafe { release::<CqObject>(cq) };
         }
-        0
+        Ok(0)
     })
 }

@@ -24,7 +24,7 @@ pub unsafe extern "C" fn ibv_query_pkey(
     pkey: *mut u16,
 ) -> c_int {
     // SAFETY: the contract of all functions.
-    let is_open = unsafe { object::<ContextObject>(context) }.is_some();
+    let is_open = unsafe { object::<ContextObject>(context) }.is_ok();
     if !is_open || port != 1 || index != 0 || pkey.is_null() {
         return minus_one(EINVAL);
     }
@@ -74,19 +74,19 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
 ) -> c_int {
     guarded(same, || {
         if entry.is_null() || flags != 0 || size < size_of::<GidEntry>() {
-            return EINVAL;
+            return Err(EINVAL);
         }
         let mut gid = RawGid::default();
         // SAFETY: the contract of all functions.
         let found = unsafe { ibv_query_gid(context, port as u8, index as c_int, &raw mut gid) };
         if found != 0 || port > u8::MAX.into() {
-            return EINVAL;
+            return Err(EINVAL);
         }
         // `IBV_GID_TYPE_ROCE_V2`, counted otherwise than in sysfs.
         let answer = GidEntry { gid, gid_index: index, port_num: port, gid_type: 2, ndev_ifindex: 0 };
         // SAFETY: the caller's place for an entry.
         unsafe { entry.write(answer) };
-        0
+        Ok(0)
     })
 }
 
@@ -122,42 +122,35 @@ pub unsafe extern "C" fn ibv_qp_to_qp_ex(_qp: *mut Qp) -> *mut c_void {
     null_mut()
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_ah(_pd: *mut Pd, _attr: *mut c_void) -> *mut c_void {
-    null(ENOTSUP)
+/// Functions that return a pointer and always fail
+macro_rules! without_objects {
+    ($($name:ident($($argument:ty),*);)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($(_: $argument),*) -> *mut c_void {
+            null(ENOTSUP)
+        }
+    )*};
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_ah_from_wc(
-    _pd: *mut Pd,
-    _wc: *mut Wc,
-    _grh: *mut c_void,
-    _port: u8,
-) -> *mut c_void {
-    null(ENOTSUP)
+/// Functions that return an error number and always fail
+macro_rules! without_effect {
+    ($($name:ident($($argument:ty),*);)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($(_: $argument),*) -> c_int {
+            same(ENOTSUP)
+        }
+    )*};
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_ah(_ah: *mut c_void) -> c_int {
-    ENOTSUP
+without_objects! {
+    ibv_create_ah(*mut Pd, *mut c_void);
+    ibv_create_ah_from_wc(*mut Pd, *mut Wc, *mut c_void, u8);
+    ibv_create_srq(*mut Pd, *mut c_void);
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_srq(_pd: *mut Pd, _attr: *mut c_void) -> *mut c_void {
-    null(ENOTSUP)
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_srq(_srq: *mut c_void) -> c_int {
-    ENOTSUP
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_attach_mcast(_qp: *mut Qp, _gid: *const RawGid, _lid: u16) -> c_int {
-    ENOTSUP
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_detach_mcast(_qp: *mut Qp, _gid: *const RawGid, _lid: u16) -> c_int {
-    ENOTSUP
+without_effect! {
+    ibv_destroy_ah(*mut c_void);
+    ibv_destroy_srq(*mut c_void);
+    ibv_attach_mcast(*mut Qp, *const RawGid, u16);
+    ibv_detach_mcast(*mut Qp, *const RawGid, u16);
 }
