@@ -1,13 +1,13 @@
 //! `tb5 fabric`: lists and shows the simulated fabrics of this machine, and schedules faults in them
 
-use rdma_sim::{Fault, FaultPlan, Topology};
+use rdma_sim::{CableStats, Fault, FaultPlan, Topology};
 use rdma_sim_verbs::shared::{FabricError, SharedFabric};
 use serde::Serialize;
 
 use crate::args::Fabric;
 use crate::failure::Failure;
 use crate::report::{Output, table};
-use crate::run::{Counters, Happened, faults_of};
+use crate::run::{Happened, columns, faults_of};
 
 #[derive(Debug, Serialize)]
 struct List {
@@ -44,7 +44,7 @@ struct PortShown {
     /// The other end of the cable: a host and its device.
     peer: Option<String>,
     #[serde(flatten)]
-    sent: Counters,
+    sent: CableStats,
 }
 
 #[derive(Debug, Serialize)]
@@ -155,7 +155,7 @@ fn show(fabric: &SharedFabric, output: Output) -> Result<(), Failure> {
             .map(|(port, sent)| PortShown {
                 device: port.device().to_owned(),
                 peer: peer(host.name(), port.device()),
-                sent: sent.into(),
+                sent,
             })
             .collect(),
     });
@@ -173,7 +173,7 @@ fn text(shown: &Shown) -> String {
     let rows = shown.hosts.iter().flat_map(|host| {
         let pid = host.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
         host.ports.iter().map(move |port| {
-            let [messages, bytes, stalls] = port.sent.row();
+            let [messages, bytes, stalls] = columns(&port.sent);
             let peer = port.peer.clone().unwrap_or_else(|| "-".to_owned());
             [host.host.clone(), pid.clone(), port.device.clone(), peer, messages, bytes, stalls]
         })

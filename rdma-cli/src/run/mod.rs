@@ -21,7 +21,7 @@ use self::environment::Environment;
 use self::host::Host;
 use self::output::{Relay, Stream, print_line};
 use self::summary::Summary;
-pub(crate) use self::summary::{Counters, Happened, faults_of};
+pub(crate) use self::summary::{Happened, columns, faults_of};
 use self::watch::{Policy, Watch};
 use crate::args::{Pace, Run};
 use crate::failure::Failure;

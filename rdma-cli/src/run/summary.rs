@@ -1,6 +1,7 @@
 //! The summary of a run: exit codes, traffic and faults
 
-use rdma_sim_verbs::shared::{Sent, SharedFabric};
+use rdma_sim::CableStats;
+use rdma_sim_verbs::shared::SharedFabric;
 use serde::Serialize;
 
 use super::faults;
@@ -40,29 +41,12 @@ pub(crate) struct End {
     host: String,
     device: String,
     #[serde(flatten)]
-    pub(crate) sent: Counters,
+    pub(crate) sent: CableStats,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Counters {
-    messages: u64,
-    payload_bytes: u64,
-    frames: u64,
-    wire_bytes: u64,
-    stalls: u64,
-}
-
-impl From<Sent> for Counters {
-    fn from(sent: Sent) -> Self {
-        let Sent { messages, payload_bytes, frames, wire_bytes, stalls, .. } = sent;
-        Self { messages, payload_bytes, frames, wire_bytes, stalls }
-    }
-}
-
-impl Counters {
-    pub(crate) fn row(self) -> [String; 3] {
-        [self.messages.to_string(), bytes(self.payload_bytes), self.stalls.to_string()]
-    }
+/// The columns of a port: messages, bytes, stalls
+pub(crate) fn columns(sent: &CableStats) -> [String; 3] {
+    [sent.messages.to_string(), bytes(sent.payload_bytes), sent.stalls.to_string()]
 }
 
 #[derive(Debug, Serialize)]
@@ -99,7 +83,7 @@ impl Summary {
                 .ports()
                 .position(|(host, port)| (host.name(), port.device()) == (end.host, end.device));
             let sent = port.and_then(|port| sent.get(port)).copied().unwrap_or_default();
-            End { host: end.host.to_owned(), device: end.device.to_owned(), sent: sent.into() }
+            End { host: end.host.to_owned(), device: end.device.to_owned(), sent }
         };
         Self {
             backend: "simulator",
@@ -123,7 +107,7 @@ impl Summary {
             self.cables.iter().partition(|cable| cable.ends.iter().any(|end| end.sent.frames > 0));
         let heading = ["", "from", "to", "messages", "bytes", "stalls"].map(str::to_owned);
         let direction = |from: &End, to: &End| {
-            let [messages, bytes, stalls] = from.sent.row();
+            let [messages, bytes, stalls] = columns(&from.sent);
             let name = |end: &End| format!("{}:{}", end.host, end.device);
             ["cable".to_owned(), name(from), name(to), messages, bytes, stalls]
         };

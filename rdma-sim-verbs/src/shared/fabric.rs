@@ -4,11 +4,12 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rdma_sim::topology::{Host, Port};
-use rdma_sim::{Fault, FaultKind, FaultPlan, Target, Trigger};
+use rdma_sim::{CableStats, Fault, FaultKind, FaultPlan, Target, Trigger};
+use rustix::process::Signal;
 
 use super::clock;
 use super::error::FabricError;
@@ -206,7 +207,7 @@ impl SharedFabric {
         let hosts = self.settings.topology().hosts();
         let host = hosts.iter().position(|host| host.name() == fault.target.host());
         if let (true, true, Some(host)) = (is_due, is_news, host) {
-            self.signal(host, libc::SIGCONT);
+            self.signal(host, Signal::CONT);
         }
     }
 
@@ -238,7 +239,7 @@ impl SharedFabric {
     }
 
     /// Sends a signal to the process that is a host, if there is one
-    pub(super) fn signal(&self, host: usize, signal: i32) {
+    pub(super) fn signal(&self, host: usize, signal: Signal) {
         if let Some(process) = self.find_process(host) {
             process.signal(signal);
         }
@@ -265,19 +266,8 @@ impl SharedFabric {
     }
 
     /// What each of the [`ports`](Self::ports) has sent so far
-    pub fn sent(&self) -> Vec<Sent> {
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let sent = |port| {
-            let counters = self.segment.port(port);
-            Sent {
-                frames: load(&counters.frames),
-                messages: load(&counters.messages),
-                payload_bytes: load(&counters.payload_bytes),
-                wire_bytes: load(&counters.wire_bytes),
-                stalls: load(&counters.stalls),
-            }
-        };
-        (0..self.ports().count()).map(sent).collect()
+    pub fn sent(&self) -> Vec<CableStats> {
+        (0..self.ports().count()).map(|port| self.segment.port(port).load()).collect()
     }
 
     /// The pipe that wakes a host
@@ -325,22 +315,6 @@ impl SharedFabric {
             }
         }
     }
-}
-
-/// What a port has sent
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct Sent {
-    /// Frames
-    pub frames: u64,
-    /// Messages
-    pub messages: u64,
-    /// Bytes of messages
-    pub payload_bytes: u64,
-    /// Bytes on the wire
-    pub wire_bytes: u64,
-    /// How often a queue pair had to wait for a receive of its peer
-    pub stalls: u64,
 }
 
 impl Drop for SharedFabric {

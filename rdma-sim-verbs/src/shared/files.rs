@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 
 use super::clock;
 use super::error::FabricError;
-use super::process;
 use super::segment::Segment;
 use super::settings::Settings;
 use super::wake_pipe::WakePipe;
@@ -23,7 +22,7 @@ pub(super) const MEMORY: &str = "memory";
 pub(super) fn base() -> Result<PathBuf, FabricError> {
     let shm = Path::new("/dev/shm");
     let parent = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
-    let user = process::user();
+    let user = rustix::process::geteuid().as_raw();
     let base = parent.join(format!("rdma-sim-{user}"));
     make_directory(&base)?;
     let found = fs::symlink_metadata(&base).map_err(FabricError::io("the fabrics"))?;
@@ -70,12 +69,11 @@ pub(super) fn make(file: &File, directory: &Path, settings: &Settings) -> io::Re
             fs::remove_file(entry.path())?;
         }
     }
-    let hosts = settings.topology().hosts();
-    for host in 0..hosts.len() {
+    let hosts = settings.topology().hosts().len();
+    for host in 0..hosts {
         WakePipe::create(&pipe(directory, host))?;
     }
-    let ports = hosts.iter().map(|host| host.ports().len()).sum();
-    Segment::create(file, &settings.to_text(), hosts.len(), ports, clock::now_ns()).map(drop)
+    Segment::create(file, &settings.to_text(), hosts, clock::now_ns()).map(drop)
 }
 
 /// Removes the directory of a fabric; the memory's file last, so that a process that finds it finds its lock

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use rdma_core::Time;
 use rdma_sim::driver::{Process, RemoteInput, Session};
-use rdma_sim::{Driver, Fault, Sim};
+use rdma_sim::{CableStats, Driver, Fault, Sim};
 
 use super::clock;
 use super::codec;
 use super::error::FabricError;
-use super::fabric::{Sent, SharedFabric};
+use super::fabric::SharedFabric;
 use super::process;
 use super::ring::{Reader, RingMemory};
 use super::senders::{Announced, Senders};
@@ -46,7 +46,7 @@ struct HostClaim {
     incarnation: u32,
     pipe: WakePipe,
     /// What earlier processes of this host had sent from each port.
-    before: Vec<Sent>,
+    before: Vec<CableStats>,
     /// Held for as long as the host is claimed.
     _lock: File,
 }
@@ -278,17 +278,7 @@ impl LocalHost {
         let host = &hosts[self.host];
         for (number, port) in (self.first_port()..).zip(host.ports()) {
             let Some([sent, _]) = driver.net().cable_stats(host.name(), port.device()) else { continue };
-            let (counters, before) = (self.fabric.segment.port(number), before[number]);
-            let counts = [
-                (&counters.frames, before.frames + sent.frames),
-                (&counters.messages, before.messages + sent.messages),
-                (&counters.payload_bytes, before.payload_bytes + sent.payload_bytes),
-                (&counters.wire_bytes, before.wire_bytes + sent.wire_bytes),
-                (&counters.stalls, before.stalls + sent.stalls),
-            ];
-            for (counter, count) in counts {
-                counter.store(count, Ordering::Relaxed);
-            }
+            self.fabric.segment.port(number).store(before[number] + sent);
         }
     }
 

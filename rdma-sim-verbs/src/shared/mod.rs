@@ -1,6 +1,5 @@
 //! Fabrics in shared memory: each process simulates one host, and messages between hosts pass rings in the memory
 
-#[allow(unsafe_code, reason = "calls the clock of the system")]
 mod clock;
 mod codec;
 mod doorbell;
@@ -8,7 +7,6 @@ mod error;
 mod fabric;
 mod files;
 mod host;
-#[allow(unsafe_code, reason = "calls for processes, by number")]
 mod process;
 #[allow(unsafe_code, reason = "records lie in mapped memory")]
 mod ring;
@@ -17,10 +15,10 @@ mod segment;
 mod senders;
 mod settings;
 mod sync;
-#[allow(unsafe_code, reason = "pipes of the system, by descriptor")]
+#[allow(unsafe_code, reason = "makes named pipes")]
 mod wake_pipe;
 
 pub use self::error::FabricError;
-pub use self::fabric::{Sent, SharedFabric};
+pub use self::fabric::SharedFabric;
 pub(crate) use self::host::LocalHost;
 pub use self::settings::{Settings, SettingsError, topology};

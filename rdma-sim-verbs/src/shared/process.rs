@@ -3,12 +3,12 @@
 //! The number of a process is used again when the process is gone, and shared memory may hold any number. A process counts as
 //! the one that was recorded only if it started when the record says, and a signal goes to that process or to none.
 
-use std::ffi::c_int;
+use rustix::process::{Pid, Signal};
 
 /// A process that existed when it was looked up
 #[derive(Debug)]
 pub(super) struct Process {
-    pid: libc::pid_t,
+    pid: Pid,
     #[cfg(target_os = "linux")]
     descriptor: Option<std::os::fd::OwnedFd>,
 }
@@ -19,9 +19,9 @@ impl Process {
     /// `None` if `pid` is not the number of one process (0 and what is negative as a `pid_t` mean groups of processes, or
     /// all), if there is no such process, or if another process has the number by now.
     pub(super) fn find(pid: u32, started: u64) -> Option<Self> {
-        let pid = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 0)?;
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
         #[cfg(target_os = "linux")]
-        let descriptor = open(pid);
+        let descriptor = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok();
         // Compared while the descriptor is open: from now on it cannot lead to another process.
         let is_same = start_time(pid) == Some(started);
         is_same.then_some(Self {
@@ -33,64 +33,42 @@ impl Process {
 
     /// The number and the start time of this process
     pub(super) fn own() -> (u32, u64) {
-        let pid = std::process::id();
-        (pid, start_time(pid.cast_signed()).unwrap_or(0))
+        (std::process::id(), start_time(rustix::process::getpid()).unwrap_or(0))
     }
 
     pub(super) fn pid(&self) -> u32 {
-        self.pid.cast_unsigned()
+        self.pid.as_raw_pid().cast_unsigned()
     }
 
     /// Sends a signal to the process; one that has ended meanwhile gets none
-    pub(super) fn signal(&self, signal: c_int) {
+    pub(super) fn signal(&self, signal: Signal) {
         #[cfg(target_os = "linux")]
         if let Some(descriptor) = &self.descriptor {
-            use std::os::fd::AsRawFd as _;
-
-            let (fd, none) = (descriptor.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
-            // SAFETY: the descriptor is that of a process, and no information is passed.
-            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, none, 0) };
+            let _ = rustix::process::pidfd_send_signal(descriptor, signal);
             return;
         }
-        // SAFETY: the number is that of one process; if it has ended, the signal is not delivered.
-        unsafe { libc::kill(self.pid, signal) };
+        let _ = rustix::process::kill_process(self.pid, signal);
     }
-}
-
-/// The user of this process
-pub(super) fn user() -> u32 {
-    // SAFETY: the call has no preconditions.
-    unsafe { libc::geteuid() }
-}
-
-/// A descriptor of a process; `None` where the system has none
-#[cfg(target_os = "linux")]
-fn open(pid: libc::pid_t) -> Option<std::os::fd::OwnedFd> {
-    use std::os::fd::FromRawFd as _;
-
-    // SAFETY: the call takes two numbers.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let fd = c_int::try_from(fd).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: the descriptor is new and owned by no other value.
-    Some(unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) })
 }
 
 /// When a process started, in ticks since the start of the system
 #[cfg(target_os = "linux")]
-fn start_time(pid: libc::pid_t) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+fn start_time(pid: Pid) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
     // The name, in parentheses, may hold anything; the start time is the 20th field behind it.
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// When a process started, in microseconds since 1970
 #[cfg(target_os = "macos")]
-fn start_time(pid: libc::pid_t) -> Option<u64> {
+#[allow(unsafe_code, reason = "no safe interface tells when a process started")]
+fn start_time(pid: Pid) -> Option<u64> {
     let mut info = std::mem::MaybeUninit::<libc::proc_bsdinfo>::uninit();
-    let size = size_of::<libc::proc_bsdinfo>() as c_int;
+    let size = size_of::<libc::proc_bsdinfo>() as i32;
     // SAFETY: the buffer has the size that is passed.
-    let filled =
-        unsafe { libc::proc_pidinfo(pid, libc::PROC_PIDTBSDINFO, 0, info.as_mut_ptr().cast(), size) };
+    let filled = unsafe {
+        libc::proc_pidinfo(pid.as_raw_pid(), libc::PROC_PIDTBSDINFO, 0, info.as_mut_ptr().cast(), size)
+    };
     if filled != size {
         return None;
     }
@@ -101,10 +79,8 @@ fn start_time(pid: libc::pid_t) -> Option<u64> {
 
 /// Other systems do not say when a process started: whether it exists is all that is checked
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
-fn start_time(pid: libc::pid_t) -> Option<u64> {
-    // SAFETY: the number is that of one process, and signal 0 is never delivered.
-    let is_there = unsafe { libc::kill(pid, 0) } == 0;
-    is_there.then_some(0)
+fn start_time(pid: Pid) -> Option<u64> {
+    rustix::process::test_kill_process(pid).ok().map(|()| 0)
 }
 
 #[cfg(test)]

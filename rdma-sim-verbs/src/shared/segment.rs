@@ -8,9 +8,11 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
+use rdma_sim::CableStats;
+use rdma_sim::topology::MacModel;
 
 use super::doorbell::Doorbell;
 use super::ring::{RING_BYTES, RingMemory};
@@ -18,23 +20,19 @@ use super::ring::{RING_BYTES, RingMemory};
 /// Identifies the file and its version: other versions do not share memory with this one
 const MAGIC: u64 = {
     let (version, mut hash, mut at) =
-        (env!("CARGO_PKG_VERSION").as_bytes(), u64::from_le_bytes(*b"rdmasim1"), 0);
+        (env!("CARGO_PKG_VERSION").as_bytes(), u64::from_le_bytes(*b"rdmasim2"), 0);
     while at < version.len() {
         hash = (hash ^ version[at] as u64).wrapping_mul(0x0100_0000_01b3);
         at += 1;
     }
     hash
 };
-const SETTINGS_AT: usize = 4096;
-const SETTINGS_BYTES: usize = 64 * 1024;
-const FAULTS_AT: usize = SETTINGS_AT + SETTINGS_BYTES;
-const FAULTS_BYTES: usize = 64 * 1024;
-const SLOTS_AT: usize = FAULTS_AT + FAULTS_BYTES;
+const TEXT_BYTES: usize = 64 * 1024;
 
 /// More hosts do not share memory: rings grow with their square
 pub(crate) const MAX_HOSTS: usize = 32;
-const MAX_PORTS: usize = MAX_HOSTS * MAX_HOSTS;
 
+/// The memory before the rings; zeros are valid for all of it
 #[repr(C)]
 struct Header {
     /// Stored last.
@@ -42,9 +40,12 @@ struct Header {
     /// The start of the fabric, in nanoseconds of the system's monotonic clock.
     epoch_ns: AtomicU64,
     hosts: AtomicU32,
-    ports: AtomicU32,
     settings_len: AtomicU32,
     faults_len: AtomicU32,
+    settings: [AtomicU8; TEXT_BYTES],
+    faults: [AtomicU8; TEXT_BYTES],
+    slots: [Slot; MAX_HOSTS],
+    ports: [PortCounters; MAX_HOSTS * MacModel::MAX_PORTS],
 }
 
 /// The process of a host
@@ -63,53 +64,58 @@ pub(crate) struct Slot {
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct PortCounters {
-    pub(crate) frames: AtomicU64,
-    pub(crate) messages: AtomicU64,
-    pub(crate) payload_bytes: AtomicU64,
-    pub(crate) wire_bytes: AtomicU64,
-    pub(crate) stalls: AtomicU64,
+    frames: AtomicU64,
+    messages: AtomicU64,
+    payload_bytes: AtomicU64,
+    wire_bytes: AtomicU64,
+    stalls: AtomicU64,
 }
 
-/// Where the parts are
-#[derive(Clone, Copy, Debug)]
-struct Plan {
-    hosts: usize,
-    ports: usize,
-}
-
-impl Plan {
-    const fn ports_at(self) -> usize {
-        SLOTS_AT + self.hosts * size_of::<Slot>()
+impl PortCounters {
+    pub(crate) fn load(&self) -> CableStats {
+        let mut stats = CableStats::default();
+        for (counter, count) in self.each(&mut stats) {
+            *count = counter.load(Ordering::Relaxed);
+        }
+        stats
     }
 
-    const fn rings_at(self) -> usize {
-        (self.ports_at() + self.ports * size_of::<PortCounters>()).next_multiple_of(4096)
+    pub(crate) fn store(&self, mut stats: CableStats) {
+        for (counter, count) in self.each(&mut stats) {
+            counter.store(*count, Ordering::Relaxed);
+        }
     }
 
-    const fn len(self) -> usize {
-        self.rings_at() + self.hosts * self.hosts * RingMemory::BYTES
+    /// Each counter with its field of `stats`
+    fn each<'a>(&'a self, stats: &'a mut CableStats) -> [(&'a AtomicU64, &'a mut u64); 5] {
+        [
+            (&self.frames, &mut stats.frames),
+            (&self.messages, &mut stats.messages),
+            (&self.payload_bytes, &mut stats.payload_bytes),
+            (&self.wire_bytes, &mut stats.wire_bytes),
+            (&self.stalls, &mut stats.stalls),
+        ]
     }
 }
 
 /// The mapped memory
 pub(crate) struct Segment {
     map: MmapRaw,
-    plan: Plan,
+    hosts: usize,
 }
 
-#[cfg(target_os = "linux")]
+/// Where the rings begin
+const RINGS_AT: usize = size_of::<Header>().next_multiple_of(4096);
+
+/// Bytes of a fabric of so many hosts
+const fn len(hosts: usize) -> usize {
+    RINGS_AT + hosts * hosts * RingMemory::BYTES
+}
+
+/// Allocates pages, where the system can
 fn reserve(file: &File, range: Range<usize>) -> io::Result<()> {
-    use std::os::fd::AsRawFd as _;
-
-    // SAFETY: the descriptor is open; the call changes no memory that is mapped.
-    match unsafe { libc::posix_fallocate(file.as_raw_fd(), range.start as i64, range.len() as i64) } {
-        0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(error)),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn reserve(_file: &File, _range: Range<usize>) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), range.start as u64, range.len() as u64)?;
     Ok(())
 }
 
@@ -128,28 +134,18 @@ fn map(file: &File, len: usize) -> io::Result<MmapRaw> {
 
 impl Segment {
     /// Creates the memory of a fabric in an empty file
-    pub(crate) fn create(
-        file: &File,
-        settings: &str,
-        hosts: usize,
-        ports: usize,
-        now_ns: u64,
-    ) -> io::Result<Self> {
-        if settings.len() > SETTINGS_BYTES || hosts > MAX_HOSTS || ports > MAX_PORTS {
-            let why = format!(
-                "at most {MAX_HOSTS} hosts with {MAX_PORTS} ports, described in 64 KiB, share memory"
-            );
+    pub(crate) fn create(file: &File, settings: &str, hosts: usize, now_ns: u64) -> io::Result<Self> {
+        if settings.len() > TEXT_BYTES || hosts > MAX_HOSTS {
+            let why = format!("at most {MAX_HOSTS} hosts, described in 64 KiB, share memory");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let plan = Plan { hosts, ports };
-        file.set_len(plan.len() as u64)?;
-        reserve(file, 0..plan.rings_at())?;
-        let segment = Self { map: map(file, plan.len())?, plan };
-        segment.write_text(SETTINGS_AT, settings);
+        file.set_len(len(hosts) as u64)?;
+        reserve(file, 0..RINGS_AT)?;
+        let segment = Self { map: map(file, len(hosts))?, hosts };
         let header = segment.header();
+        write_text(&header.settings, settings);
         header.epoch_ns.store(now_ns, Ordering::Relaxed);
         header.hosts.store(hosts as u32, Ordering::Relaxed);
-        header.ports.store(ports as u32, Ordering::Relaxed);
         header.settings_len.store(settings.len() as u32, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         Ok(segment)
@@ -165,7 +161,7 @@ impl Segment {
     ///
     /// A system that runs out of memory later would kill a process at its first access to a page that is not allocated.
     pub(crate) fn reserve(&self, file: &File, host: usize, peers: &[usize]) -> io::Result<()> {
-        for other in 0..self.plan.hosts {
+        for other in 0..self.hosts {
             let [there, back] = [(host, other), (other, host)].map(|(from, to)| self.ring_at(from, to));
             let len = if peers.contains(&other) { RingMemory::BYTES } else { RingMemory::BYTES - RING_BYTES };
             reserve(file, there..there + len)?;
@@ -175,41 +171,30 @@ impl Segment {
     }
 
     fn ring_at(&self, from: usize, to: usize) -> usize {
-        self.plan.rings_at() + (from * self.plan.hosts + to) * RingMemory::BYTES
+        RINGS_AT + (from * self.hosts + to) * RingMemory::BYTES
     }
 
     /// Maps the memory of a fabric; `None` if it was not finished, or is of another version
     pub(crate) fn open(file: &File) -> io::Result<Option<Self>> {
-        let len = usize::try_from(file.metadata()?.len()).unwrap_or(0);
-        if len < SLOTS_AT {
+        let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(0);
+        if bytes < RINGS_AT {
             return Ok(None);
         }
-        let mut segment = Self { map: map(file, len)?, plan: Plan { hosts: 0, ports: 0 } };
+        let mut segment = Self { map: map(file, bytes)?, hosts: 0 };
         let header = segment.header();
-        let plan = Plan {
-            hosts: header.hosts.load(Ordering::Relaxed) as usize,
-            ports: header.ports.load(Ordering::Relaxed) as usize,
-        };
         let is_ours = header.magic.load(Ordering::Acquire) == MAGIC;
-        if !is_ours || plan.hosts > MAX_HOSTS || plan.ports > MAX_PORTS || plan.len() != len {
+        let hosts = header.hosts.load(Ordering::Relaxed) as usize;
+        if !is_ours || hosts > MAX_HOSTS || len(hosts) != bytes {
             return Ok(None);
         }
-        segment.plan = plan;
+        segment.hosts = hosts;
         Ok(Some(segment))
     }
 
     fn header(&self) -> &Header {
-        self.at(0)
-    }
-
-    /// The value at an offset
-    fn at<T>(&self, offset: usize) -> &T {
-        assert!(offset + size_of::<T>() <= self.map.len() && offset.is_multiple_of(align_of::<T>()));
-        // SAFETY: the offset was just found to be inside.
-        let place = unsafe { self.map.as_mut_ptr().add(offset) };
-        // SAFETY: the map is aligned to a page and lives as long as `self`; the types here are atomic numbers, for which every
-        // bit pattern is valid and which other processes may change at any time.
-        unsafe { &*place.cast::<T>() }
+        // SAFETY: the map is at least that long, aligned to a page and lives as long as `self`; the header consists of atomic
+        // numbers, for which every bit pattern is valid and which other processes may change at any time.
+        unsafe { &*self.map.as_mut_ptr().cast() }
     }
 
     pub(crate) fn epoch_ns(&self) -> u64 {
@@ -217,27 +202,22 @@ impl Segment {
     }
 
     pub(crate) fn hosts(&self) -> usize {
-        self.plan.hosts
+        self.hosts
     }
 
     pub(crate) fn slot(&self, host: usize) -> &Slot {
-        assert!(host < self.plan.hosts);
-        self.at(SLOTS_AT + host * size_of::<Slot>())
+        &self.header().slots[host]
     }
 
     pub(crate) fn port(&self, port: usize) -> &PortCounters {
-        assert!(port < self.plan.ports);
-        self.at(self.plan.ports_at() + port * size_of::<PortCounters>())
+        &self.header().ports[port]
     }
 
     /// The ring from one host to another
     pub(crate) fn ring(&self, from: usize, to: usize) -> RingMemory {
-        let hosts = self.plan.hosts;
-        assert!(from < hosts && to < hosts);
-        let offset = self.ring_at(from, to);
-        assert!(offset + RingMemory::BYTES <= self.map.len() && RING_BYTES > 0);
-        // SAFETY: the whole ring was just found to be inside.
-        let start = unsafe { self.map.as_mut_ptr().add(offset) };
+        assert!(from < self.hosts && to < self.hosts);
+        // SAFETY: the rings of so many hosts are inside.
+        let start = unsafe { self.map.as_mut_ptr().add(self.ring_at(from, to)) };
         // SAFETY: the memory of the ring is mapped, aligned, and used as a ring only; the holders of rings keep the segment.
         unsafe { RingMemory::new(start) }
     }
@@ -245,44 +225,37 @@ impl Segment {
     // ─── Texts ───
 
     pub(crate) fn settings(&self) -> String {
-        self.read_text(
-            SETTINGS_AT,
-            (self.header().settings_len.load(Ordering::Relaxed) as usize).min(SETTINGS_BYTES),
-        )
+        let len = self.header().settings_len.load(Ordering::Relaxed) as usize;
+        read_text(&self.header().settings[..len.min(TEXT_BYTES)])
     }
 
     /// Bytes of the log of faults
     pub(crate) fn faults_len(&self) -> usize {
-        (self.header().faults_len.load(Ordering::Acquire) as usize).min(FAULTS_BYTES)
+        (self.header().faults_len.load(Ordering::Acquire) as usize).min(TEXT_BYTES)
     }
 
     /// The log of faults from an offset on
     pub(crate) fn faults_from(&self, start: usize) -> String {
-        self.read_text(FAULTS_AT + start, self.faults_len().saturating_sub(start))
+        read_text(self.header().faults[..self.faults_len()].get(start..).unwrap_or_default())
     }
 
     /// Adds to the log of faults; returns false if it is full. The caller holds the lock of the fabric.
     pub(crate) fn add_fault(&self, line: &str) -> bool {
-        let len = self.faults_len();
-        if len + line.len() + 1 > FAULTS_BYTES {
-            return false;
-        }
-        self.write_text(FAULTS_AT + len, line);
-        self.write_text(FAULTS_AT + len + line.len(), "\n");
-        self.header().faults_len.store((len + line.len() + 1) as u32, Ordering::Release);
+        let (start, end) = (self.faults_len(), self.faults_len() + line.len() + 1);
+        let Some(place) = self.header().faults.get(start..end) else { return false };
+        write_text(place, &format!("{line}\n"));
+        self.header().faults_len.store(end as u32, Ordering::Release);
         true
     }
+}
 
-    fn write_text(&self, offset: usize, text: &str) {
-        assert!(offset + text.len() <= SLOTS_AT);
-        for (number, byte) in text.bytes().enumerate() {
-            self.at::<std::sync::atomic::AtomicU8>(offset + number).store(byte, Ordering::Relaxed);
-        }
+fn write_text(place: &[AtomicU8], text: &str) {
+    for (place, byte) in place.iter().zip(text.bytes()) {
+        place.store(byte, Ordering::Relaxed);
     }
+}
 
-    fn read_text(&self, offset: usize, len: usize) -> String {
-        assert!(offset + len <= SLOTS_AT);
-        let byte = |number| self.at::<std::sync::atomic::AtomicU8>(offset + number).load(Ordering::Relaxed);
-        String::from_utf8_lossy(&(0..len).map(byte).collect::<Vec<_>>()).into_owned()
-    }
+fn read_text(text: &[AtomicU8]) -> String {
+    let bytes: Vec<_> = text.iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }

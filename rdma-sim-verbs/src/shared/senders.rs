@@ -129,7 +129,7 @@ mod tests {
 
     fn senders() -> (Arc<Segment>, Senders, Arc<AtomicBool>) {
         let file = tempfile::tempfile().unwrap();
-        let segment = Arc::new(Segment::create(&file, "", 2, 2, 0).unwrap());
+        let segment = Arc::new(Segment::create(&file, "", 2, 0).unwrap());
         let announced: Announced = [0, 5].map(AtomicU32::new).into();
         let is_blocked = Arc::<AtomicBool>::default();
         let nowhere = |_| PathBuf::from("/nonexistent");

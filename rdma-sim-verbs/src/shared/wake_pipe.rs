@@ -3,11 +3,12 @@
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// One end of a pipe; both ends are alike
 ///
@@ -43,10 +44,10 @@ impl WakePipe {
 
     /// Waits until it is notified, or for `time`
     pub(super) fn wait(&self, time: Duration) {
-        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let ms = i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
-        // SAFETY: the pointer leads to one entry, which outlives the call.
-        if unsafe { libc::poll(&raw mut poll, 1, ms) } > 0 {
+        // Waits of less than a millisecond would keep a core busy.
+        let time = Duration::from_millis(time.as_micros().div_ceil(1000) as u64);
+        let timeout = Timespec::try_from(time).ok();
+        if poll(&mut [PollFd::new(&self.0, PollFlags::IN)], timeout.as_ref()).is_ok_and(|ready| ready > 0) {
             let mut bytes = [0; 64];
             while (&self.0).read(&mut bytes).is_ok_and(|n| n == bytes.len()) {}
         }

@@ -54,7 +54,7 @@ struct Transmitter {
 ///     assert_eq!((sent.frames, received.messages), (0, 0));
 /// });
 /// ```
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct CableStats {
     /// Frames
@@ -67,6 +67,20 @@ pub struct CableStats {
     pub stalls: u64,
     /// Bytes on the wire, with the overhead of packets
     pub wire_bytes: u64,
+}
+
+impl std::ops::Add for CableStats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            frames: self.frames + other.frames,
+            messages: self.messages + other.messages,
+            payload_bytes: self.payload_bytes + other.payload_bytes,
+            stalls: self.stalls + other.stalls,
+            wire_bytes: self.wire_bytes + other.wire_bytes,
+        }
+    }
 }
 
 /// When a transmitter looks at a queue pair that has joined its queue

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use rdma_core::Time;
 use rdma_sim::driver::{Process, RemoteInput};
-use rdma_sim::{Driver, Fault, Trigger};
+use rdma_sim::{CableStats, Driver, Fault, Trigger};
+use rustix::process::Signal;
 
 use super::super::error::FabricError;
-use super::super::fabric::Sent;
 use super::{HostClaim, LocalHost, NONE, Receivers};
 
 impl LocalHost {
@@ -33,7 +33,7 @@ impl LocalHost {
     }
 
     /// Schedules the faults that wait for frames of this host
-    pub(super) fn arm_all(&self, receivers: &mut Receivers, before: &[Sent], driver: &Driver) {
+    pub(super) fn arm_all(&self, receivers: &mut Receivers, before: &[CableStats], driver: &Driver) {
         for fault in std::mem::take(&mut receivers.unarmed) {
             if let Trigger::AfterFrames(frames) = fault.trigger {
                 self.arm(fault, frames, before, &mut driver.remote_input());
@@ -42,7 +42,7 @@ impl LocalHost {
     }
 
     /// Schedules a fault after `frames` frames, of which earlier processes of this host may have sent some, or all
-    fn arm(&self, mut fault: Fault, frames: u64, before: &[Sent], input: &mut RemoteInput<'_>) {
+    fn arm(&self, mut fault: Fault, frames: u64, before: &[CableStats], input: &mut RemoteInput<'_>) {
         let sent = self.fabric.port_of(&fault.target).map_or(0, |port| before[port].frames);
         if sent < frames {
             fault.trigger = Trigger::AfterFrames(frames - sent);
@@ -89,11 +89,11 @@ impl LocalHost {
         for (host, (before, now)) in before.into_iter().zip(now).enumerate() {
             let is_killed = now.0 == Process::Dead || now.1 != before.1;
             let signal = match (before.0, now.0) {
-                _ if is_killed && host == self.host => libc::SIGKILL,
+                _ if is_killed && host == self.host => Signal::KILL,
                 // All processes continue one that is stopped, even for its end: it kills itself, because the host may have
                 // another process by now.
-                (Process::Stopped, Process::Running | Process::Dead) => libc::SIGCONT,
-                (Process::Running, Process::Stopped) if host == self.host => libc::SIGSTOP,
+                (Process::Stopped, Process::Running | Process::Dead) => Signal::CONT,
+                (Process::Running, Process::Stopped) if host == self.host => Signal::STOP,
                 _ => continue,
             };
             self.fabric.signal(host, signal);
