@@ -139,8 +139,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FABRIC")]
     pub(crate) name: Option<String>,
     /// Link layer that ports report
-    #[arg(long, value_enum)]
-    pub(crate) link_layer: Option<LinkLayer>,
+    #[arg(long, value_parser = ["ethernet", "infiniband", "thunderbolt"])]
+    pub(crate) link_layer: Option<String>,
     /// Time between the starts of two hosts
     #[arg(long, value_name = "TIME", value_parser = period)]
     pub(crate) stagger: Option<Period>,
@@ -164,25 +164,6 @@ pub(crate) enum Pace {
     None,
     /// As fast as modelled
     Tb5,
-}
-
-#[cfg(unix)]
-#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-pub(crate) enum LinkLayer {
-    Ethernet,
-    Infiniband,
-    Thunderbolt,
-}
-
-#[cfg(unix)]
-impl LinkLayer {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Ethernet => "ethernet",
-            Self::Infiniband => "infiniband",
-            Self::Thunderbolt => "thunderbolt",
-        }
-    }
 }
 
 #[cfg(unix)]

@@ -5,8 +5,8 @@ use rdma_doctor::{Host, HostReport};
 use serde::Serialize;
 
 use crate::args::Devices;
+use crate::recorded;
 use crate::report::{Output, plain, table};
-use crate::{Failure, recorded};
 
 #[derive(Debug, Serialize)]
 struct Report<'a> {
@@ -40,9 +40,9 @@ impl<'a> Listed<'a> {
     }
 }
 
-pub(crate) fn run(args: &Devices, output: Output) -> Result<(), Failure> {
+pub(crate) fn run(args: &Devices, output: Output) -> anyhow::Result<()> {
     let host = match &args.from {
-        Some(path) => recorded::read(path).map_err(Failure::failed)?,
+        Some(path) => recorded::read(path)?,
         None => recorded::this_machine(),
     };
     let listed = host.report.devices.as_deref();

@@ -29,17 +29,16 @@ struct Summary<'a> {
     hardware_model: Option<&'a str>,
 }
 
-pub(crate) fn run(args: &Doctor, output: Output) -> Result<(), Failure> {
+pub(crate) fn run(args: &Doctor, output: Output) -> anyhow::Result<()> {
     let hosts = if args.from.is_empty() {
         vec![recorded::this_machine()]
     } else {
-        let read: Result<Vec<_>, _> = args.from.iter().map(|path| recorded::read(path)).collect();
-        let mut hosts = read.map_err(Failure::failed)?;
+        let mut hosts = args.from.iter().map(|path| recorded::read(path)).collect::<Result<Vec<_>, _>>()?;
         recorded::shorten(&mut hosts);
         hosts
     };
     if let (Some(path), [host]) = (&args.record, &hosts[..]) {
-        recorded::write(path, &host.report).map_err(Failure::failed)?;
+        recorded::write(path, &host.report)?;
     }
     let diagnosis = diagnose(&hosts);
     let report = Report {
@@ -53,7 +52,7 @@ pub(crate) fn run(args: &Doctor, output: Output) -> Result<(), Failure> {
         recorded: args.record.as_ref().map(|path| path.display().to_string()),
     };
     output.print(&report, || text(&hosts, &diagnosis, &report))?;
-    if report.verdict == Verdict::Fail { Err(Failure::Reported) } else { Ok(()) }
+    if report.verdict == Verdict::Fail { Err(Failure::Reported.into()) } else { Ok(()) }
 }
 
 fn summary(host: &Host) -> Summary<'_> {

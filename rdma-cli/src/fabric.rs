@@ -1,13 +1,13 @@
 //! `tb5 fabric`: lists and shows the simulated fabrics of this machine, and schedules faults in them
 
 use rdma_sim::{CableStats, Fault, FaultPlan, Topology};
-use rdma_sim_verbs::shared::{FabricError, SharedFabric};
+use rdma_sim_verbs::shared::SharedFabric;
 use serde::Serialize;
 
 use crate::args::Fabric;
 use crate::failure::Failure;
 use crate::report::{Output, table};
-use crate::run::{Happened, columns, faults_of};
+use crate::run::{Happened, columns, faults_of, open};
 
 #[derive(Debug, Serialize)]
 struct List {
@@ -53,21 +53,17 @@ struct Scheduled {
     faults: Vec<String>,
 }
 
-pub(crate) fn run(args: &Fabric, output: Output) -> Result<(), Failure> {
+pub(crate) fn run(args: &Fabric, output: Output) -> anyhow::Result<()> {
     let Some(name) = &args.name else { return list(output) };
-    let fabric = SharedFabric::open(name).map_err(|error| match error {
-        FabricError::Name(_) => Failure::Usage(error.to_string()),
-        error => Failure::failed(error),
-    })?;
+    let fabric = open(name)?;
     if args.fault.is_empty() {
         return show(&fabric, output);
     }
     let text = args.fault.join(" ");
     let topology = fabric.settings().topology();
-    let plan = plan(&text, fabric.now_ns() / 1_000_000, topology)
-        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let plan = plan(&text, fabric.now_ns() / 1_000_000, topology).map_err(Failure::usage)?;
     for fault in &plan {
-        fabric.add_fault(&fault.to_string()).map_err(Failure::failed)?;
+        fabric.add_fault(&fault.to_string())?;
     }
     let scheduled = Scheduled { name: name.clone(), faults: plan.iter().map(Fault::to_string).collect() };
     output.print(&scheduled, || scheduled.faults.join("\n"))
@@ -105,8 +101,8 @@ fn age(fabric: &SharedFabric) -> f64 {
     fabric.now_ns() as f64 / 1e9
 }
 
-fn list(output: Output) -> Result<(), Failure> {
-    let names = SharedFabric::list().map_err(Failure::failed)?;
+fn list(output: Output) -> anyhow::Result<()> {
+    let names = SharedFabric::list()?;
     // A fabric that was removed since the listing is left out.
     let fabrics = names.iter().filter_map(|name| SharedFabric::open(name).ok());
     let listed = |fabric: SharedFabric| {
@@ -128,7 +124,7 @@ fn list(output: Output) -> Result<(), Failure> {
     })
 }
 
-fn show(fabric: &SharedFabric, output: Output) -> Result<(), Failure> {
+fn show(fabric: &SharedFabric, output: Output) -> anyhow::Result<()> {
     let topology = fabric.settings().topology();
     let peer = |host: &str, device: &str| {
         topology.links().find_map(|link| {

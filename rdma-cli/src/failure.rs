@@ -1,14 +1,14 @@
 //! How commands fail
 
-/// How a command failed
+use std::fmt;
+use std::path::Path;
+
+/// A failure that has an exit code of its own, or no message; all others print their error and end with exit code 1
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// Invalid arguments
     #[error("{0}")]
     Usage(String),
-    /// An error of the command
-    #[error(transparent)]
-    Failed(Box<dyn std::error::Error + Send + Sync>),
     /// A program that the command had started failed with this exit code
     #[cfg(unix)]
     #[error("a program failed")]
@@ -19,7 +19,13 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::Failed(error.into())
+    /// Invalid arguments, for the reason that `error` says
+    pub(crate) fn usage(error: impl fmt::Display) -> Self {
+        Self::Usage(error.to_string())
     }
+}
+
+/// The message that something is wrong with the file at `path`
+pub(crate) fn at(path: &Path, what: impl fmt::Display) -> String {
+    format!("{}: {what}", path.display())
 }

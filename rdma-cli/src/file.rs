@@ -4,50 +4,20 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context as _, Result, bail};
 use tempfile::NamedTempFile;
 
-/// A file cannot be read or written
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {reason}", path.display())]
-pub(crate) struct FileError {
-    path: PathBuf,
-    pub(crate) reason: Reason,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Reason {
-    #[error("the file changed while it was copied")]
-    Changed,
-    #[error("is a symbolic link to a file that does not exist")]
-    Dangling,
-    #[error("is a directory")]
-    Directory,
-    #[error("cannot be {verb}: {error}")]
-    Io { verb: &'static str, error: io::Error },
-    #[error("the path names no file")]
-    NoName,
-    #[error("source and destination are the same file")]
-    Same,
-    #[error("is not a regular file")]
-    Special,
-}
-
-impl FileError {
-    pub(crate) fn new(path: &Path, reason: Reason) -> Self {
-        Self { path: path.to_owned(), reason }
-    }
-
-    pub(crate) fn io(path: &Path, verb: &'static str, error: io::Error) -> Self {
-        Self::new(path, Reason::Io { verb, error })
-    }
-}
+use crate::failure::at;
 
 /// Fails unless `found` is a regular file
-pub(crate) fn require_regular(path: &Path, found: &Metadata) -> Result<(), FileError> {
+pub(crate) fn require_regular(path: &Path, found: &Metadata) -> Result<()> {
     if found.is_dir() {
-        return Err(FileError::new(path, Reason::Directory));
+        bail!(at(path, "is a directory"));
     }
-    if found.is_file() { Ok(()) } else { Err(FileError::new(path, Reason::Special)) }
+    if !found.is_file() {
+        bail!(at(path, "is not a regular file"));
+    }
+    Ok(())
 }
 
 /// A file that is written under a temporary name, and renamed when it is complete
@@ -63,31 +33,30 @@ pub(crate) struct Replacement {
 
 impl Replacement {
     /// Prepares a file at `path`; a new one gets those rights of `mode` that the umask permits
-    pub(crate) fn create(path: &Path, mode: u32) -> Result<Self, FileError> {
+    pub(crate) fn create(path: &Path, mode: u32) -> Result<Self> {
+        let written = || at(path, "cannot be written");
         let existing = match fs::metadata(path) {
-            Ok(found) => Some(found),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if fs::symlink_metadata(path).is_ok() {
-                    return Err(FileError::new(path, Reason::Dangling));
+                    bail!(at(path, "is a symbolic link to a file that does not exist"));
                 }
                 None
             }
-            Err(error) => return Err(FileError::io(path, "written", error)),
+            found => Some(found.with_context(written)?),
         };
         if let Some(existing) = &existing {
             require_regular(path, existing)?;
         }
         let bytes = path.as_os_str().as_encoded_bytes();
         if path.file_name().is_none() || bytes.ends_with(b"/") || bytes.ends_with(b"/.") {
-            return Err(FileError::new(path, Reason::NoName));
+            bail!(at(path, "the path names no file"));
         }
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
             _ => PathBuf::from("."),
         };
-        let file = temporary(&folder, mode, existing.as_ref());
-        let file = file.map_err(|error| FileError::io(&path, "written", error))?;
+        let file = temporary(&folder, mode, existing.as_ref()).with_context(written)?;
         Ok(Self { path, folder, file })
     }
 
@@ -95,16 +64,17 @@ impl Replacement {
         &self.path
     }
 
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), FileError> {
-        self.file.as_file_mut().write_all(bytes).map_err(|error| FileError::io(&self.path, "written", error))
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.as_file_mut().write_all(bytes).with_context(|| at(&self.path, "cannot be written"))
     }
 
     /// Makes the file appear under its name, and returns when both are on the disk
-    pub(crate) fn finish(self) -> Result<(), FileError> {
+    pub(crate) fn finish(self) -> Result<()> {
         let Self { path, folder, file } = self;
-        file.as_file().sync_all().map_err(|error| FileError::io(&path, "written", error))?;
-        file.persist(&path).map_err(|error| FileError::io(&path, "written", error.error))?;
-        sync_folder(&folder).map_err(|error| FileError::io(&folder, "synced", error))
+        let written = || at(&path, "cannot be written");
+        file.as_file().sync_all().with_context(written)?;
+        file.persist(&path).map_err(|error| error.error).with_context(written)?;
+        sync_folder(&folder).with_context(|| at(&folder, "cannot be synced"))
     }
 }
 

@@ -19,6 +19,7 @@ mod sim;
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
 use crate::args::{Args, Command, SimCommand};
@@ -27,9 +28,10 @@ use crate::failure::Failure;
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.command {
-        Command::Devices(_) | Command::Doctor(_) if args.forces_simulator() => Err(Failure::Usage(
-            "--sim: the simulator has no devices to discover; leave the option out".into(),
-        )),
+        Command::Devices(_) | Command::Doctor(_) if args.forces_simulator() => {
+            let why = "--sim: the simulator has no devices to discover; leave the option out";
+            Err(Failure::usage(why).into())
+        }
         Command::Copy(copy) => copy::run(copy, args.output()),
         Command::Devices(devices) => devices::run(devices, args.output()),
         Command::Doctor(doctor) => doctor::run(doctor, args.output()),
@@ -42,17 +44,15 @@ fn main() -> ExitCode {
         Command::Sim(SimCommand::Run(run)) => sim::run(run, args.output()),
         Command::Sim(SimCommand::Trace(trace)) => sim::trace(trace, args.output()),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Usage(why)) => {
-            Args::command().error(clap::error::ErrorKind::ValueValidation, why).exit()
-        }
-        Err(Failure::Failed(error)) => {
-            report::error(&*error);
+    let Err(error) = done else { return ExitCode::SUCCESS };
+    match error.downcast_ref() {
+        Some(Failure::Usage(why)) => Args::command().error(ErrorKind::ValueValidation, why).exit(),
+        #[cfg(unix)]
+        Some(Failure::Ended(code)) => ExitCode::from(*code),
+        Some(Failure::Reported) => ExitCode::FAILURE,
+        None => {
+            report::error(&error);
             ExitCode::FAILURE
         }
-        #[cfg(unix)]
-        Err(Failure::Ended(code)) => ExitCode::from(code),
-        Err(Failure::Reported) => ExitCode::FAILURE,
     }
 }

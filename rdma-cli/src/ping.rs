@@ -1,5 +1,6 @@
 //! `tb5 ping`: measures round trips in virtual time
 
+use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::try_join;
 use rdma_async::{Connection, EndpointOptions};
 use rdma_bare::BareQp;
@@ -10,8 +11,6 @@ use serde::Serialize;
 use crate::args::Ping;
 use crate::report::{Output, SIMULATED, Wall, micros};
 use crate::{Failure, mac};
-
-type Error = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -43,20 +42,20 @@ impl Distribution {
     }
 }
 
-pub(crate) fn run(args: &Ping, output: Output) -> Result<(), Failure> {
+pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
     let &Ping { size, count, seed } = args;
     let options = EndpointOptions::new();
     let max = options.max_message_bytes();
     if size > max {
-        return Err(Failure::Usage(format!("--size {size} exceeds the longest message, {max} bytes")));
+        bail!(Failure::usage(format!("--size {size} exceeds the longest message, {max} bytes")));
     }
     output.announce(SIMULATED)?;
     let wall = Wall::start();
     let run = Sim::new().seed(seed).run(async |net| ping(&net, &options, size, count).await);
     let wall_seconds = wall.seconds();
-    let rtt_ns = Distribution::of(run.value.map_err(Failure::failed)?);
+    let rtt_ns = Distribution::of(run.value?);
     let raw = Sim::new().seed(seed).run(async |net| raw_ping(&net, size, count).await);
-    let raw_rtt_ns = Distribution::of(raw.value.map_err(Failure::failed)?).p50;
+    let raw_rtt_ns = Distribution::of(raw.value?).p50;
 
     let trace_digest = run.digest.to_string();
     let report = Report {
@@ -91,7 +90,7 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<(), Failure> {
     )
 }
 
-async fn ping(net: &Net, options: &EndpointOptions, size: usize, count: u32) -> Result<Vec<u64>, Error> {
+async fn ping(net: &Net, options: &EndpointOptions, size: usize, count: u32) -> Result<Vec<u64>> {
     let [a, b] = mac::connect(net, options).await?;
     let ask = async {
         let mut samples = Vec::with_capacity(count as usize);
@@ -102,14 +101,12 @@ async fn ping(net: &Net, options: &EndpointOptions, size: usize, count: u32) -> 
             let start = net.now();
             lease = a.send(lease).await?;
             let answer =
-                a.recv().await?.ok_or("the peer closed the connection before the last round trip")?;
+                a.recv().await?.context("the peer closed the connection before the last round trip")?;
             samples.push((net.now() - start).as_nanos() as u64);
-            if *answer != *lease {
-                return Err(format!("round trip {number}: the answer differs from the message").into());
-            }
+            ensure!(*answer == *lease, "round trip {number}: the answer differs from the message");
         }
         a.close().await?;
-        Ok::<_, Error>(samples)
+        anyhow::Ok(samples)
     };
     // The peer is a task of its own, as it would be another program.
     let (answered, answer_ended) = futures::channel::oneshot::channel();
@@ -119,7 +116,7 @@ async fn ping(net: &Net, options: &EndpointOptions, size: usize, count: u32) -> 
     Ok(samples)
 }
 
-async fn answer(connection: &Connection<SimDevice>, size: usize) -> Result<(), Error> {
+async fn answer(connection: &Connection<SimDevice>, size: usize) -> Result<()> {
     let mut lease = connection.alloc(size).await?;
     while let Some(message) = connection.recv().await? {
         lease.clear();
@@ -136,7 +133,7 @@ fn stamp(message: &mut [u8], number: u32) {
     }
 }
 
-async fn raw_ping(net: &Net, size: usize, count: u32) -> Result<Vec<u64>, Error> {
+async fn raw_ping(net: &Net, size: usize, count: u32) -> Result<Vec<u64>> {
     let [a, b] = mac::devices(net)?;
     let frame = size.next_multiple_of(rdma_core::FRAME).max(rdma_core::FRAME);
     let [mut a, mut b] = BareQp::pair(a, b, 3 * frame)?;
@@ -154,14 +151,14 @@ async fn raw_ping(net: &Net, size: usize, count: u32) -> Result<Vec<u64>, Error>
             bounce(&mut a, frame, size).await?;
             samples.push((net.now() - start).as_nanos() as u64);
         }
-        Ok::<_, Error>(samples)
+        anyhow::Ok(samples)
     };
     let answer = async {
         for _ in 0..count {
             bounce(&mut b, frame, size).await?;
             b.send(0, 0..size)?;
         }
-        Ok::<_, Error>(())
+        anyhow::Ok(())
     };
     let (samples, ()) = try_join(ask, answer).await?;
     Ok(samples)

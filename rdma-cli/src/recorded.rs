@@ -2,48 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io::Read;
+use std::path::Path;
 
+use anyhow::{Context as _, Result, bail};
 #[cfg(unix)]
 use rdma_doctor::discover::provider_probe::{self, ProviderProbe};
 use rdma_doctor::report::Platform;
 use rdma_doctor::{Host, HostReport, collect};
 
-use crate::failure::Failure;
+use crate::failure::at;
 use crate::report::Output;
 
 /// Longer than any report of a real host
 const MAX_BYTES: u64 = 4 << 20;
-
-/// A report that cannot be read or written
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {reason}", path.display())]
-pub(crate) struct RecordError {
-    path: PathBuf,
-    reason: Reason,
-}
-
-#[derive(Debug, thiserror::Error)]
-enum Reason {
-    #[error("cannot be {verb}: {error}")]
-    Io { verb: &'static str, error: io::Error },
-    #[error("is not a host report: it is longer than {MAX_BYTES} bytes")]
-    Long,
-    // The JSON error names line and column.
-    #[error("is not a host report: {0}")]
-    NoReport(serde_json::Error),
-}
-
-impl RecordError {
-    fn new(path: &Path, reason: Reason) -> Self {
-        Self { path: path.to_owned(), reason }
-    }
-
-    fn io(path: &Path, verb: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |error| Self::new(path, Reason::Io { verb, error })
-    }
-}
 
 /// Inspects this machine
 pub(crate) fn this_machine() -> Host {
@@ -60,7 +32,7 @@ pub(crate) fn this_machine() -> Host {
 const PROBE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Probes the verbs provider, for the process that started this one
-pub(crate) fn print_probe() -> Result<(), Failure> {
+pub(crate) fn print_probe() -> Result<()> {
     #[cfg(unix)]
     let probe = ProviderProbe::run();
     #[cfg(not(unix))]
@@ -69,15 +41,15 @@ pub(crate) fn print_probe() -> Result<(), Failure> {
 }
 
 /// Reads a report, labelled with the path of its file
-pub(crate) fn read(path: &Path) -> Result<Host, RecordError> {
+pub(crate) fn read(path: &Path) -> Result<Host> {
     let mut json = Vec::new();
-    let file = File::open(path).map_err(RecordError::io(path, "read"))?;
-    file.take(MAX_BYTES + 1).read_to_end(&mut json).map_err(RecordError::io(path, "read"))?;
+    let file = File::open(path).with_context(|| at(path, "cannot be read"))?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut json).with_context(|| at(path, "cannot be read"))?;
     if json.len() as u64 > MAX_BYTES {
-        return Err(RecordError::new(path, Reason::Long));
+        bail!(at(path, format_args!("is not a host report: it is longer than {MAX_BYTES} bytes")));
     }
-    let report =
-        serde_json::from_slice(&json).map_err(|error| RecordError::new(path, Reason::NoReport(error)))?;
+    // The JSON error names line and column.
+    let report = serde_json::from_slice(&json).with_context(|| at(path, "is not a host report"))?;
     Ok(Host::new(path.display().to_string(), report))
 }
 
@@ -93,11 +65,9 @@ pub(crate) fn shorten(hosts: &mut [Host]) {
 }
 
 /// Writes a report as indented JSON
-pub(crate) fn write(path: &Path, report: &HostReport) -> Result<(), RecordError> {
-    let mut json = serde_json::to_string_pretty(report)
-        .map_err(|error| RecordError::new(path, Reason::Io { verb: "written", error: error.into() }))?;
-    json.push('\n');
-    fs::write(path, json).map_err(RecordError::io(path, "written"))
+pub(crate) fn write(path: &Path, report: &HostReport) -> Result<()> {
+    let json = serde_json::to_string_pretty(report)? + "\n";
+    fs::write(path, json).with_context(|| at(path, "cannot be written"))
 }
 
 /// Label, system and model of a host

@@ -1,14 +1,11 @@
 //! Output: one JSON object, or text
 
-use std::error::Error;
 use std::io::{self, Write};
 use std::time::Instant;
 
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use serde::Serialize;
-
-use crate::failure::Failure;
 
 /// Output format
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -23,7 +20,7 @@ pub(crate) const SIMULATED: &str =
 
 impl Output {
     /// Prints the line that names the backend, in text output
-    pub(crate) fn announce(self, backend: &str) -> Result<(), Failure> {
+    pub(crate) fn announce(self, backend: &str) -> anyhow::Result<()> {
         if self == Self::Text { line(backend) } else { Ok(()) }
     }
 
@@ -32,14 +29,14 @@ impl Output {
         self,
         json: &impl Serialize,
         rows: [(&str, String); N],
-    ) -> Result<(), Failure> {
+    ) -> anyhow::Result<()> {
         self.print(json, || table(rows.map(|(name, value)| [name.to_owned(), value])))
     }
 
     /// Prints the result in the chosen format
-    pub(crate) fn print(self, json: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    pub(crate) fn print(self, json: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
         match self {
-            Self::Json => line(&serde_json::to_string(json).map_err(Failure::failed)?),
+            Self::Json => line(&serde_json::to_string(json)?),
             Self::Text => line(&text()),
         }
     }
@@ -61,26 +58,22 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// Prints a line; a closed pipe is not a failure
-fn line(text: &str) -> Result<(), Failure> {
+fn line(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
 }
 
 /// Prints an error and its sources to standard error
-pub(crate) fn error(error: &dyn Error) {
+pub(crate) fn error(error: &anyhow::Error) {
     let mut text = format!("tb5: {error}");
-    let mut next = error.source();
-    while let Some(source) = next {
-        let source_text = source.to_string();
-        // A transparent error repeats the text of its source.
-        if !text.ends_with(&source_text) {
-            text.push_str(": ");
-            text.push_str(&source_text);
+    for source in error.chain().skip(1).map(ToString::to_string) {
+        // An error may repeat the text of its source.
+        if !text.ends_with(&source) {
+            text = format!("{text}: {source}");
         }
-        next = source.source();
     }
     // There is no other place to report a failed write to standard error.
     let _ = writeln!(io::stderr(), "{text}");

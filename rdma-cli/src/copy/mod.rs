@@ -10,7 +10,6 @@ use serde::Serialize;
 use self::source::Source;
 use self::transfer::Transfer;
 use crate::args::Copy;
-use crate::failure::Failure;
 use crate::file::Replacement;
 use crate::report::{Output, SIMULATED, Wall, bytes};
 use crate::signals::Interrupt;
@@ -29,11 +28,11 @@ struct Report {
     trace_digest: String,
 }
 
-pub(crate) fn run(args: &Copy, output: Output) -> Result<(), Failure> {
-    let interrupt = Interrupt::listen().map_err(Failure::failed)?;
-    let source = Source::open(&args.src).map_err(Failure::failed)?;
-    source.require_other(&args.dst).map_err(Failure::failed)?;
-    let destination = Replacement::create(&args.dst, source.mode()).map_err(Failure::failed)?;
+pub(crate) fn run(args: &Copy, output: Output) -> anyhow::Result<()> {
+    let interrupt = Interrupt::listen()?;
+    let source = Source::open(&args.src)?;
+    source.require_other(&args.dst)?;
+    let destination = Replacement::create(&args.dst, source.mode())?;
     output.announce(SIMULATED)?;
 
     let progress = progress(source.len(), output);
@@ -41,7 +40,7 @@ pub(crate) fn run(args: &Copy, output: Output) -> Result<(), Failure> {
     let transfer = Transfer { source, destination, progress: progress.clone(), interrupt };
     let run = Sim::new().seed(args.seed).run(async |net| transfer.run(&net).await);
     progress.finish_and_clear();
-    let done = run.value.map_err(Failure::failed)?;
+    let done = run.value?;
 
     let wall_seconds = wall.seconds();
     let virtual_seconds = done.virtual_time.as_secs_f64();

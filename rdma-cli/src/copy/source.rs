@@ -4,7 +4,10 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::file::{FileError, Reason, require_regular};
+use anyhow::{Context as _, Result, bail};
+
+use crate::failure::at;
+use crate::file::require_regular;
 
 /// An open file, and how much was read
 #[derive(Debug)]
@@ -16,12 +19,12 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub(crate) fn open(path: &Path) -> Result<Self, FileError> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         // Checked before it is opened: opening a pipe would wait for a writer.
-        let found = fs::metadata(path).map_err(|error| FileError::io(path, "read", error))?;
-        require_regular(path, &found)?;
-        let file = File::open(path).map_err(|error| FileError::io(path, "read", error))?;
-        let found = file.metadata().map_err(|error| FileError::io(path, "read", error))?;
+        let read = || at(path, "cannot be read");
+        require_regular(path, &fs::metadata(path).with_context(read)?)?;
+        let file = File::open(path).with_context(read)?;
+        let found = file.metadata().with_context(read)?;
         Ok(Self { path: path.to_owned(), file, found, read: 0 })
     }
 
@@ -38,10 +41,10 @@ impl Source {
     }
 
     /// Fails if `destination` is the same file under this or another name
-    pub(crate) fn require_other(&self, destination: &Path) -> Result<(), FileError> {
+    pub(crate) fn require_other(&self, destination: &Path) -> Result<()> {
         match fs::metadata(destination) {
             Ok(found) if is_same(&self.path, &self.found, destination, &found) => {
-                Err(FileError::new(destination, Reason::Same))
+                bail!(at(destination, "source and destination are the same file"))
             }
             // A destination that cannot be inspected is refused when it is created.
             _ => Ok(()),
@@ -49,11 +52,11 @@ impl Source {
     }
 
     /// Fills `into` with the next bytes
-    pub(crate) fn read(&mut self, into: &mut [u8]) -> Result<(), FileError> {
-        self.file.read_exact(into).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => FileError::new(&self.path, Reason::Changed),
-            _ => FileError::io(&self.path, "read", error),
-        })?;
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> Result<()> {
+        match self.file.read_exact(into) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => bail!(self.changed()),
+            read => read.with_context(|| at(&self.path, "cannot be read"))?,
+        }
         self.read += into.len() as u64;
         Ok(())
     }
@@ -64,16 +67,20 @@ impl Source {
     }
 
     /// Fails if the file has changed since it was opened
-    pub(crate) fn check_end(&mut self) -> Result<(), FileError> {
-        let failed = |error| FileError::io(&self.path, "read", error);
-        let now = self.file.metadata().map_err(failed)?;
+    pub(crate) fn check_end(&mut self) -> Result<()> {
+        let read = || at(&self.path, "cannot be read");
+        let now = self.file.metadata().with_context(read)?;
         // Some file systems keep no times; the length is compared there.
         let is_touched =
             matches!((now.modified(), self.found.modified()), (Ok(now), Ok(then)) if now != then);
-        if is_touched || self.file.read(&mut [0]).map_err(failed)? != 0 {
-            return Err(FileError::new(&self.path, Reason::Changed));
+        if is_touched || self.file.read(&mut [0]).with_context(read)? != 0 {
+            bail!(self.changed());
         }
         Ok(())
+    }
+
+    fn changed(&self) -> String {
+        at(&self.path, "the file changed while it was copied")
     }
 }
 
@@ -104,6 +111,6 @@ mod tests {
         fs::write(&path, b"after!").unwrap();
         let later = source.found.modified().unwrap() + std::time::Duration::from_secs(9);
         File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
-        assert!(matches!(source.check_end().unwrap_err().reason, Reason::Changed));
+        assert_eq!(source.check_end().unwrap_err().to_string(), source.changed());
     }
 }

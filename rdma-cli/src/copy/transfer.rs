@@ -3,18 +3,19 @@
 //! The first message is the length, then come the bytes in pieces, and last their hash. The receiver hashes what it writes
 //! and answers with its own.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::try_join;
 use futures::stream::{self, TryStreamExt};
 use indicatif::ProgressBar;
-use rdma_async::{Connection, EndpointOptions, RecvError};
+use rdma_async::{Connection, EndpointOptions, Message};
 use rdma_sim::{Net, SimDevice};
 
 use super::source::Source;
-use crate::file::{FileError, Replacement};
-use crate::mac::{self, SetupError};
+use crate::failure::at;
+use crate::file::Replacement;
+use crate::mac;
 use crate::signals::Interrupt;
 
 /// Bytes in a piece: a few pieces keep the cable busy and need little memory.
@@ -37,38 +38,8 @@ pub(crate) struct Done {
     pub(crate) virtual_time: Duration,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TransferError {
-    #[error(transparent)]
-    Alloc(#[from] rdma_async::AllocError),
-    #[error(transparent)]
-    Close(#[from] rdma_async::CloseError),
-    #[error("the peer closed the connection before the file was complete")]
-    Early,
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error("the bytes that arrived are not the bytes that were sent")]
-    Hash,
-    #[error("{}: interrupted; the destination was not changed", .0.display())]
-    Interrupted(PathBuf),
-    #[error("the peer sent a message of unexpected length")]
-    Message,
-    #[error(transparent)]
-    Recv(#[from] RecvError),
-    #[error(transparent)]
-    Send(#[from] rdma_async::SendError),
-    #[error(transparent)]
-    Setup(#[from] SetupError),
-}
-
-impl From<rdma_async::SendFailed> for TransferError {
-    fn from(unsent: rdma_async::SendFailed) -> Self {
-        Self::Send(unsent.error)
-    }
-}
-
 impl Transfer {
-    pub(crate) async fn run(self, net: &Net) -> Result<Done, TransferError> {
+    pub(crate) async fn run(self, net: &Net) -> Result<Done> {
         let memory = PIECE * PIECES;
         let options = EndpointOptions::new()
             .max_connections(1)
@@ -80,25 +51,28 @@ impl Transfer {
         let Self { source, destination, progress, interrupt } = self;
         let (sent, received) =
             try_join(send(&a, source), receive(&b, destination, &progress, &interrupt)).await?;
-        if sent.1 != received.1 {
-            return Err(TransferError::Hash);
-        }
+        ensure!(sent.1 == received.1, DIFFERS);
         let virtual_time = net.now() - start;
         let (destination, hash) = received;
         try_join(a.close(), b.close()).await?;
         if interrupt.is_requested() {
-            return Err(TransferError::Interrupted(destination.path().to_owned()));
+            bail!(at(destination.path(), INTERRUPTED));
         }
         destination.finish()?;
         Ok(Done { bytes: sent.0, hash, virtual_time })
     }
 }
 
+const DIFFERS: &str = "the bytes that arrived are not the bytes that were sent";
+const INTERRUPTED: &str = "interrupted; the destination was not changed";
+const UNEXPECTED: &str = "the peer sent a message of unexpected length";
+
+async fn next(connection: &Connection<SimDevice>) -> Result<Message> {
+    connection.recv().await?.context("the peer closed the connection before the file was complete")
+}
+
 /// Sends the file, and returns its length and hash once the receiver has confirmed the hash
-async fn send(
-    connection: &Connection<SimDevice>,
-    mut source: Source,
-) -> Result<(u64, blake3::Hash), TransferError> {
+async fn send(connection: &Connection<SimDevice>, mut source: Source) -> Result<(u64, blake3::Hash)> {
     let len = source.len();
     connection.send_bytes(&len.to_le_bytes()).await?;
     let mut hasher = blake3::Hasher::new();
@@ -112,15 +86,15 @@ async fn send(
         lease.resize(len, 0);
         source.read(&mut lease)?;
         hasher.update(&lease);
-        Ok::<_, TransferError>(Some((connection.send(lease), (source, hasher))))
+        anyhow::Ok(Some((connection.send(lease), (source, hasher))))
     });
     let sends = pieces.map_ok(async |send| Ok(send.await?));
     sends.try_buffered(PIECES).try_for_each(async |_lease| Ok(())).await?;
 
     let hash = hasher.finalize();
     connection.send_bytes(hash.as_bytes()).await?;
-    let confirmed = connection.recv().await?.ok_or(TransferError::Early)?;
-    if *confirmed == *hash.as_bytes() { Ok((len, hash)) } else { Err(TransferError::Hash) }
+    ensure!(*next(connection).await? == *hash.as_bytes(), DIFFERS);
+    Ok((len, hash))
 }
 
 /// Writes the pieces to the destination, and returns its hash once that of the sender is equal
@@ -129,26 +103,23 @@ async fn receive(
     mut destination: Replacement,
     progress: &ProgressBar,
     interrupt: &Interrupt,
-) -> Result<(Replacement, blake3::Hash), TransferError> {
-    let first = connection.recv().await?.ok_or(TransferError::Early)?;
-    let mut rest = u64::from_le_bytes(<[u8; 8]>::try_from(&*first).map_err(|_| TransferError::Message)?);
+) -> Result<(Replacement, blake3::Hash)> {
+    let first = next(connection).await?;
+    let mut rest = u64::from_le_bytes(<[u8; 8]>::try_from(&*first).context(UNEXPECTED)?);
     drop(first);
     let mut hasher = blake3::Hasher::new();
     while rest > 0 {
         if interrupt.is_requested() {
-            return Err(TransferError::Interrupted(destination.path().to_owned()));
+            bail!(at(destination.path(), INTERRUPTED));
         }
-        let piece = connection.recv().await?.ok_or(TransferError::Early)?;
-        rest = rest.checked_sub(piece.len() as u64).ok_or(TransferError::Message)?;
+        let piece = next(connection).await?;
+        rest = rest.checked_sub(piece.len() as u64).context(UNEXPECTED)?;
         hasher.update(&piece);
         destination.write(&piece)?;
         progress.inc(piece.len() as u64);
     }
     let hash = hasher.finalize();
-    let sent = connection.recv().await?.ok_or(TransferError::Early)?;
-    if *sent != *hash.as_bytes() {
-        return Err(TransferError::Hash);
-    }
+    ensure!(*next(connection).await? == *hash.as_bytes(), DIFFERS);
     connection.send_bytes(hash.as_bytes()).await?;
     Ok((destination, hash))
 }

@@ -14,6 +14,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::mpsc;
 
+use anyhow::{Context as _, Result, bail};
 use rdma_sim::FaultPlan;
 use rdma_sim_verbs::shared::{FabricError, Settings, SharedFabric, topology};
 
@@ -28,24 +29,22 @@ use crate::failure::Failure;
 use crate::report::{Output, Wall};
 use crate::signals::Interrupt;
 
-pub(crate) fn run(args: &Run, output: Output) -> Result<(), Failure> {
-    let usage = |error: &dyn std::fmt::Display| Failure::Usage(error.to_string());
-    let topology = topology(&args.topology, args.hosts).map_err(|error| usage(&error))?;
+pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
+    let topology = topology(&args.topology, args.hosts).map_err(Failure::usage)?;
     let commands = commands(&args.program, topology.hosts().len())?;
     let plans = args.fault.iter().map(|text| text.parse::<FaultPlan>());
-    let plans = plans.collect::<Result<Vec<_>, _>>().map_err(|error| usage(&error))?;
-    plans.iter().try_for_each(|plan| plan.check(&topology)).map_err(|error| usage(&error))?;
-    let settings = Settings::new(topology).profile(&args.profile).map_err(|error| usage(&error))?;
+    let plans = plans.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
+    plans.iter().try_for_each(|plan| plan.check(&topology)).map_err(Failure::usage)?;
+    let settings = Settings::new(topology).profile(&args.profile).map_err(Failure::usage)?;
     let settings = settings.paced(args.pace == Pace::Tb5).seed(args.seed);
-    let provider = provider::find().map_err(Failure::failed)?;
+    let provider = provider::find()?;
 
-    let interrupt = Interrupt::listen().map_err(Failure::failed)?;
+    let interrupt = Interrupt::listen()?;
     let fabric = create(args.name.as_deref(), &settings)?;
     for fault in plans.iter().flat_map(|plan| &plan.0) {
-        fabric.add_fault(&fault.to_string()).map_err(Failure::failed)?;
+        fabric.add_fault(&fault.to_string())?;
     }
-    let link_layer = args.link_layer.map(|layer| layer.name().to_owned());
-    let environment = Environment::new(&fabric, provider, link_layer).map_err(Failure::failed)?;
+    let environment = Environment::new(&fabric, provider, args.link_layer.clone())?;
 
     let names: Vec<_> = settings.topology().hosts().iter().map(|host| host.name().to_owned()).collect();
     print_line(&format!(
@@ -70,18 +69,11 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<(), Failure> {
     let start = |number: usize| {
         let (name, words) = (&names[number], commands[number.min(commands.len() - 1)]);
         Host::start(name, number, words, |command| environment.set(command, name, number), &relay, out)
-            .map_err(|error| {
-                let program = words[0].to_string_lossy();
-                std::io::Error::new(
-                    error.kind(),
-                    format!("host {name}: {program:?} cannot be started: {error}"),
-                )
-            })
+            .with_context(|| format!("host {name}: {:?} cannot be started", words[0].to_string_lossy()))
     };
     let (begun, mut hosts) = (Wall::start(), Vec::new());
-    let cause = Watch::new(policy, &fabric, &relay, &interrupt)
-        .run(&mut hosts, names.len(), &silences, start)
-        .map_err(Failure::failed)?;
+    let cause =
+        Watch::new(policy, &fabric, &relay, &interrupt).run(&mut hosts, names.len(), &silences, start)?;
     let summary = Summary::new(&fabric, &hosts, cause, begun.seconds());
     match output {
         Output::Json => output.print(&summary, String::new)?,
@@ -89,7 +81,7 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<(), Failure> {
     }
     match summary.exit_code() {
         0 => Ok(()),
-        code => Err(Failure::Ended(code)),
+        code => Err(Failure::Ended(code).into()),
     }
 }
 
@@ -97,7 +89,9 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<(), Failure> {
 fn commands(words: &[OsString], hosts: usize) -> Result<Vec<&[OsString]>, Failure> {
     let commands: Vec<_> = words.split(|word| word == ":").collect();
     if commands.iter().any(|command| command.is_empty()) {
-        return Err(Failure::Usage("a lone ':' separates the commands of two hosts, and one is missing: write a command on both sides".into()));
+        return Err(Failure::usage(
+            "a lone ':' separates the commands of two hosts, and one is missing: write a command on both sides",
+        ));
     }
     if commands.len() > hosts {
         let why = format!("{} commands for {hosts} hosts: write at most one for each host", commands.len());
@@ -106,27 +100,27 @@ fn commands(words: &[OsString], hosts: usize) -> Result<Vec<&[OsString]>, Failur
     Ok(commands)
 }
 
+/// Enters a fabric
+pub(crate) fn open(name: &str) -> Result<SharedFabric> {
+    SharedFabric::open(name).map_err(|error| match error {
+        FabricError::Name(_) => Failure::usage(error).into(),
+        error => error.into(),
+    })
+}
+
 /// Creates a fabric whose name is not in use
-fn create(name: Option<&str>, settings: &Settings) -> Result<SharedFabric, Failure> {
+fn create(name: Option<&str>, settings: &Settings) -> Result<SharedFabric> {
     // Listing removes the files of killed runs. If it fails, they stay, and do not disturb this run.
     let _ = SharedFabric::list();
-    let fresh;
-    let name = match name {
-        Some(name) => name,
-        None => {
-            let random = RandomState::new().hash_one(()) as u16;
-            fresh = format!("run-{}-{random:04x}", std::process::id());
-            &fresh
+    let random = RandomState::new().hash_one(()) as u16;
+    let fresh = format!("run-{}-{random:04x}", std::process::id());
+    let name = name.unwrap_or(&fresh);
+    match open(name) {
+        Ok(_) => bail!("there is a fabric called {name:?} already; end its processes or choose another name"),
+        Err(error) if matches!(error.downcast_ref(), Some(FabricError::Missing(_))) => {
+            Ok(SharedFabric::create(name, settings)?)
         }
-    };
-    match SharedFabric::open(name) {
-        Err(FabricError::Missing(_)) => SharedFabric::create(name, settings).map_err(Failure::failed),
-        Err(error @ FabricError::Name(_)) => Err(Failure::Usage(error.to_string())),
-        Err(error) => Err(Failure::failed(error)),
-        Ok(_) => Err(Failure::failed(std::io::Error::new(
-            std::io::ErrorKind::AlreadyExists,
-            format!("there is a fabric called {name:?} already; end its processes or choose another name"),
-        ))),
+        Err(error) => Err(error),
     }
 }
 

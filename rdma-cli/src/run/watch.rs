@@ -1,6 +1,5 @@
 //! Starts the programs and supervises them until the last one has ended
 
-use std::io;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -91,8 +90,8 @@ impl<'a> Watch<'a> {
         hosts: &mut Vec<Host>,
         count: usize,
         silences: &Receiver<()>,
-        start: impl Fn(usize) -> io::Result<Host>,
-    ) -> io::Result<Cause> {
+        start: impl Fn(usize) -> anyhow::Result<Host>,
+    ) -> anyhow::Result<Cause> {
         let mut silent = 0;
         loop {
             while hosts.len() < count && self.stage == Stage::Running && self.is_time_for_next(hosts) {

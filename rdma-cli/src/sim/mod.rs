@@ -47,8 +47,8 @@ struct Reports<'a> {
     passed: bool,
 }
 
-pub(crate) fn run(args: &SimRun, output: Output) -> Result<(), Failure> {
-    let scenario = Scenario::read(&args.scenario).map_err(Failure::failed)?;
+pub(crate) fn run(args: &SimRun, output: Output) -> anyhow::Result<()> {
+    let scenario = Scenario::read(&args.scenario)?;
     output.announce(BACKEND)?;
     let report = |seed| Report::new(&scenario, seed, observe(&scenario, seed));
     let reports = match &args.seeds {
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &SimRun, output: Output) -> Result<(), Failure> {
             text(&scenario, &args.scenario, seeds)
         })?,
     }
-    if passed { Ok(()) } else { Err(Failure::Reported) }
+    if passed { Ok(()) } else { Err(Failure::Reported.into()) }
 }
 
 impl<'a> Report<'a> {

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use rdma_core::Time;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::port::Port;
 
 /// How the program at one end of a link ended
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Outcome {
     /// The program finished its work
@@ -43,13 +43,6 @@ impl fmt::Display for End {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Completes => "completes",
-            Self::ConnectFails => "connect-fails",
-            Self::ConnectionLost => "connection-lost",
-            Self::Fails => "fails",
-            Self::PeerLost => "peer-lost",
-            Self::Stalls => "stalls",
-        })
+        self.serialize(f)
     }
 }

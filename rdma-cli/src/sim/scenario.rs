@@ -1,11 +1,11 @@
 //! Scenario files
 
-use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::{Context as _, anyhow, ensure};
 use rdma_async::EndpointOptions;
 use rdma_sim::topology::TopologyTable;
 use rdma_sim::{Fault, FaultKind, FaultPlan, Model, Sim, Topology};
@@ -19,6 +19,7 @@ use super::period::Period;
 use super::port::Port;
 use super::rules::{self, RulesTable};
 use super::workload::{Exchange, Idle, Kind, Ping, Reconnect, Stream, Verbs, Workload};
+use crate::failure::at;
 use crate::report::plain;
 
 /// Faults, the programs that run under them, and the expected end
@@ -35,26 +36,6 @@ pub(crate) struct Scenario {
     pub(crate) workload: Arc<dyn Workload>,
     pub(crate) expect: Expect,
 }
-
-/// A scenario file is invalid
-#[derive(Debug)]
-pub(crate) struct ScenarioError {
-    path: PathBuf,
-    line: Option<usize>,
-    why: String,
-}
-
-impl fmt::Display for ScenarioError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.path.display())?;
-        if let Some(line) = self.line {
-            write!(f, "{line}:")?;
-        }
-        write!(f, " {}", plain(&self.why))
-    }
-}
-
-impl std::error::Error for ScenarioError {}
 
 /// The part that is parsed first: the kind decides the type of the workload
 #[derive(Deserialize)]
@@ -102,12 +83,12 @@ const MAX_BYTES: u64 = 1 << 20;
 
 impl Scenario {
     /// Reads a scenario
-    pub(crate) fn read(path: &Path) -> Result<Self, ScenarioError> {
-        let fail = |line, why| ScenarioError { path: path.to_owned(), line, why };
-        let text = read_text(path).map_err(|error| fail(None, format!("cannot be read: {error}")))?;
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = read_text(path).with_context(|| at(path, "cannot be read"))?;
         Self::parse(&text).map_err(|Invalid { offset, why }| {
             let before = &text.as_bytes()[..offset.min(text.len())];
-            fail(Some(before.iter().filter(|byte| **byte == b'\n').count() + 1), why)
+            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+            anyhow!("{}:{line}: {}", path.display(), plain(&why))
         })
     }
 
@@ -177,21 +158,15 @@ impl Scenario {
     }
 }
 
-fn read_text(path: &Path) -> io::Result<String> {
+fn read_text(path: &Path) -> anyhow::Result<String> {
     // Checked before it is opened: opening a pipe would wait for a writer.
     let found = fs::metadata(path)?;
-    if found.is_dir() {
-        return Err(io::Error::other("is a directory"));
-    }
-    if !found.is_file() {
-        return Err(io::Error::other("is not a regular file"));
-    }
+    ensure!(!found.is_dir(), "is a directory");
+    ensure!(found.is_file(), "is not a regular file");
     let mut text = Vec::new();
     File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(io::Error::other(format!("is longer than {MAX_BYTES} bytes")));
-    }
-    String::from_utf8(text).map_err(|_| io::Error::other("is not UTF-8 text"))
+    ensure!(text.len() as u64 <= MAX_BYTES, "is longer than {MAX_BYTES} bytes");
+    String::from_utf8(text).map_err(|_| anyhow!("is not UTF-8 text"))
 }
 
 fn faults(texts: &[Spanned<String>], topology: &Topology) -> Result<FaultPlan, Invalid> {

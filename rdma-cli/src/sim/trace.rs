@@ -8,8 +8,7 @@ use serde::Serialize;
 use super::observe::observe;
 use super::scenario::Scenario;
 use crate::args::SimTrace;
-use crate::failure::Failure;
-use crate::file::{FileError, Replacement};
+use crate::file::Replacement;
 use crate::report::Output;
 
 /// First line of what `tb5 sim` prints.
@@ -31,12 +30,12 @@ struct Line {
     what: u64,
 }
 
-pub(crate) fn trace(args: &SimTrace, output: Output) -> Result<(), Failure> {
-    let scenario = Scenario::read(&args.scenario).map_err(Failure::failed)?;
+pub(crate) fn trace(args: &SimTrace, output: Output) -> anyhow::Result<()> {
+    let scenario = Scenario::read(&args.scenario)?;
     output.announce(BACKEND)?;
     let seen = observe(&scenario, args.seed);
     if let Some(path) = &args.chrome {
-        write(path, &chrome_json(&seen.records)).map_err(Failure::failed)?;
+        write(path, &chrome_json(&seen.records))?;
     }
     let report = Report {
         scenario: &scenario.name,
@@ -50,7 +49,7 @@ pub(crate) fn trace(args: &SimTrace, output: Output) -> Result<(), Failure> {
     })
 }
 
-fn write(path: &Path, text: &str) -> Result<(), FileError> {
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let mut file = Replacement::create(path, 0o666)?;
     file.write(text.as_bytes())?;
     file.finish()
