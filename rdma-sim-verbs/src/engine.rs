@@ -36,10 +36,6 @@ pub(crate) struct Engine {
 
 /// Polls in vain before each of the next ones yields the core: about as long as a round trip takes
 const PATIENCE: u32 = 200;
-/// `IBV_LINK_LAYER_INFINIBAND`
-const INFINIBAND: u8 = 1;
-/// `IBV_LINK_LAYER_ETHERNET`
-const ETHERNET: u8 = 2;
 
 /// Events that pass at most during one poll of an empty queue: a reliable queue pair retries for ever
 pub(crate) const MAX_JUMPS: usize = 4096;
@@ -126,17 +122,17 @@ impl Engine {
     fn new(driver: Driver, clock: Clock, devices: Vec<Listed>, settings: &Settings) -> Result<Self, String> {
         let (is_roce, topology) = (settings.is_roce(), settings.topology().clone());
         let link_layer = match variable("RDMA_SIM_LINK_LAYER").as_deref() {
-            None if is_roce => ETHERNET,
+            None if is_roce => constants::LINK_LAYER_ETHERNET,
             None | Some("thunderbolt") => constants::THUNDERBOLT as u8,
-            Some("ethernet") => ETHERNET,
-            Some("infiniband") => INFINIBAND,
+            Some("ethernet") => constants::LINK_LAYER_ETHERNET,
+            Some("infiniband") => constants::LINK_LAYER_INFINIBAND,
             Some(other) => {
                 return Err(format!(
                     "RDMA_SIM_LINK_LAYER={other:?} is not thunderbolt, ethernet or infiniband"
                 ));
             }
         };
-        let (progress, idle) = (Progress::new(), AtomicU32::new(0));
+        let (progress, idle) = (Progress::default(), AtomicU32::new(0));
         Ok(Self { driver, clock, devices, topology, is_roce, link_layer, progress, idle })
     }
 

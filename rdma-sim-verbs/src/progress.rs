@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::log::log_error;
 
 /// The state that the thread shares with the calls of the program
+#[derive(Default)]
 pub(crate) struct Progress {
     thread: OnceLock<Option<Thread>>,
     /// Calls of the program: while the number grows, the program does the work.
@@ -35,15 +36,6 @@ const PATIENCE: Duration = Duration::from_millis(1);
 const HOUSEKEEPING: Duration = Duration::from_millis(100);
 
 impl Progress {
-    pub(crate) const fn new() -> Self {
-        Self {
-            thread: OnceLock::new(),
-            calls: AtomicU32::new(0),
-            is_asleep: AtomicBool::new(false),
-            is_wanted: AtomicBool::new(false),
-        }
-    }
-
     /// Counts a call of the program
     pub(crate) fn count_call(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);

@@ -60,8 +60,7 @@ impl OpenContext {
     /// The result of `ibv_query_device`; `None` if the provider has no such function or it fails
     pub(crate) fn attributes(&self) -> Option<DeviceAttr> {
         let query = self.provider.ibv_query_device?;
-        // SAFETY: all fields are numbers or arrays of numbers, for which zeros are valid.
-        let mut attr: DeviceAttr = unsafe { std::mem::zeroed() };
+        let mut attr = DeviceAttr::default();
         // SAFETY: the context is open, and the structure has the size that the function fills.
         let failed = unsafe { query(self.as_ptr(), &raw mut attr) };
         (failed == 0).then_some(attr)

@@ -9,7 +9,7 @@ use crate::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 ///
 /// One thread at a time posts and one thread at a time polls, as the callers promise; the two may run at once. The polling thread only
 /// counts completions. The posting thread frees their frames, and only when the space seems to be used up.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PostedFrames {
     capacity: u32,
     /// The length of `requests` minus one; the length is a power of two.
@@ -38,11 +38,7 @@ impl PostedFrames {
             capacity,
             mask: len - 1,
             requests: (0..len).map(|_| AtomicU16::new(0)).collect(),
-            posted: AtomicU32::new(0),
-            used: AtomicU32::new(0),
-            freed: AtomicU32::new(0),
-            settled: AtomicU32::new(0),
-            completed: AtomicU32::new(0),
+            ..Self::default()
         }
     }
 

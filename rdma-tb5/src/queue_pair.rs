@@ -57,10 +57,8 @@ impl VerbsQueuePair {
         let port = device.context.port()?;
         let (sgid_index, gid) = device.source_gid().unwrap_or_default();
         let mut attr = QpInitAttr {
-            qp_context: null_mut(),
             send_cq: cq.as_ptr(),
             recv_cq: cq.as_ptr(),
-            srq: null_mut(),
             cap: QpCap {
                 max_send_wr: send_frames.max(1),
                 max_recv_wr: recv_frames.max(1),
@@ -73,7 +71,7 @@ impl VerbsQueuePair {
                 QpType::Rc => constants::QPT_RC,
                 _ => constants::QPT_UD,
             },
-            sq_sig_all: 0,
+            ..QpInitAttr::default()
         };
         errno::clear();
         // SAFETY: the protection domain and the completion queue exist, and the structure is complete.

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "calls the functions of the provider")]
 
 use std::ffi::c_int;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 
 use rdma_core::{AttrMask, Cause, Error, QpAddress, QpState, QpType, Transition, Verb};
 use rdma_verbs_abi::{AhAttr, GlobalRoute, Qp, QpAttr, QpCap, QpInitAttr, RawGid, constants};
@@ -39,15 +39,7 @@ pub(crate) fn state(device: &DeviceShared, qp: NonNull<Qp>) -> QpState {
 fn query(device: &DeviceShared, qp: NonNull<Qp>, mask: c_int) -> Option<(QpAttr, QpInitAttr)> {
     let query = device.context.provider.ibv_query_qp?;
     let mut attr = QpAttr::default();
-    let mut init = QpInitAttr {
-        qp_context: null_mut(),
-        send_cq: null_mut(),
-        recv_cq: null_mut(),
-        srq: null_mut(),
-        cap: QpCap::default(),
-        qp_type: 0,
-        sq_sig_all: 0,
-    };
+    let mut init = QpInitAttr::default();
     // SAFETY: the caller's queue pair exists, and both structures have the sizes that the function fills.
     let failed = unsafe { query(qp.as_ptr(), &raw mut attr, mask, &raw mut init) };
     (failed == 0).then_some((attr, init))

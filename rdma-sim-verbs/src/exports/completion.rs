@@ -27,12 +27,7 @@ pub unsafe extern "C" fn ibv_create_cq(
         let through =
             (!channel.is_null()).then(|| unsafe { object::<ChannelObject>(channel) }).transpose()?;
         let queue = found.device.create_cq(u32::try_from(cqe).unwrap_or(0))?;
-        // SAFETY: zeros are what the structure may hold.
-        let mut abi: Cq = unsafe { std::mem::zeroed() };
-        abi.context = context;
-        abi.channel = channel;
-        abi.cq_context = cq_context;
-        abi.cqe = cqe;
+        let abi = Cq { context, channel, cq_context, cqe, ..Cq::default() };
         let cq = hand_out(CqObject { abi, queue, notifier: OnceLock::new() });
         if let Some(through) = through {
             // SAFETY: as above.

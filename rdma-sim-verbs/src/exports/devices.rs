@@ -106,13 +106,8 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
             post_recv: Some(post_recv as PostRecv),
             after: [null_mut(); 5],
         };
-        // SAFETY: zeros are valid for the structure: numbers, NULL, and a mutex that is not used.
-        let mut abi: Context = unsafe { std::mem::zeroed() };
-        abi.device = device;
-        abi.ops = ops;
-        abi.cmd_fd = -1;
-        abi.async_fd = -1;
-        abi.num_comp_vectors = 1;
+        let abi =
+            Context { device, ops, cmd_fd: -1, async_fd: -1, num_comp_vectors: 1, ..Context::default() };
         Ok(hand_out(ContextObject { abi, device: opened, listed }))
     })
 }
@@ -135,8 +130,7 @@ pub unsafe extern "C" fn ibv_query_device(context: *mut Context, attr: *mut Devi
         // SAFETY: as above.
         let attr = unsafe { attr.as_mut() }.ok_or(EINVAL)?;
         let caps = found.device.caps();
-        // SAFETY: zeros are valid numbers.
-        *attr = unsafe { std::mem::zeroed() };
+        *attr = DeviceAttr::default();
         // One more than it gives, as `ibv_devinfo -v` was seen to print on Macs.
         attr.max_qp = caps.max_qp as c_int + 1;
         attr.max_qp_wr = caps.max_queue_frames as c_int;

@@ -41,15 +41,9 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, attr: *mut QpInitAttr) -> *m
             // SAFETY: as above.
             unsafe { hold::<CqObject>(cq) };
         }
-        // SAFETY: zeros are what the structure may hold.
-        let mut abi: Qp = unsafe { std::mem::zeroed() };
-        abi.context = found.abi.context;
-        abi.qp_context = attr.qp_context;
-        abi.pd = pd;
-        abi.send_cq = attr.send_cq;
-        abi.recv_cq = attr.recv_cq;
-        abi.qp_num = pair.address().qpn.0;
-        abi.qp_type = attr.qp_type;
+        let QpInitAttr { qp_context, send_cq, recv_cq, qp_type, .. } = *attr;
+        let (context, qp_num) = (found.abi.context, pair.address().qpn.0);
+        let abi = Qp { context, qp_context, pd, send_cq, recv_cq, qp_num, qp_type, ..Qp::default() };
         Ok(hand_out(QpObject { abi, pair, signals_all: attr.sq_sig_all != 0 }))
     })
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use memmap2::{MmapOptions, MmapRaw};
 use rdma_sim::CableStats;
 use rdma_sim::topology::MacModel;
+use rustix::fs::{FallocateFlags, fallocate};
 
 use super::doorbell::Doorbell;
 use super::ring::{RING_BYTES, RingMemory};
@@ -112,10 +113,11 @@ const fn len(hosts: usize) -> usize {
     RINGS_AT + hosts * hosts * RingMemory::BYTES
 }
 
-/// Allocates pages, where the system can
+/// Allocates pages, on Linux
 fn reserve(file: &File, range: Range<usize>) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), range.start as u64, range.len() as u64)?;
+    if cfg!(target_os = "linux") {
+        fallocate(file, FallocateFlags::empty(), range.start as u64, range.len() as u64)?;
+    }
     Ok(())
 }
 
