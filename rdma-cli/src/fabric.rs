@@ -1,5 +1,6 @@
 //! `tb5 fabric`: lists and shows the simulated fabrics of this machine, and schedules faults in them
 
+use rdma_sim::topology::Link;
 use rdma_sim::{CableStats, Fault, FaultPlan, Topology};
 use rdma_sim_verbs::shared::SharedFabric;
 use serde::Serialize;
@@ -127,18 +128,9 @@ fn list(output: Output) -> anyhow::Result<()> {
 fn show(fabric: &SharedFabric, output: Output) -> anyhow::Result<()> {
     let topology = fabric.settings().topology();
     let peer = |host: &str, device: &str| {
-        topology.links().find_map(|link| {
-            let [a, b] = link.ends;
-            let is_here = |end: rdma_sim::topology::LinkEnd<'_>| end.host == host && end.device == device;
-            let peer = if is_here(a) {
-                b
-            } else if is_here(b) {
-                a
-            } else {
-                return None;
-            };
-            Some(format!("{}:{}", peer.host, peer.device))
-        })
+        let mut ends = topology.links().flat_map(|Link { ends: [a, b], .. }| [(a, b), (b, a)]);
+        let (_, peer) = ends.find(|(end, _)| (end.host, end.device) == (host, device))?;
+        Some(format!("{}:{}", peer.host, peer.device))
     };
     let mut sent = fabric.sent().into_iter();
     let hosts = topology.hosts().iter().enumerate().map(|(number, host)| HostShown {

@@ -30,17 +30,9 @@ pub(super) fn model(profile: Option<&Spanned<String>>, table: &RulesTable) -> Re
         })?,
     };
     let rules = &mut model.rules;
-    if let Some(limit) = table.failed_rtr_wedges {
-        rules.failed_rtr_wedges = Some(limit);
-    }
-    if let Some(Period(rest)) = table.idle_death {
-        rules.idle_death = Some(rest);
-    }
-    if let Some(will_do) = table.link_local_source {
-        rules.link_local_source = will_do;
-    }
-    if let Some(count) = table.replug_leaks_pds {
-        rules.replug_leaks_pds = count;
-    }
+    rules.failed_rtr_wedges = table.failed_rtr_wedges.or(rules.failed_rtr_wedges);
+    rules.idle_death = table.idle_death.map(|Period(rest)| rest).or(rules.idle_death);
+    rules.link_local_source = table.link_local_source.unwrap_or(rules.link_local_source);
+    rules.replug_leaks_pds = table.replug_leaks_pds.unwrap_or(rules.replug_leaks_pds);
     Ok(model)
 }

@@ -85,6 +85,11 @@ impl Side {
         self.log.violation(format!("{}: {}", self.port, what.as_ref()));
     }
 
+    /// Records a violation, if `checked` is one
+    pub(crate) fn check(&self, checked: Result<(), String>) {
+        let _ = checked.inspect_err(|what| self.violation(what));
+    }
+
     pub(crate) fn open(&self) -> Result<SimDevice, Failure> {
         Ok(self.host.net().open(&self.port.host, &self.port.device)?)
     }

@@ -25,7 +25,7 @@ struct Report<'a> {
 #[derive(Debug, Serialize)]
 struct Line {
     time_ns: u64,
-    kind: String,
+    kind: RecordKind,
     who: u32,
     what: u64,
 }
@@ -58,17 +58,6 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 impl Line {
     fn new(record: &Record) -> Self {
         let Record { time, kind, subject, value, .. } = *record;
-        Self { time_ns: time.as_nanos(), kind: snake_case(kind), who: subject, what: value }
+        Self { time_ns: time.as_nanos(), kind, who: subject, what: value }
     }
-}
-
-fn snake_case(kind: RecordKind) -> String {
-    let mut name = String::new();
-    for c in format!("{kind:?}").chars() {
-        if c.is_uppercase() && !name.is_empty() {
-            name.push('_');
-        }
-        name.push(c.to_ascii_lowercase());
-    }
-    name
 }

@@ -59,9 +59,10 @@ pub struct Record {
 }
 
 /// The kind of a [`Record`]
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
 #[repr(u8)]
 #[non_exhaustive]
+#[serde(rename_all = "snake_case")]
 pub enum RecordKind {
     /// A send of so many bytes was posted
     PostSend = 1,

@@ -37,9 +37,7 @@ impl Workload for Exchange {
             let take = async {
                 for number in 0..count {
                     let received = connection.recv().await?.ok_or_else(|| ended_early(number, count))?;
-                    if let Err(why) = message::check(&received, number, size as usize) {
-                        side.violation(why);
-                    }
+                    side.check(message::check(&received, number, size as usize));
                 }
                 Ok::<_, Failure>(())
             };

@@ -63,9 +63,7 @@ pub(super) async fn round_trip(
     let lease = connection.send(lease).await?;
     let answer = connection.recv().await?.ok_or_else(|| ended_early(number, count))?;
     side.log.round_trip(side.now() - start);
-    if let Err(why) = message::check(&answer, number, lease.len()) {
-        side.violation(why);
-    }
+    side.check(message::check(&answer, number, lease.len()));
     Ok(lease)
 }
 
@@ -78,9 +76,7 @@ pub(super) async fn echo(
 ) -> Result<(), Failure> {
     let mut number = 0;
     while let Some(received) = connection.recv().await? {
-        if let Err(why) = message::check(&received, number, size as usize) {
-            side.violation(why);
-        }
+        side.check(message::check(&received, number, size as usize));
         number += 1;
         let mut lease = connection.alloc(received.len()).await?;
         lease.extend_from_slice(&received);

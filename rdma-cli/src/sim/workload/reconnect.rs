@@ -109,9 +109,7 @@ impl Reconnect {
         let mut stored = side.link.stored() as u32;
         connection.send_bytes(&stored.to_le_bytes()).await?;
         while let Some(received) = connection.recv().await? {
-            if let Err(why) = message::check(&received, stored, size as usize) {
-                side.violation(why);
-            }
+            side.check(message::check(&received, stored, size as usize));
             stored += 1;
             side.link.stored.store(stored.into(), Ordering::Relaxed);
         }

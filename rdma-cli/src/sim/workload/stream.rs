@@ -90,9 +90,7 @@ pub(super) async fn receive(
 ) -> Result<(), Failure> {
     let mut number = 0;
     while let Some(received) = connection.recv().await? {
-        if let Err(why) = message::check(&received, number, size as usize) {
-            side.violation(why);
-        }
+        side.check(message::check(&received, number, size as usize));
         number += 1;
     }
     if number == count { Ok(()) } else { Err(ended_early(number, count)) }

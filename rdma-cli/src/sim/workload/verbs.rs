@@ -144,9 +144,7 @@ impl Verbs {
             let place = self.place(number, completion.byte_len as usize);
             let mut message = vec![0; place.len()];
             qp.read(place, &mut message);
-            if let Err(why) = message::check(&message, number, self.size as usize) {
-                side.violation(why);
-            }
+            side.check(message::check(&message, number, self.size as usize));
         }
         Ok(())
     }
