@@ -4,9 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rdma_core::{
-    Access, Completion, MemoryRegion as _, QpCapacity, QpInit, QpType, Qpn, QueuePair as _, SendOp, Status,
+    Access, Completion, FRAME, MemoryRegion as _, QpCapacity, QpInit, QpType, Qpn, QueuePair as _, SendOp,
+    Status,
 };
 use rdma_sim::remote::{LinkMessage, QpName, Transport};
+use rdma_sim::rules::FrameMatch;
 use rdma_sim::{Driver, Model, Sim, Topology};
 use rdma_tests::{DEVICE, Raw};
 
@@ -172,15 +174,16 @@ impl TwoSimulations {
     }
 
     fn pair(&self, qp_type: QpType, access: Access) -> [Raw; 2] {
-        let init = QpInit { capacity: QpCapacity { recv_frames: 16, send_frames: 16 }, qp_type };
-        let raw = |at: usize| {
-            Raw::new(self.drivers[at].net().open(["a", "b"][at], DEVICE).unwrap(), &init, access, 1 << 20)
-        };
-        let (a, b) = (raw(0), raw(1));
+        let [a, b] = pair_of(self.drivers.each_ref(), qp_type, access);
         a.connect(&b);
         self.settle();
         [a, b]
     }
+}
+
+fn pair_of(drivers: [&Driver; 2], qp_type: QpType, access: Access) -> [Raw; 2] {
+    let init = QpInit { capacity: QpCapacity { recv_frames: 16, send_frames: 16 }, qp_type };
+    [0, 1].map(|at| Raw::new(drivers[at].net().open(["a", "b"][at], DEVICE).unwrap(), &init, access, 1 << 20))
 }
 
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
@@ -242,4 +245,100 @@ fn a_one_sided_operation_fails_when_the_other_process_ends() {
     sims.drivers[0].remote_input().forget(1);
     sims.drivers[0].advance_to(sims.drivers[0].now() + Duration::from_secs(10));
     assert_eq!(a.poll().map(|completion| completion.status), Some(Status::RetryExceeded));
+}
+
+/// Messages, the receives that they find, and what goes wrong before
+struct Case {
+    messages: &'static [usize],
+    receives: &'static [usize],
+    fault: Option<&'static str>,
+    /// Where the messages and the receives begin in the memory.
+    start: usize,
+}
+
+impl Case {
+    const fn new(messages: &'static [usize], receives: &'static [usize]) -> Self {
+        Self { messages, receives, fault: None, start: 0 }
+    }
+
+    const fn after(self, fault: &'static str, start: usize) -> Self {
+        Self { fault: Some(fault), start, ..self }
+    }
+
+    fn inject(&self, driver: &Driver) {
+        if let Some(fault) = self.fault {
+            driver.net().inject(format!("at 0s {fault}").parse().unwrap());
+            driver.advance_to(driver.now() + Duration::from_millis(1));
+        }
+    }
+
+    /// What both programs see: the completions of `a` and of `b`, and the memory of `b`
+    fn run(&self, [a, b]: [Raw; 2], settle: impl Fn()) -> (Vec<Completion>, Vec<Completion>, Vec<u8>) {
+        let ends = |lens: &[usize]| {
+            let end =
+                |at: &mut usize, len: &usize| Some(std::mem::replace(at, *at + len.next_multiple_of(FRAME)));
+            lens.iter().scan(self.start, end).zip(lens.to_vec()).enumerate().collect::<Vec<_>>()
+        };
+        b.write(0, &vec![0xaa; 1 << 20]);
+        for (id, (at, len)) in ends(self.receives) {
+            b.recv(id as u64, &[b.sge(at..at + len)]).unwrap();
+        }
+        a.write(0, &pattern(1 << 20, 3));
+        for (id, (at, len)) in ends(self.messages) {
+            a.post(id as u64, SendOp::Send, &[a.sge(at..at + len)]).unwrap();
+            settle();
+        }
+        let [sent, received] = [&a, &b].map(|raw| {
+            let unnumbered = |completion| Completion { qpn: Qpn(0), ..completion };
+            std::iter::from_fn(|| raw.poll()).map(unnumbered).collect()
+        });
+        (sent, received, b.read(0..1 << 20))
+    }
+}
+
+/// Catches a receive whose process fills or ends it otherwise than the rule does inside of one process: its length, its frames,
+/// damaged bytes, and the end of what the device finds on either side.
+#[test]
+fn a_receive_in_another_process_ends_as_one_in_the_same() {
+    const HALF: usize = 1 << 19;
+    let cases = [
+        Case::new(&[4 * FRAME, 8], &[4 * FRAME, 8]),
+        Case::new(&[4 * FRAME, 8], &[FRAME, FRAME, FRAME, FRAME, 8]),
+        Case::new(&[4 * FRAME, 8], &[FRAME, 2 * FRAME, 3 * FRAME, 8]),
+        Case::new(&[3 * FRAME - 5, 8], &[3 * FRAME, 8]),
+        Case::new(&[3 * FRAME, 8], &[3 * FRAME - 5, 8]),
+        Case::new(&[FRAME, 3 * FRAME, 8], &[3 * FRAME, FRAME, 8]),
+        Case::new(&[0, 0, 8], &[1, 2 * FRAME, 8]),
+        Case::new(&[100, 3 * FRAME, 200], &[100, 3 * FRAME, 200]).after("a:rdma_en2 corrupt 2", 0),
+        Case::new(&[0, 200], &[100, 200]).after("a:rdma_en2 corrupt 1", 0),
+        Case::new(&[5 * FRAME, 8], &[5 * FRAME, 8]).after("a:rdma_en2 lose 1", 0),
+        Case::new(&[31 * FRAME, 8, 0], &[31 * FRAME, 8, 8]).after("b:rdma_en2 overflow", 0),
+        Case::new(&[4 * FRAME, 8], &[4 * FRAME, 8]).after("a:rdma_en2 boundary", HALF - FRAME - 7),
+        Case::new(&[4 * FRAME, 8], &[4 * FRAME, 8]).after("b:rdma_en2 boundary", HALF - FRAME - 7),
+    ];
+    for frame_match in [FrameMatch::Exact, FrameMatch::Fits] {
+        for case in &cases {
+            let mut model = Model::tb5();
+            model.rules.frame_match = frame_match;
+            let driver = Driver::new(Sim::new().model(model.clone()), drop).unwrap();
+            case.inject(&driver);
+            let here = pair_of([&driver, &driver], QpType::Uc, Access::LOCAL_WRITE);
+            here[0].connect(&here[1]);
+            let settle = || {
+                driver.advance_to(driver.now() + Duration::from_millis(20));
+            };
+            let in_one = case.run(here, settle);
+
+            let sims = TwoSimulations::new(&model);
+            sims.drivers.iter().for_each(|driver| case.inject(driver));
+            let in_two = case.run(sims.pair(QpType::Uc, Access::LOCAL_WRITE), || sims.settle());
+            let Case { messages, receives, fault, .. } = case;
+            assert_eq!(in_two.0, in_one.0, "{messages:?} into {receives:?} {fault:?} {frame_match:?}");
+            assert_eq!(in_two.1, in_one.1, "{messages:?} into {receives:?} {fault:?} {frame_match:?}");
+            assert!(
+                in_two.2 == in_one.2,
+                "{messages:?} into {receives:?} {fault:?} {frame_match:?}: the bytes"
+            );
+        }
+    }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use rdma_core::{FRAME, Opcode, QueuePair, Status};
-use rdma_sim::{LineRate, Net, Sim};
+use rdma_sim::fault::FaultReason;
+use rdma_sim::{FaultPlan, LineRate, Net, Sim};
 use rdma_tests::DEVICE;
 
 use super::{Bare, errno, frames, happen, pair, passes, rest, within_a_second};
@@ -115,7 +116,9 @@ fn a_wedged_driver_creates_nothing() {
 #[test]
 fn faults_wait_for_their_frame() {
     let plan = "after 3 frames a:rdma_en2 corrupt 1; after 5 frames a unplug";
-    assert!(plan.parse::<rdma_sim::FaultPlan>().is_err(), "a cable is not pulled out of a host");
+    let refused = plan.parse::<FaultPlan>().unwrap_err();
+    let needs_port = FaultReason::NeedsPort { kind: "unplug", host: "a".to_owned() };
+    assert_eq!((refused.text.as_str(), refused.reason), ("after 5 frames a unplug", needs_port));
     let plan = "after 3 frames a:rdma_en2 corrupt 1; after 5 frames a:rdma_en2 unplug";
     Sim::new().faults(plan.parse().unwrap()).run(async |net| {
         let [mut a, mut b] = pair(&net);
