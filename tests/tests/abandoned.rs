@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rdma_async::{Connection, EndpointOptions};
+use rdma_async::{CloseError, Connection, ConnectionError, EndpointOptions};
 use rdma_sim::{Sim, SimDevice};
 use rdma_tests::{connected, zeros};
 
@@ -54,14 +54,20 @@ fn dropping_the_last_handle_waits_for_a_slow_reader() {
     });
 }
 
-/// A peer that lives and reads nothing cannot hold the memory of a connection without a handle for ever.
+/// A peer that lives and reads nothing cannot hold the memory of a connection without a handle for ever. Catches a deadline that is
+/// noticed only with the next keep-alive.
 #[test]
 fn dropping_the_last_handle_gives_up_a_peer_that_takes_nothing() {
     Sim::new().run(async |net| {
-        let pair = connected(&net, &options().max_connections(1).receive_memory(6 << 20)).await;
+        let options = options().max_connections(1).receive_memory(6 << 20);
+        let pair = connected(&net, &options.keep_alive_interval(Duration::from_secs(2))).await;
         queue_more_than_fits(&pair.ab).await;
+        let (closed, start) = (pair.ab.closed(), net.now());
         drop(pair.ab);
-        rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(6)).await;
+        let abandoned = ConnectionError::Abandoned(Duration::from_secs(5));
+        assert_eq!(closed.await, Err(CloseError::Lost(abandoned)));
+        // A few messages have left before.
+        assert!(net.now() - start < Duration::from_millis(5_100));
         assert!(pair.a.pool_stats().is_whole());
         rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(6)).await;
         while pair.ba.recv().await.is_ok_and(|message| message.is_some()) {}

@@ -263,12 +263,14 @@ fn messages_that_cannot_be_sent_come_back() {
         let foreign = pair.b.alloc(5).await.unwrap();
         let unsent = pair.ab.send(foreign).await.unwrap_err();
         assert_eq!(unsent.error, SendError::ForeignLease);
+        assert!(unsent.lease.is_some());
         drop(unsent);
 
         let total = pair.a.pool_stats().send.total_bytes;
         let too_large = AllocError::TooLarge { len: total + 1, max: total };
         assert_eq!(pair.ab.alloc(total + 1).await.unwrap_err(), too_large);
         assert!(pair.a.pool_stats().send.free_bytes == total);
+        assert_eq!(pair.ab.stats().messages_in_flight, 0);
     });
 }
 

@@ -10,7 +10,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use futures::future::try_join;
-use rdma_async::{Connection, EndpointOptions};
+use rdma_async::{CloseError, Connection, ConnectionError, EndpointOptions};
 use rdma_sim::{Net, Sim, SimDevice};
 use rdma_tests::{connected, zeros};
 use tracing::span;
@@ -82,7 +82,7 @@ fn ends<F: Future<Output = ()>>(test: impl FnOnce(Net) -> F + Send + 'static) {
     thread.join().expect("the test passes").expect("the receiver lives");
 }
 
-/// Catches wakers that are woken under the lock of the connection.
+/// Catches wakers that are woken under the lock of the connection, by the reactor or by `abort`.
 #[test]
 fn wakers_run_without_a_lock() {
     ends(async |net| {
@@ -100,6 +100,16 @@ fn wakers_run_without_a_lock() {
         pair.ba.close().await.unwrap();
         rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(1)).await;
         assert!(look.count.load(Ordering::Relaxed) >= 3);
+    });
+    ends(async |net| {
+        let pair = connected(&net, &options()).await;
+        let look = Look::new(&pair.ab);
+        let waker = Waker::from(Arc::clone(&look));
+        let (mut recv, mut closed) = (pin!(pair.ab.recv()), pin!(pair.ab.closed()));
+        assert!(recv.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(closed.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        pair.ab.abort();
+        assert_eq!(look.count.load(Ordering::Relaxed), 2);
     });
 }
 
@@ -131,22 +141,29 @@ fn wakers_are_dropped_without_a_lock() {
 /// Catches events that are logged under the lock of the connection: at `abort`, at an end in good order, and when the peer is lost.
 #[test]
 fn subscribers_run_without_a_lock() {
-    for is_aborted in [true, false] {
-        ends(async move |net| {
-            let pair = connected(&net, &options()).await;
-            let looks = [Look::new(&pair.ab), Look::new(&pair.ba)];
-            for (look, connection) in looks.iter().zip([&pair.ab, &pair.ba]) {
-                let _guard = tracing::subscriber::set_default(Watch(Arc::clone(look)));
-                if is_aborted {
-                    connection.abort();
-                    assert_eq!(look.count.load(Ordering::Relaxed), 1);
-                } else {
-                    connection.close().await.unwrap();
-                    assert!(look.count.load(Ordering::Relaxed) >= 1);
-                }
-            }
-        });
-    }
+    let watched = |connection: &Connection<SimDevice>| {
+        let look = Look::new(connection);
+        (tracing::subscriber::set_default(Watch(Arc::clone(&look))), look)
+    };
+    ends(async move |net| {
+        let pair = connected(&net, &options()).await;
+        let (_guard, look) = watched(&pair.ab);
+        pair.ab.abort();
+        assert_eq!(look.count.load(Ordering::Relaxed), 1);
+    });
+    ends(async move |net| {
+        let pair = connected(&net, &options()).await;
+        let (_guard, look) = watched(&pair.ab);
+        pair.ab.close().await.unwrap();
+        assert!(look.count.load(Ordering::Relaxed) >= 1);
+    });
+    ends(async move |net| {
+        let pair = connected(&net, &options()).await;
+        pair.ba.abort();
+        let (_guard, look) = watched(&pair.ab);
+        assert!(matches!(pair.ab.closed().await, Err(CloseError::Lost(ConnectionError::PeerLost(_)))));
+        assert_eq!(look.count.load(Ordering::Relaxed), 1);
+    });
 }
 
 struct Panics;

@@ -1,0 +1,381 @@
+//! How a connection gives its memory back: at once, but not before the device has stopped, and never if that is not proved
+#![allow(unsafe_code, reason = "a device is an unsafe trait")]
+
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::{Either, join, select, try_join};
+use rdma_async::{
+    CloseError, ConnectError, Connection, ConnectionError, Endpoint, EndpointOptions, PoolStats, RecvError,
+    SendError, ZoneStats, future,
+};
+use rdma_core::protocol::Hello;
+use rdma_core::{
+    Access, Caps, Completion, CompletionQueue, Device, Error, FRAME, Gid, PortStatus, QpAddress, QpCapacity,
+    QpInit, QpState, QueuePair, RecvRequest, SendRequest, Teardown, Transition,
+};
+use rdma_sim::{Net, Sim, SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
+use rdma_tests::{DEVICE, connected, endpoint, endpoints, zeros};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+const WINDOW: u32 = 64;
+
+fn options() -> EndpointOptions {
+    EndpointOptions::new().recv_window(WINDOW)
+}
+
+/// A simulated device whose queue pairs answer `destroy` as they are told to
+struct Scripted {
+    device: SimDevice,
+    script: Arc<Script>,
+}
+
+struct Script {
+    /// The answers of the eager queue pair and of the bulk one.
+    answers: [Teardown; 2],
+    created: AtomicU32,
+    /// Whose memory to look at when a queue pair is destroyed.
+    watched: Mutex<Option<Endpoint<Scripted>>>,
+    /// What was free then.
+    seen: Mutex<Vec<PoolStats>>,
+}
+
+struct ScriptedQueue {
+    cq: SimCompletionQueue,
+    script: Arc<Script>,
+}
+
+struct ScriptedQp {
+    qp: SimQueuePair,
+    answer: Teardown,
+    is_destroyed: bool,
+    script: Arc<Script>,
+}
+
+// SAFETY: the simulated device keeps every promise about memory; a queue pair that is said to go on has stopped.
+unsafe impl Device for Scripted {
+    type Mr = SimMemoryRegion;
+    type Cq = ScriptedQueue;
+
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    fn caps(&self) -> &Caps {
+        self.device.caps()
+    }
+
+    fn port(&self) -> Result<PortStatus, Error> {
+        self.device.port()
+    }
+
+    fn gids(&self) -> Result<Vec<Gid>, Error> {
+        self.device.gids()
+    }
+
+    fn create_cq(&self, depth: u32) -> Result<ScriptedQueue, Error> {
+        Ok(ScriptedQueue { cq: self.device.create_cq(depth)?, script: Arc::clone(&self.script) })
+    }
+
+    unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<SimMemoryRegion, Error> {
+        // SAFETY: the caller keeps the same contract.
+        unsafe { self.device.register(mem, access) }
+    }
+}
+
+impl CompletionQueue for ScriptedQueue {
+    type Qp = ScriptedQp;
+
+    fn create_qp(&self, init: &QpInit) -> Result<ScriptedQp, Error> {
+        let number = self.script.created.fetch_add(1, Ordering::Relaxed);
+        let answer = self.script.answers[number as usize % 2];
+        let script = Arc::clone(&self.script);
+        Ok(ScriptedQp { qp: self.cq.create_qp(init)?, answer, is_destroyed: false, script })
+    }
+
+    fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
+        self.cq.poll(out)
+    }
+
+    fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
+        self.cq.poll_completions(cx, out)
+    }
+}
+
+impl QueuePair for ScriptedQp {
+    fn address(&self) -> QpAddress {
+        self.qp.address()
+    }
+
+    fn capacity(&self) -> QpCapacity {
+        self.qp.capacity()
+    }
+
+    fn state(&self) -> QpState {
+        self.qp.state()
+    }
+
+    fn modify(&self, to: Transition) -> Result<(), Error> {
+        self.qp.modify(to)
+    }
+
+    unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
+        // SAFETY: the caller keeps the same contract.
+        unsafe { self.qp.post_send(request) }
+    }
+
+    unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
+        // SAFETY: the caller keeps the same contract.
+        unsafe { self.qp.post_recv(request) }
+    }
+
+    fn destroy(&mut self) -> Teardown {
+        if !std::mem::replace(&mut self.is_destroyed, true) {
+            let watched = self.script.watched.lock().unwrap();
+            self.script.seen.lock().unwrap().extend(watched.as_ref().map(Endpoint::pool_stats));
+        }
+        let _ = self.qp.destroy();
+        self.answer
+    }
+}
+
+/// A connection of a scripted device with requests of all kinds in flight
+struct Busy {
+    script: Arc<Script>,
+    a: Endpoint<Scripted>,
+    ab: Connection<Scripted>,
+    /// A message of five frames; another, of one frame, is in flight without a future.
+    sent: Pin<Box<future::Send<Scripted>>>,
+    /// The peer, and a message of 25 frames from there, for which a receive is posted; a message behind it has arrived.
+    _peer: (Endpoint<SimDevice>, Connection<SimDevice>, Pin<Box<future::Send<SimDevice>>>),
+}
+
+async fn busy(net: &Net, answers: [Teardown; 2]) -> Busy {
+    let (watched, seen) = (Mutex::default(), Mutex::default());
+    let script = Arc::new(Script { answers, created: AtomicU32::new(0), watched, seen });
+    let device = Scripted { device: net.open("a", DEVICE).unwrap(), script: Arc::clone(&script) };
+    let a = Endpoint::builder(device).runtime(net.runtime()).options(options()).build().unwrap();
+    let b = endpoint(net, "b", &options());
+    let (to_b, to_a) = duplex(256);
+    let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.unwrap();
+    let idle = a.pool_stats();
+    let mut from_peer = Box::pin(ba.send(zeros(&ba, 25 * FRAME).await));
+    assert!(futures::poll!(from_peer.as_mut()).is_pending());
+    ba.send_bytes(b"behind").await.unwrap();
+    while a.pool_stats() == idle || ab.stats().messages_received == 0 {
+        rdma_async::time::sleep(&*net.runtime(), Duration::from_nanos(100)).await;
+    }
+    let mut sent = Box::pin(ab.send(zeros(&ab, 5 * FRAME).await));
+    let mut dropped = Box::pin(ab.send(zeros(&ab, 10).await));
+    assert!(futures::poll!(sent.as_mut()).is_pending() && futures::poll!(dropped.as_mut()).is_pending());
+    drop(dropped);
+    assert_eq!([out(a.pool_stats().send), out(a.pool_stats().receive)], [6, WINDOW as usize + 1 + 25]);
+    Busy { script, a, ab, sent, _peer: (b, ba, from_peer) }
+}
+
+/// The frames of a zone that are not free
+fn out(zone: ZoneStats) -> usize {
+    (zone.total_bytes - zone.free_bytes) / FRAME
+}
+
+/// Catches sends, eager receives or bulk receives that are given back before their queue pair is destroyed.
+#[test]
+fn no_memory_comes_back_before_the_device_has_stopped() {
+    Sim::new().run(async |net| {
+        let busy = busy(&net, [Teardown::Quiesced; 2]).await;
+        let before = busy.a.pool_stats();
+        *busy.script.watched.lock().unwrap() = Some(busy.a.clone());
+        busy.ab.abort();
+        *busy.script.watched.lock().unwrap() = None;
+        assert_eq!(*busy.script.seen.lock().unwrap(), [before; 2]);
+        drop(busy.sent.await);
+        assert!(busy.a.pool_stats().is_whole());
+    });
+}
+
+/// Catches memory that a device may still touch and that is leased again: receives, sends with and without a future, and messages
+/// of the protocol; one queue pair that answers for both; and memory that stays out although the device has stopped, as that of
+/// messages behind one that is missing.
+#[test]
+fn memory_of_a_queue_pair_that_may_go_on_stays_out() {
+    use Teardown::{Quiesced, Unknown};
+    for answers in [[Quiesced, Quiesced], [Quiesced, Unknown], [Unknown, Quiesced], [Unknown, Unknown]] {
+        Sim::new().run(async |net| {
+            let busy = busy(&net, answers).await;
+            let [eager, bulk] = answers.map(|answer| usize::from(answer == Unknown));
+            let (sent, ()) = join(busy.sent, async { busy.ab.abort() }).await;
+            let unsent = sent.unwrap_err();
+            assert_eq!(unsent.error, SendError::Lost(ConnectionError::Aborted));
+            assert_eq!(unsent.lease.is_none(), eager | bulk == 1, "{answers:?}");
+            drop(unsent);
+            let stats = busy.a.pool_stats();
+            // The message in the inbox is not posted; the messages of the protocol have a frame.
+            let receives = eager * WINDOW as usize + bulk * 25;
+            assert_eq!([out(stats.send), out(stats.receive)], [(eager | bulk) * 6, receives], "{answers:?}");
+            assert_eq!(busy.ab.stats().messages_in_flight, 0);
+        });
+    }
+}
+
+/// Passes the greetings of two sides on, and nothing behind them: each side is ready, and does not know that the other is
+async fn pass_greetings(net: &Net, [from_a, from_b]: [&mut DuplexStream; 2]) {
+    let mut hello = [0; Hello::LEN];
+    from_a.read_exact(&mut hello).await.unwrap();
+    from_b.write_all(&hello).await.unwrap();
+    from_b.read_exact(&mut hello).await.unwrap();
+    from_a.write_all(&hello).await.unwrap();
+    rdma_async::time::sleep(&*net.runtime(), Duration::from_millis(1)).await;
+}
+
+/// Catches a connection that its peer has not confirmed and that is abandoned instead of aborted, and one that the reactor keeps.
+#[test]
+fn an_attempt_that_is_given_up_after_the_greetings_leaves_nothing_for_a_moment() {
+    Sim::new().run(async |net| {
+        let (a, b) = endpoints(&net, &options());
+        let ((to_b, mut from_a), (to_a, mut from_b)) = (duplex(256), duplex(256));
+        let greetings = Box::pin(pass_greetings(&net, [&mut from_a, &mut from_b]));
+        let attempts = Box::pin(join(a.connect(to_b), b.accept(to_a)));
+        let Either::Left(((), attempts)) = select(greetings, attempts).await else {
+            panic!("the sides are not ready")
+        };
+        assert!(!a.pool_stats().is_whole() && !b.pool_stats().is_whole(), "receives are posted");
+        drop(attempts);
+        assert!(a.pool_stats().is_whole() && b.pool_stats().is_whole());
+        let start = net.now();
+        join(a.wait_idle(), b.wait_idle()).await;
+        assert_eq!(net.now(), start);
+    });
+}
+
+/// Catches an attempt that succeeds although its connection was lost before the peer said that it is ready.
+#[test]
+fn an_attempt_whose_connection_is_lost_meanwhile_fails_for_that_reason() {
+    Sim::new().run(async |net| {
+        let (a, b) = endpoints(&net, &options().connect_timeout(Duration::from_secs(30)));
+        let ((to_b, mut from_a), (to_a, mut from_b)) = (duplex(256), duplex(256));
+        let late = async {
+            pass_greetings(&net, [&mut from_a, &mut from_b]).await;
+            let mut ready = [0];
+            from_b.read_exact(&mut ready).await.unwrap();
+            net.inject("at 0s b kill".parse().unwrap());
+            rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(6)).await;
+            from_a.write_all(&ready).await.unwrap();
+        };
+        let accept = Box::pin(b.accept(to_a));
+        let (Either::Left((connected, _)), ()) = join(select(Box::pin(a.connect(to_b)), accept), late).await
+        else {
+            panic!("the attempt of a process that is dead has ended first")
+        };
+        let lost = ConnectionError::PeerLost(Duration::from_secs(5));
+        assert_eq!(connected.unwrap_err(), ConnectError::Lost(lost));
+        assert!(a.pool_stats().is_whole());
+    });
+}
+
+/// Catches a `close` that the reactor learns of only by its timer, and one that leaves connections open.
+#[test]
+fn a_closed_endpoint_closes_idle_connections_and_those_that_are_being_made() {
+    Sim::new().run(async |net| {
+        let (a, b) = endpoints(&net, &options());
+        let (to_b, to_a) = duplex(256);
+        let (first, _peer) = try_join(a.connect(to_b), b.accept(to_a)).await.unwrap();
+        rdma_async::time::sleep(&*net.runtime(), Duration::from_millis(500)).await;
+        let ((to_b, mut from_a), (to_a, mut from_b)) = (duplex(256), duplex(256));
+        let close = async {
+            pass_greetings(&net, [&mut from_a, &mut from_b]).await;
+            a.close();
+            let start = net.now();
+            assert_eq!(first.closed().await, Ok(()));
+            assert!(net.now() - start < Duration::from_millis(1));
+            tokio::io::copy_bidirectional(&mut from_a, &mut from_b).await.unwrap();
+        };
+        let made = async {
+            let (second, peer) = try_join(a.connect(to_b), b.accept(to_a)).await.unwrap();
+            assert_eq!(second.closed().await, Ok(()));
+            assert!(peer.recv().await.unwrap().is_none());
+        };
+        join(close, made).await;
+    });
+}
+
+/// Catches a reactor that never ends, and one that ends before its last connection.
+#[test]
+fn a_device_is_closed_with_its_endpoint_and_connections() {
+    Sim::new().run(async |net| {
+        let count = || {
+            let devices: Vec<_> = std::iter::from_fn(|| net.open("a", DEVICE).ok()).collect();
+            devices.len()
+        };
+        let all = count();
+        let rest = async || rdma_async::time::sleep(&*net.runtime(), Duration::from_micros(100)).await;
+        drop(endpoint(&net, "a", &options()));
+        rest().await;
+        assert_eq!(count(), all, "an endpoint that had no connection");
+        let pair = connected(&net, &options()).await;
+        pair.ab.close().await.unwrap();
+        drop(pair);
+        rest().await;
+        assert_eq!(count(), all, "an endpoint whose connection was closed before");
+        let pair = connected(&net, &options()).await;
+        drop(pair.a);
+        rest().await;
+        pair.ab.send_bytes(b"still here").await.unwrap();
+        assert_eq!(*pair.ba.recv().await.unwrap().unwrap(), *b"still here");
+        drop(pair.ab);
+        rest().await;
+        assert_eq!(count(), all, "a connection that outlived its endpoint");
+    });
+}
+
+/// Catches a connection that ends while it waits for memory, and keeps its place in line.
+#[test]
+fn a_connection_that_waits_for_memory_leaves_the_line_when_it_ends() {
+    const LEN: usize = 1 << 20;
+    Sim::new().run(async |net| {
+        let (a, b) = endpoints(&net, &EndpointOptions::new().max_connections(2).receive_memory(6 << 20));
+        let connect = async || {
+            let (to_b, to_a) = duplex(256);
+            try_join(a.connect(to_b), b.accept(to_a)).await.unwrap()
+        };
+        let (first, second) = (connect().await, connect().await);
+        let rest = async || rdma_async::time::sleep(&*net.runtime(), Duration::from_millis(10)).await;
+        // The first takes what there is, the second waits for more, and behind it the first again.
+        let mut sent = 0;
+        while b.pool_stats().receive.free_bytes > 2 * LEN {
+            first.0.try_send(zeros(&first.0, LEN).await).unwrap();
+            sent += 1;
+            rest().await;
+        }
+        for connection in [&second.0, &second.0, &first.0, &first.0] {
+            connection.try_send(zeros(connection, LEN).await).unwrap();
+            rest().await;
+        }
+        second.1.abort();
+        let received = async {
+            for _ in 0..sent + 2 {
+                assert_eq!(first.1.recv().await.unwrap().unwrap().len(), LEN);
+            }
+        };
+        let received = rdma_async::time::timeout(&*net.runtime(), Duration::from_secs(60), received).await;
+        assert_eq!(received, Some(()), "memory that is free reaches the next in line");
+    });
+}
+
+/// Catches an `abort` that replaces the reason of a connection that is over.
+#[test]
+fn the_first_reason_stays_the_reason() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options()).await;
+        pair.ba.abort();
+        let lost = Err(CloseError::Lost(ConnectionError::PeerLost(Duration::from_secs(5))));
+        assert_eq!(pair.ab.closed().await, lost);
+        pair.ab.abort();
+        assert_eq!(pair.ab.close_reason(), Some(lost));
+        let error = RecvError::Lost(ConnectionError::PeerLost(Duration::from_secs(5)));
+        assert_eq!(pair.ab.recv().await.unwrap_err(), error);
+    });
+}
