@@ -1,7 +1,4 @@
 //! A device chosen at run time
-//!
-//! The erased twins live in a private module: as public traits with blanket implementations they would make every
-//! method call on a concrete device ambiguous.
 
 #![allow(unsafe_code, reason = "forwards the unsafe methods of the traits")]
 
@@ -32,10 +29,10 @@ use crate::{
 /// .unwrap();
 /// ```
 #[derive(Clone)]
-pub struct AnyDevice(Arc<dyn erased::Device>);
+pub struct AnyDevice(Arc<dyn Device<Mr = AnyMemoryRegion, Cq = AnyCompletionQueue>>);
 
 /// A completion queue of an [`AnyDevice`]
-pub struct AnyCompletionQueue(Box<dyn erased::CompletionQueue>);
+pub struct AnyCompletionQueue(Box<dyn CompletionQueue<Qp = AnyQueuePair>>);
 
 /// A memory region of an [`AnyDevice`]
 pub struct AnyMemoryRegion(Box<dyn MemoryRegion>);
@@ -46,7 +43,7 @@ pub struct AnyQueuePair(Box<dyn QueuePair>);
 impl AnyDevice {
     /// Erases the type of `device`
     pub fn new<D: Device>(device: D) -> Self {
-        Self(Arc::new(device))
+        Self(Arc::new(Erased(device)))
     }
 }
 
@@ -72,12 +69,12 @@ unsafe impl Device for AnyDevice {
     }
 
     fn create_cq(&self, depth: u32) -> Result<AnyCompletionQueue, Error> {
-        self.0.create_cq(depth).map(AnyCompletionQueue)
+        self.0.create_cq(depth)
     }
 
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<AnyMemoryRegion, Error> {
         // SAFETY: the caller keeps the same contract.
-        unsafe { self.0.register(mem, access) }.map(AnyMemoryRegion)
+        unsafe { self.0.register(mem, access) }
     }
 }
 
@@ -99,7 +96,7 @@ impl CompletionQueue for AnyCompletionQueue {
     type Qp = AnyQueuePair;
 
     fn create_qp(&self, init: &QpInit) -> Result<AnyQueuePair, Error> {
-        self.0.create_qp(init).map(AnyQueuePair)
+        self.0.create_qp(init)
     }
 
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
@@ -147,81 +144,52 @@ impl QueuePair for AnyQueuePair {
     }
 }
 
-mod erased {
-    use std::ptr::NonNull;
-    use std::task::{Context, Poll};
+/// A device or completion queue whose objects have the types of this module
+struct Erased<T>(T);
 
-    use crate::{Access, Caps, Completion, Error, Gid, MemoryRegion, PortStatus, QpInit, QueuePair};
+// SAFETY: every promise is kept by the device inside, to which each call is forwarded unchanged.
+unsafe impl<D: Device> Device for Erased<D> {
+    type Mr = AnyMemoryRegion;
+    type Cq = AnyCompletionQueue;
 
-    pub(super) trait Device: Send + Sync + 'static {
-        fn name(&self) -> &str;
-        fn caps(&self) -> &Caps;
-        fn port(&self) -> Result<PortStatus, Error>;
-        fn gids(&self) -> Result<Vec<Gid>, Error>;
-        fn create_cq(&self, depth: u32) -> Result<Box<dyn CompletionQueue>, Error>;
-        /// # Safety
-        ///
-        /// As [`crate::Device::register`].
-        unsafe fn register(&self, mem: NonNull<[u8]>, access: Access)
-        -> Result<Box<dyn MemoryRegion>, Error>;
+    fn name(&self) -> &str {
+        self.0.name()
     }
 
-    pub(super) trait CompletionQueue: Send + Sync + 'static {
-        fn create_qp(&self, init: &QpInit) -> Result<Box<dyn QueuePair>, Error>;
-        fn poll(&self, out: &mut [Completion]) -> Result<usize, Error>;
-        fn poll_completions(
-            &self,
-            cx: &mut Context<'_>,
-            out: &mut [Completion],
-        ) -> Poll<Result<usize, Error>>;
+    fn caps(&self) -> &Caps {
+        self.0.caps()
     }
 
-    impl<D: crate::Device> Device for D {
-        fn name(&self) -> &str {
-            crate::Device::name(self)
-        }
-
-        fn caps(&self) -> &Caps {
-            crate::Device::caps(self)
-        }
-
-        fn port(&self) -> Result<PortStatus, Error> {
-            crate::Device::port(self)
-        }
-
-        fn gids(&self) -> Result<Vec<Gid>, Error> {
-            crate::Device::gids(self)
-        }
-
-        fn create_cq(&self, depth: u32) -> Result<Box<dyn CompletionQueue>, Error> {
-            Ok(Box::new(crate::Device::create_cq(self, depth)?))
-        }
-
-        unsafe fn register(
-            &self,
-            mem: NonNull<[u8]>,
-            access: Access,
-        ) -> Result<Box<dyn MemoryRegion>, Error> {
-            // SAFETY: the caller keeps the same contract.
-            Ok(Box::new(unsafe { crate::Device::register(self, mem, access) }?))
-        }
+    fn port(&self) -> Result<PortStatus, Error> {
+        self.0.port()
     }
 
-    impl<C: crate::CompletionQueue> CompletionQueue for C {
-        fn create_qp(&self, init: &QpInit) -> Result<Box<dyn QueuePair>, Error> {
-            Ok(Box::new(crate::CompletionQueue::create_qp(self, init)?))
-        }
+    fn gids(&self) -> Result<Vec<Gid>, Error> {
+        self.0.gids()
+    }
 
-        fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
-            crate::CompletionQueue::poll(self, out)
-        }
+    fn create_cq(&self, depth: u32) -> Result<AnyCompletionQueue, Error> {
+        Ok(AnyCompletionQueue(Box::new(Erased(self.0.create_cq(depth)?))))
+    }
 
-        fn poll_completions(
-            &self,
-            cx: &mut Context<'_>,
-            out: &mut [Completion],
-        ) -> Poll<Result<usize, Error>> {
-            crate::CompletionQueue::poll_completions(self, cx, out)
-        }
+    unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<AnyMemoryRegion, Error> {
+        // SAFETY: the caller keeps the same contract.
+        Ok(AnyMemoryRegion(Box::new(unsafe { self.0.register(mem, access) }?)))
+    }
+}
+
+impl<C: CompletionQueue> CompletionQueue for Erased<C> {
+    type Qp = AnyQueuePair;
+
+    fn create_qp(&self, init: &QpInit) -> Result<AnyQueuePair, Error> {
+        Ok(AnyQueuePair(Box::new(self.0.create_qp(init)?)))
+    }
+
+    fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
+        self.0.poll(out)
+    }
+
+    fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
+        self.0.poll_completions(cx, out)
     }
 }

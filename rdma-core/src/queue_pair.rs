@@ -29,8 +29,8 @@ pub struct QpCapacity {
 /// ```
 /// use rdma_core::{QpCapacity, QpInit, QpType};
 ///
-/// let init = QpInit { capacity: QpCapacity { recv_frames: 63, send_frames: 63 }, ..QpInit::default() };
-/// assert_eq!(init.qp_type, QpType::Uc);
+/// let init = QpInit { qp_type: QpType::Rc, ..QpInit::with_frames(63) };
+/// assert_eq!(init.capacity, QpCapacity { recv_frames: 63, send_frames: 63 });
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -39,6 +39,13 @@ pub struct QpInit {
     pub capacity: QpCapacity,
     /// Transport
     pub qp_type: QpType,
+}
+
+impl QpInit {
+    /// An unreliable connected queue pair with space for `frames` frames in each direction
+    pub const fn with_frames(frames: u32) -> Self {
+        Self { capacity: QpCapacity { recv_frames: frames, send_frames: frames }, qp_type: QpType::Uc }
+    }
 }
 
 /// State of a queue pair
