@@ -19,9 +19,7 @@
 //!     a.write(0, b"hello");
 //!     a.send(2, 0..5)?;
 //!     assert_eq!(b.received().await?.byte_len, 5);
-//!     let mut bytes = [0; 5];
-//!     b.read(0..5, &mut bytes);
-//!     assert_eq!(&bytes, b"hello");
+//!     assert_eq!(b.read(0..5), b"hello");
 //!     Ok::<_, rdma_core::Error>(())
 //! })
 //! .value
@@ -36,8 +34,8 @@ use std::ops::Range;
 
 use rdma_arena::Arena;
 use rdma_core::{
-    Access, Cause, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, QpCapacity, QpInit,
-    QueuePair, RecvRequest, SendOp, SendRequest, Sge, Teardown, Verb, WrId,
+    Access, Cause, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, QpInit, QueuePair,
+    RecvRequest, SendOp, SendRequest, Sge, Teardown, Verb, WrId,
 };
 
 type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
@@ -80,21 +78,35 @@ impl<D: Device> BareQp<D> {
         Ok(Self { qp, cq, posted: Vec::new(), region: Some(region), arena: Some(arena), device })
     }
 
-    /// Two queue pairs with the deepest queues and arenas of `len` bytes, connected to each other
+    /// Two queue pairs with the deepest queues that both devices have and arenas of `len` bytes, connected to each other
     ///
     /// # Errors
     ///
     /// As [`new`](Self::new) and [`QueuePair::connect`].
     pub fn pair(a: D, b: D, len: usize) -> Result<[Self; 2], Error> {
-        let init = |device: &D| {
-            let frames = device.caps().max_queue_frames;
-            QpInit { capacity: QpCapacity { recv_frames: frames, send_frames: frames }, ..QpInit::default() }
-        };
-        let (for_a, for_b) = (init(&a), init(&b));
-        let (a, b) = (Self::new(a, &for_a, len)?, Self::new(b, &for_b, len)?);
-        a.qp.connect(&b.qp.address())?;
-        b.qp.connect(&a.qp.address())?;
+        let frames = a.caps().max_queue_frames.min(b.caps().max_queue_frames);
+        Self::pair_of(a, b, &QpInit::with_frames(frames), len)
+    }
+
+    /// As [`pair`](Self::pair), with queues as `init` asks for
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new) and [`QueuePair::connect`].
+    pub fn pair_of(a: D, b: D, init: &QpInit, len: usize) -> Result<[Self; 2], Error> {
+        let [a, b] = [Self::new(a, init, len)?, Self::new(b, init, len)?];
+        a.connect(&b)?;
         Ok([a, b])
+    }
+
+    /// Connects both to each other
+    ///
+    /// # Errors
+    ///
+    /// As [`QueuePair::connect`].
+    pub fn connect(&self, other: &Self) -> Result<(), Error> {
+        self.qp.connect(&other.qp.address())?;
+        other.qp.connect(&self.qp.address())
     }
 
     /// The queue pair
@@ -168,14 +180,15 @@ impl<D: Device> BareQp<D> {
     /// # Panics
     ///
     /// If the range is not inside the arena, or is posted for receiving.
-    pub fn read(&self, range: Range<usize>, into: &mut [u8]) {
+    pub fn read(&self, range: Range<usize>) -> Vec<u8> {
         let is_free = self.overlapping(&range).all(|posted| posted.opcode == Opcode::Send);
         assert!(is_free, "{range:?} is posted for receiving");
-        assert_eq!(range.len(), into.len());
+        let mut into = vec![0; range.len()];
         let from = self.pointer(&range);
         // SAFETY: the range is inside the arena and not posted for receiving, so that the device does not write it; no
         // reference into the arena exists, hence `into` is elsewhere.
         unsafe { into.as_mut_ptr().copy_from_nonoverlapping(from, into.len()) };
+        into
     }
 
     /// The oldest completion, if there is one

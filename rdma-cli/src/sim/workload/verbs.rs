@@ -115,7 +115,7 @@ impl Verbs {
         let device = side.open()?;
         let frames = device.caps().max_queue_frames;
         let qp_type = if self.reliable { QpType::Rc } else { QpType::Uc };
-        let init = QpInit { capacity: QpCapacity { recv_frames: frames, send_frames: frames }, qp_type };
+        let init = QpInit { qp_type, ..QpInit::with_frames(frames) };
         Ok(BareQp::new(device, &init, self.count as usize * self.frames() * FRAME)?)
     }
 
@@ -142,8 +142,7 @@ impl Verbs {
         for number in 0..self.count {
             let completion = succeeded("receive", number, qp.completion().await.map_err(Failure::verb)?)?;
             let place = self.place(number, completion.byte_len as usize);
-            let mut message = vec![0; place.len()];
-            qp.read(place, &mut message);
+            let message = qp.read(place);
             side.check(message::check(&message, number, self.size as usize));
         }
         Ok(())
