@@ -13,7 +13,7 @@ use rdma_core::{
     SendRequest, Teardown, Transition, Verb,
 };
 
-use crate::fabric::{Change, CqKey, DeviceIndex, DeviceRef, QpKey, Registered};
+use crate::fabric::{Change, CqKey, DeviceIndex, DeviceRef, Fabric, QpKey, Registered};
 use crate::shared::Shared;
 
 /// An open device of a simulated Mac, with its protection domain
@@ -48,7 +48,7 @@ struct DeviceContext {
 impl Drop for DeviceContext {
     fn drop(&mut self) {
         if self.has_pd {
-            self.net.lock().fabric.controls().world.dealloc_pd(self.device);
+            self.net.lock().fabric.world.dealloc_pd(self.device);
         }
     }
 }
@@ -60,9 +60,9 @@ impl SimDevice {
 
     pub(crate) fn open_context(net: &Arc<Shared>, device: DeviceIndex) -> Self {
         let state = net.lock();
-        let view = state.fabric.view();
-        let (name, caps) = (view.world.device_name(device).to_owned(), view.caps.clone());
-        let device = view.world.current(device);
+        let Fabric { world, model, .. } = &state.fabric;
+        let (name, caps) = (world.device_name(device).to_owned(), model.caps.clone());
+        let device = world.current(device);
         drop(state);
         let context = DeviceContext { net: Arc::clone(net), device, has_pd: false };
         Self { context: Arc::new(context), name, caps }
@@ -76,7 +76,7 @@ impl SimDevice {
     /// [`Cause::DeviceGone`] if the cable was pulled since the device was opened.
     pub fn alloc_pd(&self) -> Result<Self, Error> {
         let DeviceContext { net, device, .. } = &*self.context;
-        net.lock().fabric.controls().world.alloc_pd(*device)?;
+        net.lock().fabric.world.alloc_pd(*device)?;
         let context = DeviceContext { net: Arc::clone(net), device: *device, has_pd: true };
         Ok(Self { context: Arc::new(context), name: self.name.clone(), caps: self.caps.clone() })
     }
@@ -121,11 +121,11 @@ unsafe impl Device for SimDevice {
     }
 
     fn port(&self) -> Result<PortStatus, Error> {
-        Ok(self.context.net.lock().fabric.view().world.port(self.context.device.index))
+        Ok(self.context.net.lock().fabric.world.port(self.context.device.index))
     }
 
     fn gids(&self) -> Result<Vec<Gid>, Error> {
-        Ok(self.context.net.lock().fabric.view().world.gids(self.context.device.index).to_vec())
+        Ok(self.context.net.lock().fabric.world.gids(self.context.device.index).to_vec())
     }
 
     fn create_cq(&self, depth: u32) -> Result<SimCompletionQueue, Error> {
@@ -177,7 +177,7 @@ impl SimCompletionQueue {
     /// Calls `waker` once when the next completion comes, as `ibv_req_notify_cq` does
     pub fn notify(&self, waker: &Waker) {
         let mut state = self.context.net.lock();
-        state.fabric.controls().cqs.request_notification(self.key);
+        state.fabric.cqs.request_notification(self.key);
         state.set_waker(self.key, waker);
     }
 }
@@ -204,14 +204,14 @@ impl CompletionQueue for SimCompletionQueue {
     }
 
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
-        self.context.net.lock().fabric.controls().cqs.poll(self.key, out)
+        self.context.net.lock().fabric.cqs.poll(self.key, out)
     }
 
     fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
         let mut state = self.context.net.lock();
-        let n = state.fabric.controls().cqs.poll(self.key, out)?;
+        let n = state.fabric.cqs.poll(self.key, out)?;
         if n < out.len() {
-            state.fabric.controls().cqs.request_notification(self.key);
+            state.fabric.cqs.request_notification(self.key);
             state.set_waker(self.key, cx.waker());
         }
         if n == 0 { Poll::Pending } else { Poll::Ready(Ok(n)) }
@@ -273,7 +273,7 @@ impl QueuePair for SimQueuePair {
     }
 
     fn state(&self) -> QpState {
-        self.context.net.lock().fabric.view().qp_state(self.key).unwrap_or(QpState::Error)
+        self.context.net.lock().fabric.qp_state(self.key).unwrap_or(QpState::Error)
     }
 
     fn modify(&self, to: Transition) -> Result<(), Error> {

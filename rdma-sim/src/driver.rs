@@ -1,6 +1,5 @@
 //! Drivers: other clocks and other executors than the simulation's own
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -38,6 +37,7 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// assert!(driver.net().open("a", "rdma_en2").is_err());
 /// # Ok::<(), rdma_sim::FaultError>(())
 /// ```
+#[derive(Debug)]
 pub struct Driver {
     net: Net,
     runtime: Arc<SimRuntime>,
@@ -53,7 +53,7 @@ impl Driver {
     pub fn new(sim: Sim, spawn: impl Fn(Task) + Send + Sync + 'static) -> Result<Self, FaultError> {
         let (net, runtime) = sim.build(Some(Box::new(spawn)))?;
         // The digest is that of a run, which a driver does not have.
-        net.shared().lock().fabric.controls().trace.stop();
+        net.shared().lock().fabric.trace.stop();
         Ok(Self { net, runtime })
     }
 
@@ -74,11 +74,9 @@ impl Driver {
     /// If there is no such host.
     pub fn simulate_only(&self, host: &str, transport: Box<dyn Transport>) {
         let fabric = &mut self.net.shared().lock().fabric;
-        let index =
-            fabric.view().world.find_host(host).unwrap_or_else(|| panic!("no host is called {host:?}"));
-        let controls = fabric.controls();
-        controls.world.stay_at(index);
-        controls.remotes.start(transport);
+        let index = fabric.world.find_host(host).unwrap_or_else(|| panic!("no host is called {host:?}"));
+        fabric.world.stay_at(index);
+        fabric.remotes.start(transport);
     }
 
     /// Locks the simulation, to apply what other hosts have sent
@@ -93,7 +91,7 @@ impl Driver {
 
     /// When the next event or timer is due, unless the program causes an earlier one
     pub fn next(&self) -> Option<Time> {
-        let event = self.net.shared().lock().fabric.view().next_event;
+        let event = self.net.shared().lock().fabric.next_event();
         event.into_iter().chain(Some(self.runtime.next_timer()).filter(|timer| *timer < Time::MAX)).min()
     }
 
@@ -109,12 +107,6 @@ impl Driver {
     }
 }
 
-impl fmt::Debug for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("now", &self.now()).finish_non_exhaustive()
-    }
-}
-
 /// In real time: nanoseconds of the fabric are nanoseconds of the wall clock
 ///
 /// ```
@@ -127,8 +119,8 @@ impl fmt::Debug for Driver {
 /// # Ok::<(), rdma_sim::FaultError>(())
 /// ```
 pub mod realtime {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::{Arc, PoisonError};
     use std::time::{Duration, Instant};
 
     use rdma_core::Time;
@@ -143,7 +135,7 @@ pub mod realtime {
     pub struct Running {
         net: Net,
         is_over: Arc<AtomicBool>,
-        thread: std::sync::Mutex<Option<std::thread::JoinHandle<()>>>,
+        thread: Option<std::thread::JoinHandle<()>>,
     }
 
     /// How long the thread sleeps at most; a post may wait this long for its doorbell
@@ -170,7 +162,7 @@ pub mod realtime {
                 if rest.is_zero() { std::hint::spin_loop() } else { std::thread::sleep(rest) }
             }
         });
-        Ok(Running { net, is_over, thread: std::sync::Mutex::new(Some(thread)) })
+        Ok(Running { net, is_over, thread: Some(thread) })
     }
 
     impl Running {
@@ -183,9 +175,8 @@ pub mod realtime {
     impl Drop for Running {
         fn drop(&mut self) {
             self.is_over.store(true, Ordering::Relaxed);
-            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
             // The thread has printed its panic, if it had one.
-            thread.map(std::thread::JoinHandle::join);
+            self.thread.take().map(std::thread::JoinHandle::join);
         }
     }
 }

@@ -131,10 +131,14 @@ impl SimRuntime {
 
     /// Runs `future` as part of a process of `host`
     pub(crate) fn spawn_on(&self, host: u32, generation: u32, future: BoxFuture) {
+        self.spawn_for(Some(Owner { host, generation }), future);
+    }
+
+    fn spawn_for(&self, owner: Option<Owner>, future: BoxFuture) {
         match &self.spawner {
             Some(spawner) => spawner(future),
             None => {
-                lock(&self.spawned).push(Spawned { owner: Some(Owner { host, generation }), future });
+                lock(&self.spawned).push(Spawned { owner, future });
                 self.has_spawned.store(true, Ordering::Relaxed);
             }
         }
@@ -215,7 +219,7 @@ impl SimRuntime {
         for slot in tasks {
             let Some(task) = slot else { continue };
             let Some(Owner { host, generation }) = task.owner else { continue };
-            let (process, current) = shared.lock().fabric.view().world.process(host);
+            let (process, current) = shared.lock().fabric.world.process(host);
             if process == Process::Dead || current != generation {
                 // Its objects find a host that is gone.
                 drop(slot.take());
@@ -226,7 +230,7 @@ impl SimRuntime {
         }
         let mut starts = std::mem::take(&mut *lock(&self.starts));
         for (host, start) in &mut starts {
-            if shared.lock().fabric.controls().world.take_start(*host) {
+            if shared.lock().fabric.world.take_start(*host) {
                 start();
             }
         }
@@ -237,7 +241,7 @@ impl SimRuntime {
     fn jump(&self, shared: &Shared, limit: Time) -> Result<bool, Stalled> {
         let timer = self.next_timer();
         let Some(advanced) = shared.advance(timer, limit) else {
-            return Err(if timer == Time::MAX && shared.lock().fabric.view().next_event.is_none() {
+            return Err(if timer == Time::MAX && shared.lock().fabric.next_event().is_none() {
                 Stalled::Deadlock { at: self.now() }
             } else {
                 Stalled::TimeLimit { limit }
@@ -262,10 +266,6 @@ impl SimRuntime {
             let next = lock(&self.clock.timers).next().unwrap_or(Time::MAX);
             self.clock.earliest.store(next.as_nanos(), Ordering::Relaxed);
         }
-    }
-
-    pub(crate) fn clock_now(&self) -> Time {
-        self.clock.now()
     }
 
     /// When the next timer expires, or earlier
@@ -337,13 +337,7 @@ impl Runtime for SimRuntime {
     }
 
     fn spawn(&self, future: BoxFuture) {
-        match &self.spawner {
-            Some(spawner) => spawner(future),
-            None => {
-                lock(&self.spawned).push(Spawned { owner: None, future });
-                self.has_spawned.store(true, Ordering::Relaxed);
-            }
-        }
+        self.spawn_for(None, future);
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use crate::net::Net;
 ///
 /// A task that is spawned here stops, dies and starts with the host, see [`FaultKind::Pause`](crate::FaultKind::Pause) and
 /// [`FaultKind::Kill`](crate::FaultKind::Kill). So does a task that is spawned through its [`runtime`](Self::runtime), such as that of an endpoint.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct SimHost {
     net: Net,
     runtime: Arc<HostRuntime>,
@@ -32,7 +31,7 @@ impl Net {
     ///
     /// If there is no such host.
     pub fn host(&self, name: &str) -> SimHost {
-        let found = self.shared().lock().fabric.view().world.find_host(name);
+        let found = self.shared().lock().fabric.world.find_host(name);
         let index = found.unwrap_or_else(|| panic!("no host is called {name:?}"));
         SimHost::new(self.clone(), Arc::clone(self.sim_runtime()), index)
     }
@@ -71,19 +70,13 @@ impl SimHost {
     }
 }
 
-impl fmt::Debug for SimHost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SimHost").field("host", &self.runtime.host).finish_non_exhaustive()
-    }
-}
-
 impl Runtime for HostRuntime {
     fn now(&self) -> Time {
         self.runtime.now()
     }
 
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        let (_, generation) = self.net.shared().lock().fabric.view().world.process(self.host);
+        let (_, generation) = self.net.shared().lock().fabric.world.process(self.host);
         self.runtime.spawn_on(self.host, generation, task);
     }
 

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 
 use rdma_core::{Cause, Error, Gid, Invalid, PortStatus, Runtime, Time, Verb};
@@ -23,7 +22,7 @@ use crate::shared::Shared;
 ///     assert!(net.objects().is_empty());
 /// });
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Net {
     shared: Arc<Shared>,
     runtime: Arc<SimRuntime>,
@@ -60,7 +59,7 @@ impl Net {
     /// [`Cause::Invalid`] if there is no such host or device.
     pub fn port(&self, host: &str, name: &str) -> Result<PortStatus, Error> {
         let device = self.find(host, name)?;
-        Ok(self.shared.lock().fabric.view().world.port(device))
+        Ok(self.shared.lock().fabric.world.port(device))
     }
 
     /// The GID table of a device, without opening it
@@ -70,12 +69,12 @@ impl Net {
     /// [`Cause::Invalid`] if there is no such host or device.
     pub fn gids(&self, host: &str, name: &str) -> Result<Vec<Gid>, Error> {
         let device = self.find(host, name)?;
-        Ok(self.shared.lock().fabric.view().world.gids(device).to_vec())
+        Ok(self.shared.lock().fabric.world.gids(device).to_vec())
     }
 
     fn find(&self, host: &str, name: &str) -> Result<DeviceIndex, Error> {
         let missing = Error::new(Verb::OpenDevice, Cause::Invalid(Invalid::NoSuchDevice));
-        self.shared.lock().fabric.view().world.find_device(host, name).ok_or(missing)
+        self.shared.lock().fabric.world.find_device(host, name).ok_or(missing)
     }
 
     /// Virtual time and tasks
@@ -96,7 +95,7 @@ impl Net {
     pub fn inject(&self, fault: Fault) {
         let mut state = self.shared.lock();
         let target = fault.target.clone();
-        let world = state.fabric.view().world;
+        let world = &state.fabric.world;
         let exists = match &target {
             crate::Target::Port { host, device } => world.find_device(host, device).is_some(),
             target => world.find_host(target.host()).is_some(),
@@ -112,21 +111,20 @@ impl Net {
 
     /// A number below `n` from the simulation's one source of choices, for programs that want to vary by seed
     pub fn pick(&self, n: u32) -> u32 {
-        self.shared.lock().fabric.controls().choices.pick(n)
+        self.shared.lock().fabric.choices.pick(n)
     }
 
     /// What has passed over the cable at this device: sent from here, and received
     ///
     /// `None` if there is no such device or no cable in it.
     pub fn cable_stats(&self, host: &str, name: &str) -> Option<[CableStats; 2]> {
-        let state = self.shared.lock();
-        let view = state.fabric.view();
-        view.cable_stats(view.world.find_device(host, name)?)
+        let fabric = &self.shared.lock().fabric;
+        fabric.cable_stats(fabric.world.find_device(host, name)?)
     }
 
     /// What the DMA sanitizer has found so far
     pub fn findings(&self) -> Vec<Finding> {
-        self.shared.lock().fabric.view().findings().to_vec()
+        self.shared.lock().fabric.findings().to_vec()
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -135,12 +133,6 @@ impl Net {
 
     pub(crate) fn sim_runtime(&self) -> &Arc<SimRuntime> {
         &self.runtime
-    }
-}
-
-impl fmt::Debug for Net {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Net").field("now", &self.now()).finish_non_exhaustive()
     }
 }
 
@@ -170,7 +162,7 @@ pub struct Leaks {
 impl Leaks {
     pub(crate) fn of(fabric: &Fabric) -> Self {
         let [queue_pairs, completion_queues, memory_regions, protection_domains, unpolled_completions] =
-            fabric.view().census();
+            fabric.census();
         Self { queue_pairs, completion_queues, memory_regions, protection_domains, unpolled_completions }
     }
 

@@ -1,7 +1,6 @@
 //! Several steps of a simulation under one lock
 #![allow(unsafe_code, reason = "posts are unsafe, as those of the trait")]
 
-use std::fmt;
 use std::panic::Location;
 use std::sync::MutexGuard;
 use std::task::Waker;
@@ -20,6 +19,7 @@ use crate::topology::Topology;
 ///
 /// The verbs of [`SimQueuePair`] and [`SimCompletionQueue`] lock the simulation once per step; a session locks it once for
 /// all. Wakers are called when the session [ends](Self::end): they may use the simulation.
+#[derive(Debug)]
 pub struct Session<'a> {
     shared: &'a Shared,
     runtime: &'a SimRuntime,
@@ -46,23 +46,23 @@ impl<'a> Session<'a> {
 
     /// The virtual time
     pub fn now(&mut self) -> Time {
-        self.state().fabric.view().now
+        self.state().fabric.now()
     }
 
     /// When the next event is due, if one is scheduled
     pub fn next_event(&mut self) -> Option<Time> {
-        self.state().fabric.view().next_event
+        self.state().fabric.next_event()
     }
 
     /// Advances time to `time`, unless it has passed, and runs the events that are due
     pub fn advance_to(&mut self, time: Time) {
         loop {
             let State { fabric, .. } = self.state();
-            let time = time.max(fabric.view().now);
+            let time = time.max(fabric.now());
             if fabric.advance(time, Some(time)) {
                 return;
             }
-            self.has_host_news |= self.state().fabric.controls().world.take_news();
+            self.has_host_news |= self.state().fabric.world.take_news();
             while let Some(waker) = self.state().pop_woken() {
                 self.woken.extend(waker);
             }
@@ -118,7 +118,7 @@ impl<'a> Session<'a> {
     /// If the completion queue is of another simulation.
     pub fn poll(&mut self, queue: &SimCompletionQueue, out: &mut [Completion]) -> Result<usize, Error> {
         let key = queue.key_in(self.shared);
-        self.state().fabric.controls().cqs.poll(key, out)
+        self.state().fabric.cqs.poll(key, out)
     }
 
     /// Unlocks the simulation and calls the wakers; returns whether faults have stopped or started processes meanwhile
@@ -136,13 +136,8 @@ impl Drop for Session<'_> {
     }
 }
 
-impl fmt::Debug for Session<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").finish_non_exhaustive()
-    }
-}
-
 /// Exclusive access to the simulation of one host, to apply what other hosts have sent
+#[derive(Debug)]
 pub struct RemoteInput<'a>(pub(crate) MutexGuard<'a, State>);
 
 impl RemoteInput<'_> {
@@ -158,7 +153,7 @@ impl RemoteInput<'_> {
 
     /// Forgets what the process of `host` has sent: it has ended
     pub fn forget(&mut self, host: u32) {
-        self.0.fabric.controls().forget_host(host);
+        self.0.fabric.forget_host(host);
     }
 
     /// Retries the queue pairs that wait for room in the transport
@@ -182,17 +177,11 @@ impl RemoteInput<'_> {
     ///
     /// They take effect nowhere until the caller has told all processes, this one included, to [`plan`](Self::plan) them.
     pub fn take_fired(&mut self) -> Vec<Fault> {
-        self.0.fabric.controls().remotes.take_fired()
+        self.0.fabric.remotes.take_fired()
     }
 
     /// The state of the processes of `host` according to the faults that have fired, and how often they were started
     pub fn process(&self, host: u32) -> (Process, u32) {
-        self.0.fabric.view().world.process(host)
-    }
-}
-
-impl fmt::Debug for RemoteInput<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteInput").finish_non_exhaustive()
+        self.0.fabric.world.process(host)
     }
 }

@@ -1,6 +1,5 @@
 //! The one lock around the fabric, and the wakers of its completion queues
 
-use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -9,8 +8,10 @@ use slotmap::SecondaryMap;
 
 use crate::fabric::{CqKey, Fabric, Process};
 
+#[derive(Debug)]
 pub(crate) struct Shared(Mutex<State>);
 
+#[derive(Debug)]
 pub(crate) struct State {
     pub(crate) fabric: Fabric,
     /// The waker of the task that waits for each completion queue
@@ -32,7 +33,7 @@ impl Shared {
 
     /// The state of the processes of a host
     pub(crate) fn process(&self, host: u32) -> Process {
-        self.lock().fabric.view().world.process(host).0
+        self.lock().fabric.world.process(host).0
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -46,7 +47,7 @@ impl Shared {
     pub(crate) fn advance(&self, timer: Time, limit: Time) -> Option<Advanced> {
         let mut state = self.lock();
         let fabric = &mut state.fabric;
-        let next = fabric.view().next_event.unwrap_or(Time::MAX).min(timer);
+        let next = fabric.next_event().unwrap_or(Time::MAX).min(timer);
         if next > limit || next == Time::MAX {
             return None;
         }
@@ -60,7 +61,7 @@ impl Shared {
         loop {
             let mut state = self.lock();
             // Another thread may have gone further since the caller looked at its clock.
-            let time = time.max(state.fabric.view().now);
+            let time = time.max(state.fabric.now());
             let is_done = state.fabric.advance(time, Some(time));
             let advanced = Self::notify(state);
             has_host_news |= advanced.has_host_news;
@@ -78,8 +79,7 @@ impl Shared {
             *waker = found;
         }
         let fabric = &mut state.fabric;
-        let advanced =
-            Advanced { now: fabric.view().now, has_host_news: fabric.controls().world.take_news() };
+        let advanced = Advanced { now: fabric.now(), has_host_news: fabric.world.take_news() };
         drop(state);
         woken.into_iter().flatten().for_each(Waker::wake);
         advanced
@@ -89,12 +89,12 @@ impl Shared {
 impl State {
     /// The waker of a completion queue that has news; the queue may have none
     pub(crate) fn pop_woken(&mut self) -> Option<Option<Waker>> {
-        let cq = self.fabric.controls().cqs.pop_woken()?;
+        let cq = self.fabric.cqs.pop_woken()?;
         Some(self.wakers.get(cq).cloned())
     }
 
     pub(crate) fn destroy_cq(&mut self, cq: CqKey) {
-        self.fabric.controls().cqs.destroy(cq);
+        self.fabric.cqs.destroy(cq);
         self.wakers.remove(cq);
     }
 
@@ -105,11 +105,5 @@ impl State {
                 self.wakers.insert(cq, waker.clone());
             }
         }
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use rdma_core::Time;
+use rdma_core::{Runtime as _, Time};
 
 use crate::executor::{SimRuntime, Spawner, Stalled};
 use crate::fabric::{Fabric, Finding, Options};
@@ -189,16 +189,15 @@ impl Sim {
         let time_limit = self.time_limit;
         let (net, runtime) = self.build(None)?;
         let value = runtime.block_on(net.shared(), time_limit, main(net.clone()))?;
-        let state = net.shared().lock();
-        let view = state.fabric.view();
+        let fabric = &net.shared().lock().fabric;
         Ok(Run {
             value,
-            time: runtime.clock_now(),
-            digest: view.trace.digest(),
-            events: view.trace.events(),
-            findings: view.findings().to_vec(),
-            leaks: Leaks::of(&state.fabric),
-            records: view.trace.records().to_vec(),
+            time: runtime.now(),
+            digest: fabric.trace.digest(),
+            events: fabric.trace.events(),
+            findings: fabric.findings().to_vec(),
+            leaks: Leaks::of(fabric),
+            records: fabric.trace.records().to_vec(),
         })
     }
 

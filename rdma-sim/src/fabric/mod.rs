@@ -1,7 +1,7 @@
 //! Devices, queues and cables in virtual time
 //!
 //! A [`Fabric`] is a plain value: no I/O, no threads, no clock. Verbs change it, [`advance`](Fabric::advance) advances time,
-//! and [`View::next_event`] is how far time can advance before the next event.
+//! and [`Fabric::next_event`] is how far time can advance before the next event.
 //!
 //! The fabric consists of components that do not know each other. A component is state with steps; a step returns what follows
 //! for the others: events to schedule, completions, messages to other processes. The fabric calls the components in turn and
@@ -32,7 +32,7 @@ pub use self::world::Process;
 
 use std::fmt;
 
-use rdma_core::{Caps, Completion, QpState, Time};
+use rdma_core::{Completion, QpState, Time};
 
 use self::completion_queues::CompletionQueues;
 use self::event::Event;
@@ -49,20 +49,20 @@ use crate::{Choices, Model, Topology};
 
 /// The simulated hardware: hosts, devices, their objects, and the cables between them
 pub(crate) struct Fabric {
-    model: Model,
+    pub(crate) model: Model,
     schedule: Schedule<Event>,
-    choices: Box<dyn Choices>,
+    pub(crate) choices: Box<dyn Choices>,
     plan: Vec<Fault>,
     /// Counts registrations and transitions to ready-to-receive.
     setup_steps: u64,
-    world: World,
+    pub(crate) world: World,
     qps: QueuePairs,
-    cqs: CompletionQueues,
+    pub(crate) cqs: CompletionQueues,
     links: Links,
     memory: Memory,
     sanitizer: Sanitizer,
-    trace: Trace,
-    remotes: Remotes,
+    pub(crate) trace: Trace,
+    pub(crate) remotes: Remotes,
 }
 
 /// What a fabric does beside simulating
@@ -74,61 +74,6 @@ pub(crate) struct Options {
     pub(crate) keeps_records: bool,
     /// Regions have the addresses of their memory, as programs in C expect, instead of invented ones.
     pub(crate) real_addresses: bool,
-}
-
-/// The components that answer questions by themselves
-pub(crate) struct View<'a> {
-    pub(crate) caps: &'a Caps,
-    pub(crate) now: Time,
-    pub(crate) next_event: Option<Time>,
-    pub(crate) world: &'a World,
-    pub(crate) trace: &'a Trace,
-    qps: &'a QueuePairs,
-    cqs: &'a CompletionQueues,
-    links: &'a Links,
-    memory: &'a Memory,
-    sanitizer: &'a Sanitizer,
-}
-
-impl<'a> View<'a> {
-    /// The state of a queue pair that still exists
-    pub(crate) fn qp_state(&self, qp: QpKey) -> Option<QpState> {
-        self.qps.get(qp).map(QueuePair::state)
-    }
-
-    /// What the sanitizer has found
-    pub(crate) fn findings(&self) -> &'a [Finding] {
-        self.sanitizer.findings()
-    }
-
-    /// What has passed over the cable of `device`, from this end and from the other
-    pub(crate) fn cable_stats(&self, device: DeviceIndex) -> Option<[CableStats; 2]> {
-        self.world.link(device).map(|link| self.links.stats(link))
-    }
-
-    /// What exists: queue pairs, completion queues, regions, protection domains, and completions that no program has polled
-    pub(crate) fn census(&self) -> [usize; 5] {
-        [self.qps.len(), self.cqs.len(), self.memory.len(), self.world.pds(), self.cqs.unpolled()]
-    }
-}
-
-/// The components that callers may change without the others
-pub(crate) struct Controls<'a> {
-    pub(crate) choices: &'a mut dyn Choices,
-    pub(crate) world: &'a mut World,
-    pub(crate) cqs: &'a mut CompletionQueues,
-    pub(crate) remotes: &'a mut Remotes,
-    pub(crate) trace: &'a mut Trace,
-    qps: &'a mut QueuePairs,
-}
-
-impl Controls<'_> {
-    /// Forgets what the process of a host has announced
-    pub(crate) fn forget_host(&mut self, host: u32) {
-        for device in self.world.devices_of(host) {
-            self.qps.remove_all(device);
-        }
-    }
 }
 
 impl Fabric {
@@ -164,15 +109,41 @@ impl Fabric {
         fabric
     }
 
-    pub(crate) fn view(&self) -> View<'_> {
-        let Self { model, schedule, world, qps, trace, cqs, links, memory, sanitizer, .. } = self;
-        let (now, next_event) = (schedule.now(), schedule.next());
-        View { caps: &model.caps, now, next_event, world, trace, qps, cqs, links, memory, sanitizer }
+    /// The virtual time
+    pub(crate) fn now(&self) -> Time {
+        self.schedule.now()
     }
 
-    pub(crate) fn controls(&mut self) -> Controls<'_> {
-        let Self { choices, world, cqs, remotes, trace, qps, .. } = self;
-        Controls { choices: &mut **choices, world, cqs, remotes, trace, qps }
+    /// When the next event is due
+    pub(crate) fn next_event(&self) -> Option<Time> {
+        self.schedule.next()
+    }
+
+    /// The state of a queue pair that still exists
+    pub(crate) fn qp_state(&self, qp: QpKey) -> Option<QpState> {
+        self.qps.get(qp).map(|qp| qp.state)
+    }
+
+    /// What the sanitizer has found
+    pub(crate) fn findings(&self) -> &[Finding] {
+        self.sanitizer.findings()
+    }
+
+    /// What has passed over the cable of `device`, from this end and from the other
+    pub(crate) fn cable_stats(&self, device: DeviceIndex) -> Option<[CableStats; 2]> {
+        self.world.link(device).map(|link| self.links.stats(link))
+    }
+
+    /// What exists: queue pairs, completion queues, regions, protection domains, and completions that no program has polled
+    pub(crate) fn census(&self) -> [usize; 5] {
+        [self.qps.len(), self.cqs.len(), self.memory.len(), self.world.pds(), self.cqs.unpolled()]
+    }
+
+    /// Forgets what the process of a host has announced
+    pub(crate) fn forget_host(&mut self, host: u32) {
+        for device in self.world.devices_of(host) {
+            self.qps.remove_all(device);
+        }
     }
 
     // ─── Time ───

@@ -49,7 +49,7 @@ impl Fabric {
         }
         self.qps[key].set_applied(operation.position);
         self.sanitizer.check_send(now, key, operation.id, operation.span, &self.memory);
-        let device = peer.map(|peer| self.qps[peer].device());
+        let device = peer.map(|peer| self.qps[peer].device);
         let applied = device.filter(|device| self.memory.apply(operation.op, operation.span, *device));
         if !is_reliable {
             return self.end_send(key, operation.position, now);
@@ -95,7 +95,7 @@ impl Fabric {
     /// Asks the process of the peer for the next piece of the oldest operation of `key`
     fn request(&mut self, key: QpKey, host: u32, to: QpName) {
         let qp = &mut self.qps[key];
-        let (from, request) = (qp.qpn(), qp.request());
+        let (from, request) = (qp.qpn, qp.request());
         if qp.is_reliable() {
             self.schedule.add_all(self.qps.arm_retry_timer(key, self.schedule.now()));
         }

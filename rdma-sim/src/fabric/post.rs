@@ -23,7 +23,7 @@ impl Fabric {
         let fail = |cause| Error::new(Verb::PostSend, cause);
         let now = self.schedule.now();
         let qp = self.qps.require(key, Verb::PostSend)?;
-        let op = supported(&self.model, qp.qp_type(), request.op).map_err(fail)?;
+        let op = supported(&self.model, qp.qp_type, request.op).map_err(fail)?;
         let (first, others) = match request.sgl {
             [first, others @ ..] if others.is_empty() || self.model.rules.multi_sge == MultiSge::Split => {
                 (first, others)
@@ -36,7 +36,7 @@ impl Fabric {
             return Ok(());
         }
         // The device accepts all elements or none.
-        let (device, max) = (qp.device(), self.model.caps.max_message);
+        let (device, max) = (qp.device, self.model.caps.max_message);
         let resolve = |sge| self.memory.resolve(device, sge, max, Verb::PostSend);
         let first = resolve(first)?;
         let mut size = qp.send_size(first)?;
@@ -75,9 +75,9 @@ impl Fabric {
             self.complete(flushed);
             return Ok(());
         }
-        let device = qp.device();
+        let device = qp.device;
         let span = self.memory.resolve(device, sge, caps.max_message, Verb::PostRecv)?;
-        let status = self.memory.initial_status(span, qp.ready_at(), rules.late_registration);
+        let status = self.memory.initial_status(span, qp.ready_at, rules.late_registration);
         let overflows = rules.ring_overflow == RingOverflow::Corrupts || self.world.overflows(device);
         let visible = now + Nanos(timing.propagation_ns);
         let is_next = qp.push_receive(request.id, span, visible, status, overflows)?;

@@ -19,8 +19,8 @@ impl Fabric {
     /// Announces a queue pair that receives, and its receives, to the process of the peer, if there is one
     pub(super) fn announce(&mut self, key: QpKey) {
         let found = &self.qps[key];
-        let Some(host) = self.world.remote_neighbour(found.device()) else { return };
-        let (qp, peer, qp_type) = (found.name(), found.peer(), found.qp_type());
+        let Some(host) = self.world.remote_neighbour(found.device) else { return };
+        let (qp, peer, qp_type) = (found.name(), found.peer, found.qp_type);
         self.remotes.send(host, &LinkMessage::Ready { qp, peer, qp_type });
         for len in found.open_receives() {
             self.remotes.send(host, &LinkMessage::ReceivePosted { qp, len });
@@ -29,9 +29,9 @@ impl Fabric {
 
     /// Announces all queue pairs to the new process of a host, and forgets what its predecessor announced
     pub(crate) fn announce_all_to(&mut self, host: u32) {
-        self.controls().forget_host(host);
+        self.forget_host(host);
         for key in self.qps.receiving() {
-            if self.world.remote_neighbour(self.qps[key].device()) == Some(host) {
+            if self.world.remote_neighbour(self.qps[key].device) == Some(host) {
                 self.announce(key);
             }
         }
@@ -97,9 +97,9 @@ impl Fabric {
             }
             LinkMessage::Request { to, from, op, len, bytes } => {
                 if let Some(key) = ours(to, from)
-                    && let Some(back) = self.world.neighbour(self.qps[key].device())
+                    && let Some(back) = self.world.neighbour(self.qps[key].device)
                 {
-                    let answer = self.memory.serve(op, len as usize, self.qps[key].device(), bytes);
+                    let answer = self.memory.serve(op, len as usize, self.qps[key].device, bytes);
                     let (is_ok, mut bytes) = (answer.is_some(), answer.unwrap_or_default());
                     bytes.truncate(REQUEST_BYTES);
                     let (to, from) = (QpName { device: back.0, qpn: from }, to.qpn);
@@ -117,5 +117,5 @@ impl Fabric {
 
 /// The host and the name of a queue pair, if another process simulates it
 pub(super) fn remote_name(world: &World, qp: &QueuePair) -> Option<(u32, QpName)> {
-    Some((world.remote_host(qp.device())?, qp.name()))
+    Some((world.remote_host(qp.device)?, qp.name()))
 }

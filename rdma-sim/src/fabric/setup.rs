@@ -88,8 +88,8 @@ impl Fabric {
         let key = self.qps.create(device, cqs, init.qp_type, init.capacity, leaked, now)?;
         let qp = &self.qps[key];
         let lid = Lid(device.0 as u16 + 1);
-        let address = QpAddress { gid: self.world.address(device), lid, psn: PSN, qpn: qp.qpn() };
-        Ok((key, address, qp.capacity()))
+        let address = QpAddress { gid: self.world.address(device), lid, psn: PSN, qpn: qp.qpn };
+        Ok((key, address, qp.capacity))
     }
 
     /// Destroys a queue pair: its requests touch no memory any more
@@ -104,7 +104,7 @@ impl Fabric {
         let qp = self.qps.require(key, Verb::ModifyQp)?;
         let (attr, mask) = match change {
             Change::To(Transition::ReadyToReceive { peer }) => {
-                QpAttr::ready_to_receive(&peer, self.world.source_index(qp.device()), 1024)
+                QpAttr::ready_to_receive(&peer, self.world.source_index(qp.device), 1024)
             }
             Change::To(Transition::Reset) => QpAttr::plain(QpState::Reset),
             Change::To(Transition::Init) => QpAttr::init(),
@@ -121,7 +121,7 @@ impl Fabric {
                 self.qps[key].reset();
                 self.sanitizer.forget(key);
             }
-            state => qp.set_state(state),
+            state => qp.state = state,
         }
         Ok(())
     }
@@ -129,10 +129,10 @@ impl Fabric {
     fn receive_from(&mut self, key: QpKey, attr: &QpAttr) -> Result<(), Cause> {
         let now = self.schedule.now();
         let qp = &mut self.qps[key];
-        let resolved = self.world.resolve_peer(qp.device(), attr, qp.has_failed_rtr());
+        let resolved = self.world.resolve_peer(qp.device, attr, qp.has_failed_rtr);
         self.trace.record(now, RecordKind::Connect, qp.subject(), resolved.is_ok().into());
         if let Err(cause) = resolved {
-            qp.set_failed_rtr();
+            qp.has_failed_rtr = true;
             return Err(cause);
         }
         self.setup_steps += 1;
@@ -151,7 +151,7 @@ impl Fabric {
     pub(super) fn fail_qp(&mut self, key: QpKey) {
         self.withdraw(key);
         self.qps[key].fail();
-        self.world.qp_failed(self.qps[key].device());
+        self.world.qp_failed(self.qps[key].device);
         if self.model.caps.flush_on_error {
             self.sanitizer.forget(key);
             while let Some(flushed) = self.qps[key].pop_flushed() {
@@ -163,10 +163,10 @@ impl Fabric {
     /// Ends the part of a queue pair in what is under way: its transmitter and its peer
     fn withdraw(&mut self, key: QpKey) {
         let Some(qp) = self.qps.get(key) else { return };
-        if let Some(link) = self.world.link(qp.device()) {
+        if let Some(link) = self.world.link(qp.device) {
             self.links.remove(link, key);
         }
-        if let Some(host) = self.world.remote_neighbour(qp.device()) {
+        if let Some(host) = self.world.remote_neighbour(qp.device) {
             self.remotes.send(host, &LinkMessage::Closed { qp: qp.name() });
         }
     }

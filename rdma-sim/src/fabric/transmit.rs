@@ -126,7 +126,7 @@ impl Fabric {
         let Landing { from, into, is_refused, .. } = *landing;
         let moved = match remote {
             Some((host, to)) => {
-                let sender = self.qps[key].qpn();
+                let sender = self.qps[key].qpn;
                 self.memory.deliver_to(from.part(0, into.len), |bytes| {
                     self.remotes.send(host, &LinkMessage::Data { to, from: sender, bytes });
                 })
@@ -163,9 +163,9 @@ impl Fabric {
         let propagation = Nanos(timing.propagation_ns);
         let jitter = self.choices.pick(timing.jitter_ns + 1);
         let arrival = left + propagation + Nanos(timing.delivery_ns + u64::from(jitter));
-        let from = self.qps[key].qpn();
+        let from = self.qps[key].qpn;
         let qp = &mut self.qps[peer];
-        let at = qp.order_delivery(self.world.visible_at(qp.device(), arrival));
+        let at = qp.order_delivery(self.world.visible_at(qp.device, arrival));
         match remote {
             Some((host, to)) => {
                 if let Some(ended) = qp.pop_receive() {
@@ -184,7 +184,7 @@ impl Fabric {
 
     /// Schedules the completion of a transmitted send of `key`, by its position in the queue, and of those that waited for it
     pub(super) fn end_send(&mut self, key: QpKey, position: usize, time: Time) {
-        let visible = self.world.visible_at(self.qps[key].device(), time);
+        let visible = self.world.visible_at(self.qps[key].device, time);
         self.schedule.add_all(self.qps.end_send(key, position, visible));
     }
 }

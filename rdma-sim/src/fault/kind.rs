@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::argument::{Argument, Count, Device, Index, Percent, Time};
+use super::argument::{COUNT, DEVICE, INDEX, PERCENT, TIME};
 use super::error::FaultReason;
 
 /// Whether a fault happens to a host or to one of its ports
@@ -36,7 +36,7 @@ pub struct FaultInfo {
 macro_rules! fault_kinds {
     ($(
         $(#[doc = $description:literal])+
-        $kind:ident $({ #[doc = $meaning:literal] $field:ident: $type:ty as $argument:ident })?
+        $kind:ident $({ $field:ident: $type:ty as $argument:ident, $meaning:literal })?
         = $name:literal on $target:ident, shown by $test:ident;
     )+) => {
         /// What happens
@@ -50,7 +50,7 @@ macro_rules! fault_kinds {
         pub const FAULTS: &[FaultInfo] = &[$(FaultInfo {
             name: $name,
             target: TargetKind::$target,
-            argument: [$(<$argument as Argument>::PLACEHOLDER,)? "–"][0],
+            argument: [$($argument.placeholder,)? "–"][0],
             description: concat!($($description),+).trim_ascii_start(),
             test: stringify!($test),
         }),+];
@@ -77,7 +77,7 @@ macro_rules! fault_kinds {
             ) -> Result<Self, FaultReason> {
                 let mut word = || words.next().ok_or(FaultReason::Incomplete);
                 Ok(match name {
-                    $($name => Self::$kind $({ $field: $argument::parse(word()?)? })?,)+
+                    $($name => Self::$kind $({ $field: ($argument.parse)(word()?)? })?,)+
                     _ => {
                         let known = FAULTS.iter().map(|info| info.name).collect();
                         return Err(FaultReason::UnknownKind { name: name.to_owned(), known });
@@ -92,7 +92,7 @@ macro_rules! fault_kinds {
                 match self {
                     $($(Self::$kind { $field } => {
                         f.write_str(" ")?;
-                        $argument::write($field, f)
+                        ($argument.write)($field, f)
                     })?)+
                     _ => Ok(()),
                 }
@@ -109,35 +109,20 @@ fault_kinds! {
     Busy = "busy" on Port, shown by a_taken_receive_queue_refuses_the_step;
 
     /// The next N frames that the port sends into receives arrive damaged.
-    Corrupt {
-        /// How many frames
-        frames: u32 as Count
-    } = "corrupt" on Port, shown by a_damaged_frame_fails_its_receive;
+    Corrupt { frames: u32 as COUNT, "How many frames" } = "corrupt" on Port, shown by a_damaged_frame_fails_its_receive;
 
     /// The remote ends of this cable and of the one in DEVICE of the same host trade places. Queue pairs that were
     /// connected over either are stale.
-    Cross {
-        /// The device at the other cable
-        with: String as Device
-    } = "cross" on Port, shown by crossed_cables_lead_elsewhere;
+    Cross { with: String as DEVICE, "The device at the other cable" } = "cross" on Port, shown by crossed_cables_lead_elsewhere;
 
     /// Completions at the port come later by TIME from now on.
-    Delay {
-        /// By how much
-        by: Duration as Time
-    } = "delay" on Port, shown by a_late_port_reports_later;
+    Delay { by: Duration as TIME, "By how much" } = "delay" on Port, shown by a_late_port_reports_later;
 
     /// The cable is pulled and, after TIME, plugged in again.
-    Flap {
-        /// How long the cable is out
-        down: Duration as Time
-    } = "flap" on Port, shown by old_objects_are_useless_after_a_replug;
+    Flap { down: Duration as TIME, "How long the cable is out" } = "flap" on Port, shown by old_objects_are_useless_after_a_replug;
 
     /// The IPv4 entry of the port moves to index N of the GID table.
-    GidAt {
-        /// The index
-        index: u8 as Index
-    } = "gid-at" on Port, shown by the_ipv4_entry_may_be_anywhere;
+    GidAt { index: u8 as INDEX, "The index" } = "gid-at" on Port, shown by the_ipv4_entry_may_be_anywhere;
 
     /// The queue pairs of both ends die as if they had been idle for too long.
     IdleDeath = "idle-death" on Port, shown by a_dead_queue_pair_takes_posts_and_completes_nothing;
@@ -149,37 +134,22 @@ fault_kinds! {
     Kill = "kill" on Host, shown by a_killed_host_is_silent_until_its_processes_start_anew;
 
     /// N completion queues of the port stay allocated without an owner until a reboot.
-    LeakCqs {
-        /// How many
-        count: u32 as Count
-    } = "leak-cqs" on Port, shown by every_failing_verb_has_its_errno;
+    LeakCqs { count: u32 as COUNT, "How many" } = "leak-cqs" on Port, shown by every_failing_verb_has_its_errno;
 
     /// N memory regions of the port stay allocated without an owner until a reboot.
-    LeakMrs {
-        /// How many
-        count: u32 as Count
-    } = "leak-mrs" on Port, shown by every_failing_verb_has_its_errno;
+    LeakMrs { count: u32 as COUNT, "How many" } = "leak-mrs" on Port, shown by every_failing_verb_has_its_errno;
 
     /// N protection domains of the port stay allocated without an owner until a reboot.
-    LeakPds {
-        /// How many
-        count: u32 as Count
-    } = "leak-pds" on Port, shown by every_failing_verb_has_its_errno;
+    LeakPds { count: u32 as COUNT, "How many" } = "leak-pds" on Port, shown by every_failing_verb_has_its_errno;
 
     /// N queue pairs of the port stay allocated without an owner until a reboot.
-    LeakQps {
-        /// How many
-        count: u32 as Count
-    } = "leak-qps" on Port, shown by every_failing_verb_has_its_errno;
+    LeakQps { count: u32 as COUNT, "How many" } = "leak-qps" on Port, shown by every_failing_verb_has_its_errno;
 
     /// The IPv4 entries of the port disappear from the GID table.
     LinkLocalGids = "link-local-gids" on Port, shown by a_port_without_an_address_has_no_usable_gid;
 
     /// The next messages that the port sends are lost, up to N frames; their sends complete successfully.
-    Lose {
-        /// How many frames
-        frames: u32 as Count
-    } = "lose" on Port, shown by lost_messages_take_no_receive;
+    Lose { frames: u32 as COUNT, "How many frames" } = "lose" on Port, shown by lost_messages_take_no_receive;
 
     /// The GID table of the port is empty, as when a bridge has captured the port.
     NoGids = "no-gids" on Port, shown by a_captured_port_has_no_gids;
@@ -200,10 +170,7 @@ fault_kinds! {
     RdmaOn = "rdma-on" on Host, shown by a_port_is_active_while_rdma_is_enabled_at_both_ends;
 
     /// The host goes down and is back after TIME: its kernel has freed every object, and its processes start anew.
-    Reboot {
-        /// How long the host is down
-        down: Duration as Time
-    } = "reboot" on Host, shown by only_a_reboot_frees_leaked_objects;
+    Reboot { down: Duration as TIME, "How long the host is down" } = "reboot" on Host, shown by only_a_reboot_frees_leaked_objects;
 
     /// The devices of the host trade names, as after a restart.
     Renumber = "renumber" on Host, shown by devices_trade_names_after_a_restart;
@@ -224,19 +191,13 @@ fault_kinds! {
     Sleep = "sleep" on Host, shown by a_sleeping_mac_takes_its_ports_along;
 
     /// The cable carries PERCENT of its rate from now on.
-    Slow {
-        /// The share of the rate
-        percent: u32 as Percent
-    } = "slow" on Port, shown by a_slow_cable_carries_less;
+    Slow { percent: u32 as PERCENT, "The share of the rate" } = "slow" on Port, shown by a_slow_cable_carries_less;
 
     /// The port reports completed receives once a second.
     SlowReceive = "slow-receive" on Port, shown by a_slow_receiver_looks_once_a_second;
 
     /// Frames circle through a bridge and leave PERCENT of the cable.
-    Storm {
-        /// The share that is left
-        percent: u32 as Percent
-    } = "storm" on Port, shown by a_slow_cable_carries_less;
+    Storm { percent: u32 as PERCENT, "The share that is left" } = "storm" on Port, shown by a_slow_cable_carries_less;
 
     /// The cable is pulled.
     Unplug = "unplug" on Port, shown by after_unplugging_everything_is_refused;

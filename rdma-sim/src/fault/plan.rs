@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rdma_core::Time;
 
-use super::argument::{self, Argument};
+use super::argument::TIME;
 use super::error::{FaultError, FaultReason};
 use super::kind::{FaultKind, TargetKind};
 use crate::topology::{Host, Topology};
@@ -146,7 +146,7 @@ impl fmt::Display for Trigger {
             Self::AfterFrames(frames) => write!(f, "after {frames} frames"),
             Self::At(time) => {
                 f.write_str("at ")?;
-                argument::Time::write(&Duration::from_nanos(time.as_nanos()), f)
+                (TIME.write)(&Duration::from_nanos(time.as_nanos()), f)
             }
         }
     }
@@ -189,7 +189,7 @@ fn parse(text: &str) -> Result<Fault, FaultReason> {
     let mut words = text.split_whitespace();
     let mut next = || words.next().ok_or(FaultReason::Incomplete);
     let trigger = match next()? {
-        "at" => Trigger::At(Time::ZERO + argument::Time::parse(next()?)?),
+        "at" => Trigger::At(Time::ZERO + (TIME.parse)(next()?)?),
         "after" => {
             let count = next()?;
             let frames = count.parse().map_err(|_| FaultReason::Count(count.to_owned()))?;

@@ -72,39 +72,31 @@ impl MacModel {
 
     /// How many Thunderbolt ports it has, and so how many RDMA devices
     pub const fn ports(self) -> usize {
-        match self {
-            Self::Generic { ports } => ports,
-            Self::MacStudioM3Ultra => 6,
-            Self::MacStudioM4Max => 4,
-            Self::MacMiniM4
-            | Self::MacMiniM4Pro
-            | Self::MacBookProM4Max
-            | Self::MacBookProM4Pro
-            | Self::MacBookProM5Max
-            | Self::MacBookProM5Pro => 3,
-        }
+        self.describe().1
     }
 
     /// The fastest link that its ports make
     pub const fn line_rate(self) -> LineRate {
-        match self {
-            Self::MacMiniM4 => LineRate::TB4,
-            _ => LineRate::TB5,
-        }
+        self.describe().2
     }
 
     /// Its name in text; [`Display`](fmt::Display) adds the number of ports of a generic one
     pub(super) const fn name(self) -> &'static str {
+        self.describe().0
+    }
+
+    /// Name, ports and rate: the table above
+    const fn describe(self) -> (&'static str, usize, LineRate) {
         match self {
-            Self::Generic { .. } => GENERIC,
-            Self::MacMiniM4 => "mac-mini-m4",
-            Self::MacMiniM4Pro => "mac-mini-m4-pro",
-            Self::MacStudioM3Ultra => "mac-studio-m3-ultra",
-            Self::MacStudioM4Max => "mac-studio-m4-max",
-            Self::MacBookProM4Max => "macbook-pro-m4-max",
-            Self::MacBookProM4Pro => "macbook-pro-m4-pro",
-            Self::MacBookProM5Max => "macbook-pro-m5-max",
-            Self::MacBookProM5Pro => "macbook-pro-m5-pro",
+            Self::Generic { ports } => (GENERIC, ports, LineRate::TB5),
+            Self::MacMiniM4 => ("mac-mini-m4", 3, LineRate::TB4),
+            Self::MacMiniM4Pro => ("mac-mini-m4-pro", 3, LineRate::TB5),
+            Self::MacStudioM3Ultra => ("mac-studio-m3-ultra", 6, LineRate::TB5),
+            Self::MacStudioM4Max => ("mac-studio-m4-max", 4, LineRate::TB5),
+            Self::MacBookProM4Max => ("macbook-pro-m4-max", 3, LineRate::TB5),
+            Self::MacBookProM4Pro => ("macbook-pro-m4-pro", 3, LineRate::TB5),
+            Self::MacBookProM5Max => ("macbook-pro-m5-max", 3, LineRate::TB5),
+            Self::MacBookProM5Pro => ("macbook-pro-m5-pro", 3, LineRate::TB5),
         }
     }
 }

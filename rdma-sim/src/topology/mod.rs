@@ -21,7 +21,6 @@
 mod build;
 mod cable;
 mod error;
-#[cfg(any(test, feature = "arbitrary", feature = "proptest"))]
 mod generate;
 mod mac;
 mod matrix;

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -11,7 +10,7 @@ use crate::LineRate;
 /// A topology as it is written in a file: a table of its own, or the whole file
 ///
 /// For formats that contain one; [`Topology::from_toml`] reads a file of its own.
-#[derive(Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TopologyTable {
     shape: Option<Spanned<String>>,
@@ -27,7 +26,7 @@ pub struct TopologyTable {
 }
 
 /// A number; for a table such as `[[hosts]]` the error says which table to write instead
-#[derive(Clone, Copy, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(
     untagged,
     expecting = "a shape has a number of hosts and cables; single ones are [[host]] and [[cable]]"
@@ -43,7 +42,7 @@ impl Count {
     }
 }
 
-#[derive(Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct HostTable {
     name: Spanned<String>,
@@ -54,14 +53,14 @@ struct HostTable {
     port: Vec<PortTable>,
 }
 
-#[derive(Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PortTable {
     device: Spanned<String>,
     addresses: Vec<Spanned<String>>,
 }
 
-#[derive(Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CableTable {
     ends: [Spanned<String>; 2],
@@ -142,12 +141,6 @@ fn line(text: &str, offset: usize) -> usize {
 fn at<T>(text: &str, value: &Spanned<T>) -> impl Fn(TopologyError) -> TopologyError + use<T> {
     let line = line(text, value.span().start);
     move |error| TopologyError::At { line, error: Box::new(error) }
-}
-
-impl fmt::Debug for TopologyTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TopologyTable").field("hosts", &self.host.len()).finish_non_exhaustive()
-    }
 }
 
 impl TopologyTable {

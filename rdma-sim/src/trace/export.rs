@@ -4,34 +4,40 @@ use std::fmt::{self, Write};
 
 use super::{Record, RecordKind};
 
+impl Record {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            RecordKind::PostSend => "post_send",
+            RecordKind::PostRecv => "post_recv",
+            RecordKind::Sent => "sent",
+            RecordKind::Delivered => "delivered",
+            RecordKind::Frame => "frame",
+            RecordKind::Stall => "stall",
+            RecordKind::Connect => "connect",
+            RecordKind::Fault => "fault",
+            RecordKind::Plugged if self.value == 1 => "plugged in",
+            RecordKind::Plugged => "cut off",
+            RecordKind::OneSided => "one-sided",
+        }
+    }
+}
+
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { time, kind, subject, value } = *self;
-        let ns = time.as_nanos();
-        let (port, qpn) = (subject >> 20, subject & 0xf_ffff);
+        let (ns, name) = (time.as_nanos(), self.name());
         write!(f, "{:>6}.{:09}  ", ns / 1_000_000_000, ns % 1_000_000_000)?;
         match kind {
-            RecordKind::PostSend => write!(f, "port {port} qp {qpn:#06x}  post_send   {value} bytes"),
-            RecordKind::PostRecv => write!(f, "port {port} qp {qpn:#06x}  post_recv   {value} bytes"),
-            RecordKind::Sent => write!(f, "port {port} qp {qpn:#06x}  sent        status {value}"),
-            RecordKind::Delivered => {
-                write!(
-                    f,
-                    "port {port} qp {qpn:#06x}  delivered   {} bytes, status {}",
-                    value >> 8,
-                    value & 0xff
-                )
-            }
-            RecordKind::Frame => write!(f, "port {port} qp {qpn:#06x}  frame       {value} bytes"),
-            RecordKind::Stall => write!(f, "port {port} qp {qpn:#06x}  stall       no receive of the peer"),
-            RecordKind::Connect if value == 1 => {
-                write!(f, "port {port} qp {qpn:#06x}  connect     ready to receive")
-            }
-            RecordKind::Connect => write!(f, "port {port} qp {qpn:#06x}  connect     failed"),
-            RecordKind::Fault => write!(f, "fault {subject}"),
-            RecordKind::Plugged if value == 1 => write!(f, "port {subject}     cable plugged in"),
-            RecordKind::Plugged => write!(f, "port {subject}     cable cut off"),
-            RecordKind::OneSided => write!(f, "port {port} qp {qpn:#06x}  one-sided   {value} bytes"),
+            RecordKind::Fault => return write!(f, "fault {subject}"),
+            RecordKind::Plugged => return write!(f, "port {subject}     cable {name}"),
+            _ => write!(f, "port {} qp {:#06x}  {name:<12}", subject >> 20, subject & 0xf_ffff)?,
+        }
+        match kind {
+            RecordKind::Sent => write!(f, "status {value}"),
+            RecordKind::Delivered => write!(f, "{} bytes, status {}", value >> 8, value & 0xff),
+            RecordKind::Stall => f.write_str("no receive of the peer"),
+            RecordKind::Connect => f.write_str(if value == 1 { "ready to receive" } else { "failed" }),
+            _ => write!(f, "{value} bytes"),
         }
     }
 }
@@ -56,18 +62,11 @@ pub fn chrome_json(records: &[Record]) -> String {
     let mut out = String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
     for (number, record) in records.iter().enumerate() {
         let ns = record.time.as_nanos();
-        let (row, name) = match record.kind {
-            RecordKind::Fault => (0, "fault"),
-            RecordKind::Plugged => (0, if record.value == 1 { "plugged in" } else { "cut off" }),
-            RecordKind::PostSend => (record.subject, "post_send"),
-            RecordKind::PostRecv => (record.subject, "post_recv"),
-            RecordKind::Sent => (record.subject, "sent"),
-            RecordKind::Delivered => (record.subject, "delivered"),
-            RecordKind::Frame => (record.subject, "frame"),
-            RecordKind::Stall => (record.subject, "stall"),
-            RecordKind::Connect => (record.subject, "connect"),
-            RecordKind::OneSided => (record.subject, "one-sided"),
+        let row = match record.kind {
+            RecordKind::Fault | RecordKind::Plugged => 0,
+            _ => record.subject,
         };
+        let name = record.name();
         let phase = if record.kind == RecordKind::Frame {
             "\"ph\":\"X\",\"dur\":0.4"
         } else {

@@ -106,7 +106,7 @@ impl QueuePairs {
     }
 
     fn insert(&mut self, qp: QueuePair) -> QpKey {
-        let device = qp.device();
+        let device = qp.device;
         let key = self.all.insert(qp);
         self.devices[device.position()].keys.push(key);
         key
@@ -127,7 +127,7 @@ impl QueuePairs {
 
     pub(super) fn remove(&mut self, key: QpKey) {
         if let Some(qp) = self.all.remove(key) {
-            self.devices[qp.device().position()].keys.retain(|other| *other != key);
+            self.devices[qp.device.position()].keys.retain(|other| *other != key);
         }
     }
 
@@ -172,14 +172,14 @@ impl QueuePairs {
     }
 
     pub(super) fn find(&self, device: DeviceIndex, qpn: Qpn) -> Option<QpKey> {
-        self.of(device).iter().copied().find(|key| self.all[*key].qpn() == qpn)
+        self.of(device).iter().copied().find(|key| self.all[*key].qpn == qpn)
     }
 
     /// The queue pair of that number on `device`, if it receives from the number `from`
     pub(super) fn find_receiver(&self, device: DeviceIndex, qpn: Qpn, from: Qpn) -> Option<QpKey> {
         let key = self.find(device, qpn)?;
         let qp = &self.all[key];
-        (qp.is_up() && qp.peer() == from && qp.is_alive()).then_some(key)
+        (qp.is_up() && qp.peer == from && qp.is_alive()).then_some(key)
     }
 
     pub(super) fn at(&self, key: QpKey) -> QpRef {
@@ -202,7 +202,7 @@ impl QueuePairs {
         if let Some(known) = qp.peer_key.filter(|known| is_peer(*known)) {
             return Some(known);
         }
-        let found = self.of(neighbour(qp.device())?).iter().copied().find(|other| is_peer(*other));
+        let found = self.of(neighbour(qp.device)?).iter().copied().find(|other| is_peer(*other));
         self.all[key].peer_key = found;
         found
     }
@@ -243,7 +243,7 @@ impl QueuePairs {
     pub(super) fn make_ready(&mut self, key: QpKey) -> DeviceIndex {
         let qp = &mut self.all[key];
         qp.make_ready();
-        qp.device()
+        qp.device
     }
 
     /// What a queue pair has to send, if it can send

@@ -16,17 +16,17 @@ use crate::rules::QueueUnit;
 /// A queue pair
 #[derive(Debug)]
 pub(crate) struct QueuePair {
-    pub(super) device: DeviceIndex,
+    pub(crate) device: DeviceIndex,
     pub(super) send_cq: CqKey,
     pub(super) recv_cq: CqKey,
-    pub(super) qpn: Qpn,
-    pub(super) qp_type: QpType,
-    pub(super) state: QpState,
-    pub(super) capacity: QpCapacity,
+    pub(crate) qpn: Qpn,
+    pub(crate) qp_type: QpType,
+    pub(crate) state: QpState,
+    pub(crate) capacity: QpCapacity,
     /// What its queues count.
     pub(super) unit: QueueUnit,
     /// The number of the queue pair at the other end, once connected.
-    pub(super) peer: Qpn,
+    pub(crate) peer: Qpn,
     /// Where that was found last.
     pub(super) peer_key: Option<QpKey>,
     /// Grows when the events under way stop to apply.
@@ -36,9 +36,9 @@ pub(crate) struct QueuePair {
     /// It has rested for too long: no request ever completes again, and no error says so.
     pub(super) is_dead: bool,
     /// A transition to RTR failed. The device does not retry it; the queue pair must be destroyed.
-    pub(super) has_failed_rtr: bool,
+    pub(crate) has_failed_rtr: bool,
     /// The step of set-up in which it became ready to receive.
-    pub(super) ready_at: Option<u64>,
+    pub(crate) ready_at: Option<u64>,
     pub(super) last_active: Time,
     pub(super) sends: VecDeque<Send>,
     /// What `sends` take of the capacity.
@@ -120,34 +120,6 @@ impl QueuePair {
 
     // ─── What it is ───
 
-    pub(crate) fn device(&self) -> DeviceIndex {
-        self.device
-    }
-
-    pub(crate) fn qpn(&self) -> Qpn {
-        self.qpn
-    }
-
-    pub(crate) fn peer(&self) -> Qpn {
-        self.peer
-    }
-
-    pub(crate) fn qp_type(&self) -> QpType {
-        self.qp_type
-    }
-
-    pub(crate) fn capacity(&self) -> QpCapacity {
-        self.capacity
-    }
-
-    pub(crate) fn state(&self) -> QpState {
-        self.state
-    }
-
-    pub(crate) fn ready_at(&self) -> Option<u64> {
-        self.ready_at
-    }
-
     pub(crate) fn name(&self) -> QpName {
         QpName { device: self.device.0, qpn: self.qpn }
     }
@@ -207,19 +179,6 @@ impl QueuePair {
             return Err(Invalid::Port { port: attr.port, pkey_index: attr.pkey_index }.into());
         }
         Ok(())
-    }
-
-    /// Takes a transition that needs no peer
-    pub(crate) fn set_state(&mut self, state: QpState) {
-        self.state = state;
-    }
-
-    pub(crate) fn has_failed_rtr(&self) -> bool {
-        self.has_failed_rtr
-    }
-
-    pub(crate) fn set_failed_rtr(&mut self) {
-        self.has_failed_rtr = true;
     }
 
     /// Becomes ready to receive from `peer`; its sender learns at `visible` of the receives that were posted before
