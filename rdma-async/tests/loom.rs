@@ -71,6 +71,15 @@ fn model_of_three(body: impl Fn() + Send + Sync + 'static) {
     model.check(body);
 }
 
+/// Runs `body` on another thread
+fn spawn<T: Send + Sync + 'static, R: Send + 'static>(
+    shared: &Arc<T>,
+    body: impl FnOnce(&T) -> R + Send + 'static,
+) -> thread::JoinHandle<R> {
+    let shared = Arc::clone(shared);
+    thread::spawn(move || body(&shared))
+}
+
 /// Runs `change`, then its effects
 fn run<T, R>(change: impl FnOnce(&mut Effects<T>) -> R) -> R {
     let mut effects = Effects::new();
@@ -98,12 +107,7 @@ fn memory_given_back_reaches_all_tasks_that_wait() {
     model_of_three(|| {
         let queue = Arc::new(SharedWaitQueue::new(Frames::new(2), 4));
         let start = queue.try_take(|frames| frames.take(2)).unwrap();
-        let waiters: Vec<_> = (0..2)
-            .map(|_| {
-                let queue = Arc::clone(&queue);
-                thread::spawn(move || block_on(take_frames(&queue, 1)))
-            })
-            .collect();
+        let waiters = [(); 2].map(|()| spawn(&queue, |queue| block_on(take_frames(queue, 1))));
         // One release is enough for both.
         give(&queue, start, 2);
         let mut got: Vec<_> = waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect();
@@ -116,13 +120,10 @@ fn memory_given_back_reaches_all_tasks_that_wait() {
 fn frames_are_leased_to_one_at_a_time() {
     loom::model(|| {
         let queue = Arc::new(SharedWaitQueue::new(Frames::new(1), 4));
-        let other = {
-            let queue = Arc::clone(&queue);
-            thread::spawn(move || {
-                let start = block_on(take_frames(&queue, 1));
-                give(&queue, start, 1);
-            })
-        };
+        let other = spawn(&queue, move |queue| {
+            let start = block_on(take_frames(queue, 1));
+            give(queue, start, 1);
+        });
         let start = block_on(take_frames(&queue, 1));
         give(&queue, start, 1);
         other.join().unwrap();
@@ -141,10 +142,7 @@ fn a_task_that_gives_up_passes_the_wakeup_on() {
         let taken =
             run::<(), _>(|effects| queue.poll_take(&mut first, &cx, effects, |frames| frames.take(1)));
         assert!(taken.is_pending());
-        let second = {
-            let queue = Arc::clone(&queue);
-            thread::spawn(move || block_on(take_frames(&queue, 1)))
-        };
+        let second = spawn(&queue, move |queue| block_on(take_frames(queue, 1)));
         give(&queue, start, 1);
         run::<(), _>(|effects| queue.leave(&mut first, effects));
         second.join().unwrap();
@@ -218,10 +216,7 @@ async fn claim(table: &Table) -> Result<u32, ()> {
 fn an_outcome_is_never_missed() {
     loom::model(|| {
         let (table, slot, buffer) = in_flight();
-        let device = {
-            let table = Arc::clone(&table);
-            thread::spawn(move || complete(&table, slot))
-        };
+        let device = spawn(&table, move |table| complete(table, slot));
         let (result, lease) =
             block_on(poll_fn(|cx| run(|effects| table.lock().poll_outcome(slot, cx, effects))));
         assert_eq!(result, Ok(()));
@@ -236,10 +231,7 @@ fn an_outcome_is_never_missed() {
 fn a_detached_request_frees_its_slot_and_its_buffer() {
     loom::model(|| {
         let (table, slot, buffer) = in_flight();
-        let device = {
-            let table = Arc::clone(&table);
-            thread::spawn(move || complete(&table, slot))
-        };
+        let device = spawn(&table, move |table| complete(table, slot));
         detach(&table, slot);
         device.join().unwrap();
         assert_eq!(table.lock().in_use(), 0, "the slot can be claimed again");
@@ -262,14 +254,8 @@ fn a_detached_request_keeps_its_buffer_until_it_has_ended() {
 fn a_slot_that_is_freed_reaches_the_task_that_waits_for_it() {
     model_of_three(|| {
         let (table, slot, _buffer) = in_flight();
-        let next = {
-            let table = Arc::clone(&table);
-            thread::spawn(move || block_on(claim(&table)))
-        };
-        let device = {
-            let table = Arc::clone(&table);
-            thread::spawn(move || complete(&table, slot))
-        };
+        let next = spawn(&table, move |table| block_on(claim(table)));
+        let device = spawn(&table, move |table| complete(table, slot));
         detach(&table, slot);
         assert_eq!(next.join().unwrap(), Ok(slot));
         device.join().unwrap();
@@ -280,12 +266,7 @@ fn a_slot_that_is_freed_reaches_the_task_that_waits_for_it() {
 fn a_closed_table_refuses_all_tasks() {
     model_of_three(|| {
         let (table, _slot, _buffer) = in_flight();
-        let claims: Vec<_> = (0..2)
-            .map(|_| {
-                let table = Arc::clone(&table);
-                thread::spawn(move || block_on(claim(&table)))
-            })
-            .collect();
+        let claims = [(); 2].map(|()| spawn(&table, |table| block_on(claim(table))));
         run(|effects| table.lock().close((), effects));
         for claim in claims {
             assert_eq!(claim.join().unwrap(), Err(()));
@@ -312,13 +293,10 @@ fn messages_are_received_in_order_and_then_the_end() {
         let inbox = Arc::new(Messages::new(Inbox::new(4)));
         change(&inbox, Inbox::expect);
         change(&inbox, |inbox, effects| inbox.push(2, effects));
-        let reactor = {
-            let inbox = Arc::clone(&inbox);
-            thread::spawn(move || {
-                change(&inbox, |inbox, effects| inbox.fill(1, effects));
-                change(&inbox, Inbox::finish);
-            })
-        };
+        let reactor = spawn(&inbox, move |inbox| {
+            change(inbox, |inbox, effects| inbox.fill(1, effects));
+            change(inbox, Inbox::finish);
+        });
         let received = block_on(async { [next(&inbox).await, next(&inbox).await, next(&inbox).await] });
         assert_eq!(received, [Ok(Some(1)), Ok(Some(2)), Ok(None)]);
         reactor.join().unwrap();
@@ -329,12 +307,7 @@ fn messages_are_received_in_order_and_then_the_end() {
 fn every_receiver_learns_of_the_end() {
     model_of_three(|| {
         let inbox = Arc::new(Messages::new(Inbox::new(4)));
-        let receivers: Vec<_> = (0..2)
-            .map(|_| {
-                let inbox = Arc::clone(&inbox);
-                thread::spawn(move || block_on(next(&inbox)))
-            })
-            .collect();
+        let receivers = [(); 2].map(|()| spawn(&inbox, |inbox| block_on(next(inbox))));
         change(&inbox, Inbox::expect);
         change(&inbox, |inbox, effects| inbox.close(Err(()), effects));
         for receiver in receivers {
@@ -351,10 +324,7 @@ fn a_receiver_that_gives_up_loses_no_message() {
         let cx = Context::from_waker(Waker::noop());
         let polled = change(&inbox, |inbox, effects| inbox.poll_next(&mut first, &cx, effects));
         assert!(polled.is_pending());
-        let second = {
-            let inbox = Arc::clone(&inbox);
-            thread::spawn(move || block_on(next(&inbox)))
-        };
+        let second = spawn(&inbox, move |inbox| block_on(next(inbox)));
         change(&inbox, |inbox, effects| inbox.push(7, effects));
         change(&inbox, |inbox, effects| inbox.leave(&mut first, effects));
         assert_eq!(second.join().unwrap(), Ok(Some(7)));
@@ -367,12 +337,8 @@ fn a_receiver_that_gives_up_loses_no_message() {
 fn a_task_that_waits_for_the_last_connection_learns_of_its_end() {
     model_of_three(|| {
         let connections = Arc::new(SharedWaitQueue::new(2, 4));
-        let enders: Vec<_> = (0..2)
-            .map(|_| {
-                let connections = Arc::clone(&connections);
-                thread::spawn(move || connections.update(|count| *count -= 1))
-            })
-            .collect();
+        let enders =
+            [(); 2].map(|()| spawn(&connections, |connections| connections.update(|count| *count -= 1)));
         let mut waiter = Waiter::default();
         block_on(poll_fn(|cx| {
             run::<(), _>(|effects| {
@@ -446,12 +412,7 @@ fn a_connection_that_joins_is_taken_over() {
 fn a_connection_that_joins_a_reactor_that_ends_is_taken_or_given_back() {
     model_of_three(|| {
         let joining = Arc::new(Joining::new());
-        let others: Vec<_> = (0..2)
-            .map(|number| {
-                let joining = Arc::clone(&joining);
-                thread::spawn(move || joining.push(number))
-            })
-            .collect();
+        let others = [0, 1].map(|number| spawn(&joining, move |joining| joining.push(number)));
         let mut all = Vec::new();
         joining.take_into(&mut all);
         joining.close_into(&mut all);

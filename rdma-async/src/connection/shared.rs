@@ -84,15 +84,15 @@ impl<D: Device> ConnectionShared<D> {
     }
 
     pub(super) fn poll_sent(&self, slot: u32, cx: &Context<'_>) -> Poll<Outcome<Lease, SendError>> {
-        self.with(|state, effects| state.poll_sent(slot, cx, effects))
+        self.with(|state, effects| state.ops.poll_outcome(slot, cx, effects))
     }
 
     pub(super) fn detach(&self, slot: u32) {
-        self.with(|state, effects| state.detach(slot, effects));
+        self.with(|state, effects| state.ops.detach(slot, effects));
     }
 
     pub(super) fn leave_send(&self, waiter: &mut Waiter) {
-        self.leave(waiter, State::leave_send);
+        self.leave(waiter, |state, waiter, effects| state.ops.leave(waiter, effects));
     }
 
     pub(super) fn poll_recv(
@@ -100,7 +100,7 @@ impl<D: Device> ConnectionShared<D> {
         waiter: &mut Waiter,
         cx: &Context<'_>,
     ) -> Poll<Result<Option<Lease>, RecvError>> {
-        self.with(|state, effects| state.poll_recv(waiter, cx, effects))
+        self.with(|state, effects| state.inbox.poll_next(waiter, cx, effects))
     }
 
     pub(super) fn try_recv(&self) -> Result<Option<Lease>, RecvError> {
@@ -108,19 +108,19 @@ impl<D: Device> ConnectionShared<D> {
     }
 
     pub(super) fn leave_recv(&self, waiter: &mut Waiter) {
-        self.leave(waiter, State::leave_recv);
+        self.leave(waiter, |state, waiter, effects| state.inbox.leave(waiter, effects));
     }
 
     pub(super) fn poll_end(&self, waiter: &mut Waiter, cx: &Context<'_>) -> Poll<Result<(), CloseError>> {
-        self.with(|state, effects| state.poll_end(waiter, cx, effects))
+        self.with(|state, effects| state.end.poll_take(waiter, cx, effects, |end| end.clone()))
     }
 
     pub(super) fn leave_end(&self, waiter: &mut Waiter) {
-        self.leave(waiter, State::leave_end);
+        self.leave(waiter, |state, waiter, effects| state.end.leave(waiter, effects));
     }
 
     pub(super) fn end(&self) -> Option<Result<(), CloseError>> {
-        self.state.lock().end()
+        self.state.lock().end.value().clone()
     }
 
     pub(crate) fn finish(&self) {
@@ -136,11 +136,11 @@ impl<D: Device> ConnectionShared<D> {
     }
 
     pub(super) fn max_message(&self) -> usize {
-        self.state.lock().max_message()
+        self.state.lock().protocol.max_message()
     }
 
     pub(crate) fn error(&self) -> Option<ConnectionError> {
-        self.state.lock().error()
+        self.state.lock().error.clone()
     }
 
     /// As [`State::drive`]; `effects` are the reactor's, which it uses again and again

@@ -10,7 +10,6 @@ use super::stats::ConnectionStats;
 use crate::effects::Event;
 use crate::error::{CloseError, ConnectionError, RecvError, SendError};
 use crate::inbox::Inbox;
-use crate::op_table::Outcome;
 use crate::pool::{Effects, Lease, Pool, Zone};
 use crate::queue_pairs::{Ops, QueuePairs, Request};
 use crate::send_failed::SendFailed;
@@ -23,13 +22,13 @@ pub(crate) struct State<D: Device> {
     id: u32,
     peer_timeout: Duration,
     pool: Pool,
-    protocol: Protocol,
+    pub(super) protocol: Protocol,
     /// `None` once the connection is over.
     queues: Option<QueuePairs<D>>,
-    ops: Ops,
-    inbox: Inbox<Lease, RecvError>,
+    pub(super) ops: Ops,
+    pub(super) inbox: Inbox<Lease, RecvError>,
     /// How the connection ended.
-    end: WaitQueue<Option<Result<(), CloseError>>>,
+    pub(super) end: WaitQueue<Option<Result<(), CloseError>>>,
     /// Whether the application still holds a handle.
     is_held: bool,
     /// When a connection without a handle is given up, unless a send completes before.
@@ -38,7 +37,7 @@ pub(crate) struct State<D: Device> {
     memory: Waiter,
     /// Whether a message was refused because the peer has closed.
     is_refused: bool,
-    error: Option<ConnectionError>,
+    pub(super) error: Option<ConnectionError>,
     stats: ConnectionStats,
 }
 
@@ -137,64 +136,9 @@ impl<D: Device> State<D> {
         Ok(slot)
     }
 
-    /// How the message in op slot `slot` ended, once it has
-    pub(super) fn poll_sent(
-        &mut self,
-        slot: u32,
-        cx: &Context<'_>,
-        effects: &mut Effects,
-    ) -> Poll<Outcome<Lease, SendError>> {
-        self.ops.poll_outcome(slot, cx, effects)
-    }
-
-    /// Gives up the outcome of the message in op slot `slot`, which is sent all the same
-    pub(super) fn detach(&mut self, slot: u32, effects: &mut Effects) {
-        self.ops.detach(slot, effects);
-    }
-
-    /// Gives up waiting for a slot
-    pub(super) fn leave_send(&mut self, waiter: &mut Waiter, effects: &mut Effects) {
-        self.ops.leave(waiter, effects);
-    }
-
-    /// The next message, or the end
-    pub(super) fn poll_recv(
-        &mut self,
-        waiter: &mut Waiter,
-        cx: &Context<'_>,
-        effects: &mut Effects,
-    ) -> Poll<Result<Option<Lease>, RecvError>> {
-        self.inbox.poll_next(waiter, cx, effects)
-    }
-
     /// The next message, or the end, if it is there and no task waits for it
     pub(super) fn try_recv(&mut self) -> Result<Option<Lease>, RecvError> {
         self.inbox.try_next().unwrap_or(Err(RecvError::WouldBlock))
-    }
-
-    /// Gives up waiting for a message
-    pub(super) fn leave_recv(&mut self, waiter: &mut Waiter, effects: &mut Effects) {
-        self.inbox.leave(waiter, effects);
-    }
-
-    /// How the connection ended, once it has
-    pub(super) fn poll_end(
-        &mut self,
-        waiter: &mut Waiter,
-        cx: &Context<'_>,
-        effects: &mut Effects,
-    ) -> Poll<Result<(), CloseError>> {
-        self.end.poll_take(waiter, cx, effects, |end| end.clone())
-    }
-
-    /// Gives up waiting for the end
-    pub(super) fn leave_end(&mut self, waiter: &mut Waiter, effects: &mut Effects) {
-        self.end.leave(waiter, effects);
-    }
-
-    /// How the connection ended, if it has
-    pub(super) fn end(&self) -> Option<Result<(), CloseError>> {
-        self.end.value().clone()
     }
 
     /// Takes back the memory of a message that the application has read
@@ -235,15 +179,6 @@ impl<D: Device> State<D> {
 
     pub(super) fn stats(&self) -> ConnectionStats {
         ConnectionStats { messages_in_flight: self.ops.in_use(), ..self.stats }
-    }
-
-    pub(super) fn max_message(&self) -> usize {
-        self.protocol.max_message()
-    }
-
-    /// Why the connection is lost, if it is
-    pub(super) fn error(&self) -> Option<ConnectionError> {
-        self.error.clone()
     }
 }
 
