@@ -3,13 +3,13 @@
 //! Prints events of the fabric per second of one core, and asserts what the project promises about growth and memory;
 //! speed is printed and not asserted, because it is that of the machine.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::join_all;
 use rdma_async::time::sleep;
 use rdma_bare::BareQp;
 use rdma_sim::{LineRate, Net, Sim, SimDevice, Topology};
-use rdma_tests::DEVICE;
+use rdma_tests::{DEVICE, now};
 
 /// So many Macs, two by two at a cable
 fn pairs(hosts: usize) -> Topology {
@@ -38,11 +38,6 @@ async fn ping(net: &Net, [mut a, mut b]: [BareQp<SimDevice>; 2], count: usize, e
             sleep(&*net.runtime(), every).await;
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark asks the clock on the wall")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// Events per second with so many hosts that all ping at once

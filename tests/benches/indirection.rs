@@ -7,14 +7,13 @@
 
 use std::hint::black_box;
 use std::ptr::{NonNull, null_mut};
-use std::time::Instant;
 
 use rdma_core::{
     Completion, CompletionQueue, Device, Lkey, QpCapacity, QpInit, QueuePair, RecvRequest, SendOp,
     SendRequest, Sge, WrId,
 };
 use rdma_tb5::{OpenOptions, VerbsCompletionQueue, VerbsDevice, VerbsQueuePair};
-use rdma_tests::stub;
+use rdma_tests::{median, now, stub};
 use rdma_verbs_abi::{Cq, Qp, RecvWr, SendWr, Wc, constants};
 
 const BATCH: u32 = 4000;
@@ -114,9 +113,8 @@ impl Calls for Traits {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark asks the clock on the wall")]
 fn time<C: Calls>(calls: &mut C, mut call: impl FnMut(&mut C, u64)) -> f64 {
-    let start = Instant::now();
+    let start = now();
     for id in 0..BATCH {
         call(calls, black_box(u64::from(id)));
     }
@@ -138,12 +136,6 @@ fn round(calls: &mut impl Calls) -> [f64; 5] {
     ]
 }
 
-fn median(rounds: &[[f64; 5]], at: usize) -> f64 {
-    let mut column: Vec<_> = rounds.iter().map(|round| round[at]).collect();
-    column.sort_by(f64::total_cmp);
-    column[column.len() / 2]
-}
-
 #[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 fn main() {
     let provider = stub::provider();
@@ -158,7 +150,8 @@ fn main() {
     let (bare, traits): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
     let mut worst: f64 = 0.0;
     for (at, name) in NAMES.into_iter().enumerate() {
-        let (bare, traits) = (median(&bare, at), median(&traits, at));
+        let of = |rounds: &[[f64; 5]]| median(rounds.iter().map(|round| round[at]).collect());
+        let (bare, traits) = (of(&bare), of(&traits));
         println!("{name:16} ABI {bare:5.2} ns, traits {traits:5.2} ns, difference {:5.2} ns", traits - bare);
         worst = worst.max(traits - bare);
     }

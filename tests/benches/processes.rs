@@ -5,19 +5,14 @@
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
-use std::time::Instant;
 
 use rdma_sim::{LineRate, Topology};
 use rdma_sim_verbs::shared::Settings;
 use rdma_tests::hosts::{Hosts, Peer};
+use rdma_tests::{median, now};
 
 const PEER: &str = env!("CARGO_BIN_EXE_peer");
 const MIB: usize = 1 << 20;
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures wall time")]
-fn now() -> Instant {
-    Instant::now()
-}
 
 /// Two hosts with a connection between them
 struct Pair {
@@ -104,11 +99,6 @@ fn memcpy() -> f64 {
         std::hint::black_box(&mut to);
     }
     (PIECES * MIB) as f64 / start.elapsed().as_nanos() as f64
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 #[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]

@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use criterion::{Criterion, Throughput};
 use futures::channel::oneshot;
@@ -22,15 +22,10 @@ use rdma_async::{Connection, EndpointOptions};
 use rdma_bare::BareQp;
 use rdma_core::Device;
 use rdma_sim::{Sim, SimDevice};
-use rdma_tests::{DEVICE, connected};
+use rdma_tests::{DEVICE, connected, now};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const SIZES: [usize; 3] = [64 << 10, 1 << 20, 4 << 20];
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures wall time")]
-fn now() -> Instant {
-    Instant::now()
-}
 
 /// Messages in flight at once.
 const AT_ONCE: u64 = 3;

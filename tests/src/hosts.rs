@@ -19,10 +19,22 @@ pub struct Hosts {
 
 /// A process that is one of the hosts, see `peer.rs`; it is killed when this is dropped, and with the test
 pub struct Peer {
-    child: Child,
+    child: Running,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
     name: String,
+}
+
+/// A process that does not outlive its handle
+#[derive(Debug)]
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only if the process was waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Longer than any response takes on a loaded machine
@@ -67,7 +79,7 @@ impl Hosts {
                 }
             }
         });
-        Peer { child, input, lines, name: name.to_owned() }
+        Peer { child: Running(child), input, lines, name: name.to_owned() }
     }
 
     /// Connects new queue pairs of both processes, and returns their numbers
@@ -137,26 +149,17 @@ impl Peer {
 
     /// The process ID
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.0.id()
     }
 
     /// Kills the process
-    pub fn kill(mut self) {
-        self.child.kill().expect("the process has not been waited for");
-        self.child.wait().expect("the process has not been waited for");
+    pub fn kill(self) {
+        drop(self);
     }
 
     /// Closes the input of the process, and returns whether it ended successfully
     pub fn end(mut self) -> bool {
         self.input = None;
-        self.child.wait().is_ok_and(|status| status.success())
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // Both fail only if the process was waited for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.0.wait().is_ok_and(|status| status.success())
     }
 }

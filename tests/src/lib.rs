@@ -2,6 +2,7 @@
 
 pub mod conformance;
 mod drop_after;
+pub mod files;
 pub mod fuzz;
 pub mod hosts;
 pub mod oracle;
@@ -12,8 +13,20 @@ pub mod remote;
 pub mod stub;
 
 pub use drop_after::DropAfter;
-pub use pair::{DEVICE, Pair, connected, endpoint, endpoints, zeros};
+pub use pair::{DEVICE, Pair, connect, connected, endpoint, endpoints, options, value_of, zeros};
 pub use raw::Raw;
+
+/// The clock on the wall, for what measures it
+#[expect(clippy::disallowed_methods, reason = "programs that measure ask the clock on the wall")]
+pub fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+/// The value in the middle
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
 
 #[doc = include_str!("../../README.md")]
 #[cfg(doctest)]

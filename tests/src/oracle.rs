@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rdma_async::time::sleep;
 use rdma_bare::BareQp;
-use rdma_core::{Cause, Opcode, Status, frames};
+use rdma_core::{Cause, Opcode, QpInit, Status, frames};
 use rdma_sim::{Choices, Digest, FaultKind, FaultPlan, Net, Sim, SimDevice, Topology};
 
 use crate::DEVICE;
@@ -171,16 +171,9 @@ fn expect(sends: &[usize], recvs: &[usize]) -> (Vec<Option<usize>>, usize) {
 
 impl Oracle {
     fn new(net: &Net, depth: u32) -> Self {
-        use rdma_core::{QpCapacity, QpInit, QueuePair};
-        let init =
-            QpInit { capacity: QpCapacity { recv_frames: depth, send_frames: depth }, ..QpInit::default() };
-        let new = |host| {
-            let device = net.open(host, DEVICE).expect("the cable is plugged in");
-            BareQp::new(device, &init, 2 * SLOTS * SLOT).expect("the device is fresh")
-        };
-        let (a, b) = (new("a"), new("b"));
-        a.qp().connect(&b.qp().address()).expect("both are fresh");
-        b.qp().connect(&a.qp().address()).expect("both are fresh");
+        let open = |host| net.open(host, DEVICE).expect("the cable is plugged in");
+        let pair = BareQp::pair_of(open("a"), open("b"), &QpInit::with_frames(depth), 2 * SLOTS * SLOT);
+        let pair = pair.expect("both are fresh");
         let side = |qp| Side {
             qp,
             depth,
@@ -190,7 +183,7 @@ impl Oracle {
             received: Vec::new(),
             is_cut: false,
         };
-        Self { sides: [side(a), side(b)], violations: Vec::new() }
+        Self { sides: pair.map(side), violations: Vec::new() }
     }
 
     async fn take(&mut self, net: &Net, op: Op) {
@@ -329,8 +322,7 @@ impl Side {
             if completion.opcode == Opcode::Recv {
                 let at = (SLOTS + due % SLOTS) * SLOT;
                 let len = (completion.byte_len as usize).min(self.recvs[due]);
-                let mut bytes = vec![0; len];
-                self.qp.read(at..at + len, &mut bytes);
+                let bytes = self.qp.read(at..at + len);
                 self.received.push((completion.status, bytes));
             } else {
                 self.sent.push(completion.status);

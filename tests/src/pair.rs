@@ -1,6 +1,6 @@
 use futures::future::try_join;
-use rdma_async::{Connection, Device, Endpoint, EndpointOptions, Lease};
-use rdma_sim::{Net, SimDevice};
+use rdma_async::{ConnectError, Connection, Device, Endpoint, EndpointOptions, Lease};
+use rdma_sim::{Net, Sim, SimDevice};
 
 /// The device with the cable of [`rdma_sim::Topology::pair`], on both Macs
 pub const DEVICE: &str = "rdma_en2";
@@ -16,6 +16,16 @@ pub struct Pair {
     pub ab: Connection<SimDevice>,
     /// The connection, as `b` sees it
     pub ba: Connection<SimDevice>,
+}
+
+/// What `program` returns in `sim`
+pub fn value_of<T>(sim: Sim, program: impl AsyncFnOnce(Net) -> T) -> T {
+    sim.run(|net| program(net)).value
+}
+
+/// The default options
+pub fn options() -> EndpointOptions {
+    EndpointOptions::new()
 }
 
 /// An endpoint on the cabled device of `host`
@@ -40,10 +50,22 @@ pub async fn zeros<D: Device>(connection: &Connection<D>, len: usize) -> Lease {
     lease
 }
 
+/// A connection between two endpoints, as each of them sees it
+///
+/// # Errors
+///
+/// Those of [`Endpoint::connect`].
+pub async fn connect<A: Device, B: Device>(
+    a: &Endpoint<A>,
+    b: &Endpoint<B>,
+) -> Result<(Connection<A>, Connection<B>), ConnectError> {
+    let (to_b, to_a) = tokio::io::duplex(256);
+    try_join(a.connect(to_b), b.accept(to_a)).await
+}
+
 /// Two connected Macs
 pub async fn connected(net: &Net, options: &EndpointOptions) -> Pair {
     let (a, b) = endpoints(net, options);
-    let (to_b, to_a) = tokio::io::duplex(256);
-    let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.expect("a fresh pair connects");
+    let (ab, ba) = connect(&a, &b).await.expect("a fresh pair connects");
     Pair { a, b, ab, ba }
 }

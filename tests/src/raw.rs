@@ -8,7 +8,9 @@ use rdma_core::{
     Access, Completion, CompletionQueue, Device, Error, MemoryRegion, QpInit, QueuePair, RecvRequest, SendOp,
     SendRequest, Sge, WrId,
 };
-use rdma_sim::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
+use rdma_sim::{Net, SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
+
+use crate::DEVICE;
 
 /// A queue pair and registered memory, for what the checks of [`BareQp`](rdma_bare::BareQp) forbid
 ///
@@ -34,6 +36,13 @@ impl Raw {
         let region = Some(register(&device, &arena, access).unwrap());
         let qp = cq.create_qp(init).unwrap();
         Self { qp, cq, region, device, arena }
+    }
+
+    /// Two that are connected, on both Macs of the pair
+    pub fn pair(net: &Net, init: &QpInit, access: Access, len: usize) -> [Self; 2] {
+        let [a, b] = ["a", "b"].map(|host| Self::new(net.open(host, DEVICE).unwrap(), init, access, len));
+        a.connect(&b);
+        [a, b]
     }
 
     /// Connects both ends

@@ -7,10 +7,10 @@
 
 use std::time::Duration;
 
-use futures::future::{join, try_join};
+use futures::future::join;
 use rdma_async::{Connection, Endpoint, EndpointOptions};
 use rdma_sim::{Net, Sim, SimDevice};
-use rdma_tests::{DropAfter, Pair, connected, endpoints, zeros};
+use rdma_tests::{DropAfter, Pair, connect, connected, endpoints, zeros};
 
 /// Runs `scenario` with 0, 1, 2, … polls until it says that its future was ready
 fn at_every_poll<F: Future<Output = bool>>(scenario: impl Fn(Net, usize) -> F) {
@@ -224,8 +224,7 @@ fn a_dropped_close_leaves_the_end_to_the_next() {
 async fn assert_connects(a: &Endpoint<SimDevice>, b: &Endpoint<SimDevice>) {
     let mut connections = Vec::new();
     for _ in 0..5 {
-        let (to_b, to_a) = tokio::io::duplex(256);
-        connections.push(try_join(a.connect(to_b), b.accept(to_a)).await.expect("nothing was left behind"));
+        connections.push(connect(&a, &b).await.expect("nothing was left behind"));
     }
     for (ab, ba) in &connections {
         ab.send_bytes(b"hello").await.unwrap();

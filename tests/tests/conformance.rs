@@ -4,7 +4,6 @@
 
 use std::env;
 use std::ffi::{CStr, c_char, c_int};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use rdma_sim::{Driver, Sim, SimDevice};
 use rdma_tb5::{OpenError, OpenOptions, Provider, VerbsDevice};
 use rdma_tests::DEVICE;
 use rdma_tests::conformance::{Arm, BEHAVIOURS, Expectations, Verdict, run};
+use rdma_tests::hosts::library;
 use rdma_tests::remote::LocalDevice;
 
 /// The simulator behind the traits
@@ -76,13 +76,6 @@ impl Arm for OverTheAbi {
     fn expectations(&self) -> Expectations {
         Expectations::TB5
     }
-}
-
-/// The shared library that cargo built beside this test
-fn library() -> PathBuf {
-    let name = format!("{}rdma{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-    let test = env::current_exe().expect("the test has a path");
-    test.parent().expect("the test is in a folder").join(name)
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 #[expect(clippy::print_stderr, reason = "the name of the input is for the engineer who reads the failure")]
 fn replay(target: &str, run: fn(&[u8])) {
-    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
+    let fuzz = rdma_tests::files::root().join("fuzz");
     let folder = tempfile::tempdir().unwrap();
     let archive = fuzz.join(format!("corpora/{target}.tar.gz"));
     let unpacked = Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(folder.path()).status();

@@ -10,6 +10,7 @@ use futures::future::join;
 use rdma_async::EndpointOptions;
 use rdma_sim::{Digest, Run, Seeded, Sim};
 use rdma_tests::connected;
+use rdma_tests::files::assert_golden;
 use rdma_tests::oracle::Program;
 
 /// A bit of everything: small and large messages both ways, pauses, an end
@@ -70,13 +71,5 @@ fn digests_are_those_of_every_other_build() {
         assert_eq!(once, again);
         writeln!(current, "verbs {seed} {once}").unwrap();
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/digests.txt");
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(path, &current).unwrap();
-    }
-    let golden = std::fs::read_to_string(path).expect("the digests are committed");
-    assert!(
-        golden == current,
-        "the digests have changed: run with UPDATE_GOLDEN=1 if they should\n{current}"
-    );
+    assert_golden("tests/golden/digests.txt", &current);
 }

@@ -4,18 +4,14 @@ use std::time::Duration;
 
 use futures::future::{join, try_join};
 use rdma_async::{
-    AllocError, CloseError, ConnectError, ConnectionError, Endpoint, EndpointError, EndpointOptions,
-    InvalidOptions, RecvError, SendError,
+    AllocError, CloseError, ConnectError, ConnectionError, Endpoint, EndpointError, InvalidOptions,
+    RecvError, SendError,
 };
 use rdma_core::protocol::{Hello, HelloError};
 use rdma_core::{AnyDevice, Cause, Device, FRAME, Verb};
 use rdma_sim::{LineRate, Sim, Topology};
-use rdma_tests::{DEVICE, connected, endpoint, endpoints, zeros};
+use rdma_tests::{DEVICE, connect, connected, endpoint, endpoints, options, zeros};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-fn options() -> EndpointOptions {
-    EndpointOptions::new()
-}
 
 #[test]
 fn closing_tells_that_everything_arrived() {
@@ -114,12 +110,9 @@ fn a_connection_can_be_made_while_others_fill_the_memory() {
             assert!(futures::poll!(send.as_mut()).is_pending());
         }
         rdma_async::time::sleep(&*net.runtime(), Duration::from_millis(10)).await;
-        let connect = async || {
-            let (to_b, to_a) = tokio::io::duplex(256);
-            try_join(pair.a.connect(to_b), pair.b.accept(to_a)).await
-        };
-        let _second = connect().await.unwrap();
-        assert_eq!(connect().await.unwrap_err(), ConnectError::TooManyConnections { max: 2 });
+        let _second = connect(&pair.a, &pair.b).await.unwrap();
+        let third = connect(&pair.a, &pair.b).await;
+        assert_eq!(third.unwrap_err(), ConnectError::TooManyConnections { max: 2 });
     });
 }
 
@@ -425,8 +418,7 @@ fn a_device_chosen_at_run_time_does_the_same() {
         let a = Endpoint::builder(open("a")).runtime(net.runtime()).options(options()).build().unwrap();
         let b = Endpoint::builder(open("b")).runtime(net.runtime()).options(options()).build().unwrap();
         assert_eq!(a.device().name(), DEVICE);
-        let (to_b, to_a) = tokio::io::duplex(256);
-        let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.unwrap();
+        let (ab, ba) = connect(&a, &b).await.unwrap();
         for len in [5, 50_000] {
             let (sent, received) = join(ab.send_bytes(&vec![9; len]), ba.recv()).await;
             sent.unwrap();

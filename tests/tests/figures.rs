@@ -7,7 +7,7 @@ use std::time::Duration;
 use rdma_async::time::sleep;
 use rdma_bare::BareQp;
 use rdma_sim::{Model, Net, Sim, SimDevice};
-use rdma_tests::DEVICE;
+use rdma_tests::{DEVICE, value_of};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Whether `figure` is within 15 % of `measured`.
@@ -75,14 +75,13 @@ async fn exchange(net: &Net, qp: &mut BareQp<SimDevice>, total: usize, buffer: u
 }
 
 fn exchange_time(model: Model, total: usize, buffer: usize) -> Duration {
-    let run = Sim::new().sanitize(false).model(model).run(async |net| {
+    value_of(Sim::new().sanitize(false).model(model), async |net| {
         let [mut a, mut b] = pair(&net, 4 * buffer);
         let start = net.now();
         let (side_a, side_b) = (exchange(&net, &mut a, total, buffer), exchange(&net, &mut b, total, buffer));
         futures::future::join(side_a, side_b).await;
         net.now() - start
-    });
-    run.value
+    })
 }
 
 /// Source: all-reduce of two nodes over MLX's JACCL, PyTorch pull request 181087.

@@ -23,6 +23,13 @@ fn pair(name: &str) -> Hosts {
     Hosts::new(name, &Settings::new(Topology::pair()), PEER)
 }
 
+/// Both hosts of a pair
+fn started(name: &str) -> (Hosts, Peer, Peer) {
+    let hosts = pair(name);
+    let (a, b) = (hosts.start("a"), hosts.start("b"));
+    (hosts, a, b)
+}
+
 /// Connects both; each sends to the other for ever
 fn talking(hosts: &Hosts, [a, b]: [&mut Peer; 2]) -> [usize; 2] {
     let [to_b, to_a] = hosts.connect([a, b], [DEVICE; 2], 255, 1 << 20);
@@ -66,8 +73,7 @@ fn is_there(name: &str) -> bool {
 
 #[test]
 fn messages_of_all_sizes_arrive_whole_and_in_order() {
-    let hosts = pair("sizes");
-    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    let (hosts, mut a, mut b) = started("sizes");
     let [to_b, to_a] = talking(&hosts, [&mut a, &mut b]);
     goes_on(&mut a, to_b, 500);
     goes_on(&mut b, to_a, 500);
@@ -77,8 +83,7 @@ fn messages_of_all_sizes_arrive_whole_and_in_order() {
 /// A send waits for a receive that is posted later, and eight messages of a megabyte pass a ring of one megabyte.
 #[test]
 fn long_messages_pass_a_short_ring_and_wait_for_their_receives() {
-    let hosts = pair("long");
-    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    let (hosts, mut a, mut b) = started("long");
     let len = 1 << 20;
     let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 4095, 8 * len);
     // The first is sent long before its receive is posted.
@@ -211,8 +216,7 @@ fn invalid_names_settings_and_faults_are_refused_with_a_reason() {
 /// Faults apply to all processes of a fabric: a queue pair ends with its cable, and a new one works with a cable again.
 #[test]
 fn an_unplugged_cable_is_unplugged_for_both_processes() {
-    let hosts = pair("pulled");
-    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    let (hosts, mut a, mut b) = started("pulled");
     let [to_b, _] = talking(&hosts, [&mut a, &mut b]);
     goes_on(&mut a, to_b, 10);
     hosts.fabric.add_fault("at 0s a:rdma_en2 unplug").unwrap();
@@ -252,8 +256,7 @@ fn a_forked_child_is_refused_and_its_parent_goes_on() {
 /// such that eleven fit into 94 frames, all of which left before the kill.
 #[test]
 fn a_kill_after_so_many_frames_ends_the_host_that_sends_them() {
-    let hosts = pair("frames");
-    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    let (hosts, mut a, mut b) = started("frames");
     hosts.fabric.add_fault("after 100 frames b kill").unwrap();
     let [to_b, _] = talking(&hosts, [&mut a, &mut b]);
     assert_eq!(b.answer(), None, "a killed process says nothing");
@@ -279,8 +282,7 @@ fn wait_until_stopped(peer: &Peer) {
 /// Catches processes that stay stopped because all others are stopped, too, and a kill that does not reach a stopped one.
 #[test]
 fn stopped_processes_continue_or_are_killed() {
-    let hosts = pair("stopped");
-    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    let (hosts, mut a, mut b) = started("stopped");
     let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
     let fault = |what: &str| hosts.fabric.add_fault(&format!("at 0s {what}")).unwrap();
     for host in ["a pause", "b pause"] {
@@ -323,8 +325,7 @@ fn an_unplug_after_so_many_frames_applies_to_both_processes_once() {
 /// A process that a fault pauses continues with the next fault; one that a fault kills is dead.
 #[test]
 fn faults_pause_resume_and_kill_processes() {
-    let hosts = pair("paused");
-    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    let (hosts, mut a, mut b) = started("paused");
     let [to_b, to_a] = talking(&hosts, [&mut a, &mut b]);
     goes_on(&mut a, to_b, 10);
     hosts.fabric.add_fault("at 0s b pause").unwrap();

@@ -2,19 +2,14 @@
 
 use std::time::Duration;
 
-use rdma_core::{
-    Access, CompletionQueue, Device, FRAME, MemoryRegion, Opcode, QpCapacity, QpInit, QpType, SendOp,
-};
+use rdma_core::{Access, CompletionQueue, Device, FRAME, MemoryRegion, Opcode, QpInit, QpType, SendOp};
 use rdma_sim::{Finding, FindingKind, Model, Net, Sim};
-use rdma_tests::{DEVICE, Raw};
+use rdma_tests::Raw;
 
 const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
 
 fn raws(net: &Net, qp_type: QpType) -> [Raw; 2] {
-    let init = QpInit { capacity: QpCapacity { recv_frames: 15, send_frames: 15 }, qp_type };
-    let [a, b] = ["a", "b"].map(|host| Raw::new(net.open(host, DEVICE).unwrap(), &init, ALL, 1 << 16));
-    a.connect(&b);
-    [a, b]
+    Raw::pair(net, &QpInit { qp_type, ..QpInit::with_frames(15) }, ALL, 1 << 16)
 }
 
 async fn rest(net: &Net) {
@@ -152,7 +147,7 @@ fn memory_is_deregistered_once_its_requests_have_ended() {
 fn a_completion_queue_that_overflows_is_found() {
     let (findings, _) = find(Sim::new(), async |net, [mut a, mut b]| {
         let cq = b.device.create_cq(2).unwrap();
-        let init = QpInit { capacity: QpCapacity { recv_frames: 15, send_frames: 15 }, ..QpInit::default() };
+        let init = QpInit::with_frames(15);
         b.qp = cq.create_qp(&init).unwrap();
         b.cq = cq;
         a.qp = a.cq.create_qp(&init).unwrap();

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use rdma_core::{AnyDevice, Error};
@@ -10,7 +10,7 @@ use rdma_sim::Topology;
 use rdma_sim_verbs::shared::Settings;
 use rdma_tests::DEVICE;
 use rdma_tests::conformance::{Arm, BEHAVIOURS, Expectations, Verdict, run};
-use rdma_tests::hosts::Hosts;
+use rdma_tests::hosts::{Hosts, Running};
 use rdma_tests::remote::{
     DEVICE_VARIABLE, END_VARIABLE, KIND_VARIABLE, LISTEN_VARIABLE, LocalDevice, PEER_VARIABLE, RemoteHost,
     TRUST_VARIABLE,
@@ -76,9 +76,9 @@ fn a_pair_of_hosts_conforms() {
     assert_eq!(skipped, known, "what adapters do not have is known");
 }
 
-/// The server process; it is killed when this is dropped
+/// The server process
 struct Server {
-    child: Child,
+    child: Running,
     address: String,
 }
 
@@ -91,15 +91,10 @@ impl Server {
         let output = child.stdout.take().expect("it is piped");
         BufReader::new(output).read_line(&mut line).expect("the program speaks");
         let address = line.trim().strip_prefix("listening on ").map(str::to_owned);
-        Self { child, address: address.unwrap_or_else(|| panic!("the server printed {line:?}")) }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Self {
+            child: Running(child),
+            address: address.unwrap_or_else(|| panic!("the server printed {line:?}")),
+        }
     }
 }
 
@@ -118,7 +113,7 @@ fn assert_conform(name: &str, settings: &Settings, kind: &str, end: usize, skipp
     let all = BEHAVIOURS.len();
     let summary = format!("this host was end {end}: {} passed, {skipped} skipped, of {all}\n", all - skipped);
     assert!(printed.contains(&summary), "{printed}");
-    assert!(server.child.wait().expect("it was started here").success(), "the server ended well");
+    assert!(server.child.0.wait().expect("it was started here").success(), "the server ended well");
 }
 
 /// Catches receives that are not announced when their queue pair becomes ready, and failures of the server that are taken for

@@ -2,17 +2,16 @@
 #![cfg(unix)]
 #![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
 
-use std::env;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::path::PathBuf;
 use std::ptr::null;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libloading::Library;
 use rdma_bare::BareQp;
-use rdma_core::{Cause, Opcode, QpCapacity, QpInit, QueuePair, Status};
+use rdma_core::{Cause, Opcode, QpInit, Status};
 use rdma_tb5::{OpenOptions, Provider, VerbsDevice};
+use rdma_tests::hosts::library;
 use rdma_verbs_abi::{Context, Device, PortAttr, PostRecv, PostSend, Qp, RecvWr, SendWr};
 
 /// The simulated provider, beside this test.
@@ -26,11 +25,8 @@ static RECV: OnceLock<PostRecv> = OnceLock::new();
 
 fn simulated<T: Copy>(name: &str) -> T {
     let library = LIBRARY.get_or_init(|| {
-        let name = format!("{}rdma{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-        let test = env::current_exe().expect("the test has a path");
-        let path: PathBuf = test.parent().expect("the test is in a folder").join(name);
         // SAFETY: loading the simulated provider has no preconditions.
-        unsafe { Library::new(path) }.unwrap_or_else(|error| panic!("{error}"))
+        unsafe { Library::new(library()) }.unwrap_or_else(|error| panic!("{error}"))
     });
     // SAFETY: the caller names the type of the symbol.
     *unsafe { library.get::<T>(name.as_bytes()) }.unwrap_or_else(|error| panic!("{error}"))
@@ -101,15 +97,9 @@ fn posts_on_a_port_that_is_down_do_not_enter_the_provider() {
     };
     // SAFETY: the functions above and those of the simulated provider, which stays loaded.
     let provider = unsafe { Provider::from_symbols("watched", symbol) }.unwrap();
-    let init = QpInit { capacity: QpCapacity { recv_frames: 16, send_frames: 16 }, ..QpInit::default() };
+    let init = QpInit::with_frames(16);
     let open = |name| VerbsDevice::open(&provider, name, OpenOptions::new().trust_destroy(true)).unwrap();
-    let connect = || {
-        let new = |name| BareQp::new(open(name), &init, 64 << 10).unwrap();
-        let (a, b) = (new("rdma_en2@a"), new("rdma_en2@b"));
-        a.qp().connect(&b.qp().address()).unwrap();
-        b.qp().connect(&a.qp().address()).unwrap();
-        [a, b]
-    };
+    let connect = || BareQp::pair_of(open("rdma_en2@a"), open("rdma_en2@b"), &init, 64 << 10).unwrap();
     let [mut a, mut b] = connect();
     let next = |qp: &mut BareQp<VerbsDevice>| {
         (0..1000).find_map(|_| qp.poll().unwrap()).expect("something completes")

@@ -4,8 +4,8 @@
 
 use rdma_bare::BareQp;
 use rdma_core::{
-    Cause, CompletionQueue, Device, Opcode, QpCapacity, QpInit, QueuePair, SendOp, SendRequest, Status,
-    Transition, Verb, WrId,
+    Cause, CompletionQueue, Device, Opcode, QpInit, QueuePair, SendOp, SendRequest, Status, Transition, Verb,
+    WrId,
 };
 use rdma_sim::{RunError, Sim, Stalled};
 use rdma_tests::DEVICE;
@@ -25,8 +25,7 @@ fn completions_free_posts_of_one_name_in_their_order() {
             assert_eq!(b.completion().await.unwrap().byte_len, 3);
             a.completion().await.unwrap();
         }
-        let mut second = [0; 3];
-        b.read(4096..4099, &mut second);
+        let second = b.read(4096..4099);
         assert_eq!(second, *b"two");
     });
 }
@@ -35,9 +34,7 @@ fn completions_free_posts_of_one_name_in_their_order() {
 #[test]
 fn receives_posted_early_are_found() {
     Sim::new().run(async |net| {
-        let frames = QpCapacity { recv_frames: 4, send_frames: 4 };
-        let init = QpInit { capacity: frames, ..QpInit::default() };
-        let new = |host| BareQp::new(net.open(host, DEVICE).unwrap(), &init, 4096).unwrap();
+        let new = |host| BareQp::new(net.open(host, DEVICE).unwrap(), &QpInit::with_frames(4), 4096).unwrap();
         let (mut a, mut b) = (new("a"), new("b"));
         a.qp().connect(&b.qp().address()).unwrap();
         b.recv(1, 0..4096).unwrap();

@@ -1,22 +1,14 @@
 //! The ping-pong that comes with libibverbs, between two processes over the same devices
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use rdma_tests::hosts::Running;
 
 /// Longer than the slowest of them takes in an emulated machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at a process.
 const NAP: Duration = Duration::from_millis(50);
-
-/// A process that does not outlive its handle
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Microseconds per round trip as printed by the program, or the reason for none
 ///

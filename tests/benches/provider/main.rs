@@ -15,8 +15,9 @@ use std::time::Instant;
 
 use rdma_async::{Connection, Endpoint, EndpointOptions, SpinRuntime};
 use rdma_bare::BareQp;
-use rdma_core::{Opcode, QpCapacity, QpInit, QueuePair, Runtime as _};
+use rdma_core::{Opcode, QpInit, QueuePair, Runtime as _};
 use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};
+use rdma_tests::now;
 
 /// Bytes of a message: a small one, and the longest of one frame, about what libibverbs' own ping-pong sends
 const LENS: [usize; 2] = [64, 4080];
@@ -26,52 +27,29 @@ const TURNS: usize = 200;
 /// Stretches before those: the first use of a page, and of code in an emulator, costs more than a message.
 const WARM_UP: usize = 10;
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark asks the clock on the wall")]
-fn now() -> Instant {
-    Instant::now()
-}
-
 fn open(provider: &Arc<Provider>, name: &str) -> VerbsDevice {
     let options = OpenOptions::new().poll(PollPolicy::SPIN);
     VerbsDevice::open(provider, name, options).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Two queue pairs without a protocol, each with one receive and one send at a time
-struct Bare {
-    a: BareQp<VerbsDevice>,
-    b: BareQp<VerbsDevice>,
-}
-
-impl Bare {
-    fn new(provider: &Arc<Provider>, [a, b]: [&str; 2]) -> Self {
-        let init = QpInit { capacity: QpCapacity { recv_frames: 64, send_frames: 64 }, ..QpInit::default() };
-        let new = |name| BareQp::new(open(provider, name), &init, 16 * 1024).expect("the device is fresh");
-        let (a, b) = (new(a), new(b));
-        a.qp().connect(&b.qp().address()).expect("the peer is there");
-        b.qp().connect(&a.qp().address()).expect("the peer is there");
-        Self { a, b }
-    }
-
-    /// Nanoseconds per round trip, both ends polled in turn
-    fn stretch(&mut self, len: usize) -> f64 {
-        let Self { a, b } = self;
-        let receive = |qp: &mut BareQp<VerbsDevice>| loop {
-            match qp.poll().expect("polling works") {
-                Some(completion) if completion.opcode == Opcode::Recv => break,
-                _ => (),
-            }
-        };
-        let start = now();
-        for _ in 0..COUNT {
-            a.recv(1, 0..len).expect("there is space");
-            b.recv(1, 0..len).expect("there is space");
-            a.send(2, 4096..4096 + len).expect("there is space");
-            receive(b);
-            b.send(2, 4096..4096 + len).expect("there is space");
-            receive(a);
+/// Nanoseconds per round trip between queue pairs without a protocol, both polled in turn
+fn bare_stretch([a, b]: &mut [BareQp<VerbsDevice>; 2], len: usize) -> f64 {
+    let receive = |qp: &mut BareQp<VerbsDevice>| loop {
+        match qp.poll().expect("polling works") {
+            Some(completion) if completion.opcode == Opcode::Recv => break,
+            _ => (),
         }
-        per_round_trip(start)
+    };
+    let start = now();
+    for _ in 0..COUNT {
+        a.recv(1, 0..len).expect("there is space");
+        b.recv(1, 0..len).expect("there is space");
+        a.send(2, 4096..4096 + len).expect("there is space");
+        receive(b);
+        b.send(2, 4096..4096 + len).expect("there is space");
+        receive(a);
     }
+    per_round_trip(start)
 }
 
 fn per_round_trip(start: Instant) -> f64 {
@@ -131,11 +109,13 @@ async fn measure(
     devices: [&str; 2],
     len: usize,
 ) -> Vec<[f64; 2]> {
-    let mut bare = Bare::new(provider, devices);
+    let [a, b] = devices.map(|name| open(provider, name));
+    let bare = BareQp::pair_of(a, b, &QpInit::with_frames(64), 16 * 1024);
+    let mut bare = bare.expect("the devices are fresh");
     let connection = connect(runtime, provider, devices, len).await;
     let mut times = Vec::new();
     for _ in 0..WARM_UP + TURNS {
-        times.push([bare.stretch(len), stretch(&connection, len).await]);
+        times.push([bare_stretch(&mut bare, len), stretch(&connection, len).await]);
     }
     connection.close().await.expect("the peer confirms");
     times.split_off(WARM_UP)

@@ -10,13 +10,13 @@
 use std::fmt::Write as _;
 use std::io::BufRead as _;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::time::Instant;
 
 use rdma_bare::BareQp;
 use rdma_core::{
     Cause, Completion, Opcode, QpAddress, QpCapacity, QpInit, QueuePair as _, Status, Transition,
 };
 use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};
+use rdma_tests::now;
 
 type Link = BareQp<VerbsDevice>;
 
@@ -28,11 +28,6 @@ unsafe extern "C" {
 
 /// Messages under way in each direction
 const WINDOW: usize = 8;
-
-#[expect(clippy::disallowed_methods, reason = "what it measures is time on the wall")]
-fn now() -> Instant {
-    Instant::now()
-}
 
 #[expect(clippy::print_stdout, reason = "this is how it answers")]
 fn main() -> Result<(), String> {
@@ -269,8 +264,7 @@ impl Talk {
             if completion.id.0 != number || len != Self::len(number) {
                 return Err(format!("message {number}: {len} bytes in receive {}", completion.id.0));
             }
-            let mut found = vec![0; len];
-            self.link.read(start..start + len, &mut found);
+            let found = self.link.read(start..start + len);
             if found != Self::content(number, len) {
                 return Err(format!("message {number} is not what was sent"));
             }

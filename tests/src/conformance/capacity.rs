@@ -1,27 +1,25 @@
 //! Queues: how much they hold, counted in frames
 
-use rdma_core::{Cause, CompletionQueue, Device, FRAME, QueuePair};
+use rdma_core::{Cause, CompletionQueue, Device, FRAME, QpInit, QueuePair};
 
-use super::{Arm, Outcome, completion, init, pair_of, received};
+use super::{Arm, Outcome, completion, pair_of, received};
 
-pub(super) fn as_much_is_granted_as_was_asked_for<A: Arm>(arm: &A) -> Outcome {
+pub(super) fn as_much_is_granted_as_was_asked_for<A: Arm>(arm: &A) {
     let cq = arm.open(0).unwrap().create_cq(16).unwrap();
     for frames in [1, 2, 5, 31, 64, 200] {
-        let granted = cq.create_qp(&init(frames)).unwrap().capacity();
+        let granted = cq.create_qp(&QpInit::with_frames(frames)).unwrap().capacity();
         assert!(granted.recv_frames >= frames && granted.send_frames >= frames, "{frames}: {granted:?}");
     }
-    Ok(())
 }
 
-pub(super) fn queues_deeper_than_the_device_are_refused<A: Arm>(arm: &A) -> Outcome {
+pub(super) fn queues_deeper_than_the_device_are_refused<A: Arm>(arm: &A) {
     let device = arm.open(0).unwrap();
     let deeper = device.caps().max_queue_frames + 1;
-    let refused = device.create_cq(16).unwrap().create_qp(&init(deeper)).err().unwrap();
+    let refused = device.create_cq(16).unwrap().create_qp(&QpInit::with_frames(deeper)).err().unwrap();
     assert!(matches!(refused.cause, Cause::Invalid(_)), "{refused:?}");
-    Ok(())
 }
 
-pub(super) fn receives_fill_the_queue_by_frames<A: Arm>(arm: &A) -> Outcome {
+pub(super) fn receives_fill_the_queue_by_frames<A: Arm>(arm: &A) {
     let [_a, mut b] = pair_of(arm, 7, 64 * FRAME);
     let capacity = b.qp().capacity().recv_frames as usize;
     for number in 0..capacity {
@@ -29,36 +27,32 @@ pub(super) fn receives_fill_the_queue_by_frames<A: Arm>(arm: &A) -> Outcome {
     }
     let full = b.recv(99, capacity * FRAME..capacity * FRAME + 1).err().unwrap();
     assert_eq!(full.cause, Cause::QueueFull);
-    Ok(())
 }
 
-pub(super) fn long_and_short_receives_share_the_queue<A: Arm>(arm: &A) -> Outcome {
+pub(super) fn long_and_short_receives_share_the_queue<A: Arm>(arm: &A) {
     let [_a, mut b] = pair_of(arm, 7, 64 * FRAME);
     let capacity = b.qp().capacity().recv_frames as usize;
     b.recv(1, 0..(capacity - 1) * FRAME).unwrap();
     let full = b.recv(2, 32 * FRAME..34 * FRAME).err().unwrap();
     assert_eq!(full.cause, Cause::QueueFull);
     b.recv(3, 32 * FRAME..33 * FRAME).unwrap();
-    Ok(())
 }
 
-pub(super) fn a_receive_longer_than_the_queue_is_refused<A: Arm>(arm: &A) -> Outcome {
+pub(super) fn a_receive_longer_than_the_queue_is_refused<A: Arm>(arm: &A) {
     let [_a, mut b] = pair_of(arm, 7, 64 * FRAME);
     let capacity = b.qp().capacity().recv_frames as usize;
     let refused = b.recv(1, 0..capacity * FRAME + 1).err().unwrap();
     assert!(matches!(refused.cause, Cause::MessageTooLong { .. }), "{refused:?}");
-    Ok(())
 }
 
-pub(super) fn a_send_longer_than_the_queue_is_refused<A: Arm>(arm: &A) -> Outcome {
+pub(super) fn a_send_longer_than_the_queue_is_refused<A: Arm>(arm: &A) {
     let [mut a, _b] = pair_of(arm, 7, 64 * FRAME);
     let capacity = a.qp().capacity().send_frames as usize;
     let refused = a.send(1, 0..capacity * FRAME + 1).err().unwrap();
     assert!(matches!(refused.cause, Cause::MessageTooLong { .. }), "{refused:?}");
-    Ok(())
 }
 
-pub(super) fn a_full_queue_takes_more_after_a_completion<A: Arm>(arm: &A) -> Outcome {
+pub(super) fn a_full_queue_takes_more_after_a_completion<A: Arm>(arm: &A) {
     let [mut a, mut b] = pair_of(arm, 7, 64 * FRAME);
     let capacity = b.qp().capacity().recv_frames as usize;
     for number in 0..capacity {
@@ -69,7 +63,6 @@ pub(super) fn a_full_queue_takes_more_after_a_completion<A: Arm>(arm: &A) -> Out
     a.send(1, 0..8).unwrap();
     received(arm, &mut b);
     b.recv(99, 60 * FRAME..60 * FRAME + 8).unwrap();
-    Ok(())
 }
 
 pub(super) fn a_send_queue_fills_up<A: Arm>(arm: &A) -> Outcome {

@@ -3,29 +3,27 @@
 
 use rdma_arena::Arena;
 use rdma_core::{
-    Access, Completion, CompletionQueue, Device, FRAME, MemoryRegion, Opcode, QueuePair, SendOp, SendRequest,
-    Sge, Status, WrId,
+    Access, Completion, CompletionQueue, Device, FRAME, MemoryRegion, Opcode, QpInit, QueuePair, SendOp,
+    SendRequest, Sge, Status, WrId,
 };
 
-use super::{Arm, Outcome, PATIENCE, PAUSE, assert_silent, completion, init, pair, received};
+use super::{Arm, Outcome, PATIENCE, PAUSE, assert_silent, completion, pair, received};
 
-pub(super) fn a_send_completes_under_its_name<A: Arm>(arm: &A) -> Outcome {
+pub(super) fn a_send_completes_under_its_name<A: Arm>(arm: &A) {
     let [mut a, mut b] = pair(arm);
     b.recv(1, 0..64).unwrap();
     a.send(0xfeed_f00d_dead_beef, 0..64).unwrap();
     let sent = completion(arm, &mut a);
     assert_eq!((sent.id.0, sent.opcode, sent.status), (0xfeed_f00d_dead_beef, Opcode::Send, Status::Success));
     assert_eq!(sent.qpn, a.qp().address().qpn);
-    Ok(())
 }
 
-pub(super) fn a_receive_completes_with_name_length_and_number<A: Arm>(arm: &A) -> Outcome {
+pub(super) fn a_receive_completes_with_name_length_and_number<A: Arm>(arm: &A) {
     let [mut a, mut b] = pair(arm);
     b.recv(u64::MAX, 0..100).unwrap();
     a.send(1, 0..77).unwrap();
     let arrived = received(arm, &mut b);
     assert_eq!((arrived.id.0, arrived.byte_len, arrived.qpn), (u64::MAX, 77, b.qp().address().qpn));
-    Ok(())
 }
 
 pub(super) fn an_unsignaled_send_is_silent<A: Arm>(arm: &A) -> Outcome {
@@ -51,7 +49,7 @@ pub(super) fn an_unsignaled_send_is_silent<A: Arm>(arm: &A) -> Outcome {
     Ok(())
 }
 
-pub(super) fn sends_complete_in_order<A: Arm>(arm: &A) -> Outcome {
+pub(super) fn sends_complete_in_order<A: Arm>(arm: &A) {
     let [mut a, mut b] = pair(arm);
     let lens = [5000, 1, 20_000, 64];
     let mut at = 0;
@@ -63,26 +61,23 @@ pub(super) fn sends_complete_in_order<A: Arm>(arm: &A) -> Outcome {
     for number in 0..lens.len() {
         assert_eq!(completion(arm, &mut a).id.0, number as u64);
     }
-    Ok(())
 }
 
-pub(super) fn polling_returns_at_most_what_fits<A: Arm>(arm: &A) -> Outcome {
+pub(super) fn polling_returns_at_most_what_fits<A: Arm>(arm: &A) {
     let device = arm.open(0).unwrap();
     let cq = device.create_cq(64).unwrap();
     let mut out = [Completion::default(); 4];
     assert_eq!(cq.poll(&mut out).unwrap(), 0);
     assert_eq!(cq.poll(&mut []).unwrap(), 0);
-    Ok(())
 }
 
-pub(super) fn an_empty_queue_returns_nothing<A: Arm>(arm: &A) -> Outcome {
+pub(super) fn an_empty_queue_returns_nothing<A: Arm>(arm: &A) {
     let [mut a, mut b] = pair(arm);
     assert_silent(arm, &mut a);
     assert_silent(arm, &mut b);
-    Ok(())
 }
 
-pub(super) fn names_may_repeat<A: Arm>(arm: &A) -> Outcome {
+pub(super) fn names_may_repeat<A: Arm>(arm: &A) {
     let [mut a, mut b] = pair(arm);
     for slot in 0..3 {
         b.recv(7, slot * 64..slot * 64 + 64).unwrap();
@@ -93,10 +88,9 @@ pub(super) fn names_may_repeat<A: Arm>(arm: &A) -> Outcome {
     for _ in 0..3 {
         assert_eq!(received(arm, &mut b).id.0, 7);
     }
-    Ok(())
 }
 
-pub(super) fn a_receive_that_is_too_short_fails<A: Arm>(arm: &A) -> Outcome {
+pub(super) fn a_receive_that_is_too_short_fails<A: Arm>(arm: &A) {
     let [mut a, mut b] = pair(arm);
     b.recv(1, 0..FRAME).unwrap();
     a.send(1, 0..3 * FRAME).unwrap();
@@ -108,10 +102,9 @@ pub(super) fn a_receive_that_is_too_short_fails<A: Arm>(arm: &A) -> Outcome {
     };
     assert_ne!(failed.status, Status::Success, "its data must not be taken for the message");
     assert_eq!(failed.id.0, 1);
-    Ok(())
 }
 
-pub(super) fn a_receive_that_is_too_long<A: Arm>(arm: &A) -> Outcome {
+pub(super) fn a_receive_that_is_too_long<A: Arm>(arm: &A) {
     let [mut a, mut b] = pair(arm);
     b.recv(1, 0..4 * FRAME).unwrap();
     a.send(1, 0..FRAME).unwrap();
@@ -121,10 +114,9 @@ pub(super) fn a_receive_that_is_too_long<A: Arm>(arm: &A) -> Outcome {
     } else {
         assert_eq!((arrived.status, arrived.byte_len), (Status::Success, FRAME as u32));
     }
-    Ok(())
 }
 
-pub(super) fn one_queue_serves_two_queue_pairs<A: Arm>(arm: &A) -> Outcome {
+pub(super) fn one_queue_serves_two_queue_pairs<A: Arm>(arm: &A) {
     let [device, peer] = [arm.open(0).unwrap(), arm.open(1).unwrap()];
     let (cq, peer_cq) = (device.create_cq(64).unwrap(), peer.create_cq(64).unwrap());
     let arena = Arena::new(4 * 16 * 1024).expect("the system has memory");
@@ -133,8 +125,8 @@ pub(super) fn one_queue_serves_two_queue_pairs<A: Arm>(arm: &A) -> Outcome {
     let peer_arena = Arena::new(4 * 16 * 1024).expect("the system has memory");
     // SAFETY: as above.
     let peer_region = unsafe { peer.register(peer_arena.as_slice_ptr(), Access::LOCAL_WRITE) }.unwrap();
-    let ours: Vec<_> = (0..2).map(|_| cq.create_qp(&init(16)).unwrap()).collect();
-    let theirs: Vec<_> = (0..2).map(|_| peer_cq.create_qp(&init(16)).unwrap()).collect();
+    let ours: Vec<_> = (0..2).map(|_| cq.create_qp(&QpInit::with_frames(16)).unwrap()).collect();
+    let theirs: Vec<_> = (0..2).map(|_| peer_cq.create_qp(&QpInit::with_frames(16)).unwrap()).collect();
     for (one, other) in ours.iter().zip(&theirs) {
         one.connect(&other.address()).unwrap();
         other.connect(&one.address()).unwrap();
@@ -165,5 +157,4 @@ pub(super) fn one_queue_serves_two_queue_pairs<A: Arm>(arm: &A) -> Outcome {
     assert_eq!(numbers, expected);
     drop((ours, theirs));
     drop((region, peer_region));
-    Ok(())
 }

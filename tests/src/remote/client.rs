@@ -18,7 +18,7 @@ use rdma_core::{
 };
 use serde::de::DeserializeOwned;
 
-use super::message::{self, Created, Opened, Piece, Polled, Refusal, Registered, Request, VERSION};
+use super::message::{self, Created, Opened, Piece, Polled, Post, Refusal, Registered, Request, VERSION};
 
 /// A server that does not respond within this time is taken for gone.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -370,8 +370,8 @@ impl QueuePair for RemoteQueuePair {
         // SAFETY: by contract, posted memory is not written.
         let (contents, _) = unsafe { self.object.link.resolve(self.device, request.sgl) };
         let SendRequest { id, op, sgl, signaled } = *request;
-        let qp = self.object.number;
-        self.object.link.call(&Request::PostSend { qp, id, op, signaled, sgl: sgl.to_vec(), contents })
+        let post = Post { qp: self.object.number, id, sgl: sgl.to_vec(), contents };
+        self.object.link.call(&Request::PostSend { post, op, signaled })
     }
 
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
@@ -382,8 +382,8 @@ impl QueuePair for RemoteQueuePair {
         // Inserted before the post: another thread may poll the completion.
         lock(&link.receives).insert(serial, Receive { qp: *qp, targets });
         let RecvRequest { id, sgl } = *request;
-        let request_message = Request::PostRecv { qp: *qp, serial, id, sgl: sgl.to_vec(), contents };
-        let answer = link.request(&request_message);
+        let post = Post { qp: *qp, id, sgl: sgl.to_vec(), contents };
+        let answer = link.request(&Request::PostRecv { post, serial });
         if !matches!(answer, Ok(Ok(()))) {
             lock(&link.receives).remove(&serial);
         }

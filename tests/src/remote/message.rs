@@ -48,19 +48,13 @@ pub(super) enum Request {
         to: Transition,
     },
     PostSend {
-        qp: u32,
-        id: WrId,
+        post: Post,
         op: SendOp,
         signaled: bool,
-        sgl: Vec<Sge>,
-        contents: Vec<Piece>,
     },
     PostRecv {
-        qp: u32,
+        post: Post,
         serial: u64,
-        id: WrId,
-        sgl: Vec<Sge>,
-        contents: Vec<Piece>,
     },
     Poll {
         cq: u32,
@@ -74,6 +68,15 @@ pub(super) enum Request {
     },
     /// The client needs the server no longer
     Finish,
+}
+
+/// What both kinds of posts have
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(super) struct Post {
+    pub(super) qp: u32,
+    pub(super) id: WrId,
+    pub(super) sgl: Vec<Sge>,
+    pub(super) contents: Vec<Piece>,
 }
 
 /// Why a request was not carried out
@@ -92,7 +95,7 @@ impl From<Error> for Refusal {
 }
 
 /// Both ends are built from the same commit, so that the version changes seldom
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// The response to [`Request::Open`]
 #[derive(Debug, Deserialize, Serialize)]
@@ -198,13 +201,8 @@ mod tests {
         assert_survives(&Request::Hello { version: VERSION });
         assert_survives(&Request::Register { device: 1, region: 2, len: 4096, access: Access::LOCAL_WRITE });
         let sgl = vec![Sge { addr: 1 << 40, len: 7, lkey: Lkey(9) }];
-        assert_survives(&Request::PostRecv {
-            qp: 4,
-            serial: 5,
-            id: WrId(u64::MAX),
-            sgl,
-            contents: vec![piece],
-        });
+        let post = Post { qp: 4, id: WrId(u64::MAX), sgl, contents: vec![piece] };
+        assert_survives(&Request::PostRecv { post, serial: 5 });
         let peer = QpAddress::default();
         assert_survives(&Request::Modify { qp: 4, to: Transition::ReadyToReceive { peer } });
         let completion = Completion { id: WrId(6), status: Status::Flushed, ..Completion::default() };

@@ -10,10 +10,12 @@ use std::time::Duration;
 use rdma_arena::Arena;
 use rdma_core::{
     Access, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, QpInit, Qpn, QueuePair,
-    RecvRequest, SendRequest, Teardown, WrId,
+    RecvRequest, SendOp, SendRequest, Teardown, WrId,
 };
 
-use super::message::{self, Created, Opened, Piece, Polled, Received, Refusal, Registered, Request, VERSION};
+use super::message::{
+    self, Created, Opened, Piece, Polled, Post, Received, Refusal, Registered, Request, VERSION,
+};
 
 /// How a control connection ended
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -144,14 +146,10 @@ impl<D: Device> Server<D> {
             Request::Modify { qp, to } => {
                 message::write(stream, &at(&self.qps, qp).and_then(|qp| Ok(qp.modify(to)?)))
             }
-            Request::PostSend { qp, id, op, signaled, sgl, contents } => {
-                let request = SendRequest { id, op, sgl: &sgl, signaled };
-                message::write(stream, &self.post_send(qp, &request, &contents))
+            Request::PostSend { post, op, signaled } => {
+                message::write(stream, &self.post_send(&post, op, signaled))
             }
-            Request::PostRecv { qp, serial, id, sgl, contents } => {
-                let request = RecvRequest { id, sgl: &sgl };
-                message::write(stream, &self.post_recv(qp, serial, &request, &contents))
-            }
+            Request::PostRecv { post, serial } => message::write(stream, &self.post_recv(&post, serial)),
             Request::Poll { cq, at_most } => message::write(stream, &self.poll(cq, at_most)),
             Request::Destroy { qp } => message::write(stream, &self.destroy(qp)),
             Request::Drop { object } => message::write(stream, &self.remove(object)),
@@ -182,27 +180,22 @@ impl<D: Device> Server<D> {
         Ok(created)
     }
 
-    fn post_send(&mut self, qp: u32, request: &SendRequest<'_>, contents: &[Piece]) -> Result<(), Refusal> {
-        self.fill(contents)?;
+    fn post_send(&mut self, post: &Post, op: SendOp, signaled: bool) -> Result<(), Refusal> {
+        self.fill(&post.contents)?;
+        let request = SendRequest { id: post.id, op, sgl: &post.sgl, signaled };
         // SAFETY: the regions exist until the client drops them, which keeps the contract of the traits; `fill` writes only where
         // the client did.
-        unsafe { at(&self.qps, qp)?.post_send(request) }?;
+        unsafe { at(&self.qps, post.qp)?.post_send(&request) }?;
         Ok(())
     }
 
-    fn post_recv(
-        &mut self,
-        number: u32,
-        serial: u64,
-        request: &RecvRequest<'_>,
-        contents: &[Piece],
-    ) -> Result<(), Refusal> {
-        let targets = self.fill(contents)?;
-        let qp = at(&self.qps, number)?;
+    fn post_recv(&mut self, post: &Post, serial: u64) -> Result<(), Refusal> {
+        let targets = self.fill(&post.contents)?;
+        let qp = at(&self.qps, post.qp)?;
         // SAFETY: as in `post_send`; `fill` refuses to write to posted receives.
-        unsafe { qp.post_recv(request) }?;
+        unsafe { qp.post_recv(&RecvRequest { id: post.id, sgl: &post.sgl }) }?;
         let qpn = qp.address().qpn;
-        self.receives.push(Receive { qp: number, qpn, id: request.id, serial, targets });
+        self.receives.push(Receive { qp: post.qp, qpn, id: post.id, serial, targets });
         Ok(())
     }
 
@@ -397,7 +390,7 @@ impl<D: Device> Region<D> {
 
 #[cfg(test)]
 mod tests {
-    use rdma_core::{Lkey, SendOp, Sge};
+    use rdma_core::{Lkey, Sge};
     use rdma_sim::{Driver, Sim, SimDevice};
 
     use super::*;
@@ -458,13 +451,11 @@ mod tests {
     fn requests_with_invalid_numbers_or_ranges_are_refused() {
         let driver = Driver::new(Sim::new(), drop).unwrap();
         let mut server = server(&driver);
-        let send = |region, offset, len| Request::PostSend {
-            qp: 2,
-            id: WrId(1),
-            op: SendOp::Send,
-            signaled: true,
-            sgl: vec![Sge { addr: 0, len: 1, lkey: Lkey(0) }],
-            contents: vec![Piece { region, offset, bytes: vec![1; len] }],
+        let send = |region, offset, len| {
+            let contents = vec![Piece { region, offset, bytes: vec![1; len] }];
+            let sgl = vec![Sge { addr: 0, len: 1, lkey: Lkey(0) }];
+            let post = Post { qp: 2, id: WrId(1), sgl, contents };
+            Request::PostSend { post, op: SendOp::Send, signaled: true }
         };
         for (request, reason) in [
             (Request::Open { device: 3 }, "in use"),

@@ -9,9 +9,9 @@ mod source;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use graph::circles;
+use rdma_tests::files::{root, rust_files};
 use source::Crate;
 use syn::visit::Visit as _;
 
@@ -47,10 +47,6 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 /// Lines that a file of Rust may have.
 const MAX_LINES: usize = 520;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
-}
 
 #[test]
 fn crates_depend_on_lower_crates_only() {
@@ -96,7 +92,7 @@ fn modules_have_no_circles() {
 fn files_are_short() {
     let mut long = Vec::new();
     for directory in LAYERS.iter().map(|(name, _)| *name).chain(["tests", "fuzz"]) {
-        for file in source::rust_files(&root().join(directory)) {
+        for file in rust_files(&root().join(directory)) {
             let lines = fs::read_to_string(&file).expect("a source file").lines().count();
             if lines > MAX_LINES {
                 long.push(format!("{}: {lines}", file.display()));

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use proc_macro2::{TokenStream, TokenTree};
+use rdma_tests::files::rust_files;
 use syn::visit::Visit;
 
 use crate::graph::Imports;
@@ -289,24 +290,4 @@ fn names_test(tokens: TokenStream) -> bool {
         }
         _ => false,
     }
-}
-
-/// All files of Rust below `folder`, in order
-pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                if !path.ends_with("target") {
-                    folders.push(path);
-                }
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                files.push(path);
-            }
-        }
-    }
-    files.sort();
-    files
 }

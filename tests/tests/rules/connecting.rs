@@ -1,9 +1,9 @@
 //! How the step to ready-to-receive fails
 
-use rdma_core::{Cause, Device, QpAttr, QpState, QueuePair, Transition};
+use rdma_core::{Cause, Device, QpAttr, QpInit, QpState, QueuePair, Transition};
 use rdma_sim::Sim;
 use rdma_sim::rules::SourceGid;
-use rdma_tests::DEVICE;
+use rdma_tests::{DEVICE, value_of};
 
 use super::{bare, errno, happen, pair, under};
 
@@ -46,7 +46,7 @@ fn every_failing_verb_has_its_errno() {
         Sim::new().run(async |net| {
             happen(&net, fault).await;
             let error = match net.open("a", DEVICE) {
-                Ok(device) => rdma_bare::BareQp::new(device, &super::frames(7), 4096).unwrap_err(),
+                Ok(device) => rdma_bare::BareQp::new(device, &QpInit::with_frames(7), 4096).unwrap_err(),
                 Err(error) => error,
             };
             assert_eq!((error.verb.to_string().as_str(), error.errno()), (verb, errno), "{fault} ({source})");
@@ -70,8 +70,7 @@ fn a_failed_step_cannot_be_repeated() {
 #[test]
 fn repeated_failures_wedge_the_port_or_not() {
     let attempts = |limit| {
-        let sim = under(|rules| rules.failed_rtr_wedges = limit);
-        let run = sim.run(async |net| {
+        value_of(under(|rules| rules.failed_rtr_wedges = limit), async |net| {
             let b = bare(&net, "b");
             happen(&net, "a:rdma_en2 unresolvable").await;
             for _ in 0..3 {
@@ -85,8 +84,7 @@ fn repeated_failures_wedge_the_port_or_not() {
                 pair(&net);
             }
             refused
-        });
-        run.value
+        })
     };
     assert_eq!(attempts(None), Ok(()));
     assert_eq!(attempts(Some(3)), Err(16));
@@ -95,14 +93,12 @@ fn repeated_failures_wedge_the_port_or_not() {
 #[test]
 fn a_source_without_ipv4_is_refused_or_not() {
     let connect = |source_gid| {
-        let sim = under(|rules| rules.source_gid = source_gid);
-        let run = sim.run(async |net| {
+        value_of(under(|rules| rules.source_gid = source_gid), async |net| {
             let (a, b) = (bare(&net, "a"), bare(&net, "b"));
             let (mut attr, mask) = QpAttr::ready_to_receive(&b.qp().address(), 0, 4096);
             attr.dgid = Some(net.gids("b", DEVICE).unwrap()[0]);
             a.qp().modify_attr(&attr, mask).map_err(|error| error.errno())
-        });
-        run.value
+        })
     };
     assert_eq!(connect(SourceGid::Ipv4), Err(22));
     assert_eq!(connect(SourceGid::Any), Ok(()));
@@ -111,13 +107,11 @@ fn a_source_without_ipv4_is_refused_or_not() {
 #[test]
 fn a_169_254_address_will_do_or_not() {
     let connect = |will_do| {
-        let sim = under(|rules| rules.link_local_source = will_do);
-        let run = sim.run(async |net| {
+        value_of(under(|rules| rules.link_local_source = will_do), async |net| {
             let (a, b) = (bare(&net, "a"), bare(&net, "b"));
             assert!(a.qp().address().gid.ipv4().unwrap().is_link_local());
             a.qp().connect(&b.qp().address()).map_err(|error| error.errno())
-        });
-        run.value
+        })
     };
     assert_eq!(connect(true), Ok(()));
     assert_eq!(connect(false), Err(60));
@@ -126,13 +120,11 @@ fn a_169_254_address_will_do_or_not() {
 #[test]
 fn a_large_mtu_works_or_not() {
     let connect = |large_mtu, path_mtu| {
-        let sim = under(|rules| rules.large_mtu = large_mtu);
-        let run = sim.run(async |net| {
+        value_of(under(|rules| rules.large_mtu = large_mtu), async |net| {
             let (a, b) = (bare(&net, "a"), bare(&net, "b"));
             let (attr, mask) = QpAttr::ready_to_receive(&b.qp().address(), 1, path_mtu);
             a.qp().modify_attr(&attr, mask).map_err(|error| error.errno())
-        });
-        run.value
+        })
     };
     assert_eq!((connect(true, 1024), connect(true, 4096)), (Ok(()), Ok(())));
     assert_eq!((connect(false, 1024), connect(false, 4096)), (Ok(()), Err(60)));

@@ -5,12 +5,12 @@
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_core::{Completion, Device, FRAME, Opcode, QueuePair, Status, Time};
+use rdma_core::{Completion, Device, FRAME, Opcode, QpInit, QueuePair, Status, Time};
 use rdma_sim::rules::{FrameMatch, SendCompletion};
 use rdma_sim::{LineRate, Model, Net, Sim};
-use rdma_tests::DEVICE;
+use rdma_tests::{DEVICE, value_of};
 
-use super::{Bare, bare, device, errno, frames, happen, pair, passes, rest, under, within_a_second};
+use super::{Bare, bare, device, errno, happen, pair, pair_of, passes, rest, under, within_a_second};
 
 #[test]
 fn a_short_message_costs_a_whole_frame_of_credit_and_few_bytes() {
@@ -34,15 +34,14 @@ fn a_send_waits_for_its_receive_or_is_dropped() {
     let received = |waits| {
         let mut model = Model::tb5();
         model.caps.send_waits_for_receive = waits;
-        let run = Sim::new().model(model).run(async |net| {
+        value_of(Sim::new().model(model), async |net| {
             let [mut a, mut b] = pair(&net);
             a.send(1, 0..8).unwrap();
             rest(&net, Duration::from_hours(1) / 4).await;
             assert_eq!(a.poll().unwrap().is_some(), !waits, "a dropped send completes as well");
             b.recv(1, 0..8).unwrap();
             within_a_second(&net, &mut b).await.len()
-        });
-        run.value
+        })
     };
     assert_eq!(received(true), 1);
     assert_eq!(received(false), 0);
@@ -77,8 +76,7 @@ fn messages_and_receives_span_the_same_frames() {
                 if expected == Success {
                     assert_eq!(done.byte_len as usize, message);
                 }
-                let mut beyond = vec![0; 64 * K - receive];
-                b.read(receive..64 * K, &mut beyond);
+                let beyond = b.read(receive..64 * K);
                 assert!(beyond.iter().all(|byte| *byte == 0), "nothing is written beyond a receive");
             });
         }
@@ -125,8 +123,7 @@ fn messages_keep_their_order() {
 #[test]
 fn a_send_completes_at_departure_or_at_hand_off() {
     let times = |send_completion| {
-        let sim = under(|rules| rules.send_completion = send_completion);
-        let run = sim.run(async |net| {
+        value_of(under(|rules| rules.send_completion = send_completion), async |net| {
             let [mut a, mut b] = pair(&net);
             b.recv(1, 0..1 << 20).unwrap();
             rest(&net, Duration::from_micros(10)).await;
@@ -135,8 +132,7 @@ fn a_send_completes_at_departure_or_at_hand_off() {
             let sent = async { since(a.completion().await) };
             let received = async { since(b.completion().await) };
             join(sent, received).await
-        });
-        run.value
+        })
     };
     let frames_ns = 256 * LineRate::TB5.frame_ns(FRAME);
     let (sent, received) = times(SendCompletion::Departure);
@@ -235,10 +231,7 @@ fn a_damaged_frame_fails_its_receive() {
 #[test]
 fn a_refused_post_takes_nothing() {
     Sim::new().run(async |net| {
-        let init = frames(3);
-        let [mut a, mut b] = ["a", "b"].map(|host| Bare::new(device(&net, host), &init, 1 << 16).unwrap());
-        a.qp().connect(&b.qp().address()).unwrap();
-        b.qp().connect(&a.qp().address()).unwrap();
+        let [mut a, mut b] = pair_of(&net, 3, 1 << 16);
         for id in 0..2 {
             a.send(id, 0..8).unwrap();
         }
@@ -258,10 +251,10 @@ fn completions_of_several_queue_pairs_share_a_queue() {
     use rdma_core::{Access, CompletionQueue, SendOp};
     use rdma_tests::Raw;
     Sim::new().run(async |net| {
-        let [a, b] =
-            ["a", "b"].map(|host| Raw::new(device(&net, host), &frames(7), Access::LOCAL_WRITE, FRAME));
-        let second = Raw::new(device(&net, "b"), &frames(7), Access::LOCAL_WRITE, FRAME);
-        let extra = a.cq.create_qp(&frames(7)).unwrap();
+        let [a, b] = ["a", "b"]
+            .map(|host| Raw::new(device(&net, host), &QpInit::with_frames(7), Access::LOCAL_WRITE, FRAME));
+        let second = Raw::new(device(&net, "b"), &QpInit::with_frames(7), Access::LOCAL_WRITE, FRAME);
+        let extra = a.cq.create_qp(&QpInit::with_frames(7)).unwrap();
         a.connect(&b);
         extra.connect(&second.qp.address()).unwrap();
         second.qp.connect(&extra.address()).unwrap();
@@ -281,8 +274,7 @@ fn completions_of_several_queue_pairs_share_a_queue() {
 fn a_credit_takes_as_long_as_the_cable() {
     Sim::new().run(async |net| {
         let (mut a, mut b) = (bare(&net, "a"), bare(&net, "b"));
-        a.qp().connect(&b.qp().address()).unwrap();
-        b.qp().connect(&a.qp().address()).unwrap();
+        a.connect(&b).unwrap();
         a.send(1, 0..8).unwrap();
         rest(&net, Duration::from_micros(100)).await;
         b.recv(1, 0..8).unwrap();

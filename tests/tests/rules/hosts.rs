@@ -21,6 +21,17 @@ fn echo(net: &Net, mut b: Bare) {
     });
 }
 
+/// How often the processes of `b` have started
+fn count_starts(net: &Net) -> Arc<AtomicU32> {
+    let starts = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&starts);
+    net.host("b").start(move |_| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        std::future::pending()
+    });
+    starts
+}
+
 /// Whether an answer comes within a second
 async fn answers(net: &Net, a: &mut Bare, at: usize) -> bool {
     a.recv(1, at..at + 8).unwrap();
@@ -50,12 +61,7 @@ fn a_stopped_peer_continues_without_damage() {
 #[test]
 fn a_killed_host_is_silent_until_its_processes_start_anew() {
     Sim::new().run(async |net| {
-        let starts = Arc::new(AtomicU32::new(0));
-        let counter = Arc::clone(&starts);
-        net.host("b").start(move |_| {
-            counter.fetch_add(1, Ordering::Relaxed);
-            std::future::pending()
-        });
+        let starts = count_starts(&net);
         let [mut a, b] = pair(&net);
         echo(&net, b);
         happen(&net, "b kill").await;
@@ -72,12 +78,7 @@ fn a_killed_host_is_silent_until_its_processes_start_anew() {
 #[test]
 fn only_a_reboot_frees_leaked_objects() {
     Sim::new().run(async |net| {
-        let starts = Arc::new(AtomicU32::new(0));
-        let counter = Arc::clone(&starts);
-        net.host("b").start(move |_| {
-            counter.fetch_add(1, Ordering::Relaxed);
-            std::future::pending()
-        });
+        let starts = count_starts(&net);
         let [mut a, b] = pair(&net);
         for trouble in
             ["leak-pds 11", "leak-qps 10", "leak-cqs 11", "leak-mrs 100", "busy", "wedge", "no-pds"]

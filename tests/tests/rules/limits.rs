@@ -11,9 +11,9 @@ use rdma_core::{
 };
 use rdma_sim::rules::{MultiSge, RingOverflow, UcWrite};
 use rdma_sim::{Model, Sim};
-use rdma_tests::{DEVICE, Raw};
+use rdma_tests::{DEVICE, Raw, value_of};
 
-use super::{Bare, bare, device, errno, frames, pair, passes, rest, under};
+use super::{Bare, bare, device, errno, pair, pair_of, passes, rest, under};
 
 #[test]
 fn the_caps_are_those_of_the_sources() {
@@ -58,7 +58,7 @@ fn an_eleventh_queue_pair_is_refused() {
         let (one, other) = (device(&net, "a"), device(&net, "a"));
         let cqs = [&one, &other].map(|device| device.create_cq(8).unwrap());
         let mut turn = cqs.iter().cycle();
-        let made = exhaust(|| turn.next().expect("a cycle").create_qp(&frames(7)));
+        let made = exhaust(|| turn.next().expect("a cycle").create_qp(&QpInit::with_frames(7)));
         assert_exhausted(made, Resource::QueuePairs, 10, 16);
     });
 }
@@ -109,8 +109,8 @@ fn a_completion_queue_has_at_most_4096_entries() {
 fn a_queue_has_at_most_4095_frames() {
     Sim::new().run(async |net| {
         let cq = device(&net, "a").create_cq(8).unwrap();
-        assert_eq!(cq.create_qp(&frames(4095)).unwrap().capacity().send_frames, 4095);
-        assert_eq!(errno(cq.create_qp(&frames(4096))), 22);
+        assert_eq!(cq.create_qp(&QpInit::with_frames(4095)).unwrap().capacity().send_frames, 4095);
+        assert_eq!(errno(cq.create_qp(&QpInit::with_frames(4096))), 22);
     });
 }
 
@@ -131,7 +131,7 @@ fn the_granted_space_is_read_back() {
 #[test]
 fn queues_are_counted_in_frames() {
     Sim::new().run(async |net| {
-        let mut a = Bare::new(device(&net, "a"), &frames(1000), 4 << 20).unwrap();
+        let mut a = Bare::new(device(&net, "a"), &QpInit::with_frames(1000), 4 << 20).unwrap();
         let range = |number: usize| number << 16..(number + 1) << 16;
         for number in 0..63 {
             a.recv(number as u64, range(number)).unwrap();
@@ -151,10 +151,7 @@ fn queues_are_counted_in_frames() {
 #[test]
 fn queues_of_lenient_devices_count_requests() {
     Sim::new().model(Model::tb5_lenient()).run(async |net| {
-        let mut a = Bare::new(device(&net, "a"), &frames(7), 4 << 20).unwrap();
-        let mut b = Bare::new(device(&net, "b"), &frames(7), 4 << 20).unwrap();
-        a.qp().connect(&b.qp().address()).unwrap();
-        b.qp().connect(&a.qp().address()).unwrap();
+        let [mut a, mut b] = pair_of(&net, 7, 4 << 20);
         for _ in 0..3 {
             for number in 0..7 {
                 b.recv(number, (number as usize) << 17..(number as usize + 1) << 17).unwrap();
@@ -172,9 +169,9 @@ fn queues_of_lenient_devices_count_requests() {
 #[test]
 fn a_message_fits_the_queue_or_is_refused() {
     Sim::new().run(async |net| {
-        let mut a = Bare::new(device(&net, "a"), &frames(7), 16 << 20).unwrap();
+        let mut a = Bare::new(device(&net, "a"), &QpInit::with_frames(7), 16 << 20).unwrap();
         a.recv(1, 0..7 * FRAME).unwrap();
-        let mut a = Bare::new(device(&net, "a"), &frames(7), 16 << 20).unwrap();
+        let mut a = Bare::new(device(&net, "a"), &QpInit::with_frames(7), 16 << 20).unwrap();
         let refused = a.recv(1, 0..7 * FRAME + 1).unwrap_err();
         assert_eq!(refused.cause, Cause::MessageTooLong { len: 8 * 4096, max: 7 * 4096 });
         assert_eq!(refused.errno(), 22);
@@ -209,13 +206,7 @@ fn under_macos_26_2_a_message_is_one_frame() {
 #[test]
 fn space_returns_with_the_completion() {
     Sim::new().run(async |net| {
-        let init = frames(1);
-        let (mut a, mut b) = (
-            Bare::new(device(&net, "a"), &init, 4 * FRAME).unwrap(),
-            Bare::new(device(&net, "b"), &init, 4 * FRAME).unwrap(),
-        );
-        a.qp().connect(&b.qp().address()).unwrap();
-        b.qp().connect(&a.qp().address()).unwrap();
+        let [mut a, mut b] = pair_of(&net, 1, 4 * FRAME);
         b.recv(1, 0..FRAME).unwrap();
         a.send(1, 0..FRAME).unwrap();
         assert_eq!(errno(a.send(2, 0..FRAME)), 12);
@@ -230,13 +221,8 @@ fn space_returns_with_the_completion() {
 #[test]
 fn a_full_ring_refuses_or_corrupts() {
     let run = |overflow| {
-        let sim = under(|rules| rules.ring_overflow = overflow);
-        let run = sim.run(async |net| {
-            let init = frames(1);
-            let [mut a, mut b] =
-                ["a", "b"].map(|host| Bare::new(device(&net, host), &init, 4 * FRAME).unwrap());
-            a.qp().connect(&b.qp().address()).unwrap();
-            b.qp().connect(&a.qp().address()).unwrap();
+        value_of(under(|rules| rules.ring_overflow = overflow), async |net| {
+            let [mut a, mut b] = pair_of(&net, 1, 4 * FRAME);
             b.recv(1, 0..FRAME).unwrap();
             b.recv(2, FRAME..2 * FRAME).map_err(|error| error.errno())?;
             // Only received data is damaged, by assumption: sends stay within their queue.
@@ -247,11 +233,9 @@ fn a_full_ring_refuses_or_corrupts() {
             a.completion().await.unwrap();
             a.send(2, 0..FRAME).unwrap();
             assert_eq!(b.received().await.unwrap().status, Status::Success, "no error is reported");
-            let mut bytes = [0; 2 * FRAME];
-            b.read(0..2 * FRAME, &mut bytes);
+            let bytes = b.read(0..2 * FRAME);
             Ok(bytes.chunks(FRAME).map(|frame| frame == [7; FRAME]).collect::<Vec<_>>())
-        });
-        run.value
+        })
     };
     assert_eq!(run(RingOverflow::Refused), Err(12));
     assert_eq!(run(RingOverflow::Corrupts), Ok(vec![true, false]));
@@ -262,18 +246,15 @@ fn only_unreliable_connected_queue_pairs_exist() {
     Sim::new().run(async |net| {
         let cq = device(&net, "a").create_cq(8).unwrap();
         for qp_type in [QpType::Rc, QpType::Ud] {
-            let refused = cq.create_qp(&QpInit { qp_type, ..frames(7) }).unwrap_err();
+            let refused = cq.create_qp(&QpInit { qp_type, ..QpInit::with_frames(7) }).unwrap_err();
             assert_eq!((refused.cause, refused.errno()), (Cause::Unsupported, 102), "{qp_type:?}");
         }
-        cq.create_qp(&frames(7)).unwrap();
+        cq.create_qp(&QpInit::with_frames(7)).unwrap();
     });
 }
 
 fn raws(net: &rdma_sim::Net) -> [Raw; 2] {
-    let [a, b] =
-        ["a", "b"].map(|host| Raw::new(device(net, host), &frames(15), Access::LOCAL_WRITE, 1 << 16));
-    a.connect(&b);
-    [a, b]
+    Raw::pair(net, &QpInit::with_frames(15), Access::LOCAL_WRITE, 1 << 16)
 }
 
 #[test]
@@ -294,8 +275,7 @@ fn reads_and_atomics_are_not_supported() {
 #[test]
 fn a_write_travels_like_a_send_or_is_refused() {
     let run = |uc_write| {
-        let sim = under(|rules| rules.uc_write = uc_write);
-        let run = sim.run(async |net| {
+        value_of(under(|rules| rules.uc_write = uc_write), async |net| {
             let [a, b] = raws(&net);
             a.write(0, b"payload");
             b.recv(1, &[b.sge(0..7)]).unwrap();
@@ -303,8 +283,7 @@ fn a_write_travels_like_a_send_or_is_refused() {
             a.post(1, op, &[a.sge(0..7)]).map_err(|error| error.errno())?;
             assert_eq!(b.completion().await.status, Status::Success);
             Ok([b.read(0..7), b.read(4096..4103)])
-        });
-        run.value
+        })
     };
     assert_eq!(run(UcWrite::AsSend), Ok([b"payload".to_vec(), vec![0; 7]]));
     assert_eq!(run(UcWrite::Refused), Err(102));
@@ -313,8 +292,7 @@ fn a_write_travels_like_a_send_or_is_refused() {
 #[test]
 fn several_elements_are_refused_or_split() {
     let run = |multi_sge| {
-        let sim = under(|rules| rules.multi_sge = multi_sge);
-        let run = sim.run(async |net| {
+        value_of(under(|rules| rules.multi_sge = multi_sge), async |net| {
             let [a, b] = raws(&net);
             for at in [0, 4096] {
                 b.recv(1, &[b.sge(at..at + 10)]).unwrap();
@@ -330,8 +308,7 @@ fn several_elements_are_refused_or_split() {
             rest(&net, Duration::from_secs(1)).await;
             assert_eq!(b.poll(), None);
             Ok(lengths)
-        });
-        run.value
+        })
     };
     assert_eq!(run(MultiSge::Refused), Err(22));
     assert_eq!(run(MultiSge::Split), Ok([10, 4]));
@@ -346,11 +323,15 @@ fn several_elements_are_refused_or_split() {
 fn queue_pair_numbers_are_hops() {
     Sim::new().run(async |net| {
         let cq = device(&net, "a").create_cq(8).unwrap();
-        let mut qps: Vec<_> = (0..10).map(|_| cq.create_qp(&frames(7)).unwrap()).collect();
+        let mut qps: Vec<_> = (0..10).map(|_| cq.create_qp(&QpInit::with_frames(7)).unwrap()).collect();
         let numbers: Vec<_> = qps.iter().map(|qp| qp.address().qpn.0).collect();
         assert_eq!(numbers, (9..19).map(|hop| hop << 8).collect::<Vec<_>>());
         drop(qps.remove(2));
-        assert_eq!(cq.create_qp(&frames(7)).unwrap().address().qpn, Qpn(19 << 8), "the next hop");
+        assert_eq!(
+            cq.create_qp(&QpInit::with_frames(7)).unwrap().address().qpn,
+            Qpn(19 << 8),
+            "the next hop"
+        );
     });
 }
 
@@ -360,14 +341,14 @@ fn queue_pair_numbers_are_hops() {
 fn the_number_of_a_destroyed_queue_pair_comes_back_after_all_others() {
     Sim::new().run(async |net| {
         let cq = device(&net, "a").create_cq(8).unwrap();
-        let kept = cq.create_qp(&frames(7)).unwrap();
-        let first = cq.create_qp(&frames(7)).unwrap().address().qpn;
+        let kept = cq.create_qp(&QpInit::with_frames(7)).unwrap();
+        let first = cq.create_qp(&QpInit::with_frames(7)).unwrap().address().qpn;
         let others = 0xfff - 9 + 1 - 2;
         for number in 0..others {
-            let qpn = cq.create_qp(&frames(7)).unwrap().address().qpn;
+            let qpn = cq.create_qp(&QpInit::with_frames(7)).unwrap().address().qpn;
             assert!(qpn != first && qpn != kept.address().qpn, "{number}");
         }
-        let again = cq.create_qp(&frames(7)).unwrap().address().qpn;
+        let again = cq.create_qp(&QpInit::with_frames(7)).unwrap().address().qpn;
         assert_eq!(again, first, "the number of a queue pair that exists is passed over");
     });
 }
@@ -388,10 +369,10 @@ fn an_unsignaled_send_completes_in_silence() {
 #[test]
 fn an_overrun_completion_queue_is_lost() {
     let run = Sim::new().try_run(async |net| {
-        let [a, mut small] =
-            ["a", "b"].map(|host| Raw::new(device(&net, host), &frames(7), Access::LOCAL_WRITE, FRAME));
+        let [a, mut small] = ["a", "b"]
+            .map(|host| Raw::new(device(&net, host), &QpInit::with_frames(7), Access::LOCAL_WRITE, FRAME));
         let cq = small.device.create_cq(1).unwrap();
-        small.qp = cq.create_qp(&frames(7)).unwrap();
+        small.qp = cq.create_qp(&QpInit::with_frames(7)).unwrap();
         small.cq = cq;
         a.connect(&small);
         for id in 0..2 {

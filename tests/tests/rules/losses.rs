@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use rdma_core::{Cause, CompletionQueue, Device, PortState, QueuePair};
+use rdma_core::{Cause, CompletionQueue, Device, PortState, QpInit, QueuePair};
 use rdma_sim::{Sim, Stalled};
-use rdma_tests::DEVICE;
+use rdma_tests::{DEVICE, value_of};
 
-use super::{bare, device, errno, frames, happen, pair, passes, rest, under, within_a_second};
+use super::{bare, device, errno, happen, pair, passes, rest, under, within_a_second};
 
 #[test]
 fn the_death_of_a_peer_is_silent() {
@@ -36,7 +36,7 @@ fn the_kernel_reclaims_the_objects_of_a_dead_process() {
         let fresh: Vec<_> = std::iter::from_fn(|| net.open("b", DEVICE).ok()).collect();
         assert_eq!(fresh.len(), 11);
         let cq = fresh[0].create_cq(8).unwrap();
-        assert!((0..10).all(|_| cq.create_qp(&frames(7)).map(std::mem::forget).is_ok()));
+        assert!((0..10).all(|_| cq.create_qp(&QpInit::with_frames(7)).map(std::mem::forget).is_ok()));
     });
 }
 
@@ -97,16 +97,14 @@ fn old_objects_are_useless_after_a_replug() {
 #[test]
 fn each_replug_costs_a_protection_domain() {
     let left = |leaks| {
-        let sim = under(|rules| rules.replug_leaks_pds = leaks);
-        let run = sim.run(async |net| {
+        value_of(under(|rules| rules.replug_leaks_pds = leaks), async |net| {
             for _ in 0..3 {
                 happen(&net, "a:rdma_en2 flap 1ms").await;
                 rest(&net, Duration::from_millis(2)).await;
             }
             ["a", "b"]
                 .map(|host| std::iter::from_fn(|| net.open(host, DEVICE).ok()).collect::<Vec<_>>().len())
-        });
-        run.value
+        })
     };
     assert_eq!(left(0), [11, 11]);
     assert_eq!(left(1), [8, 8]);
@@ -143,14 +141,12 @@ const MINUTE: Duration = Duration::from_mins(1);
 #[test]
 fn a_queue_pair_that_rests_too_long_is_dead() {
     let survives = |limit, pause| {
-        let sim = under(|rules| rules.idle_death = limit);
-        let run = sim.run(async |net| {
+        value_of(under(|rules| rules.idle_death = limit), async |net| {
             let [mut a, mut b] = pair(&net);
             assert!(passes(&net, &mut a, &mut b).await);
             rest(&net, pause).await;
             passes(&net, &mut a, &mut b).await
-        });
-        run.value
+        })
     };
     let measured = Some(23 * MINUTE);
     assert_eq!(rdma_sim::Rules::tb5().idle_death, measured);
@@ -202,10 +198,9 @@ fn crossed_cables_lead_elsewhere() {
             "the same names are not neighbours any more"
         );
         let far = net.open("b", "rdma_en3").unwrap();
-        let mut far = super::Bare::new(far, &frames(7), 1 << 16).unwrap();
-        let mut near = super::Bare::new(device(&net, "a"), &frames(7), 1 << 16).unwrap();
-        near.qp().connect(&far.qp().address()).unwrap();
-        far.qp().connect(&near.qp().address()).unwrap();
+        let mut far = super::Bare::new(far, &QpInit::with_frames(7), 1 << 16).unwrap();
+        let mut near = super::Bare::new(device(&net, "a"), &QpInit::with_frames(7), 1 << 16).unwrap();
+        near.connect(&far).unwrap();
         assert!(passes(&net, &mut near, &mut far).await);
     });
 }

@@ -19,7 +19,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use rdma_bare::BareQp;
-use rdma_core::{Completion, Error, Opcode, QpCapacity, QpInit, QpType, Status};
+use rdma_core::{Completion, Error, Opcode, QpInit, Status};
 use rdma_sim::{Fault, Model, Net, Rules, Sim, SimDevice};
 use rdma_tests::DEVICE;
 
@@ -30,19 +30,19 @@ fn device(net: &Net, host: &str) -> SimDevice {
     net.open(host, DEVICE).unwrap()
 }
 
-/// Room for `frames` each way
-fn frames(frames: u32) -> QpInit {
-    QpInit { capacity: QpCapacity { recv_frames: frames, send_frames: frames }, qp_type: QpType::Uc }
-}
-
 /// A queue pair that is not connected
 fn bare(net: &Net, host: &str) -> Bare {
-    Bare::new(device(net, host), &frames(255), 1 << 20).unwrap()
+    Bare::new(device(net, host), &QpInit::with_frames(255), 1 << 20).unwrap()
 }
 
 /// Two that are
 fn pair(net: &Net) -> [Bare; 2] {
     Bare::pair(device(net, "a"), device(net, "b"), 1 << 21).unwrap()
+}
+
+/// Two that are, with queues of `frames` frames
+fn pair_of(net: &Net, frames: u32, len: usize) -> [Bare; 2] {
+    Bare::pair_of(device(net, "a"), device(net, "b"), &QpInit::with_frames(frames), len).unwrap()
 }
 
 /// A simulation of the pair under other rules

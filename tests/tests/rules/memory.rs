@@ -7,27 +7,23 @@ use std::time::Duration;
 
 use rdma_arena::Arena;
 use rdma_core::{
-    Access, Cause, Device, FRAME, Lkey, MemoryRegion, QueuePair, SendOp, Sge, Status, Transition,
+    Access, Cause, Device, FRAME, Lkey, MemoryRegion, QpInit, QueuePair, SendOp, Sge, Status, Transition,
 };
 use rdma_sim::{Net, Sim};
-use rdma_tests::Raw;
+use rdma_tests::{Raw, value_of};
 
-use super::{device, errno, frames, happen, rest, under};
+use super::{device, errno, happen, rest, under};
 
 const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
 
 fn raws(net: &Net) -> [Raw; 2] {
-    let [a, b] =
-        ["a", "b"].map(|host| Raw::new(device(net, host), &frames(63), Access::LOCAL_WRITE, 1 << 17));
-    a.connect(&b);
-    [a, b]
+    Raw::pair(net, &QpInit::with_frames(63), Access::LOCAL_WRITE, 1 << 17)
 }
 
 #[test]
 fn memory_begins_at_a_page() {
     let register = |alignment, offset| {
-        let sim = under(|rules| rules.alignment = alignment);
-        let run = sim.run(async |net| {
+        value_of(under(|rules| rules.alignment = alignment), async |net| {
             let arena = Arena::new(1 << 16).unwrap();
             let device = device(&net, "a");
             // SAFETY: the offset is inside the arena.
@@ -35,8 +31,7 @@ fn memory_begins_at_a_page() {
             // SAFETY: the region is gone before the arena, and nothing is posted.
             let region = unsafe { device.register(NonNull::slice_from_raw_parts(start, 100), ALL) };
             region.map(|_| ()).map_err(|error| error.errno())
-        });
-        run.value
+        })
     };
     for (offset, expected) in [(0, Ok(())), (4096, Err(22)), (8, Err(22)), (16_384, Ok(()))] {
         assert_eq!(register(16_384, offset), expected, "{offset}");
@@ -63,12 +58,10 @@ fn memory_of_any_length_can_be_registered() {
 #[test]
 fn local_writing_alone_is_refused_or_not() {
     let register = |local_write_alone, access| {
-        let sim = under(|rules| rules.local_write_alone = local_write_alone);
-        let run = sim.run(async |net| {
-            let raw = Raw::new(device(&net, "a"), &frames(7), ALL, FRAME);
+        value_of(under(|rules| rules.local_write_alone = local_write_alone), async |net| {
+            let raw = Raw::new(device(&net, "a"), &QpInit::with_frames(7), ALL, FRAME);
             raw.register_again(access).map(|_| ()).map_err(|error| error.errno())
-        });
-        run.value
+        })
     };
     assert_eq!(register(true, Access::LOCAL_WRITE), Ok(()));
     assert_eq!(register(false, Access::LOCAL_WRITE), Err(22));
@@ -78,8 +71,7 @@ fn local_writing_alone_is_refused_or_not() {
 #[test]
 fn data_beyond_a_4_gib_boundary_is_lost_or_not() {
     let arrived = |boundary| {
-        let sim = under(|rules| rules.boundary = boundary);
-        let run = sim.run(async |net| {
+        value_of(under(|rules| rules.boundary = boundary), async |net| {
             happen(&net, "b:rdma_en2 boundary").await;
             let [a, b] = raws(&net);
             let base = b.region().base();
@@ -92,8 +84,7 @@ fn data_beyond_a_4_gib_boundary_is_lost_or_not() {
             assert_eq!((done.status, done.byte_len), (Status::Success, 8192), "no error is reported");
             let is_sent = |bytes: Vec<u8>| bytes == [7; FRAME];
             [is_sent(b.read(half - FRAME..half)), is_sent(b.read(half..half + FRAME))]
-        });
-        run.value
+        })
     };
     assert_eq!(arrived(true), [true, false]);
     assert_eq!(arrived(false), [true, true]);
@@ -123,8 +114,7 @@ fn a_sender_does_not_read_beyond_the_boundary() {
 #[test]
 fn late_memory_receives_nothing_or_does() {
     let receive = |late| {
-        let sim = under(|rules| rules.late_registration = late);
-        let run = sim.run(async |net| {
+        value_of(under(|rules| rules.late_registration = late), async |net| {
             let [a, b] = raws(&net);
             a.write(0, b"late");
             let region = b.register_again(Access::LOCAL_WRITE).unwrap();
@@ -138,8 +128,7 @@ fn late_memory_receives_nothing_or_does() {
             assert_eq!(a.completion().await.status, Status::Success);
             assert_eq!(a.completion().await.status, Status::Success);
             (done.status, b.read(4096..4100) == b"late")
-        });
-        run.value
+        })
     };
     assert_eq!(receive(false), (Status::LocalProtection, false));
     assert_eq!(receive(true), (Status::Success, true));
@@ -165,9 +154,7 @@ fn memory_registered_before_a_reconnection_is_not_late() {
 #[test]
 fn a_receive_needs_the_right_to_write() {
     Sim::new().run(async |net| {
-        let [a, b] =
-            ["a", "b"].map(|host| Raw::new(device(&net, host), &frames(7), Access::REMOTE_READ, FRAME));
-        a.connect(&b);
+        let [a, b] = Raw::pair(&net, &QpInit::with_frames(7), Access::REMOTE_READ, FRAME);
         b.recv(1, &[b.sge(0..4)]).unwrap();
         a.post(1, SendOp::Send, &[a.sge(0..4)]).unwrap();
         assert_eq!(b.completion().await.status.code(), 4);
@@ -178,7 +165,7 @@ fn a_receive_needs_the_right_to_write() {
 #[test]
 fn keys_begin_at_0x101_and_are_unique() {
     Sim::new().run(async |net| {
-        let raw = Raw::new(device(&net, "a"), &frames(7), ALL, FRAME);
+        let raw = Raw::new(device(&net, "a"), &QpInit::with_frames(7), ALL, FRAME);
         assert_eq!((raw.region().lkey(), raw.region().rkey()), (Lkey(0x101), None));
         let next = raw.register_again(ALL).unwrap().lkey();
         assert_ne!(next, Lkey(0x101));
@@ -187,7 +174,7 @@ fn keys_begin_at_0x101_and_are_unique() {
             next,
             "a key that was given back is not given again"
         );
-        let other = Raw::new(device(&net, "b"), &frames(7), ALL, FRAME);
+        let other = Raw::new(device(&net, "b"), &QpInit::with_frames(7), ALL, FRAME);
         assert_eq!(other.region().lkey(), Lkey(0x101));
     });
 }

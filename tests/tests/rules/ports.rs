@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rdma_core::{Cause, CompletionQueue, Device, PortState, QpAttr, QpState, QueuePair, Verb};
+use rdma_core::{Cause, CompletionQueue, Device, PortState, QpAttr, QpInit, QpState, QueuePair, Verb};
 use rdma_sim::{LineRate, Model, Sim, Topology};
 use rdma_tests::DEVICE;
 
@@ -88,8 +88,7 @@ fn the_ipv4_entry_may_be_anywhere() {
         let (attr, mask) = QpAttr::ready_to_receive(&b.qp().address(), 1, 1024);
         let other = bare(&net, "a");
         assert_eq!(errno(other.qp().modify_attr(&attr, mask)), 22);
-        a.qp().connect(&b.qp().address()).unwrap();
-        b.qp().connect(&a.qp().address()).unwrap();
+        a.connect(&b).unwrap();
         assert!(passes(&net, &mut a, &mut b).await);
     });
 }
@@ -143,7 +142,7 @@ fn a_device_reaches_only_the_mac_at_its_cable() {
         // Nor does the right Mac answer at its wrong port.
         let cq = net.open("b", "rdma_en3").unwrap();
         let cq = cq.create_cq(8).unwrap();
-        let wrong = cq.create_qp(&super::frames(7)).unwrap();
+        let wrong = cq.create_qp(&QpInit::with_frames(7)).unwrap();
         let a = bare(&net, "a");
         assert_eq!(errno(a.qp().connect(&wrong.address())), 60);
     });

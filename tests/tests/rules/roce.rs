@@ -8,16 +8,13 @@ use rdma_core::{
 use rdma_sim::{Model, Net, Sim};
 use rdma_tests::{DEVICE, Raw};
 
-use super::{device, errno, frames, happen, rest};
+use super::{errno, happen, rest};
 
 const ALL: Access =
     Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE).union(Access::REMOTE_ATOMIC);
 
 fn raws(net: &Net, qp_type: QpType) -> [Raw; 2] {
-    let init = QpInit { qp_type, ..frames(1023) };
-    let [a, b] = ["a", "b"].map(|host| Raw::new(device(net, host), &init, ALL, 4 << 20));
-    a.connect(&b);
-    [a, b]
+    Raw::pair(net, &QpInit { qp_type, ..QpInit::with_frames(1023) }, ALL, 4 << 20)
 }
 
 fn roce() -> Sim {
@@ -171,9 +168,8 @@ fn a_reliable_queue_pair_gives_up_while_it_waits_for_a_receive() {
 fn memory_of_a_peer_needs_its_key_and_its_right() {
     roce().run(async |net| {
         for access in [Access::LOCAL_WRITE, ALL] {
-            let init = QpInit { qp_type: QpType::Rc, ..frames(7) };
-            let [a, b] = ["a", "b"].map(|host| Raw::new(device(&net, host), &init, access, FRAME));
-            a.connect(&b);
+            let init = QpInit { qp_type: QpType::Rc, ..QpInit::with_frames(7) };
+            let [a, b] = Raw::pair(&net, &init, access, FRAME);
             let (remote_addr, rkey) = remote(&b, 0);
             a.post(1, SendOp::Write { remote_addr, rkey }, &[a.sge(0..8)]).unwrap();
             let expected = if access == ALL { Status::Success } else { Status::RemoteAccess };

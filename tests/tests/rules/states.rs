@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use rdma_bare::BareQp;
 use rdma_core::{
-    Access, AttrMask, Cause, Gid, Opcode, QpAttr, QpState, Qpn, QueuePair, SendOp, Status, Transition,
+    Access, AttrMask, Cause, Gid, Opcode, QpAttr, QpInit, QpState, Qpn, QueuePair, SendOp, Status, Transition,
 };
 use rdma_sim::rules::EarlyReceives;
 use rdma_sim::{Model, Sim};
-use rdma_tests::Raw;
+use rdma_tests::{Raw, value_of};
 
-use super::{bare, device, errno, frames, pair, passes, rest, under, within_a_second};
+use super::{bare, device, errno, pair, passes, rest, under, within_a_second};
 
 /// The masks of Apple TN3205, each bit of which is needed.
 #[test]
@@ -116,8 +116,7 @@ fn nothing_is_sent_before_ready_to_send() {
 #[test]
 fn receives_are_taken_from_a_state_on() {
     let states = |early| {
-        let sim = under(|rules| rules.early_receives = early);
-        let run = sim.run(async |net| {
+        value_of(under(|rules| rules.early_receives = early), async |net| {
             let (mut a, b) = (bare(&net, "a"), bare(&net, "b"));
             a.qp().modify(Transition::Reset).unwrap();
             assert_eq!(errno(a.recv(0, 0..1)), 22);
@@ -128,8 +127,7 @@ fn receives_are_taken_from_a_state_on() {
             a.qp().modify(Transition::ReadyToSend).unwrap();
             a.recv(3, 24..25).unwrap();
             [init, ready]
-        });
-        run.value
+        })
     };
     assert_eq!(states(EarlyReceives::FromInit), [true, true]);
     assert_eq!(states(EarlyReceives::FromReadyToReceive), [false, true]);
@@ -184,7 +182,7 @@ fn a_failed_queue_pair_does_not_flush() {
     let flushed = |flushes| {
         let mut model = Model::tb5();
         model.caps.flush_on_error = flushes;
-        let run = Sim::new().model(model).run(async |net| {
+        value_of(Sim::new().model(model), async |net| {
             let [mut a, mut b] = pair(&net);
             a.send(1, 0..8).unwrap();
             a.recv(2, 8..16).unwrap();
@@ -194,8 +192,7 @@ fn a_failed_queue_pair_does_not_flush() {
             b.recv(1, 0..8).unwrap();
             assert_eq!(within_a_second(&net, &mut b).await, []);
             done
-        });
-        run.value
+        })
     };
     assert_eq!(flushed(false), []);
     assert_eq!(flushed(true), [(Opcode::Send, Status::Flushed), (Opcode::Recv, Status::Flushed)]);
@@ -204,19 +201,17 @@ fn a_failed_queue_pair_does_not_flush() {
 #[test]
 fn the_error_state_keeps_mappings_or_not() {
     let left = |keeps| {
-        let sim = under(|rules| rules.error_keeps_mappings = keeps);
-        let run = sim.run(async |net| {
-            let raw = Raw::new(device(&net, "a"), &frames(7), Access::LOCAL_WRITE, 4096);
+        value_of(under(|rules| rules.error_keeps_mappings = keeps), async |net| {
+            let raw = Raw::new(device(&net, "a"), &QpInit::with_frames(7), Access::LOCAL_WRITE, 4096);
             raw.qp.modify(Transition::Error).unwrap();
             drop(raw);
-            let raw = Raw::new(device(&net, "a"), &frames(7), Access::LOCAL_WRITE, 4096);
+            let raw = Raw::new(device(&net, "a"), &QpInit::with_frames(7), Access::LOCAL_WRITE, 4096);
             let mut regions = vec![];
             while let Ok(region) = raw.register_again(Access::LOCAL_WRITE) {
                 regions.push(region);
             }
             regions.len() + 1
-        });
-        run.value
+        })
     };
     assert_eq!(left(true), 99);
     assert_eq!(left(false), 100);
@@ -241,9 +236,7 @@ fn a_reset_queue_pair_can_connect_again() {
 #[test]
 fn a_reset_takes_a_queue_pair_out_of_the_round() {
     Sim::new().run(async |net| {
-        let [a, b] =
-            ["a", "b"].map(|host| Raw::new(device(&net, host), &frames(511), Access::LOCAL_WRITE, 1 << 20));
-        a.connect(&b);
+        let [a, b] = Raw::pair(&net, &QpInit::with_frames(511), Access::LOCAL_WRITE, 1 << 20);
         let half = 0..1 << 19;
         for id in 0..2 {
             b.recv(id, &[b.sge(id as usize * half.len()..(id as usize + 1) * half.len())]).unwrap();
@@ -277,7 +270,7 @@ fn memory_is_free_after_destroy() {
         assert_eq!(before, 1);
         drop(b);
         // A successor with another number receives no message that was sent to its predecessor.
-        let mut b = BareQp::new(device(&net, "b"), &frames(255), 1 << 20).unwrap();
+        let mut b = BareQp::new(device(&net, "b"), &QpInit::with_frames(255), 1 << 20).unwrap();
         assert_ne!(b.qp().address().qpn, peer.qpn);
         b.recv(1, 0..64).unwrap();
         b.qp().connect(&a.qp().address()).unwrap();
