@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use rdma_async::{Connection, Endpoint, EndpointOptions, SpinRuntime};
 use rdma_bare::BareQp;
-use rdma_core::{Opcode, QpInit, QueuePair, Runtime as _};
+use rdma_core::{Opcode, QpInit, Runtime as _};
 use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};
 use rdma_tests::now;
 

@@ -106,7 +106,7 @@ fn files_are_short() {
 fn fallible_public_functions_name_their_errors() {
     let mut report = String::new();
     for (member, _) in LAYERS.iter().filter(|(name, _)| *name != "rdma-cli") {
-        for file in source::rust_files(&root().join(member).join("src")) {
+        for file in rust_files(&root().join(member).join("src")) {
             let mut found = errors::Undocumented::default();
             let text = fs::read_to_string(&file).expect("a source file");
             found.visit_file(&syn::parse_file(&text).expect("Rust"));

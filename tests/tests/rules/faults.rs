@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use rdma_core::{FRAME, Opcode, QueuePair, Status};
+use rdma_core::{FRAME, Opcode, QpInit, QueuePair, Status};
 use rdma_sim::fault::FaultReason;
 use rdma_sim::{FaultPlan, LineRate, Net, Sim};
 use rdma_tests::DEVICE;
 
-use super::{Bare, errno, frames, happen, pair, passes, rest, within_a_second};
+use super::{Bare, errno, happen, pair, passes, rest, within_a_second};
 
 /// How long a megabyte takes, in nanoseconds
 async fn a_megabyte(net: &Net, a: &mut Bare, b: &mut Bare) -> u64 {
@@ -72,8 +72,7 @@ fn lost_messages_take_no_receive() {
         a.send(2, 4..8).unwrap();
         assert_eq!(within_a_second(&net, &mut a).await, [(Opcode::Send, Status::Success); 2]);
         assert_eq!(within_a_second(&net, &mut b).await.len(), 1);
-        let mut bytes = [0; 4];
-        b.read(0..4, &mut bytes);
+        let bytes = b.read(0..4);
         assert_eq!(bytes, *b"two ");
     });
 }
@@ -81,7 +80,7 @@ fn lost_messages_take_no_receive() {
 #[test]
 fn an_overflowing_ring_damages_the_excess() {
     Sim::new().run(async |net| {
-        let init = frames(1);
+        let init = QpInit::with_frames(1);
         let [mut a, mut b] =
             ["a", "b"].map(|host| Bare::new(super::device(&net, host), &init, 4 * FRAME).unwrap());
         a.qp().connect(&b.qp().address()).unwrap();
@@ -95,8 +94,7 @@ fn an_overflowing_ring_damages_the_excess() {
             assert_eq!(b.received().await.unwrap().status, Status::Success);
             rest(&net, Duration::from_millis(1)).await;
         }
-        let mut bytes = [0; 16];
-        b.read(0..16, &mut bytes);
+        let bytes = b.read(0..16);
         assert_eq!((&bytes[..8], bytes[8]), (&[0; 8][..], 0xff));
     });
 }

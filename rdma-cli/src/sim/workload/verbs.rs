@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use rdma_bare::BareQp;
-use rdma_core::{
-    Completion, Device, FRAME, QpAddress, QpCapacity, QpInit, QpType, QueuePair, Status, frames,
-};
+use rdma_core::{Completion, Device, FRAME, QpAddress, QpInit, QpType, QueuePair, Status, frames};
 use rdma_sim::SimDevice;
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
