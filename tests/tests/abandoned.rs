@@ -93,3 +93,27 @@ fn messages_to_a_dropped_connection_do_not_hold_the_peer_up() {
         }
     });
 }
+
+/// Catches a long message that arrives after the last handle was dropped, and keeps its memory.
+#[test]
+fn messages_that_will_not_be_read_keep_no_memory() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options().max_connections(1).receive_memory(6 << 20)).await;
+        queue_more_than_fits(&pair.ab).await;
+        let ba = &pair.ba;
+        let all = async {
+            for _ in 0..300 {
+                ba.send_bytes(b"unread").await.unwrap();
+            }
+        };
+        let drop_later = async {
+            rdma_async::time::sleep(&*net.runtime(), Duration::from_millis(10)).await;
+            drop(pair.ab);
+        };
+        futures::future::join(all, drop_later).await;
+        let posted = pair.a.pool_stats().receive.free_bytes;
+        ba.send_bytes(&vec![1; 2 << 20]).await.unwrap();
+        rdma_async::time::sleep(&*net.runtime(), Duration::from_millis(10)).await;
+        assert_eq!(pair.a.pool_stats().receive.free_bytes, posted);
+    });
+}

@@ -15,8 +15,8 @@ use rdma_async::{
 };
 use rdma_core::protocol::Hello;
 use rdma_core::{
-    Access, Caps, Completion, CompletionQueue, Device, Error, FRAME, Gid, PortStatus, QpAddress, QpCapacity,
-    QpInit, QpState, QueuePair, RecvRequest, SendRequest, Teardown, Transition,
+    Access, Caps, Cause, Completion, CompletionQueue, Device, Error, FRAME, Gid, PortStatus, QpAddress,
+    QpCapacity, QpInit, QpState, QueuePair, RecvRequest, SendRequest, Teardown, Transition, Verb,
 };
 use rdma_sim::{Net, Sim, SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
 use rdma_tests::{DEVICE, connected, endpoint, endpoints, zeros};
@@ -38,6 +38,8 @@ struct Script {
     /// The answers of the eager queue pair and of the bulk one.
     answers: [Teardown; 2],
     created: AtomicU32,
+    /// Which of them refuses receives: the first bit is that of the eager one.
+    refuses: AtomicU32,
     /// Whose memory to look at when a queue pair is destroyed.
     watched: Mutex<Option<Endpoint<Scripted>>>,
     /// What was free then.
@@ -51,6 +53,7 @@ struct ScriptedQueue {
 
 struct ScriptedQp {
     qp: SimQueuePair,
+    bit: u32,
     answer: Teardown,
     is_destroyed: bool,
     script: Arc<Script>,
@@ -91,10 +94,10 @@ impl CompletionQueue for ScriptedQueue {
     type Qp = ScriptedQp;
 
     fn create_qp(&self, init: &QpInit) -> Result<ScriptedQp, Error> {
-        let number = self.script.created.fetch_add(1, Ordering::Relaxed);
-        let answer = self.script.answers[number as usize % 2];
+        let bit = self.script.created.fetch_add(1, Ordering::Relaxed) % 2;
+        let answer = self.script.answers[bit as usize];
         let script = Arc::clone(&self.script);
-        Ok(ScriptedQp { qp: self.cq.create_qp(init)?, answer, is_destroyed: false, script })
+        Ok(ScriptedQp { qp: self.cq.create_qp(init)?, bit, answer, is_destroyed: false, script })
     }
 
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
@@ -129,6 +132,9 @@ impl QueuePair for ScriptedQp {
     }
 
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
+        if self.script.refuses.load(Ordering::Relaxed) >> self.bit & 1 == 1 {
+            return Err(REFUSED);
+        }
         // SAFETY: the caller keeps the same contract.
         unsafe { self.qp.post_recv(request) }
     }
@@ -154,12 +160,19 @@ struct Busy {
     _peer: (Endpoint<SimDevice>, Connection<SimDevice>, Pin<Box<future::Send<SimDevice>>>),
 }
 
-async fn busy(net: &Net, answers: [Teardown; 2]) -> Busy {
-    let (watched, seen) = (Mutex::default(), Mutex::default());
-    let script = Arc::new(Script { answers, created: AtomicU32::new(0), watched, seen });
+const REFUSED: Error = Error::new(Verb::PostRecv, Cause::DeviceGone);
+
+fn scripted(net: &Net, answers: [Teardown; 2]) -> (Arc<Script>, Endpoint<Scripted>, Endpoint<SimDevice>) {
+    let (created, refuses) = Default::default();
+    let (watched, seen) = Default::default();
+    let script = Arc::new(Script { answers, created, refuses, watched, seen });
     let device = Scripted { device: net.open("a", DEVICE).unwrap(), script: Arc::clone(&script) };
     let a = Endpoint::builder(device).runtime(net.runtime()).options(options()).build().unwrap();
-    let b = endpoint(net, "b", &options());
+    (script, a, endpoint(net, "b", &options()))
+}
+
+async fn busy(net: &Net, answers: [Teardown; 2]) -> Busy {
+    let (script, a, b) = scripted(net, answers);
     let (to_b, to_a) = duplex(256);
     let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.unwrap();
     let idle = a.pool_stats();
@@ -199,7 +212,7 @@ fn no_memory_comes_back_before_the_device_has_stopped() {
 
 /// Catches memory that a device may still touch and that is leased again: receives, sends with and without a future, and messages
 /// of the protocol; one queue pair that answers for both; and memory that stays out although the device has stopped, as that of
-/// messages behind one that is missing.
+/// messages behind one that is missing. Catches a task that is not woken when its message stays out.
 #[test]
 fn memory_of_a_queue_pair_that_may_go_on_stays_out() {
     use Teardown::{Quiesced, Unknown};
@@ -207,7 +220,9 @@ fn memory_of_a_queue_pair_that_may_go_on_stays_out() {
         Sim::new().run(async |net| {
             let busy = busy(&net, answers).await;
             let [eager, bulk] = answers.map(|answer| usize::from(answer == Unknown));
+            let start = net.now();
             let (sent, ()) = join(busy.sent, async { busy.ab.abort() }).await;
+            assert_eq!(net.now(), start, "the task is woken by the end");
             let unsent = sent.unwrap_err();
             assert_eq!(unsent.error, SendError::Lost(ConnectionError::Aborted));
             assert_eq!(unsent.lease.is_none(), eager | bulk == 1, "{answers:?}");
@@ -276,7 +291,8 @@ fn an_attempt_whose_connection_is_lost_meanwhile_fails_for_that_reason() {
     });
 }
 
-/// Catches a `close` that the reactor learns of only by its timer, and one that leaves connections open.
+/// Catches a `close` that the reactor learns of only by its timer, and one that leaves connections open: those that
+/// there are, or those that are being made.
 #[test]
 fn a_closed_endpoint_closes_idle_connections_and_those_that_are_being_made() {
     Sim::new().run(async |net| {
@@ -286,11 +302,13 @@ fn a_closed_endpoint_closes_idle_connections_and_those_that_are_being_made() {
         rdma_async::time::sleep(&*net.runtime(), Duration::from_millis(500)).await;
         let ((to_b, mut from_a), (to_a, mut from_b)) = (duplex(256), duplex(256));
         let close = async {
-            pass_greetings(&net, [&mut from_a, &mut from_b]).await;
+            let mut hello = [0; Hello::LEN];
+            from_a.read_exact(&mut hello).await.unwrap();
             a.close();
             let start = net.now();
             assert_eq!(first.closed().await, Ok(()));
             assert!(net.now() - start < Duration::from_millis(1));
+            from_b.write_all(&hello).await.unwrap();
             tokio::io::copy_bidirectional(&mut from_a, &mut from_b).await.unwrap();
         };
         let made = async {
@@ -302,7 +320,8 @@ fn a_closed_endpoint_closes_idle_connections_and_those_that_are_being_made() {
     });
 }
 
-/// Catches a reactor that never ends, and one that ends before its last connection.
+/// Catches a reactor that never ends, one that ends before its last connection, and one that is not woken when its endpoint is
+/// dropped.
 #[test]
 fn a_device_is_closed_with_its_endpoint_and_connections() {
     Sim::new().run(async |net| {
@@ -312,7 +331,9 @@ fn a_device_is_closed_with_its_endpoint_and_connections() {
         };
         let all = count();
         let rest = async || rdma_async::time::sleep(&*net.runtime(), Duration::from_micros(100)).await;
-        drop(endpoint(&net, "a", &options()));
+        let unused = endpoint(&net, "a", &options());
+        rest().await;
+        drop(unused);
         rest().await;
         assert_eq!(count(), all, "an endpoint that had no connection");
         let pair = connected(&net, &options()).await;
@@ -378,4 +399,89 @@ fn the_first_reason_stays_the_reason() {
         let error = RecvError::Lost(ConnectionError::PeerLost(Duration::from_secs(5)));
         assert_eq!(pair.ab.recv().await.unwrap_err(), error);
     });
+}
+
+/// Catches a receive that the device refuses and whose memory is lost, and an attempt that leaves its connection behind then.
+#[test]
+fn a_refused_receive_ends_the_connection_and_loses_no_memory() {
+    Sim::new().run(async |net| {
+        let (script, a, b) = scripted(&net, [Teardown::Quiesced; 2]);
+        let connect = async || {
+            let (to_b, to_a) = duplex(256);
+            try_join(a.connect(to_b), b.accept(to_a)).await
+        };
+        let lost = || ConnectionError::Device(REFUSED);
+        script.refuses.store(1, Ordering::Relaxed);
+        assert_eq!(connect().await.unwrap_err(), ConnectError::Lost(lost()));
+        assert!(a.pool_stats().is_whole());
+        a.wait_idle().await;
+        for (refuses, len) in [(1, 10), (2, 20_000)] {
+            script.refuses.store(0, Ordering::Relaxed);
+            let (ab, ba) = connect().await.unwrap();
+            ba.send_bytes(b"first").await.unwrap();
+            let first = ab.recv().await.unwrap().unwrap();
+            script.refuses.store(refuses, Ordering::Relaxed);
+            drop(first);
+            // The bulk queue pair is asked when a long message is announced.
+            drop(join(ba.send_bytes(&vec![1; len]), ab.closed()).await);
+            assert_eq!(ab.close_reason(), Some(Err(CloseError::Lost(lost()))));
+            assert!(a.pool_stats().is_whole(), "{len}");
+        }
+    });
+}
+
+/// Catches a task that waits for a place when the connection ends, while an outcome that is not collected keeps the place.
+#[test]
+fn a_send_that_waits_for_a_place_fails_when_the_connection_ends() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options().max_in_flight_sends(1)).await;
+        let mut first = Box::pin(pair.ab.send(zeros(&pair.ab, 50_000).await));
+        assert!(futures::poll!(first.as_mut()).is_pending());
+        let second = pair.ab.send(zeros(&pair.ab, 10).await);
+        let (second, ()) = join(second, async { pair.ab.abort() }).await;
+        assert_eq!(second.unwrap_err().error, SendError::Lost(ConnectionError::Aborted));
+        drop(first);
+    });
+}
+
+/// Catches an `abort` that calls a connection lost for which only the peer may still wait.
+#[test]
+fn aborting_after_the_end_of_the_peer_loses_nothing() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options()).await;
+        let read = async {
+            assert!(pair.ab.recv().await.unwrap().is_none());
+            pair.ab.abort();
+            assert_eq!(pair.ab.close_reason(), Some(Ok(())));
+            assert!(pair.ab.recv().await.unwrap().is_none());
+        };
+        let _ = join(pair.ba.close(), read).await;
+    });
+}
+
+/// Catches an end in good order that is reported although a message before it is missing: the end overtakes long messages.
+#[test]
+fn a_message_that_is_cut_off_is_not_passed_over() {
+    let mut cut_off = 0;
+    for step in 0..100 {
+        Sim::new().run(async |net| {
+            let pair = connected(&net, &options()).await;
+            let mut send = Box::pin(pair.ba.send(zeros(&pair.ba, 40 * FRAME).await));
+            assert!(futures::poll!(send.as_mut()).is_pending());
+            let mut close = Box::pin(pair.ba.close());
+            assert!(futures::poll!(close.as_mut()).is_pending());
+            rdma_async::time::sleep(&*net.runtime(), Duration::from_nanos(step * 500)).await;
+            pair.ab.abort();
+            match pair.ab.recv().await {
+                Ok(message) => {
+                    assert_eq!(message.expect("the message comes before the end").len(), 40 * FRAME)
+                }
+                Err(error) => {
+                    assert_eq!(error, RecvError::Lost(ConnectionError::Aborted));
+                    cut_off += 1;
+                }
+            }
+        });
+    }
+    assert!((1..100).contains(&cut_off), "{cut_off}");
 }

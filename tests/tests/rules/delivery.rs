@@ -228,6 +228,21 @@ fn a_damaged_frame_fails_its_receive() {
     });
 }
 
+/// Catches an excess that goes on into the next receives where the device drops it.
+#[test]
+fn the_excess_of_a_message_is_lost_where_receives_may_be_longer() {
+    under(|rules| rules.frame_match = FrameMatch::Fits).run(async |net| {
+        let [mut a, mut b] = pair(&net);
+        for at in [0, FRAME] {
+            b.recv(at as u64, at..at + FRAME).unwrap();
+        }
+        a.send(1, 0..3 * FRAME).unwrap();
+        assert_eq!(within_a_second(&net, &mut b).await, [(Opcode::Recv, Status::LocalLength)]);
+        a.send(2, 0..8).unwrap();
+        assert_eq!(within_a_second(&net, &mut b).await, [(Opcode::Recv, Status::Success)]);
+    });
+}
+
 #[test]
 fn a_refused_post_takes_nothing() {
     Sim::new().run(async |net| {
