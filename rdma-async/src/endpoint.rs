@@ -120,7 +120,8 @@ impl<D: Device> Endpoint<D> {
     /// # Errors
     ///
     /// * [`ConnectError::Closed`] if this endpoint is closed;
-    /// * [`ConnectError::Device`] if one of the devices refuses;
+    /// * [`ConnectError::Device`] if this endpoint's device refuses; a refusal at the peer ends the stream early, which is
+    ///   [`ConnectError::Stream`];
     /// * [`ConnectError::Epoch`] if the peer is of another [group epoch](EndpointOptions::group_epoch);
     /// * [`ConnectError::Lost`] if the connection was lost before both sides were ready;
     /// * [`ConnectError::Memory`] if messages of earlier connections, which are still held, are in the memory that this one needs;

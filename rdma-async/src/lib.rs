@@ -94,6 +94,27 @@ pub use tokio_runtime::TokioRuntime;
 pub type AnyEndpoint = Endpoint<AnyDevice>;
 
 /// A connection of an [`AnyEndpoint`]
+///
+/// ```
+/// # rdma_sim::Sim::new().run(async |net| {
+/// use rdma_async::{AnyConnection, AnyDevice, Endpoint, RecvError};
+///
+/// // Written once, for the backend that the program chooses when it starts.
+/// async fn greeting(connection: &AnyConnection) -> Result<String, RecvError> {
+///     let message = connection.recv().await?;
+///     Ok(message.map_or_else(String::new, |text| String::from_utf8_lossy(&text).into_owned()))
+/// }
+///
+/// let open = |host| net.open(host, "rdma_en2").map(AnyDevice::new);
+/// let a = Endpoint::builder(open("a")?).runtime(net.runtime()).build()?;
+/// let b = Endpoint::builder(open("b")?).runtime(net.runtime()).build()?;
+/// let (to_b, to_a) = tokio::io::duplex(256);
+/// let (ab, ba) = futures::future::try_join(a.connect(to_b), b.accept(to_a)).await?;
+/// ab.send_bytes(b"hello").await?;
+/// assert_eq!(greeting(&ba).await?, "hello");
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 pub type AnyConnection = Connection<AnyDevice>;
 
 #[cfg(doctest)]

@@ -15,7 +15,7 @@ use rdma_core::{
 use crate::error::SendError;
 use crate::op_table::OpTable;
 use crate::options::MAX_BULK_RECEIVES;
-use crate::pool::{Effects, Lease};
+use crate::pool::{Effects, Lease, Zone};
 
 pub(crate) type Ops = OpTable<Lease, SendError>;
 type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
@@ -75,6 +75,8 @@ pub(crate) struct QueuePairs<D: Device> {
     bulk_receives: VecDeque<Lease>,
     bulk_frames: u32,
     bulk_recv_capacity: u32,
+    /// The lane on which the message of each op slot is posted; `None` while it waits, or is complete.
+    sends: Vec<Option<Zone>>,
     /// One frame, divided into places for messages of the protocol.
     control: Option<Lease>,
     control_free: Vec<u32>,
@@ -107,6 +109,7 @@ impl<D: Device> QueuePairs<D> {
             bulk_receives: VecDeque::with_capacity(MAX_BULK_RECEIVES as usize),
             bulk_frames: 0,
             bulk_recv_capacity,
+            sends: Vec::new(),
             control: Some(control),
             control_free: (0..CONTROLS).rev().collect(),
         })
@@ -226,13 +229,13 @@ impl<D: Device> QueuePairs<D> {
     ) -> Result<(), rdma_core::Error> {
         let lease = ops.buffer(slot).expect("a message that was queued is in its slot");
         let mut len = lease.len();
-        let (qp, request) = match trailer {
+        let (lane, qp, request) = match trailer {
             Some(trailer) => {
                 lease.write_at(len, &trailer.to_bytes());
                 len += Trailer::LEN;
-                (&self.eager, Request::EagerSend(slot))
+                (Zone::Eager, &self.eager, Request::EagerSend(slot))
             }
-            None => (&self.bulk, Request::BulkSend(slot)),
+            None => (Zone::Bulk, &self.bulk, Request::BulkSend(slot)),
         };
         let sgl = [lease.sge(len)];
         let request =
@@ -240,7 +243,19 @@ impl<D: Device> QueuePairs<D> {
         // SAFETY: `&mut self` excludes other posts on the queue pair. The slot owns the lease until the completion of this
         // request, and until then its bytes are not written; the slots are emptied only after `destroy`, and quarantined if it
         // proved nothing.
-        unsafe { qp.post_send(&request) }
+        unsafe { qp.post_send(&request) }?;
+        let slot = slot as usize;
+        if slot >= self.sends.len() {
+            self.sends.resize(slot + 1, None);
+        }
+        self.sends[slot] = Some(lane);
+        Ok(())
+    }
+
+    /// The message in op slot `slot` has left on `lane`; `None` if it was not posted there
+    pub(crate) fn sent(&mut self, slot: u32, lane: Zone) -> Option<()> {
+        let posted = self.sends.get_mut(slot as usize)?;
+        (*posted == Some(lane)).then(|| *posted = None)
     }
 
     /// Ends both queue pairs

@@ -50,6 +50,18 @@ pub fn sleep(runtime: &dyn Runtime, duration: Duration) -> Timeout<std::future::
 /// # Cancel safety
 ///
 /// That of the future inside.
+///
+/// ```
+/// # rdma_sim::Sim::new().run(async |net| {
+/// use std::time::Duration;
+///
+/// use rdma_async::time::{Timeout, timeout};
+///
+/// let runtime = net.runtime();
+/// let waits: Timeout<_> = timeout(&*runtime, Duration::from_secs(1), std::future::pending::<()>());
+/// assert_eq!(waits.await, None, "a second of virtual time has passed");
+/// # }).value
+/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 #[pin_project]

@@ -123,8 +123,8 @@ pub(crate) struct Run {
     /// Cabling: mesh, ring, line, star, pair, or a file (a topology in TOML, a device matrix of MLX in JSON)
     #[arg(long, default_value = "mesh", value_name = "SHAPE|FILE")]
     pub(crate) topology: String,
-    /// Device model: tb5, tb5-macos-26.2, tb5-lenient or roce
-    #[arg(long, default_value = "tb5")]
+    /// Device model
+    #[arg(long, default_value = "tb5", value_parser = rdma_sim::Model::PROFILES)]
     pub(crate) profile: String,
     /// Speed of the cables
     #[arg(long, value_enum, default_value_t)]

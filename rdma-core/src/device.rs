@@ -21,7 +21,9 @@ use crate::{
 ///
 /// * after [`QueuePair::destroy`] returned [`Teardown::Quiesced`], the device never again touches memory because of a
 ///   request that was posted on that queue pair;
-/// * a request completes at most once, and the device does not touch its memory after its completion was polled;
+/// * a request completes at most once, under its own [`WrId`](crate::WrId), and the device does not touch its memory after its
+///   completion was polled;
+/// * the receives of a queue pair complete in the order of their posts;
 /// * the device touches registered memory only, and only while a posted request of this side names it, or because a peer uses a
 ///   remote right of [`Access`] that the region was registered with;
 /// * after a region was dropped, the device does not touch its memory, unless a queue pair that was destroyed with
@@ -74,6 +76,7 @@ pub unsafe trait Device: Send + Sync + 'static {
     /// [`Invalid::CqDepth`](crate::Invalid::CqDepth) for a depth of zero or above [`Caps::max_cqe`];
     /// [`Cause::Exhausted`](crate::Cause::Exhausted) beyond [`Caps::max_cq`];
     /// [`Cause::PortDown`](crate::Cause::PortDown) while no active port is at the other end of the cable;
+    /// [`Cause::Busy`](crate::Cause::Busy) if the driver is wedged;
     /// [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished.
     fn create_cq(&self, depth: u32) -> Result<Self::Cq, Error>;
 
@@ -141,6 +144,8 @@ pub trait CompletionQueue: Send + Sync + 'static {
     /// [`Cause::Exhausted`](crate::Cause::Exhausted) beyond [`Caps::max_qp`];
     /// [`Cause::Unsupported`](crate::Cause::Unsupported) for a transport that the device lacks;
     /// [`Invalid::QueueFrames`](crate::Invalid::QueueFrames) beyond [`Caps::max_queue_frames`];
+    /// [`Cause::Busy`](crate::Cause::Busy) if the driver is wedged; [`Cause::PortDown`](crate::Cause::PortDown) while the port is
+    /// down;
     /// [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished.
     fn create_qp(&self, init: &QpInit) -> Result<Self::Qp, Error>;
 
@@ -148,8 +153,8 @@ pub trait CompletionQueue: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished; another cause if the queue overran, after
-    /// which it reports nothing more.
+    /// [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished; [`Cause::QueueFull`](crate::Cause::QueueFull) if
+    /// the queue overran, after which it reports nothing more.
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error>;
 
     /// Waits for finished requests, moves them into `out`, oldest first, and returns how many
@@ -206,7 +211,9 @@ pub trait QueuePair: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`Invalid::Transition`](crate::Invalid::Transition) from a state that does not permit it;
+    /// [`Invalid::Transition`](crate::Invalid::Transition) from a state that does not permit it, and
+    /// [`Invalid::Destroyed`](crate::Invalid::Destroyed) after [`destroy`](Self::destroy);
+    /// [`Invalid::AttrMask`](crate::Invalid::AttrMask) or [`Invalid::Port`](crate::Invalid::Port) for attributes of another device;
     /// [`Cause::PeerUnreachable`](crate::Cause::PeerUnreachable), [`Cause::NoRoute`](crate::Cause::NoRoute),
     /// [`Cause::NoUsableGid`](crate::Cause::NoUsableGid), [`Cause::GidTableEmpty`](crate::Cause::GidTableEmpty) or
     /// [`Cause::Busy`](crate::Cause::Busy) if the transition to ready-to-receive fails: destroy the queue pair then, the
@@ -230,7 +237,10 @@ pub trait QueuePair: Send + Sync + 'static {
     /// [`Cause::QueueFull`](crate::Cause::QueueFull) while the frames do not fit beside those in flight;
     /// [`Cause::MessageTooLong`](crate::Cause::MessageTooLong) if they never fit;
     /// [`Cause::Unsupported`](crate::Cause::Unsupported) for an operation that the device lacks;
-    /// [`Cause::Invalid`](crate::Cause::Invalid) for memory or a state that does not permit the request;
+    /// [`Invalid::Lkey`](crate::Invalid::Lkey), [`Invalid::OutsideRegion`](crate::Invalid::OutsideRegion) or
+    /// [`Invalid::SgeCount`](crate::Invalid::SgeCount) for memory that the request may not name;
+    /// [`Invalid::State`](crate::Invalid::State) or [`Invalid::Destroyed`](crate::Invalid::Destroyed) for a queue pair that takes no
+    /// request; [`Cause::PortDown`](crate::Cause::PortDown) while the port is down;
     /// [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished. **On error the device has not taken the
     /// request**: there will be no completion, and the memory is still the caller's.
     ///

@@ -70,7 +70,10 @@ impl Model {
         Self { caps: Caps::roce(), rules: Rules::roce(), timing: Timing::default() }
     }
 
-    /// The profile called `name`: `tb5`, `tb5-macos-26.2`, `tb5-lenient` or `roce`
+    /// The names of all profiles; the first is the default
+    pub const PROFILES: [&'static str; 4] = ["tb5", "tb5-macos-26.2", "tb5-lenient", "roce"];
+
+    /// The profile called `name`, one of [`PROFILES`](Self::PROFILES)
     pub fn profile(name: &str) -> Option<Self> {
         match name {
             "tb5" => Some(Self::tb5()),

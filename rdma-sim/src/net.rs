@@ -37,8 +37,8 @@ impl Net {
     ///
     /// # Errors
     ///
-    /// [`Cause::Invalid`] if there is no such host or device; [`Cause::PortDown`] if no host is up at the other end;
-    /// [`Cause::Exhausted`] if it has been opened too often.
+    /// [`Invalid::NoSuchDevice`] if there is no such host or device; [`Cause::PortDown`] if no host is up at the other end;
+    /// [`Cause::Exhausted`] if it has been opened too often; [`Cause::Busy`] if its driver is wedged.
     pub fn open(&self, host: &str, name: &str) -> Result<SimDevice, Error> {
         SimDevice::open(&self.shared, self.find(host, name)?)
     }
@@ -47,7 +47,7 @@ impl Net {
     ///
     /// # Errors
     ///
-    /// [`Cause::Invalid`] if there is no such host or device.
+    /// [`Invalid::NoSuchDevice`] if there is no such host or device.
     pub fn open_context(&self, host: &str, name: &str) -> Result<SimDevice, Error> {
         Ok(SimDevice::open_context(&self.shared, self.find(host, name)?))
     }
@@ -56,7 +56,7 @@ impl Net {
     ///
     /// # Errors
     ///
-    /// [`Cause::Invalid`] if there is no such host or device.
+    /// [`Invalid::NoSuchDevice`] if there is no such host or device.
     pub fn port(&self, host: &str, name: &str) -> Result<PortStatus, Error> {
         let device = self.find(host, name)?;
         Ok(self.shared.lock().fabric.world.port(device))
@@ -66,7 +66,7 @@ impl Net {
     ///
     /// # Errors
     ///
-    /// [`Cause::Invalid`] if there is no such host or device.
+    /// [`Invalid::NoSuchDevice`] if there is no such host or device.
     pub fn gids(&self, host: &str, name: &str) -> Result<Vec<Gid>, Error> {
         let device = self.find(host, name)?;
         Ok(self.shared.lock().fabric.world.gids(device).to_vec())
@@ -91,8 +91,9 @@ impl Net {
     ///
     /// # Panics
     ///
-    /// If there is no such host or device.
+    /// If there is no such host or device, or the fault happens to the other kind of target.
     pub fn inject(&self, fault: Fault) {
+        fault.check_target().unwrap_or_else(|reason| panic!("fault {fault}: {reason}"));
         let mut state = self.shared.lock();
         let target = fault.target.clone();
         let world = &state.fabric.world;

@@ -269,3 +269,11 @@ fn a_send_that_completes_without_having_been_posted_ends_one_connection() {
         ends_as_unknown(renamed(kind, |id| id ^ 7));
     }
 }
+
+/// Catches a send that is looked up by its slot only: its frames were counted on the other lane, which panicked in the reactor.
+#[test]
+fn a_send_reported_on_the_other_lane_ends_one_connection() {
+    for kind in [1, 4] {
+        ends_as_unknown(renamed(kind, |id| id ^ (1 ^ 4) << 24));
+    }
+}

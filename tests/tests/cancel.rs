@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::future::join;
 use rdma_async::{Connection, Endpoint, EndpointOptions};
+use rdma_core::FRAME;
 use rdma_sim::{Net, Sim, SimDevice};
 use rdma_tests::{DropAfter, Pair, connect, connected, endpoints, zeros};
 
@@ -278,6 +279,9 @@ fn a_forgotten_future_costs_its_place_and_its_lease_and_nothing_else() {
         assert_eq!(pair.ba.recv().await.unwrap().unwrap().len(), 10);
         pair.ab.send_bytes(b"next").await.unwrap();
         assert_eq!(*pair.ba.recv().await.unwrap().unwrap(), *b"next");
+        assert_eq!(pair.ab.stats().messages_in_flight, 1, "the outcome of the forgotten one");
+        let memory = pair.a.pool_stats().send;
+        assert_eq!(memory.total_bytes - memory.free_bytes, FRAME);
         pair.ab.close().await.unwrap();
     });
 }

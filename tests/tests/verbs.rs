@@ -4,7 +4,7 @@
 
 use rdma_bare::BareQp;
 use rdma_core::{
-    Cause, CompletionQueue, Device, Opcode, QpInit, QueuePair, SendOp, SendRequest, Status, Transition, Verb,
+    Cause, CompletionQueue, Device, Invalid, Opcode, QpInit, QueuePair, SendOp, SendRequest, Status, Transition, Verb,
     WrId,
 };
 use rdma_sim::{RunError, Sim, Stalled};
@@ -54,11 +54,13 @@ fn a_destroyed_queue_pair_refuses() {
         let cq = device.create_cq(8).unwrap();
         let mut qp = cq.create_qp(&QpInit::default()).unwrap();
         let _ = qp.destroy();
-        assert_eq!(qp.modify(Transition::Init).unwrap_err().verb, Verb::ModifyQp);
+        let destroyed = Cause::Invalid(Invalid::Destroyed);
+        let refused = qp.modify(Transition::Init).unwrap_err();
+        assert_eq!((refused.verb, refused.cause), (Verb::ModifyQp, destroyed));
         let request = SendRequest { id: WrId(0), op: SendOp::Send, sgl: &[], signaled: true };
         // SAFETY: a request without memory.
         let refused = unsafe { qp.post_send(&request) }.unwrap_err();
-        assert!(matches!(refused.cause, Cause::Invalid(_)));
+        assert_eq!((refused.verb, refused.cause), (Verb::PostSend, destroyed));
     });
 }
 

@@ -1,4 +1,4 @@
-//! What a connection is and does, without locks, wakers or a clock
+//! The state of a connection and its steps; the caller holds its lock and passes the time
 
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -233,11 +233,12 @@ impl<D: Device> State<D> {
         let unknown = || ConnectionError::UnknownCompletion(completion.id);
         match request.ok_or_else(unknown)? {
             Request::EagerSend(slot) => {
-                ops.buffer(slot).ok_or_else(unknown)?;
+                queues.sent(slot, Zone::Eager).ok_or_else(unknown)?;
                 protocol.eager_sent(now);
                 self.on_sent(slot, now, effects);
             }
             Request::BulkSend(slot) => {
+                queues.sent(slot, Zone::Bulk).ok_or_else(unknown)?;
                 protocol.bulk_sent(ops.buffer(slot).ok_or_else(unknown)?.len());
                 self.on_sent(slot, now, effects);
             }

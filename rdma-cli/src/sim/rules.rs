@@ -25,7 +25,11 @@ pub(super) fn model(profile: Option<&Spanned<String>>, table: &RulesTable) -> Re
         Some(name) => Model::profile(name.get_ref()).ok_or_else(|| {
             Invalid::at(
                 name,
-                format!("there is no profile {:?}: write tb5, tb5-macos-26.2 or roce", name.get_ref()),
+                format!(
+                    "there is no profile {:?}; there are: {}",
+                    name.get_ref(),
+                    Model::PROFILES.join(", ")
+                ),
             )
         })?,
     };

@@ -152,7 +152,11 @@ fn invalid_scenarios_are_refused_with_file_and_line() {
         (rest("sourc = \"x\""), 4, "unknown field `sourc`, expected one of `name`, `source`"),
         (format!("source = \"\"\nabout = \"\"\n{PING}{COMPLETES}"), 1, "missing field `name`"),
         (format!("name = \"\"\nsource = \"\"\nabout = \"\"\n{PING}{COMPLETES}"), 1, "the name is empty"),
-        (rest("profile = \"tb6\""), 4, "there is no profile \"tb6\": write tb5, tb5-macos-26.2 or roce"),
+        (
+            rest("profile = \"tb6\""),
+            4,
+            "there is no profile \"tb6\"; there are: tb5, tb5-macos-26.2, tb5-lenient, roce",
+        ),
         (rest("rules.idle = 5"), 4, "unknown field `idle`, expected one of `failed_rtr_wedges`"),
         (rest("rules.idle_death = \"soon\""), 4, "\"soon\" is not a time: write a whole number of h, m, s"),
         (rest("endpoint.keepalive = \"1ns\""), 4, "keepalive is shorter than 100ms"),

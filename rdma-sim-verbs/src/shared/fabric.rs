@@ -37,7 +37,8 @@ impl SharedFabric {
     /// # Errors
     ///
     /// [`FabricError::Name`] if the name is invalid; [`FabricError::Other`] or [`FabricError::Version`] if the fabric exists with
-    /// other settings, or was made by another version; [`FabricError::Foreign`] and [`FabricError::Io`] if the system refuses.
+    /// other settings, or was made by another version; [`FabricError::Settings`] if its settings cannot
+    /// be read; [`FabricError::Foreign`] and [`FabricError::Io`] if the system refuses.
     pub fn create(name: &str, settings: &Settings) -> Result<Self, FabricError> {
         Self::enter(name, Some(settings))
     }

@@ -62,7 +62,7 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
 #[non_exhaustive]
 pub enum SettingsError {
     /// There is no such profile
-    #[error("{0:?} is not tb5, tb5-macos-26.2, tb5-lenient or roce")]
+    #[error("there is no profile {0:?}; there are: {known}", known = rdma_sim::Model::PROFILES.join(", "))]
     Profile(String),
     /// The text is neither a shape nor a file
     #[error("{0:?} is no file, and {1}")]

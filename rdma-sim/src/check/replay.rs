@@ -68,6 +68,13 @@ impl fmt::Display for Replay {
 impl FromStr for Replay {
     type Err = ReplayError;
 
+    /// Reads a replay
+    ///
+    /// # Errors
+    ///
+    /// * [`ReplayError::Version`] if another version of the simulator wrote it;
+    /// * [`ReplayError::Part`] if a part is neither a seed, nor draws, nor faults;
+    /// * [`ReplayError::Fault`] if a fault cannot be read.
     fn from_str(text: &str) -> Result<Self, ReplayError> {
         let (version, rest) = text.trim().split_once(' ').unwrap_or_else(|| (text.trim(), ""));
         if version != VERSION.to_string() {

@@ -57,6 +57,17 @@ impl Target {
 }
 
 /// Faults in the order in which they were written
+///
+/// ```
+/// use rdma_sim::{Fault, FaultKind, FaultPlan, Sim};
+///
+/// let plan: FaultPlan = "at 5ms a:rdma_en2 unplug".parse()?;
+/// let at = rdma_core::Time::from_nanos(9_000_000);
+/// let plan = plan.and(Fault::at_port(at, "a", "rdma_en2", FaultKind::Replug));
+/// assert_eq!(plan.to_string(), "at 5ms a:rdma_en2 unplug; at 9ms a:rdma_en2 replug");
+/// Sim::new().faults(plan).run(async |_| ());
+/// # Ok::<(), rdma_sim::FaultError>(())
+/// ```
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct FaultPlan(pub Vec<Fault>);
 
@@ -78,12 +89,12 @@ impl FaultPlan {
         self
     }
 
-    /// Checks that the topology has every target
+    /// Checks that the topology has every target, and that the faults can happen to them
     ///
     /// # Errors
     ///
-    /// [`FaultReason::UnknownHost`] or [`FaultReason::UnknownDevice`] for the first fault whose host, port or other cable
-    /// is missing.
+    /// For the first fault that cannot fire: [`FaultReason::UnknownHost`] or [`FaultReason::UnknownDevice`] if its host, port or
+    /// other cable is missing, [`FaultReason::NeedsHost`] or [`FaultReason::NeedsPort`] if it happens to the other kind of target.
     pub fn check(&self, topology: &Topology) -> Result<(), FaultError> {
         self.0.iter().try_for_each(|fault| {
             fault.check(topology).map_err(|reason| FaultError { text: fault.to_string(), reason })
@@ -109,7 +120,22 @@ impl Fault {
         Self { trigger: Trigger::At(time), target: Target::Host(host.to_owned()), kind }
     }
 
+    /// Whether the kind of fault can happen to such a target
+    pub(crate) fn check_target(&self) -> Result<(), FaultReason> {
+        let kind = self.kind.name();
+        match (self.kind.target(), &self.target) {
+            (TargetKind::Host, Target::Port { host, .. }) => {
+                Err(FaultReason::NeedsHost { kind, host: host.clone() })
+            }
+            (TargetKind::Port, Target::Host(host)) => {
+                Err(FaultReason::NeedsPort { kind, host: host.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check(&self, topology: &Topology) -> Result<(), FaultReason> {
+        self.check_target()?;
         let Some(host) = topology.find_host(self.target.host()) else {
             return Err(FaultReason::UnknownHost {
                 host: self.target.host().to_owned(),
@@ -172,6 +198,10 @@ impl FromStr for FaultPlan {
     type Err = FaultError;
 
     /// Reads faults that are separated by semicolons
+    ///
+    /// # Errors
+    ///
+    /// As reading a [`Fault`].
     fn from_str(text: &str) -> Result<Self, FaultError> {
         text.split(';').map(str::trim).filter(|fault| !fault.is_empty()).map(str::parse).collect()
     }
@@ -180,6 +210,11 @@ impl FromStr for FaultPlan {
 impl FromStr for Fault {
     type Err = FaultError;
 
+    /// Reads a fault, such as `at 5ms a:rdma_en2 unplug`
+    ///
+    /// # Errors
+    ///
+    /// [`FaultError`] with any [`FaultReason`] but [`FaultReason::UnknownHost`] and [`FaultReason::UnknownDevice`].
     fn from_str(text: &str) -> Result<Self, FaultError> {
         parse(text).map_err(|reason| FaultError { text: text.to_owned(), reason })
     }
@@ -209,15 +244,9 @@ fn parse(text: &str) -> Result<Fault, FaultReason> {
     if let Some(more) = words.next() {
         return Err(FaultReason::Trailing(more.to_owned()));
     }
-    match (kind.target(), &target) {
-        (TargetKind::Host, Target::Port { host, .. }) => {
-            Err(FaultReason::NeedsHost { kind: kind.name(), host: host.clone() })
-        }
-        (TargetKind::Port, Target::Host(host)) => {
-            Err(FaultReason::NeedsPort { kind: kind.name(), host: host.clone() })
-        }
-        _ => Ok(Fault { trigger, target, kind }),
-    }
+    let fault = Fault { trigger, target, kind };
+    fault.check_target()?;
+    Ok(fault)
 }
 
 #[cfg(test)]

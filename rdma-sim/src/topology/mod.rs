@@ -50,6 +50,14 @@ use crate::LineRate;
 ///
 /// Macs and cables are kept in the order in which they were added. The numbers of a port (GUID, hardware address,
 /// self-assigned address) follow from the positions of its Mac and of the port, and are different for each port.
+///
+/// ```
+/// use rdma_sim::{LineRate, Topology};
+///
+/// let topology = Topology::new().host("a", 3).host("b", 3).cable(("a", 0), ("b", 2), LineRate::TB5);
+/// let link = topology.links().next().expect("one cable");
+/// assert_eq!(link.ends.map(|end| end.device), ["rdma_en2", "rdma_en4"]);
+/// ```
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Topology {
     pub(crate) hosts: Vec<Host>,

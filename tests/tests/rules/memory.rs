@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rdma_arena::Arena;
 use rdma_core::{
-    Access, Cause, Device, FRAME, Lkey, MemoryRegion, QpInit, QueuePair, SendOp, Sge, Status, Transition,
+    Access, Cause, Device, FRAME, Invalid, Lkey, MemoryRegion, QpInit, QueuePair, SendOp, Sge, Status, Transition,
 };
 use rdma_sim::{Net, Sim};
 use rdma_tests::{Raw, value_of};
@@ -184,15 +184,20 @@ fn memory_that_is_not_registered_is_refused() {
     Sim::new().run(async |net| {
         let [a, b] = raws(&net);
         let whole = a.sge(0..1 << 17);
-        let wrong = [
-            Sge { lkey: Lkey(0x999), len: 4, ..whole },
+        let unknown = Sge { lkey: Lkey(0x999), len: 4, ..whole };
+        let outside = [
             Sge { len: whole.len + 1, ..whole },
             Sge { addr: whole.addr - 1, len: 4, ..whole },
             Sge { addr: whole.addr + (1 << 17) - 3, len: 4, ..whole },
         ];
-        for sge in wrong {
+        for sge in [unknown].into_iter().chain(outside) {
             let refused = a.post(1, SendOp::Send, &[sge]).unwrap_err();
-            assert!(matches!(refused.cause, Cause::Invalid(_)), "{refused}");
+            let is_right = match refused.cause {
+                Cause::Invalid(Invalid::Lkey { .. }) => sge.lkey == unknown.lkey,
+                Cause::Invalid(Invalid::OutsideRegion { .. }) => sge.lkey == whole.lkey,
+                _ => false,
+            };
+            assert!(is_right, "{refused}");
             assert_eq!(errno(a.recv(1, &[sge])), 22);
         }
         // A refused post takes nothing: neither space nor a receive.

@@ -220,6 +220,5 @@ fn roce_is_roomy_and_not_particular() {
         let done = b.completion().await;
         assert_eq!((done.status, done.byte_len), (Status::Success, 16));
         assert_eq!(b.read((2 << 20) - 8..(2 << 20) + 8), [7; 16]);
-        assert!(net.gids("a", DEVICE).is_ok());
     });
 }

@@ -1,6 +1,6 @@
 //! A region of registered memory, and the copies that a device makes in it
 //!
-//! The only module of the simulator with `unsafe` code that is not a trait's signature.
+//! The only module of the simulator that reads and writes through pointers.
 #![allow(unsafe_code, reason = "the simulated DMA engine writes through the pointers that were registered")]
 
 use std::ptr::NonNull;
