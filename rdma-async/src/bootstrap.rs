@@ -35,7 +35,7 @@ pub(crate) async fn connect<D: Device>(
     role: Role,
 ) -> Result<Connection<D>, ConnectError> {
     let limit = endpoint.options.connect_timeout;
-    let attempt = timeout(&*endpoint.runtime, limit, shake_hands(endpoint, stream, role)).await;
+    let attempt = timeout(&*endpoint.runtime, limit, handshake(endpoint, stream, role)).await;
     let connected = attempt.unwrap_or(Err(ConnectError::Timeout(limit)));
     if let Err(error) = &connected {
         tracing::debug!(device = endpoint.device.name(), %error, "no connection");
@@ -43,7 +43,7 @@ pub(crate) async fn connect<D: Device>(
     connected
 }
 
-async fn shake_hands<D: Device>(
+async fn handshake<D: Device>(
     endpoint: &Arc<EndpointInner<D>>,
     mut stream: impl BootstrapStream,
     role: Role,

@@ -22,7 +22,7 @@ pub(crate) struct Reactor<D: Device> {
     /// The waker of this task, as `waker` knows it.
     task: Option<Waker>,
     /// When the timer expires.
-    alarm: Time,
+    timer_deadline: Time,
     batch: Box<[Completion]>,
     /// The completion queue cannot be polled any more.
     is_failed: bool,
@@ -45,7 +45,7 @@ impl<D: Device> Reactor<D> {
             timer,
             waker,
             task: None,
-            alarm: Time::MAX,
+            timer_deadline: Time::MAX,
             batch: vec![Completion::default(); BATCH].into(),
             is_failed: false,
             is_closed: false,
@@ -73,7 +73,7 @@ impl<D: Device> Reactor<D> {
             if self.connections.is_empty() && !self.endpoint.is_held() {
                 return Poll::Ready(());
             }
-            let rests = self.rest_until(wake, now);
+            let rests = self.arm_timer(wake, now);
             if rests && n < BATCH {
                 return Poll::Pending;
             }
@@ -135,12 +135,12 @@ impl<D: Device> Reactor<D> {
     /// Sees to it that the timer expires by `wake`; false if it has already
     ///
     /// Deadlines move with each message. The timer is left to expire too early rather than moved along.
-    fn rest_until(&mut self, wake: Time, now: Time) -> bool {
-        let is_due = self.alarm <= now;
-        if !is_due && self.alarm <= wake {
+    fn arm_timer(&mut self, wake: Time, now: Time) -> bool {
+        let is_due = self.timer_deadline <= now;
+        if !is_due && self.timer_deadline <= wake {
             return true;
         }
-        self.alarm = wake;
+        self.timer_deadline = wake;
         self.timer.as_mut().reset(wake);
         self.timer.as_mut().poll_expired(&mut Context::from_waker(&self.waker)).is_pending()
     }

@@ -9,7 +9,7 @@ use crate::recorded;
 use crate::report::{Output, plain, table};
 
 #[derive(Debug, Serialize)]
-struct Report<'a> {
+struct DeviceList<'a> {
     source: &'a str,
     platform: Platform,
     /// Whether there are devices; `null` if they could not be listed.
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Devices, output: Output) -> anyhow::Result<()> {
     };
     let listed = host.report.devices.as_deref();
     let devices = listed.unwrap_or_default().iter();
-    let report = Report {
+    let report = DeviceList {
         source: &host.label,
         platform: host.report.platform,
         rdma: listed.map(|devices| !devices.is_empty()),
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Devices, output: Output) -> anyhow::Result<()> {
     output.print(&report, || text(&host, &report))
 }
 
-fn text(host: &Host, report: &Report<'_>) -> String {
+fn text(host: &Host, report: &DeviceList<'_>) -> String {
     let heading = plain(&recorded::summary(host));
     match report.rdma {
         None => format!("{heading}\nthe RDMA devices could not be listed: try `tb5 doctor`"),

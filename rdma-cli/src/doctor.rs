@@ -9,7 +9,7 @@ use crate::report::{Output, plain, table};
 use crate::{Failure, recorded};
 
 #[derive(Debug, Serialize)]
-struct Report<'a> {
+struct DiagnosisOutput<'a> {
     verdict: Verdict,
     ok: usize,
     unknown: usize,
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Doctor, output: Output) -> anyhow::Result<()> {
         recorded::write(path, &host.report)?;
     }
     let diagnosis = diagnose(&hosts);
-    let report = Report {
+    let report = DiagnosisOutput {
         verdict: diagnosis.verdict(),
         ok: diagnosis.count(Verdict::Ok),
         unknown: diagnosis.count(Verdict::Unknown),
@@ -66,7 +66,7 @@ fn summary(host: &Host) -> Summary<'_> {
     }
 }
 
-fn text(hosts: &[Host], diagnosis: &Diagnosis, report: &Report<'_>) -> String {
+fn text(hosts: &[Host], diagnosis: &Diagnosis, report: &DiagnosisOutput<'_>) -> String {
     let mut lines: Vec<_> = hosts.iter().map(recorded::summary).collect();
     lines.extend(report.recorded.as_ref().map(|path| format!("recorded in {path}")));
     let mut lines: Vec<_> = lines.iter().map(|line| plain(line)).collect();
@@ -74,7 +74,7 @@ fn text(hosts: &[Host], diagnosis: &Diagnosis, report: &Report<'_>) -> String {
     for host in hosts.iter().filter(|host| host.report.devices.as_deref() == Some(&[])) {
         lines.push(plain(&format!("{} has no RDMA", host.label)));
     }
-    let Report { verdict, ok, unknown, warn, fail, .. } = report;
+    let DiagnosisOutput { verdict, ok, unknown, warn, fail, .. } = report;
     lines.push(format!("verdict: {verdict} ({ok} ok, {unknown} unknown, {warn} warn, {fail} fail)"));
     lines.join("\n")
 }

@@ -13,7 +13,7 @@ use crate::report::{Output, SIMULATED, Wall, micros};
 use crate::{Failure, mac};
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct PingResult {
     backend: &'static str,
     size_bytes: usize,
     count: u32,
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
     let raw_rtt_ns = Distribution::of(raw.value?).p50;
 
     let trace_digest = run.digest.to_string();
-    let report = Report {
+    let report = PingResult {
         backend: "sim",
         size_bytes: size,
         count,

@@ -35,7 +35,7 @@ pub(crate) struct Engine {
 }
 
 /// Polls in vain before each of the next ones yields the core: about as long as a round trip takes
-const PATIENCE: u32 = 200;
+const YIELD_AFTER_POLLS: u32 = 200;
 
 /// Events that pass at most during one poll of an empty queue: a reliable queue pair retries for ever
 pub(crate) const MAX_JUMPS: usize = 4096;
@@ -113,7 +113,7 @@ impl Engine {
         }
         let settings = fabric.settings().clone();
         let devices = devices::list(settings.topology(), Some(&host));
-        let (host, driver) = LocalHost::look(fabric, &host).map_err(|error| error.to_string())?;
+        let (host, driver) = LocalHost::open(fabric, &host).map_err(|error| error.to_string())?;
         lifetime::refuse_in_children();
         lifetime::at_exit(leave);
         Self::new(driver, Clock::Shared(Box::new(host)), devices, &settings)
@@ -236,7 +236,7 @@ impl Engine {
     pub(crate) fn count_poll(&self, found: bool) {
         if found {
             self.idle.store(0, Ordering::Relaxed);
-        } else if self.idle.fetch_add(1, Ordering::Relaxed) >= PATIENCE && !self.is_virtual() {
+        } else if self.idle.fetch_add(1, Ordering::Relaxed) >= YIELD_AFTER_POLLS && !self.is_virtual() {
             std::thread::yield_now();
         }
     }
@@ -248,7 +248,7 @@ impl Engine {
         }
     }
 
-    /// Has the thread beside the program work: the program asks for an event, and may block until it comes
+    /// Makes the progress thread poll at once: the program asks for an event, and may block until it comes
     pub(crate) fn start_progress(&'static self) {
         if !self.is_virtual() {
             self.progress.start(self);

@@ -32,7 +32,7 @@ pub(crate) trait Work: Sync {
 }
 
 /// How long the thread waits for a sign that the program does not poll.
-const PATIENCE: Duration = Duration::from_millis(1);
+const IDLE_AFTER: Duration = Duration::from_millis(1);
 const HOUSEKEEPING: Duration = Duration::from_millis(100);
 
 impl Progress {
@@ -65,7 +65,7 @@ impl Progress {
         }
     }
 
-    /// Has the thread work at once: the program will not call before something has happened
+    /// Makes the thread poll at once: the program will not call before something has happened
     pub(crate) fn take_over(&self) {
         self.is_wanted.store(true, Ordering::Release);
         self.unpark();
@@ -91,7 +91,7 @@ impl Progress {
         loop {
             let calls = self.calls();
             if !self.is_wanted.swap(false, Ordering::Acquire) {
-                std::thread::park_timeout(PATIENCE);
+                std::thread::park_timeout(IDLE_AFTER);
             }
             let program_polls = self.calls() != calls && !self.is_wanted.load(Ordering::Relaxed);
             let calls = self.calls();

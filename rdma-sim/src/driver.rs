@@ -75,7 +75,7 @@ impl Driver {
     pub fn simulate_only(&self, host: &str, transport: Box<dyn Transport>) {
         let fabric = &mut self.net.shared().lock().fabric;
         let index = fabric.world.find_host(host).unwrap_or_else(|| panic!("no host is called {host:?}"));
-        fabric.world.stay_at(index);
+        fabric.world.simulate_only(index);
         fabric.remotes.start(transport);
     }
 

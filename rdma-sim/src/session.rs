@@ -62,7 +62,7 @@ impl<'a> Session<'a> {
             if fabric.advance(time, Some(time)) {
                 return;
             }
-            self.has_host_news |= self.state().fabric.world.take_news();
+            self.has_host_news |= self.state().fabric.world.take_processes_changed();
             while let Some(waker) = self.state().pop_woken() {
                 self.woken.extend(waker);
             }

@@ -79,7 +79,7 @@ impl Shared {
             *waker = found;
         }
         let fabric = &mut state.fabric;
-        let advanced = Advanced { now: fabric.now(), has_host_news: fabric.world.take_news() };
+        let advanced = Advanced { now: fabric.now(), has_host_news: fabric.world.take_processes_changed() };
         drop(state);
         woken.into_iter().flatten().for_each(Waker::wake);
         advanced

@@ -225,7 +225,7 @@ fn a_dropped_close_leaves_the_end_to_the_next() {
 async fn assert_connects(a: &Endpoint<SimDevice>, b: &Endpoint<SimDevice>) {
     let mut connections = Vec::new();
     for _ in 0..5 {
-        connections.push(connect(&a, &b).await.expect("nothing was left behind"));
+        connections.push(connect(a, b).await.expect("nothing was left behind"));
     }
     for (ab, ba) in &connections {
         ab.send_bytes(b"hello").await.unwrap();

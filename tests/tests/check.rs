@@ -29,7 +29,7 @@ fn line(text: &str) -> Replay {
 }
 
 #[test]
-fn what_holds_without_faults_passes() {
+fn a_test_without_faults_passes() {
     check(Check::new().runs(20), fragile);
 }
 
@@ -82,7 +82,7 @@ fn random_faults_are_other_ones_for_each_seed_and_the_same_for_the_same() {
 }
 
 #[test]
-fn what_is_left_behind_is_a_failure() {
+fn leaked_objects_fail_the_check() {
     let leaky = async |net: Net| std::mem::forget(net.open("a", "rdma_en2").unwrap());
     let failure = try_check(Check::new().runs(1), leaky).unwrap_err();
     assert!(failure.reason.contains("protection_domains: 1"), "{failure}");

@@ -79,7 +79,7 @@ fn closing_while_the_peer_talks_does_not_wait_for_a_timeout() {
 
 /// Regression: a confirmation overtook the bulk messages that it counted, and they were cut off with the queue pairs.
 #[test]
-fn what_was_sent_to_a_side_that_closes_arrives() {
+fn messages_sent_to_a_closing_side_arrive() {
     let arrived = (0..40).map(|seed| {
         let run = Sim::new().seed(seed).run(async |net| {
             let pair = connected(&net, &options()).await;
@@ -140,7 +140,7 @@ fn a_device_with_short_queues_offers_what_it_has() {
 }
 
 #[test]
-fn what_the_peer_will_not_read_is_refused_with_its_lease() {
+fn messages_that_the_peer_will_not_read_are_refused_with_their_lease() {
     Sim::new().run(async |net| {
         let pair = connected(&net, &options()).await;
         // More than the window takes in.
@@ -280,7 +280,7 @@ fn strangers_and_other_versions_are_turned_away() {
             drop(stranger);
             b.accept(to_b).await.unwrap_err()
         };
-        assert_eq!(greet(vec![b'x'; Hello::LEN]).await, ConnectError::Peer(HelloError::NotOurs));
+        assert_eq!(greet(vec![b'x'; Hello::LEN]).await, ConnectError::Peer(HelloError::ForeignProtocol));
         assert_eq!(greet(vec![]).await, ConnectError::Stream(std::io::ErrorKind::UnexpectedEof));
         let hello =
             Hello { epoch: 0, params: unusable(), eager: Default::default(), bulk: Default::default() };

@@ -13,7 +13,7 @@ use rdma_sim_verbs::shared::{Settings, SharedFabric};
 use rdma_tests::hosts::{Hosts, library};
 
 /// The most time that a program gets, in seconds
-const PATIENCE: &str = "120";
+const TIMEOUT: &str = "120";
 
 fn topology(cables: usize) -> Topology {
     (0..cables).fold(Topology::new().host("a", 3).host("b", 3), |topology, port| {
@@ -33,7 +33,7 @@ fn command(hosts: &Hosts, host: &str, words: &str) -> Command {
         Command::new(program).arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     assert!(is_there, "{program} is missing: apt-get install ibverbs-utils perftest");
     let mut command = hosts.command("timeout", host);
-    command.args(["-k", "1", PATIENCE, program]).args(words).env("LD_PRELOAD", library());
+    command.args(["-k", "1", TIMEOUT, program]).args(words).env("LD_PRELOAD", library());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -254,7 +254,7 @@ fn the_recipe_in_c_finds_every_error_number() {
     let cables = Path::new(env!("CARGO_TARGET_TMPDIR")).join("three-cables.toml");
     std::fs::write(&cables, topology(3).to_toml()).unwrap();
     let mut recipe = Command::new("timeout");
-    recipe.args(["-k", "1", PATIENCE]).arg(program).arg(library());
+    recipe.args(["-k", "1", TIMEOUT]).arg(program).arg(library());
     for device in ["rdma_en2", "rdma_en3", "rdma_en4"] {
         recipe.args([format!("{device}@a"), format!("{device}@b")]);
     }
@@ -268,7 +268,7 @@ fn the_recipe_in_c_finds_every_error_number() {
 fn a_program_that_forks_before_its_first_verb_is_two_hosts() {
     let program = compiled("posts", &["-libverbs"]);
     let mut posts = Command::new("timeout");
-    posts.args(["-k", "1", PATIENCE]).arg(program).args(["20", "64"]);
+    posts.args(["-k", "1", TIMEOUT]).arg(program).args(["20", "64"]);
     posts.env("RDMA_SIM_TOPOLOGY", "pair").env("LD_PRELOAD", library());
     posts.stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = run(posts);

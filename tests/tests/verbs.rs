@@ -4,8 +4,8 @@
 
 use rdma_bare::BareQp;
 use rdma_core::{
-    Cause, CompletionQueue, Device, Invalid, Opcode, QpInit, QueuePair, SendOp, SendRequest, Status, Transition, Verb,
-    WrId,
+    Cause, CompletionQueue, Device, Invalid, Opcode, QpInit, QueuePair, SendOp, SendRequest, Status,
+    Transition, Verb, WrId,
 };
 use rdma_sim::{RunError, Sim, Stalled};
 use rdma_tests::DEVICE;

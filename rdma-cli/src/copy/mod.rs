@@ -15,7 +15,7 @@ use crate::report::{Output, SIMULATED, Wall, bytes};
 use crate::signals::Interrupt;
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct CopyResult {
     backend: &'static str,
     bytes: u64,
     blake3: String,
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Copy, output: Output) -> anyhow::Result<()> {
     let virtual_seconds = done.virtual_time.as_secs_f64();
     let goodput = if done.bytes == 0 { 0.0 } else { done.bytes as f64 / virtual_seconds };
     let ceiling = LineRate::TB5.ceiling_bytes_per_second();
-    let report = Report {
+    let report = CopyResult {
         backend: "sim",
         bytes: done.bytes,
         blake3: done.hash.to_string(),

@@ -29,7 +29,7 @@ use crate::failure::Failure;
 use crate::report::{Output, plain, table};
 
 #[derive(Debug, Serialize)]
-struct Report<'a> {
+struct SeedResult<'a> {
     scenario: &'a str,
     seed: u64,
     passed: bool,
@@ -43,14 +43,14 @@ struct Report<'a> {
 #[derive(Debug, Serialize)]
 struct Reports<'a> {
     scenario: &'a str,
-    seeds: &'a [Report<'a>],
+    seeds: &'a [SeedResult<'a>],
     passed: bool,
 }
 
 pub(crate) fn run(args: &SimRun, output: Output) -> anyhow::Result<()> {
     let scenario = Scenario::read(&args.scenario)?;
     output.announce(BACKEND)?;
-    let report = |seed| Report::new(&scenario, seed, observe(&scenario, seed));
+    let report = |seed| SeedResult::new(&scenario, seed, observe(&scenario, seed));
     let reports = match &args.seeds {
         Some(seeds) => seeds.clone().map(report).collect(),
         None => vec![report(args.seed)],
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &SimRun, output: Output) -> anyhow::Result<()> {
     if passed { Ok(()) } else { Err(Failure::Reported.into()) }
 }
 
-impl<'a> Report<'a> {
+impl<'a> SeedResult<'a> {
     fn new(scenario: &'a Scenario, seed: u64, seen: Seen) -> Self {
         Self {
             scenario: &scenario.name,
@@ -81,7 +81,7 @@ impl<'a> Report<'a> {
     }
 }
 
-fn text(scenario: &Scenario, path: &Path, reports: &[Report<'_>]) -> String {
+fn text(scenario: &Scenario, path: &Path, reports: &[SeedResult<'_>]) -> String {
     let mut lines = vec![
         format!("scenario: {}", plain(&scenario.name)),
         format!("source:   {}", plain(&scenario.source)),

@@ -15,7 +15,7 @@ use crate::report::Output;
 pub(super) const BACKEND: &str = "backend: simulator (times are virtual)";
 
 #[derive(Debug, Serialize)]
-struct Report<'a> {
+struct TraceOutput<'a> {
     scenario: &'a str,
     seed: u64,
     trace_digest: String,
@@ -37,7 +37,7 @@ pub(crate) fn trace(args: &SimTrace, output: Output) -> anyhow::Result<()> {
     if let Some(path) = &args.chrome {
         write(path, &chrome_json(&seen.records))?;
     }
-    let report = Report {
+    let report = TraceOutput {
         scenario: &scenario.name,
         seed: args.seed,
         trace_digest: seen.digest,

@@ -16,7 +16,7 @@ use crate::QpAddress;
 /// let mut bytes = hello.to_bytes();
 /// assert_eq!(Hello::from_bytes(&bytes), Ok(hello));
 /// bytes[0] ^= 1;
-/// assert_eq!(Hello::from_bytes(&bytes), Err(HelloError::NotOurs));
+/// assert_eq!(Hello::from_bytes(&bytes), Err(HelloError::ForeignProtocol));
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Hello {
@@ -36,7 +36,7 @@ pub struct Hello {
 pub enum HelloError {
     /// The peer is not a program that speaks this protocol
     #[error("the peer does not speak this protocol")]
-    NotOurs,
+    ForeignProtocol,
     /// Parameters with which data could not flow
     #[error("the peer offers unusable parameters: {0:?}")]
     Unusable(Params),
@@ -75,12 +75,12 @@ impl Hello {
     ///
     /// # Errors
     ///
-    /// [`HelloError::NotOurs`] without the magic number, [`HelloError::Version`] from another version,
+    /// [`HelloError::ForeignProtocol`] without the magic number, [`HelloError::Version`] from another version,
     /// [`HelloError::Unusable`] for limits with which data could not flow.
     pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Result<Self, HelloError> {
         let mut rest = bytes.as_slice();
         if take(&mut rest) != MAGIC {
-            return Err(HelloError::NotOurs);
+            return Err(HelloError::ForeignProtocol);
         }
         let theirs = u16::from_be_bytes(take(&mut rest));
         if theirs != Self::VERSION {

@@ -77,7 +77,7 @@ pub struct Protocol {
     peer_grants: u32,
     /// When a send on the eager lane completed last.
     last_sent: Time,
-    is_keepalive_due: bool,
+    is_keep_alive_due: bool,
     fin: Fin,
     /// Bulk messages that the peer has posted in total, once it has confirmed our [`Kind::Fin`].
     bulk_due_total: u32,
@@ -143,7 +143,7 @@ impl Protocol {
             peer_credits: peer.window,
             peer_grants: 0,
             last_sent: now,
-            is_keepalive_due: false,
+            is_keep_alive_due: false,
             fin: Fin::Open,
             bulk_due_total: 0,
             expected_seq: 0,
@@ -198,7 +198,7 @@ impl Protocol {
     #[inline]
     pub fn tick(&mut self, now: Time) {
         if self.eager_in_flight == 0 && now >= self.last_sent + self.config.keep_alive_interval {
-            self.is_keepalive_due = true;
+            self.is_keep_alive_due = true;
         }
     }
 
@@ -292,7 +292,7 @@ impl Protocol {
         let unreported = self.posted_total.wrapping_sub(self.posted_reported);
         unreported >= self.config.params.report_after()
             || self.granted_total != self.granted_reported
-            || self.is_keepalive_due
+            || self.is_keep_alive_due
     }
 
     fn trailer(&mut self, kind: Kind) -> Trailer {
@@ -301,7 +301,7 @@ impl Protocol {
         self.eager_in_flight += 1;
         self.posted_reported = self.posted_total;
         self.granted_reported = self.granted_total;
-        self.is_keepalive_due = false;
+        self.is_keep_alive_due = false;
         Trailer { kind, seq, credits: self.posted_total, grants: self.granted_total }
     }
 
@@ -439,7 +439,7 @@ impl Protocol {
     /// A keep-alive that is due waits for a credit, and none is needed while a send is in flight: time changes neither.
     pub fn next_timeout(&self) -> Time {
         let lost = self.last_received + self.config.peer_timeout;
-        let waits = self.is_keepalive_due || self.eager_in_flight > 0 || self.fin == Fin::Done;
+        let waits = self.is_keep_alive_due || self.eager_in_flight > 0 || self.fin == Fin::Done;
         if waits { lost } else { lost.min(self.last_sent + self.config.keep_alive_interval) }
     }
 

@@ -359,7 +359,7 @@ fn a_peer_that_vanishes_while_it_closes_is_noticed() {
     a.protocol.finish();
     assert!(a.transmit(&mut b, Time::ZERO) && b.receive_eager(Time::ZERO));
     while b.transmit(&mut a, Time::ZERO) {}
-    // It has confirmed, and hears nothing more.
+    // It has confirmed, and receives nothing more.
     let mut now = Time::ZERO;
     while !b.protocol.is_peer_lost(now) {
         assert!(!b.protocol.is_closed() && now <= Time::ZERO + CONFIG.peer_timeout);
@@ -487,9 +487,9 @@ fn a_hello_survives_its_encoding_and_other_programs_are_refused() {
     let mut other = bytes;
     other[7] += 1;
     assert_eq!(Hello::from_bytes(&other), Err(HelloError::Version { theirs: Hello::VERSION + 1 }));
-    let mut stranger = bytes;
-    stranger[..8].copy_from_slice(b"GET / HT");
-    assert_eq!(Hello::from_bytes(&stranger), Err(HelloError::NotOurs));
+    let mut foreign = bytes;
+    foreign[..8].copy_from_slice(b"GET / HT");
+    assert_eq!(Hello::from_bytes(&foreign), Err(HelloError::ForeignProtocol));
     let unusable = Hello { params: Params { window: 1, ..CONFIG.params }, ..hello };
     assert_eq!(Hello::from_bytes(&unusable.to_bytes()), Err(HelloError::Unusable(unusable.params)));
 }

@@ -65,7 +65,7 @@ const NONE: u32 = 0;
 
 impl LocalHost {
     /// Looks at the fabric as the host called `name`, or of that number
-    pub(crate) fn look(fabric: SharedFabric, name: &str) -> Result<(Self, Driver), FabricError> {
+    pub(crate) fn open(fabric: SharedFabric, name: &str) -> Result<(Self, Driver), FabricError> {
         let hosts = fabric.settings().topology().hosts();
         let by_number = || name.parse().ok().filter(|number| *number < hosts.len());
         let found = hosts.iter().position(|host| host.name() == name).or_else(by_number);
@@ -310,7 +310,7 @@ mod tests {
     fn a_sender_waits_for_a_thread_that_applies_messages_and_a_poller_does_not() {
         let name = format!("sends-{}", std::process::id());
         let fabric = SharedFabric::create(&name, &Settings::new(Topology::pair())).unwrap();
-        let (host, driver) = LocalHost::look(fabric, "a").unwrap();
+        let (host, driver) = LocalHost::open(fabric, "a").unwrap();
         host.claim(&driver).unwrap();
         let message = rdma_sim::remote::LinkMessage::Closed {
             qp: rdma_sim::remote::QpName { device: 3, qpn: rdma_core::Qpn(1) },

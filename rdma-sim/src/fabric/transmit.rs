@@ -11,7 +11,7 @@ use super::event::{Event, Nanos};
 use super::ids::{LinkEnd, QpKey};
 use super::links::TxStart;
 use super::memory::Moved;
-use super::queue_pairs::{Head, Landing, Piece};
+use super::queue_pairs::{Head, Piece, PieceTarget};
 use super::remote::remote_name;
 use crate::remote::{LinkMessage, QpName};
 use crate::rules::SendCompletion;
@@ -121,9 +121,9 @@ impl Fabric {
         [key, peer]: [QpKey; 2],
         remote: Option<(u32, QpName)>,
         piece: &Piece,
-        landing: &Landing,
+        landing: &PieceTarget,
     ) {
-        let Landing { from, into, is_refused, .. } = *landing;
+        let PieceTarget { from, into, is_refused, .. } = *landing;
         let moved = match remote {
             Some((host, to)) => {
                 let sender = self.qps[key].qpn;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rdma_tests::hosts::Running;
 
 /// Longer than the slowest of them takes in an emulated machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two looks at a process.
 const NAP: Duration = Duration::from_millis(50);
 
@@ -23,7 +23,7 @@ pub(crate) fn ping_pong([a, b]: [&str; 2], len: usize, count: u32, sleeps: bool)
         command.spawn().map(Running).map_err(|error| format!("ibv_uc_pingpong: {error}"))
     };
     let mut server = start(b, &[])?;
-    let mut left = PATIENCE.as_millis() / NAP.as_millis();
+    let mut left = TIMEOUT.as_millis() / NAP.as_millis();
     let mut client = start(a, &["localhost"])?;
     while left > 0 {
         left -= 1;

@@ -19,7 +19,7 @@ const REPLAY_A_SEED: &str = env!("CARGO_BIN_EXE_replay_a_seed");
 const OPEN_DEVICE: &str = env!("CARGO_BIN_EXE_open_device");
 
 /// Long enough for any example on a machine that runs other programs, too
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running example
 struct Example(Running);
@@ -61,12 +61,12 @@ impl Example {
 
     #[expect(clippy::disallowed_methods, reason = "processes run in the time of the wall clock")]
     fn end(mut self) -> Ended {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let status = loop {
             match self.0.0.try_wait().expect("the example was started here") {
                 Some(status) => break status,
                 None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
-                None => panic!("the example still runs after {PATIENCE:?}"),
+                None => panic!("the example still runs after {TIMEOUT:?}"),
             }
         };
         let (mut stdout, mut stderr) = (String::new(), String::new());

@@ -7,7 +7,7 @@ use rdma_core::{
     SendRequest, Sge, Status, WrId,
 };
 
-use super::{Arm, Outcome, PATIENCE, PAUSE, assert_silent, completion, pair, received};
+use super::{Arm, Outcome, PAUSE, TIMEOUT, assert_silent, completion, pair, received};
 
 pub(super) fn a_send_completes_under_its_name<A: Arm>(arm: &A) {
     let [mut a, mut b] = pair(arm);
@@ -147,7 +147,7 @@ pub(super) fn one_queue_serves_two_queue_pairs<A: Arm>(arm: &A) {
         let mut out = [Completion::default(); 8];
         let n = cq.poll(&mut out).unwrap();
         numbers.extend(out[..n].iter().map(|completion| completion.qpn));
-        assert!(waited < PATIENCE, "both arrive");
+        assert!(waited < TIMEOUT, "both arrive");
         arm.rest(PAUSE);
         waited += PAUSE;
     }

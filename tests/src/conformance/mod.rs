@@ -172,7 +172,7 @@ pub fn run<A: Arm>(fresh: impl Fn() -> A) -> Vec<(&'static str, Verdict)> {
 }
 
 /// How long anything may take that has to happen.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_micros(20);
 
@@ -193,7 +193,7 @@ fn completion<A: Arm>(arm: &A, qp: &mut BareQp<A::Device>) -> Completion {
         if let Some(completion) = qp.poll().expect("polling works") {
             return completion;
         }
-        assert!(waited < PATIENCE, "nothing completed in {PATIENCE:?}");
+        assert!(waited < TIMEOUT, "nothing completed in {TIMEOUT:?}");
         arm.rest(PAUSE);
         waited += PAUSE;
     }

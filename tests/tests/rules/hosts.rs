@@ -80,10 +80,9 @@ fn only_a_reboot_frees_leaked_objects() {
     Sim::new().run(async |net| {
         let starts = count_starts(&net);
         let [mut a, b] = pair(&net);
-        for trouble in
-            ["leak-pds 11", "leak-qps 10", "leak-cqs 11", "leak-mrs 100", "busy", "wedge", "no-pds"]
+        for fault in ["leak-pds 11", "leak-qps 10", "leak-cqs 11", "leak-mrs 100", "busy", "wedge", "no-pds"]
         {
-            happen(&net, &format!("b:rdma_en2 {trouble}")).await;
+            happen(&net, &format!("b:rdma_en2 {fault}")).await;
         }
         happen(&net, "b restart").await;
         assert_eq!(net.open("b", DEVICE).unwrap_err().cause, Cause::Busy, "that is not enough");

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use rdma_arena::Arena;
 use rdma_core::{
-    Access, Cause, Device, FRAME, Invalid, Lkey, MemoryRegion, QpInit, QueuePair, SendOp, Sge, Status, Transition,
+    Access, Cause, Device, FRAME, Invalid, Lkey, MemoryRegion, QpInit, QueuePair, SendOp, Sge, Status,
+    Transition,
 };
 use rdma_sim::{Net, Sim};
 use rdma_tests::{Raw, value_of};

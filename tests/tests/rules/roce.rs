@@ -6,7 +6,7 @@ use rdma_core::{
     Access, FRAME, MemoryRegion, Opcode, QpInit, QpType, QueuePair, Rkey, SendOp, Status, Transition,
 };
 use rdma_sim::{Model, Net, Sim};
-use rdma_tests::{DEVICE, Raw};
+use rdma_tests::Raw;
 
 use super::{errno, happen, rest};
 

@@ -437,7 +437,7 @@ fn a_side_that_closes_first_sends_what_is_queued() {
 }
 
 #[test]
-fn what_a_closed_peer_does_not_read_is_refused_in_order() {
+fn messages_that_a_closed_peer_does_not_read_are_refused_in_order() {
     let mut side = OneSide::with_queue(CONFIG, &[5000, 1, 5000, 5000, 1]);
     assert_eq!(side.send_all().len(), 3, "two announcements and the message between them");
     assert_eq!(side.protocol.poll_refused(), None);

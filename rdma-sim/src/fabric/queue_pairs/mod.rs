@@ -44,7 +44,7 @@ struct PerDevice {
 
 /// How the bytes of a piece get from a send into a receive
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Landing {
+pub(super) struct PieceTarget {
     pub(super) from: Span,
     pub(super) into: Span,
     /// The receive takes no bytes any more.
@@ -275,7 +275,7 @@ impl QueuePairs {
         peer: Option<QpKey>,
         piece: &Piece,
         now: Time,
-    ) -> Option<Landing> {
+    ) -> Option<PieceTarget> {
         let Some(peer) = peer else {
             self.all[key].transmit(piece, now);
             return None;
@@ -284,7 +284,7 @@ impl QueuePairs {
         let (send, from) = qp.transmit(piece, now);
         let receive = peer.oldest_open_mut(now).expect("a piece was planned into it");
         let into = delivery::fill(self.frame_match, send, receive, piece);
-        Some(Landing { from, into, is_refused: receive.is_refused(), is_full: receive.is_full() })
+        Some(PieceTarget { from, into, is_refused: receive.is_refused(), is_full: receive.is_full() })
     }
 
     /// Takes `len` bytes that a process has sent to `key`, and returns where they go, and whether the receive refuses them

@@ -186,7 +186,7 @@ impl World {
             FaultKind::Resolvable => {
                 self.change_both_ends(device, |found| found.faults.is_unresolvable = false);
             }
-            kind => self.device_mut(device).suffer(kind),
+            kind => self.device_mut(device).apply_fault(kind),
         }
     }
 
@@ -224,7 +224,7 @@ impl World {
         self.change_both_ends(device, |found| found.leaked.pds = found.leaked.pds.saturating_add(leak));
     }
 
-    /// Exchanges the far ends of two cables of a host
+    /// Exchanges the remote ends of two cables of a host
     fn cross(&mut self, device: DeviceIndex, with: &str, out: &mut Effects) {
         let mut others = self.devices_of(self.host_of(device));
         let Some(other) = others.find(|other| self.device(*other).name == with) else { return };
@@ -234,9 +234,9 @@ impl World {
         }
         self.cut_off(device, out);
         self.cut_off(other, out);
-        let (far, other_far) = (here.opposite(), there.opposite());
-        let (one, two) = (self.device_at(far), self.device_at(other_far));
-        for (end, device) in [(far, two), (other_far, one)] {
+        let (remote, there_remote) = (here.opposite(), there.opposite());
+        let (one, two) = (self.device_at(remote), self.device_at(there_remote));
+        for (end, device) in [(remote, two), (there_remote, one)] {
             self.cables[end.cable as usize].ends[usize::from(end.end)] = device;
             self.device_mut(device).link = Some(end);
         }
@@ -249,7 +249,7 @@ impl World {
 
 impl Device {
     /// Applies a fault that concerns this device alone
-    fn suffer(&mut self, kind: &FaultKind) {
+    fn apply_fault(&mut self, kind: &FaultKind) {
         let Self { faults, gids, leaked, .. } = self;
         match *kind {
             FaultKind::Boundary => faults.straddles = true,

@@ -23,7 +23,7 @@ pub(crate) struct World {
     hosts: Vec<Host>,
     devices: Vec<Device>,
     cables: Vec<Cable>,
-    /// Processes have stopped or started since the last [`take_news`](Self::take_news).
+    /// Processes have stopped or started since the last [`take_processes_changed`](Self::take_processes_changed).
     has_news: bool,
     /// The only host that is simulated here, if other processes simulate the others.
     here: Option<u32>,
@@ -83,7 +83,7 @@ impl World {
     }
 
     /// Whether processes have stopped or started since the last call, or a fault waits to be announced
-    pub(crate) fn take_news(&mut self) -> bool {
+    pub(crate) fn take_processes_changed(&mut self) -> bool {
         std::mem::take(&mut self.has_news)
     }
 
@@ -100,7 +100,7 @@ impl World {
     // ─── Other processes ───
 
     /// Simulates only `host` from now on
-    pub(crate) fn stay_at(&mut self, host: u32) {
+    pub(crate) fn simulate_only(&mut self, host: u32) {
         self.here = Some(host);
     }
 

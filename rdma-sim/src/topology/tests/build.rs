@@ -37,7 +37,7 @@ fn the_chaining_form_panics_with_the_message_of_the_error() {
 }
 
 #[test]
-fn what_cannot_be_names_host_and_port() {
+fn an_impossible_topology_error_names_host_and_port() {
     type Attempt = fn(&mut Topology) -> Result<&mut Topology, TopologyError>;
     let table: [(Attempt, &str); 14] = [
         (
