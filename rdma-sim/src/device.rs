@@ -178,11 +178,11 @@ impl SimCompletionQueue {
     pub fn notify(&self, waker: &Waker) {
         let mut state = self.context.net.lock();
         state.fabric.cqs.request_notification(self.key);
-        state.set_waker(self.key, waker);
+        let replaced = state.set_waker(self.key, waker);
+        drop(state);
+        drop(replaced);
     }
-}
 
-impl SimCompletionQueue {
     /// The key of the queue in the simulation `shared`, which has to be its own
     pub(crate) fn key_in(&self, shared: &Shared) -> CqKey {
         assert!(
@@ -212,7 +212,9 @@ impl CompletionQueue for SimCompletionQueue {
         let n = state.fabric.cqs.poll(self.key, out)?;
         if n < out.len() {
             state.fabric.cqs.request_notification(self.key);
-            state.set_waker(self.key, cx.waker());
+            let replaced = state.set_waker(self.key, cx.waker());
+            drop(state);
+            drop(replaced);
         }
         if n == 0 { Poll::Pending } else { Poll::Ready(Ok(n)) }
     }
@@ -220,7 +222,8 @@ impl CompletionQueue for SimCompletionQueue {
 
 impl Drop for SimCompletionQueue {
     fn drop(&mut self) {
-        self.context.net.lock().destroy_cq(self.key);
+        let removed = self.context.net.lock().destroy_cq(self.key);
+        drop(removed);
     }
 }
 

@@ -24,7 +24,7 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// ```
 /// use std::time::Duration;
 ///
-/// use rdma_core::Time;
+/// use rdma_core::{Cause, Time};
 /// use rdma_sim::{Driver, Sim};
 ///
 /// let sim = Sim::new().faults("at 5ms a:rdma_en2 unplug".parse()?);
@@ -34,7 +34,8 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// assert_eq!(driver.next(), Some(unplugged));
 /// assert!(driver.net().open("a", "rdma_en2").is_ok());
 /// driver.advance_to(unplugged);
-/// assert!(driver.net().open("a", "rdma_en2").is_err());
+/// let refused = driver.net().open("a", "rdma_en2").unwrap_err();
+/// assert_eq!(refused.cause, Cause::PortDown);
 /// # Ok::<(), rdma_sim::FaultError>(())
 /// ```
 #[derive(Debug)]

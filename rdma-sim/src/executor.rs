@@ -112,6 +112,14 @@ pub enum Stalled {
     },
 }
 
+/// Stores `waker`, and returns the one that it replaces, to be dropped without a lock: dropping a waker may run any code
+pub(crate) fn replace(stored: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
+    match stored {
+        Some(same) if same.will_wake(waker) => None,
+        stored => stored.replace(waker.clone()),
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic of the program under test must not be hidden by a second one here.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -392,17 +400,18 @@ impl Timer for SimTimer {
             timer.deadline = None;
             return Poll::Ready(());
         }
-        match &mut timer.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
-        }
+        let replaced = replace(&mut timer.waker, cx.waker());
+        drop(timers);
+        drop(replaced);
         Poll::Pending
     }
 }
 
 impl Drop for SimTimer {
     fn drop(&mut self) {
-        lock(&self.clock.timers).timers.remove(self.key);
+        // Dropping its waker may run any code: not under the lock.
+        let removed = lock(&self.clock.timers).timers.remove(self.key);
+        drop(removed);
     }
 }
 

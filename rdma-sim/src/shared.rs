@@ -93,17 +93,17 @@ impl State {
         Some(self.wakers.get(cq).cloned())
     }
 
-    pub(crate) fn destroy_cq(&mut self, cq: CqKey) {
+    /// Destroys a completion queue; its waker is to be dropped without the lock
+    pub(crate) fn destroy_cq(&mut self, cq: CqKey) -> Option<Waker> {
         self.fabric.cqs.destroy(cq);
-        self.wakers.remove(cq);
+        self.wakers.remove(cq)
     }
 
-    pub(crate) fn set_waker(&mut self, cq: CqKey, waker: &Waker) {
-        match self.wakers.get_mut(cq) {
-            Some(old) => old.clone_from(waker),
-            None => {
-                self.wakers.insert(cq, waker.clone());
-            }
+    /// Stores the waker of a completion queue; the replaced one is to be dropped without the lock
+    pub(crate) fn set_waker(&mut self, cq: CqKey, waker: &Waker) -> Option<Waker> {
+        match self.wakers.get(cq) {
+            Some(same) if same.will_wake(waker) => None,
+            _ => self.wakers.insert(cq, waker.clone()),
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::{Choices, Model, Seeded, Topology};
 /// ```
 /// use std::time::Duration;
 ///
+/// use rdma_core::Cause;
 /// use rdma_sim::{Model, Sim, Topology};
 ///
 /// let run = Sim::new()
@@ -28,9 +29,9 @@ use crate::{Choices, Model, Seeded, Topology};
 ///         let mut timer = net.runtime().timer();
 ///         timer.as_mut().reset(net.now() + Duration::from_millis(3));
 ///         std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
-///         net.open("b", "rdma_en2").is_err()
+///         net.open("b", "rdma_en2").unwrap_err().cause
 ///     });
-/// assert!(run.value, "the cable is out");
+/// assert_eq!(run.value, Cause::PortDown, "the cable is out");
 /// assert_eq!(run.time.as_nanos(), 3_000_000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

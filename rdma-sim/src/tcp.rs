@@ -10,6 +10,7 @@ use std::time::Duration;
 use rdma_core::{Runtime, Time, Timer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::executor::replace;
 use crate::net::Net;
 
 /// From one program to the other: half of the 300 µs that were measured for a round trip (published comparisons of RDMA and
@@ -89,7 +90,9 @@ impl AsyncRead for SimStream {
                 if pipe.is_closed {
                     return Poll::Ready(Ok(()));
                 }
-                pipe.reader = Some(cx.waker().clone());
+                let replaced = replace(&mut pipe.reader, cx.waker());
+                drop(pipe);
+                drop(replaced);
                 return Poll::Pending;
             };
             if *arrival > runtime.now() {
@@ -127,7 +130,9 @@ impl AsyncWrite for SimStream {
         }
         let n = bytes.len().min(BUFFER - pipe.len);
         if n == 0 && !bytes.is_empty() {
-            pipe.writer = Some(cx.waker().clone());
+            let replaced = replace(&mut pipe.writer, cx.waker());
+            drop(pipe);
+            drop(replaced);
             return Poll::Pending;
         }
         let wire = Duration::from_nanos(n as u64 * 1_000_000_000 / RATE);

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use futures::future::try_join;
 use rdma_async::{CloseError, Connection, ConnectionError, EndpointOptions};
+use rdma_core::{Completion, CompletionQueue as _, Device as _, Time};
 use rdma_sim::{Net, Sim, SimDevice};
-use rdma_tests::{connected, zeros};
+use rdma_tests::{DEVICE, connected, zeros};
 use tracing::span;
 
 fn options() -> EndpointOptions {
@@ -207,5 +208,37 @@ fn a_waker_that_panics_harms_no_other_task() {
         let aborted = catch_unwind(AssertUnwindSafe(|| pair.ab.abort()));
         assert_eq!(counts.0.load(Ordering::Relaxed), 1, "the task behind it was woken");
         aborted.expect("the panic was logged");
+    });
+}
+
+/// Uses the simulation when it is dropped: a timer, a pipe and the objects of the fabric
+struct UseSimulation(Net);
+
+impl Wake for UseSimulation {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for UseSimulation {
+    fn drop(&mut self) {
+        drop(self.0.runtime().timer());
+        self.0.objects();
+    }
+}
+
+/// Catches a waker that is replaced or dropped under the lock of the timers or of the fabric: it may be the last owner of a task.
+#[test]
+fn wakers_that_the_simulator_drops_may_use_it() {
+    ends(async |net: Net| {
+        let device = net.open("a", DEVICE).unwrap();
+        let cq = device.create_cq(8).unwrap();
+        let mut timer = net.runtime().timer();
+        timer.as_mut().reset(Time::from_nanos(1_000_000));
+        for _ in 0..2 {
+            let waker = Waker::from(Arc::new(UseSimulation(net.clone())));
+            let mut cx = Context::from_waker(&waker);
+            assert!(timer.as_mut().poll_expired(&mut cx).is_pending());
+            assert!(cq.poll_completions(&mut cx, &mut [Completion::default()]).is_pending());
+        }
+        drop((timer, cq));
     });
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rdma_core::{
     Access, Completion, FRAME, MemoryRegion as _, QpCapacity, QpInit, QpType, Qpn, QueuePair as _, SendOp,
-    Status,
+    Sge, Status,
 };
 use rdma_sim::remote::{LinkMessage, QpName, Transport};
 use rdma_sim::rules::FrameMatch;
@@ -99,9 +99,12 @@ type Link = Arc<Mutex<Vec<(LinkMessage<'static>, Vec<u8>)>>>;
 
 struct Queue(Link);
 
+/// What a link takes of one message
+const ROOM: usize = 8192;
+
 impl Transport for Queue {
     fn room(&mut self, _host: u32) -> usize {
-        8192
+        ROOM
     }
 
     fn send(&mut self, _host: u32, message: &LinkMessage<'_>) {
@@ -120,6 +123,8 @@ impl Transport for Queue {
                 (LinkMessage::Filled { to, from, len, status, at }, &[])
             }
         };
+        let is_data = matches!(message, LinkMessage::Data { .. });
+        assert!(!is_data || bytes.len() <= ROOM, "{} bytes are more than there is room for", bytes.len());
         self.0.lock().unwrap().push((message, bytes.to_vec()));
     }
 
@@ -188,6 +193,49 @@ fn pair_of(drivers: [&Driver; 2], qp_type: QpType, access: Access) -> [Raw; 2] {
 
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect()
+}
+
+/// Catches an outcome of the sender that replaces a failure here, a length that no receive has and that passes, receives that end
+/// before their time or before the one in front of them, and an announcement of a receive that is filled.
+#[test]
+fn a_receive_ends_as_the_sender_says_unless_it_cannot() {
+    let driver = Driver::new(Sim::new().topology(Topology::pair()), drop).unwrap();
+    let sent = Sent::default();
+    driver.simulate_only("a", Box::new(Record(Arc::clone(&sent))));
+    let [here, there] = pair_of([&driver, &driver], QpType::Uc, Access::LOCAL_WRITE);
+    let peer = there.qp.address();
+    drop(there);
+    here.qp.connect(&peer).unwrap();
+    // Memory that is registered late cannot be received into.
+    let late = here.register_again(Access::LOCAL_WRITE).unwrap();
+    let refused = Sge { addr: late.base(), len: 8, lkey: late.lkey() };
+    here.recv(0, &[refused]).unwrap();
+    for id in 1..=4 {
+        here.recv(id, &[here.sge(id as usize * FRAME..id as usize * FRAME + 100)]).unwrap();
+    }
+    driver.advance_to(driver.now() + Duration::from_millis(1));
+    let start = driver.now();
+    let to = QpName { device: 0, qpn: here.qp.address().qpn };
+    let filled = |len, status, after| {
+        let at = start + Duration::from_millis(after);
+        driver.remote_input().apply(1, &LinkMessage::Filled { to, from: peer.qpn, len, status, at });
+    };
+    filled(8, Status::Success, 2);
+    filled(101, Status::Success, 1);
+    filled(101, Status::BadResponse, 1);
+    filled(100, Status::Success, 3);
+    let ended_after = |after| {
+        driver.advance_to(start + Duration::from_millis(after));
+        let ended = std::iter::from_fn(|| here.poll()).map(|completion| (completion.id.0, completion.status));
+        ended.collect::<Vec<_>>()
+    };
+    sent.lock().unwrap().clear();
+    driver.remote_input().announce_all_to(1);
+    assert_eq!(*sent.lock().unwrap(), [("ready", 0), ("receive", 100)], "the others are filled");
+    assert_eq!(ended_after(1), []);
+    let first = [(0, Status::LocalProtection), (1, Status::LocalLength), (2, Status::BadResponse)];
+    assert_eq!(ended_after(2), first);
+    assert_eq!(ended_after(3), [(3, Status::Success)]);
 }
 
 /// Catches pieces at wrong addresses, operations that overtake each other, and access without a right.
@@ -305,6 +353,7 @@ fn a_receive_in_another_process_ends_as_one_in_the_same() {
         Case::new(&[4 * FRAME, 8], &[4 * FRAME, 8]),
         Case::new(&[4 * FRAME, 8], &[FRAME, FRAME, FRAME, FRAME, 8]),
         Case::new(&[4 * FRAME, 8], &[FRAME, 2 * FRAME, 3 * FRAME, 8]),
+        Case::new(&[5 * FRAME, 8], &[3 * FRAME, 3 * FRAME, 8]),
         Case::new(&[3 * FRAME - 5, 8], &[3 * FRAME, 8]),
         Case::new(&[3 * FRAME, 8], &[3 * FRAME - 5, 8]),
         Case::new(&[FRAME, 3 * FRAME, 8], &[3 * FRAME, FRAME, 8]),

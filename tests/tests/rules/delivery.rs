@@ -285,6 +285,21 @@ fn completions_of_several_queue_pairs_share_a_queue() {
     });
 }
 
+/// Catches a failed receive whose bytes arrive whole, and a first byte that is set instead of inverted.
+#[test]
+fn the_first_byte_of_a_damaged_message_is_inverted() {
+    Sim::new().run(async |net| {
+        let [mut a, mut b] = pair(&net);
+        happen(&net, "a:rdma_en2 corrupt 1").await;
+        a.write(0, &[0xa5; 8]);
+        b.write(0, &[7; 8]);
+        b.recv(1, 0..8).unwrap();
+        a.send(1, 0..3).unwrap();
+        assert_eq!(within_a_second(&net, &mut b).await, [(Opcode::Recv, Status::BadResponse)]);
+        assert_eq!(b.read(0..3), [0x5a, 0xa5, 0xa5]);
+    });
+}
+
 #[test]
 fn a_credit_takes_as_long_as_the_cable() {
     Sim::new().run(async |net| {

@@ -52,13 +52,25 @@ mod tests {
             let mut message = vec![0; len];
             write(&mut message, 7);
             check(&message, 7, len).unwrap();
+            let refused = |message: &[u8], number| check(message, number, len).unwrap_err();
             if len > 0 {
-                assert!(check(&message, 8, len).is_err());
-                assert!(check(&message[1..], 7, len).is_err());
+                let other = refused(&message, 8);
+                if len < 4 {
+                    assert_eq!(other, "the beginning of message 8 is damaged");
+                } else {
+                    assert_eq!(other, "message 7 came where message 8 was expected");
+                }
+                let short = format!("message 7 has {} bytes instead of {len}", len - 1);
+                assert_eq!(refused(&message[1..], 7), short);
             }
             for damaged in (0..len).step_by(997) {
                 message[damaged] ^= 1;
-                assert!(check(&message, 7, len).is_err(), "{damaged} of {len}");
+                let expected = match (damaged, len) {
+                    (0, ..4) => "the beginning of message 7 is damaged".to_owned(),
+                    (0, _) => "message 6 came where message 7 was expected".to_owned(),
+                    _ => format!("frame {} of message 7 is damaged", damaged / FRAME),
+                };
+                assert_eq!(refused(&message, 7), expected, "{damaged} of {len}");
                 message[damaged] ^= 1;
             }
         }
