@@ -11,7 +11,7 @@ use crate::connection::shared::ConnectionShared;
 use crate::connection::state::State;
 use crate::connection::{Connection, Peer};
 use crate::endpoint_inner::{EndpointGuard, EndpointInner};
-use crate::error::{ConnectError, ConnectionError};
+use crate::error::ConnectError;
 use crate::options::MAX_BULK_RECEIVES;
 use crate::pool::Zone;
 use crate::queue_pairs::{Ops, QueuePairs};
@@ -182,10 +182,7 @@ impl<D: Device> Prepared<D> {
         let (reactor, runtime) = (endpoint.reactor_waker(), Arc::clone(&endpoint.runtime));
         let shared = ConnectionShared::new(self.id, Peer::new(theirs), pool, reactor, runtime, state);
         let shared = Arc::new(shared);
-        if let Err(shared) = endpoint.join(Arc::clone(&shared)) {
-            shared.abort(ConnectionError::RuntimeGone);
-            return Err(ConnectionError::RuntimeGone.into());
-        }
+        endpoint.join(Arc::clone(&shared))?;
         self.is_joined = true;
         let connection = Connection::new(Arc::clone(&shared));
         shared.open(receives)?;

@@ -1,13 +1,13 @@
 //! What an endpoint, its reactor and its attempts to connect share
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 
 use rdma_core::{Device, Runtime};
 
 use crate::connection::shared::ConnectionShared;
-use crate::error::ConnectError;
+use crate::error::{ConnectError, ConnectionError};
 use crate::joining::Joining;
 use crate::options::EndpointOptions;
 use crate::pool::{Effects, Pool};
@@ -17,6 +17,8 @@ use crate::wait_queue::{SharedWaitQueue, Waiter};
 /// The device, its memory and its completion queue, and the account of connections
 pub(crate) struct EndpointInner<D: Device> {
     pub(crate) joining: Joining<Arc<ConnectionShared<D>>>,
+    /// Why the reactor takes no more connections, if its completion queue has failed.
+    pub(crate) failure: OnceLock<rdma_core::Error>,
     /// Endpoints and attempts to connect: while there are any, the reactor goes on.
     handles: AtomicUsize,
     is_closed: AtomicBool,
@@ -41,6 +43,7 @@ impl<D: Device> EndpointInner<D> {
     ) -> Self {
         Self {
             joining: Joining::new(),
+            failure: OnceLock::new(),
             handles: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
             connections: SharedWaitQueue::new(0, 4),
@@ -105,11 +108,19 @@ impl<D: Device> EndpointInner<D> {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Hands a connection to the reactor; gives it back if there is none any more
-    pub(crate) fn join(&self, connection: Arc<ConnectionShared<D>>) -> Result<(), Arc<ConnectionShared<D>>> {
-        self.joining.push(connection)?;
-        self.reactor.wake_by_ref();
-        Ok(())
+    /// Hands a connection to the reactor, or aborts it if the reactor takes no more
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectionError::Device`] if the completion queue has failed, or [`ConnectionError::RuntimeGone`].
+    pub(crate) fn join(&self, connection: Arc<ConnectionShared<D>>) -> Result<(), ConnectionError> {
+        let Err(refused) = self.joining.push(connection) else {
+            self.reactor.wake_by_ref();
+            return Ok(());
+        };
+        let reason = self.failure.get().map_or(ConnectionError::RuntimeGone, |error| (*error).into());
+        refused.abort(reason.clone());
+        Err(reason)
     }
 
     /// Whether an endpoint, or an attempt to connect, still exists

@@ -93,6 +93,7 @@ impl<D: Device> Reactor<D> {
             Poll::Ready(Ok(n)) => n,
             Poll::Ready(Err(error)) => {
                 self.is_failed = true;
+                self.endpoint.failure.get_or_init(|| error);
                 self.endpoint.joining.close_into(&mut self.connections);
                 for connection in &self.connections {
                     connection.abort(error.into());
