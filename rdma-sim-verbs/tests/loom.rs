@@ -3,22 +3,22 @@
 //! The file of the crate is compiled again here, against loom's primitives instead of the standard ones. A lost wake-up is a
 //! deadlock of the model. Mutants that these tests have caught:
 //!
-//! * `Doorbell::sleep_unless` that looks for news before it says that it sleeps, or without the fence between both;
-//! * `Doorbell::must_wake` without the fence between the record and the look at the sleeper.
+//! * `SleepFlag::sleep_unless` that checks the rings before it sets the flag, or without the fence between both;
+//! * `SleepFlag::must_wake` without the fence between the record and the test of the flag.
 #![allow(dead_code)]
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence};
 }
 
-#[path = "../src/shared/doorbell.rs"]
-mod doorbell;
+#[path = "../src/shared/sleep_flag.rs"]
+mod sleep_flag;
 
 use loom::sync::atomic::AtomicU64;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use self::doorbell::Doorbell;
+use self::sleep_flag::SleepFlag;
 use self::sync::Ordering;
 
 /// A wake pipe: a notification stays until a wait takes it
@@ -46,20 +46,20 @@ impl Pipe {
 /// A host with a ring from each of `N` others, of which only the heads matter
 struct Host<const N: usize> {
     heads: [AtomicU64; N],
-    doorbell: Doorbell,
+    sleep_flag: SleepFlag,
     pipe: Pipe,
 }
 
 impl<const N: usize> Host<N> {
     fn new() -> Arc<Self> {
         let heads = std::array::from_fn(|_| AtomicU64::new(0));
-        Arc::new(Self { heads, doorbell: Doorbell::default(), pipe: Pipe::default() })
+        Arc::new(Self { heads, sleep_flag: SleepFlag::default(), pipe: Pipe::default() })
     }
 
     /// What `Senders::send` does, after the record is written
     fn send(&self, from: usize, head: u64) {
         self.heads[from].store(head, Ordering::Release);
-        if self.doorbell.must_wake() {
+        if self.sleep_flag.must_wake() {
             self.pipe.notify();
         }
     }
@@ -72,7 +72,7 @@ impl<const N: usize> Host<N> {
     fn receive(&self, wanted: u64) {
         let mut received = self.received();
         while received < wanted {
-            self.doorbell.sleep_unless(|| self.received() > received, || self.pipe.wait());
+            self.sleep_flag.sleep_unless(|| self.received() > received, || self.pipe.wait());
             received = self.received();
         }
     }

@@ -26,8 +26,8 @@ struct TraceOutput<'a> {
 struct Line {
     time_ns: u64,
     kind: RecordKind,
-    who: u32,
-    what: u64,
+    subject: u32,
+    value: u64,
 }
 
 pub(crate) fn trace(args: &SimTrace, output: Output) -> anyhow::Result<()> {
@@ -58,6 +58,6 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 impl Line {
     fn new(record: &Record) -> Self {
         let Record { time, kind, subject, value, .. } = *record;
-        Self { time_ns: time.as_nanos(), kind, who: subject, what: value }
+        Self { time_ns: time.as_nanos(), kind, subject, value }
     }
 }

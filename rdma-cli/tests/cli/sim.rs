@@ -292,7 +292,7 @@ fn a_trace_lists_all_records_of_the_run() {
     let trace = json(&output);
     assert_eq!(keys(&trace), ["records", "scenario", "seed", "trace_digest"]);
     let records = trace["records"].as_array().unwrap();
-    assert_eq!(keys(&records[0]), ["kind", "time_ns", "what", "who"]);
+    assert_eq!(keys(&records[0]), ["kind", "subject", "time_ns", "value"]);
     assert_eq!(text.lines().count(), records.len() + 1, "the backend, and a line for each record");
     assert!(text.contains("fault 0"), "{text}");
     assert!(records.iter().any(|record| record["kind"] == "post_send"));

@@ -116,7 +116,7 @@ impl LocalHost {
         fabric.reserve(host).map_err(failed)?;
         let pipe = WakePipe::open(&fabric.pipe(host)).map_err(failed)?;
         let slot = fabric.segment.slot(host);
-        slot.doorbell.clear();
+        slot.sleep_flag.clear();
         // Messages to a predecessor carry another number, and are skipped.
         let incarnation = slot.incarnation.load(Ordering::Relaxed).wrapping_add(1).max(1);
         let senders = Senders::new(
@@ -161,7 +161,7 @@ impl LocalHost {
     /// adapters drop what finds no receive. Without, its messages may come later.
     pub(crate) fn session<'a>(&self, driver: &'a Driver, waits: bool) -> Session<'a> {
         // In the common case nothing has arrived, and the lock of the simulation is the only one.
-        let receivers = match self.has_news() {
+        let receivers = match self.has_arrivals() {
             false => None,
             true if waits => Some(self.receivers()),
             true => match self.receivers.try_lock() {
@@ -203,7 +203,7 @@ impl LocalHost {
     }
 
     /// Whether something has arrived that was not applied
-    fn has_news(&self) -> bool {
+    fn has_arrivals(&self) -> bool {
         let has_messages = || {
             let mut hosts = self.rings.iter().enumerate();
             hosts.any(|(from, ring)| !ring.is_empty() || self.is_new(from))
@@ -246,13 +246,13 @@ impl LocalHost {
     /// Sleeps for `time`, or until something arrives; not at all if something has arrived
     pub(crate) fn sleep(&self, time: Duration) {
         let Some(claim) = self.claim.get() else { return std::thread::sleep(time) };
-        let doorbell = &self.fabric.segment.slot(self.host).doorbell;
-        doorbell.sleep_unless(|| self.has_news(), || claim.pipe.wait(time));
+        let sleep_flag = &self.fabric.segment.slot(self.host).sleep_flag;
+        sleep_flag.sleep_unless(|| self.has_arrivals(), || claim.pipe.wait(time));
     }
 
     /// Ends the sleep of another thread of this process
     pub(crate) fn wake(&self) {
-        if self.fabric.segment.slot(self.host).doorbell.must_wake_own()
+        if self.fabric.segment.slot(self.host).sleep_flag.must_wake_own()
             && let Some(claim) = self.claim.get()
         {
             claim.pipe.notify();
@@ -329,7 +329,7 @@ mod tests {
             assert!(!has_applied.load(Ordering::SeqCst));
             drop(receivers);
         });
-        assert!(has_applied.load(Ordering::SeqCst) && !host.has_news());
+        assert!(has_applied.load(Ordering::SeqCst) && !host.has_arrivals());
         host.leave(&driver);
     }
 }

@@ -2,7 +2,6 @@
 
 mod clock;
 mod codec;
-mod doorbell;
 mod error;
 mod fabric;
 mod files;
@@ -14,6 +13,7 @@ mod ring;
 mod segment;
 mod senders;
 mod settings;
+mod sleep_flag;
 mod sync;
 #[allow(unsafe_code, reason = "makes named pipes")]
 mod wake_pipe;

@@ -15,8 +15,8 @@ use rdma_sim::CableStats;
 use rdma_sim::topology::MacModel;
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::doorbell::Doorbell;
 use super::ring::{RING_BYTES, RingMemory};
+use super::sleep_flag::SleepFlag;
 
 /// Identifies the file and its version: other versions do not share memory with this one
 const MAGIC: u64 = {
@@ -56,7 +56,7 @@ pub(crate) struct Slot {
     pub(crate) pid: AtomicU32,
     /// Grows with each process that claims the host.
     pub(crate) incarnation: AtomicU32,
-    pub(crate) doorbell: Doorbell,
+    pub(crate) sleep_flag: SleepFlag,
     /// When the process started, in the unit of the system; stored before `pid`.
     pub(crate) started: AtomicU64,
 }

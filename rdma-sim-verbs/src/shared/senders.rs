@@ -55,7 +55,7 @@ impl Senders {
 
     /// Wakes a host that sleeps, after a record was published
     fn wake(&mut self, host: usize) {
-        if self.segment.slot(host).doorbell.must_wake() {
+        if self.segment.slot(host).sleep_flag.must_wake() {
             let sender = &mut self.senders[host];
             if sender.pipe.is_none() {
                 sender.pipe = WakePipe::open(&sender.path).ok();
@@ -170,30 +170,30 @@ mod tests {
     #[test]
     fn a_sleeping_host_is_woken_by_the_end_of_a_receive_and_by_a_full_ring() {
         let (segment, mut senders, _) = senders();
-        let doorbell = &segment.slot(1).doorbell;
+        let sleep_flag = &segment.slot(1).sleep_flag;
         let data = LinkMessage::Data { to: QP, from: Qpn(1), bytes: &[0; FRAME] };
         let mut reader = Reader::new(segment.ring(0, 1));
-        doorbell.sleep_unless(
+        sleep_flag.sleep_unless(
             || false,
             || {
                 senders.send(1, &data);
-                assert!(doorbell.must_wake_own(), "data alone wakes no host");
+                assert!(sleep_flag.must_wake_own(), "data alone wakes no host");
             },
         );
-        doorbell.sleep_unless(
+        sleep_flag.sleep_unless(
             || false,
             || {
                 senders.send(1, &LinkMessage::Closed { qp: QP });
-                assert!(!doorbell.must_wake_own(), "another message does");
+                assert!(!sleep_flag.must_wake_own(), "another message does");
             },
         );
-        doorbell.sleep_unless(
+        sleep_flag.sleep_unless(
             || false,
             || {
                 while senders.room(1) >= FRAME {
                     senders.send(1, &data);
                 }
-                assert!(!doorbell.must_wake_own(), "a ring without room does");
+                assert!(!sleep_flag.must_wake_own(), "a ring without room does");
             },
         );
         while reader.read(|_, _| ()) {}

@@ -1,28 +1,28 @@
 //! The handshake between a host that sleeps and those that send to it
 //!
-//! The sleeper says that it sleeps, and looks once more before it does; a sender publishes its record, and looks then whether
-//! the sleeper has said so. One of them sees the other, so that no record waits for a sleeper without a wake-up.
+//! A host sets the flag, then checks its rings again before it waits; a sender publishes its record, then tests the flag. One of
+//! them sees the other, so that no record waits for a sleeper without a wake-up.
 
 use super::sync::{AtomicU32, Ordering, fence};
 
 /// Whether a host sleeps, in memory that all hosts share
 #[derive(Debug, Default)]
 #[repr(transparent)]
-pub(crate) struct Doorbell(AtomicU32);
+pub(crate) struct SleepFlag(AtomicU32);
 
-impl Doorbell {
-    /// Runs `wait`, unless `has_news` is true after senders could see that this host sleeps
-    pub(crate) fn sleep_unless(&self, has_news: impl FnOnce() -> bool, wait: impl FnOnce()) {
+impl SleepFlag {
+    /// Runs `wait`, unless `has_arrivals` is true after senders could see that this host sleeps
+    pub(crate) fn sleep_unless(&self, has_arrivals: impl FnOnce() -> bool, wait: impl FnOnce()) {
         // Swaps, not stores: each reads the change before it, so that all changes have one order in loom's model, too.
         self.0.swap(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        if !has_news() {
+        if !has_arrivals() {
             wait();
         }
         self.clear();
     }
 
-    /// Says that this host does not sleep
+    /// Clears the flag: this host does not sleep
     pub(crate) fn clear(&self) {
         self.0.swap(0, Ordering::SeqCst);
     }
