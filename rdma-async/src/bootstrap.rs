@@ -48,6 +48,9 @@ async fn handshake<D: Device>(
     mut stream: impl BootstrapStream,
     role: Role,
 ) -> Result<Connection<D>, ConnectError> {
+    if endpoint.is_closed() {
+        return Err(ConnectError::Closed);
+    }
     let stream = &mut stream;
     let (theirs, prepared) = match role {
         Role::Accepting => {

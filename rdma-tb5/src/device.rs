@@ -60,7 +60,7 @@ impl VerbsDevice {
 }
 
 // SAFETY: libibverbs and Apple's provider complete a request at most once, and the device touches only the memory of posted requests and
-// that of regions which the peer may access. A queue pair reports `Quiesced` only if `destroy` proves it (`DeviceShared::trusts_destroy`).
+// that of regions which the peer may access; Apple's device has no one-sided operations. A queue pair reports `Quiesced` only if `destroy` proves it (`DeviceShared::trusts_destroy`).
 unsafe impl Device for VerbsDevice {
     type Mr = VerbsMemoryRegion;
     type Cq = VerbsCompletionQueue;

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::fmt;
 use std::ptr::NonNull;
 
-use rdma_core::{Access, Error, Lkey, MemoryRegion, Rkey, Verb};
+use rdma_core::{Access, Cause, Error, Lkey, MemoryRegion, Rkey, Verb};
 use rdma_verbs_abi::Mr;
 
 use crate::errno;
@@ -42,9 +42,12 @@ impl VerbsMemoryRegion {
                 unsafe { (device.context.provider.ibv_reg_mr)(device.pd.as_ptr(), addr, mem.len(), access) };
             NonNull::new(mr).ok_or_else(errno::last)
         };
-        // Reports disagree on whether Apple's device wants more rights than it uses: they are the second attempt.
+        // Reports disagree on whether Apple's device wants more rights than it uses: they are the second attempt. No peer can use
+        // them: the device has no one-sided operations, and `rkey` hands out no key there.
         let all = access.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
-        let mr = register(access).or_else(|errno| if device.is_apple { register(all) } else { Err(errno) });
+        let is_invalid = |errno| matches!(errno::cause(errno), Cause::Invalid(_));
+        let mr = register(access)
+            .or_else(|errno| if device.is_apple && is_invalid(errno) { register(all) } else { Err(errno) });
         match mr {
             Ok(mr) => Ok(Self { device, mr }),
             Err(errno) => {

@@ -176,6 +176,9 @@ fn a_closed_endpoint_ends_its_connections_in_good_order_and_takes_no_more() {
         join(a.wait_idle(), b.wait_idle()).await;
         let start = net.now();
         assert_eq!(connect().await.unwrap_err(), ConnectError::Closed);
+        // Whether or not a peer is there: `accept` waited for its hello.
+        let (silent, _peer) = tokio::io::duplex(256);
+        assert_eq!(a.accept(silent).await.unwrap_err(), ConnectError::Closed);
         assert_eq!(net.now(), start, "at once");
     });
 }

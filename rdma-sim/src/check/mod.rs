@@ -99,13 +99,13 @@ impl Check {
         Self { model, ..self }
     }
 
-    /// Injects these faults in each run
+    /// Injects these faults in each run, instead of [random ones](Self::random_faults)
     pub fn faults(self, plan: FaultPlan) -> Self {
         Self { faults: Faults::Fixed(plan), ..self }
     }
 
-    /// Injects up to `count` faults in the first `horizon` of each run, different ones for each seed; see
-    /// [`FaultPlan::random`]
+    /// Injects up to `count` faults in the first `horizon` of each run, different ones for each seed, instead of [those of a
+    /// plan](Self::faults); see [`FaultPlan::random`]
     pub fn random_faults(self, count: u32, horizon: Duration) -> Self {
         Self { faults: Faults::Random { count, horizon }, ..self }
     }

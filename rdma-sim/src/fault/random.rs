@@ -10,10 +10,11 @@ use crate::choices::Choices;
 use crate::topology::Topology;
 
 impl FaultPlan {
-    /// Up to `count` faults in the first `horizon` of a simulation, at hosts and cabled ports of `topology`
+    /// Up to `count` faults that begin in the first `horizon` of a simulation, at hosts and cabled ports of `topology`
     ///
-    /// Only faults that a connection is expected to notice or to survive: cables that are pulled and plugged in, lost and
-    /// damaged frames, slow and late hardware, processes that stop, die and start.
+    /// Only faults that a connection is expected to notice or to survive: `corrupt`, `flap`, `idle-death`, `lose`, and with the fault
+    /// that ends each, up to a quarter of `horizon` later, `delay`, `kill`, `pause`, `sleep`, `slow`, `unplug` and `unresolvable`. Also
+    /// `leak-pds`, which only a reboot repairs. A plan therefore has up to twice `count` entries.
     ///
     /// ```
     /// use std::time::Duration;
