@@ -144,7 +144,7 @@ impl QueuePair for AnyQueuePair {
     }
 }
 
-/// A device or completion queue whose objects have the types of this module
+/// Wraps a device or a completion queue, and boxes the objects that it creates
 struct Erased<T>(T);
 
 // SAFETY: every promise is kept by the device inside, to which each call is forwarded unchanged.

@@ -157,7 +157,7 @@ fn lengthen(completion: &mut Completion, by: u32) -> bool {
     true
 }
 
-/// Catches a failed request that counts as completed, and one whose memory is lost.
+/// Catches a failed request that counts as completed, and memory of a failed request that is not given back.
 #[test]
 fn a_request_that_fails_ends_one_connection() {
     for kind in 0..KINDS {

@@ -28,7 +28,7 @@ fn options() -> EndpointOptions {
     EndpointOptions::new().recv_window(WINDOW)
 }
 
-/// A simulated device whose queue pairs answer `destroy` as they are told to
+/// A simulated device whose queue pairs return from `destroy` what the test has chosen
 struct Scripted {
     device: SimDevice,
     script: Arc<Script>,
@@ -40,7 +40,7 @@ struct Script {
     created: AtomicU32,
     /// Which of them refuses receives: the first bit is that of the eager one.
     refuses: AtomicU32,
-    /// Whose memory to look at when a queue pair is destroyed.
+    /// The endpoint whose memory is recorded when a queue pair is destroyed.
     watched: Mutex<Option<Endpoint<Scripted>>>,
     /// What was free then.
     seen: Mutex<Vec<PoolStats>>,
@@ -401,7 +401,7 @@ fn the_first_reason_stays_the_reason() {
     });
 }
 
-/// Catches a receive that the device refuses and whose memory is lost, and an attempt that leaves its connection behind then.
+/// Catches memory of a refused receive that is not given back, and a failed attempt whose connection stays.
 #[test]
 fn a_refused_receive_ends_the_connection_and_loses_no_memory() {
     Sim::new().run(async |net| {

@@ -161,14 +161,12 @@ impl Check {
 
 /// A run that failed, from [`try_check`]; its text ends with the line that repeats it
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("seed {seed} failed: {reason}\nTo repeat it:\n\n{}\n", .replay.line())]
+#[error("seed {} failed: {reason}\nTo repeat it:\n\n{}\n", .replay.seed, .replay.line())]
 #[non_exhaustive]
 pub struct CheckFailure {
-    /// The seed that failed first
-    pub seed: u64,
     /// The message of the test's panic, or what the run did wrong otherwise
     pub reason: String,
-    /// The run, with as few faults and choices as were found to suffice
+    /// The run of the seed that failed first, with as few faults and choices as were found to suffice
     pub replay: Replay,
 }
 
@@ -248,14 +246,14 @@ pub fn try_check(check: Check, test: impl AsyncFn(Net)) -> Result<(), CheckFailu
     });
     if let Some(replay) = replay {
         let run = check.run(&replay, &test);
-        return run.map(drop).map_err(|reason| CheckFailure { seed: replay.seed, reason, replay });
+        return run.map(drop).map_err(|reason| CheckFailure { reason, replay });
     }
     for seed in first..first.saturating_add(runs) {
         let case = check.case(seed);
         if let Err(reason) = check.run(&case, &test) {
             let (replay, reason) =
                 quietly(|| shrink::shrink(case, reason, |case| check.run(case, &test).err()));
-            return Err(CheckFailure { seed, reason, replay });
+            return Err(CheckFailure { reason, replay });
         }
     }
     Ok(())

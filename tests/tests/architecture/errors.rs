@@ -3,7 +3,7 @@
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ExprLit, Lit, Meta, ReturnType, Signature, Visibility};
 
-/// Collects the fallible public functions of a file whose documentation names no error
+/// Collects the fallible public functions of a file that name no error in their documentation
 #[derive(Default)]
 pub(crate) struct Undocumented {
     pub(crate) functions: Vec<String>,

@@ -285,7 +285,7 @@ fn completions_of_several_queue_pairs_share_a_queue() {
     });
 }
 
-/// Catches a failed receive whose bytes arrive whole, and a first byte that is set instead of inverted.
+/// Catches a damaged message that arrives unchanged, and a first byte that is set instead of inverted.
 #[test]
 fn the_first_byte_of_a_damaged_message_is_inverted() {
     Sim::new().run(async |net| {
