@@ -4,24 +4,26 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
-use std::sync::PoisonError;
 
 use rdma_core::{Completion, Error, Invalid, Opcode, Qpn, Resource, Status, Verb, WrId};
 use rdma_verbs_abi::{Cq, Wc, constants};
+use spin::mutex::SpinMutex;
+use spin::relax::Yield;
 
 use crate::backoff::Backoff;
 use crate::errno;
 use crate::port_watch::SILENCE;
 use crate::posted_frames::PostedFrames;
 use crate::shared::DeviceShared;
-use crate::sync::{Arc, Mutex, MutexGuard};
+use crate::sync::Arc;
 
 /// A completion queue of the provider; destroyed when its queue pairs are gone
 pub(crate) struct PolledCq {
     pub(crate) device: Arc<DeviceShared>,
     cq: NonNull<Cq>,
     pub(crate) backoff: Backoff,
-    polling: Mutex<Polling>,
+    /// Taken and freed by one atomic exchange: a mutex of std takes two, a third of the time of a poll that finds nothing.
+    polling: SpinMutex<Polling, Yield>,
 }
 
 /// What a thread that polls uses
@@ -70,7 +72,7 @@ impl PolledCq {
             ));
         };
         let backoff = Backoff::new(device.options.poll);
-        Ok(Self { device, cq, backoff, polling: Mutex::default() })
+        Ok(Self { device, cq, backoff, polling: SpinMutex::default() })
     }
 
     pub(crate) fn as_ptr(&self) -> *mut Cq {
@@ -79,17 +81,12 @@ impl PolledCq {
 
     /// Counts the completions of a queue pair from now on
     pub(crate) fn add(&self, in_flight: Arc<InFlight>) {
-        self.polling().in_flight.push(in_flight);
+        self.polling.lock().in_flight.push(in_flight);
     }
 
     /// Counts the completions of a queue pair no longer
     pub(crate) fn remove(&self, qpn: u32) {
-        self.polling().in_flight.retain(|in_flight| in_flight.qpn != qpn);
-    }
-
-    #[inline]
-    fn polling(&self) -> MutexGuard<'_, Polling> {
-        self.polling.lock().unwrap_or_else(PoisonError::into_inner)
+        self.polling.lock().in_flight.retain(|in_flight| in_flight.qpn != qpn);
     }
 
     /// Polls at most `out.len()` completions
@@ -98,7 +95,7 @@ impl PolledCq {
         let mut wcs = [const { MaybeUninit::<Wc>::uninit() }; BATCH];
         let wanted = out.len().min(BATCH);
         let device = &*self.device;
-        let mut polling = self.polling();
+        let mut polling = self.polling.lock();
         // SAFETY: the queue exists as long as `self`, only the holder of the lock polls it, and there is space for `wanted` entries.
         let n = unsafe { (device.poll_cq)(self.cq.as_ptr(), wanted as c_int, wcs.as_mut_ptr().cast()) };
         let Ok(n) = usize::try_from(n) else {
