@@ -5,7 +5,7 @@ use crate::rules::Rules;
 
 /// Every field of a model by name, with its value as text
 ///
-/// The parts of the model are taken apart field by field, so that a new field does not compile before it is listed.
+/// The parts of the model are taken apart field by field: a new field of `Rules` or `Timing` does not compile before it is listed.
 pub(super) fn switches(model: &Model) -> Vec<(&'static str, String)> {
     let Model { caps, rules, timing } = model;
     let mut all = Vec::new();
