@@ -1,7 +1,10 @@
 //! How two endpoints become a connection, over any byte stream
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use rdma_core::protocol::{Hello, Params, Protocol, ProtocolConfig};
 use rdma_core::{Device, Error, FRAME, Invalid, QpAddress, QpCapacity, QpInit, QpType, QueuePair, Verb};
@@ -35,7 +38,8 @@ pub(crate) async fn connect<D: Device>(
     role: Role,
 ) -> Result<Connection<D>, ConnectError> {
     let limit = endpoint.options.connect_timeout;
-    let attempt = timeout(&*endpoint.runtime, limit, handshake(endpoint, stream, role)).await;
+    let attempt = unless_closed(endpoint, handshake(endpoint, stream, role));
+    let attempt = timeout(&*endpoint.runtime, limit, attempt).await;
     let connected = attempt.unwrap_or(Err(ConnectError::Timeout(limit)));
     if let Err(error) = &connected {
         tracing::debug!(device = endpoint.device.name(), %error, "no connection");
@@ -43,14 +47,24 @@ pub(crate) async fn connect<D: Device>(
     connected
 }
 
+/// Ends `attempt` when the endpoint is closed
+async fn unless_closed<D: Device, T>(
+    endpoint: &EndpointInner<D>,
+    attempt: impl Future<Output = Result<T, ConnectError>>,
+) -> Result<T, ConnectError> {
+    let (mut closing, mut attempt) = (endpoint.closing(), pin!(attempt));
+    poll_fn(|cx| match closing.poll(cx) {
+        Poll::Ready(()) => Poll::Ready(Err(ConnectError::Closed)),
+        Poll::Pending => attempt.as_mut().poll(cx),
+    })
+    .await
+}
+
 async fn handshake<D: Device>(
     endpoint: &Arc<EndpointInner<D>>,
     mut stream: impl BootstrapStream,
     role: Role,
 ) -> Result<Connection<D>, ConnectError> {
-    if endpoint.is_closed() {
-        return Err(ConnectError::Closed);
-    }
     let stream = &mut stream;
     let (theirs, prepared) = match role {
         Role::Accepting => {
@@ -93,7 +107,11 @@ async fn handshake<D: Device>(
 
 async fn read_hello(stream: &mut impl BootstrapStream) -> Result<Hello, ConnectError> {
     let mut bytes = [0; Hello::LEN];
-    read_exact(stream, &mut bytes).await?;
+    // The rest may never come from a peer of another version, whose hello can be shorter.
+    let (head, rest) = bytes.split_at_mut(Hello::HEAD_LEN);
+    read_exact(stream, head).await?;
+    Hello::check_head(head.try_into().expect("the slice has this length"))?;
+    read_exact(stream, rest).await?;
     Ok(Hello::from_bytes(&bytes)?)
 }
 
@@ -173,7 +191,6 @@ impl<D: Device> Prepared<D> {
             keep_alive_interval: options.keep_alive_interval,
             params: self.params(),
             max_queued: options.max_in_flight_sends,
-            peer_timeout: options.peer_timeout,
         };
         let receive = |_| endpoint.pool.try_lease(Zone::Eager, 1).ok_or(ConnectError::Memory);
         let receives = (0..config.params.window).map(receive).collect::<Result<_, _>>()?;
@@ -181,7 +198,7 @@ impl<D: Device> Prepared<D> {
         let ops = Ops::new(options.max_in_flight_sends);
         let queues = self.queues.take().expect("the queue pairs are there until they belong to a connection");
         let pool = endpoint.pool.clone();
-        let state = State::new(self.id, options.peer_timeout, pool.clone(), protocol, queues, ops);
+        let state = State::new(self.id, pool.clone(), protocol, queues, ops);
         let (reactor, runtime) = (endpoint.reactor_waker(), Arc::clone(&endpoint.runtime));
         let shared = ConnectionShared::new(self.id, Peer::new(theirs), pool, reactor, runtime, state);
         let shared = Arc::new(shared);

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -76,6 +77,7 @@ impl<D: Device> EndpointBuilder<D> {
     /// # Errors
     ///
     /// * [`EndpointError::NoRuntime`] if no runtime was given, and the caller does not run on tokio;
+    /// * [`EndpointError::NoTimers`] if the tokio runtime was built without timers (the panic by which tokio says so is caught);
     /// * [`EndpointError::Options`] if the options contradict each other or the device;
     /// * [`EndpointError::Pool`] if the system has no memory, or the device does not register it;
     /// * [`EndpointError::Device`] if the device refuses a completion queue.
@@ -83,12 +85,15 @@ impl<D: Device> EndpointBuilder<D> {
         let runtime = self.runtime.or_else(default_runtime).ok_or(EndpointError::NoRuntime)?;
         let Self { device, options, .. } = self;
         options.check(&device)?;
+        // Tokio tells in no other way that its timers are not enabled.
+        let timer =
+            catch_unwind(AssertUnwindSafe(|| runtime.timer())).map_err(|_| EndpointError::NoTimers)?;
         let cq = Arc::new(device.create_cq(device.caps().max_cqe)?);
         // The queue must outlive the registration: leases that the application still holds keep both.
         let pool = Pool::new(&device, options.zones(), Arc::clone(&cq) as _)?;
         let inner = Arc::new(EndpointInner::new(device, cq, pool, runtime, options));
         let guard = Arc::new(EndpointGuard::new(Arc::clone(&inner)));
-        inner.runtime.spawn(Box::pin(Reactor::new(Arc::clone(&inner))));
+        inner.runtime.spawn(Box::pin(Reactor::new(Arc::clone(&inner), timer)));
         Ok(Endpoint { guard })
     }
 }
@@ -119,7 +124,7 @@ impl<D: Device> Endpoint<D> {
     ///
     /// # Errors
     ///
-    /// * [`ConnectError::Closed`] if this endpoint is closed;
+    /// * [`ConnectError::Closed`] if this endpoint is closed, or is closed meanwhile;
     /// * [`ConnectError::Device`] if this endpoint's device refuses; a refusal at the peer ends the stream early, which is
     ///   [`ConnectError::Stream`];
     /// * [`ConnectError::Epoch`] if the peer is of another [group epoch](EndpointOptions::group_epoch);
@@ -178,6 +183,7 @@ impl<D: Device> Endpoint<D> {
 
     /// Closes the endpoint: refuses further connections, and closes those that there are in good order
     ///
+    /// Attempts to [connect](Self::connect) or to [accept](Self::accept) that are under way end with [`ConnectError::Closed`].
     /// Returns at once; [`wait_idle`](Self::wait_idle) waits until all of them are over. Messages that arrived can still be read.
     pub fn close(&self) {
         self.inner().close();

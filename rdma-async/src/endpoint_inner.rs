@@ -22,6 +22,8 @@ pub(crate) struct EndpointInner<D: Device> {
     /// Endpoints and attempts to connect: while there are any, the reactor goes on.
     handles: AtomicUsize,
     is_closed: AtomicBool,
+    /// Where attempts to connect wait for the endpoint to be closed.
+    closing: SharedWaitQueue<()>,
     /// How many connections there are, or are being made.
     connections: SharedWaitQueue<u32>,
     next_id: AtomicU32,
@@ -46,6 +48,7 @@ impl<D: Device> EndpointInner<D> {
             failure: OnceLock::new(),
             handles: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
+            closing: SharedWaitQueue::new((), 4),
             connections: SharedWaitQueue::new(0, 4),
             next_id: AtomicU32::new(0),
             pool,
@@ -93,14 +96,19 @@ impl<D: Device> EndpointInner<D> {
         effects.run_alone();
     }
 
-    /// Refuses further connections; the reactor closes those that there are
+    /// Refuses further connections and ends the attempts; the reactor closes those connections that there are
     pub(crate) fn close(&self) {
-        self.is_closed.store(true, Ordering::Release);
+        self.closing.update(|()| self.is_closed.store(true, Ordering::Release));
         self.reactor.wake_by_ref();
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Waits until the endpoint is closed
+    pub(crate) fn closing(&self) -> Closing<'_, D> {
+        Closing { endpoint: self, waiter: Waiter::default() }
     }
 
     /// A number that no other connection of the endpoint has or had
@@ -148,5 +156,29 @@ impl<D: Device> Drop for EndpointGuard<D> {
     fn drop(&mut self) {
         self.0.handles.fetch_sub(1, Ordering::AcqRel);
         self.0.reactor.wake_by_ref();
+    }
+}
+
+/// Waits until an endpoint is closed; dropping it gives the place in line up
+pub(crate) struct Closing<'a, D: Device> {
+    endpoint: &'a EndpointInner<D>,
+    waiter: Waiter,
+}
+
+impl<D: Device> Closing<'_, D> {
+    pub(crate) fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
+        let mut effects = Effects::new();
+        let take = |(): &mut ()| self.endpoint.is_closed().then_some(());
+        let closed = self.endpoint.closing.poll_take(&mut self.waiter, cx, &mut effects, take);
+        effects.run_alone();
+        closed
+    }
+}
+
+impl<D: Device> Drop for Closing<'_, D> {
+    fn drop(&mut self) {
+        let mut effects = Effects::new();
+        self.endpoint.closing.leave(&mut self.waiter, &mut effects);
+        effects.run_alone();
     }
 }

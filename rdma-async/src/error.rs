@@ -81,6 +81,9 @@ pub enum EndpointError {
     /// No runtime was given, and the caller does not run on tokio
     #[error("no runtime: give the builder one, or build the endpoint inside a tokio runtime")]
     NoRuntime,
+    /// The runtime has no timers, without which no peer can be given up
+    #[error("the runtime has no timers: build the tokio runtime with `enable_time` or `enable_all`")]
+    NoTimers,
     /// The options contradict each other or the device
     #[error(transparent)]
     Options(#[from] InvalidOptions),

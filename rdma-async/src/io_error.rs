@@ -85,7 +85,7 @@ impl EndpointError {
     fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Device(error) => kind_of(error),
-            Self::NoRuntime => io::ErrorKind::Unsupported,
+            Self::NoRuntime | Self::NoTimers => io::ErrorKind::Unsupported,
             Self::Options(error) => error.kind(),
             Self::Pool(error) => error.kind(),
         }

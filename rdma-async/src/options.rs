@@ -40,7 +40,7 @@ pub struct EndpointOptions {
     pub(crate) send_memory: usize,
 }
 
-/// The longest keep-alive interval and peer timeout.
+/// The longest peer timeout; the longest keep-alive interval is half of it.
 const LONGEST: Duration = Duration::from_hours(24);
 /// Messages that the peer may announce before their receives are posted.
 const ANNOUNCES: u32 = 32;
@@ -88,7 +88,8 @@ impl EndpointOptions {
 
     /// How long a connection may be silent before it sends a message that keeps it alive; 1 s
     ///
-    /// At most a day. On Apple's device a queue pair that rests for about 23 minutes dies (field reports).
+    /// At most half a day, and at most half of the shorter [`peer_timeout`](Self::peer_timeout) of both sides: a longer interval than
+    /// that is cut to it when the connection is made. On Apple's device a queue pair that rests for about 23 minutes dies (field reports).
     pub fn keep_alive_interval(self, keep_alive_interval: Duration) -> Self {
         Self { keep_alive_interval, ..self }
     }
@@ -106,6 +107,8 @@ impl EndpointOptions {
     }
 
     /// The longest message that can be received, in bytes; 4 MiB
+    ///
+    /// The peer learns it when it connects, and refuses to send longer ones.
     pub fn max_message(self, bytes: usize) -> Self {
         Self { max_message: bytes, ..self }
     }
@@ -117,7 +120,8 @@ impl EndpointOptions {
 
     /// How long a peer may be silent before it counts as lost; 5 s
     ///
-    /// Two to eight [keep-alive intervals](Self::keep_alive_interval). A connection whose last handle was dropped, and whose peer
+    /// The shorter one of both sides is that of their connection: the peers exchange it when they connect. At most a day, and two to
+    /// eight [keep-alive intervals](Self::keep_alive_interval). A connection whose last handle was dropped, and whose peer
     /// does not take the queued messages, is given up after the same time.
     pub fn peer_timeout(self, peer_timeout: Duration) -> Self {
         Self { peer_timeout, ..self }
@@ -153,7 +157,12 @@ impl EndpointOptions {
 
     pub(crate) fn params(&self) -> Params {
         let max_message = u32::try_from(self.max_message).unwrap_or(u32::MAX);
-        Params { announces: ANNOUNCES, max_message, window: self.recv_window }
+        Params {
+            announces: ANNOUNCES,
+            max_message,
+            peer_timeout: self.peer_timeout,
+            window: self.recv_window,
+        }
     }
 
     /// Entries that all connections together may need in the completion queue
@@ -166,8 +175,9 @@ impl EndpointOptions {
 
     pub(crate) fn check(&self, device: &impl Device) -> Result<(), InvalidOptions> {
         let interval = self.keep_alive_interval;
-        if interval.is_zero() || interval > LONGEST {
-            return Err(InvalidOptions::KeepAliveInterval { found: interval, max: LONGEST });
+        let max = LONGEST / 2;
+        if interval.is_zero() || interval > max {
+            return Err(InvalidOptions::KeepAliveInterval { found: interval, max });
         }
         let (min, max) = (interval * 2, (interval * 8).min(LONGEST));
         if !(min..=max).contains(&self.peer_timeout) {

@@ -38,8 +38,8 @@ const BATCH: usize = 32;
 const MAX_ITERATIONS: usize = 16;
 
 impl<D: Device> Reactor<D> {
-    pub(crate) fn new(endpoint: Arc<EndpointInner<D>>) -> Self {
-        let (timer, waker) = (endpoint.runtime.timer(), endpoint.reactor_waker());
+    pub(crate) fn new(endpoint: Arc<EndpointInner<D>>, timer: Pin<Box<dyn Timer>>) -> Self {
+        let waker = endpoint.reactor_waker();
         Self {
             endpoint,
             timer,

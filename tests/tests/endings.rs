@@ -245,6 +245,44 @@ fn peers_that_send_everything_before_they_read_do_not_lock_up() {
     });
 }
 
+/// Regression: each side sent keep-alives by its own interval, and the side with the shorter timeout lost the connection.
+#[test]
+fn an_idle_connection_lives_with_different_timeouts_at_its_ends() {
+    let s = Duration::from_secs;
+    let slow = options().keep_alive_interval(s(60)).peer_timeout(s(300));
+    for (a, b) in [(options(), slow.clone()), (slow, options())] {
+        Sim::new().run(async |net| {
+            let (a, b) = (endpoint(&net, "a", &a), endpoint(&net, "b", &b));
+            let (ab, ba) = connect(&a, &b).await.unwrap();
+            rdma_async::time::sleep(&*net.runtime(), s(3600)).await;
+            assert_eq!((ab.close_reason(), ba.close_reason()), (None, None));
+            // The shorter timeout is that of both.
+            ab.abort();
+            let start = net.now();
+            assert_eq!(ba.recv().await.unwrap_err(), RecvError::Lost(ConnectionError::PeerLost(s(5))));
+            assert!(net.now() - start <= s(5));
+        });
+    }
+}
+
+/// Regression: a limit below what one frame carries was ignored.
+#[test]
+fn a_limit_on_messages_holds_however_short_it_is() {
+    for max in [0, 1, 100, 4079, 4080, 4081] {
+        Sim::new().run(async |net| {
+            let (a, b) = (endpoint(&net, "a", &options()), endpoint(&net, "b", &options().max_message(max)));
+            let (ab, ba) = connect(&a, &b).await.unwrap();
+            assert_eq!(ab.max_message(), max);
+            let refused = ab.send_bytes(&vec![1; max + 1]).await.unwrap_err();
+            assert_eq!(refused, SendError::TooLong { len: max + 1, max });
+            let (sent, received) = join(ab.send_bytes(&vec![1; max]), ba.recv()).await;
+            sent.unwrap();
+            assert_eq!(received.unwrap().unwrap().len(), max);
+            ba.send_bytes(&vec![1; max + 1]).await.unwrap();
+        });
+    }
+}
+
 #[test]
 fn messages_that_cannot_be_sent_come_back() {
     Sim::new().run(async |net| {
@@ -297,7 +335,7 @@ fn strangers_and_other_versions_are_turned_away() {
 }
 
 fn unusable() -> rdma_core::protocol::Params {
-    rdma_core::protocol::Params { announces: 0, max_message: 0, window: 0 }
+    rdma_core::protocol::Params { announces: 0, max_message: 0, peer_timeout: Duration::ZERO, window: 0 }
 }
 
 #[test]
@@ -375,8 +413,15 @@ fn unusable_options_are_refused_with_the_reason() {
         (options().recv_window(4096), RecvWindow { found: 4096, min: 63, max: 4095 }),
         (options().peer_timeout(s(1)), PeerTimeout { found: s(1), min: s(2), max: s(8) }),
         (options().peer_timeout(s(9)), PeerTimeout { found: s(9), min: s(2), max: s(8) }),
-        (options().keep_alive_interval(s(0)), KeepAliveInterval { found: s(0), max: DAY }),
-        (options().keep_alive_interval(DAY * 2), KeepAliveInterval { found: DAY * 2, max: DAY }),
+        (options().keep_alive_interval(s(0)), KeepAliveInterval { found: s(0), max: DAY / 2 }),
+        (
+            options().keep_alive_interval(DAY / 2 + s(1)),
+            KeepAliveInterval { found: DAY / 2 + s(1), max: DAY / 2 },
+        ),
+        (
+            options().peer_timeout(s(90_000)).keep_alive_interval(DAY / 2),
+            PeerTimeout { found: s(90_000), min: DAY, max: DAY },
+        ),
         (options().max_in_flight_sends(0), MaxInFlightSends { found: 0, max: 4096 }),
         (options().max_in_flight_sends(4097), MaxInFlightSends { found: 4097, max: 4096 }),
         (options().max_connections(0), MaxConnections { found: 0, max: 4096 }),

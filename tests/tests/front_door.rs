@@ -183,6 +183,33 @@ fn a_closed_endpoint_ends_its_connections_in_good_order_and_takes_no_more() {
     });
 }
 
+/// Regression: an attempt that was under way when the endpoint was closed went on, and connected.
+#[test]
+fn closing_an_endpoint_ends_the_attempts_to_connect_at_once() {
+    Sim::new().run(async |net| {
+        let (a, b) = endpoints(&net, &options());
+        let (to_b, to_a) = tokio::io::duplex(256);
+        let mut connects = Box::pin(a.connect(to_b));
+        assert!(futures::poll!(connects.as_mut()).is_pending(), "it waits for the hello of its peer");
+        let ((silent, _peer), (other, _other_peer)) = (tokio::io::duplex(256), tokio::io::duplex(256));
+        let close = async {
+            sleep(&*net.runtime(), Duration::from_secs(1)).await;
+            a.close();
+        };
+        let accepts = join(a.accept(silent), a.accept(other));
+        let start = net.now();
+        let (connected, (first, second), ()) = futures::join!(connects, accepts, close);
+        for refused in [connected, first, second] {
+            assert_eq!(refused.unwrap_err(), ConnectError::Closed);
+        }
+        assert_eq!(net.now() - start, Duration::from_secs(1), "at once");
+        // The peer of the attempt learns it from the end of the stream.
+        assert_eq!(b.accept(to_a).await.unwrap_err(), ConnectError::Stream(std::io::ErrorKind::BrokenPipe));
+        join(a.wait_idle(), b.wait_idle()).await;
+        assert!(a.pool_stats().is_whole() && b.pool_stats().is_whole());
+    });
+}
+
 /// Catches a task that waits for the end of the last connection when the runtime takes the reactor away.
 #[test]
 fn an_endpoint_without_a_runtime_is_idle() {
@@ -219,4 +246,14 @@ fn a_builder_finds_the_tokio_runtime() {
     let device = Arc::into_inner(device).unwrap();
     let built = runtime.block_on(async { Endpoint::builder(device).build().map(drop) });
     assert_ne!(built, Err(EndpointError::NoRuntime));
+}
+
+/// Regression: the builder panicked.
+#[test]
+fn a_tokio_runtime_without_timers_is_refused() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let device = Sim::new().run(async |net| net.open("a", DEVICE).unwrap()).value;
+    let refused = runtime.block_on(async { Endpoint::builder(device).build().unwrap_err() });
+    assert_eq!(refused, EndpointError::NoTimers);
+    assert!(refused.to_string().contains("enable_time"), "{refused}");
 }

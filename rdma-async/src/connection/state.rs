@@ -1,7 +1,6 @@
 //! The state of a connection and its steps; the caller holds its lock and passes the time
 
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use rdma_core::protocol::{EnqueueError, Incoming, Protocol, Token, Transmit};
 use rdma_core::{Completion, Device, FRAME, Status, Teardown, Time, frames};
@@ -20,7 +19,6 @@ use crate::wait_queue::{WaitQueue, Waiter};
 /// Not synchronized: [`ConnectionShared`](super::shared::ConnectionShared) holds the lock, and runs the effects after unlocking.
 pub(crate) struct State<D: Device> {
     id: u32,
-    peer_timeout: Duration,
     pool: Pool,
     pub(super) protocol: Protocol,
     /// `None` once the connection is over.
@@ -43,18 +41,10 @@ pub(crate) struct State<D: Device> {
 
 // What the application does.
 impl<D: Device> State<D> {
-    pub(crate) fn new(
-        id: u32,
-        peer_timeout: Duration,
-        pool: Pool,
-        protocol: Protocol,
-        queues: QueuePairs<D>,
-        ops: Ops,
-    ) -> Self {
+    pub(crate) fn new(id: u32, pool: Pool, protocol: Protocol, queues: QueuePairs<D>, ops: Ops) -> Self {
         let window = queues.window();
         Self {
             id,
-            peer_timeout,
             pool,
             protocol,
             queues: Some(queues),
@@ -157,7 +147,7 @@ impl<D: Device> State<D> {
     /// The last handle was dropped: queued messages are still sent, messages that arrive are dropped
     pub(super) fn abandon(&mut self, now: Time, effects: &mut Effects) {
         self.is_held = false;
-        self.linger = now + self.peer_timeout;
+        self.linger = now + self.protocol.peer_timeout();
         self.discard(effects);
         self.finish(effects);
     }
@@ -210,9 +200,9 @@ impl<D: Device> State<D> {
         if self.protocol.is_closed() {
             self.settle(effects);
         } else if is_drained && self.protocol.is_peer_lost(now) {
-            self.abort(ConnectionError::PeerLost(self.peer_timeout), effects);
+            self.abort(ConnectionError::PeerLost(self.protocol.peer_timeout()), effects);
         } else if is_drained && now >= self.linger {
-            self.abort(ConnectionError::Abandoned(self.peer_timeout), effects);
+            self.abort(ConnectionError::Abandoned(self.protocol.peer_timeout()), effects);
         } else {
             return Some(self.protocol.next_timeout().min(self.linger));
         }
@@ -292,7 +282,7 @@ impl<D: Device> State<D> {
     fn on_sent(&mut self, slot: u32, now: Time, effects: &mut Effects) {
         self.stats.messages_sent += 1;
         if !self.is_held {
-            self.linger = now + self.peer_timeout;
+            self.linger = now + self.protocol.peer_timeout();
         }
         self.ops.complete(slot, Ok(()), effects);
     }

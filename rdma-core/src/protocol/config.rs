@@ -12,14 +12,12 @@ pub struct ProtocolConfig {
     pub bulk_send_frames: u32,
     /// Messages that the eager queue pair can hold for sending
     pub eager_send_frames: u32,
-    /// Time without a send on the eager lane after which a keep-alive is sent
+    /// Time without a send on the eager lane after which a keep-alive is sent; half of the peer timeout, if that is shorter
     pub keep_alive_interval: Duration,
     /// Limits that this side has announced to its peer
     pub params: Params,
     /// Messages that may be queued at once
     pub max_queued: u32,
-    /// Time without a message from the peer after which the peer counts as lost
-    pub peer_timeout: Duration,
 }
 
 impl ProtocolConfig {
@@ -30,8 +28,8 @@ impl ProtocolConfig {
             && self.bulk_receives >= 1
             && self.eager_send_frames >= 1
             && self.keep_alive_interval > Duration::ZERO
-            && self.peer_timeout >= self.keep_alive_interval * 2
-            && self.peer_timeout <= self.keep_alive_interval * MAX_KEEPALIVES
+            && self.params.peer_timeout >= self.keep_alive_interval * 2
+            && self.params.peer_timeout <= self.keep_alive_interval * MAX_KEEPALIVES
     }
 }
 
@@ -44,21 +42,27 @@ mod tests {
         bulk_send_frames: 64,
         eager_send_frames: 1,
         keep_alive_interval: Duration::from_millis(10),
-        params: Params { announces: 2, max_message: 1 << 16, window: 24 },
+        params: Params {
+            announces: 2,
+            max_message: 1 << 16,
+            peer_timeout: Duration::from_millis(80),
+            window: 24,
+        },
         max_queued: 1,
-        peer_timeout: Duration::from_millis(80),
     };
 
     /// Catches each condition of `is_usable` left out, moved by one, or joined by `||`.
     #[test]
     fn a_configuration_is_usable_within_its_limits() {
-        let with_timeout = |ms| ProtocolConfig { peer_timeout: Duration::from_millis(ms), ..USABLE };
+        let with_timeout = |ms| {
+            let params = Params { peer_timeout: Duration::from_millis(ms), ..USABLE.params };
+            ProtocolConfig { params, ..USABLE }
+        };
         for usable in [USABLE, with_timeout(20)] {
             assert!(usable.is_usable(), "{usable:?}");
         }
         let unusable_params = Params { announces: 0, ..USABLE.params };
-        let no_interval =
-            ProtocolConfig { keep_alive_interval: Duration::ZERO, peer_timeout: Duration::ZERO, ..USABLE };
+        let no_interval = ProtocolConfig { keep_alive_interval: Duration::ZERO, ..with_timeout(0) };
         for unusable in [
             ProtocolConfig { bulk_receives: 0, ..USABLE },
             ProtocolConfig { eager_send_frames: 0, ..USABLE },

@@ -69,6 +69,9 @@ pub enum Violation {
         /// The received number
         received: u32,
     },
+    /// A message exceeds the limit of this side
+    #[error("sent a message of {0} bytes, which exceeds the limit of this side")]
+    TooLong(usize),
     /// The message has no valid trailer
     #[error(transparent)]
     Trailer(#[from] TrailerError),

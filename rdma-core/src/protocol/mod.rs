@@ -43,9 +43,13 @@
 //!     bulk_send_frames: 64,
 //!     eager_send_frames: 16,
 //!     keep_alive_interval: Duration::from_millis(10),
-//!     params: Params { announces: 2, max_message: 1 << 17, window: 24 },
+//!     params: Params {
+//!         announces: 2,
+//!         max_message: 1 << 17,
+//!         peer_timeout: Duration::from_millis(80),
+//!         window: 24,
+//!     },
 //!     max_queued: 64,
-//!     peer_timeout: Duration::from_millis(80),
 //! };
 //! let mut a = Protocol::new(config, config.params, Time::ZERO);
 //! let mut b = Protocol::new(config, config.params, Time::ZERO);

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::{EnqueueError, Kind, MAX_EAGER, Params, ProtocolConfig, Trailer, Violation};
 use crate::{Time, frames};
@@ -63,6 +64,8 @@ pub enum Incoming {
 pub struct Protocol {
     config: ProtocolConfig,
     peer: Params,
+    keep_alive_interval: Duration,
+    peer_timeout: Duration,
 
     /// Queued, not yet sent nor announced.
     queue: VecDeque<(Token, u32)>,
@@ -130,9 +133,12 @@ impl Protocol {
     /// If the configuration or the peer's parameters are not usable.
     pub fn new(config: ProtocolConfig, peer: Params, now: Time) -> Self {
         assert!(config.is_usable() && peer.is_usable(), "unusable parameters: {config:?}, {peer:?}");
+        let peer_timeout = config.params.peer_timeout.min(peer.peer_timeout);
         Self {
             config,
             peer,
+            keep_alive_interval: config.keep_alive_interval.min(peer_timeout / 2),
+            peer_timeout,
             queue: VecDeque::with_capacity(config.max_queued as usize),
             announced: VecDeque::with_capacity(config.max_queued as usize),
             announced_total: 0,
@@ -162,7 +168,12 @@ impl Protocol {
     /// The longest message that can be queued, in bytes
     pub fn max_message(&self) -> usize {
         let bulk = (self.peer.max_message as usize).min(self.config.bulk_send_frames as usize * crate::FRAME);
-        bulk.max(MAX_EAGER)
+        bulk.max(MAX_EAGER.min(self.peer.max_message as usize))
+    }
+
+    /// Time without a message from the peer after which the peer counts as lost: the shorter one of both sides
+    pub fn peer_timeout(&self) -> Duration {
+        self.peer_timeout
     }
 
     /// Queues a message of `len` bytes
@@ -197,7 +208,7 @@ impl Protocol {
     /// Advances time to `now`; makes a keep-alive due if no send completed for the keep-alive interval
     #[inline]
     pub fn tick(&mut self, now: Time) {
-        if self.eager_in_flight == 0 && now >= self.last_sent + self.config.keep_alive_interval {
+        if self.eager_in_flight == 0 && now >= self.last_sent + self.keep_alive_interval {
             self.is_keep_alive_due = true;
         }
     }
@@ -338,6 +349,9 @@ impl Protocol {
         };
         match trailer.kind {
             Kind::Data | Kind::Announce if is_past_fin => Err(Violation::PastFin),
+            Kind::Data if payload.len() > self.config.params.max_message as usize => {
+                Err(Violation::TooLong(payload.len()))
+            }
             Kind::Data => Ok(Incoming::Data { len: payload.len() }),
             Kind::Announce => {
                 let len = body()?;
@@ -438,14 +452,14 @@ impl Protocol {
     ///
     /// A keep-alive that is due waits for a credit, and none is needed while a send is in flight: time changes neither.
     pub fn next_timeout(&self) -> Time {
-        let lost = self.last_received + self.config.peer_timeout;
+        let lost = self.last_received + self.peer_timeout;
         let waits = self.is_keep_alive_due || self.eager_in_flight > 0 || self.fin == Fin::Done;
-        if waits { lost } else { lost.min(self.last_sent + self.config.keep_alive_interval) }
+        if waits { lost } else { lost.min(self.last_sent + self.keep_alive_interval) }
     }
 
     /// Whether no message of the peer has arrived for the peer timeout
     pub fn is_peer_lost(&self, now: Time) -> bool {
-        now >= self.last_received + self.config.peer_timeout
+        now >= self.last_received + self.peer_timeout
     }
 
     /// Whether the peer has closed

@@ -20,9 +20,13 @@ const CONFIG: ProtocolConfig = ProtocolConfig {
     bulk_send_frames: 64,
     eager_send_frames: 16,
     keep_alive_interval: Duration::from_millis(10),
-    params: Params { announces: 2, max_message: 32 * FRAME as u32, window: 24 },
+    params: Params {
+        announces: 2,
+        max_message: 32 * FRAME as u32,
+        peer_timeout: Duration::from_millis(80),
+        window: 24,
+    },
     max_queued: 64,
-    peer_timeout: Duration::from_millis(80),
 };
 
 /// One end: its protocol state, what it holds, and the lanes towards it
@@ -343,7 +347,7 @@ fn a_silent_peer_is_lost_after_the_timeout_and_not_before() {
         now = next;
         while a.transmit(&mut b, now) {}
     }
-    assert_eq!(now - silence, CONFIG.peer_timeout);
+    assert_eq!(now - silence, CONFIG.params.peer_timeout);
 }
 
 /// Whether the peer misses something if the message is lost: more than time
@@ -362,11 +366,11 @@ fn a_peer_that_vanishes_while_it_closes_is_noticed() {
     // It has confirmed, and receives nothing more.
     let mut now = Time::ZERO;
     while !b.protocol.is_peer_lost(now) {
-        assert!(!b.protocol.is_closed() && now <= Time::ZERO + CONFIG.peer_timeout);
+        assert!(!b.protocol.is_closed() && now <= Time::ZERO + CONFIG.params.peer_timeout);
         now = b.protocol.next_timeout();
         while b.transmit(&mut a, now) {}
     }
-    assert_eq!(now, Time::ZERO + CONFIG.peer_timeout);
+    assert_eq!(now, Time::ZERO + CONFIG.params.peer_timeout);
     assert!(b.protocol.can_end_without_peer(), "it sent nothing that could be missing");
 }
 
@@ -397,7 +401,7 @@ fn no_keepalive_is_sent_while_a_message_is_in_flight() {
     assert!(a.protocol.poll_transmit(true).is_some());
     now += CONFIG.keep_alive_interval;
     assert_eq!(a.next(now), None);
-    assert_eq!(a.protocol.next_timeout(), Time::ZERO + CONFIG.peer_timeout);
+    assert_eq!(a.protocol.next_timeout(), Time::ZERO + CONFIG.params.peer_timeout);
     a.protocol.eager_sent(now);
     assert_eq!((a.next(now), a.protocol.next_timeout()), (None, now + CONFIG.keep_alive_interval));
     now += CONFIG.keep_alive_interval;
@@ -487,6 +491,8 @@ fn a_hello_survives_its_encoding_and_other_programs_are_refused() {
     let mut other = bytes;
     other[7] += 1;
     assert_eq!(Hello::from_bytes(&other), Err(HelloError::Version { theirs: Hello::VERSION + 1 }));
+    let head = *other.first_chunk().unwrap();
+    assert_eq!(Hello::check_head(head), Err(HelloError::Version { theirs: Hello::VERSION + 1 }));
     let mut foreign = bytes;
     foreign[..8].copy_from_slice(b"GET / HT");
     assert_eq!(Hello::from_bytes(&foreign), Err(HelloError::ForeignProtocol));

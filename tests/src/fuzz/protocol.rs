@@ -7,7 +7,12 @@ use rdma_core::{FRAME, Time};
 
 use super::transcript::{Transcript, log};
 
-const PARAMS: Params = Params { announces: 4, max_message: 64 * FRAME as u32, window: 32 };
+const PARAMS: Params = Params {
+    announces: 4,
+    max_message: 64 * FRAME as u32,
+    peer_timeout: Duration::from_millis(80),
+    window: 32,
+};
 
 #[derive(Debug)]
 enum Step {
@@ -72,7 +77,6 @@ pub fn protocol(data: &[u8]) {
         keep_alive_interval: Duration::from_millis(10),
         params: PARAMS,
         max_queued: 16,
-        peer_timeout: Duration::from_millis(80),
     };
     let mut protocol = Protocol::new(config, PARAMS, Time::ZERO);
     let mut now = Time::ZERO;

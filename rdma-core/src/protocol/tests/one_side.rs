@@ -87,7 +87,7 @@ fn an_eager_message_and_its_trailer_fill_a_frame_at_most() {
 #[test]
 fn the_longest_message_is_what_the_queue_pair_and_the_peer_hold() {
     for (bulk_send_frames, max_message, longest) in
-        [(64, 100_000, 100_000), (5, 100_000, 5 * FRAME), (64, 10, MAX_EAGER), (0, 100_000, MAX_EAGER)]
+        [(64, 100_000, 100_000), (5, 100_000, 5 * FRAME), (64, 10, 10), (0, 100_000, MAX_EAGER)]
     {
         let config = ProtocolConfig { bulk_send_frames, ..CONFIG };
         let mut protocol = Protocol::new(config, Params { max_message, ..CONFIG.params }, Time::ZERO);
@@ -96,6 +96,31 @@ fn the_longest_message_is_what_the_queue_pair_and_the_peer_hold() {
         for len in [longest + 1, longest + 2] {
             assert_eq!(protocol.enqueue(Token(1), len), Err(EnqueueError::TooLong { len, max: longest }));
         }
+    }
+}
+
+/// Catches a limit of this side that holds only for messages of the bulk lane.
+#[test]
+fn a_message_beyond_the_limit_of_this_side_ends_the_connection() {
+    let params = Params { max_message: 10, ..CONFIG.params };
+    let mut side = OneSide::new(ProtocolConfig { params, ..CONFIG });
+    assert_eq!(side.receive(Kind::Data, &[1; 10]), Ok(Incoming::Data { len: 10 }));
+    assert_eq!(side.receive(Kind::Data, &[1; 11]), Err(Violation::TooLong(11)));
+}
+
+/// Catches an interval that is longer than half of the peer's timeout, and a timeout that is not the shorter one.
+#[test]
+fn the_shorter_timeout_holds_for_both_sides() {
+    let peer_timeout = Duration::from_millis(15);
+    for (ours, theirs) in
+        [(CONFIG.params.peer_timeout, peer_timeout), (CONFIG.params.peer_timeout, Duration::MAX)]
+    {
+        let peer = Params { peer_timeout: theirs.min(Duration::from_hours(9)), ..CONFIG.params };
+        let protocol = Protocol::new(CONFIG, peer, Time::ZERO);
+        let shorter = ours.min(theirs);
+        assert_eq!(protocol.peer_timeout(), shorter);
+        assert_eq!(protocol.next_timeout(), Time::ZERO + CONFIG.keep_alive_interval.min(shorter / 2));
+        assert!(protocol.is_peer_lost(Time::ZERO + shorter));
     }
 }
 
@@ -385,7 +410,7 @@ fn a_side_that_closes_ends_when_all_that_the_peer_posted_has_arrived() {
     assert_eq!(side.ending(), [true; 3]);
     side.protocol.tick(Time::ZERO + CONFIG.keep_alive_interval);
     assert_eq!(side.post(), None, "nothing follows Done");
-    assert_eq!(side.protocol.next_timeout(), Time::ZERO + CONFIG.peer_timeout);
+    assert_eq!(side.protocol.next_timeout(), Time::ZERO + CONFIG.params.peer_timeout);
 }
 
 #[test]
