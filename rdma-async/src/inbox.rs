@@ -131,4 +131,19 @@ mod tests {
         assert_eq!(inbox.discard(&mut effects), Some(first));
         assert_eq!(inbox.discard(&mut effects), None);
     }
+    /// Catches an end that replaces the one that came in order, and one that is in order although a message is missing.
+    #[test]
+    fn the_first_end_stays_unless_a_message_is_missing() {
+        for (is_missing, end) in [(false, Ok(None)), (true, Err("lost"))] {
+            let mut inbox = Inbox::<u8, _>::new(4);
+            let mut effects = Effects::new();
+            if is_missing {
+                inbox.expect(&mut effects);
+            }
+            inbox.finish(&mut effects);
+            inbox.close(Err("lost"), &mut effects);
+            inbox.close(Err("later"), &mut effects);
+            assert_eq!(inbox.try_next(), Some(end));
+        }
+    }
 }

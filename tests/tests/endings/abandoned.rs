@@ -117,3 +117,28 @@ fn messages_that_will_not_be_read_keep_no_memory() {
         assert_eq!(pair.a.pool_stats().receive.free_bytes, posted);
     });
 }
+
+/// Catches a last handle that leaves the messages that have come, and their receives, where they are: the peer would wait for
+/// credits until it is given up.
+#[test]
+fn dropping_the_last_handle_frees_the_receives_of_unread_messages() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options().max_connections(1).receive_memory(6 << 20)).await;
+        let ba = &pair.ba;
+        let send_all = async {
+            for _ in 0..300 {
+                ba.send_bytes(b"unread").await.unwrap();
+            }
+            net.now()
+        };
+        let drop_later = async {
+            // The window is full by then, and nothing is under way.
+            rdma_async::time::sleep(&*net.runtime(), Duration::from_millis(10)).await;
+            queue_more_than_fits(&pair.ab).await;
+            drop(pair.ab);
+            net.now()
+        };
+        let (sent, dropped) = futures::future::join(send_all, drop_later).await;
+        assert!(dropped < sent && sent - dropped < Duration::from_millis(1));
+    });
+}
