@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "code between fork and exec is unsafe")]
 
 use std::env;
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -47,6 +47,16 @@ pub fn library() -> PathBuf {
     test.parent().expect("the test is in a folder").join(name)
 }
 
+/// The lines of `input`, which a thread of their own reads
+#[expect(clippy::disallowed_methods, reason = "the reader waits for lines beside what the program does")]
+pub fn lines_of(input: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        BufReader::new(input).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+    });
+    lines
+}
+
 impl Hosts {
     /// A fabric called after `name` and this process, for the peer program at `program`
     pub fn new(name: &str, settings: &Settings, program: impl AsRef<Path>) -> Self {
@@ -65,21 +75,12 @@ impl Hosts {
     }
 
     /// Starts the host `name`
-    #[expect(clippy::disallowed_methods, reason = "the output of the process is read beside the test")]
     pub fn start(&self, name: &str) -> Peer {
         let mut command = self.command(&self.program, name);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
         let (output, input) = (child.stdout.take().expect("the output is piped"), child.stdin.take());
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Peer { child: Running(child), input, lines, name: name.to_owned() }
+        Peer { child: Running(child), input, lines: lines_of(output), name: name.to_owned() }
     }
 
     /// Connects new queue pairs of both processes, and returns their numbers

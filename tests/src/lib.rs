@@ -4,6 +4,7 @@ pub mod conformance;
 mod drop_after;
 pub mod files;
 pub mod fuzz;
+mod hooked;
 pub mod hosts;
 pub mod oracle;
 mod pair;
@@ -13,7 +14,11 @@ pub mod remote;
 pub mod stub;
 
 pub use drop_after::DropAfter;
-pub use pair::{DEVICE, Pair, connect, connected, endpoint, endpoints, options, value_of, zeros};
+pub use hooked::{Hooked, HookedCompletionQueue, HookedQueuePair, Hooks};
+pub use pair::{
+    DEVICE, Pair, begun, connect, connected, endpoint, endpoint_on, endpoints, on_connection, options,
+    value_of, zeros,
+};
 pub use raw::Raw;
 
 /// The clock on the wall, for what measures it

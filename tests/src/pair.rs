@@ -1,3 +1,5 @@
+use std::pin::Pin;
+
 use futures::future::try_join;
 use rdma_async::{ConnectError, Connection, Device, Endpoint, EndpointOptions, Lease};
 use rdma_sim::{Net, Sim, SimDevice};
@@ -30,12 +32,13 @@ pub fn options() -> EndpointOptions {
 
 /// An endpoint on the cabled device of `host`
 pub fn endpoint(net: &Net, host: &str, options: &EndpointOptions) -> Endpoint<SimDevice> {
-    let device = net.open(host, DEVICE).expect("the device of the pair is there");
-    Endpoint::builder(device)
-        .runtime(net.runtime())
-        .options(options.clone())
-        .build()
-        .expect("the options are usable")
+    endpoint_on(net, net.open(host, DEVICE).expect("the device of the pair is there"), options)
+}
+
+/// An endpoint on `device`
+pub fn endpoint_on<D: Device>(net: &Net, device: D, options: &EndpointOptions) -> Endpoint<D> {
+    let builder = Endpoint::builder(device).runtime(net.runtime()).options(options.clone());
+    builder.build().expect("the options are usable")
 }
 
 /// Endpoints on both Macs
@@ -48,6 +51,13 @@ pub async fn zeros<D: Device>(connection: &Connection<D>, len: usize) -> Lease {
     let mut lease = connection.alloc(len).await.expect("the memory holds such messages");
     lease.resize(len, 0);
     lease
+}
+
+/// `future`, which has to wait, after its first poll
+pub async fn begun<F: Future>(future: F) -> Pin<Box<F>> {
+    let mut future = Box::pin(future);
+    assert!(futures::poll!(future.as_mut()).is_pending());
+    future
 }
 
 /// A connection between two endpoints, as each of them sees it
@@ -68,4 +78,12 @@ pub async fn connected(net: &Net, options: &EndpointOptions) -> Pair {
     let (a, b) = endpoints(net, options);
     let (ab, ba) = connect(&a, &b).await.expect("a fresh pair connects");
     Pair { a, b, ab, ba }
+}
+
+/// Runs `program` with two connected Macs in `sim`, and returns its value
+pub fn on_connection<T>(sim: Sim, options: &EndpointOptions, program: impl AsyncFnOnce(Net, Pair) -> T) -> T {
+    value_of(sim, async |net| {
+        let pair = connected(&net, options).await;
+        program(net, pair).await
+    })
 }

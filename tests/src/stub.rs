@@ -38,14 +38,7 @@ pub const MAX_QUEUE_PAIRS: u32 = 10;
 
 /// NULL, with an error number
 fn refuse<T>(errno: i32) -> *mut T {
-    // SAFETY: the error number of the calling thread.
-    #[cfg(target_os = "macos")]
-    let place = unsafe { libc::__error() };
-    // SAFETY: as above.
-    #[cfg(not(target_os = "macos"))]
-    let place = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
-    unsafe { *place = errno };
+    errno::set_errno(errno::Errno(errno));
     null_mut()
 }
 
@@ -61,15 +54,15 @@ pub fn provider() -> Arc<Provider> {
             "ibv_free_device_list" => free_device_list as *const c_void,
             "ibv_get_device_name" => get_device_name as *const c_void,
             "ibv_open_device" => open_device as *const c_void,
-            "ibv_close_device" => close_device as *const c_void,
+            "ibv_close_device" => free::<Context> as *const c_void,
             "ibv_query_port" => query_port as *const c_void,
             "ibv_query_gid" => query_gid as *const c_void,
             "ibv_alloc_pd" => alloc_pd as *const c_void,
-            "ibv_dealloc_pd" => dealloc_pd as *const c_void,
+            "ibv_dealloc_pd" => free::<Pd> as *const c_void,
             "ibv_reg_mr" => reg_mr as *const c_void,
-            "ibv_dereg_mr" => dereg_mr as *const c_void,
+            "ibv_dereg_mr" => free::<Mr> as *const c_void,
             "ibv_create_cq" => create_cq as *const c_void,
-            "ibv_destroy_cq" => destroy_cq as *const c_void,
+            "ibv_destroy_cq" => free::<Cq> as *const c_void,
             "ibv_create_qp" => create_qp as *const c_void,
             "ibv_modify_qp" => modify_qp as *const c_void,
             "ibv_destroy_qp" => destroy_qp as *const c_void,
@@ -95,7 +88,7 @@ fn zeroed<T>() -> Box<T> {
 }
 
 /// Frees what [`zeroed`] made and was handed out
-unsafe fn free<T>(place: *mut T) -> c_int {
+unsafe extern "C" fn free<T>(place: *mut T) -> c_int {
     // SAFETY: the caller's: the place is of a box, and this is its end.
     drop(unsafe { Box::from_raw(place) });
     0
@@ -127,11 +120,6 @@ unsafe extern "C" fn open_device(_: *mut Device) -> *mut Context {
     Box::into_raw(context)
 }
 
-unsafe extern "C" fn close_device(context: *mut Context) -> c_int {
-    // SAFETY: the context is of `open_device`.
-    unsafe { free(context) }
-}
-
 unsafe extern "C" fn query_port(_: *mut Context, _: u8, attr: *mut PortAttr) -> c_int {
     let errno = QUERY_PORT_ERRNO.load(Ordering::Relaxed);
     if errno != 0 {
@@ -153,11 +141,6 @@ unsafe extern "C" fn alloc_pd(_: *mut Context) -> *mut Pd {
     Box::into_raw(zeroed())
 }
 
-unsafe extern "C" fn dealloc_pd(pd: *mut Pd) -> c_int {
-    // SAFETY: the domain is of `alloc_pd`.
-    unsafe { free(pd) }
-}
-
 unsafe extern "C" fn reg_mr(_: *mut Pd, addr: *mut c_void, length: usize, _: c_int) -> *mut Mr {
     let errno = REG_MR_ERRNO.load(Ordering::Relaxed);
     if errno != 0 {
@@ -166,11 +149,6 @@ unsafe extern "C" fn reg_mr(_: *mut Pd, addr: *mut c_void, length: usize, _: c_i
     let mut mr = zeroed::<Mr>();
     (mr.addr, mr.length, mr.lkey) = (addr, length, 0x101);
     Box::into_raw(mr)
-}
-
-unsafe extern "C" fn dereg_mr(mr: *mut Mr) -> c_int {
-    // SAFETY: the region is of `reg_mr`.
-    unsafe { free(mr) }
 }
 
 unsafe extern "C" fn create_cq(
@@ -183,11 +161,6 @@ unsafe extern "C" fn create_cq(
     let mut cq = zeroed::<Cq>();
     cq.context = context;
     Box::into_raw(cq)
-}
-
-unsafe extern "C" fn destroy_cq(cq: *mut Cq) -> c_int {
-    // SAFETY: the queue is of `create_cq`.
-    unsafe { free(cq) }
 }
 
 unsafe extern "C" fn create_qp(_: *mut Pd, attr: *mut QpInitAttr) -> *mut Qp {

@@ -9,9 +9,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use futures::future::join;
-use rdma_async::{Connection, EndpointOptions};
+use rdma_async::Connection;
 use rdma_sim::{Sim, SimDevice};
-use rdma_tests::{connected, zeros};
+use rdma_tests::{on_connection, options, zeros};
 
 struct Counting;
 
@@ -67,8 +67,7 @@ async fn ask(connection: &Connection<SimDevice>, len: usize, rounds: usize) {
 #[test]
 fn messages_allocate_nothing_in_steady_state() {
     let warm = Cell::new(0);
-    Sim::new().sanitize(false).run(async |net| {
-        let pair = connected(&net, &EndpointOptions::new()).await;
+    on_connection(Sim::new().sanitize(false), &options(), async |_, pair| {
         for is_counted in [false, true] {
             for len in [0, 64, 4000, 5000, 1 << 20] {
                 let before = allocations();
@@ -87,8 +86,7 @@ fn messages_allocate_nothing_in_steady_state() {
 
 #[test]
 fn a_stream_one_way_allocates_nothing_in_steady_state() {
-    Sim::new().sanitize(false).run(async |net| {
-        let pair = connected(&net, &EndpointOptions::new()).await;
+    on_connection(Sim::new().sanitize(false), &options(), async |_, pair| {
         let run = async |rounds: usize| {
             let send = async {
                 for round in 0..rounds {

@@ -1,31 +1,20 @@
 //! A device that reports what cannot be: only the connection that it concerns ends
-#![allow(unsafe_code, reason = "a device is an unsafe trait")]
 
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::future::{join, join3, try_join};
+use futures::future::{join, join3};
 use rdma_async::{ConnectError, Connection, ConnectionError, Endpoint, RecvError, time::timeout};
 use rdma_core::protocol::Violation;
-use rdma_core::{
-    Access, Caps, Cause, Completion, CompletionQueue, Device, Error, FRAME, Gid, Opcode, PortStatus, QpInit,
-    Status, Verb, WrId,
-};
-use rdma_sim::{Net, Sim, SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
-use rdma_tests::DEVICE;
+use rdma_core::{Cause, Completion, Error, FRAME, Opcode, Status, Verb, WrId};
+use rdma_sim::{Net, Sim, SimDevice};
+use rdma_tests::{DEVICE, Hooked, Hooks, connect, endpoint, endpoint_on, options};
 
 /// Changes a completion, once, and tells whether it has
 type Lie = Box<dyn Fn(&mut Completion) -> bool + Send + Sync>;
 
-/// A simulated device whose next matching completion is changed when it is told to lie
-struct BrokenDevice {
-    device: SimDevice,
-    lies: Arc<Lies>,
-}
-
+/// Changes the next matching completion when the device is told to lie
 struct Lies {
     lie: Lie,
     is_due: AtomicBool,
@@ -35,89 +24,32 @@ struct Lies {
 
 const GONE: Error = Error::new(Verb::PollCq, Cause::DeviceGone);
 
-struct BrokenQueue {
-    cq: SimCompletionQueue,
-    lies: Arc<Lies>,
-}
-
-// SAFETY: the simulated device keeps every promise about memory; only reports are changed.
-unsafe impl Device for BrokenDevice {
-    type Mr = SimMemoryRegion;
-    type Cq = BrokenQueue;
-
-    fn name(&self) -> &str {
-        self.device.name()
+impl Hooks for Lies {
+    fn poll(&self) -> Result<(), Error> {
+        if self.is_gone.load(Ordering::Relaxed) { Err(GONE) } else { Ok(()) }
     }
 
-    fn caps(&self) -> &Caps {
-        self.device.caps()
-    }
-
-    fn port(&self) -> Result<PortStatus, Error> {
-        self.device.port()
-    }
-
-    fn gids(&self) -> Result<Vec<Gid>, Error> {
-        self.device.gids()
-    }
-
-    fn create_cq(&self, depth: u32) -> Result<BrokenQueue, Error> {
-        Ok(BrokenQueue { cq: self.device.create_cq(depth)?, lies: Arc::clone(&self.lies) })
-    }
-
-    unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<SimMemoryRegion, Error> {
-        // SAFETY: the caller keeps the same contract.
-        unsafe { self.device.register(mem, access) }
-    }
-}
-
-impl BrokenQueue {
-    fn lie(&self, completions: &mut [Completion]) {
+    fn polled(&self, completions: &mut [Completion]) {
         for completion in completions {
-            if self.lies.is_due.load(Ordering::Relaxed) && (self.lies.lie)(completion) {
-                self.lies.is_due.store(false, Ordering::Relaxed);
+            if self.is_due.load(Ordering::Relaxed) && (self.lie)(completion) {
+                self.is_due.store(false, Ordering::Relaxed);
             }
         }
     }
 }
 
-impl CompletionQueue for BrokenQueue {
-    type Qp = SimQueuePair;
-
-    fn create_qp(&self, init: &QpInit) -> Result<SimQueuePair, Error> {
-        self.cq.create_qp(init)
-    }
-
-    fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
-        let n = self.cq.poll(out)?;
-        self.lie(&mut out[..n]);
-        Ok(n)
-    }
-
-    fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
-        let polled = self.cq.poll_completions(cx, out);
-        if self.lies.is_gone.load(Ordering::Relaxed) {
-            return Poll::Ready(Err(GONE));
-        }
-        if let Poll::Ready(Ok(n)) = polled {
-            self.lie(&mut out[..n]);
-        }
-        polled
-    }
+/// Two endpoints, of which the second has a device that tells `lie`
+fn endpoints(net: &Net, lie: Lie) -> (Arc<Lies>, Endpoint<SimDevice>, Endpoint<Hooked<Lies>>) {
+    let lies = Arc::new(Lies { lie, is_due: AtomicBool::new(false), is_gone: AtomicBool::new(false) });
+    let broken = Hooked::new(net.open("b", DEVICE).unwrap(), &lies);
+    (lies, endpoint(net, "a", &options()), endpoint_on(net, broken, &options()))
 }
 
 /// Two connections of one endpoint whose device lies once to the first: it ends for `reason`, the second does not notice
 fn only_one_connection_ends(lie: Lie, reason: fn(&ConnectionError) -> bool) {
     Sim::new().run(async |net: Net| {
-        let lies = Arc::new(Lies { lie, is_due: AtomicBool::new(false), is_gone: AtomicBool::new(false) });
-        let broken = BrokenDevice { device: net.open("b", DEVICE).unwrap(), lies: Arc::clone(&lies) };
-        let a = Endpoint::builder(net.open("a", DEVICE).unwrap()).runtime(net.runtime()).build().unwrap();
-        let b = Endpoint::builder(broken).runtime(net.runtime()).build().unwrap();
-        let connect = async || {
-            let (to_b, to_a) = tokio::io::duplex(256);
-            try_join(a.connect(to_b), b.accept(to_a)).await.unwrap()
-        };
-        let (first, second) = (connect().await, connect().await);
+        let (lies, a, b) = endpoints(&net, lie);
+        let (first, second) = (connect(&a, &b).await.unwrap(), connect(&a, &b).await.unwrap());
         let works = async |(ab, ba): &(Connection<_>, Connection<_>), len| {
             ab.send_bytes(&vec![7; len]).await.unwrap();
             assert_eq!(*ba.recv().await.unwrap().unwrap(), *vec![7; len]);
@@ -177,19 +109,8 @@ fn a_request_that_fails_ends_one_connection() {
 #[test]
 fn a_queue_that_cannot_be_polled_ends_all_connections() {
     Sim::new().run(async |net: Net| {
-        let lies = Arc::new(Lies {
-            lie: Box::new(|_| false),
-            is_due: AtomicBool::new(false),
-            is_gone: AtomicBool::new(false),
-        });
-        let broken = BrokenDevice { device: net.open("b", DEVICE).unwrap(), lies: Arc::clone(&lies) };
-        let a = Endpoint::builder(net.open("a", DEVICE).unwrap()).runtime(net.runtime()).build().unwrap();
-        let b = Endpoint::builder(broken).runtime(net.runtime()).build().unwrap();
-        let connect = async || {
-            let (to_b, to_a) = tokio::io::duplex(256);
-            try_join(a.connect(to_b), b.accept(to_a)).await
-        };
-        let (first, second) = (connect().await.unwrap(), connect().await.unwrap());
+        let (lies, a, b) = endpoints(&net, Box::new(|_| false));
+        let (first, second) = (connect(&a, &b).await.unwrap(), connect(&a, &b).await.unwrap());
         lies.is_gone.store(true, Ordering::Relaxed);
         let gone = RecvError::Lost(ConnectionError::Device(GONE));
         assert_eq!(join(first.0.send_bytes(b"wake"), first.1.recv()).await.1.unwrap_err(), gone);

@@ -8,10 +8,10 @@
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::{Connection, Endpoint, EndpointOptions};
+use rdma_async::{Connection, Endpoint};
 use rdma_core::FRAME;
 use rdma_sim::{Net, Sim, SimDevice};
-use rdma_tests::{DropAfter, Pair, connect, connected, endpoints, zeros};
+use rdma_tests::{DropAfter, Pair, begun, connect, connected, endpoints, on_connection, options, zeros};
 
 /// Runs `scenario` with 0, 1, 2, … polls until it says that its future was ready
 fn at_every_poll<F: Future<Output = bool>>(scenario: impl Fn(Net, usize) -> F) {
@@ -62,7 +62,7 @@ const WINDOW: u32 = 128;
 /// Catches a `Drop for Send` without `detach`.
 fn a_dropped_send_of(len: usize) {
     at_every_poll(async |net, polls| {
-        let pair = connected(&net, &EndpointOptions::new().recv_window(WINDOW)).await;
+        let pair = connected(&net, &options().recv_window(WINDOW)).await;
         pair.ab.send_bytes(b"before").await.unwrap();
         let mut lease = pair.ab.alloc(len).await.unwrap();
         lease.resize(len, 7);
@@ -100,7 +100,7 @@ fn a_dropped_send_of_a_bulk_message_loses_nothing() {
 #[test]
 fn a_dropped_send_bytes_loses_nothing() {
     at_every_poll(async |net, polls| {
-        let pair = connected(&net, &EndpointOptions::new().recv_window(WINDOW)).await;
+        let pair = connected(&net, &options().recv_window(WINDOW)).await;
         let is_ready = dropped(&net, polls, pair.ab.send_bytes(&[7; 5000])).await.is_some();
         pair.ab.send_bytes(b"after").await.unwrap();
         let mut first = pair.ba.recv().await.unwrap().unwrap();
@@ -119,7 +119,7 @@ fn a_dropped_send_bytes_loses_nothing() {
 #[test]
 fn a_send_that_waits_for_a_place_gives_it_up() {
     at_every_poll(async |net, polls| {
-        let options = EndpointOptions::new().recv_window(WINDOW).max_in_flight_sends(1);
+        let options = options().recv_window(WINDOW).max_in_flight_sends(1);
         let pair = connected(&net, &options).await;
         let (first, second, third) = (zeros(&pair.ab, 50_000), zeros(&pair.ab, 10), zeros(&pair.ab, 20));
         let first = pair.ab.send(first.await);
@@ -143,7 +143,7 @@ fn a_send_that_waits_for_a_place_gives_it_up() {
 #[test]
 fn a_dropped_alloc_gives_its_turn_to_the_next() {
     at_every_poll(async |net, polls| {
-        let options = EndpointOptions::new().send_memory(4 * rdma_core::FRAME);
+        let options = options().send_memory(4 * rdma_core::FRAME);
         let pair = connected(&net, &options).await;
         let all = pair.ab.alloc(4 * rdma_core::FRAME).await.unwrap();
         let first = dropped(&net, polls, pair.ab.alloc(2 * rdma_core::FRAME));
@@ -164,7 +164,7 @@ fn a_dropped_alloc_gives_its_turn_to_the_next() {
 #[test]
 fn a_dropped_recv_loses_no_message() {
     at_every_poll(async |net, polls| {
-        let pair = connected(&net, &EndpointOptions::new().recv_window(WINDOW)).await;
+        let pair = connected(&net, &options().recv_window(WINDOW)).await;
         let messages = [vec![1; 10], vec![2; 20_000], vec![3; 30]];
         let send = async {
             for message in &messages {
@@ -192,7 +192,7 @@ fn a_dropped_recv_loses_no_message() {
 #[test]
 fn a_dropped_close_goes_on() {
     at_every_poll(async |net, polls| {
-        let pair = connected(&net, &EndpointOptions::new()).await;
+        let pair = connected(&net, &options()).await;
         pair.ab.send_bytes(&[1; 9000]).await.unwrap();
         let queued = pair.ab.send(zeros(&pair.ab, 50_000).await);
         drop(dropped(&net, 1, queued).await);
@@ -213,7 +213,7 @@ fn a_dropped_close_goes_on() {
 #[test]
 fn a_dropped_close_leaves_the_end_to_the_next() {
     at_every_poll(async |net, polls| {
-        let pair = connected(&net, &EndpointOptions::new()).await;
+        let pair = connected(&net, &options()).await;
         let dropped = dropped(&net, polls, pair.ab.close());
         let (dropped, again) = join(dropped, pair.ab.close()).await;
         again.unwrap();
@@ -236,7 +236,7 @@ async fn assert_connects(a: &Endpoint<SimDevice>, b: &Endpoint<SimDevice>) {
 /// Catches a `Drop for Prepared` without `forget`, and an unconfirmed connection that is neither aborted nor abandoned.
 fn a_dropped_connect(drop_accept: bool) {
     at_every_poll(async |net, polls| {
-        let (a, b) = endpoints(&net, &EndpointOptions::new());
+        let (a, b) = endpoints(&net, &options());
         let mut is_ready = false;
         // More often than a device has queue pairs, or its completion queue places.
         for _ in 0..12 {
@@ -270,12 +270,8 @@ fn a_dropped_accept_leaves_nothing_behind() {
 
 #[test]
 fn a_forgotten_future_costs_its_place_and_its_lease_and_nothing_else() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &EndpointOptions::new().recv_window(WINDOW)).await;
-        let lease = zeros(&pair.ab, 10).await;
-        let mut send = Box::pin(pair.ab.send(lease));
-        assert!(futures::poll!(send.as_mut()).is_pending());
-        std::mem::forget(send);
+    on_connection(Sim::new(), &options().recv_window(WINDOW), async |_, pair| {
+        std::mem::forget(begun(pair.ab.send(zeros(&pair.ab, 10).await)).await);
         assert_eq!(pair.ba.recv().await.unwrap().unwrap().len(), 10);
         pair.ab.send_bytes(b"next").await.unwrap();
         assert_eq!(*pair.ba.recv().await.unwrap().unwrap(), *b"next");

@@ -5,15 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{join, try_join};
-use rdma_async::{Connection, ConnectionError, Endpoint, EndpointOptions, RecvError, SendError};
+use futures::future::join;
+use rdma_async::{Connection, ConnectionError, Endpoint, RecvError, SendError};
 use rdma_core::{PortState, Time};
 use rdma_sim::{Driver, Fault, FaultKind, Net, Sim, SimDevice};
-use rdma_tests::{DEVICE, Pair, connected};
-
-fn endpoint(net: &Net, host: &str) -> Endpoint<SimDevice> {
-    Endpoint::builder(net.open(host, DEVICE).unwrap()).runtime(net.runtime()).build().unwrap()
-}
+use rdma_tests::{DEVICE, Pair, connected, endpoint, options};
 
 async fn ping(ab: &Connection<SimDevice>, ba: &Connection<SimDevice>) {
     let there = async {
@@ -30,7 +26,7 @@ async fn ping(ab: &Connection<SimDevice>, ba: &Connection<SimDevice>) {
 #[tokio::test(start_paused = true)]
 async fn a_paused_tokio_sees_microseconds_as_milliseconds() {
     let net = rdma_sim::driver::tokio::start(Sim::new().seed(1)).unwrap();
-    let Pair { ab, ba, .. } = connected(&net, &EndpointOptions::new()).await;
+    let Pair { ab, ba, .. } = connected(&net, &options()).await;
     let start = (net.now(), tokio::time::Instant::now());
     ping(&ab, &ba).await;
     let rtt = net.now() - start.0;
@@ -47,7 +43,7 @@ fn equal_seeds_give_equal_runs_under_a_paused_tokio() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.unwrap().block_on(async {
             let net = rdma_sim::driver::tokio::start(Sim::new().seed(9)).unwrap();
-            let Pair { ab, ba, .. } = connected(&net, &EndpointOptions::new()).await;
+            let Pair { ab, ba, .. } = connected(&net, &options()).await;
             for _ in 0..20 {
                 ping(&ab, &ba).await;
             }
@@ -97,7 +93,7 @@ async fn serve(net: Net) -> turmoil::Result {
     while net.port("b", DEVICE)?.state != PortState::Active {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let endpoint = endpoint(&net, "b");
+    let endpoint = endpoint(&net, "b", &options());
     let listener = turmoil::net::TcpListener::bind("0.0.0.0:9000").await?;
     loop {
         let (stream, _) = listener.accept().await?;
@@ -142,7 +138,7 @@ fn turmoil_outside_partitions_cable_and_network_at_once() {
     let (echoes, losses) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     let (net, counts) = (driver.net().clone(), (Rc::clone(&echoes), Rc::clone(&losses)));
     sim.client("a", async move {
-        let mut endpoint = Some(endpoint(&net, "a"));
+        let mut endpoint = Some(endpoint(&net, "a", &options()));
         let mut connection = connect(endpoint.as_ref().unwrap()).await;
         while counts.0.get() < 40 {
             let Some(open) = &connection else {
@@ -213,7 +209,7 @@ fn turmoil_inside_crashes_and_bounces_a_host() {
     let pumped = Arc::clone(&driver);
     sim.client("a", async move {
         tokio_spawn_pump(&pumped);
-        let endpoint = endpoint(&net, "a");
+        let endpoint = endpoint(&net, "a", &options());
         while counts.0.get() < 30 {
             let Some(connection) = connect(&endpoint).await else {
                 tokio::time::sleep(Duration::from_millis(300)).await;
@@ -256,9 +252,8 @@ fn threads_in_real_time_exchange_messages() {
         rdma_sim::driver::realtime::start(Sim::new(), move |task| drop(handle.spawn(task))).unwrap();
     let net = running.net().clone();
     runtime.block_on(async move {
-        let (a, b) = (endpoint(&net, "a"), endpoint(&net, "b"));
-        let (to_b, to_a) = tokio::io::duplex(256);
-        let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.unwrap();
+        let (a, b) = (endpoint(&net, "a", &options()), endpoint(&net, "b", &options()));
+        let (ab, ba) = rdma_tests::connect(&a, &b).await.unwrap();
         let echo = tokio::spawn(async move {
             while let Some(message) = ba.recv().await.unwrap() {
                 ba.send_bytes(&message).await.unwrap();

@@ -7,25 +7,20 @@ use std::time::Duration;
 
 use bytes::BufMut;
 use futures::StreamExt;
-use futures::future::{join, try_join};
+use futures::future::join;
 use rdma_async::{
-    AllocError, AnyConnection, AnyDevice, AnyEndpoint, CloseError, ConnectError, Connection, ConnectionError,
-    Device, Endpoint, EndpointError, EndpointOptions, RecvError, SendError,
+    AllocError, AnyConnection, AnyDevice, AnyEndpoint, CloseError, ConnectError, ConnectionError, Device,
+    Endpoint, EndpointError, RecvError, SendError,
     time::{sleep, timeout},
 };
 use rdma_core::FRAME;
 use rdma_sim::Sim;
-use rdma_tests::{DEVICE, connected, endpoints, zeros};
-
-fn options() -> EndpointOptions {
-    EndpointOptions::new()
-}
+use rdma_tests::{DEVICE, begun, connect, connected, endpoint_on, endpoints, on_connection, options, zeros};
 
 /// Catches `closed` that closes, that keeps the connection open, or that misses an end.
 #[test]
 fn closed_waits_for_the_end_and_changes_nothing() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options()).await;
+    on_connection(Sim::new(), &options(), async |net, pair| {
         let mut closed = pin!(pair.ab.closed());
         let rest = timeout(&*net.runtime(), Duration::from_mins(1), closed.as_mut()).await;
         assert_eq!((rest, pair.ab.close_reason()), (None, None), "waiting does not close");
@@ -47,11 +42,7 @@ fn closed_waits_for_the_end_and_changes_nothing() {
 fn connections_have_numbers_and_peers() {
     Sim::new().run(async |net| {
         let (a, b) = endpoints(&net, &options());
-        let connect = async || {
-            let (to_b, to_a) = tokio::io::duplex(256);
-            try_join(a.connect(to_b), b.accept(to_a)).await.unwrap()
-        };
-        let (first, second) = (connect().await, connect().await);
+        let (first, second) = (connect(&a, &b).await.unwrap(), connect(&a, &b).await.unwrap());
         assert_eq!([first.0.id().to_string(), second.0.id().to_string()], ["0", "1"]);
         assert_eq!(first.0.clone().id(), first.0.id());
         assert_eq!(first.0.peer().gid, second.0.peer().gid);
@@ -80,8 +71,7 @@ fn operations_that_do_not_wait_say_so_instead() {
         sleep(&*net.runtime(), Duration::from_millis(1)).await;
         let all = pair.ab.try_alloc(3 * FRAME).unwrap();
         assert_eq!(pair.ab.try_alloc(2 * FRAME).unwrap_err(), AllocError::WouldBlock);
-        let mut waits = Box::pin(pair.ab.alloc(4 * FRAME));
-        assert!(futures::poll!(waits.as_mut()).is_pending());
+        let waits = begun(pair.ab.alloc(4 * FRAME)).await;
         assert_eq!(pair.ab.try_alloc(1).unwrap_err(), AllocError::WouldBlock, "another task waits");
         drop((waits, all));
 
@@ -96,8 +86,7 @@ fn operations_that_do_not_wait_say_so_instead() {
 
 #[test]
 fn a_stream_of_messages_ends_with_the_connection() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options()).await;
+    on_connection(Sim::new(), &options(), async |net, pair| {
         let send = async {
             for len in [10, 20_000, 0] {
                 pair.ab.send_bytes(&vec![1; len]).await.unwrap();
@@ -121,8 +110,7 @@ fn a_stream_of_messages_ends_with_the_connection() {
 /// Catches a lease whose length covers bytes that were not written, and a `Write` that goes past its end.
 #[test]
 fn a_lease_shows_and_sends_only_what_was_written() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options().send_memory(2 * FRAME)).await;
+    on_connection(Sim::new(), &options().send_memory(2 * FRAME), async |_, pair| {
         let mut lease = pair.ab.alloc(FRAME + 1).await.unwrap();
         lease.resize(2 * FRAME, 0xee);
         drop(lease);
@@ -158,14 +146,10 @@ fn a_lease_shows_and_sends_only_what_was_written() {
 fn a_closed_endpoint_ends_its_connections_in_good_order_and_takes_no_more() {
     Sim::new().run(async |net| {
         let (a, b) = endpoints(&net, &options());
-        let connect = async || {
-            let (to_b, to_a) = tokio::io::duplex(256);
-            try_join(a.connect(to_b), b.accept(to_a)).await
-        };
         a.wait_idle().await;
-        let first = connect().await.unwrap();
+        let first = connect(&a, &b).await.unwrap();
         assert!(timeout(&*net.runtime(), Duration::from_mins(1), a.wait_idle()).await.is_none());
-        let second = connect().await.unwrap();
+        let second = connect(&a, &b).await.unwrap();
         first.0.try_send(zeros(&first.0, 50_000).await).unwrap();
         a.close();
         assert_eq!(first.1.recv().await.unwrap().unwrap().len(), 50_000);
@@ -175,7 +159,7 @@ fn a_closed_endpoint_ends_its_connections_in_good_order_and_takes_no_more() {
         }
         join(a.wait_idle(), b.wait_idle()).await;
         let start = net.now();
-        assert_eq!(connect().await.unwrap_err(), ConnectError::Closed);
+        assert_eq!(connect(&a, &b).await.unwrap_err(), ConnectError::Closed);
         // Whether or not a peer is there: `accept` waited for its hello.
         let (silent, _peer) = tokio::io::duplex(256);
         assert_eq!(a.accept(silent).await.unwrap_err(), ConnectError::Closed);
@@ -228,12 +212,8 @@ fn a_builder_has_defaults() {
         let open = |host| AnyDevice::new(net.open(host, DEVICE).unwrap());
         let without = Endpoint::builder(open("a")).build().unwrap_err();
         assert_eq!(without, EndpointError::NoRuntime, "the simulator does not run on tokio");
-        let build = |host| -> AnyEndpoint {
-            Endpoint::builder(open(host)).runtime(net.runtime()).options(options()).build().unwrap()
-        };
-        let (a, b) = (build("a"), build("b"));
-        let (to_b, to_a) = tokio::io::duplex(256);
-        let (ab, ba): (Connection<_>, _) = try_join(a.connect(to_b), b.accept(to_a)).await.unwrap();
+        let [a, b]: [AnyEndpoint; 2] = ["a", "b"].map(|host| endpoint_on(&net, open(host), &options()));
+        let (ab, ba) = connect(&a, &b).await.unwrap();
         exchange(&ab, &ba).await;
     });
 }

@@ -3,19 +3,18 @@
 use futures::future::join;
 use futures::stream::{self, StreamExt};
 use proptest::prelude::*;
-use rdma_async::{Connection, EndpointOptions};
+use rdma_async::Connection;
 use rdma_core::frames;
 use rdma_core::protocol::{MAX_EAGER, Trailer};
 use rdma_sim::{LineRate, Sim, SimDevice};
-use rdma_tests::{DEVICE, connected, zeros};
+use rdma_tests::{DEVICE, on_connection, options, zeros};
 
 fn message(len: usize, salt: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + salt * 7 + (i >> 8)) as u8).collect()
 }
 
 fn arrives(lens: &[usize], seed: u64) {
-    Sim::new().seed(seed).run(|net| async move {
-        let pair = connected(&net, &EndpointOptions::new()).await;
+    on_connection(Sim::new().seed(seed), &options(), async |_, pair| {
         let send = async {
             for (salt, &len) in lens.iter().enumerate() {
                 pair.ab.send_bytes(&message(len, salt)).await.unwrap();
@@ -65,8 +64,7 @@ proptest! {
 
 #[test]
 fn an_eager_message_costs_one_frame_and_its_bytes() {
-    Sim::new().run(|net| async move {
-        let pair = connected(&net, &EndpointOptions::new()).await;
+    on_connection(Sim::new(), &options(), async |net, pair| {
         for len in [0, 1, 64, MAX_EAGER] {
             let before = net.cable_stats("a", DEVICE).unwrap()[0];
             let (_, got) = join(pair.ab.send_bytes(&message(len, 0)), pair.ba.recv()).await;
@@ -80,8 +78,7 @@ fn an_eager_message_costs_one_frame_and_its_bytes() {
 
 #[test]
 fn a_message_can_be_shared_as_bytes_without_a_copy() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &EndpointOptions::new()).await;
+    on_connection(Sim::new(), &options(), async |net, pair| {
         for len in [100, 50_000] {
             let (_, got) = join(pair.ab.send_bytes(&message(len, 3)), pair.ba.recv()).await;
             let got = got.unwrap().unwrap();
@@ -101,8 +98,7 @@ fn a_message_can_be_shared_as_bytes_without_a_copy() {
 
 #[test]
 fn a_bulk_message_is_not_padded() {
-    Sim::new().run(|net| async move {
-        let pair = connected(&net, &EndpointOptions::new()).await;
+    on_connection(Sim::new(), &options(), async |net, pair| {
         for len in [MAX_EAGER + 1, 5000, 100_001] {
             let before = net.cable_stats("a", DEVICE).unwrap()[0];
             let (_, got) = join(pair.ab.send_bytes(&message(len, 0)), pair.ba.recv()).await;
@@ -119,8 +115,7 @@ fn a_bulk_message_is_not_padded() {
 fn large_messages_fill_the_cable_in_both_directions() {
     let len = 1 << 20;
     let count = 64;
-    let run = Sim::new().run(|net| async move {
-        let pair = connected(&net, &EndpointOptions::new()).await;
+    let seconds = on_connection(Sim::new(), &options(), async |net, pair| {
         let send = async |connection: &Connection<SimDevice>| {
             let sends =
                 stream::iter(0..count).map(async |_| connection.send(zeros(connection, len).await).await);
@@ -135,7 +130,7 @@ fn large_messages_fill_the_cable_in_both_directions() {
         join(join(send(&pair.ab), receive(&pair.ab)), join(send(&pair.ba), receive(&pair.ba))).await;
         (net.now() - start).as_secs_f64()
     });
-    let goodput = (len * count) as f64 / run.value;
+    let goodput = (len * count) as f64 / seconds;
     let ceiling = LineRate::TB5.ceiling_bytes_per_second();
     assert!(goodput >= 0.97 * ceiling, "{goodput:.3e} of {ceiling:.3e}");
     assert!(goodput <= ceiling);

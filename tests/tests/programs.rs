@@ -2,9 +2,8 @@
 //!
 //! They are Debian's `ibverbs-utils` and `perftest`, unmodified; `recipe.c` needs a C compiler and `libibverbs-dev`.
 #![cfg(target_os = "linux")]
-#![allow(unsafe_code, reason = "holds a port by a socket that does not listen")]
 
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -69,53 +68,25 @@ fn wait_for_listener(port: u16, server: &mut Child) {
     panic!("the server does not listen on port {port}");
 }
 
-/// A port that no other program gets for as long as the value lives
+/// A port, and a connection that keeps the system from giving it to another program
 ///
-/// The socket is bound and never listens. A server that sets `SO_REUSEADDR`, as all of these do, may bind the port beside it;
-/// the system gives it to no program that asks for any free port.
-struct HeldPort {
-    port: u16,
-    _socket: OwnedFd,
-}
-
-impl HeldPort {
-    fn new() -> Self {
-        // SAFETY: the call takes numbers.
-        let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
-        assert!(socket >= 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: the descriptor is new and owned by no other value.
-        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-        let fd = socket.as_raw_fd();
-        let one = 1_i32;
-        // SAFETY: zeros are valid for the structure.
-        let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
-        address.sin_family = libc::AF_INET as u16;
-        let place = (&raw mut address).cast::<libc::sockaddr>();
-        let mut len = size_of::<libc::sockaddr_in>() as u32;
-        // SAFETY: the option is a number of four bytes.
-        let reuses =
-            unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, (&raw const one).cast(), 4) };
-        // SAFETY: the address has the length that is passed.
-        let binds = unsafe { libc::bind(fd, place, len) };
-        // SAFETY: the place has room for the length that is passed.
-        let names = unsafe { libc::getsockname(fd, place, &raw mut len) };
-        assert_eq!([reuses, binds, names], [0; 3], "{}", std::io::Error::last_os_error());
-        Self { port: u16::from_be(address.sin_port), _socket: socket }
-    }
+/// A server that sets `SO_REUSEADDR`, as all of these do, may listen on the port of a connection.
+fn held_port() -> (u16, [TcpStream; 2]) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let connecting = TcpStream::connect(address).unwrap();
+    (address.port(), [connecting, listener.accept().unwrap().0])
 }
 
 /// Runs a server as host `a` and its client as host `b`; returns what both have printed
 fn between(hosts: &Hosts, words: &str, environment: &[(&str, &str)]) -> [String; 2] {
-    let held = HeldPort::new();
-    let port = held.port;
+    let (port, _held) = held_port();
     let words = format!("{words} -p {port}");
     let mut server = command(hosts, "a", &words).envs(environment.iter().copied()).spawn().unwrap();
     wait_for_listener(port, &mut server);
-    let client = run({
-        let mut client = command(hosts, "b", &format!("{words} localhost"));
-        client.envs(environment.iter().copied());
-        client
-    });
+    let mut client = command(hosts, "b", &format!("{words} localhost"));
+    client.envs(environment.iter().copied());
+    let client = run(client);
     let output = server.wait_with_output().unwrap();
     assert!(output.status.success(), "{}: {}", output.status, text(&output));
     [text(&output), client]

@@ -10,15 +10,11 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use futures::future::try_join;
-use rdma_async::{CloseError, Connection, ConnectionError, EndpointOptions};
+use rdma_async::{CloseError, Connection, ConnectionError};
 use rdma_core::{Completion, CompletionQueue as _, Device as _, Time};
 use rdma_sim::{Net, Sim, SimDevice};
-use rdma_tests::{DEVICE, connected, zeros};
+use rdma_tests::{DEVICE, connected, on_connection, options, zeros};
 use tracing::span;
-
-fn options() -> EndpointOptions {
-    EndpointOptions::new()
-}
 
 /// Uses its connection when it is woken, when it is dropped, and when an event is logged
 struct Look {
@@ -187,8 +183,7 @@ impl Wake for Counts {
 /// Catches a panic that drops the wake-ups behind it, and one that ends the reactor and with it every connection.
 #[test]
 fn a_waker_that_panics_harms_no_other_task() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options()).await;
+    on_connection(Sim::new(), &options(), async |_, pair| {
         let panics = Waker::from(Arc::new(Panics));
         let counts = Arc::new(Counts::default());
         let waker = Waker::from(Arc::clone(&counts));

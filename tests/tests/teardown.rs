@@ -1,11 +1,8 @@
 //! How a connection gives its memory back: at once, but not before the device has stopped, and never if that is not proved
-#![allow(unsafe_code, reason = "a device is an unsafe trait")]
 
 use std::pin::Pin;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::{Either, join, select, try_join};
@@ -14,12 +11,11 @@ use rdma_async::{
     SendError, ZoneStats, future,
 };
 use rdma_core::protocol::Hello;
-use rdma_core::{
-    Access, Caps, Cause, Completion, CompletionQueue, Device, Error, FRAME, Gid, PortStatus, QpAddress,
-    QpCapacity, QpInit, QpState, QueuePair, RecvRequest, SendRequest, Teardown, Transition, Verb,
+use rdma_core::{Cause, Error, FRAME, Teardown, Verb};
+use rdma_sim::{Net, Sim, SimDevice};
+use rdma_tests::{
+    DEVICE, Hooked, Hooks, begun, connect, connected, endpoint, endpoint_on, endpoints, on_connection, zeros,
 };
-use rdma_sim::{Net, Sim, SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
-use rdma_tests::{DEVICE, connected, endpoint, endpoints, zeros};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 const WINDOW: u32 = 64;
@@ -29,15 +25,11 @@ fn options() -> EndpointOptions {
 }
 
 /// A simulated device whose queue pairs return from `destroy` what the test has chosen
-struct Scripted {
-    device: SimDevice,
-    script: Arc<Script>,
-}
+type Scripted = Hooked<Script>;
 
 struct Script {
     /// The answers of the eager queue pair and of the bulk one.
     answers: [Teardown; 2],
-    created: AtomicU32,
     /// Which of them refuses receives: the first bit is that of the eager one.
     refuses: AtomicU32,
     /// The endpoint whose memory is recorded when a queue pair is destroyed.
@@ -46,106 +38,15 @@ struct Script {
     seen: Mutex<Vec<PoolStats>>,
 }
 
-struct ScriptedQueue {
-    cq: SimCompletionQueue,
-    script: Arc<Script>,
-}
-
-struct ScriptedQp {
-    qp: SimQueuePair,
-    bit: u32,
-    answer: Teardown,
-    is_destroyed: bool,
-    script: Arc<Script>,
-}
-
-// SAFETY: the simulated device keeps every promise about memory; a queue pair that is said to go on has stopped.
-unsafe impl Device for Scripted {
-    type Mr = SimMemoryRegion;
-    type Cq = ScriptedQueue;
-
-    fn name(&self) -> &str {
-        self.device.name()
+impl Hooks for Script {
+    fn post_recv(&self, qp: u32) -> Result<(), Error> {
+        if self.refuses.load(Ordering::Relaxed) >> (qp % 2) & 1 == 1 { Err(REFUSED) } else { Ok(()) }
     }
 
-    fn caps(&self) -> &Caps {
-        self.device.caps()
-    }
-
-    fn port(&self) -> Result<PortStatus, Error> {
-        self.device.port()
-    }
-
-    fn gids(&self) -> Result<Vec<Gid>, Error> {
-        self.device.gids()
-    }
-
-    fn create_cq(&self, depth: u32) -> Result<ScriptedQueue, Error> {
-        Ok(ScriptedQueue { cq: self.device.create_cq(depth)?, script: Arc::clone(&self.script) })
-    }
-
-    unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<SimMemoryRegion, Error> {
-        // SAFETY: the caller keeps the same contract.
-        unsafe { self.device.register(mem, access) }
-    }
-}
-
-impl CompletionQueue for ScriptedQueue {
-    type Qp = ScriptedQp;
-
-    fn create_qp(&self, init: &QpInit) -> Result<ScriptedQp, Error> {
-        let bit = self.script.created.fetch_add(1, Ordering::Relaxed) % 2;
-        let answer = self.script.answers[bit as usize];
-        let script = Arc::clone(&self.script);
-        Ok(ScriptedQp { qp: self.cq.create_qp(init)?, bit, answer, is_destroyed: false, script })
-    }
-
-    fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
-        self.cq.poll(out)
-    }
-
-    fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
-        self.cq.poll_completions(cx, out)
-    }
-}
-
-impl QueuePair for ScriptedQp {
-    fn address(&self) -> QpAddress {
-        self.qp.address()
-    }
-
-    fn capacity(&self) -> QpCapacity {
-        self.qp.capacity()
-    }
-
-    fn state(&self) -> QpState {
-        self.qp.state()
-    }
-
-    fn modify(&self, to: Transition) -> Result<(), Error> {
-        self.qp.modify(to)
-    }
-
-    unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
-        // SAFETY: the caller keeps the same contract.
-        unsafe { self.qp.post_send(request) }
-    }
-
-    unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
-        if self.script.refuses.load(Ordering::Relaxed) >> self.bit & 1 == 1 {
-            return Err(REFUSED);
-        }
-        // SAFETY: the caller keeps the same contract.
-        unsafe { self.qp.post_recv(request) }
-    }
-
-    fn destroy(&mut self) -> Teardown {
-        if !std::mem::replace(&mut self.is_destroyed, true) {
-            let watched = self.script.watched.lock().unwrap();
-            self.script.seen.lock().unwrap().extend(watched.as_ref().map(Endpoint::pool_stats));
-        }
-        let _ = self.qp.destroy();
-        self.answer
+    fn destroy(&self, qp: u32) -> Option<Teardown> {
+        let watched = self.watched.lock().unwrap();
+        self.seen.lock().unwrap().extend(watched.as_ref().map(Endpoint::pool_stats));
+        Some(self.answers[qp as usize % 2])
     }
 }
 
@@ -163,29 +64,23 @@ struct Busy {
 const REFUSED: Error = Error::new(Verb::PostRecv, Cause::DeviceGone);
 
 fn scripted(net: &Net, answers: [Teardown; 2]) -> (Arc<Script>, Endpoint<Scripted>, Endpoint<SimDevice>) {
-    let (created, refuses) = Default::default();
-    let (watched, seen) = Default::default();
-    let script = Arc::new(Script { answers, created, refuses, watched, seen });
-    let device = Scripted { device: net.open("a", DEVICE).unwrap(), script: Arc::clone(&script) };
-    let a = Endpoint::builder(device).runtime(net.runtime()).options(options()).build().unwrap();
-    (script, a, endpoint(net, "b", &options()))
+    let (refuses, watched, seen) = Default::default();
+    let script = Arc::new(Script { answers, refuses, watched, seen });
+    let device = Hooked::new(net.open("a", DEVICE).unwrap(), &script);
+    (script, endpoint_on(net, device, &options()), endpoint(net, "b", &options()))
 }
 
 async fn busy(net: &Net, answers: [Teardown; 2]) -> Busy {
     let (script, a, b) = scripted(net, answers);
-    let (to_b, to_a) = duplex(256);
-    let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await.unwrap();
+    let (ab, ba) = connect(&a, &b).await.unwrap();
     let idle = a.pool_stats();
-    let mut from_peer = Box::pin(ba.send(zeros(&ba, 25 * FRAME).await));
-    assert!(futures::poll!(from_peer.as_mut()).is_pending());
+    let from_peer = begun(ba.send(zeros(&ba, 25 * FRAME).await)).await;
     ba.send_bytes(b"behind").await.unwrap();
     while a.pool_stats() == idle || ab.stats().messages_received == 0 {
         rdma_async::time::sleep(&*net.runtime(), Duration::from_nanos(100)).await;
     }
-    let mut sent = Box::pin(ab.send(zeros(&ab, 5 * FRAME).await));
-    let mut dropped = Box::pin(ab.send(zeros(&ab, 10).await));
-    assert!(futures::poll!(sent.as_mut()).is_pending() && futures::poll!(dropped.as_mut()).is_pending());
-    drop(dropped);
+    let sent = begun(ab.send(zeros(&ab, 5 * FRAME).await)).await;
+    drop(begun(ab.send(zeros(&ab, 10).await)).await);
     assert_eq!([out(a.pool_stats().send), out(a.pool_stats().receive)], [6, WINDOW as usize + 1 + 25]);
     Busy { script, a, ab, sent, _peer: (b, ba, from_peer) }
 }
@@ -297,8 +192,7 @@ fn an_attempt_whose_connection_is_lost_meanwhile_fails_for_that_reason() {
 fn a_closed_endpoint_closes_idle_connections_and_those_that_are_being_made() {
     Sim::new().run(async |net| {
         let (a, b) = endpoints(&net, &options());
-        let (to_b, to_a) = duplex(256);
-        let (first, _peer) = try_join(a.connect(to_b), b.accept(to_a)).await.unwrap();
+        let (first, _peer) = connect(&a, &b).await.unwrap();
         rdma_async::time::sleep(&*net.runtime(), Duration::from_millis(500)).await;
         let ((to_b, mut from_a), (to_a, mut from_b)) = (duplex(256), duplex(256));
         let close = async {
@@ -357,12 +251,8 @@ fn a_device_is_closed_with_its_endpoint_and_connections() {
 fn a_connection_that_waits_for_memory_leaves_the_line_when_it_ends() {
     const LEN: usize = 1 << 20;
     Sim::new().run(async |net| {
-        let (a, b) = endpoints(&net, &EndpointOptions::new().max_connections(2).receive_memory(6 << 20));
-        let connect = async || {
-            let (to_b, to_a) = duplex(256);
-            try_join(a.connect(to_b), b.accept(to_a)).await.unwrap()
-        };
-        let (first, second) = (connect().await, connect().await);
+        let (a, b) = endpoints(&net, &options().max_connections(2).receive_memory(6 << 20));
+        let (first, second) = (connect(&a, &b).await.unwrap(), connect(&a, &b).await.unwrap());
         let rest = async || rdma_async::time::sleep(&*net.runtime(), Duration::from_millis(10)).await;
         // The first takes what there is, the second waits for more, and behind it the first again.
         let mut sent = 0;
@@ -389,8 +279,7 @@ fn a_connection_that_waits_for_memory_leaves_the_line_when_it_ends() {
 /// Catches an `abort` that replaces the reason of a connection that is over.
 #[test]
 fn the_first_reason_stays_the_reason() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options()).await;
+    on_connection(Sim::new(), &options(), async |_, pair| {
         pair.ba.abort();
         let lost = Err(CloseError::Lost(ConnectionError::PeerLost(Duration::from_secs(5))));
         assert_eq!(pair.ab.closed().await, lost);
@@ -406,18 +295,14 @@ fn the_first_reason_stays_the_reason() {
 fn a_refused_receive_ends_the_connection_and_loses_no_memory() {
     Sim::new().run(async |net| {
         let (script, a, b) = scripted(&net, [Teardown::Quiesced; 2]);
-        let connect = async || {
-            let (to_b, to_a) = duplex(256);
-            try_join(a.connect(to_b), b.accept(to_a)).await
-        };
         let lost = || ConnectionError::Device(REFUSED);
         script.refuses.store(1, Ordering::Relaxed);
-        assert_eq!(connect().await.unwrap_err(), ConnectError::Lost(lost()));
+        assert_eq!(connect(&a, &b).await.unwrap_err(), ConnectError::Lost(lost()));
         assert!(a.pool_stats().is_whole());
         a.wait_idle().await;
         for (refuses, len) in [(1, 10), (2, 20_000)] {
             script.refuses.store(0, Ordering::Relaxed);
-            let (ab, ba) = connect().await.unwrap();
+            let (ab, ba) = connect(&a, &b).await.unwrap();
             ba.send_bytes(b"first").await.unwrap();
             let first = ab.recv().await.unwrap().unwrap();
             script.refuses.store(refuses, Ordering::Relaxed);
@@ -433,10 +318,8 @@ fn a_refused_receive_ends_the_connection_and_loses_no_memory() {
 /// Catches a task that waits for a place when the connection ends, while an outcome that is not collected keeps the place.
 #[test]
 fn a_send_that_waits_for_a_place_fails_when_the_connection_ends() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options().max_in_flight_sends(1)).await;
-        let mut first = Box::pin(pair.ab.send(zeros(&pair.ab, 50_000).await));
-        assert!(futures::poll!(first.as_mut()).is_pending());
+    on_connection(Sim::new(), &options().max_in_flight_sends(1), async |_, pair| {
+        let first = begun(pair.ab.send(zeros(&pair.ab, 50_000).await)).await;
         let second = pair.ab.send(zeros(&pair.ab, 10).await);
         let (second, ()) = join(second, async { pair.ab.abort() }).await;
         assert_eq!(second.unwrap_err().error, SendError::Lost(ConnectionError::Aborted));
@@ -447,8 +330,7 @@ fn a_send_that_waits_for_a_place_fails_when_the_connection_ends() {
 /// Catches an `abort` that calls a connection lost for which only the peer may still wait.
 #[test]
 fn aborting_after_the_end_of_the_peer_loses_nothing() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options()).await;
+    on_connection(Sim::new(), &options(), async |_, pair| {
         let read = async {
             assert!(pair.ab.recv().await.unwrap().is_none());
             pair.ab.abort();
@@ -464,12 +346,9 @@ fn aborting_after_the_end_of_the_peer_loses_nothing() {
 fn a_message_that_is_cut_off_is_not_passed_over() {
     let mut cut_off = 0;
     for step in 0..100 {
-        Sim::new().run(async |net| {
-            let pair = connected(&net, &options()).await;
-            let mut send = Box::pin(pair.ba.send(zeros(&pair.ba, 40 * FRAME).await));
-            assert!(futures::poll!(send.as_mut()).is_pending());
-            let mut close = Box::pin(pair.ba.close());
-            assert!(futures::poll!(close.as_mut()).is_pending());
+        on_connection(Sim::new(), &options(), async |net, pair| {
+            let _send = begun(pair.ba.send(zeros(&pair.ba, 40 * FRAME).await)).await;
+            let _close = begun(pair.ba.close()).await;
             rdma_async::time::sleep(&*net.runtime(), Duration::from_nanos(step * 500)).await;
             pair.ab.abort();
             match pair.ab.recv().await {

@@ -61,6 +61,13 @@ impl Link {
     }
 }
 
+/// A side whose connection exists; the workloads are its methods
+pub(crate) struct Connected {
+    pub(crate) side: Side,
+    pub(crate) connection: Connection<SimDevice>,
+    _endpoint: Endpoint<SimDevice>,
+}
+
 /// How long the second side waits for the stream of the first.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -113,7 +120,7 @@ impl Side {
     }
 
     /// Opens the device and connects to the other side
-    pub(crate) async fn connect(&self) -> Result<(Endpoint<SimDevice>, Connection<SimDevice>), Failure> {
+    pub(crate) async fn connect(&self) -> Result<Connected, Failure> {
         let endpoint = Endpoint::builder(self.open()?)
             .runtime(self.host.runtime())
             .options(self.options.clone())
@@ -126,6 +133,6 @@ impl Side {
         } else {
             endpoint.accept(stream).await?
         };
-        Ok((endpoint, connection))
+        Ok(Connected { side: self.clone(), connection, _endpoint: endpoint })
     }
 }

@@ -7,18 +7,17 @@
 
 #![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
 
-use std::fmt::Write as _;
-use std::io::BufRead as _;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::error::Error;
+use std::sync::mpsc::TryRecvError;
 
 use rdma_bare::BareQp;
-use rdma_core::{
-    Cause, Completion, Opcode, QpAddress, QpCapacity, QpInit, QueuePair as _, Status, Transition,
-};
+use rdma_core::{Cause, Completion, Opcode, QpCapacity, QpInit, QueuePair as _, Status, Transition};
 use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};
+use rdma_tests::hosts::lines_of;
 use rdma_tests::now;
 
 type Link = BareQp<VerbsDevice>;
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 unsafe extern "C" {
     fn fork() -> i32;
@@ -30,9 +29,9 @@ unsafe extern "C" {
 const WINDOW: usize = 8;
 
 #[expect(clippy::print_stdout, reason = "this is how it answers")]
-fn main() -> Result<(), String> {
-    let provider = Provider::load().map_err(|error| error.to_string())?;
-    let lines = lines();
+fn main() -> Result<()> {
+    let provider = Provider::load()?;
+    let lines = lines_of(std::io::stdin());
     let mut links: Vec<Option<Talk>> = Vec::new();
     loop {
         let is_talking = links.iter().flatten().any(|link| link.is_on);
@@ -55,13 +54,11 @@ fn main() -> Result<(), String> {
         let answer = match words[0] {
             "open" => {
                 let options = OpenOptions::new().poll(PollPolicy::SPIN).trust_destroy(true);
-                let device =
-                    VerbsDevice::open(&provider, words[1], options).map_err(|error| error.to_string())?;
+                let device = VerbsDevice::open(&provider, words[1], options)?;
                 let frames = number(2) as u32;
                 let capacity = QpCapacity { recv_frames: frames, send_frames: frames };
-                let link = Link::new(device, &QpInit { capacity, ..QpInit::default() }, number(3));
-                let link = link.map_err(|error| error.to_string())?;
-                let address = hex(&link.qp().address().to_bytes());
+                let link = Link::new(device, &QpInit { capacity, ..QpInit::default() }, number(3))?;
+                let address = serde_json::to_string(&link.qp().address())?;
                 links.push(Some(Talk { link, is_on: false, sent: 0, sending: 0, posted: 0, received: 0 }));
                 format!("{} {address}", links.len() - 1)
             }
@@ -84,13 +81,12 @@ fn main() -> Result<(), String> {
             }
             command => {
                 let Some(talk) = links.get_mut(number(1)).and_then(Option::as_mut) else {
-                    return Err(format!("{line}: there is no such link"));
+                    return Err(format!("{line}: there is no such link").into());
                 };
                 let (count, len) = (number(2), number(3));
                 match command {
                     "connect" => {
-                        let address = unhex(words[2]).ok_or("not an address")?;
-                        talk.link.qp().connect(&address).map_err(|error| error.to_string())?;
+                        talk.link.qp().connect(&serde_json::from_str(words[2])?)?;
                         "connected".to_owned()
                     }
                     "ping" => timed(|| ping(&mut talk.link, count, len, true))?,
@@ -102,7 +98,7 @@ fn main() -> Result<(), String> {
                         "talking".to_owned()
                     }
                     "count" => talk.received.to_string(),
-                    _ => return Err(format!("{line}: unknown")),
+                    _ => return Err(format!("{line}: unknown").into()),
                 }
             }
         };
@@ -122,46 +118,39 @@ fn is_refused(link: &mut Link) -> bool {
     outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(|error| error.cause == Cause::DeviceGone))
 }
 
-#[expect(clippy::disallowed_methods, reason = "a program may have threads of its own")]
-fn lines() -> Receiver<String> {
-    let (sender, lines) = channel();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    lines
-}
-
-fn timed(f: impl FnOnce() -> Result<(), String>) -> Result<String, String> {
+fn timed(f: impl FnOnce() -> Result<()>) -> Result<String> {
     let start = now();
     f()?;
     Ok(start.elapsed().as_nanos().to_string())
 }
 
 /// What completes next
-fn next(link: &mut Link) -> Result<Completion, String> {
+fn next(link: &mut Link) -> Result<Completion> {
     loop {
-        if let Some(completion) = link.poll().map_err(|error| error.to_string())? {
-            match completion.status {
-                Status::Success => return Ok(completion),
-                status => return Err(format!("{:?} ended with: {status}", completion.opcode)),
-            }
+        if let Some(completion) = poll(link)? {
+            return Ok(completion);
         }
     }
 }
 
-fn ping(link: &mut Link, count: usize, len: usize, begins: bool) -> Result<(), String> {
-    let failed = |error: rdma_core::Error| error.to_string();
+/// What has completed, if it succeeded
+fn poll(link: &mut Link) -> Result<Option<Completion>> {
+    match link.poll()? {
+        Some(Completion { opcode, id, status, .. }) if status != Status::Success => {
+            Err(format!("{opcode:?} {} ended with: {status}", id.0).into())
+        }
+        completion => Ok(completion),
+    }
+}
+
+fn ping(link: &mut Link, count: usize, len: usize, begins: bool) -> Result<()> {
     let place = |number: usize| (number % 4) << 16;
     for number in 0..2 {
-        link.recv(number as u64, place(number)..place(number) + len).map_err(failed)?;
+        link.recv(number as u64, place(number)..place(number) + len)?;
     }
     for number in 0..count {
         if begins {
-            link.send(9, 1 << 19..(1 << 19) + len).map_err(failed)?;
+            link.send(9, 1 << 19..(1 << 19) + len)?;
         }
         let mut is_sent = !begins;
         let mut is_received = false;
@@ -172,33 +161,31 @@ fn ping(link: &mut Link, count: usize, len: usize, begins: bool) -> Result<(), S
             }
         }
         if number + 2 < count {
-            link.recv(number as u64, place(number)..place(number) + len).map_err(failed)?;
+            link.recv(number as u64, place(number)..place(number) + len)?;
         }
         if !begins {
-            link.send(9, 1 << 19..(1 << 19) + len).map_err(failed)?;
+            link.send(9, 1 << 19..(1 << 19) + len)?;
             if next(link)?.opcode == Opcode::Recv {
-                return Err("a message came before the answer had left".to_owned());
+                return Err("a message came before the answer had left".into());
             }
         }
     }
     Ok(())
 }
 
-fn stream(link: &mut Link, count: usize, len: usize, way: Opcode) -> Result<(), String> {
-    let failed = |error: rdma_core::Error| error.to_string();
+fn stream(link: &mut Link, count: usize, len: usize, way: Opcode) -> Result<()> {
     let post = |link: &mut Link, number: usize| {
         let start = (number % WINDOW) * len;
         match way {
             Opcode::Send => link.send(number as u64, start..start + len),
             _ => link.recv(number as u64, start..start + len),
         }
-        .map_err(failed)
     };
     (0..count.min(WINDOW)).try_for_each(|number| post(link, number))?;
     for number in 0..count {
         let completion = next(link)?;
         if way == Opcode::Recv && completion.byte_len as usize != len {
-            return Err(format!("message {number} has {} bytes", completion.byte_len));
+            return Err(format!("message {number} has {} bytes", completion.byte_len).into());
         }
         if number + WINDOW < count {
             post(link, number + WINDOW)?;
@@ -231,30 +218,23 @@ impl Talk {
         (0..len).map(|at| (at as u64).wrapping_mul(number | 1).to_le_bytes()[1] ^ number as u8).collect()
     }
 
-    fn go_on(&mut self) -> Result<(), String> {
-        let failed = |error: rdma_core::Error| error.to_string();
+    fn go_on(&mut self) -> Result<()> {
         while self.posted < self.received + 4 {
             let start = (self.posted % 4) as usize * PLACE;
             let frames = Self::len(self.posted).div_ceil(4096);
-            self.link.recv(self.posted, start..start + frames * 4096).map_err(failed)?;
+            self.link.recv(self.posted, start..start + frames * 4096)?;
             self.posted += 1;
         }
         while self.sending < 4 {
             let start = (4 + self.sent % 4) as usize * PLACE;
             let len = Self::len(self.sent);
             self.link.write(start, &Self::content(self.sent, len));
-            self.link.send(self.sent, start..start + len).map_err(failed)?;
+            self.link.send(self.sent, start..start + len)?;
             self.sent += 1;
             self.sending += 1;
         }
         for _ in 0..16 {
-            let Some(completion) = self.link.poll().map_err(failed)? else { break };
-            if completion.status != Status::Success {
-                return Err(format!(
-                    "{:?} {} ended with: {}",
-                    completion.opcode, completion.id.0, completion.status
-                ));
-            }
+            let Some(completion) = poll(&mut self.link)? else { break };
             if completion.opcode == Opcode::Send {
                 self.sending -= 1;
                 continue;
@@ -262,27 +242,14 @@ impl Talk {
             let number = self.received;
             let (len, start) = (completion.byte_len as usize, (number % 4) as usize * PLACE);
             if completion.id.0 != number || len != Self::len(number) {
-                return Err(format!("message {number}: {len} bytes in receive {}", completion.id.0));
+                return Err(format!("message {number}: {len} bytes in receive {}", completion.id.0).into());
             }
             let found = self.link.read(start..start + len);
             if found != Self::content(number, len) {
-                return Err(format!("message {number} is not what was sent"));
+                return Err(format!("message {number} is not what was sent").into());
             }
             self.received += 1;
         }
         Ok(())
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn unhex(text: &str) -> Option<QpAddress> {
-    let byte = |at| u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok();
-    let bytes: Vec<u8> = (0..QpAddress::WIRE_LEN).map_while(byte).collect();
-    Some(QpAddress::from_bytes(bytes.as_slice().try_into().ok()?))
 }

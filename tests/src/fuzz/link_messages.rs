@@ -9,6 +9,7 @@ use rdma_core::{
 use rdma_sim::remote::{LinkMessage, QpName, Transport};
 use rdma_sim::{Driver, Model, Sim};
 
+use super::input::Input;
 use super::transcript::{Transcript, log};
 use crate::DEVICE;
 
@@ -25,14 +26,7 @@ impl Transport for Discard {
     fn flush(&mut self) {}
 }
 
-/// The bytes of the input, followed by zeros
-struct Input<'a>(&'a [u8]);
-
 impl<'a> Input<'a> {
-    fn byte(&mut self) -> u8 {
-        self.0.split_off_first().copied().unwrap_or(0)
-    }
-
     /// A number: small, close to a limit, or arbitrary
     fn number(&mut self) -> u64 {
         match self.byte() {
@@ -54,11 +48,6 @@ impl<'a> Input<'a> {
 
     fn name(&mut self) -> QpName {
         QpName { device: self.number() as u32, qpn: self.qpn() }
-    }
-
-    fn bytes(&mut self) -> &'a [u8] {
-        let len = usize::from(self.byte()) << (self.byte() % 3);
-        self.0.split_off(..len.min(self.0.len())).unwrap_or_default()
     }
 
     fn op(&mut self) -> SendOp {

@@ -3,6 +3,7 @@
 //! Each body decodes its bytes into steps. When a run panics, the steps are printed.
 
 mod abi;
+mod input;
 mod link_messages;
 mod protocol;
 mod transcript;

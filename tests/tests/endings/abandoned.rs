@@ -2,32 +2,23 @@
 
 use std::time::Duration;
 
-use rdma_async::{CloseError, Connection, ConnectionError, EndpointOptions};
+use rdma_async::{CloseError, Connection, ConnectionError};
 use rdma_sim::{Sim, SimDevice};
-use rdma_tests::{connected, zeros};
-
-fn options() -> EndpointOptions {
-    EndpointOptions::new()
-}
+use rdma_tests::{begun, connected, on_connection, options, zeros};
 
 /// Queues ten messages, of which the memory of the peer holds a few, and waits for none
 async fn queue_more_than_fits(connection: &Connection<SimDevice>) {
     for _ in 0..10 {
-        let lease = zeros(connection, 1 << 20).await;
-        let mut send = Box::pin(connection.send(lease));
-        assert!(futures::poll!(send.as_mut()).is_pending());
+        drop(begun(connection.send(zeros(connection, 1 << 20).await)).await);
     }
 }
 
 /// Catches a last handle that does not `abandon` its connection.
 #[test]
 fn dropping_the_last_handle_sends_what_is_queued() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options()).await;
+    on_connection(Sim::new(), &options(), async |_, pair| {
         for len in [10, 50_000] {
-            let lease = zeros(&pair.ab, len).await;
-            let mut send = Box::pin(pair.ab.send(lease));
-            assert!(futures::poll!(send.as_mut()).is_pending());
+            drop(begun(pair.ab.send(zeros(&pair.ab, len).await)).await);
         }
         drop((pair.ab, pair.a));
         assert_eq!(pair.ba.recv().await.unwrap().unwrap().len(), 10);
@@ -40,8 +31,7 @@ fn dropping_the_last_handle_sends_what_is_queued() {
 /// does not move when a send completes.
 #[test]
 fn dropping_the_last_handle_waits_for_a_slow_reader() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options().max_connections(1).receive_memory(6 << 20)).await;
+    on_connection(Sim::new(), &options().max_connections(1).receive_memory(6 << 20), async |net, pair| {
         queue_more_than_fits(&pair.ab).await;
         drop(pair.ab);
         for _ in 0..10 {
@@ -77,12 +67,9 @@ fn dropping_the_last_handle_gives_up_a_peer_that_takes_nothing() {
 /// Regression: small messages behind a long one that was under way kept their receives, and the peer its credits.
 #[test]
 fn messages_to_a_dropped_connection_do_not_hold_the_peer_up() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options().max_connections(1).receive_memory(6 << 20)).await;
+    on_connection(Sim::new(), &options().max_connections(1).receive_memory(6 << 20), async |_, pair| {
         queue_more_than_fits(&pair.ab).await;
-        let long = zeros(&pair.ba, 2 << 20).await;
-        let mut long = Box::pin(pair.ba.send(long));
-        assert!(futures::poll!(long.as_mut()).is_pending());
+        let _long = begun(pair.ba.send(zeros(&pair.ba, 2 << 20).await)).await;
         for _ in 0..30 {
             pair.ba.send_bytes(b"behind").await.unwrap();
         }
@@ -97,8 +84,7 @@ fn messages_to_a_dropped_connection_do_not_hold_the_peer_up() {
 /// Catches a long message that arrives after the last handle was dropped, and keeps its memory.
 #[test]
 fn messages_that_will_not_be_read_keep_no_memory() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options().max_connections(1).receive_memory(6 << 20)).await;
+    on_connection(Sim::new(), &options().max_connections(1).receive_memory(6 << 20), async |net, pair| {
         queue_more_than_fits(&pair.ab).await;
         let ba = &pair.ba;
         let all = async {

@@ -13,13 +13,14 @@ use rdma_async::{
 use rdma_core::protocol::{Hello, HelloError};
 use rdma_core::{AnyDevice, Cause, Device, FRAME, Invalid, Verb};
 use rdma_sim::{LineRate, Model, Sim, Topology};
-use rdma_tests::{DEVICE, connect, connected, endpoint, endpoints, options, zeros};
+use rdma_tests::{
+    DEVICE, begun, connect, connected, endpoint, endpoint_on, endpoints, on_connection, options, zeros,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[test]
 fn closing_tells_that_everything_arrived() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options()).await;
+    on_connection(Sim::new(), &options(), async |_, pair| {
         pair.ab.send_bytes(&[1; 100_000]).await.unwrap();
         pair.ab.send_bytes(&[2; 10]).await.unwrap();
         // The application at the other end does not read: its connection confirms all the same.
@@ -38,8 +39,7 @@ fn closing_tells_that_everything_arrived() {
 #[test]
 fn both_sides_can_close_at_once() {
     for seed in 0..50 {
-        Sim::new().seed(seed).run(async |net| {
-            let pair = connected(&net, &options()).await;
+        on_connection(Sim::new().seed(seed), &options(), async |net, pair| {
             let (sent, back) = join(pair.ab.send_bytes(&[1; 9000]), pair.ba.send_bytes(&[2; 10])).await;
             sent.unwrap();
             back.unwrap();
@@ -58,8 +58,7 @@ fn both_sides_can_close_at_once() {
 #[test]
 fn closing_while_the_peer_talks_does_not_wait_for_a_timeout() {
     for seed in 0..60 {
-        Sim::new().seed(seed).run(async |net| {
-            let pair = connected(&net, &options()).await;
+        on_connection(Sim::new().seed(seed), &options(), async |net, pair| {
             let message = vec![1; seed as usize * 400];
             let talk = async {
                 let sends = (0..4).map(async |_| while pair.ba.send_bytes(&message).await.is_ok() {});
@@ -84,8 +83,7 @@ fn closing_while_the_peer_talks_does_not_wait_for_a_timeout() {
 #[test]
 fn messages_sent_to_a_closing_side_arrive() {
     let arrived = (0..40).map(|seed| {
-        let run = Sim::new().seed(seed).run(async |net| {
-            let pair = connected(&net, &options()).await;
+        on_connection(Sim::new().seed(seed), &options(), async |net, pair| {
             let sends = (0..12).map(async |_| pair.ba.send_bytes(&vec![1; 300_000]).await.is_ok());
             let close = async {
                 rdma_async::time::sleep(&*net.runtime(), Duration::from_micros(seed * 9)).await;
@@ -99,8 +97,7 @@ fn messages_sent_to_a_closing_side_arrive() {
             let (sent, read) = join(futures::future::join_all(sends), close).await;
             assert_eq!(read, sent.into_iter().filter(|sent| *sent).count(), "seed {seed}");
             read
-        });
-        run.value
+        })
     });
     assert!(arrived.sum::<usize>() > 40, "some messages are sent before the side closes");
 }
@@ -108,12 +105,9 @@ fn messages_sent_to_a_closing_side_arrive() {
 /// Regression: memory that bulk messages wait for was missing for the handshake of another connection.
 #[test]
 fn a_connection_can_be_made_while_others_fill_the_memory() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options().max_connections(2).receive_memory(6 << 20)).await;
+    on_connection(Sim::new(), &options().max_connections(2).receive_memory(6 << 20), async |net, pair| {
         for _ in 0..10 {
-            let lease = zeros(&pair.ab, 1 << 20).await;
-            let mut send = Box::pin(pair.ab.send(lease));
-            assert!(futures::poll!(send.as_mut()).is_pending());
+            drop(begun(pair.ab.send(zeros(&pair.ab, 1 << 20).await)).await);
         }
         rdma_async::time::sleep(&*net.runtime(), Duration::from_millis(10)).await;
         let _second = connect(&pair.a, &pair.b).await.unwrap();
@@ -127,8 +121,7 @@ fn a_connection_can_be_made_while_others_fill_the_memory() {
 fn a_device_with_short_queues_offers_what_it_has() {
     let mut model = rdma_sim::Model::default();
     model.caps.max_queue_frames = 100;
-    Sim::new().model(model).run(async |net| {
-        let pair = connected(&net, &options()).await;
+    on_connection(Sim::new().model(model), &options(), async |_, pair| {
         let max = pair.ab.max_message();
         assert_eq!(max, 100 * rdma_core::FRAME);
         let read = async { while pair.ba.recv().await.unwrap().is_some() {} };
@@ -144,8 +137,7 @@ fn a_device_with_short_queues_offers_what_it_has() {
 
 #[test]
 fn messages_that_the_peer_will_not_read_are_refused_with_their_lease() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options()).await;
+    on_connection(Sim::new(), &options(), async |_, pair| {
         // More than the window takes in.
         let sends = (0..200).map(|_| async {
             let lease = zeros(&pair.ba, 10).await;
@@ -189,8 +181,7 @@ fn sends_that_have_not_completed_when_the_peer_confirms_have_arrived() {
 
 #[test]
 fn a_reader_that_pauses_holds_the_sender_back_and_loses_nothing() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options().max_connections(1).receive_memory(6 << 20)).await;
+    on_connection(Sim::new(), &options().max_connections(1).receive_memory(6 << 20), async |net, pair| {
         let send = async {
             for number in 0..400_usize {
                 let len = if number % 4 == 0 { 1 << 20 } else { 8 };
@@ -254,8 +245,7 @@ fn a_limit_on_messages_holds_however_short_it_is() {
 
 #[test]
 fn messages_that_cannot_be_sent_come_back() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options().max_message(1 << 20)).await;
+    on_connection(Sim::new(), &options().max_message(1 << 20), async |_, pair| {
         let max = pair.ab.max_message();
         assert_eq!(max, 1 << 20);
         let lease = zeros(&pair.ab, max + 1).await;
@@ -353,16 +343,8 @@ fn crossed_cables_are_an_error_and_not_a_silent_lockup() {
         LineRate::TB5,
     );
     Sim::new().topology(topology).run(async |net| {
-        let a = Endpoint::builder(net.open("a", "rdma_en2").unwrap())
-            .runtime(net.runtime())
-            .options(options())
-            .build()
-            .unwrap();
-        let b = Endpoint::builder(net.open("b", "rdma_en3").unwrap())
-            .runtime(net.runtime())
-            .options(options())
-            .build()
-            .unwrap();
+        let [a, b] = [("a", "rdma_en2"), ("b", "rdma_en3")]
+            .map(|(host, device)| endpoint_on(&net, net.open(host, device).unwrap(), &options()));
         let (to_b, to_a) = tokio::io::duplex(256);
         let (connected, accepted) = join(a.connect(to_b), b.accept(to_a)).await;
         let unreachable = ConnectError::Device(rdma_core::Error::new(Verb::ModifyQp, Cause::PeerUnreachable));
@@ -418,12 +400,7 @@ fn unusable_options_are_refused_with_the_reason() {
                 .unwrap_err();
             assert_eq!(refused, EndpointError::Options(reason.clone()));
         }
-        let device = net.open("a", DEVICE).unwrap();
-        Endpoint::builder(device)
-            .runtime(net.runtime())
-            .options(options().recv_window(63).peer_timeout(s(8)))
-            .build()
-            .unwrap();
+        endpoint(&net, "a", &options().recv_window(63).peer_timeout(s(8)));
     });
 }
 
@@ -432,8 +409,7 @@ fn unusable_options_are_refused_with_the_reason() {
 fn a_device_chosen_at_run_time_does_the_same() {
     Sim::new().run(async |net| {
         let open = |host| AnyDevice::new(net.open(host, DEVICE).unwrap());
-        let a = Endpoint::builder(open("a")).runtime(net.runtime()).options(options()).build().unwrap();
-        let b = Endpoint::builder(open("b")).runtime(net.runtime()).options(options()).build().unwrap();
+        let [a, b] = ["a", "b"].map(|host| endpoint_on(&net, open(host), &options()));
         assert_eq!(a.device().name(), DEVICE);
         let (ab, ba) = connect(&a, &b).await.unwrap();
         for len in [5, 50_000] {
@@ -458,8 +434,7 @@ fn a_runtime_that_ends_takes_its_connections_along() {
 /// Catches a length that is cast to 32 bits before it is compared.
 #[test]
 fn lengths_that_no_memory_has_are_refused() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options()).await;
+    on_connection(Sim::new(), &options(), async |_, pair| {
         let max = pair.a.pool_stats().send.total_bytes;
         for len in [max + 1, (1 << 32) + 100, (1 << 44) + 100, usize::MAX] {
             let too_large = AllocError::TooLarge { len, max };

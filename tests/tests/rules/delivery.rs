@@ -10,12 +10,13 @@ use rdma_sim::rules::{FrameMatch, SendCompletion};
 use rdma_sim::{LineRate, Model, Net, Sim};
 use rdma_tests::{DEVICE, value_of};
 
-use super::{Bare, bare, device, errno, happen, pair, pair_of, passes, rest, under, within_a_second};
+use super::{
+    Bare, bare, device, errno, happen, on_pair, pair, pair_of, passes, rest, under, within_a_second,
+};
 
 #[test]
 fn a_short_message_costs_a_whole_frame_of_credit_and_few_bytes() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         // The example of the source: 64 bytes of header and 16 KiB of payload are five frames.
         b.recv(1, 0..64).unwrap();
         b.recv(2, 4096..20_480).unwrap();
@@ -85,8 +86,7 @@ fn messages_and_receives_span_the_same_frames() {
 
 #[test]
 fn the_excess_of_a_message_spoils_the_next_receive() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         for at in [0, FRAME] {
             b.recv(at as u64, at..at + FRAME).unwrap();
         }
@@ -101,8 +101,7 @@ fn the_excess_of_a_message_spoils_the_next_receive() {
 
 #[test]
 fn messages_keep_their_order() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |_, [mut a, mut b]| {
         let length = |number: usize| number * 977 % 9000;
         for number in 0..30 {
             let (at, message) = (number * 3 * FRAME, length(number));
@@ -145,8 +144,7 @@ fn a_send_completes_at_departure_or_at_hand_off() {
 
 #[test]
 fn a_waiting_queue_pair_does_not_hold_up_others() {
-    Sim::new().run(async |net| {
-        let [mut a, _b] = pair(&net);
+    on_pair(async |net, [mut a, _b]| {
         let [mut c, mut d] = pair(&net);
         a.send(1, 0..8).unwrap();
         a.send(2, 0..8).unwrap();
@@ -199,8 +197,7 @@ fn both_directions_carry_at_once() {
 
 #[test]
 fn a_ping_takes_twelve_microseconds() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         a.recv(1, 0..8).unwrap();
         b.recv(1, 0..8).unwrap();
         rest(&net, Duration::from_micros(10)).await;
@@ -215,8 +212,7 @@ fn a_ping_takes_twelve_microseconds() {
 
 #[test]
 fn a_damaged_frame_fails_its_receive() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         happen(&net, "a:rdma_en2 corrupt 1").await;
         for id in 0..2 {
             b.recv(id, id as usize * FRAME..id as usize * FRAME + 8).unwrap();
@@ -288,8 +284,7 @@ fn completions_of_several_queue_pairs_share_a_queue() {
 /// Catches a damaged message that arrives unchanged, and a first byte that is set instead of inverted.
 #[test]
 fn the_first_byte_of_a_damaged_message_is_inverted() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         happen(&net, "a:rdma_en2 corrupt 1").await;
         a.write(0, &[0xa5; 8]);
         b.write(0, &[7; 8]);

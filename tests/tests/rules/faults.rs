@@ -7,7 +7,7 @@ use rdma_sim::fault::FaultReason;
 use rdma_sim::{FaultPlan, LineRate, Net, Sim};
 use rdma_tests::DEVICE;
 
-use super::{Bare, errno, happen, pair, passes, rest, within_a_second};
+use super::{Bare, errno, happen, on_pair, pair, passes, rest, within_a_second};
 
 /// How long a megabyte takes, in nanoseconds
 async fn a_megabyte(net: &Net, a: &mut Bare, b: &mut Bare) -> u64 {
@@ -21,8 +21,7 @@ async fn a_megabyte(net: &Net, a: &mut Bare, b: &mut Bare) -> u64 {
 #[test]
 fn a_slow_cable_carries_less() {
     for fault in ["slow 50%", "storm 50%"] {
-        Sim::new().run(async |net| {
-            let [mut a, mut b] = pair(&net);
+        on_pair(async |net, [mut a, mut b]| {
             let fast = a_megabyte(&net, &mut a, &mut b).await;
             happen(&net, &format!("b:rdma_en2 {fault}")).await;
             let slow = a_megabyte(&net, &mut a, &mut b).await;
@@ -36,8 +35,7 @@ fn a_slow_cable_carries_less() {
 
 #[test]
 fn a_late_port_reports_later() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         let usual = a_megabyte(&net, &mut a, &mut b).await;
         happen(&net, "b:rdma_en2 delay 3ms").await;
         let late = a_megabyte(&net, &mut a, &mut b).await;
@@ -48,8 +46,7 @@ fn a_late_port_reports_later() {
 
 #[test]
 fn a_slow_receiver_looks_once_a_second() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         happen(&net, "b:rdma_en2 slow-receive").await;
         for id in 0..3 {
             b.recv(id, id as usize * 8..id as usize * 8 + 8).unwrap();
@@ -63,8 +60,7 @@ fn a_slow_receiver_looks_once_a_second() {
 
 #[test]
 fn lost_messages_take_no_receive() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         happen(&net, "a:rdma_en2 lose 1").await;
         b.recv(1, 0..8).unwrap();
         a.write(0, b"one two ");
@@ -101,8 +97,7 @@ fn an_overflowing_ring_damages_the_excess() {
 
 #[test]
 fn a_wedged_driver_creates_nothing() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         let spare = net.open("a", DEVICE).unwrap();
         happen(&net, "a:rdma_en2 wedge").await;
         assert_eq!(errno(net.open("a", DEVICE)), 16);
@@ -137,8 +132,7 @@ fn faults_wait_for_their_frame() {
 /// Regression: a fault for a number of frames that had passed already made the simulator panic.
 #[test]
 fn a_fault_for_frames_that_have_passed_is_due_now() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         for _ in 0..3 {
             assert!(passes(&net, &mut a, &mut b).await);
         }

@@ -8,7 +8,7 @@ use rdma_core::{Cause, PortState, QueuePair};
 use rdma_sim::{Net, Sim};
 use rdma_tests::DEVICE;
 
-use super::{Bare, happen, pair, passes, rest};
+use super::{Bare, happen, on_pair, pair, passes, rest};
 
 /// Has a process on `b` answer each message with one of its own
 fn echo(net: &Net, mut b: Bare) {
@@ -42,8 +42,7 @@ async fn answers(net: &Net, a: &mut Bare, at: usize) -> bool {
 
 #[test]
 fn a_stopped_peer_continues_without_damage() {
-    Sim::new().run(async |net| {
-        let [mut a, b] = pair(&net);
+    on_pair(async |net, [mut a, b]| {
         echo(&net, b);
         assert!(answers(&net, &mut a, 24).await);
         happen(&net, "b pause").await;

@@ -6,7 +6,7 @@ use rdma_core::{Cause, CompletionQueue, Device, PortState, QpInit, QueuePair};
 use rdma_sim::{Sim, Stalled};
 use rdma_tests::{DEVICE, value_of};
 
-use super::{bare, device, errno, happen, pair, passes, rest, under, within_a_second};
+use super::{bare, device, errno, happen, on_pair, pair, passes, rest, under, within_a_second};
 
 #[test]
 fn the_death_of_a_peer_is_silent() {
@@ -25,8 +25,7 @@ fn the_death_of_a_peer_is_silent() {
 
 #[test]
 fn the_kernel_reclaims_the_objects_of_a_dead_process() {
-    Sim::new().run(async |net| {
-        let [_a, mut b] = pair(&net);
+    on_pair(async |net, [_a, mut b]| {
         let full: Vec<_> = std::iter::from_fn(|| net.open("b", DEVICE).ok()).collect();
         assert_eq!(full.len(), 10);
         happen(&net, "b kill").await;
@@ -42,8 +41,7 @@ fn the_kernel_reclaims_the_objects_of_a_dead_process() {
 
 #[test]
 fn after_unplugging_everything_is_refused() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         happen(&net, "a:rdma_en2 unplug").await;
         for qp in [&mut a, &mut b] {
             let refused = qp.send(1, 0..8).unwrap_err();
@@ -59,8 +57,7 @@ fn after_unplugging_everything_is_refused() {
 
 #[test]
 fn an_unplugged_cable_completes_nothing() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         b.recv(1, 0..1 << 20).unwrap();
         a.send(1, 0..1 << 20).unwrap();
         rest(&net, Duration::from_micros(50)).await;
@@ -74,8 +71,7 @@ fn an_unplugged_cable_completes_nothing() {
 
 #[test]
 fn old_objects_are_useless_after_a_replug() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         happen(&net, "a:rdma_en2 flap 1ms").await;
         rest(&net, Duration::from_millis(2)).await;
         assert_eq!(net.port("a", DEVICE).unwrap().state, PortState::Active);
@@ -157,8 +153,7 @@ fn a_queue_pair_that_rests_too_long_is_dead() {
 
 #[test]
 fn a_message_a_minute_keeps_a_queue_pair_alive() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         for _ in 0..120 {
             assert!(passes(&net, &mut a, &mut b).await);
             rest(&net, MINUTE).await;
@@ -168,8 +163,7 @@ fn a_message_a_minute_keeps_a_queue_pair_alive() {
 
 #[test]
 fn a_dead_queue_pair_takes_posts_and_completes_nothing() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         happen(&net, "b:rdma_en2 idle-death").await;
         a.recv(2, 24..32).unwrap();
         b.send(2, 16..24).unwrap();

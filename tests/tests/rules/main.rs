@@ -45,6 +45,14 @@ fn pair_of(net: &Net, frames: u32, len: usize) -> [Bare; 2] {
     Bare::pair_of(device(net, "a"), device(net, "b"), &QpInit::with_frames(frames), len).unwrap()
 }
 
+/// Runs `program` with two that are
+fn on_pair(program: impl AsyncFnOnce(Net, [Bare; 2])) {
+    Sim::new().run(async |net| {
+        let pair = pair(&net);
+        program(net, pair).await;
+    });
+}
+
 /// A simulation of the pair under other rules
 fn under(change: impl FnOnce(&mut Rules)) -> Sim {
     let mut model = Model::tb5();

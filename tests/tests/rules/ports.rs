@@ -6,7 +6,7 @@ use rdma_core::{Cause, CompletionQueue, Device, PortState, QpAttr, QpInit, QpSta
 use rdma_sim::{LineRate, Model, Sim, Topology};
 use rdma_tests::DEVICE;
 
-use super::{bare, device, errno, happen, pair, passes, rest};
+use super::{bare, device, errno, happen, on_pair, pair, passes, rest};
 
 #[test]
 fn a_port_is_active_while_rdma_is_enabled_at_both_ends() {
@@ -115,8 +115,7 @@ fn a_port_without_an_address_has_no_usable_gid() {
 
 #[test]
 fn an_interface_that_is_down_stops_only_new_connections() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         happen(&net, "a:rdma_en2 interface-down").await;
         assert!(passes(&net, &mut a, &mut b).await);
         let [c, d] = ["a", "b"].map(|host| bare(&net, host));
@@ -159,8 +158,7 @@ fn a_queue_pair_cannot_reach_its_own_device() {
 
 #[test]
 fn a_sleeping_mac_takes_its_ports_along() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         happen(&net, "b sleep").await;
         assert_eq!(net.port("a", DEVICE).unwrap().state, PortState::Down);
         assert_eq!(a.send(1, 0..1).unwrap_err().cause, Cause::DeviceGone);

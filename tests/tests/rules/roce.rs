@@ -13,12 +13,13 @@ use super::{errno, happen, rest};
 const ALL: Access =
     Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE).union(Access::REMOTE_ATOMIC);
 
-fn raws(net: &Net, qp_type: QpType) -> [Raw; 2] {
-    Raw::pair(net, &QpInit { qp_type, ..QpInit::with_frames(1023) }, ALL, 4 << 20)
-}
-
-fn roce() -> Sim {
-    Sim::new().model(Model::roce())
+/// Runs `program` with two connected queue pairs of adapters
+fn on_roce(qp_type: QpType, program: impl AsyncFnOnce(Net, [Raw; 2])) {
+    Sim::new().model(Model::roce()).run(async |net| {
+        let init = QpInit { qp_type, ..QpInit::with_frames(1023) };
+        let pair = Raw::pair(&net, &init, ALL, 4 << 20);
+        program(net, pair).await;
+    });
 }
 
 /// Where `raw` has its memory, for its peer
@@ -28,8 +29,7 @@ fn remote(raw: &Raw, at: usize) -> (u64, Rkey) {
 
 #[test]
 fn roce_drops_a_send_without_a_receive() {
-    roce().run(async |net| {
-        let [a, b] = raws(&net, QpType::Uc);
+    on_roce(QpType::Uc, async |net, [a, b]| {
         a.post(1, SendOp::Send, &[a.sge(0..8)]).unwrap();
         assert_eq!(a.completion().await.status, Status::Success);
         b.recv(1, &[b.sge(0..8)]).unwrap();
@@ -40,8 +40,7 @@ fn roce_drops_a_send_without_a_receive() {
 
 #[test]
 fn roce_waits_on_reliable_queue_pairs() {
-    roce().run(async |net| {
-        let [a, b] = raws(&net, QpType::Rc);
+    on_roce(QpType::Rc, async |net, [a, b]| {
         a.post(1, SendOp::Send, &[a.sge(0..8)]).unwrap();
         rest(&net, Duration::from_secs(10)).await;
         assert_eq!(a.poll(), None);
@@ -57,8 +56,7 @@ fn roce_waits_on_reliable_queue_pairs() {
 #[test]
 fn roce_writes_without_a_receive() {
     for qp_type in [QpType::Uc, QpType::Rc] {
-        roce().run(async |net| {
-            let [a, b] = raws(&net, qp_type);
+        on_roce(qp_type, async |_, [a, b]| {
             a.write(0, b"written");
             let (remote_addr, rkey) = remote(&b, 4096);
             a.post(1, SendOp::Write { remote_addr, rkey }, &[a.sge(0..7)]).unwrap();
@@ -72,8 +70,7 @@ fn roce_writes_without_a_receive() {
 
 #[test]
 fn roce_reads_and_operates_on_reliable_queue_pairs() {
-    roce().run(async |net| {
-        let [a, b] = raws(&net, QpType::Rc);
+    on_roce(QpType::Rc, async |_, [a, b]| {
         b.write(0, &40_u64.to_le_bytes());
         let (remote_addr, rkey) = remote(&b, 0);
         let here = [a.sge(64..72)];
@@ -91,8 +88,7 @@ fn roce_reads_and_operates_on_reliable_queue_pairs() {
             assert_eq!((number(&a, 64), number(&b, 0)), (was, is), "{op:?}");
         }
     });
-    roce().run(async |net| {
-        let [a, b] = raws(&net, QpType::Uc);
+    on_roce(QpType::Uc, async |_, [a, b]| {
         let (remote_addr, rkey) = remote(&b, 0);
         assert_eq!(errno(a.post(1, SendOp::Read { remote_addr, rkey }, &[a.sge(0..8)])), 102);
     });
@@ -101,8 +97,7 @@ fn roce_reads_and_operates_on_reliable_queue_pairs() {
 /// Regression: a long read completed as soon as a short send behind it.
 #[test]
 fn a_read_takes_as_long_as_its_bytes_and_those_behind_it_wait() {
-    roce().run(async |net| {
-        let [a, b] = raws(&net, QpType::Rc);
+    on_roce(QpType::Rc, async |net, [a, b]| {
         b.recv(1, &[b.sge(0..8)]).unwrap();
         let (remote_addr, rkey) = remote(&b, 1 << 20);
         a.post(1, SendOp::Read { remote_addr, rkey }, &[a.sge(1 << 20..2 << 20)]).unwrap();
@@ -117,8 +112,7 @@ fn a_read_takes_as_long_as_its_bytes_and_those_behind_it_wait() {
 /// Regression: the oldest request was blamed for the failure of a later one.
 #[test]
 fn the_failing_request_is_the_one_that_failed() {
-    roce().run(async |net| {
-        let [a, b] = raws(&net, QpType::Rc);
+    on_roce(QpType::Rc, async |_, [a, b]| {
         b.recv(1, &[b.sge(0..8)]).unwrap();
         let (remote_addr, _) = remote(&b, 0);
         let write = SendOp::Write { remote_addr, rkey: Rkey(0xbad) };
@@ -137,8 +131,7 @@ fn the_failing_request_is_the_one_that_failed() {
 
 #[test]
 fn a_peer_that_is_gone_makes_a_reliable_queue_pair_give_up() {
-    roce().run(async |net| {
-        let [a, b] = raws(&net, QpType::Rc);
+    on_roce(QpType::Rc, async |net, [a, b]| {
         drop(b);
         a.post(1, SendOp::Send, &[a.sge(0..8)]).unwrap();
         a.post(2, SendOp::Send, &[a.sge(0..8)]).unwrap();
@@ -154,8 +147,7 @@ fn a_peer_that_is_gone_makes_a_reliable_queue_pair_give_up() {
 /// Regression: a reliable queue pair that waited for a receive never noticed that its peer died meanwhile.
 #[test]
 fn a_reliable_queue_pair_gives_up_while_it_waits_for_a_receive() {
-    roce().run(async |net| {
-        let [a, b] = raws(&net, QpType::Rc);
+    on_roce(QpType::Rc, async |net, [a, b]| {
         a.post(1, SendOp::Send, &[a.sge(0..8)]).unwrap();
         rest(&net, Duration::from_secs(10)).await;
         drop(b);
@@ -166,7 +158,7 @@ fn a_reliable_queue_pair_gives_up_while_it_waits_for_a_receive() {
 
 #[test]
 fn memory_of_a_peer_needs_its_key_and_its_right() {
-    roce().run(async |net| {
+    Sim::new().model(Model::roce()).run(async |net| {
         for access in [Access::LOCAL_WRITE, ALL] {
             let init = QpInit { qp_type: QpType::Rc, ..QpInit::with_frames(7) };
             let [a, b] = Raw::pair(&net, &init, access, FRAME);
@@ -180,8 +172,7 @@ fn memory_of_a_peer_needs_its_key_and_its_right() {
 
 #[test]
 fn roce_flushes_on_error() {
-    roce().run(async |net| {
-        let [a, _b] = raws(&net, QpType::Rc);
+    on_roce(QpType::Rc, async |_, [a, _b]| {
         a.recv(1, &[a.sge(0..8)]).unwrap();
         a.qp.modify(Transition::Error).unwrap();
         assert_eq!(a.completion().await.status.code(), 5);
@@ -191,8 +182,7 @@ fn roce_flushes_on_error() {
 /// Regression: frames of one-sided operations were counted, and no fault that waited for them happened.
 #[test]
 fn faults_count_the_frames_of_one_sided_operations() {
-    roce().run(async |net| {
-        let [a, b] = raws(&net, QpType::Rc);
+    on_roce(QpType::Rc, async |net, [a, b]| {
         net.inject("after 2 frames a:rdma_en2 corrupt 1".parse().unwrap());
         let (remote_addr, rkey) = remote(&b, 0);
         a.post(1, SendOp::Write { remote_addr, rkey }, &[a.sge(0..3 * FRAME)]).unwrap();
@@ -207,8 +197,7 @@ fn faults_count_the_frames_of_one_sided_operations() {
 fn roce_is_roomy_and_not_particular() {
     let model = Model::roce();
     assert!(model.caps.max_qp > 10 && model.caps.max_mr > 100 && model.caps.max_message > 16 << 20);
-    roce().run(async |net| {
-        let [a, b] = raws(&net, QpType::Uc);
+    on_roce(QpType::Uc, async |net, [a, b]| {
         // A short message in a long receive, and memory that begins anywhere, is late and lies over a boundary.
         happen(&net, "b:rdma_en2 boundary").await;
         let region = b.register_again(ALL).unwrap();

@@ -10,7 +10,7 @@ use rdma_sim::rules::EarlyReceives;
 use rdma_sim::{Model, Sim};
 use rdma_tests::{Raw, value_of};
 
-use super::{bare, device, errno, pair, passes, rest, under, within_a_second};
+use super::{bare, device, errno, on_pair, pair, passes, rest, under, within_a_second};
 
 /// The masks of Apple TN3205, each bit of which is needed.
 #[test]
@@ -219,8 +219,7 @@ fn the_error_state_keeps_mappings_or_not() {
 
 #[test]
 fn a_reset_queue_pair_can_connect_again() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         assert!(passes(&net, &mut a, &mut b).await);
         let _ = within_a_second(&net, &mut a).await;
         for (qp, peer) in [(&a, &b), (&b, &a)] {
@@ -259,8 +258,7 @@ fn a_reset_takes_a_queue_pair_out_of_the_round() {
 
 #[test]
 fn memory_is_free_after_destroy() {
-    Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net);
+    on_pair(async |net, [mut a, mut b]| {
         a.write(0, &[9; 64]);
         b.recv(1, 0..64).unwrap();
         a.send(1, 0..64).unwrap();

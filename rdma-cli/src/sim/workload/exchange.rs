@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, try_join};
 use serde::Deserialize;
 
+use super::message;
 use super::program::{Kind, Workload, check_volume, count, ended_early, size, small};
-use super::{message, stream};
 use crate::sim::failure::Failure;
 use crate::sim::period::Period;
 use crate::sim::side::Side;
@@ -33,7 +33,8 @@ impl Workload for Exchange {
     fn run(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>> {
         Box::pin(async move {
             let Self { count, size, rest, .. } = *self;
-            let (_endpoint, connection) = side.connect().await?;
+            let connected = side.connect().await?;
+            let connection = &connected.connection;
             let take = async {
                 for number in 0..count {
                     let received = connection.recv().await?.ok_or_else(|| ended_early(number, count))?;
@@ -41,7 +42,7 @@ impl Workload for Exchange {
                 }
                 Ok::<_, Failure>(())
             };
-            try_join(stream::send(&side, &connection, 0..count, size, rest), take).await?;
+            try_join(connected.send(0..count, size, rest), take).await?;
             // All messages of the peer have arrived: any further one is a violation.
             let rest = async {
                 if connection.recv().await?.is_some() {

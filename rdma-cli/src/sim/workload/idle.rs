@@ -5,7 +5,6 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde::Deserialize;
 
-use super::ping::{echo, round_trip};
 use super::program::{Kind, Workload, small};
 use crate::sim::failure::Failure;
 use crate::sim::period::Period;
@@ -23,16 +22,16 @@ pub(in crate::sim) struct Idle {
 impl Workload for Idle {
     fn run(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>> {
         Box::pin(async move {
-            let (_endpoint, connection) = side.connect().await?;
+            let connected = side.connect().await?;
             if !side.is_first {
-                return echo(&side, &connection, 2, small()).await;
+                return connected.echo(2, small()).await;
             }
-            let mut lease = connection.alloc(small() as usize).await?;
+            let mut lease = connected.connection.alloc(small() as usize).await?;
             lease.resize(small() as usize, 0);
-            let lease = round_trip(&side, &connection, lease, 0, 2).await?;
+            let lease = connected.round_trip(lease, 0, 2).await?;
             side.rest(self.duration.0).await;
-            drop(round_trip(&side, &connection, lease, 1, 2).await?);
-            Ok(connection.close().await?)
+            drop(connected.round_trip(lease, 1, 2).await?);
+            Ok(connected.connection.close().await?)
         })
     }
 }

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use rdma_async::{Connection, Lease};
-use rdma_sim::SimDevice;
+use rdma_async::Lease;
 use serde::Deserialize;
 
 use super::message;
 use super::program::{Kind, Workload, check_volume, count, ended_early, size, small};
 use crate::sim::failure::Failure;
 use crate::sim::period::Period;
-use crate::sim::side::Side;
+use crate::sim::side::{Connected, Side};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,54 +33,51 @@ impl Workload for Ping {
 
     fn run(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>> {
         Box::pin(async move {
-            let (_endpoint, connection) = side.connect().await?;
+            let connected = side.connect().await?;
             if !side.is_first {
-                return echo(&side, &connection, self.count, self.size).await;
+                return connected.echo(self.count, self.size).await;
             }
-            let mut lease = connection.alloc(self.size as usize).await?;
+            let mut lease = connected.connection.alloc(self.size as usize).await?;
             lease.resize(self.size as usize, 0);
             for number in 0..self.count {
                 side.rest(self.rest.0).await;
-                lease = round_trip(&side, &connection, lease, number, self.count).await?;
+                lease = connected.round_trip(lease, number, self.count).await?;
             }
             drop(lease);
-            Ok(connection.close().await?)
+            Ok(connected.connection.close().await?)
         })
     }
 }
 
-/// Sends message `number` in `lease`, and waits until it comes back
-pub(super) async fn round_trip(
-    side: &Side,
-    connection: &Connection<SimDevice>,
-    mut lease: Lease,
-    number: u32,
-    count: u32,
-) -> Result<Lease, Failure> {
-    message::write(&mut lease, number);
-    let start = side.now();
-    let lease = connection.send(lease).await?;
-    let answer = connection.recv().await?.ok_or_else(|| ended_early(number, count))?;
-    side.log.round_trip(side.now() - start);
-    side.check(message::check(&answer, number, lease.len()));
-    Ok(lease)
-}
-
-/// Sends each message back until the peer has finished
-pub(super) async fn echo(
-    side: &Side,
-    connection: &Connection<SimDevice>,
-    count: u32,
-    size: u32,
-) -> Result<(), Failure> {
-    let mut number = 0;
-    while let Some(received) = connection.recv().await? {
-        side.check(message::check(&received, number, size as usize));
-        number += 1;
-        let mut lease = connection.alloc(received.len()).await?;
-        lease.extend_from_slice(&received);
-        drop(received);
-        connection.send(lease).await?;
+impl Connected {
+    /// Sends message `number` in `lease`, and waits until it comes back
+    pub(super) async fn round_trip(
+        &self,
+        mut lease: Lease,
+        number: u32,
+        count: u32,
+    ) -> Result<Lease, Failure> {
+        let Self { side, connection, .. } = self;
+        message::write(&mut lease, number);
+        let start = side.now();
+        let lease = connection.send(lease).await?;
+        let answer = connection.recv().await?.ok_or_else(|| ended_early(number, count))?;
+        side.log.round_trip(side.now() - start);
+        side.check(message::check(&answer, number, lease.len()));
+        Ok(lease)
     }
-    if number == count { Ok(()) } else { Err(ended_early(number, count)) }
+
+    /// Sends each message back until the peer has finished
+    pub(super) async fn echo(&self, count: u32, size: u32) -> Result<(), Failure> {
+        let mut number = 0;
+        while let Some(received) = self.connection.recv().await? {
+            self.side.check(message::check(&received, number, size as usize));
+            number += 1;
+            let mut lease = self.connection.alloc(received.len()).await?;
+            lease.extend_from_slice(&received);
+            drop(received);
+            self.connection.send(lease).await?;
+        }
+        if number == count { Ok(()) } else { Err(ended_early(number, count)) }
+    }
 }

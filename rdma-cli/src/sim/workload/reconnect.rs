@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use rdma_core::Time;
 use serde::Deserialize;
 
+use super::message;
 use super::program::{Kind, Workload, check_volume, count, ended_early, size};
-use super::{message, stream};
 use crate::sim::failure::Failure;
 use crate::sim::outcome::Outcome;
 use crate::sim::period::Period;
@@ -91,19 +91,18 @@ impl Reconnect {
     /// Continues until all messages have arrived or the connection is lost; sets `connected` once there is a connection
     async fn attempt(&self, side: &Side, connected: &mut Option<()>) -> Result<(), Failure> {
         let Self { count, size, rest, .. } = *self;
-        let (_endpoint, connection) = side.connect().await?;
+        let session = side.connect().await?;
+        let connection = &session.connection;
         *connected = Some(());
         if side.is_first {
             let stored = connection.recv().await?.ok_or_else(|| ended_early(0, count))?;
             let stored = stored.first_chunk().copied().map(u32::from_le_bytes);
             let Some(stored) = stored.filter(|stored| *stored <= count) else {
-                side.violation("the other side acknowledged messages that were not sent");
-                return Err(Failure::new(
-                    Outcome::Fails,
-                    "the other side acknowledged messages that were not sent",
-                ));
+                let why = "the other side acknowledged messages that were not sent";
+                side.violation(why);
+                return Err(Failure::new(Outcome::Fails, why));
             };
-            stream::send(side, &connection, stored..count, size, rest).await?;
+            session.send(stored..count, size, rest).await?;
             return Ok(connection.close().await?);
         }
         let mut stored = side.link.stored() as u32;

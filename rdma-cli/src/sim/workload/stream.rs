@@ -1,17 +1,19 @@
 //! Messages one way
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::task::Poll;
 
+use futures::StreamExt;
 use futures::future::BoxFuture;
-use rdma_async::Connection;
-use rdma_sim::SimDevice;
+use futures::stream::FuturesOrdered;
 use serde::Deserialize;
 
 use super::message;
 use super::program::{Kind, Workload, check_volume, count, ended_early, size};
 use crate::sim::failure::Failure;
 use crate::sim::period::Period;
-use crate::sim::side::Side;
+use crate::sim::side::{Connected, Side};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,60 +40,51 @@ impl Workload for Stream {
     fn run(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>> {
         Box::pin(async move {
             let Self { count, size, rest, .. } = *self;
-            let (_endpoint, connection) = side.connect().await?;
+            let connected = side.connect().await?;
             if !side.is_first {
-                return receive(&side, &connection, count, size).await;
+                return connected.receive(count, size).await;
             }
             let start = side.now();
-            send(&side, &connection, 0..count, size, rest).await?;
-            connection.close().await?;
+            connected.send(0..count, size, rest).await?;
+            connected.connection.close().await?;
             side.log.transfer(u64::from(count) * u64::from(size), side.now() - start);
             Ok(())
         })
     }
 }
 
-/// Sends messages, in order
-pub(super) async fn send(
-    side: &Side,
-    connection: &Connection<SimDevice>,
-    numbers: std::ops::Range<u32>,
-    size: u32,
-    rest: Period,
-) -> Result<(), Failure> {
-    let mut under_way = futures::stream::FuturesOrdered::new();
-    for number in numbers {
-        side.rest(rest.0).await;
-        if under_way.len() == AT_ONCE {
-            futures::StreamExt::next(&mut under_way).await.transpose()?;
+impl Connected {
+    /// Sends messages, in order
+    pub(super) async fn send(&self, numbers: Range<u32>, size: u32, rest: Period) -> Result<(), Failure> {
+        let mut under_way = FuturesOrdered::new();
+        for number in numbers {
+            self.side.rest(rest.0).await;
+            if under_way.len() == AT_ONCE {
+                under_way.next().await.transpose()?;
+            }
+            let mut lease = self.connection.alloc(size as usize).await?;
+            lease.resize(size as usize, 0);
+            message::write(&mut lease, number);
+            let mut send = self.connection.send(lease);
+            // Messages have the order in which their sends were first polled.
+            match futures::poll!(&mut send) {
+                Poll::Ready(sent) => drop(sent?),
+                Poll::Pending => under_way.push_back(send),
+            }
         }
-        let mut lease = connection.alloc(size as usize).await?;
-        lease.resize(size as usize, 0);
-        message::write(&mut lease, number);
-        let mut send = connection.send(lease);
-        // Messages have the order in which their sends were first polled.
-        match futures::poll!(&mut send) {
-            std::task::Poll::Ready(sent) => drop(sent?),
-            std::task::Poll::Pending => under_way.push_back(send),
+        while let Some(sent) = under_way.next().await {
+            sent?;
         }
+        Ok(())
     }
-    while let Some(sent) = futures::StreamExt::next(&mut under_way).await {
-        sent?;
-    }
-    Ok(())
-}
 
-/// Receives messages, in order, until the peer has finished
-pub(super) async fn receive(
-    side: &Side,
-    connection: &Connection<SimDevice>,
-    count: u32,
-    size: u32,
-) -> Result<(), Failure> {
-    let mut number = 0;
-    while let Some(received) = connection.recv().await? {
-        side.check(message::check(&received, number, size as usize));
-        number += 1;
+    /// Receives messages, in order, until the peer has finished
+    async fn receive(&self, count: u32, size: u32) -> Result<(), Failure> {
+        let mut number = 0;
+        while let Some(received) = self.connection.recv().await? {
+            self.side.check(message::check(&received, number, size as usize));
+            number += 1;
+        }
+        if number == count { Ok(()) } else { Err(ended_early(number, count)) }
     }
-    if number == count { Ok(()) } else { Err(ended_early(number, count)) }
 }

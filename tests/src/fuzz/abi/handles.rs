@@ -5,28 +5,6 @@ use std::ptr::{null_mut, with_exposed_provenance_mut};
 
 use super::{EBUSY, EINVAL};
 
-/// The bytes of the input, followed by zeros
-pub(super) struct Input<'a>(std::slice::Iter<'a, u8>);
-
-impl<'a> Input<'a> {
-    pub(super) fn new(data: &'a [u8]) -> Self {
-        Self(data.iter())
-    }
-
-    pub(super) fn next(&mut self) -> Option<u8> {
-        self.0.next().copied()
-    }
-
-    pub(super) fn byte(&mut self) -> u8 {
-        self.next().unwrap_or(0)
-    }
-
-    /// A length up to `max`, mostly short
-    pub(super) fn length(&mut self, max: usize) -> usize {
-        (usize::from(self.byte()) << (self.byte() % 9)).min(max)
-    }
-}
-
 /// Handles, each with data of type `A`
 pub(super) struct Handles<T, A = ()> {
     live: Vec<(*mut T, A)>,

@@ -9,31 +9,27 @@ mod handles;
 mod memory;
 mod posts;
 
-use std::ffi::{CString, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::io;
 use std::ptr::null_mut;
 use std::sync::{Mutex, Once, PoisonError};
 
+use rdma_sim_verbs::*;
 use rdma_verbs_abi::{
     CompChannel, Context, Cq, Device, DeviceAttr, Mr, Pd, PortAttr, Qp, QpAttr, QpInitAttr, RawGid,
 };
 
-use self::handles::{Handles, Input};
+use self::handles::Handles;
 use self::memory::{Arena, Pages};
+use super::input::Input;
 use super::transcript::{Transcript, log_answer, log_argument, log_call};
 
 /// Calls a function of the ABI and logs it, or evaluates an expression with pointers of the library
 macro_rules! call {
-    (rdma_sim_verbs::$function:ident($($argument:expr),* $(,)?)) => {
-        call!(@logged rdma_sim_verbs::$function, $function, $($argument),*)
-    };
-    ($function:ident($($argument:expr),* $(,)?)) => {
-        call!(@logged $function, $function, $($argument),*)
-    };
-    (@logged $path:path, $function:ident, $($argument:expr),*) => {{
+    ($function:ident($($argument:expr),* $(,)?)) => {{
         log_call(stringify!($function));
         // SAFETY: pointers are NULL, stale or valid handles of the library, or addresses of this program's structures.
-        log_answer(unsafe { $path($(log_argument($argument)),*) })
+        log_answer(unsafe { $function($(log_argument($argument)),*) })
     }};
     ($expression:expr) => {{
         // SAFETY: the pointers came from the library, or lead to this program's structures.
@@ -110,7 +106,7 @@ pub fn abi(data: &[u8]) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     CONFIGURED.call_once(|| {
         let text = c"RDMA_SIM_CLOCK=virtual,RDMA_SIM_TOPOLOGY=pair";
-        assert_eq!(call!(rdma_sim_verbs::rdma_sim_configure(text.as_ptr())), 0);
+        assert_eq!(call!(rdma_sim_configure(text.as_ptr())), 0);
     });
     let _transcript = Transcript::begin();
     let mut program = Program::new(data);
@@ -134,25 +130,25 @@ fn made<T>(created: *mut T) -> Option<*mut T> {
 impl<'a> Program<'a> {
     fn new(data: &'a [u8]) -> Self {
         let mut count = 0;
-        let list = call!(rdma_sim_verbs::ibv_get_device_list(&raw mut count));
+        let list = call!(ibv_get_device_list(&raw mut count));
         let device = |number: usize| {
             let entry = list.wrapping_add(number);
             let device = call!(*entry);
-            let name = call!(std::ffi::CStr::from_ptr(rdma_sim_verbs::ibv_get_device_name(device)));
+            let name = call!(CStr::from_ptr(ibv_get_device_name(device)));
             let name = name.to_str().expect("a name is text").to_owned();
             let (device_name, host) = name.split_once('@').expect("both hosts are here");
-            let context = call!(rdma_sim_verbs::ibv_open_device(device));
+            let context = call!(ibv_open_device(device));
             let gids = [0, 1].map(|index| {
                 let mut gid = RawGid::default();
-                assert_eq!(call!(rdma_sim_verbs::ibv_query_gid(context, 1, index, &raw mut gid)), 0);
+                assert_eq!(call!(ibv_query_gid(context, 1, index, &raw mut gid)), 0);
                 gid
             });
-            assert_eq!(call!(rdma_sim_verbs::ibv_close_device(context)), 0);
+            assert_eq!(call!(ibv_close_device(context)), 0);
             (device, format!("{host}:{device_name}"), gids)
         };
         let devices = (0..count as usize).map(device).collect();
         Self {
-            input: Input::new(data),
+            input: Input(data),
             arena: Arena::new(),
             devices,
             list,
@@ -181,51 +177,38 @@ impl<'a> Program<'a> {
     }
 
     fn step(&mut self, number: u8) {
+        macro_rules! destroy {
+            ($handles:ident, $verb:ident) => {{
+                let handle = self.pick(|all| &all.$handles);
+                self.$handles.destroy(handle, |handle| call!($verb(handle)))
+            }};
+        }
         match number % 27 {
             0 => self.open(),
-            1 => {
-                let context = self.context();
-                self.contexts.destroy(context, |context| call!(rdma_sim_verbs::ibv_close_device(context)));
-            }
+            1 => destroy!(contexts, ibv_close_device),
             2 => {
                 let context = self.context();
-                let made = made(call!(rdma_sim_verbs::ibv_alloc_pd(context)));
+                let made = made(call!(ibv_alloc_pd(context)));
                 if let Some(pd) = made {
                     self.pds.add(pd, self.contexts.about(context).copied().unwrap_or(0));
                 }
             }
-            3 => {
-                let pd = self.pd();
-                self.pds.destroy(pd, |pd| call!(rdma_sim_verbs::ibv_dealloc_pd(pd)));
-            }
+            3 => destroy!(pds, ibv_dealloc_pd),
             4 | 5 => self.register(),
-            6 => {
-                let mr = self.mr();
-                self.mrs.destroy(mr, |mr| call!(rdma_sim_verbs::ibv_dereg_mr(mr)));
-            }
+            6 => destroy!(mrs, ibv_dereg_mr),
             7 => {
                 let context = self.context();
-                if let Some(channel) = made(call!(rdma_sim_verbs::ibv_create_comp_channel(context))) {
+                if let Some(channel) = made(call!(ibv_create_comp_channel(context))) {
                     let fd = call!((*channel).fd);
                     assert_eq!(call!(libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK)), 0);
                     self.channels.add(channel, ());
                 }
             }
-            8 => {
-                let channel = self.channel();
-                self.channels
-                    .destroy(channel, |channel| call!(rdma_sim_verbs::ibv_destroy_comp_channel(channel)));
-            }
+            8 => destroy!(channels, ibv_destroy_comp_channel),
             9 | 10 => self.create_cq(),
-            11 => {
-                let cq = self.cq();
-                self.cqs.destroy(cq, |cq| call!(rdma_sim_verbs::ibv_destroy_cq(cq)));
-            }
+            11 => destroy!(cqs, ibv_destroy_cq),
             12 | 13 => self.create_qp(),
-            14 => {
-                let qp = self.qp();
-                self.qps.destroy(qp, |qp| call!(rdma_sim_verbs::ibv_destroy_qp(qp)));
-            }
+            14 => destroy!(qps, ibv_destroy_qp),
             15 => self.modify(),
             16 | 17 => self.connect(),
             18 => self.query(),
@@ -234,7 +217,7 @@ impl<'a> Program<'a> {
             22 => self.poll(),
             23 => self.notify(),
             24 => self.fault(),
-            25 => rdma_sim_verbs::rdma_sim_rest(1 << (self.input.byte() % 34)),
+            25 => rdma_sim_rest(1 << (self.input.byte() % 34)),
             _ => self.unsupported(),
         }
     }
@@ -247,7 +230,7 @@ impl<'a> Program<'a> {
             230..240 => null_mut(),
             _ => self.devices[number].0,
         };
-        if let Some(context) = made(call!(rdma_sim_verbs::ibv_open_device(device))) {
+        if let Some(context) = made(call!(ibv_open_device(device))) {
             let known = self.devices.iter().position(|(known, ..)| *known == device);
             self.contexts.add(context, known.expect("other addresses are refused"));
             self.ops.get_or_insert_with(|| call!((&raw const (*context).ops).read()));
@@ -272,7 +255,7 @@ impl<'a> Program<'a> {
                 (self.arena.start().wrapping_add(offset), len.min(room - offset))
             }
         };
-        let Some(mr) = made(call!(rdma_sim_verbs::ibv_reg_mr(pd, addr.cast(), len, access))) else { return };
+        let Some(mr) = made(call!(ibv_reg_mr(pd, addr.cast(), len, access))) else { return };
         assert!(len > 0 && len <= isize::MAX as usize, "{len} bytes are no memory");
         let (lkey, rkey) = (call!((*mr).lkey), call!((*mr).rkey));
         self.mrs.add(mr, Region { addr: addr.addr(), len, lkey, rkey, _pages: pages });
@@ -286,7 +269,7 @@ impl<'a> Program<'a> {
             240..250 => c_int::MAX,
             small => c_int::from(small),
         };
-        let made = made(call!(rdma_sim_verbs::ibv_create_cq(context, depth, null_mut(), channel, 0)));
+        let made = made(call!(ibv_create_cq(context, depth, null_mut(), channel, 0)));
         if let Some(cq) = made {
             self.cqs.add(cq, ());
         }
@@ -309,7 +292,7 @@ impl<'a> Program<'a> {
             _ => (),
         }
         let place = if self.input.byte() == 255 { null_mut() } else { &raw mut attr };
-        let made = made(call!(rdma_sim_verbs::ibv_create_qp(pd, place)));
+        let made = made(call!(ibv_create_qp(pd, place)));
         if let Some(qp) = made {
             self.qps.add(qp, self.pds.about(pd).copied().unwrap_or(0));
         }
@@ -339,7 +322,7 @@ impl<'a> Program<'a> {
     }
 
     fn modified(&self, qp: *mut Qp, attr: *mut QpAttr, mask: c_int) -> bool {
-        let answer = call!(rdma_sim_verbs::ibv_modify_qp(qp, attr, mask));
+        let answer = call!(ibv_modify_qp(qp, attr, mask));
         assert!([0, 6, EBUSY, EINVAL, 60, 96, 102].contains(&answer), "{answer}");
         assert!(answer != 0 || self.qps.about(qp).is_some());
         answer == 0
@@ -370,10 +353,10 @@ impl<'a> Program<'a> {
         let (mut gid, mut pkey, mut gid_type) = (RawGid::default(), 0, 0);
         let mut port_attr = PortAttr { port_cap_flags2: 0xabcd, ..PortAttr::default() };
         let answers = [
-            call!(rdma_sim_verbs::ibv_query_gid(context, port, index, &raw mut gid)),
-            call!(rdma_sim_verbs::ibv_query_gid(context, port, index, null_mut())),
-            call!(rdma_sim_verbs::ibv_query_gid_type(context, port, index as u32, &raw mut gid_type)),
-            call!(rdma_sim_verbs::ibv_query_pkey(context, port, index, &raw mut pkey)),
+            call!(ibv_query_gid(context, port, index, &raw mut gid)),
+            call!(ibv_query_gid(context, port, index, null_mut())),
+            call!(ibv_query_gid_type(context, port, index as u32, &raw mut gid_type)),
+            call!(ibv_query_pkey(context, port, index, &raw mut pkey)),
         ];
         assert!(answers.iter().all(|answer| *answer == -1 || *answer == 0 && is_open));
         // SAFETY: zeros are what the structures may hold.
@@ -382,15 +365,15 @@ impl<'a> Program<'a> {
         let mut init: QpInitAttr = unsafe { std::mem::zeroed() };
         let mut attr = QpAttr::default();
         let answers = [
-            call!(rdma_sim_verbs::ibv_query_device(context, &raw mut device)),
-            call!(rdma_sim_verbs::ibv_query_port(context, port, &raw mut port_attr)),
-            call!(rdma_sim_verbs::ibv_query_qp(qp, &raw mut attr, -1, &raw mut init)),
+            call!(ibv_query_device(context, &raw mut device)),
+            call!(ibv_query_port(context, port, &raw mut port_attr)),
+            call!(ibv_query_qp(qp, &raw mut attr, -1, &raw mut init)),
         ];
         assert!(answers.iter().all(|answer| [0, EINVAL].contains(answer)));
         assert_eq!((answers[0] == 0, answers[2] == 0), (is_open, self.qps.about(qp).is_some()));
         assert_eq!(port_attr.port_cap_flags2, 0xabcd, "beyond the compatible part");
-        assert_eq!(call!(rdma_sim_verbs::ibv_query_device(context, null_mut())), EINVAL);
-        assert_eq!(call!(rdma_sim_verbs::ibv_query_qp(qp, null_mut(), 0, null_mut())), EINVAL);
+        assert_eq!(call!(ibv_query_device(context, null_mut())), EINVAL);
+        assert_eq!(call!(ibv_query_qp(qp, null_mut(), 0, null_mut())), EINVAL);
     }
 
     fn fault(&mut self) {
@@ -408,23 +391,23 @@ impl<'a> Program<'a> {
             }
         };
         let text = CString::new(text).expect("the text contains no zero byte");
-        let answer = call!(rdma_sim_verbs::rdma_sim_inject(text.as_ptr()));
+        let answer = call!(rdma_sim_inject(text.as_ptr()));
         assert!(if choice < 230 { answer == 0 } else { [0, EINVAL].contains(&answer) }, "{text:?} {answer}");
-        assert_eq!(call!(rdma_sim_verbs::rdma_sim_inject(std::ptr::null())), EINVAL);
-        assert_eq!(call!(rdma_sim_verbs::rdma_sim_configure(text.as_ptr())), EBUSY);
+        assert_eq!(call!(rdma_sim_inject(std::ptr::null())), EINVAL);
+        assert_eq!(call!(rdma_sim_configure(text.as_ptr())), EBUSY);
     }
 
     /// Calls verbs that devices do not support
     fn unsupported(&mut self) {
         let (pd, qp) = (self.pd(), self.qp());
-        assert!(call!(rdma_sim_verbs::ibv_create_ah(pd, null_mut())).is_null());
-        assert!(call!(rdma_sim_verbs::ibv_create_srq(pd, null_mut())).is_null());
-        assert!(call!(rdma_sim_verbs::ibv_qp_to_qp_ex(qp)).is_null());
+        assert!(call!(ibv_create_ah(pd, null_mut())).is_null());
+        assert!(call!(ibv_create_srq(pd, null_mut())).is_null());
+        assert!(call!(ibv_qp_to_qp_ex(qp)).is_null());
         let answers = [
-            call!(rdma_sim_verbs::ibv_destroy_ah(pd.cast())),
-            call!(rdma_sim_verbs::ibv_destroy_srq(pd.cast())),
-            call!(rdma_sim_verbs::ibv_attach_mcast(qp, null_mut(), 0)),
-            call!(rdma_sim_verbs::ibv_detach_mcast(qp, null_mut(), 0)),
+            call!(ibv_destroy_ah(pd.cast())),
+            call!(ibv_destroy_srq(pd.cast())),
+            call!(ibv_attach_mcast(qp, null_mut(), 0)),
+            call!(ibv_detach_mcast(qp, null_mut(), 0)),
         ];
         assert_eq!(answers, [102; 4]);
     }
@@ -444,10 +427,6 @@ impl<'a> Program<'a> {
         self.pick(|all| &all.pds)
     }
 
-    fn mr(&mut self) -> *mut Mr {
-        self.pick(|all| &all.mrs)
-    }
-
     fn channel(&mut self) -> *mut CompChannel {
         self.pick(|all| &all.channels)
     }
@@ -462,30 +441,29 @@ impl<'a> Program<'a> {
 
     /// Destroys all objects, and undoes the faults
     fn end(mut self) {
-        self.qps.destroy_all(|qp| call!(rdma_sim_verbs::ibv_destroy_qp(qp)));
-        self.mrs.destroy_all(|mr| call!(rdma_sim_verbs::ibv_dereg_mr(mr)));
-        self.cqs.destroy_all(|cq| call!(rdma_sim_verbs::ibv_destroy_cq(cq)));
-        self.channels.destroy_all(|channel| call!(rdma_sim_verbs::ibv_destroy_comp_channel(channel)));
-        self.pds.destroy_all(|pd| call!(rdma_sim_verbs::ibv_dealloc_pd(pd)));
-        self.contexts.destroy_all(|context| call!(rdma_sim_verbs::ibv_close_device(context)));
+        self.qps.destroy_all(|qp| call!(ibv_destroy_qp(qp)));
+        self.mrs.destroy_all(|mr| call!(ibv_dereg_mr(mr)));
+        self.cqs.destroy_all(|cq| call!(ibv_destroy_cq(cq)));
+        self.channels.destroy_all(|channel| call!(ibv_destroy_comp_channel(channel)));
+        self.pds.destroy_all(|pd| call!(ibv_dealloc_pd(pd)));
+        self.contexts.destroy_all(|context| call!(ibv_close_device(context)));
         for (_, port, _) in &self.devices {
             let host = port.split(':').next().unwrap_or_default();
             let restored = RESTORED.map(|fault| format!("at 0s {host} {fault};"));
-            let plan = restored.concat()
-                + &["resolvable", "replug", "slow 100%"]
-                    .map(|fault| format!("at 0s {port} {fault};"))
-                    .concat();
-            let plan = CString::new(plan).expect("the text contains no zero byte");
-            assert_eq!(call!(rdma_sim_verbs::rdma_sim_inject(plan.as_ptr())), 0);
+            let repaired =
+                ["resolvable", "replug", "slow 100%"].map(|fault| format!("at 0s {port} {fault};"));
             // A reboot may be in progress.
-            rdma_sim_verbs::rdma_sim_rest(2_000_000_000);
-            let plan =
-                CString::new(format!("at 0s {host} reboot 1ns")).expect("the text contains no zero byte");
-            assert_eq!(call!(rdma_sim_verbs::rdma_sim_inject(plan.as_ptr())), 0);
-            rdma_sim_verbs::rdma_sim_rest(1_000_000);
+            for (plan, rest_ns) in [
+                (restored.concat() + &repaired.concat(), 2_000_000_000),
+                (format!("at 0s {host} reboot 1ns"), 1_000_000),
+            ] {
+                let plan = CString::new(plan).expect("the text contains no zero byte");
+                assert_eq!(call!(rdma_sim_inject(plan.as_ptr())), 0);
+                rdma_sim_rest(rest_ns);
+            }
         }
-        call!(rdma_sim_verbs::ibv_free_device_list(self.list));
+        call!(ibv_free_device_list(self.list));
         self.arena.check();
-        assert_eq!(rdma_sim_verbs::rdma_sim_objects(), 0, "objects were leaked");
+        assert_eq!(rdma_sim_objects(), 0, "objects were leaked");
     }
 }

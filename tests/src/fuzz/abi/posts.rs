@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
+use rdma_sim_verbs::{ibv_ack_cq_events, ibv_get_cq_event};
 use rdma_verbs_abi::{Cq, RecvWr, SendWr, Sge, Wc};
 
 use super::{EINVAL, Program, call, errno, log_answer, log_argument, log_call};
@@ -167,13 +168,13 @@ impl Program<'_> {
         let answer = call!(notify(cq, 0));
         assert!(answer == EINVAL || answer == 0 && self.cqs.about(cq).is_some());
         let (mut event_cq, mut about): (*mut Cq, _) = (null_mut(), null_mut());
-        match call!(rdma_sim_verbs::ibv_get_cq_event(channel, &raw mut event_cq, &raw mut about)) {
+        match call!(ibv_get_cq_event(channel, &raw mut event_cq, &raw mut about)) {
             0 => assert!(self.cqs.about(event_cq).is_some(), "an event of a destroyed queue"),
             -1 => assert!([EINVAL, libc::EAGAIN].contains(&errno())),
             answer => panic!("{answer}"),
         }
-        assert_eq!(call!(rdma_sim_verbs::ibv_get_cq_event(channel, null_mut(), &raw mut about)), -1);
-        call!(rdma_sim_verbs::ibv_ack_cq_events(cq, u32::MAX));
+        assert_eq!(call!(ibv_get_cq_event(channel, null_mut(), &raw mut about)), -1);
+        call!(ibv_ack_cq_events(cq, u32::MAX));
     }
 }
 

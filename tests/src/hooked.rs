@@ -1,0 +1,157 @@
+//! A simulated device of which a test changes single answers
+#![allow(unsafe_code, reason = "a device is an unsafe trait")]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
+
+use rdma_core::{
+    Access, Caps, Completion, CompletionQueue, Device, Error, Gid, PortStatus, QpAddress, QpCapacity, QpInit,
+    QpState, QueuePair, RecvRequest, SendRequest, Teardown, Transition,
+};
+use rdma_sim::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
+
+/// What a test changes, by default nothing; queue pairs are numbered from 0 in the order of their creation
+pub trait Hooks: Send + Sync + 'static {
+    /// Refuses a poll
+    fn poll(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Changes what a poll has found
+    fn polled(&self, _completions: &mut [Completion]) {}
+
+    /// Refuses a receive
+    fn post_recv(&self, _qp: u32) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Called before a queue pair is destroyed; replaces what the device answers
+    fn destroy(&self, _qp: u32) -> Option<Teardown> {
+        None
+    }
+}
+
+/// A device with [`Hooks`]
+pub struct Hooked<H> {
+    device: SimDevice,
+    hooks: Arc<H>,
+}
+
+/// A completion queue of a [`Hooked`] device
+pub struct HookedCompletionQueue<H> {
+    cq: SimCompletionQueue,
+    created: AtomicU32,
+    hooks: Arc<H>,
+}
+
+/// A queue pair of a [`Hooked`] device
+pub struct HookedQueuePair<H> {
+    qp: SimQueuePair,
+    number: u32,
+    teardown: Option<Teardown>,
+    hooks: Arc<H>,
+}
+
+impl<H> Hooked<H> {
+    /// The device under `hooks`
+    pub fn new(device: SimDevice, hooks: &Arc<H>) -> Self {
+        Self { device, hooks: Arc::clone(hooks) }
+    }
+}
+
+// SAFETY: the simulated device keeps every promise about memory; only answers are changed, and a queue pair that is said to go on
+// has stopped.
+unsafe impl<H: Hooks> Device for Hooked<H> {
+    type Mr = SimMemoryRegion;
+    type Cq = HookedCompletionQueue<H>;
+
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    fn caps(&self) -> &Caps {
+        self.device.caps()
+    }
+
+    fn port(&self) -> Result<PortStatus, Error> {
+        self.device.port()
+    }
+
+    fn gids(&self) -> Result<Vec<Gid>, Error> {
+        self.device.gids()
+    }
+
+    fn create_cq(&self, depth: u32) -> Result<Self::Cq, Error> {
+        let (cq, created) = (self.device.create_cq(depth)?, AtomicU32::new(0));
+        Ok(HookedCompletionQueue { cq, created, hooks: Arc::clone(&self.hooks) })
+    }
+
+    unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<SimMemoryRegion, Error> {
+        // SAFETY: the caller keeps the same contract.
+        unsafe { self.device.register(mem, access) }
+    }
+}
+
+impl<H: Hooks> CompletionQueue for HookedCompletionQueue<H> {
+    type Qp = HookedQueuePair<H>;
+
+    fn create_qp(&self, init: &QpInit) -> Result<Self::Qp, Error> {
+        let (qp, hooks) = (self.cq.create_qp(init)?, Arc::clone(&self.hooks));
+        let number = self.created.fetch_add(1, Ordering::Relaxed);
+        Ok(HookedQueuePair { qp, number, teardown: None, hooks })
+    }
+
+    fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
+        self.hooks.poll()?;
+        let n = self.cq.poll(out)?;
+        self.hooks.polled(&mut out[..n]);
+        Ok(n)
+    }
+
+    fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
+        self.hooks.poll()?;
+        self.cq.poll_completions(cx, out).map_ok(|n| {
+            self.hooks.polled(&mut out[..n]);
+            n
+        })
+    }
+}
+
+impl<H: Hooks> QueuePair for HookedQueuePair<H> {
+    fn address(&self) -> QpAddress {
+        self.qp.address()
+    }
+
+    fn capacity(&self) -> QpCapacity {
+        self.qp.capacity()
+    }
+
+    fn state(&self) -> QpState {
+        self.qp.state()
+    }
+
+    fn modify(&self, to: Transition) -> Result<(), Error> {
+        self.qp.modify(to)
+    }
+
+    unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
+        // SAFETY: the caller keeps the same contract.
+        unsafe { self.qp.post_send(request) }
+    }
+
+    unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
+        self.hooks.post_recv(self.number)?;
+        // SAFETY: the caller keeps the same contract.
+        unsafe { self.qp.post_recv(request) }
+    }
+
+    fn destroy(&mut self) -> Teardown {
+        *self.teardown.get_or_insert_with(|| {
+            let answer = self.hooks.destroy(self.number);
+            let outcome = self.qp.destroy();
+            answer.unwrap_or(outcome)
+        })
+    }
+}
