@@ -149,10 +149,10 @@ impl Event {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
     use std::task::Wake;
 
     use super::*;
+    use crate::wake_count::WakeCount;
 
     struct Panics;
 
@@ -162,28 +162,19 @@ mod tests {
         }
     }
 
-    #[derive(Default)]
-    struct Counts(AtomicU32);
-
-    impl Wake for Counts {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
     /// Catches effects that are performed in a loop without `catch_unwind`, or drained by an iterator whose destructor
     /// drops the rest.
     #[test]
     fn a_waker_that_panics_keeps_no_other_from_being_woken() {
-        let counts = Arc::new(Counts::default());
+        let (count, counting) = WakeCount::new();
         let mut effects = Effects::<()>::new();
         for is_panicking in [true, false, true, true, false, false] {
-            let waker = if is_panicking { Arc::new(Panics).into() } else { Arc::clone(&counts).into() };
+            let waker = if is_panicking { Arc::new(Panics).into() } else { counting.clone() };
             effects.wake(Some(waker));
         }
         effects.wake_reactor();
-        effects.run(&Arc::clone(&counts).into());
-        assert_eq!(counts.0.load(Ordering::Relaxed), 4, "three tasks and the reactor");
+        effects.run(&counting);
+        assert_eq!(count.get(), 4, "three tasks and the reactor");
         assert!(effects.pop().is_none());
     }
 

@@ -47,6 +47,8 @@ pub mod time;
 #[cfg(feature = "tokio")]
 mod tokio_runtime;
 mod wait_queue;
+#[cfg(test)]
+mod wake_count;
 
 pub mod future {
     //! The futures and streams of endpoints and connections, named after the methods that return them

@@ -199,33 +199,13 @@ impl<E: Clone> Free<E> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
-    use std::task::Wake;
 
     use super::*;
+    use crate::wake_count::WakeCount;
 
     /// A buffer that tells by its count of owners whether the table has dropped it
     type Buffer = Arc<u32>;
     type Table = OpTable<Buffer, &'static str>;
-
-    /// A task that counts how often it was woken
-    #[derive(Default)]
-    struct Task(AtomicU32);
-
-    impl Wake for Task {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn task() -> (Arc<Task>, Waker) {
-        let task = Arc::new(Task::default());
-        (Arc::clone(&task), task.into())
-    }
-
-    fn wake_ups(task: &Task) -> u32 {
-        task.0.load(Ordering::Relaxed)
-    }
 
     fn claim(table: &mut Table) -> u32 {
         table.try_claim().expect("a slot is free").expect("the table is open")
@@ -270,14 +250,14 @@ mod tests {
     #[test]
     fn a_waiting_task_gets_the_next_free_slot() {
         let (mut table, mut effects) = (Table::new(1), Effects::new());
-        let (task, waker) = task();
+        let (task, waker) = WakeCount::new();
         let (cx, mut waiter) = (Context::from_waker(&waker), Waiter::default());
         let slot = claim(&mut table);
         assert_eq!(table.poll_claim(&mut waiter, &cx, &mut effects), Poll::Pending);
         table.release(slot, &mut effects);
-        assert_eq!(wake_ups(&task), 0, "the wake-up waits for the end of the lock");
+        assert_eq!(task.get(), 0, "the wake-up waits for the end of the lock");
         effects.run_alone();
-        assert_eq!(wake_ups(&task), 1);
+        assert_eq!(task.get(), 1);
         assert_eq!(table.try_claim(), None, "no claim overtakes the task");
         assert_eq!(table.poll_claim(&mut waiter, &cx, &mut effects), Poll::Ready(Ok(slot)));
     }
@@ -285,7 +265,7 @@ mod tests {
     #[test]
     fn a_task_that_leaves_the_line_passes_its_wake_up_on() {
         let (mut table, mut effects) = (Table::new(1), Effects::new());
-        let [(first, first_waker), (second, second_waker)] = [task(), task()];
+        let [(first, first_waker), (second, second_waker)] = [WakeCount::new(), WakeCount::new()];
         let [mut first_waiter, mut second_waiter] = [Waiter::default(), Waiter::default()];
         let slot = claim(&mut table);
         let (first_cx, second_cx) = (Context::from_waker(&first_waker), Context::from_waker(&second_waker));
@@ -294,30 +274,30 @@ mod tests {
         table.release(slot, &mut effects);
         table.leave(&mut first_waiter, &mut effects);
         effects.run_alone();
-        assert_eq!((wake_ups(&first), wake_ups(&second)), (1, 1));
+        assert_eq!((first.get(), second.get()), (1, 1));
         assert_eq!(table.poll_claim(&mut second_waiter, &second_cx, &mut effects), Poll::Ready(Ok(slot)));
     }
 
     #[test]
     fn claims_of_a_closed_table_fail_with_its_error() {
         let (mut table, mut effects) = (Table::new(2), Effects::new());
-        let (task, waker) = task();
+        let (task, waker) = WakeCount::new();
         let (cx, mut waiter) = (Context::from_waker(&waker), Waiter::default());
         let _claimed = [claim(&mut table), claim(&mut table)];
         assert!(table.poll_claim(&mut waiter, &cx, &mut effects).is_pending());
         table.close("lost", &mut effects);
         effects.run_alone();
-        assert_eq!(wake_ups(&task), 1);
+        assert_eq!(task.get(), 1);
         assert_eq!(table.poll_claim(&mut waiter, &cx, &mut effects), Poll::Ready(Err("lost")));
         assert_eq!(table.try_claim(), Some(Err("lost")));
     }
 
     #[test]
     fn a_future_gets_the_result_and_the_buffer_of_its_request_when_that_has_ended() {
-        let (task, waker) = task();
+        let (task, waker) = WakeCount::new();
         let mut effects = Effects::new();
         for result in [Ok(()), Err("flushed")] {
-            let before = wake_ups(&task);
+            let before = task.get();
             let (mut table, slot, buffer) = in_flight(Some(&waker));
             assert_eq!(table.buffer(slot).map(|buffer| **buffer), Some(7));
             assert_eq!(table.poll_outcome(slot, &Context::from_waker(&waker), &mut effects), Poll::Pending);
@@ -325,7 +305,7 @@ mod tests {
             assert_eq!(table.buffer(slot), None, "the device is done with it");
             assert_eq!(table.in_use(), 1, "the outcome is not collected");
             effects.run_alone();
-            assert_eq!(wake_ups(&task), before + 1);
+            assert_eq!(task.get(), before + 1);
             let expected = Poll::Ready((result, Some(buffer)));
             assert_eq!(outcome(&mut table, slot, &mut effects), expected);
             assert_eq!(table.in_use(), 0);
@@ -334,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_detached_request_frees_its_buffer_and_its_slot_when_it_has_ended() {
-        let (task, waker) = task();
+        let (task, waker) = WakeCount::new();
         for was_waiting in [true, false] {
             let mut effects = Effects::new();
             let (mut table, slot, buffer) = in_flight(was_waiting.then_some(&waker));
@@ -347,12 +327,12 @@ mod tests {
             effects.run_alone();
             assert_eq!((table.in_use(), Arc::strong_count(&buffer)), (0, 1));
         }
-        assert_eq!(wake_ups(&task), 0);
+        assert_eq!(task.get(), 0);
     }
 
     #[test]
     fn an_outcome_that_its_future_gives_up_is_dropped() {
-        let (_task, waker) = task();
+        let (_task, waker) = WakeCount::new();
         let mut effects = Effects::new();
         let (mut table, slot, buffer) = in_flight(Some(&waker));
         table.complete(slot, Ok(()), &mut effects);
@@ -363,12 +343,12 @@ mod tests {
 
     #[test]
     fn a_revoked_request_fails_without_its_buffer() {
-        let (task, waker) = task();
+        let (task, waker) = WakeCount::new();
         let mut effects = Effects::new();
         let (mut table, slot, buffer) = in_flight(Some(&waker));
         assert_eq!(table.revoke(slot, "lost", &mut effects), Some(buffer));
         effects.run_alone();
-        assert_eq!(wake_ups(&task), 1);
+        assert_eq!(task.get(), 1);
         assert_eq!(table.revoke(slot, "twice", &mut effects), None);
         assert_eq!(outcome(&mut table, slot, &mut effects), Poll::Ready((Err("lost"), None)));
         assert_eq!(table.in_use(), 0);
@@ -380,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_request_that_has_ended_does_not_end_again() {
-        let (_task, waker) = task();
+        let (_task, waker) = WakeCount::new();
         let mut effects = Effects::new();
         let (mut table, slot, buffer) = in_flight(Some(&waker));
         table.complete(slot, Ok(()), &mut effects);
@@ -393,19 +373,19 @@ mod tests {
 
     #[test]
     fn the_task_that_polled_last_is_woken() {
-        let [(first, first_waker), (last, last_waker)] = [task(), task()];
+        let [(first, first_waker), (last, last_waker)] = [WakeCount::new(), WakeCount::new()];
         let mut effects = Effects::new();
         let (mut table, slot, _buffer) = in_flight(Some(&first_waker));
         assert!(table.poll_outcome(slot, &Context::from_waker(&last_waker), &mut effects).is_pending());
         table.complete(slot, Ok(()), &mut effects);
         effects.run_alone();
-        assert_eq!((wake_ups(&first), wake_ups(&last)), (0, 1));
+        assert_eq!((first.get(), last.get()), (0, 1));
     }
 
     /// A future may be polled often while it waits: no waker is cloned for that.
     #[test]
     fn a_task_that_polls_again_keeps_its_waker() {
-        let (task, waker) = task();
+        let (task, waker) = WakeCount::new();
         let mut effects = Effects::new();
         let (mut table, slot, _buffer) = in_flight(Some(&waker));
         let clones = Arc::strong_count(&task);

@@ -46,6 +46,8 @@ mod op_table;
 mod reactor_waker;
 #[path = "../src/wait_queue.rs"]
 mod wait_queue;
+#[path = "../src/wake_count.rs"]
+mod wake_count;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -63,6 +65,7 @@ use op_table::OpTable;
 use reactor_waker::ReactorWaker;
 use sync::Mutex;
 use wait_queue::{SharedWaitQueue, WaitQueue, Waiter};
+use wake_count::WakeCount;
 
 /// Three threads have too many interleavings to try all: those with up to two preemptions
 fn model_of_three(body: impl Fn() + Send + Sync + 'static) {
@@ -149,20 +152,10 @@ fn a_task_that_gives_up_passes_the_wakeup_on() {
     });
 }
 
-#[derive(Default)]
-struct Counts(std::sync::atomic::AtomicU32);
-
-impl std::task::Wake for Counts {
-    fn wake(self: std::sync::Arc<Self>) {
-        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    }
-}
-
 #[test]
 fn a_task_that_was_woken_is_woken_again_only_after_another_poll() {
     let queue = RefCell::new(WaitQueue::new(0, 1));
-    let counts = std::sync::Arc::new(Counts::default());
-    let waker = Waker::from(std::sync::Arc::clone(&counts));
+    let (count, waker) = WakeCount::new();
     let mut waiter = Waiter::default();
     let mut poll = || {
         run::<(), _>(|effects| {
@@ -172,9 +165,9 @@ fn a_task_that_was_woken_is_woken_again_only_after_another_poll() {
         .is_ready()
     };
     let wakes = || {
-        let before = counts.0.load(std::sync::atomic::Ordering::Relaxed);
+        let before = count.get();
         run::<(), _>(|effects| queue.borrow_mut().update(effects, |value| *value += 1));
-        counts.0.load(std::sync::atomic::Ordering::Relaxed) - before
+        count.get() - before
     };
     assert!(!poll());
     assert_eq!([wakes(), wakes()], [1, 0]);

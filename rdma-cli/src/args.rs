@@ -26,16 +26,12 @@ pub(crate) struct Args {
     json: bool,
     /// Use the simulator even if this machine has a device
     #[arg(long, global = true)]
-    sim: bool,
+    pub(crate) sim: bool,
 }
 
 impl Args {
     pub(crate) fn output(&self) -> Output {
         if self.json { Output::Json } else { Output::Text }
-    }
-
-    pub(crate) fn forces_simulator(&self) -> bool {
-        self.sim
     }
 }
 

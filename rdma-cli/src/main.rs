@@ -28,7 +28,7 @@ use crate::failure::Failure;
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.command {
-        Command::Devices(_) | Command::Doctor(_) if args.forces_simulator() => {
+        Command::Devices(_) | Command::Doctor(_) if args.sim => {
             let why = "--sim: the simulator has no devices to discover; leave the option out";
             Err(Failure::usage(why).into())
         }

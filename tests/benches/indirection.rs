@@ -9,12 +9,11 @@ use std::hint::black_box;
 use std::ptr::{NonNull, null_mut};
 
 use rdma_core::{
-    Completion, CompletionQueue, Device, Lkey, QpCapacity, QpInit, QueuePair, RecvRequest, SendOp,
-    SendRequest, Sge, WrId,
+    Completion, CompletionQueue, Device, Lkey, QpInit, QueuePair, RecvRequest, SendOp, SendRequest, Sge, WrId,
 };
 use rdma_tb5::{OpenOptions, VerbsCompletionQueue, VerbsDevice, VerbsQueuePair};
 use rdma_tests::{median, now, stub};
-use rdma_verbs_abi::{Cq, Qp, RecvWr, SendWr, Wc, constants};
+use rdma_verbs_abi::{ContextOps, Cq, Qp, RecvWr, SendWr, Wc, constants};
 
 const BATCH: u32 = 4000;
 const ROUNDS: usize = 401;
@@ -34,6 +33,15 @@ struct Bare {
     cq: NonNull<Cq>,
 }
 
+impl Bare {
+    fn ops(&self) -> &ContextOps {
+        // SAFETY: the queue pair of the stub is there, and has a context.
+        let context = unsafe { (*self.qp.as_ptr()).context };
+        // SAFETY: as above.
+        unsafe { &(*context).ops }
+    }
+}
+
 impl Calls for Bare {
     fn post_send(&mut self, id: u64) {
         let mut element = rdma_verbs_abi::Sge { addr: 4096, length: 64, lkey: 0x101 };
@@ -50,11 +58,7 @@ impl Calls for Bare {
             rest: [0; 6],
         };
         let mut bad = null_mut();
-        // SAFETY: the queue pair of the stub is there, and has a context.
-        let context = unsafe { (*self.qp.as_ptr()).context };
-        // SAFETY: as above.
-        let post = unsafe { (*context).ops.post_send };
-        let post = post.expect("the stub has it");
+        let post = self.ops().post_send.expect("the stub has it");
         // SAFETY: the request is complete, and the stub does not look at the memory.
         assert_eq!(unsafe { post(self.qp.as_ptr(), &raw mut request, &raw mut bad) }, 0);
     }
@@ -63,22 +67,14 @@ impl Calls for Bare {
         let mut element = rdma_verbs_abi::Sge { addr: 4096, length: 64, lkey: 0x101 };
         let mut request = RecvWr { wr_id: id, next: null_mut(), sg_list: &raw mut element, num_sge: 1 };
         let mut bad = null_mut();
-        // SAFETY: the queue pair of the stub is there, and has a context.
-        let context = unsafe { (*self.qp.as_ptr()).context };
-        // SAFETY: as above.
-        let post = unsafe { (*context).ops.post_recv };
-        let post = post.expect("the stub has it");
+        let post = self.ops().post_recv.expect("the stub has it");
         // SAFETY: the request is complete, and the stub does not look at the memory.
         assert_eq!(unsafe { post(self.qp.as_ptr(), &raw mut request, &raw mut bad) }, 0);
     }
 
     fn poll(&mut self) -> (u32, u64) {
         let mut wc = Wc::default();
-        // SAFETY: the queue of the stub is there, and has a context.
-        let context = unsafe { (*self.cq.as_ptr()).context };
-        // SAFETY: as above.
-        let poll = unsafe { (*context).ops.poll_cq };
-        let poll = poll.expect("the stub has it");
+        let poll = self.ops().poll_cq.expect("the stub has it");
         // SAFETY: there is space for one completion.
         let n = unsafe { poll(self.cq.as_ptr(), 1, &raw mut wc) };
         assert!(n >= 0 && wc.status == 0);
@@ -140,8 +136,7 @@ fn main() {
     let provider = stub::provider();
     let device = VerbsDevice::open(&provider, stub::DEVICE, OpenOptions::new()).expect("the stub has it");
     let cq = device.create_cq(64).expect("the stub refuses nothing");
-    let capacity = QpCapacity { recv_frames: 4095, send_frames: 4095 };
-    let qp = cq.create_qp(&QpInit { capacity, ..QpInit::default() }).expect("the stub refuses nothing");
+    let qp = cq.create_qp(&QpInit::with_frames(4095)).expect("the stub refuses nothing");
     let mut traits = Traits { qp, cq };
     let (mut raw_cq, mut raw_qp) = stub::bare();
     let mut bare = Bare { qp: NonNull::from(&mut *raw_qp), cq: NonNull::from(&mut *raw_cq) };

@@ -18,11 +18,11 @@ use futures::channel::oneshot;
 use futures::future::{join, join_all};
 
 use rdma_arena::Arena;
-use rdma_async::{Connection, EndpointOptions};
+use rdma_async::Connection;
 use rdma_bare::BareQp;
 use rdma_core::Device;
 use rdma_sim::{Sim, SimDevice};
-use rdma_tests::{DEVICE, connected, now};
+use rdma_tests::{bare_pair, now, on_connection, options, value_of};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const SIZES: [usize; 3] = [64 << 10, 1 << 20, 4 << 20];
@@ -32,31 +32,28 @@ const AT_ONCE: u64 = 3;
 
 /// `count` messages of `len` bytes one way, a few at a time, each again in the memory of an earlier one
 fn bulk(len: usize, count: u64) -> Duration {
-    Sim::new()
-        .run(async |net| {
-            let pair = connected(&net, &EndpointOptions::new()).await;
-            let send = async |count| {
-                let sends = (0..AT_ONCE).map(async |number| {
-                    let mut lease = pair.ab.alloc(len).await.unwrap();
-                    lease.resize(len, 1);
-                    for _ in 0..(count + number) / AT_ONCE {
-                        lease = pair.ab.send(lease).await.unwrap();
-                    }
-                });
-                join_all(sends).await;
-            };
-            let receive = async |count| {
-                for _ in 0..count {
-                    assert_eq!(pair.ba.recv().await.unwrap().unwrap().len(), len);
+    on_connection(Sim::new(), &options(), async |_, pair| {
+        let send = async |count| {
+            let sends = (0..AT_ONCE).map(async |number| {
+                let mut lease = pair.ab.alloc(len).await.unwrap();
+                lease.resize(len, 1);
+                for _ in 0..(count + number) / AT_ONCE {
+                    lease = pair.ab.send(lease).await.unwrap();
                 }
-            };
-            // The first touch of memory is not the copy's.
-            join(send(64), receive(64)).await;
-            let start = now();
-            join(send(count), receive(count)).await;
-            start.elapsed()
-        })
-        .value
+            });
+            join_all(sends).await;
+        };
+        let receive = async |count| {
+            for _ in 0..count {
+                assert_eq!(pair.ba.recv().await.unwrap().unwrap().len(), len);
+            }
+        };
+        // The first touch of memory is not the copy's.
+        join(send(64), receive(64)).await;
+        let start = now();
+        join(send(count), receive(count)).await;
+        start.elapsed()
+    })
 }
 
 fn copy(len: usize, count: u64) -> Duration {
@@ -85,55 +82,48 @@ async fn echo(connection: Connection<SimDevice>) {
 
 /// `count` round trips of 64 bytes over connections
 fn ping(count: u64) -> Duration {
-    Sim::new()
-        .run(async |net| {
-            let pair = connected(&net, &EndpointOptions::new()).await;
-            net.runtime().spawn(Box::pin(echo(pair.ba)));
-            let mut lease = pair.ab.alloc(64).await.unwrap();
-            lease.resize(64, 1);
-            let start = now();
-            for _ in 0..count {
-                lease = pair.ab.send(lease).await.unwrap();
-                drop(pair.ab.recv().await.unwrap().unwrap());
-            }
-            start.elapsed()
-        })
-        .value
+    on_connection(Sim::new(), &options(), async |net, pair| {
+        net.runtime().spawn(Box::pin(echo(pair.ba)));
+        let mut lease = pair.ab.alloc(64).await.unwrap();
+        lease.resize(64, 1);
+        let start = now();
+        for _ in 0..count {
+            lease = pair.ab.send(lease).await.unwrap();
+            drop(pair.ab.recv().await.unwrap().unwrap());
+        }
+        start.elapsed()
+    })
 }
 
 /// The same on bare verbs
 fn raw_ping(count: u64) -> Duration {
-    Sim::new()
-        .run(async |net| {
-            let [mut a, mut b] =
-                BareQp::pair(net.open("a", DEVICE).unwrap(), net.open("b", DEVICE).unwrap(), 1 << 16)
-                    .unwrap();
-            for side in [&mut a, &mut b] {
-                side.recv(1, 4096..4160).unwrap();
-                side.recv(2, 8192..8256).unwrap();
-            }
-            async fn bounce(side: &mut BareQp<impl Device>) {
-                let id = side.received().await.unwrap().id.0;
-                side.recv(id, id as usize * 4096..id as usize * 4096 + 64).unwrap();
-            }
-            let (done, ended) = oneshot::channel();
-            net.runtime().spawn(Box::pin(async move {
-                for _ in 0..count {
-                    bounce(&mut b).await;
-                    b.send(0, 0..64).unwrap();
-                }
-                let _ = done.send(b);
-            }));
-            let start = now();
+    value_of(Sim::new(), async |net| {
+        let [mut a, mut b] = bare_pair(&net, 1 << 16);
+        for side in [&mut a, &mut b] {
+            side.recv(1, 4096..4160).unwrap();
+            side.recv(2, 8192..8256).unwrap();
+        }
+        async fn bounce(side: &mut BareQp<impl Device>) {
+            let id = side.received().await.unwrap().id.0;
+            side.recv(id, id as usize * 4096..id as usize * 4096 + 64).unwrap();
+        }
+        let (done, ended) = oneshot::channel();
+        net.runtime().spawn(Box::pin(async move {
             for _ in 0..count {
-                a.send(0, 0..64).unwrap();
-                bounce(&mut a).await;
+                bounce(&mut b).await;
+                b.send(0, 0..64).unwrap();
             }
-            let spent = start.elapsed();
-            drop(ended.await);
-            spent
-        })
-        .value
+            let _ = done.send(b);
+        }));
+        let start = now();
+        for _ in 0..count {
+            a.send(0, 0..64).unwrap();
+            bounce(&mut a).await;
+        }
+        let spent = start.elapsed();
+        drop(ended.await);
+        spent
+    })
 }
 
 /// The same over TCP in turmoil, each way one tick of a millisecond

@@ -16,8 +16,8 @@ pub mod stub;
 pub use drop_after::DropAfter;
 pub use hooked::{Hooked, HookedCompletionQueue, HookedQueuePair, Hooks};
 pub use pair::{
-    DEVICE, Pair, begun, connect, connected, endpoint, endpoint_on, endpoints, on_connection, options,
-    value_of, zeros,
+    DEVICE, Pair, bare_pair, begun, connect, connected, endpoint, endpoint_on, endpoints, on_connection,
+    options, value_of, zeros,
 };
 pub use raw::Raw;
 

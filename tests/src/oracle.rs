@@ -188,8 +188,8 @@ impl Oracle {
 
     async fn take(&mut self, net: &Net, op: Op) {
         let result = match op {
-            Op::Send(side, len) => self.sides[side].send(len),
-            Op::Recv(side, len) => self.sides[side].recv(len),
+            Op::Send(side, len) => self.sides[side].post(Opcode::Send, len),
+            Op::Recv(side, len) => self.sides[side].post(Opcode::Recv, len),
             Op::Poll(side) => self.sides[side].poll(),
             Op::Rest(ns) => {
                 sleep(&*net.runtime(), Duration::from_nanos(ns)).await;
@@ -255,49 +255,40 @@ fn plausible(sender: &Side, receiver: &Side) -> Result<(), String> {
 
 impl Side {
     /// Checks a refusal: a full queue must be full, and after an unplug all posts are refused
-    fn refused(&mut self, cause: Cause, posted: usize, pending: &[usize]) -> Result<(), String> {
+    fn refused(&mut self, cause: Cause, posted: usize, used: usize) -> Result<(), String> {
         match cause {
             Cause::DeviceGone => self.is_cut = true,
             Cause::MessageTooLong { .. } if posted > self.depth as usize => (),
+            Cause::QueueFull if used + posted > self.depth as usize => (),
             Cause::QueueFull => {
-                let used: usize = pending.iter().map(|len| frames(*len)).sum();
-                if used + posted <= self.depth as usize {
-                    return Err(format!("{posted} frames were refused with {used} of {} in use", self.depth));
-                }
+                return Err(format!("{posted} frames were refused with {used} of {} in use", self.depth));
             }
             other => return Err(format!("refused with {other:?}")),
         }
         Ok(())
     }
 
-    fn send(&mut self, len: usize) -> Result<(), String> {
-        let number = self.sends.len();
-        if number - self.sent.len() >= SLOTS || self.is_cut {
+    /// Posts a send or a receive, if its slot is free
+    fn post(&mut self, kind: Opcode, len: usize) -> Result<(), String> {
+        let sends = kind == Opcode::Send;
+        let ended = if sends { self.sent.len() } else { self.received.len() };
+        let posts = if sends { &mut self.sends } else { &mut self.recvs };
+        let number = posts.len();
+        if number - ended >= SLOTS || self.is_cut {
             return Ok(());
         }
-        let at = (number % SLOTS) * SLOT;
-        self.qp.write(at, &content(number, len));
-        match self.qp.send(number as u64, at..at + len) {
-            Ok(()) => self.sends.push(len),
+        let at = (number % SLOTS + if sends { 0 } else { SLOTS }) * SLOT;
+        let posted = if sends {
+            self.qp.write(at, &content(number, len));
+            self.qp.send(number as u64, at..at + len)
+        } else {
+            self.qp.recv(number as u64, at..at + len)
+        };
+        match posted {
+            Ok(()) => posts.push(len),
             Err(error) => {
-                let pending = self.sends[self.sent.len()..].to_vec();
-                self.refused(error.cause, frames(len), &pending)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn recv(&mut self, len: usize) -> Result<(), String> {
-        let number = self.recvs.len();
-        if number - self.received.len() >= SLOTS || self.is_cut {
-            return Ok(());
-        }
-        let at = (SLOTS + number % SLOTS) * SLOT;
-        match self.qp.recv(number as u64, at..at + len) {
-            Ok(()) => self.recvs.push(len),
-            Err(error) => {
-                let pending = self.recvs[self.received.len()..].to_vec();
-                self.refused(error.cause, frames(len), &pending)?;
+                let used = posts[ended..].iter().map(|len| frames(*len)).sum();
+                self.refused(error.cause, frames(len), used)?;
             }
         }
         Ok(())

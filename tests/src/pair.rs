@@ -2,6 +2,7 @@ use std::pin::Pin;
 
 use futures::future::try_join;
 use rdma_async::{ConnectError, Connection, Device, Endpoint, EndpointOptions, Lease};
+use rdma_bare::BareQp;
 use rdma_sim::{Net, Sim, SimDevice};
 
 /// The device with the cable of [`rdma_sim::Topology::pair`], on both Macs
@@ -51,6 +52,12 @@ pub async fn zeros<D: Device>(connection: &Connection<D>, len: usize) -> Lease {
     let mut lease = connection.alloc(len).await.expect("the memory holds such messages");
     lease.resize(len, 0);
     lease
+}
+
+/// Two connected queue pairs, on the cabled devices of both Macs, with `len` bytes of memory each
+pub fn bare_pair(net: &Net, len: usize) -> [BareQp<SimDevice>; 2] {
+    let open = |host| net.open(host, DEVICE).expect("the device of the pair is there");
+    BareQp::pair(open("a"), open("b"), len).expect("a fresh pair connects")
 }
 
 /// `future`, which has to wait, after its first poll

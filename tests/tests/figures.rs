@@ -7,7 +7,7 @@ use std::time::Duration;
 use rdma_async::time::sleep;
 use rdma_bare::BareQp;
 use rdma_sim::{Model, Net, Sim, SimDevice};
-use rdma_tests::{DEVICE, value_of};
+use rdma_tests::{bare_pair, value_of};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Whether `figure` is within 15 % of `measured`.
@@ -16,16 +16,11 @@ fn assert_near(figure: Duration, measured: Duration) {
     assert!((0.85..=1.15).contains(&ratio), "{figure:?} instead of {measured:?}: {ratio:.3}");
 }
 
-fn pair(net: &Net, len: usize) -> [BareQp<SimDevice>; 2] {
-    let open = |host| net.open(host, DEVICE).unwrap();
-    BareQp::pair(open("a"), open("b"), len).unwrap()
-}
-
 /// Source: field notes of a bridge process between two Macs, 8 B round trip 13 µs while polling.
 #[test]
 fn eight_bytes_return_in_13_us() {
     Sim::new().run(async |net| {
-        let [mut a, mut b] = pair(&net, 4096);
+        let [mut a, mut b] = bare_pair(&net, 4096);
         a.recv(1, 0..8).unwrap();
         b.recv(1, 0..8).unwrap();
         let start = net.now();
@@ -76,7 +71,7 @@ async fn exchange(net: &Net, qp: &mut BareQp<SimDevice>, total: usize, buffer: u
 
 fn exchange_time(model: Model, total: usize, buffer: usize) -> Duration {
     value_of(Sim::new().sanitize(false).model(model), async |net| {
-        let [mut a, mut b] = pair(&net, 4 * buffer);
+        let [mut a, mut b] = bare_pair(&net, 4 * buffer);
         let start = net.now();
         let (side_a, side_b) = (exchange(&net, &mut a, total, buffer), exchange(&net, &mut b, total, buffer));
         futures::future::join(side_a, side_b).await;

@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rdma_core::{
-    Access, Completion, FRAME, MemoryRegion as _, QpCapacity, QpInit, QpType, Qpn, QueuePair as _, SendOp,
+    Access, Completion, FRAME, MemoryRegion as _, QpAddress, QpInit, QpType, Qpn, QueuePair as _, SendOp,
     Sge, Status,
 };
 use rdma_sim::remote::{LinkMessage, QpName, Transport};
 use rdma_sim::rules::FrameMatch;
-use rdma_sim::{Driver, Model, Sim, Topology};
+use rdma_sim::{Driver, Model, Sim};
 use rdma_tests::{DEVICE, Raw};
 
 /// Sent messages: name and length
@@ -38,23 +38,23 @@ impl Transport for Record {
     fn flush(&mut self) {}
 }
 
-/// Catches receives of a process that are kept for its successor, and a successor that learns nothing of the receives here.
-#[test]
-fn a_restarted_process_starts_without_receives_and_gets_all_announcements() {
-    let driver = Driver::new(Sim::new().topology(Topology::pair()), drop).unwrap();
+/// A host in this process, what it has sent, its queue pair, and the address of the peer that this is connected to
+fn one_host() -> (Driver, Sent, Raw, QpAddress) {
+    let driver = Driver::new(Sim::new(), drop).unwrap();
     let sent = Sent::default();
     driver.simulate_only("a", Box::new(Record(Arc::clone(&sent))));
-    let raw = |host| {
-        let capacity = QpCapacity { recv_frames: 16, send_frames: 16 };
-        let init = QpInit { capacity, ..QpInit::default() };
-        Raw::new(driver.net().open(host, DEVICE).unwrap(), &init, Access::LOCAL_WRITE, 1 << 16)
-    };
-    let here = raw("a");
+    let [here, there] = pair_of([&driver, &driver], QpType::Uc, Access::LOCAL_WRITE);
     // Only the address is used: the host is in another process.
-    let there = raw("b");
     let peer = there.qp.address();
     drop(there);
     here.qp.connect(&peer).unwrap();
+    (driver, sent, here, peer)
+}
+
+/// Catches receives of a process that are kept for its successor, and a successor that learns nothing of the receives here.
+#[test]
+fn a_restarted_process_starts_without_receives_and_gets_all_announcements() {
+    let (driver, sent, here, peer) = one_host();
     here.recv(1, &[here.sge(0..4096)]).unwrap();
     let sent_since = || {
         driver.advance_to(driver.now() + Duration::from_millis(1));
@@ -108,27 +108,33 @@ impl Transport for Queue {
     }
 
     fn send(&mut self, _host: u32, message: &LinkMessage<'_>) {
-        let (message, bytes): (LinkMessage<'static>, &[u8]) = match *message {
-            LinkMessage::Data { to, from, bytes } => (LinkMessage::Data { to, from, bytes: &[] }, bytes),
-            LinkMessage::Request { to, from, op, len, bytes } => {
-                (LinkMessage::Request { to, from, op, len, bytes: &[] }, bytes)
+        let bytes = match *message {
+            LinkMessage::Data { bytes, .. } => {
+                assert!(bytes.len() <= ROOM, "{} bytes are more than there is room for", bytes.len());
+                bytes
             }
-            LinkMessage::Response { to, from, is_ok, bytes } => {
-                (LinkMessage::Response { to, from, is_ok, bytes: &[] }, bytes)
-            }
-            LinkMessage::Ready { qp, peer, qp_type } => (LinkMessage::Ready { qp, peer, qp_type }, &[]),
-            LinkMessage::Closed { qp } => (LinkMessage::Closed { qp }, &[]),
-            LinkMessage::ReceivePosted { qp, len } => (LinkMessage::ReceivePosted { qp, len }, &[]),
-            LinkMessage::Filled { to, from, len, status, at } => {
-                (LinkMessage::Filled { to, from, len, status, at }, &[])
-            }
+            LinkMessage::Request { bytes, .. } | LinkMessage::Response { bytes, .. } => bytes,
+            _ => &[],
         };
-        let is_data = matches!(message, LinkMessage::Data { .. });
-        assert!(!is_data || bytes.len() <= ROOM, "{} bytes are more than there is room for", bytes.len());
-        self.0.lock().unwrap().push((message, bytes.to_vec()));
+        self.0.lock().unwrap().push((with_bytes(message, &[]), bytes.to_vec()));
     }
 
     fn flush(&mut self) {}
+}
+
+/// A message with other bytes, which may live longer or shorter
+fn with_bytes<'a>(message: &LinkMessage<'_>, bytes: &'a [u8]) -> LinkMessage<'a> {
+    match *message {
+        LinkMessage::Ready { qp, peer, qp_type } => LinkMessage::Ready { qp, peer, qp_type },
+        LinkMessage::Closed { qp } => LinkMessage::Closed { qp },
+        LinkMessage::ReceivePosted { qp, len } => LinkMessage::ReceivePosted { qp, len },
+        LinkMessage::Data { to, from, .. } => LinkMessage::Data { to, from, bytes },
+        LinkMessage::Filled { to, from, len, status, at } => {
+            LinkMessage::Filled { to, from, len, status, at }
+        }
+        LinkMessage::Request { to, from, op, len, .. } => LinkMessage::Request { to, from, op, len, bytes },
+        LinkMessage::Response { to, from, is_ok, .. } => LinkMessage::Response { to, from, is_ok, bytes },
+    }
 }
 
 /// Two simulations, each of one host, that exchange link messages
@@ -156,18 +162,8 @@ impl TwoSimulations {
                 self.drivers[from].advance_to(self.drivers[from].now() + Duration::from_millis(1));
                 for (message, bytes) in std::mem::take(&mut *self.links[from].lock().unwrap()) {
                     is_quiet = false;
-                    let bytes = &bytes[..];
-                    let message = match message {
-                        LinkMessage::Data { to, from, .. } => LinkMessage::Data { to, from, bytes },
-                        LinkMessage::Request { to, from, op, len, .. } => {
-                            LinkMessage::Request { to, from, op, len, bytes }
-                        }
-                        LinkMessage::Response { to, from, is_ok, .. } => {
-                            LinkMessage::Response { to, from, is_ok, bytes }
-                        }
-                        other => other,
-                    };
-                    self.drivers[1 - from].remote_input().apply(from as u32, &message);
+                    let mut input = self.drivers[1 - from].remote_input();
+                    input.apply(from as u32, &with_bytes(&message, &bytes));
                 }
                 self.drivers[1 - from].remote_input().resume();
             }
@@ -187,7 +183,7 @@ impl TwoSimulations {
 }
 
 fn pair_of(drivers: [&Driver; 2], qp_type: QpType, access: Access) -> [Raw; 2] {
-    let init = QpInit { capacity: QpCapacity { recv_frames: 16, send_frames: 16 }, qp_type };
+    let init = QpInit { qp_type, ..QpInit::with_frames(16) };
     [0, 1].map(|at| Raw::new(drivers[at].net().open(["a", "b"][at], DEVICE).unwrap(), &init, access, 1 << 20))
 }
 
@@ -199,13 +195,7 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 /// before their time or before the one in front of them, and an announcement of a receive that is filled.
 #[test]
 fn a_receive_ends_as_the_sender_says_unless_it_cannot() {
-    let driver = Driver::new(Sim::new().topology(Topology::pair()), drop).unwrap();
-    let sent = Sent::default();
-    driver.simulate_only("a", Box::new(Record(Arc::clone(&sent))));
-    let [here, there] = pair_of([&driver, &driver], QpType::Uc, Access::LOCAL_WRITE);
-    let peer = there.qp.address();
-    drop(there);
-    here.qp.connect(&peer).unwrap();
+    let (driver, sent, here, peer) = one_host();
     // Memory that is registered late cannot be received into.
     let late = here.register_again(Access::LOCAL_WRITE).unwrap();
     let refused = Sge { addr: late.base(), len: 8, lkey: late.lkey() };
@@ -373,21 +363,15 @@ fn a_receive_in_another_process_ends_as_one_in_the_same() {
             case.inject(&driver);
             let here = pair_of([&driver, &driver], QpType::Uc, Access::LOCAL_WRITE);
             here[0].connect(&here[1]);
-            let settle = || {
-                driver.advance_to(driver.now() + Duration::from_millis(20));
-            };
-            let in_one = case.run(here, settle);
+            let in_one = case.run(here, || _ = driver.advance_to(driver.now() + Duration::from_millis(20)));
 
             let sims = TwoSimulations::new(&model);
             sims.drivers.iter().for_each(|driver| case.inject(driver));
             let in_two = case.run(sims.pair(QpType::Uc, Access::LOCAL_WRITE), || sims.settle());
             let Case { messages, receives, fault, .. } = case;
-            assert_eq!(in_two.0, in_one.0, "{messages:?} into {receives:?} {fault:?} {frame_match:?}");
-            assert_eq!(in_two.1, in_one.1, "{messages:?} into {receives:?} {fault:?} {frame_match:?}");
-            assert!(
-                in_two.2 == in_one.2,
-                "{messages:?} into {receives:?} {fault:?} {frame_match:?}: the bytes"
-            );
+            let case = format!("{messages:?} into {receives:?} {fault:?} {frame_match:?}");
+            assert_eq!((in_two.0, in_two.1), (in_one.0, in_one.1), "{case}");
+            assert!(in_two.2 == in_one.2, "{case}: the bytes");
         }
     }
 }

@@ -8,14 +8,13 @@ use rdma_core::{
     Transition, Verb, WrId,
 };
 use rdma_sim::{RunError, Sim, Stalled};
-use rdma_tests::DEVICE;
+use rdma_tests::{DEVICE, bare_pair};
 
 /// Regression: of two posts with the same name, the completion of the first freed the memory of the last.
 #[test]
 fn completions_free_posts_of_one_name_in_their_order() {
     Sim::new().run(async |net| {
-        let open = |host| net.open(host, DEVICE).unwrap();
-        let [mut a, mut b] = BareQp::pair(open("a"), open("b"), 3 * 4096).unwrap();
+        let [mut a, mut b] = bare_pair(&net, 3 * 4096);
         for at in [0, 4096, 8192] {
             b.recv(1, at..at + 4096).unwrap();
         }
@@ -68,8 +67,7 @@ fn a_destroyed_queue_pair_refuses() {
 #[test]
 fn a_deadlock_says_when_everything_came_to_rest() {
     let stalled = Sim::new().try_run(async |net| {
-        let open = |host| net.open(host, DEVICE).unwrap();
-        let [mut a, mut b] = BareQp::pair(open("a"), open("b"), 4096).unwrap();
+        let [mut a, mut b] = bare_pair(&net, 4096);
         a.send(1, 0..1).unwrap();
         b.completion().await.unwrap();
     });

@@ -240,14 +240,14 @@ impl<D: Device> FusedStream for Messages<D> {
 /// Closing begins when the future is first polled, and goes on when it is dropped.
 #[must_use = "futures do nothing unless polled"]
 pub struct Close<D: Device> {
+    closed: Closed<D>,
     connection: Arc<ConnectionHandle<D>>,
     is_begun: bool,
-    waiter: Waiter,
 }
 
 impl<D: Device> Close<D> {
     pub(super) fn new(connection: Arc<ConnectionHandle<D>>) -> Self {
-        Self { connection, is_begun: false, waiter: Waiter::default() }
+        Self { closed: Closed::new(&connection), connection, is_begun: false }
     }
 }
 
@@ -255,17 +255,10 @@ impl<D: Device> Future for Close<D> {
     type Output = Result<(), CloseError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { connection, is_begun, waiter } = &mut *self;
-        if !std::mem::replace(is_begun, true) {
-            connection.finish();
+        if !std::mem::replace(&mut self.is_begun, true) {
+            self.connection.finish();
         }
-        connection.poll_end(waiter, cx)
-    }
-}
-
-impl<D: Device> Drop for Close<D> {
-    fn drop(&mut self) {
-        self.connection.leave_end(&mut self.waiter);
+        Pin::new(&mut self.closed).poll(cx)
     }
 }
 

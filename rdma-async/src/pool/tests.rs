@@ -4,14 +4,14 @@ use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
 use bytes::BufMut;
 use rdma_core::FRAME;
 use rdma_sim::Sim;
 
 use super::*;
+use crate::wake_count::WakeCount;
 
 const ZONES: [u32; 3] = [4, 2, 3];
 
@@ -32,16 +32,6 @@ fn with_pool(test: impl FnOnce(Pool)) {
 fn free_frames(pool: &Pool) -> (usize, usize) {
     let PoolStats { send, receive } = pool.stats();
     (send.free_bytes / FRAME, receive.free_bytes / FRAME)
-}
-
-/// A task that counts how often it was woken
-#[derive(Default)]
-struct Task(AtomicU32);
-
-impl Wake for Task {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 fn poll(alloc: &mut Alloc, waker: &Waker) -> Poll<Result<Lease, AllocError>> {
@@ -122,13 +112,12 @@ fn memory_of_one_zone_does_not_stand_in_for_another() {
 #[test]
 fn an_allocation_waits_for_its_turn_and_none_overtakes_it() {
     with_pool(|pool| {
-        let (task, leased) = (Arc::new(Task::default()), pool.try_alloc(1).unwrap());
-        let waker = Waker::from(Arc::clone(&task));
+        let ((count, waker), leased) = (WakeCount::new(), pool.try_alloc(1).unwrap());
         let mut alloc = Alloc::new(&pool, 4 * FRAME);
         assert!(poll(&mut alloc, &waker).is_pending());
         assert_eq!(pool.try_alloc(1).err(), Some(AllocError::WouldBlock), "3 frames are free");
         drop(leased);
-        assert_eq!(task.0.load(Ordering::Relaxed), 1);
+        assert_eq!(count.get(), 1);
         let Poll::Ready(Ok(lease)) = poll(&mut alloc, &waker) else { panic!("the memory is free") };
         assert_eq!((lease.capacity(), lease.len()), (4 * FRAME, 0));
     });
@@ -137,14 +126,13 @@ fn an_allocation_waits_for_its_turn_and_none_overtakes_it() {
 #[test]
 fn an_allocation_that_is_dropped_gives_up_its_place() {
     with_pool(|pool| {
-        let task = Arc::new(Task::default());
-        let waker = Waker::from(Arc::clone(&task));
+        let (count, waker) = WakeCount::new();
         let leased = pool.try_alloc(1).unwrap();
         let [mut first, mut second] = [4, 1].map(|frames| Alloc::new(&pool, frames * FRAME));
         assert!(poll(&mut first, Waker::noop()).is_pending());
         assert!(poll(&mut second, &waker).is_pending(), "behind the first");
         drop(first);
-        assert_eq!(task.0.load(Ordering::Relaxed), 1);
+        assert_eq!(count.get(), 1);
         assert!(poll(&mut second, &waker).is_ready());
         assert!(pool.try_alloc(1).is_ok());
         drop(leased);

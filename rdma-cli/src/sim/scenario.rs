@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow, ensure};
 use rdma_async::EndpointOptions;
 use rdma_sim::topology::TopologyTable;
-use rdma_sim::{Fault, FaultKind, FaultPlan, Model, Sim, Topology};
+use rdma_sim::{Fault, FaultKind, FaultPlan, Model, Topology};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
@@ -193,10 +193,8 @@ fn links(
         let why = "links is empty: write two ports, or remove it for a:rdma_en2 and b:rdma_en2";
         return Err(Invalid::at(&pairs, why));
     }
-    let exists = |port: &Port| {
-        let known = Sim::new().topology(topology.clone());
-        known.run(async |net| net.port(&port.host, &port.device).is_ok()).value
-    };
+    let exists =
+        |port: &Port| topology.find_host(&port.host).is_some_and(|host| host.port(&port.device).is_some());
     let read = |end: &Spanned<String>| {
         let text = end.get_ref();
         let port =

@@ -62,6 +62,12 @@ impl Side {
         }
     }
 
+    fn with_queue(lens: &[usize]) -> Self {
+        let mut side = Self::new();
+        lens.iter().for_each(|len| side.enqueue(*len).unwrap());
+        side
+    }
+
     fn enqueue(&mut self, len: usize) -> Result<(), EnqueueError> {
         self.protocol.enqueue(Token(self.lens.len() as u32), len)?;
         self.lens.push(len);
@@ -87,25 +93,21 @@ impl Side {
     /// Posts one thing towards `peer`; its send completes at once
     fn transmit(&mut self, peer: &mut Self, now: Time) -> bool {
         let Some(transmit) = self.next(now) else { return false };
-        match transmit {
+        let (mut message, trailer) = match transmit {
             Transmit::Bulk { token } => {
                 let len = self.lens[token.0 as usize];
                 peer.bulk.push_back(len as u32);
                 self.protocol.bulk_sent(len);
+                return true;
             }
-            Transmit::Eager { token, trailer } => {
-                let mut message = vec![0; self.lens[token.0 as usize]];
-                message.extend(trailer.to_bytes());
-                peer.eager.push_back(message);
-                self.protocol.eager_sent(now);
-            }
+            Transmit::Eager { token, trailer } => (vec![0; self.lens[token.0 as usize]], trailer),
             Transmit::Control { body, trailer } => {
-                let mut message = body.map_or_else(Vec::new, |body| body.to_le_bytes().to_vec());
-                message.extend(trailer.to_bytes());
-                peer.eager.push_back(message);
-                self.protocol.eager_sent(now);
+                (body.map_or_else(Vec::new, |body| body.to_le_bytes().to_vec()), trailer)
             }
-        }
+        };
+        message.extend(trailer.to_bytes());
+        peer.eager.push_back(message);
+        self.protocol.eager_sent(now);
         true
     }
 
@@ -211,13 +213,7 @@ proptest! {
         from_b in lengths(),
         choices in prop::collection::vec(any::<u8>(), 1..400),
     ) {
-        let (mut a, mut b) = (Side::new(), Side::new());
-        for &len in &from_a {
-            a.enqueue(len).unwrap();
-        }
-        for &len in &from_b {
-            b.enqueue(len).unwrap();
-        }
+        let (mut a, mut b) = (Side::with_queue(&from_a), Side::with_queue(&from_b));
         let mut choices = choices.into_iter().cycle();
         settle(&mut a, &mut b, || choices.next().unwrap());
         prop_assert_eq!(&b.received, &from_a);
@@ -231,13 +227,7 @@ proptest! {
         choices in prop::collection::vec(any::<u8>(), 1..400),
         both in any::<bool>(),
     ) {
-        let (mut a, mut b) = (Side::new(), Side::new());
-        for &len in &from_a {
-            a.enqueue(len).unwrap();
-        }
-        for &len in &from_b {
-            b.enqueue(len).unwrap();
-        }
+        let (mut a, mut b) = (Side::with_queue(&from_a), Side::with_queue(&from_b));
         a.protocol.finish();
         if both {
             b.protocol.finish();

@@ -171,31 +171,23 @@ mod tests {
     fn a_sleeping_host_is_woken_by_the_end_of_a_receive_and_by_a_full_ring() {
         let (segment, mut senders, _) = senders();
         let sleep_flag = &segment.slot(1).sleep_flag;
+        let asleep = |sender: &mut dyn FnMut()| sleep_flag.sleep_unless(|| false, sender);
         let data = LinkMessage::Data { to: QP, from: Qpn(1), bytes: &[0; FRAME] };
         let mut reader = Reader::new(segment.ring(0, 1));
-        sleep_flag.sleep_unless(
-            || false,
-            || {
+        asleep(&mut || {
+            senders.send(1, &data);
+            assert!(sleep_flag.must_wake_own(), "data alone wakes no host");
+        });
+        asleep(&mut || {
+            senders.send(1, &LinkMessage::Closed { qp: QP });
+            assert!(!sleep_flag.must_wake_own(), "another message does");
+        });
+        asleep(&mut || {
+            while senders.room(1) >= FRAME {
                 senders.send(1, &data);
-                assert!(sleep_flag.must_wake_own(), "data alone wakes no host");
-            },
-        );
-        sleep_flag.sleep_unless(
-            || false,
-            || {
-                senders.send(1, &LinkMessage::Closed { qp: QP });
-                assert!(!sleep_flag.must_wake_own(), "another message does");
-            },
-        );
-        sleep_flag.sleep_unless(
-            || false,
-            || {
-                while senders.room(1) >= FRAME {
-                    senders.send(1, &data);
-                }
-                assert!(!sleep_flag.must_wake_own(), "a ring without room does");
-            },
-        );
+            }
+            assert!(!sleep_flag.must_wake_own(), "a ring without room does");
+        });
         while reader.read(|_, _| ()) {}
         assert!(senders.room(1) >= FRAME);
     }

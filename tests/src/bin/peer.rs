@@ -11,7 +11,7 @@ use std::error::Error;
 use std::sync::mpsc::TryRecvError;
 
 use rdma_bare::BareQp;
-use rdma_core::{Cause, Completion, Opcode, QpCapacity, QpInit, QueuePair as _, Status, Transition};
+use rdma_core::{Cause, Completion, Opcode, QpInit, QueuePair as _, Status, Transition};
 use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};
 use rdma_tests::hosts::lines_of;
 use rdma_tests::now;
@@ -55,9 +55,7 @@ fn main() -> Result<()> {
             "open" => {
                 let options = OpenOptions::new().poll(PollPolicy::SPIN).trust_destroy(true);
                 let device = VerbsDevice::open(&provider, words[1], options)?;
-                let frames = number(2) as u32;
-                let capacity = QpCapacity { recv_frames: frames, send_frames: frames };
-                let link = Link::new(device, &QpInit { capacity, ..QpInit::default() }, number(3))?;
+                let link = Link::new(device, &QpInit::with_frames(number(2) as u32), number(3))?;
                 let address = serde_json::to_string(&link.qp().address())?;
                 links.push(Some(Talk { link, is_on: false, sent: 0, sending: 0, posted: 0, received: 0 }));
                 format!("{} {address}", links.len() - 1)

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use rdma_bare::BareQp;
-use rdma_core::{
-    FRAME, QpAddress, QpCapacity, QpInit, QpType, Qpn, QueuePair as _, Rkey, SendOp, Status, Time,
-};
+use rdma_core::{FRAME, QpAddress, QpInit, QpType, Qpn, QueuePair as _, Rkey, SendOp, Status, Time};
 use rdma_sim::remote::{LinkMessage, QpName, Transport};
 use rdma_sim::{Driver, Model, Sim};
 
@@ -94,10 +92,9 @@ pub fn link_messages(data: &[u8]) {
     driver.simulate_only("a", Box::new(Discard));
     let net = driver.net().clone();
     let qp_type = if flags & 3 == 3 { QpType::Rc } else { QpType::Uc };
-    let capacity = QpCapacity { recv_frames: 31, send_frames: 31 };
+    let init = QpInit { qp_type, ..QpInit::with_frames(31) };
     let device = net.open("a", DEVICE).expect("there is a device");
-    let mut bare =
-        BareQp::new(device, &QpInit { capacity, qp_type }, 16 * FRAME).expect("the device is fresh");
+    let mut bare = BareQp::new(device, &init, 16 * FRAME).expect("the device is fresh");
     let here = bare.qp().address();
     let gid = *net.gids("b", DEVICE).expect("there is a device").get(1).expect("it has addresses");
     bare.qp().connect(&QpAddress { gid, ..here }).expect("the peer is known");
