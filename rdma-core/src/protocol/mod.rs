@@ -66,6 +66,7 @@ mod error;
 mod hello;
 mod params;
 mod state;
+mod step;
 mod trailer;
 
 #[cfg(test)]
@@ -75,5 +76,6 @@ pub use config::ProtocolConfig;
 pub use error::{EnqueueError, Violation};
 pub use hello::{Hello, HelloError};
 pub use params::Params;
-pub use state::{Incoming, Protocol, Token, Transmit};
+pub use state::Protocol;
+pub use step::{Incoming, Token, Transmit};
 pub use trailer::{Kind, MAX_EAGER, Trailer, TrailerError};
