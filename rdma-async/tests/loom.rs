@@ -51,7 +51,7 @@ mod wake_count;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use loom::future::block_on;
 use loom::sync::Arc;
@@ -359,16 +359,13 @@ async fn reactor(waker: &ReactorWaker, mut is_done: impl FnMut() -> bool) {
 #[test]
 fn a_wakeup_of_the_reactor_is_never_missed() {
     loom::model(|| {
-        let waker = std::sync::Arc::new(ReactorWaker::new());
-        let work = Arc::new(sync::AtomicBool::new(false));
-        let other = {
-            let (waker, work) = (std::sync::Arc::clone(&waker), Arc::clone(&work));
-            thread::spawn(move || {
-                work.store(true, sync::Ordering::Relaxed);
-                std::task::Wake::wake_by_ref(&waker);
-            })
-        };
-        block_on(reactor(&waker, || work.load(sync::Ordering::Relaxed)));
+        let shared = Arc::new((std::sync::Arc::new(ReactorWaker::new()), sync::AtomicBool::new(false)));
+        let other = spawn(&shared, |(waker, work)| {
+            work.store(true, sync::Ordering::Relaxed);
+            waker.wake_by_ref();
+        });
+        let (waker, work) = &*shared;
+        block_on(reactor(waker, || work.load(sync::Ordering::Relaxed)));
         other.join().unwrap();
     });
 }
@@ -376,23 +373,20 @@ fn a_wakeup_of_the_reactor_is_never_missed() {
 #[test]
 fn a_connection_that_joins_is_taken_over() {
     model_of_three(|| {
-        let waker = std::sync::Arc::new(ReactorWaker::new());
-        let joining = Arc::new(Joining::new());
-        let others: Vec<_> = (0..2)
-            .map(|number| {
-                let (waker, joining) = (std::sync::Arc::clone(&waker), Arc::clone(&joining));
-                thread::spawn(move || {
-                    joining.push(number).unwrap();
-                    std::task::Wake::wake_by_ref(&waker);
-                })
+        let shared = Arc::new((std::sync::Arc::new(ReactorWaker::new()), Joining::new()));
+        let others = [0, 1].map(|number| {
+            spawn(&shared, move |(waker, joining)| {
+                joining.push(number).unwrap();
+                waker.wake_by_ref();
             })
-            .collect();
+        });
+        let (waker, joining) = &*shared;
         let mut all = Vec::new();
         let take = || {
             joining.take_into(&mut all);
             all.len() == 2
         };
-        block_on(reactor(&waker, take));
+        block_on(reactor(waker, take));
         for other in others {
             other.join().unwrap();
         }

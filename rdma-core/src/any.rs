@@ -11,6 +11,15 @@ use crate::{
     QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendRequest, Teardown, Transition,
 };
 
+/// Methods that do what those of the value inside do
+macro_rules! forward {
+    ($(fn $method:ident(&self $(, $argument:ident: $type:ty)*) -> $output:ty;)+) => {$(
+        fn $method(&self $(, $argument: $type)*) -> $output {
+            self.0.$method($($argument),*)
+        }
+    )+};
+}
+
 /// A device whose backend is chosen at run time
 ///
 /// Itself a [`Device`], so that code above the traits needs no second form. Each verb costs one virtual call.
@@ -52,24 +61,12 @@ unsafe impl Device for AnyDevice {
     type Mr = AnyMemoryRegion;
     type Cq = AnyCompletionQueue;
 
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn caps(&self) -> &Caps {
-        self.0.caps()
-    }
-
-    fn port(&self) -> Result<PortStatus, Error> {
-        self.0.port()
-    }
-
-    fn gids(&self) -> Result<Vec<Gid>, Error> {
-        self.0.gids()
-    }
-
-    fn create_cq(&self, depth: u32) -> Result<AnyCompletionQueue, Error> {
-        self.0.create_cq(depth)
+    forward! {
+        fn name(&self) -> &str;
+        fn caps(&self) -> &Caps;
+        fn port(&self) -> Result<PortStatus, Error>;
+        fn gids(&self) -> Result<Vec<Gid>, Error>;
+        fn create_cq(&self, depth: u32) -> Result<AnyCompletionQueue, Error>;
     }
 
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<AnyMemoryRegion, Error> {
@@ -79,54 +76,30 @@ unsafe impl Device for AnyDevice {
 }
 
 impl MemoryRegion for AnyMemoryRegion {
-    fn base(&self) -> u64 {
-        self.0.base()
-    }
-
-    fn lkey(&self) -> Lkey {
-        self.0.lkey()
-    }
-
-    fn rkey(&self) -> Option<Rkey> {
-        self.0.rkey()
+    forward! {
+        fn base(&self) -> u64;
+        fn lkey(&self) -> Lkey;
+        fn rkey(&self) -> Option<Rkey>;
     }
 }
 
 impl CompletionQueue for AnyCompletionQueue {
     type Qp = AnyQueuePair;
 
-    fn create_qp(&self, init: &QpInit) -> Result<AnyQueuePair, Error> {
-        self.0.create_qp(init)
-    }
-
-    fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
-        self.0.poll(out)
-    }
-
-    fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
-        self.0.poll_completions(cx, out)
+    forward! {
+        fn create_qp(&self, init: &QpInit) -> Result<AnyQueuePair, Error>;
+        fn poll(&self, out: &mut [Completion]) -> Result<usize, Error>;
+        fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>>;
     }
 }
 
 impl QueuePair for AnyQueuePair {
-    fn address(&self) -> QpAddress {
-        self.0.address()
-    }
-
-    fn capacity(&self) -> QpCapacity {
-        self.0.capacity()
-    }
-
-    fn state(&self) -> QpState {
-        self.0.state()
-    }
-
-    fn modify(&self, to: Transition) -> Result<(), Error> {
-        self.0.modify(to)
-    }
-
-    fn connect(&self, peer: &QpAddress) -> Result<(), Error> {
-        self.0.connect(peer)
+    forward! {
+        fn address(&self) -> QpAddress;
+        fn capacity(&self) -> QpCapacity;
+        fn state(&self) -> QpState;
+        fn modify(&self, to: Transition) -> Result<(), Error>;
+        fn connect(&self, peer: &QpAddress) -> Result<(), Error>;
     }
 
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
@@ -152,20 +125,11 @@ unsafe impl<D: Device> Device for Erased<D> {
     type Mr = AnyMemoryRegion;
     type Cq = AnyCompletionQueue;
 
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn caps(&self) -> &Caps {
-        self.0.caps()
-    }
-
-    fn port(&self) -> Result<PortStatus, Error> {
-        self.0.port()
-    }
-
-    fn gids(&self) -> Result<Vec<Gid>, Error> {
-        self.0.gids()
+    forward! {
+        fn name(&self) -> &str;
+        fn caps(&self) -> &Caps;
+        fn port(&self) -> Result<PortStatus, Error>;
+        fn gids(&self) -> Result<Vec<Gid>, Error>;
     }
 
     fn create_cq(&self, depth: u32) -> Result<AnyCompletionQueue, Error> {
@@ -185,11 +149,8 @@ impl<C: CompletionQueue> CompletionQueue for Erased<C> {
         Ok(AnyQueuePair(Box::new(self.0.create_qp(init)?)))
     }
 
-    fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
-        self.0.poll(out)
-    }
-
-    fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
-        self.0.poll_completions(cx, out)
+    forward! {
+        fn poll(&self, out: &mut [Completion]) -> Result<usize, Error>;
+        fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>>;
     }
 }

@@ -46,10 +46,10 @@ struct Spawned {
 
 /// A process of a host
 #[derive(Clone, Copy)]
-struct Owner {
-    host: u32,
+pub(crate) struct Owner {
+    pub(crate) host: u32,
     /// How often the processes of the host were started before
-    generation: u32,
+    pub(crate) generation: u32,
 }
 
 struct Clock {
@@ -137,12 +137,8 @@ impl SimRuntime {
         }
     }
 
-    /// Runs `future` as part of a process of `host`
-    pub(crate) fn spawn_on(&self, host: u32, generation: u32, future: BoxFuture) {
-        self.spawn_for(Some(Owner { host, generation }), future);
-    }
-
-    fn spawn_for(&self, owner: Option<Owner>, future: BoxFuture) {
+    /// Runs `future`, as part of a process if it has an owner
+    pub(crate) fn spawn_for(&self, owner: Option<Owner>, future: BoxFuture) {
         match &self.spawner {
             Some(spawner) => spawner(future),
             None => {

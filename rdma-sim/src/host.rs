@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use rdma_core::{Runtime, Time, Timer};
 
-use crate::executor::SimRuntime;
+use crate::executor::Owner;
 use crate::net::Net;
 
 /// The processes of a simulated Mac
@@ -11,15 +11,11 @@ use crate::net::Net;
 /// A task that is spawned here stops, dies and starts with the host, see [`FaultKind::Pause`](crate::FaultKind::Pause) and
 /// [`FaultKind::Kill`](crate::FaultKind::Kill). So does a task that is spawned through its [`runtime`](Self::runtime), such as that of an endpoint.
 #[derive(Clone, Debug)]
-pub struct SimHost {
-    net: Net,
-    runtime: Arc<HostRuntime>,
-}
+pub struct SimHost(Arc<HostRuntime>);
 
 /// Virtual time, and tasks that belong to a host.
 #[derive(Debug)]
 struct HostRuntime {
-    runtime: Arc<SimRuntime>,
     host: u32,
     net: Net,
 }
@@ -32,20 +28,15 @@ impl Net {
     /// If there is no such host.
     pub fn host(&self, name: &str) -> SimHost {
         let found = self.shared().lock().fabric.world.find_host(name);
-        let index = found.unwrap_or_else(|| panic!("no host is called {name:?}"));
-        SimHost::new(self.clone(), Arc::clone(self.sim_runtime()), index)
+        let host = found.unwrap_or_else(|| panic!("no host is called {name:?}"));
+        SimHost(Arc::new(HostRuntime { host, net: self.clone() }))
     }
 }
 
 impl SimHost {
-    fn new(net: Net, runtime: Arc<SimRuntime>, host: u32) -> Self {
-        let runtime = Arc::new(HostRuntime { runtime, host, net: net.clone() });
-        Self { net, runtime }
-    }
-
     /// Runs `task` until it ends or the host's processes die
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.runtime.spawn(Box::pin(task));
+        self.0.spawn(Box::pin(task));
     }
 
     /// Runs the task that `main` makes, now and whenever the host's processes start anew
@@ -56,32 +47,32 @@ impl SimHost {
         self.spawn(main(self.clone()));
         let host = self.clone();
         let start = Box::new(move || host.spawn(main(host.clone())));
-        self.runtime.runtime.on_start(self.runtime.host, start);
+        self.0.net.sim_runtime().on_start(self.0.host, start);
     }
 
     /// The network of the host
     pub fn net(&self) -> &Net {
-        &self.net
+        &self.0.net
     }
 
     /// Virtual time and the tasks of the host
     pub fn runtime(&self) -> Arc<dyn Runtime> {
-        Arc::clone(&self.runtime) as Arc<dyn Runtime>
+        Arc::clone(&self.0) as Arc<dyn Runtime>
     }
 }
 
 impl Runtime for HostRuntime {
     fn now(&self) -> Time {
-        self.runtime.now()
+        self.net.now()
     }
 
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
         let (_, generation) = self.net.shared().lock().fabric.world.process(self.host);
-        self.runtime.spawn_on(self.host, generation, task);
+        self.net.sim_runtime().spawn_for(Some(Owner { host: self.host, generation }), task);
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {
-        self.runtime.timer()
+        self.net.sim_runtime().timer()
     }
 }
 

@@ -28,10 +28,6 @@ impl Arm for Simulated {
     fn rest(&self, time: Duration) {
         self.0.advance_to(self.0.now() + time);
     }
-
-    fn expectations(&self) -> Expectations {
-        Expectations::TB5
-    }
 }
 
 fn assert_conforms(verdicts: &[(&str, Verdict)], expected: usize) {
@@ -72,10 +68,6 @@ impl Arm for OverTheAbi {
         // SAFETY: the function has no preconditions.
         unsafe { (self.rest)(time.as_nanos() as u64) };
     }
-
-    fn expectations(&self) -> Expectations {
-        Expectations::TB5
-    }
 }
 
 #[test]
@@ -110,10 +102,6 @@ impl Arm for Genuine {
 
     fn open(&self, end: usize) -> Result<VerbsDevice, Error> {
         self.0[end].open()
-    }
-
-    fn rest(&self, time: Duration) {
-        std::thread::sleep(time);
     }
 
     fn expectations(&self) -> Expectations {

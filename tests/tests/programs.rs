@@ -180,10 +180,10 @@ fn nothing_is_left_of_many_runs() {
     let before = descriptors();
     for number in 0..runs {
         let hosts = hosts(&format!("run{number}"), &Settings::new(topology(1)));
-        let name = hosts.fabric.name().to_owned();
+        let directory = hosts.fabric.directory().to_owned();
         between(&hosts, "ibv_uc_pingpong -d rdma_en2 -g 1 -n 20", &[]);
         drop(hosts);
-        assert!(!directory(&name).exists(), "{name}");
+        assert!(!directory.exists(), "{directory:?}");
     }
     assert_eq!(descriptors(), before);
     assert!(
@@ -192,12 +192,6 @@ fn nothing_is_left_of_many_runs() {
             .iter()
             .all(|name| !name.starts_with(&format!("run0-{}", std::process::id())))
     );
-}
-
-fn directory(name: &str) -> PathBuf {
-    use std::os::unix::fs::MetadataExt as _;
-    let user = std::fs::metadata("/proc/self").unwrap().uid();
-    Path::new("/dev/shm").join(format!("rdma-sim-{user}")).join(name)
 }
 
 /// Open files of this process that are of fabrics

@@ -3,7 +3,6 @@
 use std::env;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
-use std::time::Duration;
 
 use rdma_core::{AnyDevice, Error};
 use rdma_sim::Topology;
@@ -35,10 +34,6 @@ impl Arm for TwoHosts<'_> {
         } else {
             self.host.open().map(AnyDevice::new)
         }
-    }
-
-    fn rest(&self, time: Duration) {
-        std::thread::sleep(time);
     }
 
     fn expectations(&self) -> Expectations {

@@ -123,14 +123,8 @@ impl<D: Device> Drop for Send<D> {
 /// Messages are received whether or not a future waits: dropping it loses none.
 #[must_use = "futures do nothing unless polled"]
 pub struct Recv<D: Device> {
-    connection: Arc<ConnectionHandle<D>>,
-    waiter: Waiter,
-}
-
-impl<D: Device> Recv<D> {
-    pub(super) fn new(connection: Arc<ConnectionHandle<D>>) -> Self {
-        Self { connection, waiter: Waiter::default() }
-    }
+    pub(super) connection: Arc<ConnectionHandle<D>>,
+    pub(super) waiter: Waiter,
 }
 
 impl<D: Device> Future for Recv<D> {
@@ -186,14 +180,8 @@ impl<D: Device> Drop for Recv<D> {
 /// Messages are received whether or not the stream is polled: dropping it loses none.
 #[must_use = "streams do nothing unless polled"]
 pub struct Messages<D: Device> {
-    recv: Recv<D>,
-    is_ended: bool,
-}
-
-impl<D: Device> Messages<D> {
-    pub(super) fn new(connection: Arc<ConnectionHandle<D>>) -> Self {
-        Self { recv: Recv::new(connection), is_ended: false }
-    }
+    pub(super) recv: Recv<D>,
+    pub(super) is_ended: bool,
 }
 
 impl<D: Device> Stream for Messages<D> {
@@ -240,15 +228,9 @@ impl<D: Device> FusedStream for Messages<D> {
 /// Closing begins when the future is first polled, and goes on when it is dropped.
 #[must_use = "futures do nothing unless polled"]
 pub struct Close<D: Device> {
-    closed: Closed<D>,
-    connection: Arc<ConnectionHandle<D>>,
-    is_begun: bool,
-}
-
-impl<D: Device> Close<D> {
-    pub(super) fn new(connection: Arc<ConnectionHandle<D>>) -> Self {
-        Self { closed: Closed::new(&connection), connection, is_begun: false }
-    }
+    pub(super) closed: Closed<D>,
+    pub(super) connection: Arc<ConnectionHandle<D>>,
+    pub(super) is_begun: bool,
 }
 
 impl<D: Device> Future for Close<D> {
@@ -288,14 +270,8 @@ impl<D: Device> Future for Close<D> {
 #[must_use = "futures do nothing unless polled"]
 pub struct Closed<D: Device> {
     /// Without a handle: a task that watches a connection does not keep it open.
-    connection: Arc<ConnectionShared<D>>,
-    waiter: Waiter,
-}
-
-impl<D: Device> Closed<D> {
-    pub(super) fn new(connection: &ConnectionHandle<D>) -> Self {
-        Self { connection: Arc::clone(connection.shared()), waiter: Waiter::default() }
-    }
+    pub(super) connection: Arc<ConnectionShared<D>>,
+    pub(super) waiter: Waiter,
 }
 
 impl<D: Device> Future for Closed<D> {

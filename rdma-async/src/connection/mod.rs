@@ -20,6 +20,7 @@ pub use self::stats::ConnectionStats;
 use crate::error::{AllocError, CloseError, ConnectionError, RecvError, SendError};
 use crate::pool::{Alloc, Lease};
 use crate::send_failed::SendFailed;
+use crate::wait_queue::Waiter;
 
 /// Messages to and from one peer, in order and exactly once
 ///
@@ -157,7 +158,7 @@ impl<D: Device> Connection<D> {
     ///
     /// Messages are received whether or not a future waits: dropping the future loses none.
     pub fn recv(&self) -> Recv<D> {
-        Recv::new(Arc::clone(&self.handle))
+        Recv { connection: Arc::clone(&self.handle), waiter: Waiter::default() }
     }
 
     /// The next message, or `None` at the end, as [`recv`](Self::recv), without waiting
@@ -175,7 +176,7 @@ impl<D: Device> Connection<D> {
     ///
     /// Several streams, and [`recv`](Self::recv) beside them, share the messages.
     pub fn messages(&self) -> Messages<D> {
-        Messages::new(Arc::clone(&self.handle))
+        Messages { recv: self.recv(), is_ended: false }
     }
 
     /// Closes the connection: sends the queued messages, and waits until the peer confirms that it has everything
@@ -195,7 +196,7 @@ impl<D: Device> Connection<D> {
     ///
     /// Closing begins when the future is first polled, and goes on when it is dropped.
     pub fn close(&self) -> Close<D> {
-        Close::new(Arc::clone(&self.handle))
+        Close { closed: self.closed(), connection: Arc::clone(&self.handle), is_begun: false }
     }
 
     /// Waits until the connection is over, for whichever reason
@@ -210,7 +211,7 @@ impl<D: Device> Connection<D> {
     ///
     /// Dropping the future changes nothing.
     pub fn closed(&self) -> Closed<D> {
-        Closed::new(&self.handle)
+        Closed { connection: Arc::clone(self.handle.shared()), waiter: Waiter::default() }
     }
 
     /// How the connection ended, or `None` while it lasts

@@ -1,6 +1,5 @@
 //! A connection as its reactor and its futures share it
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -171,15 +170,6 @@ impl<D: Device> Recycle for ConnectionShared<D> {
 impl<D: Device> Drop for ConnectionShared<D> {
     fn drop(&mut self) {
         self.abort(ConnectionError::RuntimeGone);
-    }
-}
-
-impl<D: Device> fmt::Debug for ConnectionShared<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectionShared")
-            .field("id", &self.id)
-            .field("peer", &self.peer)
-            .finish_non_exhaustive()
     }
 }
 

@@ -86,35 +86,24 @@ impl From<AllocError> for Failure {
     }
 }
 
-impl From<SendError> for Failure {
-    fn from(error: SendError) -> Self {
-        match error {
-            SendError::Lost(lost) => lost.into(),
-            error => Self::from_device(Outcome::Fails, &error, None),
-        }
-    }
-}
-
 impl From<SendFailed> for Failure {
     fn from(unsent: SendFailed) -> Self {
         unsent.error.into()
     }
 }
 
-impl From<RecvError> for Failure {
-    fn from(error: RecvError) -> Self {
-        match error {
-            RecvError::Lost(lost) => lost.into(),
-            error => Self::from_device(Outcome::Fails, &error, None),
+/// The errors of operations on a connection, which may be lost
+macro_rules! from_operations {
+    ($($error:ident),*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                match error {
+                    $error::Lost(lost) => lost.into(),
+                    error => Self::from_device(Outcome::Fails, &error, None),
+                }
+            }
         }
-    }
+    )*};
 }
 
-impl From<CloseError> for Failure {
-    fn from(error: CloseError) -> Self {
-        match error {
-            CloseError::Lost(lost) => lost.into(),
-            error => Self::from_device(Outcome::Fails, &error, None),
-        }
-    }
-}
+from_operations!(CloseError, RecvError, SendError);

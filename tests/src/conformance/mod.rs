@@ -29,11 +29,15 @@ pub trait Arm {
     /// The error of the backend.
     fn open(&self, end: usize) -> Result<Self::Device, rdma_core::Error>;
 
-    /// Lets time pass
-    fn rest(&self, time: Duration);
+    /// Lets time pass, on the wall by default
+    fn rest(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
 
-    /// How this backend differs from others
-    fn expectations(&self) -> Expectations;
+    /// How this backend differs from others, by default as Apple's does
+    fn expectations(&self) -> Expectations {
+        Expectations::TB5
+    }
 }
 
 /// Where backends differ, and why

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -78,14 +78,7 @@ impl RemoteHost {
     /// The address cannot be resolved or reached, or the server has another version.
     pub fn connect(peer: &str) -> io::Result<Self> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("the server at {peer}: {error}"));
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        let addresses = peer.to_socket_addrs().map_err(named)?;
-        let mut connect = |address| {
-            TcpStream::connect_timeout(&address, RESPONSE_TIMEOUT)
-                .inspect_err(|error| last = io::Error::other(error.to_string()))
-        };
-        let connected = addresses.into_iter().find_map(|address| connect(address).ok());
-        let Some(stream) = connected else { return Err(named(last)) };
+        let stream = TcpStream::connect(peer).map_err(named)?;
         stream.set_nodelay(true).map_err(named)?;
         stream.set_read_timeout(Some(RESPONSE_TIMEOUT)).map_err(named)?;
         stream.set_write_timeout(Some(RESPONSE_TIMEOUT)).map_err(named)?;
@@ -113,8 +106,8 @@ impl RemoteHost {
     /// This and all other calls panic if the server is gone or does not respond for a minute, so that the test fails.
     pub fn open(&self) -> Result<RemoteDevice, Error> {
         let number = self.0.new_object();
-        let Opened { name, caps } = self.0.call(&Request::Open { device: number })?;
-        Ok(RemoteDevice { object: Object { link: Arc::clone(&self.0), number }, name, caps })
+        let opened = self.0.call(&Request::Open { device: number })?;
+        Ok(RemoteDevice { object: Object { link: Arc::clone(&self.0), number }, opened })
     }
 
     /// Ends the server
@@ -214,8 +207,7 @@ impl Drop for Object {
 #[derive(Debug)]
 pub struct RemoteDevice {
     object: Object,
-    name: String,
-    caps: Caps,
+    opened: Opened,
 }
 
 // SAFETY: memory is accessed when a request that refers to it is posted, and when its completion is polled on a queue pair that
@@ -225,11 +217,11 @@ unsafe impl Device for RemoteDevice {
     type Cq = RemoteCompletionQueue;
 
     fn name(&self) -> &str {
-        &self.name
+        &self.opened.name
     }
 
     fn caps(&self) -> &Caps {
-        &self.caps
+        &self.opened.caps
     }
 
     fn port(&self) -> Result<PortStatus, Error> {
@@ -251,10 +243,11 @@ unsafe impl Device for RemoteDevice {
         let Object { link, number: device } = &self.object;
         let (number, len) = (link.new_object(), mem.len());
         let request_message = Request::Register { device: *device, region: number, len: len as u64, access };
-        let Registered { base, lkey, rkey } = link.call(&request_message)?;
+        let registered: Registered = link.call(&request_message)?;
+        let (base, lkey) = (registered.base, registered.lkey);
         let region = Region { device: *device, number, base, lkey, start: mem.cast(), len };
         lock(&link.regions).push(region);
-        Ok(RemoteMemoryRegion { object: Object { link: Arc::clone(link), number }, base, lkey, rkey })
+        Ok(RemoteMemoryRegion { object: Object { link: Arc::clone(link), number }, registered })
     }
 }
 
@@ -262,22 +255,20 @@ unsafe impl Device for RemoteDevice {
 #[derive(Debug)]
 pub struct RemoteMemoryRegion {
     object: Object,
-    base: u64,
-    lkey: Lkey,
-    rkey: Option<Rkey>,
+    registered: Registered,
 }
 
 impl MemoryRegion for RemoteMemoryRegion {
     fn base(&self) -> u64 {
-        self.base
+        self.registered.base
     }
 
     fn lkey(&self) -> Lkey {
-        self.lkey
+        self.registered.lkey
     }
 
     fn rkey(&self) -> Option<Rkey> {
-        self.rkey
+        self.registered.rkey
     }
 }
 
@@ -300,9 +291,9 @@ impl CompletionQueue for RemoteCompletionQueue {
     fn create_qp(&self, init: &QpInit) -> Result<RemoteQueuePair, Error> {
         let Object { link, number: cq } = &self.object;
         let qp = link.new_object();
-        let Created { address, capacity } = link.call(&Request::CreateQp { cq: *cq, qp, init: *init })?;
+        let created = link.call(&Request::CreateQp { cq: *cq, qp, init: *init })?;
         let object = Object { link: Arc::clone(link), number: qp };
-        Ok(RemoteQueuePair { object, device: self.device, address, capacity, teardown: None })
+        Ok(RemoteQueuePair { object, device: self.device, created, teardown: None })
     }
 
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
@@ -340,18 +331,17 @@ impl CompletionQueue for RemoteCompletionQueue {
 pub struct RemoteQueuePair {
     object: Object,
     device: u32,
-    address: QpAddress,
-    capacity: QpCapacity,
+    created: Created,
     teardown: Option<Teardown>,
 }
 
 impl QueuePair for RemoteQueuePair {
     fn address(&self) -> QpAddress {
-        self.address
+        self.created.address
     }
 
     fn capacity(&self) -> QpCapacity {
-        self.capacity
+        self.created.capacity
     }
 
     fn state(&self) -> QpState {

@@ -134,6 +134,7 @@ fn receives_are_taken_from_a_state_on() {
     assert_eq!(states(EarlyReceives::FromReadyToSend), [false, false]);
 }
 
+/// Regression: a waiting sender never learned of receives that its peer had posted before it was ready to receive.
 #[test]
 fn a_sender_waits_for_a_peer_that_is_not_ready() {
     Sim::new().run(async |net| {
