@@ -1,11 +1,9 @@
 //! Drivers: other clocks and other executors than the simulation's own
 
 use std::pin::Pin;
-use std::sync::Arc;
 
-use rdma_core::{Runtime, Time};
+use rdma_core::Time;
 
-use crate::executor::SimRuntime;
 pub use crate::fabric::Process;
 use crate::fault::FaultError;
 use crate::net::Net;
@@ -41,7 +39,6 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Debug)]
 pub struct Driver {
     net: Net,
-    runtime: Arc<SimRuntime>,
 }
 
 impl Driver {
@@ -52,10 +49,10 @@ impl Driver {
     /// [`FaultError`] with [`FaultReason::UnknownHost`](crate::fault::FaultReason::UnknownHost) or
     /// [`FaultReason::UnknownDevice`](crate::fault::FaultReason::UnknownDevice) if the topology lacks the target of a fault.
     pub fn new(sim: Sim, spawn: impl Fn(Task) + Send + Sync + 'static) -> Result<Self, FaultError> {
-        let (net, runtime) = sim.build(Some(Box::new(spawn)))?;
+        let net = sim.build(Some(Box::new(spawn)))?;
         // The digest is that of a run, which a driver does not have.
         net.shared().lock().fabric.trace.stop();
-        Ok(Self { net, runtime })
+        Ok(Self { net })
     }
 
     /// The simulated Macs and cables
@@ -65,7 +62,7 @@ impl Driver {
 
     /// The virtual time
     pub fn now(&self) -> Time {
-        self.runtime.now()
+        self.net.now()
     }
 
     /// Simulates only `host` from now on; `transport` carries messages to the processes that simulate the others
@@ -87,13 +84,14 @@ impl Driver {
 
     /// Locks the simulation for several steps
     pub fn session(&self) -> Session<'_> {
-        Session::new(self.net.shared(), &self.runtime)
+        Session::new(self.net.shared(), self.net.sim_runtime())
     }
 
     /// When the next event or timer is due, unless the program causes an earlier one
     pub fn next(&self) -> Option<Time> {
         let event = self.net.shared().lock().fabric.next_event();
-        event.into_iter().chain(Some(self.runtime.next_timer()).filter(|timer| *timer < Time::MAX)).min()
+        let timer = Some(self.net.sim_runtime().next_timer()).filter(|timer| *timer < Time::MAX);
+        event.into_iter().chain(timer).min()
     }
 
     /// Advances time to `time`: fires every event that is due and wakes the tasks that wait for it
@@ -103,7 +101,7 @@ impl Driver {
     pub fn advance_to(&self, time: Time) -> bool {
         let time = time.max(self.now());
         let advanced = self.net.shared().advance_to(time);
-        self.runtime.expire(time);
+        self.net.sim_runtime().expire(time);
         advanced.has_host_news
     }
 }

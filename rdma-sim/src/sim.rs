@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use rdma_core::{Runtime as _, Time};
+use rdma_core::Time;
 
 use crate::executor::{SimRuntime, Spawner, Stalled};
 use crate::fabric::{Fabric, Finding, Options};
@@ -188,12 +188,12 @@ impl Sim {
     /// [`RunError::Fault`] if the topology lacks the host or port of a fault.
     pub fn try_run<F: Future>(self, main: impl FnOnce(Net) -> F) -> Result<Run<F::Output>, RunError> {
         let time_limit = self.time_limit;
-        let (net, runtime) = self.build(None)?;
-        let value = runtime.block_on(net.shared(), time_limit, main(net.clone()))?;
+        let net = self.build(None)?;
+        let value = net.sim_runtime().block_on(net.shared(), time_limit, main(net.clone()))?;
         let fabric = &net.shared().lock().fabric;
         Ok(Run {
             value,
-            time: runtime.now(),
+            time: net.now(),
             digest: fabric.trace.digest(),
             events: fabric.trace.events(),
             findings: fabric.findings().to_vec(),
@@ -202,10 +202,9 @@ impl Sim {
         })
     }
 
-    pub(crate) fn build(self, spawner: Option<Spawner>) -> Result<(Net, Arc<SimRuntime>), FaultError> {
+    pub(crate) fn build(self, spawner: Option<Spawner>) -> Result<Net, FaultError> {
         self.plan.check(&self.topology)?;
-        let runtime = Arc::new(SimRuntime::new(spawner));
         let fabric = Fabric::new(&self.topology, self.model, self.plan.0, self.choices, self.options);
-        Ok((Net::new(fabric, Arc::clone(&runtime)), runtime))
+        Ok(Net::new(fabric, Arc::new(SimRuntime::new(spawner))))
     }
 }

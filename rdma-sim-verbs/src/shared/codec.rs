@@ -32,7 +32,7 @@ fn words(
     detail: u32,
     bytes: usize,
     name: QpName,
-    other: Qpn,
+    other: u64,
     rest: [u64; 3],
 ) -> [u64; WORDS] {
     let [a, b, c] = rest;
@@ -40,7 +40,7 @@ fn words(
         u64::from(stamp.from) << 32 | u64::from(stamp.to),
         u64::from(kind) << 56 | u64::from(detail & 0xff_ffff) << 32 | bytes as u64,
         u64::from(name.device) << 32 | u64::from(name.qpn.0),
-        u64::from(other.0),
+        other,
         a,
         b,
         c,
@@ -52,40 +52,36 @@ pub(crate) fn encode<'a>(stamp: Stamp, message: &LinkMessage<'a>) -> ([u64; WORD
     match *message {
         LinkMessage::Ready { qp, peer, qp_type } => {
             let detail = u32::from(qp_type == QpType::Rc);
-            (words(stamp, READY, detail, 0, qp, peer, [0; 3]), &[])
+            (words(stamp, READY, detail, 0, qp, peer.0.into(), [0; 3]), &[])
         }
-        LinkMessage::Closed { qp } => (words(stamp, CLOSED, 0, 0, qp, Qpn(0), [0; 3]), &[]),
+        LinkMessage::Closed { qp } => (words(stamp, CLOSED, 0, 0, qp, 0, [0; 3]), &[]),
         LinkMessage::ReceivePosted { qp, len } => {
-            (words(stamp, RECEIVE_POSTED, 0, 0, qp, Qpn(0), [len.into(), 0, 0]), &[])
+            (words(stamp, RECEIVE_POSTED, 0, 0, qp, 0, [len.into(), 0, 0]), &[])
         }
         LinkMessage::Data { to, from, bytes } => {
-            (words(stamp, DATA, 0, bytes.len(), to, from, [0; 3]), bytes)
+            (words(stamp, DATA, 0, bytes.len(), to, from.0.into(), [0; 3]), bytes)
         }
         LinkMessage::Filled { to, from, len, status, at } => {
             let rest = [len.into(), at.as_nanos(), 0];
-            (words(stamp, FILLED, status.code(), 0, to, from, rest), &[])
+            (words(stamp, FILLED, status.code(), 0, to, from.0.into(), rest), &[])
         }
         LinkMessage::Request { to, from, op, len, bytes } => {
-            let (kind, addr, rkey, operands) = match op {
+            let (kind, addr, rkey, [b, c]) = match op {
                 SendOp::Write { remote_addr, rkey } => (WRITE, remote_addr, rkey, [0; 2]),
-                SendOp::Read { remote_addr, rkey } => (READ, remote_addr, rkey, [0; 2]),
+                // The length of a read has the word of an operand.
+                SendOp::Read { remote_addr, rkey } => (READ, remote_addr, rkey, [len.into(), 0]),
                 SendOp::FetchAdd { remote_addr, rkey, add } => (FETCH_ADD, remote_addr, rkey, [add, 0]),
                 SendOp::CompareSwap { remote_addr, rkey, compare, swap } => {
                     (COMPARE_SWAP, remote_addr, rkey, [compare, swap])
                 }
                 _ => (0, 0, Rkey(0), [0; 2]),
             };
-            let mut words =
-                words(stamp, REQUEST, kind.into(), bytes.len(), to, from, [addr, operands[0], operands[1]]);
-            // The number of the other end takes half of its word; the length of a read has the word of an operand.
-            words[3] |= u64::from(rkey.0) << 32;
-            if kind == READ {
-                words[5] = len.into();
-            }
-            (words, bytes)
+            // The number of the other end takes half of its word.
+            let other = u64::from(rkey.0) << 32 | u64::from(from.0);
+            (words(stamp, REQUEST, kind.into(), bytes.len(), to, other, [addr, b, c]), bytes)
         }
         LinkMessage::Response { to, from, is_ok, bytes } => {
-            (words(stamp, RESPONSE, is_ok.into(), bytes.len(), to, from, [0; 3]), bytes)
+            (words(stamp, RESPONSE, is_ok.into(), bytes.len(), to, from.0.into(), [0; 3]), bytes)
         }
     }
 }

@@ -35,19 +35,14 @@ fn main() -> Result<()> {
     let mut links: Vec<Option<Talk>> = Vec::new();
     loop {
         let is_talking = links.iter().flatten().any(|link| link.is_on);
-        let line = match is_talking {
-            true => match lines.try_recv() {
-                Ok(line) => line,
-                Err(TryRecvError::Disconnected) => return Ok(()),
-                Err(TryRecvError::Empty) => {
-                    links.iter_mut().flatten().filter(|link| link.is_on).try_for_each(Talk::go_on)?;
-                    continue;
-                }
-            },
-            false => match lines.recv() {
-                Ok(line) => line,
-                Err(_) => return Ok(()),
-            },
+        let line = if is_talking { lines.try_recv() } else { lines.recv().map_err(TryRecvError::from) };
+        let line = match line {
+            Ok(line) => line,
+            Err(TryRecvError::Disconnected) => return Ok(()),
+            Err(TryRecvError::Empty) => {
+                links.iter_mut().flatten().filter(|link| link.is_on).try_for_each(Talk::go_on)?;
+                continue;
+            }
         };
         let words: Vec<&str> = line.split_whitespace().collect();
         let number = |at: usize| words.get(at).and_then(|word| word.parse::<usize>().ok()).unwrap_or(0);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rdma_async::{CloseError, Connection, ConnectionError};
 use rdma_sim::{Sim, SimDevice};
-use rdma_tests::{begun, connected, on_connection, options, zeros};
+use rdma_tests::{begun, on_connection, options, zeros};
 
 /// Queues ten messages, of which the memory of the peer holds a few, and waits for none
 async fn queue_more_than_fits(connection: &Connection<SimDevice>) {
@@ -48,9 +48,8 @@ fn dropping_the_last_handle_waits_for_a_slow_reader() {
 /// noticed only with the next keep-alive.
 #[test]
 fn dropping_the_last_handle_gives_up_a_peer_that_takes_nothing() {
-    Sim::new().run(async |net| {
-        let options = options().max_connections(1).receive_memory(6 << 20);
-        let pair = connected(&net, &options.keep_alive_interval(Duration::from_secs(2))).await;
+    let options = options().max_connections(1).receive_memory(6 << 20);
+    on_connection(Sim::new(), &options.keep_alive_interval(Duration::from_secs(2)), async |net, pair| {
         queue_more_than_fits(&pair.ab).await;
         let (closed, start) = (pair.ab.closed(), net.now());
         drop(pair.ab);
@@ -108,8 +107,7 @@ fn messages_that_will_not_be_read_keep_no_memory() {
 /// credits until it is given up.
 #[test]
 fn dropping_the_last_handle_frees_the_receives_of_unread_messages() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options().max_connections(1).receive_memory(6 << 20)).await;
+    on_connection(Sim::new(), &options().max_connections(1).receive_memory(6 << 20), async |net, pair| {
         let ba = &pair.ba;
         let send_all = async {
             for _ in 0..300 {

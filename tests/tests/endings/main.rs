@@ -160,8 +160,7 @@ fn messages_that_the_peer_will_not_read_are_refused_with_their_lease() {
 fn sends_that_have_not_completed_when_the_peer_confirms_have_arrived() {
     let mut model = Model::tb5();
     model.timing.send_completion_ns = 50_000_000;
-    Sim::new().model(model).run(async |net| {
-        let pair = connected(&net, &options()).await;
+    on_connection(Sim::new().model(model), &options(), async |net, pair| {
         let (small, long) = (zeros(&pair.ba, 10).await, zeros(&pair.ba, 100_000).await);
         let send = async {
             let start = net.now();
@@ -208,9 +207,8 @@ fn a_reader_that_pauses_holds_the_sender_back_and_loses_nothing() {
 /// Both fill all of their memory with messages for each other before either reads: the memory for receiving is apart.
 #[test]
 fn peers_that_send_everything_before_they_read_do_not_lock_up() {
-    Sim::new().run(async |net| {
-        let options = options().max_connections(1).send_memory(4 << 20).receive_memory(6 << 20);
-        let pair = connected(&net, &options).await;
+    let options = options().max_connections(1).send_memory(4 << 20).receive_memory(6 << 20);
+    on_connection(Sim::new(), &options, async |_, pair| {
         let side = async |connection: &rdma_async::Connection<_>| {
             let sends = (0..4).map(|_| async {
                 let lease = zeros(connection, 1 << 20).await;

@@ -6,7 +6,7 @@ use futures::future::join;
 use rdma_async::{CloseError, ConnectionError, Endpoint, RecvError, SendError};
 use rdma_core::Time;
 use rdma_sim::{Net, Sim};
-use rdma_tests::{DEVICE, connect, connected, endpoint, options, zeros};
+use rdma_tests::{DEVICE, connect, endpoint, on_connection, options, zeros};
 
 async fn sleep_until(net: &Net, time: Duration) {
     let left = time.saturating_sub(net.now() - Time::ZERO);
@@ -15,9 +15,8 @@ async fn sleep_until(net: &Net, time: Duration) {
 
 #[test]
 fn a_peer_that_falls_silent_is_an_error_within_the_timeout() {
-    Sim::new().run(async |net| {
-        let timeout = Duration::from_secs(5);
-        let pair = connected(&net, &options().peer_timeout(timeout)).await;
+    let timeout = Duration::from_secs(5);
+    on_connection(Sim::new(), &options().peer_timeout(timeout), async |net, pair| {
         pair.ab.send_bytes(b"arrived").await.unwrap();
         rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(60)).await;
         let silence = net.now();
@@ -69,8 +68,7 @@ fn a_process_that_was_paused_looks_at_what_has_arrived_before_it_gives_a_peer_up
 
 #[test]
 fn an_idle_connection_lives() {
-    Sim::new().run(async |net| {
-        let pair = connected(&net, &options()).await;
+    on_connection(Sim::new(), &options(), async |net, pair| {
         rdma_async::time::sleep(&*net.runtime(), Duration::from_hours(3)).await;
         pair.ab.send_bytes(b"still here").await.unwrap();
         assert_eq!(*pair.ba.recv().await.unwrap().unwrap(), *b"still here");

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use rdma_core::{FRAME, Opcode, QpInit, QueuePair, Status};
+use rdma_core::{FRAME, Opcode, Status};
 use rdma_sim::fault::FaultReason;
 use rdma_sim::{FaultPlan, LineRate, Net, Sim};
 use rdma_tests::DEVICE;
 
-use super::{Bare, errno, happen, on_pair, pair, passes, rest, within_a_second};
+use super::{Bare, errno, happen, on_pair, pair, pair_of, passes, rest, within_a_second};
 
 /// How long a megabyte takes, in nanoseconds
 async fn a_megabyte(net: &Net, a: &mut Bare, b: &mut Bare) -> u64 {
@@ -76,11 +76,7 @@ fn lost_messages_take_no_receive() {
 #[test]
 fn an_overflowing_ring_damages_the_excess() {
     Sim::new().run(async |net| {
-        let init = QpInit::with_frames(1);
-        let [mut a, mut b] =
-            ["a", "b"].map(|host| Bare::new(super::device(&net, host), &init, 4 * FRAME).unwrap());
-        a.qp().connect(&b.qp().address()).unwrap();
-        b.qp().connect(&a.qp().address()).unwrap();
+        let [mut a, mut b] = pair_of(&net, 1, 4 * FRAME);
         b.recv(1, 0..8).unwrap();
         assert_eq!(errno(b.recv(2, 8..16)), 12);
         happen(&net, "b:rdma_en2 overflow").await;
