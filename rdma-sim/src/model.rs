@@ -173,9 +173,14 @@ impl LineRate {
         len as u64 + packets * PACKET_OVERHEAD
     }
 
-    /// How long a frame of `len` bytes of payload occupies the line, in whole nanoseconds
+    /// How long a frame of `len` bytes of payload occupies the line, in whole nanoseconds; [`u64::MAX`] for a line of 0 bit/s
+    ///
+    /// A topology refuses a cable of 0 bit/s: [`TopologyError::UnusableRate`](crate::TopologyError::UnusableRate).
     pub const fn frame_ns(self, len: usize) -> u64 {
-        (self.wire_bytes(len) * 8 * 1_000_000_000).div_ceil(self.bits_per_second)
+        if self.bits_per_second == 0 {
+            return u64::MAX;
+        }
+        self.wire_bytes(len).saturating_mul(8 * 1_000_000_000).div_ceil(self.bits_per_second)
     }
 
     /// The most payload that full frames carry, in bytes per second
@@ -198,5 +203,6 @@ mod tests {
         assert!((9.2e9..9.24e9).contains(&ceiling), "{ceiling}");
         assert_eq!(LineRate::TB4.frame_ns(FRAME), 890);
         assert_eq!(LineRate::TB5.frame_ns(8), 3);
+        assert_eq!(LineRate { bits_per_second: 0 }.frame_ns(8), u64::MAX, "it never ends");
     }
 }

@@ -81,6 +81,16 @@ fn random_faults_are_other_ones_for_each_seed_and_the_same_for_the_same() {
     assert!(first.iter().any(|port| *port != first[0]), "some plans leave the cable pulled");
 }
 
+/// Regression: the last seed ran nothing, and the check passed.
+#[test]
+fn a_check_that_begins_with_the_last_seed_tries_it() {
+    let failure = try_check(Check::new().first_seed(u64::MAX), async |_| panic!("it runs")).unwrap_err();
+    assert_eq!((failure.replay.seed, &*failure.reason), (u64::MAX, "it runs"));
+    let seen = std::cell::Cell::new(0);
+    check(Check::new().first_seed(u64::MAX - 1).runs(5), async |_| seen.set(seen.get() + 1));
+    assert_eq!(seen.get(), 5);
+}
+
 #[test]
 fn leaked_objects_fail_the_check() {
     let leaky = async |net: Net| std::mem::forget(net.open("a", "rdma_en2").unwrap());

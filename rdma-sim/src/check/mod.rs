@@ -15,7 +15,10 @@ mod shrink;
 
 use std::any::Any;
 use std::cell::Cell;
+use std::ffi::OsString;
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -48,15 +51,11 @@ pub struct Check {
     first_seed: u64,
     topology: Topology,
     model: Model,
-    faults: Faults,
+    faults: FaultPlan,
+    /// How many random faults, in which time.
+    random_faults: (u32, Duration),
     time_limit: Time,
     replay: Option<Replay>,
-}
-
-#[derive(Clone, Debug)]
-enum Faults {
-    Fixed(FaultPlan),
-    Random { count: u32, horizon: Duration },
 }
 
 impl Default for Check {
@@ -73,7 +72,8 @@ impl Check {
             first_seed: 0,
             topology: Topology::pair(),
             model: Model::default(),
-            faults: Faults::Fixed(FaultPlan::none()),
+            faults: FaultPlan::none(),
+            random_faults: (0, Duration::ZERO),
             time_limit: DEFAULT_TIME_LIMIT,
             replay: None,
         }
@@ -84,7 +84,7 @@ impl Check {
         Self { runs, ..self }
     }
 
-    /// Begins with this seed
+    /// Begins with this seed; 0 follows the last one
     pub fn first_seed(self, first_seed: u64) -> Self {
         Self { first_seed, ..self }
     }
@@ -99,15 +99,15 @@ impl Check {
         Self { model, ..self }
     }
 
-    /// Injects these faults in each run, instead of [random ones](Self::random_faults)
+    /// Injects these faults in each run, beside [random ones](Self::random_faults)
     pub fn faults(self, plan: FaultPlan) -> Self {
-        Self { faults: Faults::Fixed(plan), ..self }
+        Self { faults: plan, ..self }
     }
 
-    /// Injects up to `count` faults in the first `horizon` of each run, different ones for each seed, instead of [those of a
+    /// Injects up to `count` faults in the first `horizon` of each run, different ones for each seed, beside [those of a
     /// plan](Self::faults); see [`FaultPlan::random`]
     pub fn random_faults(self, count: u32, horizon: Duration) -> Self {
-        Self { faults: Faults::Random { count, horizon }, ..self }
+        Self { random_faults: (count, horizon), ..self }
     }
 
     /// Fails a run when its virtual time exceeds `limit`; a day by default
@@ -122,14 +122,11 @@ impl Check {
 
     /// The run of a seed
     fn case(&self, seed: u64) -> Replay {
-        let faults = match &self.faults {
-            Faults::Fixed(plan) => plan.clone(),
-            Faults::Random { count, horizon } => {
-                // Apart from the choices of the run: shrinking those leaves the faults as they are.
-                let mut choices = Seeded::new(seed ^ 0xfa17_5eed);
-                FaultPlan::random(&mut choices, &self.topology, *count, *horizon)
-            }
-        };
+        // Apart from the choices of the run: shrinking those leaves the faults as they are.
+        let mut choices = Seeded::new(seed ^ 0xfa17_5eed);
+        let (count, horizon) = self.random_faults;
+        let random = FaultPlan::random(&mut choices, &self.topology, count, horizon);
+        let faults = self.faults.0.iter().cloned().chain(random.0).collect();
         Replay { seed, draws: None, faults }
     }
 
@@ -233,23 +230,18 @@ pub fn check(check: Check, test: impl AsyncFn(Net)) {
 /// # Ok::<(), rdma_sim::FaultError>(())
 /// ```
 pub fn try_check(check: Check, test: impl AsyncFn(Net)) -> Result<(), CheckFailure> {
-    let number = |name: &str| {
-        let text = std::env::var(name).ok()?;
-        let number = text.parse::<u64>();
-        Some(number.unwrap_or_else(|_| panic!("{name}={text:?} is not a number: write one, or unset it")))
-    };
-    let runs = number("RDMA_SIM_RUNS").unwrap_or(check.runs);
-    let first = number("RDMA_SIM_SEED").unwrap_or(check.first_seed);
-    let replay = check.replay.clone().or_else(|| {
-        let text = std::env::var("RDMA_SIM_REPLAY").ok()?;
-        Some(text.parse().unwrap_or_else(|error| panic!("RDMA_SIM_REPLAY={text:?}: {error}")))
-    });
+    fn variable<T: FromStr<Err: Display>>(name: &str) -> Option<T> {
+        read_variable(name, std::env::var_os(name)?).map(Some).unwrap_or_else(|message| panic!("{message}"))
+    }
+    let runs = variable("RDMA_SIM_RUNS").unwrap_or(check.runs);
+    let first = variable("RDMA_SIM_SEED").unwrap_or(check.first_seed);
+    let replay = check.replay.clone().or_else(|| variable(replay::VARIABLE));
     if let Some(replay) = replay {
         let run = check.run(&replay, &test);
         return run.map(drop).map_err(|reason| CheckFailure { reason, replay });
     }
-    for seed in first..first.saturating_add(runs) {
-        let case = check.case(seed);
+    for number in 0..runs {
+        let case = check.case(first.wrapping_add(number));
         if let Err(reason) = check.run(&case, &test) {
             let (replay, reason) =
                 quietly(|| shrink::shrink(case, reason, |case| check.run(case, &test).err()));
@@ -257,6 +249,14 @@ pub fn try_check(check: Check, test: impl AsyncFn(Net)) -> Result<(), CheckFailu
         }
     }
     Ok(())
+}
+
+/// The value of an environment variable, or a message that says what to do about it
+fn read_variable<T: FromStr<Err: Display>>(name: &str, text: OsString) -> Result<T, String> {
+    let text = text
+        .into_string()
+        .map_err(|text| format!("{name}={text:?} is not UTF-8: write it anew, or unset it"))?;
+    text.parse().map_err(|error| format!("{name}={text:?}: {error}: write it anew, or unset it"))
 }
 
 thread_local! {
@@ -278,4 +278,43 @@ fn quietly<T>(f: impl FnOnce() -> T) -> T {
     let value = f();
     IS_QUIET.set(false);
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: the later of the two calls removed the faults of the earlier one.
+    #[test]
+    fn faults_of_a_plan_and_random_ones_are_injected_together() {
+        let plan: FaultPlan = "at 5ms b:rdma_en2 slow 50%".parse().unwrap();
+        let random = Check::new().random_faults(8, Duration::from_millis(1));
+        let (first, last) = (Check::new().faults(plan.clone()), random.clone().faults(plan.clone()));
+        for seed in 0..20 {
+            let drawn = random.case(seed).faults;
+            let both = last.case(seed).faults;
+            assert_eq!((&both.0[..1], &both.0[1..]), (&plan.0[..], &drawn.0[..]));
+            let first = first.clone().random_faults(8, Duration::from_millis(1));
+            assert_eq!(first.case(seed).faults, both);
+        }
+    }
+
+    /// Regression: a variable that is not UTF-8 was ignored, and the check tried other seeds.
+    #[test]
+    fn a_variable_that_cannot_be_read_is_refused_with_its_name_and_value() {
+        assert_eq!(read_variable("RDMA_SIM_RUNS", "12".into()), Ok(12_u64));
+        let refused = read_variable::<u64>("RDMA_SIM_RUNS", "many".into()).unwrap_err();
+        assert!(refused.starts_with("RDMA_SIM_RUNS=\"many\": "), "{refused}");
+        let refused = read_variable::<Replay>(replay::VARIABLE, "1 sead=7".into()).unwrap_err();
+        assert!(
+            refused.contains("\"sead=7\"") && refused.ends_with("write it anew, or unset it"),
+            "{refused}"
+        );
+        #[cfg(unix)]
+        {
+            let text = std::os::unix::ffi::OsStringExt::from_vec(b"1 seed=\xff".to_vec());
+            let refused = read_variable::<Replay>(replay::VARIABLE, text).unwrap_err();
+            assert!(refused.starts_with("RDMA_SIM_REPLAY=\"1 seed=\\xFF\" is not UTF-8"), "{refused}");
+        }
+    }
 }

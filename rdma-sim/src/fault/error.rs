@@ -18,14 +18,25 @@ pub enum FaultReason {
     #[error("{0:?} is not a whole number up to 4294967295")]
     Count(String),
     /// A time is not a whole number with a unit
-    #[error("{0:?} is not a time: write a whole number of s, ms, us or ns, such as 5ms")]
+    #[error("{0:?} is not a time: write a whole number of s, ms, us or ns, such as 5ms, up to 584 years")]
     Duration(String),
+    /// A number of frames after which the fault fires is not a whole number
+    #[error("{0:?} is not a whole number of frames up to {max}", max = u64::MAX)]
+    Frames(String),
     /// The text ends too early
     #[error("the text ends too early: {FORM}")]
     Incomplete,
     /// The index of a GID is not a whole number up to 255
     #[error("{0:?} is not an index of a GID table: write 0 to 255")]
     Index(String),
+    /// The fault needs an argument, and the text ends after its name
+    #[error("the text ends too early: write {kind} {argument}")]
+    MissingArgument {
+        /// The name of the fault
+        kind: &'static str,
+        /// What must follow: `N`, `TIME`, `PERCENT` or `DEVICE`
+        argument: &'static str,
+    },
     /// A fault of a port has a host as its target
     #[error("{kind} happens to a port: write {host}:DEVICE, such as {host}:rdma_en2")]
     NeedsPort {

@@ -75,9 +75,12 @@ macro_rules! fault_kinds {
                 name: &str,
                 mut words: impl Iterator<Item = &'a str>,
             ) -> Result<Self, FaultReason> {
-                let mut word = || words.next().ok_or(FaultReason::Incomplete);
                 Ok(match name {
-                    $($name => Self::$kind $({ $field: ($argument.parse)(word()?)? })?,)+
+                    $($name => Self::$kind $({ $field: {
+                        let argument = $argument.placeholder;
+                        let missing = || FaultReason::MissingArgument { kind: $name, argument };
+                        ($argument.parse)(words.next().ok_or_else(missing)?)?
+                    } })?,)+
                     _ => {
                         let known = FAULTS.iter().map(|info| info.name).collect();
                         return Err(FaultReason::UnknownKind { name: name.to_owned(), known });

@@ -227,7 +227,7 @@ fn parse(text: &str) -> Result<Fault, FaultReason> {
         "at" => Trigger::At(Time::ZERO + (TIME.parse)(next()?)?),
         "after" => {
             let count = next()?;
-            let frames = count.parse().map_err(|_| FaultReason::Count(count.to_owned()))?;
+            let frames = count.parse().map_err(|_| FaultReason::Frames(count.to_owned()))?;
             match next()? {
                 "frames" => Trigger::AfterFrames(frames),
                 unit => return Err(FaultReason::Trigger(format!("after {frames} {unit}"))),
@@ -281,14 +281,17 @@ mod tests {
             ("at 5 a:rdma_en2 unplug", "is not a time"),
             ("at 5ms a unplug", "write a:DEVICE"),
             ("at 5ms a:rdma_en2 kill", "happens to a host: write a"),
-            ("at 5ms a:rdma_en2 corrupt", "ends too early"),
-            ("at 5ms a:rdma_en2 corrupt x", "is not a whole number"),
+            ("at 5ms a:rdma_en2", "ends too early: write `at TIME TARGET NAME`"),
+            ("at 5ms a:rdma_en2 corrupt", "ends too early: write corrupt N"),
+            ("at 5ms a:rdma_en2 flap", "ends too early: write flap TIME"),
+            ("at 5ms a:rdma_en2 corrupt x", "\"x\" is not a whole number up to 4294967295"),
+            ("after -1 frames a:rdma_en2 unplug", "\"-1\" is not a whole number of frames up to 1844"),
             ("at 5ms a:rdma_en2 gid-at 256", "write 0 to 255"),
             ("at 5ms a:rdma_en2 slow 0%", "write 1% to 100%"),
             ("at 5ms a:rdma_en2 unplug now", "\"now\" follows the fault"),
             ("after x frames a:rdma_en2 unplug", "is not a whole number"),
             ("after 3 messages a:rdma_en2 unplug", "\"after 3 messages\" does not say when"),
-            ("at 99999999999999999999s a pause", "is not a time"),
+            ("at 99999999999999999999s a pause", "up to 584 years"),
         ];
         for (text, why) in table {
             let error = text.parse::<Fault>().unwrap_err().to_string();

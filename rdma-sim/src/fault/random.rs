@@ -9,12 +9,15 @@ use super::plan::{Fault, FaultPlan, Target, Trigger};
 use crate::choices::Choices;
 use crate::topology::Topology;
 
+/// The most faults that are drawn for one plan: more would take the memory of the machine
+const MOST: u32 = 10_000;
+
 impl FaultPlan {
     /// Up to `count` faults that begin in the first `horizon` of a simulation, at hosts and cabled ports of `topology`
     ///
     /// Only faults that a connection is expected to notice or to survive: `corrupt`, `flap`, `idle-death`, `lose`, and with the fault
     /// that ends each, up to a quarter of `horizon` later, `delay`, `kill`, `pause`, `sleep`, `slow`, `unplug` and `unresolvable`. Also
-    /// `leak-pds`, which only a reboot repairs. A plan therefore has up to twice `count` entries.
+    /// `leak-pds`, which only a reboot repairs. A plan therefore has up to twice `count` entries. A `count` above 10,000 is as 10,000.
     ///
     /// ```
     /// use std::time::Duration;
@@ -31,7 +34,7 @@ impl FaultPlan {
         if ports.is_empty() {
             return Self::none();
         }
-        let count = choices.pick(count + 1);
+        let count = choices.pick(count.min(MOST) + 1);
         let faults = (0..count).flat_map(|_| random_fault(choices, &ports, horizon).into_iter().flatten());
         Self::sorted(faults.collect())
     }
@@ -88,5 +91,24 @@ pub(super) fn random_fault(
         9 => processes(FaultKind::Sleep, FaultKind::Wake),
         10 => [Some(Fault::at_port(start, host, device, FaultKind::LeakPds { count: amount })), None],
         _ => port(FaultKind::Unresolvable, FaultKind::Resolvable),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Seeded;
+
+    /// Regression: the largest count overflowed, and the next ones took the memory of the machine.
+    #[test]
+    fn however_many_faults_are_asked_for_a_plan_is_made() {
+        let plan = |seed, count| {
+            let horizon = Duration::from_secs(1);
+            FaultPlan::random(&mut Seeded::new(seed), &Topology::pair(), count, horizon)
+        };
+        for seed in 0..5 {
+            assert_eq!(plan(seed, u32::MAX), plan(seed, 10_000));
+            assert!(plan(seed, u32::MAX).0.len() <= 20_000);
+        }
     }
 }

@@ -53,7 +53,9 @@ impl Topology {
         first_interface: u16,
     ) -> Result<&mut Self, TopologyError> {
         let (host, mac) = (name.to_owned(), mac.into());
-        if name.is_empty() || name.trim() != name || name.contains(|c: char| c == ':' || c.is_control()) {
+        // Faults, the ends of cables and replay lines are written with names.
+        let is_separator = |c: char| c.is_whitespace() || c.is_control() || "\"':;".contains(c);
+        if name.is_empty() || name.contains(is_separator) {
             return Err(TopologyError::UnusableName { host });
         }
         if self.find_host(name).is_some() {

@@ -214,8 +214,10 @@ pub enum TopologyError {
         gbps: String,
     },
 
-    /// A host name that cannot be written as the end of a cable
-    #[error("{host:?} names no host: a name has at least one character, no ':' and no space around it")]
+    /// A host name that cannot be written as the end of a cable, or as the target of a fault
+    #[error(
+        "{host:?} names no host: a name has at least one character, and neither spaces, quotes, ':' nor ';'"
+    )]
     UnusableName {
         /// The name that was given
         host: String,
@@ -236,6 +238,7 @@ impl TopologyError {
     pub fn line(&self) -> Option<usize> {
         match self {
             Self::At { line, .. } | Self::Text { line, .. } => Some(*line),
+            Self::Matrix(MatrixError::Json { line, .. }) => Some(*line),
             _ => None,
         }
     }

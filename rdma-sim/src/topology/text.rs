@@ -190,7 +190,15 @@ impl TopologyTable {
         };
         let cables = self.cables.as_ref().map_or(1, |cables| cables.get_ref().get());
         let rate = rate(text, self.gbps.as_ref())?;
-        Topology::shaped(shape, hosts, mac, cables, rate).map_err(wrong)
+        Topology::shaped(shape, hosts, mac, cables, rate).map_err(|error| {
+            match (&error, &self.hosts, &self.ports) {
+                (TopologyError::ShapeHosts { .. } | TopologyError::TooManyHosts { .. }, Some(hosts), _) => {
+                    at(text, hosts)(error)
+                }
+                (TopologyError::PortCount { .. }, _, Some(ports)) => at(text, ports)(error),
+                _ => wrong(error),
+            }
+        })
     }
 }
 
@@ -204,7 +212,10 @@ impl HostTable {
         let name = self.name.get_ref();
         let mac = model(text, &wrong, name.clone(), self.mac.as_ref(), self.ports.as_ref())?;
         let first_interface = self.first_interface.unwrap_or(Topology::FIRST_INTERFACE);
-        topology.add_host_from(name, mac, first_interface).map_err(at(text, &self.name))?;
+        topology.add_host_from(name, mac, first_interface).map_err(|error| match (&error, &self.ports) {
+            (TopologyError::PortCount { .. }, Some(ports)) => at(text, ports)(error),
+            _ => at(text, &self.name)(error),
+        })?;
         for (number, port) in self.port.iter().enumerate() {
             let wrong = at(text, &port.device);
             let device = port.device.get_ref();
@@ -218,7 +229,15 @@ impl HostTable {
             let own = &topology.hosts[index.host].ports[index.port].addresses;
             let addresses = port.addresses.iter().map(|address| read_address(text, address, own));
             let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
-            topology.set_addresses((name.as_str(), device.as_str()), addresses).map_err(wrong)?;
+            let set = topology.set_addresses((name.as_str(), device.as_str()), addresses.iter().copied());
+            set.map_err(|error| match error {
+                TopologyError::AddressTwice { address: twice, .. } => {
+                    let is_twice = |address: &IpAddr| address.to_canonical() == twice;
+                    let second = addresses.iter().rposition(is_twice).expect("the address is one of them");
+                    at(text, &port.addresses[second])(error)
+                }
+                _ => wrong(error),
+            })?;
         }
         Ok(())
     }
@@ -233,7 +252,12 @@ impl CableTable {
         for (end, value) in ends.into_iter().zip([a, b]) {
             topology.find_port(end.into()).map_err(at(text, value))?;
         }
-        topology.add_cable(ends[0], ends[1], rate).map(drop).map_err(at(text, a))
+        topology.add_cable(ends[0], ends[1], rate).map(drop).map_err(|error| match &error {
+            TopologyError::PortInUse { host, device, .. } if (&**host, &**device) == ends[1] => {
+                at(text, b)(error)
+            }
+            _ => at(text, a)(error),
+        })
     }
 }
 

@@ -39,7 +39,7 @@ fn the_chaining_form_panics_with_the_message_of_the_error() {
 #[test]
 fn an_impossible_topology_error_names_host_and_port() {
     type Attempt = fn(&mut Topology) -> Result<&mut Topology, TopologyError>;
-    let table: [(Attempt, &str); 14] = [
+    let table: [(Attempt, &str); 17] = [
         (
             |t| t.add_cable(("left", 0), ("right", "rdma_en4"), LineRate::TB5),
             "rdma_en2 of left has a cable to rdma_en3 of right already; free ports of left: rdma_en3, rdma_en4",
@@ -77,11 +77,23 @@ fn an_impossible_topology_error_names_host_and_port() {
         (|t| t.add_host("left", 3), "two hosts are called left: give one of them another name"),
         (
             |t| t.add_host("", 3),
-            "\"\" names no host: a name has at least one character, no ':' and no space around it",
+            "\"\" names no host: a name has at least one character, and neither spaces, quotes, ':' nor ';'",
         ),
         (
             |t| t.add_host("a:b", 3),
-            "\"a:b\" names no host: a name has at least one character, no ':' and no space around it",
+            "\"a:b\" names no host: a name has at least one character, and neither spaces, quotes, ':' nor ';'",
+        ),
+        (
+            |t| t.add_host("a b", 3),
+            "\"a b\" names no host: a name has at least one character, and neither spaces, quotes, ':' nor ';'",
+        ),
+        (
+            |t| t.add_host("a;b", 3),
+            "\"a;b\" names no host: a name has at least one character, and neither spaces, quotes, ':' nor ';'",
+        ),
+        (
+            |t| t.add_host("a's", 3),
+            "\"a's\" names no host: a name has at least one character, and neither spaces, quotes, ':' nor ';'",
         ),
         (|t| t.add_host("none", 0), "none cannot have 0 ports: a simulated Mac has 1 to 32"),
         (|t| t.add_host("many", 33), "many cannot have 33 ports: a simulated Mac has 1 to 32"),

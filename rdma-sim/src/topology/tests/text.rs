@@ -72,6 +72,11 @@ fn errors_in_toml_have_the_line_and_the_remedy() {
             "rdma_en2 of b has a cable to rdma_en2 of a already; free ports of b: rdma_en3,",
         ),
         (
+            "[[cable]]\nends = ['a:rdma_en2', 'b:rdma_en2']\n\n[[cable]]\nends = ['a:rdma_en3',\n'b:rdma_en2']",
+            14,
+            "rdma_en2 of b has a cable to rdma_en2 of a already",
+        ),
+        (
             "[[cable]]\nends = ['a', 'b:rdma_en2']",
             10,
             "\"a\" is no end of a cable: write host:device, such as",
@@ -94,7 +99,7 @@ fn errors_in_toml_have_the_line_and_the_remedy() {
         ),
         ("[[host]]\nname = 'a'\nports = 3", 10, "two hosts are called a: give one of them another name"),
         ("[[host]]\nname = ''\nports = 3", 10, "\"\" names no host"),
-        ("[[host]]\nname = 'c'\nports = 99", 10, "c cannot have 99 ports: a simulated Mac has 1 to 32"),
+        ("[[host]]\nname = 'c'\nports = 99", 11, "c cannot have 99 ports: a simulated Mac has 1 to 32"),
         ("[[host]]\nname = 'c'\n", 9, "c has no Mac: add mac = \"mac-mini-m4-pro\", or ports = 3 for any"),
         (
             "[[host]]\nname = 'c'\nports = 3\nmac = 'mac-mini-m4'",
@@ -123,8 +128,8 @@ fn errors_in_toml_have_the_line_and_the_remedy() {
             "\"ip\" is no address: write one, or \"link-local\", or \"ipv4\"",
         ),
         (
-            "[[host]]\nname = 'c'\nports = 1\n[[host.port]]\ndevice = 'rdma_en2'\naddresses = ['ipv4', 'ipv4']",
-            13,
+            "[[host]]\nname = 'c'\nports = 1\n[[host.port]]\ndevice = 'rdma_en2'\naddresses = ['ipv4',\n 'ipv4']",
+            15,
             "rdma_en2 of c has the address 169.254.3.1 twice",
         ),
         (
@@ -154,6 +159,8 @@ fn errors_in_toml_have_the_line_and_the_remedy() {
             2,
             "a shape has a number of hosts and cables; single ones are [[host]] and [[cable]]",
         ),
+        ("shape = 'ring'\nhosts = 2\nports = 3", 2, "a ring has at least 3 Macs, not 2"),
+        ("shape = 'ring'\nhosts = 3\nports = 0", 3, "a cannot have 0 ports: a simulated Mac has 1 to 32"),
         (
             "shape = 'mesh'\nhosts = 5\nmac = 'mac-mini-m4'",
             1,
