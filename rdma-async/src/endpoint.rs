@@ -21,6 +21,10 @@ use crate::wait_queue::Waiter;
 /// Owns the device's one registration of memory and its completion queue, and a task that drives the connections. Cheap
 /// to clone. When the endpoint, its connections and their leases are gone, the device is closed.
 ///
+/// The task closes it, in the background, as soon as the runtime runs the task; no caller has to wait. It is the task's because
+/// a dropped connection still sends its queued messages. A loop that makes endpoints without ever awaiting keeps the task from
+/// running, and their devices open.
+///
 /// ```
 /// # rdma_sim::Sim::new().run(async |net| {
 /// use rdma_async::Endpoint;

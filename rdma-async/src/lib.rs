@@ -40,6 +40,7 @@ mod pool;
 mod queue_pairs;
 mod reactor;
 mod reactor_waker;
+mod reconnect;
 mod send_failed;
 mod spin_runtime;
 mod sync;

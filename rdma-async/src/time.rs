@@ -41,8 +41,40 @@ pub fn timeout<F: Future>(runtime: &dyn Runtime, limit: Duration, future: F) -> 
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// # }).value.unwrap();
 /// ```
-pub fn sleep(runtime: &dyn Runtime, duration: Duration) -> Timeout<std::future::Pending<()>> {
-    timeout(runtime, duration, std::future::pending())
+pub fn sleep(runtime: &dyn Runtime, duration: Duration) -> Sleep {
+    let mut timer = runtime.timer();
+    timer.as_mut().reset(runtime.now() + duration);
+    Sleep { timer }
+}
+
+/// Future of [`sleep`]
+///
+/// # Cancel safety
+///
+/// Dropping it changes nothing.
+///
+/// ```
+/// # rdma_sim::Sim::new().run(async |net| {
+/// use std::time::Duration;
+///
+/// use rdma_async::time::{Sleep, sleep};
+///
+/// let rest: Sleep = sleep(&*net.runtime(), Duration::from_secs(1));
+/// let () = rest.await;
+/// # }).value
+/// ```
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct Sleep {
+    timer: Pin<Box<dyn Timer>>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.timer.as_mut().poll_expired(cx)
+    }
 }
 
 /// Future of [`timeout`]

@@ -53,7 +53,7 @@ impl From<Error> for io::Error {
             Cause::NoRoute => io::ErrorKind::NetworkUnreachable,
             Cause::Os(errno) => Self::from_raw_os_error(errno).kind(),
             Cause::PeerUnreachable => io::ErrorKind::HostUnreachable,
-            Cause::Unsupported => io::ErrorKind::Unsupported,
+            Cause::NotImplemented | Cause::Unsupported => io::ErrorKind::Unsupported,
         };
         Self::new(kind, error)
     }
@@ -201,6 +201,9 @@ pub enum Cause {
     /// No route leads from the port to the peer's address (`ENETUNREACH`, `EHOSTUNREACH`)
     #[error("no route leads from this port to the peer")]
     NoRoute,
+    /// The verbs provider has no such function for the device (`ENOSYS`)
+    #[error("the verbs provider of the device does not have this function")]
+    NotImplemented,
     /// The source GID cannot be used
     #[error("the port has no usable GID at that index")]
     NoUsableGid,
@@ -232,6 +235,7 @@ impl Cause {
             Self::GidTableEmpty => 96,
             Self::Invalid(_) | Self::MessageTooLong { .. } | Self::NoUsableGid | Self::PortDown => 22,
             Self::NoRoute => 51,
+            Self::NotImplemented => 78,
             Self::Os(errno) => *errno,
             Self::PeerUnreachable => 60,
             Self::Unsupported => 102,
@@ -253,6 +257,9 @@ impl Cause {
             }
             Self::MessageTooLong { .. } => "send less at once",
             Self::NoRoute => "give the port an address in the subnet of the peer's",
+            Self::NotImplemented => {
+                "install the current provider of the device (on Linux ibverbs-providers), or name another in RDMA_PROVIDER"
+            }
             Self::NoUsableGid => "give the port an IPv4 address and use the index of its entry",
             Self::Os(_) => "look the number up in the system's errno list",
             Self::PeerUnreachable => "check that both ends have an address and that routes are fresh",

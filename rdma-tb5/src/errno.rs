@@ -27,6 +27,8 @@ pub(crate) fn cause(errno: i32) -> Cause {
         51 | 65 | 101 | 113 => Cause::NoRoute,
         60 | 110 => Cause::PeerUnreachable,
         61 | 96 => Cause::GidTableEmpty,
+        // ENOSYS of Linux, then of Darwin.
+        38 | 78 => Cause::NotImplemented,
         45 | 95 | 102 => Cause::Unsupported,
         other => Cause::Os(other),
     }
@@ -96,6 +98,9 @@ mod tests {
             (102, Cause::Unsupported),
             (95, Cause::Unsupported),
             (-102, Cause::Unsupported),
+            (38, Cause::NotImplemented),
+            (-38, Cause::NotImplemented),
+            (78, Cause::NotImplemented),
             (5, Cause::Os(5)),
         ];
         for (errno, expected) in table {

@@ -194,6 +194,29 @@ fn closing_an_endpoint_ends_the_attempts_to_connect_at_once() {
     });
 }
 
+/// Catches a reactor that is not woken by the last handle, or that waits for a call of the application.
+#[test]
+fn a_dropped_endpoint_closes_its_device_in_the_background() {
+    Sim::new().run(async |net| {
+        let yields = async || sleep(&*net.runtime(), Duration::from_nanos(1)).await;
+        // More often than the device can be open at once.
+        for _ in 0..30 {
+            drop(rdma_tests::endpoint(&net, "a", &options()));
+            yields().await;
+            assert!(net.objects().is_empty(), "{:?}", net.objects());
+        }
+        // The connections are closed in good order before.
+        let pair = connected(&net, &options()).await;
+        pair.ab.try_send(zeros(&pair.ab, 50_000).await).unwrap();
+        drop((pair.a, pair.b, pair.ab));
+        assert_eq!(pair.ba.recv().await.unwrap().unwrap().len(), 50_000);
+        assert!(pair.ba.recv().await.unwrap().is_none());
+        drop(pair.ba);
+        sleep(&*net.runtime(), Duration::from_millis(1)).await;
+        assert!(net.objects().is_empty(), "{:?}", net.objects());
+    });
+}
+
 /// Catches a task that waits for the end of the last connection when the runtime takes the reactor away.
 #[test]
 fn an_endpoint_without_a_runtime_is_idle() {

@@ -185,6 +185,13 @@ impl<D: Device> Connection<D> {
     /// can still be read here. A peer that lives and does not read can hold the queued messages up for as long as it likes: bound
     /// the wait with [`timeout`](crate::time::timeout).
     ///
+    /// In good order:
+    ///
+    /// 1. The side that has received the last message which it wants closes first: `connection.close().await?`.
+    /// 2. The other side reads until [`recv`](Self::recv) returns `None`, and drops its connection.
+    /// 3. There is no half-close: a side that has sent everything and still waits for answers says so in a message of the
+    ///    application, such as an empty one, and closes after the answers.
+    ///
     /// # Errors
     ///
     /// The peer may not have everything:
