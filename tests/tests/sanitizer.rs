@@ -48,6 +48,26 @@ fn a_send_that_is_written_while_it_is_posted_is_found() {
     assert_found(find(Sim::new(), writes_into_a_send), FindingKind::SendWritten, 7);
 }
 
+/// Catches a check of only the frames that leave, and one of only the whole message with its first frame.
+#[test]
+fn a_long_send_that_is_written_while_it_leaves_is_found() {
+    const LEN: usize = 15 * FRAME;
+    for at in [0, LEN - 1] {
+        // A frame takes 45 µs.
+        let slow = "at 0s a:rdma_en2 slow 1%".parse().unwrap();
+        let found = find(Sim::new().faults(slow), async |net, [a, b]| {
+            b.recv(1, &[b.sge(0..LEN)]).unwrap();
+            let line = line!() + 1;
+            a.post(7, SendOp::Send, &[a.sge(0..LEN)]).unwrap();
+            rdma_async::time::sleep(&*net.runtime(), Duration::from_micros(300)).await;
+            a.write(at, &[1]);
+            b.completion().await;
+            line
+        });
+        assert_found(found, FindingKind::SendWritten, 7);
+    }
+}
+
 #[test]
 #[should_panic(
     expected = "the DMA sanitizer found: a posted send was written by the program before it had left"

@@ -48,7 +48,8 @@ impl Fabric {
             return;
         }
         self.qps[key].set_applied(operation.position);
-        self.sanitizer.check_send(now, key, operation.id, operation.span, &self.memory);
+        let whole = (0, operation.span.len);
+        self.sanitizer.check_send(now, (key, operation.id), operation.span, whole, &self.memory);
         let device = peer.map(|peer| self.qps[peer].device);
         let applied = device.filter(|device| self.memory.apply(operation.op, operation.span, *device));
         if !is_reliable {

@@ -1,13 +1,12 @@
 //! The DMA sanitizer: finds programs that touch memory while a device works on it
 //!
 //! Receive buffers are poisoned when they are posted, and checked for the poison when they complete; sends are hashed when
-//! they are posted and again when they leave. A sanitizer that is off finds nothing.
+//! they are posted, and again frame by frame when they leave and as a whole with their last frame. A sanitizer that is off finds nothing.
 
 use std::fmt;
-use std::hash::Hasher;
 use std::panic::Location;
 
-use rdma_core::{Opcode, Status, Time, WrId};
+use rdma_core::{FRAME, Opcode, Status, Time, WrId};
 use twox_hash::XxHash3_64;
 
 use super::ids::{QpKey, RegionKey, Span};
@@ -100,7 +99,8 @@ struct Post {
     id: WrId,
     opcode: Opcode,
     span: Span,
-    hash: Option<u64>,
+    /// Of each frame, if the device reads them.
+    hashes: Vec<u64>,
     site: &'static Location<'static>,
 }
 
@@ -128,10 +128,10 @@ fn fills(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::Recv | Opcode::Read | Opcode::Atomic)
 }
 
-fn hash(memory: &Memory, span: Span) -> Option<u64> {
-    let mut hasher = XxHash3_64::new();
-    hasher.write(&memory.bytes(span)?);
-    Some(hasher.finish())
+/// The hash of each frame, by which the bytes of a long message are compared when they leave, without those that leave later
+fn hashes(memory: &Memory, span: Span) -> Vec<u64> {
+    let bytes = memory.bytes(span).unwrap_or_default();
+    bytes.chunks(FRAME).map(XxHash3_64::oneshot).collect()
 }
 
 impl Sanitizer {
@@ -177,8 +177,8 @@ impl Sanitizer {
         if self.posts.iter().any(clashes) {
             self.find(now, FindingKind::OverlappingPosts, Some((id, site)));
         }
-        let hash = if fills(opcode) { None } else { hash(memory, span) };
-        self.posts.push(Post { qp, id, opcode, span, hash, site });
+        let hashes = if fills(opcode) { Vec::new() } else { hashes(memory, span) };
+        self.posts.push(Post { qp, id, opcode, span, hashes, site });
         if opcode == Opcode::Recv {
             memory.fill(span, POISON);
         }
@@ -198,12 +198,20 @@ impl Sanitizer {
         self.posts.retain(|post| post.qp != qp);
     }
 
-    /// Checks that a send, which is about to leave, is what was posted
-    pub(super) fn check_send(&mut self, now: Time, qp: QpKey, id: WrId, span: Span, memory: &Memory) {
+    /// Checks that frames of a send that are about to leave, `len` bytes from `from` on, are what was posted
+    pub(super) fn check_send(
+        &mut self,
+        now: Time,
+        (qp, id): (QpKey, WrId),
+        span: Span,
+        (from, len): (usize, usize),
+        memory: &Memory,
+    ) {
         let is_it = |post: &&Post| post.qp == qp && post.id == id && !fills(post.opcode);
         if let Some(post) = self.posts.iter().find(is_it)
             && post.span == span
-            && hash(memory, span).is_some_and(|hash| Some(hash) != post.hash)
+            && let found = hashes(memory, span.part(from, len))
+            && !post.hashes[from / FRAME..].starts_with(&found)
         {
             let post = post.named();
             self.find(now, FindingKind::SendWritten, post);

@@ -89,7 +89,6 @@ impl Fabric {
         {
             self.complete(early);
         }
-        self.sanitizer.check_send(now, key, head.id, head.span, &self.memory);
         let remote = peer.and_then(|peer| remote_name(&self.world, &self.qps[peer]));
         let room = remote.map_or(u64::MAX, |(host, _)| self.remotes.room(host));
         if room == 0 {
@@ -99,6 +98,9 @@ impl Fabric {
 
         let batch = self.links.batch(link, now, self.schedule.quiet_until(), head.is_first);
         let piece = self.qps.plan(key, peer, batch.min(room));
+        // With the last frame all of them: the program must not have written to those that have left either.
+        let leaving = if piece.is_last { (0, head.span.len) } else { (piece.from, piece.len) };
+        self.sanitizer.check_send(now, (key, head.id), head.span, leaving, &self.memory);
         let landing = self.qps.deliver(key, peer, &piece, now);
         if let (Some(landing), Some(peer)) = (&landing, peer) {
             self.move_bytes(link, [key, peer], remote, &piece, landing);

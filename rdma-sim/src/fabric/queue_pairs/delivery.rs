@@ -15,7 +15,7 @@ use crate::rules::FrameMatch;
 pub(crate) struct Piece {
     pub(crate) frames: u32,
     /// Bytes of the message before it.
-    pub(super) from: usize,
+    pub(crate) from: usize,
     pub(crate) len: usize,
     /// It begins the message.
     pub(crate) is_first: bool,
