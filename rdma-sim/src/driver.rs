@@ -32,7 +32,7 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// assert_eq!(driver.next(), Some(unplugged));
 /// assert!(driver.net().open("a", "rdma_en2").is_ok());
 /// driver.advance_to(unplugged);
-/// let refused = driver.net().open("a", "rdma_en2").unwrap_err();
+/// let refused = rdma_core::Error::from(driver.net().open("a", "rdma_en2").unwrap_err());
 /// assert_eq!(refused.cause, Cause::PortDown);
 /// # Ok::<(), rdma_sim::FaultError>(())
 /// ```

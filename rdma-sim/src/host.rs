@@ -25,10 +25,10 @@ impl Net {
     ///
     /// # Panics
     ///
-    /// If there is no such host.
+    /// If there is no such host; the message has the names of those that there are.
+    #[track_caller]
     pub fn host(&self, name: &str) -> SimHost {
-        let found = self.shared().lock().fabric.world.find_host(name);
-        let host = found.unwrap_or_else(|| panic!("no host is called {name:?}"));
+        let host = self.find_host(name).unwrap_or_else(|error| panic!("{error}"));
         SimHost(Arc::new(HostRuntime { host, net: self.clone() }))
     }
 }
@@ -80,6 +80,12 @@ impl Runtime for HostRuntime {
 mod tests {
     use super::*;
     use crate::Sim;
+
+    #[test]
+    #[should_panic(expected = "no host is called \"c\"; there are: a, b")]
+    fn a_host_that_is_not_there_is_answered_by_those_that_are() {
+        Sim::new().run(async |net| drop(net.host("c")));
+    }
 
     /// Regression: the task that starts anew holds the simulation that holds it, and no simulation was ever freed.
     #[test]

@@ -1,11 +1,12 @@
 use std::sync::Arc;
 
-use rdma_core::{Cause, Error, Gid, Invalid, PortStatus, Runtime, Time, Verb};
+use rdma_core::{Gid, PortStatus, Runtime, Time};
 
 use crate::device::SimDevice;
 use crate::executor::SimRuntime;
 use crate::fabric::{CableStats, DeviceIndex, Fabric, Finding};
 use crate::fault::Fault;
+use crate::open_error::OpenError;
 use crate::shared::Shared;
 
 /// The simulated Macs and cables, as the program under test sees them
@@ -37,18 +38,19 @@ impl Net {
     ///
     /// # Errors
     ///
-    /// [`Invalid::NoSuchDevice`] if there is no such host or device; [`Cause::PortDown`] if no host is up at the other end;
-    /// [`Cause::Exhausted`] if it has been opened too often; [`Cause::Busy`] if its driver is wedged.
-    pub fn open(&self, host: &str, name: &str) -> Result<SimDevice, Error> {
-        SimDevice::open(&self.shared, self.find(host, name)?)
+    /// * [`OpenError::UnknownHost`] or [`OpenError::UnknownDevice`] with the names that exist;
+    /// * [`OpenError::Verbs`] with [`Cause::PortDown`](rdma_core::Cause::PortDown) if no host is up at the other end, [`Cause::Exhausted`](rdma_core::Cause::Exhausted) if the device has
+    ///   been opened too often, or [`Cause::Busy`](rdma_core::Cause::Busy) if its driver is wedged.
+    pub fn open(&self, host: &str, name: &str) -> Result<SimDevice, OpenError> {
+        Ok(SimDevice::open(&self.shared, self.find(host, name)?)?)
     }
 
     /// Opens the device called `name` on `host` without a protection domain, which works whether or not a cable is plugged in
     ///
     /// # Errors
     ///
-    /// [`Invalid::NoSuchDevice`] if there is no such host or device.
-    pub fn open_context(&self, host: &str, name: &str) -> Result<SimDevice, Error> {
+    /// [`OpenError::UnknownHost`] or [`OpenError::UnknownDevice`] with the names that exist.
+    pub fn open_context(&self, host: &str, name: &str) -> Result<SimDevice, OpenError> {
         Ok(SimDevice::open_context(&self.shared, self.find(host, name)?))
     }
 
@@ -56,8 +58,8 @@ impl Net {
     ///
     /// # Errors
     ///
-    /// [`Invalid::NoSuchDevice`] if there is no such host or device.
-    pub fn port(&self, host: &str, name: &str) -> Result<PortStatus, Error> {
+    /// [`OpenError::UnknownHost`] or [`OpenError::UnknownDevice`] with the names that exist.
+    pub fn port(&self, host: &str, name: &str) -> Result<PortStatus, OpenError> {
         let device = self.find(host, name)?;
         Ok(self.shared.lock().fabric.world.port(device))
     }
@@ -66,15 +68,26 @@ impl Net {
     ///
     /// # Errors
     ///
-    /// [`Invalid::NoSuchDevice`] if there is no such host or device.
-    pub fn gids(&self, host: &str, name: &str) -> Result<Vec<Gid>, Error> {
+    /// [`OpenError::UnknownHost`] or [`OpenError::UnknownDevice`] with the names that exist.
+    pub fn gids(&self, host: &str, name: &str) -> Result<Vec<Gid>, OpenError> {
         let device = self.find(host, name)?;
         Ok(self.shared.lock().fabric.world.gids(device).to_vec())
     }
 
-    fn find(&self, host: &str, name: &str) -> Result<DeviceIndex, Error> {
-        let missing = Error::new(Verb::OpenDevice, Cause::Invalid(Invalid::NoSuchDevice));
-        self.shared.lock().fabric.world.find_device(host, name).ok_or(missing)
+    pub(crate) fn find_host(&self, host: &str) -> Result<u32, OpenError> {
+        let world = &self.shared.lock().fabric.world;
+        let unknown = || OpenError::UnknownHost { host: host.to_owned(), hosts: world.host_names() };
+        world.find_host(host).ok_or_else(unknown)
+    }
+
+    fn find(&self, host: &str, name: &str) -> Result<DeviceIndex, OpenError> {
+        let index = self.find_host(host)?;
+        let world = &self.shared.lock().fabric.world;
+        world.find_device(host, name).ok_or_else(|| OpenError::UnknownDevice {
+            host: host.to_owned(),
+            device: name.to_owned(),
+            devices: world.device_names(index),
+        })
     }
 
     /// Virtual time and tasks
@@ -92,17 +105,15 @@ impl Net {
     /// # Panics
     ///
     /// If there is no such host or device, or the fault happens to the other kind of target.
+    #[track_caller]
     pub fn inject(&self, fault: Fault) {
         fault.check_target().unwrap_or_else(|reason| panic!("fault {fault}: {reason}"));
-        let mut state = self.shared.lock();
-        let target = fault.target.clone();
-        let world = &state.fabric.world;
-        let exists = match &target {
-            crate::Target::Port { host, device } => world.find_device(host, device).is_some(),
-            target => world.find_host(target.host()).is_some(),
+        let exists = match &fault.target {
+            crate::Target::Port { host, device } => self.find(host, device).map(drop),
+            crate::Target::Host(host) => self.find_host(host).map(drop),
         };
-        assert!(exists, "fault {fault}: there is no {target}");
-        state.fabric.plan(fault);
+        exists.unwrap_or_else(|error| panic!("fault {fault}: {error}"));
+        self.shared.lock().fabric.plan(fault);
     }
 
     /// What exists now

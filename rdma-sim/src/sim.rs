@@ -29,7 +29,7 @@ use crate::{Choices, Model, Seeded, Topology};
 ///         let mut timer = net.runtime().timer();
 ///         timer.as_mut().reset(net.now() + Duration::from_millis(3));
 ///         std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
-///         net.open("b", "rdma_en2").unwrap_err().cause
+///         rdma_core::Error::from(net.open("b", "rdma_en2").unwrap_err()).cause
 ///     });
 /// assert_eq!(run.value, Cause::PortDown, "the cable is out");
 /// assert_eq!(run.time.as_nanos(), 3_000_000);

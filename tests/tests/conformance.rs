@@ -22,7 +22,7 @@ impl Arm for Simulated {
     type Device = SimDevice;
 
     fn open(&self, end: usize) -> Result<SimDevice, Error> {
-        self.0.net().open(["a", "b"][end], DEVICE)
+        self.0.net().open(["a", "b"][end], DEVICE).map_err(Error::from)
     }
 
     fn rest(&self, time: Duration) {

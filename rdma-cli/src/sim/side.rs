@@ -98,7 +98,7 @@ impl Side {
     }
 
     pub(crate) fn open(&self) -> Result<SimDevice, Failure> {
-        Ok(self.host.net().open(&self.port.host, &self.port.device)?)
+        Ok(self.host.net().open(&self.port.host, &self.port.device).map_err(rdma_core::Error::from)?)
     }
 
     /// A byte stream to the other side, over a network beside the cable

@@ -96,7 +96,8 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
         let engine = Engine::get()?;
         // The device is opened as it is now.
         engine.catch_up();
-        let opened = engine.driver.net().open_context(&listed.host, &listed.device)?;
+        let opened = engine.driver.net().open_context(&listed.host, &listed.device);
+        let opened = opened.map_err(rdma_core::Error::from)?;
         let ops = ContextOps {
             before: [null_mut(); 11],
             poll_cq: Some(poll_cq),
@@ -198,7 +199,11 @@ pub unsafe extern "C" fn ibv_query_gid(
         if port != 1 || gid.is_null() {
             return Err(EINVAL);
         }
-        let gids = engine.driver.net().gids(&found.listed.host, &found.listed.device)?;
+        let gids = engine
+            .driver
+            .net()
+            .gids(&found.listed.host, &found.listed.device)
+            .map_err(rdma_core::Error::from)?;
         let entry = usize::try_from(index).ok().filter(|index| *index < gids.len().max(16)).ok_or(EINVAL)?;
         let raw = gids.get(entry).copied().unwrap_or_default().0;
         // SAFETY: the caller's place for an entry.

@@ -397,7 +397,9 @@ mod tests {
 
     fn ask(server: &mut Server<SimDevice>, driver: &Driver, request: Request) -> Result<(), Refusal> {
         let mut response = Vec::new();
-        server.respond(request, || driver.net().open("a", crate::DEVICE), &mut response).unwrap();
+        server
+            .respond(request, || driver.net().open("a", crate::DEVICE).map_err(Error::from), &mut response)
+            .unwrap();
         // The first byte tells whether the request was carried out.
         if response[4] == 0 {
             Ok(())

@@ -12,7 +12,7 @@ use rdma_async::{
 };
 use rdma_core::protocol::{Hello, HelloError};
 use rdma_core::{AnyDevice, Cause, Device, FRAME, Invalid, Verb};
-use rdma_sim::{LineRate, Model, Sim, Topology};
+use rdma_sim::{LineRate, Model, OpenError, Sim, Topology};
 use rdma_tests::{
     DEVICE, begun, connect, connected, endpoint, endpoint_on, endpoints, on_connection, options, zeros,
 };
@@ -326,10 +326,17 @@ fn a_peer_that_says_nothing_is_given_up() {
 #[test]
 fn a_device_without_a_cable_says_so() {
     Sim::new().run(async |net| {
-        let down = net.open("a", "rdma_en3").unwrap_err();
-        assert_eq!((down.verb, down.cause), (Verb::AllocPd, Cause::PortDown));
+        let down = rdma_core::Error::new(Verb::AllocPd, Cause::PortDown);
+        assert_eq!(net.open("a", "rdma_en3").unwrap_err(), OpenError::Verbs(down));
         let missing = net.open("a", "rdma_en9").unwrap_err();
+        let text = "host \"a\" has no device \"rdma_en9\"; its devices are rdma_en2, rdma_en3, rdma_en4";
+        assert_eq!(missing.to_string(), text);
+        let missing = rdma_core::Error::from(missing);
         assert_eq!((missing.verb, missing.cause), (Verb::OpenDevice, Cause::Invalid(Invalid::NoSuchDevice)));
+        for missing in [net.open("c", DEVICE).err(), net.port("c", DEVICE).err(), net.gids("c", DEVICE).err()]
+        {
+            assert_eq!(missing.unwrap().to_string(), "no host is called \"c\"; there are: a, b");
+        }
     });
 }
 

@@ -45,7 +45,7 @@ fn every_failing_verb_has_its_errno() {
     for (source, fault, verb, errno) in table {
         Sim::new().run(async |net| {
             happen(&net, fault).await;
-            let error = match net.open("a", DEVICE) {
+            let error = match net.open("a", DEVICE).map_err(rdma_core::Error::from) {
                 Ok(device) => rdma_bare::BareQp::new(device, &QpInit::with_frames(7), 4096).unwrap_err(),
                 Err(error) => error,
             };

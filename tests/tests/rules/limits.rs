@@ -66,7 +66,7 @@ fn an_eleventh_queue_pair_is_refused() {
 #[test]
 fn a_twelfth_protection_domain_is_refused() {
     Sim::new().run(async |net| {
-        let made = exhaust(|| net.open("a", DEVICE));
+        let made = exhaust(|| net.open("a", DEVICE).map_err(rdma_core::Error::from));
         assert_exhausted(made, Resource::ProtectionDomains, 11, 12);
         device(&net, "b");
     });

@@ -60,7 +60,7 @@ fn devices_trade_names_after_a_restart() {
         );
         let found = ["rdma_en3", "rdma_en4"].into_iter().find(|name| net.gids("a", name).unwrap() == gids);
         assert_eq!(net.port("a", found.unwrap()).unwrap().state, PortState::Active);
-        assert_eq!(errno(net.open("a", "rdma_en9")), 22);
+        assert_eq!(errno(net.open("a", "rdma_en9").map_err(rdma_core::Error::from)), 22);
     });
 }
 
@@ -175,7 +175,7 @@ fn a_link_that_looks_up_may_have_no_protection_domains() {
     Sim::new().run(async |net| {
         happen(&net, "a:rdma_en2 no-pds").await;
         assert_eq!(net.port("a", DEVICE).unwrap().state, PortState::Active);
-        let refused = net.open("a", DEVICE).unwrap_err();
+        let refused = rdma_core::Error::from(net.open("a", DEVICE).unwrap_err());
         assert_eq!((refused.verb, refused.errno()), (Verb::AllocPd, 12));
         happen(&net, "a:rdma_en2 flap 1ms").await;
         rest(&net, Duration::from_millis(2)).await;

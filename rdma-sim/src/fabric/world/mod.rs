@@ -63,6 +63,17 @@ impl World {
 
     // ─── Hosts ───
 
+    /// The names of the hosts, for messages
+    pub(crate) fn host_names(&self) -> Vec<String> {
+        self.hosts.iter().map(|host| host.name.clone()).collect()
+    }
+
+    /// The names of the devices of a host that programs can open, for messages
+    pub(crate) fn device_names(&self, host: u32) -> Vec<String> {
+        let names = self.devices_of(host).map(|index| self.device(index).name.clone());
+        names.filter(|name| self.find_device(&self.hosts[host as usize].name, name).is_some()).collect()
+    }
+
     pub(crate) fn find_host(&self, name: &str) -> Option<u32> {
         self.hosts.iter().position(|host| host.name == name).map(|index| index as u32)
     }
