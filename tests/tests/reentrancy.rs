@@ -2,10 +2,11 @@
 //!
 //! Each of them may use the connection, and may panic.
 
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Once, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
@@ -41,8 +42,14 @@ impl Drop for Look {
     }
 }
 
-/// A subscriber that looks at the connection at every event
-struct Watch(Arc<Look>);
+thread_local! {
+    /// What looks at its connection at every event of this thread
+    static WATCHING: RefCell<Option<Arc<Look>>> = const { RefCell::new(None) };
+}
+
+/// The subscriber of all threads: one that came and went with each test could miss an event whose place in the code another thread
+/// passes for the first time
+struct Watch;
 
 impl tracing::Subscriber for Watch {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
@@ -58,7 +65,8 @@ impl tracing::Subscriber for Watch {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, _: &tracing::Event<'_>) {
-        Arc::clone(&self.0).wake();
+        let look = WATCHING.with_borrow(Clone::clone);
+        look.into_iter().for_each(Wake::wake);
     }
 
     fn enter(&self, _: &span::Id) {}
@@ -69,9 +77,14 @@ impl tracing::Subscriber for Watch {
 /// Runs a test whose failure is a deadlock on a thread that can be given up
 #[expect(clippy::disallowed_methods, reason = "a thread of its own can be given up")]
 fn ends<F: Future<Output = ()>>(test: impl FnOnce(Net) -> F + Send + 'static) {
+    static SUBSCRIBED: Once = Once::new();
+    SUBSCRIBED.call_once(|| tracing::subscriber::set_global_default(Watch).expect("this is the only one"));
     let (done, is_done) = mpsc::channel();
     let thread = std::thread::spawn(move || {
-        Sim::new().run(test);
+        Sim::new().run(async |net| {
+            test(net).await;
+            drop(WATCHING.take());
+        });
         done.send(())
     });
     let ended = is_done.recv_timeout(Duration::from_secs(60));
@@ -140,24 +153,25 @@ fn wakers_are_dropped_without_a_lock() {
 fn subscribers_run_without_a_lock() {
     let watched = |connection: &Connection<SimDevice>| {
         let look = Look::new(connection);
-        (tracing::subscriber::set_default(Watch(Arc::clone(&look))), look)
+        WATCHING.set(Some(Arc::clone(&look)));
+        look
     };
     ends(async move |net| {
         let pair = connected(&net, &options()).await;
-        let (_guard, look) = watched(&pair.ab);
+        let look = watched(&pair.ab);
         pair.ab.abort();
         assert_eq!(look.count.load(Ordering::Relaxed), 1);
     });
     ends(async move |net| {
         let pair = connected(&net, &options()).await;
-        let (_guard, look) = watched(&pair.ab);
+        let look = watched(&pair.ab);
         pair.ab.close().await.unwrap();
         assert!(look.count.load(Ordering::Relaxed) >= 1);
     });
     ends(async move |net| {
         let pair = connected(&net, &options()).await;
         pair.ba.abort();
-        let (_guard, look) = watched(&pair.ab);
+        let look = watched(&pair.ab);
         assert!(matches!(pair.ab.closed().await, Err(CloseError::Lost(ConnectionError::PeerLost(_)))));
         assert_eq!(look.count.load(Ordering::Relaxed), 1);
     });
