@@ -238,7 +238,7 @@ fn invalid_topologies_are_refused_with_file_and_line() {
         ("ends = [\"a:rdma_en2\", \"b:rdma_en2\"]\ngbps = 0", 12, "gbps = 0 is no rate of a cable"),
         (
             "ends = [\"a:rdma_en2\", \"b:rdma_en2\"]\n[[topology.cable]]\nends = [\"a:rdma_en3\",\n\"b:rdma_en2\"]",
-            13,
+            14,
             "rdma_en2 of b has a cable to rdma_en2 of a already; free ports of b: rdma_en3",
         ),
         ("ends = [\"a:rdma_en2\", \"b:rdma_en2\"]\nlength = 3", 12, "unknown field `length`"),
@@ -248,7 +248,7 @@ fn invalid_topologies_are_refused_with_file_and_line() {
         assert_wrong(&scenario(&text), line, why);
     }
     let table = [
-        ("name = \"a\"\nports = 0", 5, "a simulated Mac has 1 to 32"),
+        ("name = \"a\"\nports = 0", 6, "a simulated Mac has 1 to 32"),
         ("name = \"a\"\nports = 1\n[[topology.host]]\nname = \"a\"\nports = 1", 8, "two hosts are called a"),
     ];
     for (host, line, why) in table {

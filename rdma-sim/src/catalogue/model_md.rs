@@ -8,54 +8,17 @@ use super::switches::switches;
 use crate::fault::FAULTS;
 use crate::model::Model;
 
-const HEAD: &str = "\
-# The model
-
-How the simulator models a Thunderbolt 5 Mac. This file is generated from the tables in `src/catalogue` and
-`src/fault/kind.rs`; `UPDATE_GOLDEN=1 cargo test -p rdma-tests --test rules` regenerates it.
-
-**This project compared none of it with hardware.** Everything is from public sources, which the tables name.
-
-";
-
-const NOT: &str = "\
-## Limits of the model
-
-* It is not Apple's driver, and this project measured none of it. Where sources disagree, a rule is *disputed* and has a switch;
-  where they are silent, it is *assumed*.
-* The CPU takes no time: computation between two verbs takes no virtual time at all, and neither scheduling nor polling costs
-  anything.
-* Verbs take no time. A transition to RTR that fails takes about a second on a Mac and nothing here; registering memory pins pages
-  there and costs nothing here.
-* No process crashes and no kernel panics. Where a Mac ends the process (a post after the cable was pulled, a missing protection
-  domain), a verb fails here; the kernel panics of the field failures are the fault `reboot`.
-* All memory is alike: that a Mac refuses some kinds of it (from `malloc`, in one report), and that dead processes leave gigabytes
-  wired, is not modelled. Pages are not counted.
-* The interface is that of the traits of `rdma-core`: one request per post, no `bad_wr`, no immediate or inline data, no shared
-  receive queues, no registration at chosen addresses, no device memory, no events. Error numbers are positive. A task that waits
-  for completions is woken; a Mac has to poll.
-* The cable carries RDMA only. Thunderbolt networking, with which it shares the link on a Mac, is not there, and neither are the
-  TCP connections of a program.
-* Frames have no content but their bytes: the markers of first and last frames, and how a receiver treats a message whose middle is
-  missing, are not modelled. `lose` drops whole messages.
-* Peers are Macs. A Linux peer that ignores credits, and its effect on a Mac, is not modelled.
-* Versions of macOS differ only in the profile of 26.2. That different versions do not find each other is the fault `rdma-off`.
-* With the variant `HandOff` of `send-completion` the memory of a completed send is still read until it has left. Whether a Mac
-  does so is not known.
-* The profile `roce` is for programs that must not depend on Apple's device, not a model of an adapter: cables that are pulled
-  still end every queue pair silently, and reliable queue pairs do not repair damaged frames.
-
-";
-
 /// The text of `MODEL.md`
 pub fn model_md() -> String {
-    let mut md = HEAD.to_owned();
+    let mut md = include_str!("head.md").to_owned();
     rules(&mut md);
     faults(&mut md);
     failures(&mut md);
     profiles(&mut md);
-    md.push_str(NOT);
-    md.push_str(SOURCES);
+    md.push('\n');
+    md.push_str(include_str!("limits.md"));
+    md.push('\n');
+    md.push_str(include_str!("sources.md"));
     md
 }
 
@@ -74,11 +37,7 @@ fn code(text: &str) -> String {
 }
 
 fn rules(md: &mut String) {
-    md.push_str(
-        "## Rules
-
-",
-    );
+    md.push_str("\n## Rules\n\n");
     let statuses = [
         (RuleStatus::Documented, "Apple, or the vendor, states it"),
         (RuleStatus::Measured, "a source measured it, and says how"),
@@ -90,18 +49,11 @@ fn rules(md: &mut String) {
         let _ = writeln!(md, "* *{status}*: {meaning}");
     }
     md.push_str(
-        "
-The switch is a field of the model, with its default, or the fault that brings the rule about.
-",
+        "\nThe switch is a field of the model, with its default, or the fault that brings the rule about.\n",
     );
     let model = Model::tb5();
     for (title, rules) in SECTIONS {
-        let _ = writeln!(
-            md,
-            "
-### {title}
-"
-        );
+        let _ = writeln!(md, "\n### {title}\n");
         table(md, &["Rule", "What happens", "Status", "Source", "Switch", "Default", "Test"]);
         for rule in *rules {
             let [name, switch, default, test] =
@@ -115,14 +67,7 @@ The switch is a field of the model, with its default, or the fault that brings t
 }
 
 fn faults(md: &mut String) {
-    md.push_str(
-        "
-## Faults
-
-Written as `at TIME TARGET NAME ARGUMENT` or `after N frames TARGET NAME ARGUMENT`.
-
-",
-    );
+    md.push_str("\n## Faults\n\nWritten as `at TIME TARGET NAME ARGUMENT` or `after N frames TARGET NAME ARGUMENT`.\n\n");
     table(md, &["Fault", "Argument", "What happens", "Stands for", "Test"]);
     for info in FAULTS {
         let stands_for = FAILURES.iter().filter(|failure| match failure.modelled {
@@ -138,12 +83,7 @@ Written as `at TIME TARGET NAME ARGUMENT` or `after N frames TARGET NAME ARGUMEN
 }
 
 fn failures(md: &mut String) {
-    md.push_str(
-        "
-## Field failures
-
-",
-    );
+    md.push_str("\n## Field failures\n\n");
     table(md, &["Number", "What happened", "Source", "Modelled by"]);
     for failure in FAILURES {
         let all = |kind: &str, names: &[&str]| {
@@ -172,33 +112,7 @@ fn profiles(md: &mut String) {
         let [tb5, old, lenient, roce] = &cells;
         line(md, &[&code(name), tb5, old, lenient, roce]);
     }
-    md.push('\n');
 }
-
-const SOURCES: &str = "\
-## Sources
-
-| Name | Description |
-| --- | --- |
-| Apple TN3205 | Apple's technical note on low-latency communication with RDMA over Thunderbolt |
-| asmi | apple-smi/asmi, a monitor for Apple silicon |
-| ds4 | antirez/ds4 |
-| exo | exo-explore/exo: issues, pull requests and README |
-| gojaccl, tmc/apple rdma | Go implementations by tmc, with notes from two Macs |
-| hellas thunderbolt-ibverbs | hellas-ai/thunderbolt-ibverbs, a Linux module that talks to Macs, with its pull requests |
-| libibverbs manual | the manual pages of rdma-core |
-| llama.cpp | ggml-org/llama.cpp, its RPC back end for Apple |
-| mesh-flow field notes | a bridge between two Macs, with months of logs |
-| mlx, mlx-lm | ml-explore/mlx and mlx-lm: issues, pull requests and the source of JACCL |
-| mlx-jaccl-cluster | jasonpaulso/mlx-jaccl-cluster |
-| nix-ai | its page rdma-protection-domains.md |
-| omlx | issues of omlx |
-| openclawradar, 2026-05-06 | an article on registering Metal buffers |
-| pytorch PR 181087, 189856 | pull requests of pytorch/pytorch with back ends for Macs |
-| tb5-jaccl-toolkit | qubitcontracting/tb5-jaccl-toolkit |
-| unsloth | issues of unsloth |
-| Verbifrost notes | notes on the RDMA family of macOS |
-";
 
 #[cfg(test)]
 mod tests {
