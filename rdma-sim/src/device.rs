@@ -276,7 +276,7 @@ impl QueuePair for SimQueuePair {
     }
 
     fn state(&self) -> QpState {
-        self.context.net.lock().fabric.qp_state(self.key).unwrap_or(QpState::Error)
+        self.context.net.lock().fabric.qps.get(self.key).map_or(QpState::Error, |qp| qp.state)
     }
 
     fn modify(&self, to: Transition) -> Result<(), Error> {

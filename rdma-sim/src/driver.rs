@@ -89,7 +89,7 @@ impl Driver {
 
     /// When the next event or timer is due, unless the program causes an earlier one
     pub fn next(&self) -> Option<Time> {
-        let event = self.net.shared().lock().fabric.next_event();
+        let event = self.net.shared().lock().fabric.schedule.next();
         let timer = Some(self.net.sim_runtime().next_timer()).filter(|timer| *timer < Time::MAX);
         event.into_iter().chain(timer).min()
     }

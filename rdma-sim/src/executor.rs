@@ -245,7 +245,7 @@ impl SimRuntime {
     fn jump(&self, shared: &Shared, limit: Time) -> Result<bool, Stalled> {
         let timer = self.next_timer();
         let Some(advanced) = shared.advance(timer, limit) else {
-            return Err(if timer == Time::MAX && shared.lock().fabric.next_event().is_none() {
+            return Err(if timer == Time::MAX && shared.lock().fabric.schedule.next().is_none() {
                 Stalled::Deadlock { at: self.now() }
             } else {
                 Stalled::TimeLimit { limit }

@@ -131,12 +131,13 @@ impl Net {
     /// `None` if there is no such device or no cable in it.
     pub fn cable_stats(&self, host: &str, name: &str) -> Option<[CableStats; 2]> {
         let fabric = &self.shared.lock().fabric;
-        fabric.cable_stats(fabric.world.find_device(host, name)?)
+        let link = fabric.world.link(fabric.world.find_device(host, name)?)?;
+        Some(fabric.links.stats(link))
     }
 
     /// What the DMA sanitizer has found so far
     pub fn findings(&self) -> Vec<Finding> {
-        self.shared.lock().fabric.findings().to_vec()
+        self.shared.lock().fabric.sanitizer.findings().to_vec()
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

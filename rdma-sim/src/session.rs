@@ -46,19 +46,19 @@ impl<'a> Session<'a> {
 
     /// The virtual time
     pub fn now(&mut self) -> Time {
-        self.state().fabric.now()
+        self.state().fabric.schedule.now()
     }
 
     /// When the next event is due, if one is scheduled
     pub fn next_event(&mut self) -> Option<Time> {
-        self.state().fabric.next_event()
+        self.state().fabric.schedule.next()
     }
 
     /// Advances time to `time`, unless it has passed, and runs the events that are due
     pub fn advance_to(&mut self, time: Time) {
         loop {
             let State { fabric, .. } = self.state();
-            let time = time.max(fabric.now());
+            let time = time.max(fabric.schedule.now());
             if fabric.advance(time, Some(time)) {
                 return;
             }

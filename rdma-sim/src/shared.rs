@@ -47,7 +47,7 @@ impl Shared {
     pub(crate) fn advance(&self, timer: Time, limit: Time) -> Option<Advanced> {
         let mut state = self.lock();
         let fabric = &mut state.fabric;
-        let next = fabric.next_event().unwrap_or(Time::MAX).min(timer);
+        let next = fabric.schedule.next().unwrap_or(Time::MAX).min(timer);
         if next > limit || next == Time::MAX {
             return None;
         }
@@ -61,7 +61,7 @@ impl Shared {
         loop {
             let mut state = self.lock();
             // Another thread may have gone further since the caller looked at its clock.
-            let time = time.max(state.fabric.now());
+            let time = time.max(state.fabric.schedule.now());
             let is_done = state.fabric.advance(time, Some(time));
             let advanced = Self::notify(state);
             has_host_news |= advanced.has_host_news;
@@ -79,7 +79,8 @@ impl Shared {
             *waker = found;
         }
         let fabric = &mut state.fabric;
-        let advanced = Advanced { now: fabric.now(), has_host_news: fabric.world.take_processes_changed() };
+        let advanced =
+            Advanced { now: fabric.schedule.now(), has_host_news: fabric.world.take_processes_changed() };
         drop(state);
         woken.into_iter().flatten().for_each(Waker::wake);
         advanced

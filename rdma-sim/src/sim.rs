@@ -196,7 +196,7 @@ impl Sim {
             time: net.now(),
             digest: fabric.trace.digest(),
             events: fabric.trace.events(),
-            findings: fabric.findings().to_vec(),
+            findings: fabric.sanitizer.findings().to_vec(),
             leaks: Leaks::of(fabric),
             records: fabric.trace.records().to_vec(),
         })

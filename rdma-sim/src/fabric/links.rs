@@ -10,7 +10,7 @@ use super::queue_pairs::Piece;
 use crate::LineRate;
 
 /// The transmitters of all cables
-pub(super) struct Links {
+pub(crate) struct Links {
     cables: Vec<Cable>,
     /// What each message occupies the transmitter for, beside its bytes.
     per_message: Nanos,
@@ -116,7 +116,7 @@ impl Links {
     }
 
     /// What has left this end of a cable, and the other
-    pub(super) fn stats(&self, link: LinkEnd) -> [CableStats; 2] {
+    pub(crate) fn stats(&self, link: LinkEnd) -> [CableStats; 2] {
         [link, link.opposite()]
             .map(|LinkEnd { cable, end }| self.cables[cable as usize].transmitters[usize::from(end)].stats)
     }

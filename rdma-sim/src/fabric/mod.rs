@@ -32,7 +32,7 @@ pub use self::world::Process;
 
 use std::fmt;
 
-use rdma_core::{Completion, QpState, Time};
+use rdma_core::{Completion, Time};
 
 use self::completion_queues::CompletionQueues;
 use self::event::Event;
@@ -50,17 +50,17 @@ use crate::{Choices, Model, Topology};
 /// The simulated hardware: hosts, devices, their objects, and the cables between them
 pub(crate) struct Fabric {
     pub(crate) model: Model,
-    schedule: Schedule<Event>,
+    pub(crate) schedule: Schedule<Event>,
     pub(crate) choices: Box<dyn Choices>,
     plan: Vec<Fault>,
     /// Counts registrations and transitions to ready-to-receive.
     setup_steps: u64,
     pub(crate) world: World,
-    qps: QueuePairs,
+    pub(crate) qps: QueuePairs,
     pub(crate) cqs: CompletionQueues,
-    links: Links,
+    pub(crate) links: Links,
     memory: Memory,
-    sanitizer: Sanitizer,
+    pub(crate) sanitizer: Sanitizer,
     pub(crate) trace: Trace,
     pub(crate) remotes: Remotes,
 }
@@ -109,41 +109,9 @@ impl Fabric {
         fabric
     }
 
-    /// The virtual time
-    pub(crate) fn now(&self) -> Time {
-        self.schedule.now()
-    }
-
-    /// When the next event is due
-    pub(crate) fn next_event(&self) -> Option<Time> {
-        self.schedule.next()
-    }
-
-    /// The state of a queue pair that still exists
-    pub(crate) fn qp_state(&self, qp: QpKey) -> Option<QpState> {
-        self.qps.get(qp).map(|qp| qp.state)
-    }
-
-    /// What the sanitizer has found
-    pub(crate) fn findings(&self) -> &[Finding] {
-        self.sanitizer.findings()
-    }
-
-    /// What has passed over the cable of `device`, from this end and from the other
-    pub(crate) fn cable_stats(&self, device: DeviceIndex) -> Option<[CableStats; 2]> {
-        self.world.link(device).map(|link| self.links.stats(link))
-    }
-
     /// What exists: queue pairs, completion queues, regions, protection domains, and completions that no program has polled
     pub(crate) fn census(&self) -> [usize; 5] {
         [self.qps.len(), self.cqs.len(), self.memory.len(), self.world.pds(), self.cqs.unpolled()]
-    }
-
-    /// Forgets what the process of a host has announced
-    pub(crate) fn forget_host(&mut self, host: u32) {
-        for device in self.world.devices_of(host) {
-            self.qps.remove_all(device);
-        }
     }
 
     // ─── Time ───

@@ -27,6 +27,13 @@ impl Fabric {
         }
     }
 
+    /// Forgets what the process of a host has announced
+    pub(crate) fn forget_host(&mut self, host: u32) {
+        for device in self.world.devices_of(host) {
+            self.qps.remove_all(device);
+        }
+    }
+
     /// Announces all queue pairs to the new process of a host, and forgets what its predecessor announced
     pub(crate) fn announce_all_to(&mut self, host: u32) {
         self.forget_host(host);

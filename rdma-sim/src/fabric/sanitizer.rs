@@ -86,7 +86,7 @@ impl fmt::Display for Finding {
 
 /// Watches the memory of posted requests
 #[derive(Debug)]
-pub(super) struct Sanitizer {
+pub(crate) struct Sanitizer {
     is_on: bool,
     posts: Vec<Post>,
     findings: Vec<Finding>,
@@ -139,7 +139,7 @@ impl Sanitizer {
         Self { is_on, posts: Vec::new(), findings: Vec::new() }
     }
 
-    pub(super) fn findings(&self) -> &[Finding] {
+    pub(crate) fn findings(&self) -> &[Finding] {
         &self.findings
     }
 

@@ -10,7 +10,7 @@ use rdma_core::Time;
 /// Events are ordered by time and, at the same time, by when they were added. The earliest event is kept apart: on a quiet
 /// fabric each event causes the next, which then never enters the heap.
 #[derive(Debug)]
-pub(super) struct Schedule<E> {
+pub(crate) struct Schedule<E> {
     now: Time,
     limit: Time,
     first: Option<Entry<E>>,
@@ -32,13 +32,13 @@ impl<E> Schedule<E> {
     }
 
     /// The virtual time
-    pub(super) fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         self.now
     }
 
     /// When the next event is due
     #[inline]
-    pub(super) fn next(&self) -> Option<Time> {
+    pub(crate) fn next(&self) -> Option<Time> {
         self.first.as_ref().or_else(|| self.heap.peek()).map(|entry| entry.at)
     }
 

@@ -128,6 +128,24 @@ fn files_that_the_architecture_names_exist() {
     assert!(missing.is_empty(), "docs/ARCHITECTURE.md names files that do not exist: {missing:?}");
 }
 
+/// A fabric sequences its components; what one component can do alone is a method of that component.
+#[test]
+fn the_fabric_itself_has_few_methods() {
+    let files = rust_files(&root().join("rdma-sim/src/fabric"));
+    let items = files.iter().flat_map(|file| {
+        let text = fs::read_to_string(file).expect("a source file");
+        syn::parse_file(&text).expect("Rust").items
+    });
+    let methods = items.filter_map(|item| match item {
+        syn::Item::Impl(found) if found.trait_.is_none() => Some(found),
+        _ => None,
+    });
+    let of_fabric = methods
+        .filter(|found| matches!(&*found.self_ty, syn::Type::Path(path) if path.path.is_ident("Fabric")));
+    let count: usize = of_fabric.map(|found| found.items.len()).sum();
+    assert!((20..=40).contains(&count), "{count} methods of Fabric");
+}
+
 /// A circle that is planted is found, through a re-export and through a macro
 #[test]
 fn a_planted_circle_is_found() {

@@ -25,7 +25,7 @@ use crate::Model;
 use crate::rules::{FrameMatch, QueueUnit};
 
 /// The queue pairs of all devices
-pub(super) struct QueuePairs {
+pub(crate) struct QueuePairs {
     all: SlotMap<QpKey, QueuePair>,
     devices: Vec<PerDevice>,
     /// How long a queue pair can rest.
@@ -146,7 +146,7 @@ impl QueuePairs {
         self.all.len()
     }
 
-    pub(super) fn get(&self, key: QpKey) -> Option<&QueuePair> {
+    pub(crate) fn get(&self, key: QpKey) -> Option<&QueuePair> {
         self.all.get(key)
     }
 

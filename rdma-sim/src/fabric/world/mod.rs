@@ -187,7 +187,7 @@ impl World {
     }
 
     /// The end of a cable that is in the port of a device
-    pub(super) fn link(&self, device: DeviceIndex) -> Option<LinkEnd> {
+    pub(crate) fn link(&self, device: DeviceIndex) -> Option<LinkEnd> {
         self.device(device).link
     }
 
