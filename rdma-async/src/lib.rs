@@ -23,6 +23,16 @@
 //!   logged, and every other task is still woken.
 //! * A device that reports what cannot be ends the connection that its report names, and no other.
 //! * The public API has no `unsafe` of its own; [`bytes::BufMut`] has.
+//!
+//! # Reconnecting
+//!
+//! A connection that is lost stays lost. `can_reconnect` of its error says whether the same endpoint can make another one; if not,
+//! open the device anew and build a new endpoint on it. Either way the peers need a new stream for the bootstrap.
+//!
+//! # Features
+//!
+//! * `tokio` (default): endpoints run on the tokio runtime that they are built in, and any of its streams carries the bootstrap.
+//!   Without it, pass a [`Runtime`] to [`EndpointBuilder::runtime`].
 
 mod bootstrap;
 mod bootstrap_stream;

@@ -49,13 +49,21 @@ pub enum LoadError {
 ///
 /// An empty list is not an error: the provider is there, and there is no device.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{path}: ibv_get_device_list returned NULL, error number {errno}")]
+#[error("{path}: ibv_get_device_list returned NULL, error number {errno}{}", hint(*errno))]
 #[non_exhaustive]
 pub struct ListError {
     /// The provider
     pub path: String,
     /// The error number
     pub errno: i32,
+}
+
+const fn hint(errno: i32) -> &'static str {
+    if errno == libc::ENOSYS {
+        ": the kernel has no RDMA; on Linux, load the module of an adapter, such as rdma_rxe"
+    } else {
+        ""
+    }
 }
 
 /// The environment variable that names another provider.
@@ -298,5 +306,11 @@ mod tests {
     fn a_library_without_verbs_is_an_error_with_the_missing_symbol() {
         let error = load("libm.so.6");
         assert!(matches!(error, LoadError::MissingSymbol { symbol: "ibv_get_device_list", .. }), "{error}");
+    }
+    #[test]
+    fn a_list_that_is_null_without_rdma_in_the_kernel_says_so() {
+        let text = |errno| ListError { path: "libibverbs.so.1".to_owned(), errno }.to_string();
+        assert!(text(libc::ENOSYS).contains("the kernel has no RDMA"));
+        assert!(text(libc::EPERM).ends_with("error number 1"));
     }
 }

@@ -1,6 +1,8 @@
 //! Checking over many seeds, replaying and shrinking
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rdma_async::EndpointOptions;
@@ -50,6 +52,32 @@ fn a_failure_shrinks_to_the_fault_that_matters_and_replays() {
     let again = message(again.unwrap_err());
     assert!(again.contains("DeviceGone"), "{again}");
     assert_eq!(line(&again), failure.replay, "{again}");
+}
+
+/// Regression: without the fault that ends another one, the smaller run stalled, and the stall was printed instead of the bug.
+#[test]
+fn a_failure_does_not_shrink_to_another_one() {
+    let late = async |net: Net| {
+        let ended = Arc::new(AtomicBool::new(false));
+        let (host, flag) = (net.host("a"), ended.clone());
+        let runtime = host.runtime();
+        host.spawn(async move {
+            rdma_async::time::sleep(&*runtime, Duration::from_millis(2)).await;
+            flag.store(true, Ordering::Relaxed);
+        });
+        while !ended.load(Ordering::Relaxed) {
+            assert!(net.now().as_nanos() < 20_000_000_000, "stalled");
+            rdma_async::time::sleep(&*net.runtime(), Duration::from_millis(1)).await;
+        }
+        assert!(net.now().as_nanos() < 5_000_000, "late, at {} ns", net.now().as_nanos());
+    };
+    let plan: FaultPlan = "at 1ms a sleep; at 3ms b:rdma_en2 slow 50%; at 9ms a wake".parse().unwrap();
+    let failure = try_check(Check::new().faults(plan.clone()).runs(1), late).unwrap_err();
+    assert!(failure.reason.starts_with("late, at "), "{failure}");
+    assert_eq!(failure.replay.faults.to_string(), "at 1ms a sleep; at 9ms a wake");
+    assert_eq!(failure.original.faults, plan);
+    let text = failure.to_string();
+    assert!(text.ends_with(&format!("\n\nAs it was found:\n\n{}\n", failure.original.line())), "{text}");
 }
 
 #[test]

@@ -158,13 +158,30 @@ impl Check {
 
 /// A run that failed, from [`try_check`]; its text ends with the line that repeats it
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("seed {} failed: {reason}\nTo repeat it:\n\n{}\n", .replay.seed, .replay.line())]
+#[error("seed {} failed: {reason}\nTo repeat it:\n\n{}\n", .replay.seed, self.lines().join("\n\nAs it was found:\n\n"))]
 #[non_exhaustive]
 pub struct CheckFailure {
     /// The message of the test's panic, or what the run did wrong otherwise
     pub reason: String,
-    /// The run of the seed that failed first, with as few faults and choices as were found to suffice
+    /// The run of the seed that failed first, with as few faults and choices as were found to suffice for the same failure
+    ///
+    /// The same, if nothing but numbers differs in its reason.
     pub replay: Replay,
+    /// The run as it was found, with all of its faults
+    pub original: Replay,
+}
+
+impl CheckFailure {
+    /// The lines that repeat the failure, without one that says the same again
+    fn lines(&self) -> Vec<String> {
+        let mut lines = vec![self.replay.line(), self.original.line()];
+        lines.dedup();
+        lines
+    }
+}
+
+fn is_no_digit(letter: &char) -> bool {
+    !letter.is_ascii_digit()
 }
 
 fn text_of(panic: &(dyn Any + Send)) -> String {
@@ -193,7 +210,8 @@ impl Choices for Counted {
 /// # Panics
 ///
 /// If a run fails: the test panics, waits for an event that will never come, misuses memory, or leaves objects behind. The
-/// message has the line that repeats it, with as few faults and choices as were found to suffice. Also if an environment
+/// message has the line that repeats it, with as few faults and choices as were found to suffice, and the one of the run as it was
+/// found. A task that the test has spawned and that panics fails the run, too. Also if an environment
 /// variable is not a number or a replay line.
 ///
 /// [`try_check`] returns the failure instead.
@@ -238,14 +256,18 @@ pub fn try_check(check: Check, test: impl AsyncFn(Net)) -> Result<(), CheckFailu
     let replay = check.replay.clone().or_else(|| variable(replay::VARIABLE));
     if let Some(replay) = replay {
         let run = check.run(&replay, &test);
-        return run.map(drop).map_err(|reason| CheckFailure { reason, replay });
+        return run.map(drop).map_err(|reason| CheckFailure { reason, original: replay.clone(), replay });
     }
     for number in 0..runs {
         let case = check.case(first.wrapping_add(number));
         if let Err(reason) = check.run(&case, &test) {
-            let (replay, reason) =
-                quietly(|| shrink::shrink(case, reason, |case| check.run(case, &test).err()));
-            return Err(CheckFailure { reason, replay });
+            let original = case.clone();
+            // Another failure of a smaller run, such as a stall without the fault that ends a pause, is another bug or none.
+            let fails_alike =
+                |found: &String| found.chars().filter(is_no_digit).eq(reason.chars().filter(is_no_digit));
+            let again = |case: &Replay| check.run(case, &test).err().filter(fails_alike);
+            let (replay, reason) = quietly(|| shrink::shrink(case, reason.clone(), again));
+            return Err(CheckFailure { reason, replay, original });
         }
     }
     Ok(())

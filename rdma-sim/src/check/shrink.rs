@@ -7,7 +7,7 @@ const BUDGET: u32 = 300;
 
 /// The smallest run that was found to fail, and how it fails
 ///
-/// `run` returns how a run fails, if it does. Any failure counts: the smaller run often fails differently for the same reason.
+/// `run` returns how a run fails, if it fails in the way that counts.
 pub(super) fn shrink<F>(case: Replay, failure: F, mut run: impl FnMut(&Replay) -> Option<F>) -> (Replay, F) {
     let mut best = (case, failure);
     let mut budget = BUDGET;
