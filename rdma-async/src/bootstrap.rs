@@ -107,7 +107,7 @@ async fn handshake<D: Device>(
 
 async fn read_hello(stream: &mut impl BootstrapStream) -> Result<Hello, ConnectError> {
     let mut bytes = [0; Hello::LEN];
-    // The rest may never come from a peer of another version, whose hello can be shorter.
+    // A peer of another version may send a shorter hello and wait: its head is checked before the rest is read.
     let (head, rest) = bytes.split_at_mut(Hello::HEAD_LEN);
     read_exact(stream, head).await?;
     Hello::check_head(head.try_into().expect("the slice has this length"))?;

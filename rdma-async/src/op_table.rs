@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&task), clones);
     }
 
-    /// Catches a table that closes without waking those who wait for a slot.
+    /// Catches a table that closes and wakes no task that waits for a slot.
     #[test]
     fn closing_wakes_all_who_wait_for_a_slot() {
         let (mut table, mut effects) = (Table::new(1), Effects::new());

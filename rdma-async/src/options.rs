@@ -121,8 +121,8 @@ impl EndpointOptions {
     /// How long a peer may be silent before it counts as lost; 5 s
     ///
     /// The shorter one of both sides is that of their connection: the peers exchange it when they connect. At most a day, and two to
-    /// eight [keep-alive intervals](Self::keep_alive_interval). A connection whose last handle was dropped, and whose peer
-    /// does not take the queued messages, is given up after the same time.
+    /// eight [keep-alive intervals](Self::keep_alive_interval). When the application has dropped the last handle of a connection and
+    /// the peer takes none of the queued messages, the connection is given up after the same time.
     pub fn peer_timeout(self, peer_timeout: Duration) -> Self {
         Self { peer_timeout, ..self }
     }

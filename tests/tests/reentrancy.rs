@@ -47,8 +47,9 @@ thread_local! {
     static WATCHING: RefCell<Option<Arc<Look>>> = const { RefCell::new(None) };
 }
 
-/// The subscriber of all threads: one that came and went with each test could miss an event whose place in the code another thread
-/// passes for the first time
+/// The one subscriber of all threads
+///
+/// A subscriber for each test missed an event once, when another thread passed the place of the event in the code for the first time.
 struct Watch;
 
 impl tracing::Subscriber for Watch {

@@ -24,7 +24,7 @@ fn options() -> EndpointOptions {
     EndpointOptions::new().recv_window(WINDOW)
 }
 
-/// A simulated device whose queue pairs return from `destroy` what the test has chosen
+/// A simulated device; the test chooses what its queue pairs return from `destroy`
 type Scripted = Hooked<Script>;
 
 struct Script {
@@ -32,7 +32,7 @@ struct Script {
     answers: [Teardown; 2],
     /// Which of them refuses receives: the first bit is that of the eager one.
     refuses: AtomicU32,
-    /// The endpoint whose memory is recorded when a queue pair is destroyed.
+    /// When a queue pair is destroyed, the device records the memory of this endpoint.
     watched: Mutex<Option<Endpoint<Scripted>>>,
     /// What was free then.
     seen: Mutex<Vec<PoolStats>>,
@@ -274,7 +274,7 @@ fn the_first_reason_stays_the_reason() {
     });
 }
 
-/// Catches memory of a refused receive that is not given back, and a failed attempt whose connection stays.
+/// Catches an attempt to connect that fails and keeps the memory of its refused receive, or its place among the connections.
 #[test]
 fn a_refused_receive_ends_the_connection_and_loses_no_memory() {
     Sim::new().run(async |net| {

@@ -61,7 +61,7 @@ impl Link {
     }
 }
 
-/// A side whose connection exists; the workloads are its methods
+/// A side and its connection; each workload is a method of this type
 pub(crate) struct Connected {
     pub(crate) side: Side,
     pub(crate) connection: Connection<SimDevice>,

@@ -1,7 +1,8 @@
 //! The DMA sanitizer: finds programs that touch memory while a device works on it
 //!
 //! Receive buffers are poisoned when they are posted, and checked for the poison when they complete; sends are hashed when
-//! they are posted, and again frame by frame when they leave and as a whole with their last frame. A sanitizer that is off finds nothing.
+//! they are posted, and again frame by frame when they leave and as a whole with their last frame.
+//! A sanitizer that is off finds nothing.
 
 use std::fmt;
 use std::panic::Location;

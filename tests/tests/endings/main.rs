@@ -155,7 +155,7 @@ fn messages_that_the_peer_will_not_read_are_refused_with_their_lease() {
     });
 }
 
-/// Catches a connection that ends in good order and tells of a send, whose completion is still to come, that it failed.
+/// Catches an orderly end that reports a posted send as failed because the completion of the send is still to come.
 #[test]
 fn sends_that_have_not_completed_when_the_peer_confirms_have_arrived() {
     let mut model = Model::tb5();
