@@ -10,7 +10,7 @@ use crate::connection::shared::ConnectionShared;
 use crate::error::{ConnectError, ConnectionError};
 use crate::joining::Joining;
 use crate::options::EndpointOptions;
-use crate::pool::{Effects, Pool};
+use crate::pool::Pool;
 use crate::reactor_waker::ReactorWaker;
 use crate::wait_queue::{SharedWaitQueue, Waiter};
 
@@ -82,18 +82,12 @@ impl<D: Device> EndpointInner<D> {
 
     /// Ready when there is no connection
     pub(crate) fn poll_idle(&self, waiter: &mut Waiter, cx: &Context<'_>) -> Poll<()> {
-        let mut effects = Effects::new();
-        let is_idle = |connections: &mut u32| (*connections == 0).then_some(());
-        let idle = self.connections.poll_take(waiter, cx, &mut effects, is_idle);
-        effects.run_alone();
-        idle
+        self.connections.poll_take_alone(waiter, cx, |connections| (*connections == 0).then_some(()))
     }
 
     /// Gives up waiting in [`poll_idle`](Self::poll_idle)
     pub(crate) fn leave_idle(&self, waiter: &mut Waiter) {
-        let mut effects = Effects::new();
-        self.connections.leave(waiter, &mut effects);
-        effects.run_alone();
+        self.connections.leave_alone(waiter);
     }
 
     /// Refuses further connections and ends the attempts; the reactor closes those connections that there are
@@ -167,18 +161,13 @@ pub(crate) struct Closing<'a, D: Device> {
 
 impl<D: Device> Closing<'_, D> {
     pub(crate) fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
-        let mut effects = Effects::new();
-        let take = |(): &mut ()| self.endpoint.is_closed().then_some(());
-        let closed = self.endpoint.closing.poll_take(&mut self.waiter, cx, &mut effects, take);
-        effects.run_alone();
-        closed
+        let Self { endpoint, waiter } = self;
+        endpoint.closing.poll_take_alone(waiter, cx, |()| endpoint.is_closed().then_some(()))
     }
 }
 
 impl<D: Device> Drop for Closing<'_, D> {
     fn drop(&mut self) {
-        let mut effects = Effects::new();
-        self.endpoint.closing.leave(&mut self.waiter, &mut effects);
-        effects.run_alone();
+        self.endpoint.closing.leave_alone(&mut self.waiter);
     }
 }

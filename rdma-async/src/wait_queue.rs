@@ -135,6 +135,26 @@ impl<T> SharedWaitQueue<T> {
         self.0.lock().poll_take(waiter, cx, effects, take)
     }
 
+    /// As [`poll_take`](Self::poll_take), for a caller without other effects
+    pub(crate) fn poll_take_alone<R>(
+        &self,
+        waiter: &mut Waiter,
+        cx: &Context<'_>,
+        take: impl FnOnce(&mut T) -> Option<R>,
+    ) -> Poll<R> {
+        let mut effects = Effects::<Infallible>::new();
+        let taken = self.poll_take(waiter, cx, &mut effects, take);
+        effects.run_alone();
+        taken
+    }
+
+    /// As [`leave`](Self::leave), for a caller without other effects
+    pub(crate) fn leave_alone(&self, waiter: &mut Waiter) {
+        let mut effects = Effects::<Infallible>::new();
+        self.leave(waiter, &mut effects);
+        effects.run_alone();
+    }
+
     /// As [`WaitQueue::try_take`]
     pub(crate) fn try_take<R>(&self, take: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
         self.0.lock().try_take(take)
