@@ -109,13 +109,19 @@ impl Driver {
 /// In real time: nanoseconds of the fabric are nanoseconds of the wall clock
 ///
 /// ```
+/// use rdma_core::Time;
 /// use rdma_sim::{Sim, driver::realtime};
 ///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// # runtime.block_on(async {
 /// // A runtime of the caller runs the tasks; this program has none.
 /// let running = realtime::start(Sim::new(), drop)?;
-/// std::thread::sleep(std::time::Duration::from_millis(1));
-/// assert!(running.net().now().as_nanos() > 0);
+/// let mut timer = running.net().runtime().timer();
+/// timer.as_mut().reset(Time::from_nanos(1_000_000));
+/// std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+/// assert!(running.net().now() >= Time::from_nanos(1_000_000));
 /// # Ok::<(), rdma_sim::FaultError>(())
+/// # }).unwrap();
 /// ```
 pub mod realtime {
     use std::sync::Arc;
