@@ -233,17 +233,6 @@ fn a_detached_request_frees_its_slot_and_its_buffer() {
 }
 
 #[test]
-fn a_detached_request_keeps_its_buffer_until_it_has_ended() {
-    loom::model(|| {
-        let (table, slot, buffer) = in_flight();
-        detach(&table, slot);
-        assert_eq!(Arc::strong_count(&buffer), 2, "the device still has it");
-        complete(&table, slot);
-        assert_eq!(Arc::strong_count(&buffer), 1);
-    });
-}
-
-#[test]
 fn a_slot_that_is_freed_reaches_the_task_that_waits_for_it() {
     model_of_three(|| {
         let (table, slot, _buffer) = in_flight();

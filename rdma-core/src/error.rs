@@ -59,84 +59,72 @@ impl From<Error> for io::Error {
     }
 }
 
-/// A verb, as errors name it
-///
-/// ```
-/// assert_eq!(rdma_core::Verb::PostSend.to_string(), "post_send");
-/// ```
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub enum Verb {
-    /// `ibv_alloc_pd`
-    AllocPd,
-    /// `ibv_create_cq`
-    CreateCq,
-    /// `ibv_create_qp`
-    CreateQp,
-    /// `ibv_dereg_mr`
-    DeregMr,
-    /// `ibv_modify_qp`
-    ModifyQp,
-    /// `ibv_open_device`
-    OpenDevice,
-    /// `ibv_poll_cq`
-    PollCq,
-    /// `ibv_post_recv`
-    PostRecv,
-    /// `ibv_post_send`
-    PostSend,
-    /// `ibv_query_port`
-    QueryPort,
-    /// `ibv_reg_mr`
-    RegMr,
+/// Makes enums whose variants have a name for people
+macro_rules! named {
+    ($($(#[$attribute:meta])* pub enum $enum:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)+ })+) => {$(
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[non_exhaustive]
+        pub enum $enum {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl fmt::Display for $enum {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$variant => $name,)+
+                })
+            }
+        }
+    )+};
 }
 
-impl fmt::Display for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::AllocPd => "alloc_pd",
-            Self::CreateCq => "create_cq",
-            Self::CreateQp => "create_qp",
-            Self::DeregMr => "dereg_mr",
-            Self::ModifyQp => "modify_qp",
-            Self::OpenDevice => "open_device",
-            Self::PollCq => "poll_cq",
-            Self::PostRecv => "post_recv",
-            Self::PostSend => "post_send",
-            Self::QueryPort => "query_port",
-            Self::RegMr => "reg_mr",
-        })
+named! {
+    /// A verb, as errors name it
+    ///
+    /// ```
+    /// assert_eq!(rdma_core::Verb::PostSend.to_string(), "post_send");
+    /// ```
+    pub enum Verb {
+        /// `ibv_alloc_pd`
+        AllocPd = "alloc_pd",
+        /// `ibv_create_cq`
+        CreateCq = "create_cq",
+        /// `ibv_create_qp`
+        CreateQp = "create_qp",
+        /// `ibv_dereg_mr`
+        DeregMr = "dereg_mr",
+        /// `ibv_modify_qp`
+        ModifyQp = "modify_qp",
+        /// `ibv_open_device`
+        OpenDevice = "open_device",
+        /// `ibv_poll_cq`
+        PollCq = "poll_cq",
+        /// `ibv_post_recv`
+        PostRecv = "post_recv",
+        /// `ibv_post_send`
+        PostSend = "post_send",
+        /// `ibv_query_port`
+        QueryPort = "query_port",
+        /// `ibv_reg_mr`
+        RegMr = "reg_mr",
     }
-}
 
-/// A kind of object that a device has in limited number
-///
-/// ```
-/// assert_eq!(rdma_core::Resource::MemoryRegions.to_string(), "memory regions");
-/// ```
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub enum Resource {
-    /// Completion queues
-    CompletionQueues,
-    /// Memory regions
-    MemoryRegions,
-    /// Protection domains
-    ProtectionDomains,
-    /// Queue pairs
-    QueuePairs,
-}
-
-impl fmt::Display for Resource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::CompletionQueues => "completion queues",
-            Self::MemoryRegions => "memory regions",
-            Self::ProtectionDomains => "protection domains",
-            Self::QueuePairs => "queue pairs",
-        })
+    /// A kind of object that a device has in limited number
+    ///
+    /// ```
+    /// assert_eq!(rdma_core::Resource::MemoryRegions.to_string(), "memory regions");
+    /// ```
+    pub enum Resource {
+        /// Completion queues
+        CompletionQueues = "completion queues",
+        /// Memory regions
+        MemoryRegions = "memory regions",
+        /// Protection domains
+        ProtectionDomains = "protection domains",
+        /// Queue pairs
+        QueuePairs = "queue pairs",
     }
 }
 

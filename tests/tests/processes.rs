@@ -275,30 +275,6 @@ fn wait_until_stopped(peer: &Peer) {
     }
 }
 
-/// Catches processes that stay stopped because all others are stopped, too, and a kill that does not reach a stopped one.
-#[test]
-fn stopped_processes_continue_or_are_killed() {
-    let (hosts, mut a, mut b) = started("stopped");
-    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
-    let fault = |what: &str| hosts.fabric.add_fault(&format!("at 0s {what}")).unwrap();
-    for host in ["a pause", "b pause"] {
-        fault(host);
-    }
-    [&a, &b].into_iter().for_each(wait_until_stopped);
-    for host in ["a resume", "b resume"] {
-        fault(host);
-    }
-    a.ask(&format!("talk {to_b}"));
-    b.ask(&format!("talk {to_a}"));
-    goes_on(&mut a, to_b, 10);
-    fault("b pause");
-    wait_until_stopped(&b);
-    fault("b kill");
-    assert_eq!(b.answer(), None);
-    assert_ne!(state(b.pid()), Some('T'));
-    assert!(a.end());
-}
-
 /// Catches a fault that only the sender of the frames sees, and one that fires again for a successor.
 #[test]
 fn an_unplug_after_so_many_frames_applies_to_both_processes_once() {
@@ -319,24 +295,35 @@ fn an_unplug_after_so_many_frames_applies_to_both_processes_once() {
 }
 
 /// A process that a fault pauses continues with the next fault; one that a fault kills is dead.
+///
+/// Catches processes that stay stopped because all others are stopped, too, and a kill that does not reach a stopped one.
 #[test]
 fn faults_pause_resume_and_kill_processes() {
     let (hosts, mut a, mut b) = started("paused");
-    let [to_b, to_a] = talking(&hosts, [&mut a, &mut b]);
+    let fault = |what: &str| hosts.fabric.add_fault(&format!("at 0s {what}")).unwrap();
+    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
+    ["a pause", "b pause"].into_iter().for_each(fault);
+    [&a, &b].into_iter().for_each(wait_until_stopped);
+    ["a resume", "b resume"].into_iter().for_each(fault);
+    a.ask(&format!("talk {to_b}"));
+    b.ask(&format!("talk {to_a}"));
     goes_on(&mut a, to_b, 10);
-    hosts.fabric.add_fault("at 0s b pause").unwrap();
+    fault("b pause");
     wait_until_stopped(&b);
-    hosts.fabric.add_fault("at 0s b resume").unwrap();
+    fault("b resume");
     goes_on(&mut a, to_b, 10);
     goes_on(&mut b, to_a, 10);
-    hosts.fabric.add_fault("at 0s b kill").unwrap();
+    fault("b pause");
+    wait_until_stopped(&b);
+    fault("b kill");
     assert_eq!(b.answer(), None);
+    assert_ne!(state(b.pid()), Some('T'));
     assert!(!b.end());
-    // The fault that killed a process does not kill its successor.
+    // The fault that killed a process does not kill its successor; another one does, while it runs.
     let mut b = hosts.start("b");
     let [to_b, _] = talking(&hosts, [&mut a, &mut b]);
     goes_on(&mut a, to_b, 10);
-    hosts.fabric.add_fault("at 0s b kill").unwrap();
+    fault("b kill");
     assert_eq!(b.answer(), None);
     assert!(a.end());
 }

@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use procfs::net::{TcpState, tcp, tcp6};
 use rdma_sim::{LineRate, Topology};
 use rdma_sim_verbs::shared::{Settings, SharedFabric};
 use rdma_tests::hosts::{Hosts, library};
@@ -49,17 +50,9 @@ fn run(mut command: Command) -> String {
 
 /// Waits until the server listens on a port of this machine
 fn wait_for_listener(port: u16, server: &mut Child) {
-    let line = format!(":{port:04X} 00000000");
     for _ in 0..3_000 {
-        let tables =
-            ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
-        let listens = |table: &String| {
-            table.lines().any(|entry| {
-                let fields: Vec<_> = entry.split_whitespace().collect();
-                fields.len() > 3 && fields[3] == "0A" && fields[1].ends_with(&line[..5])
-            })
-        };
-        if tables.iter().any(listens) {
+        let mut sockets = [tcp(), tcp6()].into_iter().flatten().flatten();
+        if sockets.any(|socket| socket.state == TcpState::Listen && socket.local_address.port() == port) {
             return;
         }
         assert!(server.try_wait().unwrap().is_none(), "the server has ended");

@@ -186,22 +186,13 @@ impl Wake for Panics {
     }
 }
 
-#[derive(Default)]
-struct Counts(AtomicUsize);
-
-impl Wake for Counts {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 /// Catches a panic that drops the wake-ups behind it, and one that ends the reactor and with it every connection.
 #[test]
 fn a_waker_that_panics_harms_no_other_task() {
     on_connection(Sim::new(), &options(), async |_, pair| {
         let panics = Waker::from(Arc::new(Panics));
-        let counts = Arc::new(Counts::default());
-        let waker = Waker::from(Arc::clone(&counts));
+        let look = Look::new(&pair.ab);
+        let waker = Waker::from(Arc::clone(&look));
         let poll = |future: Pin<&mut dyn Future<Output = _>>, waker: &Waker| {
             assert!(future.poll(&mut Context::from_waker(waker)).is_pending());
         };
@@ -216,7 +207,7 @@ fn a_waker_that_panics_harms_no_other_task() {
         let mut close = Box::pin(pair.ab.close());
         assert!(close.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         let aborted = catch_unwind(AssertUnwindSafe(|| pair.ab.abort()));
-        assert_eq!(counts.0.load(Ordering::Relaxed), 1, "the task behind it was woken");
+        assert_eq!(look.count.load(Ordering::Relaxed), 1, "the task behind it was woken");
         aborted.expect("the panic was logged");
     });
 }

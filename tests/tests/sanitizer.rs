@@ -17,8 +17,8 @@ async fn rest(net: &Net) {
 }
 
 /// The findings of a program, and the line of the offending post, which it returns
-fn find(sim: Sim, program: impl AsyncFnOnce(&Net, [Raw; 2]) -> u32) -> (Vec<Finding>, u32) {
-    let run = sim.try_run(async |net| program(&net, raws(&net, QpType::Uc)).await).unwrap();
+fn find(sim: Sim, qp_type: QpType, program: impl AsyncFnOnce(&Net, [Raw; 2]) -> u32) -> (Vec<Finding>, u32) {
+    let run = sim.try_run(async |net| program(&net, raws(&net, qp_type)).await).unwrap();
     (run.findings, run.value)
 }
 
@@ -45,7 +45,7 @@ async fn writes_into_a_send(net: &Net, [a, b]: [Raw; 2]) -> u32 {
 
 #[test]
 fn a_send_that_is_written_while_it_is_posted_is_found() {
-    assert_found(find(Sim::new(), writes_into_a_send), FindingKind::SendWritten, 7);
+    assert_found(find(Sim::new(), QpType::Uc, writes_into_a_send), FindingKind::SendWritten, 7);
 }
 
 /// Catches a check of only the frames that leave, and one of only the whole message with its first frame.
@@ -55,7 +55,7 @@ fn a_long_send_that_is_written_while_it_leaves_is_found() {
     for at in [0, LEN - 1] {
         // A frame takes 45 µs.
         let slow = "at 0s a:rdma_en2 slow 1%".parse().unwrap();
-        let found = find(Sim::new().faults(slow), async |net, [a, b]| {
+        let found = find(Sim::new().faults(slow), QpType::Uc, async |net, [a, b]| {
             b.recv(1, &[b.sge(0..LEN)]).unwrap();
             let line = line!() + 1;
             a.post(7, SendOp::Send, &[a.sge(0..LEN)]).unwrap();
@@ -78,13 +78,13 @@ fn a_run_with_a_finding_panics() {
 
 #[test]
 fn a_disabled_sanitizer_finds_nothing() {
-    let (findings, _) = find(Sim::new().sanitize(false), writes_into_a_send);
+    let (findings, _) = find(Sim::new().sanitize(false), QpType::Uc, writes_into_a_send);
     assert_eq!(findings, []);
 }
 
 #[test]
 fn a_receive_that_is_written_while_it_is_posted_is_found() {
-    let found = find(Sim::new(), async |net, [a, b]| {
+    let found = find(Sim::new(), QpType::Uc, async |net, [a, b]| {
         let line = line!() + 1;
         b.recv(3, &[b.sge(4096..4160)]).unwrap();
         rest(net).await;
@@ -100,28 +100,28 @@ fn a_receive_that_is_written_while_it_is_posted_is_found() {
 fn posts_that_overlap_are_found() {
     let receive = |raw: &Raw, id, range| raw.recv(id, &[raw.sge(range)]).unwrap();
     let send = |raw: &Raw, id, range| raw.post(id, SendOp::Send, &[raw.sge(range)]).unwrap();
-    let over_a_receive = find(Sim::new(), async |_, [a, _b]| {
+    let over_a_receive = find(Sim::new(), QpType::Uc, async |_, [a, _b]| {
         receive(&a, 1, 0..64);
         let line = line!() + 1;
         a.recv(2, &[a.sge(63..100)]).unwrap();
         line
     });
     assert_found(over_a_receive, FindingKind::OverlappingPosts, 2);
-    let over_a_send = find(Sim::new(), async |_, [a, _b]| {
+    let over_a_send = find(Sim::new(), QpType::Uc, async |_, [a, _b]| {
         send(&a, 1, 0..64);
         let line = line!() + 1;
         a.recv(2, &[a.sge(0..1)]).unwrap();
         line
     });
     assert_found(over_a_send, FindingKind::OverlappingPosts, 2);
-    let send_over_a_receive = find(Sim::new(), async |_, [a, _b]| {
+    let send_over_a_receive = find(Sim::new(), QpType::Uc, async |_, [a, _b]| {
         receive(&a, 1, 9..64);
         let line = line!() + 1;
         a.post(2, SendOp::Send, &[a.sge(0..10)]).unwrap();
         line
     });
     assert_found(send_over_a_receive, FindingKind::OverlappingPosts, 2);
-    let send_over_a_send = find(Sim::new(), async |_, [a, _b]| {
+    let send_over_a_send = find(Sim::new(), QpType::Uc, async |_, [a, _b]| {
         send(&a, 1, 0..64);
         send(&a, 2, 0..64);
         0
@@ -131,7 +131,7 @@ fn posts_that_overlap_are_found() {
 
 #[test]
 fn neighbours_do_not_overlap() {
-    let (findings, _) = find(Sim::new(), async |_, [a, _b]| {
+    let (findings, _) = find(Sim::new(), QpType::Uc, async |_, [a, _b]| {
         for at in [64, 0, 128] {
             a.recv(at as u64, &[a.sge(at..at + 64)]).unwrap();
         }
@@ -142,7 +142,7 @@ fn neighbours_do_not_overlap() {
 
 #[test]
 fn memory_that_is_deregistered_under_a_request_is_found() {
-    let found = find(Sim::new(), async |_, [_a, mut b]| {
+    let found = find(Sim::new(), QpType::Uc, async |_, [_a, mut b]| {
         let line = line!() + 1;
         b.recv(5, &[b.sge(0..64)]).unwrap();
         b.region = None;
@@ -153,7 +153,7 @@ fn memory_that_is_deregistered_under_a_request_is_found() {
 
 #[test]
 fn memory_is_deregistered_once_its_requests_have_ended() {
-    let (findings, _) = find(Sim::new(), async |_, [a, mut b]| {
+    let (findings, _) = find(Sim::new(), QpType::Uc, async |_, [a, mut b]| {
         b.recv(5, &[b.sge(0..64)]).unwrap();
         a.post(1, SendOp::Send, &[a.sge(0..64)]).unwrap();
         b.completion().await;
@@ -165,7 +165,7 @@ fn memory_is_deregistered_once_its_requests_have_ended() {
 
 #[test]
 fn a_completion_queue_that_overflows_is_found() {
-    let (findings, _) = find(Sim::new(), async |net, [mut a, mut b]| {
+    let (findings, _) = find(Sim::new(), QpType::Uc, async |net, [mut a, mut b]| {
         let cq = b.device.create_cq(2).unwrap();
         let init = QpInit::with_frames(15);
         b.qp = cq.create_qp(&init).unwrap();
@@ -187,39 +187,25 @@ fn a_completion_queue_that_overflows_is_found() {
 /// Regression: writes into the memory of the peer were not checked, and reads from there were not treated as writes here.
 #[test]
 fn one_sided_operations_are_checked() {
-    let run = |program: fn(&Raw, &Raw) -> u32| {
-        let sim = Sim::new().model(Model::roce());
-        let run = sim.try_run(async |net| {
-            let [a, b] = raws(&net, QpType::Rc);
-            let line = program(&a, &b);
-            rest(&net).await;
-            line
-        });
-        let run = run.unwrap();
-        (run.findings, run.value)
-    };
-    assert_found(
-        run(|a, b| {
-            let (remote_addr, rkey) = (b.region().base(), b.region().rkey().unwrap());
-            let line = line!() + 1;
-            a.post(1, SendOp::Write { remote_addr, rkey }, &[a.sge(0..FRAME)]).unwrap();
-            a.write(9, &[1]);
-            line
-        }),
-        FindingKind::SendWritten,
-        1,
-    );
-    assert_found(
-        run(|a, b| {
-            let (remote_addr, rkey) = (b.region().base(), b.region().rkey().unwrap());
-            a.post(1, SendOp::Read { remote_addr, rkey }, &[a.sge(0..8)]).unwrap();
-            let line = line!() + 1;
-            a.post(2, SendOp::Read { remote_addr, rkey }, &[a.sge(4..12)]).unwrap();
-            line
-        }),
-        FindingKind::OverlappingPosts,
-        2,
-    );
+    let roce = || Sim::new().model(Model::roce());
+    let written = find(roce(), QpType::Rc, async |net, [a, b]| {
+        let (remote_addr, rkey) = (b.region().base(), b.region().rkey().unwrap());
+        let line = line!() + 1;
+        a.post(1, SendOp::Write { remote_addr, rkey }, &[a.sge(0..FRAME)]).unwrap();
+        a.write(9, &[1]);
+        rest(net).await;
+        line
+    });
+    assert_found(written, FindingKind::SendWritten, 1);
+    let overlapping = find(roce(), QpType::Rc, async |net, [a, b]| {
+        let (remote_addr, rkey) = (b.region().base(), b.region().rkey().unwrap());
+        a.post(1, SendOp::Read { remote_addr, rkey }, &[a.sge(0..8)]).unwrap();
+        let line = line!() + 1;
+        a.post(2, SendOp::Read { remote_addr, rkey }, &[a.sge(4..12)]).unwrap();
+        rest(net).await;
+        line
+    });
+    assert_found(overlapping, FindingKind::OverlappingPosts, 2);
 }
 
 #[test]

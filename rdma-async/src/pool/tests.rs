@@ -139,15 +139,17 @@ fn an_allocation_that_is_dropped_gives_up_its_place() {
     });
 }
 
+/// Catches a length that is cast to 32 bits before it is compared.
 #[test]
 fn an_allocation_that_can_never_succeed_fails_at_once() {
     with_pool(|pool| {
-        let len = 4 * FRAME + 1;
-        let Poll::Ready(Err(error)) = poll(&mut Alloc::new(&pool, len), Waker::noop()) else {
-            panic!("an error")
-        };
-        assert_eq!(error, AllocError::TooLarge { len, max: 4 * FRAME });
-        assert_eq!(pool.try_alloc(len).err(), Some(error));
+        for len in [4 * FRAME + 1, (1 << 32) + 100, (1 << 44) + 100, usize::MAX] {
+            let Poll::Ready(Err(error)) = poll(&mut Alloc::new(&pool, len), Waker::noop()) else {
+                panic!("an error")
+            };
+            assert_eq!(error, AllocError::TooLarge { len, max: 4 * FRAME });
+            assert_eq!(pool.try_alloc(len).err(), Some(error));
+        }
     });
 }
 
@@ -229,5 +231,6 @@ fn writers_fill_a_lease_and_no_more() {
         assert_eq!(lease.write(&[0; FRAME]).unwrap(), FRAME - 5);
         assert_eq!((lease.len(), lease.remaining_mut()), (FRAME, 0));
         assert_eq!(lease.write(b"f").unwrap(), 0);
+        assert_eq!(lease.write_all(b"f").unwrap_err().kind(), std::io::ErrorKind::WriteZero);
     });
 }

@@ -77,7 +77,7 @@ async fn watch(net: &Net, scenario: &Scenario, log: &Arc<Log>) -> Vec<End> {
             let workload = Arc::clone(&scenario.workload);
             net.host(&port.host).start(move |_| {
                 let (workload, side) = (Arc::clone(&workload), side.clone());
-                async move { side.report(workload.run(side.clone()).await) }
+                async move { side.report(workload.start(side.clone()).await) }
             });
             ports.push(port.clone());
         }

@@ -18,7 +18,7 @@ use super::invalid::Invalid;
 use super::period::Period;
 use super::port::Port;
 use super::rules::{self, RulesTable};
-use super::workload::{Exchange, Idle, Kind, Ping, Reconnect, Stream, Verbs, Workload};
+use super::workload::{Exchange, Idle, Kind, Ping, Program, Reconnect, Stream, Verbs, Workload};
 use crate::failure::at;
 use crate::report::plain;
 
@@ -104,12 +104,9 @@ impl Scenario {
         }
     }
 
-    /// Reads a scenario with a workload of kind `W`
-    fn parse_with<W>(text: &str) -> Result<Self, Invalid>
-    where
-        W: Workload + DeserializeOwned + 'static,
-    {
-        let body: Body<W> = toml::from_str(text)?;
+    /// Reads a scenario with a program of kind `P`
+    fn parse_with<P: Program + DeserializeOwned>(text: &str) -> Result<Self, Invalid> {
+        let body: Body<P> = toml::from_str(text)?;
         if body.name.get_ref().is_empty() {
             return Err(Invalid::at(
                 &body.name,

@@ -431,37 +431,15 @@ fn credits_bound_everything_that_is_sent() {
 }
 
 #[test]
-fn an_eager_message_costs_its_bytes_and_the_trailer() {
-    let (mut a, mut b) = (Side::new(), Side::new());
-    for len in [0, 1, 64, MAX_EAGER] {
-        a.enqueue(len).unwrap();
-        assert!(a.transmit(&mut b, Time::ZERO));
-        let message = b.eager.pop_front().unwrap();
-        assert_eq!(message.len(), len + Trailer::LEN);
-        assert_eq!(frames(message.len()), 1);
-        a.protocol = Protocol::new(CONFIG, CONFIG.params, Time::ZERO);
-        a.lens.clear();
-    }
-}
-
-#[test]
 fn violations_are_told_apart() {
     let trailer = Trailer { kind: Kind::Data, seq: 0, credits: 24, grants: 0 };
-    let announce = |len: u32| {
-        let mut message = len.to_le_bytes().to_vec();
-        message.extend(Trailer { kind: Kind::Announce, ..trailer }.to_bytes());
-        message
-    };
-    let table: [(Vec<u8>, Violation); 9] = [
+    let table: [(Vec<u8>, Violation); 6] = [
         (vec![0; 15], TrailerError::Short(15).into()),
         (vec![0; 16], TrailerError::UnknownKind(0).into()),
         (Trailer { seq: 1, ..trailer }.to_bytes().into(), Violation::Sequence { expected: 0, received: 1 }),
         (Trailer { credits: 25, ..trailer }.to_bytes().into(), Violation::Credits(25)),
         (Trailer { credits: 23, ..trailer }.to_bytes().into(), Violation::Credits(23)),
         (Trailer { grants: 1, ..trailer }.to_bytes().into(), Violation::Grants(1)),
-        (Trailer { kind: Kind::FinAck, ..trailer }.to_bytes().into(), Violation::Unexpected(Kind::FinAck)),
-        (announce(MAX_EAGER as u32), Violation::AnnouncedLength(MAX_EAGER as u64)),
-        (announce(u32::MAX), Violation::AnnouncedLength(u32::MAX.into())),
     ];
     for (message, violation) in table {
         let mut protocol = Protocol::new(CONFIG, CONFIG.params, Time::ZERO);

@@ -19,16 +19,6 @@ pub(super) fn queues_deeper_than_the_device_are_refused<A: Arm>(arm: &A) {
     assert!(matches!(refused.cause, Cause::Invalid(_)), "{refused:?}");
 }
 
-pub(super) fn receives_fill_the_queue_by_frames<A: Arm>(arm: &A) {
-    let [_a, mut b] = pair_of(arm, 7, 64 * FRAME);
-    let capacity = b.qp().capacity().recv_frames as usize;
-    for number in 0..capacity {
-        b.recv(number as u64, number * FRAME..number * FRAME + 1).unwrap();
-    }
-    let full = b.recv(99, capacity * FRAME..capacity * FRAME + 1).err().unwrap();
-    assert_eq!(full.cause, Cause::QueueFull);
-}
-
 pub(super) fn long_and_short_receives_share_the_queue<A: Arm>(arm: &A) {
     let [_a, mut b] = pair_of(arm, 7, 64 * FRAME);
     let capacity = b.qp().capacity().recv_frames as usize;

@@ -1,12 +1,12 @@
 //! Completions: number, order and contents
 #![allow(unsafe_code, reason = "posting is unsafe in the traits")]
 
-use rdma_arena::Arena;
 use rdma_core::{
-    Access, Completion, CompletionQueue, Device, FRAME, MemoryRegion, Opcode, QpInit, QueuePair, SendOp,
-    SendRequest, Sge, Status, WrId,
+    Completion, CompletionQueue, Device, FRAME, MemoryRegion, Opcode, QpInit, QueuePair, SendOp, SendRequest,
+    Sge, Status, WrId,
 };
 
+use super::memory::Memory;
 use super::{Arm, Outcome, PAUSE, TIMEOUT, assert_silent, completion, pair, received};
 
 pub(super) fn a_send_completes_under_its_name<A: Arm>(arm: &A) {
@@ -28,16 +28,14 @@ pub(super) fn a_receive_completes_with_name_length_and_number<A: Arm>(arm: &A) {
 
 pub(super) fn an_unsignaled_send_is_silent<A: Arm>(arm: &A) -> Outcome {
     let [mut a, mut b] = pair(arm);
-    let arena = Arena::new(4096).expect("the system has memory");
-    // SAFETY: the arena outlives the region and is not touched while it is posted.
-    let region = unsafe { a.device().register(arena.as_slice_ptr(), Access::LOCAL_WRITE) };
-    let Ok(region) = region else { return Err("no second region") };
+    let memory = Memory::new();
+    let Ok(region) = memory.register(a.device()) else { return Err("no second region") };
     let sgl = [Sge { addr: region.base(), len: 16, lkey: region.lkey() }];
     for id in [1, 2] {
         b.recv(id, id as usize * 64..id as usize * 64 + 16).unwrap();
     }
     let request = SendRequest { id: WrId(1), op: SendOp::Send, sgl: &sgl, signaled: false };
-    // SAFETY: as above; the region lives until the end of this function, after both messages have arrived.
+    // SAFETY: memory and region live until the end of this function, after both messages have arrived; no bytes are accessed.
     unsafe { a.qp().post_send(&request) }.unwrap();
     a.send(2, 0..16).unwrap();
     received(arm, &mut b);
@@ -119,12 +117,8 @@ pub(super) fn a_receive_that_is_too_long<A: Arm>(arm: &A) {
 pub(super) fn one_queue_serves_two_queue_pairs<A: Arm>(arm: &A) {
     let [device, peer] = [arm.open(0).unwrap(), arm.open(1).unwrap()];
     let (cq, peer_cq) = (device.create_cq(64).unwrap(), peer.create_cq(64).unwrap());
-    let arena = Arena::new(4 * 16 * 1024).expect("the system has memory");
-    // SAFETY: the arena outlives the region.
-    let region = unsafe { device.register(arena.as_slice_ptr(), Access::LOCAL_WRITE) }.unwrap();
-    let peer_arena = Arena::new(4 * 16 * 1024).expect("the system has memory");
-    // SAFETY: as above.
-    let peer_region = unsafe { peer.register(peer_arena.as_slice_ptr(), Access::LOCAL_WRITE) }.unwrap();
+    let [memory, peer_memory] = [Memory::new(), Memory::new()];
+    let (region, peer_region) = (memory.register(&device).unwrap(), peer_memory.register(&peer).unwrap());
     let ours: Vec<_> = (0..2).map(|_| cq.create_qp(&QpInit::with_frames(16)).unwrap()).collect();
     let theirs: Vec<_> = (0..2).map(|_| peer_cq.create_qp(&QpInit::with_frames(16)).unwrap()).collect();
     for (one, other) in ours.iter().zip(&theirs) {
@@ -134,7 +128,7 @@ pub(super) fn one_queue_serves_two_queue_pairs<A: Arm>(arm: &A) {
     for (number, (one, other)) in ours.iter().zip(&theirs).enumerate() {
         let at = number as u64 * 4096;
         let sgl = [Sge { addr: region.base() + at, len: 64, lkey: region.lkey() }];
-        // SAFETY: the arenas live until the queue pairs are gone, and are not accessed in between.
+        // SAFETY: the memory of both lives until the queue pairs are gone, and is not accessed in between.
         unsafe { one.post_recv(&rdma_core::RecvRequest { id: WrId(number as u64), sgl: &sgl }) }.unwrap();
         let sgl = [Sge { addr: peer_region.base() + at, len: 64, lkey: peer_region.lkey() }];
         let request = SendRequest { id: WrId(number as u64), op: SendOp::Send, sgl: &sgl, signaled: true };

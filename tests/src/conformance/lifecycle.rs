@@ -51,11 +51,6 @@ pub(super) fn a_completion_queue_too_deep_is_refused<A: Arm>(arm: &A) {
     assert!(matches!(refused.cause, Cause::Invalid(_)), "{refused:?}");
 }
 
-pub(super) fn a_queue_pair_begins_in_init<A: Arm>(arm: &A) {
-    let cq = arm.open(0).unwrap().create_cq(16).unwrap();
-    assert_eq!(cq.create_qp(&QpInit::with_frames(8)).unwrap().state(), QpState::Init);
-}
-
 pub(super) fn queue_pairs_have_different_numbers<A: Arm>(arm: &A) {
     let cq = arm.open(0).unwrap().create_cq(16).unwrap();
     let pairs: Vec<_> = (0..4).map(|_| cq.create_qp(&QpInit::with_frames(8)).unwrap()).collect();

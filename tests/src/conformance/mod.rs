@@ -130,7 +130,7 @@ macro_rules! behaviours {
 behaviours! {
     lifecycle: a_device_has_a_name_and_caps, a_port_with_a_cable_is_active, the_gid_table_has_an_ipv4_entry,
         a_device_opens_twice, a_completion_queue_of_depth_one_works, a_completion_queue_without_depth_is_refused,
-        a_completion_queue_too_deep_is_refused, a_queue_pair_begins_in_init, queue_pairs_have_different_numbers,
+        a_completion_queue_too_deep_is_refused, queue_pairs_have_different_numbers,
         an_address_is_in_the_gid_table, objects_can_be_made_again_and_again, a_destroyed_queue_pair_refuses_everything,
         destroying_twice_says_the_same, queue_pairs_are_limited, completion_queues_are_limited, regions_are_limited,
         protection_domains_are_limited, reliable_queue_pairs_are_for_others, datagram_queue_pairs_are_refused;
@@ -142,7 +142,7 @@ behaviours! {
         a_send_before_ready_is_refused, a_receive_after_init_is_kept, a_queue_pair_can_begin_anew_after_reset,
         an_unknown_peer_is_not_found, a_queue_pair_without_peer_sends_nothing;
     capacity: as_much_is_granted_as_was_asked_for, queues_deeper_than_the_device_are_refused,
-        receives_fill_the_queue_by_frames, long_and_short_receives_share_the_queue, a_receive_longer_than_the_queue_is_refused,
+        long_and_short_receives_share_the_queue, a_receive_longer_than_the_queue_is_refused,
         a_send_longer_than_the_queue_is_refused, a_full_queue_takes_more_after_a_completion, a_send_queue_fills_up;
     data: messages_around_every_boundary_arrive, nothing_arrives_as_nothing, both_directions_work_at_once, a_hundred_messages_keep_their_order,
         sizes_may_change_from_message_to_message, two_queue_pairs_do_not_mix, receives_are_used_in_order,
@@ -152,7 +152,7 @@ behaviours! {
         an_empty_queue_returns_nothing, names_may_repeat, a_receive_that_is_too_short_fails,
         a_receive_that_is_too_long, one_queue_serves_two_queue_pairs;
     teardown: posted_receives_go_with_their_queue_pair, sends_under_way_go_with_their_queue_pair,
-        a_peer_that_goes_is_silence, a_new_pair_works_after_an_old_one, many_pairs_come_and_go_under_load;
+        a_peer_that_goes_is_silence, many_pairs_come_and_go_under_load;
     // The last one, because Apple's device keeps the mappings of all that is deregistered later (llama.cpp pull request 27908).
     states: the_error_state_is_seen;
 }

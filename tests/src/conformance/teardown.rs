@@ -31,15 +31,6 @@ pub(super) fn a_peer_that_goes_is_silence<A: Arm>(arm: &A) {
     assert_silent(arm, &mut a);
 }
 
-pub(super) fn a_new_pair_works_after_an_old_one<A: Arm>(arm: &A) {
-    for _ in 0..5 {
-        let [mut a, mut b] = pair(arm);
-        b.recv(1, 0..64).unwrap();
-        a.send(1, 0..64).unwrap();
-        received(arm, &mut b);
-    }
-}
-
 pub(super) fn many_pairs_come_and_go_under_load<A: Arm>(arm: &A) {
     for round in 0..20 {
         let [mut a, mut b] = pair(arm);

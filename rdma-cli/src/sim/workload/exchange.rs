@@ -1,12 +1,10 @@
 //! Messages both ways at once
 
-use std::sync::Arc;
-
-use futures::future::{BoxFuture, try_join};
+use futures::future::try_join;
 use serde::Deserialize;
 
 use super::message;
-use super::program::{Kind, Workload, check_volume, count, ended_early, size, small};
+use super::program::{Kind, Program, check_volume, count, ended_early, size, small};
 use crate::sim::failure::Failure;
 use crate::sim::period::Period;
 use crate::sim::side::Side;
@@ -25,34 +23,32 @@ pub(in crate::sim) struct Exchange {
     rest: Period,
 }
 
-impl Workload for Exchange {
+impl Program for Exchange {
     fn check(&self) -> Result<(), String> {
         check_volume(self.count, self.size)
     }
 
-    fn run(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>> {
-        Box::pin(async move {
-            let Self { count, size, rest, .. } = *self;
-            let connected = side.connect().await?;
-            let connection = &connected.connection;
-            let take = async {
-                for number in 0..count {
-                    let received = connection.recv().await?.ok_or_else(|| ended_early(number, count))?;
-                    side.check(message::check(&received, number, size as usize));
-                }
-                Ok::<_, Failure>(())
-            };
-            try_join(connected.send(0..count, size, rest), take).await?;
-            // All messages of the peer have arrived: any further one is a violation.
-            let rest = async {
-                if connection.recv().await?.is_some() {
-                    side.violation(format!("a message came after the last of {count}"));
-                }
-                Ok::<_, Failure>(())
-            };
-            let close = async { Ok::<_, Failure>(connection.close().await?) };
-            try_join(close, rest).await?;
-            Ok(())
-        })
+    async fn run(&self, side: Side) -> Result<(), Failure> {
+        let Self { count, size, rest, .. } = *self;
+        let connected = side.connect().await?;
+        let connection = &connected.connection;
+        let take = async {
+            for number in 0..count {
+                let received = connection.recv().await?.ok_or_else(|| ended_early(number, count))?;
+                side.check(message::check(&received, number, size as usize));
+            }
+            Ok::<_, Failure>(())
+        };
+        try_join(connected.send(0..count, size, rest), take).await?;
+        // All messages of the peer have arrived: any further one is a violation.
+        let rest = async {
+            if connection.recv().await?.is_some() {
+                side.violation(format!("a message came after the last of {count}"));
+            }
+            Ok::<_, Failure>(())
+        };
+        let close = async { Ok::<_, Failure>(connection.close().await?) };
+        try_join(close, rest).await?;
+        Ok(())
     }
 }

@@ -1,11 +1,8 @@
 //! Two round trips with an idle connection between them
 
-use std::sync::Arc;
-
-use futures::future::BoxFuture;
 use serde::Deserialize;
 
-use super::program::{Kind, Workload, small};
+use super::program::{Kind, Program, small};
 use crate::sim::failure::Failure;
 use crate::sim::period::Period;
 use crate::sim::side::Side;
@@ -19,19 +16,17 @@ pub(in crate::sim) struct Idle {
     duration: Period,
 }
 
-impl Workload for Idle {
-    fn run(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>> {
-        Box::pin(async move {
-            let connected = side.connect().await?;
-            if !side.is_first {
-                return connected.echo(2, small()).await;
-            }
-            let mut lease = connected.connection.alloc(small() as usize).await?;
-            lease.resize(small() as usize, 0);
-            let lease = connected.round_trip(lease, 0, 2).await?;
-            side.rest(self.duration.0).await;
-            drop(connected.round_trip(lease, 1, 2).await?);
-            Ok(connected.connection.close().await?)
-        })
+impl Program for Idle {
+    async fn run(&self, side: Side) -> Result<(), Failure> {
+        let connected = side.connect().await?;
+        if !side.is_first {
+            return connected.echo(2, small()).await;
+        }
+        let mut lease = connected.connection.alloc(small() as usize).await?;
+        lease.resize(small() as usize, 0);
+        let lease = connected.round_trip(lease, 0, 2).await?;
+        side.rest(self.duration.0).await;
+        drop(connected.round_trip(lease, 1, 2).await?);
+        Ok(connected.connection.close().await?)
     }
 }

@@ -15,7 +15,7 @@ mod verbs;
 pub(super) use self::exchange::Exchange;
 pub(super) use self::idle::Idle;
 pub(super) use self::ping::Ping;
-pub(super) use self::program::{Kind, Workload};
+pub(super) use self::program::{Kind, Program, Workload};
 pub(super) use self::reconnect::Reconnect;
 pub(super) use self::stream::Stream;
 pub(super) use self::verbs::Verbs;

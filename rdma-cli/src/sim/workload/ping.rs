@@ -1,13 +1,10 @@
 //! Round trips
 
-use std::sync::Arc;
-
-use futures::future::BoxFuture;
 use rdma_async::Lease;
 use serde::Deserialize;
 
 use super::message;
-use super::program::{Kind, Workload, check_volume, count, ended_early, size, small};
+use super::program::{Kind, Program, check_volume, count, ended_early, size, small};
 use crate::sim::failure::Failure;
 use crate::sim::period::Period;
 use crate::sim::side::{Connected, Side};
@@ -26,26 +23,24 @@ pub(in crate::sim) struct Ping {
     rest: Period,
 }
 
-impl Workload for Ping {
+impl Program for Ping {
     fn check(&self) -> Result<(), String> {
         check_volume(self.count, self.size)
     }
 
-    fn run(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>> {
-        Box::pin(async move {
-            let connected = side.connect().await?;
-            if !side.is_first {
-                return connected.echo(self.count, self.size).await;
-            }
-            let mut lease = connected.connection.alloc(self.size as usize).await?;
-            lease.resize(self.size as usize, 0);
-            for number in 0..self.count {
-                side.rest(self.rest.0).await;
-                lease = connected.round_trip(lease, number, self.count).await?;
-            }
-            drop(lease);
-            Ok(connected.connection.close().await?)
-        })
+    async fn run(&self, side: Side) -> Result<(), Failure> {
+        let connected = side.connect().await?;
+        if !side.is_first {
+            return connected.echo(self.count, self.size).await;
+        }
+        let mut lease = connected.connection.alloc(self.size as usize).await?;
+        lease.resize(self.size as usize, 0);
+        for number in 0..self.count {
+            side.rest(self.rest.0).await;
+            lease = connected.round_trip(lease, number, self.count).await?;
+        }
+        drop(lease);
+        Ok(connected.connection.close().await?)
     }
 }
 

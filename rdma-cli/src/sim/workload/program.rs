@@ -8,9 +8,9 @@ use serde::de::{Deserialize, Deserializer, Error};
 use std::fmt;
 use std::sync::Arc;
 
-/// The programs of a scenario
-pub(crate) trait Workload: fmt::Debug + Send + Sync {
-    /// Refuses a workload that takes too long to simulate
+/// A kind of program
+pub(crate) trait Program: fmt::Debug + Send + Sync + 'static {
+    /// Refuses a program that takes too long to simulate
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
@@ -20,8 +20,20 @@ pub(crate) trait Workload: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Runs at one end of a link
+    fn run(&self, side: Side) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// The programs of a scenario: one of any kind for each end of each link
+pub(crate) trait Workload: fmt::Debug + Send + Sync {
     /// The program at one end of a link
-    fn run(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>>;
+    fn start(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>>;
+}
+
+impl<P: Program> Workload for P {
+    fn start(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>> {
+        Box::pin(async move { self.run(side).await })
+    }
 }
 
 /// The kinds of workloads

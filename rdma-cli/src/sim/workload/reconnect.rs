@@ -1,14 +1,12 @@
 //! Messages one way, over as many connections as needed
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use futures::future::BoxFuture;
 use rdma_core::Time;
 use serde::Deserialize;
 
 use super::message;
-use super::program::{Kind, Workload, check_volume, count, ended_early, size};
+use super::program::{Kind, Program, check_volume, count, ended_early, size};
 use crate::sim::failure::Failure;
 use crate::sim::outcome::Outcome;
 use crate::sim::period::Period;
@@ -47,7 +45,7 @@ fn long() -> Period {
 /// Shorter ones take too long to simulate.
 const SHORTEST_RETRY: Period = Period(std::time::Duration::from_millis(1));
 
-impl Workload for Reconnect {
+impl Program for Reconnect {
     fn check(&self) -> Result<(), String> {
         if self.retry < SHORTEST_RETRY {
             return Err(format!("retry is shorter than {SHORTEST_RETRY}"));
@@ -55,35 +53,33 @@ impl Workload for Reconnect {
         check_volume(self.count, self.size)
     }
 
-    fn run(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>> {
-        Box::pin(async move {
-            let mut connected = None;
-            let mut lost_at: Option<Time> = None;
-            loop {
-                let attempt = self.attempt(&side, &mut connected).await;
-                if side.is_first && attempt.is_ok() {
-                    return Ok(());
-                }
-                let is_complete = side.link.stored() == u64::from(self.count);
-                if !side.is_first && is_complete {
-                    // The first side may not know yet: the second one goes on until it does.
-                    side.report(Ok(()));
-                }
-                let now = side.now();
-                let since = match connected.take() {
-                    Some(()) => *lost_at.insert(now),
-                    None => *lost_at.get_or_insert(now),
-                };
-                let is_over = side.is_first || !is_complete;
-                if let Err(failure) = attempt
-                    && is_over
-                    && now - since > self.give_up.0
-                {
-                    return Err(failure);
-                }
-                side.rest(self.retry.0).await;
+    async fn run(&self, side: Side) -> Result<(), Failure> {
+        let mut connected = None;
+        let mut lost_at: Option<Time> = None;
+        loop {
+            let attempt = self.attempt(&side, &mut connected).await;
+            if side.is_first && attempt.is_ok() {
+                return Ok(());
             }
-        })
+            let is_complete = side.link.stored() == u64::from(self.count);
+            if !side.is_first && is_complete {
+                // The first side may not know yet: the second one goes on until it does.
+                side.report(Ok(()));
+            }
+            let now = side.now();
+            let since = match connected.take() {
+                Some(()) => *lost_at.insert(now),
+                None => *lost_at.get_or_insert(now),
+            };
+            let is_over = side.is_first || !is_complete;
+            if let Err(failure) = attempt
+                && is_over
+                && now - since > self.give_up.0
+            {
+                return Err(failure);
+            }
+            side.rest(self.retry.0).await;
+        }
     }
 }
 

@@ -1,16 +1,14 @@
 //! Messages one way
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::task::Poll;
 
 use futures::StreamExt;
-use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
 use serde::Deserialize;
 
 use super::message;
-use super::program::{Kind, Workload, check_volume, count, ended_early, size};
+use super::program::{Kind, Program, check_volume, count, ended_early, size};
 use crate::sim::failure::Failure;
 use crate::sim::period::Period;
 use crate::sim::side::{Connected, Side};
@@ -32,24 +30,22 @@ pub(in crate::sim) struct Stream {
 /// Messages in flight at once, so that the cable does not idle between them.
 const AT_ONCE: usize = 4;
 
-impl Workload for Stream {
+impl Program for Stream {
     fn check(&self) -> Result<(), String> {
         check_volume(self.count, self.size)
     }
 
-    fn run(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>> {
-        Box::pin(async move {
-            let Self { count, size, rest, .. } = *self;
-            let connected = side.connect().await?;
-            if !side.is_first {
-                return connected.receive(count, size).await;
-            }
-            let start = side.now();
-            connected.send(0..count, size, rest).await?;
-            connected.connection.close().await?;
-            side.log.transfer(u64::from(count) * u64::from(size), side.now() - start);
-            Ok(())
-        })
+    async fn run(&self, side: Side) -> Result<(), Failure> {
+        let Self { count, size, rest, .. } = *self;
+        let connected = side.connect().await?;
+        if !side.is_first {
+            return connected.receive(count, size).await;
+        }
+        let start = side.now();
+        connected.send(0..count, size, rest).await?;
+        connected.connection.close().await?;
+        side.log.transfer(u64::from(count) * u64::from(size), side.now() - start);
+        Ok(())
     }
 }
 

@@ -1,9 +1,7 @@
 //! Messages one way on bare verbs, as in a program without this library
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use rdma_bare::BareQp;
 use rdma_core::{Completion, Device, FRAME, QpAddress, QpInit, QpType, QueuePair, Status, frames};
 use rdma_sim::SimDevice;
@@ -11,7 +9,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::message;
-use super::program::{Kind, Workload, size, small};
+use super::program::{Kind, Program, size, small};
 use crate::sim::failure::Failure;
 use crate::sim::outcome::Outcome;
 use crate::sim::period::Period;
@@ -51,7 +49,7 @@ const MAX_QUEUE_PAIRS: u32 = 1024;
 /// Frames that a queue holds.
 const QUEUE: u64 = 4095;
 
-impl Workload for Verbs {
+impl Program for Verbs {
     fn check(&self) -> Result<(), String> {
         if !(1..=MAX_QUEUE_PAIRS).contains(&self.queue_pairs) {
             return Err(format!("queue_pairs is {}: write 1 to {MAX_QUEUE_PAIRS}", self.queue_pairs));
@@ -67,29 +65,27 @@ impl Workload for Verbs {
         false
     }
 
-    fn run(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>> {
-        Box::pin(async move {
-            let queue_pairs = (0..self.queue_pairs).map(|_| self.queue_pair(&side));
-            let mut queue_pairs = queue_pairs.collect::<Result<Vec<_>, _>>()?;
-            let qp = &mut queue_pairs[0];
-            let mut stream = side.stream().await?;
-            let peer = swap(&mut stream, qp.qp().address()).await?;
-            qp.qp().connect(&peer)?;
-            let is_early = self.receive_after == Period::default();
-            if !side.is_first && is_early {
-                self.post_receives(qp)?;
-            }
-            // Both are ready from here on.
-            swap(&mut stream, peer).await?;
-            if side.is_first {
-                return self.send(&side, qp).await;
-            }
-            if !is_early {
-                side.rest(self.receive_after.0).await;
-                self.post_receives(qp)?;
-            }
-            self.receive_all(&side, qp).await
-        })
+    async fn run(&self, side: Side) -> Result<(), Failure> {
+        let queue_pairs = (0..self.queue_pairs).map(|_| self.queue_pair(&side));
+        let mut queue_pairs = queue_pairs.collect::<Result<Vec<_>, _>>()?;
+        let qp = &mut queue_pairs[0];
+        let mut stream = side.stream().await?;
+        let peer = swap(&mut stream, qp.qp().address()).await?;
+        qp.qp().connect(&peer)?;
+        let is_early = self.receive_after == Period::default();
+        if !side.is_first && is_early {
+            self.post_receives(qp)?;
+        }
+        // Both are ready from here on.
+        swap(&mut stream, peer).await?;
+        if side.is_first {
+            return self.send(&side, qp).await;
+        }
+        if !is_early {
+            side.rest(self.receive_after.0).await;
+            self.post_receives(qp)?;
+        }
+        self.receive_all(&side, qp).await
     }
 }
 

@@ -221,7 +221,7 @@ fn an_announcement_is_of_a_length_that_the_lane_carries() {
     for len in [MAX_EAGER as u32 + 1, max] {
         assert_eq!(OneSide::new(CONFIG).announce(len), Ok(Incoming::Announced { len }));
     }
-    for len in [0, MAX_EAGER as u32, max + 1] {
+    for len in [0, MAX_EAGER as u32, max + 1, u32::MAX] {
         assert_eq!(OneSide::new(CONFIG).announce(len), Err(Violation::AnnouncedLength(len.into())));
     }
 }

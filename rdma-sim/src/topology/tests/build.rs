@@ -36,10 +36,18 @@ fn the_chaining_form_panics_with_the_message_of_the_error() {
     let _ = two_minis().cable(("left", 3), ("right", 0), LineRate::TB5);
 }
 
+/// Asserts that a change is refused with `message`
+fn assert_refused(message: &str, change: impl Fn(&mut Topology) -> Result<&mut Topology, TopologyError>) {
+    let before = two_minis().cable(("left", 0), ("right", 1), LineRate::TB5);
+    let mut topology = before.clone();
+    assert_eq!(change(&mut topology).unwrap_err().to_string(), message);
+    assert_eq!(topology, before, "a failure leaves the topology alone");
+}
+
 #[test]
 fn an_impossible_topology_error_names_host_and_port() {
     type Attempt = fn(&mut Topology) -> Result<&mut Topology, TopologyError>;
-    let table: [(Attempt, &str); 17] = [
+    let table: [(Attempt, &str); 12] = [
         (
             |t| t.add_cable(("left", 0), ("right", "rdma_en4"), LineRate::TB5),
             "rdma_en2 of left has a cable to rdma_en3 of right already; free ports of left: rdma_en3, rdma_en4",
@@ -75,26 +83,6 @@ fn an_impossible_topology_error_names_host_and_port() {
             "the cable from rdma_en3 of left cannot run at 0 bit/s: give 1 bit/s to 1000 Gb/s",
         ),
         (|t| t.add_host("left", 3), "two hosts are called left: give one of them another name"),
-        (
-            |t| t.add_host("", 3),
-            "\"\" names no host: a name has at least one character, and neither spaces, quotes, ':' nor ';'",
-        ),
-        (
-            |t| t.add_host("a:b", 3),
-            "\"a:b\" names no host: a name has at least one character, and neither spaces, quotes, ':' nor ';'",
-        ),
-        (
-            |t| t.add_host("a b", 3),
-            "\"a b\" names no host: a name has at least one character, and neither spaces, quotes, ':' nor ';'",
-        ),
-        (
-            |t| t.add_host("a;b", 3),
-            "\"a;b\" names no host: a name has at least one character, and neither spaces, quotes, ':' nor ';'",
-        ),
-        (
-            |t| t.add_host("a's", 3),
-            "\"a's\" names no host: a name has at least one character, and neither spaces, quotes, ':' nor ';'",
-        ),
         (|t| t.add_host("none", 0), "none cannot have 0 ports: a simulated Mac has 1 to 32"),
         (|t| t.add_host("many", 33), "many cannot have 33 ports: a simulated Mac has 1 to 32"),
         (
@@ -108,10 +96,11 @@ fn an_impossible_topology_error_names_host_and_port() {
         ),
     ];
     for (attempt, message) in table {
-        let before = two_minis().cable(("left", 0), ("right", 1), LineRate::TB5);
-        let mut topology = before.clone();
-        assert_eq!(attempt(&mut topology).unwrap_err().to_string(), message);
-        assert_eq!(topology, before, "a failure leaves the topology alone");
+        assert_refused(message, attempt);
+    }
+    let names = "a name has at least one character, and neither spaces, quotes, ':' nor ';'";
+    for name in ["", "a:b", "a b", "a;b", "a's"] {
+        assert_refused(&format!("\"{name}\" names no host: {names}"), |t| t.add_host(name, 3));
     }
 }
 
