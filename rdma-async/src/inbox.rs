@@ -57,7 +57,7 @@ impl<T, E: Clone> Inbox<T, E> {
     /// Messages that came in order can still be taken; those that came out of order are dropped. If the peer had finished and
     /// everything came, the end is that of [`finish`](Self::finish), whatever `end` says.
     pub(crate) fn close(&mut self, end: Result<(), E>, effects: &mut Effects<T>) {
-        let rest = self.0.update(effects, |inner| {
+        let rest = self.0.end(effects, |inner| {
             let mut rest = VecDeque::new();
             if let Some(missing) = inner.messages.iter().position(Option::is_none) {
                 rest = inner.messages.split_off(missing);

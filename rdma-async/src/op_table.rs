@@ -163,7 +163,7 @@ impl<B, E: Clone> OpTable<B, E> {
 
     /// Makes every claim fail with `error` from now on
     pub(crate) fn close(&mut self, error: E, effects: &mut Effects<B>) {
-        self.free.update(effects, |free| free.closed = Some(error));
+        self.free.end(effects, |free| free.closed = Some(error));
     }
 
     /// All slots, to end the requests in them

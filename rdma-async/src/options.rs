@@ -96,7 +96,7 @@ impl EndpointOptions {
 
     /// How many connections the endpoint can have at once; 5, for which the queue pairs of a Thunderbolt 5 port suffice
     ///
-    /// Each takes a [`recv_window`](Self::recv_window) of frames from the [`receive_memory`](Self::receive_memory) for good.
+    /// Each takes a [`recv_window`](Self::recv_window) of frames, and one more, from the [`receive_memory`](Self::receive_memory) for good.
     pub fn max_connections(self, max_connections: u32) -> Self {
         Self { max_connections, ..self }
     }
@@ -144,6 +144,8 @@ impl EndpointOptions {
     }
 
     /// Memory for messages that are being written or sent, in bytes; 16 MiB
+    ///
+    /// In whole frames of 4096 bytes: what is left over is not used.
     pub fn send_memory(self, bytes: usize) -> Self {
         Self { send_memory: bytes, ..self }
     }

@@ -9,14 +9,17 @@ use crate::sync::Mutex;
 
 /// A value that tasks take from, in the order in which they began to wait
 ///
-/// Only the first task in line takes, so that a large request does not starve behind small ones. Not synchronized: the
-/// caller holds a lock, and runs the effects after unlocking.
+/// Only the first task in line takes, so that a large request does not starve behind small ones. What no task takes away
+/// from another, such as the end of a connection, is [for all](Self::for_all): a task that does not poll must not keep it from those
+/// behind. Not synchronized: the caller holds a lock, and runs the effects after unlocking.
 #[derive(Debug)]
 pub(crate) struct WaitQueue<T> {
     value: T,
     /// Without a waker: the task was woken, and has not polled since.
     waiting: VecDeque<(u64, Option<Waker>)>,
     next_number: u64,
+    /// Whether every task takes, wherever it is in line.
+    is_for_all: bool,
 }
 
 /// A task's place in line; give it back with [`WaitQueue::leave`]
@@ -35,10 +38,15 @@ impl Waiter {
 impl<T> WaitQueue<T> {
     /// With space for `places` tasks to wait without an allocation
     pub(crate) fn new(value: T, places: usize) -> Self {
-        Self { value, waiting: VecDeque::with_capacity(places), next_number: 0 }
+        Self { value, waiting: VecDeque::with_capacity(places), next_number: 0, is_for_all: false }
     }
 
-    /// Takes something if it is there and this task is first in line; otherwise waits
+    /// For a value that tasks look at and do not use up
+    pub(crate) fn for_all(value: T, places: usize) -> Self {
+        Self { is_for_all: true, ..Self::new(value, places) }
+    }
+
+    /// Takes something if it is there and this task is first in line, or the value is for all; otherwise waits
     #[inline]
     pub(crate) fn poll_take<R, E>(
         &mut self,
@@ -52,12 +60,11 @@ impl<T> WaitQueue<T> {
             (Some(mine), Some((first, _))) => mine == *first,
             (None, Some(_)) | (Some(_), None) => false,
         };
-        if is_first && let Some(taken) = take(&mut self.value) {
-            if waiter.0.take().is_some() {
-                effects.drop_waker(self.waiting.pop_front().and_then(|(_, waker)| waker));
-                // There may be enough for the next one, too.
-                self.wake_first(effects);
-            }
+        if (is_first || self.is_for_all)
+            && let Some(taken) = take(&mut self.value)
+        {
+            // There may be enough for the next one, too.
+            self.leave(waiter, effects);
             return Poll::Ready(taken);
         }
         self.wait(waiter, cx, effects);
@@ -80,17 +87,27 @@ impl<T> WaitQueue<T> {
         }
     }
 
-    /// Takes something if it is there and no task waits for it
+    /// Takes something if it is there, and no task waits for it or the value is for all
     pub(crate) fn try_take<R>(&mut self, take: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
-        if self.waiting.is_empty() { take(&mut self.value) } else { None }
+        if self.is_for_all || self.waiting.is_empty() { take(&mut self.value) } else { None }
     }
 
-    /// Changes the value and wakes the first task in line
+    /// Changes the value and wakes the first task in line, or all of them if the value is for all
     #[inline]
     pub(crate) fn update<R, E>(&mut self, effects: &mut Effects<E>, change: impl FnOnce(&mut T) -> R) -> R {
         let result = change(&mut self.value);
-        self.wake_first(effects);
+        if self.is_for_all {
+            self.waiting.iter_mut().for_each(|(_, waker)| effects.wake(waker.take()));
+        } else {
+            self.wake_first(effects);
+        }
         result
+    }
+
+    /// Changes the value for the last time: there will be no more, and what is there is for all
+    pub(crate) fn end<R, E>(&mut self, effects: &mut Effects<E>, change: impl FnOnce(&mut T) -> R) -> R {
+        self.is_for_all = true;
+        self.update(effects, change)
     }
 
     pub(crate) fn value(&self) -> &T {
@@ -98,6 +115,7 @@ impl<T> WaitQueue<T> {
     }
 
     /// Stops waiting; the next task in line is woken, so that a wake-up is not lost with this one
+    #[inline]
     pub(crate) fn leave<E>(&mut self, waiter: &mut Waiter, effects: &mut Effects<E>) {
         let Some(mine) = waiter.0.take() else { return };
         let position = self.waiting.iter().position(|(number, _)| *number == mine);
@@ -122,6 +140,11 @@ pub(crate) struct SharedWaitQueue<T>(Mutex<WaitQueue<T>>);
 impl<T> SharedWaitQueue<T> {
     pub(crate) fn new(value: T, places: usize) -> Self {
         Self(Mutex::new(WaitQueue::new(value, places)))
+    }
+
+    /// As [`WaitQueue::for_all`]
+    pub(crate) fn for_all(value: T, places: usize) -> Self {
+        Self(Mutex::new(WaitQueue::for_all(value, places)))
     }
 
     /// As [`WaitQueue::poll_take`]

@@ -8,6 +8,8 @@ pub(crate) mod state;
 mod stats;
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use rdma_core::Device;
@@ -134,6 +136,8 @@ impl<D: Device> Connection<D> {
 
     /// Copies `bytes` into a lease and sends it
     ///
+    /// Waits, in turn, for memory and for a place among the messages in flight.
+    ///
     /// # Errors
     ///
     /// As [`send`](Self::send), and [`SendError::Alloc`] if the endpoint's send memory is smaller than the message.
@@ -142,10 +146,25 @@ impl<D: Device> Connection<D> {
     ///
     /// As [`send`](Self::send).
     pub async fn send_bytes(&self, bytes: &[u8]) -> Result<(), SendError> {
-        let mut lease = self.alloc(bytes.len()).await?;
+        let mut lease = match self.try_alloc(bytes.len()) {
+            Err(AllocError::WouldBlock) => self.alloc_to_send(bytes.len()).await?,
+            lease => lease?,
+        };
         lease.extend_from_slice(bytes);
         self.send(lease).await?;
         Ok(())
+    }
+
+    /// Leases memory for a message of `len` bytes, unless it could not be sent, or until the connection ends
+    async fn alloc_to_send(&self, len: usize) -> Result<Lease, SendError> {
+        let (mut alloc, mut closed) = (self.alloc(len), self.closed());
+        poll_fn(|cx| {
+            // Wakes this task at the end; the check says then why.
+            let _ = Pin::new(&mut closed).poll(cx);
+            self.handle.check_send(len)?;
+            Pin::new(&mut alloc).poll(cx).map_err(SendError::from)
+        })
+        .await
     }
 
     /// The next message, or `None` when the connection was closed, by either side, and everything has been read

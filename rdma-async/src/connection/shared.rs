@@ -82,6 +82,10 @@ impl<D: Device> ConnectionShared<D> {
         self.with(|state, effects| state.try_send(message, effects))
     }
 
+    pub(super) fn check_send(&self, len: usize) -> Result<(), SendError> {
+        self.state.lock().check_send(len)
+    }
+
     pub(super) fn poll_sent(&self, slot: u32, cx: &Context<'_>) -> Poll<Outcome<Lease, SendError>> {
         self.with(|state, effects| state.ops.poll_outcome(slot, cx, effects))
     }

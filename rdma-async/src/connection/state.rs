@@ -50,7 +50,7 @@ impl<D: Device> State<D> {
             queues: Some(queues),
             ops,
             inbox: Inbox::new(2 * window),
-            end: WaitQueue::new(None, 4),
+            end: WaitQueue::for_all(None, 4),
             is_held: true,
             linger: Time::MAX,
             memory: Waiter::default(),
@@ -107,16 +107,13 @@ impl<D: Device> State<D> {
             Ok(slot) => slot,
             Err(error) => return Err(SendFailed { error, lease: Some(message) }),
         };
+        let len = message.len();
         let queued = if self.queues.is_none() {
-            Err(self.send_error())
+            Err(EnqueueError::Closed)
         } else {
-            match self.protocol.enqueue(Token(slot), message.len()) {
-                Ok(()) => Ok(()),
-                Err(EnqueueError::TooLong { len, max }) => Err(SendError::TooLong { len, max }),
-                Err(_) => Err(self.send_error()),
-            }
+            self.protocol.enqueue(Token(slot), len)
         };
-        if let Err(error) = queued {
+        if let Err(error) = queued.map_err(|error| self.refusal(error)) {
             self.ops.release(slot, effects);
             return Err(SendFailed { error, lease: Some(message) });
         }
@@ -124,6 +121,13 @@ impl<D: Device> State<D> {
         self.stats.messages_queued += 1;
         self.pump(None, effects);
         Ok(slot)
+    }
+
+    /// Whether a message of `len` bytes can be sent, now or when there is memory and a slot for it
+    pub(super) fn check_send(&self, len: usize) -> Result<(), SendError> {
+        let checked =
+            if self.queues.is_none() { Err(EnqueueError::Closed) } else { self.protocol.check(len) };
+        checked.map_err(|error| self.refusal(error))
     }
 
     /// The next message, or the end, if it is there and no task waits for it
@@ -421,6 +425,14 @@ impl<D: Device> State<D> {
     /// Why there is no connection any more
     fn lost(&self) -> ConnectionError {
         self.error.clone().unwrap_or(ConnectionError::Aborted)
+    }
+
+    /// Why a message cannot be sent
+    fn refusal(&self, error: EnqueueError) -> SendError {
+        match error {
+            EnqueueError::TooLong { len, max } => SendError::TooLong { len, max },
+            _ => self.send_error(),
+        }
     }
 
     /// Why nothing can be sent

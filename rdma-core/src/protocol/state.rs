@@ -127,21 +127,28 @@ impl Protocol {
         self.peer_timeout
     }
 
-    /// Queues a message of `len` bytes
+    /// Whether a message of `len` bytes can be queued, now or when others are sent
     ///
     /// # Errors
     ///
     /// [`EnqueueError::Closed`] after a close of either side, [`EnqueueError::TooLong`] beyond
-    /// [`max_message`](Self::max_message), [`EnqueueError::Full`] while the configured number of messages is queued. The
-    /// state has not changed.
-    pub fn enqueue(&mut self, token: Token, len: usize) -> Result<(), EnqueueError> {
+    /// [`max_message`](Self::max_message).
+    pub fn check(&self, len: usize) -> Result<(), EnqueueError> {
         if self.fin != Fin::Open || self.peer_fin != PeerFin::Open {
             return Err(EnqueueError::Closed);
         }
         let max = self.max_message();
-        if len > max {
-            return Err(EnqueueError::TooLong { len, max });
-        }
+        if len > max { Err(EnqueueError::TooLong { len, max }) } else { Ok(()) }
+    }
+
+    /// Queues a message of `len` bytes
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check), and [`EnqueueError::Full`] while the configured number of messages is queued. The state has not
+    /// changed.
+    pub fn enqueue(&mut self, token: Token, len: usize) -> Result<(), EnqueueError> {
+        self.check(len)?;
         if self.queue.len() + self.announced.len() >= self.config.max_queued as usize {
             return Err(EnqueueError::Full);
         }

@@ -2,6 +2,7 @@
 
 mod abandoned;
 mod silence;
+mod waiting;
 
 use std::time::Duration;
 

@@ -1,0 +1,103 @@
+//! Every task learns of an end, whatever the tasks do that began to wait before it
+
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
+
+use futures::future::{join, join3};
+use rdma_async::{CloseError, ConnectError, ConnectionError, RecvError, SendError};
+use rdma_sim::Sim;
+use rdma_tests::{begun, connect, endpoint, endpoints, on_connection, options, zeros};
+
+const LOST: ConnectionError = ConnectionError::Aborted;
+
+/// Catches an end that tasks take one after the other: each first future is polled once and then held.
+#[test]
+fn a_task_that_polls_no_more_keeps_no_other_from_the_end() {
+    on_connection(Sim::new(), &options().max_in_flight_sends(1), async |_, pair| {
+        let _under_way = begun(pair.ab.send(zeros(&pair.ab, 9000).await)).await;
+        let _held = begun(pair.ab.send(zeros(&pair.ab, 1).await)).await;
+        let _held = (begun(pair.ab.closed()).await, begun(pair.ab.recv()).await);
+        let send = begun(pair.ab.send(zeros(&pair.ab, 1).await)).await;
+        let (closed, recv) = (begun(pair.ab.closed()).await, begun(pair.ab.recv()).await);
+        let (waited, ()) = join(join3(send, closed, recv), async { pair.ab.abort() }).await;
+        let (sent, closed, received) = waited;
+        assert_eq!(sent.unwrap_err().error, SendError::Lost(LOST));
+        assert_eq!(closed, Err(CloseError::Lost(LOST)));
+        assert_eq!(received.unwrap_err(), RecvError::Lost(LOST));
+        // Nor those that begin later.
+        assert_eq!(pair.ab.closed().await, Err(CloseError::Lost(LOST)));
+        assert_eq!(pair.ab.try_recv().unwrap_err(), RecvError::Lost(LOST));
+        assert_eq!(pair.ab.try_send(zeros(&pair.ab, 1).await).unwrap_err().error, SendError::Lost(LOST));
+    });
+}
+
+/// As in a program that selects between the end of a connection and its own shutdown
+#[test]
+fn a_connection_can_be_closed_beside_a_future_that_waits_for_its_end() {
+    on_connection(Sim::new(), &options(), async |_, pair| {
+        let _held = (begun(pair.ab.closed()).await, begun(pair.a.wait_idle()).await);
+        let _held = (begun(pair.ba.recv()).await, begun(pair.ba.recv()).await);
+        let (close, received) = join(pair.ab.close(), pair.ba.recv()).await;
+        close.unwrap();
+        assert!(received.unwrap().is_none());
+        assert!(pair.ba.try_recv().unwrap().is_none());
+        pair.a.wait_idle().await;
+    });
+}
+
+/// Catches attempts that learn one after the other that their endpoint is closed.
+#[test]
+fn an_attempt_that_is_not_polled_keeps_no_other_from_the_end() {
+    Sim::new().run(async |net| {
+        let a = endpoint(&net, "a", &options());
+        let [(first, _first), (second, _second)] = [tokio::io::duplex(256), tokio::io::duplex(256)];
+        let (_held, attempt) = (begun(a.connect(first)).await, begun(a.connect(second)).await);
+        a.close();
+        assert_eq!(attempt.await.unwrap_err(), ConnectError::Closed);
+    });
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("this waker panics");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_keeps_no_other_task_from_the_end() {
+    on_connection(Sim::new(), &options(), async |_, pair| {
+        let (mut closed, mut recv) = (Box::pin(pair.ab.closed()), Box::pin(pair.ab.recv()));
+        let panics = Waker::from(Arc::new(Panics));
+        let cx = &mut Context::from_waker(&panics);
+        assert!(closed.as_mut().poll(cx).is_pending() && recv.as_mut().poll(cx).is_pending());
+        let others = join(pair.ab.closed(), pair.ab.recv());
+        let ((ended, received), ()) = join(others, async { pair.ab.abort() }).await;
+        assert_eq!(ended, Err(CloseError::Lost(LOST)));
+        assert_eq!(received.unwrap_err(), RecvError::Lost(LOST));
+    });
+}
+
+/// Two connections of one endpoint: a peer that does not read holds all of its memory, and the other peer goes away.
+///
+/// Catches a message that waits for memory, and never learns that its connection has ended or refuses it.
+#[test]
+fn a_message_that_waits_for_memory_learns_of_the_end() {
+    let options = options().send_memory(1 << 20).max_message(100_000);
+    Sim::new().run(async |net| {
+        let (a, b) = endpoints(&net, &options);
+        let ((ab, ba), (full, _unread)) = (connect(&a, &b).await.unwrap(), connect(&a, &b).await.unwrap());
+        let lease = a.alloc(1 << 20).await.unwrap();
+        let too_long = ab.max_message() + 1;
+        assert!(matches!(ab.send_bytes(&vec![0; too_long]).await, Err(SendError::TooLong { .. })));
+        let waiting = begun(ab.send_bytes(b"waits")).await;
+        ba.abort();
+        assert!(matches!(waiting.await, Err(SendError::Lost(ConnectionError::PeerLost(_)))));
+        assert!(matches!(ab.send_bytes(b"late").await, Err(SendError::Lost(ConnectionError::PeerLost(_)))));
+        // The line for memory is not in the way of others.
+        let waiting = begun(full.send_bytes(b"waits")).await;
+        drop(lease);
+        waiting.await.unwrap();
+    });
+}
