@@ -55,10 +55,12 @@ pub(crate) enum Command {
         after_help = "A lone ':' separates the commands of different hosts; the last command is for all remaining hosts. If hosts have \
                       different commands, the others start when the first program listens on a port, after 3 s at the latest. \
                       Standard input is empty. When a program fails, the others are ended after --grace. A host that a fault \
-                      kills has not failed and is not started again. SIGINT, SIGTERM and SIGHUP end all programs; a signal that \
-                      was ignored when tb5 started, as by nohup, stays ignored.\n\n\
+                      kills has not failed and is not started again. A fault of a host acts on its process once the process \
+                      has allocated a protection domain; ibv_devices and ibv_devinfo never do. SIGINT, SIGTERM and SIGHUP \
+                      end all programs; a signal that was ignored when tb5 started, as by nohup, stays ignored.\n\n\
                       Exit codes: that of the first program that failed, or 128 plus the signal that ended it; 0 if no program \
-                      failed, 124 after --timeout, 1 if a program could not be started, 2 usage."
+                      failed, 124 after --timeout, 130 after SIGINT, 143 after SIGTERM, 129 after SIGHUP, 141 if the output is \
+                      not read any more, 1 if a program could not be started, 2 usage."
     )]
     Run(Run),
     /// List the simulated fabrics of this machine, show one, or schedule a fault in it

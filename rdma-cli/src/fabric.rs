@@ -1,8 +1,9 @@
 //! `tb5 fabric`: lists and shows the simulated fabrics of this machine, and schedules faults in them
 
+use anyhow::anyhow;
 use rdma_sim::topology::Link;
 use rdma_sim::{CableStats, Fault, FaultPlan, Topology};
-use rdma_sim_verbs::shared::SharedFabric;
+use rdma_sim_verbs::shared::{FabricError, SharedFabric};
 use serde::Serialize;
 
 use crate::args::Fabric;
@@ -56,7 +57,7 @@ struct Scheduled {
 
 pub(crate) fn run(args: &Fabric, output: Output) -> anyhow::Result<()> {
     let Some(name) = &args.name else { return list(output) };
-    let fabric = open(name)?;
+    let fabric = open(name).map_err(with_names)?;
     if args.fault.is_empty() {
         return show(&fabric, output);
     }
@@ -68,6 +69,21 @@ pub(crate) fn run(args: &Fabric, output: Output) -> anyhow::Result<()> {
     }
     let scheduled = Scheduled { name: name.clone(), faults: plan.iter().map(Fault::to_string).collect() };
     output.print(&scheduled, || scheduled.faults.join("\n"))
+}
+
+/// Adds the names of the fabrics that run to the error of an unknown name
+fn with_names(error: anyhow::Error) -> anyhow::Error {
+    if !matches!(error.downcast_ref(), Some(FabricError::Missing(_))) {
+        return error;
+    }
+    match SharedFabric::list() {
+        Ok(names) => anyhow!("{error}; {}", running(&names)),
+        Err(_) => error,
+    }
+}
+
+fn running(names: &[String]) -> String {
+    if names.is_empty() { "none runs".to_owned() } else { format!("there are: {}", names.join(", ")) }
 }
 
 /// Parses faults as a user types them; a fault without a time fires now
@@ -177,6 +193,12 @@ fn text(shown: &Shown) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_fabrics_that_run_are_listed() {
+        assert_eq!(running(&[]), "none runs");
+        assert_eq!(running(&["lab".to_owned(), "run-1-2".to_owned()]), "there are: lab, run-1-2");
+    }
 
     #[test]
     fn the_target_may_follow_the_name_of_the_fault() {

@@ -9,7 +9,7 @@ use rdma_sim::{Net, Sim, SimDevice};
 use serde::Serialize;
 
 use crate::args::Ping;
-use crate::report::{Output, SIMULATED, Wall, micros};
+use crate::report::{Output, SIMULATED, SIMULATOR, Wall, micros};
 use crate::{Failure, mac};
 
 #[derive(Debug, Serialize)]
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
 
     let trace_digest = run.digest.to_string();
     let report = PingResult {
-        backend: "sim",
+        backend: SIMULATOR,
         size_bytes: size,
         count,
         rtt_ns,

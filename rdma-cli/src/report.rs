@@ -14,6 +14,9 @@ pub(crate) enum Output {
     Text,
 }
 
+/// The backend in JSON output.
+pub(crate) const SIMULATOR: &str = "simulator";
+
 /// The line of text output that names the backend.
 pub(crate) const SIMULATED: &str =
     "backend: simulator (two Macs, one Thunderbolt 5 cable; times are virtual)";

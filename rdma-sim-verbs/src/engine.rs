@@ -68,15 +68,21 @@ impl Engine {
 
     fn from_environment() -> Result<Self, String> {
         let faults = variable("RDMA_SIM_FAULTS").unwrap_or_default();
-        match variable("RDMA_SIM_FABRIC") {
-            Some(name) => Self::in_fabric(&name, &faults),
-            None => Self::alone(&faults),
+        let is_virtual = environment::is_virtual()?;
+        match (variable("RDMA_SIM_FABRIC"), variable("RDMA_SIM_HOST")) {
+            (Some(_), _) if is_virtual => {
+                Err("RDMA_SIM_CLOCK=virtual is for one process: leave it or RDMA_SIM_FABRIC out".to_owned())
+            }
+            (Some(name), Some(host)) => Self::in_fabric(&name, &host, &faults),
+            (Some(_), None) => Err("RDMA_SIM_FABRIC needs RDMA_SIM_HOST, the host to be".to_owned()),
+            (None, Some(_)) => Err("RDMA_SIM_HOST needs RDMA_SIM_FABRIC".to_owned()),
+            (None, None) => Self::alone(&faults, is_virtual),
         }
     }
 
     /// A simulation of all hosts in this process
     #[expect(clippy::disallowed_methods, reason = "programs in C live on the clock on the wall")]
-    fn alone(faults: &str) -> Result<Self, String> {
+    fn alone(faults: &str, is_virtual: bool) -> Result<Self, String> {
         let settings = environment::settings()?;
         let faults: FaultPlan = faults.parse().map_err(|error| format!("RDMA_SIM_FAULTS: {error}"))?;
         let sim = Sim::new()
@@ -88,17 +94,13 @@ impl Engine {
             .sanitize(false);
         // Programs in C spawn no tasks.
         let driver = Driver::new(sim, drop).map_err(|error| format!("RDMA_SIM_FAULTS: {error}"))?;
-        let clock = match variable("RDMA_SIM_CLOCK").as_deref() {
-            Some("virtual") => Clock::Virtual,
-            _ => Clock::Wall(Instant::now()),
-        };
+        let clock = if is_virtual { Clock::Virtual } else { Clock::Wall(Instant::now()) };
         let devices = devices::list(settings.topology(), None);
         Self::new(driver, clock, devices, &settings)
     }
 
     /// A simulation of one host, beside other processes that simulate the others
-    fn in_fabric(name: &str, faults: &str) -> Result<Self, String> {
-        let host = variable("RDMA_SIM_HOST").ok_or("RDMA_SIM_FABRIC needs RDMA_SIM_HOST, the host to be")?;
+    fn in_fabric(name: &str, host: &str, faults: &str) -> Result<Self, String> {
         let found = match environment::has_settings() {
             true => Err(FabricError::Missing(name.to_owned())),
             false => SharedFabric::open(name),
@@ -112,8 +114,8 @@ impl Engine {
             fabric.add_fault(faults).map_err(|error| format!("RDMA_SIM_FAULTS: {error}"))?;
         }
         let settings = fabric.settings().clone();
-        let devices = devices::list(settings.topology(), Some(&host));
-        let (host, driver) = LocalHost::open(fabric, &host).map_err(|error| error.to_string())?;
+        let devices = devices::list(settings.topology(), Some(host));
+        let (host, driver) = LocalHost::open(fabric, host).map_err(|error| error.to_string())?;
         lifetime::refuse_in_children();
         lifetime::at_exit(leave);
         Self::new(driver, Clock::Shared(Box::new(host)), devices, &settings)

@@ -21,6 +21,15 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     found.or_else(|| std::env::var(name).ok()).filter(|value| !value.is_empty())
 }
 
+/// Whether `RDMA_SIM_CLOCK` asks for virtual time
+pub(crate) fn is_virtual() -> Result<bool, String> {
+    match variable("RDMA_SIM_CLOCK").as_deref() {
+        None => Ok(false),
+        Some("virtual") => Ok(true),
+        Some(other) => Err(format!("RDMA_SIM_CLOCK: {other:?} is not virtual")),
+    }
+}
+
 /// The variables that decide the settings of a fabric, beside the topology, by the name of the setting
 const SETTINGS: [(&str, &str); 3] =
     [("profile", "RDMA_SIM_PROFILE"), ("pace", "RDMA_SIM_PACE"), ("seed", "RDMA_SIM_SEED")];

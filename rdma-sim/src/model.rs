@@ -167,10 +167,11 @@ impl LineRate {
     /// Thunderbolt 3 and 4, or their cables: 40 Gb/s each way
     pub const TB4: Self = Self { bits_per_second: 40_000_000_000 };
 
-    /// Bytes on the wire for a frame of `len` bytes of payload
+    /// Bytes on the wire for a frame of `len` bytes of payload; [`u64::MAX`] if they are more
     pub const fn wire_bytes(self, len: usize) -> u64 {
         let packets = if len == 0 { 1 } else { (len as u64).div_ceil(PACKET) };
-        len as u64 + packets * PACKET_OVERHEAD
+        // The packets of any length fit with their overhead.
+        (len as u64).saturating_add(packets * PACKET_OVERHEAD)
     }
 
     /// How long a frame of `len` bytes of payload occupies the line, in whole nanoseconds; [`u64::MAX`] for a line of 0 bit/s
@@ -204,5 +205,15 @@ mod tests {
         assert_eq!(LineRate::TB4.frame_ns(FRAME), 890);
         assert_eq!(LineRate::TB5.frame_ns(8), 3);
         assert_eq!(LineRate { bits_per_second: 0 }.frame_ns(8), u64::MAX, "it never ends");
+    }
+
+    /// Regression: the sum of the payload and its packets overflowed.
+    #[test]
+    fn the_bytes_on_the_wire_do_not_overflow() {
+        assert_eq!(LineRate::TB5.wire_bytes(0), 22);
+        assert_eq!(LineRate::TB5.wire_bytes(FRAME), 4096 + 16 * 22);
+        if cfg!(target_pointer_width = "64") {
+            assert_eq!(LineRate::TB5.wire_bytes(usize::MAX), u64::MAX);
+        }
     }
 }

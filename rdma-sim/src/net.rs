@@ -104,10 +104,11 @@ impl Net {
     ///
     /// # Panics
     ///
-    /// If there is no such host or device, or the fault happens to the other kind of target.
+    /// If there is no such host or device, the fault happens to the other kind of target, or its argument is one that no text has.
     #[track_caller]
     pub fn inject(&self, fault: Fault) {
-        fault.check_target().unwrap_or_else(|reason| panic!("fault {fault}: {reason}"));
+        let checked = fault.check_target().and_then(|()| fault.check_text());
+        checked.unwrap_or_else(|reason| panic!("fault {fault}: {reason}"));
         let exists = match &fault.target {
             crate::Target::Port { host, device } => self.find(host, device).map(drop),
             crate::Target::Host(host) => self.find_host(host).map(drop),

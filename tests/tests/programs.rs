@@ -166,6 +166,28 @@ fn perftest_measures_latency_and_bandwidth() {
     }
 }
 
+/// Catches variables that are ignored: the program would run by another clock, or in another fabric, than was asked for.
+#[test]
+fn variables_that_contradict_each_other_are_refused() {
+    let (clock, fabric) = ("RDMA_SIM_CLOCK", "RDMA_SIM_FABRIC");
+    let table: [(&[(&str, &str)], &str); 5] = [
+        (&[(clock, "foo")], "RDMA_SIM_CLOCK: \"foo\" is not virtual"),
+        (&[(clock, "foo"), (fabric, "refused")], "RDMA_SIM_CLOCK: \"foo\" is not virtual"),
+        (
+            &[(clock, "virtual"), (fabric, "refused"), ("RDMA_SIM_HOST", "a")],
+            "RDMA_SIM_CLOCK=virtual is for one process: leave it or RDMA_SIM_FABRIC out",
+        ),
+        (&[("RDMA_SIM_HOST", "a")], "RDMA_SIM_HOST needs RDMA_SIM_FABRIC"),
+        (&[(fabric, "refused")], "RDMA_SIM_FABRIC needs RDMA_SIM_HOST, the host to be"),
+    ];
+    for (variables, why) in table {
+        let mut program = Command::new("timeout");
+        program.args(["-k", "1", TIMEOUT, "ibv_devices"]).env("LD_PRELOAD", library());
+        let output = text(&program.envs(variables.iter().copied()).output().unwrap());
+        assert!(output.contains(&format!("librdma: {why}\n")) && !output.contains("rdma_en2"), "{output}");
+    }
+}
+
 /// Catches files, processes and shared memory that outlive a run.
 #[test]
 fn nothing_is_left_of_many_runs() {

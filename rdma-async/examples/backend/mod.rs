@@ -106,7 +106,10 @@ pub(crate) fn run_or(
         ["--device", name, "--connect", address] => {
             real(async || connect(end(name, Peer::Connecting((*address).to_owned()))?).await)
         }
-        _ => {
+        words => {
+            if words.first() == Some(&"--device") {
+                eprintln!("--device needs --listen ADDRESS or --connect ADDRESS");
+            }
             eprintln!("usage: [--sim | --device NAME (--listen ADDRESS | --connect ADDRESS)]");
             return ExitCode::from(2);
         }

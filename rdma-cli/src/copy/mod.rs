@@ -11,7 +11,7 @@ use self::source::Source;
 use self::transfer::Transfer;
 use crate::args::Copy;
 use crate::file::Replacement;
-use crate::report::{Output, SIMULATED, Wall, bytes};
+use crate::report::{Output, SIMULATED, SIMULATOR, Wall, bytes};
 use crate::signals::Interrupt;
 
 #[derive(Debug, Serialize)]
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Copy, output: Output) -> anyhow::Result<()> {
     let goodput = if done.bytes == 0 { 0.0 } else { done.bytes as f64 / virtual_seconds };
     let ceiling = LineRate::TB5.ceiling_bytes_per_second();
     let report = CopyResult {
-        backend: "sim",
+        backend: SIMULATOR,
         bytes: done.bytes,
         blake3: done.hash.to_string(),
         virtual_seconds,

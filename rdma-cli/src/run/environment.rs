@@ -17,8 +17,14 @@ const VARIABLES: [&str; 2] = ["DYLD_INSERT_LIBRARIES", "DYLD_LIBRARY_PATH"];
 const VARIABLES: [&str; 2] = ["LD_PRELOAD", "LD_LIBRARY_PATH"];
 
 /// Settings of a fabric in the process; the settings of the shared fabric apply instead.
-const IGNORED_SETTINGS: [&str; 5] =
-    ["RDMA_SIM_FAULTS", "RDMA_SIM_PACE", "RDMA_SIM_PROFILE", "RDMA_SIM_SEED", "RDMA_SIM_TOPOLOGY"];
+const IGNORED_SETTINGS: [&str; 6] = [
+    "RDMA_SIM_CLOCK",
+    "RDMA_SIM_FAULTS",
+    "RDMA_SIM_PACE",
+    "RDMA_SIM_PROFILE",
+    "RDMA_SIM_SEED",
+    "RDMA_SIM_TOPOLOGY",
+];
 
 /// The variables, those that differ between hosts aside
 pub(super) struct Environment {

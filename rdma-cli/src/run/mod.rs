@@ -30,7 +30,9 @@ use crate::report::{Output, Wall};
 use crate::signals::Interrupt;
 
 pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
+    check_hosts(args.hosts.unwrap_or(0))?;
     let topology = topology(&args.topology, args.hosts).map_err(Failure::usage)?;
+    check_hosts(topology.hosts().len())?;
     let commands = commands(&args.program, topology.hosts().len())?;
     let plans = args.fault.iter().map(|text| text.parse::<FaultPlan>());
     let plans = plans.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
@@ -83,6 +85,15 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
         0 => Ok(()),
         code => Err(Failure::Ended(code).into()),
     }
+}
+
+/// Fails if a fabric has no room for so many hosts, whatever its cables
+fn check_hosts(hosts: usize) -> Result<(), Failure> {
+    const MOST: usize = SharedFabric::MAX_HOSTS;
+    if hosts <= MOST {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("{hosts} hosts are too many: a fabric has at most {MOST} hosts")))
 }
 
 /// The commands of the hosts, separated by a lone colon; the last one is for all remaining hosts

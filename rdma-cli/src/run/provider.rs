@@ -30,7 +30,8 @@ pub(super) fn find() -> Result<PathBuf> {
     candidates.iter().find_map(|path| file(path)).with_context(|| {
         let places = candidates.each_ref().map(|path| path.display().to_string()).join(", nor at ");
         format!(
-            "there is no simulated provider {NAME} at {places}: build it with {BUILD}, or set {VARIABLE} to its path"
+            "there is no simulated provider {NAME} at {places}: build it with {BUILD}, and set {VARIABLE} to \
+             target/release/{NAME}"
         )
     })
 }

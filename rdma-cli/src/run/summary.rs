@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::faults;
 use super::host::Host;
 use super::watch::Cause;
-use crate::report::{bytes, table};
+use crate::report::{SIMULATOR, bytes, table};
 
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
@@ -86,7 +86,7 @@ impl Summary {
             End { host: end.host.to_owned(), device: end.device.to_owned(), sent }
         };
         Self {
-            backend: "simulator",
+            backend: SIMULATOR,
             fabric: fabric.name().to_owned(),
             outcome,
             exit_code,

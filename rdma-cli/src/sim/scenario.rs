@@ -1,7 +1,7 @@
 //! Scenario files
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -58,13 +58,16 @@ struct Body<W> {
     #[serde(default)]
     rules: RulesTable,
     topology: Option<TopologyTable>,
-    links: Option<Spanned<Vec<[Spanned<String>; 2]>>>,
+    links: Option<Spanned<Vec<Pair>>>,
     endpoint: Option<Spanned<EndpointTable>>,
     #[serde(default)]
     faults: Vec<Spanned<String>>,
     workload: Spanned<W>,
     expect: Expect,
 }
+
+/// The ends of a link; their number is checked, because a fixed array would let further ones pass
+type Pair = Spanned<Vec<Spanned<String>>>;
 
 /// `[endpoint]`
 #[derive(Debug, Deserialize)]
@@ -157,7 +160,10 @@ impl Scenario {
 
 fn read_text(path: &Path) -> anyhow::Result<String> {
     // Checked before it is opened: opening a pipe would wait for a writer.
-    let found = fs::metadata(path)?;
+    let found = fs::metadata(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => anyhow!("{error}; examples are in rdma-sim/scenarios"),
+        _ => error.into(),
+    })?;
     ensure!(!found.is_dir(), "is a directory");
     ensure!(found.is_file(), "is not a regular file");
     let mut text = Vec::new();
@@ -177,13 +183,10 @@ fn faults(texts: &[Spanned<String>], topology: &Topology) -> Result<FaultPlan, I
 }
 
 /// The pairs of ports whose programs communicate
-fn links(
-    pairs: Option<Spanned<Vec<[Spanned<String>; 2]>>>,
-    topology: &Topology,
-) -> Result<Vec<[Port; 2]>, Invalid> {
+fn links(pairs: Option<Spanned<Vec<Pair>>>, topology: &Topology) -> Result<Vec<[Port; 2]>, Invalid> {
     let default = || {
         let pair = ["a:rdma_en2", "b:rdma_en2"].map(|end| Spanned::new(0..0, end.to_owned()));
-        Spanned::new(0..0, vec![pair])
+        Spanned::new(0..0, vec![Spanned::new(0..0, pair.into())])
     };
     let pairs = pairs.unwrap_or_else(default);
     if pairs.get_ref().is_empty() {
@@ -201,7 +204,14 @@ fn links(
             Invalid::at(end, why)
         })
     };
-    pairs.get_ref().iter().map(|[a, b]| Ok([read(a)?, read(b)?])).collect()
+    let link = |pair: &Pair| match &pair.get_ref()[..] {
+        [a, b] => Ok([read(a)?, read(b)?]),
+        ends => {
+            let why = format!("a link has 2 ports, not {}: write two ports as HOST:DEVICE", ends.len());
+            Err(Invalid::at(pair, why))
+        }
+    };
+    pairs.get_ref().iter().map(link).collect()
 }
 
 fn options(table: Option<&EndpointTable>) -> Result<EndpointOptions, Invalid> {

@@ -1,6 +1,6 @@
 //! Invalid arguments: exit code 2, a reason on standard error, nothing on standard output
 
-use crate::support::{assert_failed, tool};
+use crate::support::{assert_code, assert_failed, stdout, tool};
 
 #[test]
 fn invalid_arguments_are_a_usage_error() {
@@ -35,5 +35,17 @@ fn invalid_arguments_are_a_usage_error() {
         let output = tool().args(arguments.split_whitespace()).output().unwrap();
         assert_failed(&output, 2, &[why]);
         assert!(output.stdout.is_empty(), "{arguments}");
+    }
+}
+
+#[test]
+fn the_help_of_run_lists_its_exit_codes() {
+    let output = tb5!["run", "--help"];
+    assert_code(&output, 0);
+    let help = stdout(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    for code in
+        ["124 after --timeout", "130 after SIGINT", "143 after SIGTERM", "129 after SIGHUP", "2 usage"]
+    {
+        assert!(help.contains(code), "{code} is not in: {help}");
     }
 }

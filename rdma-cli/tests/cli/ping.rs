@@ -11,6 +11,7 @@ fn the_report_has_stable_keys_and_the_overhead_over_bare_verbs_is_small() {
     let promised =
         ["backend", "count", "raw_rtt_ns", "rtt_ns", "seed", "size_bytes", "trace_digest", "wall_seconds"];
     assert_eq!(keys(&report), promised);
+    assert_eq!(report["backend"], "simulator");
     let rtt = |key: &str| report["rtt_ns"][key].as_u64().unwrap();
     let raw = report["raw_rtt_ns"].as_u64().unwrap();
     assert!(rtt("min") <= rtt("p50") && rtt("p50") <= rtt("p99") && rtt("p99") <= rtt("max"));

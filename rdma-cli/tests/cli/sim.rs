@@ -181,7 +181,16 @@ fn invalid_scenarios_are_refused_with_file_and_line() {
             4,
             "there is no port \"b\": write two ports as HOST:DEVICE",
         ),
-        (rest("links = [[\"a:rdma_en2\"]]"), 4, "an array of length 2"),
+        (
+            rest("links = [\n[\"a:rdma_en2\"]]"),
+            5,
+            "a link has 2 ports, not 1: write two ports as HOST:DEVICE",
+        ),
+        (
+            rest("links = [[\"a:rdma_en2\", \"b:rdma_en2\", \"c:nonsense\"]]"),
+            4,
+            "a link has 2 ports, not 3: write two ports as HOST:DEVICE",
+        ),
         // Workloads.
         (workload("count = 1"), 4, "missing field `kind`"),
         (workload("kind = \"fly\""), 5, "unknown variant `fly`, expected one of `exchange`, `idle`, `ping`"),
@@ -261,9 +270,28 @@ fn files_that_are_not_scenarios_are_named() {
     ] {
         let path = folder.path(name);
         for command in ["run", "trace"] {
-            assert_refused(&tb5!["sim", command, &path], &path, why);
+            let output = tb5!["sim", command, &path];
+            assert_refused(&output, &path, why);
+            let has_hint = stderr(&output).ends_with("; examples are in rdma-sim/scenarios\n");
+            assert_eq!(has_hint, name == "missing", "{}", stderr(&output));
         }
     }
+}
+
+#[test]
+fn the_template_of_the_documentation_passes() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rdma-sim/scenarios/README.md");
+    let readme = fs::read_to_string(readme).unwrap();
+    let (template, _) = readme.split_once("```toml\n").unwrap().1.split_once("```").unwrap();
+    let folder = Folder::new();
+    let path = folder.write("template.toml", template);
+    let report = json(&tb5!["sim", "run", "--json", &path]);
+    assert_eq!(report["passed"], true, "{report}");
+    // The keys that apply to other workloads are comments.
+    let all = template.replace("\n# ", "\n");
+    assert_ne!(all, template);
+    let path = folder.write("template.toml", all);
+    assert_code(&tb5!["sim", "trace", &path], 0);
 }
 
 #[test]
@@ -316,12 +344,13 @@ fn a_chrome_trace_that_cannot_be_written_is_named() {
         ("folder", "is a directory"),
         ("dangling", "a file that does not exist"),
         ("pipe", "is not a regular file"),
-        ("missing/trace.json", "No such file"),
+        ("missing/trace.json", "cannot be written: there is no folder "),
         ("", "is a directory"),
     ] {
         let path = folder.path(name);
         let output = tb5!["sim", "trace", "--chrome", &path, shipped_one("eleventh-queue-pair")];
         assert_refused(&output, &path, why);
+        assert!(!stderr(&output).contains(".part"), "{}", stderr(&output));
     }
     assert_eq!(folder.entries(), ["dangling", "folder", "pipe"]);
 

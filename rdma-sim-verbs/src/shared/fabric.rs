@@ -15,7 +15,7 @@ use super::clock;
 use super::error::FabricError;
 use super::files::{self, MEMORY, is_same, make_directory, open_file};
 use super::process::Process;
-use super::segment::Segment;
+use super::segment::{self, Segment};
 use super::settings::Settings;
 use super::wake_pipe::WakePipe;
 
@@ -32,6 +32,9 @@ pub struct SharedFabric {
 }
 
 impl SharedFabric {
+    /// The most hosts of a fabric
+    pub const MAX_HOSTS: usize = segment::MAX_HOSTS;
+
     /// Enters the fabric called `name`, or makes it
     ///
     /// # Errors

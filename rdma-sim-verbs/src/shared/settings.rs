@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use rdma_sim::topology::Shape;
+use rdma_sim::topology::{MacModel, Shape};
 use rdma_sim::{FaultPlan, LineRate, Model, Timing, Topology, TopologyError};
 
 /// The settings of a fabric, decided by the process that makes it
@@ -21,8 +21,9 @@ pub struct Settings {
 ///
 /// # Errors
 ///
-/// [`SettingsError::NoTopology`] if the text is neither a shape nor a file; [`SettingsError::Topology`] if the topology is
-/// invalid; [`SettingsError::Text`] if the file cannot be read, or if it has another number of hosts than `hosts`.
+/// [`SettingsError::NoTopology`] if the text is neither a shape nor a file; [`SettingsError::TooManyHosts`] or
+/// [`SettingsError::Topology`] if the shape is impossible; [`SettingsError::File`] if the topology of the file is invalid;
+/// [`SettingsError::Text`] if the file cannot be read, or if it has another number of hosts than `hosts`.
 pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsError> {
     let (name, count) = match text.split_once(':').map(|(name, count)| (name, count.parse::<usize>())) {
         Some((name, Ok(count))) => (name, Some(count)),
@@ -33,6 +34,9 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
             let count = count.or(hosts).unwrap_or(2);
             // As many ports as the shape needs, and no fewer than Macs have.
             let ports = if matches!(shape, Shape::Mesh | Shape::Star) { count.saturating_sub(1) } else { 2 };
+            if ports > MacModel::MAX_PORTS {
+                return Err(SettingsError::TooManyHosts { shape, hosts: count });
+            }
             Topology::shaped(shape, count, ports.max(3), 1, LineRate::TB5)?
         }
         Err(unknown) => {
@@ -41,11 +45,12 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
                 std::io::ErrorKind::NotFound => SettingsError::NoTopology(text.to_owned(), Box::new(unknown)),
                 _ => SettingsError::Text(format!("{text}: {error}")),
             })?;
-            if path.extension().is_some_and(|extension| extension == "json") {
-                Topology::from_matrix(&content)?
+            let found = if path.extension().is_some_and(|extension| extension == "json") {
+                Topology::from_matrix(&content)
             } else {
-                Topology::from_toml(&content)?
-            }
+                Topology::from_toml(&content)
+            };
+            found.map_err(|error| SettingsError::File(text.to_owned(), Box::new(error)))?
         }
     };
     match hosts {
@@ -67,6 +72,17 @@ pub enum SettingsError {
     /// The text is neither a shape nor a file
     #[error("{0:?} is no file, and {1}")]
     NoTopology(String, #[source] Box<TopologyError>),
+    /// The topology of the file is invalid
+    #[error("{}", in_file(.0, .1))]
+    File(String, #[source] Box<TopologyError>),
+    /// A shape in which a host would need more ports than a simulated Mac has
+    #[error("{hosts} hosts are too many for a {shape}: it has at most {}", MacModel::MAX_PORTS + 1)]
+    TooManyHosts {
+        /// The shape
+        shape: Shape,
+        /// How many hosts there were
+        hosts: usize,
+    },
     /// There is no such pace
     #[error("{0:?} is neither tb5 nor none")]
     Pace(String),
@@ -82,6 +98,18 @@ pub enum SettingsError {
     /// The text has no settings
     #[error("invalid settings of a fabric: {0}")]
     Text(String),
+}
+
+/// An error with the file, and with the line if it has one
+fn in_file(file: &str, error: &TopologyError) -> String {
+    let why = error.to_string();
+    match error.line() {
+        // The error may begin with its line.
+        Some(line) => {
+            format!("{file}:{line}: {}", why.strip_prefix(&format!("line {line}: ")).unwrap_or(&why))
+        }
+        None => format!("{file}: {why}"),
+    }
 }
 
 impl From<TopologyError> for SettingsError {

@@ -53,8 +53,10 @@ pub(super) const TIME: Argument<Duration> = Argument {
         ns.map(Duration::from_nanos).ok_or_else(|| FaultReason::Duration(text.to_owned()))
     },
     write: |time, f| {
-        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let (unit, size) = UNITS.iter().find(|(_, size)| ns.is_multiple_of(*size)).unwrap_or(&UNITS[3]);
+        // A time beyond 584 years is written in full, and refused when it is read.
+        let ns = time.as_nanos();
+        let mut units = UNITS.map(|(unit, size)| (unit, u128::from(size))).into_iter();
+        let (unit, size) = units.find(|(_, size)| ns.is_multiple_of(*size)).unwrap_or(("ns", 1));
         write!(f, "{}{unit}", ns / size)
     },
 };

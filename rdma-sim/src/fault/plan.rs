@@ -94,7 +94,8 @@ impl FaultPlan {
     /// # Errors
     ///
     /// For the first fault that cannot fire: [`FaultReason::UnknownHost`] or [`FaultReason::UnknownDevice`] if its host, port or
-    /// other cable is missing, [`FaultReason::NeedsHost`] or [`FaultReason::NeedsPort`] if it happens to the other kind of target.
+    /// other cable is missing, [`FaultReason::NeedsHost`] or [`FaultReason::NeedsPort`] if it happens to the other kind of target,
+    /// [`FaultReason::Percent`] or [`FaultReason::Duration`] if its text, which a replay needs, cannot be read for its argument.
     pub fn check(&self, topology: &Topology) -> Result<(), FaultError> {
         self.0.iter().try_for_each(|fault| {
             fault.check(topology).map_err(|reason| FaultError { text: fault.to_string(), reason })
@@ -145,7 +146,15 @@ impl Fault {
         if let Target::Port { device, .. } = &self.target {
             check_device(host, device)?;
         }
-        if let FaultKind::Cross { with } = &self.kind { check_device(host, with) } else { Ok(()) }
+        if let FaultKind::Cross { with } = &self.kind {
+            check_device(host, with)?;
+        }
+        self.check_text()
+    }
+
+    /// Whether the text of the fault can be read: a replay is written with it
+    pub(crate) fn check_text(&self) -> Result<(), FaultReason> {
+        self.to_string().parse::<Self>().map(drop).map_err(|error| error.reason)
     }
 }
 
@@ -296,6 +305,35 @@ mod tests {
         for (text, why) in table {
             let error = text.parse::<Fault>().unwrap_err().to_string();
             assert!(error.contains(why) && error.contains(text), "{error}");
+        }
+    }
+
+    /// Regression: such faults passed, and the replay line of a run with them was refused.
+    #[test]
+    fn an_argument_whose_text_cannot_be_read_is_refused() {
+        let longest = Duration::from_nanos(u64::MAX);
+        let percent = |text: &str| Some(FaultReason::Percent(text.to_owned()));
+        let table = [
+            (FaultKind::Slow { percent: 0 }, percent("0%")),
+            (FaultKind::Slow { percent: 1 }, None),
+            (FaultKind::Storm { percent: 0 }, percent("0%")),
+            (FaultKind::Storm { percent: 100 }, None),
+            (FaultKind::Storm { percent: 101 }, percent("101%")),
+            (FaultKind::Delay { by: Duration::ZERO }, None),
+            (FaultKind::Flap { down: longest }, None),
+            (
+                FaultKind::Flap { down: longest + Duration::from_nanos(1) },
+                Some(FaultReason::Duration("18446744073709551616ns".to_owned())),
+            ),
+        ];
+        for (kind, reason) in table {
+            let plan = FaultPlan::none().and(Fault::at_port(Time::ZERO, "a", "rdma_en2", kind));
+            let text = plan.to_string();
+            let found = plan.check(&Topology::pair());
+            match reason {
+                Some(reason) => assert_eq!(found, Err(FaultError { text, reason })),
+                None => assert_eq!((found, text.parse::<FaultPlan>()), (Ok(()), Ok(plan))),
+            }
         }
     }
 

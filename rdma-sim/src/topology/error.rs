@@ -29,6 +29,13 @@ pub enum TopologyError {
         error: Box<Self>,
     },
 
+    /// A text has a cable that does not have two ends
+    #[error("a cable has 2 ends, not {ends}: write two, such as [\"a:rdma_en2\", \"b:rdma_en2\"]")]
+    CableEnds {
+        /// How many there were
+        ends: usize,
+    },
+
     /// Both ends of a cable are in one port
     #[error("both ends of a cable are in {device} of {host}: a cable joins two ports")]
     CableToItself {

@@ -63,7 +63,8 @@ pub(crate) struct PortTable {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CableTable {
-    ends: [Spanned<String>; 2],
+    /// Two ends; their number is checked, because a fixed array would let further ones pass.
+    ends: Spanned<Vec<Spanned<String>>>,
     #[serde(serialize_with = "write_gbps")]
     gbps: Option<Spanned<f64>>,
 }
@@ -245,7 +246,10 @@ impl HostTable {
 
 impl CableTable {
     fn add_to(&self, topology: &mut Topology, text: &str) -> Result<(), TopologyError> {
-        let [a, b] = &self.ends;
+        let [a, b] = &self.ends.get_ref()[..] else {
+            let ends = self.ends.get_ref().len();
+            return Err(at(text, &self.ends)(TopologyError::CableEnds { ends }));
+        };
         let rate = rate(text, self.gbps.as_ref())?;
         let ends = [read_end(text, a)?, read_end(text, b)?];
         // The ends may be on different lines.
@@ -311,6 +315,7 @@ impl From<&Topology> for TopologyTable {
             topology.hosts.iter().enumerate().map(|(index, host)| spanless(HostTable::new(index, host)));
         let cable = topology.links().map(|link| {
             let ends = link.ends.map(|LinkEnd { host, device }| spanless(format!("{host}:{device}")));
+            let ends = spanless(ends.into());
             let gbps = link.cable_rate.bits_per_second as f64 / 1e9;
             spanless(CableTable { ends, gbps: Some(spanless(gbps)) })
         });

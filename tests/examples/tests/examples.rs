@@ -181,3 +181,13 @@ fn unknown_arguments_are_a_usage_error() {
         assert!(ended.stderr.starts_with("usage: "), "{ended:?}");
     }
 }
+
+#[test]
+fn a_device_without_an_address_is_a_usage_error_that_names_the_missing_option() {
+    for program in [PING_PONG, STREAM_COPY, UNPLUG_AND_RECOVER, FUZZ_YOUR_PROTOCOL, REPLAY_A_SEED] {
+        let ended = Example::run(program, &["--device", "rdma_en2"]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let why = "--device needs --listen ADDRESS or --connect ADDRESS\nusage: ";
+        assert!(ended.stderr.starts_with(why), "{ended:?}");
+    }
+}

@@ -84,10 +84,10 @@ fn the_environment_has_the_variables_of_mlx_and_jaccl() {
         test "$MLX_IBV_DEVICES" = "$JACCL_IBV_DEVICES" && cat "$JACCL_IBV_DEVICES"
         echo "${LD_LIBRARY_PATH##*:} ${LD_PRELOAD##*/}"
         test "${LD_LIBRARY_PATH%%:*}/librdma.dylib" -ef "$RDMA_PROVIDER" && echo the provider
-        echo "seed $RDMA_SIM_SEED."
+        echo "seed $RDMA_SIM_SEED. clock $RDMA_SIM_CLOCK."
     "#;
     let mut run = Run::new(["--hosts", "2", "--link-layer", "ethernet", "--", "sh", "-c", script]);
-    run.command.env("LD_LIBRARY_PATH", "/before").env("RDMA_SIM_SEED", "9");
+    run.command.env("LD_LIBRARY_PATH", "/before").env("RDMA_SIM_SEED", "9").env("RDMA_SIM_CLOCK", "virtual");
     let output = run.output();
     assert_code(&output, 0);
     for (rank, host) in ["a", "b"].into_iter().enumerate() {
@@ -96,7 +96,7 @@ fn the_environment_has_the_variables_of_mlx_and_jaccl() {
         assert!(lines[1].starts_with("127.0.0.1:"), "{lines:?}");
         let matrix: Value = serde_json::from_str(&lines[2..lines.len() - 3].join("\n")).unwrap();
         assert_eq!(matrix, json!([[null, "rdma_en2"], ["rdma_en2", null]]));
-        assert_eq!(lines[lines.len() - 3..], ["/before librdma.so", "the provider", "seed ."]);
+        assert_eq!(lines[lines.len() - 3..], ["/before librdma.so", "the provider", "seed . clock ."]);
     }
 }
 
@@ -141,6 +141,7 @@ fn json_is_one_object_with_stable_keys() {
     let report = json(&output);
     let expected = ["backend", "cables", "exit_code", "fabric", "faults", "hosts", "outcome", "seconds"];
     assert_eq!(keys(&report), expected);
+    assert_eq!(report["backend"], "simulator");
     assert_eq!(keys(&report["hosts"][0]), ["exit_code", "host", "killed_by_fault", "signal"]);
     let counters = ["device", "frames", "host", "messages", "payload_bytes", "stalls", "wire_bytes"];
     assert_eq!(keys(&report["cables"][0]["ends"][1]), counters);
@@ -342,7 +343,7 @@ fn a_host_that_a_fault_kills_is_not_a_failure() {
 
 #[test]
 fn invalid_arguments_are_refused_with_the_reason() {
-    let table: [(&[&str], i32, &str); 14] = [
+    let table: [(&[&str], i32, &str); 16] = [
         (&["--topology", "torus", "--", "true"], 2, "\"torus\" is no file"),
         (&["--topology", "mesh:3", "--hosts", "2", "--", "true"], 2, "2 hosts, but the topology has 3"),
         (&["--topology", "ring", "--hosts", "2", "--", "true"], 2, "at least 3"),
@@ -360,12 +361,41 @@ fn invalid_arguments_are_refused_with_the_reason() {
             1,
             "host b: \"/no/such/program\" cannot be started",
         ),
-        (&["--topology", "line", "--hosts", "40", "--", "true"], 1, "at most 32 hosts"),
+        (
+            &["--topology", "line", "--hosts", "40", "--", "true"],
+            2,
+            "40 hosts are too many: a fabric has at most 32 hosts",
+        ),
+        (&["--hosts", "2000", "--", "true"], 2, "2000 hosts are too many: a fabric has at most 32 hosts"),
+        (
+            &["--topology", "mesh:2000", "--", "true"],
+            2,
+            "2000 hosts are too many for a mesh: it has at most 33",
+        ),
     ];
     for (arguments, code, why) in table {
         assert_failed(&Run::new(arguments).output(), code, &[why]);
     }
     assert_code(&tb5!["run", "--name", "../up", "--", "true"], 2);
+}
+
+#[test]
+fn an_invalid_topology_is_named_with_its_file_and_line() {
+    let folder = Folder::new();
+    let host = "[[host]]\nname = 'a'\nports = 3\n";
+    let toml = format!("{host}[[cable]]\nends = [\n 'a:rdma_en2',\n 'b:rdma_en2']");
+    let table = [
+        ("cables.toml", toml.as_str(), ":7: no host is called \"b\"; there are: a"),
+        ("syntax.toml", "[[host]]\nname", ":2: "),
+        ("matrix.json", "[[null],\n 5]", ":2: the matrix is no list of rows of devices"),
+        ("uneven.json", "[[null], []]", ": the matrix has 2 rows, but row 0 has 1 cells"),
+    ];
+    for (name, content, why) in table {
+        let path = folder.write(name, content);
+        let path = path.to_str().unwrap();
+        let output = Run::new(["--topology", path, "--", "true"]).output();
+        assert_failed(&output, 2, &[&format!("error: {path}{why}")]);
+    }
 }
 
 #[test]
@@ -380,7 +410,7 @@ fn a_missing_provider_is_named_with_its_remedy() {
     fs::copy(env!("CARGO_BIN_EXE_tb5"), &copied).unwrap();
     let output =
         Command::new(copied).args(["run", "--", "true"]).env_remove("RDMA_SIM_PROVIDER").output().unwrap();
-    assert_failed(&output, 1, &["deps/librdma.so", "RDMA_SIM_PROVIDER"]);
+    assert_failed(&output, 1, &["deps/librdma.so", "set RDMA_SIM_PROVIDER to target/release/librdma.so"]);
 }
 
 #[test]
@@ -391,6 +421,8 @@ fn a_second_fabric_of_the_same_name_is_refused() {
     assert!(run.directory().exists());
     let unknown = tb5!["fabric", &run.name, "unplug", "a:rdma_en99"];
     assert_failed(&unknown, 2, &["no device \"rdma_en99\""]);
+    let other = tb5!["fabric", "nosuch"];
+    assert_failed(&other, 1, &["there is no fabric called \"nosuch\"; there are: ", &run.name]);
     child.signal(libc::SIGTERM);
     assert_code(&child.finish(), 143);
     let gone = tb5!["fabric", &run.name];

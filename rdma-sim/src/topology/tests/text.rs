@@ -81,7 +81,17 @@ fn errors_in_toml_have_the_line_and_the_remedy() {
             10,
             "\"a\" is no end of a cable: write host:device, such as",
         ),
-        ("[[cable]]\nends = ['a:rdma_en2']", 10, "invalid length 1, expected an array of length 2"),
+        (
+            "[[cable]]\nends = ['a:rdma_en2']",
+            10,
+            "a cable has 2 ends, not 1: write two, such as [\"a:rdma_en2\",",
+        ),
+        (
+            "[[cable]]\nends = ['a:rdma_en2', 'b:rdma_en2', 'c:nonsense']",
+            10,
+            "a cable has 2 ends, not 3: write two",
+        ),
+        ("[[cable]]\nends = ['a:rdma_en2', 'b:rdma_en2',\n 7]", 11, "invalid type: integer `7`"),
         (
             "[[cable]]\nends = ['a:rdma_en2', 'b:rdma_en2']\ngbps = 0",
             11,
