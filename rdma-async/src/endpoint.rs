@@ -188,8 +188,8 @@ impl<D: Device> Endpoint<D> {
     /// Closes the endpoint: refuses further connections, and closes those that there are in good order
     ///
     /// Attempts to [connect](Self::connect) or to [accept](Self::accept) that are under way end with [`ConnectError::Closed`].
-    /// Returns at once; [`wait_idle`](Self::wait_idle) waits until all of them are over. Messages that arrived can still be read, and
-    /// those that are sent before the runtime takes up the closing are still delivered.
+    /// Returns at once; [`wait_idle`](Self::wait_idle) waits until all of them are over. Messages that arrived can still be read. The
+    /// reactor closes the connections when it next runs: messages that are sent before that are still delivered.
     pub fn close(&self) {
         self.inner().close();
     }

@@ -47,7 +47,7 @@ impl<T, E: Clone> Inbox<T, E> {
         effects.drop(surplus);
     }
 
-    /// Ends the messages: none follow those that came and those that are expected
+    /// Ends the messages: none follow those that came and those that are expected; this end is handed out in line
     pub(crate) fn finish(&mut self, effects: &mut Effects<T>) {
         self.0.update(effects, |inner| inner.end = inner.end.take().or(Some(Ok(()))));
     }
@@ -79,7 +79,7 @@ impl<T, E: Clone> Inbox<T, E> {
         self.0.poll_take(waiter, cx, effects, Inner::next)
     }
 
-    /// The next message, or the end, if it is there and no task waits for it
+    /// The next message, or the end, if it is there and no task waits for it; after [`close`](Self::close), even if tasks wait
     pub(crate) fn try_next(&mut self) -> Option<Result<Option<T>, E>> {
         self.0.try_take(Inner::next)
     }

@@ -13,9 +13,10 @@
 //!
 //! * Memory that a device works on is owned by the connection, never by a future. Dropping any future at any point is safe,
 //!   loses no message that was queued, and frees its memory when the device is done. Forgetting one
-//!   ([`mem::forget`](std::mem::forget)) is as safe, but leaks its place in line, its slot, the lease that it would have returned, and
-//!   its handle of the connection. Messages, memory and slots are handed out in line: tasks behind a forgotten future wait until the
-//!   connection ends, and for memory without end. The end itself reaches every task.
+//!   ([`mem::forget`](std::mem::forget)) is as safe, but leaks its place in line or among the messages in
+//!   flight, the lease that it would have returned, and its handle of the connection. Tasks behind a forgotten future wait
+//!   until the connection ends, tasks in `alloc` behind a forgotten `alloc` for ever. Every task that waits on a connection
+//!   learns of its end.
 //! * A timeout resolves a future; it never hands out memory that the device may still touch.
 //! * When a connection ends, its queue pairs are destroyed first. If the device cannot prove that it stopped, the memory of
 //!   posted requests is never used again.

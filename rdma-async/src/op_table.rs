@@ -57,7 +57,7 @@ impl<B, E: Clone> OpTable<B, E> {
         self.free.poll_take(waiter, cx, effects, Free::claim)
     }
 
-    /// Claims a slot if one is free and no task waits
+    /// Claims a slot if one is free and no task waits; fails at once when the table is closed
     pub(crate) fn try_claim(&mut self) -> Option<Result<u32, E>> {
         self.free.try_take(Free::claim)
     }

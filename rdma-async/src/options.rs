@@ -96,7 +96,7 @@ impl EndpointOptions {
 
     /// How many connections the endpoint can have at once; 5, for which the queue pairs of a Thunderbolt 5 port suffice
     ///
-    /// Each takes a [`recv_window`](Self::recv_window) of frames, and one more, from the [`receive_memory`](Self::receive_memory) for good.
+    /// Each takes [`recv_window`](Self::recv_window) + 1 frames of the [`receive_memory`](Self::receive_memory) for good.
     pub fn max_connections(self, max_connections: u32) -> Self {
         Self { max_connections, ..self }
     }

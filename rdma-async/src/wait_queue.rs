@@ -9,9 +9,9 @@ use crate::sync::Mutex;
 
 /// A value that tasks take from, in the order in which they began to wait
 ///
-/// Only the first task in line takes, so that a large request does not starve behind small ones. What no task takes away
-/// from another, such as the end of a connection, is [for all](Self::for_all): a task that does not poll must not keep it from those
-/// behind. Not synchronized: the caller holds a lock, and runs the effects after unlocking.
+/// Only the first task in line takes, so that a large request does not starve behind small ones. A value that a take does
+/// not use up, such as the end of a connection, is [for all](Self::for_all): a task that polls no more must not hold up
+/// those behind it. Not synchronized: the caller holds a lock, and runs the effects after unlocking.
 #[derive(Debug)]
 pub(crate) struct WaitQueue<T> {
     value: T,
@@ -63,7 +63,7 @@ impl<T> WaitQueue<T> {
         if (is_first || self.is_for_all)
             && let Some(taken) = take(&mut self.value)
         {
-            // There may be enough for the next one, too.
+            // Wakes the next task, for which there may be enough, too.
             self.leave(waiter, effects);
             return Poll::Ready(taken);
         }
@@ -104,7 +104,9 @@ impl<T> WaitQueue<T> {
         result
     }
 
-    /// Changes the value for the last time: there will be no more, and what is there is for all
+    /// Changes the value, makes it [for all](Self::for_all) from now on, and wakes every task
+    ///
+    /// For an end after which `take` always returns something.
     pub(crate) fn end<R, E>(&mut self, effects: &mut Effects<E>, change: impl FnOnce(&mut T) -> R) -> R {
         self.is_for_all = true;
         self.update(effects, change)
@@ -120,7 +122,7 @@ impl<T> WaitQueue<T> {
         let Some(mine) = waiter.0.take() else { return };
         let position = self.waiting.iter().position(|(number, _)| *number == mine);
         let gone = position.and_then(|at| self.waiting.remove(at));
-        if position == Some(0) {
+        if position == Some(0) && !self.is_for_all {
             self.wake_first(effects);
         }
         effects.drop_waker(gone.and_then(|(_, waker)| waker));
@@ -183,7 +185,7 @@ impl<T> SharedWaitQueue<T> {
         self.0.lock().try_take(take)
     }
 
-    /// Changes the value, unlocks, and wakes the first task in line
+    /// As [`WaitQueue::update`], and wakes after unlocking
     pub(crate) fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let mut effects = Effects::<Infallible>::new();
         let result = self.0.lock().update(&mut effects, change);

@@ -56,7 +56,7 @@ impl Replacement {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
             _ => PathBuf::from("."),
         };
-        if !folder.exists() {
+        if matches!(folder.try_exists(), Ok(false)) {
             bail!(at(&path, format!("cannot be written: there is no folder {}", folder.display())));
         }
         let file = temporary(&folder, mode, existing.as_ref()).with_context(written)?;

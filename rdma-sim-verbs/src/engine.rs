@@ -75,7 +75,7 @@ impl Engine {
             }
             (Some(name), Some(host)) => Self::in_fabric(&name, &host, &faults),
             (Some(_), None) => Err("RDMA_SIM_FABRIC needs RDMA_SIM_HOST, the host to be".to_owned()),
-            (None, Some(_)) => Err("RDMA_SIM_HOST needs RDMA_SIM_FABRIC".to_owned()),
+            (None, Some(_)) => Err("RDMA_SIM_HOST needs RDMA_SIM_FABRIC, the fabric to be in".to_owned()),
             (None, None) => Self::alone(&faults, is_virtual),
         }
     }

@@ -26,7 +26,9 @@ pub(crate) fn is_virtual() -> Result<bool, String> {
     match variable("RDMA_SIM_CLOCK").as_deref() {
         None => Ok(false),
         Some("virtual") => Ok(true),
-        Some(other) => Err(format!("RDMA_SIM_CLOCK: {other:?} is not virtual")),
+        Some(other) => {
+            Err(format!("RDMA_SIM_CLOCK: {other:?} is unknown: write virtual, or leave the variable out"))
+        }
     }
 }
 

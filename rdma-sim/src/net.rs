@@ -104,7 +104,7 @@ impl Net {
     ///
     /// # Panics
     ///
-    /// If there is no such host or device, the fault happens to the other kind of target, or its argument is one that no text has.
+    /// If there is no such host or device, if the fault happens to the other kind of target, or if its argument is out of range.
     #[track_caller]
     pub fn inject(&self, fault: Fault) {
         let checked = fault.check_target().and_then(|()| fault.check_text());

@@ -8,6 +8,7 @@ mod hooked;
 pub mod hosts;
 pub mod oracle;
 mod pair;
+mod panics;
 mod raw;
 pub mod remote;
 #[cfg(unix)]
@@ -19,6 +20,7 @@ pub use pair::{
     DEVICE, Pair, bare_pair, begun, connect, connected, endpoint, endpoint_on, endpoints, on_connection,
     options, value_of, zeros,
 };
+pub use panics::Panics;
 pub use raw::Raw;
 
 /// The clock on the wall, for what measures it

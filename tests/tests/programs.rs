@@ -171,8 +171,8 @@ fn perftest_measures_latency_and_bandwidth() {
 fn variables_that_contradict_each_other_are_refused() {
     let (clock, fabric) = ("RDMA_SIM_CLOCK", "RDMA_SIM_FABRIC");
     let table: [(&[(&str, &str)], &str); 5] = [
-        (&[(clock, "foo")], "RDMA_SIM_CLOCK: \"foo\" is not virtual"),
-        (&[(clock, "foo"), (fabric, "refused")], "RDMA_SIM_CLOCK: \"foo\" is not virtual"),
+        (&[(clock, "foo")], "RDMA_SIM_CLOCK: \"foo\" is unknown"),
+        (&[(clock, "foo"), (fabric, "refused")], "RDMA_SIM_CLOCK: \"foo\" is unknown"),
         (
             &[(clock, "virtual"), (fabric, "refused"), ("RDMA_SIM_HOST", "a")],
             "RDMA_SIM_CLOCK=virtual is for one process: leave it or RDMA_SIM_FABRIC out",

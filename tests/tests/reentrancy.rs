@@ -14,7 +14,7 @@ use futures::future::try_join;
 use rdma_async::{CloseError, Connection, ConnectionError};
 use rdma_core::{Completion, CompletionQueue as _, Device as _, Time};
 use rdma_sim::{Net, Sim, SimDevice};
-use rdma_tests::{DEVICE, connected, on_connection, options, zeros};
+use rdma_tests::{DEVICE, Panics, connected, on_connection, options, zeros};
 use tracing::span;
 
 /// Uses its connection when it is woken, when it is dropped, and when an event is logged
@@ -176,14 +176,6 @@ fn subscribers_run_without_a_lock() {
         assert!(matches!(pair.ab.closed().await, Err(CloseError::Lost(ConnectionError::PeerLost(_)))));
         assert_eq!(look.count.load(Ordering::Relaxed), 1);
     });
-}
-
-struct Panics;
-
-impl Wake for Panics {
-    fn wake(self: Arc<Self>) {
-        panic!("this waker panics");
-    }
 }
 
 /// Catches a panic that drops the wake-ups behind it, and one that ends the reactor and with it every connection.

@@ -136,30 +136,32 @@ impl<D: Device> Connection<D> {
 
     /// Copies `bytes` into a lease and sends it
     ///
-    /// Waits, in turn, for memory and for a place among the messages in flight.
+    /// Waits in line for memory, and then for a place among the messages in flight.
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send), and [`SendError::Alloc`] if the endpoint's send memory is smaller than the message.
+    /// As [`send`](Self::send), without the lease and without [`SendError::ForeignLease`]; also [`SendError::Alloc`] if the endpoint's
+    /// send memory is smaller than the message. The end of the connection ends the wait for memory, too.
     ///
     /// # Cancel safety
     ///
-    /// As [`send`](Self::send).
+    /// Dropping the future while it waits for memory or for a place sends nothing. Once the message has a place it will be sent,
+    /// whether or not the future lives.
     pub async fn send_bytes(&self, bytes: &[u8]) -> Result<(), SendError> {
         let mut lease = match self.try_alloc(bytes.len()) {
             Err(AllocError::WouldBlock) => self.alloc_to_send(bytes.len()).await?,
-            lease => lease?,
+            leased => leased?,
         };
         lease.extend_from_slice(bytes);
         self.send(lease).await?;
         Ok(())
     }
 
-    /// Leases memory for a message of `len` bytes, unless it could not be sent, or until the connection ends
+    /// Leases memory for a message of `len` bytes; fails when the message cannot be sent, or the connection ends
     async fn alloc_to_send(&self, len: usize) -> Result<Lease, SendError> {
         let (mut alloc, mut closed) = (self.alloc(len), self.closed());
         poll_fn(|cx| {
-            // Wakes this task at the end; the check says then why.
+            // Polled only so that the end of the connection wakes this task: the check returns the reason.
             let _ = Pin::new(&mut closed).poll(cx);
             self.handle.check_send(len)?;
             Pin::new(&mut alloc).poll(cx).map_err(SendError::from)

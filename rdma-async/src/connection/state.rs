@@ -107,12 +107,7 @@ impl<D: Device> State<D> {
             Ok(slot) => slot,
             Err(error) => return Err(SendFailed { error, lease: Some(message) }),
         };
-        let len = message.len();
-        let queued = if self.queues.is_none() {
-            Err(EnqueueError::Closed)
-        } else {
-            self.protocol.enqueue(Token(slot), len)
-        };
+        let queued = self.open_protocol().and_then(|protocol| protocol.enqueue(Token(slot), message.len()));
         if let Err(error) = queued.map_err(|error| self.refusal(error)) {
             self.ops.release(slot, effects);
             return Err(SendFailed { error, lease: Some(message) });
@@ -124,13 +119,11 @@ impl<D: Device> State<D> {
     }
 
     /// Whether a message of `len` bytes can be sent, now or when there is memory and a slot for it
-    pub(super) fn check_send(&self, len: usize) -> Result<(), SendError> {
-        let checked =
-            if self.queues.is_none() { Err(EnqueueError::Closed) } else { self.protocol.check(len) };
-        checked.map_err(|error| self.refusal(error))
+    pub(super) fn check_send(&mut self, len: usize) -> Result<(), SendError> {
+        self.open_protocol().and_then(|protocol| protocol.check(len)).map_err(|error| self.refusal(error))
     }
 
-    /// The next message, or the end, if it is there and no task waits for it
+    /// The next message, or the end, if it is there and no task waits for it; after a close, even if tasks wait
     pub(super) fn try_recv(&mut self) -> Result<Option<Lease>, RecvError> {
         self.inbox.try_next().unwrap_or(Err(RecvError::WouldBlock))
     }
@@ -425,6 +418,11 @@ impl<D: Device> State<D> {
     /// Why there is no connection any more
     fn lost(&self) -> ConnectionError {
         self.error.clone().unwrap_or(ConnectionError::Aborted)
+    }
+
+    /// The protocol, unless the connection is over
+    fn open_protocol(&mut self) -> Result<&mut Protocol, EnqueueError> {
+        if self.queues.is_none() { Err(EnqueueError::Closed) } else { Ok(&mut self.protocol) }
     }
 
     /// Why a message cannot be sent

@@ -30,7 +30,8 @@ use crate::report::{Output, Wall};
 use crate::signals::Interrupt;
 
 pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
-    check_hosts(args.hosts.unwrap_or(0))?;
+    // Before the topology, which may be impossible for another reason with so many hosts.
+    args.hosts.map_or(Ok(()), check_hosts)?;
     let topology = topology(&args.topology, args.hosts).map_err(Failure::usage)?;
     check_hosts(topology.hosts().len())?;
     let commands = commands(&args.program, topology.hosts().len())?;

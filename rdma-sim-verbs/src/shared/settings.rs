@@ -76,7 +76,10 @@ pub enum SettingsError {
     #[error("{}", in_file(.0, .1))]
     File(String, #[source] Box<TopologyError>),
     /// A shape in which a host would need more ports than a simulated Mac has
-    #[error("{hosts} hosts are too many for a {shape}: it has at most {}", MacModel::MAX_PORTS + 1)]
+    #[error(
+        "{hosts} hosts are too many for a {shape}: each would need more than the {} ports of a simulated Mac",
+        MacModel::MAX_PORTS
+    )]
     TooManyHosts {
         /// The shape
         shape: Shape,

@@ -95,7 +95,7 @@ impl FaultPlan {
     ///
     /// For the first fault that cannot fire: [`FaultReason::UnknownHost`] or [`FaultReason::UnknownDevice`] if its host, port or
     /// other cable is missing, [`FaultReason::NeedsHost`] or [`FaultReason::NeedsPort`] if it happens to the other kind of target,
-    /// [`FaultReason::Percent`] or [`FaultReason::Duration`] if its text, which a replay needs, cannot be read for its argument.
+    /// [`FaultReason::Percent`] or [`FaultReason::Duration`] if its argument is out of range, so that a replay could not be read.
     pub fn check(&self, topology: &Topology) -> Result<(), FaultError> {
         self.0.iter().try_for_each(|fault| {
             fault.check(topology).map_err(|reason| FaultError { text: fault.to_string(), reason })
@@ -152,7 +152,7 @@ impl Fault {
         self.check_text()
     }
 
-    /// Whether the text of the fault can be read: a replay is written with it
+    /// Fails if the fault's text could not be read again, as a replay must be
     pub(crate) fn check_text(&self) -> Result<(), FaultReason> {
         self.to_string().parse::<Self>().map(drop).map_err(|error| error.reason)
     }

@@ -1,12 +1,12 @@
 //! Every task learns of an end, whatever the tasks do that began to wait before it
 
 use std::sync::Arc;
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Waker};
 
 use futures::future::{join, join3};
 use rdma_async::{CloseError, ConnectError, ConnectionError, RecvError, SendError};
 use rdma_sim::Sim;
-use rdma_tests::{begun, connect, endpoint, endpoints, on_connection, options, zeros};
+use rdma_tests::{Panics, begun, connect, endpoint, endpoints, on_connection, options, zeros};
 
 const LOST: ConnectionError = ConnectionError::Aborted;
 
@@ -31,7 +31,7 @@ fn a_task_that_polls_no_more_keeps_no_other_from_the_end() {
     });
 }
 
-/// As in a program that selects between the end of a connection and its own shutdown
+/// Catches a `close`, `recv` or `wait_idle` that hangs behind a held future: programs select between the end and their own shutdown.
 #[test]
 fn a_connection_can_be_closed_beside_a_future_that_waits_for_its_end() {
     on_connection(Sim::new(), &options(), async |_, pair| {
@@ -57,14 +57,6 @@ fn an_attempt_that_is_not_polled_keeps_no_other_from_the_end() {
     });
 }
 
-struct Panics;
-
-impl Wake for Panics {
-    fn wake(self: Arc<Self>) {
-        panic!("this waker panics");
-    }
-}
-
 #[test]
 fn a_waker_that_panics_keeps_no_other_task_from_the_end() {
     on_connection(Sim::new(), &options(), async |_, pair| {
@@ -79,15 +71,15 @@ fn a_waker_that_panics_keeps_no_other_task_from_the_end() {
     });
 }
 
-/// Two connections of one endpoint: a peer that does not read holds all of its memory, and the other peer goes away.
+/// One lease holds all send memory of an endpoint with two connections, and the peer of one of them goes away.
 ///
-/// Catches a message that waits for memory, and never learns that its connection has ended or refuses it.
+/// Catches a `send_bytes` that waits for memory and learns neither that its connection has ended nor that its message is too long.
 #[test]
 fn a_message_that_waits_for_memory_learns_of_the_end() {
     let options = options().send_memory(1 << 20).max_message(100_000);
     Sim::new().run(async |net| {
         let (a, b) = endpoints(&net, &options);
-        let ((ab, ba), (full, _unread)) = (connect(&a, &b).await.unwrap(), connect(&a, &b).await.unwrap());
+        let ((ab, ba), (full, _other_end)) = (connect(&a, &b).await.unwrap(), connect(&a, &b).await.unwrap());
         let lease = a.alloc(1 << 20).await.unwrap();
         let too_long = ab.max_message() + 1;
         assert!(matches!(ab.send_bytes(&vec![0; too_long]).await, Err(SendError::TooLong { .. })));
@@ -95,7 +87,7 @@ fn a_message_that_waits_for_memory_learns_of_the_end() {
         ba.abort();
         assert!(matches!(waiting.await, Err(SendError::Lost(ConnectionError::PeerLost(_)))));
         assert!(matches!(ab.send_bytes(b"late").await, Err(SendError::Lost(ConnectionError::PeerLost(_)))));
-        // The line for memory is not in the way of others.
+        // The failed sends have left the line for memory.
         let waiting = begun(full.send_bytes(b"waits")).await;
         drop(lease);
         waiting.await.unwrap();

@@ -24,9 +24,9 @@ pub(crate) trait Program: fmt::Debug + Send + Sync + 'static {
     fn run(&self, side: Side) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-/// The programs of a scenario: one of any kind for each end of each link
+/// A [`Program`] of any kind, as a scenario holds it: it runs at each end of each link
 pub(crate) trait Workload: fmt::Debug + Send + Sync {
-    /// The program at one end of a link
+    /// Starts the program at one end of a link
     fn start(self: Arc<Self>, side: Side) -> BoxFuture<'static, Result<(), Failure>>;
 }
 
