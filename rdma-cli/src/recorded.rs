@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use rdma_doctor::discover::provider_probe::{self, ProviderProbe};
 use rdma_doctor::report::Platform;
 use rdma_doctor::{Host, HostReport, collect};
+use serde::Deserialize;
 
 use crate::failure::at;
 use crate::report::Output;
@@ -40,6 +41,13 @@ pub(crate) fn print_probe() -> Result<()> {
     Output::Json.print(&probe, String::new)
 }
 
+/// The key that every recorded report has: the others may be missing, and any other JSON object would pass
+#[derive(Deserialize)]
+struct Head {
+    #[serde(rename = "platform")]
+    _platform: Platform,
+}
+
 /// Reads a report, labelled with the path of its file
 pub(crate) fn read(path: &Path) -> Result<Host> {
     let mut json = Vec::new();
@@ -49,7 +57,9 @@ pub(crate) fn read(path: &Path) -> Result<Host> {
         bail!(at(path, format_args!("is not a host report: it is longer than {MAX_BYTES} bytes")));
     }
     // The JSON error names line and column.
-    let report = serde_json::from_slice(&json).with_context(|| at(path, "is not a host report"))?;
+    let invalid = || at(path, "is not a host report");
+    let Head { .. } = serde_json::from_slice(&json).with_context(invalid)?;
+    let report = serde_json::from_slice(&json).with_context(invalid)?;
     Ok(Host::new(path.display().to_string(), report))
 }
 

@@ -47,8 +47,13 @@ impl Raw {
 
     /// Connects both ends
     pub fn connect(&self, other: &Self) {
+        self.connect_to(other);
+        other.connect_to(self);
+    }
+
+    /// Connects this end
+    pub fn connect_to(&self, other: &Self) {
         self.qp.connect(&other.qp.address()).unwrap();
-        other.qp.connect(&self.qp.address()).unwrap();
     }
 
     /// Registers the memory once more, for `access`

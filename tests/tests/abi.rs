@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rdma_tests::hosts::library;
 use rdma_verbs_abi::{Context, Device, Pd, QpAttr, QpInitAttr, RawGid, SendWr, Sge, Wc, constants};
 
 /// Calls a function of the ABI
@@ -65,6 +66,100 @@ fn devices_outlive_their_list_and_other_objects_are_no_devices() {
     assert!(call!(rdma_sim_verbs::ibv_get_device_name(context.cast())).is_null());
     assert_eq!(call!(rdma_sim_verbs::ibv_close_device(device.cast())), 22);
     assert_eq!(call!(rdma_sim_verbs::ibv_close_device(context)), 0);
+}
+
+/// The functions of libibverbs 1.14 that take its objects
+const WITH_OBJECTS: &[&CStr] = &[
+    c"_ibv_query_gid_ex",
+    c"_ibv_query_gid_table",
+    c"ibv_ack_async_event",
+    c"ibv_ack_cq_events",
+    c"ibv_alloc_pd",
+    c"ibv_attach_mcast",
+    c"ibv_close_device",
+    c"ibv_create_ah",
+    c"ibv_create_ah_from_wc",
+    c"ibv_create_comp_channel",
+    c"ibv_create_cq",
+    c"ibv_create_qp",
+    c"ibv_create_srq",
+    c"ibv_dealloc_pd",
+    c"ibv_dereg_mr",
+    c"ibv_destroy_ah",
+    c"ibv_destroy_comp_channel",
+    c"ibv_destroy_cq",
+    c"ibv_destroy_qp",
+    c"ibv_destroy_srq",
+    c"ibv_detach_mcast",
+    c"ibv_free_device_list",
+    c"ibv_get_async_event",
+    c"ibv_get_cq_event",
+    c"ibv_get_device_guid",
+    c"ibv_get_device_index",
+    c"ibv_get_device_list",
+    c"ibv_get_device_name",
+    c"ibv_get_pkey_index",
+    c"ibv_import_device",
+    c"ibv_import_dm",
+    c"ibv_import_mr",
+    c"ibv_import_pd",
+    c"ibv_init_ah_from_wc",
+    c"ibv_modify_qp",
+    c"ibv_modify_srq",
+    c"ibv_open_device",
+    c"ibv_qp_to_qp_ex",
+    c"ibv_query_device",
+    c"ibv_query_ece",
+    c"ibv_query_gid",
+    c"ibv_query_gid_type",
+    c"ibv_query_pkey",
+    c"ibv_query_port",
+    c"ibv_query_qp",
+    c"ibv_query_qp_data_in_order",
+    c"ibv_query_srq",
+    c"ibv_reg_dmabuf_mr",
+    c"ibv_reg_mr",
+    c"ibv_reg_mr_iova",
+    c"ibv_reg_mr_iova2",
+    c"ibv_rereg_mr",
+    c"ibv_resize_cq",
+    c"ibv_resolve_eth_l2_from_gid",
+    c"ibv_set_ece",
+    c"ibv_unimport_dm",
+    c"ibv_unimport_mr",
+    c"ibv_unimport_pd",
+];
+
+/// Catches functions that fall through to a genuine libibverbs, which crashes on objects of this library.
+#[test]
+fn every_function_that_takes_objects_is_of_this_library() {
+    // SAFETY: loading the simulated provider has no preconditions.
+    let provider = unsafe { libloading::Library::new(library()) }.unwrap();
+    for name in WITH_OBJECTS {
+        // SAFETY: the function is not called.
+        let found = unsafe { provider.get::<unsafe extern "C" fn()>(name.to_bytes_with_nul()) };
+        assert!(found.is_ok(), "{name:?}");
+    }
+}
+
+#[test]
+fn what_no_device_can_do_is_refused() {
+    const ENOTSUP: i32 = 102;
+    let (_alone, [device, _], list) = devices();
+    let (context, pd) = opened(device);
+    let cq = call!(rdma_sim_verbs::ibv_create_cq(context, 8, null_mut(), null_mut(), 0));
+    assert_eq!(call!(rdma_sim_verbs::ibv_resize_cq(cq, 16)), ENOTSUP);
+    assert_eq!(call!(rdma_sim_verbs::_ibv_query_gid_table(context, null_mut(), 0, 0, 32)), -102);
+    assert!(call!(rdma_sim_verbs::ibv_reg_dmabuf_mr(pd, 0, 4096, 0, 0, 1)).is_null());
+    assert!(call!(rdma_sim_verbs::ibv_import_pd(context, 1)).is_null());
+    assert_eq!(call!(rdma_sim_verbs::ibv_get_async_event(context, null_mut())), -1);
+    assert_eq!(call!(rdma_sim_verbs::ibv_get_device_index(device)), -1);
+    for (pkey, index) in [(0xffff, 0), (1, -1)] {
+        assert_eq!(call!(rdma_sim_verbs::ibv_get_pkey_index(context, 1, pkey)), index);
+    }
+    assert_eq!(call!(rdma_sim_verbs::ibv_destroy_cq(cq)), 0);
+    closed((context, pd));
+    call!(rdma_sim_verbs::ibv_free_device_list(list));
 }
 
 /// Regression: a length beyond the end of the addresses was registered, or was a panic.

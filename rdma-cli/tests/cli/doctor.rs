@@ -190,13 +190,25 @@ fn a_report_that_cannot_be_written_is_named() {
 #[test]
 fn empty_and_newer_reports_are_read() {
     let folder = Folder::new();
-    let blank = folder.write("blank.json", "{}");
+    let blank = folder.write("blank.json", r#"{"platform": "macos"}"#);
     let newer = folder.write("newer.json", r#"{"platform": "macos", "wormholes": [{"to": "Mars"}]}"#);
     for path in [blank, newer] {
         let output = tb5!["doctor", "--json", "--from", &path];
         assert_code(&output, 0);
         assert_eq!(object(&output)["verdict"], "unknown");
         assert!(stdout(&tb5!["devices", "--from", &path]).contains("could not be listed"));
+    }
+}
+
+/// Regression: any JSON object passed as a report of which nothing is known, a trace of the simulator among them.
+#[test]
+fn other_json_is_no_report() {
+    let folder = Folder::new();
+    for text in ["{}", r#"{"traceEvents": []}"#] {
+        let path = folder.write("other.json", text);
+        for command in ["doctor", "devices"] {
+            assert_refused(&tb5![command, "--from", &path], &path, "missing field `platform`");
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-use rdma_verbs_abi::{Context, Mr, Pd, Qp, RawGid, Wc};
+use rdma_verbs_abi::{Context, Cq, Device, Mr, Pd, Qp, RawGid, Wc};
 
 use super::devices::ibv_query_gid;
 use super::memory::ibv_reg_mr;
@@ -102,6 +102,18 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr_iova(
+    pd: *mut Pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_int,
+) -> *mut Mr {
+    // SAFETY: the contract of all functions.
+    unsafe { ibv_reg_mr_iova2(pd, addr, length, iova, access as c_uint) }
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_reg_mr_iova2(
     pd: *mut Pd,
     addr: *mut c_void,
@@ -142,15 +154,83 @@ macro_rules! without_effect {
     )*};
 }
 
+/// Functions that return nothing, for objects that there are not
+macro_rules! without_result {
+    ($($name:ident($($argument:ty),*);)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($(_: $argument),*) {}
+    )*};
+}
+
+// Those of libibverbs that are not here would reach a genuine libibverbs with objects of this library.
+
 without_objects! {
     ibv_create_ah(*mut Pd, *mut c_void);
     ibv_create_ah_from_wc(*mut Pd, *mut Wc, *mut c_void, u8);
     ibv_create_srq(*mut Pd, *mut c_void);
+    ibv_import_device(c_int);
+    ibv_import_dm(*mut Context, u32);
+    ibv_import_mr(*mut Pd, u32);
+    ibv_import_pd(*mut Context, u32);
+    ibv_reg_dmabuf_mr(*mut Pd, u64, usize, u64, c_int, c_int);
 }
 
 without_effect! {
+    ibv_attach_mcast(*mut Qp, *const RawGid, u16);
     ibv_destroy_ah(*mut c_void);
     ibv_destroy_srq(*mut c_void);
-    ibv_attach_mcast(*mut Qp, *const RawGid, u16);
     ibv_detach_mcast(*mut Qp, *const RawGid, u16);
+    ibv_init_ah_from_wc(*mut Context, u8, *mut Wc, *mut c_void, *mut c_void);
+    ibv_modify_srq(*mut c_void, *mut c_void, c_int);
+    ibv_query_ece(*mut Qp, *mut c_void);
+    ibv_query_srq(*mut c_void, *mut c_void);
+    ibv_rereg_mr(*mut Mr, c_int, *mut Pd, *mut c_void, usize, c_int);
+    ibv_resize_cq(*mut Cq, c_int);
+    ibv_resolve_eth_l2_from_gid(*mut Context, *mut c_void, *mut u8, *mut u16);
+    ibv_set_ece(*mut Qp, *mut c_void);
+}
+
+without_result! {
+    ibv_ack_async_event(*mut c_void);
+    ibv_unimport_dm(*mut c_void);
+    ibv_unimport_mr(*mut Mr);
+    ibv_unimport_pd(*mut Pd);
+}
+
+/// No device reports asynchronous events
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_async_event(_context: *mut Context, _event: *mut c_void) -> c_int {
+    minus_one(ENOTSUP)
+}
+
+/// Devices have no number in the kernel
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_device_index(_device: *mut Device) -> c_int {
+    -1
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_pkey_index(context: *mut Context, port: u8, pkey: u16) -> c_int {
+    let mut found = 0;
+    // SAFETY: the contract of all functions.
+    let is_found = unsafe { ibv_query_pkey(context, port, 0, &raw mut found) } == 0;
+    if is_found && found == pkey { 0 } else { -1 }
+}
+
+/// No queue pair promises that bytes are written in order
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_qp_data_in_order(_qp: *mut Qp, _op: c_uint, _flags: u32) -> c_int {
+    0
+}
+
+/// A negative error number: programs ask for each entry instead
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ibv_query_gid_table(
+    _context: *mut Context,
+    _entries: *mut GidEntry,
+    _most: usize,
+    _flags: u32,
+    _size: usize,
+) -> isize {
+    -(ENOTSUP.0 as isize)
 }

@@ -39,6 +39,7 @@ impl Fabric {
         let Some(operation) = found.oldest_one_sided() else { return };
         let peer = self.qps.connected_peer(key, |device| self.world.neighbour(device));
         if peer.is_none() && is_reliable {
+            self.qps[key].arrived_early();
             return self.schedule.add_all(self.qps.arm_retry_timer(key, now));
         }
         if let Some((host, to)) = peer.and_then(|peer| remote_name(&self.world, &self.qps[peer])) {
@@ -68,6 +69,13 @@ impl Fabric {
         self.end_send(key, operation.position, returned + Nanos(timing.propagation_ns + timing.delivery_ns));
     }
 
+    /// Lets those operations take place that have arrived before the peer could be reached
+    pub(super) fn serve_early(&mut self, qp: QpRef) {
+        for _ in 0..self.qps.take_early(qp) {
+            self.one_sided_arrived(qp);
+        }
+    }
+
     /// The retry timer of a reliable queue pair has expired: without a peer, it fails
     pub(super) fn retry(&mut self, qp: QpRef) {
         let (key, now) = (qp.key, self.schedule.now());
@@ -76,7 +84,7 @@ impl Fabric {
         if self.qps.connected_peer(key, |device| self.world.neighbour(device)).is_none() {
             return self.fail_send(key, 0, Status::RetryExceeded);
         }
-        self.one_sided_arrived(qp);
+        self.serve_early(qp);
         if is_stalled || self.qps[key].is_requesting() {
             self.schedule.add_all(self.qps.arm_retry_timer(key, now));
         }

@@ -68,7 +68,9 @@ impl Fabric {
         match *message {
             LinkMessage::Ready { qp, peer, qp_type } => {
                 if let Some(device) = self.world.device_at_host(host, qp.device) {
-                    self.qps.shadow(device, qp.qpn, peer, qp_type, now);
+                    let shadow = self.qps.shadow(device, qp.qpn, peer, qp_type, now);
+                    let neighbour = |device| self.world.neighbour(device);
+                    self.schedule.add_all(self.qps.announce_ready(shadow, now, neighbour));
                 }
             }
             LinkMessage::Closed { qp } => {

@@ -143,6 +143,8 @@ impl Fabric {
             let neighbour = |device| self.world.neighbour(device);
             self.schedule.add_all(self.qps.announce_credit(key, visible, neighbour));
         }
+        let neighbour = |device| self.world.neighbour(device);
+        self.schedule.add_all(self.qps.announce_ready(key, visible, neighbour));
         self.announce(key);
         Ok(())
     }

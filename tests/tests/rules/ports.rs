@@ -127,6 +127,21 @@ fn an_interface_that_is_down_stops_only_new_connections() {
     });
 }
 
+/// Regression: only an end whose cable was plugged in became resolvable again, and the other one stayed unreachable for ever.
+#[test]
+fn a_cable_becomes_resolvable_at_both_ends_while_it_is_out() {
+    on_pair(async |net, _| {
+        for fault in
+            ["a:rdma_en2 unresolvable", "a:rdma_en2 unplug", "a:rdma_en2 resolvable", "a:rdma_en2 replug"]
+        {
+            happen(&net, fault).await;
+        }
+        let [c, d] = ["a", "b"].map(|host| bare(&net, host));
+        c.qp().connect(&d.qp().address()).unwrap();
+        d.qp().connect(&c.qp().address()).unwrap();
+    });
+}
+
 /// `a` – `b` – `c`
 fn chain() -> Topology {
     let macs = Topology::new().host("a", 3).host("b", 3).host("c", 3);

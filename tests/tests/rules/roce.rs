@@ -6,7 +6,7 @@ use rdma_core::{
     Access, FRAME, MemoryRegion, Opcode, QpInit, QpType, QueuePair, Rkey, SendOp, Status, Transition,
 };
 use rdma_sim::{Model, Net, Sim};
-use rdma_tests::Raw;
+use rdma_tests::{DEVICE, Raw};
 
 use super::{errno, happen, rest};
 
@@ -91,6 +91,30 @@ fn roce_reads_and_operates_on_reliable_queue_pairs() {
     on_roce(QpType::Uc, async |_, [a, b]| {
         let (remote_addr, rkey) = remote(&b, 0);
         assert_eq!(errno(a.post(1, SendOp::Read { remote_addr, rkey }, &[a.sge(0..8)])), 102);
+    });
+}
+
+/// Regression: the first request waited for the retry timer after the peer had become ready, and those behind it for ever.
+#[test]
+fn requests_that_arrive_early_take_place_when_the_peer_is_ready() {
+    Sim::new().model(Model::roce()).run(async |net| {
+        let init = QpInit { qp_type: QpType::Rc, ..QpInit::with_frames(1023) };
+        let [a, b] = ["a", "b"].map(|host| Raw::new(net.open(host, DEVICE).unwrap(), &init, ALL, 1 << 20));
+        a.connect_to(&b);
+        a.write(0, b"written");
+        let (remote_addr, rkey) = remote(&b, 0);
+        a.post(1, SendOp::Write { remote_addr, rkey }, &[a.sge(0..7)]).unwrap();
+        a.post(2, SendOp::Read { remote_addr, rkey }, &[a.sge(64..71)]).unwrap();
+        rest(&net, Duration::from_secs(1)).await;
+        assert_eq!(a.poll(), None);
+        let ready = net.now();
+        b.connect_to(&a);
+        for id in [1, 2] {
+            let done = a.completion().await;
+            assert_eq!((done.id.0, done.status), (id, Status::Success));
+        }
+        assert!(net.now() - ready < Duration::from_micros(20));
+        assert_eq!(a.read(64..71), b"written");
     });
 }
 

@@ -210,7 +210,14 @@ impl QueuePairs {
     // ─── Shadows of queue pairs in other processes ───
 
     /// Keeps the shadow of a queue pair that another process has made ready to receive from `peer`
-    pub(super) fn shadow(&mut self, device: DeviceIndex, qpn: Qpn, peer: Qpn, qp_type: QpType, now: Time) {
+    pub(super) fn shadow(
+        &mut self,
+        device: DeviceIndex,
+        qpn: Qpn,
+        peer: Qpn,
+        qp_type: QpType,
+        now: Time,
+    ) -> QpKey {
         if let Some(old) = self.find(device, qpn) {
             self.remove(old);
         }
@@ -218,7 +225,7 @@ impl QueuePairs {
         let cqs = [CqKey::null(); 2];
         let mut qp = QueuePair::new(device, cqs, qpn, qp_type, capacity, QueueUnit::Frames, now);
         qp.receive_from(peer, 0, now, now);
-        self.insert(qp);
+        self.insert(qp)
     }
 
     /// Adds a receive to a shadow, and returns whether it is the only one
@@ -311,6 +318,22 @@ impl QueuePairs {
     ) -> Option<(Time, Event)> {
         let sender = self.connected_peer(receiver, neighbour)?;
         self.all[sender].is_stalled().then(|| (visible, Event::Credit(self.at(sender))))
+    }
+
+    /// The event by which operations take place at `time` that have arrived before `target` was ready for them
+    pub(super) fn announce_ready(
+        &mut self,
+        target: QpKey,
+        time: Time,
+        neighbour: impl FnOnce(DeviceIndex) -> Option<DeviceIndex>,
+    ) -> Option<(Time, Event)> {
+        let sender = self.connected_peer(target, neighbour)?;
+        self.all[sender].has_early().then(|| (time, Event::PeerReady(self.at(sender))))
+    }
+
+    /// How many one-sided operations of `qp` have arrived before its peer could be reached; none have from here on
+    pub(super) fn take_early(&mut self, qp: QpRef) -> u32 {
+        self.live(qp).map_or(0, QueuePair::take_early)
     }
 
     /// The event by which a reliable queue pair looks whether its peer can be reached, if none is scheduled

@@ -52,6 +52,8 @@ pub(crate) struct QueuePair {
     pub(super) tx: Tx,
     /// The retry timer is scheduled.
     pub(super) retry_armed: bool,
+    /// One-sided operations that have arrived before the peer could be reached.
+    early: u32,
     pub(super) receives: VecDeque<Receive>,
     /// What `receives` take of the capacity.
     pub(super) recv_frames: u32,
@@ -109,6 +111,7 @@ impl QueuePair {
             rung: 0,
             tx: Tx::Idle,
             retry_armed: false,
+            early: 0,
             receives: VecDeque::with_capacity(64),
             recv_frames: 0,
             filled: 0,
@@ -216,6 +219,7 @@ impl QueuePair {
         self.epoch = self.epoch.wrapping_add(1);
         self.tx = Tx::Idle;
         self.retry_armed = false;
+        self.early = 0;
     }
 
     /// Fails: requests stay posted and never complete, unless they are [flushed](Self::pop_flushed)
@@ -289,6 +293,19 @@ impl QueuePair {
 
     pub(super) fn retry_expired(&mut self) {
         self.retry_armed = false;
+    }
+
+    /// A one-sided operation has arrived, and the peer cannot be reached
+    pub(crate) fn arrived_early(&mut self) {
+        self.early += 1;
+    }
+
+    pub(super) fn has_early(&self) -> bool {
+        self.early > 0
+    }
+
+    pub(super) fn take_early(&mut self) -> u32 {
+        std::mem::take(&mut self.early)
     }
 
     fn front(&self) -> &Send {

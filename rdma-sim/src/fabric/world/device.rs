@@ -54,8 +54,6 @@ pub(super) struct DeviceFaults {
     pub(super) overflows: bool,
     /// Completions are visible at whole seconds only.
     pub(super) slow_receive: bool,
-    /// The address of the neighbour cannot be resolved.
-    pub(super) is_unresolvable: bool,
 }
 
 impl Device {

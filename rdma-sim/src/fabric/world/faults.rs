@@ -50,9 +50,10 @@ impl World {
     pub(crate) fn boot(&mut self, host: u32) -> Effects {
         let mut out = Vec::new();
         self.change_host(host, |host| (host.is_booting, host.is_asleep) = (false, false), &mut out);
-        for device in self.devices_of(host) {
-            let device = self.device_mut(device);
+        for index in self.devices_of(host) {
+            let device = self.device_mut(index);
             (device.faults, device.leaked) = (DeviceFaults::default(), Leaked::default());
+            self.set_unresolvable(index, false);
         }
         self.set_process(host, Process::Running);
         out
@@ -181,11 +182,9 @@ impl World {
                 out.push(FaultEffect::IdleDeath { ends, cable: link.map(|link| link.cable) });
             }
             FaultKind::InterfaceDown | FaultKind::Unresolvable => {
-                self.change_both_ends(device, |found| found.faults.is_unresolvable = true);
+                self.set_unresolvable(device, true);
             }
-            FaultKind::Resolvable => {
-                self.change_both_ends(device, |found| found.faults.is_unresolvable = false);
-            }
+            FaultKind::Resolvable => self.set_unresolvable(device, false),
             kind => self.device_mut(device).apply_fault(kind),
         }
     }
@@ -194,6 +193,13 @@ impl World {
         change(self.device_mut(device));
         if let Some(neighbour) = self.neighbour(device) {
             change(self.device_mut(neighbour));
+        }
+    }
+
+    /// Changes the cable, whether or not it is plugged in
+    fn set_unresolvable(&mut self, device: DeviceIndex, is_unresolvable: bool) {
+        if let Some(link) = self.link(device) {
+            self.cables[link.cable as usize].is_unresolvable = is_unresolvable;
         }
     }
 

@@ -34,14 +34,17 @@ pub(crate) struct World {
 struct Cable {
     rate: LineRate,
     is_plugged: bool,
+    /// Neither end can resolve the address of the other.
+    is_unresolvable: bool,
     ends: [DeviceIndex; 2],
 }
 
 impl World {
     pub(super) fn new(topology: &Topology, model: &Model) -> Self {
         let rates = topology.cables.iter().map(|cable| topology.link_rate(cable));
-        let mut cables: Vec<_> =
-            rates.map(|rate| Cable { rate, is_plugged: true, ends: [DeviceIndex(0); 2] }).collect();
+        let mut cables: Vec<_> = rates
+            .map(|rate| Cable { rate, is_plugged: true, is_unresolvable: false, ends: [DeviceIndex(0); 2] })
+            .collect();
         let (mut devices, mut hosts) = (Vec::new(), Vec::new());
         for (h, host) in topology.hosts.iter().enumerate() {
             let first = devices.len() as u32;
@@ -198,6 +201,11 @@ impl World {
         cable.is_plugged.then(|| cable.ends[1 - usize::from(end)])
     }
 
+    /// Whether neither end of a device's cable can resolve the address of the other
+    fn is_unresolvable(&self, device: DeviceIndex) -> bool {
+        self.link(device).is_some_and(|link| self.cables[link.cable as usize].is_unresolvable)
+    }
+
     /// Active if the hosts at both ends of the cable are up
     pub(crate) fn port(&self, device: DeviceIndex) -> PortStatus {
         let is_up = |device: DeviceIndex| self.hosts[self.host_of(device) as usize].is_up();
@@ -338,7 +346,7 @@ impl World {
             let host = &self.hosts[self.host_of(neighbour) as usize];
             host.is_up() && !target.is_zero() && self.gids(neighbour).contains(&target)
         });
-        match is_refused || !is_known || faults.is_unresolvable {
+        match is_refused || !is_known || self.is_unresolvable(device) {
             true => Err(Cause::PeerUnreachable),
             false => Ok(()),
         }
