@@ -272,6 +272,25 @@ fn one_sided_operations_access_memory_of_another_process() {
     }
 }
 
+/// Catches requests that wait for the retry timer, or for ever, although the other process has become ready.
+#[test]
+fn one_sided_operations_that_are_early_take_place_when_the_other_process_is_ready() {
+    let sims = TwoSimulations::new(&Model::roce());
+    let access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE);
+    let [a, b] = pair_of(sims.drivers.each_ref(), QpType::Rc, access);
+    a.connect_to(&b);
+    let (remote_addr, rkey) = (b.region().base(), b.region().rkey().unwrap());
+    for id in [1, 2] {
+        a.post(id, SendOp::Write { remote_addr, rkey }, &[a.sge(0..8)]).unwrap();
+    }
+    sims.settle();
+    assert_eq!(a.poll(), None);
+    b.connect_to(&a);
+    sims.settle();
+    let done: Vec<_> = std::iter::from_fn(|| a.poll()).map(|done| (done.id.0, done.status)).collect();
+    assert_eq!(done, [(1, Status::Success), (2, Status::Success)]);
+}
+
 /// Catches a sender that waits for the response of a process that has ended.
 #[test]
 fn a_one_sided_operation_fails_when_the_other_process_ends() {
