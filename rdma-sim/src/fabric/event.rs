@@ -24,8 +24,6 @@ pub(crate) enum Event {
     Free(LinkEnd),
     /// The oldest one-sided operation of a queue pair reaches the memory of the peer
     OneSided(QpRef),
-    /// The peer of a queue pair can be reached now
-    PeerReady(QpRef),
     /// The cable in a port is plugged in again
     Replug(DeviceIndex),
     /// The retry timer of a reliable queue pair expires

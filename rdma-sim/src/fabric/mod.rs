@@ -158,7 +158,6 @@ impl Fabric {
             Event::Fault(number) => self.fire(number),
             Event::Free(link) => self.transmit(link),
             Event::OneSided(qp) => self.one_sided_arrived(qp),
-            Event::PeerReady(qp) => self.serve_early(qp),
             Event::Replug(device) => {
                 let effects = self.world.replug(device);
                 self.apply(effects);

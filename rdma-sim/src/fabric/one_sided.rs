@@ -69,13 +69,6 @@ impl Fabric {
         self.end_send(key, operation.position, returned + Nanos(timing.propagation_ns + timing.delivery_ns));
     }
 
-    /// Lets those operations take place that have arrived before the peer could be reached
-    pub(super) fn serve_early(&mut self, qp: QpRef) {
-        for _ in 0..self.qps.take_early(qp) {
-            self.one_sided_arrived(qp);
-        }
-    }
-
     /// The retry timer of a reliable queue pair has expired: without a peer, it fails
     pub(super) fn retry(&mut self, qp: QpRef) {
         let (key, now) = (qp.key, self.schedule.now());
@@ -84,7 +77,9 @@ impl Fabric {
         if self.qps.connected_peer(key, |device| self.world.neighbour(device)).is_none() {
             return self.fail_send(key, 0, Status::RetryExceeded);
         }
-        self.serve_early(qp);
+        for _ in 0..self.qps.take_early(key) {
+            self.one_sided_arrived(qp);
+        }
         if is_stalled || self.qps[key].is_requesting() {
             self.schedule.add_all(self.qps.arm_retry_timer(key, now));
         }

@@ -320,20 +320,21 @@ impl QueuePairs {
         self.all[sender].is_stalled().then(|| (visible, Event::Credit(self.at(sender))))
     }
 
-    /// The event by which operations take place at `time` that have arrived before `target` was ready for them
+    /// The events by which operations take place at `time` that have arrived before `target` was ready for them
     pub(super) fn announce_ready(
         &mut self,
         target: QpKey,
         time: Time,
         neighbour: impl FnOnce(DeviceIndex) -> Option<DeviceIndex>,
-    ) -> Option<(Time, Event)> {
-        let sender = self.connected_peer(target, neighbour)?;
-        self.all[sender].has_early().then(|| (time, Event::PeerReady(self.at(sender))))
+    ) -> impl Iterator<Item = (Time, Event)> {
+        let sender = self.connected_peer(target, neighbour);
+        let early = sender.map(|sender| (self.take_early(sender), Event::OneSided(self.at(sender))));
+        early.into_iter().flat_map(move |(count, event)| iter::repeat_n((time, event), count))
     }
 
-    /// How many one-sided operations of `qp` have arrived before its peer could be reached; none have from here on
-    pub(super) fn take_early(&mut self, qp: QpRef) -> u32 {
-        self.live(qp).map_or(0, QueuePair::take_early)
+    /// How many one-sided operations of `key` have arrived before its peer could be reached; they count no more
+    pub(super) fn take_early(&mut self, key: QpKey) -> usize {
+        self.all[key].take_early()
     }
 
     /// The event by which a reliable queue pair looks whether its peer can be reached, if none is scheduled

@@ -53,7 +53,7 @@ pub(crate) struct QueuePair {
     /// The retry timer is scheduled.
     pub(super) retry_armed: bool,
     /// One-sided operations that have arrived before the peer could be reached.
-    early: u32,
+    early: usize,
     pub(super) receives: VecDeque<Receive>,
     /// What `receives` take of the capacity.
     pub(super) recv_frames: u32,
@@ -300,11 +300,7 @@ impl QueuePair {
         self.early += 1;
     }
 
-    pub(super) fn has_early(&self) -> bool {
-        self.early > 0
-    }
-
-    pub(super) fn take_early(&mut self) -> u32 {
+    pub(super) fn take_early(&mut self) -> usize {
         std::mem::take(&mut self.early)
     }
 
