@@ -55,11 +55,7 @@ impl<T> WaitQueue<T> {
         effects: &mut Effects<E>,
         take: impl FnOnce(&mut T) -> Option<R>,
     ) -> Poll<R> {
-        let is_first = match (waiter.0, self.waiting.front()) {
-            (None, None) => true,
-            (Some(mine), Some((first, _))) => mine == *first,
-            (None, Some(_)) | (Some(_), None) => false,
-        };
+        let is_first = waiter.0 == self.waiting.front().map(|(first, _)| *first);
         if (is_first || self.is_for_all)
             && let Some(taken) = take(&mut self.value)
         {

@@ -59,7 +59,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Makes enums whose variants have a name for people
+/// Declares public enums, each variant with the text that `Display` writes for it
 macro_rules! named {
     ($($(#[$attribute:meta])* pub enum $enum:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)+ })+) => {$(
         $(#[$attribute])*

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
     }
 }
 
-/// Fails if a fabric has no room for so many hosts, whatever its cables
+/// Fails if `hosts` is more than the shared memory of a fabric holds
 fn check_hosts(hosts: usize) -> Result<(), Failure> {
     const MOST: usize = SharedFabric::MAX_HOSTS;
     if hosts <= MOST {

@@ -154,7 +154,7 @@ macro_rules! without_effect {
     )*};
 }
 
-/// Functions that return nothing, for objects that there are not
+/// Functions that return nothing, and take objects that this library never makes
 macro_rules! without_result {
     ($($name:ident($($argument:ty),*);)*) => {$(
         #[unsafe(no_mangle)]
@@ -162,7 +162,7 @@ macro_rules! without_result {
     )*};
 }
 
-// Those of libibverbs that are not here would reach a genuine libibverbs with objects of this library.
+// A call of a function that this library lacks would reach a genuine libibverbs, with objects of this library.
 
 without_objects! {
     ibv_create_ah(*mut Pd, *mut c_void);

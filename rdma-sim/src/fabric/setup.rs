@@ -139,11 +139,10 @@ impl Fabric {
         // The sender learns only now of receives that were posted before.
         let visible = now + Nanos(self.model.timing.propagation_ns);
         qp.receive_from(attr.dest_qpn, self.setup_steps, now, visible);
+        let neighbour = |device| self.world.neighbour(device);
         if qp.open_receives().next().is_some() {
-            let neighbour = |device| self.world.neighbour(device);
             self.schedule.add_all(self.qps.announce_credit(key, visible, neighbour));
         }
-        let neighbour = |device| self.world.neighbour(device);
         self.schedule.add_all(self.qps.announce_ready(key, visible, neighbour));
         self.announce(key);
         Ok(())

@@ -1,4 +1,4 @@
-//! Every task learns of an end, whatever the tasks do that began to wait before it
+//! Every waiting task learns of the end of a connection or endpoint, even if tasks in front of it poll no more or panic
 
 use std::sync::Arc;
 use std::task::{Context, Waker};

@@ -127,7 +127,7 @@ fn an_interface_that_is_down_stops_only_new_connections() {
     });
 }
 
-/// Regression: only an end whose cable was plugged in became resolvable again, and the other one stayed unreachable for ever.
+/// Regression: `resolvable` changed the named port only while the cable was out, and the other port stayed unresolvable for ever.
 #[test]
 fn a_cable_becomes_resolvable_at_both_ends_while_it_is_out() {
     on_pair(async |net, _| {

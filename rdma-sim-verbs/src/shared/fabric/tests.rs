@@ -100,3 +100,21 @@ fn memory_is_allocated_before_it_is_used() {
     fabric.reserve(1).unwrap();
     assert!(blocks() - before >= 2 << 20, "and back");
 }
+
+/// Catches a number in shared memory that is used unchecked: a signal to process −1 goes to all processes of the user.
+#[test]
+fn a_host_whose_process_number_is_invalid_or_of_another_process_has_no_process() {
+    let fabric = SharedFabric::create(&name("numbers"), &settings()).unwrap();
+    let slot = fabric.segment.slot(0);
+    let (own, started) = Process::own();
+    let claim = |pid: u32, started: u64| {
+        slot.started.store(started, Ordering::Relaxed);
+        slot.pid.store(pid, Ordering::Relaxed);
+        fabric.process_of(0)
+    };
+    assert_eq!(claim(own, started), own);
+    for pid in [0, u32::MAX, 1 << 31, own.wrapping_neg()] {
+        assert_eq!(claim(pid, started), 0, "{pid}");
+    }
+    assert_eq!(claim(own, started + 1), 0, "the process with this number is another one");
+}

@@ -181,9 +181,7 @@ impl World {
                 let ends = [Some(device), self.neighbour(device)];
                 out.push(FaultEffect::IdleDeath { ends, cable: link.map(|link| link.cable) });
             }
-            FaultKind::InterfaceDown | FaultKind::Unresolvable => {
-                self.set_unresolvable(device, true);
-            }
+            FaultKind::InterfaceDown | FaultKind::Unresolvable => self.set_unresolvable(device, true),
             FaultKind::Resolvable => self.set_unresolvable(device, false),
             kind => self.device_mut(device).apply_fault(kind),
         }
