@@ -1,0 +1,99 @@
+//! Seeded bugs: small programs with a mistake that people make, and how soon `check` finds each
+//!
+//! Every program passes in the plain run, so that only exploring finds the mistake; repaired, it passes in all runs.
+//!
+//! `cargo test --release -p rdma-tests --test bugs -- --ignored --nocapture` prints how many seeds each mistake needs.
+
+mod bug;
+mod races;
+mod tools;
+mod wakeups;
+
+use rdma_sim::{Check, CheckFailure, Replay, try_check};
+
+use self::bug::Bug;
+
+/// All bugs, by category
+const CATEGORIES: [(&str, &[Bug]); 2] = [("races", races::BUGS), ("wake-ups", wakeups::BUGS)];
+
+/// A way to explore schedules, by its name
+type Mode = (&'static str, fn(Check) -> Check);
+
+/// The ways that are compared
+const MODES: [Mode; 1] = [("fifo", |check| check)];
+
+/// Seeds after which a mistake counts as not found
+const PATIENCE: u64 = 10_000;
+
+fn bugs() -> impl Iterator<Item = &'static Bug> {
+    CATEGORIES.iter().flat_map(|(_, bugs)| *bugs)
+}
+
+fn run(bug: &Bug, check: Check, is_fixed: bool) -> Result<(), CheckFailure> {
+    try_check(check, async |net| bug.run(net, is_fixed).await)
+}
+
+/// How many seeds it takes to find `bug`, or `None` if none of `settings` finds it
+///
+/// The failure must be that of the bug, and the line that repeats it must do so.
+fn find(bug: &Bug, settings: Check) -> Option<u64> {
+    let failure = run(bug, settings.clone().first_seed(0), false).err()?;
+    let is_the_bug = |failure: &CheckFailure| failure.reason.contains(bug.fails_with);
+    assert!(is_the_bug(&failure), "{}: {failure}", bug.name);
+    let again = run(bug, settings.replay(failure.replay.clone()), false).expect_err("a replay fails again");
+    assert!(is_the_bug(&again), "{}: {again}", bug.name);
+    Some(failure.original.seed + 1)
+}
+
+#[test]
+fn every_bug_has_a_name_of_its_own_and_there_are_enough() {
+    let mut names: Vec<_> = bugs().map(|bug| bug.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), bugs().count());
+}
+
+#[test]
+fn no_bug_shows_in_the_plain_run() {
+    let plain = Replay { draws: Some(0), ..Replay::default() };
+    for bug in bugs() {
+        run(bug, bug.settings().replay(plain.clone()), false)
+            .unwrap_or_else(|failure| panic!("{}: {failure}", bug.name));
+    }
+}
+
+#[test]
+fn no_repaired_program_fails() {
+    for bug in bugs() {
+        run(bug, bug.settings().runs(200), true).unwrap_or_else(|failure| panic!("{}: {failure}", bug.name));
+    }
+}
+
+#[test]
+fn what_the_plain_order_can_find_is_found() {
+    for bug in bugs().filter(|bug| bug.is_found_in_fifo) {
+        assert!(find(bug, bug.settings().runs(PATIENCE)).is_some(), "{}: {}", bug.name, bug.wrong);
+    }
+}
+
+/// The table: seeds that each bug needs, by the way of exploring
+#[test]
+#[ignore = "takes minutes, and proves nothing that the other tests do not"]
+#[expect(clippy::print_stdout, reason = "the table is what it is for")]
+fn print_seeds_needed() {
+    let mut found = [0; MODES.len()];
+    for (category, bugs) in CATEGORIES {
+        for bug in bugs {
+            let seeds = MODES.map(|(_, mode)| find(bug, mode(bug.settings().runs(PATIENCE))));
+            let cells = seeds.map(|seeds| seeds.map_or_else(|| "–".to_owned(), |seeds| seeds.to_string()));
+            let needs = format!("{:?}", bug.needs);
+            println!("{category:9} {:34} {needs:12} {:>8}", bug.name, cells.join(" "));
+            for (total, seeds) in found.iter_mut().zip(seeds) {
+                *total += u32::from(seeds.is_some());
+            }
+        }
+    }
+    for ((mode, _), found) in MODES.iter().zip(found) {
+        println!("{mode}: {found} of {} found", bugs().count());
+    }
+}
