@@ -16,7 +16,7 @@ use arbitrary::Unstructured;
 use proptest::test_runner::{Config, TestRunner};
 use rdma_async::{Connection, Device, Endpoint, EndpointOptions};
 use rdma_sim::fault::strategies::{fault_plans, schedules};
-use rdma_sim::{Bytes, Check, Choices, FaultPlan, Net, Seeded, Sim, Topology, check};
+use rdma_sim::{Bytes, Check, Choices, FaultPlan, Net, RandomFaults, Seeded, Sim, Topology, check};
 
 use self::backend::{End, Result};
 
@@ -24,9 +24,13 @@ const REQUESTS: u64 = 50;
 /// What their numbers, 1 to [`REQUESTS`], add up to
 const SUM: u64 = REQUESTS * (REQUESTS + 1) / 2;
 /// Most faults of a run
-const FAULTS: usize = 3;
-/// When they fire at the latest
+const FAULTS: u32 = 3;
+/// When they begin at the latest
 const HORIZON: Duration = Duration::from_millis(2);
+
+fn faults() -> RandomFaults {
+    RandomFaults::up_to(FAULTS).within(HORIZON)
+}
 
 /// Answers each number with the sum so far
 async fn serve<D: Device>(connection: &Connection<D>) -> Result {
@@ -79,13 +83,13 @@ async fn attempt(net: &Net) -> Result<u64> {
 
 /// By seed: a failure is shrunk and printed as a line that repeats it
 fn by_seed() {
-    check(Check::new().runs(100).random_faults(FAULTS as u32, HORIZON), holds);
+    check(Check::new().runs(100).random_faults(faults()), holds);
 }
 
 /// By proptest: strategies combine with those of the caller's own types
 fn by_strategy() -> Result {
     let mut runner = TestRunner::new(Config { cases: 100, failure_persistence: None, ..Config::default() });
-    let runs = (fault_plans(&Topology::pair(), FAULTS, HORIZON), schedules(64));
+    let runs = (fault_plans(&Topology::pair(), &faults()), schedules(64));
     runner.run(&runs, |(plan, schedule)| {
         Sim::new().faults(plan).choices(schedule).run(holds);
         Ok(())
@@ -96,7 +100,7 @@ fn by_strategy() -> Result {
 /// From bytes: the body of a fuzz target
 fn by_bytes(bytes: &[u8]) -> Result {
     let mut bytes = Unstructured::new(bytes);
-    let plan = FaultPlan::arbitrary(&mut bytes, &Topology::pair(), FAULTS, HORIZON)?;
+    let plan = FaultPlan::arbitrary(&mut bytes, &Topology::pair(), &faults())?;
     let choices: Bytes = bytes.arbitrary()?;
     Sim::new().faults(plan).choices(choices).run(holds);
     Ok(())

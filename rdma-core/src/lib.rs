@@ -29,6 +29,7 @@ mod error;
 mod frame;
 mod invalid;
 mod port;
+pub mod probe;
 pub mod protocol;
 mod queue_pair;
 mod runtime;

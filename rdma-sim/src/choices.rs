@@ -20,6 +20,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub trait Choices: fmt::Debug + Send {
     /// A number below `n`; zero is the plain case, and the answer if `n` is zero
     fn pick(&mut self, n: u32) -> u32;
+
+    /// The seed that the choices belong to, if they come from one
+    fn seed(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Choices drawn from a seeded generator
@@ -27,6 +32,7 @@ pub trait Choices: fmt::Debug + Send {
 /// The generator (xoshiro256++) is portable: a seed means the same on every machine.
 #[derive(Clone, Debug)]
 pub struct Seeded {
+    seed: u64,
     generator: Xoshiro256PlusPlus,
     /// Draws that are left before all further ones are zero
     left: u64,
@@ -40,7 +46,7 @@ impl Seeded {
 
     /// The first `count` choices that belong to `seed`, and the plain case after them
     pub fn first(seed: u64, count: u64) -> Self {
-        Self { generator: Xoshiro256PlusPlus::seed_from_u64(seed), left: count }
+        Self { seed, generator: Xoshiro256PlusPlus::seed_from_u64(seed), left: count }
     }
 }
 
@@ -50,6 +56,10 @@ impl Choices for Seeded {
         self.left = left;
         let product = u64::from(self.generator.next_u32()) * u64::from(n);
         (product >> 32) as u32
+    }
+
+    fn seed(&self) -> Option<u64> {
+        Some(self.seed)
     }
 }
 

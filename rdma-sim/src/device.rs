@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "implements the unsafe trait and methods")]
 
+use std::fmt;
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use rdma_core::{
     Access, AttrMask, Caps, Cause, Completion, CompletionQueue, Device, Error, Gid, Invalid, Lkey,
     MemoryRegion, PortStatus, QpAddress, QpAttr, QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey,
-    SendRequest, Teardown, Transition, Verb,
+    SendRequest, Teardown, Transition, Verb, probe,
 };
 
 use crate::fabric::{Change, CqKey, DeviceIndex, DeviceRef, Fabric, QpKey, Registered};
@@ -76,7 +77,7 @@ impl SimDevice {
     /// [`Cause::DeviceGone`] if the cable was pulled since the device was opened.
     pub fn alloc_pd(&self) -> Result<Self, Error> {
         let DeviceContext { net, device, .. } = &*self.context;
-        net.lock().fabric.world.alloc_pd(*device)?;
+        net.verb(|fabric| fabric.world.alloc_pd(*device))?;
         let context = DeviceContext { net: Arc::clone(net), device: *device, has_pd: true };
         Ok(Self { context: Arc::new(context), name: self.name.clone(), caps: self.caps.clone() })
     }
@@ -100,7 +101,8 @@ impl SimDevice {
         cqs: [CqKey; 2],
         init: &QpInit,
     ) -> Result<SimQueuePair, Error> {
-        let (key, address, capacity) = context.net.lock().fabric.create_qp(context.device, cqs, init)?;
+        let (key, address, capacity) =
+            context.net.verb(|fabric| fabric.create_qp(context.device, cqs, init))?;
         Ok(SimQueuePair { context: Arc::clone(context), key, address, capacity, is_destroyed: false })
     }
 }
@@ -129,12 +131,12 @@ unsafe impl Device for SimDevice {
     }
 
     fn create_cq(&self, depth: u32) -> Result<SimCompletionQueue, Error> {
-        let key = self.context.net.lock().fabric.create_cq(self.context.device, depth)?;
+        let key = self.context.net.verb(|fabric| fabric.create_cq(self.context.device, depth))?;
         Ok(SimCompletionQueue { context: Arc::clone(&self.context), key })
     }
 
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<SimMemoryRegion, Error> {
-        let registered = self.context.net.lock().fabric.register(self.context.device, mem, access)?;
+        let registered = self.context.net.verb(|fabric| fabric.register(self.context.device, mem, access))?;
         Ok(SimMemoryRegion { context: Arc::clone(&self.context), registered })
     }
 }
@@ -204,7 +206,7 @@ impl CompletionQueue for SimCompletionQueue {
     }
 
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
-        self.context.net.lock().fabric.cqs.poll(self.key, out)
+        self.context.net.verb(|fabric| fabric.cqs.poll(self.key, out))
     }
 
     fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
@@ -216,7 +218,22 @@ impl CompletionQueue for SimCompletionQueue {
             drop(state);
             drop(replaced);
         }
-        if n == 0 { Poll::Pending } else { Poll::Ready(Ok(n)) }
+        if n > 0 {
+            return Poll::Ready(Ok(n));
+        }
+        probe::waits_for(format_args!("a completion at {}", PortName(&self.context)));
+        Poll::Pending
+    }
+}
+
+/// The host and the name of a device, looked up when it is written
+struct PortName<'a>(&'a DeviceContext);
+
+impl fmt::Display for PortName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let world = &self.0.net.lock().fabric.world;
+        let device = self.0.device.index;
+        write!(f, "{}:{}", world.host_name(world.host_of(device)), world.device_name(device))
     }
 }
 
@@ -246,7 +263,7 @@ impl SimQueuePair {
     /// [`modify`](QueuePair::modify) answers.
     pub fn modify_attr(&self, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
         self.require_alive(Verb::ModifyQp)?;
-        self.context.net.lock().fabric.modify_qp(self.key, Change::Attributes(attr, mask))
+        self.context.net.verb(|fabric| fabric.modify_qp(self.key, Change::Attributes(attr, mask)))
     }
 
     /// The key of the queue pair in the simulation `shared`, which has to be its own
@@ -281,19 +298,21 @@ impl QueuePair for SimQueuePair {
 
     fn modify(&self, to: Transition) -> Result<(), Error> {
         self.require_alive(Verb::ModifyQp)?;
-        self.context.net.lock().fabric.modify_qp(self.key, Change::To(to))
+        self.context.net.verb(|fabric| fabric.modify_qp(self.key, Change::To(to)))
     }
 
     #[track_caller]
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
         self.require_alive(Verb::PostSend)?;
-        self.context.net.lock().fabric.post_send(self.key, request, Location::caller())
+        let site = Location::caller();
+        self.context.net.verb(|fabric| fabric.post_send(self.key, request, site))
     }
 
     #[track_caller]
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
         self.require_alive(Verb::PostRecv)?;
-        self.context.net.lock().fabric.post_recv(self.key, request, Location::caller())
+        let site = Location::caller();
+        self.context.net.verb(|fabric| fabric.post_recv(self.key, request, site))
     }
 
     fn destroy(&mut self) -> Teardown {

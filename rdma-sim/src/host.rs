@@ -1,9 +1,11 @@
+use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use rdma_core::{Runtime, Time, Timer};
 
-use crate::executor::Owner;
+use crate::driver::Task;
+use crate::executor::{Origin, Owner, Start};
 use crate::net::Net;
 
 /// The processes of a simulated Mac
@@ -35,18 +37,23 @@ impl Net {
 
 impl SimHost {
     /// Runs `task` until it ends or the host's processes die
+    #[track_caller]
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.0.spawn(Box::pin(task));
+        self.0.spawn_at(Some(Location::caller()), Box::pin(task));
     }
 
     /// Runs the task that `main` makes, now and whenever the host's processes start anew
+    #[track_caller]
     pub fn start<F>(&self, mut main: impl FnMut(Self) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.spawn(main(self.clone()));
-        let host = self.clone();
-        let start = Box::new(move || host.spawn(main(host.clone())));
+        let (host, site) = (self.clone(), Some(Location::caller()));
+        let mut start: Start = Box::new(move || {
+            let task = main(host.clone());
+            host.0.spawn_at(site, Box::pin(task));
+        });
+        start();
         self.0.net.sim_runtime().on_start(self.0.host, start);
     }
 
@@ -61,14 +68,21 @@ impl SimHost {
     }
 }
 
+impl HostRuntime {
+    fn spawn_at(&self, site: Option<&'static Location<'static>>, task: Task) {
+        let (_, generation) = self.net.shared().lock().fabric.world.process(self.host);
+        let owner = Some(Owner { host: self.host, generation });
+        self.net.sim_runtime().spawn_for(Origin { owner, site }, task);
+    }
+}
+
 impl Runtime for HostRuntime {
     fn now(&self) -> Time {
         self.net.now()
     }
 
-    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        let (_, generation) = self.net.shared().lock().fabric.world.process(self.host);
-        self.net.sim_runtime().spawn_for(Some(Owner { host: self.host, generation }), task);
+    fn spawn(&self, task: Task) {
+        self.spawn_at(None, task);
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {

@@ -1,11 +1,14 @@
+use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rdma_core::{Gid, PortStatus, Runtime, Time};
 
 use crate::device::SimDevice;
 use crate::executor::SimRuntime;
 use crate::fabric::{CableStats, DeviceIndex, Fabric, Finding};
-use crate::fault::Fault;
+use crate::fault::{Fault, FaultPlan};
 use crate::open_error::OpenError;
 use crate::shared::Shared;
 
@@ -95,6 +98,30 @@ impl Net {
         Arc::clone(&self.runtime) as Arc<dyn Runtime>
     }
 
+    /// Runs `task` beside the main future, outside of all hosts: no fault stops it
+    ///
+    /// [`SimHost::spawn`](crate::SimHost::spawn) makes a task part of a host.
+    #[track_caller]
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn_at(Location::caller(), Box::pin(task));
+    }
+
+    /// Waits until this much virtual time has passed
+    ///
+    /// Dropping the future has no effect.
+    pub async fn sleep(&self, duration: Duration) {
+        self.sleep_until(self.now() + duration).await;
+    }
+
+    /// Waits until virtual time has reached `deadline`
+    ///
+    /// Dropping the future has no effect.
+    pub async fn sleep_until(&self, deadline: Time) {
+        let mut timer = self.runtime.timer();
+        timer.as_mut().reset(deadline);
+        std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+    }
+
     /// The virtual time
     pub fn now(&self) -> Time {
         self.runtime.now()
@@ -125,6 +152,16 @@ impl Net {
     /// A number below `n` from the simulation's one source of choices, for programs that want to vary by seed
     pub fn pick(&self, n: u32) -> u32 {
         self.shared.lock().fabric.choices.pick(n)
+    }
+
+    /// The seed of the simulation, if its choices come from one
+    pub fn seed(&self) -> Option<u64> {
+        self.shared.lock().fabric.choices.seed()
+    }
+
+    /// The faults of the simulation, those that have fired and those to come
+    pub fn faults(&self) -> FaultPlan {
+        FaultPlan(self.shared.lock().fabric.planned().to_vec())
     }
 
     /// What has passed over the cable at this device: sent from here, and received
@@ -183,5 +220,24 @@ impl Leaks {
     /// Whether there are none
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+impl fmt::Display for Leaks {
+    /// What there is, in words; "nothing" if there is nothing
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [
+            (self.queue_pairs, "queue pair", "queue pairs"),
+            (self.completion_queues, "completion queue", "completion queues"),
+            (self.memory_regions, "memory region", "memory regions"),
+            (self.protection_domains, "protection domain", "protection domains"),
+            (self.unpolled_completions, "completion that was not polled", "completions that were not polled"),
+        ];
+        let parts = counts.into_iter().filter(|(count, ..)| *count > 0);
+        let parts =
+            parts.map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }));
+        let parts: Vec<_> = parts.collect();
+        f.write_str(if parts.is_empty() { "nothing" } else { "" })?;
+        f.write_str(&parts.join(", "))
     }
 }

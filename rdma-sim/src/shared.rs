@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use rdma_core::Time;
+use rdma_core::{Error, Time};
 use slotmap::SecondaryMap;
 
 use crate::fabric::{CqKey, Fabric, Process};
@@ -41,6 +41,17 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Calls a verb, and counts that it was refused
+    #[inline]
+    pub(crate) fn verb<T>(&self, verb: impl FnOnce(&mut Fabric) -> Result<T, Error>) -> Result<T, Error> {
+        let fabric = &mut self.lock().fabric;
+        let result = verb(fabric);
+        if let Err(error) = &result {
+            fabric.coverage.refused(error);
+        }
+        result
+    }
+
     /// Advances time until a completion queue or a host has news, at the latest until `timer`
     ///
     /// `None` if nothing is due by `limit`.
@@ -53,6 +64,13 @@ impl Shared {
         }
         fabric.advance(timer.min(limit), (timer <= limit).then_some(timer));
         Some(Self::notify(state))
+    }
+
+    /// Fires an event that is due now; returns whether processes have stopped or started
+    pub(crate) fn step(&self) -> bool {
+        let mut state = self.lock();
+        state.fabric.step();
+        Self::notify(state).has_host_news
     }
 
     /// Fires every event that is due by `time`

@@ -1,14 +1,15 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rdma_core::Time;
 
-use crate::executor::{SimRuntime, Spawner, Stalled};
+use crate::executor::{Progress, SimRuntime, Spawner, Stalled};
 use crate::fabric::{Fabric, Finding, Options};
 use crate::fault::{FaultError, FaultPlan};
 use crate::model::DEFAULT_TIME_LIMIT;
 use crate::net::{Leaks, Net};
 use crate::trace::{Digest, Record};
-use crate::{Choices, Model, Seeded, Topology};
+use crate::{Choices, Model, Scheduler, Seeded, Topology};
 
 /// A simulation, ready to run
 ///
@@ -44,6 +45,10 @@ pub struct Sim {
     choices: Box<dyn Choices>,
     time_limit: Time,
     options: Options,
+    /// When all faults end
+    calm: Option<Time>,
+    keeps_moments: bool,
+    progress: Arc<Progress>,
 }
 
 /// The outcome of a simulation
@@ -74,12 +79,18 @@ pub struct Run<T> {
     pub digest: Digest,
     /// How many events the fabric recorded
     pub events: u64,
+    /// How many times tasks were polled
+    pub steps: u64,
     /// What the DMA sanitizer found
     pub findings: Vec<Finding>,
     /// The objects that still existed after the simulation had dropped its own
     pub leaks: Leaks,
     /// The events, if records were [kept](Sim::keep_records)
     pub records: Vec<Record>,
+    /// How many times the device behaved in each way
+    pub(crate) covered: BTreeMap<String, u64>,
+    /// Moments with traffic, if they were kept
+    pub(crate) moments: Vec<Time>,
 }
 
 /// Why a simulation has no outcome
@@ -113,7 +124,11 @@ impl Sim {
                 sanitizes: cfg!(debug_assertions),
                 keeps_records: false,
                 real_addresses: false,
+                scheduler: Scheduler::Fifo,
             },
+            calm: None,
+            keeps_moments: false,
+            progress: Arc::default(),
         }
     }
 
@@ -125,6 +140,12 @@ impl Sim {
     /// Draws all choices from `choices`
     pub fn choices(self, choices: impl Choices + 'static) -> Self {
         Self { choices: Box::new(choices), ..self }
+    }
+
+    /// Orders what may happen in any order like this; [`Scheduler::Fifo`], if not set
+    pub fn scheduler(mut self, scheduler: Scheduler) -> Self {
+        self.options.scheduler = scheduler;
+        self
     }
 
     /// Simulates these Macs and cables
@@ -167,6 +188,21 @@ impl Sim {
         self
     }
 
+    /// Ends all faults at `time`
+    pub(crate) fn calm_at(self, time: Time) -> Self {
+        Self { calm: Some(time), ..self }
+    }
+
+    /// Keeps the moments with traffic
+    pub(crate) fn keep_moments(self) -> Self {
+        Self { keeps_moments: true, ..self }
+    }
+
+    /// Shows another thread how far the run is
+    pub(crate) fn progress(self, progress: Arc<Progress>) -> Self {
+        Self { progress, ..self }
+    }
+
     /// Runs the future that `main` makes, and all tasks that it spawns, until it ends
     ///
     /// # Panics
@@ -187,24 +223,32 @@ impl Sim {
     /// [`RunError::Stalled`] if the main future waits for an event that will never come, or for longer than the time limit;
     /// [`RunError::Fault`] if the topology lacks the host or port of a fault.
     pub fn try_run<F: Future>(self, main: impl FnOnce(Net) -> F) -> Result<Run<F::Output>, RunError> {
-        let time_limit = self.time_limit;
+        let (time_limit, scheduler) = (self.time_limit, self.options.scheduler);
         let net = self.build(None)?;
-        let value = net.sim_runtime().block_on(net.shared(), time_limit, main(net.clone()))?;
+        let runtime = net.sim_runtime();
+        let (value, steps) = runtime.block_on(net.shared(), time_limit, scheduler, main(net.clone()))?;
         let fabric = &net.shared().lock().fabric;
         Ok(Run {
             value,
             time: net.now(),
             digest: fabric.trace.digest(),
             events: fabric.trace.events(),
+            steps,
             findings: fabric.sanitizer.findings().to_vec(),
             leaks: Leaks::of(fabric),
             records: fabric.trace.records().to_vec(),
+            covered: fabric.coverage.counts(),
+            moments: fabric.coverage.moments(),
         })
     }
 
     pub(crate) fn build(self, spawner: Option<Spawner>) -> Result<Net, FaultError> {
         self.plan.check(&self.topology)?;
-        let fabric = Fabric::new(&self.topology, self.model, self.plan.0, self.choices, self.options);
-        Ok(Net::new(fabric, Arc::new(SimRuntime::new(spawner))))
+        let mut fabric = Fabric::new(&self.topology, self.model, self.plan.0, self.choices, self.options);
+        self.calm.into_iter().for_each(|time| fabric.calm_at(time));
+        if self.keeps_moments {
+            fabric.coverage.keep_moments();
+        }
+        Ok(Net::new(fabric, Arc::new(SimRuntime::new(spawner, self.progress))))
     }
 }

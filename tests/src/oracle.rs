@@ -9,7 +9,7 @@ use std::time::Duration;
 use rdma_async::time::sleep;
 use rdma_bare::BareQp;
 use rdma_core::{Cause, Opcode, QpInit, Status, frames};
-use rdma_sim::{Choices, Digest, FaultKind, FaultPlan, Net, Sim, SimDevice, Topology};
+use rdma_sim::{Choices, Digest, FaultKind, FaultPlan, Net, RandomFaults, Sim, SimDevice, Topology};
 
 use crate::DEVICE;
 
@@ -78,7 +78,7 @@ impl Program {
         let faults = if choices.pick(2) == 0 {
             FaultPlan::none()
         } else {
-            FaultPlan::random(choices, &Topology::pair(), 4, Duration::from_micros(400))
+            RandomFaults::up_to(4).within(Duration::from_micros(400)).draw(choices, &Topology::pair())
         };
         Self { depth, ops, faults }
     }

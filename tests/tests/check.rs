@@ -1,12 +1,14 @@
 //! Checking over many seeds, replaying and shrinking
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rdma_async::EndpointOptions;
-use rdma_sim::{Check, FaultPlan, Net, Replay, check, try_check};
+use rdma_core::PortState;
+use rdma_sim::{Check, FailureKind, FaultPlan, Net, RandomFaults, Replay, check, try_check};
 use rdma_tests::{Pair, connected};
 
 /// Sends ten messages and expects them all, whatever happens to the cable
@@ -43,8 +45,10 @@ fn a_failure_shrinks_to_the_fault_that_matters_and_replays() {
             .parse()
             .unwrap();
     let failure = try_check(Check::new().faults(plan).runs(3), fragile).unwrap_err();
-    assert_eq!(failure.replay.faults.to_string(), "at 4ms a:rdma_en2 unplug", "{failure}");
+    let faults = failure.replay.faults.to_string();
+    assert_eq!(faults, "at 4ms a:rdma_en2 unplug; at 9ms a:rdma_en2 replug", "{failure}");
     assert_eq!(failure.replay.draws, Some(0), "no choice of the simulation matters");
+    assert_eq!(failure.tried, 1, "the plain run has the faults of the plan");
 
     // The text of the panic has the line that repeats the run.
     let again =
@@ -77,7 +81,7 @@ fn a_failure_does_not_shrink_to_another_one() {
     assert_eq!(failure.replay.faults.to_string(), "at 1ms a sleep; at 9ms a wake");
     assert_eq!(failure.original.faults, plan);
     let text = failure.to_string();
-    assert!(text.ends_with(&format!("\n\nAs it was found:\n\n{}\n", failure.original.line())), "{text}");
+    assert!(text.ends_with(&format!("\nAs it was found:\n\n{}\n", failure.original.line())), "{text}");
 }
 
 #[test]
@@ -90,38 +94,51 @@ fn choices_shrink_to_the_few_that_matter() {
     };
     let failure = try_check(Check::new().runs(50), unlucky).unwrap_err();
     let draws = failure.replay.draws.unwrap();
-    let less = Replay { draws: Some(draws - 1), ..failure.replay };
+    let mut less = failure.replay.clone();
+    less.draws = Some(draws - 1);
     check(Check::new().replay(less), unlucky);
 }
 
 #[test]
 fn random_faults_are_other_ones_for_each_seed_and_the_same_for_the_same() {
-    let seen = std::cell::RefCell::new(Vec::new());
+    let seen = Mutex::new(BTreeMap::new());
     let look = async |net: Net| {
-        rdma_async::time::sleep(&*net.runtime(), Duration::from_millis(500)).await;
-        seen.borrow_mut().push(net.port("a", "rdma_en2").unwrap());
+        net.sleep(Duration::from_millis(500)).await;
+        let port = net.port("a", "rdma_en2").unwrap();
+        let again = seen.lock().unwrap().insert((net.seed(), net.faults().to_string()), port);
+        assert!(again.is_none_or(|again| again == port));
     };
-    let faults = || Check::new().random_faults(6, Duration::from_secs(1)).runs(40);
-    check(faults(), look);
-    let first = seen.take();
-    check(faults(), look);
-    assert_eq!(first, seen.take());
-    assert!(first.iter().any(|port| *port != first[0]), "some plans leave the cable pulled");
+    let faults = RandomFaults::up_to(6).within(Duration::from_secs(1));
+    for _ in 0..2 {
+        check(Check::new().random_faults(faults.clone()).runs(40), look);
+    }
+    let seen = seen.into_inner().unwrap();
+    assert_eq!(seen.len(), 41, "the plain run, and one of each seed");
+    let up = seen.values().filter(|port| port.state == PortState::Active).count();
+    assert!((1..41).contains(&up), "some plans leave the cable pulled");
 }
 
 /// Regression: the last seed ran nothing, and the check passed.
 #[test]
 fn a_check_that_begins_with_the_last_seed_tries_it() {
-    let failure = try_check(Check::new().first_seed(u64::MAX), async |_| panic!("it runs")).unwrap_err();
-    assert_eq!((failure.replay.seed, &*failure.reason), (u64::MAX, "it runs"));
-    let seen = std::cell::Cell::new(0);
-    check(Check::new().first_seed(u64::MAX - 1).runs(5), async |_| seen.set(seen.get() + 1));
-    assert_eq!(seen.get(), 5);
+    let last = async |net: Net| assert_ne!(net.seed(), Some(u64::MAX), "it runs");
+    let failure = try_check(Check::new().first_seed(u64::MAX), last).unwrap_err();
+    assert_eq!((failure.replay.seed, failure.tried), (u64::MAX, 2));
+    let seen = Mutex::new(BTreeSet::new());
+    check(Check::new().first_seed(u64::MAX - 1).runs(5), async |net| {
+        seen.lock().unwrap().insert(net.seed());
+    });
+    let seeds = [0, 1, 2, u64::MAX - 1, u64::MAX].map(Some);
+    assert_eq!(seen.into_inner().unwrap(), seeds.into());
 }
 
 #[test]
 fn leaked_objects_fail_the_check() {
     let leaky = async |net: Net| std::mem::forget(net.open("a", "rdma_en2").unwrap());
     let failure = try_check(Check::new().runs(1), leaky).unwrap_err();
-    assert!(failure.reason.contains("protection_domains: 1"), "{failure}");
+    assert!(
+        failure.reason.starts_with("objects were left behind: 1 protection domain; drop or close"),
+        "{failure}"
+    );
+    assert_eq!(failure.kind, FailureKind::Leak);
 }

@@ -53,6 +53,6 @@ fn a_deadlock_says_when_everything_came_to_rest() {
         a.send(1, 0..1).unwrap();
         b.completion().await.unwrap();
     });
-    let Err(RunError::Stalled(Stalled::Deadlock { at })) = stalled else { panic!("{stalled:?}") };
+    let Err(RunError::Stalled(Stalled::Deadlock { at, .. })) = stalled else { panic!("{stalled:?}") };
     assert!(at.as_nanos() < 1_000_000, "{at}");
 }

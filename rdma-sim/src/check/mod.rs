@@ -4,40 +4,47 @@
 //! to few faults and few choices, and printed as one line that repeats it:
 //!
 //! ```text
-//! RDMA_SIM_REPLAY='1 seed=17 draws=0 faults=at 5ms a:rdma_en2 unplug'
+//! RDMA_SIM_REPLAY='2 test=two_phase seed=17 scheduler=random draws=0 faults=at 5ms a:rdma_en2 unplug'
 //! ```
 //!
 //! Environment variables: `RDMA_SIM_RUNS` (how many seeds), `RDMA_SIM_SEED` (the first of them), `RDMA_SIM_REPLAY` (just this
-//! one).
+//! run, of the test that it names), `RDMA_SIM_THREADS` (how many at once), `RDMA_SIM_REPORT=1` (prints what the runs have reached).
 
+mod environment;
+mod failure;
+mod outcome;
+mod panics;
 mod replay;
+mod report;
+mod run;
 mod shrink;
+mod watch;
 
-use std::any::Any;
-use std::cell::Cell;
-use std::ffi::OsString;
-use std::fmt::Display;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Once};
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rdma_core::Time;
+use twox_hash::XxHash3_64;
 
-pub use self::replay::{Replay, ReplayError};
+use self::failure::Failed;
+pub use self::failure::{CheckFailure, FailureKind};
+pub use self::outcome::Outcome;
+pub use self::replay::{Branch, Replay, ReplayError};
+pub use self::report::{Count, Report};
+use self::run::{Finished, Purpose, run};
+use self::watch::{Watched, Worker};
 use crate::fault::FaultPlan;
-use crate::model::DEFAULT_TIME_LIMIT;
-use crate::{Choices, Model, Net, Seeded, Sim, Topology};
+use crate::{Model, Net, RandomFaults, Scheduler, Seeded, Topology};
 
 /// What [`check`] varies, and how often
 ///
 /// ```
-/// use std::time::Duration;
+/// use rdma_sim::{Check, RandomFaults, Topology, check};
 ///
-/// use rdma_sim::{Check, Topology, check};
-///
-/// let settings = Check::new().runs(20).topology(Topology::ring(3, 4)?).random_faults(3, Duration::from_millis(10));
+/// let settings = Check::new().runs(20).topology(Topology::ring(3, 4)?).random_faults(RandomFaults::up_to(3));
 /// check(settings, async |net| {
 ///     // The test: whatever the faults did, the devices of the other Macs are there.
 ///     assert_eq!(net.gids("c", "rdma_en2").map(|gids| gids.len() <= 2), Ok(true));
@@ -47,16 +54,29 @@ use crate::{Choices, Model, Net, Seeded, Sim, Topology};
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before it is checked"]
 pub struct Check {
+    name: Option<String>,
     runs: u64,
     first_seed: u64,
+    threads: Option<NonZeroUsize>,
     topology: Topology,
     model: Model,
     faults: FaultPlan,
-    /// How many random faults, in which time.
-    random_faults: (u32, Duration),
+    random_faults: RandomFaults,
+    /// The one of each run, unless it is given
+    scheduler: Option<Scheduler>,
     time_limit: Time,
+    liveness: Option<Duration>,
+    patience: Duration,
+    shrinks: bool,
     replay: Option<Replay>,
 }
+
+/// How long a run may take, in virtual time
+const TIME_LIMIT: Duration = Duration::from_hours(1);
+/// How long a task may keep its thread, in real time
+const PATIENCE: Duration = Duration::from_mins(1);
+/// How many runs are begun before what they have seen is added up
+const ROUND: u64 = 256;
 
 impl Default for Check {
     fn default() -> Self {
@@ -68,15 +88,26 @@ impl Check {
     /// A hundred seeds on two Macs and a cable, without faults
     pub fn new() -> Self {
         Self {
+            name: None,
             runs: 100,
             first_seed: 0,
+            threads: None,
             topology: Topology::pair(),
             model: Model::default(),
             faults: FaultPlan::none(),
-            random_faults: (0, Duration::ZERO),
-            time_limit: DEFAULT_TIME_LIMIT,
+            random_faults: RandomFaults::up_to(0),
+            scheduler: None,
+            time_limit: Time::ZERO + TIME_LIMIT,
+            liveness: None,
+            patience: PATIENCE,
+            shrinks: true,
             replay: None,
         }
+    }
+
+    /// Calls the test `name` in replays; otherwise it has the name of its thread, as `cargo test` gives it, or of its function
+    pub fn name(self, name: &str) -> Self {
+        Self { name: Some(name.split_whitespace().collect::<Vec<_>>().join("_")), ..self }
     }
 
     /// Tries this many seeds
@@ -87,6 +118,13 @@ impl Check {
     /// Begins with this seed; 0 follows the last one
     pub fn first_seed(self, first_seed: u64) -> Self {
         Self { first_seed, ..self }
+    }
+
+    /// Runs this many seeds at once, one on each thread; as many as the machine has cores, if not set
+    ///
+    /// What is found does not depend on it.
+    pub fn threads(self, threads: NonZeroUsize) -> Self {
+        Self { threads: Some(threads), ..self }
     }
 
     /// Simulates these Macs and cables
@@ -104,15 +142,39 @@ impl Check {
         Self { faults: plan, ..self }
     }
 
-    /// Injects up to `count` faults in the first `horizon` of each run, different ones for each seed, beside [those of a
-    /// plan](Self::faults); see [`FaultPlan::random`]
-    pub fn random_faults(self, count: u32, horizon: Duration) -> Self {
-        Self { random_faults: (count, horizon), ..self }
+    /// Injects other faults for each seed, beside [those of a plan](Self::faults)
+    pub fn random_faults(self, faults: RandomFaults) -> Self {
+        Self { random_faults: faults, ..self }
     }
 
-    /// Fails a run when its virtual time exceeds `limit`; a day by default
+    /// Orders tasks and events like this; in turn by chance and by priorities, if not set
+    ///
+    /// A test that measures virtual time wants [`Scheduler::Fifo`]: the others make tasks and deliveries late.
+    pub fn scheduler(self, scheduler: Scheduler) -> Self {
+        Self { scheduler: Some(scheduler), ..self }
+    }
+
+    /// Fails a run when its virtual time exceeds `limit`; an hour by default
     pub fn time_limit(self, limit: Time) -> Self {
         Self { time_limit: limit, ..self }
+    }
+
+    /// Ends all faults when the last one of the plan has, and fails a run that then takes longer than `bound`
+    ///
+    /// Cables are plugged in again, stopped processes go on and dead ones start anew, and faults that wait for a number of frames are
+    /// forgotten. What only a reboot repairs, such as leaked objects, stays.
+    pub fn liveness(self, bound: Duration) -> Self {
+        Self { liveness: Some(bound), ..self }
+    }
+
+    /// Ends the process if a task keeps its thread for so much real time; a minute by default
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Whether a failing run is made smaller before it is reported; it is by default
+    pub fn shrink(self, shrinks: bool) -> Self {
+        Self { shrinks, ..self }
     }
 
     /// Repeats one run instead of trying seeds
@@ -120,109 +182,55 @@ impl Check {
         Self { replay: Some(replay), ..self }
     }
 
+    /// When all faults have ended, and how long the test may take from then on
+    fn calm(&self, faults: &FaultPlan) -> Option<(Time, Duration)> {
+        self.liveness.map(|bound| (faults.end(), bound))
+    }
+
+    /// A fingerprint of what is simulated
+    fn setup(&self) -> u32 {
+        let text = format!("{:?} {:?}", self.topology, self.model);
+        XxHash3_64::oneshot(text.as_bytes()) as u32
+    }
+
     /// The run of a seed
-    fn case(&self, seed: u64) -> Replay {
+    fn case(&self, base: &Replay, steps: u32, seed: u64) -> Replay {
         // Apart from the choices of the run: shrinking those leaves the faults as they are.
         let mut choices = Seeded::new(seed ^ 0xfa17_5eed);
-        let (count, horizon) = self.random_faults;
-        let random = FaultPlan::random(&mut choices, &self.topology, count, horizon);
+        let random = self.random_faults.draw(&mut choices, &self.topology);
         let faults = self.faults.0.iter().cloned().chain(random.0).collect();
-        Replay { seed, draws: None, faults }
-    }
-
-    /// Runs `case`; returns how many choices it drew
-    fn run(&self, case: &Replay, test: &impl AsyncFn(Net)) -> Result<u64, String> {
-        let drawn = Arc::new(AtomicU64::new(0));
-        let choices = Counted {
-            choices: Seeded::first(case.seed, case.draws.unwrap_or(u64::MAX)),
-            drawn: Arc::clone(&drawn),
+        let scheduler = match self.scheduler {
+            Some(Scheduler::Pct { depth, steps: 0 }) => Scheduler::Pct { depth, steps },
+            Some(scheduler) => scheduler,
+            None if seed % 3 == 2 => Scheduler::Pct { depth: 2 + (seed / 3 % 2) as u32, steps },
+            None => Scheduler::Random,
         };
-        let sim = Sim::new()
-            .topology(self.topology.clone())
-            .model(self.model.clone())
-            .faults(case.faults.clone())
-            .choices(choices)
-            .sanitize(true)
-            .time_limit(self.time_limit);
-        let run = catch_unwind(AssertUnwindSafe(|| sim.try_run(|net| test(net))));
-        let run = run.map_err(|panic| text_of(&*panic))?.map_err(|error| error.to_string())?;
-        if let Some(finding) = run.findings.first() {
-            return Err(format!("the DMA sanitizer found: {finding}"));
-        }
-        if !run.leaks.is_empty() {
-            return Err(format!("objects were left behind: {:?}", run.leaks));
-        }
-        Ok(drawn.load(Ordering::Relaxed))
-    }
-}
-
-/// A run that failed, from [`try_check`]; its text ends with the line that repeats it
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("seed {} failed: {reason}\nTo repeat it:\n\n{}\n", .replay.seed, self.lines().join("\n\nAs it was found:\n\n"))]
-#[non_exhaustive]
-pub struct CheckFailure {
-    /// The message of the test's panic, or what the run did wrong otherwise
-    pub reason: String,
-    /// The run of the seed that failed first, with as few faults and choices as were found to suffice for the same failure
-    ///
-    /// The same, if nothing but numbers differs in its reason.
-    pub replay: Replay,
-    /// The run as it was found, with all of its faults
-    pub original: Replay,
-}
-
-impl CheckFailure {
-    /// The lines that repeat the failure, without one that says the same again
-    fn lines(&self) -> Vec<String> {
-        let mut lines = vec![self.replay.line(), self.original.line()];
-        lines.dedup();
-        lines
-    }
-}
-
-fn is_no_digit(letter: &char) -> bool {
-    !letter.is_ascii_digit()
-}
-
-fn text_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a text").to_owned()
-}
-
-/// Counts the choices that are drawn
-#[derive(Debug)]
-struct Counted {
-    choices: Seeded,
-    drawn: Arc<AtomicU64>,
-}
-
-impl Choices for Counted {
-    fn pick(&mut self, n: u32) -> u32 {
-        self.drawn.fetch_add(1, Ordering::Relaxed);
-        self.choices.pick(n)
+        Replay { seed, scheduler, faults, ..base.clone() }
     }
 }
 
 /// Runs `test` under many seeds
 ///
-/// The DMA sanitizer is on, and every object that the test created on a device must be destroyed when the test ends.
+/// The DMA sanitizer is on, and every object that the test created on a device must be destroyed when the test ends. The first run is
+/// the plain one, without random faults: it shows where the traffic is. The test may return a [`Result`], see [`Outcome`].
 ///
 /// # Panics
 ///
-/// If a run fails: the test panics, waits for an event that will never come, misuses memory, or leaves objects behind. The
-/// message has the line that repeats it, with as few faults and choices as were found to suffice, and the one of the run as it was
-/// found. A task that the test has spawned and that panics fails the run, too. Also if an environment
+/// If a run fails: the test or one of its tasks panics, returns an error, waits for an event that will never come, misuses memory, or
+/// leaves objects behind; or if a statement of [`sometimes!`](rdma_core::sometimes!) never held. The message has the line that repeats
+/// the run, with as few faults and choices as were found to suffice, and the one of the run as it was found. Also if an environment
 /// variable is not a number or a replay line.
 ///
 /// [`try_check`] returns the failure instead.
 #[track_caller]
-pub fn check(check: Check, test: impl AsyncFn(Net)) {
-    if let Err(failure) = try_check(check, test) {
-        panic!("{failure}");
+pub fn check<O: Outcome>(check: Check, test: impl AsyncFn(Net) -> O + Sync) {
+    match try_check(check, test) {
+        Ok(report) => environment::print(&report),
+        Err(failure) => panic!("{failure}"),
     }
 }
 
-/// Runs `test` under many seeds, as [`check`] does, and returns the first failure
+/// Runs `test` under many seeds, as [`check`] does, and returns what they have reached, or the first failure
 ///
 /// # Errors
 ///
@@ -230,76 +238,199 @@ pub fn check(check: Check, test: impl AsyncFn(Net)) {
 ///
 /// # Panics
 ///
-/// If an environment variable is not a number or a replay line.
+/// If an environment variable is not a number or a replay line, or if the [replay](Check::replay) is of another test or topology.
 ///
 /// ```
-/// use rdma_sim::{Check, try_check};
+/// use std::time::Duration;
+///
+/// use rdma_sim::{Check, Scheduler, try_check};
 ///
 /// let faults = "at 1ms a:rdma_en2 slow 50%; at 2ms a:rdma_en2 unplug".parse()?;
-/// let failure = try_check(Check::new().faults(faults), async |net| {
-///     let mut timer = net.runtime().timer();
-///     timer.as_mut().reset(rdma_core::Time::from_nanos(3_000_000));
-///     std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+/// let failure = try_check(Check::new().name("cable").faults(faults), async |net| {
+///     net.sleep(Duration::from_millis(3)).await;
 ///     assert!(net.open("a", "rdma_en2").is_ok(), "the cable is out");
 /// })
 /// .unwrap_err();
 /// assert_eq!(failure.reason, "the cable is out");
-/// assert_eq!(failure.replay.line(), "RDMA_SIM_REPLAY='1 seed=0 draws=0 faults=at 2ms a:rdma_en2 unplug'");
+/// assert_eq!(failure.replay.faults.to_string(), "at 2ms a:rdma_en2 unplug");
+/// assert!(failure.to_string().contains("RDMA_SIM_REPLAY='2 test=cable setup="));
 /// # Ok::<(), rdma_sim::FaultError>(())
 /// ```
-pub fn try_check(check: Check, test: impl AsyncFn(Net)) -> Result<(), CheckFailure> {
-    fn variable<T: FromStr<Err: Display>>(name: &str) -> Option<T> {
-        read_variable(name, std::env::var_os(name)?).map(Some).unwrap_or_else(|message| panic!("{message}"))
+pub fn try_check<O: Outcome, F: AsyncFn(Net) -> O + Sync>(
+    check: Check,
+    test: F,
+) -> Result<Report, CheckFailure> {
+    let mut check = check;
+    let name = check.name.take().unwrap_or_else(environment::test_name::<F>);
+    environment::apply(&mut check, &name);
+    let base = Replay { test: name.clone(), setup: Some(check.setup()), ..Replay::default() };
+    if let Some(replay) = check.replay.take() {
+        replay.check_setup(check.setup()).unwrap_or_else(|error| panic!("{error}"));
+        check.runs = 1;
+        return Checking::new(&check, &name, &test).repeat(replay);
     }
-    let runs = variable("RDMA_SIM_RUNS").unwrap_or(check.runs);
-    let first = variable("RDMA_SIM_SEED").unwrap_or(check.first_seed);
-    let replay = check.replay.clone().or_else(|| variable(replay::VARIABLE));
-    if let Some(replay) = replay {
-        let run = check.run(&replay, &test);
-        return run.map(drop).map_err(|reason| CheckFailure { reason, original: replay.clone(), replay });
-    }
-    for number in 0..runs {
-        let case = check.case(first.wrapping_add(number));
-        if let Err(reason) = check.run(&case, &test) {
-            let original = case.clone();
-            // Another failure of a smaller run, such as a stall without the fault that ends a pause, is another bug or none.
-            let fails_alike =
-                |found: &String| found.chars().filter(is_no_digit).eq(reason.chars().filter(is_no_digit));
-            let again = |case: &Replay| check.run(case, &test).err().filter(fails_alike);
-            let (replay, reason) = quietly(|| shrink::shrink(case, reason.clone(), again));
-            return Err(CheckFailure { reason, replay, original });
+    Checking::new(&check, &name, &test).explore(&base)
+}
+
+/// A check that goes on
+struct Checking<'a, F> {
+    check: &'a Check,
+    test: &'a F,
+    workers: Vec<Worker>,
+    done: AtomicU64,
+    report: Report,
+    start: Instant,
+}
+
+impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
+    #[expect(clippy::disallowed_methods, reason = "a report says how long it took")]
+    fn new(check: &'a Check, name: &str, test: &'a F) -> Self {
+        let threads = check.threads.or_else(|| std::thread::available_parallelism().ok());
+        let threads =
+            threads.map_or(1, NonZeroUsize::get).min(usize::try_from(check.runs).unwrap_or(1)).max(1);
+        Self {
+            check,
+            test,
+            workers: (0..threads).map(|_| Worker::default()).collect(),
+            done: AtomicU64::new(0),
+            report: Report { test: name.to_owned(), ..Report::default() },
+            start: Instant::now(),
         }
     }
-    Ok(())
-}
 
-/// The value of an environment variable, or a message that says what to do about it
-fn read_variable<T: FromStr<Err: Display>>(name: &str, text: OsString) -> Result<T, String> {
-    let text = text
-        .into_string()
-        .map_err(|text| format!("{name}={text:?} is not UTF-8: write it anew, or unset it"))?;
-    text.parse().map_err(|error| format!("{name}={text:?}: {error}: write it anew, or unset it"))
-}
+    /// Calls `body` while a thread watches the workers
+    fn watched<T>(&self, body: impl FnOnce() -> T) -> T {
+        let is_over = AtomicBool::new(false);
+        let watched = Watched {
+            test: &self.report.test,
+            runs: self.check.runs,
+            done: &self.done,
+            workers: &self.workers,
+            patience: self.check.patience,
+            is_over: &is_over,
+        };
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| watched.watch());
+            let value = body();
+            is_over.store(true, Ordering::Release);
+            thread.thread().unpark();
+            value
+        })
+    }
 
-thread_local! {
-    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
-}
+    fn run(
+        &self,
+        worker: &Worker,
+        case: &Replay,
+        purpose: Purpose,
+        is_quiet: bool,
+    ) -> Result<Finished, Failed> {
+        let set = |case| *worker.case.lock().unwrap_or_else(PoisonError::into_inner) = case;
+        set(Some(case.clone()));
+        let body = || run(self.check, case, purpose, &worker.progress, self.test);
+        let outcome = panics::watched(case.line(), is_quiet, body);
+        set(None);
+        outcome
+    }
 
-/// Runs `f` without the messages of panics that it catches
-fn quietly<T>(f: impl FnOnce() -> T) -> T {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let hook = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            if !IS_QUIET.get() {
-                hook(info);
+    /// Repeats one run
+    fn repeat(mut self, replay: Replay) -> Result<Report, CheckFailure> {
+        match self.watched(|| self.run(&self.workers[0], &replay, Purpose::Test, false)) {
+            Ok(finished) => {
+                self.report.add(&finished);
+                self.report.elapsed = self.start.elapsed();
+                Ok(self.report)
             }
-        }));
-    });
-    IS_QUIET.set(true);
-    let value = f();
-    IS_QUIET.set(false);
-    value
+            Err(failed) => Err(failure_of(failed, replay.clone(), replay, 1)),
+        }
+    }
+
+    /// Tries all seeds
+    fn explore(mut self, base: &Replay) -> Result<Report, CheckFailure> {
+        let check = self.check;
+        if check.runs == 0 {
+            return Ok(self.report);
+        }
+        // The plain run comes first: it shows where the traffic is, and fails if the test never works.
+        let plain = Replay { draws: Some(0), faults: check.faults.clone(), ..base.clone() };
+        let measured = match self.watched(|| self.run(&self.workers[0], &plain, Purpose::Measure, false)) {
+            Ok(measured) => measured,
+            Err(failed) => return Err(self.shrunk(plain, failed, 1)),
+        };
+        let mut aimed = check.clone();
+        aimed.random_faults.around(measured.moments, measured.time);
+        let steps = u32::try_from(measured.steps).unwrap_or(u32::MAX).max(1);
+        for round in 0..check.runs.div_ceil(ROUND) {
+            let seeds = round * ROUND..check.runs.min((round + 1) * ROUND);
+            let case = |number| aimed.case(base, steps, check.first_seed.wrapping_add(number));
+            let cases: Vec<_> = seeds.map(case).collect();
+            let outcomes = self.watched(|| self.run_all(&cases));
+            for (case, outcome) in cases.into_iter().zip(outcomes) {
+                match outcome {
+                    Ok(finished) => self.report.add(&finished),
+                    Err(failed) => return Err(self.shrunk(case, failed, self.report.runs + 2)),
+                }
+            }
+        }
+        self.report.elapsed = self.start.elapsed();
+        match self.report.never_held_text() {
+            Some(text) => Err(failure_of(
+                Failed::new(FailureKind::NeverHeld, text),
+                base.clone(),
+                base.clone(),
+                check.runs,
+            )),
+            None => Ok(self.report),
+        }
+    }
+
+    /// Runs `cases` on all threads; those behind one that fails may be missing
+    fn run_all(&self, cases: &[Replay]) -> Vec<Result<Finished, Failed>> {
+        let (next, end) = (AtomicUsize::new(0), AtomicUsize::new(cases.len()));
+        let outcomes = Mutex::new(BTreeMap::new());
+        let work = |worker: &Worker| loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= end.load(Ordering::Relaxed) {
+                return;
+            }
+            let outcome = self.run(worker, &cases[number], Purpose::Test, true);
+            if outcome.is_err() {
+                end.fetch_min(number, Ordering::Relaxed);
+            }
+            self.done.fetch_add(1, Ordering::Relaxed);
+            outcomes.lock().unwrap_or_else(PoisonError::into_inner).insert(number, outcome);
+        };
+        if let [worker] = &self.workers[..] {
+            work(worker);
+        } else {
+            std::thread::scope(|scope| {
+                for worker in &self.workers {
+                    scope.spawn(|| work(worker));
+                }
+            });
+        }
+        outcomes.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+    }
+
+    /// The failure of the smallest run that fails like `case`
+    fn shrunk(&self, case: Replay, failed: Failed, tried: u64) -> CheckFailure {
+        let original = case.clone();
+        if !self.check.shrinks {
+            return failure_of(failed, case, original, tried);
+        }
+        let alike = failed.clone();
+        let again = |case: &Replay| {
+            let outcome = self.run(&self.workers[0], case, Purpose::Test, true);
+            outcome.err().filter(|found| found.is_like(&alike))
+        };
+        let (replay, failed) = self.watched(|| shrink::shrink(case, failed, again));
+        failure_of(failed, replay, original, tried)
+    }
+}
+
+fn failure_of(failed: Failed, replay: Replay, original: Replay, tried: u64) -> CheckFailure {
+    let Failed { kind, reason, site } = failed;
+    CheckFailure { kind, reason, site, replay, original, tried }
 }
 
 #[cfg(test)]
@@ -310,33 +441,14 @@ mod tests {
     #[test]
     fn faults_of_a_plan_and_random_ones_are_injected_together() {
         let plan: FaultPlan = "at 5ms b:rdma_en2 slow 50%".parse().unwrap();
-        let random = Check::new().random_faults(8, Duration::from_millis(1));
-        let (first, last) = (Check::new().faults(plan.clone()), random.clone().faults(plan.clone()));
+        let random = || RandomFaults::up_to(8);
+        let (first, last) = (Check::new().faults(plan.clone()), Check::new().random_faults(random()));
+        let (first, last) = (first.random_faults(random()), last.faults(plan.clone()));
         for seed in 0..20 {
-            let drawn = random.case(seed).faults;
-            let both = last.case(seed).faults;
+            let drawn = random().draw(&mut Seeded::new(seed ^ 0xfa17_5eed), &Topology::pair());
+            let both = last.case(&Replay::default(), 1, seed).faults;
             assert_eq!((&both.0[..1], &both.0[1..]), (&plan.0[..], &drawn.0[..]));
-            let first = first.clone().random_faults(8, Duration::from_millis(1));
-            assert_eq!(first.case(seed).faults, both);
-        }
-    }
-
-    /// Regression: a variable that is not UTF-8 was ignored, and the check tried other seeds.
-    #[test]
-    fn a_variable_that_cannot_be_read_is_refused_with_its_name_and_value() {
-        assert_eq!(read_variable("RDMA_SIM_RUNS", "12".into()), Ok(12_u64));
-        let refused = read_variable::<u64>("RDMA_SIM_RUNS", "many".into()).unwrap_err();
-        assert!(refused.starts_with("RDMA_SIM_RUNS=\"many\": "), "{refused}");
-        let refused = read_variable::<Replay>(replay::VARIABLE, "1 sead=7".into()).unwrap_err();
-        assert!(
-            refused.contains("\"sead=7\"") && refused.ends_with("write it anew, or unset it"),
-            "{refused}"
-        );
-        #[cfg(unix)]
-        {
-            let text = std::os::unix::ffi::OsStringExt::from_vec(b"1 seed=\xff".to_vec());
-            let refused = read_variable::<Replay>(replay::VARIABLE, text).unwrap_err();
-            assert!(refused.starts_with("RDMA_SIM_REPLAY=\"1 seed=\\xFF\" is not UTF-8"), "{refused}");
+            assert_eq!(first.case(&Replay::default(), 1, seed).faults, both);
         }
     }
 }

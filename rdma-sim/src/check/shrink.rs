@@ -1,54 +1,86 @@
 //! Makes a failing run smaller: fewer faults, then fewer choices
 
 use super::replay::Replay;
+use crate::{FaultPlan, Scheduler};
 
 /// Most runs of a shrinking
 const BUDGET: u32 = 300;
 
-/// The smallest run that was found to fail, and how it fails
-///
-/// `run` returns how a run fails, if it fails in the way that counts.
-pub(super) fn shrink<F>(case: Replay, failure: F, mut run: impl FnMut(&Replay) -> Option<F>) -> (Replay, F) {
-    let mut best = (case, failure);
-    let mut budget = BUDGET;
-    let mut try_case = |case: Replay, best: &mut (Replay, F)| {
-        if budget == 0 {
+/// Tries smaller runs
+struct Shrinking<F, R> {
+    best: (Replay, F),
+    budget: u32,
+    run: R,
+}
+
+impl<F, R: FnMut(&Replay) -> Option<F>> Shrinking<F, R> {
+    /// Takes `case` if it fails in the way that counts
+    fn attempt(&mut self, case: Replay) -> bool {
+        if self.budget == 0 {
             return false;
         }
-        budget -= 1;
-        let Some(failure) = run(&case) else { return false };
-        *best = (case, failure);
+        self.budget -= 1;
+        let Some(failure) = (self.run)(&case) else { return false };
+        self.best = (case, failure);
         true
-    };
-    // Remove halves first, then smaller pieces down to single faults.
-    let mut chunk = best.0.faults.0.len().div_ceil(2);
-    while chunk > 0 {
-        let mut start = 0;
-        while start < best.0.faults.0.len() {
-            let mut case = best.0.clone();
-            let end = (start + chunk).min(case.faults.0.len());
-            case.faults.0.drain(start..end);
-            if !try_case(case, &mut best) {
-                start += chunk;
-            }
-        }
-        chunk /= 2;
     }
-    // No choices at all are the easiest to read; otherwise the fewest.
-    let with_draws = |best: &(Replay, F), draws| Replay { draws: Some(draws), ..best.0.clone() };
-    if !try_case(with_draws(&best, 0), &mut best) {
+
+    /// Removes halves of the faults first, then smaller pieces down to single ones; what belongs together goes together
+    fn remove_faults(&mut self) {
+        let mut chunk = self.best.0.faults.groups().len().div_ceil(2);
+        while chunk > 0 {
+            let mut start = 0;
+            loop {
+                let faults = &self.best.0.faults;
+                let groups = faults.groups();
+                if start >= groups.len() {
+                    break;
+                }
+                let removed = groups[start..(start + chunk).min(groups.len())].concat();
+                let kept = faults.0.iter().enumerate().filter(|(position, _)| !removed.contains(position));
+                let faults = FaultPlan(kept.map(|(_, fault)| fault.clone()).collect());
+                if !self.attempt(Replay { faults, ..self.best.0.clone() }) {
+                    start += chunk;
+                }
+            }
+            chunk /= 2;
+        }
+    }
+
+    fn attempt_draws(&mut self, draws: u64) -> bool {
+        self.attempt(Replay { draws: Some(draws), ..self.best.0.clone() })
+    }
+
+    /// No choices at all are the easiest to read; otherwise the fewest
+    fn remove_choices(&mut self) {
+        if self.attempt_draws(0) {
+            return;
+        }
         let (mut passes, mut fails) = (0, 1_u64);
-        while !try_case(with_draws(&best, fails), &mut best) {
+        while !self.attempt_draws(fails) {
             passes = fails;
             match fails.checked_mul(4) {
                 Some(more) if more < 1 << 40 => fails = more,
-                _ => return best,
+                _ => return,
             }
         }
         while passes + 1 < fails {
             let middle = passes + (fails - passes) / 2;
-            if try_case(with_draws(&best, middle), &mut best) { fails = middle } else { passes = middle }
+            if self.attempt_draws(middle) { fails = middle } else { passes = middle }
         }
     }
-    best
+}
+
+/// The smallest run that was found to fail, and how it fails
+///
+/// `run` returns how a run fails, if it fails in the way that counts.
+pub(super) fn shrink<F>(case: Replay, failure: F, run: impl FnMut(&Replay) -> Option<F>) -> (Replay, F) {
+    let mut shrinking = Shrinking { best: (case, failure), budget: BUDGET, run };
+    shrinking.remove_faults();
+    if shrinking.best.0.scheduler != Scheduler::Fifo {
+        let plain = Replay { scheduler: Scheduler::Fifo, ..shrinking.best.0.clone() };
+        shrinking.attempt(plain);
+    }
+    shrinking.remove_choices();
+    shrinking.best
 }

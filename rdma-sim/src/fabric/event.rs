@@ -12,6 +12,8 @@ use super::ids::{DeviceIndex, LinkEnd, QpRef};
 pub(crate) enum Event {
     /// A host has restarted
     Boot(u32),
+    /// All faults end
+    Calm,
     /// A posted receive becomes visible to this sender
     Credit(QpRef),
     /// The oldest filled receive of a queue pair completes

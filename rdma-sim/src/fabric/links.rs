@@ -283,6 +283,18 @@ impl Links {
         cable.full_frame_ns = cable.frame_ns(FRAME);
     }
 
+    /// Ends all faults, and forgets those that wait for a number of frames
+    pub(super) fn repair(&mut self) {
+        for cable in &mut self.cables {
+            cable.percent = 100;
+            cable.full_frame_ns = cable.frame_ns(FRAME);
+            for transmitter in &mut cable.transmitters {
+                (transmitter.corrupt, transmitter.lose) = (0, 0);
+                transmitter.triggers.clear();
+            }
+        }
+    }
+
     /// Whether one of the next `frames` frames is damaged; each damage is used once
     pub(super) fn take_damage(&mut self, link: LinkEnd, frames: u32) -> bool {
         let transmitter = self.transmitter(link);

@@ -8,6 +8,7 @@
 //! passes on what they return.
 
 mod completion_queues;
+mod coverage;
 mod event;
 mod ids;
 mod links;
@@ -35,6 +36,7 @@ use std::fmt;
 use rdma_core::{Completion, Time};
 
 use self::completion_queues::CompletionQueues;
+use self::coverage::Coverage;
 use self::event::Event;
 use self::links::Links;
 use self::memory::Memory;
@@ -44,14 +46,19 @@ use self::sanitizer::Sanitizer;
 use self::schedule::Schedule;
 use self::world::{FaultEffect, World};
 use crate::fault::{Fault, Trigger};
+use crate::scheduler::Lateness;
 use crate::trace::{RecordKind, Trace};
-use crate::{Choices, Model, Topology};
+use crate::{Choices, Model, Scheduler, Topology};
 
 /// The simulated hardware: hosts, devices, their objects, and the cables between them
 pub(crate) struct Fabric {
     pub(crate) model: Model,
     pub(crate) schedule: Schedule<Event>,
     pub(crate) choices: Box<dyn Choices>,
+    /// Whether events that are due at one instant come in any order.
+    explores: bool,
+    /// How late doorbells and deliveries are.
+    pub(crate) lateness: Lateness,
     plan: Vec<Fault>,
     /// Counts registrations and transitions to ready-to-receive.
     setup_steps: u64,
@@ -61,6 +68,7 @@ pub(crate) struct Fabric {
     pub(crate) links: Links,
     memory: Memory,
     pub(crate) sanitizer: Sanitizer,
+    pub(crate) coverage: Coverage,
     pub(crate) trace: Trace,
     pub(crate) remotes: Remotes,
 }
@@ -74,6 +82,8 @@ pub(crate) struct Options {
     pub(crate) keeps_records: bool,
     /// Regions have the addresses of their memory, as programs in C expect, instead of invented ones.
     pub(crate) real_addresses: bool,
+    /// What orders events that are due at one instant, and delays others.
+    pub(crate) scheduler: Scheduler,
 }
 
 impl Fabric {
@@ -81,15 +91,18 @@ impl Fabric {
         topology: &Topology,
         model: Model,
         faults: Vec<Fault>,
-        choices: Box<dyn Choices>,
+        mut choices: Box<dyn Choices>,
         options: Options,
     ) -> Self {
+        let lateness = Lateness::draw(options.scheduler, &mut *choices);
         let world = World::new(topology, &model);
         let rates = topology.cables.iter().map(|cable| topology.link_rate(cable));
         let devices = world.device_count();
         let mut fabric = Self {
             schedule: Schedule::new(),
             choices,
+            explores: options.scheduler != Scheduler::Fifo,
+            lateness,
             plan: Vec::new(),
             setup_steps: 0,
             qps: QueuePairs::new(devices, &model),
@@ -97,6 +110,7 @@ impl Fabric {
             links: Links::new(rates, model.timing.line_rate, model.timing.per_message_ns),
             memory: Memory::new(devices, model.rules.boundary, options.real_addresses),
             sanitizer: Sanitizer::new(options.sanitizes),
+            coverage: Coverage::default(),
             trace: Trace::new(),
             remotes: Remotes::default(),
             world,
@@ -124,10 +138,13 @@ impl Fabric {
         loop {
             let has_news = self.cqs.has_woken() || self.world.has_news();
             if has_news {
+                if self.explores {
+                    return false;
+                }
                 // The other events of this very moment belong to it.
                 self.schedule.stop();
             }
-            let Some(event) = self.schedule.pop() else {
+            let Some(event) = self.pop_event() else {
                 if !has_news && let Some(end) = end {
                     self.schedule.skip_to(end);
                 }
@@ -137,11 +154,33 @@ impl Fabric {
         }
     }
 
+    /// Handles one of the events that are due now, if there is one
+    pub(crate) fn step(&mut self) {
+        self.schedule.stop();
+        if let Some(event) = self.pop_event() {
+            self.handle(event);
+        }
+    }
+
+    #[inline(always)]
+    fn pop_event(&mut self) -> Option<Event> {
+        if self.explores {
+            self.schedule.pop_any(|ties| order(ties, &mut *self.choices))
+        } else {
+            self.schedule.pop()
+        }
+    }
+
     #[inline(always)]
     fn handle(&mut self, event: Event) {
         match event {
             Event::Boot(host) => {
                 let effects = self.world.boot(host);
+                self.apply(effects);
+            }
+            Event::Calm => {
+                let effects = self.world.repair();
+                self.links.repair();
                 self.apply(effects);
             }
             Event::Credit(qp) => {
@@ -172,6 +211,7 @@ impl Fabric {
     }
 
     fn complete(&mut self, (cq, completion): (CqKey, Completion)) {
+        self.coverage.completed(self.schedule.now(), &completion);
         let pushed = self.cqs.push(cq, completion);
         if let Some(depth) = pushed.overrun {
             self.sanitizer.cq_overran(self.schedule.now(), depth);
@@ -199,12 +239,23 @@ impl Fabric {
         self.plan.push(fault);
     }
 
+    /// Ends all faults at `time`
+    pub(crate) fn calm_at(&mut self, time: Time) {
+        self.schedule.add(time, Event::Calm);
+    }
+
+    /// The faults that were planned
+    pub(crate) fn planned(&self) -> &[Fault] {
+        &self.plan
+    }
+
     /// Fires a fault of the plan, or holds it back until all processes know of it
     fn fire(&mut self, number: u32) {
         let fault = &self.plan[number as usize];
         if self.remotes.hold(fault) {
             return self.world.set_news();
         }
+        self.coverage.fault(fault.kind.name());
         self.trace.record(self.schedule.now(), RecordKind::Fault, number, 0);
         let effects = self.world.fire(&fault.target, &fault.kind);
         self.apply(effects);
@@ -245,6 +296,14 @@ impl Fabric {
             }
         }
     }
+}
+
+/// Which of several events that are due at one instant is next
+fn order(ties: &[&Event], choices: &mut dyn Choices) -> usize {
+    let is_fault = |event: &&Event| matches!(event, Event::Fault(_));
+    let picked = choices.pick(ties.len() as u32) as usize;
+    // Faults of one instant keep the order of the plan.
+    if is_fault(&ties[picked]) { ties.iter().position(is_fault).unwrap_or(picked) } else { picked }
 }
 
 impl fmt::Debug for Fabric {

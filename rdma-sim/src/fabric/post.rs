@@ -52,7 +52,8 @@ impl Fabric {
             qp.push_send(request.id, op, span, request.signaled);
             self.sanitizer.watch(now, key, request.id, opcode(op), span, site, &self.memory);
             self.trace.record(now, RecordKind::PostSend, qp.subject(), span.len as u64);
-            let doorbell = now + Nanos(self.model.timing.doorbell_ns);
+            let late_ns = self.lateness.ns(&mut *self.choices);
+            let doorbell = now + Nanos(self.model.timing.doorbell_ns + late_ns);
             self.schedule.add(doorbell, Event::Doorbell(self.qps.at(key)));
         }
         Ok(())

@@ -18,6 +18,9 @@ pub(crate) struct Schedule<E> {
     next_seq: u64,
 }
 
+/// Most events of one instant of which any may be next; the others follow
+const MOST_TIES: usize = 16;
+
 #[derive(Debug)]
 struct Entry<E> {
     at: Time,
@@ -94,6 +97,26 @@ impl<E> Schedule<E> {
         let entry = self.first.take().or_else(|| self.heap.pop())?;
         self.now = entry.at;
         Some(entry.event)
+    }
+
+    /// Advances to the next event, if it is due within the limit; `pick` decides between those of one instant
+    pub(super) fn pop_any(&mut self, pick: impl FnOnce(&[&E]) -> usize) -> Option<E> {
+        if self.next()? > self.limit {
+            return None;
+        }
+        let first = self.first.take().or_else(|| self.heap.pop())?;
+        self.now = first.at;
+        let mut ties = vec![first];
+        while ties.len() < MOST_TIES && self.heap.peek().is_some_and(|entry| entry.at == self.now) {
+            ties.extend(self.heap.pop());
+        }
+        let picked = match &ties[..] {
+            [_] => 0,
+            ties => pick(&ties.iter().map(|entry| &entry.event).collect::<Vec<_>>()),
+        };
+        let picked = ties.remove(picked);
+        self.heap.extend(ties);
+        Some(picked.event)
     }
 
     /// Advances to `time`, before which no event is due

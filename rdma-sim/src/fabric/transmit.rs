@@ -164,7 +164,8 @@ impl Fabric {
         let timing = &self.model.timing;
         let propagation = Nanos(timing.propagation_ns);
         let jitter = self.choices.pick(timing.jitter_ns + 1);
-        let arrival = left + propagation + Nanos(timing.delivery_ns + u64::from(jitter));
+        let late_ns = u64::from(jitter) + self.lateness.ns(&mut *self.choices);
+        let arrival = left + propagation + Nanos(timing.delivery_ns + late_ns);
         let from = self.qps[key].qpn;
         let qp = &mut self.qps[peer];
         let at = qp.order_delivery(self.world.visible_at(qp.device, arrival));

@@ -1,9 +1,7 @@
 //! Faults and schedules for `proptest` and `arbitrary`
 
-use std::time::Duration;
-
 use super::plan::FaultPlan;
-use super::random::random_fault;
+use super::random::RandomFaults;
 use crate::choices::Bytes;
 use crate::topology::Topology;
 
@@ -11,40 +9,32 @@ use crate::topology::Topology;
 const SEED: usize = 24;
 
 /// The faults that such bytes make
-fn from_bytes<'a>(
-    seeds: impl IntoIterator<Item = &'a [u8]>,
-    topology: &Topology,
-    horizon: Duration,
-) -> FaultPlan {
-    let ports = FaultPlan::ports(topology);
-    if ports.is_empty() {
-        return FaultPlan::none();
+fn from_bytes(seeds: Vec<[u8; SEED]>, topology: &Topology, faults: &RandomFaults) -> FaultPlan {
+    let mut all = FaultPlan::none();
+    for seed in seeds {
+        all.0.extend(faults.draw_one(&mut Bytes::new(seed), topology));
     }
-    let faults = |seed: &[u8]| random_fault(&mut Bytes::new(seed), &ports, horizon).into_iter().flatten();
-    FaultPlan::sorted(seeds.into_iter().flat_map(faults).collect())
+    FaultPlan::sorted(all.0)
 }
 
 /// Strategies for `proptest`
 #[cfg(feature = "proptest")]
 pub mod strategies {
-    use std::time::Duration;
-
     use proptest::prelude::*;
 
     use super::{SEED, from_bytes};
-    use crate::{FaultPlan, Recorded, Topology};
+    use crate::{FaultPlan, RandomFaults, Recorded, Topology};
 
-    /// Up to `count` faults in the first `horizon` of a simulation of `topology`; see [`FaultPlan::random`]
+    /// Plans of `faults` for a simulation of `topology`
     ///
     /// Shrinks to fewer and earlier faults.
     pub fn fault_plans(
         topology: &Topology,
-        count: usize,
-        horizon: Duration,
+        faults: &RandomFaults,
     ) -> impl Strategy<Value = FaultPlan> + use<> {
-        let topology = topology.clone();
-        let seeds = prop::collection::vec(any::<[u8; SEED]>(), 0..=count);
-        seeds.prop_map(move |seeds| from_bytes(seeds.iter().map(<[u8; SEED]>::as_slice), &topology, horizon))
+        let (topology, faults) = (topology.clone(), faults.clone());
+        let seeds = prop::collection::vec(any::<[u8; SEED]>(), 0..=faults.most());
+        seeds.prop_map(move |seeds| from_bytes(seeds, &topology, &faults))
     }
 
     /// Up to `count` choices of the simulation, and the plain case after them
@@ -57,15 +47,13 @@ pub mod strategies {
 
 #[cfg(feature = "arbitrary")]
 mod arbitrary_impls {
-    use std::time::Duration;
-
     use arbitrary::{Arbitrary, Result, Unstructured};
 
     use super::{SEED, from_bytes};
-    use crate::{Bytes, FaultPlan, Topology};
+    use crate::{Bytes, FaultPlan, RandomFaults, Topology};
 
     impl FaultPlan {
-        /// Up to `count` faults in the first `horizon` of a simulation of `topology`, from the bytes of a fuzzer
+        /// A plan of `faults` for a simulation of `topology`, from the bytes of a fuzzer
         ///
         /// # Errors
         ///
@@ -73,12 +61,11 @@ mod arbitrary_impls {
         pub fn arbitrary(
             bytes: &mut Unstructured<'_>,
             topology: &Topology,
-            count: usize,
-            horizon: Duration,
+            faults: &RandomFaults,
         ) -> Result<Self> {
-            let count = bytes.int_in_range(0..=count)?;
+            let count = bytes.int_in_range(0..=faults.most())?;
             let seeds = (0..count).map(|_| bytes.arbitrary::<[u8; SEED]>()).collect::<Result<Vec<_>>>()?;
-            Ok(from_bytes(seeds.iter().map(<[u8; SEED]>::as_slice), topology, horizon))
+            Ok(from_bytes(seeds, topology, faults))
         }
     }
 
@@ -92,16 +79,22 @@ mod arbitrary_impls {
 
 #[cfg(all(test, feature = "proptest", feature = "arbitrary"))]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
     use crate::topology::strategies::topologies;
 
+    fn faults() -> RandomFaults {
+        RandomFaults::up_to(8).within(Duration::from_secs(1))
+    }
+
     proptest! {
         #[test]
         fn generated_plans_fit_their_topology(
             (topology, plan) in topologies().prop_flat_map(|topology| {
-                let plans = strategies::fault_plans(&topology, 8, Duration::from_secs(1));
+                let plans = strategies::fault_plans(&topology, &faults());
                 (Just(topology), plans)
             }),
             bytes in prop::collection::vec(any::<u8>(), 0..300),
@@ -109,7 +102,7 @@ mod tests {
             prop_assert_eq!(plan.check(&topology), Ok(()));
             prop_assert_eq!(plan.to_string().parse::<FaultPlan>(), Ok(plan));
             let mut bytes = arbitrary::Unstructured::new(&bytes);
-            let plan = FaultPlan::arbitrary(&mut bytes, &topology, 8, Duration::from_secs(1)).unwrap();
+            let plan = FaultPlan::arbitrary(&mut bytes, &topology, &faults()).unwrap();
             prop_assert_eq!(plan.check(&topology), Ok(()));
         }
     }

@@ -104,6 +104,25 @@ macro_rules! fault_kinds {
     };
 }
 
+impl FaultKind {
+    /// The fault that ends this one, if it lasts until another does
+    pub fn end(&self) -> Option<Self> {
+        match self {
+            Self::Delay { by } if !by.is_zero() => Some(Self::Delay { by: Duration::ZERO }),
+            Self::InterfaceDown | Self::Unresolvable => Some(Self::Resolvable),
+            Self::Kill => Some(Self::Restart),
+            Self::Pause => Some(Self::Resume),
+            Self::RdmaOff => Some(Self::RdmaOn),
+            Self::Sleep => Some(Self::Wake),
+            Self::Slow { percent } | Self::Storm { percent } if *percent < 100 => {
+                Some(Self::Slow { percent: 100 })
+            }
+            Self::Unplug => Some(Self::Replug),
+            _ => None,
+        }
+    }
+}
+
 fault_kinds! {
     /// The next region that is registered at the port lies across a 4 GiB boundary.
     Boundary = "boundary" on Port, shown by data_beyond_a_4_gib_boundary_is_lost_or_not;

@@ -27,3 +27,4 @@ pub use self::error::{FaultError, FaultReason};
 pub use self::generate::strategies;
 pub use self::kind::{FAULTS, FaultInfo, FaultKind, TargetKind};
 pub use self::plan::{Fault, FaultPlan, Target, Trigger};
+pub use self::random::RandomFaults;

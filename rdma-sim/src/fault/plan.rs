@@ -56,6 +56,16 @@ impl Target {
     }
 }
 
+impl From<&str> for Target {
+    /// A host, or `HOST:DEVICE`
+    fn from(text: &str) -> Self {
+        match text.split_once(':') {
+            Some((host, device)) => Self::Port { host: host.to_owned(), device: device.to_owned() },
+            None => Self::Host(text.to_owned()),
+        }
+    }
+}
+
 /// Faults in the order in which they were written
 ///
 /// ```
@@ -244,11 +254,7 @@ fn parse(text: &str) -> Result<Fault, FaultReason> {
         }
         other => return Err(FaultReason::Trigger(other.to_owned())),
     };
-    let target = next()?;
-    let target = match target.split_once(':') {
-        Some((host, device)) => Target::Port { host: host.to_owned(), device: device.to_owned() },
-        None => Target::Host(target.to_owned()),
-    };
+    let target = Target::from(next()?);
     let kind = FaultKind::parse(next()?, &mut words)?;
     if let Some(more) = words.next() {
         return Err(FaultReason::Trailing(more.to_owned()));

@@ -4,47 +4,231 @@ use std::time::Duration;
 
 use rdma_core::Time;
 
-use super::kind::FaultKind;
+use super::kind::{FaultKind, TargetKind};
 use super::plan::{Fault, FaultPlan, Target, Trigger};
 use crate::choices::Choices;
 use crate::topology::Topology;
 
 /// The most faults that are drawn for one plan: more would take the memory of the machine
 const MOST: u32 = 10_000;
+/// In which time faults begin, unless it is known how long a run takes
+const HORIZON: Duration = Duration::from_millis(10);
+/// How far from a moment with traffic a fault may begin: within a round trip
+const NEAR_NS: u32 = 20_000;
+/// How long an outage may be that outlasts the timeouts of programs
+const LONG: Duration = Duration::from_secs(10);
+
+/// Which faults are drawn, how many, where and when
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use rdma_sim::{FaultKind, RandomFaults, Seeded, Topology};
+///
+/// let topology = Topology::pair();
+/// let faults = RandomFaults::up_to(5).kinds([FaultKind::Unplug, FaultKind::Kill]).within(Duration::from_millis(10));
+/// let plan = |seed| faults.draw(&mut Seeded::new(seed), &topology);
+/// assert_eq!(plan(7), plan(7));
+/// assert_eq!(plan(7).check(&topology), Ok(()));
+/// ```
+///
+/// * **Kinds**: those that a connection is expected to notice or to survive, unless [named](Self::kinds): `corrupt`, `delay`, `flap`,
+///   `idle-death`, `kill`, `leak-pds`, `lose`, `pause`, `sleep`, `slow`, `unplug` and `unresolvable`. Half of the plans draw from a random
+///   subset of them only (swarm testing: A. Groce et al., ISSTA 2012).
+/// * **Ends**: a fault that lasts is followed by the one that ends it, such as `unplug` by `replug`: 1 µs to a quarter of the horizon later,
+///   and now and then up to 10 s, for longer than a program waits.
+/// * **Moments**: half of the faults of a [`check`](crate::check()) begin within 20 µs of a moment at which the test's first run has sent or
+///   received something, the others at any time; a quarter of those at ports wait for a number of frames instead.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[must_use = "nothing is drawn before `draw`, or `Check::random_faults`"]
+pub struct RandomFaults {
+    most: u32,
+    kinds: Vec<FaultKind>,
+    targets: Vec<Target>,
+    horizon: Option<Duration>,
+    /// Moments with traffic
+    moments: Vec<Time>,
+}
+
+/// A host or port at which faults may happen
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    host: &'a str,
+    device: Option<&'a str>,
+}
+
+impl RandomFaults {
+    /// Up to `most` faults in a run; more than 10,000 are as 10,000
+    pub fn up_to(most: u32) -> Self {
+        Self { most, kinds: Vec::new(), targets: Vec::new(), horizon: None, moments: Vec::new() }
+    }
+
+    /// Draws from these faults, with the arguments that they have here
+    pub fn kinds(self, kinds: impl IntoIterator<Item = FaultKind>) -> Self {
+        Self { kinds: kinds.into_iter().collect(), ..self }
+    }
+
+    /// Draws from these hosts, with their ports, and these ports
+    pub fn at<T: Into<Target>>(self, targets: impl IntoIterator<Item = T>) -> Self {
+        Self { targets: targets.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// Begins all faults in the first `horizon` of a run
+    ///
+    /// Otherwise in the time that the first run of a check takes, or within 10 ms.
+    pub fn within(self, horizon: Duration) -> Self {
+        Self { horizon: Some(horizon), ..self }
+    }
+
+    /// Begins half of the faults at these moments, and all within `end`, unless it is [given](Self::within)
+    pub(crate) fn around(&mut self, moments: Vec<Time>, end: Time) {
+        self.horizon.get_or_insert(end.since(Time::ZERO));
+        self.moments = moments;
+    }
+
+    /// Draws a plan for a simulation of `topology`
+    ///
+    /// Faults that end others are beside the number that was asked for.
+    pub fn draw(&self, choices: &mut dyn Choices, topology: &Topology) -> FaultPlan {
+        let places = self.places(topology);
+        let kinds = self.draw_kinds(choices);
+        if places.is_empty() {
+            return FaultPlan::none();
+        }
+        let count = choices.pick(self.most.min(MOST) + 1);
+        let faults = (0..count).flat_map(|_| self.draw_fault(choices, &places, &kinds).into_iter().flatten());
+        FaultPlan::sorted(faults.collect())
+    }
+
+    /// How many faults are drawn at most
+    #[cfg(any(feature = "proptest", feature = "arbitrary"))]
+    pub(super) fn most(&self) -> usize {
+        self.most.min(MOST) as usize
+    }
+
+    /// Draws a fault, and the one that ends it
+    #[cfg(any(feature = "proptest", feature = "arbitrary"))]
+    pub(super) fn draw_one(
+        &self,
+        choices: &mut dyn Choices,
+        topology: &Topology,
+    ) -> impl Iterator<Item = Fault> {
+        let (places, kinds) = (self.places(topology), self.all_kinds().collect::<Vec<_>>());
+        let found = if places.is_empty() { [None, None] } else { self.draw_fault(choices, &places, &kinds) };
+        found.into_iter().flatten()
+    }
+
+    /// The cabled ports and the hosts that may be hit
+    fn places<'a>(&'a self, topology: &'a Topology) -> Vec<Place<'a>> {
+        let ends = topology.links().flat_map(|link| link.ends);
+        let cabled = ends.map(|end| Place { host: end.host, device: Some(end.device) });
+        if self.targets.is_empty() {
+            return cabled.collect();
+        }
+        let is_in = |place: &Place<'_>, target: &Target| match target {
+            Target::Host(host) => place.host == host,
+            Target::Port { host, device } => place.host == host && place.device == Some(device),
+        };
+        let found = cabled.filter(|place| self.targets.iter().any(|target| is_in(place, target)));
+        let hosts = self.targets.iter().filter_map(|target| match target {
+            Target::Host(host) => Some(Place { host, device: None }),
+            Target::Port { .. } => None,
+        });
+        found.chain(hosts).collect()
+    }
+
+    fn all_kinds(&self) -> std::ops::Range<u32> {
+        0..if self.kinds.is_empty() { DEFAULTS } else { self.kinds.len() as u32 }
+    }
+
+    /// The kinds of one plan, by number
+    fn draw_kinds(&self, choices: &mut dyn Choices) -> Vec<u32> {
+        let all = self.all_kinds();
+        if choices.pick(2) == 0 {
+            return all.collect();
+        }
+        let some: Vec<_> = all.clone().filter(|_| choices.pick(2) == 0).collect();
+        if some.is_empty() { all.collect() } else { some }
+    }
+
+    /// A fault, and the fault that ends its effect if nothing else does
+    fn draw_fault(
+        &self,
+        choices: &mut dyn Choices,
+        places: &[Place<'_>],
+        kinds: &[u32],
+    ) -> [Option<Fault>; 2] {
+        let horizon = self.horizon.unwrap_or(HORIZON);
+        let Place { host, device } = places[choices.pick(places.len() as u32) as usize];
+        let start = self.draw_moment(choices, horizon);
+        let lasting = draw_duration(choices, horizon);
+        let number = kinds[choices.pick(kinds.len() as u32) as usize];
+        let amount = choices.pick(8) + 1;
+        let waits_for_frames = choices.pick(4) == 3;
+        let kind = match self.kinds.get(number as usize) {
+            Some(kind) => kind.clone(),
+            None => default_kind(number, amount, lasting),
+        };
+        let target = match (kind.target(), device) {
+            (TargetKind::Port, Some(device)) => {
+                Target::Port { host: host.to_owned(), device: device.to_owned() }
+            }
+            (TargetKind::Port, None) => return [None, None],
+            (TargetKind::Host, _) => Target::Host(host.to_owned()),
+        };
+        let end = kind.end();
+        let trigger = if waits_for_frames && end.is_none() {
+            Trigger::AfterFrames(amount.into())
+        } else {
+            Trigger::At(start)
+        };
+        let end =
+            end.map(|kind| Fault { trigger: Trigger::At(start + lasting), target: target.clone(), kind });
+        [Some(Fault { trigger, target, kind }), end]
+    }
+
+    fn draw_moment(&self, choices: &mut dyn Choices, horizon: Duration) -> Time {
+        if !self.moments.is_empty() && choices.pick(2) == 1 {
+            let moment = self.moments[choices.pick(self.moments.len() as u32) as usize];
+            let near = moment + Duration::from_nanos(choices.pick(NEAR_NS).into());
+            return Time::from_nanos(near.as_nanos().saturating_sub(u64::from(NEAR_NS / 2)));
+        }
+        Time::ZERO + Duration::from_micros(choices.pick(micros(horizon)).into())
+    }
+}
+
+/// How many kinds [`default_kind`] knows
+const DEFAULTS: u32 = 12;
+
+fn default_kind(number: u32, amount: u32, lasting: Duration) -> FaultKind {
+    match number {
+        0 => FaultKind::Flap { down: lasting },
+        1 => FaultKind::Unplug,
+        2 => FaultKind::Lose { frames: amount },
+        3 => FaultKind::Corrupt { frames: amount },
+        4 => FaultKind::Slow { percent: amount * 10 },
+        5 => FaultKind::Delay { by: lasting / 16 },
+        6 => FaultKind::Pause,
+        7 => FaultKind::Kill,
+        8 => FaultKind::IdleDeath,
+        9 => FaultKind::Sleep,
+        10 => FaultKind::LeakPds { count: amount },
+        _ => FaultKind::Unresolvable,
+    }
+}
+
+fn micros(duration: Duration) -> u32 {
+    u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
+}
+
+/// How long a fault lasts: each order of magnitude from a microsecond up is as likely as the others
+fn draw_duration(choices: &mut dyn Choices, horizon: Duration) -> Duration {
+    let longest = micros(if choices.pick(8) == 7 { LONG } else { horizon / 4 }).max(1);
+    let scale = 1 << choices.pick(longest.ilog2() + 1);
+    Duration::from_micros(u64::from(scale) + u64::from(choices.pick(scale)))
+}
 
 impl FaultPlan {
-    /// Up to `count` faults that begin in the first `horizon` of a simulation, at hosts and cabled ports of `topology`
-    ///
-    /// Only faults that a connection is expected to notice or to survive: `corrupt`, `flap`, `idle-death`, `lose`, and with the fault
-    /// that ends each, up to a quarter of `horizon` later, `delay`, `kill`, `pause`, `sleep`, `slow`, `unplug` and `unresolvable`. Also
-    /// `leak-pds`, which only a reboot repairs. A plan therefore has up to twice `count` entries. A `count` above 10,000 is as 10,000.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// use rdma_sim::{FaultPlan, Seeded, Topology};
-    ///
-    /// let topology = Topology::pair();
-    /// let plan = |seed| FaultPlan::random(&mut Seeded::new(seed), &topology, 5, Duration::from_millis(10));
-    /// assert_eq!(plan(7), plan(7));
-    /// assert_eq!(plan(7).check(&topology), Ok(()));
-    /// ```
-    pub fn random(choices: &mut dyn Choices, topology: &Topology, count: u32, horizon: Duration) -> Self {
-        let ports = Self::ports(topology);
-        if ports.is_empty() {
-            return Self::none();
-        }
-        let count = choices.pick(count.min(MOST) + 1);
-        let faults = (0..count).flat_map(|_| random_fault(choices, &ports, horizon).into_iter().flatten());
-        Self::sorted(faults.collect())
-    }
-
-    /// The ports with a cable, as names of hosts and devices
-    pub(super) fn ports(topology: &Topology) -> Vec<(String, String)> {
-        let ends = topology.links().flat_map(|link| link.ends);
-        ends.map(|end| (end.host.to_owned(), end.device.to_owned())).collect()
-    }
-
     pub(super) fn sorted(mut faults: Vec<Fault>) -> Self {
         faults.sort_by_key(|fault| match fault.trigger {
             Trigger::At(time) => time,
@@ -52,45 +236,38 @@ impl FaultPlan {
         });
         Self(faults)
     }
-}
 
-/// A fault, and the fault that ends its effect if nothing else does
-pub(super) fn random_fault(
-    choices: &mut dyn Choices,
-    ports: &[(String, String)],
-    horizon: Duration,
-) -> [Option<Fault>; 2] {
-    let micros = u32::try_from(horizon.as_micros()).unwrap_or(u32::MAX);
-    let (host, device) = &ports[choices.pick(ports.len() as u32) as usize];
-    let start = Time::ZERO + Duration::from_micros(choices.pick(micros).into());
-    let lasting = Duration::from_micros(u64::from(choices.pick(micros / 4 + 1)) + 1);
-    let kind = choices.pick(12);
-    let amount = choices.pick(8) + 1;
-    let trigger = if choices.pick(4) == 3 { Trigger::AfterFrames(amount.into()) } else { Trigger::At(start) };
-    let end = start + lasting;
-    let once = |kind| {
-        let target = Target::Port { host: host.clone(), device: device.clone() };
-        [Some(Fault { trigger, target, kind }), None]
-    };
-    let port = |kind, until| {
-        [(start, kind), (end, until)].map(|(time, kind)| Some(Fault::at_port(time, host, device, kind)))
-    };
-    let processes = |kind, until| {
-        [(start, kind), (end, until)].map(|(time, kind)| Some(Fault::at_host(time, host, kind)))
-    };
-    match kind {
-        0 => once(FaultKind::Flap { down: lasting }),
-        1 => port(FaultKind::Unplug, FaultKind::Replug),
-        2 => once(FaultKind::Lose { frames: amount }),
-        3 => once(FaultKind::Corrupt { frames: amount }),
-        4 => port(FaultKind::Slow { percent: amount * 10 }, FaultKind::Slow { percent: 100 }),
-        5 => port(FaultKind::Delay { by: lasting / 16 }, FaultKind::Delay { by: Duration::ZERO }),
-        6 => processes(FaultKind::Pause, FaultKind::Resume),
-        7 => processes(FaultKind::Kill, FaultKind::Restart),
-        8 => once(FaultKind::IdleDeath),
-        9 => processes(FaultKind::Sleep, FaultKind::Wake),
-        10 => [Some(Fault::at_port(start, host, device, FaultKind::LeakPds { count: amount })), None],
-        _ => port(FaultKind::Unresolvable, FaultKind::Resolvable),
+    /// The faults that belong together, by their positions: what lasts, and what ends it
+    pub(crate) fn groups(&self) -> Vec<Vec<usize>> {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for (position, fault) in self.0.iter().enumerate() {
+            let ends = |group: &&mut Vec<usize>| {
+                let begun = &self.0[group[0]];
+                group.len() == 1
+                    && begun.target == fault.target
+                    && begun.kind.end().as_ref() == Some(&fault.kind)
+            };
+            match groups.iter_mut().find(ends) {
+                Some(group) => group.push(position),
+                None => groups.push(vec![position]),
+            }
+        }
+        groups
+    }
+
+    /// When the last fault has ended that fires at a time
+    pub(crate) fn end(&self) -> Time {
+        let ends = self.0.iter().map(|fault| {
+            let lasting = match fault.kind {
+                FaultKind::Flap { down } | FaultKind::Reboot { down } => down,
+                _ => Duration::ZERO,
+            };
+            match fault.trigger {
+                Trigger::At(time) => time + lasting,
+                Trigger::AfterFrames(_) => Time::ZERO,
+            }
+        });
+        ends.max().unwrap_or(Time::ZERO)
     }
 }
 
@@ -99,16 +276,57 @@ mod tests {
     use super::*;
     use crate::Seeded;
 
+    fn plan(faults: &RandomFaults, seed: u64) -> FaultPlan {
+        faults.draw(&mut Seeded::new(seed), &Topology::pair())
+    }
+
     /// Regression: the largest count overflowed, and the next ones took the memory of the machine.
     #[test]
     fn however_many_faults_are_asked_for_a_plan_is_made() {
-        let plan = |seed, count| {
-            let horizon = Duration::from_secs(1);
-            FaultPlan::random(&mut Seeded::new(seed), &Topology::pair(), count, horizon)
-        };
         for seed in 0..5 {
-            assert_eq!(plan(seed, u32::MAX), plan(seed, 10_000));
-            assert!(plan(seed, u32::MAX).0.len() <= 20_000);
+            let most = plan(&RandomFaults::up_to(u32::MAX), seed);
+            assert_eq!(most, plan(&RandomFaults::up_to(10_000), seed));
+            assert!(most.0.len() <= 20_000);
         }
+    }
+
+    #[test]
+    fn only_the_kinds_and_targets_that_were_named_are_drawn() {
+        let faults = RandomFaults::up_to(9).kinds([FaultKind::Kill, FaultKind::Unplug]).at(["b"]);
+        let mut names = std::collections::BTreeSet::new();
+        for seed in 0..100 {
+            for fault in plan(&faults, seed).0 {
+                assert_eq!(fault.target.host(), "b", "{fault}");
+                names.insert(fault.kind.name());
+            }
+        }
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["kill", "replug", "restart", "unplug"]);
+        let port = RandomFaults::up_to(9).kinds([FaultKind::Unplug]).at(["a:rdma_en2"]);
+        assert!(
+            (0..20)
+                .all(|seed| plan(&port, seed).0.iter().all(|fault| fault.target.to_string() == "a:rdma_en2"))
+        );
+    }
+
+    #[test]
+    fn half_of_the_faults_begin_where_the_traffic_is() {
+        let mut faults = RandomFaults::up_to(20).kinds([FaultKind::IdleDeath]);
+        let moment = Time::from_nanos(5_000_000);
+        faults.around(vec![moment], Time::from_nanos(1_000_000_000));
+        let drawn: Vec<_> = (0..100).flat_map(|seed| plan(&faults, seed).0).collect();
+        let is_near = |fault: &&Fault| match fault.trigger {
+            Trigger::At(time) => time.as_nanos().abs_diff(moment.as_nanos()) <= u64::from(NEAR_NS / 2),
+            Trigger::AfterFrames(_) => false,
+        };
+        let near = drawn.iter().filter(is_near).count();
+        assert!((drawn.len() / 4..drawn.len() / 2).contains(&near), "{near} of {}", drawn.len());
+    }
+
+    #[test]
+    fn a_fault_and_its_end_are_a_group() {
+        let text = "at 1ms a sleep; at 2ms b:rdma_en2 unplug; at 3ms a wake; at 4ms b:rdma_en2 slow 50%; \
+                    at 5ms b:rdma_en2 replug; at 6ms a wake; at 7ms b:rdma_en2 slow 100%";
+        let plan: FaultPlan = text.parse().unwrap();
+        assert_eq!(plan.groups(), [vec![0, 2], vec![1, 4], vec![3, 6], vec![5]]);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use rdma_sim::{Check, Net, Topology};
+use rdma_sim::{Check, Net, RandomFaults, Topology};
 
 /// A small program with a mistake that people make, and its repair
 pub(crate) struct Bug {
@@ -80,7 +80,8 @@ impl Bug {
     /// What is to be checked
     pub(crate) fn settings(&self) -> Check {
         let (count, micros) = self.faults;
-        Check::new().topology((self.topology)()).random_faults(count, Duration::from_micros(micros))
+        let faults = RandomFaults::up_to(count).within(Duration::from_micros(micros));
+        Check::new().name(self.name).topology((self.topology)()).random_faults(faults)
     }
 
     /// The program

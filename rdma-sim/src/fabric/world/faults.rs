@@ -72,6 +72,25 @@ impl World {
         vec![FaultEffect::PluggedIn(device)]
     }
 
+    /// Ends all faults that another one can end: cables are plugged in, and processes run
+    pub(crate) fn repair(&mut self) -> Effects {
+        let mut out = Vec::new();
+        for host in 0..self.hosts.len() as u32 {
+            self.change_host(host, |host| (host.has_rdma, host.is_asleep) = (true, false), &mut out);
+            if self.hosts[host as usize].process != Process::Running && !self.hosts[host as usize].is_booting
+            {
+                self.set_process(host, Process::Running);
+            }
+            for index in self.devices_of(host) {
+                out.extend(self.replug(index));
+                self.set_unresolvable(index, false);
+                let faults = &mut self.device_mut(index).faults;
+                (faults.delay_ns, faults.slow_receive) = (0, false);
+            }
+        }
+        out
+    }
+
     // ─── Hosts ───
 
     fn fire_at_host(&mut self, host: u32, kind: &FaultKind, out: &mut Effects) {

@@ -71,6 +71,10 @@ impl World {
         self.hosts.iter().map(|host| host.name.clone()).collect()
     }
 
+    pub(crate) fn host_name(&self, host: u32) -> &str {
+        &self.hosts[host as usize].name
+    }
+
     /// The names of the devices of a host that programs can open, for messages
     pub(crate) fn device_names(&self, host: u32) -> Vec<String> {
         let names = self.devices_of(host).map(|index| self.device(index).name.clone());
@@ -185,7 +189,7 @@ impl World {
         &self.device(device).gids
     }
 
-    fn host_of(&self, device: DeviceIndex) -> u32 {
+    pub(crate) fn host_of(&self, device: DeviceIndex) -> u32 {
         self.device(device).host
     }
 

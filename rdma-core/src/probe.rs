@@ -1,0 +1,199 @@
+//! What a simulation sees of the program that it runs
+//!
+//! A program states what must hold [always](crate::always!), what some run has to reach ([`sometimes!`](crate::sometimes!)) and
+//! what its tasks [wait for](waits_for). Outside of a simulation, these cost a look at a thread-local variable, and only
+//! `always!` does something: it panics, as `assert!` does.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+
+/// A statement about the program that was evaluated
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[non_exhaustive]
+pub struct Statement {
+    /// What is stated
+    pub label: &'static str,
+    /// Which kind of statement it is
+    pub kind: StatementKind,
+    /// The file that states it
+    pub file: &'static str,
+    /// Its line
+    pub line: u32,
+}
+
+/// Which kind of statement a [`Statement`] is
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[non_exhaustive]
+pub enum StatementKind {
+    /// It holds each time
+    Always,
+    /// It holds at least once in all runs
+    Sometimes,
+    /// The library has got there; it need not
+    State,
+}
+
+impl fmt::Display for StatementKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Always => "always",
+            Self::Sometimes => "sometimes",
+            Self::State => "state",
+        })
+    }
+}
+
+/// A simulation that looks at the program of this thread
+pub trait Observer {
+    /// A statement was evaluated
+    fn evaluated(&self, statement: Statement, holds: bool);
+
+    /// The task that is polled waits for `what`
+    fn waits_for(&self, what: fmt::Arguments<'_>);
+}
+
+thread_local! {
+    static OBSERVER: RefCell<Option<Rc<dyn Observer>>> = const { RefCell::new(None) };
+}
+
+/// Ends the observation when it is dropped
+#[must_use = "the observation ends when it is dropped"]
+pub struct Observation {
+    /// The observer before
+    outer: Option<Rc<dyn Observer>>,
+}
+
+/// Shows the program of this thread to `observer`, instead of to the one before, until the observation is dropped
+pub fn observe(observer: Rc<dyn Observer>) -> Observation {
+    Observation { outer: OBSERVER.replace(Some(observer)) }
+}
+
+impl Drop for Observation {
+    fn drop(&mut self) {
+        // A thread that ends may have dropped the variable.
+        let _ = OBSERVER.try_with(|observer| observer.replace(self.outer.take()));
+    }
+}
+
+impl fmt::Debug for Observation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observation").finish_non_exhaustive()
+    }
+}
+
+fn observer() -> Option<Rc<dyn Observer>> {
+    OBSERVER.try_with(|observer| observer.borrow().clone()).ok().flatten()
+}
+
+/// Tells a simulation for what the task that is polled waits, in words that follow "waits for"
+///
+/// ```
+/// rdma_core::probe::waits_for(format_args!("a vote of {}", "b"));
+/// ```
+pub fn waits_for(what: fmt::Arguments<'_>) {
+    if let Some(observer) = observer() {
+        observer.waits_for(what);
+    }
+}
+
+/// Tells a simulation that `statement` was evaluated; see the macros
+#[doc(hidden)]
+pub fn evaluated(label: &'static str, kind: StatementKind, (file, line): (&'static str, u32), holds: bool) {
+    if let Some(observer) = observer() {
+        observer.evaluated(Statement { label, kind, file, line }, holds);
+    }
+}
+
+/// States what has to hold at least once, in some run: a check of a simulation fails if it never does
+///
+/// So a test shows that it has tested what it is for.
+///
+/// ```
+/// let queue = [1, 2, 3];
+/// rdma_core::sometimes!(queue.len() > 2, "the queue is long");
+/// ```
+#[macro_export]
+macro_rules! sometimes {
+    ($condition:expr, $label:literal $(,)?) => {
+        $crate::probe::evaluated(
+            $label,
+            $crate::probe::StatementKind::Sometimes,
+            (::core::file!(), ::core::line!()),
+            $condition,
+        )
+    };
+}
+
+/// States what has to hold each time: panics otherwise, and lets a check of a simulation count how often it was evaluated
+///
+/// ```
+/// let (sent, acknowledged) = (4, 3);
+/// rdma_core::always!(acknowledged <= sent, "no more is acknowledged than was sent");
+/// ```
+#[macro_export]
+macro_rules! always {
+    ($condition:expr, $label:literal $(, $($arguments:tt)+)?) => {{
+        let holds: bool = $condition;
+        $crate::probe::evaluated(
+            $label,
+            $crate::probe::StatementKind::Always,
+            (::core::file!(), ::core::line!()),
+            holds,
+        );
+        ::core::assert!(holds, $label $(, $($arguments)+)?);
+    }};
+}
+
+/// States that the library has reached a state, for the table of what all runs have reached
+#[doc(hidden)]
+#[macro_export]
+macro_rules! reached {
+    ($label:literal) => {
+        $crate::probe::evaluated(
+            $label,
+            $crate::probe::StatementKind::State,
+            (::core::file!(), ::core::line!()),
+            true,
+        )
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Seen(RefCell<Vec<String>>);
+
+    impl Observer for Seen {
+        fn evaluated(&self, statement: Statement, holds: bool) {
+            self.0.borrow_mut().push(format!("{} {} {holds}", statement.kind, statement.label));
+        }
+
+        fn waits_for(&self, what: fmt::Arguments<'_>) {
+            self.0.borrow_mut().push(what.to_string());
+        }
+    }
+
+    #[test]
+    fn statements_are_seen_while_the_thread_is_observed() {
+        let seen = Rc::new(Seen::default());
+        sometimes!(true, "before");
+        let observation = observe(seen.clone());
+        sometimes!(false, "full");
+        always!(1 < 2, "in order");
+        reached!("open");
+        waits_for(format_args!("a message of {}", "b"));
+        drop(observation);
+        sometimes!(true, "after");
+        let expected = ["sometimes full false", "always in order true", "state open true", "a message of b"];
+        assert_eq!(*seen.0.borrow(), expected);
+    }
+
+    #[test]
+    #[should_panic(expected = "3 credits are too many")]
+    fn what_must_always_hold_panics_with_its_text() {
+        always!(3 < 2, "{} credits are too many", 3);
+    }
+}

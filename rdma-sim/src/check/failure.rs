@@ -1,0 +1,136 @@
+//! How a run fails, and whether two runs fail alike
+
+use std::fmt;
+
+use super::replay::Replay;
+
+/// In which way a run failed
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// The test returned an error
+    Error,
+    /// The test left objects behind
+    Leak,
+    /// The test or one of its tasks misused memory, as the DMA sanitizer found
+    Misuse,
+    /// A statement that has to hold sometimes never held in any run
+    NeverHeld,
+    /// The faults had ended, and the test did not within the time that it has for that
+    NoProgress,
+    /// The test or one of its tasks panicked
+    Panic,
+    /// A task was polled without end at one instant
+    Spin,
+    /// The test waits for an event that will never come
+    Stall,
+    /// The test takes more virtual time than it may
+    TimeLimit,
+    /// The faults cannot be injected into this topology
+    Unusable,
+}
+
+/// How a run failed
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Failed {
+    pub(super) kind: FailureKind,
+    pub(super) reason: String,
+    /// Where the panic was, if it was one
+    pub(super) site: Option<String>,
+}
+
+impl Failed {
+    pub(super) fn new(kind: FailureKind, reason: impl Into<String>) -> Self {
+        Self { kind, reason: reason.into(), site: None }
+    }
+
+    /// Whether both are probably the same bug: the same but for numbers
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.site == other.site && self.words().eq(other.words())
+    }
+
+    /// The part of the reason that tells one bug from another, without numbers
+    fn words(&self) -> impl Iterator<Item = char> {
+        let text = match self.kind {
+            // The main task's line; what other tasks wait for depends on the faults.
+            FailureKind::Stall | FailureKind::NoProgress | FailureKind::TimeLimit => {
+                self.reason.lines().find(|line| line.trim_start().starts_with("main waits for")).unwrap_or("")
+            }
+            _ => &self.reason,
+        };
+        text.chars().filter(|letter| !letter.is_ascii_digit())
+    }
+}
+
+/// A run that failed, from [`try_check`](super::try_check); its text ends with the lines that repeat it
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub struct CheckFailure {
+    /// In which way it failed
+    pub kind: FailureKind,
+    /// The message of the test's panic, or what the run did wrong otherwise
+    pub reason: String,
+    /// Where the test panicked, as `FILE:LINE:COLUMN`, if it did
+    pub site: Option<String>,
+    /// The run that failed first, with as few faults and choices as were found to suffice for the same failure
+    ///
+    /// The same: of the same kind, at the same place, and with a reason in which only numbers differ.
+    pub replay: Replay,
+    /// The run as it was found, with all of its faults
+    pub original: Replay,
+    /// How many runs it took, this one included
+    pub tried: u64,
+}
+
+impl fmt::Display for CheckFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { reason, site, replay, original, tried, .. } = self;
+        if self.kind == FailureKind::NeverHeld {
+            return f.write_str(reason);
+        }
+        write!(f, "seed {} failed: {reason}", replay.seed)?;
+        if let Some(site) = site {
+            write!(f, "\nat {site}")?;
+        }
+        if *tried > 1 {
+            // (1 - 1/k)^n = 1 %
+            let clean = (*tried as f64 * 100_f64.ln()).ceil();
+            write!(
+                f,
+                "\nIt failed in 1 of {tried} runs. If a repaired test passes {clean} other seeds, the repair holds with 99 % certainty."
+            )?;
+        }
+        write!(f, "\nTo repeat it:\n\n{}\n", replay.line())?;
+        if replay != original {
+            write!(f, "\nAs it was found:\n\n{}\n", original.line())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_alike_if_only_numbers_differ() {
+        let failed = |kind, reason: &str| Failed::new(kind, reason);
+        let late = failed(FailureKind::Panic, "late by 5 ns");
+        assert!(late.is_like(&failed(FailureKind::Panic, "late by 12 ns")));
+        assert!(!late.is_like(&failed(FailureKind::Panic, "lost 5 ns")));
+        assert!(!late.is_like(&failed(FailureKind::Error, "late by 5 ns")));
+        let elsewhere = Failed { site: Some("a.rs:1:1".to_owned()), ..late.clone() };
+        assert!(!late.is_like(&elsewhere));
+    }
+
+    #[test]
+    fn stalls_are_alike_if_the_main_task_waits_for_the_same() {
+        let stall = |reason: &str| Failed::new(FailureKind::Stall, reason);
+        let one =
+            stall("stalled after 5 ms\n  main waits for a message\n  a task waits for its timer in 3 s");
+        assert!(
+            one.is_like(&stall("stalled after 9 ms\n  main waits for a message\n  a task waits for nothing"))
+        );
+        assert!(!one.is_like(&stall("stalled after 5 ms\n  main waits for memory")));
+    }
+}

@@ -1,0 +1,172 @@
+//! One run of a checked test
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rdma_core::Time;
+use rdma_core::probe::{Observer, Statement, observe};
+
+use super::Check;
+use super::failure::{Failed, FailureKind};
+use super::outcome::Outcome;
+use super::panics;
+use super::replay::Replay;
+use super::report::Count;
+use crate::executor::{Human, Progress};
+use crate::{Choices, Net, RunError, Sim, Stalled};
+
+/// What a run that did not fail has seen
+#[derive(Clone, Debug, Default)]
+pub(super) struct Finished {
+    pub(super) time: Time,
+    pub(super) events: u64,
+    /// How many times tasks were polled
+    pub(super) steps: u64,
+    /// How many choices were drawn
+    pub(super) drawn: u64,
+    pub(super) statements: BTreeMap<Statement, Count>,
+    pub(super) covered: BTreeMap<String, u64>,
+    /// Moments with traffic, if they were wanted
+    pub(super) moments: Vec<Time>,
+}
+
+/// Counts the statements of a run
+#[derive(Debug, Default)]
+struct Counting(RefCell<BTreeMap<Statement, Count>>);
+
+impl Observer for Counting {
+    fn evaluated(&self, statement: Statement, holds: bool) {
+        let mut counts = self.0.borrow_mut();
+        let count = counts.entry(statement).or_default();
+        count.evaluated += 1;
+        count.held += u64::from(holds);
+    }
+
+    fn waits_for(&self, _: fmt::Arguments<'_>) {}
+}
+
+/// Counts the choices that are drawn
+#[derive(Debug)]
+struct Counted {
+    choices: Box<dyn Choices>,
+    drawn: Arc<AtomicU64>,
+}
+
+impl Choices for Counted {
+    fn pick(&mut self, n: u32) -> u32 {
+        self.drawn.fetch_add(1, Ordering::Relaxed);
+        self.choices.pick(n)
+    }
+
+    fn seed(&self) -> Option<u64> {
+        self.choices.seed()
+    }
+}
+
+/// What a run is for, beside finding a failure
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Purpose {
+    /// To find where the traffic is
+    Measure,
+    /// To find a failure
+    Test,
+}
+
+/// Runs `case`
+pub(super) fn run<O: Outcome>(
+    check: &Check,
+    case: &Replay,
+    purpose: Purpose,
+    progress: &Arc<Progress>,
+    test: &impl AsyncFn(Net) -> O,
+) -> Result<Finished, Failed> {
+    let drawn = Arc::new(AtomicU64::new(0));
+    let choices = Counted { choices: case.source(), drawn: Arc::clone(&drawn) };
+    let mut sim = Sim::new()
+        .topology(check.topology.clone())
+        .model(check.model.clone())
+        .faults(case.faults.clone())
+        .choices(choices)
+        .scheduler(case.scheduler)
+        .sanitize(true)
+        .time_limit(check.time_limit)
+        .progress(Arc::clone(progress));
+    if purpose == Purpose::Measure {
+        sim = sim.keep_moments();
+    }
+    if let Some((calm, bound)) = check.calm(&case.faults) {
+        sim = sim.calm_at(calm).time_limit((calm + bound).min(check.time_limit));
+    }
+    let counting = Rc::new(Counting::default());
+    let observation = observe(counting.clone());
+    let run = catch_unwind(AssertUnwindSafe(|| sim.try_run(|net| test(net))));
+    drop(observation);
+    let run =
+        run.map_err(|panic| failed_by(&*panic))?.map_err(|error| check.failed_by(error, &case.faults))?;
+    run.value.into_text().map_err(|text| Failed::new(FailureKind::Error, text))?;
+    if let Some(finding) = run.findings.first() {
+        return Err(Failed::new(FailureKind::Misuse, format!("the DMA sanitizer found: {finding}")));
+    }
+    if !run.leaks.is_empty() {
+        let reason = format!(
+            "objects were left behind: {}; drop or close what the test has opened, also in its tasks, before it ends",
+            run.leaks
+        );
+        return Err(Failed::new(FailureKind::Leak, reason));
+    }
+    Ok(Finished {
+        time: run.time,
+        events: run.events,
+        steps: run.steps,
+        drawn: drawn.load(Ordering::Relaxed),
+        statements: counting.0.take(),
+        covered: run.covered,
+        moments: run.moments,
+    })
+}
+
+impl Check {
+    fn failed_by(&self, error: RunError, faults: &crate::FaultPlan) -> Failed {
+        let text = error.to_string();
+        let kind = match error {
+            RunError::Fault(_) => FailureKind::Unusable,
+            RunError::Stalled(Stalled::Spin { .. }) => FailureKind::Spin,
+            RunError::Stalled(Stalled::TimeLimit { limit, waits }) => {
+                return match self.calm(faults) {
+                    Some((calm, bound)) if limit == calm + bound => Failed::new(
+                        FailureKind::NoProgress,
+                        format!(
+                            "no progress: all faults had ended after {}, and {} later the test still waits{waits}",
+                            Human(calm.since(Time::ZERO)),
+                            Human(bound),
+                        ),
+                    ),
+                    _ => Failed::new(FailureKind::TimeLimit, text),
+                };
+            }
+            RunError::Stalled(Stalled::Deadlock { .. }) => FailureKind::Stall,
+        };
+        Failed::new(kind, text)
+    }
+}
+
+fn failed_by(panic: &(dyn Any + Send)) -> Failed {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a text");
+    let mut reason = text.to_owned();
+    // tokio's own words for a task that uses its clock or its sockets outside of a tokio runtime.
+    if ["no reactor running", "timers are disabled", "context was found, but"]
+        .iter()
+        .any(|words| text.contains(words))
+    {
+        reason += "\nThe test uses tokio's clock or sockets, which know nothing of the simulation: use `Net::sleep`, \
+                   `rdma_async::time` and the streams of `SimHost`";
+    }
+    Failed { site: panics::take_site(), ..Failed::new(FailureKind::Panic, reason) }
+}

@@ -1,0 +1,92 @@
+//! A thread beside long checks: it prints how far they are, and ends those that are blocked
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::replay::Replay;
+use crate::executor::{Human, Progress};
+
+/// Between two looks at a check
+const TICK: Duration = Duration::from_millis(50);
+/// Between two lines about a long check
+const EVERY: Duration = Duration::from_secs(10);
+
+/// What one thread of a check does
+#[derive(Debug, Default)]
+pub(super) struct Worker {
+    pub(super) progress: Arc<Progress>,
+    pub(super) case: std::sync::Mutex<Option<Replay>>,
+}
+
+/// A check that is watched
+#[derive(Debug)]
+pub(super) struct Watched<'a> {
+    pub(super) test: &'a str,
+    pub(super) runs: u64,
+    pub(super) done: &'a AtomicU64,
+    pub(super) workers: &'a [Worker],
+    /// How long a task may keep its thread
+    pub(super) patience: Duration,
+    pub(super) is_over: &'a AtomicBool,
+}
+
+impl Watched<'_> {
+    /// Watches until the check is over
+    #[expect(clippy::disallowed_methods, reason = "watches a check on the wall clock")]
+    pub(super) fn watch(&self) {
+        let (start, mut next) = (Instant::now(), EVERY);
+        // Counted in ticks: a debugger that stops all threads stops this one, too.
+        let mut blocked = vec![(0, 0_u32); self.workers.len()];
+        let most = self.patience.div_duration_f64(TICK).ceil() as u32;
+        while !self.is_over.load(Ordering::Acquire) {
+            std::thread::park_timeout(TICK);
+            for (worker, (seen, ticks)) in self.workers.iter().zip(&mut blocked) {
+                let now = worker.progress.steps();
+                let case = worker.case.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                (*seen, *ticks) = if now == *seen && case.is_some() { (now, *ticks + 1) } else { (now, 0) };
+                if *ticks >= most
+                    && let Some(case) = &*case
+                {
+                    self.end(&worker.progress, case);
+                }
+            }
+            let elapsed = start.elapsed();
+            if elapsed >= next {
+                next = elapsed + EVERY;
+                self.print(elapsed);
+            }
+        }
+    }
+
+    fn print(&self, elapsed: Duration) {
+        let done = self.done.load(Ordering::Relaxed);
+        let rate = done as f64 / elapsed.as_secs_f64();
+        let left =
+            Duration::from_secs_f64(((self.runs - done.min(self.runs)) as f64 / rate.max(0.01)).min(1e9));
+        // Around the capture of test output: this is for the person who waits.
+        let text = format!(
+            "{}: {done} of {} runs, {rate:.0} a second, about {} left",
+            self.test,
+            self.runs,
+            Human(left)
+        );
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+
+    /// A thread of the check cannot be ended; its process can
+    fn end(&self, progress: &Progress, case: &Replay) -> ! {
+        let task = progress.task();
+        let text = format!(
+            "{}: {task} has kept its thread for {} without letting another task run: a simulation has one thread, so that waiting \
+             for another one, `std::thread::sleep` and endless loops block it; await instead, such as with `Net::sleep`.\n\
+             To repeat it:\n\n{}\n",
+            self.test,
+            Human(self.patience),
+            case.line(),
+        );
+        let _ = writeln!(std::io::stderr(), "{text}");
+        std::process::exit(101)
+    }
+}

@@ -1,0 +1,390 @@
+//! Tasks and timers in virtual time
+//!
+//! One thread, one queue. Tasks run until all of them wait, then time jumps to the next event of the fabric or the next timer.
+//! Which of several ready tasks is next, and whether one is late, is the [`Scheduler`]'s to decide.
+
+mod progress;
+mod stalled;
+mod task;
+mod timers;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fmt;
+use std::panic::Location;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use rdma_core::{Runtime, Time, Timer};
+
+pub(crate) use self::progress::Progress;
+pub(crate) use self::stalled::Human;
+use self::stalled::ask;
+pub use self::stalled::{Stalled, Wait, Waits};
+use self::task::{BoxFuture, Named, Queue, Spawned, Task, TaskWaker};
+pub(crate) use self::task::{Origin, Owner};
+use self::timers::Clock;
+use crate::Scheduler;
+use crate::fabric::Process;
+use crate::scheduler::{Next, Order};
+use crate::shared::Shared;
+
+/// The clock, tasks and timers that the program under test sees
+pub(crate) struct SimRuntime {
+    clock: Arc<Clock>,
+    queue: Arc<Queue>,
+    spawned: Mutex<Vec<Spawned>>,
+    has_spawned: AtomicBool,
+    /// Starts the main task of a host when its processes start anew
+    starts: Mutex<Vec<(u32, Start)>>,
+    /// Runs the tasks, if another executor than this one does
+    spawner: Option<Spawner>,
+    progress: Arc<Progress>,
+}
+
+/// Makes and spawns the main task of a host
+pub(crate) type Start = Box<dyn FnMut() + Send>;
+/// Runs a task
+pub(crate) type Spawner = Box<dyn Fn(BoxFuture) + Send + Sync>;
+
+/// The number of the main task
+const MAIN: usize = 0;
+/// Most polls at one instant: no program needs so many, and they take less than a second
+const MOST_POLLS: u64 = 1_000_000;
+
+/// Stores `waker`, and returns the one that it replaces, to be dropped without a lock: dropping a waker may run any code
+pub(crate) fn replace(stored: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
+    match stored {
+        Some(same) if same.will_wake(waker) => None,
+        stored => stored.replace(waker.clone()),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic of the program under test must not be hidden by a second one here.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A run: its tasks, and what they wait for
+struct Tasks {
+    /// The main task has the first place, and is not in it
+    tasks: Vec<Option<Task>>,
+    /// Tasks that may run now
+    ready: VecDeque<usize>,
+    /// Tasks that were woken and are late
+    late: BinaryHeap<Reverse<(Time, u64, usize)>>,
+    order: Order,
+    /// Whether an event of this very moment has not fired yet
+    has_event: bool,
+    /// How many times tasks were polled at this instant
+    polls: u64,
+}
+
+impl SimRuntime {
+    pub(crate) fn new(spawner: Option<Spawner>, progress: Arc<Progress>) -> Self {
+        Self {
+            clock: Arc::new(Clock::new()),
+            queue: Arc::default(),
+            spawned: Mutex::default(),
+            has_spawned: AtomicBool::new(false),
+            starts: Mutex::default(),
+            spawner,
+            progress,
+        }
+    }
+
+    /// Runs `future`, as part of a process if it has an owner
+    pub(crate) fn spawn_for(&self, origin: Origin, future: BoxFuture) {
+        match &self.spawner {
+            Some(spawner) => spawner(future),
+            None => {
+                lock(&self.spawned).push(Spawned { origin, future });
+                self.has_spawned.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Runs `future` outside of all hosts
+    pub(crate) fn spawn_at(&self, site: &'static Location<'static>, future: BoxFuture) {
+        self.spawn_for(Origin { owner: None, site: Some(site) }, future);
+    }
+
+    /// Calls `start` whenever the processes of `host` start anew
+    pub(crate) fn on_start(&self, host: u32, start: Start) {
+        lock(&self.starts).push((host, start));
+    }
+
+    /// Runs `main`, and what it spawns, until `main` ends; returns also how many times tasks were polled
+    pub(crate) fn block_on<T>(
+        &self,
+        shared: &Shared,
+        limit: Time,
+        scheduler: Scheduler,
+        main: impl Future<Output = T>,
+    ) -> Result<(T, u64), Stalled> {
+        let mut main = std::pin::pin!(main);
+        let main_wake = TaskWaker::new(MAIN, &self.queue);
+        let main_waker = Waker::from(Arc::clone(&main_wake));
+        let mut run = Tasks {
+            tasks: vec![None],
+            ready: VecDeque::new(),
+            late: BinaryHeap::new(),
+            order: Order::new(scheduler, &mut *shared.lock().fabric.choices),
+            has_event: false,
+            polls: 0,
+        };
+        main_waker.wake_by_ref();
+        let _unspawn = Unspawn(self);
+        loop {
+            let stalled = match self.next(shared, limit, &mut run) {
+                Ok(MAIN) => {
+                    main_wake.has_begun();
+                    match main.as_mut().poll(&mut Context::from_waker(&main_waker)) {
+                        Poll::Ready(value) => return Ok((value, run.order.steps())),
+                        Poll::Pending => continue,
+                    }
+                }
+                Ok(id) => {
+                    run.poll(id, shared);
+                    continue;
+                }
+                Err(stalled) => stalled,
+            };
+            let is_ready = || main.as_mut().poll(&mut Context::from_waker(&main_waker)).is_ready();
+            return Err(self.explain(stalled, ask("main".to_owned(), is_ready), shared, &mut run));
+        }
+    }
+
+    /// The task that is polled next; advances time until there is one
+    fn next(&self, shared: &Shared, limit: Time, run: &mut Tasks) -> Result<usize, Stalled> {
+        loop {
+            self.collect(shared, run);
+            if run.ready.is_empty() {
+                self.jump(shared, limit, run)?;
+                continue;
+            }
+            let next = if run.order.is_fifo() {
+                Next::Task(0)
+            } else {
+                let choices = &mut *shared.lock().fabric.choices;
+                run.order.next(run.ready.iter().copied(), run.has_event, choices)
+            };
+            match next {
+                Next::Task(position) => {
+                    let Some(id) = run.ready.remove(position) else { continue };
+                    run.order.count_step();
+                    self.progress.step(id);
+                    run.polls += 1;
+                    if run.polls > MOST_POLLS {
+                        return Err(Stalled::Spin {
+                            at: self.now(),
+                            task: run.name(id, shared),
+                            polls: run.polls,
+                        });
+                    }
+                    return Ok(id);
+                }
+                Next::Interrupt(position, ns) => {
+                    run.ready.remove(position).into_iter().for_each(|id| run.delay(id, self.now(), ns));
+                }
+                Next::Event => self.step(shared, run),
+            }
+        }
+    }
+
+    /// Makes tasks of the futures that were spawned, and lists the tasks that were woken
+    fn collect(&self, shared: &Shared, run: &mut Tasks) {
+        if run.order.is_fifo() {
+            if run.ready.is_empty() {
+                self.start_spawned(&mut run.tasks);
+                self.queue.take(&mut run.ready);
+            }
+            return;
+        }
+        self.start_spawned(&mut run.tasks);
+        let known = run.ready.len();
+        self.queue.take(&mut run.ready);
+        if run.ready.len() > known {
+            let choices = &mut *shared.lock().fabric.choices;
+            let mut position = known;
+            while let Some(id) = run.ready.get(position).copied() {
+                match run.order.late_ns(id, choices) {
+                    0 => position += 1,
+                    ns => {
+                        run.ready.remove(position);
+                        run.delay(id, self.now(), ns);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes tasks of the futures that were spawned
+    fn start_spawned(&self, tasks: &mut Vec<Option<Task>>) {
+        if !self.has_spawned.load(Ordering::Relaxed) {
+            return;
+        }
+        self.has_spawned.store(false, Ordering::Relaxed);
+        for spawned in lock(&self.spawned).drain(..) {
+            let id = tasks.iter().skip(1).position(Option::is_none).map_or(tasks.len(), |free| free + 1);
+            if id == tasks.len() {
+                tasks.push(None);
+            }
+            self.progress.spawned(id, spawned.origin.site);
+            tasks[id] = Some(Task::new(spawned, TaskWaker::new(id, &self.queue)));
+        }
+    }
+
+    /// Ends the tasks of dead processes, wakes the tasks of resumed ones, and starts those of restarted ones
+    fn update_processes(&self, shared: &Shared, run: &mut Tasks) {
+        for (id, slot) in run.tasks.iter_mut().enumerate() {
+            let Some(task) = slot else { continue };
+            let Some(Owner { host, generation }) = task.origin.owner else { continue };
+            let (process, current) = shared.lock().fabric.world.process(host);
+            if process == Process::Dead || current != generation {
+                // Its objects find a host that is gone.
+                drop(slot.take());
+                run.order.forget(id);
+            } else if process == Process::Running && std::mem::take(&mut task.is_held) {
+                task.wake_again();
+            }
+        }
+        let mut starts = std::mem::take(&mut *lock(&self.starts));
+        for (host, start) in &mut starts {
+            if shared.lock().fabric.world.take_start(*host) {
+                start();
+            }
+        }
+        lock(&self.starts).extend(starts);
+    }
+
+    /// Advances time to the next event, timer or late task
+    fn jump(&self, shared: &Shared, limit: Time, run: &mut Tasks) -> Result<(), Stalled> {
+        let late = run.late.peek().map_or(Time::MAX, |Reverse((at, ..))| *at);
+        let timer = self.clock.next().min(late);
+        let Some(advanced) = shared.advance(timer, limit) else {
+            let waits = Waits::default();
+            return Err(if timer == Time::MAX && shared.lock().fabric.schedule.next().is_none() {
+                Stalled::Deadlock { at: self.now(), waits }
+            } else {
+                Stalled::TimeLimit { limit, waits }
+            });
+        };
+        if advanced.now > self.now() {
+            run.polls = 0;
+        }
+        self.expire(advanced.now);
+        while run.late.peek().is_some_and(|Reverse((at, ..))| *at <= advanced.now) {
+            run.ready.extend(run.late.pop().map(|Reverse((_, _, id))| id));
+        }
+        self.advanced(shared, run, advanced.has_host_news);
+        Ok(())
+    }
+
+    /// Fires an event of this very moment
+    fn step(&self, shared: &Shared, run: &mut Tasks) {
+        let has_host_news = shared.step();
+        self.advanced(shared, run, has_host_news);
+    }
+
+    fn advanced(&self, shared: &Shared, run: &mut Tasks, has_host_news: bool) {
+        if has_host_news {
+            self.update_processes(shared, run);
+        }
+        if !run.order.is_fifo() {
+            let next = shared.lock().fabric.schedule.next();
+            run.has_event = next.is_some_and(|next| next <= self.now());
+        }
+    }
+
+    /// Adds what each task waits for
+    fn explain(&self, stalled: Stalled, main: Wait, shared: &Shared, run: &mut Tasks) -> Stalled {
+        let mut found = vec![main];
+        for id in 1..run.tasks.len() {
+            let name = run.name(id, shared);
+            let Some(task) = &mut run.tasks[id] else { continue };
+            if task.is_held {
+                found.push(Wait {
+                    task: name,
+                    events: vec!["its host to go on: a fault has stopped it".to_owned()],
+                });
+            } else {
+                found.push(ask(name, || task.poll()));
+            }
+        }
+        let found = Waits(found);
+        match stalled {
+            Stalled::Deadlock { at, .. } => Stalled::Deadlock { at, waits: found },
+            Stalled::TimeLimit { limit, .. } => Stalled::TimeLimit { limit, waits: found },
+            spin @ Stalled::Spin { .. } => spin,
+        }
+    }
+
+    /// Sets the clock, and wakes the tasks whose timers have expired
+    pub(crate) fn expire(&self, now: Time) {
+        self.clock.expire(now);
+    }
+
+    /// When the next timer expires, or earlier
+    pub(crate) fn next_timer(&self) -> Time {
+        self.clock.next()
+    }
+}
+
+impl Tasks {
+    fn poll(&mut self, id: usize, shared: &Shared) {
+        let Some(task) = &mut self.tasks[id] else { return };
+        if task.origin.owner.is_some_and(|owner| shared.process(owner.host) == Process::Stopped) {
+            task.is_held = true;
+        } else if task.poll() {
+            self.tasks[id] = None;
+            self.order.forget(id);
+        }
+    }
+
+    /// Lets a task run later by so many nanoseconds
+    fn delay(&mut self, id: usize, now: Time, ns: u64) {
+        let at = Time::from_nanos(now.as_nanos().saturating_add(ns));
+        self.late.push(Reverse((at, self.order.steps(), id)));
+    }
+
+    fn name(&self, id: usize, shared: &Shared) -> String {
+        let Some(task) = &self.tasks[id] else { return "main".to_owned() };
+        let world = &shared.lock().fabric.world;
+        let host = task.origin.owner.map(|owner| world.host_name(owner.host));
+        Named(task.origin, host).to_string()
+    }
+}
+
+/// Drops tasks that never started, and those of restarts: both may hold the runtime that holds them
+struct Unspawn<'a>(&'a SimRuntime);
+
+impl Drop for Unspawn<'_> {
+    fn drop(&mut self) {
+        let spawned = std::mem::take(&mut *lock(&self.0.spawned));
+        let starts = std::mem::take(&mut *lock(&self.0.starts));
+        drop((spawned, starts));
+    }
+}
+
+impl Runtime for SimRuntime {
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn spawn(&self, future: BoxFuture) {
+        self.spawn_for(Origin::default(), future);
+    }
+
+    fn timer(&self) -> Pin<Box<dyn Timer>> {
+        Box::pin(self.clock.timer())
+    }
+}
+
+impl fmt::Debug for SimRuntime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimRuntime").field("now", &self.now()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,157 @@
+//! Why a simulation cannot go on, and which task waits for what
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rdma_core::Time;
+use rdma_core::probe::{Observer, Statement, observe};
+
+/// The main future waits for an event that will never come
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Stalled {
+    /// Every task waits, and no event or timer is due
+    #[error(
+        "the simulation stalled after {}: no event or timer is left that could wake a task{waits}\n\
+         A task that waits for a clock, a socket or a thread outside of the simulation is never woken: use the clock, the streams \
+         and the tasks of `Net`",
+        After(*at)
+    )]
+    Deadlock {
+        /// When the last event fired
+        at: Time,
+        /// What each task waits for
+        waits: Waits,
+    },
+    /// A task is polled again and again while no time passes
+    #[error(
+        "the simulation spins after {}: {task} was polled {polls} times at one instant\n\
+         A loop that looks for news without waiting never lets time pass: await an event or `Net::sleep` in it",
+        After(*at)
+    )]
+    Spin {
+        /// The instant
+        at: Time,
+        /// The task that was polled last
+        task: String,
+        /// How many times tasks were polled at that instant
+        polls: u64,
+    },
+    /// The limit of virtual time has passed
+    #[error(
+        "the simulation reached its limit of {} of virtual time and the main task still waits; raise `time_limit`, or find the task \
+         that never ends{waits}",
+        Human(limit.since(Time::ZERO))
+    )]
+    TimeLimit {
+        /// The limit
+        limit: Time,
+        /// What each task waits for
+        waits: Waits,
+    },
+}
+
+/// What the tasks of a simulation wait for, the main one first
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Waits(pub Vec<Wait>);
+
+/// What one task waits for
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Wait {
+    /// The task: `main`, or where it was spawned and on which host
+    pub task: String,
+    /// What could wake it; nothing of the simulation, if empty
+    pub events: Vec<String>,
+}
+
+/// Most tasks that are printed
+const MOST: usize = 16;
+
+impl fmt::Display for Waits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Wait { task, events } in self.0.iter().take(MOST) {
+            write!(f, "\n  {task} waits for ")?;
+            match &events[..] {
+                [] => f.write_str("nothing that the simulation knows")?,
+                events => f.write_str(&events.join(", or for "))?,
+            }
+        }
+        match self.0.len().checked_sub(MOST) {
+            None | Some(0) => Ok(()),
+            Some(more) => write!(f, "\n  and {more} further tasks"),
+        }
+    }
+}
+
+/// A duration in the unit that people would use
+pub(crate) struct Human(pub(crate) Duration);
+
+impl fmt::Display for Human {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_secs() {
+            hours if hours >= 7200 => write!(f, "{:.1} h", self.0.as_secs_f64() / 3600.0),
+            minutes if minutes >= 120 => write!(f, "{:.1} min", self.0.as_secs_f64() / 60.0),
+            0 => match self.0.as_nanos() {
+                ns if ns < 1000 => write!(f, "{ns} ns"),
+                ns if ns < 1_000_000 => write!(f, "{} µs", ns as f64 / 1e3),
+                ns => write!(f, "{} ms", (ns / 1000) as f64 / 1e3),
+            },
+            _ => write!(f, "{} s", self.0.as_millis() as f64 / 1e3),
+        }
+    }
+}
+
+/// The time since the simulation started
+struct After(Time);
+
+impl fmt::Display for After {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Human(self.0.since(Time::ZERO)).fmt(f)
+    }
+}
+
+/// Collects what the task that is polled waits for
+#[derive(Debug, Default)]
+struct Listener(RefCell<Vec<String>>);
+
+impl Observer for Listener {
+    fn evaluated(&self, _: Statement, _: bool) {}
+
+    fn waits_for(&self, what: fmt::Arguments<'_>) {
+        let (what, mut events) = (what.to_string(), self.0.borrow_mut());
+        if !events.contains(&what) {
+            events.push(what);
+        }
+    }
+}
+
+/// What the task that `poll` polls once more waits for; it returns whether the task was ready
+pub(super) fn ask(task: String, poll: impl FnOnce() -> bool) -> Wait {
+    let listener = Rc::new(Listener::default());
+    let observation = observe(listener.clone());
+    let is_ready = poll();
+    drop(observation);
+    let mut events = listener.0.take();
+    if is_ready {
+        events = vec!["its turn, although it is ready: it was never woken, so a wake-up was lost".to_owned()];
+    }
+    Wait { task, events }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_printed_in_the_unit_of_people() {
+        let text = |ns| Human(Duration::from_nanos(ns)).to_string();
+        assert_eq!(text(0), "0 ns");
+        assert_eq!(text(12_100), "12.1 µs");
+        assert_eq!(text(5_250_100), "5.25 ms");
+        assert_eq!(text(61_250_000_000), "61.25 s");
+        assert_eq!(text(24 * 3_600_000_000_000), "24.0 h");
+    }
+}

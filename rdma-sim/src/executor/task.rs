@@ -1,0 +1,126 @@
+//! Tasks, and the queue of those that were woken
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::Location;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+
+use super::lock;
+
+pub(super) type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A process of a host
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    pub(crate) host: u32,
+    /// How often the processes of the host were started before
+    pub(crate) generation: u32,
+}
+
+/// Where a task comes from
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Origin {
+    /// The process that it is part of
+    pub(crate) owner: Option<Owner>,
+    /// The call that has spawned it; unknown behind a [`Runtime`](rdma_core::Runtime)
+    pub(crate) site: Option<&'static Location<'static>>,
+}
+
+/// A task that has not begun
+pub(super) struct Spawned {
+    pub(super) origin: Origin,
+    pub(super) future: BoxFuture,
+}
+
+pub(super) struct Task {
+    pub(super) origin: Origin,
+    /// Whether it was woken while its host is stopped
+    pub(super) is_held: bool,
+    future: BoxFuture,
+    pub(super) wake: Arc<TaskWaker>,
+    waker: Waker,
+}
+
+impl Task {
+    /// Makes a task, and wakes it for the first time
+    pub(super) fn new(Spawned { origin, future }: Spawned, wake: Arc<TaskWaker>) -> Self {
+        let waker = Waker::from(Arc::clone(&wake));
+        waker.wake_by_ref();
+        Self { origin, is_held: false, future, wake, waker }
+    }
+
+    /// Polls the task; returns whether it has ended
+    pub(super) fn poll(&mut self) -> bool {
+        self.wake.has_begun();
+        self.future.as_mut().poll(&mut Context::from_waker(&self.waker)).is_ready()
+    }
+
+    pub(super) fn wake_again(&mut self) {
+        self.wake.has_begun();
+        self.waker.wake_by_ref();
+    }
+}
+
+/// A task for people: where it was spawned, and the name of its host
+pub(super) struct Named<'a>(pub(super) Origin, pub(super) Option<&'a str>);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(Origin { site, .. }, host) = self;
+        match site {
+            Some(site) => write!(f, "the task spawned at {}:{}", site.file(), site.line())?,
+            None => f.write_str("a task spawned by a library")?,
+        }
+        host.map_or(Ok(()), |host| write!(f, " on host {host}"))
+    }
+}
+
+/// Tasks that were woken, in that order
+#[derive(Default)]
+pub(super) struct Queue(Mutex<VecDeque<usize>>);
+
+impl Queue {
+    /// Moves the tasks that were woken to the end of `ready`
+    pub(super) fn take(&self, ready: &mut VecDeque<usize>) {
+        let mut woken = lock(&self.0);
+        if ready.is_empty() {
+            std::mem::swap(&mut *woken, ready);
+        } else {
+            ready.append(&mut woken);
+        }
+    }
+}
+
+pub(super) struct TaskWaker {
+    id: usize,
+    is_queued: AtomicBool,
+    queue: Arc<Queue>,
+}
+
+impl TaskWaker {
+    pub(super) fn new(id: usize, queue: &Arc<Queue>) -> Arc<Self> {
+        Arc::new(Self { id, is_queued: AtomicBool::new(false), queue: Arc::clone(queue) })
+    }
+
+    /// The task runs: the next call wakes it again
+    pub(super) fn has_begun(&self) {
+        self.is_queued.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // Two threads that wake a task at once may both queue it, which costs a spurious poll.
+        if !self.is_queued.load(Ordering::Relaxed) {
+            self.is_queued.store(true, Ordering::Relaxed);
+            lock(&self.queue.0).push_back(self.id);
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Schedules: what comes first of that which may come in any order, and what comes late
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Choices;
+
+/// How a simulation orders what may happen in any order
+///
+/// Ready tasks, timers and events that are due at one instant, completions of several queues and frames that race have no order
+/// of their own, and a woken task may have to wait for its turn on a real machine. [`Check`](crate::Check) explores such schedules;
+/// a [`Sim`](crate::Sim) takes the plain one unless told otherwise.
+///
+/// ```
+/// use rdma_sim::{Scheduler, Sim};
+///
+/// let order = |scheduler, seed| {
+///     let run = Sim::new().scheduler(scheduler).seed(seed).run(async |net| {
+///         let order = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+///         for name in ["a", "b", "c"] {
+///             let order = order.clone();
+///             net.spawn(async move { order.lock().unwrap().push_str(name) });
+///         }
+///         net.sleep(std::time::Duration::from_millis(10)).await;
+///         order.lock().unwrap().clone()
+///     });
+///     run.value
+/// };
+/// assert!((0..10).all(|seed| order(Scheduler::Fifo, seed) == "abc"));
+/// assert!((0..10).any(|seed| order(Scheduler::Random, seed) == "cab"));
+/// ```
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Scheduler {
+    /// Everything in the order in which it became ready, and nothing late: the plain case
+    #[default]
+    Fifo,
+    /// Any order, each as likely as the others; tasks, doorbells and deliveries are late as often and by as much as the run draws
+    Random,
+    /// Random priorities, and `depth - 1` tasks that are interrupted at random steps: probabilistic concurrency testing
+    ///
+    /// A bug that needs `depth` steps in a certain order is found with a known probability (S. Burckhardt et al., "A randomized
+    /// scheduler with probabilistic guarantees of finding bugs", ASPLOS 2010).
+    Pct {
+        /// How many ordered steps a bug may need, 1 to 9
+        depth: u32,
+        /// About how many steps a run has; [`check`](crate::check()) measures it if it is zero
+        steps: u32,
+    },
+}
+
+impl fmt::Display for Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fifo => f.write_str("fifo"),
+            Self::Random => f.write_str("random"),
+            Self::Pct { depth, steps } => write!(f, "pct:{depth}/{steps}"),
+        }
+    }
+}
+
+/// A text is no scheduler
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0:?} is no scheduler: write fifo, random or pct:DEPTH/STEPS, such as pct:3/1000")]
+pub struct SchedulerError(String);
+
+impl FromStr for Scheduler {
+    type Err = SchedulerError;
+
+    /// Reads what [`Display`](fmt::Display) writes
+    ///
+    /// # Errors
+    ///
+    /// [`SchedulerError`] with any other text.
+    fn from_str(text: &str) -> Result<Self, SchedulerError> {
+        match text {
+            "fifo" => Ok(Self::Fifo),
+            "random" => Ok(Self::Random),
+            _ => parse_pct(text).ok_or_else(|| SchedulerError(text.to_owned())),
+        }
+    }
+}
+
+fn parse_pct(text: &str) -> Option<Scheduler> {
+    let (depth, steps) = text.strip_prefix("pct:")?.split_once('/')?;
+    let depth = depth.parse().ok().filter(|depth| (1..=9).contains(depth))?;
+    Some(Scheduler::Pct { depth, steps: steps.parse().ok()? })
+}
+
+/// How often something is late, and by how much; drawn once for a run
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lateness {
+    /// Once in so many times; never, if zero
+    one_in: u32,
+    /// The delay is below two to this power, in nanoseconds
+    bits: u32,
+}
+
+/// Delays have at least so many bits: less than 256 ns is within the jitter of any machine
+const LEAST_BITS: u32 = 8;
+
+impl Lateness {
+    pub(crate) fn draw(scheduler: Scheduler, choices: &mut dyn Choices) -> Self {
+        // A quarter of the runs have no delays: order alone is easier to understand.
+        if scheduler != Scheduler::Random || choices.pick(4) == 0 {
+            return Self::default();
+        }
+        let pick = |from: [u32; 3], choices: &mut dyn Choices| from[choices.pick(3) as usize];
+        Self { one_in: pick([64, 8, 2], choices), bits: pick([13, 17, 20], choices) }
+    }
+
+    /// By how many nanoseconds something is late; zero is the plain case
+    pub(crate) fn ns(self, choices: &mut dyn Choices) -> u64 {
+        if self.one_in == 0 || choices.pick(self.one_in) + 1 < self.one_in {
+            return 0;
+        }
+        delay_ns(self.bits, choices)
+    }
+}
+
+/// A delay below two to the power of `bits`; its order of magnitude is as likely as any other
+fn delay_ns(bits: u32, choices: &mut dyn Choices) -> u64 {
+    let scale = 1 << (LEAST_BITS + choices.pick(bits - LEAST_BITS));
+    u64::from(scale + choices.pick(scale))
+}
+
+/// What a task waits for beside its turn
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TaskTraits {
+    is_known: bool,
+    /// Whether its wake-ups may be late in this run
+    is_prone: bool,
+    priority: u32,
+}
+
+/// The order of tasks in one run
+#[derive(Debug)]
+pub(crate) struct Order {
+    scheduler: Scheduler,
+    lateness: Lateness,
+    tasks: Vec<TaskTraits>,
+    /// The priority of the events of this very moment
+    of_events: u32,
+    /// The steps at which the task that runs is interrupted, last first
+    interruptions: Vec<u64>,
+    steps: u64,
+}
+
+/// Longest interruption: about a millisecond, as when a process loses its core
+const INTERRUPTION_BITS: u32 = 20;
+/// Priorities are drawn below this; those of interrupted tasks are lower than all others
+const PRIORITIES: u32 = 1 << 16;
+
+/// What the executor does next
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Next {
+    /// The task at this position of the ready ones runs
+    Task(usize),
+    /// The task at this position is interrupted for so many nanoseconds
+    Interrupt(usize, u64),
+    /// An event that is due now fires
+    Event,
+}
+
+impl Order {
+    pub(crate) fn new(scheduler: Scheduler, choices: &mut dyn Choices) -> Self {
+        let lateness = Lateness::draw(scheduler, choices);
+        let (mut of_events, mut interruptions) = (0, Vec::new());
+        if let Scheduler::Pct { depth, steps } = scheduler {
+            of_events = choices.pick(PRIORITIES);
+            // The plain case is not to interrupt.
+            let steps = (1..depth).map(|_| u64::from(choices.pick(steps.saturating_add(1))));
+            interruptions = steps.filter_map(|step| step.checked_sub(1)).collect();
+            interruptions.sort_by_key(|step| std::cmp::Reverse(*step));
+        }
+        Self { scheduler, lateness, tasks: Vec::new(), of_events, interruptions, steps: 0 }
+    }
+
+    pub(crate) fn is_fifo(&self) -> bool {
+        self.scheduler == Scheduler::Fifo
+    }
+
+    /// How many times a task was polled
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Counts the poll of a task
+    pub(crate) fn count_step(&mut self) {
+        self.steps += 1;
+    }
+
+    /// By how many nanoseconds the task that was woken runs late
+    pub(crate) fn late_ns(&mut self, task: usize, choices: &mut dyn Choices) -> u64 {
+        if self.lateness.one_in == 0 || !self.task(task, choices).is_prone {
+            return 0;
+        }
+        self.lateness.ns(choices)
+    }
+
+    fn task(&mut self, task: usize, choices: &mut dyn Choices) -> &mut TaskTraits {
+        if self.tasks.len() <= task {
+            self.tasks.resize(task + 1, TaskTraits::default());
+        }
+        let traits = &mut self.tasks[task];
+        if !traits.is_known {
+            traits.is_known = true;
+            match self.scheduler {
+                Scheduler::Fifo => (),
+                Scheduler::Random => traits.is_prone = choices.pick(2) == 1,
+                // The plain case is that all are equal, and then the first is next.
+                Scheduler::Pct { .. } => traits.priority = 16 + choices.pick(PRIORITIES),
+            }
+        }
+        traits
+    }
+
+    /// A task has ended, and another one may get its number
+    pub(crate) fn forget(&mut self, task: usize) {
+        if let Some(traits) = self.tasks.get_mut(task) {
+            traits.is_known = false;
+        }
+    }
+
+    /// What is next of the ready tasks, of which there is at least one, and of the events that are due now, if there are any
+    pub(crate) fn next(
+        &mut self,
+        ready: impl ExactSizeIterator<Item = usize>,
+        has_event: bool,
+        choices: &mut dyn Choices,
+    ) -> Next {
+        match self.scheduler {
+            Scheduler::Fifo => Next::Task(0),
+            Scheduler::Random => {
+                let tasks = ready.len();
+                let choice = choices.pick((tasks + usize::from(has_event)) as u32) as usize;
+                // In the plain case events come before tasks, as they do without exploring.
+                match choice.checked_sub(usize::from(has_event)) {
+                    Some(task) => Next::Task(task),
+                    None => Next::Event,
+                }
+            }
+            Scheduler::Pct { .. } => self.by_priority(ready, has_event, choices),
+        }
+    }
+
+    fn by_priority(
+        &mut self,
+        ready: impl Iterator<Item = usize>,
+        has_event: bool,
+        choices: &mut dyn Choices,
+    ) -> Next {
+        let mut first = None;
+        for (position, task) in ready.enumerate() {
+            let priority = self.task(task, choices).priority;
+            if first.is_none_or(|(_, _, best)| priority > best) {
+                first = Some((position, task, priority));
+            }
+        }
+        let Some((position, task, priority)) = first else { return Next::Event };
+        if has_event && self.of_events >= priority {
+            return Next::Event;
+        }
+        let Some(_) = self.interruptions.pop_if(|step| *step <= self.steps) else {
+            return Next::Task(position);
+        };
+        self.tasks[task].priority = self.interruptions.len() as u32;
+        Next::Interrupt(position, delay_ns(INTERRUPTION_BITS, choices))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Recorded, Seeded};
+
+    #[test]
+    fn a_scheduler_reads_as_it_is_written() {
+        for scheduler in [Scheduler::Fifo, Scheduler::Random, Scheduler::Pct { depth: 3, steps: 120 }] {
+            assert_eq!(scheduler.to_string().parse(), Ok(scheduler));
+        }
+        for text in ["", "rand", "pct", "pct:0/5", "pct:10/5", "pct:3", "pct:3/x"] {
+            assert_eq!(text.parse::<Scheduler>(), Err(SchedulerError(text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn the_plain_choices_are_the_plain_schedule() {
+        for scheduler in [Scheduler::Fifo, Scheduler::Random, Scheduler::Pct { depth: 3, steps: 1 }] {
+            let choices = &mut Recorded::new([]);
+            let mut order = Order::new(scheduler, choices);
+            assert_eq!(order.next([4, 2].into_iter(), false, choices), Next::Task(0), "{scheduler}");
+            assert_eq!(order.late_ns(4, choices), 0, "{scheduler}");
+        }
+    }
+
+    #[test]
+    fn a_task_with_the_highest_priority_runs_until_it_is_interrupted() {
+        let choices = &mut Seeded::new(5);
+        let mut order = Order::new(Scheduler::Pct { depth: 2, steps: 8 }, choices);
+        let mut seen = Vec::new();
+        for _ in 0..20 {
+            seen.push(order.next([1, 2, 3].into_iter(), false, choices));
+            order.count_step();
+        }
+        let interrupted = seen.iter().position(|next| matches!(next, Next::Interrupt(..))).unwrap();
+        assert!(interrupted < 8, "{seen:?}");
+        let (before, after) = (seen[0], seen[19]);
+        assert_ne!(before, after, "an interrupted task has the lowest priority");
+        assert!(seen[..interrupted].iter().all(|next| *next == before), "{seen:?}");
+        assert!(seen[interrupted + 1..].iter().all(|next| *next == after), "{seen:?}");
+    }
+}
