@@ -24,7 +24,7 @@ impl<T, E: Clone> Inbox<T, E> {
     pub(crate) fn new(capacity: usize) -> Self {
         const WAITING: usize = 8;
         let inner = Inner { messages: VecDeque::with_capacity(capacity), end: None };
-        Self(WaitQueue::new(inner, WAITING))
+        Self(WaitQueue::new("a message of its peer", inner, WAITING))
     }
 
     /// Appends a message

@@ -2,6 +2,8 @@
 
 use std::task::{Context, Poll, Waker};
 
+use rdma_core::probe;
+
 use crate::effects::Effects;
 use crate::wait_queue::{WaitQueue, Waiter};
 
@@ -42,7 +44,7 @@ impl<B, E: Clone> OpTable<B, E> {
         let free = Free { slots: (0..capacity).rev().collect(), closed: None };
         Self {
             slots: (0..capacity).map(|_| Slot::Free).collect(),
-            free: WaitQueue::new(free, capacity as usize),
+            free: WaitQueue::new("a place in the send queue", free, capacity as usize),
         }
     }
 
@@ -128,9 +130,11 @@ impl<B, E: Clone> OpTable<B, E> {
         effects: &mut Effects<B>,
     ) -> Poll<Outcome<B, E>> {
         match &mut self.slots[index as usize] {
-            Slot::Waiting { waker, .. } if waker.will_wake(cx.waker()) => Poll::Pending,
             Slot::Waiting { waker, .. } => {
-                effects.drop_waker(Some(std::mem::replace(waker, cx.waker().clone())));
+                if !waker.will_wake(cx.waker()) {
+                    effects.drop_waker(Some(std::mem::replace(waker, cx.waker().clone())));
+                }
+                probe::waits_for(format_args!("its message to be sent"));
                 Poll::Pending
             }
             Slot::Done { .. } => {

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::task::{Context, Poll, Waker};
 
+use rdma_core::probe;
+
 use crate::effects::Effects;
 use crate::sync::Mutex;
 
@@ -15,6 +17,8 @@ use crate::sync::Mutex;
 #[derive(Debug)]
 pub(crate) struct WaitQueue<T> {
     value: T,
+    /// What tasks wait for, for people
+    name: &'static str,
     /// Without a waker: the task was woken, and has not polled since.
     waiting: VecDeque<(u64, Option<Waker>)>,
     next_number: u64,
@@ -36,14 +40,14 @@ impl Waiter {
 }
 
 impl<T> WaitQueue<T> {
-    /// With space for `places` tasks to wait without an allocation
-    pub(crate) fn new(value: T, places: usize) -> Self {
-        Self { value, waiting: VecDeque::with_capacity(places), next_number: 0, is_for_all: false }
+    /// With space for `places` tasks to wait without an allocation; `name` follows "waits for"
+    pub(crate) fn new(name: &'static str, value: T, places: usize) -> Self {
+        Self { value, name, waiting: VecDeque::with_capacity(places), next_number: 0, is_for_all: false }
     }
 
     /// For a value that tasks look at and do not use up
-    pub(crate) fn for_all(value: T, places: usize) -> Self {
-        Self { is_for_all: true, ..Self::new(value, places) }
+    pub(crate) fn for_all(name: &'static str, value: T, places: usize) -> Self {
+        Self { is_for_all: true, ..Self::new(name, value, places) }
     }
 
     /// Takes something if it is there and this task is first in line, or the value is for all; otherwise waits
@@ -64,6 +68,7 @@ impl<T> WaitQueue<T> {
             return Poll::Ready(taken);
         }
         self.wait(waiter, cx, effects);
+        probe::waits_for(format_args!("{}", self.name));
         Poll::Pending
     }
 
@@ -136,13 +141,14 @@ impl<T> WaitQueue<T> {
 pub(crate) struct SharedWaitQueue<T>(Mutex<WaitQueue<T>>);
 
 impl<T> SharedWaitQueue<T> {
-    pub(crate) fn new(value: T, places: usize) -> Self {
-        Self(Mutex::new(WaitQueue::new(value, places)))
+    /// As [`WaitQueue::new`]
+    pub(crate) fn new(name: &'static str, value: T, places: usize) -> Self {
+        Self(Mutex::new(WaitQueue::new(name, value, places)))
     }
 
     /// As [`WaitQueue::for_all`]
-    pub(crate) fn for_all(value: T, places: usize) -> Self {
-        Self(Mutex::new(WaitQueue::for_all(value, places)))
+    pub(crate) fn for_all(name: &'static str, value: T, places: usize) -> Self {
+        Self(Mutex::new(WaitQueue::for_all(name, value, places)))
     }
 
     /// As [`WaitQueue::poll_take`]

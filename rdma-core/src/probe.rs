@@ -1,7 +1,7 @@
 //! What a simulation sees of the program that it runs
 //!
-//! A program states what must hold [always](crate::always!), what some run has to reach ([`sometimes!`](crate::sometimes!)) and
-//! what its tasks [wait for](waits_for). Outside of a simulation, these cost a look at a thread-local variable, and only
+//! A program states what must hold [always](crate::always!), what some run has to reach ([`sometimes!`](crate::sometimes!)), in which
+//! [state](crate::state!) it is, and what its tasks [wait for](waits_for). Outside of a simulation, these cost a look at a thread-local variable, and only
 //! `always!` does something: it panics, as `assert!` does.
 
 use std::cell::RefCell;
@@ -30,8 +30,6 @@ pub enum StatementKind {
     Always,
     /// It holds at least once in all runs
     Sometimes,
-    /// The library has got there; it need not
-    State,
 }
 
 impl fmt::Display for StatementKind {
@@ -39,7 +37,6 @@ impl fmt::Display for StatementKind {
         f.write_str(match self {
             Self::Always => "always",
             Self::Sometimes => "sometimes",
-            Self::State => "state",
         })
     }
 }
@@ -48,6 +45,9 @@ impl fmt::Display for StatementKind {
 pub trait Observer {
     /// A statement was evaluated
     fn evaluated(&self, statement: Statement, holds: bool);
+
+    /// The program is in a state
+    fn state(&self, label: &'static str, value: u64);
 
     /// The task that is polled waits for `what`
     fn waits_for(&self, what: fmt::Arguments<'_>);
@@ -105,6 +105,14 @@ pub fn evaluated(label: &'static str, kind: StatementKind, (file, line): (&'stat
     }
 }
 
+/// Tells a simulation that the program is in a state; see [`state!`](crate::state!)
+#[doc(hidden)]
+pub fn state(label: &'static str, value: u64) {
+    if let Some(observer) = observer() {
+        observer.state(label, value);
+    }
+}
+
 /// States what has to hold at least once, in some run: a check of a simulation fails if it never does
 ///
 /// So a test shows that it has tested what it is for.
@@ -145,17 +153,22 @@ macro_rules! always {
     }};
 }
 
-/// States that the library has reached a state, for the table of what all runs have reached
-#[doc(hidden)]
+/// Tells a simulation in which state the program is: it lists the states that were reached, and varies runs that reach new ones
+///
+/// The value, zero if there is none, tells apart what should count as different states: a phase, a number of retries, not a time.
+///
+/// ```
+/// let retries = 3_u32;
+/// rdma_core::state!("leader");
+/// rdma_core::state!("retries", retries);
+/// ```
 #[macro_export]
-macro_rules! reached {
-    ($label:literal) => {
-        $crate::probe::evaluated(
-            $label,
-            $crate::probe::StatementKind::State,
-            (::core::file!(), ::core::line!()),
-            true,
-        )
+macro_rules! state {
+    ($label:literal $(,)?) => {
+        $crate::probe::state($label, 0)
+    };
+    ($label:literal, $value:expr $(,)?) => {
+        $crate::probe::state($label, u64::from($value))
     };
 }
 
@@ -171,6 +184,10 @@ mod tests {
             self.0.borrow_mut().push(format!("{} {} {holds}", statement.kind, statement.label));
         }
 
+        fn state(&self, label: &'static str, value: u64) {
+            self.0.borrow_mut().push(format!("state {label} {value}"));
+        }
+
         fn waits_for(&self, what: fmt::Arguments<'_>) {
             self.0.borrow_mut().push(what.to_string());
         }
@@ -183,11 +200,18 @@ mod tests {
         let observation = observe(seen.clone());
         sometimes!(false, "full");
         always!(1 < 2, "in order");
-        reached!("open");
+        state!("open");
+        state!("retries", 3_u32);
         waits_for(format_args!("a message of {}", "b"));
         drop(observation);
         sometimes!(true, "after");
-        let expected = ["sometimes full false", "always in order true", "state open true", "a message of b"];
+        let expected = [
+            "sometimes full false",
+            "always in order true",
+            "state open 0",
+            "state retries 3",
+            "a message of b",
+        ];
         assert_eq!(*seen.0.borrow(), expected);
     }
 

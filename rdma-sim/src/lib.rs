@@ -23,7 +23,7 @@ mod tcp;
 pub mod topology;
 mod trace;
 
-pub use check::{Check, CheckFailure, FailureKind, Replay, ReplayError, Report, check, try_check};
+pub use check::{Check, CheckFailure, FailureKind, Outcome, Replay, ReplayError, Report, check, try_check};
 pub use choices::{Bytes, Choices, Recorded, Seeded};
 pub use device::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
 pub use driver::Driver;
@@ -34,7 +34,7 @@ pub use host::SimHost;
 pub use model::{LineRate, Model, Timing};
 pub use net::{Leaks, Net};
 pub use open_error::OpenError;
-pub use rdma_core::{always, sometimes};
+pub use rdma_core::{always, sometimes, state};
 pub use rules::Rules;
 pub use scheduler::{Scheduler, SchedulerError};
 pub use sim::{Run, RunError, Sim};

@@ -1,5 +1,6 @@
 //! Schedules: what comes first of that which may come in any order, and what comes late
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -144,6 +145,10 @@ pub(crate) struct Order {
     /// The steps at which the task that runs is interrupted, last first
     interruptions: Vec<u64>,
     steps: u64,
+    /// Tasks that were polled one after another, as hashes; not kept in the plain order
+    sequences: BTreeSet<u64>,
+    /// The last task
+    last: usize,
 }
 
 /// Longest interruption: about a millisecond, as when a process loses its core
@@ -173,7 +178,16 @@ impl Order {
             interruptions = steps.filter_map(|step| step.checked_sub(1)).collect();
             interruptions.sort_by_key(|step| std::cmp::Reverse(*step));
         }
-        Self { scheduler, lateness, tasks: Vec::new(), of_events, interruptions, steps: 0 }
+        Self {
+            scheduler,
+            lateness,
+            tasks: Vec::new(),
+            of_events,
+            interruptions,
+            steps: 0,
+            sequences: BTreeSet::new(),
+            last: 0,
+        }
     }
 
     pub(crate) fn is_fifo(&self) -> bool {
@@ -185,9 +199,20 @@ impl Order {
         self.steps
     }
 
-    /// Counts the poll of a task
-    pub(crate) fn count_step(&mut self) {
+    /// Counts the poll of a task, one of `ready` that could have been
+    pub(crate) fn count_step(&mut self, task: usize, ready: usize) {
         self.steps += 1;
+        if !self.is_fifo() {
+            // Which task overtook how many others behind which one.
+            let sequence = [self.last, task, ready.min(8)].map(|part| part as u64 & 0xffff);
+            self.sequences.insert(sequence[0] << 32 | sequence[1] << 16 | sequence[2]);
+            self.last = task;
+        }
+    }
+
+    /// Which tasks were polled one after another, as numbers
+    pub(crate) fn sequences(self) -> BTreeSet<u64> {
+        self.sequences
     }
 
     /// By how many nanoseconds the task that was woken runs late
@@ -301,7 +326,7 @@ mod tests {
         let mut seen = Vec::new();
         for _ in 0..20 {
             seen.push(order.next([1, 2, 3].into_iter(), false, choices));
-            order.count_step();
+            order.count_step(1, 3);
         }
         let interrupted = seen.iter().position(|next| matches!(next, Next::Interrupt(..))).unwrap();
         assert!(interrupted < 8, "{seen:?}");

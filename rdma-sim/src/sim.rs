@@ -89,6 +89,8 @@ pub struct Run<T> {
     pub records: Vec<Record>,
     /// How many times the device behaved in each way
     pub(crate) covered: BTreeMap<String, u64>,
+    /// Orders of tasks
+    pub(crate) orders: Vec<u64>,
     /// Moments with traffic, if they were kept
     pub(crate) moments: Vec<Time>,
 }
@@ -226,14 +228,15 @@ impl Sim {
         let (time_limit, scheduler) = (self.time_limit, self.options.scheduler);
         let net = self.build(None)?;
         let runtime = net.sim_runtime();
-        let (value, steps) = runtime.block_on(net.shared(), time_limit, scheduler, main(net.clone()))?;
+        let (value, order) = runtime.block_on(net.shared(), time_limit, scheduler, main(net.clone()))?;
         let fabric = &net.shared().lock().fabric;
         Ok(Run {
             value,
             time: net.now(),
             digest: fabric.trace.digest(),
             events: fabric.trace.events(),
-            steps,
+            steps: order.steps(),
+            orders: order.sequences().into_iter().collect(),
             findings: fabric.sanitizer.findings().to_vec(),
             leaks: Leaks::of(fabric),
             records: fabric.trace.records().to_vec(),

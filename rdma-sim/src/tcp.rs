@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use rdma_core::{Runtime, Time, Timer};
+use rdma_core::{Runtime, Time, Timer, probe};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::executor::replace;
@@ -93,6 +93,7 @@ impl AsyncRead for SimStream {
                 let replaced = replace(&mut pipe.reader, cx.waker());
                 drop(pipe);
                 drop(replaced);
+                probe::waits_for(format_args!("bytes of a TCP stream"));
                 return Poll::Pending;
             };
             if *arrival > runtime.now() {
@@ -133,6 +134,7 @@ impl AsyncWrite for SimStream {
             let replaced = replace(&mut pipe.writer, cx.waker());
             drop(pipe);
             drop(replaced);
+            probe::waits_for(format_args!("room in a TCP stream"));
             return Poll::Pending;
         }
         let wire = Duration::from_nanos(n as u64 * 1_000_000_000 / RATE);

@@ -50,7 +50,7 @@ impl<D: Device> State<D> {
             queues: Some(queues),
             ops,
             inbox: Inbox::new(2 * window),
-            end: WaitQueue::for_all(None, 4),
+            end: WaitQueue::for_all("its connection to end", None, 4),
             is_held: true,
             linger: Time::MAX,
             memory: Waiter::default(),

@@ -60,7 +60,13 @@ impl Memory {
         let region = unsafe { device.register(arena.as_slice_ptr(), Access::LOCAL_WRITE) };
         let region = region.map_err(PoolError::Register)?;
         Ok(Self {
-            zones: lens.map(|frames| SharedWaitQueue::new(Frames::new(frames), WAITING)),
+            zones: lens.map(|frames| {
+                SharedWaitQueue::new(
+                    "memory of its endpoint, which leases and messages hold",
+                    Frames::new(frames),
+                    WAITING,
+                )
+            }),
             lens,
             starts,
             base: region.base(),

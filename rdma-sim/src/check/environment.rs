@@ -43,6 +43,15 @@ pub(super) fn apply(check: &mut Check, name: &str) {
     }
 }
 
+/// Whether runs that have reached something new are written
+pub(super) fn updates_corpus() -> bool {
+    is_set("RDMA_SIM_UPDATE_CORPUS")
+}
+
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| value != "0" && !value.is_empty())
+}
+
 /// The value of an environment variable, or a message that says what to do about it
 fn read_variable<T: FromStr<Err: Display>>(name: &str, text: OsString) -> Result<T, String> {
     let text = text
@@ -60,10 +69,7 @@ pub(super) fn print_line(line: &str) {
 /// Prints what the runs have reached, if that is wanted
 #[expect(clippy::print_stdout, reason = "as the output of the test")]
 pub(super) fn print(report: &Report) {
-    match std::env::var_os("RDMA_SIM_REPORT") {
-        Some(value) if value != "0" && !value.is_empty() => print_line(&format!("{report:#}\n")),
-        _ => println!("{report}"),
-    }
+    if is_set("RDMA_SIM_REPORT") { print_line(&format!("{report:#}\n")) } else { println!("{report}") }
 }
 
 #[cfg(test)]

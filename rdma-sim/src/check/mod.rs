@@ -10,8 +10,10 @@
 //! Environment variables: `RDMA_SIM_RUNS` (how many seeds), `RDMA_SIM_SEED` (the first of them), `RDMA_SIM_REPLAY` (just this
 //! run, of the test that it names), `RDMA_SIM_THREADS` (how many at once), `RDMA_SIM_REPORT=1` (prints what the runs have reached).
 
+mod corpus;
 mod environment;
 mod failure;
+mod observer;
 mod outcome;
 mod panics;
 mod replay;
@@ -22,6 +24,7 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,6 +32,7 @@ use std::time::{Duration, Instant};
 use rdma_core::Time;
 use twox_hash::XxHash3_64;
 
+use self::corpus::Corpus;
 use self::failure::Failed;
 pub use self::failure::{CheckFailure, FailureKind};
 pub use self::outcome::Outcome;
@@ -68,6 +72,8 @@ pub struct Check {
     liveness: Option<Duration>,
     patience: Duration,
     shrinks: bool,
+    is_guided: bool,
+    corpus: Option<PathBuf>,
     replay: Option<Replay>,
 }
 
@@ -76,7 +82,7 @@ const TIME_LIMIT: Duration = Duration::from_hours(1);
 /// How long a task may keep its thread, in real time
 const PATIENCE: Duration = Duration::from_mins(1);
 /// How many runs are begun before what they have seen is added up
-const ROUND: u64 = 256;
+const ROUND: u64 = 128;
 
 impl Default for Check {
     fn default() -> Self {
@@ -101,6 +107,8 @@ impl Check {
             liveness: None,
             patience: PATIENCE,
             shrinks: true,
+            is_guided: false,
+            corpus: None,
             replay: None,
         }
     }
@@ -177,6 +185,22 @@ impl Check {
         Self { shrinks, ..self }
     }
 
+    /// Varies runs that have reached something new, rather than to begin each anew
+    ///
+    /// New are: states ([`state!`](rdma_core::state!)) and statements that hold and their sequence, behaviour of the device, how often each was
+    /// seen, and orders of tasks.
+    pub fn guided(self) -> Self {
+        Self { is_guided: true, ..self }
+    }
+
+    /// [Guides](Self::guided) the check, and tries the runs in the folder `path` first
+    ///
+    /// With the environment variable `RDMA_SIM_UPDATE_CORPUS=1`, runs that have reached something new are written there, one line each, to
+    /// be committed with the test. A path that is not absolute is one of the package under test.
+    pub fn corpus(self, path: impl Into<PathBuf>) -> Self {
+        Self { corpus: Some(path.into()), ..self.guided() }
+    }
+
     /// Repeats one run instead of trying seeds
     pub fn replay(self, replay: Replay) -> Self {
         Self { replay: Some(replay), ..self }
@@ -238,7 +262,8 @@ pub fn check<O: Outcome>(check: Check, test: impl AsyncFn(Net) -> O + Sync) {
 ///
 /// # Panics
 ///
-/// If an environment variable is not a number or a replay line, or if the [replay](Check::replay) is of another test or topology.
+/// If an environment variable is not a number or a replay line, if the [replay](Check::replay) is of another topology or model, or if
+/// the [corpus](Check::corpus) cannot be read or written.
 ///
 /// ```
 /// use std::time::Duration;
@@ -357,20 +382,21 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             Ok(measured) => measured,
             Err(failed) => return Err(self.shrunk(plain, failed, 1)),
         };
+        self.report.add(&measured);
         let mut aimed = check.clone();
         aimed.random_faults.around(measured.moments, measured.time);
         let steps = u32::try_from(measured.steps).unwrap_or(u32::MAX).max(1);
+        let mut corpus = Corpus::default();
+        let known = check.corpus.as_deref().map_or(Ok(Vec::new()), Corpus::read);
+        self.try_all(known.unwrap_or_else(|error| panic!("{error}")), &mut corpus, false)?;
         for round in 0..check.runs.div_ceil(ROUND) {
             let seeds = round * ROUND..check.runs.min((round + 1) * ROUND);
-            let case = |number| aimed.case(base, steps, check.first_seed.wrapping_add(number));
-            let cases: Vec<_> = seeds.map(case).collect();
-            let outcomes = self.watched(|| self.run_all(&cases));
-            for (case, outcome) in cases.into_iter().zip(outcomes) {
-                match outcome {
-                    Ok(finished) => self.report.add(&finished),
-                    Err(failed) => return Err(self.shrunk(case, failed, self.report.runs + 2)),
-                }
-            }
+            let case = |number| {
+                let fresh = aimed.case(base, steps, check.first_seed.wrapping_add(number));
+                if check.is_guided { corpus.vary(fresh) } else { fresh }
+            };
+            let cases = seeds.map(case).collect();
+            self.try_all(cases, &mut corpus, check.corpus.is_some() && environment::updates_corpus())?;
         }
         self.report.elapsed = self.start.elapsed();
         match self.report.never_held_text() {
@@ -382,6 +408,29 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             )),
             None => Ok(self.report),
         }
+    }
+
+    /// Runs `cases`, and adds what they have reached to the report and to the corpus, whose folder is written if `updates`
+    fn try_all(
+        &mut self,
+        cases: Vec<Replay>,
+        corpus: &mut Corpus,
+        updates: bool,
+    ) -> Result<(), CheckFailure> {
+        let outcomes = self.watched(|| self.run_all(&cases));
+        for (case, outcome) in cases.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(finished) => {
+                    self.report.add(&finished);
+                    let is_new = self.check.is_guided && corpus.add(&case, &finished);
+                    if let Some(path) = self.check.corpus.as_deref().filter(|_| is_new && updates) {
+                        Corpus::write(path, &case).unwrap_or_else(|error| panic!("{error}"));
+                    }
+                }
+                Err(failed) => return Err(self.shrunk(case, failed, self.report.runs + 1)),
+            }
+        }
+        Ok(())
     }
 
     /// Runs `cases` on all threads; those behind one that fails may be missing

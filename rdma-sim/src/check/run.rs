@@ -1,19 +1,18 @@
 //! One run of a checked test
 
 use std::any::Any;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rdma_core::Time;
-use rdma_core::probe::{Observer, Statement, observe};
+use rdma_core::probe::{Statement, observe};
 
 use super::Check;
 use super::failure::{Failed, FailureKind};
+use super::observer::Counting;
 use super::outcome::Outcome;
 use super::panics;
 use super::replay::Replay;
@@ -32,23 +31,12 @@ pub(super) struct Finished {
     pub(super) drawn: u64,
     pub(super) statements: BTreeMap<Statement, Count>,
     pub(super) covered: BTreeMap<String, u64>,
+    /// Which state followed which
+    pub(super) steps_between_states: Vec<String>,
+    /// Orders of tasks at one instant
+    pub(super) orders: Vec<u64>,
     /// Moments with traffic, if they were wanted
     pub(super) moments: Vec<Time>,
-}
-
-/// Counts the statements of a run
-#[derive(Debug, Default)]
-struct Counting(RefCell<BTreeMap<Statement, Count>>);
-
-impl Observer for Counting {
-    fn evaluated(&self, statement: Statement, holds: bool) {
-        let mut counts = self.0.borrow_mut();
-        let count = counts.entry(statement).or_default();
-        count.evaluated += 1;
-        count.held += u64::from(holds);
-    }
-
-    fn waits_for(&self, _: fmt::Arguments<'_>) {}
 }
 
 /// Counts the choices that are drawn
@@ -125,8 +113,10 @@ pub(super) fn run<O: Outcome>(
         events: run.events,
         steps: run.steps,
         drawn: drawn.load(Ordering::Relaxed),
-        statements: counting.0.take(),
-        covered: run.covered,
+        statements: counting.statements(),
+        covered: run.covered.into_iter().chain(counting.states()).collect(),
+        steps_between_states: counting.steps(),
+        orders: run.orders,
         moments: run.moments,
     })
 }

@@ -116,14 +116,14 @@ impl SimRuntime {
         lock(&self.starts).push((host, start));
     }
 
-    /// Runs `main`, and what it spawns, until `main` ends; returns also how many times tasks were polled
+    /// Runs `main`, and what it spawns, until `main` ends; returns also the order that it took
     pub(crate) fn block_on<T>(
         &self,
         shared: &Shared,
         limit: Time,
         scheduler: Scheduler,
         main: impl Future<Output = T>,
-    ) -> Result<(T, u64), Stalled> {
+    ) -> Result<(T, Order), Stalled> {
         let mut main = std::pin::pin!(main);
         let main_wake = TaskWaker::new(MAIN, &self.queue);
         let main_waker = Waker::from(Arc::clone(&main_wake));
@@ -142,7 +142,7 @@ impl SimRuntime {
                 Ok(MAIN) => {
                     main_wake.has_begun();
                     match main.as_mut().poll(&mut Context::from_waker(&main_waker)) {
-                        Poll::Ready(value) => return Ok((value, run.order.steps())),
+                        Poll::Ready(value) => return Ok((value, run.order)),
                         Poll::Pending => continue,
                     }
                 }
@@ -174,7 +174,7 @@ impl SimRuntime {
             match next {
                 Next::Task(position) => {
                     let Some(id) = run.ready.remove(position) else { continue };
-                    run.order.count_step();
+                    run.order.count_step(id, run.ready.len());
                     self.progress.step(id);
                     run.polls += 1;
                     if run.polls > MOST_POLLS {

@@ -120,6 +120,8 @@ struct Listener(RefCell<Vec<String>>);
 impl Observer for Listener {
     fn evaluated(&self, _: Statement, _: bool) {}
 
+    fn state(&self, _: &'static str, _: u64) {}
+
     fn waits_for(&self, what: fmt::Arguments<'_>) {
         let (what, mut events) = (what.to_string(), self.0.borrow_mut());
         if !events.contains(&what) {

@@ -20,11 +20,12 @@ const CATEGORIES: [(&str, &[Bug]); 2] = [("races", races::BUGS), ("wake-ups", wa
 type Mode = (&'static str, fn(Check) -> Check);
 
 /// The ways that are compared
-const MODES: [Mode; 4] = [
+const MODES: [Mode; 5] = [
     ("fifo", |check| check.scheduler(Scheduler::Fifo)),
     ("random", |check| check.scheduler(Scheduler::Random)),
     ("pct", |check| check.scheduler(Scheduler::Pct { depth: 3, steps: 0 })),
     ("all", |check| check),
+    ("guided", Check::guided),
 ];
 
 /// Seeds after which a mistake counts as not found

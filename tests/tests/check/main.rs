@@ -1,5 +1,10 @@
 //! Checking over many seeds, replaying and shrinking
 
+mod blocked;
+mod liveness;
+mod report;
+mod stalls;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};

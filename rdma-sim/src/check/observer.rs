@@ -1,0 +1,67 @@
+//! What a run does, as its program says it
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use rdma_core::probe::{Observer, Statement};
+
+use super::report::Count;
+
+/// Counts the statements and states of a run
+#[derive(Debug, Default)]
+pub(super) struct Counting {
+    statements: RefCell<BTreeMap<Statement, Count>>,
+    states: RefCell<BTreeMap<(&'static str, u64), u64>>,
+    /// Pairs of states that followed each other
+    steps: RefCell<BTreeSet<[(&'static str, u64); 2]>>,
+    last: Cell<(&'static str, u64)>,
+}
+
+impl Counting {
+    /// The statements that were evaluated
+    pub(super) fn statements(&self) -> BTreeMap<Statement, Count> {
+        self.statements.borrow().clone()
+    }
+
+    /// How many times each state was reached, by its name
+    pub(super) fn states(&self) -> BTreeMap<String, u64> {
+        let name = |(label, value): &(&'static str, u64)| match value {
+            0 => format!("state {label}"),
+            value => format!("state {label} = {value}"),
+        };
+        self.states.borrow().iter().map(|(state, count)| (name(state), *count)).collect()
+    }
+
+    /// Which state followed which, as text
+    pub(super) fn steps(&self) -> Vec<String> {
+        self.steps.borrow().iter().map(|pair| format!("{pair:?}")).collect()
+    }
+}
+
+impl Observer for Counting {
+    fn evaluated(&self, statement: Statement, holds: bool) {
+        let mut counts = self.statements.borrow_mut();
+        let count = counts.entry(statement).or_default();
+        count.evaluated += 1;
+        count.held += u64::from(holds);
+        drop(counts);
+        if holds {
+            self.follow((statement.label, statement.line.into()));
+        }
+    }
+
+    fn state(&self, label: &'static str, value: u64) {
+        *self.states.borrow_mut().entry((label, value)).or_default() += 1;
+        self.follow((label, value));
+    }
+
+    fn waits_for(&self, _: fmt::Arguments<'_>) {}
+}
+
+impl Counting {
+    fn follow(&self, state: (&'static str, u64)) {
+        let last = self.last.replace(state);
+        self.steps.borrow_mut().insert([last, state]);
+    }
+}

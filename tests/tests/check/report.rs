@@ -1,0 +1,131 @@
+//! What the runs of a check have reached
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use rdma_core::{always, sometimes};
+use rdma_sim::{Check, FailureKind, FaultKind, Net, RandomFaults, Report, Scheduler, try_check};
+
+fn report(check: Check, test: impl AsyncFn(Net) + Sync) -> Report {
+    try_check(check, test).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+#[test]
+fn statements_are_counted_over_all_runs() {
+    let report = report(Check::new().runs(40), async |net: Net| {
+        for _ in 0..3 {
+            let choice = net.pick(4);
+            always!(choice < 4, "choices are below their bound");
+            sometimes!(choice == 3, "the last one is drawn");
+        }
+    });
+    let counts = report.statements.iter().map(|(statement, count)| (statement.label, *count));
+    let counts: std::collections::BTreeMap<_, _> = counts.collect();
+    let bound = counts["choices are below their bound"];
+    assert_eq!((bound.evaluated, bound.held, bound.runs), (123, 123, 41), "of the plain run, too");
+    let last = counts["the last one is drawn"];
+    assert!(last.evaluated == 123 && (10..60).contains(&last.held) && last.runs < 41, "{last:?}");
+    let table = format!("{report:#}");
+    assert!(table.contains("always choices are below their bound (tests/tests/check/report.rs:"), "{table}");
+}
+
+#[test]
+fn what_never_holds_in_any_run_fails_the_check() {
+    let test = async |net: Net| {
+        sometimes!(net.pick(4) == 9, "a choice beyond its bound");
+        sometimes!(net.pick(4) == 0, "the plain choice");
+    };
+    let failure = try_check(Check::new().runs(20), test).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::NeverHeld);
+    let text = failure.to_string();
+    assert!(text.starts_with("what should hold sometimes never did in 21 runs"), "{text}");
+    assert!(text.contains("\"a choice beyond its bound\" at tests/tests/check/report.rs:"), "{text}");
+    assert!(!text.contains("the plain choice") && !text.contains("RDMA_SIM_REPLAY"), "{text}");
+}
+
+#[test]
+fn a_report_has_the_faults_and_refusals_of_all_runs() {
+    let faults = RandomFaults::up_to(3).kinds([FaultKind::Unplug]).within(Duration::from_millis(1));
+    let report = report(Check::new().runs(60).random_faults(faults), async |net: Net| {
+        for _ in 0..20 {
+            net.sleep(Duration::from_micros(50)).await;
+            let _ = net.open("a", "rdma_en2");
+        }
+    });
+    let covered: Vec<_> = report.covered.keys().map(String::as_str).collect();
+    assert_eq!(covered, ["alloc_pd refused: PortDown", "fault replug", "fault unplug"]);
+    assert!(report.covered["fault unplug"].runs > 20, "{report:#}");
+    assert!(report.simulated > Duration::from_millis(50), "{report}");
+}
+
+/// Whatever the number of threads, the same seed is found first.
+#[test]
+fn what_is_found_does_not_depend_on_the_threads() {
+    let test = async |net: Net| {
+        let seed = net.seed().unwrap();
+        assert!(net.pick(2) == 0 || seed < 30 || seed % 7 > 0, "unlucky");
+    };
+    let found = [1, 2, 5].map(|threads| {
+        let threads = std::num::NonZeroUsize::new(threads).unwrap();
+        try_check(Check::new().name("t").runs(200).threads(threads), test).unwrap_err()
+    });
+    assert_eq!(found[0], found[1]);
+    assert_eq!(found[0], found[2]);
+    assert!(found[0].tried > 31, "{}", found[0]);
+}
+
+#[test]
+fn a_failure_says_how_many_clean_runs_prove_its_repair() {
+    let test = async |net: Net| assert!(net.seed() != Some(8) || net.pick(2) > 1, "unlucky");
+    let failure = try_check(Check::new().name("t").scheduler(Scheduler::Fifo), test).unwrap_err();
+    assert_eq!(failure.tried, 10, "the plain run, and seeds 0 to 8");
+    let text = failure.to_string();
+    assert!(text.contains("It failed in 1 of 10 runs. If a repaired test passes 47 other seeds"), "{text}");
+    assert!(text.contains("\nRDMA_SIM_REPLAY='2 test=t setup="), "{text}");
+}
+
+#[test]
+fn shrinking_can_be_switched_off() {
+    let faults = "at 1ms a:rdma_en2 slow 90%; at 2ms a:rdma_en2 unplug".parse().unwrap();
+    let check = Check::new().faults(faults).shrink(false);
+    let failure = try_check(check, async |net: Net| net.sleep_until_failure().await).unwrap_err();
+    assert_eq!(failure.replay, failure.original);
+    assert_eq!(failure.replay.faults.0.len(), 2);
+}
+
+trait Fails {
+    async fn sleep_until_failure(&self);
+}
+
+impl Fails for Net {
+    async fn sleep_until_failure(&self) {
+        self.sleep(Duration::from_millis(3)).await;
+        panic!("it fails");
+    }
+}
+
+/// The order of tasks and the moments at which they run differ by seed; in the plain order, only the jitter of frames does.
+#[test]
+fn schedules_differ_by_seed() {
+    let seen = |scheduler| {
+        let seen = Mutex::new(BTreeSet::new());
+        let check = Check::new().runs(100).scheduler(scheduler);
+        report(check, async |net: Net| {
+            let order = std::sync::Arc::new(Mutex::new(Vec::new()));
+            for number in 0..3 {
+                let (order, net) = (order.clone(), net.clone());
+                net.clone().spawn(async move {
+                    net.sleep(Duration::from_micros(5)).await;
+                    order.lock().unwrap().push(number);
+                });
+            }
+            net.sleep(Duration::from_millis(50)).await;
+            seen.lock().unwrap().insert(order.lock().unwrap().clone());
+        });
+        seen.into_inner().unwrap().len()
+    };
+    assert_eq!(seen(Scheduler::Fifo), 1);
+    assert_eq!(seen(Scheduler::Random), 6, "all orders");
+    assert_eq!(seen(Scheduler::Pct { depth: 3, steps: 0 }), 6, "all orders");
+}
