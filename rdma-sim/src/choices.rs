@@ -3,6 +3,23 @@ use std::fmt;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+/// Something that a simulation does next: it polls a task, or fires an event
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Step {
+    /// Tells the step from others that are possible at the same time; equal in all runs that were equal so far
+    pub id: u64,
+    /// The hosts that the step may change or look at, a bit for each; all bits, if they are not known
+    pub hosts: u64,
+}
+
+impl Step {
+    /// Whether both orders of the two steps lead to the same
+    pub fn commutes_with(&self, other: &Self) -> bool {
+        self.hosts & other.hosts == 0
+    }
+}
+
 /// The one source of everything that the program under test does not determine
 ///
 /// ```
@@ -20,6 +37,14 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub trait Choices: fmt::Debug + Send {
     /// A number below `n`; zero is the plain case, and the answer if `n` is zero
     fn pick(&mut self, n: u32) -> u32;
+
+    /// Which of several steps that may come in any order is next; `None` ends the run, as one that others have shown already
+    fn order(&mut self, steps: &[Step]) -> Option<usize> {
+        match steps {
+            [_] => Some(0),
+            steps => Some(self.pick(steps.len() as u32) as usize),
+        }
+    }
 
     /// The seed that the choices belong to, if they come from one
     fn seed(&self) -> Option<u64> {

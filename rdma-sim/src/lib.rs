@@ -24,7 +24,7 @@ pub mod topology;
 mod trace;
 
 pub use check::{Check, CheckFailure, FailureKind, Outcome, Replay, ReplayError, Report, check, try_check};
-pub use choices::{Bytes, Choices, Recorded, Seeded};
+pub use choices::{Bytes, Choices, Recorded, Seeded, Step};
 pub use device::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
 pub use driver::Driver;
 pub use executor::{Stalled, Wait, Waits};

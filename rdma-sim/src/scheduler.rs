@@ -33,6 +33,10 @@ use crate::Choices;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Scheduler {
+    /// Any order, and nothing late; frames have no jitter
+    ///
+    /// What [`Check::exhaustive`](crate::Check::exhaustive) enumerates.
+    Every,
     /// Everything in the order in which it became ready, and nothing late: the plain case
     #[default]
     Fifo,
@@ -53,6 +57,7 @@ pub enum Scheduler {
 impl fmt::Display for Scheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Every => f.write_str("every"),
             Self::Fifo => f.write_str("fifo"),
             Self::Random => f.write_str("random"),
             Self::Pct { depth, steps } => write!(f, "pct:{depth}/{steps}"),
@@ -62,7 +67,7 @@ impl fmt::Display for Scheduler {
 
 /// A text is no scheduler
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{0:?} is no scheduler: write fifo, random or pct:DEPTH/STEPS, such as pct:3/1000")]
+#[error("{0:?} is no scheduler: write every, fifo, random or pct:DEPTH/STEPS, such as pct:3/1000")]
 pub struct SchedulerError(String);
 
 impl FromStr for Scheduler {
@@ -75,6 +80,7 @@ impl FromStr for Scheduler {
     /// [`SchedulerError`] with any other text.
     fn from_str(text: &str) -> Result<Self, SchedulerError> {
         match text {
+            "every" => Ok(Self::Every),
             "fifo" => Ok(Self::Fifo),
             "random" => Ok(Self::Random),
             _ => parse_pct(text).ok_or_else(|| SchedulerError(text.to_owned())),
@@ -190,6 +196,11 @@ impl Order {
         }
     }
 
+    /// Whether each step is chosen, of tasks and of events
+    pub(crate) fn is_every(&self) -> bool {
+        self.scheduler == Scheduler::Every
+    }
+
     pub(crate) fn is_fifo(&self) -> bool {
         self.scheduler == Scheduler::Fifo
     }
@@ -231,7 +242,7 @@ impl Order {
         if !traits.is_known {
             traits.is_known = true;
             match self.scheduler {
-                Scheduler::Fifo => (),
+                Scheduler::Every | Scheduler::Fifo => (),
                 Scheduler::Random => traits.is_prone = choices.pick(2) == 1,
                 // The plain case is that all are equal, and then the first is next.
                 Scheduler::Pct { .. } => traits.priority = 16 + choices.pick(PRIORITIES),
@@ -255,7 +266,8 @@ impl Order {
         choices: &mut dyn Choices,
     ) -> Next {
         match self.scheduler {
-            Scheduler::Fifo => Next::Task(0),
+            // The executor asks the choices themselves.
+            Scheduler::Every | Scheduler::Fifo => Next::Task(0),
             Scheduler::Random => {
                 let tasks = ready.len();
                 let choice = choices.pick((tasks + usize::from(has_event)) as u32) as usize;
@@ -301,7 +313,9 @@ mod tests {
 
     #[test]
     fn a_scheduler_reads_as_it_is_written() {
-        for scheduler in [Scheduler::Fifo, Scheduler::Random, Scheduler::Pct { depth: 3, steps: 120 }] {
+        for scheduler in
+            [Scheduler::Every, Scheduler::Fifo, Scheduler::Random, Scheduler::Pct { depth: 3, steps: 120 }]
+        {
             assert_eq!(scheduler.to_string().parse(), Ok(scheduler));
         }
         for text in ["", "rand", "pct", "pct:0/5", "pct:10/5", "pct:3", "pct:3/x"] {

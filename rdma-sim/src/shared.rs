@@ -73,6 +73,13 @@ impl Shared {
         Self::notify(state).has_host_news
     }
 
+    /// Fires the event that is due now and has this id; returns whether processes have stopped or started
+    pub(crate) fn step_of(&self, id: u64) -> bool {
+        let mut state = self.lock();
+        state.fabric.step_of(id);
+        Self::notify(state).has_host_news
+    }
+
     /// Fires every event that is due by `time`
     pub(crate) fn advance_to(&self, time: Time) -> Advanced {
         let mut has_host_news = false;

@@ -12,6 +12,7 @@
 
 mod corpus;
 mod environment;
+mod exhaustive;
 mod failure;
 mod observer;
 mod outcome;
@@ -33,15 +34,16 @@ use rdma_core::Time;
 use twox_hash::XxHash3_64;
 
 use self::corpus::Corpus;
+use self::exhaustive::Exploring;
 use self::failure::Failed;
 pub use self::failure::{CheckFailure, FailureKind};
 pub use self::outcome::Outcome;
 pub use self::replay::{Branch, Replay, ReplayError};
-pub use self::report::{Count, Report};
+pub use self::report::{Count, Orders, Report};
 use self::run::{Finished, Purpose, run};
 use self::watch::{Watched, Worker};
 use crate::fault::FaultPlan;
-use crate::{Model, Net, RandomFaults, Scheduler, Seeded, Topology};
+use crate::{Choices, Model, Net, RandomFaults, Scheduler, Seeded, Topology};
 
 /// What [`check`] varies, and how often
 ///
@@ -73,6 +75,7 @@ pub struct Check {
     patience: Duration,
     shrinks: bool,
     is_guided: bool,
+    is_exhaustive: bool,
     corpus: Option<PathBuf>,
     replay: Option<Replay>,
 }
@@ -108,6 +111,7 @@ impl Check {
             patience: PATIENCE,
             shrinks: true,
             is_guided: false,
+            is_exhaustive: false,
             corpus: None,
             replay: None,
         }
@@ -191,6 +195,16 @@ impl Check {
     /// seen, and orders of tasks.
     pub fn guided(self) -> Self {
         Self { is_guided: true, ..self }
+    }
+
+    /// Tries all orders of tasks and events that are due at one instant, and all numbers that the test draws, rather than some by seed
+    ///
+    /// For small programs: the number of orders grows with the factorial of that of the steps at one instant. Nothing is late, frames have no
+    /// jitter, and the faults are those of the [plan](Self::faults). Steps of tasks and devices of different hosts count as independent, so
+    /// that only one order of them is tried: **tasks of different hosts must share nothing but the network**, tasks outside of hosts, such as
+    /// the test itself, may. [`Report::orders`] says how many there are, and whether [`runs`](Self::runs) sufficed for them.
+    pub fn exhaustive(self) -> Self {
+        Self { is_exhaustive: true, ..self }
     }
 
     /// [Guides](Self::guided) the check, and tries the runs in the folder `path` first
@@ -347,12 +361,13 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         &self,
         worker: &Worker,
         case: &Replay,
+        source: Box<dyn Choices>,
         purpose: Purpose,
         is_quiet: bool,
     ) -> Result<Finished, Failed> {
         let set = |case| *worker.case.lock().unwrap_or_else(PoisonError::into_inner) = case;
         set(Some(case.clone()));
-        let body = || run(self.check, case, purpose, &worker.progress, self.test);
+        let body = || run(self.check, case, source, purpose, &worker.progress, self.test);
         let outcome = panics::watched(case.line(), is_quiet, body);
         set(None);
         outcome
@@ -360,7 +375,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
 
     /// Repeats one run
     fn repeat(mut self, replay: Replay) -> Result<Report, CheckFailure> {
-        match self.watched(|| self.run(&self.workers[0], &replay, Purpose::Test, false)) {
+        match self.watched(|| self.run(&self.workers[0], &replay, replay.source(), Purpose::Test, false)) {
             Ok(finished) => {
                 self.report.add(&finished);
                 self.report.elapsed = self.start.elapsed();
@@ -376,9 +391,14 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         if check.runs == 0 {
             return Ok(self.report);
         }
+        if check.is_exhaustive {
+            return self.exhaust(base);
+        }
         // The plain run comes first: it shows where the traffic is, and fails if the test never works.
         let plain = Replay { draws: Some(0), faults: check.faults.clone(), ..base.clone() };
-        let measured = match self.watched(|| self.run(&self.workers[0], &plain, Purpose::Measure, false)) {
+        let measured = match self
+            .watched(|| self.run(&self.workers[0], &plain, plain.source(), Purpose::Measure, false))
+        {
             Ok(measured) => measured,
             Err(failed) => return Err(self.shrunk(plain, failed, 1)),
         };
@@ -398,14 +418,44 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             let cases = seeds.map(case).collect();
             self.try_all(cases, &mut corpus, check.corpus.is_some() && environment::updates_corpus())?;
         }
+        self.finish(base)
+    }
+
+    /// Tries all orders
+    fn exhaust(mut self, base: &Replay) -> Result<Report, CheckFailure> {
+        let faults = self.check.faults.clone();
+        let case = Replay { scheduler: Scheduler::Every, faults, ..base.clone() };
+        let exploring = Exploring::default();
+        let mut orders = Orders::default();
+        while !orders.are_all && orders.tried + orders.pruned < self.check.runs {
+            let source = Box::new(exploring.clone());
+            let outcome = self.watched(|| self.run(&self.workers[0], &case, source, Purpose::Test, true));
+            let is_pruned = exploring.tree().is_pruned();
+            match outcome {
+                _ if is_pruned => orders.pruned += 1,
+                Ok(finished) => {
+                    orders.tried += 1;
+                    self.report.add(&finished);
+                }
+                Err(failed) => {
+                    let choices = Some(exploring.tree().choices());
+                    return Err(self.shrunk(Replay { choices, ..case }, failed, orders.tried + 1));
+                }
+            }
+            orders.are_all = !exploring.tree().advance();
+        }
+        self.report.orders = Some(orders);
+        self.finish(base)
+    }
+
+    /// The report, unless something never held
+    fn finish(mut self, base: &Replay) -> Result<Report, CheckFailure> {
         self.report.elapsed = self.start.elapsed();
         match self.report.never_held_text() {
-            Some(text) => Err(failure_of(
-                Failed::new(FailureKind::NeverHeld, text),
-                base.clone(),
-                base.clone(),
-                check.runs,
-            )),
+            Some(text) => {
+                let failed = Failed::new(FailureKind::NeverHeld, text);
+                Err(failure_of(failed, base.clone(), base.clone(), self.report.runs))
+            }
             None => Ok(self.report),
         }
     }
@@ -442,7 +492,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             if number >= end.load(Ordering::Relaxed) {
                 return;
             }
-            let outcome = self.run(worker, &cases[number], Purpose::Test, true);
+            let outcome = self.run(worker, &cases[number], cases[number].source(), Purpose::Test, true);
             if outcome.is_err() {
                 end.fetch_min(number, Ordering::Relaxed);
             }
@@ -469,7 +519,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         }
         let alike = failed.clone();
         let again = |case: &Replay| {
-            let outcome = self.run(&self.workers[0], case, Purpose::Test, true);
+            let outcome = self.run(&self.workers[0], case, case.source(), Purpose::Test, true);
             outcome.err().filter(|found| found.is_like(&alike))
         };
         let (replay, failed) = self.watched(|| shrink::shrink(case, failed, again));

@@ -86,7 +86,7 @@ pub enum ReplayError {
 const VERSION: u32 = 2;
 
 const FORM: &str = "`2 seed=NUMBER`, and as needed before or behind it `test=NAME`, `setup=HEX`, `branch=AT:SEED,…`, \
-                    `choices=NUMBER.…`, `scheduler=fifo|random|pct:DEPTH/STEPS`, `draws=NUMBER`, and at the end `faults=PLAN`";
+                    `choices=NUMBER.…`, `scheduler=every|fifo|random|pct:DEPTH/STEPS`, `draws=NUMBER`, and at the end `faults=PLAN`";
 
 /// The environment variable that makes [`check`](crate::check()) repeat a run
 pub(super) const VARIABLE: &str = "RDMA_SIM_REPLAY";

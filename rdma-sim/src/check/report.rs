@@ -22,6 +22,18 @@ pub struct Count {
     pub runs: u64,
 }
 
+/// The orders that an [exhaustive](super::Check::exhaustive) check has tried
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Orders {
+    /// How many orders were tried to the end
+    pub tried: u64,
+    /// How many were given up, because they differed from others only in steps of different hosts
+    pub pruned: u64,
+    /// Whether there are no others
+    pub are_all: bool,
+}
+
 /// What the runs of a check have seen, from [`try_check`](super::try_check)
 ///
 /// Prints as one line, and with `{:#}` as a table.
@@ -42,6 +54,8 @@ pub struct Report {
     pub steps: u64,
     /// The statements that were evaluated, `sometimes!` and `always!` of the test and the states of the library
     pub statements: BTreeMap<Statement, Count>,
+    /// The orders that were tried, if the check was exhaustive
+    pub orders: Option<Orders>,
     /// What the device did: faults that fired, verbs that were refused, and how requests completed; and in how many runs
     pub covered: BTreeMap<String, Count>,
 }
@@ -100,6 +114,10 @@ impl fmt::Display for Report {
             Human(*simulated),
             Human(*elapsed)
         )?;
+        if let Some(Orders { tried, pruned, are_all }) = self.orders {
+            let which = if are_all { "all" } else { "not all" };
+            write!(f, "; {tried} orders, {which} of them, beside {pruned} that show nothing else")?;
+        }
         if !f.alternate() {
             return Ok(());
         }

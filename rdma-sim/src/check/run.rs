@@ -17,6 +17,7 @@ use super::outcome::Outcome;
 use super::panics;
 use super::replay::Replay;
 use super::report::Count;
+use crate::choices::Step;
 use crate::executor::{Human, Progress};
 use crate::{Choices, Net, RunError, Sim, Stalled};
 
@@ -52,6 +53,11 @@ impl Choices for Counted {
         self.choices.pick(n)
     }
 
+    fn order(&mut self, steps: &[Step]) -> Option<usize> {
+        self.drawn.fetch_add(u64::from(steps.len() > 1), Ordering::Relaxed);
+        self.choices.order(steps)
+    }
+
     fn seed(&self) -> Option<u64> {
         self.choices.seed()
     }
@@ -66,16 +72,17 @@ pub(super) enum Purpose {
     Test,
 }
 
-/// Runs `case`
+/// Runs `case` with the choices of `source`
 pub(super) fn run<O: Outcome>(
     check: &Check,
     case: &Replay,
+    source: Box<dyn Choices>,
     purpose: Purpose,
     progress: &Arc<Progress>,
     test: &impl AsyncFn(Net) -> O,
 ) -> Result<Finished, Failed> {
     let drawn = Arc::new(AtomicU64::new(0));
-    let choices = Counted { choices: case.source(), drawn: Arc::clone(&drawn) };
+    let choices = Counted { choices: source, drawn: Arc::clone(&drawn) };
     let mut sim = Sim::new()
         .topology(check.topology.clone())
         .model(check.model.clone())
@@ -140,7 +147,7 @@ impl Check {
                     _ => Failed::new(FailureKind::TimeLimit, text),
                 };
             }
-            RunError::Stalled(Stalled::Deadlock { .. }) => FailureKind::Stall,
+            RunError::Stalled(Stalled::Deadlock { .. } | Stalled::Pruned) => FailureKind::Stall,
         };
         Failed::new(kind, text)
     }

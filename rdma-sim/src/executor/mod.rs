@@ -27,6 +27,7 @@ use self::task::{BoxFuture, Named, Queue, Spawned, Task, TaskWaker};
 pub(crate) use self::task::{Origin, Owner};
 use self::timers::Clock;
 use crate::Scheduler;
+use crate::choices::Step;
 use crate::fabric::Process;
 use crate::scheduler::{Next, Order};
 use crate::shared::Shared;
@@ -150,6 +151,7 @@ impl SimRuntime {
                     run.poll(id, shared);
                     continue;
                 }
+                Err(Stalled::Pruned) => return Err(Stalled::Pruned),
                 Err(stalled) => stalled,
             };
             let is_ready = || main.as_mut().poll(&mut Context::from_waker(&main_waker)).is_ready();
@@ -161,6 +163,12 @@ impl SimRuntime {
     fn next(&self, shared: &Shared, limit: Time, run: &mut Tasks) -> Result<usize, Stalled> {
         loop {
             self.collect(shared, run);
+            if run.order.is_every() {
+                match self.choose(shared, limit, run)? {
+                    Some(id) => return self.start(id, shared, run),
+                    None => continue,
+                }
+            }
             if run.ready.is_empty() {
                 self.jump(shared, limit, run)?;
                 continue;
@@ -174,17 +182,7 @@ impl SimRuntime {
             match next {
                 Next::Task(position) => {
                     let Some(id) = run.ready.remove(position) else { continue };
-                    run.order.count_step(id, run.ready.len());
-                    self.progress.step(id);
-                    run.polls += 1;
-                    if run.polls > MOST_POLLS {
-                        return Err(Stalled::Spin {
-                            at: self.now(),
-                            task: run.name(id, shared),
-                            polls: run.polls,
-                        });
-                    }
-                    return Ok(id);
+                    return self.start(id, shared, run);
                 }
                 Next::Interrupt(position, ns) => {
                     run.ready.remove(position).into_iter().for_each(|id| run.delay(id, self.now(), ns));
@@ -192,6 +190,47 @@ impl SimRuntime {
                 Next::Event => self.step(shared, run),
             }
         }
+    }
+
+    /// Counts the poll of a task, which comes next
+    fn start(&self, id: usize, shared: &Shared, run: &mut Tasks) -> Result<usize, Stalled> {
+        run.order.count_step(id, run.ready.len());
+        self.progress.step(id);
+        run.polls += 1;
+        if run.polls > MOST_POLLS {
+            return Err(Stalled::Spin { at: self.now(), task: run.name(id, shared), polls: run.polls });
+        }
+        Ok(id)
+    }
+
+    /// Chooses between all ready tasks and all events that are due; fires the event, or advances time if there is neither
+    fn choose(&self, shared: &Shared, limit: Time, run: &mut Tasks) -> Result<Option<usize>, Stalled> {
+        let mut steps: Vec<_> = run.ready.iter().map(|id| run.step(*id)).collect();
+        let mut state = shared.lock();
+        let fabric = &mut state.fabric;
+        let event = fabric.schedule.next().unwrap_or(Time::MAX);
+        if event <= self.now() {
+            steps.extend(fabric.due());
+        }
+        if steps.is_empty() {
+            let next = event.min(self.clock.next());
+            if next > limit || next == Time::MAX {
+                return Err(Stalled::at(self.now(), (next < Time::MAX).then_some(limit)));
+            }
+            fabric.schedule.wait_until(next);
+            drop(state);
+            run.polls = 0;
+            self.expire(next);
+            return Ok(None);
+        }
+        let chosen = fabric.choices.order(&steps).ok_or(Stalled::Pruned)?;
+        drop(state);
+        let task = run.ready.remove(chosen);
+        if task.is_none() {
+            let has_host_news = shared.step_of(steps[chosen].id);
+            self.advanced(shared, run, has_host_news);
+        }
+        Ok(task)
     }
 
     /// Makes tasks of the futures that were spawned, and lists the tasks that were woken
@@ -265,12 +304,8 @@ impl SimRuntime {
         let late = run.late.peek().map_or(Time::MAX, |Reverse((at, ..))| *at);
         let timer = self.clock.next().min(late);
         let Some(advanced) = shared.advance(timer, limit) else {
-            let waits = Waits::default();
-            return Err(if timer == Time::MAX && shared.lock().fabric.schedule.next().is_none() {
-                Stalled::Deadlock { at: self.now(), waits }
-            } else {
-                Stalled::TimeLimit { limit, waits }
-            });
+            let has_next = timer < Time::MAX || shared.lock().fabric.schedule.next().is_some();
+            return Err(Stalled::at(self.now(), has_next.then_some(limit)));
         };
         if advanced.now > self.now() {
             run.polls = 0;
@@ -318,7 +353,7 @@ impl SimRuntime {
         match stalled {
             Stalled::Deadlock { at, .. } => Stalled::Deadlock { at, waits: found },
             Stalled::TimeLimit { limit, .. } => Stalled::TimeLimit { limit, waits: found },
-            spin @ Stalled::Spin { .. } => spin,
+            other => other,
         }
     }
 
@@ -348,6 +383,12 @@ impl Tasks {
     fn delay(&mut self, id: usize, now: Time, ns: u64) {
         let at = Time::from_nanos(now.as_nanos().saturating_add(ns));
         self.late.push(Reverse((at, self.order.steps(), id)));
+    }
+
+    /// The poll of a task as a step
+    fn step(&self, id: usize) -> Step {
+        let owner = self.tasks[id].as_ref().and_then(|task| task.origin.owner);
+        Step { id: id as u64, hosts: owner.map_or(u64::MAX, |owner| 1 << owner.host.min(63)) }
     }
 
     fn name(&self, id: usize, shared: &Shared) -> String {

@@ -25,6 +25,9 @@ pub enum Stalled {
         /// What each task waits for
         waits: Waits,
     },
+    /// The choices have ended the run, because others have shown what it would
+    #[error("the choices have ended the run: others have shown what it would")]
+    Pruned,
     /// A task is polled again and again while no time passes
     #[error(
         "the simulation spins after {}: {task} was polled {polls} times at one instant\n\
@@ -51,6 +54,14 @@ pub enum Stalled {
         /// What each task waits for
         waits: Waits,
     },
+}
+
+impl Stalled {
+    /// All tasks wait: for what comes after `limit`, or for nothing
+    pub(super) fn at(at: Time, limit: Option<Time>) -> Self {
+        let waits = Waits::default();
+        limit.map_or(Self::Deadlock { at, waits: Waits::default() }, |limit| Self::TimeLimit { limit, waits })
+    }
 }
 
 /// What the tasks of a simulation wait for, the main one first

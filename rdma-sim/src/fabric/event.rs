@@ -3,6 +3,7 @@
 use std::ops::Add;
 
 use rdma_core::Time;
+use twox_hash::XxHash3_64;
 
 use super::ids::{DeviceIndex, LinkEnd, QpRef};
 
@@ -32,6 +33,15 @@ pub(crate) enum Event {
     Retry(QpRef),
     /// The oldest transmitted send of a queue pair completes
     Sent(QpRef),
+}
+
+impl Event {
+    /// A number that only equal events have
+    pub(crate) fn id(&self) -> u64 {
+        let text = format!("{self:?}");
+        // Above all numbers of tasks.
+        XxHash3_64::oneshot(text.as_bytes()) | 1 << 63
+    }
 }
 
 /// Nanoseconds to add to a [`Time`], without the detour over a [`Duration`](std::time::Duration)

@@ -45,6 +45,7 @@ use self::remotes::Remotes;
 use self::sanitizer::Sanitizer;
 use self::schedule::Schedule;
 use self::world::{FaultEffect, World};
+use crate::choices::Step;
 use crate::fault::{Fault, Trigger};
 use crate::scheduler::Lateness;
 use crate::trace::{RecordKind, Trace};
@@ -89,12 +90,15 @@ pub(crate) struct Options {
 impl Fabric {
     pub(crate) fn new(
         topology: &Topology,
-        model: Model,
+        mut model: Model,
         faults: Vec<Fault>,
         mut choices: Box<dyn Choices>,
         options: Options,
     ) -> Self {
         let lateness = Lateness::draw(options.scheduler, &mut *choices);
+        if options.scheduler == Scheduler::Every {
+            model.timing.jitter_ns = 0;
+        }
         let world = World::new(topology, &model);
         let rates = topology.cables.iter().map(|cable| topology.link_rate(cable));
         let devices = world.device_count();
@@ -159,6 +163,45 @@ impl Fabric {
         self.schedule.stop();
         if let Some(event) = self.pop_event() {
             self.handle(event);
+        }
+    }
+
+    /// The events that are due now, as steps, those of faults in the order of the plan
+    pub(crate) fn due(&self) -> Vec<Step> {
+        let mut has_fault = false;
+        let due = self.schedule.due();
+        let due = due.filter(|event| !(is_fault(event) && std::mem::replace(&mut has_fault, true)));
+        due.map(|event| Step { id: event.id(), hosts: self.hosts_of(event) }).collect()
+    }
+
+    /// Handles the event that is due now and was [listed](Self::due) so
+    pub(crate) fn step_of(&mut self, id: u64) {
+        self.schedule.stop();
+        let picked =
+            self.schedule.pop_any(|ties| ties.iter().position(|event| event.id() == id).unwrap_or(0));
+        if let Some(event) = picked {
+            self.handle(event);
+        }
+    }
+
+    /// The hosts that an event may change, a bit for each
+    fn hosts_of(&self, event: &Event) -> u64 {
+        let of_device = |device| {
+            let neighbour = self.world.neighbour(device).map_or(0, |device| self.world.host_bit(device));
+            self.world.host_bit(device) | neighbour
+        };
+        match *event {
+            Event::Boot(_) | Event::Calm | Event::Fault(_) | Event::Replug(_) => u64::MAX,
+            Event::Credit(qp)
+            | Event::Delivered(qp)
+            | Event::Doorbell(qp)
+            | Event::OneSided(qp)
+            | Event::Retry(qp)
+            | Event::Sent(qp) => self.qps.get(qp.key).map_or(0, |found| of_device(found.device)),
+            Event::Free(link) => self
+                .world
+                .ends(link)
+                .map_or(u64::MAX, |[here, there]| self.world.host_bit(here) | self.world.host_bit(there)),
         }
     }
 
@@ -298,9 +341,12 @@ impl Fabric {
     }
 }
 
+fn is_fault(event: &&Event) -> bool {
+    matches!(event, Event::Fault(_))
+}
+
 /// Which of several events that are due at one instant is next
 fn order(ties: &[&Event], choices: &mut dyn Choices) -> usize {
-    let is_fault = |event: &&Event| matches!(event, Event::Fault(_));
     let picked = choices.pick(ties.len() as u32) as usize;
     // Faults of one instant keep the order of the plan.
     if is_fault(&ties[picked]) { ties.iter().position(is_fault).unwrap_or(picked) } else { picked }

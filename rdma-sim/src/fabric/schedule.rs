@@ -119,6 +119,23 @@ impl<E> Schedule<E> {
         Some(picked.event)
     }
 
+    /// The events that are due now, in no particular order but that of their times
+    pub(super) fn due(&self) -> impl Iterator<Item = &E> {
+        let mut due: Vec<_> =
+            self.first.iter().chain(&self.heap).filter(|entry| entry.at <= self.now).collect();
+        due.sort_by_key(|entry| (entry.at, entry.seq));
+        due.into_iter().map(|entry| &entry.event)
+    }
+
+    /// Advances to `time`, at which events may be due, without firing them
+    pub(crate) fn wait_until(&mut self, time: Time) {
+        debug_assert!(
+            time >= self.now && self.next().is_none_or(|next| next >= time),
+            "an event is due before"
+        );
+        self.now = time;
+    }
+
     /// Advances to `time`, before which no event is due
     pub(super) fn skip_to(&mut self, time: Time) {
         debug_assert!(time >= self.now && self.next().is_none_or(|next| next > time), "an event is due");

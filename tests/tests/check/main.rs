@@ -1,6 +1,7 @@
 //! Checking over many seeds, replaying and shrinking
 
 mod blocked;
+mod exhaustive;
 mod liveness;
 mod report;
 mod stalls;

@@ -193,6 +193,16 @@ impl World {
         self.device(device).host
     }
 
+    /// The bit of a device's host; the hosts from the 63rd on share one
+    pub(crate) fn host_bit(&self, device: DeviceIndex) -> u64 {
+        1 << self.host_of(device).min(63)
+    }
+
+    /// The devices at both ends of a cable
+    pub(crate) fn ends(&self, link: LinkEnd) -> Option<[DeviceIndex; 2]> {
+        self.cables.get(link.cable as usize).map(|cable| cable.ends)
+    }
+
     /// The end of a cable that is in the port of a device
     pub(crate) fn link(&self, device: DeviceIndex) -> Option<LinkEnd> {
         self.device(device).link

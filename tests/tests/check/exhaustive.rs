@@ -1,0 +1,135 @@
+//! All orders of small programs
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rdma_bare::BareQp;
+use rdma_sim::check::Orders;
+use rdma_sim::{Check, Net, Replay, Scheduler, try_check};
+
+/// The orders of what `test` appends to its log, and how many runs that took
+fn orders(test: impl AsyncFn(Net, Log) + Sync) -> (BTreeSet<String>, Orders) {
+    let seen = Mutex::new(BTreeSet::new());
+    let report = try_check(Check::new().runs(5000).exhaustive(), async |net| {
+        let log = Log::default();
+        test(net, log.clone()).await;
+        seen.lock().unwrap().insert(log.0.lock().unwrap().clone());
+    });
+    let orders = report.unwrap_or_else(|failure| panic!("{failure}")).orders.unwrap();
+    (seen.into_inner().unwrap(), orders)
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<String>>);
+
+impl Log {
+    fn add(&self, text: &str) {
+        self.0.lock().unwrap().push_str(text);
+    }
+}
+
+fn tasks_of(net: &Net, hosts: &[&str], log: &Log) {
+    for (number, host) in hosts.iter().enumerate() {
+        let (net, log) = (net.clone(), log.clone());
+        net.clone().host(host).spawn(async move {
+            net.sleep(Duration::from_micros(5)).await;
+            log.add(&number.to_string());
+        });
+    }
+}
+
+#[test]
+fn tasks_of_one_host_run_in_all_orders() {
+    let (seen, orders) = orders(async |net, log| {
+        tasks_of(&net, &["a", "a", "a"], &log);
+        net.sleep(Duration::from_micros(9)).await;
+    });
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["012", "021", "102", "120", "201", "210"]);
+    // Beside each order at 5 µs there are those in which the tasks begin.
+    assert!(orders.are_all && orders.tried == 36, "{orders:?}");
+}
+
+#[test]
+fn tasks_of_different_hosts_run_in_one_order() {
+    let (seen, orders) = orders(async |net, log| {
+        tasks_of(&net, &["a", "b"], &log);
+        net.sleep(Duration::from_micros(9)).await;
+    });
+    assert_eq!(seen.len(), 1);
+    assert!(orders.are_all && orders.tried == 1, "{orders:?}");
+}
+
+/// Two messages that leave at one instant arrive at one instant: which completion is seen first is open.
+#[test]
+fn completions_of_two_queues_come_in_all_orders() {
+    let (seen, orders) = orders(async |net, log| {
+        let mut pairs: Vec<_> = ["rdma_en2", "rdma_en3"]
+            .iter()
+            .map(|_| {
+                let open = |host| net.open(host, "rdma_en2").unwrap();
+                BareQp::pair(open("a"), open("b"), 8192).unwrap()
+            })
+            .collect();
+        for [a, b] in &mut pairs {
+            b.recv(1, 0..64).unwrap();
+            a.send(2, 4096..4160).unwrap();
+        }
+        for (number, [a, mut b]) in pairs.into_iter().enumerate() {
+            let log = log.clone();
+            net.spawn(async move {
+                b.received().await.unwrap();
+                log.add(&number.to_string());
+                drop(a);
+            });
+        }
+        net.sleep(Duration::from_millis(1)).await;
+    });
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["01", "10"]);
+    assert!(orders.are_all, "{orders:?}");
+}
+
+#[test]
+fn a_failing_order_is_repeated_by_its_line() {
+    let race = async |net: Net| {
+        let value = Arc::new(Mutex::new(0));
+        for _ in 0..2 {
+            let (net, value) = (net.clone(), Arc::clone(&value));
+            net.clone().spawn(async move {
+                net.sleep(Duration::from_micros(5)).await;
+                let read = *value.lock().unwrap();
+                // It lets the other one run.
+                net.sleep(Duration::ZERO).await;
+                let mut yielded = false;
+                std::future::poll_fn(|cx| {
+                    if std::mem::replace(&mut yielded, true) {
+                        return std::task::Poll::Ready(());
+                    }
+                    cx.waker().wake_by_ref();
+                    std::task::Poll::Pending
+                })
+                .await;
+                *value.lock().unwrap() = read + 1;
+            });
+        }
+        net.sleep(Duration::from_micros(9)).await;
+        let value = *value.lock().unwrap();
+        assert_eq!(value, 2, "an update was lost");
+    };
+    let failure = try_check(Check::new().exhaustive().runs(1000), race).unwrap_err();
+    assert_eq!(failure.replay.scheduler, Scheduler::Fifo, "the plain order suffices: {failure}");
+    let original: Replay = failure.original.line().parse().unwrap();
+    let again = try_check(Check::new().replay(original), race).unwrap_err();
+    assert_eq!(again.reason, failure.reason);
+}
+
+#[test]
+fn a_budget_that_does_not_suffice_is_told() {
+    let report = try_check(Check::new().runs(5).exhaustive(), async |net: Net| {
+        net.pick(9);
+    });
+    let report = report.unwrap();
+    let orders = report.orders.unwrap();
+    assert_eq!((orders.tried, orders.are_all), (5, false));
+    assert!(report.to_string().contains("; 5 orders, not all of them, beside 0"), "{report}");
+}
