@@ -57,6 +57,11 @@ impl SimHost {
         self.0.net.sim_runtime().on_start(self.0.host, start);
     }
 
+    /// The number of the host
+    pub(crate) fn index(&self) -> u32 {
+        self.0.host
+    }
+
     /// The network of the host
     pub fn net(&self) -> &Net {
         &self.0.net

@@ -38,6 +38,6 @@ pub use rdma_core::{always, sometimes, state};
 pub use rules::Rules;
 pub use scheduler::{Scheduler, SchedulerError};
 pub use sim::{Run, RunError, Sim};
-pub use tcp::SimStream;
+pub use tcp::{SimListener, SimStream};
 pub use topology::{MacModel, Topology, TopologyError};
 pub use trace::{Digest, Record, RecordKind, chrome_json};

@@ -11,6 +11,7 @@ use crate::fabric::{CableStats, DeviceIndex, Fabric, Finding};
 use crate::fault::{Fault, FaultPlan};
 use crate::open_error::OpenError;
 use crate::shared::Shared;
+use crate::tcp::Listening;
 
 /// The simulated Macs and cables, as the program under test sees them
 ///
@@ -30,11 +31,12 @@ use crate::shared::Shared;
 pub struct Net {
     shared: Arc<Shared>,
     runtime: Arc<SimRuntime>,
+    listening: Arc<Listening>,
 }
 
 impl Net {
     pub(crate) fn new(fabric: Fabric, runtime: Arc<SimRuntime>) -> Self {
-        Self { shared: Arc::new(Shared::new(fabric)), runtime }
+        Self { shared: Arc::new(Shared::new(fabric)), runtime, listening: Arc::default() }
     }
 
     /// Opens the device called `name` on `host`
@@ -176,6 +178,16 @@ impl Net {
     /// What the DMA sanitizer has found so far
     pub fn findings(&self) -> Vec<Finding> {
         self.shared.lock().fabric.sanitizer.findings().to_vec()
+    }
+
+    /// By how many nanoseconds a message is late that leaves now
+    pub(crate) fn late_ns(&self) -> u64 {
+        let fabric = &mut self.shared.lock().fabric;
+        fabric.lateness.ns(&mut *fabric.choices)
+    }
+
+    pub(crate) fn listening(&self) -> &Arc<Listening> {
+        &self.listening
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

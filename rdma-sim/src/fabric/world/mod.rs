@@ -71,6 +71,12 @@ impl World {
         self.hosts.iter().map(|host| host.name.clone()).collect()
     }
 
+    /// Whether the kernel of a host answers on a network
+    pub(crate) fn answers(&self, host: u32) -> bool {
+        let host = &self.hosts[host as usize];
+        !host.is_booting && !host.is_asleep
+    }
+
     pub(crate) fn host_name(&self, host: u32) -> &str {
         &self.hosts[host as usize].name
     }

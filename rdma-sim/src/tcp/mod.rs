@@ -1,5 +1,10 @@
 //! TCP over Thunderbolt as a byte stream, slow beside RDMA
 
+mod listener;
+
+pub(crate) use self::listener::Listening;
+pub use self::listener::SimListener;
+
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
@@ -7,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use rdma_core::{Runtime, Time, Timer, probe};
+use rdma_core::{Time, Timer, probe};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::executor::replace;
@@ -44,7 +49,7 @@ const BUFFER: usize = 256 << 10;
 pub struct SimStream {
     outgoing: Arc<Mutex<Pipe>>,
     incoming: Arc<Mutex<Pipe>>,
-    runtime: Arc<dyn Runtime>,
+    net: Net,
     timer: Pin<Box<dyn Timer>>,
 }
 
@@ -54,6 +59,8 @@ struct Pipe {
     /// Bytes with the time at which they arrive
     chunks: VecDeque<(Time, VecDeque<u8>)>,
     len: usize,
+    /// When the byte before the next one arrives
+    last_arrival: Time,
     busy_until: Time,
     is_closed: bool,
     reader: Option<Waker>,
@@ -66,12 +73,15 @@ fn lock(pipe: &Mutex<Pipe>) -> MutexGuard<'_, Pipe> {
 
 impl Net {
     /// Two ends of a TCP connection over Thunderbolt: a round trip takes 300 µs
+    ///
+    /// Both belong to the caller. Hosts with processes that die and start anew [listen](crate::SimHost::listen) and
+    /// [dial](crate::SimHost::dial).
     pub fn tcp(&self) -> (SimStream, SimStream) {
         let (there, back) = (Arc::<Mutex<Pipe>>::default(), Arc::<Mutex<Pipe>>::default());
         let end = |outgoing: &Arc<_>, incoming: &Arc<_>| {
-            let runtime = self.runtime();
-            let timer = runtime.timer();
-            SimStream { outgoing: Arc::clone(outgoing), incoming: Arc::clone(incoming), runtime, timer }
+            let timer = self.runtime().timer();
+            let net = self.clone();
+            SimStream { outgoing: Arc::clone(outgoing), incoming: Arc::clone(incoming), net, timer }
         };
         (end(&there, &back), end(&back, &there))
     }
@@ -83,7 +93,7 @@ impl AsyncRead for SimStream {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { incoming, runtime, timer, .. } = &mut *self;
+        let Self { incoming, net, timer, .. } = &mut *self;
         loop {
             let mut pipe = lock(incoming);
             let Some((arrival, bytes)) = pipe.chunks.front_mut() else {
@@ -96,7 +106,7 @@ impl AsyncRead for SimStream {
                 probe::waits_for(format_args!("bytes of a TCP stream"));
                 return Poll::Pending;
             };
-            if *arrival > runtime.now() {
+            if *arrival > net.now() {
                 let arrival = *arrival;
                 drop(pipe);
                 timer.as_mut().reset(arrival);
@@ -138,8 +148,10 @@ impl AsyncWrite for SimStream {
             return Poll::Pending;
         }
         let wire = Duration::from_nanos(n as u64 * 1_000_000_000 / RATE);
-        pipe.busy_until = pipe.busy_until.max(self.runtime.now()) + wire;
-        let arrival = pipe.busy_until + ONE_WAY;
+        pipe.busy_until = pipe.busy_until.max(self.net.now()) + wire;
+        let late = Duration::from_nanos(self.net.late_ns());
+        let arrival = (pipe.busy_until + ONE_WAY + late).max(pipe.last_arrival);
+        pipe.last_arrival = arrival;
         pipe.chunks.push_back((arrival, bytes[..n].iter().copied().collect()));
         pipe.len += n;
         let reader = pipe.reader.take();
