@@ -14,6 +14,8 @@ mod corpus;
 mod environment;
 mod exhaustive;
 mod failure;
+#[cfg(any(feature = "proptest", feature = "arbitrary"))]
+mod generate;
 mod observer;
 mod outcome;
 mod panics;
@@ -263,7 +265,8 @@ impl Check {
 #[track_caller]
 pub fn check<O: Outcome>(check: Check, test: impl AsyncFn(Net) -> O + Sync) {
     match try_check(check, test) {
-        Ok(report) => environment::print(&report),
+        Ok(report) if report.runs > 1 => environment::print(&report),
+        Ok(_) => (),
         Err(failure) => panic!("{failure}"),
     }
 }

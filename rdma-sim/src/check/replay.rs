@@ -167,8 +167,9 @@ impl fmt::Display for Replay {
         for (number, Branch { at, seed }) in branches.iter().enumerate() {
             write!(f, "{}{at}:{seed}", if number > 0 { "," } else { " branch=" })?;
         }
-        for (number, choice) in choices.iter().flatten().enumerate() {
-            write!(f, "{}{choice}", if number > 0 { "." } else { " choices=" })?;
+        if let Some(choices) = choices {
+            let choices: Vec<_> = choices.iter().map(u32::to_string).collect();
+            write!(f, " choices={}", choices.join("."))?;
         }
         if *scheduler != Scheduler::Fifo {
             write!(f, " scheduler={scheduler}")?;
@@ -221,6 +222,7 @@ impl Replay {
             "setup" => self.setup = Some(u32::from_str_radix(value, 16).ok()?),
             "seed" => self.seed = value.parse().ok()?,
             "branch" => self.branches = value.split(',').map(branch).collect::<Option<_>>()?,
+            "choices" if value.is_empty() => self.choices = Some(Vec::new()),
             "choices" => {
                 self.choices = Some(value.split('.').map(|one| one.parse().ok()).collect::<Option<_>>()?)
             }
@@ -254,6 +256,7 @@ mod tests {
         let faults: FaultPlan = "at 5ms a:rdma_en2 unplug; at 1s b kill".parse().unwrap();
         for replay in [
             Replay::default(),
+            Replay { choices: Some(Vec::new()), ..Replay::default() },
             Replay { seed: u64::MAX, draws: Some(0), faults: faults.clone(), ..Replay::default() },
             Replay {
                 test: "election::one_leader".to_owned(),
@@ -285,16 +288,8 @@ mod tests {
         assert!(refused("2 draws=3").contains("no seed"));
         assert!(refused("2 seed=-1").contains("with numbers up to 18446744073709551615"));
         assert!(refused("").contains("run the test again"));
-        let parts = [
-            "seed=x",
-            "sead=1",
-            "branch=4",
-            "branch=4:x",
-            "choices=",
-            "choices=1,2",
-            "setup=xyz",
-            "scheduler=lifo",
-        ];
+        let parts =
+            ["seed=x", "sead=1", "branch=4", "branch=4:x", "choices=1,2", "setup=xyz", "scheduler=lifo"];
         for part in parts {
             assert!(refused(&format!("2 {part}")).contains(&format!("{part:?} is no part")), "{part}");
         }
