@@ -85,8 +85,8 @@ fn find_and_repeat(replay: Option<&str>) -> Result {
     let slowest = run.value?;
     println!("its slowest answer took {slowest:?}, with a deadline of {DEADLINE:?}");
     println!("the last of its {} events:", run.events);
-    for record in run.records.iter().rev().take(8).rev() {
-        println!("{record}");
+    for line in run.history.lines().skip(run.history.records.len().saturating_sub(8)) {
+        println!("{line}");
     }
     let again = repeat(&replay);
     assert_eq!(run.digest, again.digest, "equal replays are equal runs");

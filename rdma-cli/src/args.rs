@@ -110,6 +110,9 @@ pub(crate) struct SimTrace {
     /// Also write the trace to a file for chrome://tracing and Perfetto; an existing file is replaced
     #[arg(long, value_name = "FILE")]
     pub(crate) chrome: Option<PathBuf>,
+    /// Also write the run to a file as a page for a browser, which needs no network; an existing file is replaced
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 #[cfg(unix)]

@@ -40,4 +40,4 @@ pub use scheduler::{Scheduler, SchedulerError};
 pub use sim::{Run, RunError, Sim};
 pub use tcp::{SimListener, SimStream};
 pub use topology::{MacModel, Topology, TopologyError};
-pub use trace::{Digest, Record, RecordKind, chrome_json};
+pub use trace::{Digest, History, Record, RecordKind};

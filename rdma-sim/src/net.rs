@@ -12,6 +12,7 @@ use crate::fault::{Fault, FaultPlan};
 use crate::open_error::OpenError;
 use crate::shared::Shared;
 use crate::tcp::Listening;
+use crate::trace::History;
 
 /// The simulated Macs and cables, as the program under test sees them
 ///
@@ -188,6 +189,11 @@ impl Net {
 
     pub(crate) fn listening(&self) -> &Arc<Listening> {
         &self.listening
+    }
+
+    /// The events so far, if records are [kept](crate::Sim::keep_records)
+    pub fn history(&self) -> History {
+        self.shared.lock().fabric.history()
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -8,7 +8,7 @@ use crate::fabric::{Fabric, Finding, Options};
 use crate::fault::{FaultError, FaultPlan};
 use crate::model::DEFAULT_TIME_LIMIT;
 use crate::net::{Leaks, Net};
-use crate::trace::{Digest, Record};
+use crate::trace::{Digest, History};
 use crate::{Choices, Model, Scheduler, Seeded, Topology};
 
 /// A simulation, ready to run
@@ -64,8 +64,9 @@ pub struct Sim {
 ///     drop(device);
 /// });
 /// assert!(run.leaks.is_empty() && run.findings.is_empty());
-/// let lines: Vec<_> = run.records.iter().map(ToString::to_string).collect();
-/// assert_eq!(lines, ["     0.001000000  fault 0", "     0.001000000  port 0     cable cut off"]);
+/// let lines: Vec<_> = run.history.lines().collect();
+/// assert_eq!(lines[0], "     0.001000000  fault: at 1ms a:rdma_en2 unplug");
+/// assert_eq!(lines[1], "     0.001000000  port a:rdma_en2: cable cut off");
 /// # Ok::<(), rdma_sim::FaultError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -86,7 +87,7 @@ pub struct Run<T> {
     /// The objects that still existed after the simulation had dropped its own
     pub leaks: Leaks,
     /// The events, if records were [kept](Sim::keep_records)
-    pub records: Vec<Record>,
+    pub history: History,
     /// How many times the device behaved in each way
     pub(crate) covered: BTreeMap<String, u64>,
     /// Orders of tasks
@@ -184,7 +185,7 @@ impl Sim {
         self
     }
 
-    /// Keeps the events in [`Run::records`]
+    /// Keeps the events in [`Run::history`]
     pub fn keep_records(mut self) -> Self {
         self.options.keeps_records = true;
         self
@@ -239,7 +240,7 @@ impl Sim {
             orders: order.sequences().into_iter().collect(),
             findings: fabric.sanitizer.findings().to_vec(),
             leaks: Leaks::of(fabric),
-            records: fabric.trace.records().to_vec(),
+            history: fabric.history(),
             covered: fabric.coverage.counts(),
             moments: fabric.coverage.moments(),
         })

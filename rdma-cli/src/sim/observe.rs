@@ -1,5 +1,6 @@
 //! Runs a scenario once and observes its programs
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use futures::StreamExt;
 use futures::channel::mpsc::unbounded;
 use rdma_async::time::{sleep, timeout};
 use rdma_core::Time;
-use rdma_sim::{FaultPlan, Net, Record, RecordKind, Run, Sim};
+use rdma_sim::{FaultPlan, History, Net, Record, RecordKind, Run, Sim};
 
 use super::failure::Failure;
 use super::log::Log;
@@ -23,7 +24,7 @@ pub(crate) struct Seen {
     pub(crate) violations: Vec<String>,
     pub(crate) time: Time,
     pub(crate) digest: String,
-    pub(crate) records: Vec<Record>,
+    pub(crate) history: History,
 }
 
 /// When programs start: faults at time zero fire earlier.
@@ -42,19 +43,24 @@ pub(crate) fn observe(scenario: &Scenario, seed: u64) -> Seen {
         .time_limit(TIME_LIMIT)
         .sanitize(true)
         .keep_records();
-    let run = match sim.try_run(async |net| watch(&net, scenario, &log).await) {
+    let watched = OnceCell::new();
+    let run = match sim.try_run(async |net| watch(watched.get_or_init(|| net), scenario, &log).await) {
         Ok(run) => run,
         Err(error) => {
-            let (time, violations) = (Time::ZERO, vec![error.to_string()]);
-            return Seen { ends: Vec::new(), violations, time, digest: String::new(), records: Vec::new() };
+            let mut history = watched.get().map(Net::history).unwrap_or_default();
+            history.remarks.push((history.end, error.to_string()));
+            let (time, violations) = (history.end, vec![error.to_string()]);
+            return Seen { ends: Vec::new(), violations, time, digest: String::new(), history };
         }
     };
     let mut violations = log.violations();
     violations.extend(scenario.expect.check_run(&run.value, &log.measured()));
-    violations.extend(missing_faults(&scenario.faults, &run.records));
+    violations.extend(missing_faults(&scenario.faults, &run.history.records));
     violations.extend(leaks_and_findings(&run));
     let digest = run.digest.to_string();
-    Seen { ends: run.value, violations, time: run.time, digest, records: run.records }
+    let mut history = run.history;
+    history.remarks.extend(violations.iter().map(|violation| (run.time, violation.clone())));
+    Seen { ends: run.value, violations, time: run.time, digest, history }
 }
 
 /// Starts the programs, and waits for as long as the scenario expects

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use rdma_sim::{Record, RecordKind, chrome_json};
+use rdma_sim::{Record, RecordKind};
 use serde::Serialize;
 
 use super::observe::observe;
 use super::scenario::Scenario;
 use crate::args::SimTrace;
 use crate::file::Replacement;
-use crate::report::Output;
+use crate::report::{Output, plain};
 
 /// First line of what `tb5 sim` prints.
 pub(super) const BACKEND: &str = "backend: simulator (times are virtual)";
@@ -28,6 +28,9 @@ struct Line {
     kind: RecordKind,
     subject: u32,
     value: u64,
+    detail: u64,
+    /// What the subject is called
+    name: String,
 }
 
 pub(crate) fn trace(args: &SimTrace, output: Output) -> anyhow::Result<()> {
@@ -35,18 +38,18 @@ pub(crate) fn trace(args: &SimTrace, output: Output) -> anyhow::Result<()> {
     output.announce(BACKEND)?;
     let seen = observe(&scenario, args.seed);
     if let Some(path) = &args.chrome {
-        write(path, &chrome_json(&seen.records))?;
+        write(path, &seen.history.to_chrome_json())?;
+    }
+    if let Some(path) = &args.html {
+        write(path, &seen.history.to_html(&format!("{} · seed {}", scenario.name, args.seed)))?;
     }
     let report = TraceOutput {
         scenario: &scenario.name,
         seed: args.seed,
         trace_digest: seen.digest,
-        records: seen.records.iter().map(Line::new).collect(),
+        records: seen.history.records.iter().zip(seen.history.subjects()).map(Line::new).collect(),
     };
-    output.print(&report, || {
-        let lines: Vec<_> = seen.records.iter().map(Record::to_string).collect();
-        lines.join("\n")
-    })
+    output.print(&report, || seen.history.lines().map(|line| plain(&line)).collect::<Vec<_>>().join("\n"))
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
@@ -56,8 +59,8 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 impl Line {
-    fn new(record: &Record) -> Self {
-        let Record { time, kind, subject, value, .. } = *record;
-        Self { time_ns: time.as_nanos(), kind, subject, value }
+    fn new((record, name): (&Record, String)) -> Self {
+        let Record { time, kind, subject, value, detail, .. } = *record;
+        Self { time_ns: time.as_nanos(), kind, subject, value, detail, name }
     }
 }

@@ -1,6 +1,6 @@
 //! `tb5 sim`: scenarios, seeds, traces, and invalid files
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -303,33 +303,58 @@ fn a_trace_lists_all_records_of_the_run() {
     let trace = json(&output);
     assert_eq!(keys(&trace), ["records", "scenario", "seed", "trace_digest"]);
     let records = trace["records"].as_array().unwrap();
-    assert_eq!(keys(&records[0]), ["kind", "subject", "time_ns", "value"]);
+    assert_eq!(keys(&records[0]), ["detail", "kind", "name", "subject", "time_ns", "value"]);
     assert_eq!(text.lines().count(), records.len() + 1, "the backend, and a line for each record");
-    assert!(text.contains("fault 0"), "{text}");
+    assert!(text.contains("     0.005000000  fault: at 5ms a:rdma_en2 lose 1\n"), "{text}");
+    let lost = records.iter().find(|record| record["kind"] == "lost").expect("the message is lost");
+    assert!(lost["name"].as_str().unwrap().starts_with("a:rdma_en2 qp 0x"), "{lost}");
+    assert!(text.contains("lost        by a fault\n"), "{text}");
     assert!(records.iter().any(|record| record["kind"] == "post_send"));
     let run = json(&tb5!["sim", "run", "--seed", "4", "--json", &path]);
     assert_eq!((&trace["trace_digest"], &trace["scenario"]), (&run["trace_digest"], &run["scenario"]));
 }
 
 #[test]
-fn a_chrome_trace_is_json_with_increasing_times_in_each_row() {
+fn a_chrome_trace_has_named_tracks_on_which_no_slices_overlap() {
     let folder = Folder::new();
     let chrome = folder.path("trace.json");
     for name in ["flapping-cable", "peer-killed", "frame-count-mismatch", "roce-with-credits"] {
         fs::write(&chrome, "old").unwrap();
-        let output = tb5!["sim", "trace", "--chrome", &chrome, shipped_one(name)];
+        let output = tb5!["sim", "trace", "--json", "--chrome", &chrome, shipped_one(name)];
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let records = json(&output);
+        let count =
+            |kind| records["records"].as_array().unwrap().iter().filter(|r| r["kind"] == kind).count();
         let trace: Value = serde_json::from_slice(&fs::read(&chrome).unwrap()).unwrap();
         let events = trace["traceEvents"].as_array().unwrap();
-        assert_eq!(events.len() + 1, stdout(&output).lines().count());
-        let mut rows = BTreeMap::new();
+        let (mut processes, mut tracks, mut ends) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+        let (mut flows, mut arrived) = (BTreeSet::new(), BTreeSet::new());
         for event in events {
-            let ts = event["ts"].as_f64().unwrap();
-            let row = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
-            let last = rows.insert(row, ts).unwrap_or(0.0);
-            assert!(ts >= last, "{name}: {row:?} goes from {last} to {ts}");
+            let (pid, id) = (event["pid"].as_u64().unwrap(), event["id"].as_u64());
+            let track = (pid, event["tid"].as_u64());
+            match event["ph"].as_str().unwrap() {
+                "M" if event["name"] == "process_name" => assert!(processes.insert(pid)),
+                "M" if event["name"] == "thread_name" => assert!(tracks.insert(track)),
+                "M" => (),
+                "C" => assert!(event["args"]["frames"].as_u64().is_some() && processes.contains(&pid)),
+                "s" => assert!(flows.insert(id)),
+                "f" => assert!(arrived.insert(id)),
+                "X" => {
+                    assert!(tracks.contains(&track) && processes.contains(&pid), "{event}");
+                    let (ts, dur) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
+                    // Fractions of a microsecond are not exact.
+                    let last = ends.insert(track, ts + dur).unwrap_or(0.0);
+                    assert!(ts + 1e-5 > last && dur >= 0.0, "{name}: {event} begins before {last}");
+                }
+                other => panic!("{name}: {other}"),
+            }
         }
-        assert!(!rows.is_empty());
+        let slices = |category| events.iter().filter(|e| e["ph"] == "X" && e["cat"] == category).count();
+        assert_eq!(slices("message"), count("post_send"), "{name}");
+        assert_eq!(slices("frame"), count("frame") + count("one_sided"), "{name}");
+        assert_eq!(slices("fault"), count("fault"), "{name}");
+        assert!(arrived.is_subset(&flows) && !arrived.is_empty(), "{name}");
+        assert!(slices("delivery") <= count("delivered"), "{name}");
     }
     assert_eq!(folder.entries(), ["trace.json"]);
 }

@@ -195,13 +195,13 @@ impl Links {
         more.saturating_add(1).min(trigger - transmitter.stats.frames)
     }
 
-    /// Sends the frames of a piece, calls `on_frame` with the start of each, and returns when the last has left
+    /// Sends the frames of a piece, calls `on_frame` with the start and the end of each, and returns when the last has left
     pub(super) fn transmit(
         &mut self,
         link: LinkEnd,
         now: Time,
         piece: &Piece,
-        mut on_frame: impl FnMut(Time, usize),
+        mut on_frame: impl FnMut([Time; 2], usize),
     ) -> Time {
         let (mut start, mut rest) = (now, piece.len);
         let mut head_ns = self.start_ns(piece.is_first);
@@ -210,9 +210,10 @@ impl Links {
         for _ in 0..piece.frames {
             let bytes = rest.min(FRAME);
             rest -= bytes;
-            on_frame(start, bytes);
             let ns = if bytes == FRAME { cable.full_frame_ns } else { cable.frame_ns(bytes) };
-            start = start + Nanos(std::mem::take(&mut head_ns) + ns);
+            let end = start + Nanos(std::mem::take(&mut head_ns) + ns);
+            on_frame([start, end], bytes);
+            start = end;
             wire_bytes += cable.rate.wire_bytes(bytes);
         }
         let transmitter = &mut cable.transmitters[usize::from(link.end)];
@@ -277,6 +278,16 @@ impl Links {
         *lose = lose.saturating_add(frames);
     }
 
+    /// How many cables there are
+    pub(super) fn count(&self) -> usize {
+        self.cables.len()
+    }
+
+    /// How much of its rate a cable has left, in percent
+    pub(super) fn percent(&self, cable: u32) -> u32 {
+        self.cables[cable as usize].percent
+    }
+
     pub(super) fn slow(&mut self, cable: u32, percent: u32) {
         let cable = &mut self.cables[cable as usize];
         cable.percent = percent;
@@ -293,6 +304,12 @@ impl Links {
                 transmitter.triggers.clear();
             }
         }
+    }
+
+    /// How many frames are still to be damaged, and to be lost
+    pub(super) fn pending_faults(&self, LinkEnd { cable, end }: LinkEnd) -> [u32; 2] {
+        let Transmitter { corrupt, lose, .. } = self.cables[cable as usize].transmitters[usize::from(end)];
+        [corrupt, lose]
     }
 
     /// Whether one of the next `frames` frames is damaged; each damage is used once

@@ -13,6 +13,7 @@ mod event;
 mod ids;
 mod links;
 mod memory;
+mod notes;
 mod one_sided;
 mod post;
 mod queue_pairs;
@@ -40,6 +41,7 @@ use self::coverage::Coverage;
 use self::event::Event;
 use self::links::Links;
 use self::memory::Memory;
+use self::notes::Notes;
 use self::queue_pairs::{QueuePair, QueuePairs};
 use self::remotes::Remotes;
 use self::sanitizer::Sanitizer;
@@ -48,7 +50,7 @@ use self::world::{FaultEffect, World};
 use crate::choices::Step;
 use crate::fault::{Fault, Trigger};
 use crate::scheduler::Lateness;
-use crate::trace::{RecordKind, Trace};
+use crate::trace::{Ending, RecordKind, Trace};
 use crate::{Choices, Model, Scheduler, Topology};
 
 /// The simulated hardware: hosts, devices, their objects, and the cables between them
@@ -71,6 +73,8 @@ pub(crate) struct Fabric {
     pub(crate) sanitizer: Sanitizer,
     pub(crate) coverage: Coverage,
     pub(crate) trace: Trace,
+    /// What the records have said of hosts, ports and cables, if records are kept.
+    notes: Option<Box<Notes>>,
     pub(crate) remotes: Remotes,
 }
 
@@ -116,12 +120,13 @@ impl Fabric {
             sanitizer: Sanitizer::new(options.sanitizes),
             coverage: Coverage::default(),
             trace: Trace::new(),
+            notes: None,
             remotes: Remotes::default(),
             world,
             model,
         };
         if options.keeps_records {
-            fabric.trace.keep();
+            fabric.keep_records();
         }
         faults.into_iter().for_each(|fault| fabric.plan(fault));
         fabric
@@ -225,6 +230,7 @@ impl Fabric {
                 let effects = self.world.repair();
                 self.links.repair();
                 self.apply(effects);
+                self.trace.note(self.schedule.now(), RecordKind::Calm, 0, 0, 0);
             }
             Event::Credit(qp) => {
                 if let Some(key) = self.qps.credit(qp) {
@@ -314,12 +320,14 @@ impl Fabric {
                 FaultEffect::CutOff { ends, cable } => {
                     self.trace.record(now, RecordKind::Plugged, ends[0].0, 0);
                     for end in ends {
+                        self.note_dropped_of(end, Ending::CutOff);
                         self.qps.for_each_of(end, QueuePair::cut_off);
                     }
                     self.links.clear(cable);
                 }
                 FaultEffect::IdleDeath { ends, cable } => {
                     for end in ends.into_iter().flatten() {
+                        self.note_dropped_of(end, Ending::Idle);
                         self.qps.for_each_of(end, QueuePair::die);
                     }
                     cable.into_iter().for_each(|cable| self.links.clear(cable));
@@ -329,6 +337,7 @@ impl Fabric {
                     self.trace.record(now, RecordKind::Plugged, device.0, 1);
                 }
                 FaultEffect::Reclaim(device) => {
+                    self.note_dropped_of(device, Ending::Killed);
                     for qp in self.qps.remove_all(device) {
                         self.sanitizer.forget(qp);
                     }
@@ -338,6 +347,7 @@ impl Fabric {
                 FaultEffect::Slow { cable, percent } => self.links.slow(cable, percent),
             }
         }
+        self.note_changes();
     }
 }
 

@@ -18,9 +18,10 @@ impl Fabric {
         let (now, len) = (self.schedule.now(), head.span.len);
         let qp = &mut self.qps[key];
         let has_more = qp.transmit_one_sided(now);
-        self.trace.record(now, RecordKind::OneSided, qp.subject(), len as u64);
+        let subject = qp.subject();
         let out = if matches!(head.op, SendOp::Write { .. }) { len } else { 0 };
         let left = self.links.occupy(link, now, out);
+        self.trace.record_with(now, RecordKind::OneSided, subject, len as u64, left.as_nanos());
         self.schedule.add_all(self.links.triggered(link));
         if has_more {
             self.links.requeue(link, key);

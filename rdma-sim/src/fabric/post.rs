@@ -51,7 +51,8 @@ impl Fabric {
             let qp = &mut self.qps[key];
             qp.push_send(request.id, op, span, request.signaled);
             self.sanitizer.watch(now, key, request.id, opcode(op), span, site, &self.memory);
-            self.trace.record(now, RecordKind::PostSend, qp.subject(), span.len as u64);
+            let (subject, len) = (qp.subject(), span.len as u64);
+            self.trace.record_with(now, RecordKind::PostSend, subject, len, request.id.0);
             let late_ns = self.lateness.ns(&mut *self.choices);
             let doorbell = now + Nanos(self.model.timing.doorbell_ns + late_ns);
             self.schedule.add(doorbell, Event::Doorbell(self.qps.at(key)));
@@ -84,7 +85,7 @@ impl Fabric {
         let is_next = qp.push_receive(request.id, span, visible, status, overflows)?;
         let (subject, name, is_up) = (qp.subject(), qp.name(), qp.is_up());
         self.sanitizer.watch(now, key, request.id, Opcode::Recv, span, site, &self.memory);
-        self.trace.record(now, RecordKind::PostRecv, subject, span.len as u64);
+        self.trace.record_with(now, RecordKind::PostRecv, subject, span.len as u64, request.id.0);
         if is_next {
             let neighbour = |device| self.world.neighbour(device);
             self.schedule.add_all(self.qps.announce_credit(key, visible, neighbour));

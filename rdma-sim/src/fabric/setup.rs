@@ -12,7 +12,7 @@ use super::event::Nanos;
 use super::ids::{CqKey, DeviceRef, QpKey, RegionKey};
 use super::memory::Registered;
 use crate::remote::LinkMessage;
-use crate::trace::RecordKind;
+use crate::trace::{Ending, RecordKind};
 
 /// The sequence number with which every queue pair begins.
 const PSN: Psn = Psn(7);
@@ -96,6 +96,7 @@ impl Fabric {
     pub(crate) fn destroy_qp(&mut self, key: QpKey) {
         self.sanitizer.forget(key);
         self.withdraw(key);
+        self.note_dropped([key], Ending::Destroyed);
         self.qps.remove(key);
     }
 
@@ -118,6 +119,7 @@ impl Fabric {
             QpState::Error => self.fail_qp(key),
             QpState::Reset => {
                 self.withdraw(key);
+                self.note_dropped([key], Ending::Reset);
                 self.qps[key].reset();
                 self.sanitizer.forget(key);
             }
@@ -130,7 +132,9 @@ impl Fabric {
         let now = self.schedule.now();
         let qp = &mut self.qps[key];
         let resolved = self.world.resolve_peer(qp.device, attr, qp.has_failed_rtr);
-        self.trace.record(now, RecordKind::Connect, qp.subject(), resolved.is_ok().into());
+        let peer = self.world.neighbour(qp.device).map_or(0, |peer| peer.0 << 20 | attr.dest_qpn.0);
+        let is_ok = resolved.is_ok().into();
+        self.trace.record_with(now, RecordKind::Connect, qp.subject(), is_ok, peer.into());
         if let Err(cause) = resolved {
             qp.has_failed_rtr = true;
             return Err(cause);
@@ -151,6 +155,7 @@ impl Fabric {
     /// Sets a queue pair to the error state
     pub(super) fn fail_qp(&mut self, key: QpKey) {
         self.withdraw(key);
+        self.note_dropped([key], Ending::Failed);
         self.qps[key].fail();
         self.world.qp_failed(self.qps[key].device);
         if self.model.caps.flush_on_error {

@@ -15,7 +15,7 @@ use super::queue_pairs::{Head, Piece, PieceTarget};
 use super::remote::remote_name;
 use crate::remote::{LinkMessage, QpName};
 use crate::rules::SendCompletion;
-use crate::trace::RecordKind;
+use crate::trace::{RecordKind, Wait};
 
 impl Fabric {
     /// Puts a queue pair that has something to send into the queue of its transmitter
@@ -41,7 +41,10 @@ impl Fabric {
     /// Sends something of `key`, unless it has to wait for a receive
     fn transmit_next(&mut self, link: LinkEnd, key: QpKey) -> bool {
         let now = self.schedule.now();
-        let Some(head) = self.qps.head(key, now) else { return false };
+        let Some(head) = self.qps.head(key, now) else {
+            self.note_idle_death(key);
+            return false;
+        };
         if head.op != SendOp::Send {
             self.transmit_one_sided(link, key, &head);
             return true;
@@ -54,9 +57,11 @@ impl Fabric {
         let is_ready = visible.is_some_and(|visible| visible <= now || !waits);
         let mut is_lost = head.is_lost;
         if head.is_first && (is_ready || !waits) {
-            is_lost = !head.is_reliable && self.links.take_loss(link, head.span.frames()) || !is_ready;
+            let by_fault = !head.is_reliable && self.links.take_loss(link, head.span.frames());
+            is_lost = by_fault || !is_ready;
             if is_lost {
                 self.qps[key].lose_head();
+                self.note_loss(link, key, by_fault);
             }
         }
         match peer {
@@ -66,7 +71,12 @@ impl Fabric {
                 let qp = &mut self.qps[key];
                 qp.stall();
                 self.links.count_stall(link);
-                self.trace.record(now, RecordKind::Stall, qp.subject(), 0);
+                let wait = match (peer, visible) {
+                    (None, _) => Wait::NoPeer,
+                    (_, None) => Wait::NoReceive,
+                    _ => Wait::NotVisible,
+                };
+                self.trace.record_with(now, RecordKind::Stall, qp.subject(), 0, wait as u64);
                 if let Some(visible) = visible {
                     self.schedule.add(visible, Event::Credit(self.qps.at(key)));
                 } else if head.is_reliable {
@@ -137,6 +147,7 @@ impl Fabric {
         };
         match moved {
             Moved::Done if self.links.take_damage(link, piece.frames) => {
+                self.note_damage(link, peer);
                 self.qps[peer].fail_receive(Status::BadResponse);
             }
             Moved::Done | Moved::Refused => (),
@@ -149,8 +160,8 @@ impl Fabric {
     fn account(&mut self, link: LinkEnd, key: QpKey, piece: &Piece) -> Time {
         let qp = &mut self.qps[key];
         let subject = qp.subject();
-        let left = self.links.transmit(link, self.schedule.now(), piece, |start, bytes| {
-            self.trace.record(start, RecordKind::Frame, subject, bytes as u64);
+        let left = self.links.transmit(link, self.schedule.now(), piece, |[start, end], bytes| {
+            self.trace.record_with(start, RecordKind::Frame, subject, bytes as u64, end.as_nanos());
         });
         if qp.finish_piece(piece.is_last) {
             self.links.requeue(link, key);
@@ -181,6 +192,9 @@ impl Fabric {
                 self.memory.damage(damaged);
                 self.schedule.add(completion.0, completion.1);
             }
+        }
+        if self.trace.keeps() {
+            self.note_filled([key, peer], at);
         }
         at + propagation
     }

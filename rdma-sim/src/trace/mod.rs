@@ -1,8 +1,16 @@
 //! The events of a simulation: their fingerprint, and records for people
 
-mod export;
+mod chrome;
+mod history;
+mod lines;
+mod page;
+mod record;
+mod timeline;
 
-pub use self::export::chrome_json;
+pub use self::history::History;
+pub(crate) use self::history::{Names, PortName};
+pub(crate) use self::record::{Ending, Wait};
+pub use self::record::{Record, RecordKind};
 
 use std::fmt;
 use std::hash::Hasher;
@@ -39,51 +47,21 @@ pub(crate) struct Trace {
     /// Records that are not hashed yet: hashing large pieces is faster
     pending: Vec<u8>,
     events: u64,
-    kept: Option<Vec<Record>>,
-    /// Whether a program could see the digest
-    is_on: bool,
+    mode: Mode,
+    kept: Vec<Record>,
 }
 
-/// An event of a simulation
+/// What becomes of an event beside its hash
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Record {
-    /// Its time
-    pub time: Time,
-    /// Its kind
-    pub kind: RecordKind,
-    /// The queue pair (its number, and in the upper twelve bits the position of its port), the port, or the fault
-    pub subject: u32,
-    /// A number of bytes, a status, or both, according to the kind
-    pub value: u64,
-}
-
-/// The kind of a [`Record`]
-#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
-#[repr(u8)]
-#[non_exhaustive]
-#[serde(rename_all = "snake_case")]
-pub enum RecordKind {
-    /// A send of so many bytes was posted
-    PostSend = 1,
-    /// A receive of so many bytes was posted
-    PostRecv = 2,
-    /// A send completed with a status
-    Sent = 3,
-    /// A receive completed with a number of bytes, times 256, and a status
-    Delivered = 4,
-    /// A frame of so many bytes left
-    Frame = 5,
-    /// A queue pair began to wait for a receive of its peer
-    Stall = 6,
-    /// A transition of a queue pair to ready-to-receive succeeded or failed
-    Connect = 7,
-    /// A fault of the plan fired
-    Fault = 8,
-    /// A cable was plugged in or pulled
-    Plugged = 9,
-    /// An operation on the memory of the peer left
-    OneSided = 10,
+enum Mode {
+    /// It is forgotten
+    Hash,
+    /// Its record is kept
+    Keep,
+    /// It is not even hashed: no program could see the digest
+    Off,
+    /// Its record is kept, and it is not hashed
+    KeepOnly,
 }
 
 /// Bytes of pending records
@@ -95,44 +73,72 @@ impl Trace {
             hasher: XxHash3_64::new(),
             pending: Vec::with_capacity(PENDING),
             events: 0,
-            kept: None,
-            is_on: true,
+            mode: Mode::Hash,
+            kept: Vec::new(),
         }
     }
 
     /// Keeps records from now on
     pub(crate) fn keep(&mut self) {
-        self.kept.get_or_insert_default();
+        self.mode = Mode::Keep;
     }
 
-    /// Records nothing from now on
+    /// Hashes nothing from now on
     pub(crate) fn stop(&mut self) {
-        self.is_on = false;
+        self.mode = if self.keeps() { Mode::KeepOnly } else { Mode::Off };
+    }
+
+    /// Whether records are kept
+    pub(crate) fn keeps(&self) -> bool {
+        matches!(self.mode, Mode::Keep | Mode::KeepOnly)
     }
 
     /// The records that were kept
     pub(crate) fn records(&self) -> &[Record] {
-        self.kept.as_deref().unwrap_or_default()
+        &self.kept
     }
 
+    #[inline]
     pub(crate) fn record(&mut self, at: Time, kind: RecordKind, subject: u32, value: u64) {
-        if !self.is_on {
-            return;
+        self.record_with(at, kind, subject, value, 0);
+    }
+
+    /// Records an event with a detail, which is not hashed
+    #[inline]
+    pub(crate) fn record_with(
+        &mut self,
+        time: Time,
+        kind: RecordKind,
+        subject: u32,
+        value: u64,
+        detail: u64,
+    ) {
+        if self.mode != Mode::Hash {
+            self.note(time, kind, subject, value, detail);
+            if self.mode != Mode::Keep {
+                return;
+            }
         }
         let mut record = [0; 24];
-        record[..8].copy_from_slice(&at.as_nanos().to_le_bytes());
+        record[..8].copy_from_slice(&time.as_nanos().to_le_bytes());
         record[8..16].copy_from_slice(&value.to_le_bytes());
         record[16..20].copy_from_slice(&subject.to_le_bytes());
         record[20] = kind as u8;
-        if let Some(kept) = &mut self.kept {
-            kept.push(Record { time: at, kind, subject, value });
-        }
         self.pending.extend_from_slice(&record);
         if self.pending.len() >= PENDING {
             self.hasher.write(&self.pending);
             self.pending.clear();
         }
         self.events += 1;
+    }
+
+    /// Keeps a record that is not hashed, if records are kept
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note(&mut self, time: Time, kind: RecordKind, subject: u32, value: u64, detail: u64) {
+        if self.keeps() {
+            self.kept.push(Record { time, kind, subject, value, detail });
+        }
     }
 
     pub(crate) fn digest(&self) -> Digest {

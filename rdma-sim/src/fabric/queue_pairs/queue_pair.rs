@@ -145,6 +145,11 @@ impl QueuePair {
         !self.is_stale && !self.is_dead
     }
 
+    /// Whether it has rested for too long
+    pub(crate) fn is_dead(&self) -> bool {
+        self.is_dead
+    }
+
     pub(super) fn is_connected_to(&self, other: &Self) -> bool {
         self.is_up() && self.qpn == other.peer && self.peer == other.qpn && self.is_alive()
     }

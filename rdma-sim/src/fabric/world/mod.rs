@@ -222,7 +222,7 @@ impl World {
     }
 
     /// Whether neither end of a device's cable can resolve the address of the other
-    fn is_unresolvable(&self, device: DeviceIndex) -> bool {
+    pub(super) fn is_unresolvable(&self, device: DeviceIndex) -> bool {
         self.link(device).is_some_and(|link| self.cables[link.cable as usize].is_unresolvable)
     }
 

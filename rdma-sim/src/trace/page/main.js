@@ -1,0 +1,47 @@
+// The start
+
+const summary = document.getElementById('summary');
+const wrong = messages.outcome.reduce((sum, outcome) => sum + (outcome !== OUTCOME.DELIVERED ? 1 : 0), 0);
+summary.textContent = [
+  `${duration(data.end)} of virtual time`,
+  plural(data.hosts.length, 'host'),
+  plural(data.cables.length, 'cable'),
+  `${plural(messages.count, 'message')}${wrong ? `, ${grouped(wrong)} not delivered` : ''}`,
+  plural(data.faults.length, 'fault'),
+].join(' · ');
+
+const notice = document.getElementById('cut');
+if (!data.records) {
+  notice.hidden = false;
+  notice.textContent = 'There are no records: nothing happened, or the run did not keep them.';
+} else if (data.cut) {
+  notice.hidden = false;
+  notice.textContent = `The run has ${grouped(data.records)} records. Messages, frames and stalls that were over before ${duration(data.cut, 6)} are left out.`;
+}
+
+if (window.matchMedia('(max-width: 760px)').matches) legend.classList.add('closed');
+document.body.dataset.counts = JSON.stringify({
+  records: data.records,
+  messages: messages.count,
+  frames: frames.count,
+  stalls: stalls.count,
+  faults: data.faults.length,
+  wrong,
+});
+
+readColours();
+drawLegend();
+resize();
+showAll();
+draw();
+new ResizeObserver(resize).observe(chart);
+window.addEventListener('resize', () => {
+  readColours();
+  resize();
+});
+window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
+  readColours();
+  drawLegend();
+  select(selected);
+});
+document.body.dataset.ready = 'yes';
