@@ -108,7 +108,7 @@ fn give(queue: &SharedWaitQueue<Frames>, start: u32, n: u32) {
 #[test]
 fn memory_given_back_reaches_all_tasks_that_wait() {
     model_of_three(|| {
-        let queue = Arc::new(SharedWaitQueue::new(Frames::new(2), 4));
+        let queue = Arc::new(SharedWaitQueue::new("memory", Frames::new(2), 4));
         let start = queue.try_take(|frames| frames.take(2)).unwrap();
         let waiters = [(); 2].map(|()| spawn(&queue, |queue| block_on(take_frames(queue, 1))));
         // One release is enough for both.
@@ -122,7 +122,7 @@ fn memory_given_back_reaches_all_tasks_that_wait() {
 #[test]
 fn frames_are_leased_to_one_at_a_time() {
     loom::model(|| {
-        let queue = Arc::new(SharedWaitQueue::new(Frames::new(1), 4));
+        let queue = Arc::new(SharedWaitQueue::new("memory", Frames::new(1), 4));
         let other = spawn(&queue, move |queue| {
             let start = block_on(take_frames(queue, 1));
             give(queue, start, 1);
@@ -137,7 +137,7 @@ fn frames_are_leased_to_one_at_a_time() {
 #[test]
 fn a_task_that_gives_up_passes_the_wakeup_on() {
     loom::model(|| {
-        let queue = Arc::new(SharedWaitQueue::new(Frames::new(1), 4));
+        let queue = Arc::new(SharedWaitQueue::new("memory", Frames::new(1), 4));
         let start = queue.try_take(|frames| frames.take(1)).unwrap();
         // First in line, polled once and never again.
         let mut first = Waiter::default();
@@ -154,7 +154,7 @@ fn a_task_that_gives_up_passes_the_wakeup_on() {
 
 #[test]
 fn a_task_that_was_woken_is_woken_again_only_after_another_poll() {
-    let queue = RefCell::new(WaitQueue::new(0, 1));
+    let queue = RefCell::new(WaitQueue::new("its turn", 0, 1));
     let (count, waker) = WakeCount::new();
     let mut waiter = Waiter::default();
     let mut poll = || {
@@ -318,7 +318,7 @@ fn a_receiver_that_gives_up_loses_no_message() {
 #[test]
 fn a_task_that_waits_for_the_last_connection_learns_of_its_end() {
     model_of_three(|| {
-        let connections = Arc::new(SharedWaitQueue::new(2, 4));
+        let connections = Arc::new(SharedWaitQueue::new("a connection", 2, 4));
         let enders =
             [(); 2].map(|()| spawn(&connections, |connections| connections.update(|count| *count -= 1)));
         let mut waiter = Waiter::default();
