@@ -71,6 +71,10 @@ fn lines_after_a_restart_that_renumbers_have_the_new_names() {
     let lines: Vec<_> = run.history.lines().collect();
     let device = run.history.subjects().nth(1).unwrap();
     assert_eq!(device, "b:rdma_en2 qp 0x0900");
+    assert!(
+        lines.contains(&"     0.000001000  port b:rdma_en2: now called rdma_en3".to_owned()),
+        "{lines:#?}"
+    );
     let last = lines.iter().rfind(|line| line.contains("delivered")).unwrap();
     assert!(last.contains("b:rdma_en3 qp 0x0900"), "{last}");
 }
@@ -218,4 +222,27 @@ fn a_history_can_be_read_during_a_run_and_after_one_that_stalls() {
     assert_eq!(history.lines().filter(|line| line.contains("ready to receive")).count(), 2);
     // Their queue pairs were dropped with the program.
     assert!(history.lines().last().unwrap().ends_with("the program destroyed it"));
+}
+
+/// Catches a message that seems to be dropped by its own program alone, although the peer was dead.
+#[test]
+fn messages_that_wait_for_a_dead_peer_name_the_fault_that_killed_it() {
+    const FAULT: &str = "at 5us b kill";
+    let run = run(FAULT, async |net, [a, _b]| {
+        rest(net, 10).await;
+        for id in 0..3 {
+            a.post(id, SendOp::Send, &[a.sge(0..10)]).unwrap();
+        }
+        rest(net, 100).await;
+    });
+    let messages = slices(&run.history, "message");
+    assert_eq!(messages.len(), 3);
+    for message in messages {
+        assert_eq!(
+            (&message["args"]["outcome"], &message["args"]["fault"]),
+            (&"dropped".into(), &FAULT.into())
+        );
+    }
+    let [dead] = &slices(&run.history, "state")[..] else { panic!("one state") };
+    assert_eq!((dead["name"].as_str(), span(dead).0), (Some("dead"), 5000));
 }

@@ -386,4 +386,12 @@ fn a_chrome_trace_that_cannot_be_written_is_named() {
     assert_code(&output, 0);
     assert!(fs::symlink_metadata(folder.path("link")).unwrap().is_symlink());
     assert!(fs::read_to_string(folder.path("target")).unwrap().starts_with('{'));
+
+    // A page is written alike.
+    let output = tb5!["sim", "trace", "--html", folder.path("folder"), shipped_one("tb4-cable")];
+    assert_refused(&output, &folder.path("folder"), "is a directory");
+    let output = tb5!["sim", "trace", "--html", folder.path("page.html"), shipped_one("tb4-cable")];
+    assert_code(&output, 0);
+    let page = fs::read_to_string(folder.path("page.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.contains("<title>tb4-cable · seed 0</title>"));
 }

@@ -67,6 +67,11 @@ impl Names {
         }
     }
 
+    /// The name of the device of a port
+    pub(super) fn device(&self, port: u64) -> &str {
+        self.ports.get(port as usize).map_or("?", |port| port.device.as_str())
+    }
+
     /// The name of a queue pair, such as `a:rdma_en2 qp 0x0900`
     pub(super) fn qp(&self, subject: u32) -> String {
         format!("{} qp {:#06x}", self.port(port_of(subject)), qpn_of(subject))

@@ -16,7 +16,7 @@ impl History {
 
     /// What each record is about, such as `a:rdma_en2 qp 0x0900`
     pub fn subjects(&self) -> impl Iterator<Item = String> + '_ {
-        self.named().map(|record, names| names.subject(record))
+        self.named().map(|record, names, _| names.subject(record))
     }
 
     fn named(&self) -> Named<'_> {
@@ -32,18 +32,19 @@ struct Named<'a> {
 }
 
 impl Named<'_> {
-    fn map<T>(mut self, mut text: impl FnMut(&Record, &Names) -> T) -> impl Iterator<Item = T> {
+    fn map<T>(mut self, mut text: impl FnMut(&Record, &Names, &Names) -> T) -> impl Iterator<Item = T> {
         std::iter::from_fn(move || {
             let record = self.history.records.get(self.next)?;
             self.next += 1;
-            let text = text(record, &self.names);
+            let text = text(record, &self.names, &self.history.names);
             self.names.follow(&self.history.names, record);
             Some(text)
         })
     }
 }
 
-fn line(record: &Record, names: &Names) -> String {
+/// A line, by the names as they are at the time, and those at first
+fn line(record: &Record, names: &Names, first: &Names) -> String {
     let Record { time, kind, value, .. } = *record;
     let about = names.subject(record);
     let mut line = format!("{:>6}.{:09}  ", time.as_nanos() / 1_000_000_000, time.as_nanos() % 1_000_000_000);
@@ -55,7 +56,7 @@ fn line(record: &Record, names: &Names) -> String {
         RecordKind::Port => write!(line, "port {about}: {}", if value == 1 { "active" } else { "down" }),
         RecordKind::Cable => write!(line, "cable {about}: {}", cable(value)),
         RecordKind::Moved => write!(line, "port {about}: gets another cable"),
-        RecordKind::Renamed => write!(line, "port {about}: trades its name"),
+        RecordKind::Renamed => write!(line, "port {about}: now called {}", first.device(value)),
         _ => write!(line, "{about}  {:<12}{}", record.name(), event(record, names)),
     };
     line

@@ -74,7 +74,11 @@ function draw() {
   for (const row of shown) label(row);
   axis(marks);
   drawOverview();
-  document.body.dataset.drawn = JSON.stringify(drawn);
+  Object.assign(document.body.dataset, { drawn: JSON.stringify(drawn), span: view.to - view.from });
+  const fault = hits.find((hit) => hit.kind === KIND.FAULT);
+  const box = canvas.getBoundingClientRect();
+  // Where the first fault is, for tests.
+  if (fault) document.body.dataset.firstFault = JSON.stringify([box.left + fault.x + 4, box.top + fault.y + 8]);
 }
 
 function axis({ marks, base }) {
@@ -156,19 +160,20 @@ function label(row) {
     text(row.sub, indent + used + 8, y + 14, colours.muted, most - used - 8);
   } else {
     text(row.label, indent, y + 13, row.kind === 'faults' ? colours.text : colours.muted, most, row.kind === 'faults' ? BOLD : FONT);
-    if (row.kind === 'qp' && row.height >= 34) text(row.sub, indent, y + 29, colours.muted, most);
+    if (row.kind === 'qp') text(row.sub, indent, y + 29, colours.muted, most);
   }
 }
 
 /** A label on top of what it names */
 function chip(string, x, y, font, colour) {
   pen.font = font;
-  const width = Math.min(pen.measureText(string).width, view.width - x - 12);
+  const whole = pen.measureText(string).width;
+  const width = Math.min(whole, view.width - x - 12);
   pen.globalAlpha = 0.82;
   pen.fillStyle = colours.page;
   pen.fillRect(x - 3, y - 8, width + 6, 16);
   pen.globalAlpha = 1;
-  text(string, x, y, colour, width + 1, font);
+  text(string, x, y, colour, whole > width ? width : Infinity, font);
 }
 
 /** A host whose processes do not run is hatched, with all that belongs to it */
@@ -322,9 +327,10 @@ function credits(row, y) {
   const last = times.length - 1;
   let at = Math.max(0, lowerBound(times.length, (k) => times[k], view.from) - 1);
   const end = Math.min(toX(data.end), view.width);
-  pen.beginPath();
-  let x = Math.max(toX(times[at]), view.gutter);
-  pen.moveTo(x, y + height);
+  const steps = new Path2D();
+  const first = Math.max(toX(times[at]), view.gutter);
+  let x = first;
+  let isFirst = true;
   while (at <= last && times[at] <= view.to) {
     let lowest = counts[at];
     const until = at < last ? toX(times[at + 1]) : end;
@@ -335,18 +341,22 @@ function credits(row, y) {
       for (let k = at + 1; k < next && k < at + 64; k += 1) lowest = Math.min(lowest, counts[k]);
     }
     const level = y + height - (lowest / most) * height;
-    pen.lineTo(x, level);
+    if (isFirst) steps.moveTo(x, level);
+    else steps.lineTo(x, level);
+    isFirst = false;
     x = Math.max(x, next <= last ? Math.min(toX(times[next]), end) : end);
-    pen.lineTo(x, level);
+    steps.lineTo(x, level);
     at = next;
   }
-  pen.lineTo(x, y + height);
-  pen.closePath();
+  const area = new Path2D(steps);
+  area.lineTo(x, y + height);
+  area.lineTo(first, y + height);
+  area.closePath();
   pen.fillStyle = colours['credit-fill'];
-  pen.fill();
+  pen.fill(area);
   pen.strokeStyle = colours.credit;
   pen.lineWidth = 1;
-  pen.stroke();
+  pen.stroke(steps);
 }
 
 /** A line from the departure of a message to its delivery */

@@ -164,5 +164,6 @@ click('help', (event) => {
   event.currentTarget.setAttribute('aria-expanded', String(!isOpen));
   legend.classList.toggle('open', !isOpen);
   legend.classList.toggle('closed', isOpen && view.isNarrow);
+  showDetails();
   resize();
 });

@@ -19,7 +19,10 @@ if (!data.records) {
   notice.textContent = `The run has ${grouped(data.records)} records. Messages, frames and stalls that were over before ${duration(data.cut, 6)} are left out.`;
 }
 
-if (window.matchMedia('(max-width: 760px)').matches) legend.classList.add('closed');
+if (window.matchMedia('(max-width: 760px)').matches) {
+  legend.classList.add('closed');
+  searchBox.placeholder = 'Search';
+}
 document.body.dataset.counts = JSON.stringify({
   records: data.records,
   messages: messages.count,
@@ -33,6 +36,14 @@ readColours();
 drawLegend();
 resize();
 showAll();
+// A link to a moment: #from=4990000&to=5020000&find=lost, in nanoseconds.
+const moment = new URLSearchParams(location.hash.slice(1));
+if (moment.has('from') && moment.has('to')) show(Number(moment.get('from')), Number(moment.get('to')));
+if (moment.has('find')) {
+  searchBox.value = moment.get('find');
+  runSearch(searchBox.value);
+}
+showDetails();
 draw();
 new ResizeObserver(resize).observe(chart);
 window.addEventListener('resize', () => {

@@ -145,12 +145,12 @@ function layOut(isNarrow) {
       rowOfPort.set(number, addRow({ kind: 'port', port: number, label: port.device, sub, states, height: 26 }));
       qps.forEach((qp) => {
         const held = lanes(sent[qp]);
-        const lane = Math.max(4, Math.min(11, Math.floor(66 / Math.max(1, held.length))));
+        const lane = Math.max(4, Math.min(11, Math.floor(96 / Math.max(1, held.length))));
         const top = head + 4;
         const frameTop = top + held.length * lane + 2;
         const hasCredits = data.qps[qp].credits[0].length > 0;
         const creditTop = frameTop + 10;
-        const height = creditTop + (hasCredits ? 16 : 0) + 6;
+        const height = Math.max(creditTop + (hasCredits ? 16 : 0) + 6, isNarrow ? 0 : 42);
         const peer = data.qps[qp].peer;
         const row = { kind: 'qp', qp, label: `qp ${hex(data.qps[qp].qpn)}`, sub: peer === null ? '' : `→ ${qpName(peer)}`, lanes: held, lane, top, frameTop, creditTop: hasCredits ? creditTop : 0, height };
         rowOfQp.set(qp, addRow(row));
@@ -203,7 +203,7 @@ function stateName(state) {
 function title({ kind, i }) {
   switch (kind) {
     case KIND.MESSAGE: return `${messages.flags[i] & 1 ? 'Operation' : 'Message'} of ${plural(messages.bytes[i], 'byte')}`;
-    case KIND.STALL: return 'Stall';
+    case KIND.STALL: return `Stall of ${duration(stalls.end[i] - stalls.start[i])}`;
     case KIND.FAULT: return data.faults[i].text;
     case KIND.STATE: return `${stateName(data.states[i])}: ${data.states[i].text}`;
     default: return data.remarks[i][1];

@@ -21,7 +21,7 @@ function make(name, attributes = {}, ...children) {
 
 function select(item, closer = false) {
   selected = item;
-  details.replaceChildren(...(item ? describe(item) : []));
+  showDetails();
   document.body.dataset.selected = item ? `${item.kind} ${item.i}` : '';
   for (const button of results.querySelectorAll('[aria-current]')) button.removeAttribute('aria-current');
   if (item) {
@@ -34,6 +34,12 @@ function select(item, closer = false) {
   } else {
     resize();
   }
+}
+
+/** What is selected; without a selection, what went wrong in the run */
+function showDetails() {
+  const isOpen = !view.isNarrow || legend.classList.contains('open');
+  details.replaceChildren(...(selected ? describe(selected) : isOpen && !search.isOn ? describeRun() : []));
 }
 
 const link = (item, string) => make('button', { type: 'button', class: 'link', click: () => select(item) }, string);
@@ -109,6 +115,39 @@ function describeMessage(i) {
   ];
 }
 
+const MOST_LISTED = 8;
+
+/** A list of items under a heading, cut after a few */
+function listed(heading, list, note) {
+  if (!list.length) return [];
+  const shown = list.slice(0, MOST_LISTED);
+  const rest = list.length - shown.length;
+  return [
+    make('h3', {}, heading),
+    make('ul', { class: 'items' }, ...shown.map((item) => make('li', {}, link(item, title(item)), make('small', {}, note(item))))),
+    rest > 0 ? make('p', { class: 'hint' }, `and ${grouped(rest)} more`) : null,
+  ].filter(Boolean);
+}
+
+/** What to look at first */
+function describeRun() {
+  const remarks = data.remarks.map((remark, i) => ({ kind: KIND.REMARK, i }));
+  const faults = data.faults.map((fault, i) => ({ kind: KIND.FAULT, i }));
+  const bad = [];
+  for (let i = 0; i < messages.count; i += 1) if (messages.outcome[i] !== OUTCOME.DELIVERED) bad.push({ kind: KIND.MESSAGE, i });
+  const longest = [];
+  for (let i = 0; i < stalls.count; i += 1) longest.push({ kind: KIND.STALL, i });
+  const length = ({ i }) => stalls.end[i] - stalls.start[i];
+  longest.sort((a, b) => length(b) - length(a));
+  return [
+    ...listed('Remarks', remarks, ({ i }) => exact(data.remarks[i][0])),
+    ...listed('Faults', faults, ({ i }) => (data.faults[i].end === null ? 'to the end' : data.faults[i].end > data.faults[i].start ? `lasts ${duration(data.faults[i].end - data.faults[i].start)}` : '')),
+    ...listed('Not delivered', bad, (item) => `${exact(messages.posted[item.i])} · ${subtitle(item)}`),
+    ...listed('Longest stalls', longest.slice(0, 5), (item) => `${duration(length(item))} · ${subtitle(item)}`),
+    data.records && !bad.length && !remarks.length ? make('p', { class: 'hint' }, 'Every message was delivered.') : null,
+  ].filter(Boolean);
+}
+
 function describeStall(i) {
   const message = stalls.message[i] ? { kind: KIND.MESSAGE, i: stalls.message[i] - 1 } : null;
   const fault = stalls.fault[i] ? faultItem(stalls.fault[i] - 1) : null;
@@ -181,6 +220,7 @@ function runSearch(string) {
     make('h3', {}, search.list.length ? plural(search.list.length, 'match', 'matches') : 'No matches'),
     search.list.length ? make('ul', {}, ...shown) : make('p', { class: 'hint' }, 'Try a host, a port such as a:rdma_en2, or a word such as lost, stalled, fault, dropped.'),
     rest > 0 ? make('p', { class: 'hint' }, `and ${grouped(rest)} more, which are marked in the timeline`) : '');
+  showDetails();
   resize();
 }
 

@@ -430,13 +430,15 @@ impl Builder<'_> {
     /// A queue pair drops its requests, and what has been filled and not delivered
     fn dropped(&mut self, subject: u32, why: u64, now: u64) {
         let qp = self.qp(subject);
+        // What waited behind a message that waited for the peer waited for the peer, too.
+        let waited = self.queues[qp].stall.and_then(|stall| self.timeline.stalls[stall].fault);
         self.end_stall(qp, now, None);
         let fault = self.faults.last_at(now);
         let messages = self.queues[qp].clear();
         for number in messages {
             let message = &mut self.timeline.messages[number];
             message.dropped.get_or_insert((now, why));
-            message.fault = fault.or(message.fault);
+            message.fault = fault.or(message.fault).or(waited);
         }
         if self.timeline.qps[qp].credits.last().is_some_and(|(_, credits)| *credits > 0) {
             self.count(qp, now, 0);
