@@ -372,3 +372,76 @@ impl Stalls {
         (columns, Messages { stall: stall.collect(), ..messages })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rdma_core::Time;
+
+    use super::*;
+    use crate::trace::{PortName, Record};
+
+    /// Two ports, of which the first sends `count` messages of a frame each
+    fn history(count: u64) -> History {
+        let port = |host| PortName { host, device: "rdma_en2".to_owned(), cable: Some(0) };
+        let names = Names {
+            hosts: vec!["a".to_owned(), "b".to_owned()],
+            ports: vec![port(0), port(1)],
+            faults: Vec::new(),
+        };
+        let [a, b] = [0x900, 1 << 20 | 0x900];
+        let record = |ns, kind, subject, value, detail| Record {
+            time: Time::from_nanos(ns),
+            kind,
+            subject,
+            value,
+            detail,
+        };
+        let mut records = vec![
+            record(0, RecordKind::Connect, a, 1, u64::from(b)),
+            record(0, RecordKind::Connect, b, 1, u64::from(a)),
+        ];
+        for number in 0..count {
+            let now = number * 1000;
+            records.push(record(now, RecordKind::PostRecv, b, 64, number));
+            records.push(record(now, RecordKind::PostSend, a, 64, number));
+            records.push(record(now + 100, RecordKind::Frame, a, 64, now + 110));
+            records.push(record(now + 100, RecordKind::Filled, b, u64::from(a), now + 400));
+            records.push(record(now + 300, RecordKind::Sent, a, 0, 0));
+            records.push(record(now + 400, RecordKind::Delivered, b, 64 << 8, 0));
+        }
+        History::new(records, names, Time::from_nanos(count * 1000), Vec::new())
+    }
+
+    fn data(history: &History, max_items: usize) -> serde_json::Value {
+        let page = history.to_html_of("x", max_items);
+        let (_, data) = page.split_once("id=\"data\">").unwrap();
+        serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
+    }
+
+    fn len(column: &serde_json::Value) -> usize {
+        column.as_array().unwrap().len()
+    }
+
+    /// Catches a cut at the wrong end, and frames that name messages which are left out.
+    #[test]
+    fn of_a_long_run_the_last_part_is_shown() {
+        let history = history(100);
+        let whole = data(&history, MAX_ITEMS);
+        assert_eq!((whole["cut"].as_u64(), len(&whole["messages"]["qp"])), (Some(0), 100));
+        let part = data(&history, 80);
+        let shown = len(&part["messages"]["qp"]);
+        assert!((15..=25).contains(&shown), "{shown}");
+        assert_eq!(part["records"], history.records.len());
+        let cut = part["cut"].as_u64().unwrap();
+        assert!(cut > 75_000 && part["messages"]["posted"][0].as_u64().unwrap() + 400 >= cut);
+        let of = part["frames"]["message"].as_array().unwrap();
+        assert_eq!(of.iter().map(|of| of.as_u64().unwrap()).max(), Some(shown as u64));
+        assert_eq!(data(&history, MAX_ITEMS), whole);
+    }
+
+    #[test]
+    fn a_page_without_records_is_a_page() {
+        let none = data(&History::default(), MAX_ITEMS);
+        assert_eq!((none["records"].as_u64(), len(&none["messages"]["qp"])), (Some(0), 0));
+    }
+}

@@ -39,7 +39,8 @@ pub enum RecordKind {
     Delivered = 4,
     /// A frame of so many bytes began to leave; the detail is the time in nanoseconds at which it had left
     Frame = 5,
-    /// A queue pair began to wait for a receive of its peer; the detail says why, as a [`Wait`] does
+    /// A queue pair began to wait for a receive of its peer; the detail says why: it has posted none (0), there is no peer
+    /// that is connected back (1), or the next receive is not visible yet (2)
     Stall = 6,
     /// A transition of a queue pair to ready-to-receive succeeded or failed; the detail is the peer, if there is one
     Connect = 7,
@@ -59,7 +60,8 @@ pub enum RecordKind {
     Moved = 67,
     /// A port has the name that this other port had at first
     Renamed = 68,
-    /// The requests of a queue pair were dropped; the value says why, as an [`Ending`] does
+    /// The requests of a queue pair were dropped; the value says why: its cable was cut off (1), it failed (2), the
+    /// program reset (3) or destroyed (4) it, its process died (5), or it had been idle for too long (6)
     Dropped = 69,
     /// The next message of a queue pair goes nowhere: by a fault (1), or because there was no receive (0)
     Lost = 70,

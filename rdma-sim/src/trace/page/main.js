@@ -33,8 +33,8 @@ document.body.dataset.counts = JSON.stringify({
 });
 
 readColours();
-drawLegend();
 resize();
+drawLegend();
 showAll();
 // A link to a moment: #from=4990000&to=5020000&find=lost, in nanoseconds.
 const moment = new URLSearchParams(location.hash.slice(1));
