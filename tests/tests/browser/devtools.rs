@@ -178,8 +178,20 @@ impl Drop for Browser {
     /// Ends the browser with all of its processes
     fn drop(&mut self) {
         let group = format!("-{}", self.child.id());
-        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+        let kill = |signal: &str| {
+            let mut command = Command::new("kill");
+            command.args([signal, "--", &group]).stderr(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        };
+        kill("-KILL");
         let _ = self.child.wait();
+        // The last of its processes may still write into the profile, which can be removed only then.
+        for _ in 0..100 {
+            if !kill("-0") {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 

@@ -197,7 +197,8 @@ const search = {
 const MOST_RESULTS = 60;
 
 function runSearch(string) {
-  const words = string.toLowerCase().split(/\s+/).filter(Boolean);
+  // Words, or phrases in quotes.
+  const words = (string.toLowerCase().match(/"[^"]+"|[^\s"]+/g) ?? []).map((word) => word.replaceAll('"', ''));
   search.isOn = words.length > 0;
   search.list = [];
   search.sets = {};
