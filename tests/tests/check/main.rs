@@ -2,6 +2,7 @@
 
 mod blocked;
 mod exhaustive;
+mod library;
 mod liveness;
 mod report;
 mod stalls;
