@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Environment variables: `RDMA_SIM_RUNS` (how many seeds), `RDMA_SIM_SEED` (the first of them), `RDMA_SIM_REPLAY` (just this
-//! run, of the test that it names), `RDMA_SIM_THREADS` (how many at once), `RDMA_SIM_REPORT=1` (prints what the runs have reached).
+//! run, of the test that it names), `RDMA_SIM_THREADS` (how many at once), `RDMA_SIM_PAGE` (a file for a page of the run that fails),
+//! `RDMA_SIM_REPORT=1` (prints what the runs have reached), `RDMA_SIM_UPDATE_CORPUS=1` (see [`Check::corpus`]).
 
 mod corpus;
 mod environment;
@@ -18,6 +19,7 @@ mod failure;
 mod generate;
 mod observer;
 mod outcome;
+mod page;
 mod panics;
 mod replay;
 mod report;
@@ -25,6 +27,7 @@ mod run;
 mod shrink;
 mod watch;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -79,6 +82,7 @@ pub struct Check {
     is_guided: bool,
     is_exhaustive: bool,
     corpus: Option<PathBuf>,
+    page: Option<PathBuf>,
     replay: Option<Replay>,
 }
 
@@ -115,6 +119,7 @@ impl Check {
             is_guided: false,
             is_exhaustive: false,
             corpus: None,
+            page: None,
             replay: None,
         }
     }
@@ -215,6 +220,14 @@ impl Check {
     /// be committed with the test. A path that is not absolute is one of the package under test.
     pub fn corpus(self, path: impl Into<PathBuf>) -> Self {
         Self { corpus: Some(path.into()), ..self.guided() }
+    }
+
+    /// Writes a page of the run that fails, or that is [repeated](Self::replay), to the file `path`: see
+    /// [`History::to_html`](crate::History::to_html)
+    ///
+    /// So does the environment variable `RDMA_SIM_PAGE`. The file can be opened in any browser.
+    pub fn page(self, path: impl Into<PathBuf>) -> Self {
+        Self { page: Some(path.into()), ..self }
     }
 
     /// Repeats one run instead of trying seeds
@@ -370,15 +383,22 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     ) -> Result<Finished, Failed> {
         let set = |case| *worker.case.lock().unwrap_or_else(PoisonError::into_inner) = case;
         set(Some(case.clone()));
-        let body = || run(self.check, case, source, purpose, &worker.progress, self.test);
+        let seen = RefCell::new(None);
+        let body = || run(self.check, case, source, purpose, &worker.progress, &seen, self.test);
         let outcome = panics::watched(case.line(), is_quiet, body);
         set(None);
+        if purpose == Purpose::Show
+            && let (Some(path), Some(net)) = (&self.check.page, seen.take())
+        {
+            page::write(path, case, &outcome, net.history());
+        }
         outcome
     }
 
     /// Repeats one run
     fn repeat(mut self, replay: Replay) -> Result<Report, CheckFailure> {
-        match self.watched(|| self.run(&self.workers[0], &replay, replay.source(), Purpose::Test, false)) {
+        let purpose = if self.check.page.is_some() { Purpose::Show } else { Purpose::Test };
+        match self.watched(|| self.run(&self.workers[0], &replay, replay.source(), purpose, false)) {
             Ok(finished) => {
                 self.report.add(&finished);
                 self.report.elapsed = self.start.elapsed();
@@ -400,7 +420,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         // The plain run comes first: it shows where the traffic is, and fails if the test never works.
         let plain = Replay { draws: Some(0), faults: check.faults.clone(), ..base.clone() };
         let measured = match self
-            .watched(|| self.run(&self.workers[0], &plain, plain.source(), Purpose::Measure, false))
+            .watched(|| self.run(&self.workers[0], &plain, plain.source(), Purpose::Measure, true))
         {
             Ok(measured) => measured,
             Err(failed) => return Err(self.shrunk(plain, failed, 1)),
@@ -518,6 +538,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     fn shrunk(&self, case: Replay, failed: Failed, tried: u64) -> CheckFailure {
         let original = case.clone();
         if !self.check.shrinks {
+            self.show(&case);
             return failure_of(failed, case, original, tried);
         }
         let alike = failed.clone();
@@ -526,7 +547,17 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             outcome.err().filter(|found| found.is_like(&alike))
         };
         let (replay, failed) = self.watched(|| shrink::shrink(case, failed, again));
+        self.show(&replay);
         failure_of(failed, replay, original, tried)
+    }
+
+    /// Writes the page of a run, if that is wanted
+    fn show(&self, case: &Replay) {
+        if self.check.page.is_some() {
+            let show = || self.run(&self.workers[0], case, case.source(), Purpose::Show, true);
+            // That it fails is known.
+            let _ = self.watched(show);
+        }
     }
 }
 

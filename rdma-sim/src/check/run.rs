@@ -1,6 +1,7 @@
 //! One run of a checked test
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -68,17 +69,20 @@ impl Choices for Counted {
 pub(super) enum Purpose {
     /// To find where the traffic is
     Measure,
+    /// To show what happens
+    Show,
     /// To find a failure
     Test,
 }
 
-/// Runs `case` with the choices of `source`
+/// Runs `case` with the choices of `source`; `seen` is its network, whether it fails or not
 pub(super) fn run<O: Outcome>(
     check: &Check,
     case: &Replay,
     source: Box<dyn Choices>,
     purpose: Purpose,
     progress: &Arc<Progress>,
+    seen: &RefCell<Option<Net>>,
     test: &impl AsyncFn(Net) -> O,
 ) -> Result<Finished, Failed> {
     let drawn = Arc::new(AtomicU64::new(0));
@@ -98,9 +102,17 @@ pub(super) fn run<O: Outcome>(
     if let Some((calm, bound)) = check.calm(&case.faults) {
         sim = sim.calm_at(calm).time_limit((calm + bound).min(check.time_limit));
     }
+    if purpose == Purpose::Show {
+        sim = sim.keep_records();
+    }
     let counting = Rc::new(Counting::default());
     let observation = observe(counting.clone());
-    let run = catch_unwind(AssertUnwindSafe(|| sim.try_run(|net| test(net))));
+    let run = catch_unwind(AssertUnwindSafe(|| {
+        sim.try_run(|net| {
+            seen.replace(Some(net.clone()));
+            test(net)
+        })
+    }));
     drop(observation);
     let run =
         run.map_err(|panic| failed_by(&*panic))?.map_err(|error| check.failed_by(error, &case.faults))?;

@@ -129,3 +129,27 @@ fn schedules_differ_by_seed() {
     assert_eq!(seen(Scheduler::Random), 6, "all orders");
     assert_eq!(seen(Scheduler::Pct { depth: 3, steps: 0 }), 6, "all orders");
 }
+
+#[test]
+fn a_failing_run_is_shown_on_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.html");
+    let faults = "at 1ms a:rdma_en2 slow 90%; at 2ms a:rdma_en2 unplug".parse().unwrap();
+    let check = Check::new().name("pulled").faults(faults).page(&path);
+    let failure = try_check(check.clone(), async |net: Net| {
+        net.sleep(Duration::from_millis(3)).await;
+        net.open("a", "rdma_en2").map(drop)
+    });
+    let failure = failure.unwrap_err();
+    let page = std::fs::read_to_string(&path).unwrap();
+    assert!(page.contains("<title>pulled, seed 0: failed</title>"));
+    assert!(
+        page.contains("at 2ms a:rdma_en2 unplug") && !page.contains("slow 90%"),
+        "the page is of the shrunk run"
+    );
+    assert!(page.contains("no cable") || page.contains(&failure.reason), "the reason is a remark");
+    // A run that is repeated has a page whether or not it fails.
+    std::fs::remove_file(&path).unwrap();
+    try_check(check.replay(failure.replay), async |_| ()).unwrap();
+    assert!(std::fs::read_to_string(&path).unwrap().contains("<title>pulled, seed 0</title>"));
+}
