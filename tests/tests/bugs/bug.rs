@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use rdma_sim::{Check, Net, RandomFaults, Topology};
+use rdma_sim::{Check, Model, Net, RandomFaults, Topology};
 
 /// A small program with a mistake that people make, and its repair
 pub(crate) struct Bug {
@@ -17,6 +17,7 @@ pub(crate) struct Bug {
     /// Whether the plain order of tasks finds it: only the jitter of frames and the faults differ by seed
     pub(crate) is_found_in_fifo: bool,
     topology: fn() -> Topology,
+    model: fn() -> Model,
     /// How many random faults, in how many microseconds
     faults: (u32, u64),
     /// The program, repaired if the flag is set
@@ -62,6 +63,7 @@ impl Bug {
             fails_with,
             is_found_in_fifo,
             topology: Topology::pair,
+            model: Model::tb5,
             faults: (0, 0),
             body,
         }
@@ -77,11 +79,16 @@ impl Bug {
         Self { topology, ..self }
     }
 
+    /// With devices that behave like this
+    pub(crate) const fn model(self, model: fn() -> Model) -> Self {
+        Self { model, ..self }
+    }
+
     /// What is to be checked
     pub(crate) fn settings(&self) -> Check {
         let (count, micros) = self.faults;
         let faults = RandomFaults::up_to(count).within(Duration::from_micros(micros));
-        Check::new().name(self.name).topology((self.topology)()).random_faults(faults)
+        Check::new().name(self.name).topology((self.topology)()).model((self.model)()).random_faults(faults)
     }
 
     /// The program

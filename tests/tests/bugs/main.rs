@@ -4,9 +4,15 @@
 //!
 //! `cargo test --release -p rdma-tests --test bugs -- --ignored --nocapture` prints how many seeds each mistake needs.
 
+mod answers;
 mod bug;
+mod credits;
+mod decisions;
+mod leaders;
 mod races;
+mod resume;
 mod tools;
+mod waiting;
 mod wakeups;
 
 use rdma_sim::{Check, CheckFailure, Replay, Scheduler, try_check};
@@ -14,7 +20,15 @@ use rdma_sim::{Check, CheckFailure, Replay, Scheduler, try_check};
 use self::bug::Bug;
 
 /// All bugs, by category
-const CATEGORIES: [(&str, &[Bug]); 2] = [("races", races::BUGS), ("wake-ups", wakeups::BUGS)];
+const CATEGORIES: [(&str, &[Bug]); 7] = [
+    ("races", races::BUGS),
+    ("races", answers::BUGS),
+    ("wake-ups", wakeups::BUGS),
+    ("decisions", decisions::BUGS),
+    ("decisions", leaders::BUGS),
+    ("credits", credits::BUGS),
+    ("resume", resume::BUGS),
+];
 
 /// A way to explore schedules, by its name
 type Mode = (&'static str, fn(Check) -> Check);
@@ -93,8 +107,11 @@ fn print_seeds_needed() {
         for bug in bugs {
             let seeds = MODES.map(|(_, mode)| find(bug, mode(bug.settings().runs(PATIENCE))));
             let cells = seeds.map(|seeds| seeds.map_or_else(|| "–".to_owned(), |seeds| seeds.to_string()));
-            let needs = format!("{:?}", bug.needs);
-            println!("{category:9} {:34} {needs:12} {:>8}", bug.name, cells.join(" "));
+            let (needs, begin) = (format!("{:?}", bug.needs), rdma_tests::now());
+            run(bug, bug.settings().runs(100), true)
+                .unwrap_or_else(|failure| panic!("{}: {failure}", bug.name));
+            let micros = begin.elapsed().as_micros() / 100;
+            println!("{category:9} {:34} {needs:12} {micros:>5} µs {}", bug.name, cells.join(" "));
             for (total, seeds) in found.iter_mut().zip(seeds) {
                 *total += u32::from(seeds.is_some());
             }

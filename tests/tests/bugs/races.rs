@@ -1,10 +1,9 @@
 //! Tasks that race: each mistake is an `await` between two steps that belong together, or an order that nothing guarantees
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use futures::channel::{mpsc, oneshot};
-use futures::{SinkExt, StreamExt};
+use futures::channel::oneshot;
 use rdma_sim::Net;
 
 use crate::bug::{Bug, STALL, bug};
@@ -36,31 +35,18 @@ pub(crate) const BUGS: &[Bug] = &[
         "Members are numbered by their place in a list from which others are removed while a send is awaited."
     ),
     bug!(audit_between, Order, "money is missing", "The lock is released between the debit and the credit."),
-    bug!(
-        stale_fill,
-        Delay,
-        "the cache is stale",
-        "A value that was loaded before a write is put into the cache after the write has cleared it."
-    ),
-    bug!(older_answer, Delay, "older configuration", "The answer that arrives last is taken for the newest."),
-    bug!(
-        replies_by_position,
-        Delay,
-        "another request",
-        "Answers of concurrent handlers are taken in the order of the requests."
-    ),
-    bug!(
-        reused_slot,
-        Delay,
-        "another request",
-        "A slot is reused after a timeout, and the late answer to its former request is taken."
-    ),
     bug!(lock_order, Delay, STALL, "Two transfers take the same two locks in opposite order."),
     bug!(
         bakery_without_choosing,
         Several,
         "two tasks are inside",
         "Lamport's bakery without its flag: a task has read the highest ticket and not yet drawn its own."
+    ),
+    bug!(
+        aba_on_a_stack,
+        Several,
+        "the stack is broken",
+        "A pop compares the head only: in the meantime it was popped, its next one too, and it was pushed again."
     ),
     bug!(
         last_job_at_shutdown,
@@ -208,109 +194,6 @@ async fn audit_between(net: Net, is_fixed: bool) {
     transfer.join().await;
 }
 
-async fn stale_fill(net: Net, is_fixed: bool) {
-    let (stored, cache, clears) = (Shared::new(1), Shared::new(None), Shared::new(0));
-    let read = {
-        let (net, stored, cache, clears) = (net.clone(), stored.clone(), cache.clone(), clears.clone());
-        spawn(&net.clone(), async move {
-            let (loaded, before) = (stored.get(), clears.get());
-            sleep(&net, 5).await;
-            if !is_fixed || clears.get() == before {
-                cache.set(Some(loaded));
-            }
-        })
-    };
-    sleep(&net, 20).await;
-    stored.set(2);
-    cache.set(None);
-    *clears.lock() += 1;
-    read.join().await;
-    assert_eq!(cache.get().unwrap_or(stored.get()), 2, "the cache is stale");
-}
-
-async fn older_answer(net: Net, is_fixed: bool) {
-    let (versions, current) = (Shared::new(0), Shared::new(0));
-    let refresh = |at: u64| {
-        let (net, versions, current) = (net.clone(), versions.clone(), current.clone());
-        async move {
-            sleep(&net, at).await;
-            let answer = {
-                let mut version = versions.lock();
-                *version += 1;
-                *version
-            };
-            sleep(&net, 5).await;
-            let newest = current.get().max(answer);
-            current.set(if is_fixed { newest } else { answer });
-        }
-    };
-    join_all([0, 60, 120].map(|at| spawn(&net, refresh(at)))).await;
-    assert_eq!(current.get(), 3, "an older configuration replaced a newer one");
-}
-
-async fn replies_by_position(net: Net, is_fixed: bool) {
-    let (requests, mut incoming) = mpsc::channel::<u32>(8);
-    let (replies, mut answers) = mpsc::channel::<(u32, u32)>(8);
-    let serve = net.clone();
-    spawn(&net, async move {
-        while let Some(request) = incoming.next().await {
-            let (net, mut replies) = (serve.clone(), replies.clone());
-            spawn(&serve, async move {
-                sleep(&net, 3).await;
-                let _ = replies.send((request, request * request)).await;
-            });
-        }
-    });
-    let client = net.clone();
-    let ask = spawn(&net, async move {
-        let mut requests = requests;
-        for request in 0..4 {
-            requests.send(request).await.expect("the server runs");
-            sleep(&client, 1).await;
-        }
-        let mut found = HashMap::new();
-        for position in 0..4 {
-            let (id, answer) = answers.next().await.expect("each request is answered");
-            found.insert(if is_fixed { id } else { position }, answer);
-        }
-        found
-    });
-    let found = ask.join().await;
-    assert!((0..4).all(|request| found[&request] == request * request), "the answer to another request");
-}
-
-async fn reused_slot(net: Net, is_fixed: bool) {
-    let slot = Shared::new((0_u32, None));
-    let answer = |generation: u32, question: &'static str| {
-        let (net, slot) = (net.clone(), slot.clone());
-        spawn(&net.clone(), async move {
-            sleep(&net, 20).await;
-            let mut slot = slot.lock();
-            if !is_fixed || slot.0 == generation {
-                slot.1 = Some(question);
-            }
-        })
-    };
-    let mut answers = Vec::new();
-    for question in ["first", "second", "third"] {
-        let generation = {
-            let mut slot = slot.lock();
-            *slot = (slot.0 + 1, None);
-            slot.0
-        };
-        answers.push(answer(generation, question));
-        for _ in 0..4 {
-            sleep(&net, 10).await;
-            let answered = slot.lock().1;
-            if let Some(answered) = answered {
-                assert_eq!(answered, question, "the answer to another request");
-                break;
-            }
-        }
-    }
-    join_all(answers).await;
-}
-
 async fn lock_order(net: Net, is_fixed: bool) {
     let accounts = Arc::new([10, 10].map(futures::lock::Mutex::new));
     let transfer = |at: u64, from: usize, to: usize| {
@@ -356,6 +239,52 @@ async fn bakery_without_choosing(net: Net, is_fixed: bool) {
         }
     };
     join_all([(0, 0), (1, 100)].map(|(me, at)| spawn(&net, enter(me, at)))).await;
+}
+
+async fn aba_on_a_stack(net: Net, is_fixed: bool) {
+    // The head with the number of its changes, and the next of each node
+    let (head, next) = (Shared::new((Some(0_usize), 0)), Shared::new([Some(1), Some(2), None]));
+    let pop = || {
+        let (head, next) = (head.clone(), next.clone());
+        async move {
+            loop {
+                let before = head.get();
+                let first = before.0?;
+                let second = next.get()[first];
+                yield_now().await;
+                let mut head = head.lock();
+                if if is_fixed { *head == before } else { head.0 == before.0 } {
+                    *head = (second, before.1 + 1);
+                    return Some(first);
+                }
+            }
+        }
+    };
+    let (push_head, push_next) = (head.clone(), next.clone());
+    let (reuse, second) = (pop(), pop());
+    let holder = spawn(&net, async move {
+        let (Some(node), Some(kept)) = (reuse.await, second.await) else { return None };
+        yield_now().await;
+        yield_now().await;
+        let (first, changes) = push_head.get();
+        push_next.lock()[node] = first;
+        push_head.set((Some(node), changes + 1));
+        Some(kept)
+    });
+    let late = pop();
+    spawn(&net, async move {
+        for _ in 0..6 {
+            yield_now().await;
+        }
+        late.await
+    })
+    .join()
+    .await;
+    let (kept, (mut at, _)) = (holder.join().await, head.get());
+    while let Some(node) = at {
+        assert_ne!(Some(node), kept, "the stack is broken: it has a node that was popped");
+        at = next.get()[node];
+    }
 }
 
 async fn last_job_at_shutdown(net: Net, is_fixed: bool) {

@@ -170,7 +170,24 @@ impl<M> Letters<M> {
     }
 }
 
+impl<M: PartialEq> Inbox<M> {
+    /// Waits for `letter`; others that come before are dropped
+    pub(crate) async fn until(&self, letter: &M) {
+        self.find(|found| found == letter).await;
+    }
+}
+
 impl<M> Inbox<M> {
+    /// The next datagram that is `wanted`; others that come before are dropped
+    pub(crate) async fn find(&self, wanted: impl Fn(&M) -> bool) -> M {
+        loop {
+            let letter = self.recv().await;
+            if wanted(&letter) {
+                return letter;
+            }
+        }
+    }
+
     /// The next datagram; dropping the future loses none
     pub(crate) async fn recv(&self) -> M {
         poll_fn(|cx| {
