@@ -71,6 +71,7 @@ fn every_bug_has_a_name_of_its_own_and_there_are_enough() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), bugs().count());
+    assert!(names.len() >= 32);
 }
 
 #[test]
@@ -94,6 +95,14 @@ fn what_the_plain_order_can_find_is_found() {
     for bug in bugs().filter(|bug| bug.is_found_in_fifo) {
         let settings = bug.settings().runs(PATIENCE).scheduler(Scheduler::Fifo);
         assert!(find(bug, settings).is_some(), "{}: {}", bug.name, bug.wrong);
+    }
+}
+
+/// Catches a scheduler that takes what is ready in its order, and one that makes no task late.
+#[test]
+fn check_finds_every_bug() {
+    for bug in bugs() {
+        assert!(find(bug, bug.settings().runs(PATIENCE)).is_some(), "{}: {}", bug.name, bug.wrong);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sessions that go on after a restart or on a new connection: messages that are repeated, skipped, or of the wrong incarnation
 
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 use rdma_async::{Connection, Endpoint, EndpointOptions};
 use rdma_sim::{Net, SimDevice, SimStream};
@@ -8,6 +9,7 @@ use rdma_tests::DEVICE;
 
 use crate::bug::{Bug, STALL, bug};
 use crate::tools::{DISK, Post, Shared, join_all, sleep, spawn, within};
+use crate::waiting::{Waiters, wait_until};
 
 pub(crate) const BUGS: &[Bug] = &[
     bug!(
@@ -407,11 +409,16 @@ async fn late_goodbye(net: Net, is_fixed: bool) {
     serve.join().await;
 }
 
+/// An endpoint with little memory; the main task runs the one of host a, and faults of processes do not stop it
 fn endpoint(net: &Net, host: &str) -> Option<Endpoint<SimDevice>> {
     let options = EndpointOptions::new().max_connections(1).max_message(4096).recv_window(63);
-    let options = options.send_memory(64 << 10).receive_memory(512 << 10);
+    let options =
+        options.connect_timeout(Duration::from_millis(20)).keep_alive_interval(Duration::from_millis(2));
+    let options =
+        options.peer_timeout(Duration::from_millis(10)).send_memory(64 << 10).receive_memory(512 << 10);
     let endpoint = Endpoint::builder(net.open(host, DEVICE).ok()?).options(options);
-    endpoint.runtime(net.host(host).runtime()).build().ok()
+    let runtime = if host == "a" { net.runtime() } else { net.host(host).runtime() };
+    endpoint.runtime(runtime).build().ok()
 }
 
 /// Says how much was received before, and receives more until the connection ends
@@ -427,11 +434,13 @@ async fn receive(connection: &Connection<SimDevice>, delivered: &Shared<Vec<u8>>
 async fn sent_is_not_received(net: Net, is_fixed: bool) {
     const MESSAGES: u8 = 60;
     let (delivered, streams) = (Shared::new(Vec::new()), Shared::new(VecDeque::<SimStream>::new()));
-    let world = (net.clone(), delivered.clone(), streams.clone());
+    let dialled = Shared::<Waiters>::default();
+    let world = (net.clone(), delivered.clone(), streams.clone(), dialled.clone());
     net.host("b").start(move |_| {
-        let (net, delivered, streams) = world.clone();
+        let (net, delivered, streams, dialled) = world.clone();
         async move {
             loop {
+                wait_until(&dialled, || !streams.lock().is_empty()).await;
                 let stream = streams.lock().pop_front();
                 if let (Some(stream), Some(endpoint)) = (stream, endpoint(&net, "b"))
                     && let Ok(connection) = endpoint.accept(stream).await
@@ -447,6 +456,7 @@ async fn sent_is_not_received(net: Net, is_fixed: bool) {
         sleep(&net, 100).await;
         let (here, there) = net.tcp();
         streams.lock().push_back(there);
+        dialled.notify_all();
         let Some(endpoint) = endpoint(&net, "a") else { continue };
         let Ok(connection) = endpoint.connect(here).await else { continue };
         let Ok(Some(greeting)) = connection.recv().await else { continue };
