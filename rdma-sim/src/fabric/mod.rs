@@ -50,7 +50,7 @@ use self::world::{FaultEffect, World};
 use crate::choices::Step;
 use crate::fault::{Fault, Trigger};
 use crate::scheduler::Lateness;
-use crate::trace::{Ending, RecordKind, Trace};
+use crate::trace::{Ending, History, Names, RecordKind, Trace};
 use crate::{Choices, Model, Scheduler, Topology};
 
 /// The simulated hardware: hosts, devices, their objects, and the cables between them
@@ -126,7 +126,8 @@ impl Fabric {
             model,
         };
         if options.keeps_records {
-            fabric.keep_records();
+            fabric.trace.keep();
+            fabric.notes = Some(Box::new(Notes::new(&fabric.world, &fabric.links)));
         }
         faults.into_iter().for_each(|fault| fabric.plan(fault));
         fabric
@@ -135,6 +136,14 @@ impl Fabric {
     /// What exists: queue pairs, completion queues, regions, protection domains, and completions that no program has polled
     pub(crate) fn census(&self) -> [usize; 5] {
         [self.qps.len(), self.cqs.len(), self.memory.len(), self.world.pds(), self.cqs.unpolled()]
+    }
+
+    /// The records so far, with the names of what they are about
+    pub(crate) fn history(&self) -> History {
+        let names = self.notes.as_ref().map(|notes| notes.names().clone()).unwrap_or_default();
+        let names = Names { faults: self.plan.clone(), ..names };
+        let findings = self.sanitizer.findings().iter().map(|finding| (finding.time, finding.to_string()));
+        History::new(self.trace.records().to_vec(), names, self.schedule.now(), findings.collect())
     }
 
     // ─── Time ───
@@ -320,14 +329,14 @@ impl Fabric {
                 FaultEffect::CutOff { ends, cable } => {
                     self.trace.record(now, RecordKind::Plugged, ends[0].0, 0);
                     for end in ends {
-                        self.note_dropped_of(end, Ending::CutOff);
+                        self.trace.note_dropped(now, self.qps.subjects_of(end), Ending::CutOff);
                         self.qps.for_each_of(end, QueuePair::cut_off);
                     }
                     self.links.clear(cable);
                 }
                 FaultEffect::IdleDeath { ends, cable } => {
                     for end in ends.into_iter().flatten() {
-                        self.note_dropped_of(end, Ending::Idle);
+                        self.trace.note_dropped(now, self.qps.subjects_of(end), Ending::Idle);
                         self.qps.for_each_of(end, QueuePair::die);
                     }
                     cable.into_iter().for_each(|cable| self.links.clear(cable));
@@ -337,7 +346,7 @@ impl Fabric {
                     self.trace.record(now, RecordKind::Plugged, device.0, 1);
                 }
                 FaultEffect::Reclaim(device) => {
-                    self.note_dropped_of(device, Ending::Killed);
+                    self.trace.note_dropped(now, self.qps.subjects_of(device), Ending::Killed);
                     for qp in self.qps.remove_all(device) {
                         self.sanitizer.forget(qp);
                     }
@@ -347,7 +356,9 @@ impl Fabric {
                 FaultEffect::Slow { cable, percent } => self.links.slow(cable, percent),
             }
         }
-        self.note_changes();
+        if let Some(notes) = &mut self.notes {
+            notes.note_changes(&self.world, &self.links, now, &mut self.trace);
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use super::Fabric;
 use super::event::Nanos;
 use super::ids::{CqKey, DeviceRef, QpKey, RegionKey};
 use super::memory::Registered;
+use super::queue_pairs::QueuePair;
 use crate::remote::LinkMessage;
 use crate::trace::{Ending, RecordKind};
 
@@ -96,7 +97,8 @@ impl Fabric {
     pub(crate) fn destroy_qp(&mut self, key: QpKey) {
         self.sanitizer.forget(key);
         self.withdraw(key);
-        self.note_dropped([key], Ending::Destroyed);
+        let subject = self.qps.get(key).map(QueuePair::subject);
+        self.trace.note_dropped(self.schedule.now(), subject, Ending::Destroyed);
         self.qps.remove(key);
     }
 
@@ -119,7 +121,7 @@ impl Fabric {
             QpState::Error => self.fail_qp(key),
             QpState::Reset => {
                 self.withdraw(key);
-                self.note_dropped([key], Ending::Reset);
+                self.trace.note_dropped(self.schedule.now(), [self.qps[key].subject()], Ending::Reset);
                 self.qps[key].reset();
                 self.sanitizer.forget(key);
             }
@@ -155,7 +157,7 @@ impl Fabric {
     /// Sets a queue pair to the error state
     pub(super) fn fail_qp(&mut self, key: QpKey) {
         self.withdraw(key);
-        self.note_dropped([key], Ending::Failed);
+        self.trace.note_dropped(self.schedule.now(), [self.qps[key].subject()], Ending::Failed);
         self.qps[key].fail();
         self.world.qp_failed(self.qps[key].device);
         if self.model.caps.flush_on_error {

@@ -11,11 +11,11 @@ use super::event::{Event, Nanos};
 use super::ids::{LinkEnd, QpKey};
 use super::links::TxStart;
 use super::memory::Moved;
-use super::queue_pairs::{Head, Piece, PieceTarget};
+use super::queue_pairs::{Head, Piece, PieceTarget, QueuePair};
 use super::remote::remote_name;
 use crate::remote::{LinkMessage, QpName};
 use crate::rules::SendCompletion;
-use crate::trace::{RecordKind, Wait};
+use crate::trace::{Ending, RecordKind, Wait};
 
 impl Fabric {
     /// Puts a queue pair that has something to send into the queue of its transmitter
@@ -42,7 +42,8 @@ impl Fabric {
     fn transmit_next(&mut self, link: LinkEnd, key: QpKey) -> bool {
         let now = self.schedule.now();
         let Some(head) = self.qps.head(key, now) else {
-            self.note_idle_death(key);
+            let idle = self.qps.get(key).filter(|qp| qp.is_dead()).map(QueuePair::subject);
+            self.trace.note_dropped(now, idle, Ending::Idle);
             return false;
         };
         if head.op != SendOp::Send {
@@ -61,7 +62,8 @@ impl Fabric {
             is_lost = by_fault || !is_ready;
             if is_lost {
                 self.qps[key].lose_head();
-                self.note_loss(link, key, by_fault);
+                let [_, left] = self.links.pending_faults(link);
+                self.trace.note(now, RecordKind::Lost, self.qps[key].subject(), by_fault.into(), left.into());
             }
         }
         match peer {
@@ -147,7 +149,14 @@ impl Fabric {
         };
         match moved {
             Moved::Done if self.links.take_damage(link, piece.frames) => {
-                self.note_damage(link, peer);
+                let [left, _] = self.links.pending_faults(link);
+                self.trace.note(
+                    self.schedule.now(),
+                    RecordKind::Damaged,
+                    self.qps[peer].subject(),
+                    1,
+                    left.into(),
+                );
                 self.qps[peer].fail_receive(Status::BadResponse);
             }
             Moved::Done | Moved::Refused => (),
@@ -194,7 +203,8 @@ impl Fabric {
             }
         }
         if self.trace.keeps() {
-            self.note_filled([key, peer], at);
+            let [from, to] = [key, peer].map(|key| self.qps[key].subject());
+            self.trace.note(self.schedule.now(), RecordKind::Filled, to, from.into(), at.as_nanos());
         }
         at + propagation
     }

@@ -141,6 +141,13 @@ impl Trace {
         }
     }
 
+    /// Notes that queue pairs drop their requests, if records are kept
+    pub(crate) fn note_dropped(&mut self, time: Time, qps: impl IntoIterator<Item = u32>, why: Ending) {
+        if self.keeps() {
+            qps.into_iter().for_each(|qp| self.note(time, RecordKind::Dropped, qp, why as u64, 0));
+        }
+    }
+
     pub(crate) fn digest(&self) -> Digest {
         let mut hasher = self.hasher.clone();
         hasher.write(&self.pending);

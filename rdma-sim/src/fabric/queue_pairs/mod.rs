@@ -159,6 +159,11 @@ impl QueuePairs {
         &self.devices[device.position()].keys
     }
 
+    /// The queue pairs of a device, as the trace calls them
+    pub(super) fn subjects_of(&self, device: DeviceIndex) -> impl Iterator<Item = u32> + '_ {
+        self.of(device).iter().map(|key| self.all[*key].subject())
+    }
+
     pub(super) fn for_each_of(&mut self, device: DeviceIndex, change: impl Fn(&mut QueuePair)) {
         for key in &self.devices[device.position()].keys {
             change(&mut self.all[*key]);

@@ -123,6 +123,8 @@ const keys = {
 document.addEventListener('keydown', (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === 'Escape') {
+    // The browser would clear the search by itself, and say nothing of it.
+    event.preventDefault();
     if (selected) select(null);
     else if (searchBox.value) {
       searchBox.value = '';

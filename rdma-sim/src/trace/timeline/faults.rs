@@ -1,8 +1,16 @@
 //! How long faults last, followed through the records
 
-use super::FaultSpan;
 use crate::fault::{Fault, FaultKind, Target};
 use crate::trace::history::Names;
+
+/// The time during which a fault lasts
+#[derive(Clone, Copy, Debug)]
+pub(in crate::trace) struct FaultSpan {
+    pub(in crate::trace) number: u32,
+    pub(in crate::trace) start: u64,
+    /// `None` if it lasts to the end of the run, and its start if it does not last
+    pub(in crate::trace) end: Option<u64>,
+}
 
 /// The faults that have fired
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use std::fmt;
 
 use rdma_core::Status;
 
+pub(super) use self::faults::FaultSpan;
 use self::faults::Faults;
 use self::queue::Queue;
 use super::history::{Names, port_of};
@@ -107,15 +108,6 @@ pub(super) struct Stall {
     /// When the receive that ended it was posted
     pub(super) receive: Option<u64>,
     pub(super) fault: Option<u32>,
-}
-
-/// The time during which a fault lasts
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FaultSpan {
-    pub(super) number: u32,
-    pub(super) start: u64,
-    /// `None` if it lasts to the end of the run, and its start if it does not last
-    pub(super) end: Option<u64>,
 }
 
 /// A time during which a host, a port or a cable is in another state than at first
