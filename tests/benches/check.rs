@@ -1,0 +1,267 @@
+//! How fast `rdma_sim::check` is: many seeds of a two-phase commit among three Macs with random faults
+//!
+//! Prints seeds per second, and virtual time as a multiple of real time: under load, and idle with nothing but keep-alives.
+//! Speed is not asserted, because it is that of the machine; that no participant commits what another aborts is.
+//!
+//! `RDMA_SIM_RUNS` is the number of seeds, as in every check. Programs of other crates are built without optimisation:
+//! `CARGO_PROFILE_DEV_OPT_LEVEL=0 cargo bench -p rdma-tests --bench check --profile dev`.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::future::join;
+use rdma_async::time::{sleep, timeout};
+use rdma_async::{Connection, Endpoint, EndpointOptions};
+use rdma_sim::{Check, Net, Sim, SimDevice, SimHost, SimStream, Topology, check};
+use rdma_tests::{connected, now};
+
+type Result<T = ()> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+const SEEDS: u64 = 1_000;
+const FAULTS: u32 = 6;
+/// When faults begin at the latest
+const HORIZON: Duration = Duration::from_secs(2);
+const TRANSACTIONS: u32 = 20;
+/// What the coordinator spends on other things between two transactions
+const PAUSE: Duration = Duration::from_millis(100);
+/// After which a run ends that cannot make progress
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a participant may take to answer before the coordinator connects anew
+const ANSWER: Duration = Duration::from_secs(1);
+const PARTICIPANTS: [&str; 2] = ["b", "c"];
+
+const PREPARE: u8 = 1;
+const COMMIT: u8 = 2;
+const ABORT: u8 = 3;
+const YES: u8 = 4;
+const NO: u8 = 5;
+const DONE: u8 = 6;
+
+/// What survives the processes: their logs, and where the participants listen
+struct Cluster {
+    decisions: Mutex<BTreeMap<u32, bool>>,
+    participants: [Participant; 2],
+}
+
+struct Participant {
+    /// By transaction: prepared, and the outcome once it is known
+    log: Mutex<BTreeMap<u32, Option<bool>>>,
+    /// The devices at the cable between it and the coordinator, beginning with that of the coordinator
+    devices: [String; 2],
+    dialled: UnboundedSender<SimStream>,
+    listening: futures::lock::Mutex<UnboundedReceiver<SimStream>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no task panics with the lock")
+}
+
+impl Cluster {
+    fn new(topology: &Topology) -> Self {
+        let participants = PARTICIPANTS.map(|name| {
+            let link = topology.links().find(|link| link.ends.map(|end| end.host) == ["a", name]);
+            let (dialled, listening) = unbounded();
+            Participant {
+                log: Mutex::default(),
+                devices: link
+                    .expect("each is joined to the coordinator")
+                    .ends
+                    .map(|end| end.device.to_owned()),
+                dialled,
+                listening: listening.into(),
+            }
+        });
+        Self { decisions: Mutex::default(), participants }
+    }
+
+    /// Panics if a participant has committed what the other has aborted or not prepared
+    fn assert_atomic(&self) {
+        let [b, c] = [0, 1].map(|index| lock(&self.participants[index].log));
+        for (transaction, outcome) in b.iter() {
+            let other = c.get(transaction).copied().flatten();
+            assert!(
+                outcome.is_none() || other.is_none() || *outcome == other,
+                "transaction {transaction} was committed by one participant and aborted by the other"
+            );
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        let is_decided = |participant: &Participant| {
+            let log = lock(&participant.log);
+            (0..TRANSACTIONS).all(|transaction| log.get(&transaction).copied().flatten().is_some())
+        };
+        self.participants.iter().all(is_decided)
+    }
+}
+
+fn open(host: &SimHost, name: &str, device: &str) -> Result<Endpoint<SimDevice>> {
+    let options = EndpointOptions::new()
+        .connect_timeout(Duration::from_secs(1))
+        .keep_alive_interval(Duration::from_millis(250))
+        .peer_timeout(Duration::from_secs(1));
+    let device = host.net().open(name, device)?;
+    Ok(Endpoint::builder(device).runtime(host.runtime()).options(options).build()?)
+}
+
+fn message(kind: u8, transaction: u32) -> [u8; 5] {
+    let [a, b, c, d] = transaction.to_le_bytes();
+    [kind, a, b, c, d]
+}
+
+fn parse(message: &[u8]) -> Result<(u8, u32)> {
+    let (kind, transaction) = message.split_first().ok_or("an empty message")?;
+    Ok((*kind, u32::from_le_bytes(transaction.try_into()?)))
+}
+
+/// The coordinator's connection to a participant
+struct Session {
+    host: SimHost,
+    cluster: Arc<Cluster>,
+    index: usize,
+    connection: Option<Connection<SimDevice>>,
+}
+
+impl Session {
+    fn new(host: &SimHost, cluster: &Arc<Cluster>, index: usize) -> Self {
+        Self { host: host.clone(), cluster: Arc::clone(cluster), index, connection: None }
+    }
+
+    /// Asks the participant, over a new connection if there is none
+    async fn ask(&mut self, kind: u8, transaction: u32) -> Result<u8> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => {
+                let participant = &self.cluster.participants[self.index];
+                let endpoint = open(&self.host, "a", &participant.devices[0])?;
+                let (here, there) = self.host.net().tcp();
+                participant.dialled.unbounded_send(there).map_err(|_| "the simulation is over")?;
+                endpoint.connect(here).await?
+            }
+        };
+        let runtime = self.host.runtime();
+        let answer = timeout(&*runtime, ANSWER, async {
+            connection.send_bytes(&message(kind, transaction)).await?;
+            parse(&connection.recv().await?.ok_or("the participant closed the connection")?)
+        });
+        let (kind, answered) = answer.await.ok_or("no answer")??;
+        assert_eq!(answered, transaction, "answers come in order");
+        self.connection = Some(connection);
+        Ok(kind)
+    }
+
+    /// Asks until there is an answer
+    async fn insist(&mut self, kind: u8, transaction: u32) {
+        while self.ask(kind, transaction).await.is_err() {
+            sleep(&*self.host.runtime(), Duration::from_millis(100)).await;
+        }
+    }
+}
+
+async fn coordinate(host: SimHost, cluster: Arc<Cluster>) {
+    let [mut b, mut c] = [0, 1].map(|index| Session::new(&host, &cluster, index));
+    for transaction in 0..TRANSACTIONS {
+        let logged = lock(&cluster.decisions).get(&transaction).copied();
+        let commits = match logged {
+            Some(commits) => commits,
+            None => {
+                let votes = join(b.ask(PREPARE, transaction), c.ask(PREPARE, transaction)).await;
+                matches!(votes, (Ok(YES), Ok(YES)))
+            }
+        };
+        lock(&cluster.decisions).insert(transaction, commits);
+        let kind = if commits { COMMIT } else { ABORT };
+        join(b.insist(kind, transaction), c.insist(kind, transaction)).await;
+        if logged.is_none() {
+            sleep(&*host.runtime(), PAUSE).await;
+        }
+    }
+}
+
+async fn participate(host: SimHost, cluster: Arc<Cluster>, index: usize) {
+    loop {
+        // A connection that ends is replaced by the coordinator's next one.
+        let _ = serve(&host, &cluster, index).await;
+        sleep(&*host.runtime(), Duration::from_millis(50)).await;
+    }
+}
+
+async fn serve(host: &SimHost, cluster: &Cluster, index: usize) -> Result {
+    let participant = &cluster.participants[index];
+    let stream = participant.listening.lock().await.next().await.ok_or("the simulation is over")?;
+    let endpoint = open(host, PARTICIPANTS[index], &participant.devices[1])?;
+    let connection = endpoint.accept(stream).await?;
+    while let Some(request) = connection.recv().await? {
+        let (kind, transaction) = parse(&request)?;
+        let answer = match kind {
+            PREPARE if host.net().pick(8) == 7 => NO,
+            PREPARE => {
+                lock(&participant.log).entry(transaction).or_insert(None);
+                YES
+            }
+            _ => {
+                lock(&participant.log).insert(transaction, Some(kind == COMMIT));
+                cluster.assert_atomic();
+                DONE
+            }
+        };
+        connection.send_bytes(&message(answer, transaction)).await?;
+    }
+    Ok(())
+}
+
+/// Runs the cluster until all is decided, or for as long as it may take
+async fn commit(net: &Net, topology: &Topology) -> bool {
+    let cluster = Arc::new(Cluster::new(topology));
+    let coordinator = Arc::clone(&cluster);
+    net.host("a").start(move |host| coordinate(host, Arc::clone(&coordinator)));
+    for (index, name) in PARTICIPANTS.into_iter().enumerate() {
+        let cluster = Arc::clone(&cluster);
+        net.host(name).start(move |host| participate(host, Arc::clone(&cluster), index));
+    }
+    let start = net.now();
+    while !cluster.is_done() && net.now() - start < PATIENCE {
+        sleep(&*net.runtime(), Duration::from_millis(100)).await;
+    }
+    cluster.assert_atomic();
+    cluster.is_done()
+}
+
+#[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+fn main() {
+    let topology = Topology::mesh(3, 4).expect("three Macs have the ports");
+    let (seeds, done, nanos) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let settings = Check::new().runs(SEEDS).topology(topology.clone()).random_faults(FAULTS, HORIZON);
+    let start = now();
+    check(settings, async |net| {
+        let is_done = commit(&net, &topology).await;
+        seeds.fetch_add(1, Ordering::Relaxed);
+        done.fetch_add(is_done.into(), Ordering::Relaxed);
+        nanos.fetch_add(net.now().as_nanos(), Ordering::Relaxed);
+    });
+    let spent = start.elapsed().as_secs_f64();
+    let [seeds, done, nanos] = [seeds, done, nanos].map(|count| count.into_inner() as f64);
+    println!(
+        "two-phase commit: {seeds} seeds in {spent:.2} s, {:.0} per second, {:.1} % of them done; {:.0} s simulated, {:.0} × real time",
+        seeds / spent,
+        100.0 * done / seeds,
+        nanos / 1e9,
+        nanos / 1e9 / spent
+    );
+
+    // Nothing but keep-alives, for hours.
+    let idle = Duration::from_hours(10);
+    let start = now();
+    Sim::new().sanitize(true).run(async |net| {
+        let pair = connected(&net, &EndpointOptions::new()).await;
+        sleep(&*net.runtime(), idle).await;
+        drop(pair);
+    });
+    let spent = start.elapsed().as_secs_f64();
+    println!("idle: {idle:?} simulated in {spent:.2} s, {:.0} × real time", idle.as_secs_f64() / spent);
+}
