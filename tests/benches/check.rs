@@ -254,8 +254,8 @@ fn main() {
         nanos / 1e9 / spent
     );
 
-    // Nothing but keep-alives, for hours.
-    let idle = Duration::from_hours(10);
+    // Nothing but keep-alives, for an hour.
+    let idle = Duration::from_hours(1);
     let start = now();
     Sim::new().sanitize(true).run(async |net| {
         let pair = connected(&net, &EndpointOptions::new()).await;

@@ -16,6 +16,7 @@ mod memory;
 mod notes;
 mod one_sided;
 mod post;
+mod posted_ranges;
 mod queue_pairs;
 mod remote;
 mod remotes;

@@ -109,7 +109,7 @@ impl Fabric {
         let mut send =
             |bytes: &[u8]| self.remotes.send(host, &LinkMessage::Request { to, from, op, len, bytes });
         match op {
-            SendOp::Write { .. } => self.memory.show(request.span, send),
+            SendOp::Write { .. } => self.memory.show(request.span, send).unwrap_or_default(),
             _ => send(&[]),
         }
     }

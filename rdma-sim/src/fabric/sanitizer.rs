@@ -1,17 +1,19 @@
 //! The DMA sanitizer: finds programs that touch memory while a device works on it
 //!
-//! Receive buffers are poisoned when they are posted, and checked for the poison when they complete; sends are hashed when
-//! they are posted, and again frame by frame when they leave and as a whole with their last frame.
-//! A sanitizer that is off finds nothing.
+//! Receive buffers are poisoned when they are posted, and checked for the poison when they complete; sends are copied when
+//! they are posted, and compared frame by frame when they leave and as a whole with their last frame. Memory is filled, copied
+//! and compared as a whole, which is fast without optimisation, too. A sanitizer that is off finds nothing.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::panic::Location;
 
 use rdma_core::{FRAME, Opcode, Status, Time, WrId};
-use twox_hash::XxHash3_64;
+use slotmap::SecondaryMap;
 
 use super::ids::{QpKey, RegionKey, Span};
 use super::memory::Memory;
+use super::posted_ranges::PostedRanges;
 use super::queue_pairs::EndedReceive;
 
 /// Misuse of memory, or of a queue, that the sanitizer saw
@@ -89,36 +91,47 @@ impl fmt::Display for Finding {
 #[derive(Debug)]
 pub(crate) struct Sanitizer {
     is_on: bool,
-    posts: Vec<Post>,
+    queue_pairs: SecondaryMap<QpKey, Queues>,
+    regions: SecondaryMap<RegionKey, PostedRanges>,
+    next_seq: u64,
     findings: Vec<Finding>,
+}
+
+/// The requests of a queue pair, the oldest first
+#[derive(Debug, Default)]
+struct Queues {
+    sends: VecDeque<Post>,
+    receives: VecDeque<Post>,
 }
 
 /// A posted range of memory
 #[derive(Debug)]
 struct Post {
-    qp: QpKey,
+    /// Its position in the order of all posts
+    seq: u64,
     id: WrId,
     opcode: Opcode,
     span: Span,
-    /// Of each frame, if the device reads them.
-    hashes: Vec<u64>,
+    /// Its bytes, if the device reads them
+    bytes: Vec<u8>,
     site: &'static Location<'static>,
 }
 
-/// What a receive buffer is filled with.
+/// A frame of what a receive buffer is filled with
+static POISONED: [u8; FRAME] = [POISON; FRAME];
 const POISON: u8 = 0xa5;
 
+impl Queues {
+    fn queue(&mut self, opcode: Opcode) -> &mut VecDeque<Post> {
+        if opcode == Opcode::Recv { &mut self.receives } else { &mut self.sends }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Post> {
+        self.sends.iter().chain(&self.receives)
+    }
+}
+
 impl Post {
-    fn overlaps(&self, span: Span) -> bool {
-        self.span.region == span.region
-            && self.span.offset < span.offset + span.len
-            && span.offset < self.span.offset + self.span.len
-    }
-
-    fn is_receive(&self) -> bool {
-        self.opcode == Opcode::Recv
-    }
-
     fn named(&self) -> Option<(WrId, &'static Location<'static>)> {
         Some((self.id, self.site))
     }
@@ -129,15 +142,10 @@ fn fills(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::Recv | Opcode::Read | Opcode::Atomic)
 }
 
-/// The hash of each frame, by which the bytes of a long message are compared when they leave, without those that leave later
-fn hashes(memory: &Memory, span: Span) -> Vec<u64> {
-    let bytes = memory.bytes(span).unwrap_or_default();
-    bytes.chunks(FRAME).map(XxHash3_64::oneshot).collect()
-}
-
 impl Sanitizer {
     pub(super) fn new(is_on: bool) -> Self {
-        Self { is_on, posts: Vec::new(), findings: Vec::new() }
+        let (queue_pairs, regions) = (SecondaryMap::new(), SecondaryMap::new());
+        Self { is_on, queue_pairs, regions, next_seq: 0, findings: Vec::new() }
     }
 
     pub(crate) fn findings(&self) -> &[Finding] {
@@ -173,30 +181,46 @@ impl Sanitizer {
         if !self.is_on {
             return;
         }
-        // Two sends may read the same bytes.
-        let clashes = |post: &Post| (fills(opcode) || fills(post.opcode)) && post.overlaps(span);
-        if self.posts.iter().any(clashes) {
-            self.find(now, FindingKind::OverlappingPosts, Some((id, site)));
-        }
-        let hashes = if fills(opcode) { Vec::new() } else { hashes(memory, span) };
-        self.posts.push(Post { qp, id, opcode, span, hashes, site });
+        let mut bytes = Vec::new();
         if opcode == Opcode::Recv {
             memory.fill(span, POISON);
+        } else if !fills(opcode) {
+            bytes = memory.show(span, <[u8]>::to_vec).unwrap_or_default();
+        }
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        let post = Post { seq, id, opcode, span, bytes, site };
+        if let Some(queues) = self.queue_pairs.entry(qp).map(|entry| entry.or_default()) {
+            queues.queue(opcode).push_back(post);
+        }
+        let ranges = self.regions.entry(span.region).map(|entry| entry.or_default());
+        if ranges.is_some_and(|ranges| ranges.add(span, fills(opcode))) {
+            self.find(now, FindingKind::OverlappingPosts, Some((id, site)));
         }
     }
 
     /// A request has ended: the oldest of that name
     pub(super) fn unwatch(&mut self, qp: QpKey, id: WrId, opcode: Opcode) {
-        let is_receive = opcode == Opcode::Recv;
-        let is_it = |post: &Post| post.qp == qp && post.id == id && post.is_receive() == is_receive;
-        if let Some(at) = self.posts.iter().position(is_it) {
-            self.posts.remove(at);
+        let Some(queues) = self.queue_pairs.get_mut(qp) else { return };
+        let queue = queues.queue(opcode);
+        if let Some(at) = queue.iter().position(|post| post.id == id)
+            && let Some(post) = queue.remove(at)
+        {
+            self.release(&post);
+        }
+    }
+
+    fn release(&mut self, post: &Post) {
+        if let Some(ranges) = self.regions.get_mut(post.span.region) {
+            ranges.remove(post.span, fills(post.opcode));
         }
     }
 
     /// A queue pair has no requests any more
     pub(super) fn forget(&mut self, qp: QpKey) {
-        self.posts.retain(|post| post.qp != qp);
+        if let Some(queues) = self.queue_pairs.remove(qp) {
+            queues.iter().for_each(|post| self.release(post));
+        }
     }
 
     /// Checks that frames of a send that are about to leave, `len` bytes from `from` on, are what was posted
@@ -208,11 +232,11 @@ impl Sanitizer {
         (from, len): (usize, usize),
         memory: &Memory,
     ) {
-        let is_it = |post: &&Post| post.qp == qp && post.id == id && !fills(post.opcode);
-        if let Some(post) = self.posts.iter().find(is_it)
+        let Some(queues) = self.queue_pairs.get(qp) else { return };
+        if let Some(post) = queues.sends.iter().find(|post| post.id == id && !fills(post.opcode))
             && post.span == span
-            && let found = hashes(memory, span.part(from, len))
-            && !post.hashes[from / FRAME..].starts_with(&found)
+            && let Some(posted) = post.bytes.get(from..from + len)
+            && memory.show(span.part(from, len), |found| found != posted) == Some(true)
         {
             let post = post.named();
             self.find(now, FindingKind::SendWritten, post);
@@ -226,13 +250,13 @@ impl Sanitizer {
         }
         let EndedReceive { id, span, byte_len, status } = *ended;
         let filled = (byte_len as usize).min(span.len);
+        let is_poisoned = |bytes: &[u8]| bytes.chunks(FRAME).all(|chunk| *chunk == POISONED[..chunk.len()]);
         // A receive that failed may hold anything.
         if status == Status::Success
-            && let Some(rest) = memory.bytes(span.part(filled, span.len - filled))
-            && rest.iter().any(|byte| *byte != POISON)
+            && memory.show(span.part(filled, span.len - filled), is_poisoned) == Some(false)
         {
-            let is_it = |post: &&Post| post.qp == qp && post.id == id && post.is_receive();
-            let post = self.posts.iter().find(is_it).and_then(Post::named);
+            let receives = self.queue_pairs.get(qp).map(|queues| &queues.receives);
+            let post = receives.and_then(|posts| posts.iter().find(|post| post.id == id)?.named());
             self.find(now, FindingKind::ReceiveWritten, post);
         }
         self.unwatch(qp, id, Opcode::Recv);
@@ -240,10 +264,16 @@ impl Sanitizer {
 
     /// Checks that no posted request names a region, which is about to be deregistered
     pub(super) fn check_deregistration(&mut self, now: Time, region: RegionKey) {
-        if let Some(post) = self.posts.iter().find(|post| post.span.region == region) {
-            let post = post.named();
-            self.find(now, FindingKind::DeregisteredUnderWork, post);
-            self.posts.retain(|post| post.span.region != region);
+        if self.regions.remove(region).is_none_or(|ranges| ranges.is_empty()) {
+            return;
+        }
+        let posts = self.queue_pairs.values().flat_map(Queues::iter);
+        let first = posts.filter(|post| post.span.region == region).min_by_key(|post| post.seq);
+        let first = first.and_then(Post::named);
+        self.find(now, FindingKind::DeregisteredUnderWork, first);
+        for queues in self.queue_pairs.values_mut() {
+            queues.sends.retain(|post| post.span.region != region);
+            queues.receives.retain(|post| post.span.region != region);
         }
     }
 }

@@ -152,11 +152,6 @@ impl Memory {
         }
     }
 
-    /// The bytes of `span`; `None` if its region is gone
-    pub(super) fn bytes(&self, span: Span) -> Option<Vec<u8>> {
-        Some(self.regions.get(span.region)?.bytes(span.offset, span.len))
-    }
-
     /// Overwrites `span` with `byte`
     pub(super) fn fill(&self, span: Span, byte: u8) {
         if let Some(region) = self.regions.get(span.region) {
@@ -238,11 +233,9 @@ impl Memory {
         }
     }
 
-    /// Shows the bytes of `span`, wherever boundaries are
-    pub(super) fn show(&self, span: Span, f: impl FnOnce(&[u8])) {
-        if let Some(region) = self.regions.get(span.region) {
-            region.show(span.offset, span.len, false, f);
-        }
+    /// Shows the bytes of `span`, wherever boundaries are; `None` if its region is gone
+    pub(super) fn show<T>(&self, span: Span, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        self.regions.get(span.region)?.show(span.offset, span.len, false, f)
     }
 
     /// Writes the beginning of `bytes` to `span`, wherever boundaries are

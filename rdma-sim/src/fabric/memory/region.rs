@@ -108,8 +108,8 @@ impl Region {
     ) -> Option<T> {
         let range = NonNull::slice_from_raw_parts(self.range(offset, len)?, len);
         let found = if boundary { self.reachable(offset, len) } else { len };
-        // SAFETY: the range is inside registered memory, which is valid, and is posted for sending or for a write to the peer:
-        // the program does not write it, and devices write only while they hold the fabric, which the caller holds.
+        // SAFETY: the range is inside registered memory, which is valid, and is posted: the program does not write it, and devices
+        // write only while they hold the fabric, which the caller holds.
         let bytes = unsafe { range.as_ref() };
         if found == len {
             return Some(f(bytes));
