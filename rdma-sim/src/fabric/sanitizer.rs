@@ -95,6 +95,9 @@ pub(crate) struct Sanitizer {
     regions: SecondaryMap<RegionKey, PostedRanges>,
     next_seq: u64,
     findings: Vec<Finding>,
+    /// Bytes of sends that were compared with what was posted
+    #[cfg(test)]
+    compared: usize,
 }
 
 /// The requests of a queue pair, the oldest first
@@ -145,7 +148,15 @@ fn fills(opcode: Opcode) -> bool {
 impl Sanitizer {
     pub(super) fn new(is_on: bool) -> Self {
         let (queue_pairs, regions) = (SecondaryMap::new(), SecondaryMap::new());
-        Self { is_on, queue_pairs, regions, next_seq: 0, findings: Vec::new() }
+        Self {
+            is_on,
+            queue_pairs,
+            regions,
+            next_seq: 0,
+            findings: Vec::new(),
+            #[cfg(test)]
+            compared: 0,
+        }
     }
 
     pub(crate) fn findings(&self) -> &[Finding] {
@@ -233,6 +244,10 @@ impl Sanitizer {
         memory: &Memory,
     ) {
         let Some(queues) = self.queue_pairs.get(qp) else { return };
+        #[cfg(test)]
+        {
+            self.compared += len;
+        }
         if let Some(post) = queues.sends.iter().find(|post| post.id == id && !fills(post.opcode))
             && post.span == span
             && let Some(posted) = post.bytes.get(from..from + len)
@@ -275,5 +290,65 @@ impl Sanitizer {
             queues.sends.retain(|post| post.span.region != region);
             queues.receives.retain(|post| post.span.region != region);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::NonNull;
+    use std::time::Duration;
+
+    use rdma_core::{Access, QpInit, RecvRequest, SendOp, SendRequest, Sge, Transition};
+
+    use super::*;
+    use crate::fabric::Change;
+    use crate::{Driver, Sim};
+
+    const LEN: usize = 1024 * FRAME;
+    const ALIGN: usize = 16 * 1024;
+
+    /// Bytes that are compared while a message of 4 MiB leaves under a driver that advances time by `tick`
+    fn compared(tick: Duration) -> usize {
+        let driver = Driver::new(Sim::new().sanitize(true), drop).unwrap();
+        let [mut a, mut b] = [(); 2].map(|()| vec![0; LEN + ALIGN]);
+        let state = &mut driver.net().shared().lock();
+        let fabric = &mut state.fabric;
+        let sides = [("a", &mut a), ("b", &mut b)].map(|(host, memory)| {
+            let device = fabric.world.current(fabric.world.find_device(host, "rdma_en2").unwrap());
+            fabric.world.alloc_pd(device).unwrap();
+            let cq = fabric.create_cq(device, 16).unwrap();
+            let init = QpInit::with_frames((LEN / FRAME) as u32);
+            let (qp, address, _) = fabric.create_qp(device, [cq; 2], &init).unwrap();
+            let start = memory.as_ptr().align_offset(ALIGN);
+            let memory = NonNull::from(&mut memory[start..start + LEN]);
+            let region = fabric.register(device, memory, Access::LOCAL_WRITE).unwrap();
+            fabric.modify_qp(qp, Change::To(Transition::Init)).unwrap();
+            (qp, address, region)
+        });
+        for (side, peer) in [(0, 1), (1, 0)] {
+            let peer = sides[peer].1;
+            fabric.modify_qp(sides[side].0, Change::To(Transition::ReadyToReceive { peer })).unwrap();
+            fabric.modify_qp(sides[side].0, Change::To(Transition::ReadyToSend)).unwrap();
+        }
+        let sge = |side: usize| [Sge { addr: sides[side].2.base, len: LEN as u32, lkey: sides[side].2.lkey }];
+        let site = Location::caller();
+        fabric.post_recv(sides[1].0, &RecvRequest { id: WrId(1), sgl: &sge(1) }, site).unwrap();
+        let send = SendRequest { id: WrId(2), op: SendOp::Send, sgl: &sge(0), signaled: true };
+        fabric.post_send(sides[0].0, &send, site).unwrap();
+        while fabric.cqs.unpolled() < 2 {
+            let now = fabric.schedule.now() + tick;
+            while !fabric.advance(now, Some(now)) {}
+        }
+        fabric.sanitizer.compared
+    }
+
+    /// Regression: each tick compared the whole message, which took a second under a paused tokio.
+    ///
+    /// Catches `transmit_piece` comparing all frames with each piece.
+    #[test]
+    fn a_long_send_is_compared_twice_however_often_time_advances() {
+        assert_eq!(compared(Duration::from_secs(1)), LEN, "all frames leave at once");
+        let compared = compared(Duration::from_micros(1));
+        assert!((LEN..2 * LEN).contains(&compared), "{compared} bytes");
     }
 }
