@@ -17,7 +17,7 @@ use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::join;
 use rdma_async::time::{sleep, timeout};
 use rdma_async::{Connection, Endpoint, EndpointOptions};
-use rdma_sim::{Check, Net, Sim, SimDevice, SimHost, SimStream, Topology, check};
+use rdma_sim::{Check, Net, RandomFaults, Sim, SimDevice, SimHost, SimStream, Topology, check};
 use rdma_tests::{connected, now};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -236,7 +236,10 @@ async fn commit(net: &Net, topology: &Topology) -> bool {
 fn main() {
     let topology = Topology::mesh(3, 4).expect("three Macs have the ports");
     let (seeds, done, nanos) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-    let settings = Check::new().runs(SEEDS).topology(topology.clone()).random_faults(FAULTS, HORIZON);
+    let settings = Check::new()
+        .runs(SEEDS)
+        .topology(topology.clone())
+        .random_faults(RandomFaults::up_to(FAULTS).within(HORIZON));
     let start = now();
     check(settings, async |net| {
         let is_done = commit(&net, &topology).await;
