@@ -206,12 +206,13 @@ impl CompletionQueue for SimCompletionQueue {
     }
 
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
-        self.context.net.verb(|fabric| fabric.cqs.poll(self.key, out))
+        let (result, mut state) = self.context.net.poll(self.key, out);
+        result.inspect_err(|error| state.fabric.coverage.refused(error))
     }
 
     fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
-        let mut state = self.context.net.lock();
-        let n = state.fabric.cqs.poll(self.key, out)?;
+        let (result, mut state) = self.context.net.poll(self.key, out);
+        let n = result?;
         if n < out.len() {
             state.fabric.cqs.request_notification(self.key);
             let replaced = state.set_waker(self.key, cx.waker());

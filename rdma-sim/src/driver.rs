@@ -1,6 +1,9 @@
 //! Drivers: other clocks and other executors than the simulation's own
 
+pub mod realtime;
+
 use std::pin::Pin;
+use std::sync::Arc;
 
 use rdma_core::Time;
 
@@ -10,6 +13,7 @@ use crate::net::Net;
 use crate::remote::Transport;
 pub use crate::session::{RemoteInput, Session};
 use crate::sim::Sim;
+use crate::wall_clock::WallClock;
 
 /// A task as a runtime takes it
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -49,7 +53,15 @@ impl Driver {
     /// [`FaultError`] with [`FaultReason::UnknownHost`](crate::fault::FaultReason::UnknownHost) or
     /// [`FaultReason::UnknownDevice`](crate::fault::FaultReason::UnknownDevice) if the topology lacks the target of a fault.
     pub fn new(sim: Sim, spawn: impl Fn(Task) + Send + Sync + 'static) -> Result<Self, FaultError> {
-        let net = sim.build(Some(Box::new(spawn)))?;
+        Self::build(sim, spawn, None)
+    }
+
+    fn build(
+        sim: Sim,
+        spawn: impl Fn(Task) + Send + Sync + 'static,
+        clock: Option<Arc<WallClock>>,
+    ) -> Result<Self, FaultError> {
+        let net = sim.build(Some(Box::new(spawn)), clock)?;
         // The digest is that of a run, which a driver does not have.
         net.shared().lock().fabric.trace.stop();
         Ok(Self { net })
@@ -103,86 +115,6 @@ impl Driver {
         let advanced = self.net.shared().advance_to(time);
         self.net.sim_runtime().expire(time);
         advanced.has_host_news
-    }
-}
-
-/// In real time: nanoseconds of the fabric are nanoseconds of the wall clock
-///
-/// ```
-/// use rdma_core::Time;
-/// use rdma_sim::{Sim, driver::realtime};
-///
-/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-/// # runtime.block_on(async {
-/// // A runtime of the caller runs the tasks; this program has none.
-/// let running = realtime::start(Sim::new(), drop)?;
-/// let mut timer = running.net().runtime().timer();
-/// timer.as_mut().reset(Time::from_nanos(1_000_000));
-/// std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
-/// assert!(running.net().now() >= Time::from_nanos(1_000_000));
-/// # Ok::<(), rdma_sim::FaultError>(())
-/// # }).unwrap();
-/// ```
-pub mod realtime {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::{Duration, Instant};
-
-    use rdma_core::Time;
-
-    use super::{Driver, Task};
-    use crate::fault::FaultError;
-    use crate::net::Net;
-    use crate::sim::Sim;
-
-    /// A simulation that a thread keeps in step with the wall clock, until it is dropped
-    #[derive(Debug)]
-    pub struct Running {
-        net: Net,
-        is_over: Arc<AtomicBool>,
-        thread: Option<std::thread::JoinHandle<()>>,
-    }
-
-    /// How long the thread sleeps at most; a post may wait this long for its doorbell
-    const NAP: Duration = Duration::from_micros(50);
-
-    /// Runs `sim` in real time; `spawn` runs its tasks
-    ///
-    /// # Errors
-    ///
-    /// [`FaultError`] with [`FaultReason::UnknownHost`](crate::fault::FaultReason::UnknownHost) or
-    /// [`FaultReason::UnknownDevice`](crate::fault::FaultReason::UnknownDevice) if the topology lacks the target of a fault.
-    #[expect(clippy::disallowed_methods, reason = "this driver runs on the wall clock")]
-    pub fn start(sim: Sim, spawn: impl Fn(Task) + Send + Sync + 'static) -> Result<Running, FaultError> {
-        let driver = Driver::new(sim, spawn)?;
-        let net = driver.net().clone();
-        let is_over = Arc::new(AtomicBool::new(false));
-        let until = Arc::clone(&is_over);
-        let start = Instant::now();
-        let thread = std::thread::spawn(move || {
-            while !until.load(Ordering::Relaxed) {
-                let now = Time::ZERO + start.elapsed();
-                driver.advance_to(now);
-                let rest = driver.next().map_or(NAP, |next| next.since(now)).min(NAP);
-                if rest.is_zero() { std::hint::spin_loop() } else { std::thread::sleep(rest) }
-            }
-        });
-        Ok(Running { net, is_over, thread: Some(thread) })
-    }
-
-    impl Running {
-        /// The simulated Macs and cables
-        pub fn net(&self) -> &Net {
-            &self.net
-        }
-    }
-
-    impl Drop for Running {
-        fn drop(&mut self) {
-            self.is_over.store(true, Ordering::Relaxed);
-            // The thread has printed its panic, if it had one.
-            self.thread.take().map(std::thread::JoinHandle::join);
-        }
     }
 }
 

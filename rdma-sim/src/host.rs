@@ -91,7 +91,7 @@ impl Runtime for HostRuntime {
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {
-        self.net.sim_runtime().timer()
+        self.net.timer()
     }
 }
 

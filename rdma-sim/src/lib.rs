@@ -22,6 +22,7 @@ mod sim;
 mod tcp;
 pub mod topology;
 mod trace;
+mod wall_clock;
 
 pub use check::{Check, CheckFailure, FailureKind, Outcome, Replay, ReplayError, Report, check, try_check};
 pub use choices::{Bytes, Choices, Recorded, Seeded, Step};

@@ -1,9 +1,11 @@
 use std::fmt;
 use std::panic::Location;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rdma_core::{Gid, PortStatus, Runtime, Time};
+use rdma_core::{Gid, PortStatus, Runtime, Time, Timer};
 
 use crate::device::SimDevice;
 use crate::executor::SimRuntime;
@@ -13,6 +15,7 @@ use crate::open_error::OpenError;
 use crate::shared::Shared;
 use crate::tcp::Listening;
 use crate::trace::History;
+use crate::wall_clock::WallClock;
 
 /// The simulated Macs and cables, as the program under test sees them
 ///
@@ -36,8 +39,8 @@ pub struct Net {
 }
 
 impl Net {
-    pub(crate) fn new(fabric: Fabric, runtime: Arc<SimRuntime>) -> Self {
-        Self { shared: Arc::new(Shared::new(fabric)), runtime, listening: Arc::default() }
+    pub(crate) fn new(fabric: Fabric, runtime: Arc<SimRuntime>, clock: Option<Arc<WallClock>>) -> Self {
+        Self { shared: Arc::new(Shared::new(fabric, clock)), runtime, listening: Arc::default() }
     }
 
     /// Opens the device called `name` on `host`
@@ -98,7 +101,10 @@ impl Net {
 
     /// Virtual time and tasks
     pub fn runtime(&self) -> Arc<dyn Runtime> {
-        Arc::clone(&self.runtime) as Arc<dyn Runtime>
+        match self.shared.clock() {
+            None => Arc::clone(&self.runtime) as Arc<dyn Runtime>,
+            Some(_) => Arc::new(WallRuntime(self.clone())),
+        }
     }
 
     /// Runs `task` beside the main future, outside of all hosts: no fault stops it
@@ -120,14 +126,23 @@ impl Net {
     ///
     /// Dropping the future has no effect.
     pub async fn sleep_until(&self, deadline: Time) {
-        let mut timer = self.runtime.timer();
+        let mut timer = self.timer();
         timer.as_mut().reset(deadline);
         std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
     }
 
     /// The virtual time
     pub fn now(&self) -> Time {
-        self.runtime.now()
+        self.shared.clock().map_or_else(|| self.runtime.now(), |clock| clock.now())
+    }
+
+    /// A timer without a deadline
+    pub(crate) fn timer(&self) -> Pin<Box<dyn Timer>> {
+        let timer = self.runtime.timer();
+        match self.shared.clock() {
+            None => timer,
+            Some(clock) => Box::pin(WallTimer { timer, clock: Arc::clone(clock) }),
+        }
     }
 
     /// Schedules `fault`; it fires at once if its time has passed
@@ -202,6 +217,42 @@ impl Net {
 
     pub(crate) fn sim_runtime(&self) -> &Arc<SimRuntime> {
         &self.runtime
+    }
+}
+
+/// The runtime of a simulation in real time
+#[derive(Debug)]
+struct WallRuntime(Net);
+
+impl Runtime for WallRuntime {
+    fn now(&self) -> Time {
+        self.0.now()
+    }
+
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        self.0.runtime.spawn(task);
+    }
+
+    fn timer(&self) -> Pin<Box<dyn Timer>> {
+        self.0.timer()
+    }
+}
+
+/// A timer of the simulation, whose deadline the thread of the clock learns of
+#[derive(Debug)]
+struct WallTimer {
+    timer: Pin<Box<dyn Timer>>,
+    clock: Arc<WallClock>,
+}
+
+impl Timer for WallTimer {
+    fn reset(mut self: Pin<&mut Self>, deadline: Time) {
+        self.timer.as_mut().reset(deadline);
+        self.clock.is_due(deadline);
+    }
+
+    fn poll_expired(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.timer.as_mut().poll_expired(cx)
     }
 }
 

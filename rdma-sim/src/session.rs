@@ -2,7 +2,6 @@
 #![allow(unsafe_code, reason = "posts are unsafe, as those of the trait")]
 
 use std::panic::Location;
-use std::sync::MutexGuard;
 use std::task::Waker;
 
 use rdma_core::{Completion, Error, RecvRequest, SendRequest, Time, Verb};
@@ -12,7 +11,7 @@ use crate::executor::SimRuntime;
 use crate::fabric::Process;
 use crate::fault::{Fault, FaultError, FaultPlan};
 use crate::remote::LinkMessage;
-use crate::shared::{Shared, State};
+use crate::shared::{Locked, Shared, State};
 use crate::topology::Topology;
 
 /// Exclusive access to a simulation for one verb of a foreign program: look what has come, post, let time pass
@@ -138,7 +137,7 @@ impl Drop for Session<'_> {
 
 /// Exclusive access to the simulation of one host, to apply what other hosts have sent
 #[derive(Debug)]
-pub struct RemoteInput<'a>(pub(crate) MutexGuard<'a, State>);
+pub struct RemoteInput<'a>(pub(crate) Locked<'a>);
 
 impl RemoteInput<'_> {
     /// Applies a message from `host`; a message that makes no sense changes nothing

@@ -1,15 +1,67 @@
 //! The one lock around the fabric, and the wakers of its completion queues
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use rdma_core::{Error, Time};
+use rdma_core::{Completion, Error, Time};
 use slotmap::SecondaryMap;
 
 use crate::fabric::{CqKey, Fabric, Process};
+use crate::wall_clock::WallClock;
 
 #[derive(Debug)]
-pub(crate) struct Shared(Mutex<State>);
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    /// In real time
+    clock: Option<Arc<WallClock>>,
+}
+
+/// The locked simulation; in real time, the thread of the clock learns of new events when it is unlocked
+#[derive(Debug)]
+pub(crate) struct Locked<'a> {
+    // Dropped before the other field, which wakes a thread that takes the lock.
+    state: MutexGuard<'a, State>,
+    next: NextEvent<'a>,
+}
+
+/// When the next event is due
+#[derive(Debug)]
+struct NextEvent<'a>(Option<(&'a WallClock, Time)>);
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let NextEvent(Some((_, time))) = &mut self.next {
+            *time = self.state.fabric.schedule.next().unwrap_or(Time::MAX);
+        }
+    }
+}
+
+impl Drop for NextEvent<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((clock, time)) = self.0 {
+            clock.is_due(time);
+        }
+    }
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    #[inline]
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct State {
@@ -27,8 +79,14 @@ pub(crate) struct Advanced {
 }
 
 impl Shared {
-    pub(crate) fn new(fabric: Fabric) -> Self {
-        Self(Mutex::new(State { fabric, wakers: SecondaryMap::new() }))
+    pub(crate) fn new(fabric: Fabric, clock: Option<Arc<WallClock>>) -> Self {
+        Self { state: Mutex::new(State { fabric, wakers: SecondaryMap::new() }), clock }
+    }
+
+    /// The clock of a simulation in real time
+    #[inline]
+    pub(crate) fn clock(&self) -> Option<&Arc<WallClock>> {
+        self.clock.as_ref()
     }
 
     /// The state of the processes of a host
@@ -36,15 +94,41 @@ impl Shared {
         self.lock().fabric.world.process(host).0
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    #[inline]
+    pub(crate) fn lock(&self) -> Locked<'_> {
         // A panic of the program under test must not be hidden by a second one here.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Locked { state, next: NextEvent(self.clock.as_deref().map(|clock| (clock, Time::MAX))) }
+    }
+
+    /// Locks the simulation at the time of the wall clock, if it has one, or before the event that is due next
+    #[inline]
+    fn lock_now(&self) -> Locked<'_> {
+        let mut state = self.lock();
+        if let Some(clock) = &self.clock {
+            let (fabric, now) = (&mut state.fabric, clock.now());
+            // Events fire without the caller, who may hold locks: they may wake tasks.
+            if now > fabric.schedule.now() && fabric.schedule.next().is_none_or(|next| next > now) {
+                fabric.advance(now, Some(now));
+            }
+        }
+        state
+    }
+
+    /// Takes completions of a queue; in real time, fires what is due before
+    #[inline]
+    pub(crate) fn poll(&self, cq: CqKey, out: &mut [Completion]) -> (Result<usize, Error>, Locked<'_>) {
+        if let Some(clock) = &self.clock {
+            self.advance_to(clock.now());
+        }
+        let mut state = self.lock();
+        (state.fabric.cqs.poll(cq, out), state)
     }
 
     /// Calls a verb, and counts that it was refused
     #[inline]
     pub(crate) fn verb<T>(&self, verb: impl FnOnce(&mut Fabric) -> Result<T, Error>) -> Result<T, Error> {
-        let fabric = &mut self.lock().fabric;
+        let fabric = &mut self.lock_now().fabric;
         let result = verb(fabric);
         if let Err(error) = &result {
             fabric.coverage.refused(error);
@@ -97,7 +181,7 @@ impl Shared {
     }
 
     /// Releases the lock, then calls the wakers of the completion queues with news: a waker may run any code
-    fn notify(mut state: MutexGuard<'_, State>) -> Advanced {
+    fn notify(mut state: Locked<'_>) -> Advanced {
         let mut woken = [const { None }; 2];
         for waker in &mut woken {
             let Some(found) = state.pop_woken() else { break };

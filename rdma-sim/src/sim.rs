@@ -9,6 +9,7 @@ use crate::fault::{FaultError, FaultPlan};
 use crate::model::DEFAULT_TIME_LIMIT;
 use crate::net::{Leaks, Net};
 use crate::trace::{Digest, History};
+use crate::wall_clock::WallClock;
 use crate::{Choices, Model, Scheduler, Seeded, Topology};
 
 /// A simulation, ready to run
@@ -227,7 +228,7 @@ impl Sim {
     /// [`RunError::Fault`] if the topology lacks the host or port of a fault.
     pub fn try_run<F: Future>(self, main: impl FnOnce(Net) -> F) -> Result<Run<F::Output>, RunError> {
         let (time_limit, scheduler) = (self.time_limit, self.options.scheduler);
-        let net = self.build(None)?;
+        let net = self.build(None, None)?;
         let runtime = net.sim_runtime();
         let (value, order) = runtime.block_on(net.shared(), time_limit, scheduler, main(net.clone()))?;
         let fabric = &net.shared().lock().fabric;
@@ -246,13 +247,18 @@ impl Sim {
         })
     }
 
-    pub(crate) fn build(self, spawner: Option<Spawner>) -> Result<Net, FaultError> {
+    /// `spawner` runs the tasks if another executor does, and time is that of `clock` if there is one
+    pub(crate) fn build(
+        self,
+        spawner: Option<Spawner>,
+        clock: Option<Arc<WallClock>>,
+    ) -> Result<Net, FaultError> {
         self.plan.check(&self.topology)?;
         let mut fabric = Fabric::new(&self.topology, self.model, self.plan.0, self.choices, self.options);
         self.calm.into_iter().for_each(|time| fabric.calm_at(time));
         if self.keeps_moments {
             fabric.coverage.keep_moments();
         }
-        Ok(Net::new(fabric, Arc::new(SimRuntime::new(spawner, self.progress))))
+        Ok(Net::new(fabric, Arc::new(SimRuntime::new(spawner, self.progress)), clock))
     }
 }
