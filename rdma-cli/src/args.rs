@@ -66,8 +66,10 @@ pub(crate) enum Command {
     /// List the simulated fabrics of this machine, show one, or schedule a fault in it
     #[cfg(unix)]
     #[command(
-        after_help = "Examples: tb5 fabric; tb5 fabric NAME; tb5 fabric NAME unplug a:rdma_en2; tb5 fabric NAME \
-                            'corrupt a:rdma_en2 3; pause b'.\n\n\
+        after_help = "Faults are written as for tb5 run: [at TIME | after N frames] TARGET NAME [ARGUMENT]; without a time, a \
+                            fault fires now. rdma-sim/MODEL.md lists their names.\n\n\
+                            Examples: tb5 fabric; tb5 fabric NAME; tb5 fabric NAME a:rdma_en2 unplug; tb5 fabric NAME \
+                            'a:rdma_en2 corrupt 3; at 9s b pause'.\n\n\
                             Exit codes: 0 done, 1 no such fabric or it does not accept the fault, 2 usage."
     )]
     Fabric(Fabric),
@@ -130,7 +132,8 @@ pub(crate) struct Run {
     /// Speed of the cables
     #[arg(long, value_enum, default_value_t)]
     pub(crate) pace: Pace,
-    /// Faults, such as 'at 2s a:rdma_en2 unplug'; times count from the start of the fabric
+    /// Faults, such as 'at 2s a:rdma_en2 unplug; after 9 frames b kill'; times count from the start of the fabric, and a fault
+    /// without one fires at the start
     #[arg(long, value_name = "PLAN")]
     pub(crate) fault: Vec<String>,
     /// Seed of all random choices of the simulator
@@ -178,7 +181,7 @@ fn period(text: &str) -> Result<Period, String> {
 pub(crate) struct Fabric {
     /// The fabric to show; by default all are listed
     pub(crate) name: Option<String>,
-    /// A fault to schedule now, such as `unplug a:rdma_en2`, or at a time since its start: `at 5s pause a`
+    /// A fault to schedule now, such as `a:rdma_en2 unplug`, or at a time since its start: `at 5s a pause`
     #[arg(value_name = "FAULT")]
     pub(crate) fault: Vec<String>,
 }

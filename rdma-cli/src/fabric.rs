@@ -2,12 +2,12 @@
 
 use anyhow::anyhow;
 use rdma_sim::topology::Link;
-use rdma_sim::{CableStats, Fault, FaultPlan, Topology};
+use rdma_sim::{CableStats, Fault, FaultPlan};
 use rdma_sim_verbs::shared::{FabricError, SharedFabric};
 use serde::Serialize;
 
 use crate::args::Fabric;
-use crate::failure::Failure;
+use crate::fault_text;
 use crate::report::{Output, table};
 use crate::run::{Happened, columns, faults_of, open};
 
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Fabric, output: Output) -> anyhow::Result<()> {
     }
     let text = args.fault.join(" ");
     let topology = fabric.settings().topology();
-    let plan = plan(&text, fabric.now_ns() / 1_000_000, topology).map_err(Failure::usage)?;
+    let FaultPlan(plan) = fault_text::parse(&text, fabric.now_ns() / 1_000_000, topology)?;
     for fault in &plan {
         fabric.add_fault(&fault.to_string())?;
     }
@@ -84,34 +84,6 @@ fn with_names(error: anyhow::Error) -> anyhow::Error {
 
 fn running(names: &[String]) -> String {
     if names.is_empty() { "none runs".to_owned() } else { format!("there are: {}", names.join(", ")) }
-}
-
-/// Parses faults as a user types them; a fault without a time fires now
-fn plan(text: &str, now_ms: u64, topology: &Topology) -> Result<Vec<Fault>, rdma_sim::FaultError> {
-    let faults = text.split(';').map(str::trim).filter(|fault| !fault.is_empty());
-    let fault = |text: &str| {
-        let words: Vec<_> = text.split_whitespace().collect();
-        let trigger_words = match *words {
-            ["at", ..] => 2,
-            ["after", ..] => 3,
-            _ => 0,
-        };
-        let (trigger, rest) = words.split_at(trigger_words.min(words.len()));
-        let trigger = if trigger.is_empty() { format!("at {now_ms}ms") } else { trigger.join(" ") };
-        let read = |rest: &[&str]| format!("{trigger} {}", rest.join(" ")).parse::<Fault>();
-        let is_target = |word: &str| word.contains(':') || topology.find_host(word).is_some();
-        // The target may follow the name of the fault: `unplug a:rdma_en2`.
-        match (read(rest), rest) {
-            (Err(error), [name, target, more @ ..]) => match read(&[&[*target, *name], more].concat()) {
-                Err(swapped) if is_target(target) => Err(swapped),
-                swapped => swapped.or(Err(error)),
-            },
-            (fault, _) => fault,
-        }
-    };
-    let plan = FaultPlan(faults.map(fault).collect::<Result<_, _>>()?);
-    plan.check(topology)?;
-    Ok(plan.0)
 }
 
 fn age(fabric: &SharedFabric) -> f64 {
@@ -198,33 +170,5 @@ mod tests {
     fn the_fabrics_that_run_are_listed() {
         assert_eq!(running(&[]), "none runs");
         assert_eq!(running(&["lab".to_owned(), "run-1-2".to_owned()]), "there are: lab, run-1-2");
-    }
-
-    #[test]
-    fn the_target_may_follow_the_name_of_the_fault() {
-        let table = [
-            ("unplug a:rdma_en2", "at 7ms a:rdma_en2 unplug"),
-            ("a:rdma_en2 unplug", "at 7ms a:rdma_en2 unplug"),
-            ("kill b", "at 7ms b kill"),
-            ("b pause", "at 7ms b pause"),
-            ("corrupt a:rdma_en2 3", "at 7ms a:rdma_en2 corrupt 3"),
-            ("at 2s slow a:rdma_en2 50%", "at 2s a:rdma_en2 slow 50%"),
-            ("after 9 frames a:rdma_en2 unplug", "after 9 frames a:rdma_en2 unplug"),
-            ("pause a; at 3s resume a", "at 7ms a pause; at 3s a resume"),
-        ];
-        for (text, expected) in table {
-            assert_eq!(FaultPlan(plan(text, 7, &Topology::pair()).unwrap()).to_string(), expected);
-        }
-        for (text, why) in [
-            ("explode a", "no fault is called \"explode\""),
-            ("unplug a", "happens to a port"),
-            ("unplug a:rdma_en99", "no device"),
-            ("kill z", "no host"),
-            ("unplug", "ends too early"),
-            ("at", "ends too early"),
-        ] {
-            let error = plan(text, 7, &Topology::pair()).unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
-        }
     }
 }

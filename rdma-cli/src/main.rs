@@ -7,6 +7,8 @@ mod doctor;
 #[cfg(unix)]
 mod fabric;
 mod failure;
+#[cfg(unix)]
+mod fault_text;
 mod file;
 mod mac;
 mod ping;

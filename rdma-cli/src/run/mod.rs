@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use anyhow::{Context as _, Result, bail};
-use rdma_sim::FaultPlan;
 use rdma_sim_verbs::shared::{FabricError, Settings, SharedFabric, topology};
 
 use self::environment::Environment;
@@ -26,6 +25,7 @@ pub(crate) use self::summary::{Happened, columns, faults_of};
 use self::watch::{Policy, Watch};
 use crate::args::{Pace, Run};
 use crate::failure::Failure;
+use crate::fault_text;
 use crate::report::{Output, Wall};
 use crate::signals::Interrupt;
 
@@ -35,9 +35,8 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
     let topology = topology(&args.topology, args.hosts).map_err(Failure::usage)?;
     check_hosts(topology.hosts().len())?;
     let commands = commands(&args.program, topology.hosts().len())?;
-    let plans = args.fault.iter().map(|text| text.parse::<FaultPlan>());
-    let plans = plans.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
-    plans.iter().try_for_each(|plan| plan.check(&topology)).map_err(Failure::usage)?;
+    let plans = args.fault.iter().map(|text| fault_text::parse(text, 0, &topology));
+    let plans = plans.collect::<Result<Vec<_>, _>>()?;
     let settings = Settings::new(topology).profile(&args.profile).map_err(Failure::usage)?;
     let settings = settings.paced(args.pace == Pace::Tb5).seed(args.seed);
     let provider = provider::find()?;

@@ -139,7 +139,8 @@ fn json_is_one_object_with_stable_keys() {
     assert_code(&output, 0);
     assert_eq!(lines_of(&output.stderr, "b"), ["printed"]);
     let report = json(&output);
-    let expected = ["backend", "cables", "exit_code", "fabric", "faults", "hosts", "outcome", "seconds"];
+    let expected =
+        ["backend", "cables", "exit_code", "fabric", "faults", "hosts", "outcome", "seconds"];
     assert_eq!(keys(&report), expected);
     assert_eq!(report["backend"], "simulator");
     assert_eq!(keys(&report["hosts"][0]), ["exit_code", "host", "killed_by_fault", "signal"]);
@@ -151,6 +152,24 @@ fn json_is_one_object_with_stable_keys() {
         {"fault": "after 9 frames a:rdma_en2 unplug", "happened": false},
     ]);
     assert_eq!(report["faults"], faults);
+}
+
+#[test]
+fn both_commands_read_the_same_faults() {
+    let (run, child) = endless();
+    for (text, why) in [
+        ("unplug a:rdma_en2", "the target comes before the name: write \"a:rdma_en2 unplug\""),
+        ("a:rdma_en2 explode", "fault \"a:rdma_en2 explode\": no fault is called \"explode\""),
+    ] {
+        assert_failed(&tb5!["fabric", &run.name, text], 2, &[why]);
+        assert_failed(&Run::new(["--fault", text, "--", "true"]).output(), 2, &[why]);
+    }
+    let asked = run.fabric(&["a:rdma_en2 unplug; at 9s b pause"]);
+    assert_eq!(asked["faults"].as_array().unwrap().len(), 2);
+    child.signal(libc::SIGTERM);
+    assert_code(&child.finish(), 143);
+    let output = Run::new(["--json", "--fault", "a:rdma_en2 unplug", "--", "true"]).output();
+    assert_eq!(json(&output)["faults"], json!([{"fault": "at 0s a:rdma_en2 unplug", "happened": true}]));
 }
 
 // ─── Exit codes and signals ───
@@ -280,7 +299,7 @@ fn a_cable_can_be_unplugged_while_programs_run() {
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
     assert!(line.ends_with("| active\n"), "{line}");
-    let asked = run.fabric(&["unplug", "a:rdma_en2"]);
+    let asked = run.fabric(&["a:rdma_en2", "unplug"]);
     let fault = asked["faults"][0].as_str().unwrap();
     assert!(fault.starts_with("at ") && fault.ends_with(" a:rdma_en2 unplug"), "{fault}");
     let mut rest = String::new();
@@ -300,7 +319,7 @@ fn a_ping_pong_makes_no_progress_without_its_cable() {
     let listed = json(&tb5!["--json", "fabric"]);
     let listed = listed["fabrics"].as_array().unwrap().iter().find(|fabric| fabric["name"] == *run.name);
     assert_eq!(listed.unwrap()["processes"], 2, "{listed:?}");
-    run.fabric(&["unplug", "a:rdma_en2"]);
+    run.fabric(&["a:rdma_en2", "unplug"]);
     // A program that sends fails. A program that waits for a lost message waits until it is ended.
     let mut before = Value::Null;
     let mut is_over = false;
@@ -324,7 +343,7 @@ fn a_ping_pong_makes_no_progress_without_its_cable() {
 fn a_host_that_a_fault_kills_is_not_a_failure() {
     let (run, mut child) = long_ping_pong();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    run.fabric(&["kill", "a"]);
+    run.fabric(&["a", "kill"]);
     assert!(lines.any(|line| line.starts_with("tb5: a was killed by a fault: at ")));
     assert_eq!(run.processes().len(), 1, "the other goes on");
     child.signal(libc::SIGTERM);
@@ -419,7 +438,7 @@ fn a_second_fabric_of_the_same_name_is_refused() {
     let again = tb5!["run", "--name", &run.name, "--", "true"];
     assert_failed(&again, 1, &["there is a fabric called"]);
     assert!(run.directory().exists());
-    let unknown = tb5!["fabric", &run.name, "unplug", "a:rdma_en99"];
+    let unknown = tb5!["fabric", &run.name, "a:rdma_en99", "unplug"];
     assert_failed(&unknown, 2, &["no device \"rdma_en99\""]);
     let other = tb5!["fabric", "nosuch"];
     assert_failed(&other, 1, &["there is no fabric called \"nosuch\"; there are: ", &run.name]);
