@@ -5,7 +5,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, sleep, spawn};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, spawn, wait_for};
 
 /// How a task waits for completions
 ///
@@ -13,13 +13,18 @@ use crate::sync::{Arc, Condvar, Mutex, MutexGuard, sleep, spawn};
 /// between two polls the other tasks of the executor run. Spawn tasks that must answer fast: a runtime of tokio with one thread polls
 /// the future of its `block_on` only once in 61 polls of tasks that spin.
 ///
+/// The naps of a task for which nothing completes grow with the time that it has waited, to about a tenth of it, so that a long pause
+/// costs little and a short one is hardly prolonged. A send ends the nap: its completion, and an answer to it, find a task that spins.
+///
 /// ```
 /// use std::time::Duration;
 ///
 /// use rdma_tb5::{OpenOptions, PollPolicy};
 ///
-/// // Spins for some hundred microseconds, then polls once per millisecond.
-/// let options = OpenOptions::new().poll(PollPolicy { nap: Duration::from_millis(1), ..PollPolicy::default() });
+/// // Spins for some hundred microseconds, then polls every millisecond, however long nothing completes.
+/// let millisecond = Duration::from_millis(1);
+/// let steady = PollPolicy { nap: millisecond, longest_nap: millisecond, ..PollPolicy::default() };
+/// let options = OpenOptions::new().poll(steady);
 /// // Never sleeps.
 /// let fastest = OpenOptions::new().poll(PollPolicy::SPIN);
 /// ```
@@ -27,20 +32,32 @@ use crate::sync::{Arc, Condvar, Mutex, MutexGuard, sleep, spawn};
 pub struct PollPolicy {
     /// Polls in a row without a completion before the task sleeps between polls
     pub spins: u32,
-    /// The time between two polls of a task that sleeps; zero means that it never sleeps
+    /// The time between two polls of a task that begins to sleep; zero means that it never sleeps
     pub nap: Duration,
+    /// The time between two polls of a task that has slept for long, unless `nap` is longer
+    pub longest_nap: Duration,
 }
 
 impl Default for PollPolicy {
-    /// Some hundred microseconds of spinning, then a poll each 100 µs: an idle connection costs about a percent of a core
+    /// Some hundred microseconds of spinning, then naps of 100 µs that grow to 5 ms within 50 ms: an idle connection costs less than a
+    /// percent of a core
     fn default() -> Self {
-        Self { spins: 2_000, nap: Duration::from_micros(100) }
+        Self { spins: 2_000, nap: Duration::from_micros(100), longest_nap: Duration::from_millis(5) }
     }
 }
 
+/// Naps before the next ones are twice as long
+const NAPS: u32 = 8;
+
 impl PollPolicy {
     /// Never sleeps: the lowest latency, at the price of a core
-    pub const SPIN: Self = Self { spins: u32::MAX, nap: Duration::ZERO };
+    pub const SPIN: Self = Self { spins: u32::MAX, nap: Duration::ZERO, longest_nap: Duration::ZERO };
+
+    /// The nap that follows so many others
+    fn nap_after(&self, naps: u32) -> Duration {
+        let times = 1_u32.checked_shl(naps / NAPS).unwrap_or(u32::MAX);
+        self.nap.saturating_mul(times).min(self.longest_nap.max(self.nap))
+    }
 }
 
 /// When the task of a completion queue polls again
@@ -61,7 +78,12 @@ struct WakeTimer {
 /// What the thread shall do next
 #[derive(Default)]
 struct Request {
+    /// The task to be woken after the nap.
     wake: Option<Waker>,
+    nap: Duration,
+    is_napping: bool,
+    /// The nap, or the next one, ends at once.
+    is_cut: bool,
     is_over: bool,
 }
 
@@ -75,61 +97,101 @@ impl Backoff {
         self.idle.store(0, Ordering::Relaxed);
     }
 
+    /// Notes that a request was posted which will complete soon: ends a nap of the task
+    #[inline]
+    pub(crate) fn posted(&self) {
+        if self.idle.load(Ordering::Relaxed) >= self.policy.spins {
+            self.end_nap();
+        }
+    }
+
+    #[cold]
+    fn end_nap(&self) {
+        self.reset();
+        if let Some(timer) = &*lock(&self.timer) {
+            timer.cut();
+        }
+    }
+
     /// Makes the task of `cx` run again: at once while it spins, after a nap when nothing has completed for long
     ///
     /// Returns whether it is after a nap.
     pub(crate) fn wait(&self, cx: &Context<'_>, has_found: bool) -> bool {
+        let PollPolicy { spins, nap, .. } = self.policy;
         let idle = if has_found { 0 } else { self.idle.load(Ordering::Relaxed).saturating_add(1) };
-        self.idle.store(idle, Ordering::Relaxed);
-        let spins = idle < self.policy.spins || self.policy.nap.is_zero();
-        if spins {
+        if idle < spins || nap.is_zero() {
+            self.idle.store(idle, Ordering::Relaxed);
             cx.waker().wake_by_ref();
-        } else {
-            self.wake_after_nap(cx.waker());
+            return false;
         }
-        !spins
+        // A post may reset the number meanwhile. No run of naps is long enough to overflow it.
+        let idle = self.idle.fetch_add(1, Ordering::Relaxed) + 1;
+        let sleeps = self.wake_after(self.policy.nap_after(idle.saturating_sub(spins)), cx.waker());
+        if !sleeps {
+            self.reset();
+            cx.waker().wake_by_ref();
+        }
+        sleeps
     }
 
-    fn wake_after_nap(&self, waker: &Waker) {
-        let mut timer = lock(&self.timer);
-        timer.get_or_insert_with(|| WakeTimer::start(self.policy.nap)).schedule(waker);
+    /// Wakes a task after a nap; false if a post has ended the nap already
+    fn wake_after(&self, nap: Duration, waker: &Waker) -> bool {
+        lock(&self.timer).get_or_insert_with(WakeTimer::start).schedule(nap, waker)
     }
 }
 
 impl WakeTimer {
-    fn start(nap: Duration) -> Arc<Self> {
+    fn start() -> Arc<Self> {
         let timer = Arc::new(Self { request: Mutex::new(Request::default()), changed: Condvar::new() });
         let thread = Arc::clone(&timer);
-        spawn(move || thread.run(nap));
+        spawn(move || thread.run());
         timer
     }
 
-    fn schedule(&self, waker: &Waker) {
+    /// Schedules a task, at the end of a nap under way unless `nap` is shorter; false if the nap has been cut
+    fn schedule(&self, nap: Duration, waker: &Waker) -> bool {
         let mut request = lock(&self.request);
+        if std::mem::take(&mut request.is_cut) {
+            return false;
+        }
         match &mut request.wake {
             Some(old) => old.clone_from(waker),
             none => *none = Some(waker.clone()),
         }
-        drop(request);
+        if !request.is_napping || nap < request.nap {
+            request.nap = nap;
+            drop(request);
+            self.changed.notify_one();
+        }
+        true
+    }
+
+    /// Ends the nap, or the next one
+    fn cut(&self) {
+        lock(&self.request).is_cut = true;
         self.changed.notify_one();
     }
 
     /// Wakes each scheduled task after a nap, until [`end`](Self::end)
-    fn run(&self, nap: Duration) {
+    fn run(&self) {
         loop {
             let mut request = lock(&self.request);
-            let waker = loop {
-                if request.is_over {
-                    return;
-                }
-                match request.wake.take() {
-                    Some(waker) => break waker,
-                    None => request = self.changed.wait(request).unwrap_or_else(PoisonError::into_inner),
-                }
-            };
+            while request.wake.is_none() && !request.is_over {
+                request = self.changed.wait(request).unwrap_or_else(PoisonError::into_inner);
+            }
+            request.is_napping = true;
+            let mut has_ended = false;
+            while !has_ended && !request.is_cut && !request.is_over {
+                let nap = request.nap;
+                (request, has_ended) = wait_for(&self.request, &self.changed, request, nap);
+            }
+            if request.is_over {
+                return;
+            }
+            (request.is_napping, request.is_cut) = (false, false);
+            let waker = request.wake.take();
             drop(request);
-            sleep(nap);
-            waker.wake();
+            waker.into_iter().for_each(Waker::wake);
         }
     }
 
@@ -156,4 +218,30 @@ impl Drop for Backoff {
 /// Locks, whether or not a thread has panicked under the lock
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn naps_grow_with_the_time_that_was_waited() {
+        let policy = PollPolicy::default();
+        let micros = |naps| policy.nap_after(naps).as_micros();
+        assert_eq!([0, 7, 8, 16, 40, 47].map(micros), [100, 100, 200, 400, 3200, 3200]);
+        assert_eq!([48, 1000, u32::MAX].map(micros), [5000; 3]);
+        for naps in 8..48 {
+            let waited: u128 = (0..naps).map(micros).sum();
+            let share = micros(naps) as f64 / waited as f64;
+            assert!((0.0625..=0.25).contains(&share), "{naps}: {share}");
+        }
+    }
+
+    #[test]
+    fn naps_never_become_shorter_than_the_first() {
+        let policy = PollPolicy { nap: Duration::from_millis(9), ..PollPolicy::default() };
+        assert_eq!([0, 8, 900].map(|naps| policy.nap_after(naps)), [policy.nap; 3]);
+        let longest = PollPolicy { nap: Duration::MAX, ..policy };
+        assert_eq!(longest.nap_after(u32::MAX), Duration::MAX);
+    }
 }

@@ -206,7 +206,11 @@ impl QueuePair for VerbsQueuePair {
         // SAFETY: the queue pair exists and the request is complete; the caller promises that the memory is valid and that no other
         // thread posts. One request at a time: Apple's provider does not show which requests of a list it took before a failure.
         let failed = unsafe { (self.cq.device.post_send)(qp.as_ptr(), &raw mut request, &raw mut bad) };
-        if failed == 0 { Ok(()) } else { Err(refused(queue, span, Verb::PostSend, failed)) }
+        if failed != 0 {
+            return Err(refused(queue, span, Verb::PostSend, failed));
+        }
+        self.cq.backoff.posted();
+        Ok(())
     }
 
     #[inline]

@@ -6,6 +6,7 @@
 //! * `PostedFrames::settle` that loads `completed` twice: `no_completion_is_lost`;
 //! * `PortWatch::completed` that stores `UP` whatever the state is: `a_port_that_is_gone_stays_gone`;
 //! * `WakeTimer::schedule` without its `notify_one`: `a_task_that_sleeps_is_woken`;
+//! * `WakeTimer::cut` without its `notify_one`, or `WakeTimer::schedule` that ignores `is_cut`: `a_post_ends_a_nap`;
 //! * `WakeTimer::end` without its `notify_one`: `the_timer_ends_with_its_queue`.
 #![cfg(unix)]
 #![allow(dead_code, unreachable_pub, reason = "the files are those of the crate")]
@@ -13,7 +14,20 @@
 mod sync {
     pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard, atomic};
 
-    pub(crate) fn sleep(_: std::time::Duration) {}
+    /// Any time is short, but the longest, which never passes
+    pub(crate) fn wait_for<'a, T>(
+        mutex: &'a Mutex<T>,
+        changed: &Condvar,
+        guard: MutexGuard<'a, T>,
+        time: std::time::Duration,
+    ) -> (MutexGuard<'a, T>, bool) {
+        if time == std::time::Duration::MAX {
+            return (changed.wait(guard).unwrap(), false);
+        }
+        drop(guard);
+        loom::thread::yield_now();
+        (mutex.lock().unwrap(), true)
+    }
 
     pub(crate) fn spawn(work: impl FnOnce() + Send + 'static) {
         loom::thread::spawn(work);
@@ -41,7 +55,10 @@ use posted_frames::PostedFrames;
 use sync::Arc;
 
 /// Sleeps after the first poll without a completion
-const SLEEP: PollPolicy = PollPolicy { spins: 0, nap: Duration::from_millis(1) };
+const SLEEP: PollPolicy =
+    PollPolicy { spins: 0, nap: Duration::from_millis(1), longest_nap: Duration::from_millis(1) };
+/// Sleeps after the second one, and no nap ends by itself
+const SLEEP_ON: PollPolicy = PollPolicy { spins: 2, nap: Duration::MAX, longest_nap: Duration::MAX };
 
 #[test]
 fn no_completion_is_lost() {
@@ -113,6 +130,30 @@ fn a_task_that_sleeps_is_woken() {
         let backoff = Backoff::new(SLEEP);
         block_on(sleeps_once(&backoff));
         block_on(sleeps_once(&backoff));
+    });
+}
+
+#[test]
+fn a_post_ends_a_nap() {
+    loom::model(|| {
+        let backoff = Arc::new(Backoff::new(SLEEP_ON));
+        let (mut polls, mut posting) = (0, None);
+        block_on(poll_fn(|cx| {
+            polls += 1;
+            match polls {
+                1 => assert!(!backoff.wait(cx, false), "the task spins"),
+                2 => {
+                    assert!(backoff.wait(cx, false), "the task sleeps");
+                    let posts = Arc::clone(&backoff);
+                    posting = Some(thread::spawn(move || posts.posted()));
+                    // The task may have been woken by something else, and poll once more at this moment.
+                    backoff.wait(cx, false);
+                }
+                _ => return Poll::Ready(()),
+            }
+            Poll::Pending
+        }));
+        posting.unwrap().join().unwrap();
     });
 }
 
