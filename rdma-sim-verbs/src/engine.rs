@@ -206,7 +206,10 @@ impl Engine {
         session
     }
 
-    fn leave(&self, session: Session<'_>) {
+    fn leave(&self, mut session: Session<'_>) {
+        if let Clock::Shared(host) = &self.clock {
+            host.publish(&mut session);
+        }
         let has_host_news = session.end();
         if let (true, Clock::Shared(host)) = (has_host_news, &self.clock) {
             host.follow_faults(&self.driver);
@@ -277,7 +280,6 @@ impl Work for Engine {
     fn housekeeping(&self) {
         if let Clock::Shared(host) = &self.clock {
             host.reap_dead_hosts(&self.driver);
-            host.publish(&self.driver);
         }
     }
 }

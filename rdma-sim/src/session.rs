@@ -8,7 +8,7 @@ use rdma_core::{Completion, Error, RecvRequest, SendRequest, Time, Verb};
 
 use crate::device::{SimCompletionQueue, SimQueuePair};
 use crate::executor::SimRuntime;
-use crate::fabric::Process;
+use crate::fabric::{CableStats, Process};
 use crate::fault::{Fault, FaultError, FaultPlan};
 use crate::remote::LinkMessage;
 use crate::shared::{Locked, Shared, State};
@@ -118,6 +118,23 @@ impl<'a> Session<'a> {
     pub fn poll(&mut self, queue: &SimCompletionQueue, out: &mut [Completion]) -> Result<usize, Error> {
         let key = queue.key_in(self.shared);
         self.state().fabric.cqs.poll(key, out)
+    }
+
+    /// What each port of `host` has sent, in the order of the topology; `None` if nothing was sent since the last call
+    pub fn take_sent(&mut self, host: u32) -> Option<impl Iterator<Item = CableStats>> {
+        let fabric = &mut self.state().fabric;
+        if !fabric.links.take_counted() {
+            return None;
+        }
+        let devices = fabric.world.devices_of(host);
+        Some(devices.map(|device| {
+            fabric.world.link(device).map_or_else(CableStats::default, |link| fabric.links.stats(link)[0])
+        }))
+    }
+
+    /// The state of the processes of `host` according to the faults that have fired
+    pub fn process(&mut self, host: u32) -> Process {
+        self.state().fabric.world.process(host).0
     }
 
     /// Unlocks the simulation and calls the wakers; returns whether faults have stopped or started processes meanwhile

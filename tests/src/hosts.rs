@@ -153,6 +153,12 @@ impl Peer {
         self.child.0.id()
     }
 
+    /// Sends a signal to the process
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: the call takes numbers and no pointers; the process has not been waited for.
+        unsafe { libc::kill(self.pid().cast_signed(), signal) };
+    }
+
     /// Kills the process
     pub fn kill(self) {
         drop(self);

@@ -97,6 +97,46 @@ fn long_messages_pass_a_short_ring_and_wait_for_their_receives() {
     assert_eq!((sent[0].messages, sent[0].payload_bytes), (20, 20 * len as u64), "{sent:?}");
 }
 
+/// Regression: they were those of up to 100 ms before, when a thread had published them.
+#[test]
+fn the_counters_of_a_killed_process_are_those_of_its_end() {
+    let (hosts, mut a, mut b) = started("counted");
+    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
+    a.say(&format!("send {to_b} 500 4096")).unwrap();
+    b.ask(&format!("take {to_a} 500 4096"));
+    assert!(a.answer().is_some());
+    a.kill();
+    let sent = hosts.fabric.sent()[0];
+    assert_eq!((sent.messages, sent.payload_bytes), (500, 500 * 4096));
+    assert_eq!(hosts.fabric.lateness(0), None, "these cables have no pace");
+    assert!(b.end());
+}
+
+/// Catches lateness that is not noticed, or not published.
+#[test]
+fn a_host_that_does_not_keep_pace_says_how_late_it_was() {
+    let hosts = Hosts::new("late", &Settings::new(Topology::pair()).paced(true), PEER);
+    let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
+    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
+    b.say(&format!("take {to_a} 100000000 65536")).unwrap();
+    a.say(&format!("send {to_b} 100000000 65536")).unwrap();
+    let is_late = || hosts.fabric.lateness(0).is_some_and(|late| late.worst.as_millis() >= 100);
+    // A process that waits for its peer at that moment has nothing to be late with.
+    for _ in 0..300 {
+        std::thread::sleep(Duration::from_millis(10));
+        a.signal(libc::SIGSTOP);
+        wait_until_stopped(&a);
+        std::thread::sleep(Duration::from_millis(150));
+        a.signal(libc::SIGCONT);
+        if is_late() {
+            break;
+        }
+    }
+    assert!(is_late());
+    let late = hosts.fabric.lateness(0).unwrap();
+    assert!(late.behind >= Duration::from_millis(100), "{late:?}");
+}
+
 /// Catches records and announced receives of a process that has ended, which are taken for those of its successor.
 #[test]
 fn a_process_that_is_killed_at_any_moment_harms_no_other() {
@@ -257,6 +297,8 @@ fn a_kill_after_so_many_frames_ends_the_host_that_sends_them() {
     let [to_b, _] = talking(&hosts, [&mut a, &mut b]);
     assert_eq!(b.answer(), None, "a killed process says nothing");
     assert!(!b.end(), "the process was killed");
+    let sent = hosts.fabric.sent()[3];
+    assert!(sent.frames >= 100, "it has counted what it sent: {sent:?}");
     let peer = hosts.fabric.process_of(0);
     assert_eq!(peer, a.pid(), "the other host lives");
     receives(&mut a, to_b, 11);

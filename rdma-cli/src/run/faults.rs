@@ -30,7 +30,7 @@ pub(super) fn that_killed(fabric: &SharedFabric, host: &Host) -> Option<Fault> {
             && matches!(fault.kind, FaultKind::Kill | FaultKind::Reboot { .. } | FaultKind::Restart)
     };
     let mut faults = of(fabric).into_iter();
-    // A killed process never publishes its final frame count, so assume that a frame-triggered kill fired.
+    // A process may be killed between a frame and its count, so assume that a frame-triggered kill fired.
     faults
         .find(|(fault, happened)| {
             kills(fault) && (*happened || matches!(fault.trigger, Trigger::AfterFrames(_)))

@@ -1,7 +1,7 @@
 //! The summary of a run: exit codes, traffic and faults
 
 use rdma_sim::CableStats;
-use rdma_sim_verbs::shared::SharedFabric;
+use rdma_sim_verbs::shared::{Lateness, SharedFabric};
 use serde::Serialize;
 
 use super::faults;
@@ -19,6 +19,25 @@ pub(super) struct Summary {
     hosts: Vec<Ended>,
     cables: Vec<Cable>,
     faults: Vec<Happened>,
+    /// `null` if cables are as fast as the machine allows.
+    pace: Option<Pace>,
+}
+
+/// Whether hosts kept the pace of the modelled cables
+#[derive(Debug, Serialize)]
+struct Pace {
+    /// A host that is late by no more has kept pace.
+    tolerance_seconds: f64,
+    late: Vec<Late>,
+}
+
+/// A host that did not keep pace
+#[derive(Debug, Serialize)]
+struct Late {
+    host: String,
+    /// Of the time of the run, for how long it was behind.
+    share: f64,
+    worst_seconds: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -94,6 +113,7 @@ impl Summary {
             hosts: hosts.iter().map(ended).collect(),
             cables: topology.links().map(|link| Cable { ends: link.ends.map(end) }).collect(),
             faults: faults_of(fabric),
+            pace: fabric.settings().is_paced().then(|| Pace::new(fabric, seconds)),
         }
     }
 
@@ -126,6 +146,49 @@ impl Summary {
         for Happened { fault, happened } in &self.faults {
             lines.push(format!("fault {fault}{}", if *happened { "" } else { " (did not fire)" }));
         }
+        lines.extend(self.pace.iter().flat_map(Pace::text));
         lines.join("\n")
+    }
+}
+
+impl Pace {
+    fn new(fabric: &SharedFabric, seconds: f64) -> Self {
+        let hosts = fabric.settings().topology().hosts().iter().enumerate();
+        let late = hosts.filter_map(|(number, host)| {
+            let Lateness { behind, worst, .. } = fabric.lateness(number)?;
+            let (host, share) = (host.name().to_owned(), (behind.as_secs_f64() / seconds).min(1.0));
+            Some(Late { host, share, worst_seconds: worst.as_secs_f64() })
+        });
+        Self { tolerance_seconds: Lateness::TOLERANCE.as_secs_f64(), late: late.collect() }
+    }
+
+    fn text(&self) -> Vec<String> {
+        if self.late.is_empty() {
+            return vec!["pace kept".to_owned()];
+        }
+        let line = |Late { host, share, worst_seconds }: &Late| {
+            let (percent, ms) = (share * 100.0, worst_seconds * 1e3);
+            format!("pace not kept: {host} was late for {percent:.1} % of the time, by up to {ms:.1} ms")
+        };
+        self.late.iter().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_did_not_keep_pace_is_named() {
+        let late = |host: &str, share, worst_seconds| Late { host: host.to_owned(), share, worst_seconds };
+        let pace = |late| Pace { tolerance_seconds: 0.0, late };
+        assert_eq!(pace(vec![]).text(), ["pace kept"]);
+        assert_eq!(
+            pace(vec![late("a", 0.0139, 0.003_21), late("c", 1.0, 0.5)]).text(),
+            [
+                "pace not kept: a was late for 1.4 % of the time, by up to 3.2 ms",
+                "pace not kept: c was late for 100.0 % of the time, by up to 500.0 ms"
+            ]
+        );
     }
 }

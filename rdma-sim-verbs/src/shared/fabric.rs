@@ -31,6 +31,21 @@ pub struct SharedFabric {
     settings: Settings,
 }
 
+/// How late a host was: its events took place, or messages reached it, after the time that the model says
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Lateness {
+    /// For how long the host was behind
+    pub behind: Duration,
+    /// By how much it was late at most
+    pub worst: Duration,
+}
+
+impl Lateness {
+    /// A host that is late by no more has kept pace: systems wake processes no sooner
+    pub const TOLERANCE: Duration = Duration::from_micros(200);
+}
+
 impl SharedFabric {
     /// The most hosts of a fabric
     pub const MAX_HOSTS: usize = segment::MAX_HOSTS;
@@ -272,6 +287,12 @@ impl SharedFabric {
     /// What each of the [`ports`](Self::ports) has sent so far
     pub fn sent(&self) -> Vec<CableStats> {
         (0..self.ports().count()).map(|port| self.segment.port(port).load()).collect()
+    }
+
+    /// How late the processes of a host were, if cables are as fast as modelled; `None` if the host has kept pace
+    pub fn lateness(&self, host: usize) -> Option<Lateness> {
+        let (behind, worst) = self.segment.slot(host).lateness.load();
+        (worst > Duration::ZERO).then_some(Lateness { behind, worst })
     }
 
     /// The pipe that wakes a host

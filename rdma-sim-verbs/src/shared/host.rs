@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use rdma_core::Time;
 use rdma_sim::driver::{Process, RemoteInput, Session};
+use rdma_sim::remote::LinkMessage;
 use rdma_sim::{CableStats, Driver, Fault, Sim};
 
 use super::clock;
 use super::codec;
 use super::error::FabricError;
-use super::fabric::SharedFabric;
+use super::fabric::{Lateness, SharedFabric};
 use super::process;
 use super::ring::{Reader, RingMemory};
 use super::senders::{Announced, Senders};
@@ -27,6 +28,8 @@ use super::wake_pipe::WakePipe;
 /// beside one that does more.
 pub(crate) struct LocalHost {
     host: usize,
+    /// Position of its first port among those of all.
+    first_port: usize,
     /// The incarnation of each host of which messages are applied.
     seen: Box<[AtomicU32]>,
     announced: Announced,
@@ -63,6 +66,29 @@ struct Receivers {
 /// The incarnation, or the process, of a host without one
 const NONE: u32 = 0;
 
+/// What a host on paced cables waits for, before it looks at the clock
+struct Pace {
+    /// The time of its last look.
+    from: Time,
+    next_event: Option<Time>,
+    /// A fault has stopped its processes: it is not late.
+    is_stopped: bool,
+}
+
+impl Pace {
+    fn look(session: &mut Session<'_>, host: u32) -> Self {
+        let is_stopped = session.process(host) != Process::Running;
+        Self { from: session.now(), next_event: session.next_event(), is_stopped }
+    }
+
+    /// For how long the host was behind at `now`, and by how much, if it is late; `late` is how late a message has come
+    fn lateness(&self, now: Time, late: Duration) -> Option<(Duration, Duration)> {
+        let worst = self.next_event.map_or(late, |due| late.max(now.since(due)));
+        let is_late = worst > Lateness::TOLERANCE && !self.is_stopped;
+        is_late.then(|| (worst.min(now.since(self.from)), worst))
+    }
+}
+
 impl LocalHost {
     /// Looks at the fabric as the host called `name`, or of that number
     pub(crate) fn open(fabric: SharedFabric, name: &str) -> Result<(Self, Driver), FabricError> {
@@ -92,6 +118,7 @@ impl LocalHost {
         };
         let host = Self {
             host,
+            first_port: hosts[..host].iter().map(|host| host.ports().len()).sum(),
             seen: none().collect(),
             announced: none().collect(),
             rings: (0..count).map(|from| fabric.segment.ring(from, host)).collect(),
@@ -171,20 +198,27 @@ impl LocalHost {
             },
         };
         let mut session = driver.session();
-        if let Some(mut receivers) = receivers {
-            self.receive(&mut receivers, session.remote_input());
-        }
+        let pace = self.fabric.settings().is_paced().then(|| Pace::look(&mut session, self.host as u32));
+        let late = receivers
+            .map_or(Duration::ZERO, |mut receivers| self.receive(&mut receivers, session.remote_input()));
         if self.is_blocked() && self.is_blocked.swap(false, Ordering::Relaxed) {
             session.remote_input().resume();
         }
-        session.advance_to(self.now());
+        let now = self.now();
+        if self.is_claimed()
+            && let Some((behind, worst)) = pace.and_then(|pace| pace.lateness(now, late))
+        {
+            self.fabric.segment.slot(self.host).lateness.add(behind, worst);
+        }
+        session.advance_to(now);
         session
     }
 
-    /// Applies what has arrived
-    fn receive(&self, receivers: &mut Receivers, input: &mut RemoteInput<'_>) {
+    /// Applies what has arrived; returns how late the latest message came
+    fn receive(&self, receivers: &mut Receivers, input: &mut RemoteInput<'_>) -> Duration {
         self.read_faults(receivers, input);
-        let Some(HostClaim { incarnation, .. }) = self.claim.get() else { return };
+        let (now, mut late) = (self.now(), Duration::ZERO);
+        let Some(HostClaim { incarnation, .. }) = self.claim.get() else { return late };
         for (from, reader) in receivers.readers.iter_mut().enumerate() {
             self.detect_new_incarnation(from, input);
             while reader.read(|words, bytes| {
@@ -196,10 +230,14 @@ impl LocalHost {
                 if (stamp.from, stamp.to) == (self.seen(from), *incarnation)
                     && let Some(message) = codec::decode(words, bytes)
                 {
+                    if let LinkMessage::Filled { at, .. } = message {
+                        late = late.max(now.since(at));
+                    }
                     input.apply(from as u32, &message);
                 }
             }) {}
         }
+        late
     }
 
     /// Whether something has arrived that was not applied
@@ -265,19 +303,12 @@ impl LocalHost {
         self.fabric.settings().topology().hosts()[self.host].name()
     }
 
-    /// Position of the first port of this host among those of all
-    fn first_port(&self) -> usize {
-        let hosts = self.fabric.settings().topology().hosts();
-        hosts[..self.host].iter().map(|host| host.ports().len()).sum()
-    }
-
-    /// Publishes what was sent from the ports of this host
-    pub(crate) fn publish(&self, driver: &Driver) {
+    /// Publishes what was sent from the ports of this host: at once, because the process may be killed at any time
+    pub(crate) fn publish(&self, session: &mut Session<'_>) {
         let Some(HostClaim { before, .. }) = self.claim.get() else { return };
-        let hosts = self.fabric.settings().topology().hosts();
-        let host = &hosts[self.host];
-        for (number, port) in (self.first_port()..).zip(host.ports()) {
-            let Some([sent, _]) = driver.net().cable_stats(host.name(), port.device()) else { continue };
+        for (number, sent) in
+            (self.first_port..).zip(session.take_sent(self.host as u32).into_iter().flatten())
+        {
             self.fabric.segment.port(number).store(before[number] + sent);
         }
     }
@@ -289,7 +320,7 @@ impl LocalHost {
             return;
         }
         if self.is_claimed() {
-            self.publish(driver);
+            self.publish(&mut driver.session());
             self.fabric.segment.slot(self.host).pid.store(NONE, Ordering::Release);
         }
         self.fabric.leave();
@@ -304,6 +335,26 @@ mod tests {
     use super::super::ring::Writer;
     use super::*;
     use crate::shared::Settings;
+
+    /// Catches messages that are not counted, time that counts twice, and a pause by a fault that counts as lateness.
+    #[test]
+    fn a_host_is_late_by_what_it_does_or_receives_too_late() {
+        let time = |us: u64| Time::from_nanos(us * 1000);
+        let us = Duration::from_micros;
+        let pace = |next_event: Option<u64>, is_stopped| Pace {
+            from: time(10_000),
+            next_event: next_event.map(time),
+            is_stopped,
+        };
+        let late = |event, message, is_stopped| pace(event, is_stopped).lateness(time(15_000), us(message));
+        assert_eq!(late(None, 0, false), None);
+        assert_eq!(late(Some(15_700), 0, false), None, "it is not due");
+        assert_eq!(late(Some(14_800), 200, false), None, "it is within the tolerance");
+        assert_eq!(late(Some(14_799), 0, false), Some((us(201), us(201))));
+        assert_eq!(late(Some(14_000), 3_000, false), Some((us(3_000), us(3_000))));
+        assert_eq!(late(None, 9_000, false), Some((us(5_000), us(9_000))), "it has looked in between");
+        assert_eq!(late(Some(14_000), 3_000, true), None);
+    }
 
     /// Catches a send that goes on while another thread has read messages and has not applied them.
     #[test]

@@ -19,6 +19,6 @@ mod sync;
 mod wake_pipe;
 
 pub use self::error::FabricError;
-pub use self::fabric::SharedFabric;
+pub use self::fabric::{Lateness, SharedFabric};
 pub(crate) use self::host::LocalHost;
 pub use self::settings::{Settings, SettingsError, topology};

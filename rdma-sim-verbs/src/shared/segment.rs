@@ -9,6 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use memmap2::{MmapOptions, MmapRaw};
 use rdma_sim::CableStats;
@@ -21,7 +22,7 @@ use super::sleep_flag::SleepFlag;
 /// Identifies the file and its version: other versions do not share memory with this one
 const MAGIC: u64 = {
     let (version, mut hash, mut at) =
-        (env!("CARGO_PKG_VERSION").as_bytes(), u64::from_le_bytes(*b"rdmasim2"), 0);
+        (env!("CARGO_PKG_VERSION").as_bytes(), u64::from_le_bytes(*b"rdmasim3"), 0);
     while at < version.len() {
         hash = (hash ^ version[at] as u64).wrapping_mul(0x0100_0000_01b3);
         at += 1;
@@ -59,6 +60,29 @@ pub(crate) struct Slot {
     pub(crate) sleep_flag: SleepFlag,
     /// When the process started, in the unit of the system; stored before `pid`.
     pub(crate) started: AtomicU64,
+    pub(crate) lateness: LatenessCounters,
+}
+
+/// How late a host was; added to by one process after another
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(crate) struct LatenessCounters {
+    total_ns: AtomicU64,
+    worst_ns: AtomicU64,
+}
+
+impl LatenessCounters {
+    /// Notes that the host was behind for `time`, by up to `worst`
+    pub(crate) fn add(&self, time: Duration, worst: Duration) {
+        self.total_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+        self.worst_ns.fetch_max(worst.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// For how long the host was behind, and by how much at most
+    pub(crate) fn load(&self) -> (Duration, Duration) {
+        let [total, worst] = [&self.total_ns, &self.worst_ns].map(|ns| ns.load(Ordering::Relaxed));
+        (Duration::from_nanos(total), Duration::from_nanos(worst))
+    }
 }
 
 /// What has been sent from a port

@@ -184,6 +184,11 @@ impl Settings {
         model
     }
 
+    /// Whether cables are as fast as modelled, rather than as fast as the machine allows
+    pub fn is_paced(&self) -> bool {
+        self.is_paced
+    }
+
     pub(crate) fn is_roce(&self) -> bool {
         self.profile == "roce"
     }

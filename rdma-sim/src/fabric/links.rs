@@ -12,6 +12,8 @@ use crate::LineRate;
 /// The transmitters of all cables
 pub(crate) struct Links {
     cables: Vec<Cable>,
+    /// Whether anything was counted since [`take_counted`](Self::take_counted).
+    has_counted: bool,
     /// What each message occupies the transmitter for, beside its bytes.
     per_message: Nanos,
 }
@@ -112,13 +114,18 @@ impl Cable {
 impl Links {
     pub(super) fn new(rates: impl Iterator<Item = LineRate>, is_timed: bool, per_message_ns: u64) -> Self {
         let cables = rates.map(|rate| Cable::new(rate, is_timed)).collect();
-        Self { cables, per_message: Nanos(per_message_ns) }
+        Self { cables, has_counted: false, per_message: Nanos(per_message_ns) }
     }
 
     /// What has left this end of a cable, and the other
     pub(crate) fn stats(&self, link: LinkEnd) -> [CableStats; 2] {
         [link, link.opposite()]
             .map(|LinkEnd { cable, end }| self.cables[cable as usize].transmitters[usize::from(end)].stats)
+    }
+
+    /// Whether anything was counted since the last call
+    pub(crate) fn take_counted(&mut self) -> bool {
+        std::mem::take(&mut self.has_counted)
     }
 
     fn transmitter(&mut self, LinkEnd { cable, end }: LinkEnd) -> &mut Transmitter {
@@ -217,6 +224,7 @@ impl Links {
             wire_bytes += cable.rate.wire_bytes(bytes);
         }
         let transmitter = &mut cable.transmitters[usize::from(link.end)];
+        self.has_counted = true;
         transmitter.busy_until = start;
         transmitter.count(piece.frames.into(), piece.is_last, piece.len, wire_bytes);
         start
@@ -230,6 +238,7 @@ impl Links {
         let last = cable.frame_ns(len - (frames as usize - 1) * FRAME);
         let ns = head_ns + (frames - 1) * cable.full_frame_ns + last;
         let wire_bytes = cable.rate.wire_bytes(len);
+        self.has_counted = true;
         let transmitter = &mut cable.transmitters[usize::from(link.end)];
         transmitter.busy_until = transmitter.busy_until.max(now) + Nanos(ns);
         transmitter.count(frames, true, len, wire_bytes);
@@ -242,6 +251,7 @@ impl Links {
 
     /// Counts a queue pair that has to wait for a receive of its peer
     pub(super) fn count_stall(&mut self, link: LinkEnd) {
+        self.has_counted = true;
         self.transmitter(link).stats.stalls += 1;
     }
 

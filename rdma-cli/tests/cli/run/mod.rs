@@ -140,7 +140,7 @@ fn json_is_one_object_with_stable_keys() {
     assert_eq!(lines_of(&output.stderr, "b"), ["printed"]);
     let report = json(&output);
     let expected =
-        ["backend", "cables", "exit_code", "fabric", "faults", "hosts", "outcome", "seconds"];
+        ["backend", "cables", "exit_code", "fabric", "faults", "hosts", "outcome", "pace", "seconds"];
     assert_eq!(keys(&report), expected);
     assert_eq!(report["backend"], "simulator");
     assert_eq!(keys(&report["hosts"][0]), ["exit_code", "host", "killed_by_fault", "signal"]);
@@ -151,7 +151,18 @@ fn json_is_one_object_with_stable_keys() {
         {"fault": "at 3600s b pause", "happened": false},
         {"fault": "after 9 frames a:rdma_en2 unplug", "happened": false},
     ]);
-    assert_eq!(report["faults"], faults);
+    assert_eq!((&report["faults"], &report["pace"]), (&faults, &Value::Null));
+}
+
+/// Programs that send nothing are late with nothing, however slow the machine is.
+#[test]
+fn a_paced_run_says_whether_it_kept_pace() {
+    let run = |arguments: &[&str]| {
+        Run::new([arguments, &["--pace", "tb5", "--hosts", "2", "--", "true"]].concat()).output()
+    };
+    assert!(stderr(&run(&[])).lines().any(|line| line == "tb5: pace kept"), "{}", stderr(&run(&[])));
+    let report = json(&run(&["--json"]));
+    assert_eq!(report["pace"], json!({"tolerance_seconds": 0.0002, "late": []}));
 }
 
 #[test]

@@ -116,7 +116,7 @@ impl World {
     }
 
     /// The devices of a host; none if there is no such host
-    pub(super) fn devices_of(&self, host: u32) -> impl Iterator<Item = DeviceIndex> + use<> {
+    pub(crate) fn devices_of(&self, host: u32) -> impl Iterator<Item = DeviceIndex> + use<> {
         let devices = self.hosts.get(host as usize).map_or(0..0, |host| host.devices.clone());
         devices.map(DeviceIndex)
     }
