@@ -67,8 +67,10 @@ fn rules(md: &mut String) {
 }
 
 fn faults(md: &mut String) {
-    md.push_str("\n## Faults\n\nWritten as `at TIME TARGET NAME ARGUMENT` or `after N frames TARGET NAME ARGUMENT`. `tb5 run --fault` and `tb5 fabric NAME` take the same \
-         text, in which the time may be left out: such a fault fires at once.\n\n");
+    md.push_str(
+        "\n## Faults\n\nWritten as `at TIME TARGET NAME ARGUMENT` or `after N frames TARGET NAME ARGUMENT`. `tb5 run --fault` \
+         and `tb5 fabric NAME` take the same text, in which the time may be left out: such a fault fires at once.\n\n",
+    );
     table(md, &["Fault", "Argument", "What happens", "Stands for", "Test"]);
     for info in FAULTS {
         let stands_for = FAILURES.iter().filter(|failure| match failure.modelled {
