@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rdma_async::{Connection, Device, Endpoint, EndpointOptions};
 use rdma_core::{Teardown, Time};
-use rdma_sim::{Check, CheckFailure, FailureKind, FaultKind, Net, RandomFaults, try_check};
+use rdma_sim::{Check, CheckFailure, FailureKind, FaultKind, Model, Net, RandomFaults, try_check};
 use rdma_tests::{Hooked, Hooks};
 use rdma_tests::{connect, endpoint_on};
 
@@ -105,7 +105,7 @@ async fn program(net: Net, traffic: Traffic) {
 
 fn settings() -> Check {
     let limit = Time::ZERO + Duration::from_hours(24);
-    Check::new().runs(10_000).time_limit(limit).liveness(Duration::from_hours(3))
+    Check::new().runs(10_000).time_limit(limit).liveness(Duration::from_mins(20))
 }
 
 fn find(settings: Check, traffic: Traffic) -> CheckFailure {
@@ -135,8 +135,11 @@ fn a_lost_long_message_is_replaced_by_the_next_one() {
 /// Known: keep-alives go over the first lane only.
 #[test]
 fn the_second_lane_dies_of_rest() {
-    let traffic = Traffic { connections: 1, messages: 3, rest: 30, unknown_teardown: false };
-    let failure = find(settings(), traffic);
+    let traffic = Traffic { connections: 1, messages: 3, rest: 27, unknown_teardown: false };
+    // As after 23 minutes, in less time.
+    let mut model = Model::tb5();
+    model.rules.idle_death = Some(Duration::from_mins(1));
+    let failure = find(settings().model(model), traffic);
     assert_eq!(failure.kind, FailureKind::NoProgress, "{failure}");
     assert!(
         failure.reason.contains("main waits for its message to be sent, or for a message of its peer"),
