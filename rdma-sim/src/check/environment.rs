@@ -29,7 +29,7 @@ pub(super) fn apply(check: &mut Check, name: &str) {
     check.runs = variable("RDMA_SIM_RUNS").unwrap_or(check.runs);
     check.first_seed = variable("RDMA_SIM_SEED").unwrap_or(check.first_seed);
     check.threads = variable("RDMA_SIM_THREADS").or(check.threads);
-    check.page = variable("RDMA_SIM_PAGE").or(check.page.take());
+    check.page = variable("RDMA_SIM_PAGE").or_else(|| check.page.take());
     let replay: Option<Replay> = variable(replay::VARIABLE);
     if let Some(replay) = replay.filter(|_| check.replay.is_none()) {
         if replay.test.is_empty() || replay.test == name {

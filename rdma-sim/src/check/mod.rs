@@ -314,7 +314,7 @@ pub fn check<O: Outcome>(check: Check, test: impl AsyncFn(Net) -> O + Sync) {
 pub fn try_check<O: Outcome, F: AsyncFn(Net) -> O + Sync>(
     check: Check,
     test: F,
-) -> Result<Report, CheckFailure> {
+) -> Result<Report, Box<CheckFailure>> {
     let mut check = check;
     let name = check.name.take().unwrap_or_else(environment::test_name::<F>);
     environment::apply(&mut check, &name);
@@ -396,7 +396,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     }
 
     /// Repeats one run
-    fn repeat(mut self, replay: Replay) -> Result<Report, CheckFailure> {
+    fn repeat(mut self, replay: Replay) -> Result<Report, Box<CheckFailure>> {
         let purpose = if self.check.page.is_some() { Purpose::Show } else { Purpose::Test };
         match self.watched(|| self.run(&self.workers[0], &replay, replay.source(), purpose, false)) {
             Ok(finished) => {
@@ -409,7 +409,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     }
 
     /// Tries all seeds
-    fn explore(mut self, base: &Replay) -> Result<Report, CheckFailure> {
+    fn explore(mut self, base: &Replay) -> Result<Report, Box<CheckFailure>> {
         let check = self.check;
         if check.runs == 0 {
             return Ok(self.report);
@@ -445,7 +445,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     }
 
     /// Tries all orders
-    fn exhaust(mut self, base: &Replay) -> Result<Report, CheckFailure> {
+    fn exhaust(mut self, base: &Replay) -> Result<Report, Box<CheckFailure>> {
         let faults = self.check.faults.clone();
         let case = Replay { scheduler: Scheduler::Every, faults, ..base.clone() };
         let exploring = Exploring::default();
@@ -472,7 +472,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     }
 
     /// The report, unless something never held
-    fn finish(mut self, base: &Replay) -> Result<Report, CheckFailure> {
+    fn finish(mut self, base: &Replay) -> Result<Report, Box<CheckFailure>> {
         self.report.elapsed = self.start.elapsed();
         match self.report.never_held_text() {
             Some(text) => {
@@ -489,7 +489,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         cases: Vec<Replay>,
         corpus: &mut Corpus,
         updates: bool,
-    ) -> Result<(), CheckFailure> {
+    ) -> Result<(), Box<CheckFailure>> {
         let outcomes = self.watched(|| self.run_all(&cases));
         for (case, outcome) in cases.into_iter().zip(outcomes) {
             match outcome {
@@ -535,7 +535,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     }
 
     /// The failure of the smallest run that fails like `case`
-    fn shrunk(&self, case: Replay, failed: Failed, tried: u64) -> CheckFailure {
+    fn shrunk(&self, case: Replay, failed: Failed, tried: u64) -> Box<CheckFailure> {
         let original = case.clone();
         if !self.check.shrinks {
             self.show(&case);
@@ -561,9 +561,9 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     }
 }
 
-fn failure_of(failed: Failed, replay: Replay, original: Replay, tried: u64) -> CheckFailure {
+fn failure_of(failed: Failed, replay: Replay, original: Replay, tried: u64) -> Box<CheckFailure> {
     let Failed { kind, reason, site } = failed;
-    CheckFailure { kind, reason, site, replay, original, tried }
+    Box::new(CheckFailure { kind, reason, site, replay, original, tried })
 }
 
 #[cfg(test)]

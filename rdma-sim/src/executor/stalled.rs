@@ -60,7 +60,10 @@ impl Stalled {
     /// All tasks wait: for what comes after `limit`, or for nothing
     pub(super) fn at(at: Time, limit: Option<Time>) -> Self {
         let waits = Waits::default();
-        limit.map_or(Self::Deadlock { at, waits: Waits::default() }, |limit| Self::TimeLimit { limit, waits })
+        match limit {
+            Some(limit) => Self::TimeLimit { limit, waits },
+            None => Self::Deadlock { at, waits },
+        }
     }
 }
 

@@ -82,7 +82,7 @@ impl RandomFaults {
 
     /// Begins half of the faults at these moments, and all within `end`, unless it is [given](Self::within)
     pub(crate) fn around(&mut self, moments: Vec<Time>, end: Time) {
-        self.horizon.get_or_insert(end.since(Time::ZERO));
+        self.horizon.get_or_insert_with(|| end.since(Time::ZERO));
         self.moments = moments;
     }
 

@@ -49,7 +49,7 @@ fn bugs() -> impl Iterator<Item = &'static Bug> {
     CATEGORIES.iter().flat_map(|(_, bugs)| *bugs)
 }
 
-fn run(bug: &Bug, check: Check, is_fixed: bool) -> Result<(), CheckFailure> {
+fn run(bug: &Bug, check: Check, is_fixed: bool) -> Result<(), Box<CheckFailure>> {
     try_check(check, async |net| bug.run(net, is_fixed).await).map(drop)
 }
 

@@ -108,7 +108,7 @@ fn settings() -> Check {
     Check::new().runs(10_000).time_limit(limit).liveness(Duration::from_mins(20))
 }
 
-fn find(settings: Check, traffic: Traffic) -> CheckFailure {
+fn find(settings: Check, traffic: Traffic) -> Box<CheckFailure> {
     let failure = try_check(settings, async |net| program(net, traffic).await);
     failure.expect_err("the defect is there")
 }

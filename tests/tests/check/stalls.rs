@@ -11,7 +11,7 @@ use rdma_core::Time;
 use rdma_sim::{Check, CheckFailure, FailureKind, Net, Outcome, Scheduler, try_check};
 use rdma_tests::connected;
 
-fn failure<O: Outcome>(check: Check, test: impl AsyncFn(Net) -> O + Sync) -> CheckFailure {
+fn failure<O: Outcome>(check: Check, test: impl AsyncFn(Net) -> O + Sync) -> Box<CheckFailure> {
     try_check(check, test).expect_err("the test fails")
 }
 
