@@ -57,6 +57,8 @@ impl Browser {
         command.args(["--disable-dev-shm-usage", "--remote-debugging-pipe"]);
         command.arg(format!("--user-data-dir={}", profile.path().display())).arg("about:blank");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+        // What a browser that is killed leaves behind goes with its profile.
+        command.env("TMPDIR", profile.path());
         let mut child = command.spawn().expect("the browser starts");
         let stdin = RefCell::new(child.stdin.take().expect("it is piped"));
         let stdout = child.stdout.take().expect("it is piped");

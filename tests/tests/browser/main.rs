@@ -21,6 +21,7 @@ const DESKTOP: [u32; 2] = [1280, 800];
 const PHONE: [u32; 2] = [360, 740];
 
 /// A browser, or `None` with a message if there is none and none is required
+#[expect(clippy::print_stderr, reason = "a test that does not run says so")]
 fn browser() -> Option<Browser> {
     let program = devtools::installed();
     if program.is_none() {

@@ -80,7 +80,7 @@ function causes(i) {
   if (messages.stall[i]) {
     const stall = messages.stall[i] - 1;
     const length = messages.stalled[i] || stalls.end[stall] - stalls.start[stall];
-    lines.push([`It waited ${duration(length)} for the peer: `, link({ kind: KIND.STALL, i: stall }, data.waits[stalls.why[stall]]), '.']);
+    lines.push([`It waited ${duration(length)} for the peer: `, link({ kind: KIND.STALL, i: stall }, data.waits[stalls.why[stall]])]);
   }
   if (fault && fault.i !== undefined) lines.push(['The fault behind it: ', link(fault, data.faults[fault.i].text)]);
   return lines.map((line) => make('p', { class: 'cause' }, ...line));
