@@ -14,7 +14,7 @@ use crate::fault::{Fault, FaultPlan};
 use crate::open_error::OpenError;
 use crate::shared::Shared;
 use crate::tcp::Listening;
-use crate::trace::History;
+use crate::trace::{History, Names};
 use crate::wall_clock::WallClock;
 
 /// The simulated Macs and cables, as the program under test sees them
@@ -179,7 +179,7 @@ impl Net {
 
     /// The faults of the simulation, those that have fired and those to come
     pub fn faults(&self) -> FaultPlan {
-        FaultPlan(self.shared.lock().fabric.planned().to_vec())
+        FaultPlan(self.shared.lock().fabric.plan.clone())
     }
 
     /// What has passed over the cable at this device: sent from here, and received
@@ -208,7 +208,12 @@ impl Net {
 
     /// The events so far, if records are [kept](crate::Sim::keep_records)
     pub fn history(&self) -> History {
-        self.shared.lock().fabric.history()
+        let fabric = &self.shared.lock().fabric;
+        let findings = fabric.sanitizer.findings().iter();
+        let remarks = findings.map(|finding| (finding.time, finding.to_string())).collect();
+        let names = fabric.notes.as_ref().map(|notes| notes.names().clone()).unwrap_or_default();
+        let names = Names { faults: fabric.plan.clone(), ..names };
+        History::new(fabric.trace.records().to_vec(), names, fabric.schedule.now(), remarks)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -281,9 +286,14 @@ pub struct Leaks {
 
 impl Leaks {
     pub(crate) fn of(fabric: &Fabric) -> Self {
-        let [queue_pairs, completion_queues, memory_regions, protection_domains, unpolled_completions] =
-            fabric.census();
-        Self { queue_pairs, completion_queues, memory_regions, protection_domains, unpolled_completions }
+        let Fabric { qps, cqs, memory, world, .. } = fabric;
+        Self {
+            queue_pairs: qps.len(),
+            completion_queues: cqs.len(),
+            memory_regions: memory.len(),
+            protection_domains: world.pds(),
+            unpolled_completions: cqs.unpolled(),
+        }
     }
 
     /// Whether there are none

@@ -150,17 +150,10 @@ impl Shared {
         Some(Self::notify(state))
     }
 
-    /// Fires an event that is due now; returns whether processes have stopped or started
-    pub(crate) fn step(&self) -> bool {
+    /// Fires an event that is due now: that with this id, or any; returns whether processes have stopped or started
+    pub(crate) fn step(&self, id: Option<u64>) -> bool {
         let mut state = self.lock();
-        state.fabric.step();
-        Self::notify(state).has_host_news
-    }
-
-    /// Fires the event that is due now and has this id; returns whether processes have stopped or started
-    pub(crate) fn step_of(&self, id: u64) -> bool {
-        let mut state = self.lock();
-        state.fabric.step_of(id);
+        state.fabric.step(id);
         Self::notify(state).has_host_news
     }
 

@@ -46,8 +46,6 @@ pub struct Sim {
     choices: Box<dyn Choices>,
     time_limit: Time,
     options: Options,
-    /// When all faults end
-    calm: Option<Time>,
     keeps_moments: bool,
     progress: Arc<Progress>,
 }
@@ -129,8 +127,8 @@ impl Sim {
                 keeps_records: false,
                 real_addresses: false,
                 scheduler: Scheduler::Fifo,
+                calm: None,
             },
-            calm: None,
             keeps_moments: false,
             progress: Arc::default(),
         }
@@ -193,8 +191,9 @@ impl Sim {
     }
 
     /// Ends all faults at `time`
-    pub(crate) fn calm_at(self, time: Time) -> Self {
-        Self { calm: Some(time), ..self }
+    pub(crate) fn calm_at(mut self, time: Time) -> Self {
+        self.options.calm = Some(time);
+        self
     }
 
     /// Keeps the moments with traffic
@@ -231,6 +230,7 @@ impl Sim {
         let net = self.build(None, None)?;
         let runtime = net.sim_runtime();
         let (value, order) = runtime.block_on(net.shared(), time_limit, scheduler, main(net.clone()))?;
+        let history = net.history();
         let fabric = &net.shared().lock().fabric;
         Ok(Run {
             value,
@@ -241,7 +241,7 @@ impl Sim {
             orders: order.sequences().into_iter().collect(),
             findings: fabric.sanitizer.findings().to_vec(),
             leaks: Leaks::of(fabric),
-            history: fabric.history(),
+            history,
             covered: fabric.coverage.counts(),
             moments: fabric.coverage.moments(),
         })
@@ -255,7 +255,6 @@ impl Sim {
     ) -> Result<Net, FaultError> {
         self.plan.check(&self.topology)?;
         let mut fabric = Fabric::new(&self.topology, self.model, self.plan.0, self.choices, self.options);
-        self.calm.into_iter().for_each(|time| fabric.calm_at(time));
         if self.keeps_moments {
             fabric.coverage.keep_moments();
         }

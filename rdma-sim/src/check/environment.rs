@@ -6,9 +6,9 @@ use std::fmt::Display;
 use std::io::Write;
 use std::str::FromStr;
 
-use super::Check;
 use super::replay::{self, Replay};
 use super::report::Report;
+use super::settings::Check;
 
 /// The name of the test that calls: that of its thread under `cargo test`, else that of its function
 pub(super) fn test_name<F>() -> String {

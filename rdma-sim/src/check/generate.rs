@@ -1,7 +1,7 @@
 //! Runs of a check from the bytes of a fuzzer, and from the strategies of proptest
 
-use super::Check;
 use super::replay::Replay;
+use super::settings::Check;
 use crate::{FaultPlan, Scheduler};
 
 impl Check {

@@ -6,7 +6,17 @@ use std::fmt;
 
 use rdma_core::probe::{Observer, Statement};
 
-use super::report::Count;
+/// How often a statement was evaluated
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Count {
+    /// How often
+    pub evaluated: u64,
+    /// How often it held
+    pub held: u64,
+    /// In how many runs it held
+    pub runs: u64,
+}
 
 /// Counts the statements and states of a run
 #[derive(Debug, Default)]

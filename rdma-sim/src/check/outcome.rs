@@ -18,7 +18,7 @@ pub trait Outcome {
     ///
     /// # Errors
     ///
-    /// The text, if the body has failed.
+    /// [`String`] with the text, if the body has failed.
     fn into_text(self) -> Result<(), String>;
 }
 

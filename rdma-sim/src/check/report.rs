@@ -7,20 +7,9 @@ use std::time::Duration;
 use rdma_core::Time;
 use rdma_core::probe::{Statement, StatementKind};
 
+use super::observer::Count;
 use super::run::Finished;
 use crate::executor::Human;
-
-/// How often a statement was evaluated
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Count {
-    /// How often
-    pub evaluated: u64,
-    /// How often it held
-    pub held: u64,
-    /// In how many runs it held
-    pub runs: u64,
-}
 
 /// The orders that an [exhaustive](super::Check::exhaustive) check has tried
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rdma_core::Time;
 use rdma_core::probe::{Statement, observe};
 
-use super::Check;
 use super::failure::{Failed, FailureKind};
+use super::observer::Count;
 use super::observer::Counting;
 use super::outcome::Outcome;
 use super::panics;
 use super::replay::Replay;
-use super::report::Count;
+use super::settings::Check;
 use crate::choices::Step;
 use crate::executor::{Human, Progress};
 use crate::{Choices, Net, RunError, Sim, Stalled};

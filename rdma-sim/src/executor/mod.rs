@@ -5,6 +5,7 @@
 
 mod progress;
 mod stalled;
+mod sync;
 mod task;
 mod timers;
 
@@ -14,7 +15,7 @@ use std::fmt;
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use rdma_core::{Runtime, Time, Timer};
@@ -23,12 +24,15 @@ pub(crate) use self::progress::Progress;
 pub(crate) use self::stalled::Human;
 use self::stalled::ask;
 pub use self::stalled::{Stalled, Wait, Waits};
-use self::task::{BoxFuture, Named, Queue, Spawned, Task, TaskWaker};
+use self::sync::lock;
+pub(crate) use self::sync::replace;
+use self::task::{BoxFuture, MAIN, Named, Queue, Spawned, Task, TaskWaker};
 pub(crate) use self::task::{Origin, Owner};
 use self::timers::Clock;
 use crate::Scheduler;
 use crate::choices::Step;
 use crate::fabric::Process;
+use crate::fabric::steps::due;
 use crate::scheduler::{Next, Order};
 use crate::shared::Shared;
 
@@ -50,23 +54,8 @@ pub(crate) type Start = Box<dyn FnMut() + Send>;
 /// Runs a task
 pub(crate) type Spawner = Box<dyn Fn(BoxFuture) + Send + Sync>;
 
-/// The number of the main task
-const MAIN: usize = 0;
 /// Most polls at one instant: no program needs so many, and they take less than a second
 const MOST_POLLS: u64 = 1_000_000;
-
-/// Stores `waker`, and returns the one that it replaces, to be dropped without a lock: dropping a waker may run any code
-pub(crate) fn replace(stored: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
-    match stored {
-        Some(same) if same.will_wake(waker) => None,
-        stored => stored.replace(waker.clone()),
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic of the program under test must not be hidden by a second one here.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A run: its tasks, and what they wait for
 struct Tasks {
@@ -210,7 +199,7 @@ impl SimRuntime {
         let fabric = &mut state.fabric;
         let event = fabric.schedule.next().unwrap_or(Time::MAX);
         if event <= self.now() {
-            steps.extend(fabric.due());
+            steps.extend(due(&fabric.schedule, &fabric.world, &fabric.qps));
         }
         if steps.is_empty() {
             let next = event.min(self.clock.next());
@@ -227,7 +216,7 @@ impl SimRuntime {
         drop(state);
         let task = run.ready.remove(chosen);
         if task.is_none() {
-            let has_host_news = shared.step_of(steps[chosen].id);
+            let has_host_news = shared.step(Some(steps[chosen].id));
             self.advanced(shared, run, has_host_news);
         }
         Ok(task)
@@ -320,7 +309,7 @@ impl SimRuntime {
 
     /// Fires an event of this very moment
     fn step(&self, shared: &Shared, run: &mut Tasks) {
-        let has_host_news = shared.step();
+        let has_host_news = shared.step(None);
         self.advanced(shared, run, has_host_news);
     }
 

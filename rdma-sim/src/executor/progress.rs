@@ -4,7 +4,8 @@ use std::panic::Location;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::{MAIN, lock};
+use super::sync::lock;
+use super::task::MAIN;
 
 /// How far a run is
 #[derive(Debug, Default)]

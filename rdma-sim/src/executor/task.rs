@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
-use super::lock;
+use super::sync::lock;
+
+/// The number of the main task
+pub(super) const MAIN: usize = 0;
 
 pub(super) type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 

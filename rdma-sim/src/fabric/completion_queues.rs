@@ -73,12 +73,12 @@ impl CompletionQueues {
         self.queues.contains_key(key)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.queues.len()
     }
 
     /// Completions that no program has polled
-    pub(super) fn unpolled(&self) -> usize {
+    pub(crate) fn unpolled(&self) -> usize {
         self.queues.values().map(|queue| queue.entries.len()).sum()
     }
 

@@ -23,6 +23,7 @@ mod remotes;
 mod sanitizer;
 mod schedule;
 mod setup;
+pub(crate) mod steps;
 mod transmit;
 mod world;
 
@@ -48,10 +49,9 @@ use self::remotes::Remotes;
 use self::sanitizer::Sanitizer;
 use self::schedule::Schedule;
 use self::world::{FaultEffect, World};
-use crate::choices::Step;
 use crate::fault::{Fault, Trigger};
 use crate::scheduler::Lateness;
-use crate::trace::{Ending, History, Names, RecordKind, Trace};
+use crate::trace::{Ending, RecordKind, Trace};
 use crate::{Choices, Model, Scheduler, Topology};
 
 /// The simulated hardware: hosts, devices, their objects, and the cables between them
@@ -63,19 +63,20 @@ pub(crate) struct Fabric {
     explores: bool,
     /// How late doorbells and deliveries are.
     pub(crate) lateness: Lateness,
-    plan: Vec<Fault>,
+    /// The faults, those that have fired and those to come
+    pub(crate) plan: Vec<Fault>,
     /// Counts registrations and transitions to ready-to-receive.
     setup_steps: u64,
     pub(crate) world: World,
     pub(crate) qps: QueuePairs,
     pub(crate) cqs: CompletionQueues,
     pub(crate) links: Links,
-    memory: Memory,
+    pub(crate) memory: Memory,
     pub(crate) sanitizer: Sanitizer,
     pub(crate) coverage: Coverage,
     pub(crate) trace: Trace,
     /// What the records have said of hosts, ports and cables, if records are kept.
-    notes: Option<Box<Notes>>,
+    pub(crate) notes: Option<Box<Notes>>,
     pub(crate) remotes: Remotes,
 }
 
@@ -90,6 +91,8 @@ pub(crate) struct Options {
     pub(crate) real_addresses: bool,
     /// What orders events that are due at one instant, and delays others.
     pub(crate) scheduler: Scheduler,
+    /// When all faults end.
+    pub(crate) calm: Option<Time>,
 }
 
 impl Fabric {
@@ -131,20 +134,8 @@ impl Fabric {
             fabric.notes = Some(Box::new(Notes::new(&fabric.world, &fabric.links)));
         }
         faults.into_iter().for_each(|fault| fabric.plan(fault));
+        fabric.schedule.add_all(options.calm.map(|time| (time, Event::Calm)));
         fabric
-    }
-
-    /// What exists: queue pairs, completion queues, regions, protection domains, and completions that no program has polled
-    pub(crate) fn census(&self) -> [usize; 5] {
-        [self.qps.len(), self.cqs.len(), self.memory.len(), self.world.pds(), self.cqs.unpolled()]
-    }
-
-    /// The records so far, with the names of what they are about
-    pub(crate) fn history(&self) -> History {
-        let names = self.notes.as_ref().map(|notes| notes.names().clone()).unwrap_or_default();
-        let names = Names { faults: self.plan.clone(), ..names };
-        let findings = self.sanitizer.findings().iter().map(|finding| (finding.time, finding.to_string()));
-        History::new(self.trace.records().to_vec(), names, self.schedule.now(), findings.collect())
     }
 
     // ─── Time ───
@@ -163,7 +154,7 @@ impl Fabric {
                 // The other events of this very moment belong to it.
                 self.schedule.stop();
             }
-            let Some(event) = self.pop_event() else {
+            let Some(event) = steps::next(&mut self.schedule, self.explores, &mut *self.choices) else {
                 if !has_news && let Some(end) = end {
                     self.schedule.skip_to(end);
                 }
@@ -173,60 +164,14 @@ impl Fabric {
         }
     }
 
-    /// Handles one of the events that are due now, if there is one
-    pub(crate) fn step(&mut self) {
+    /// Handles an event that is due now: that with this [id](steps::due), or any
+    pub(crate) fn step(&mut self, id: Option<u64>) {
         self.schedule.stop();
-        if let Some(event) = self.pop_event() {
-            self.handle(event);
-        }
-    }
-
-    /// The events that are due now, as steps, those of faults in the order of the plan
-    pub(crate) fn due(&self) -> Vec<Step> {
-        let mut has_fault = false;
-        let due = self.schedule.due();
-        let due = due.filter(|event| !(is_fault(event) && std::mem::replace(&mut has_fault, true)));
-        due.map(|event| Step { id: event.id(), hosts: self.hosts_of(event) }).collect()
-    }
-
-    /// Handles the event that is due now and was [listed](Self::due) so
-    pub(crate) fn step_of(&mut self, id: u64) {
-        self.schedule.stop();
-        let picked =
-            self.schedule.pop_any(|ties| ties.iter().position(|event| event.id() == id).unwrap_or(0));
-        if let Some(event) = picked {
-            self.handle(event);
-        }
-    }
-
-    /// The hosts that an event may change, a bit for each
-    fn hosts_of(&self, event: &Event) -> u64 {
-        let of_device = |device| {
-            let neighbour = self.world.neighbour(device).map_or(0, |device| self.world.host_bit(device));
-            self.world.host_bit(device) | neighbour
+        let event = match id {
+            Some(id) => steps::take(&mut self.schedule, id),
+            None => steps::next(&mut self.schedule, self.explores, &mut *self.choices),
         };
-        match *event {
-            Event::Boot(_) | Event::Calm | Event::Fault(_) | Event::Replug(_) => u64::MAX,
-            Event::Credit(qp)
-            | Event::Delivered(qp)
-            | Event::Doorbell(qp)
-            | Event::OneSided(qp)
-            | Event::Retry(qp)
-            | Event::Sent(qp) => self.qps.get(qp.key).map_or(0, |found| of_device(found.device)),
-            Event::Free(link) => self
-                .world
-                .ends(link)
-                .map_or(u64::MAX, |[here, there]| self.world.host_bit(here) | self.world.host_bit(there)),
-        }
-    }
-
-    #[inline(always)]
-    fn pop_event(&mut self) -> Option<Event> {
-        if self.explores {
-            self.schedule.pop_any(|ties| order(ties, &mut *self.choices))
-        } else {
-            self.schedule.pop()
-        }
+        event.into_iter().for_each(|event| self.handle(event));
     }
 
     #[inline(always)]
@@ -298,16 +243,6 @@ impl Fabric {
         self.plan.push(fault);
     }
 
-    /// Ends all faults at `time`
-    pub(crate) fn calm_at(&mut self, time: Time) {
-        self.schedule.add(time, Event::Calm);
-    }
-
-    /// The faults that were planned
-    pub(crate) fn planned(&self) -> &[Fault] {
-        &self.plan
-    }
-
     /// Fires a fault of the plan, or holds it back until all processes know of it
     fn fire(&mut self, number: u32) {
         let fault = &self.plan[number as usize];
@@ -361,17 +296,6 @@ impl Fabric {
             notes.note_changes(&self.world, &self.links, now, &mut self.trace);
         }
     }
-}
-
-fn is_fault(event: &&Event) -> bool {
-    matches!(event, Event::Fault(_))
-}
-
-/// Which of several events that are due at one instant is next
-fn order(ties: &[&Event], choices: &mut dyn Choices) -> usize {
-    let picked = choices.pick(ties.len() as u32) as usize;
-    // Faults of one instant keep the order of the plan.
-    if is_fault(&ties[picked]) { ties.iter().position(is_fault).unwrap_or(picked) } else { picked }
 }
 
 impl fmt::Debug for Fabric {

@@ -9,7 +9,7 @@ use crate::trace::{Names, PortName, RecordKind, Trace};
 
 /// The names at first, and the states as the records have said them
 #[derive(Debug)]
-pub(super) struct Notes {
+pub(crate) struct Notes {
     first: Names,
     said: States,
 }
@@ -40,7 +40,7 @@ impl Notes {
     }
 
     /// The names at first
-    pub(super) fn names(&self) -> &Names {
+    pub(crate) fn names(&self) -> &Names {
         &self.first
     }
 

@@ -1,15 +1,15 @@
 //! TCP between simulated hosts: listening, dialing, and what becomes of both when processes die
 
-use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use rdma_core::probe;
 
+use super::listening::Backlog;
+use super::pipe::Pipes;
 use super::{ONE_WAY, SimStream};
 use crate::executor::replace;
 use crate::fabric::Process;
@@ -17,24 +17,6 @@ use crate::host::SimHost;
 
 /// How long a host is looked for that does not answer, as the address resolution of a local network does. Assumed.
 const UNREACHABLE: Duration = Duration::from_secs(3);
-
-/// The ports at which processes listen
-#[derive(Debug, Default)]
-pub(crate) struct Listening(Mutex<BTreeMap<(u32, u16), Backlog>>);
-
-/// Connections that were not accepted yet
-#[derive(Debug, Default)]
-struct Backlog {
-    /// Each with the name of the host that has dialed
-    streams: VecDeque<(SimStream, String)>,
-    waker: Option<Waker>,
-}
-
-impl Listening {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(u32, u16), Backlog>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// A TCP port at which a process of a simulated host listens; closed when it is dropped, as when its process dies
 ///
@@ -98,14 +80,14 @@ impl SimHost {
             net.sleep(UNREACHABLE).await;
             return Err(io::ErrorKind::HostUnreachable.into());
         }
-        let (mine, theirs) = net.tcp();
+        let [mine, theirs] = Pipes::pair();
         let offered = self.offer(to, port, theirs);
         net.sleep(ONE_WAY).await;
-        offered.map(|()| mine)
+        offered.map(|()| SimStream::new(net, mine))
     }
 
     /// Puts a stream into the backlog of a listener
-    fn offer(&self, to: u32, port: u16, stream: SimStream) -> io::Result<()> {
+    fn offer(&self, to: u32, port: u16, stream: Pipes) -> io::Result<()> {
         let net = self.net();
         let (process, from) = {
             let world = &net.shared().lock().fabric.world;
@@ -133,7 +115,7 @@ impl SimListener {
     ///
     /// # Errors
     ///
-    /// None today: a listener of a process that has died has no one who could accept.
+    /// [`io::ErrorKind::NotConnected`] if the port was closed, which only dropping the listener does.
     pub async fn accept(&self) -> io::Result<(SimStream, String)> {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
@@ -143,8 +125,9 @@ impl SimListener {
         let Some(backlog) = listening.get_mut(&(self.host.index(), self.port)) else {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         };
-        if let Some(accepted) = backlog.streams.pop_front() {
-            return Poll::Ready(Ok(accepted));
+        if let Some((pipes, from)) = backlog.streams.pop_front() {
+            drop(listening);
+            return Poll::Ready(Ok((SimStream::new(self.host.net(), pipes), from)));
         }
         let replaced = replace(&mut backlog.waker, cx.waker());
         drop(listening);

@@ -1,20 +1,21 @@
 //! TCP over Thunderbolt as a byte stream, slow beside RDMA
 
 mod listener;
+mod listening;
+mod pipe;
 
-pub(crate) use self::listener::Listening;
 pub use self::listener::SimListener;
+pub(crate) use self::listening::Listening;
 
-use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use rdma_core::{Time, Timer, probe};
+use rdma_core::{Timer, probe};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use self::pipe::{Pipes, close, lock};
 use crate::executor::replace;
 use crate::net::Net;
 
@@ -47,28 +48,9 @@ const BUFFER: usize = 256 << 10;
 /// ```
 #[derive(Debug)]
 pub struct SimStream {
-    outgoing: Arc<Mutex<Pipe>>,
-    incoming: Arc<Mutex<Pipe>>,
+    pipes: Pipes,
     net: Net,
     timer: Pin<Box<dyn Timer>>,
-}
-
-/// One direction
-#[derive(Debug, Default)]
-struct Pipe {
-    /// Bytes with the time at which they arrive
-    chunks: VecDeque<(Time, VecDeque<u8>)>,
-    len: usize,
-    /// When the byte before the next one arrives
-    last_arrival: Time,
-    busy_until: Time,
-    is_closed: bool,
-    reader: Option<Waker>,
-    writer: Option<Waker>,
-}
-
-fn lock(pipe: &Mutex<Pipe>) -> MutexGuard<'_, Pipe> {
-    pipe.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Net {
@@ -77,13 +59,14 @@ impl Net {
     /// Both belong to the caller. Hosts with processes that die and start anew [listen](crate::SimHost::listen) and
     /// [dial](crate::SimHost::dial).
     pub fn tcp(&self) -> (SimStream, SimStream) {
-        let (there, back) = (Arc::<Mutex<Pipe>>::default(), Arc::<Mutex<Pipe>>::default());
-        let end = |outgoing: &Arc<_>, incoming: &Arc<_>| {
-            let timer = self.runtime().timer();
-            let net = self.clone();
-            SimStream { outgoing: Arc::clone(outgoing), incoming: Arc::clone(incoming), net, timer }
-        };
-        (end(&there, &back), end(&back, &there))
+        let [one, other] = Pipes::pair();
+        (SimStream::new(self, one), SimStream::new(self, other))
+    }
+}
+
+impl SimStream {
+    fn new(net: &Net, pipes: Pipes) -> Self {
+        Self { pipes, net: net.clone(), timer: net.runtime().timer() }
     }
 }
 
@@ -93,7 +76,7 @@ impl AsyncRead for SimStream {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { incoming, net, timer, .. } = &mut *self;
+        let Self { pipes: Pipes { incoming, .. }, net, timer } = &mut *self;
         loop {
             let mut pipe = lock(incoming);
             let Some((arrival, bytes)) = pipe.chunks.front_mut() else {
@@ -135,7 +118,7 @@ impl AsyncRead for SimStream {
 
 impl AsyncWrite for SimStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let mut pipe = lock(&self.outgoing);
+        let mut pipe = lock(&self.pipes.outgoing);
         if pipe.is_closed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
@@ -165,23 +148,7 @@ impl AsyncWrite for SimStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        close(&self.outgoing);
+        close(&self.pipes.outgoing);
         Poll::Ready(Ok(()))
-    }
-}
-
-/// Closes `pipe`, and wakes the tasks that wait at its ends
-fn close(pipe: &Mutex<Pipe>) {
-    let mut pipe = lock(pipe);
-    pipe.is_closed = true;
-    let wakers = [pipe.reader.take(), pipe.writer.take()];
-    drop(pipe);
-    wakers.into_iter().flatten().for_each(Waker::wake);
-}
-
-impl Drop for SimStream {
-    fn drop(&mut self) {
-        close(&self.outgoing);
-        close(&self.incoming);
     }
 }

@@ -11,7 +11,7 @@ use self::region::{BOUNDARY, Region, copy};
 use super::ids::{DeviceIndex, RegionKey, Span};
 
 /// The registered memory of all devices
-pub(super) struct Memory {
+pub(crate) struct Memory {
     regions: SlotMap<RegionKey, Region>,
     devices: Vec<PerDevice>,
     /// Devices find no data beyond a 4 GiB boundary.
@@ -110,7 +110,7 @@ impl Memory {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.regions.len()
     }
 

@@ -142,7 +142,7 @@ impl QueuePairs {
 
     // ─── Finding ───
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 

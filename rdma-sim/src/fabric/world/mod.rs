@@ -301,7 +301,7 @@ impl World {
     }
 
     /// Protection domains of all devices
-    pub(super) fn pds(&self) -> usize {
+    pub(crate) fn pds(&self) -> usize {
         self.devices.iter().map(|device| device.pds as usize).sum()
     }
 

@@ -1,0 +1,263 @@
+//! A check that goes on: its runs, and the failure that is made smaller
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use super::corpus::Corpus;
+use super::exhaustive::Exploring;
+use super::failure::{CheckFailure, Failed, FailureKind};
+use super::outcome::Outcome;
+use super::replay::Replay;
+use super::report::{Orders, Report};
+use super::run::{Finished, Purpose, run};
+use super::settings::Check;
+use super::shrink::shrink;
+use super::watch::{Watched, Worker};
+use super::{environment, page, panics};
+use crate::{Choices, Net, Scheduler};
+
+/// How many runs are begun before what they have seen is added up
+const ROUND: u64 = 128;
+
+/// A check that goes on
+pub(super) struct Checking<'a, F> {
+    check: &'a Check,
+    test: &'a F,
+    workers: Vec<Worker>,
+    done: AtomicU64,
+    report: Report,
+    start: Instant,
+}
+
+impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
+    #[expect(clippy::disallowed_methods, reason = "a report says how long it took")]
+    pub(super) fn new(check: &'a Check, name: &str, test: &'a F) -> Self {
+        let threads = check.threads.or_else(|| std::thread::available_parallelism().ok());
+        let threads =
+            threads.map_or(1, NonZeroUsize::get).min(usize::try_from(check.runs).unwrap_or(1)).max(1);
+        Self {
+            check,
+            test,
+            workers: (0..threads).map(|_| Worker::default()).collect(),
+            done: AtomicU64::new(0),
+            report: Report { test: name.to_owned(), ..Report::default() },
+            start: Instant::now(),
+        }
+    }
+
+    /// Calls `body` while a thread watches the workers
+    fn watched<T>(&self, body: impl FnOnce() -> T) -> T {
+        let is_over = AtomicBool::new(false);
+        let watched = Watched {
+            test: &self.report.test,
+            runs: self.check.runs,
+            done: &self.done,
+            workers: &self.workers,
+            patience: self.check.patience,
+            is_over: &is_over,
+        };
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| watched.watch());
+            let value = body();
+            is_over.store(true, Ordering::Release);
+            thread.thread().unpark();
+            value
+        })
+    }
+
+    fn run(
+        &self,
+        worker: &Worker,
+        case: &Replay,
+        source: Box<dyn Choices>,
+        purpose: Purpose,
+        is_quiet: bool,
+    ) -> Result<Finished, Failed> {
+        let set = |case| *worker.case.lock().unwrap_or_else(PoisonError::into_inner) = case;
+        set(Some(case.clone()));
+        let seen = RefCell::new(None);
+        let body = || run(self.check, case, source, purpose, &worker.progress, &seen, self.test);
+        let outcome = panics::watched(case.line(), is_quiet, body);
+        set(None);
+        if purpose == Purpose::Show
+            && let (Some(path), Some(net)) = (&self.check.page, seen.take())
+        {
+            page::write(path, case, &outcome, net.history());
+        }
+        outcome
+    }
+
+    /// Repeats one run
+    pub(super) fn repeat(mut self, replay: Replay) -> Result<Report, Box<CheckFailure>> {
+        let purpose = if self.check.page.is_some() { Purpose::Show } else { Purpose::Test };
+        match self.watched(|| self.run(&self.workers[0], &replay, replay.source(), purpose, false)) {
+            Ok(finished) => {
+                self.report.add(&finished);
+                self.report.elapsed = self.start.elapsed();
+                Ok(self.report)
+            }
+            Err(failed) => Err(failure_of(failed, replay.clone(), replay, 1)),
+        }
+    }
+
+    /// Tries all seeds
+    pub(super) fn explore(mut self, base: &Replay) -> Result<Report, Box<CheckFailure>> {
+        let check = self.check;
+        if check.runs == 0 {
+            return Ok(self.report);
+        }
+        if check.is_exhaustive {
+            return self.exhaust(base);
+        }
+        // The plain run comes first: it shows where the traffic is, and fails if the test never works.
+        let plain = Replay { draws: Some(0), faults: check.faults.clone(), ..base.clone() };
+        let measured = match self
+            .watched(|| self.run(&self.workers[0], &plain, plain.source(), Purpose::Measure, true))
+        {
+            Ok(measured) => measured,
+            Err(failed) => return Err(self.shrunk(plain, failed, 1)),
+        };
+        self.report.add(&measured);
+        let mut aimed = check.clone();
+        aimed.random_faults.around(measured.moments, measured.time);
+        let steps = u32::try_from(measured.steps).unwrap_or(u32::MAX).max(1);
+        let mut corpus = Corpus::default();
+        let known = check.corpus.as_deref().map_or(Ok(Vec::new()), Corpus::read);
+        self.try_all(known.unwrap_or_else(|error| panic!("{error}")), &mut corpus, false)?;
+        for round in 0..check.runs.div_ceil(ROUND) {
+            let seeds = round * ROUND..check.runs.min((round + 1) * ROUND);
+            let case = |number| {
+                let fresh = aimed.case(base, steps, check.first_seed.wrapping_add(number));
+                if check.is_guided { corpus.vary(fresh) } else { fresh }
+            };
+            let cases = seeds.map(case).collect();
+            self.try_all(cases, &mut corpus, check.corpus.is_some() && environment::updates_corpus())?;
+        }
+        self.finish(base)
+    }
+
+    /// Tries all orders
+    fn exhaust(mut self, base: &Replay) -> Result<Report, Box<CheckFailure>> {
+        let faults = self.check.faults.clone();
+        let case = Replay { scheduler: Scheduler::Every, faults, ..base.clone() };
+        let exploring = Exploring::default();
+        let mut orders = Orders::default();
+        while !orders.are_all && orders.tried + orders.pruned < self.check.runs {
+            let source = Box::new(exploring.clone());
+            let outcome = self.watched(|| self.run(&self.workers[0], &case, source, Purpose::Test, true));
+            let is_pruned = exploring.tree().is_pruned();
+            match outcome {
+                _ if is_pruned => orders.pruned += 1,
+                Ok(finished) => {
+                    orders.tried += 1;
+                    self.report.add(&finished);
+                }
+                Err(failed) => {
+                    let choices = Some(exploring.tree().choices());
+                    return Err(self.shrunk(Replay { choices, ..case }, failed, orders.tried + 1));
+                }
+            }
+            orders.are_all = !exploring.tree().advance();
+        }
+        self.report.orders = Some(orders);
+        self.finish(base)
+    }
+
+    /// The report, unless something never held
+    fn finish(mut self, base: &Replay) -> Result<Report, Box<CheckFailure>> {
+        self.report.elapsed = self.start.elapsed();
+        match self.report.never_held_text() {
+            Some(text) => {
+                let failed = Failed::new(FailureKind::NeverHeld, text);
+                Err(failure_of(failed, base.clone(), base.clone(), self.report.runs))
+            }
+            None => Ok(self.report),
+        }
+    }
+
+    /// Runs `cases`, and adds what they have reached to the report and to the corpus, whose folder is written if `updates`
+    fn try_all(
+        &mut self,
+        cases: Vec<Replay>,
+        corpus: &mut Corpus,
+        updates: bool,
+    ) -> Result<(), Box<CheckFailure>> {
+        let outcomes = self.watched(|| self.run_all(&cases));
+        for (case, outcome) in cases.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(finished) => {
+                    self.report.add(&finished);
+                    let is_new = self.check.is_guided && corpus.add(&case, &finished);
+                    if let Some(path) = self.check.corpus.as_deref().filter(|_| is_new && updates) {
+                        Corpus::write(path, &case).unwrap_or_else(|error| panic!("{error}"));
+                    }
+                }
+                Err(failed) => return Err(self.shrunk(case, failed, self.report.runs + 1)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs `cases` on all threads; those behind one that fails may be missing
+    fn run_all(&self, cases: &[Replay]) -> Vec<Result<Finished, Failed>> {
+        let (next, end) = (AtomicUsize::new(0), AtomicUsize::new(cases.len()));
+        let outcomes = Mutex::new(BTreeMap::new());
+        let work = |worker: &Worker| loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= end.load(Ordering::Relaxed) {
+                return;
+            }
+            let outcome = self.run(worker, &cases[number], cases[number].source(), Purpose::Test, true);
+            if outcome.is_err() {
+                end.fetch_min(number, Ordering::Relaxed);
+            }
+            self.done.fetch_add(1, Ordering::Relaxed);
+            outcomes.lock().unwrap_or_else(PoisonError::into_inner).insert(number, outcome);
+        };
+        if let [worker] = &self.workers[..] {
+            work(worker);
+        } else {
+            std::thread::scope(|scope| {
+                for worker in &self.workers {
+                    scope.spawn(|| work(worker));
+                }
+            });
+        }
+        outcomes.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+    }
+
+    /// The failure of the smallest run that fails like `case`
+    fn shrunk(&self, case: Replay, failed: Failed, tried: u64) -> Box<CheckFailure> {
+        let original = case.clone();
+        if !self.check.shrinks {
+            self.show(&case);
+            return failure_of(failed, case, original, tried);
+        }
+        let alike = failed.clone();
+        let again = |case: &Replay| {
+            let outcome = self.run(&self.workers[0], case, case.source(), Purpose::Test, true);
+            outcome.err().filter(|found| found.is_like(&alike))
+        };
+        let (replay, failed) = self.watched(|| shrink(case, failed, again));
+        self.show(&replay);
+        failure_of(failed, replay, original, tried)
+    }
+
+    /// Writes the page of a run, if that is wanted
+    fn show(&self, case: &Replay) {
+        if self.check.page.is_some() {
+            let show = || self.run(&self.workers[0], case, case.source(), Purpose::Show, true);
+            // That it fails is known.
+            let _ = self.watched(show);
+        }
+    }
+}
+
+fn failure_of(failed: Failed, replay: Replay, original: Replay, tried: u64) -> Box<CheckFailure> {
+    let Failed { kind, reason, site } = failed;
+    Box::new(CheckFailure { kind, reason, site, replay, original, tried })
+}

@@ -1,0 +1,242 @@
+//! What a check varies, and how often
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rdma_core::Time;
+use twox_hash::XxHash3_64;
+
+use super::replay::Replay;
+use crate::fault::FaultPlan;
+use crate::{Model, RandomFaults, Scheduler, Seeded, Topology};
+
+/// What [`check`](super::check()) varies, and how often
+///
+/// ```
+/// use rdma_sim::{Check, RandomFaults, Topology, check};
+///
+/// let settings = Check::new().runs(20).topology(Topology::ring(3, 4)?).random_faults(RandomFaults::up_to(3));
+/// check(settings, async |net| {
+///     // The test: whatever the faults did, the devices of the other Macs are there.
+///     assert_eq!(net.gids("c", "rdma_en2").map(|gids| gids.len() <= 2), Ok(true));
+/// });
+/// # Ok::<(), rdma_sim::TopologyError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before it is checked"]
+pub struct Check {
+    pub(super) name: Option<String>,
+    pub(super) runs: u64,
+    pub(super) first_seed: u64,
+    pub(super) threads: Option<NonZeroUsize>,
+    pub(super) topology: Topology,
+    pub(super) model: Model,
+    pub(super) faults: FaultPlan,
+    pub(super) random_faults: RandomFaults,
+    /// The one of each run, unless it is given
+    pub(super) scheduler: Option<Scheduler>,
+    pub(super) time_limit: Time,
+    pub(super) liveness: Option<Duration>,
+    pub(super) patience: Duration,
+    pub(super) shrinks: bool,
+    pub(super) is_guided: bool,
+    pub(super) is_exhaustive: bool,
+    pub(super) corpus: Option<PathBuf>,
+    pub(super) page: Option<PathBuf>,
+    pub(super) replay: Option<Replay>,
+}
+
+/// How long a run may take, in virtual time
+const TIME_LIMIT: Duration = Duration::from_hours(1);
+/// How long a task may keep its thread, in real time
+const PATIENCE: Duration = Duration::from_mins(1);
+
+impl Default for Check {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Check {
+    /// A hundred seeds on two Macs and a cable, without faults
+    pub fn new() -> Self {
+        Self {
+            name: None,
+            runs: 100,
+            first_seed: 0,
+            threads: None,
+            topology: Topology::pair(),
+            model: Model::default(),
+            faults: FaultPlan::none(),
+            random_faults: RandomFaults::up_to(0),
+            scheduler: None,
+            time_limit: Time::ZERO + TIME_LIMIT,
+            liveness: None,
+            patience: PATIENCE,
+            shrinks: true,
+            is_guided: false,
+            is_exhaustive: false,
+            corpus: None,
+            page: None,
+            replay: None,
+        }
+    }
+
+    /// Calls the test `name` in replays; otherwise it has the name of its thread, as `cargo test` gives it, or of its function
+    pub fn name(self, name: &str) -> Self {
+        Self { name: Some(name.split_whitespace().collect::<Vec<_>>().join("_")), ..self }
+    }
+
+    /// Tries this many seeds
+    pub fn runs(self, runs: u64) -> Self {
+        Self { runs, ..self }
+    }
+
+    /// Begins with this seed; 0 follows the last one
+    pub fn first_seed(self, first_seed: u64) -> Self {
+        Self { first_seed, ..self }
+    }
+
+    /// Runs this many seeds at once, one on each thread; as many as the machine has cores, if not set
+    ///
+    /// What is found does not depend on it.
+    pub fn threads(self, threads: NonZeroUsize) -> Self {
+        Self { threads: Some(threads), ..self }
+    }
+
+    /// Simulates these Macs and cables
+    pub fn topology(self, topology: Topology) -> Self {
+        Self { topology, ..self }
+    }
+
+    /// Simulates devices that behave like this
+    pub fn model(self, model: Model) -> Self {
+        Self { model, ..self }
+    }
+
+    /// Injects these faults in each run, beside [random ones](Self::random_faults)
+    pub fn faults(self, plan: FaultPlan) -> Self {
+        Self { faults: plan, ..self }
+    }
+
+    /// Injects other faults for each seed, beside [those of a plan](Self::faults)
+    pub fn random_faults(self, faults: RandomFaults) -> Self {
+        Self { random_faults: faults, ..self }
+    }
+
+    /// Orders tasks and events like this; in turn by chance and by priorities, if not set
+    ///
+    /// A test that measures virtual time wants [`Scheduler::Fifo`]: the others make tasks and deliveries late.
+    pub fn scheduler(self, scheduler: Scheduler) -> Self {
+        Self { scheduler: Some(scheduler), ..self }
+    }
+
+    /// Fails a run when its virtual time exceeds `limit`; an hour by default
+    pub fn time_limit(self, limit: Time) -> Self {
+        Self { time_limit: limit, ..self }
+    }
+
+    /// Ends all faults when the last one of the plan has, and fails a run that then takes longer than `bound`
+    ///
+    /// Cables are plugged in again, stopped processes go on and dead ones start anew, and faults that wait for a number of frames are
+    /// forgotten. What only a reboot repairs, such as leaked objects, stays.
+    pub fn liveness(self, bound: Duration) -> Self {
+        Self { liveness: Some(bound), ..self }
+    }
+
+    /// Ends the process if a task keeps its thread for so much real time; a minute by default
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Whether a failing run is made smaller before it is reported; it is by default
+    pub fn shrink(self, shrinks: bool) -> Self {
+        Self { shrinks, ..self }
+    }
+
+    /// Varies runs that have reached something new, rather than to begin each anew
+    ///
+    /// New are: states ([`state!`](rdma_core::state!)) and statements that hold and their sequence, behaviour of the device, how often each was
+    /// seen, and orders of tasks.
+    pub fn guided(self) -> Self {
+        Self { is_guided: true, ..self }
+    }
+
+    /// Tries all orders of tasks and events that are due at one instant, and all numbers that the test draws, rather than some by seed
+    ///
+    /// For small programs: the number of orders grows with the factorial of that of the steps at one instant. Nothing is late, frames have no
+    /// jitter, and the faults are those of the [plan](Self::faults). Steps of tasks and devices of different hosts count as independent, so
+    /// that only one order of them is tried: **tasks of different hosts must share nothing but the network**, tasks outside of hosts, such as
+    /// the test itself, may. [`Report::orders`] says how many there are, and whether [`runs`](Self::runs) sufficed for them.
+    pub fn exhaustive(self) -> Self {
+        Self { is_exhaustive: true, ..self }
+    }
+
+    /// [Guides](Self::guided) the check, and tries the runs in the folder `path` first
+    ///
+    /// With the environment variable `RDMA_SIM_UPDATE_CORPUS=1`, runs that have reached something new are written there, one line each, to
+    /// be committed with the test. A path that is not absolute is one of the package under test.
+    pub fn corpus(self, path: impl Into<PathBuf>) -> Self {
+        Self { corpus: Some(path.into()), ..self.guided() }
+    }
+
+    /// Writes a page of the run that fails, or that is [repeated](Self::replay), to the file `path`: see
+    /// [`History::to_html`](crate::History::to_html)
+    ///
+    /// So does the environment variable `RDMA_SIM_PAGE`. The file can be opened in any browser.
+    pub fn page(self, path: impl Into<PathBuf>) -> Self {
+        Self { page: Some(path.into()), ..self }
+    }
+
+    /// Repeats one run instead of trying seeds
+    pub fn replay(self, replay: Replay) -> Self {
+        Self { replay: Some(replay), ..self }
+    }
+
+    /// When all faults have ended, and how long the test may take from then on
+    pub(super) fn calm(&self, faults: &FaultPlan) -> Option<(Time, Duration)> {
+        self.liveness.map(|bound| (faults.end(), bound))
+    }
+
+    /// A fingerprint of what is simulated
+    pub(super) fn setup(&self) -> u32 {
+        let text = format!("{:?} {:?}", self.topology, self.model);
+        XxHash3_64::oneshot(text.as_bytes()) as u32
+    }
+
+    /// The run of a seed
+    pub(super) fn case(&self, base: &Replay, steps: u32, seed: u64) -> Replay {
+        // Apart from the choices of the run: shrinking those leaves the faults as they are.
+        let mut choices = Seeded::new(seed ^ 0xfa17_5eed);
+        let random = self.random_faults.draw(&mut choices, &self.topology);
+        let faults = self.faults.0.iter().cloned().chain(random.0).collect();
+        let scheduler = match self.scheduler {
+            Some(Scheduler::Pct { depth, steps: 0 }) => Scheduler::Pct { depth, steps },
+            Some(scheduler) => scheduler,
+            None if seed % 3 == 2 => Scheduler::Pct { depth: 2 + (seed / 3 % 2) as u32, steps },
+            None => Scheduler::Random,
+        };
+        Replay { seed, scheduler, faults, ..base.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: the later of the two calls removed the faults of the earlier one.
+    #[test]
+    fn faults_of_a_plan_and_random_ones_are_injected_together() {
+        let plan: FaultPlan = "at 5ms b:rdma_en2 slow 50%".parse().unwrap();
+        let random = || RandomFaults::up_to(8);
+        let (first, last) = (Check::new().faults(plan.clone()), Check::new().random_faults(random()));
+        let (first, last) = (first.random_faults(random()), last.faults(plan.clone()));
+        for seed in 0..20 {
+            let drawn = random().draw(&mut Seeded::new(seed ^ 0xfa17_5eed), &Topology::pair());
+            let both = last.case(&Replay::default(), 1, seed).faults;
+            assert_eq!((&both.0[..1], &both.0[1..]), (&plan.0[..], &drawn.0[..]));
+            assert_eq!(first.case(&Replay::default(), 1, seed).faults, both);
+        }
+    }
+}
