@@ -8,11 +8,11 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::{Connection, Device, Endpoint, Runtime as _, TokioRuntime};
+use rdma_async::{Connection, Device, Endpoint, TokioRuntime};
 use rdma_sim::driver::realtime;
 use rdma_sim::{Sim, Topology};
 use rdma_sim_verbs::shared::Settings;

@@ -102,7 +102,7 @@ mod tests {
             test_name::<F>()
         }
         assert!(test_name::<u8>().ends_with("a_test_has_the_name_of_its_thread"));
-        let closure = std::thread::spawn(|| name_of(|| ())).join().unwrap();
+        let closure = std::thread::scope(|scope| scope.spawn(|| name_of(|| ())).join().unwrap());
         assert_eq!(closure, "check::environment::tests::a_test_has_the_name_of_its_thread");
     }
 }

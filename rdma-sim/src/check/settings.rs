@@ -168,7 +168,7 @@ impl Check {
     /// For small programs: the number of orders grows with the factorial of that of the steps at one instant. Nothing is late, frames have no
     /// jitter, and the faults are those of the [plan](Self::faults). Steps of tasks and devices of different hosts count as independent, so
     /// that only one order of them is tried: **tasks of different hosts must share nothing but the network**, tasks outside of hosts, such as
-    /// the test itself, may. [`Report::orders`] says how many there are, and whether [`runs`](Self::runs) sufficed for them.
+    /// the test itself, may. [`Report::orders`](super::Report::orders) says how many there are, and whether [`runs`](Self::runs) sufficed for them.
     pub fn exhaustive(self) -> Self {
         Self { is_exhaustive: true, ..self }
     }
