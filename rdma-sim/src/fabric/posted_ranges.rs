@@ -106,7 +106,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a comparison with every other range; catches each operator of `add`, `remove` and `split` replaced.
+        /// Against a comparison with every other range; catches that ranges which are only read count as clashing.
         #[test]
         fn a_range_clashes_with_one_that_it_overlaps_unless_both_are_only_read(
             ops in prop::collection::vec((0usize..40, 0usize..12, any::<bool>(), 0u8..3), 1..60),
