@@ -113,7 +113,7 @@ pub fn state(label: &'static str, value: u64) {
     }
 }
 
-/// States what has to hold at least once, in some run: a check of a simulation fails if it never does
+/// States what has to hold at least once: a check of a simulation fails if the statement was evaluated and held in no run
 ///
 /// So a test shows that it has tested what it is for.
 ///

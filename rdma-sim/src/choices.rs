@@ -104,9 +104,12 @@ impl Recorded {
 
 impl Choices for Recorded {
     fn pick(&mut self, n: u32) -> u32 {
+        if n < 2 {
+            return 0;
+        }
         let Some(choice) = self.choices.get(self.next) else { return 0 };
         self.next += 1;
-        if n == 0 { 0 } else { choice % n }
+        choice % n
     }
 }
 

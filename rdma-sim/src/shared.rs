@@ -139,15 +139,38 @@ impl Shared {
     /// Advances time until a completion queue or a host has news, at the latest until `timer`
     ///
     /// `None` if nothing is due by `limit`.
-    pub(crate) fn advance(&self, timer: Time, limit: Time) -> Option<Advanced> {
+    /// Of a timer and an event of one instant, the event comes first; if it `explores`, neither: time stops before both.
+    pub(crate) fn advance(&self, timer: Time, limit: Time, explores: bool) -> Option<Advanced> {
         let mut state = self.lock();
         let fabric = &mut state.fabric;
-        let next = fabric.schedule.next().unwrap_or(Time::MAX).min(timer);
-        if next > limit || next == Time::MAX {
+        let event = fabric.schedule.next().unwrap_or(Time::MAX);
+        let next = event.min(timer);
+        // Waiters that a verb has woken come before anything that is due.
+        if (next > limit || next == Time::MAX) && !fabric.cqs.has_woken() {
             return None;
         }
-        fabric.advance(timer.min(limit), (timer <= limit).then_some(timer));
+        if !explores {
+            fabric.advance(timer.min(limit), (timer <= limit).then_some(timer));
+        } else if timer <= event && timer <= limit {
+            fabric.schedule.wait_until(timer);
+        } else {
+            let before = Time::from_nanos(timer.as_nanos().saturating_sub(1));
+            fabric.advance(before.max(fabric.schedule.now()).min(limit), None);
+        }
         Some(Self::notify(state))
+    }
+
+    /// Calls the wakers of completion queues with news; returns whether there were any
+    pub(crate) fn wake(&self) -> bool {
+        let mut has_woken = false;
+        loop {
+            let state = self.lock();
+            if !state.fabric.cqs.has_woken() {
+                return has_woken;
+            }
+            has_woken = true;
+            Self::notify(state);
+        }
     }
 
     /// Fires an event that is due now: that with this id, or any; returns whether processes have stopped or started

@@ -17,7 +17,7 @@ use super::run::{Finished, Purpose, run};
 use super::settings::Check;
 use super::shrink::shrink;
 use super::watch::{Watched, Worker};
-use super::{environment, page, panics};
+use super::{environment, page, panics, watch};
 use crate::{Choices, Net, Scheduler};
 
 /// How many runs are begun before what they have seen is added up
@@ -31,6 +31,21 @@ pub(super) struct Checking<'a, F> {
     done: AtomicU64,
     report: Report,
     start: Instant,
+    /// When the next line about progress is printed, in seconds since the start
+    next_line: AtomicU64,
+}
+
+/// Ends the thread that watches, also if the check panics
+struct EndOfWatch<'a> {
+    is_over: &'a AtomicBool,
+    thread: std::thread::Thread,
+}
+
+impl Drop for EndOfWatch<'_> {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
 }
 
 impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
@@ -46,6 +61,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             done: AtomicU64::new(0),
             report: Report { test: name.to_owned(), ..Report::default() },
             start: Instant::now(),
+            next_line: AtomicU64::new(watch::EVERY_SECONDS),
         }
     }
 
@@ -59,13 +75,13 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             workers: &self.workers,
             patience: self.check.patience,
             is_over: &is_over,
+            start: self.start,
+            next: &self.next_line,
         };
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| watched.watch());
-            let value = body();
-            is_over.store(true, Ordering::Release);
-            thread.thread().unpark();
-            value
+            let _end = EndOfWatch { is_over: &is_over, thread: thread.thread().clone() };
+            body()
         })
     }
 
@@ -126,13 +142,13 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         aimed.random_faults.around(measured.moments, measured.time);
         let steps = u32::try_from(measured.steps).unwrap_or(u32::MAX).max(1);
         let mut corpus = Corpus::default();
-        let known = check.corpus.as_deref().map_or(Ok(Vec::new()), Corpus::read);
+        let known = check.corpus.as_deref().map_or(Ok(Vec::new()), |path| Corpus::read(path, check.setup()));
         self.try_all(known.unwrap_or_else(|error| panic!("{error}")), &mut corpus, false)?;
         for round in 0..check.runs.div_ceil(ROUND) {
             let seeds = round * ROUND..check.runs.min((round + 1) * ROUND);
             let case = |number| {
                 let fresh = aimed.case(base, steps, check.first_seed.wrapping_add(number));
-                if check.is_guided { corpus.vary(fresh) } else { fresh }
+                if check.is_guided { corpus.vary(fresh, &check.faults) } else { fresh }
             };
             let cases = seeds.map(case).collect();
             self.try_all(cases, &mut corpus, check.corpus.is_some() && environment::updates_corpus())?;
@@ -150,6 +166,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             let source = Box::new(exploring.clone());
             let outcome = self.watched(|| self.run(&self.workers[0], &case, source, Purpose::Test, true));
             let is_pruned = exploring.tree().is_pruned();
+            self.done.fetch_add(1, Ordering::Relaxed);
             match outcome {
                 _ if is_pruned => orders.pruned += 1,
                 Ok(finished) => {

@@ -30,7 +30,7 @@ pub(super) struct Corpus {
 pub(super) enum CorpusError {
     #[error("cannot use the corpus file {path}: {error}")]
     File { path: PathBuf, error: io::Error },
-    #[error("the corpus file {path} is not a replay: {error}; remove it")]
+    #[error("the corpus file {path} cannot be replayed: {error}; remove it")]
     Replay { path: PathBuf, error: ReplayError },
 }
 
@@ -46,8 +46,8 @@ impl Corpus {
         is_new
     }
 
-    /// A variation of a run, which `fresh` is instead if there is none; `draw` draws the faults
-    pub(super) fn vary(&self, fresh: Replay) -> Replay {
+    /// A variation of a run, which `fresh` is instead if there is none; all runs have the faults of `plan`
+    pub(super) fn vary(&self, fresh: Replay, plan: &FaultPlan) -> Replay {
         let choices = &mut Seeded::new(fresh.seed ^ 0xc0_4905);
         // A quarter of the runs begin anew: what was found so far may be far from everything else.
         if self.entries.is_empty() || choices.pick(4) == 0 {
@@ -64,7 +64,12 @@ impl Corpus {
             _ => (true, false),
         };
         if new_faults {
-            child.faults = mix(choices, &parent.faults, &fresh.faults);
+            let drawn = [parent, &fresh].map(|run| {
+                let faults = run.faults.0.strip_prefix(&plan.0[..]).unwrap_or_default();
+                FaultPlan(faults.to_vec())
+            });
+            child.faults = plan.clone();
+            child.faults.0.extend(mix(choices, &drawn).0);
         }
         if new_choices {
             let at = u64::from(choices.pick(u32::try_from(*drawn).unwrap_or(u32::MAX).max(1)));
@@ -74,8 +79,8 @@ impl Corpus {
         if child.branches.len() > MOST_BRANCHES { fresh } else { child }
     }
 
-    /// The runs in the folder `path`, in the order of their names; none if it does not exist
-    pub(super) fn read(path: &Path) -> Result<Vec<Replay>, CorpusError> {
+    /// The runs in the folder `path`, in the order of their names; none if it does not exist; `setup` is theirs, too
+    pub(super) fn read(path: &Path, setup: u32) -> Result<Vec<Replay>, CorpusError> {
         let fail = |path: &Path| {
             let path = path.to_owned();
             move |error| CorpusError::File { path, error }
@@ -93,7 +98,9 @@ impl Corpus {
             .into_iter()
             .map(|path| {
                 let text = fs::read_to_string(&path).map_err(fail(&path))?;
-                text.parse().map_err(|error| CorpusError::Replay { path, error })
+                let replay =
+                    text.parse().and_then(|replay: Replay| replay.check_setup(setup).map(|()| replay));
+                replay.map_err(|error| CorpusError::Replay { path, error })
             })
             .collect()
     }
@@ -107,12 +114,14 @@ impl Corpus {
     }
 }
 
-/// Faults of two plans: each group of either with even odds
-fn mix(choices: &mut dyn Choices, one: &FaultPlan, other: &FaultPlan) -> FaultPlan {
+/// Faults of two plans: each group of either with even odds, at most as many as the larger one has
+fn mix(choices: &mut dyn Choices, plans: &[FaultPlan; 2]) -> FaultPlan {
     let mut all = FaultPlan::none();
-    for plan in [one, other] {
+    let mut left = plans.iter().map(|plan| plan.groups().len()).max().unwrap_or(0);
+    for plan in plans {
         for group in plan.groups() {
-            if choices.pick(2) == 0 {
+            if left > 0 && choices.pick(2) == 0 {
+                left -= 1;
                 all.0.extend(group.into_iter().map(|position| plan.0[position].clone()));
             }
         }

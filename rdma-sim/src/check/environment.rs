@@ -63,7 +63,7 @@ fn read_variable<T: FromStr<Err: Display>>(name: &str, text: OsString) -> Result
 
 /// Prints a line that `cargo test` does not hold back
 pub(super) fn print_line(line: &str) {
-    // Nobody reads a stream that cannot be written.
+    // There is no other place to report that this one fails.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::replay::Replay;
+use crate::Scheduler;
 
 /// In which way a run failed
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -46,11 +47,11 @@ impl Failed {
 
     /// Whether both are probably the same bug: the same but for numbers
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        self.kind == other.kind && self.site == other.site && self.words().eq(other.words())
+        self.kind == other.kind && self.site == other.site && self.words() == other.words()
     }
 
     /// The part of the reason that tells one bug from another, without numbers
-    fn words(&self) -> impl Iterator<Item = char> {
+    fn words(&self) -> String {
         let text = match self.kind {
             // The main task's line; what other tasks wait for depends on the faults.
             FailureKind::Stall | FailureKind::NoProgress | FailureKind::TimeLimit => {
@@ -58,7 +59,14 @@ impl Failed {
             }
             _ => &self.reason,
         };
-        text.chars().filter(|letter| !letter.is_ascii_digit())
+        // How long a timer still takes depends on the faults, and its unit on that.
+        let text = match text.split_once("its timer in ") {
+            Some((before, after)) => {
+                format!("{before}{}", after.split_once(',').map_or("", |(_, rest)| rest))
+            }
+            None => text.to_owned(),
+        };
+        text.replace(|letter: char| letter.is_ascii_digit(), "")
     }
 }
 
@@ -92,12 +100,14 @@ impl fmt::Display for CheckFailure {
         if let Some(site) = site {
             write!(f, "\nat {site}")?;
         }
-        if *tried > 1 {
+        // The runs of a guided or exhaustive check depend on each other.
+        let are_independent = original.branches.is_empty() && original.scheduler != Scheduler::Every;
+        if *tried > 1 && are_independent {
             // (1 - 1/k)^n = 1 %
             let clean = (*tried as f64 * 100_f64.ln()).ceil();
             write!(
                 f,
-                "\nIt failed in 1 of {tried} runs. If a repaired test passes {clean} other seeds, the repair holds with 99 % certainty."
+                "\nIt failed in 1 of {tried} runs. If that is its rate, {clean} other seeds without a failure prove a repair with 99 % certainty."
             )?;
         }
         write!(f, "\nTo repeat it:\n\n{}\n", replay.line())?;
@@ -132,5 +142,8 @@ mod tests {
             one.is_like(&stall("stalled after 9 ms\n  main waits for a message\n  a task waits for nothing"))
         );
         assert!(!one.is_like(&stall("stalled after 5 ms\n  main waits for memory")));
+        let late = stall("\n  main waits for its timer in 812.5 ms, or for memory");
+        assert!(late.is_like(&stall("\n  main waits for its timer in 3 s, or for memory")));
+        assert!(!late.is_like(&stall("\n  main waits for its timer in 3 s, or for a message")));
     }
 }

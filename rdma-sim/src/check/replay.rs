@@ -198,7 +198,7 @@ impl FromStr for Replay {
         if version != VERSION.to_string() {
             return Err(ReplayError::Version { theirs: version.to_owned() });
         }
-        let (parts, faults) = rest.split_once("faults=").unwrap_or((rest, ""));
+        let (parts, faults) = rest.split_once(" faults=").unwrap_or((rest, ""));
         let mut replay = Self { faults: faults.parse()?, ..Self::default() };
         let mut seen = Vec::new();
         for part in parts.split_whitespace() {

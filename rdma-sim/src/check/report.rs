@@ -41,11 +41,11 @@ pub struct Report {
     pub events: u64,
     /// How many times tasks were polled
     pub steps: u64,
-    /// The statements that were evaluated, `sometimes!` and `always!` of the test and the states of the library
+    /// The statements of `sometimes!` and `always!` that were evaluated
     pub statements: BTreeMap<Statement, Count>,
     /// The orders that were tried, if the check was exhaustive
     pub orders: Option<Orders>,
-    /// What the device did: faults that fired, verbs that were refused, and how requests completed; and in how many runs
+    /// What was reached: faults that fired, verbs that were refused, how requests completed, and states of `state!`
     pub covered: BTreeMap<String, Count>,
 }
 

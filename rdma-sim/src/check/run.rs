@@ -108,15 +108,15 @@ pub(super) fn run<O: Outcome>(
     let counting = Rc::new(Counting::default());
     let observation = observe(counting.clone());
     let run = catch_unwind(AssertUnwindSafe(|| {
-        sim.try_run(|net| {
+        sim.try_run(async |net| {
             seen.replace(Some(net.clone()));
-            test(net)
+            test(net).await.into_text()
         })
     }));
     drop(observation);
     let run =
         run.map_err(|panic| failed_by(&*panic))?.map_err(|error| check.failed_by(error, &case.faults))?;
-    run.value.into_text().map_err(|text| Failed::new(FailureKind::Error, text))?;
+    run.value.clone().map_err(|text| Failed::new(FailureKind::Error, text))?;
     if let Some(finding) = run.findings.first() {
         return Err(Failed::new(FailureKind::Misuse, format!("the DMA sanitizer found: {finding}")));
     }

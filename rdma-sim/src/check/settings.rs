@@ -85,7 +85,10 @@ impl Check {
 
     /// Calls the test `name` in replays; otherwise it has the name of its thread, as `cargo test` gives it, or of its function
     pub fn name(self, name: &str) -> Self {
-        Self { name: Some(name.split_whitespace().collect::<Vec<_>>().join("_")), ..self }
+        Self {
+            name: Some(name.replace(|letter: char| letter.is_whitespace() || "'\"".contains(letter), "_")),
+            ..self
+        }
     }
 
     /// Tries this many seeds
@@ -129,6 +132,10 @@ impl Check {
     ///
     /// A test that measures virtual time wants [`Scheduler::Fifo`]: the others make tasks and deliveries late.
     pub fn scheduler(self, scheduler: Scheduler) -> Self {
+        let scheduler = match scheduler {
+            Scheduler::Pct { depth, steps } => Scheduler::Pct { depth: depth.clamp(1, 9), steps },
+            other => other,
+        };
         Self { scheduler: Some(scheduler), ..self }
     }
 
@@ -139,8 +146,9 @@ impl Check {
 
     /// Ends all faults when the last one of the plan has, and fails a run that then takes longer than `bound`
     ///
-    /// Cables are plugged in again, stopped processes go on and dead ones start anew, and faults that wait for a number of frames are
-    /// forgotten. What only a reboot repairs, such as leaked objects, stays.
+    /// Cables are plugged in again, stopped processes go on and dead ones start anew; RDMA is on, addresses are resolved, and nothing is slow,
+    /// lost or damaged. Faults that wait for a number of frames are forgotten, a second after the start at the earliest. Other faults, such
+    /// as leaked objects, GID tables and crossed cables, stay as they are.
     pub fn liveness(self, bound: Duration) -> Self {
         Self { liveness: Some(bound), ..self }
     }
@@ -167,8 +175,8 @@ impl Check {
     ///
     /// For small programs: the number of orders grows with the factorial of that of the steps at one instant. Nothing is late, frames have no
     /// jitter, and the faults are those of the [plan](Self::faults). Steps of tasks and devices of different hosts count as independent, so
-    /// that only one order of them is tried: **tasks of different hosts must share nothing but the network**, tasks outside of hosts, such as
-    /// the test itself, may. [`Report::orders`](super::Report::orders) says how many there are, and whether [`runs`](Self::runs) sufficed for them.
+    /// that only one order of them is tried: **tasks of different hosts must share nothing but the fabric**, tasks outside of hosts, such as
+    /// the test itself, may. A run that uses TCP counts no steps of tasks as independent. [`Report::orders`](super::Report::orders) says how many there are, and whether [`runs`](Self::runs) sufficed for them.
     pub fn exhaustive(self) -> Self {
         Self { is_exhaustive: true, ..self }
     }

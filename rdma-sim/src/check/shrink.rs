@@ -48,7 +48,13 @@ impl<F, R: FnMut(&Replay) -> Option<F>> Shrinking<F, R> {
     }
 
     fn attempt_draws(&mut self, draws: u64) -> bool {
-        self.attempt(Replay { draws: Some(draws), ..self.best.0.clone() })
+        let mut case = self.best.0.clone();
+        match &mut case.choices {
+            Some(choices) => choices.truncate(usize::try_from(draws).unwrap_or(usize::MAX)),
+            None => case.draws = Some(draws),
+        }
+        case.branches.retain(|branch| branch.at < draws);
+        self.attempt(case)
     }
 
     /// No choices at all are the easiest to read; otherwise the fewest

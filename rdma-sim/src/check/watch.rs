@@ -11,7 +11,7 @@ use crate::executor::{Human, Progress};
 /// Between two looks at a check
 const TICK: Duration = Duration::from_millis(50);
 /// Between two lines about a long check
-const EVERY: Duration = Duration::from_secs(10);
+pub(super) const EVERY_SECONDS: u64 = 10;
 
 /// What one thread of a check does
 #[derive(Debug, Default)]
@@ -30,16 +30,18 @@ pub(super) struct Watched<'a> {
     /// How long a task may keep its thread
     pub(super) patience: Duration,
     pub(super) is_over: &'a AtomicBool,
+    /// When the check began
+    pub(super) start: Instant,
+    /// When the next line is printed, in seconds since then
+    pub(super) next: &'a AtomicU64,
 }
 
 impl Watched<'_> {
     /// Watches until the check is over
-    #[expect(clippy::disallowed_methods, reason = "watches a check on the wall clock")]
     pub(super) fn watch(&self) {
-        let (start, mut next) = (Instant::now(), EVERY);
         // Counted in ticks: a debugger that stops all threads stops this one, too.
         let mut blocked = vec![(0, 0_u32); self.workers.len()];
-        let most = self.patience.div_duration_f64(TICK).ceil() as u32;
+        let most = self.patience.div_duration_f64(TICK).ceil().max(1.0) as u32;
         while !self.is_over.load(Ordering::Acquire) {
             std::thread::park_timeout(TICK);
             for (worker, (seen, ticks)) in self.workers.iter().zip(&mut blocked) {
@@ -52,9 +54,9 @@ impl Watched<'_> {
                     self.end(&worker.progress, case);
                 }
             }
-            let elapsed = start.elapsed();
-            if elapsed >= next {
-                next = elapsed + EVERY;
+            let elapsed = self.start.elapsed();
+            if elapsed.as_secs() >= self.next.load(Ordering::Relaxed) {
+                self.next.store(elapsed.as_secs() + EVERY_SECONDS, Ordering::Relaxed);
                 self.print(elapsed);
             }
         }
@@ -65,7 +67,7 @@ impl Watched<'_> {
         let rate = done as f64 / elapsed.as_secs_f64();
         let left =
             Duration::from_secs_f64(((self.runs - done.min(self.runs)) as f64 / rate.max(0.01)).min(1e9));
-        // Around the capture of test output: this is for the person who waits.
+        // Around the capture of test output: it must appear while the check goes on.
         let text = format!(
             "{}: {done} of {} runs, {rate:.0} a second, about {} left",
             self.test,

@@ -47,6 +47,8 @@ pub(crate) struct SimRuntime {
     /// Runs the tasks, if another executor than this one does
     spawner: Option<Spawner>,
     progress: Arc<Progress>,
+    /// Whether tasks of different hosts share more than the fabric
+    shares: AtomicBool,
 }
 
 /// Makes and spawns the main task of a host
@@ -82,6 +84,7 @@ impl SimRuntime {
             starts: Mutex::default(),
             spawner,
             progress,
+            shares: AtomicBool::new(false),
         }
     }
 
@@ -94,6 +97,11 @@ impl SimRuntime {
                 self.has_spawned.store(true, Ordering::Relaxed);
             }
         }
+    }
+
+    /// From now on, tasks of different hosts share more than the fabric: a stream
+    pub(crate) fn share(&self) {
+        self.shares.store(true, Ordering::Relaxed);
     }
 
     /// Runs `future` outside of all hosts
@@ -114,6 +122,8 @@ impl SimRuntime {
         scheduler: Scheduler,
         main: impl Future<Output = T>,
     ) -> Result<(T, Order), Stalled> {
+        // The last to be dropped: destructors of tasks may spawn.
+        let _unspawn = Unspawn(self);
         let mut main = std::pin::pin!(main);
         let main_wake = TaskWaker::new(MAIN, &self.queue);
         let main_waker = Waker::from(Arc::clone(&main_wake));
@@ -126,7 +136,6 @@ impl SimRuntime {
             polls: 0,
         };
         main_waker.wake_by_ref();
-        let _unspawn = Unspawn(self);
         loop {
             let stalled = match self.next(shared, limit, &mut run) {
                 Ok(MAIN) => {
@@ -140,7 +149,7 @@ impl SimRuntime {
                     run.poll(id, shared);
                     continue;
                 }
-                Err(Stalled::Pruned) => return Err(Stalled::Pruned),
+                Err(stalled @ (Stalled::Pruned | Stalled::Spin { .. })) => return Err(stalled),
                 Err(stalled) => stalled,
             };
             let is_ready = || main.as_mut().poll(&mut Context::from_waker(&main_waker)).is_ready();
@@ -194,7 +203,11 @@ impl SimRuntime {
 
     /// Chooses between all ready tasks and all events that are due; fires the event, or advances time if there is neither
     fn choose(&self, shared: &Shared, limit: Time, run: &mut Tasks) -> Result<Option<usize>, Stalled> {
-        let mut steps: Vec<_> = run.ready.iter().map(|id| run.step(*id)).collect();
+        if shared.wake() {
+            self.collect(shared, run);
+        }
+        let shares = self.shares.load(Ordering::Relaxed);
+        let mut steps: Vec<_> = run.ready.iter().map(|id| run.step(*id, shares)).collect();
         let mut state = shared.lock();
         let fabric = &mut state.fabric;
         let event = fabric.schedule.next().unwrap_or(Time::MAX);
@@ -292,11 +305,12 @@ impl SimRuntime {
     fn jump(&self, shared: &Shared, limit: Time, run: &mut Tasks) -> Result<(), Stalled> {
         let late = run.late.peek().map_or(Time::MAX, |Reverse((at, ..))| *at);
         let timer = self.clock.next().min(late);
-        let Some(advanced) = shared.advance(timer, limit) else {
+        let Some(advanced) = shared.advance(timer, limit, !run.order.is_fifo()) else {
             let has_next = timer < Time::MAX || shared.lock().fabric.schedule.next().is_some();
             return Err(Stalled::at(self.now(), has_next.then_some(limit)));
         };
-        if advanced.now > self.now() {
+        // A task that only waits for its turn is no progress.
+        if advanced.now > self.now() && (advanced.now < late || late >= timer && self.clock.next() <= late) {
             run.polls = 0;
         }
         self.expire(advanced.now);
@@ -333,6 +347,11 @@ impl SimRuntime {
                 found.push(Wait {
                     task: name,
                     events: vec!["its host to go on: a fault has stopped it".to_owned()],
+                });
+            } else if run.late.iter().any(|Reverse((_, _, other))| *other == id) {
+                found.push(Wait {
+                    task: name,
+                    events: vec!["its turn: it was woken, and is late".to_owned()],
                 });
             } else {
                 found.push(ask(name, || task.poll()));
@@ -375,8 +394,8 @@ impl Tasks {
     }
 
     /// The poll of a task as a step
-    fn step(&self, id: usize) -> Step {
-        let owner = self.tasks[id].as_ref().and_then(|task| task.origin.owner);
+    fn step(&self, id: usize, shares: bool) -> Step {
+        let owner = self.tasks[id].as_ref().and_then(|task| task.origin.owner).filter(|_| !shares);
         Step { id: id as u64, hosts: owner.map_or(u64::MAX, |owner| 1 << owner.host.min(63)) }
     }
 

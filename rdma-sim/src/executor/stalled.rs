@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -148,7 +149,8 @@ impl Observer for Listener {
 pub(super) fn ask(task: String, poll: impl FnOnce() -> bool) -> Wait {
     let listener = Rc::new(Listener::default());
     let observation = observe(listener.clone());
-    let is_ready = poll();
+    // A task that runs on, because its wake-up was lost, may fail: the stall came first.
+    let is_ready = catch_unwind(AssertUnwindSafe(poll)).unwrap_or(true);
     drop(observation);
     let mut events = listener.0.take();
     if is_ready {

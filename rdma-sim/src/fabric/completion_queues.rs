@@ -117,7 +117,7 @@ impl CompletionQueues {
         pushed
     }
 
-    pub(super) fn has_woken(&self) -> bool {
+    pub(crate) fn has_woken(&self) -> bool {
         !self.woken.is_empty()
     }
 

@@ -61,6 +61,8 @@ pub(crate) struct Fabric {
     pub(crate) choices: Box<dyn Choices>,
     /// Whether events that are due at one instant come in any order.
     explores: bool,
+    /// Whether all faults have ended, and those that wait for frames are forgotten.
+    is_calm: bool,
     /// How late doorbells and deliveries are.
     pub(crate) lateness: Lateness,
     /// The faults, those that have fired and those to come
@@ -113,6 +115,7 @@ impl Fabric {
         let mut fabric = Self {
             schedule: Schedule::new(),
             choices,
+            is_calm: false,
             explores: options.scheduler != Scheduler::Fifo,
             lateness,
             plan: Vec::new(),
@@ -182,6 +185,7 @@ impl Fabric {
                 self.apply(effects);
             }
             Event::Calm => {
+                self.is_calm = true;
                 let effects = self.world.repair();
                 self.links.repair();
                 self.apply(effects);
@@ -246,6 +250,9 @@ impl Fabric {
     /// Fires a fault of the plan, or holds it back until all processes know of it
     fn fire(&mut self, number: u32) {
         let fault = &self.plan[number as usize];
+        if self.is_calm && matches!(fault.trigger, Trigger::AfterFrames(_)) {
+            return;
+        }
         if self.remotes.hold(fault) {
             return self.world.set_news();
         }

@@ -119,6 +119,17 @@ impl<E> Schedule<E> {
         Some(picked.event)
     }
 
+    /// Takes the first event that is due now and for which `is_it` holds
+    pub(super) fn take_due(&mut self, is_it: impl Fn(&E) -> bool) -> Option<E> {
+        self.heap.extend(self.first.take());
+        let mut entries = std::mem::take(&mut self.heap).into_vec();
+        let due = entries.iter().enumerate().filter(|(_, entry)| entry.at <= self.now && is_it(&entry.event));
+        let position = due.min_by_key(|(_, entry)| (entry.at, entry.seq)).map(|(position, _)| position);
+        let taken = position.map(|position| entries.swap_remove(position).event);
+        self.heap = entries.into();
+        taken
+    }
+
     /// The events that are due now, in no particular order but that of their times
     pub(super) fn due(&self) -> impl Iterator<Item = &E> {
         let mut due: Vec<_> =

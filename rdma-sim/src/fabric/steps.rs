@@ -37,7 +37,7 @@ fn hosts_of(event: &Event, world: &World, qps: &QueuePairs) -> u64 {
 
 /// Takes the event that is due now and has this id
 pub(super) fn take(schedule: &mut Schedule<Event>, id: u64) -> Option<Event> {
-    schedule.pop_any(|ties| ties.iter().position(|event| event.id() == id).unwrap_or(0))
+    schedule.take_due(|event| event.id() == id)
 }
 
 /// Takes the next event that is due: the first, or any of those that are due at one instant
@@ -50,8 +50,9 @@ pub(super) fn next(
     if explores { schedule.pop_any(|ties| order(ties, choices)) } else { schedule.pop() }
 }
 
+/// Whether the event is one of the plan, or ends all of the plan
 fn is_fault(event: &&Event) -> bool {
-    matches!(event, Event::Fault(_))
+    matches!(event, Event::Calm | Event::Fault(_))
 }
 
 /// Which of several events that are due at one instant is next

@@ -15,6 +15,8 @@ const MOST: u32 = 10_000;
 const HORIZON: Duration = Duration::from_millis(10);
 /// How far from a moment with traffic a fault may begin: within a round trip
 const NEAR_NS: u32 = 20_000;
+/// How long a fault waits for frames before a check of liveness forgets it
+const FRAMES: Duration = Duration::from_secs(1);
 /// How long an outage may be that outlasts the timeouts of programs
 const LONG: Duration = Duration::from_secs(10);
 
@@ -38,7 +40,7 @@ const LONG: Duration = Duration::from_secs(10);
 /// * **Ends**: a fault that lasts is followed by the one that ends it, such as `unplug` by `replug`: 1 µs to a quarter of the horizon later,
 ///   and now and then up to 10 s, for longer than a program waits.
 /// * **Moments**: half of the faults of a [`check`](crate::check()) begin within 20 µs of a moment at which the test's first run has sent or
-///   received something, the others at any time; a quarter of those at ports wait for a number of frames instead.
+///   received something, the others at any time. A quarter of those at ports that no other fault ends wait for up to eight frames instead.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use = "nothing is drawn before `draw`, or `Check::random_faults`"]
 pub struct RandomFaults {
@@ -52,7 +54,7 @@ pub struct RandomFaults {
 
 /// A host or port at which faults may happen
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct FaultSite<'a> {
     host: &'a str,
     device: Option<&'a str>,
 }
@@ -82,8 +84,9 @@ impl RandomFaults {
 
     /// Begins half of the faults at these moments, and all within `end`, unless it is [given](Self::within)
     pub(crate) fn around(&mut self, moments: Vec<Time>, end: Time) {
-        self.horizon.get_or_insert_with(|| end.since(Time::ZERO));
+        let horizon = Time::ZERO + *self.horizon.get_or_insert_with(|| end.since(Time::ZERO));
         self.moments = moments;
+        self.moments.retain(|moment| *moment <= horizon);
     }
 
     /// Draws a plan for a simulation of `topology`
@@ -119,22 +122,33 @@ impl RandomFaults {
     }
 
     /// The cabled ports and the hosts that may be hit
-    fn places<'a>(&'a self, topology: &'a Topology) -> Vec<Place<'a>> {
+    fn places<'a>(&'a self, topology: &'a Topology) -> Vec<FaultSite<'a>> {
         let ends = topology.links().flat_map(|link| link.ends);
-        let cabled = ends.map(|end| Place { host: end.host, device: Some(end.device) });
+        let cabled = ends.map(|end| FaultSite { host: end.host, device: Some(end.device) });
         if self.targets.is_empty() {
             return cabled.collect();
         }
-        let is_in = |place: &Place<'_>, target: &Target| match target {
+        let is_in = |place: &FaultSite<'_>, target: &Target| match target {
             Target::Host(host) => place.host == host,
             Target::Port { host, device } => place.host == host && place.device == Some(device),
         };
         let found = cabled.filter(|place| self.targets.iter().any(|target| is_in(place, target)));
         let hosts = self.targets.iter().filter_map(|target| match target {
-            Target::Host(host) => Some(Place { host, device: None }),
+            Target::Host(host) => Some(FaultSite { host, device: None }),
             Target::Port { .. } => None,
         });
-        found.chain(hosts).collect()
+        // A port that has no cable or does not exist is drawn, too: the plan is then refused, rather than empty.
+        let others = self.targets.iter().filter_map(|target| match target {
+            Target::Port { host, device }
+                if !topology
+                    .links()
+                    .any(|link| link.ends.iter().any(|end| end.host == host && end.device == device)) =>
+            {
+                Some(FaultSite { host, device: Some(device) })
+            }
+            _ => None,
+        });
+        found.chain(hosts).chain(others).collect()
     }
 
     fn all_kinds(&self) -> std::ops::Range<u32> {
@@ -155,11 +169,11 @@ impl RandomFaults {
     fn draw_fault(
         &self,
         choices: &mut dyn Choices,
-        places: &[Place<'_>],
+        places: &[FaultSite<'_>],
         kinds: &[u32],
     ) -> [Option<Fault>; 2] {
         let horizon = self.horizon.unwrap_or(HORIZON);
-        let Place { host, device } = places[choices.pick(places.len() as u32) as usize];
+        let FaultSite { host, device } = places[choices.pick(places.len() as u32) as usize];
         let start = self.draw_moment(choices, horizon);
         let lasting = draw_duration(choices, horizon);
         let number = kinds[choices.pick(kinds.len() as u32) as usize];
@@ -177,7 +191,7 @@ impl RandomFaults {
             (TargetKind::Host, _) => Target::Host(host.to_owned()),
         };
         let end = kind.end();
-        let trigger = if waits_for_frames && end.is_none() {
+        let trigger = if waits_for_frames && end.is_none() && kind.target() == TargetKind::Port {
             Trigger::AfterFrames(amount.into())
         } else {
             Trigger::At(start)
@@ -191,7 +205,8 @@ impl RandomFaults {
         if !self.moments.is_empty() && choices.pick(2) == 1 {
             let moment = self.moments[choices.pick(self.moments.len() as u32) as usize];
             let near = moment + Duration::from_nanos(choices.pick(NEAR_NS).into());
-            return Time::from_nanos(near.as_nanos().saturating_sub(u64::from(NEAR_NS / 2)));
+            let near = Time::from_nanos(near.as_nanos().saturating_sub(u64::from(NEAR_NS / 2)));
+            return near.min(Time::ZERO + horizon);
         }
         Time::ZERO + Duration::from_micros(choices.pick(micros(horizon)).into())
     }
@@ -228,19 +243,28 @@ fn draw_duration(choices: &mut dyn Choices, horizon: Duration) -> Duration {
     Duration::from_micros(u64::from(scale) + u64::from(choices.pick(scale)))
 }
 
-impl FaultPlan {
-    pub(super) fn sorted(mut faults: Vec<Fault>) -> Self {
-        faults.sort_by_key(|fault| match fault.trigger {
+impl Fault {
+    /// When the fault fires; zero if it waits for frames
+    fn time(&self) -> Time {
+        match self.trigger {
             Trigger::At(time) => time,
             Trigger::AfterFrames(_) => Time::ZERO,
-        });
+        }
+    }
+}
+
+impl FaultPlan {
+    pub(super) fn sorted(mut faults: Vec<Fault>) -> Self {
+        faults.sort_by_key(Fault::time);
         Self(faults)
     }
 
     /// The faults that belong together, by their positions: what lasts, and what ends it
     pub(crate) fn groups(&self) -> Vec<Vec<usize>> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
-        for (position, fault) in self.0.iter().enumerate() {
+        let mut by_time: Vec<_> = self.0.iter().enumerate().collect();
+        by_time.sort_by_key(|(_, fault)| fault.time());
+        for (position, fault) in by_time {
             let ends = |group: &&mut Vec<usize>| {
                 let begun = &self.0[group[0]];
                 group.len() == 1
@@ -255,7 +279,7 @@ impl FaultPlan {
         groups
     }
 
-    /// When the last fault has ended that fires at a time
+    /// When the last fault has ended; those that wait for frames count as if they fired within a second
     pub(crate) fn end(&self) -> Time {
         let ends = self.0.iter().map(|fault| {
             let lasting = match fault.kind {
@@ -264,7 +288,7 @@ impl FaultPlan {
             };
             match fault.trigger {
                 Trigger::At(time) => time + lasting,
-                Trigger::AfterFrames(_) => Time::ZERO,
+                Trigger::AfterFrames(_) => Time::ZERO + FRAMES + lasting,
             }
         });
         ends.max().unwrap_or(Time::ZERO)

@@ -53,6 +53,7 @@ impl SimHost {
     ///
     /// [`io::ErrorKind::AddrInUse`] if a listener of the host has the port.
     pub fn listen(&self, port: u16) -> io::Result<SimListener> {
+        self.net().sim_runtime().share();
         let listening = &mut *self.net().listening().lock();
         match listening.entry((self.index(), port)) {
             std::collections::btree_map::Entry::Occupied(_) => Err(io::ErrorKind::AddrInUse.into()),
@@ -74,6 +75,7 @@ impl SimHost {
     /// * [`io::ErrorKind::NotFound`] if there is no such host.
     pub async fn dial(&self, host: &str, port: u16) -> io::Result<SimStream> {
         let net = self.net();
+        net.sim_runtime().share();
         let to = net.find_host(host).map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;
         net.sleep(ONE_WAY).await;
         if !net.shared().lock().fabric.world.answers(to) {
@@ -211,7 +213,7 @@ mod tests {
             assert_eq!(net.host("b").dial("a", 81).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
             assert_eq!(net.host("b").dial("c", 80).await.unwrap_err().kind(), ErrorKind::NotFound);
             assert_eq!(listener.to_string(), "a:80");
-            // A stream that nobody accepts ends with the listener.
+            // A stream that was not accepted ends with the listener.
             let mut stream = net.host("b").dial("a", 80).await.unwrap();
             drop(listener);
             assert_eq!(stream.read_u8().await.unwrap_err().kind(), ErrorKind::UnexpectedEof);

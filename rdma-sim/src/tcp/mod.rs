@@ -59,6 +59,7 @@ impl Net {
     /// Both belong to the caller. Hosts with processes that die and start anew [listen](crate::SimHost::listen) and
     /// [dial](crate::SimHost::dial).
     pub fn tcp(&self) -> (SimStream, SimStream) {
+        self.sim_runtime().share();
         let [one, other] = Pipes::pair();
         (SimStream::new(self, one), SimStream::new(self, other))
     }

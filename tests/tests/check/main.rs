@@ -2,6 +2,7 @@
 
 mod blocked;
 mod exhaustive;
+mod guided;
 mod library;
 mod liveness;
 mod report;

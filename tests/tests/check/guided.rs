@@ -1,0 +1,94 @@
+//! Checks that vary runs which have reached something new, and their folders
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+
+use rdma_core::state;
+use rdma_sim::{Check, Net, Replay, Scheduler, try_check};
+
+/// Fails only after twelve choices of one in four, one after another: once in 16 million runs, by chance
+async fn ladder(net: Net) {
+    for step in 0..12_u32 {
+        state!("step", step);
+        if net.pick(4) != 1 {
+            return;
+        }
+    }
+    panic!("the top is reached");
+}
+
+#[test]
+fn a_guided_check_climbs_where_chance_does_not() {
+    let check = || Check::new().name("ladder").runs(5_000).scheduler(Scheduler::Fifo);
+    assert!(try_check(check(), ladder).is_ok(), "by chance, the top is out of reach");
+    let failure = try_check(check().guided(), ladder).expect_err("step by step, it is not");
+    assert_eq!(failure.reason, "the top is reached");
+    let again = try_check(check().replay(failure.replay.line().parse().unwrap()), ladder).unwrap_err();
+    assert_eq!(again.reason, failure.reason);
+}
+
+#[test]
+fn the_runs_of_a_corpus_come_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("a.replay", "2 seed=77 scheduler=random\n");
+    write("b.replay", "RDMA_SIM_REPLAY='2 seed=5 branch=0:99 scheduler=random'\n");
+    write("README.md", "not a run");
+    let seen = Mutex::new(Vec::new());
+    let one = std::num::NonZeroUsize::MIN;
+    let check = Check::new().name("corpus").runs(2).threads(one).corpus(folder.path());
+    try_check(check, async |net: Net| seen.lock().unwrap().push(net.seed().unwrap())).unwrap();
+    assert_eq!(seen.into_inner().unwrap()[..3], [0, 77, 5], "the plain run, and those of the files by name");
+}
+
+#[test]
+fn a_file_of_a_corpus_that_is_no_replay_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("old.replay"), "1 seed=3").unwrap();
+    let check = Check::new().runs(1).corpus(folder.path());
+    let panic = std::panic::catch_unwind(|| try_check(check, async |_| ())).unwrap_err();
+    let text = *panic.downcast::<String>().unwrap();
+    assert!(text.contains("old.replay cannot be replayed: the replay has version \"1\""), "{text}");
+}
+
+/// Where the test below writes
+const FOLDER: &str = "RDMA_TEST_CORPUS";
+
+#[test]
+#[ignore = "another test starts it, with a folder"]
+fn writes_a_corpus() {
+    let folder = std::env::var_os(FOLDER).expect("another test starts this one");
+    let check = Check::new().name("written").runs(300).scheduler(Scheduler::Fifo).corpus(Path::new(&folder));
+    try_check(check, async |net: Net| {
+        for step in 0..4_u32 {
+            state!("step", step);
+            if net.pick(4) != 1 {
+                return;
+            }
+        }
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_corpus_is_written_when_it_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs");
+    let run = |updates: &str| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["guided::writes_a_corpus", "--exact", "--ignored"]);
+        let status =
+            command.env(FOLDER, &path).env("RDMA_SIM_UPDATE_CORPUS", updates).output().unwrap().status;
+        assert!(status.success());
+        std::fs::read_dir(&path).map_or(0, Iterator::count)
+    };
+    assert_eq!(run("0"), 0, "nothing is written unasked");
+    let count = run("1");
+    assert!((1..=8).contains(&count), "{count} runs have reached one of four states first");
+    for entry in std::fs::read_dir(&path).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        assert_eq!(text.parse::<Replay>().unwrap().test, "written");
+    }
+    assert_eq!(run("1"), count, "what is known is not written again");
+}
