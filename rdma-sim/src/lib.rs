@@ -19,6 +19,7 @@ mod scheduler;
 mod session;
 mod shared;
 mod sim;
+mod sync;
 mod tcp;
 pub mod topology;
 mod trace;

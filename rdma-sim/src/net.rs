@@ -243,7 +243,7 @@ impl Runtime for WallRuntime {
     }
 }
 
-/// A timer of the simulation, whose deadline the thread of the clock learns of
+/// A timer of the simulation that wakes the thread of the clock for an earlier deadline
 #[derive(Debug)]
 struct WallTimer {
     timer: Pin<Box<dyn Timer>>,

@@ -1,13 +1,14 @@
 //! The one lock around the fabric, and the wakers of its completion queues
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 
 use rdma_core::{Completion, Error, Time};
 use slotmap::SecondaryMap;
 
 use crate::fabric::{CqKey, Fabric, Process};
+use crate::sync::lock;
 use crate::wall_clock::WallClock;
 
 #[derive(Debug)]
@@ -96,8 +97,7 @@ impl Shared {
 
     #[inline]
     pub(crate) fn lock(&self) -> Locked<'_> {
-        // A panic of the program under test must not be hidden by a second one here.
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = lock(&self.state);
         Locked { state, next: NextEvent(self.clock.as_deref().map(|clock| (clock, Time::MAX))) }
     }
 
@@ -107,7 +107,7 @@ impl Shared {
         let mut state = self.lock();
         if let Some(clock) = &self.clock {
             let (fabric, now) = (&mut state.fabric, clock.now());
-            // Events fire without the caller, who may hold locks: they may wake tasks.
+            // No event fires: it could wake a task, whose waker may take a lock that the caller holds.
             if now > fabric.schedule.now() && fabric.schedule.next().is_none_or(|next| next > now) {
                 fabric.advance(now, Some(now));
             }
@@ -138,8 +138,7 @@ impl Shared {
 
     /// Advances time until a completion queue or a host has news, at the latest until `timer`
     ///
-    /// `None` if nothing is due by `limit`.
-    /// Of a timer and an event of one instant, the event comes first; if it `explores`, neither: time stops before both.
+    /// `None` if nothing is due by `limit`. Of a timer and an event of one instant, the event comes first; if it `explores`, neither: time stops before both.
     pub(crate) fn advance(&self, timer: Time, limit: Time, explores: bool) -> Option<Advanced> {
         let mut state = self.lock();
         let fabric = &mut state.fabric;

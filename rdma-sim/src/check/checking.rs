@@ -17,7 +17,8 @@ use super::run::{Finished, Purpose, run};
 use super::settings::Check;
 use super::shrink::shrink;
 use super::watch::{Watched, Worker};
-use super::{environment, page, panics, watch};
+use super::{environment, page, panics};
+use crate::sync::lock;
 use crate::{Choices, Net, Scheduler};
 
 /// How many runs are begun before what they have seen is added up
@@ -29,10 +30,8 @@ pub(super) struct Checking<'a, F> {
     test: &'a F,
     workers: Vec<Worker>,
     done: AtomicU64,
-    report: Report,
+    name: &'a str,
     start: Instant,
-    /// When the next line about progress is printed, in seconds since the start
-    next_line: AtomicU64,
 }
 
 /// Ends the thread that watches, also if the check panics
@@ -50,7 +49,7 @@ impl Drop for EndOfWatch<'_> {
 
 impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     #[expect(clippy::disallowed_methods, reason = "a report says how long it took")]
-    pub(super) fn new(check: &'a Check, name: &str, test: &'a F) -> Self {
+    pub(super) fn new(check: &'a Check, name: &'a str, test: &'a F) -> Self {
         let threads = check.threads.or_else(|| std::thread::available_parallelism().ok());
         let threads =
             threads.map_or(1, NonZeroUsize::get).min(usize::try_from(check.runs).unwrap_or(1)).max(1);
@@ -59,9 +58,8 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             test,
             workers: (0..threads).map(|_| Worker::default()).collect(),
             done: AtomicU64::new(0),
-            report: Report { test: name.to_owned(), ..Report::default() },
+            name,
             start: Instant::now(),
-            next_line: AtomicU64::new(watch::EVERY_SECONDS),
         }
     }
 
@@ -69,14 +67,13 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     fn watched<T>(&self, body: impl FnOnce() -> T) -> T {
         let is_over = AtomicBool::new(false);
         let watched = Watched {
-            test: &self.report.test,
+            test: self.name,
             runs: self.check.runs,
             done: &self.done,
             workers: &self.workers,
             patience: self.check.patience,
             is_over: &is_over,
             start: self.start,
-            next: &self.next_line,
         };
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| watched.watch());
@@ -93,7 +90,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         purpose: Purpose,
         is_quiet: bool,
     ) -> Result<Finished, Failed> {
-        let set = |case| *worker.case.lock().unwrap_or_else(PoisonError::into_inner) = case;
+        let set = |case| *lock(&worker.case) = case;
         set(Some(case.clone()));
         let seen = RefCell::new(None);
         let body = || run(self.check, case, source, purpose, &worker.progress, &seen, self.test);
@@ -108,42 +105,41 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     }
 
     /// Repeats one run
-    pub(super) fn repeat(mut self, replay: Replay) -> Result<Report, Box<CheckFailure>> {
+    pub(super) fn repeat(&self, replay: Replay) -> Result<Report, Box<CheckFailure>> {
         let purpose = if self.check.page.is_some() { Purpose::Show } else { Purpose::Test };
-        match self.watched(|| self.run(&self.workers[0], &replay, replay.source(), purpose, false)) {
-            Ok(finished) => {
-                self.report.add(&finished);
-                self.report.elapsed = self.start.elapsed();
-                Ok(self.report)
-            }
-            Err(failed) => Err(failure_of(failed, replay.clone(), replay, 1)),
-        }
+        let run = || self.run(&self.workers[0], &replay, replay.source(), purpose, false);
+        let finished = self.watched(run).map_err(|failed| failure_of(failed, replay.clone(), replay, 1))?;
+        let mut report = self.report();
+        report.add(&finished);
+        report.elapsed = self.start.elapsed();
+        Ok(report)
+    }
+
+    /// Tries all seeds, or all orders
+    pub(super) fn explore(&self, base: &Replay) -> Result<Report, Box<CheckFailure>> {
+        let explore = || if self.check.is_exhaustive { self.exhaust(base) } else { self.try_seeds(base) };
+        if self.check.runs == 0 { Ok(self.report()) } else { self.watched(explore) }
+    }
+
+    /// A report without runs
+    fn report(&self) -> Report {
+        Report { test: self.name.to_owned(), ..Report::default() }
     }
 
     /// Tries all seeds
-    pub(super) fn explore(mut self, base: &Replay) -> Result<Report, Box<CheckFailure>> {
-        let check = self.check;
-        if check.runs == 0 {
-            return Ok(self.report);
-        }
-        if check.is_exhaustive {
-            return self.exhaust(base);
-        }
+    fn try_seeds(&self, base: &Replay) -> Result<Report, Box<CheckFailure>> {
+        let (check, mut report) = (self.check, self.report());
         // The plain run comes first: it shows where the traffic is, and fails if the test never works.
         let plain = Replay { draws: Some(0), faults: check.faults.clone(), ..base.clone() };
-        let measured = match self
-            .watched(|| self.run(&self.workers[0], &plain, plain.source(), Purpose::Measure, true))
-        {
-            Ok(measured) => measured,
-            Err(failed) => return Err(self.shrunk(plain, failed, 1)),
-        };
-        self.report.add(&measured);
+        let measured = self.run(&self.workers[0], &plain, plain.source(), Purpose::Measure, true);
+        let measured = measured.map_err(|failed| self.shrunk(plain, failed, 1))?;
+        report.add(&measured);
         let mut aimed = check.clone();
         aimed.random_faults.around(measured.moments, measured.time);
         let steps = u32::try_from(measured.steps).unwrap_or(u32::MAX).max(1);
         let mut corpus = Corpus::default();
         let known = check.corpus.as_deref().map_or(Ok(Vec::new()), |path| Corpus::read(path, check.setup()));
-        self.try_all(known.unwrap_or_else(|error| panic!("{error}")), &mut corpus, false)?;
+        self.try_all(known.unwrap_or_else(|error| panic!("{error}")), &mut report, &mut corpus, false)?;
         for round in 0..check.runs.div_ceil(ROUND) {
             let seeds = round * ROUND..check.runs.min((round + 1) * ROUND);
             let case = |number| {
@@ -151,27 +147,27 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
                 if check.is_guided { corpus.vary(fresh, &check.faults) } else { fresh }
             };
             let cases = seeds.map(case).collect();
-            self.try_all(cases, &mut corpus, check.corpus.is_some() && environment::updates_corpus())?;
+            self.try_all(cases, &mut report, &mut corpus, environment::updates_corpus())?;
         }
-        self.finish(base)
+        self.finish(report, base)
     }
 
     /// Tries all orders
-    fn exhaust(mut self, base: &Replay) -> Result<Report, Box<CheckFailure>> {
+    fn exhaust(&self, base: &Replay) -> Result<Report, Box<CheckFailure>> {
         let faults = self.check.faults.clone();
         let case = Replay { scheduler: Scheduler::Every, faults, ..base.clone() };
         let exploring = Exploring::default();
-        let mut orders = Orders::default();
+        let (mut report, mut orders) = (self.report(), Orders::default());
         while !orders.are_all && orders.tried + orders.pruned < self.check.runs {
             let source = Box::new(exploring.clone());
-            let outcome = self.watched(|| self.run(&self.workers[0], &case, source, Purpose::Test, true));
+            let outcome = self.run(&self.workers[0], &case, source, Purpose::Test, true);
             let is_pruned = exploring.tree().is_pruned();
             self.done.fetch_add(1, Ordering::Relaxed);
             match outcome {
                 _ if is_pruned => orders.pruned += 1,
                 Ok(finished) => {
                     orders.tried += 1;
-                    self.report.add(&finished);
+                    report.add(&finished);
                 }
                 Err(failed) => {
                     let choices = Some(exploring.tree().choices());
@@ -180,40 +176,40 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             }
             orders.are_all = !exploring.tree().advance();
         }
-        self.report.orders = Some(orders);
-        self.finish(base)
+        report.orders = Some(orders);
+        self.finish(report, base)
     }
 
     /// The report, unless something never held
-    fn finish(mut self, base: &Replay) -> Result<Report, Box<CheckFailure>> {
-        self.report.elapsed = self.start.elapsed();
-        match self.report.never_held_text() {
+    fn finish(&self, mut report: Report, base: &Replay) -> Result<Report, Box<CheckFailure>> {
+        report.elapsed = self.start.elapsed();
+        match report.never_held_text() {
             Some(text) => {
                 let failed = Failed::new(FailureKind::NeverHeld, text);
-                Err(failure_of(failed, base.clone(), base.clone(), self.report.runs))
+                Err(failure_of(failed, base.clone(), base.clone(), report.runs))
             }
-            None => Ok(self.report),
+            None => Ok(report),
         }
     }
 
-    /// Runs `cases`, and adds what they have reached to the report and to the corpus, whose folder is written if `updates`
+    /// Runs `cases`, and adds their results to the report and to the corpus; writes the new ones into its folder if `updates`
     fn try_all(
-        &mut self,
+        &self,
         cases: Vec<Replay>,
+        report: &mut Report,
         corpus: &mut Corpus,
         updates: bool,
     ) -> Result<(), Box<CheckFailure>> {
-        let outcomes = self.watched(|| self.run_all(&cases));
+        let outcomes = self.run_all(&cases);
         for (case, outcome) in cases.into_iter().zip(outcomes) {
-            match outcome {
-                Ok(finished) => {
-                    self.report.add(&finished);
-                    let is_new = self.check.is_guided && corpus.add(&case, &finished);
-                    if let Some(path) = self.check.corpus.as_deref().filter(|_| is_new && updates) {
-                        Corpus::write(path, &case).unwrap_or_else(|error| panic!("{error}"));
-                    }
-                }
-                Err(failed) => return Err(self.shrunk(case, failed, self.report.runs + 1)),
+            let finished = match outcome {
+                Ok(finished) => finished,
+                Err(failed) => return Err(self.shrunk(case, failed, report.runs + 1)),
+            };
+            report.add(&finished);
+            let is_new = self.check.is_guided && corpus.add(&case, &finished);
+            if let Some(path) = self.check.corpus.as_deref().filter(|_| is_new && updates) {
+                Corpus::write(path, &case).unwrap_or_else(|error| panic!("{error}"));
             }
         }
         Ok(())
@@ -233,7 +229,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
                 end.fetch_min(number, Ordering::Relaxed);
             }
             self.done.fetch_add(1, Ordering::Relaxed);
-            outcomes.lock().unwrap_or_else(PoisonError::into_inner).insert(number, outcome);
+            lock(&outcomes).insert(number, outcome);
         };
         if let [worker] = &self.workers[..] {
             work(worker);
@@ -259,7 +255,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             let outcome = self.run(&self.workers[0], case, case.source(), Purpose::Test, true);
             outcome.err().filter(|found| found.is_like(&alike))
         };
-        let (replay, failed) = self.watched(|| shrink(case, failed, again));
+        let (replay, failed) = shrink(case, failed, again);
         self.show(&replay);
         failure_of(failed, replay, original, tried)
     }
@@ -267,9 +263,8 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     /// Writes the page of a run, if that is wanted
     fn show(&self, case: &Replay) {
         if self.check.page.is_some() {
-            let show = || self.run(&self.workers[0], case, case.source(), Purpose::Show, true);
             // That it fails is known.
-            let _ = self.watched(show);
+            let _ = self.run(&self.workers[0], case, case.source(), Purpose::Show, true);
         }
     }
 }

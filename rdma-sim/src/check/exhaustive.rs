@@ -4,10 +4,11 @@
 //! differ only in such steps, one is enough: sleep sets (P. Godefroid, "Partial-Order Methods for the Verification of Concurrent
 //! Systems", 1996).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::Choices;
 use crate::choices::Step;
+use crate::sync::lock;
 
 /// A choice on the way from the start of a run
 #[derive(Clone, Debug)]
@@ -128,7 +129,7 @@ pub(super) struct Exploring(Arc<Mutex<Tree>>);
 
 impl Exploring {
     pub(super) fn tree(&self) -> MutexGuard<'_, Tree> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

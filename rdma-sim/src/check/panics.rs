@@ -43,7 +43,7 @@ pub(super) fn take_site() -> Option<String> {
     SITE.with(RefCell::take)
 }
 
-/// Runs `f`, whose panics may be double ones; `line` repeats it
+/// Runs `f`; if a destructor panics while `f` unwinds, prints `line`, which repeats the run, before the process aborts
 pub(super) fn watched<T>(line: String, is_quiet: bool, f: impl FnOnce() -> T) -> T {
     watch();
     take_site();

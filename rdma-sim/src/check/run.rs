@@ -12,8 +12,7 @@ use rdma_core::Time;
 use rdma_core::probe::{Statement, observe};
 
 use super::failure::{Failed, FailureKind};
-use super::observer::Count;
-use super::observer::Counting;
+use super::observer::{Count, Counting};
 use super::outcome::Outcome;
 use super::panics;
 use super::replay::Replay;
@@ -116,7 +115,7 @@ pub(super) fn run<O: Outcome>(
     drop(observation);
     let run =
         run.map_err(|panic| failed_by(&*panic))?.map_err(|error| check.failed_by(error, &case.faults))?;
-    run.value.clone().map_err(|text| Failed::new(FailureKind::Error, text))?;
+    run.value.map_err(|text| Failed::new(FailureKind::Error, text))?;
     if let Some(finding) = run.findings.first() {
         return Err(Failed::new(FailureKind::Misuse, format!("the DMA sanitizer found: {finding}")));
     }

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::replay::Replay;
 use crate::executor::{Human, Progress};
+use crate::sync::lock;
 
 /// Between two looks at a check
 const TICK: Duration = Duration::from_millis(50);
 /// Between two lines about a long check
-pub(super) const EVERY_SECONDS: u64 = 10;
+const EVERY: Duration = Duration::from_secs(10);
 
 /// What one thread of a check does
 #[derive(Debug, Default)]
@@ -32,13 +33,12 @@ pub(super) struct Watched<'a> {
     pub(super) is_over: &'a AtomicBool,
     /// When the check began
     pub(super) start: Instant,
-    /// When the next line is printed, in seconds since then
-    pub(super) next: &'a AtomicU64,
 }
 
 impl Watched<'_> {
     /// Watches until the check is over
     pub(super) fn watch(&self) {
+        let mut next = EVERY;
         // Counted in ticks: a debugger that stops all threads stops this one, too.
         let mut blocked = vec![(0, 0_u32); self.workers.len()];
         let most = self.patience.div_duration_f64(TICK).ceil().max(1.0) as u32;
@@ -46,7 +46,7 @@ impl Watched<'_> {
             std::thread::park_timeout(TICK);
             for (worker, (seen, ticks)) in self.workers.iter().zip(&mut blocked) {
                 let now = worker.progress.steps();
-                let case = worker.case.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let case = lock(&worker.case);
                 (*seen, *ticks) = if now == *seen && case.is_some() { (now, *ticks + 1) } else { (now, 0) };
                 if *ticks >= most
                     && let Some(case) = &*case
@@ -55,8 +55,8 @@ impl Watched<'_> {
                 }
             }
             let elapsed = self.start.elapsed();
-            if elapsed.as_secs() >= self.next.load(Ordering::Relaxed) {
-                self.next.store(elapsed.as_secs() + EVERY_SECONDS, Ordering::Relaxed);
+            if elapsed >= next {
+                next = elapsed + EVERY;
                 self.print(elapsed);
             }
         }

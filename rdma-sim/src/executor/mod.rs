@@ -5,7 +5,6 @@
 
 mod progress;
 mod stalled;
-mod sync;
 mod task;
 mod timers;
 
@@ -24,8 +23,6 @@ pub(crate) use self::progress::Progress;
 pub(crate) use self::stalled::Human;
 use self::stalled::ask;
 pub use self::stalled::{Stalled, Wait, Waits};
-use self::sync::lock;
-pub(crate) use self::sync::replace;
 use self::task::{BoxFuture, MAIN, Named, Queue, Spawned, Task, TaskWaker};
 pub(crate) use self::task::{Origin, Owner};
 use self::timers::Clock;
@@ -35,6 +32,7 @@ use crate::fabric::Process;
 use crate::fabric::steps::due;
 use crate::scheduler::{Next, Order};
 use crate::shared::Shared;
+use crate::sync::lock;
 
 /// The clock, tasks and timers that the program under test sees
 pub(crate) struct SimRuntime {
@@ -137,23 +135,23 @@ impl SimRuntime {
         };
         main_waker.wake_by_ref();
         loop {
-            let stalled = match self.next(shared, limit, &mut run) {
+            match self.next(shared, limit, &mut run) {
                 Ok(MAIN) => {
                     main_wake.has_begun();
-                    match main.as_mut().poll(&mut Context::from_waker(&main_waker)) {
-                        Poll::Ready(value) => return Ok((value, run.order)),
-                        Poll::Pending => continue,
+                    if let Poll::Ready(value) = main.as_mut().poll(&mut Context::from_waker(&main_waker)) {
+                        return Ok((value, run.order));
                     }
                 }
-                Ok(id) => {
-                    run.poll(id, shared);
-                    continue;
+                Ok(id) => run.poll(id, shared),
+                Err(mut stalled) => {
+                    if let Stalled::Deadlock { waits, .. } | Stalled::TimeLimit { waits, .. } = &mut stalled {
+                        let main = || main.as_mut().poll(&mut Context::from_waker(&main_waker)).is_ready();
+                        waits.0.push(ask("main".to_owned(), main));
+                        run.add_waits(waits, shared);
+                    }
+                    return Err(stalled);
                 }
-                Err(stalled @ (Stalled::Pruned | Stalled::Spin { .. })) => return Err(stalled),
-                Err(stalled) => stalled,
-            };
-            let is_ready = || main.as_mut().poll(&mut Context::from_waker(&main_waker)).is_ready();
-            return Err(self.explain(stalled, ask("main".to_owned(), is_ready), shared, &mut run));
+            }
         }
     }
 
@@ -185,7 +183,7 @@ impl SimRuntime {
                 Next::Interrupt(position, ns) => {
                     run.ready.remove(position).into_iter().for_each(|id| run.delay(id, self.now(), ns));
                 }
-                Next::Event => self.step(shared, run),
+                Next::Event => self.step(shared, run, None),
             }
         }
     }
@@ -229,8 +227,7 @@ impl SimRuntime {
         drop(state);
         let task = run.ready.remove(chosen);
         if task.is_none() {
-            let has_host_news = shared.step(Some(steps[chosen].id));
-            self.advanced(shared, run, has_host_news);
+            self.step(shared, run, Some(steps[chosen].id));
         }
         Ok(task)
     }
@@ -310,7 +307,7 @@ impl SimRuntime {
             return Err(Stalled::at(self.now(), has_next.then_some(limit)));
         };
         // A task that only waits for its turn is no progress.
-        if advanced.now > self.now() && (advanced.now < late || late >= timer && self.clock.next() <= late) {
+        if advanced.now > self.now() && (advanced.now < late || self.clock.next() <= late) {
             run.polls = 0;
         }
         self.expire(advanced.now);
@@ -321,9 +318,9 @@ impl SimRuntime {
         Ok(())
     }
 
-    /// Fires an event of this very moment
-    fn step(&self, shared: &Shared, run: &mut Tasks) {
-        let has_host_news = shared.step(None);
+    /// Fires an event of this very moment: that with this id, or any
+    fn step(&self, shared: &Shared, run: &mut Tasks, id: Option<u64>) {
+        let has_host_news = shared.step(id);
         self.advanced(shared, run, has_host_news);
     }
 
@@ -334,34 +331,6 @@ impl SimRuntime {
         if !run.order.is_fifo() {
             let next = shared.lock().fabric.schedule.next();
             run.has_event = next.is_some_and(|next| next <= self.now());
-        }
-    }
-
-    /// Adds what each task waits for
-    fn explain(&self, stalled: Stalled, main: Wait, shared: &Shared, run: &mut Tasks) -> Stalled {
-        let mut found = vec![main];
-        for id in 1..run.tasks.len() {
-            let name = run.name(id, shared);
-            let Some(task) = &mut run.tasks[id] else { continue };
-            if task.is_held {
-                found.push(Wait {
-                    task: name,
-                    events: vec!["its host to go on: a fault has stopped it".to_owned()],
-                });
-            } else if run.late.iter().any(|Reverse((_, _, other))| *other == id) {
-                found.push(Wait {
-                    task: name,
-                    events: vec!["its turn: it was woken, and is late".to_owned()],
-                });
-            } else {
-                found.push(ask(name, || task.poll()));
-            }
-        }
-        let found = Waits(found);
-        match stalled {
-            Stalled::Deadlock { at, .. } => Stalled::Deadlock { at, waits: found },
-            Stalled::TimeLimit { limit, .. } => Stalled::TimeLimit { limit, waits: found },
-            other => other,
         }
     }
 
@@ -397,6 +366,20 @@ impl Tasks {
     fn step(&self, id: usize, shares: bool) -> Step {
         let owner = self.tasks[id].as_ref().and_then(|task| task.origin.owner).filter(|_| !shares);
         Step { id: id as u64, hosts: owner.map_or(u64::MAX, |owner| 1 << owner.host.min(63)) }
+    }
+
+    /// Adds what each task waits for
+    fn add_waits(&mut self, waits: &mut Waits, shared: &Shared) {
+        for id in 1..self.tasks.len() {
+            let name = self.name(id, shared);
+            let Some(task) = &mut self.tasks[id] else { continue };
+            let is_late = self.late.iter().any(|Reverse((_, _, other))| *other == id);
+            waits.0.push(match () {
+                () if task.is_held => Wait::new(name, "its host to go on: a fault has stopped it"),
+                () if is_late => Wait::new(name, "its turn: it was woken, and is late"),
+                () => ask(name, || task.poll()),
+            });
+        }
     }
 
     fn name(&self, id: usize, shared: &Shared) -> String {

@@ -4,8 +4,8 @@ use std::panic::Location;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::sync::lock;
 use super::task::MAIN;
+use crate::sync::lock;
 
 /// How far a run is
 #[derive(Debug, Default)]

@@ -82,6 +82,12 @@ pub struct Wait {
     pub events: Vec<String>,
 }
 
+impl Wait {
+    pub(super) fn new(task: String, event: &str) -> Self {
+        Self { task, events: vec![event.to_owned()] }
+    }
+}
+
 /// Most tasks that are printed
 const MOST: usize = 16;
 
@@ -152,11 +158,10 @@ pub(super) fn ask(task: String, poll: impl FnOnce() -> bool) -> Wait {
     // A task that runs on, because its wake-up was lost, may fail: the stall came first.
     let is_ready = catch_unwind(AssertUnwindSafe(poll)).unwrap_or(true);
     drop(observation);
-    let mut events = listener.0.take();
     if is_ready {
-        events = vec!["its turn, although it is ready: it was never woken, so a wake-up was lost".to_owned()];
+        return Wait::new(task, "its turn, although it is ready: it was never woken, so a wake-up was lost");
     }
-    Wait { task, events }
+    Wait { task, events: listener.0.take() }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Tasks, and the queue of those that were woken
 
+use crate::sync::lock;
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::Location;
@@ -7,8 +8,6 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
-
-use super::sync::lock;
 
 /// The number of the main task
 pub(super) const MAIN: usize = 0;

@@ -12,7 +12,7 @@ use rdma_core::{Time, Timer, probe};
 use slotmap::{SlotMap, new_key_type};
 
 use super::stalled::Human;
-use super::sync::{lock, replace};
+use crate::sync::{lock, replace};
 
 new_key_type! { struct TimerKey; }
 

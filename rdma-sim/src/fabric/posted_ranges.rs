@@ -15,9 +15,9 @@ pub(super) struct PostedRanges {
 struct Run {
     start: usize,
     end: usize,
-    /// Requests whose device reads
+    /// How many requests the device reads for
     reads: u32,
-    /// Requests whose device writes
+    /// How many requests the device writes for
     fills: u32,
 }
 
@@ -33,7 +33,8 @@ impl PostedRanges {
         self.requests == 0
     }
 
-    /// Adds the range of a request, whose device writes if it `fills`; returns whether another one is there, and one of them fills
+    /// Adds the range of a request, into which the device writes if it `fills`; returns whether it overlaps another range, and the device
+    /// writes into one of the two
     pub(super) fn add(&mut self, span: Span, fills: bool) -> bool {
         let (mut start, end) = (span.offset, span.offset + span.len);
         let mut at = self.first_beyond(start);

@@ -11,9 +11,9 @@ use rdma_core::probe;
 use super::listening::Backlog;
 use super::pipe::Pipes;
 use super::{ONE_WAY, SimStream};
-use crate::executor::replace;
 use crate::fabric::Process;
 use crate::host::SimHost;
+use crate::sync::replace;
 
 /// How long a host is looked for that does not answer, as the address resolution of a local network does. Assumed.
 const UNREACHABLE: Duration = Duration::from_secs(3);

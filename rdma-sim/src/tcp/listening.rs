@@ -1,10 +1,11 @@
 //! The ports at which processes listen
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::Waker;
 
 use super::pipe::Pipes;
+use crate::sync::lock;
 
 /// The ports at which processes listen
 #[derive(Debug, Default)]
@@ -20,6 +21,6 @@ pub(super) struct Backlog {
 
 impl Listening {
     pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<(u32, u16), Backlog>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }

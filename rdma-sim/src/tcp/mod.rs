@@ -15,9 +15,9 @@ use std::time::Duration;
 use rdma_core::{Timer, probe};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use self::pipe::{Pipes, close, lock};
-use crate::executor::replace;
+use self::pipe::{Pipes, close};
 use crate::net::Net;
+use crate::sync::{lock, replace};
 
 /// From one program to the other: half of the 300 µs that were measured for a round trip (published comparisons of RDMA and
 /// TCP over Thunderbolt 5).

@@ -1,10 +1,12 @@
 //! The two directions of a TCP connection
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use rdma_core::Time;
+
+use crate::sync::lock;
 
 /// One end of a connection: closes both directions when it is dropped
 #[derive(Debug)]
@@ -44,10 +46,6 @@ pub(super) struct Pipe {
     pub(super) is_closed: bool,
     pub(super) reader: Option<Waker>,
     pub(super) writer: Option<Waker>,
-}
-
-pub(super) fn lock(pipe: &Mutex<Pipe>) -> MutexGuard<'_, Pipe> {
-    pipe.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Closes `pipe`, and wakes the tasks that wait at its ends

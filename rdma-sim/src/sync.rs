@@ -11,7 +11,8 @@ pub(crate) fn replace(stored: &mut Option<Waker>, waker: &Waker) -> Option<Waker
     }
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks `mutex`, also after a panic
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic of the program under test must not be hidden by a second one here.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
