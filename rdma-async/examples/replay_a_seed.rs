@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use rdma_async::{Connection, Device, Endpoint, Runtime};
-use rdma_sim::{Check, Net, Replay, Run, Scheduler, Seeded, Sim, try_check};
+use rdma_sim::{Check, Net, Replay, Run, Scheduler, Sim, try_check};
 
 use self::backend::{End, Result};
 
@@ -71,8 +71,7 @@ fn find() -> Result<Replay> {
 
 /// Runs a replay and keeps every event
 fn repeat(replay: &Replay) -> Run<Result<Duration>> {
-    let choices = Seeded::first(replay.seed, replay.draws.unwrap_or(u64::MAX));
-    Sim::new().choices(choices).faults(replay.faults.clone()).keep_records().run(round_trips)
+    Sim::new().replay(replay).keep_records().run(round_trips)
 }
 
 fn find_and_repeat(replay: Option<&str>) -> Result {

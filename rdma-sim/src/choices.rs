@@ -59,26 +59,17 @@ pub trait Choices: fmt::Debug + Send {
 pub struct Seeded {
     seed: u64,
     generator: Xoshiro256PlusPlus,
-    /// Draws that are left before all further ones are zero
-    left: u64,
 }
 
 impl Seeded {
     /// The choices that belong to `seed`
     pub fn new(seed: u64) -> Self {
-        Self::first(seed, u64::MAX)
-    }
-
-    /// The first `count` choices that belong to `seed`, and the plain case after them
-    pub fn first(seed: u64, count: u64) -> Self {
-        Self { seed, generator: Xoshiro256PlusPlus::seed_from_u64(seed), left: count }
+        Self { seed, generator: Xoshiro256PlusPlus::seed_from_u64(seed) }
     }
 }
 
 impl Choices for Seeded {
     fn pick(&mut self, n: u32) -> u32 {
-        let Some(left) = self.left.checked_sub(1) else { return 0 };
-        self.left = left;
         let product = u64::from(self.generator.next_u32()) * u64::from(n);
         (product >> 32) as u32
     }

@@ -130,9 +130,7 @@ impl Driver {
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
 /// # runtime.block_on(async {
 /// let net = driver::tokio::start(Sim::new())?;
-/// let mut timer = net.runtime().timer();
-/// timer.as_mut().reset(Time::from_nanos(50_000));
-/// std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+/// net.sleep(std::time::Duration::from_micros(50)).await;
 /// assert_eq!(net.now(), Time::from_nanos(50_000));
 /// # Ok::<(), rdma_sim::FaultError>(())
 /// # }).unwrap();

@@ -151,8 +151,8 @@ pub(crate) struct Order {
     /// The steps at which the task that runs is interrupted, last first
     interruptions: Vec<u64>,
     steps: u64,
-    /// Tasks that were polled one after another, as hashes; not kept in the plain order
-    sequences: BTreeSet<u64>,
+    /// Tasks that were polled one after another, as numbers, if they are kept
+    sequences: Option<BTreeSet<u64>>,
     /// The last task
     last: usize,
 }
@@ -191,7 +191,7 @@ impl Order {
             of_events,
             interruptions,
             steps: 0,
-            sequences: BTreeSet::new(),
+            sequences: None,
             last: 0,
         }
     }
@@ -213,17 +213,22 @@ impl Order {
     /// Counts the poll of a task, one of `ready` that could have been
     pub(crate) fn count_step(&mut self, task: usize, ready: usize) {
         self.steps += 1;
-        if !self.is_fifo() {
+        if let Some(sequences) = &mut self.sequences {
             // Which task overtook how many others behind which one.
             let sequence = [self.last, task, ready.min(8)].map(|part| part as u64 & 0xffff);
-            self.sequences.insert(sequence[0] << 32 | sequence[1] << 16 | sequence[2]);
+            sequences.insert(sequence[0] << 32 | sequence[1] << 16 | sequence[2]);
             self.last = task;
         }
     }
 
-    /// Which tasks were polled one after another, as numbers
+    /// Keeps which tasks are polled one after another from now on, unless that is the plain order
+    pub(crate) fn keep_sequences(&mut self) {
+        self.sequences = (!self.is_fifo()).then(BTreeSet::new);
+    }
+
+    /// Which tasks were polled one after another, as numbers; none, if they were not kept
     pub(crate) fn sequences(self) -> BTreeSet<u64> {
-        self.sequences
+        self.sequences.unwrap_or_default()
     }
 
     /// By how many nanoseconds the task that was woken runs late

@@ -8,9 +8,10 @@ use crate::fabric::{Fabric, Finding, Options};
 use crate::fault::{FaultError, FaultPlan};
 use crate::model::DEFAULT_TIME_LIMIT;
 use crate::net::{Leaks, Net};
+use crate::scheduler::Order;
 use crate::trace::{Digest, History};
 use crate::wall_clock::WallClock;
-use crate::{Choices, Model, Scheduler, Seeded, Topology};
+use crate::{Choices, Model, Replay, Scheduler, Seeded, Topology};
 
 /// A simulation, ready to run
 ///
@@ -28,9 +29,7 @@ use crate::{Choices, Model, Scheduler, Seeded, Topology};
 ///     .model(Model::tb5_macos_26_2())
 ///     .faults("at 2ms b:rdma_en2 unplug".parse()?)
 ///     .run(|net| async move {
-///         let mut timer = net.runtime().timer();
-///         timer.as_mut().reset(net.now() + Duration::from_millis(3));
-///         std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+///         net.sleep(Duration::from_millis(3)).await;
 ///         rdma_core::Error::from(net.open("b", "rdma_en2").unwrap_err()).cause
 ///     });
 /// assert_eq!(run.value, Cause::PortDown, "the cable is out");
@@ -47,6 +46,7 @@ pub struct Sim {
     time_limit: Time,
     options: Options,
     keeps_moments: bool,
+    keeps_orders: bool,
     progress: Arc<Progress>,
 }
 
@@ -57,9 +57,7 @@ pub struct Sim {
 ///
 /// let run = Sim::new().keep_records().faults("at 1ms a:rdma_en2 unplug".parse()?).run(|net| async move {
 ///     let device = net.open("a", "rdma_en2").expect("the cable is plugged in");
-///     let mut timer = net.runtime().timer();
-///     timer.as_mut().reset(rdma_core::Time::from_nanos(2_000_000));
-///     std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+///     net.sleep(std::time::Duration::from_millis(2)).await;
 ///     drop(device);
 /// });
 /// assert!(run.leaks.is_empty() && run.findings.is_empty());
@@ -89,7 +87,7 @@ pub struct Run<T> {
     pub history: History,
     /// How many times the device behaved in each way
     pub(crate) covered: BTreeMap<String, u64>,
-    /// Orders of tasks
+    /// Orders of tasks, if they were kept
     pub(crate) orders: Vec<u64>,
     /// Moments with traffic, if they were kept
     pub(crate) moments: Vec<Time>,
@@ -130,6 +128,7 @@ impl Sim {
                 calm: None,
             },
             keeps_moments: false,
+            keeps_orders: false,
             progress: Arc::default(),
         }
     }
@@ -148,6 +147,14 @@ impl Sim {
     pub fn scheduler(mut self, scheduler: Scheduler) -> Self {
         self.options.scheduler = scheduler;
         self
+    }
+
+    /// Repeats a run of a check: its choices, its scheduler and its faults
+    ///
+    /// Topology and model must be those of the check, and [`Check::liveness`](crate::Check::liveness) does not end the faults.
+    pub fn replay(self, replay: &Replay) -> Self {
+        let sim = self.faults(replay.faults.clone()).scheduler(replay.scheduler);
+        Self { choices: replay.source(), ..sim }
     }
 
     /// Simulates these Macs and cables
@@ -201,6 +208,11 @@ impl Sim {
         Self { keeps_moments: true, ..self }
     }
 
+    /// Keeps the orders of tasks
+    pub(crate) fn keep_orders(self) -> Self {
+        Self { keeps_orders: true, ..self }
+    }
+
     /// Shows another thread how far the run is
     pub(crate) fn progress(self, progress: Arc<Progress>) -> Self {
         Self { progress, ..self }
@@ -226,10 +238,14 @@ impl Sim {
     /// [`RunError::Stalled`] if the main future waits for an event that will never come, or for longer than the time limit;
     /// [`RunError::Fault`] if the topology lacks the host or port of a fault.
     pub fn try_run<F: Future>(self, main: impl FnOnce(Net) -> F) -> Result<Run<F::Output>, RunError> {
-        let (time_limit, scheduler) = (self.time_limit, self.options.scheduler);
+        let Self { time_limit, keeps_orders, options: Options { scheduler, .. }, .. } = self;
         let net = self.build(None, None)?;
         let runtime = net.sim_runtime();
-        let (value, order) = runtime.block_on(net.shared(), time_limit, scheduler, main(net.clone()))?;
+        let mut order = Order::new(scheduler, &mut *net.shared().lock().fabric.choices);
+        if keeps_orders {
+            order.keep_sequences();
+        }
+        let (value, order) = runtime.block_on(net.shared(), time_limit, order, main(net.clone()))?;
         let history = net.history();
         let fabric = &net.shared().lock().fabric;
         Ok(Run {

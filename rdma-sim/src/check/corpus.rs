@@ -136,6 +136,6 @@ fn features(finished: &Finished) -> impl Iterator<Item = u64> {
     let covered = covered.map(move |(name, count)| hash(name, *count));
     let held = finished.statements.iter().filter(|(_, count)| count.held > 0);
     let held = held.map(move |(statement, count)| hash(statement.label, count.held));
-    let steps = finished.steps_between_states.iter().map(move |step| hash(step, 1));
-    covered.chain(held).chain(steps).chain(finished.orders.iter().copied())
+    let successions = finished.successions.iter().map(move |pair| hash(&format!("{pair:?}"), 1));
+    covered.chain(held).chain(successions).chain(finished.orders.iter().copied())
 }

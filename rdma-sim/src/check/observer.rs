@@ -18,20 +18,22 @@ pub struct Count {
     pub runs: u64,
 }
 
+/// Two states that followed each other, each with its label and its value
+pub(super) type Succession = [(&'static str, u64); 2];
+
 /// Counts the statements and states of a run
 #[derive(Debug, Default)]
 pub(super) struct Counting {
     statements: RefCell<BTreeMap<Statement, Count>>,
     states: RefCell<BTreeMap<(&'static str, u64), u64>>,
-    /// Pairs of states that followed each other
-    steps: RefCell<BTreeSet<[(&'static str, u64); 2]>>,
+    successions: RefCell<BTreeSet<Succession>>,
     last: Cell<(&'static str, u64)>,
 }
 
 impl Counting {
     /// The statements that were evaluated
     pub(super) fn statements(&self) -> BTreeMap<Statement, Count> {
-        self.statements.borrow().clone()
+        self.statements.take()
     }
 
     /// How many times each state was reached, by its name
@@ -43,9 +45,9 @@ impl Counting {
         self.states.borrow().iter().map(|(state, count)| (name(state), *count)).collect()
     }
 
-    /// Which state followed which, as text
-    pub(super) fn steps(&self) -> Vec<String> {
-        self.steps.borrow().iter().map(|pair| format!("{pair:?}")).collect()
+    /// Which state followed which
+    pub(super) fn successions(&self) -> BTreeSet<Succession> {
+        self.successions.take()
     }
 }
 
@@ -72,6 +74,6 @@ impl Observer for Counting {
 impl Counting {
     fn follow(&self, state: (&'static str, u64)) {
         let last = self.last.replace(state);
-        self.steps.borrow_mut().insert([last, state]);
+        self.successions.borrow_mut().insert([last, state]);
     }
 }

@@ -106,7 +106,7 @@ impl Replay {
     }
 
     /// The source of the run's choices
-    pub(super) fn source(&self) -> Box<dyn Choices> {
+    pub(crate) fn source(&self) -> Box<dyn Choices> {
         let most = self.draws.unwrap_or(u64::MAX);
         match &self.choices {
             Some(choices) => {

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use rdma_core::Time;
 use rdma_core::probe::{Statement, observe};
 
 use super::failure::{Failed, FailureKind};
-use super::observer::{Count, Counting};
+use super::observer::{Count, Counting, Succession};
 use super::outcome::Outcome;
 use super::panics;
 use super::replay::Replay;
@@ -33,8 +33,8 @@ pub(super) struct Finished {
     pub(super) statements: BTreeMap<Statement, Count>,
     pub(super) covered: BTreeMap<String, u64>,
     /// Which state followed which
-    pub(super) steps_between_states: Vec<String>,
-    /// Orders of tasks at one instant
+    pub(super) successions: BTreeSet<Succession>,
+    /// Orders of tasks at one instant, if the check is guided
     pub(super) orders: Vec<u64>,
     /// Moments with traffic, if they were wanted
     pub(super) moments: Vec<Time>,
@@ -89,14 +89,16 @@ pub(super) fn run<O: Outcome>(
     let mut sim = Sim::new()
         .topology(check.topology.clone())
         .model(check.model.clone())
-        .faults(case.faults.clone())
+        .replay(case)
         .choices(choices)
-        .scheduler(case.scheduler)
         .sanitize(true)
         .time_limit(check.time_limit)
         .progress(Arc::clone(progress));
     if purpose == Purpose::Measure {
         sim = sim.keep_moments();
+    }
+    if check.is_guided {
+        sim = sim.keep_orders();
     }
     if let Some((calm, bound)) = check.calm(&case.faults) {
         sim = sim.calm_at(calm).time_limit((calm + bound).min(check.time_limit));
@@ -133,7 +135,7 @@ pub(super) fn run<O: Outcome>(
         drawn: drawn.load(Ordering::Relaxed),
         statements: counting.statements(),
         covered: run.covered.into_iter().chain(counting.states()).collect(),
-        steps_between_states: counting.steps(),
+        successions: counting.successions(),
         orders: run.orders,
         moments: run.moments,
     })

@@ -13,9 +13,7 @@
 //! # runtime.block_on(async {
 //! // A runtime of the caller runs the tasks; this program has none.
 //! let running = realtime::start(Sim::new(), drop)?;
-//! let mut timer = running.net().runtime().timer();
-//! timer.as_mut().reset(Time::from_nanos(1_000_000));
-//! std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+//! running.net().sleep(std::time::Duration::from_millis(1)).await;
 //! assert!(running.net().now() >= Time::from_nanos(1_000_000));
 //! # Ok::<(), rdma_sim::FaultError>(())
 //! # }).unwrap();

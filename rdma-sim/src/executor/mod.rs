@@ -26,7 +26,6 @@ pub use self::stalled::{Stalled, Wait, Waits};
 use self::task::{BoxFuture, MAIN, Named, Queue, Spawned, Task, TaskWaker};
 pub(crate) use self::task::{Origin, Owner};
 use self::timers::Clock;
-use crate::Scheduler;
 use crate::choices::Step;
 use crate::fabric::Process;
 use crate::fabric::steps::due;
@@ -112,12 +111,12 @@ impl SimRuntime {
         lock(&self.starts).push((host, start));
     }
 
-    /// Runs `main`, and what it spawns, until `main` ends; returns also the order that it took
+    /// Runs `main`, and what it spawns, until `main` ends, in this order; returns what it was, too
     pub(crate) fn block_on<T>(
         &self,
         shared: &Shared,
         limit: Time,
-        scheduler: Scheduler,
+        order: Order,
         main: impl Future<Output = T>,
     ) -> Result<(T, Order), Stalled> {
         // The last to be dropped: destructors of tasks may spawn.
@@ -129,7 +128,7 @@ impl SimRuntime {
             tasks: vec![None],
             ready: VecDeque::new(),
             late: BinaryHeap::new(),
-            order: Order::new(scheduler, &mut *shared.lock().fabric.choices),
+            order,
             has_event: false,
             polls: 0,
         };

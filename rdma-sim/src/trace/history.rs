@@ -14,9 +14,7 @@ use crate::fault::Fault;
 /// use rdma_sim::Sim;
 ///
 /// let run = Sim::new().keep_records().faults("at 0s a:rdma_en2 slow 50%".parse()?).run(async |net| {
-///     let mut timer = net.runtime().timer();
-///     timer.as_mut().reset(rdma_core::Time::from_nanos(1));
-///     std::future::poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+///     net.sleep(std::time::Duration::from_nanos(1)).await;
 /// });
 /// let lines: Vec<_> = run.history.lines().collect();
 /// assert_eq!(lines[0], "     0.000000000  fault: at 0s a:rdma_en2 slow 50%");

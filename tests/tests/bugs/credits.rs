@@ -8,9 +8,10 @@ use rdma_core::{Error, FRAME, QpInit};
 use rdma_sim::topology::{MacModel, Shape};
 use rdma_sim::{LineRate, Model, Net, SimDevice, Topology};
 use rdma_tests::DEVICE;
+use tokio::task::yield_now;
 
 use crate::bug::{Bug, STALL, bug};
-use crate::tools::{Post, Shared, join_all, sleep, spawn, within, yield_now};
+use crate::tools::{Post, Shared, join_all, sleep, spawn, within};
 
 pub(crate) const BUGS: &[Bug] = &[
     bug!(

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rdma_sim::Net;
 
 use crate::bug::{Bug, bug};
-use crate::tools::{DISK, Post, Shared, sleep, spawn, within};
+use crate::tools::{DISK, Post, SETTLED, Shared, ask, sleep, spawn, within};
 
 pub(crate) const BUGS: &[Bug] = &[
     bug!(answer_before_log, Fault, "forgotten", "The coordinator answers before its decision is on the disk.").faults(3, 1000),
@@ -18,11 +18,6 @@ pub(crate) const BUGS: &[Bug] = &[
     bug!(recovery_is_not_atomic, Fault, "recovered twice", "A second restart during the recovery repeats what the first has recovered.").faults(8, 1500),
     bug!(quorum_counts_messages, Several, "no majority", "Acknowledgements are counted by message, and a backup acknowledges each repetition."),
 ];
-
-/// Long after the last fault and everything that it has delayed
-const SETTLED: u64 = 50_000;
-/// Attempts before a client gives up
-const ATTEMPTS: u32 = 20;
 
 async fn answer_before_log(net: Net, is_fixed: bool) {
     let (post, log) = (Post::new(&net, 2), Shared::new(Vec::new()));
@@ -101,12 +96,9 @@ async fn forgotten_vote(net: Net, is_fixed: bool) {
         if within(&net, 300, inbox.until(&TwoPhase::Prepared(transaction))).await.is_none() {
             continue;
         }
-        for _ in 0..ATTEMPTS {
-            post.send(1, TwoPhase::Commit(transaction));
-            if within(&net, 300, inbox.until(&TwoPhase::Committed(transaction))).await.is_some() {
-                committed.push(transaction);
-                break;
-            }
+        let (request, answer) = (TwoPhase::Commit(transaction), TwoPhase::Committed(transaction));
+        if ask(&net, &post, &inbox, request, &answer).await {
+            committed.push(transaction);
         }
     }
     assert!(
@@ -270,12 +262,7 @@ async fn applied_twice(net: Net, is_fixed: bool) {
     });
     let inbox = post.bind(0);
     for request in 0..8 {
-        for _ in 0..ATTEMPTS {
-            post.send(1, request);
-            if within(&net, 300, inbox.until(&request)).await.is_some() {
-                break;
-            }
-        }
+        ask(&net, &post, &inbox, request, &request).await;
     }
     let applied = applied.get();
     let once: BTreeSet<_> = applied.iter().collect();

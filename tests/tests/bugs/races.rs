@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use futures::channel::oneshot;
 use rdma_sim::Net;
+use tokio::task::yield_now;
 
 use crate::bug::{Bug, STALL, bug};
-use crate::tools::{Post, Shared, join_all, sleep, spawn, yield_now};
+use crate::tools::{Post, Shared, join_all, sleep, spawn};
 
 pub(crate) const BUGS: &[Bug] = &[
     bug!(

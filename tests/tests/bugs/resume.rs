@@ -8,7 +8,7 @@ use rdma_sim::{Net, SimDevice, SimStream};
 use rdma_tests::DEVICE;
 
 use crate::bug::{Bug, STALL, bug};
-use crate::tools::{DISK, Post, Shared, join_all, sleep, spawn, within};
+use crate::tools::{ATTEMPTS, DISK, Post, SETTLED, Shared, ask, join_all, sleep, spawn, within};
 use crate::waiting::{Waiters, wait_until};
 
 pub(crate) const BUGS: &[Bug] = &[
@@ -81,11 +81,6 @@ pub(crate) const BUGS: &[Bug] = &[
     .faults(3, 3000),
 ];
 
-/// Long after the last fault and everything that it has delayed
-const SETTLED: u64 = 50_000;
-/// Attempts before a sender gives up
-const ATTEMPTS: u32 = 20;
-
 async fn delivered_before_position(net: Net, is_fixed: bool) {
     let (post, delivered) = (Post::new(&net, 2), Shared::new(Vec::new()));
     let world = (net.clone(), post.clone(), delivered.clone(), Shared::new(0));
@@ -110,12 +105,7 @@ async fn delivered_before_position(net: Net, is_fixed: bool) {
     });
     let inbox = post.bind(0);
     for message in 0..8 {
-        for _ in 0..ATTEMPTS {
-            post.send(1, message);
-            if within(&net, 300, inbox.until(&message)).await.is_some() {
-                break;
-            }
-        }
+        ask(&net, &post, &inbox, message, &message).await;
     }
     let delivered = delivered.get();
     assert!(delivered.is_sorted_by(|one, next| one < next), "a message was delivered twice");

@@ -56,6 +56,8 @@ impl<T: Default> Default for Shared<T> {
     }
 }
 
+/// Long after the last fault and everything that it has delayed, in microseconds
+pub(crate) const SETTLED: u64 = 50_000;
 /// Microseconds of a write to a disk
 pub(crate) const DISK: u64 = 20;
 /// Microseconds of a datagram
@@ -92,20 +94,7 @@ pub(crate) async fn join_all<T>(tasks: impl IntoIterator<Item = Task<T>>) -> Vec
 
 /// Waits for so many microseconds of virtual time
 pub(crate) async fn sleep(net: &Net, micros: u64) {
-    rdma_async::time::sleep(&*net.runtime(), Duration::from_micros(micros)).await;
-}
-
-/// Lets other tasks run that are ready
-pub(crate) async fn yield_now() {
-    let mut has_yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
+    net.sleep(Duration::from_micros(micros)).await;
 }
 
 /// The result of `future`, unless the time is up when the caller looks: then `future` is dropped
@@ -114,6 +103,26 @@ pub(crate) async fn within<T>(net: &Net, micros: u64, future: impl Future<Output
         Either::Left(_) => None,
         Either::Right((value, _)) => Some(value),
     }
+}
+
+/// How many times a request is sent before its sender gives up
+pub(crate) const ATTEMPTS: u32 = 20;
+
+/// Sends `request` from address 0 to address 1 until `answer` comes, which the caller has to wait for in `inbox`; false if it does not
+pub(crate) async fn ask<M: Clone + PartialEq + Send + 'static>(
+    net: &Net,
+    post: &Post<M>,
+    inbox: &Inbox<M>,
+    request: M,
+    answer: &M,
+) -> bool {
+    for _ in 0..ATTEMPTS {
+        post.send(1, request.clone());
+        if within(net, 300, inbox.until(answer)).await.is_some() {
+            return true;
+        }
+    }
+    false
 }
 
 /// A network of datagrams between a few addresses: each travels alone, and may be overtaken

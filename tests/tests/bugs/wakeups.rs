@@ -6,9 +6,10 @@ use std::task::{Poll, Waker};
 
 use futures::channel::oneshot;
 use rdma_sim::Net;
+use tokio::task::yield_now;
 
 use crate::bug::{Bug, STALL, bug};
-use crate::tools::{Shared, join_all, sleep, spawn, within, yield_now};
+use crate::tools::{Shared, join_all, sleep, spawn, within};
 use crate::waiting::{Handoff, Waiters, wait_until};
 
 pub(crate) const BUGS: &[Bug] = &[

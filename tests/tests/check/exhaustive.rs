@@ -99,15 +99,7 @@ fn a_failing_order_is_repeated_by_its_line() {
                 let read = *value.lock().unwrap();
                 // It lets the other one run.
                 net.sleep(Duration::ZERO).await;
-                let mut yielded = false;
-                std::future::poll_fn(|cx| {
-                    if std::mem::replace(&mut yielded, true) {
-                        return std::task::Poll::Ready(());
-                    }
-                    cx.waker().wake_by_ref();
-                    std::task::Poll::Pending
-                })
-                .await;
+                tokio::task::yield_now().await;
                 *value.lock().unwrap() = read + 1;
             });
         }
