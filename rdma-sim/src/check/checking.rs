@@ -23,6 +23,8 @@ use crate::{Choices, Net, Scheduler};
 
 /// How many runs are begun before what they have seen is added up
 const ROUND: u64 = 128;
+/// The same if the check is guided: what was reached is varied soon
+const GUIDED_ROUND: u64 = 32;
 
 /// A check that goes on
 pub(super) struct Checking<'a, F> {
@@ -139,16 +141,31 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         let steps = u32::try_from(measured.steps).unwrap_or(u32::MAX).max(1);
         let mut corpus = Corpus::default();
         let known = check.corpus.as_deref().map_or(Ok(Vec::new()), |path| Corpus::read(path, check.setup()));
-        self.try_all(known.unwrap_or_else(|error| panic!("{error}")), &mut report, &mut corpus, false)?;
-        for round in 0..check.runs.div_ceil(ROUND) {
-            let seeds = round * ROUND..check.runs.min((round + 1) * ROUND);
-            let case = |number| {
-                let fresh = aimed.case(base, steps, check.first_seed.wrapping_add(number));
-                if check.is_guided { corpus.vary(fresh, &check.faults) } else { fresh }
+        let mut outcome =
+            self.try_all(known.unwrap_or_else(|error| panic!("{error}")), &mut report, &mut corpus, true);
+        let (mut seeds, mut begun) = (check.first_seed, 0);
+        while outcome.is_ok() && begun < check.runs {
+            let count = (check.runs - begun).min(if check.is_guided { GUIDED_ROUND } else { ROUND });
+            let next = |number: u64| {
+                // Each other run begins anew: what was found so far may be far from everything else.
+                if check.is_guided && number % 2 == 1 {
+                    let varied = aimed.case(base, steps, check.first_seed.wrapping_add(number));
+                    if let Some(child) = corpus.vary(&varied, check) {
+                        return child;
+                    }
+                }
+                let fresh = aimed.case(base, steps, seeds);
+                seeds = seeds.wrapping_add(1);
+                fresh
             };
-            let cases = seeds.map(case).collect();
-            self.try_all(cases, &mut report, &mut corpus, environment::updates_corpus())?;
+            let cases = (begun..begun + count).map(next).collect();
+            begun += count;
+            outcome = self.try_all(cases, &mut report, &mut corpus, false);
         }
+        if let Some(path) = check.corpus.as_deref().filter(|_| environment::updates_corpus()) {
+            corpus.write(path).unwrap_or_else(|error| panic!("{error}"));
+        }
+        outcome?;
         self.finish(report, base)
     }
 
@@ -192,13 +209,13 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         }
     }
 
-    /// Runs `cases`, and adds their results to the report and to the corpus; writes the new ones into its folder if `updates`
+    /// Runs `cases`, and adds their results to the report and to the corpus, where they are `known` if they come from its folder
     fn try_all(
         &self,
         cases: Vec<Replay>,
         report: &mut Report,
         corpus: &mut Corpus,
-        updates: bool,
+        are_known: bool,
     ) -> Result<(), Box<CheckFailure>> {
         let outcomes = self.run_all(&cases);
         for (case, outcome) in cases.into_iter().zip(outcomes) {
@@ -207,9 +224,8 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
                 Err(failed) => return Err(self.shrunk(case, failed, report.runs + 1)),
             };
             report.add(&finished);
-            let is_new = self.check.is_guided && corpus.add(&case, &finished);
-            if let Some(path) = self.check.corpus.as_deref().filter(|_| is_new && updates) {
-                Corpus::write(path, &case).unwrap_or_else(|error| panic!("{error}"));
+            if self.check.is_guided {
+                corpus.add(&case, &finished, are_known);
             }
         }
         Ok(())

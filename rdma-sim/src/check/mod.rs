@@ -18,6 +18,7 @@ mod exhaustive;
 mod failure;
 #[cfg(any(feature = "proptest", feature = "arbitrary"))]
 mod generate;
+mod landmarks;
 mod observer;
 mod outcome;
 mod page;

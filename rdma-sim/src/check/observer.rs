@@ -1,10 +1,12 @@
 //! What a run does, as its program says it
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use rdma_core::probe::{Observer, Statement};
+
+use super::landmarks::Landmarks;
 
 /// How often a statement was evaluated
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -18,16 +20,12 @@ pub struct Count {
     pub runs: u64,
 }
 
-/// Two states that followed each other, each with its label and its value
-pub(super) type Succession = [(&'static str, u64); 2];
-
 /// Counts the statements and states of a run
 #[derive(Debug, Default)]
 pub(super) struct Counting {
     statements: RefCell<BTreeMap<Statement, Count>>,
     states: RefCell<BTreeMap<(&'static str, u64), u64>>,
-    successions: RefCell<BTreeSet<Succession>>,
-    last: Cell<(&'static str, u64)>,
+    pub(super) landmarks: Landmarks,
 }
 
 impl Counting {
@@ -44,11 +42,6 @@ impl Counting {
         };
         self.states.borrow().iter().map(|(state, count)| (name(state), *count)).collect()
     }
-
-    /// Which state followed which
-    pub(super) fn successions(&self) -> BTreeSet<Succession> {
-        self.successions.take()
-    }
 }
 
 impl Observer for Counting {
@@ -59,21 +52,14 @@ impl Observer for Counting {
         count.held += u64::from(holds);
         drop(counts);
         if holds {
-            self.follow((statement.label, statement.line.into()));
+            self.landmarks.reach((statement.label, statement.line.into()));
         }
     }
 
     fn state(&self, label: &'static str, value: u64) {
         *self.states.borrow_mut().entry((label, value)).or_default() += 1;
-        self.follow((label, value));
+        self.landmarks.reach((label, value));
     }
 
     fn waits_for(&self, _: fmt::Arguments<'_>) {}
-}
-
-impl Counting {
-    fn follow(&self, state: (&'static str, u64)) {
-        let last = self.last.replace(state);
-        self.successions.borrow_mut().insert([last, state]);
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use rdma_core::Time;
 use rdma_core::probe::{Statement, observe};
 
 use super::failure::{Failed, FailureKind};
-use super::observer::{Count, Counting, Succession};
+use super::landmarks::Landmark;
+use super::observer::{Count, Counting};
 use super::outcome::Outcome;
 use super::panics;
 use super::replay::Replay;
@@ -32,8 +33,8 @@ pub(super) struct Finished {
     pub(super) drawn: u64,
     pub(super) statements: BTreeMap<Statement, Count>,
     pub(super) covered: BTreeMap<String, u64>,
-    /// Which state followed which
-    pub(super) successions: BTreeSet<Succession>,
+    /// States and their successions, if the check is guided
+    pub(super) landmarks: Vec<Landmark>,
     /// Orders of tasks at one instant, if the check is guided
     pub(super) orders: Vec<u64>,
     /// Moments with traffic, if they were wanted
@@ -111,6 +112,9 @@ pub(super) fn run<O: Outcome>(
     let run = catch_unwind(AssertUnwindSafe(|| {
         sim.try_run(async |net| {
             seen.replace(Some(net.clone()));
+            if check.is_guided {
+                counting.landmarks.keep(net.clone(), Arc::clone(&drawn));
+            }
             test(net).await.into_text()
         })
     }));
@@ -135,7 +139,7 @@ pub(super) fn run<O: Outcome>(
         drawn: drawn.load(Ordering::Relaxed),
         statements: counting.statements(),
         covered: run.covered.into_iter().chain(counting.states()).collect(),
-        successions: counting.successions(),
+        landmarks: counting.landmarks.take(),
         orders: run.orders,
         moments: run.moments,
     })

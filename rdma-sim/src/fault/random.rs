@@ -103,9 +103,13 @@ impl RandomFaults {
         FaultPlan::sorted(faults.collect())
     }
 
+    /// In which time faults begin, if it is known
+    pub(crate) fn horizon(&self) -> Option<Duration> {
+        self.horizon
+    }
+
     /// How many faults are drawn at most
-    #[cfg(any(feature = "proptest", feature = "arbitrary"))]
-    pub(super) fn most(&self) -> usize {
+    pub(crate) fn most(&self) -> usize {
         self.most.min(MOST) as usize
     }
 
@@ -245,7 +249,7 @@ fn draw_duration(choices: &mut dyn Choices, horizon: Duration) -> Duration {
 
 impl Fault {
     /// When the fault fires; zero if it waits for frames
-    fn time(&self) -> Time {
+    pub(crate) fn time(&self) -> Time {
         match self.trigger {
             Trigger::At(time) => time,
             Trigger::AfterFrames(_) => Time::ZERO,

@@ -8,6 +8,7 @@ mod answers;
 mod bug;
 mod credits;
 mod decisions;
+mod deep;
 mod leaders;
 mod races;
 mod resume;
@@ -19,7 +20,7 @@ use rdma_sim::{Check, CheckFailure, Replay, Scheduler, try_check};
 
 use self::bug::Bug;
 
-/// All bugs, by category
+/// The bugs that every way of exploring may find, by category
 const CATEGORIES: [(&str, &[Bug]); 7] = [
     ("races", races::BUGS),
     ("races", answers::BUGS),
@@ -49,6 +50,11 @@ fn bugs() -> impl Iterator<Item = &'static Bug> {
     CATEGORIES.iter().flat_map(|(_, bugs)| *bugs)
 }
 
+/// With those that only a guided check finds
+fn all_bugs() -> impl Iterator<Item = &'static Bug> {
+    bugs().chain(deep::BUGS)
+}
+
 fn run(bug: &Bug, check: Check, is_fixed: bool) -> Result<(), Box<CheckFailure>> {
     try_check(check, async |net| bug.run(net, is_fixed).await).map(drop)
 }
@@ -67,17 +73,17 @@ fn find(bug: &Bug, settings: Check) -> Option<u64> {
 
 #[test]
 fn every_bug_has_a_name_of_its_own_and_there_are_enough() {
-    let mut names: Vec<_> = bugs().map(|bug| bug.name).collect();
+    let mut names: Vec<_> = all_bugs().map(|bug| bug.name).collect();
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), bugs().count());
+    assert_eq!(names.len(), all_bugs().count());
     assert!(names.len() >= 32);
 }
 
 #[test]
 fn no_bug_shows_in_the_plain_run() {
     let plain: Replay = "2 seed=0 draws=0".parse().unwrap();
-    for bug in bugs() {
+    for bug in all_bugs() {
         run(bug, bug.settings().replay(plain.clone()), false)
             .unwrap_or_else(|failure| panic!("{}: {failure}", bug.name));
     }
@@ -85,8 +91,10 @@ fn no_bug_shows_in_the_plain_run() {
 
 #[test]
 fn no_repaired_program_fails() {
-    for bug in bugs() {
-        run(bug, bug.settings().runs(200), true).unwrap_or_else(|failure| panic!("{}: {failure}", bug.name));
+    for bug in all_bugs() {
+        for settings in [bug.settings().runs(200), bug.settings().runs(200).guided()] {
+            run(bug, settings, true).unwrap_or_else(|failure| panic!("{}: {failure}", bug.name));
+        }
     }
 }
 
@@ -106,13 +114,37 @@ fn check_finds_every_bug() {
     }
 }
 
+/// Each other run of a guided check is the next one of a check that is not guided.
+///
+/// Catches a check whose variations take the place of all other runs.
+#[test]
+fn a_guided_check_takes_at_most_twice_as_many_runs() {
+    for bug in bugs() {
+        let found = |check| find(bug, check).unwrap_or_else(|| panic!("{}: {}", bug.name, bug.wrong));
+        let unguided = found(bug.settings().runs(PATIENCE));
+        let guided = found(bug.settings().runs(PATIENCE).guided());
+        assert!(guided <= 2 * unguided, "{}: {guided} runs, and {unguided} without a guide", bug.name);
+    }
+}
+
+/// Catches a guided check that goes on from where its runs begin, that varies what many runs have reached as often as what few have,
+/// and that leaves the faults as they are.
+#[test]
+fn a_guided_check_finds_bugs_behind_several_rare_states() {
+    for bug in deep::BUGS {
+        let guided = find(bug, bug.settings().runs(PATIENCE).guided());
+        let guided = guided.unwrap_or_else(|| panic!("{}: {}", bug.name, bug.wrong));
+        assert_eq!(find(bug, bug.settings().runs(2 * guided)), None, "{} is not deep", bug.name);
+    }
+}
+
 /// The table: seeds that each bug needs, by the way of exploring
 #[test]
 #[ignore = "takes minutes, and proves nothing that the other tests do not"]
 #[expect(clippy::print_stdout, reason = "the table is what it is for")]
 fn print_seeds_needed() {
     let mut found = [0; MODES.len()];
-    for (category, bugs) in CATEGORIES {
+    for (category, bugs) in CATEGORIES.into_iter().chain([("deep", deep::BUGS)]) {
         for bug in bugs {
             let seeds = MODES.map(|(_, mode)| find(bug, mode(bug.settings().runs(PATIENCE))));
             let cells = seeds.map(|seeds| seeds.map_or_else(|| "–".to_owned(), |seeds| seeds.to_string()));
@@ -127,6 +159,6 @@ fn print_seeds_needed() {
         }
     }
     for ((mode, _), found) in MODES.iter().zip(found) {
-        println!("{mode}: {found} of {} found", bugs().count());
+        println!("{mode}: {found} of {} found", all_bugs().count());
     }
 }

@@ -1,0 +1,106 @@
+//! What a run has reached, and where: a guided check goes on from there
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rdma_core::Time;
+use twox_hash::XxHash3_64;
+
+use crate::Net;
+
+/// A point of a run
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Position {
+    /// How many choices were drawn before
+    pub(super) drawn: u64,
+    pub(super) time: Time,
+}
+
+/// What a landmark is made of; those of earlier kinds say more about the program
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum LandmarkKind {
+    /// A state, or a statement that holds, so many times
+    State,
+    /// One of these after another one, so many times
+    Succession,
+    /// Behaviour of the device, a fault or a statement, so many times in all of the run
+    Behaviour,
+    /// An order of tasks
+    Order,
+}
+
+/// Something that a run has reached
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Landmark {
+    /// Equal for the same in all runs
+    pub(super) id: u64,
+    pub(super) kind: LandmarkKind,
+    /// Where it was reached first, if that is known
+    pub(super) position: Option<Position>,
+}
+
+impl Landmark {
+    /// The landmark that something has happened `count` times, if that is one
+    fn new(kind: LandmarkKind, what: impl Debug, count: u64, position: Option<Position>) -> Self {
+        Self { id: XxHash3_64::oneshot(format!("{what:?} {count}").as_bytes()), kind, position }
+    }
+
+    /// The landmark of behaviour that was seen `count` times
+    pub(super) fn behaviour(name: &str, count: u64) -> Self {
+        Self::new(LandmarkKind::Behaviour, name, 1 << count.ilog2(), None)
+    }
+
+    pub(super) fn order(id: u64) -> Self {
+        Self { id, kind: LandmarkKind::Order, position: None }
+    }
+}
+
+/// The states and successions of states of a run, as its program says them
+#[derive(Debug, Default)]
+pub(super) struct Landmarks {
+    /// Where the run is; nothing is kept without it
+    run: OnceCell<(Net, Arc<AtomicU64>)>,
+    last: Cell<(&'static str, u64)>,
+    states: RefCell<BTreeMap<(&'static str, u64), u64>>,
+    successions: RefCell<BTreeMap<[(&'static str, u64); 2], u64>>,
+    reached: RefCell<Vec<Landmark>>,
+}
+
+/// Whether the `count`th time is a landmark: each of the first four, and then each power of two
+fn is_landmark(count: u64) -> bool {
+    count <= 4 || count.is_power_of_two()
+}
+
+impl Landmarks {
+    /// Keeps the landmarks of the run of `net`, which has drawn so many choices
+    pub(super) fn keep(&self, net: Net, drawn: Arc<AtomicU64>) {
+        let _ = self.run.set((net, drawn));
+    }
+
+    /// The program is in `state`
+    pub(super) fn reach(&self, state: (&'static str, u64)) {
+        let Some((net, drawn)) = self.run.get() else { return };
+        let position = || Some(Position { drawn: drawn.load(Ordering::Relaxed), time: net.now() });
+        let succession = [self.last.replace(state), state];
+        let (mut states, mut successions) = (self.states.borrow_mut(), self.successions.borrow_mut());
+        let [state_count, succession_count] =
+            [states.entry(state).or_default(), successions.entry(succession).or_default()].map(|count| {
+                *count += 1;
+                *count
+            });
+        let mut reached = self.reached.borrow_mut();
+        if is_landmark(state_count) {
+            reached.push(Landmark::new(LandmarkKind::State, state, state_count, position()));
+        }
+        if is_landmark(succession_count) {
+            reached.push(Landmark::new(LandmarkKind::Succession, succession, succession_count, position()));
+        }
+    }
+
+    pub(super) fn take(&self) -> Vec<Landmark> {
+        self.reached.take()
+    }
+}
