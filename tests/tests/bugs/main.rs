@@ -2,7 +2,9 @@
 //!
 //! Every program passes in the plain run, so that only exploring finds the mistake; repaired, it passes in all runs.
 //!
-//! `cargo test --release -p rdma-tests --test bugs -- --ignored --nocapture` prints how many seeds each mistake needs.
+//! `cargo test --release -p rdma-tests --test bugs -- --ignored --nocapture` prints how many seeds each mistake needs, and
+//! `cd tests/shuttle && cargo run --locked` how many iterations shuttle needs for those that are races of tasks alone. README.md
+//! beside this file has both tables.
 
 mod answers;
 mod bug;
