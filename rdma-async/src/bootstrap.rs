@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use rdma_core::probe::{self, ConnectionState};
 use rdma_core::protocol::{Hello, Params, Protocol, ProtocolConfig};
 use rdma_core::{Device, Error, FRAME, Invalid, QpAddress, QpCapacity, QpInit, QpType, QueuePair, Verb};
 
@@ -37,10 +38,12 @@ pub(crate) async fn connect<D: Device>(
     stream: impl BootstrapStream,
     role: Role,
 ) -> Result<Connection<D>, ConnectError> {
+    probe::reached(ConnectionState::Connecting);
     let limit = endpoint.options.connect_timeout;
     let attempt = unless_closed(endpoint, handshake(endpoint, stream, role));
     let attempt = timeout(&*endpoint.runtime, limit, attempt).await;
     let connected = attempt.unwrap_or(Err(ConnectError::Timeout(limit)));
+    probe::reached(if connected.is_ok() { ConnectionState::Open } else { ConnectionState::Failed });
     if let Err(error) = &connected {
         tracing::debug!(device = endpoint.device.name(), %error, "no connection");
     }

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
+use rdma_core::probe::{self, ConnectionState};
+
 use crate::error::ConnectionError;
 
 /// Wakers to wake, values to drop and events to log after unlocking
@@ -72,6 +74,7 @@ impl<T> Effects<T> {
     }
 
     pub(crate) fn log(&mut self, event: Event) {
+        probe::reached(event.state());
         self.push(Effect::Log(Box::new(event)));
     }
 
@@ -135,6 +138,24 @@ impl<T> Effect<T> {
 }
 
 impl Event {
+    fn state(&self) -> ConnectionState {
+        match self {
+            Self::Closed { .. } => ConnectionState::Closed,
+            Self::Lost { error, .. } => match error {
+                ConnectionError::Abandoned(_) => ConnectionState::LostAbandoned,
+                ConnectionError::Aborted => ConnectionState::LostAborted,
+                ConnectionError::Completion(_) => ConnectionState::LostCompletion,
+                ConnectionError::Device(_) => ConnectionState::LostDevice,
+                ConnectionError::PeerLost(_) => ConnectionState::LostPeer,
+                ConnectionError::RuntimeGone => ConnectionState::LostReactor,
+                ConnectionError::Overlong { .. }
+                | ConnectionError::Protocol(_)
+                | ConnectionError::UnknownCompletion(_) => ConnectionState::LostProtocol,
+            },
+            Self::Quarantined { .. } => ConnectionState::Quarantined,
+        }
+    }
+
     fn emit(&self) {
         match self {
             Self::Closed { connection } => tracing::debug!(connection, "connection closed"),

@@ -2,9 +2,13 @@
 //!
 //! A program states what must hold [always](crate::always!), what some run has to reach ([`sometimes!`](crate::sometimes!)), in which
 //! [state](crate::state!) it is, and what its tasks [wait for](waits_for). Outside of a simulation, these cost a look at a thread-local variable, and only
-//! `always!` does something: it panics, as `assert!` does.
+//! `always!` does something: it panics, as `assert!` does. Connections tell their own [states](ConnectionState).
 
-use std::cell::RefCell;
+mod connection_state;
+
+pub use self::connection_state::ConnectionState;
+
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
@@ -51,9 +55,14 @@ pub trait Observer {
 
     /// The task that is polled waits for `what`
     fn waits_for(&self, what: fmt::Arguments<'_>);
+
+    /// A connection has reached a state
+    fn reached(&self, _: ConnectionState) {}
 }
 
 thread_local! {
+    /// Whether there is an observer: unlike it, this is read without asking whether the thread ends
+    static IS_OBSERVED: Cell<bool> = const { Cell::new(false) };
     static OBSERVER: RefCell<Option<Rc<dyn Observer>>> = const { RefCell::new(None) };
 }
 
@@ -66,11 +75,13 @@ pub struct Observation {
 
 /// Shows the program of this thread to `observer`, instead of to the one before, until the observation is dropped
 pub fn observe(observer: Rc<dyn Observer>) -> Observation {
+    IS_OBSERVED.set(true);
     Observation { outer: OBSERVER.replace(Some(observer)) }
 }
 
 impl Drop for Observation {
     fn drop(&mut self) {
+        IS_OBSERVED.set(self.outer.is_some());
         // A thread that ends may have dropped the variable.
         let _ = OBSERVER.try_with(|observer| observer.replace(self.outer.take()));
     }
@@ -82,7 +93,13 @@ impl fmt::Debug for Observation {
     }
 }
 
+#[inline]
 fn observer() -> Option<Rc<dyn Observer>> {
+    if IS_OBSERVED.get() { current() } else { None }
+}
+
+#[cold]
+fn current() -> Option<Rc<dyn Observer>> {
     OBSERVER.try_with(|observer| observer.borrow().clone()).ok().flatten()
 }
 
@@ -94,6 +111,16 @@ fn observer() -> Option<Rc<dyn Observer>> {
 pub fn waits_for(what: fmt::Arguments<'_>) {
     if let Some(observer) = observer() {
         observer.waits_for(what);
+    }
+}
+
+/// Tells a simulation that a connection has reached `state`
+///
+/// Connections do so by themselves: this is for the library.
+#[inline]
+pub fn reached(state: ConnectionState) {
+    if let Some(observer) = observer() {
+        observer.reached(state);
     }
 }
 
@@ -115,7 +142,8 @@ pub fn state(label: &'static str, value: u64) {
 
 /// States what has to hold at least once: a check of a simulation fails if the statement was evaluated and held in no run
 ///
-/// So a test shows that it has tested what it is for.
+/// So a test shows that it has tested what it is for. A check knows of the statements that were evaluated: one in code that no run reaches
+/// is unknown to it, unless the test names its label beforehand, by `Check::reaches`.
 ///
 /// ```
 /// let queue = [1, 2, 3];
@@ -191,6 +219,10 @@ mod tests {
         fn waits_for(&self, what: fmt::Arguments<'_>) {
             self.0.borrow_mut().push(what.to_string());
         }
+
+        fn reached(&self, state: ConnectionState) {
+            self.0.borrow_mut().push(format!("connection {state}"));
+        }
     }
 
     #[test]
@@ -203,14 +235,20 @@ mod tests {
         state!("open");
         state!("retries", 3_u32);
         waits_for(format_args!("a message of {}", "b"));
+        let inner = observe(Rc::new(Seen::default()));
+        state!("seen by another observer");
+        drop(inner);
+        reached(ConnectionState::Open);
         drop(observation);
         sometimes!(true, "after");
+        reached(ConnectionState::Closed);
         let expected = [
             "sometimes full false",
             "always in order true",
             "state open 0",
             "state retries 3",
             "a message of b",
+            "connection open",
         ];
         assert_eq!(*seen.0.borrow(), expected);
     }

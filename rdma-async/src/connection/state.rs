@@ -2,6 +2,7 @@
 
 use std::task::{Context, Poll, Waker};
 
+use rdma_core::probe::{self, ConnectionState};
 use rdma_core::protocol::{EnqueueError, Incoming, Protocol, Token, Transmit};
 use rdma_core::{Completion, Device, FRAME, Status, Teardown, Time, frames};
 
@@ -335,6 +336,7 @@ impl<D: Device> State<D> {
         }
         while let Some(token) = self.protocol.poll_refused() {
             self.is_refused = true;
+            probe::reached(ConnectionState::SendRefused);
             self.ops.complete(token.0, Err(SendError::PeerClosed), effects);
         }
         Ok(())
@@ -355,7 +357,10 @@ impl<D: Device> State<D> {
             let lease = match &mut cx {
                 Some(cx) => match pool.poll_lease(Zone::Bulk, span, memory, cx, effects) {
                     Poll::Ready(lease) => Some(lease),
-                    Poll::Pending => break,
+                    Poll::Pending => {
+                        probe::reached(ConnectionState::BulkStarved);
+                        break;
+                    }
                 },
                 None => pool.try_lease(Zone::Bulk, span),
             };

@@ -4,6 +4,7 @@ use std::time::Duration;
 use super::{
     EnqueueError, Incoming, Kind, MAX_EAGER, Params, ProtocolConfig, Token, Trailer, Transmit, Violation,
 };
+use crate::probe::{self, ConnectionState};
 use crate::{Time, frames};
 
 /// State of one side of a connection over one cable
@@ -160,14 +161,16 @@ impl Protocol {
     pub fn finish(&mut self) {
         if self.fin == Fin::Open {
             self.fin = Fin::Queued;
+            probe::reached(ConnectionState::Closing);
         }
     }
 
     /// Advances time to `now`; makes a keep-alive due if no send completed for the keep-alive interval
     #[inline]
     pub fn tick(&mut self, now: Time) {
-        if self.eager_in_flight == 0 && now >= self.last_sent + self.keep_alive_interval {
-            self.is_keep_alive_due = true;
+        let is_due = self.eager_in_flight == 0 && now >= self.last_sent + self.keep_alive_interval;
+        if is_due && !std::mem::replace(&mut self.is_keep_alive_due, true) {
+            probe::reached(ConnectionState::KeepAliveDue);
         }
     }
 
@@ -191,6 +194,9 @@ impl Protocol {
             return Some(Transmit::Bulk { token });
         }
         let credits = self.peer_credits.wrapping_sub(self.next_seq);
+        if is_read && !self.queue.is_empty() && credits <= self.peer.reserve() {
+            probe::reached(ConnectionState::CreditStarved);
+        }
         if self.eager_in_flight >= self.config.eager_send_frames || credits == 0 {
             return None;
         }
@@ -206,6 +212,7 @@ impl Protocol {
             if control && waiting < self.peer.announces {
                 self.queue.pop_front();
                 self.announced.push_back((token, len));
+                probe::reached(ConnectionState::BulkAnnounced);
                 self.announced_total = self.announced_total.wrapping_add(1);
                 let trailer = self.trailer(Kind::Announce);
                 return Some(Transmit::Control { body: Some(len), trailer });
@@ -336,6 +343,10 @@ impl Protocol {
             Kind::Fin if is_past_fin => Err(Violation::PastFin),
             Kind::Fin => {
                 self.peer_fin = PeerFin::Received;
+                probe::reached(match self.fin {
+                    Fin::Sent => ConnectionState::ClosedAtOnce,
+                    _ => ConnectionState::PeerClosing,
+                });
                 Ok(Incoming::Fin)
             }
             Kind::Done if self.peer_fin != PeerFin::Acknowledged => Err(Violation::Unexpected(Kind::Done)),
@@ -378,6 +389,7 @@ impl Protocol {
     pub fn bulk_receive_posted(&mut self) {
         if let Some(len) = self.ungranted.pop_front() {
             self.granted.push_back(len);
+            probe::reached(ConnectionState::BulkGranted);
             self.granted_total = self.granted_total.wrapping_add(1);
         }
     }
