@@ -46,6 +46,14 @@ struct DeviceContext {
     has_pd: bool,
 }
 
+impl DeviceContext {
+    /// Calls a verb of the device
+    #[inline]
+    fn verb<T>(&self, verb: impl FnOnce(&mut Fabric) -> Result<T, Error>) -> Result<T, Error> {
+        self.net.verb(self.device, verb)
+    }
+}
+
 impl Drop for DeviceContext {
     fn drop(&mut self) {
         if self.has_pd {
@@ -77,7 +85,7 @@ impl SimDevice {
     /// [`Cause::DeviceGone`] if the cable was pulled since the device was opened.
     pub fn alloc_pd(&self) -> Result<Self, Error> {
         let DeviceContext { net, device, .. } = &*self.context;
-        net.verb(|fabric| fabric.world.alloc_pd(*device))?;
+        net.verb(*device, |fabric| fabric.world.alloc_pd(*device))?;
         let context = DeviceContext { net: Arc::clone(net), device: *device, has_pd: true };
         Ok(Self { context: Arc::new(context), name: self.name.clone(), caps: self.caps.clone() })
     }
@@ -101,8 +109,7 @@ impl SimDevice {
         cqs: [CqKey; 2],
         init: &QpInit,
     ) -> Result<SimQueuePair, Error> {
-        let (key, address, capacity) =
-            context.net.verb(|fabric| fabric.create_qp(context.device, cqs, init))?;
+        let (key, address, capacity) = context.verb(|fabric| fabric.create_qp(context.device, cqs, init))?;
         Ok(SimQueuePair { context: Arc::clone(context), key, address, capacity, is_destroyed: false })
     }
 }
@@ -131,12 +138,12 @@ unsafe impl Device for SimDevice {
     }
 
     fn create_cq(&self, depth: u32) -> Result<SimCompletionQueue, Error> {
-        let key = self.context.net.verb(|fabric| fabric.create_cq(self.context.device, depth))?;
+        let key = self.context.verb(|fabric| fabric.create_cq(self.context.device, depth))?;
         Ok(SimCompletionQueue { context: Arc::clone(&self.context), key })
     }
 
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<SimMemoryRegion, Error> {
-        let registered = self.context.net.verb(|fabric| fabric.register(self.context.device, mem, access))?;
+        let registered = self.context.verb(|fabric| fabric.register(self.context.device, mem, access))?;
         Ok(SimMemoryRegion { context: Arc::clone(&self.context), registered })
     }
 }
@@ -207,7 +214,8 @@ impl CompletionQueue for SimCompletionQueue {
 
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
         let (result, mut state) = self.context.net.poll(self.key, out);
-        result.inspect_err(|error| state.fabric.coverage.refused(error))
+        let Fabric { coverage, world, model, .. } = &mut state.fabric;
+        result.inspect_err(|error| coverage.refused(error, self.context.device, world, model))
     }
 
     fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
@@ -264,7 +272,7 @@ impl SimQueuePair {
     /// [`modify`](QueuePair::modify) answers.
     pub fn modify_attr(&self, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
         self.require_alive(Verb::ModifyQp)?;
-        self.context.net.verb(|fabric| fabric.modify_qp(self.key, Change::Attributes(attr, mask)))
+        self.context.verb(|fabric| fabric.modify_qp(self.key, Change::Attributes(attr, mask)))
     }
 
     /// The key of the queue pair in the simulation `shared`, which has to be its own
@@ -299,21 +307,21 @@ impl QueuePair for SimQueuePair {
 
     fn modify(&self, to: Transition) -> Result<(), Error> {
         self.require_alive(Verb::ModifyQp)?;
-        self.context.net.verb(|fabric| fabric.modify_qp(self.key, Change::To(to)))
+        self.context.verb(|fabric| fabric.modify_qp(self.key, Change::To(to)))
     }
 
     #[track_caller]
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
         self.require_alive(Verb::PostSend)?;
         let site = Location::caller();
-        self.context.net.verb(|fabric| fabric.post_send(self.key, request, site))
+        self.context.verb(|fabric| fabric.post_send(self.key, request, site))
     }
 
     #[track_caller]
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
         self.require_alive(Verb::PostRecv)?;
         let site = Location::caller();
-        self.context.net.verb(|fabric| fabric.post_recv(self.key, request, site))
+        self.context.verb(|fabric| fabric.post_recv(self.key, request, site))
     }
 
     fn destroy(&mut self) -> Teardown {

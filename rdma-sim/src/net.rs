@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rdma_core::{Gid, PortStatus, Runtime, Time, Timer};
 
+use crate::catalogue::rule;
 use crate::device::SimDevice;
 use crate::executor::SimRuntime;
 use crate::fabric::{CableStats, DeviceIndex, Fabric, Finding};
@@ -91,7 +92,11 @@ impl Net {
 
     fn find(&self, host: &str, name: &str) -> Result<DeviceIndex, OpenError> {
         let index = self.find_host(host)?;
-        let world = &self.shared.lock().fabric.world;
+        let fabric = &mut self.shared.lock().fabric;
+        let world = &fabric.world;
+        if world.is_tb4(host, name) {
+            fabric.coverage.rule(rule!("tb4-devices"));
+        }
         world.find_device(host, name).ok_or_else(|| OpenError::UnknownDevice {
             host: host.to_owned(),
             device: name.to_owned(),

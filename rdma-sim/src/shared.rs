@@ -7,7 +7,7 @@ use std::task::Waker;
 use rdma_core::{Completion, Error, Time};
 use slotmap::SecondaryMap;
 
-use crate::fabric::{CqKey, Fabric, Process};
+use crate::fabric::{CqKey, DeviceRef, Fabric, Process};
 use crate::sync::lock;
 use crate::wall_clock::WallClock;
 
@@ -125,13 +125,17 @@ impl Shared {
         (state.fabric.cqs.poll(cq, out), state)
     }
 
-    /// Calls a verb, and counts that it was refused
+    /// Calls a verb of `device`, and counts that it was refused
     #[inline]
-    pub(crate) fn verb<T>(&self, verb: impl FnOnce(&mut Fabric) -> Result<T, Error>) -> Result<T, Error> {
+    pub(crate) fn verb<T>(
+        &self,
+        device: DeviceRef,
+        verb: impl FnOnce(&mut Fabric) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let fabric = &mut self.lock_now().fabric;
         let result = verb(fabric);
         if let Err(error) = &result {
-            fabric.coverage.refused(error);
+            fabric.coverage.refused(error, device, &fabric.world, &fabric.model);
         }
         result
     }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use rdma_core::Time;
 
-use crate::executor::{Progress, SimRuntime, Spawner, Stalled};
+use crate::executor::{Ended, LeftTask, Progress, SimRuntime, Spawner, Stalled};
 use crate::fabric::{Fabric, Finding, Options};
 use crate::fault::{FaultError, FaultPlan};
 use crate::model::DEFAULT_TIME_LIMIT;
@@ -47,6 +47,7 @@ pub struct Sim {
     options: Options,
     keeps_moments: bool,
     keeps_orders: bool,
+    settles: bool,
     progress: Arc<Progress>,
 }
 
@@ -85,6 +86,10 @@ pub struct Run<T> {
     pub leaks: Leaks,
     /// The events, if records were [kept](Sim::keep_records)
     pub history: History,
+    /// How many times each rule of the [catalogue](crate::catalogue) was exercised, by its name: those that were, in its order
+    pub rules: Vec<(&'static str, u64)>,
+    /// The tasks that waited when the main future ended
+    pub(crate) left: Vec<LeftTask>,
     /// How many times the device behaved in each way
     pub(crate) covered: BTreeMap<String, u64>,
     /// Orders of tasks, if they were kept
@@ -129,6 +134,7 @@ impl Sim {
             },
             keeps_moments: false,
             keeps_orders: false,
+            settles: false,
             progress: Arc::default(),
         }
     }
@@ -213,6 +219,11 @@ impl Sim {
         Self { keeps_orders: true, ..self }
     }
 
+    /// Lets tasks end that may run when the main future has ended
+    pub(crate) fn settle(self, settles: bool) -> Self {
+        Self { settles, ..self }
+    }
+
     /// Shows another thread how far the run is
     pub(crate) fn progress(self, progress: Arc<Progress>) -> Self {
         Self { progress, ..self }
@@ -238,14 +249,16 @@ impl Sim {
     /// [`RunError::Stalled`] if the main future waits for an event that will never come, or for longer than the time limit;
     /// [`RunError::Fault`] if the topology lacks the host or port of a fault.
     pub fn try_run<F: Future>(self, main: impl FnOnce(Net) -> F) -> Result<Run<F::Output>, RunError> {
-        let Self { time_limit, keeps_orders, options: Options { scheduler, .. }, .. } = self;
+        let Self { time_limit, keeps_orders, settles, options: Options { scheduler, .. }, .. } = self;
         let net = self.build(None, None)?;
         let runtime = net.sim_runtime();
         let mut order = Order::new(scheduler, &mut *net.shared().lock().fabric.choices);
         if keeps_orders {
             order.keep_sequences();
         }
-        let (value, order) = runtime.block_on(net.shared(), time_limit, order, main(net.clone()))?;
+        let main = main(net.clone());
+        let Ended { value, order, left } =
+            runtime.block_on(net.shared(), time_limit, order, settles, main)?;
         let history = net.history();
         let fabric = &net.shared().lock().fabric;
         Ok(Run {
@@ -258,6 +271,8 @@ impl Sim {
             findings: fabric.sanitizer.findings().to_vec(),
             leaks: Leaks::of(fabric),
             history,
+            left,
+            rules: fabric.coverage.rules(),
             covered: fabric.coverage.counts(),
             moments: fabric.coverage.moments(),
         })

@@ -12,9 +12,11 @@
 
 mod failures;
 mod model_md;
+mod numbers;
 mod rules;
 mod switches;
 
 pub use self::failures::{FAILURES, Failure, Modelled};
 pub use self::model_md::model_md;
+pub(crate) use self::numbers::{RULES, number, rule};
 pub use self::rules::{Rule, RuleStatus, SECTIONS, Switch, rules};

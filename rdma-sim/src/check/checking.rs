@@ -200,7 +200,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     /// The report, unless something never held
     fn finish(&self, mut report: Report, base: &Replay) -> Result<Report, Box<CheckFailure>> {
         report.elapsed = self.start.elapsed();
-        match report.never_held_text() {
+        match report.never_reached_text(&self.check.reaches) {
             Some(text) => {
                 let failed = Failed::new(FailureKind::NeverHeld, text);
                 Err(failure_of(failed, base.clone(), base.clone(), report.runs))

@@ -13,9 +13,11 @@ pub enum FailureKind {
     Error,
     /// The test left objects behind
     Leak,
+    /// A task that belongs to no host had not ended when the test did
+    LeakedTask,
     /// The test or one of its tasks misused memory, as the DMA sanitizer found
     Misuse,
-    /// A statement that has to hold sometimes never held in any run
+    /// What has to be reached, such as a statement that has to hold sometimes, was reached in no run
     NeverHeld,
     /// The faults had ended, and the test did not within the time that it has for that
     NoProgress,
@@ -56,6 +58,11 @@ impl Failed {
             // The main task's line; what other tasks wait for depends on the faults.
             FailureKind::Stall | FailureKind::NoProgress | FailureKind::TimeLimit => {
                 self.reason.lines().find(|line| line.trim_start().starts_with("main waits for")).unwrap_or("")
+            }
+            // What the first task waits for depends on the faults.
+            FailureKind::LeakedTask => {
+                let task = self.reason.lines().nth(1).unwrap_or("");
+                task.split_once(" waits for ").map_or(task, |(task, _)| task)
             }
             _ => &self.reason,
         };

@@ -47,8 +47,9 @@ use crate::Net;
 /// # Panics
 ///
 /// If a run fails: the test or one of its tasks panics, returns an error, waits for an event that will never come, misuses memory, or
-/// leaves objects behind; or if a statement of [`sometimes!`](rdma_core::sometimes!) was evaluated and never held. Tasks that still run when the test ends are
-/// dropped. The message has the line that repeats
+/// leaves objects behind; or if a statement of [`sometimes!`](rdma_core::sometimes!) was evaluated and never held, or an
+/// [expectation](Check::reaches) was not reached. Tasks that still run when the test ends are dropped, unless there
+/// must be [none](Check::no_leaked_tasks). The message has the line that repeats
 /// the run, with as few faults and choices as were found to suffice, and the one of the run as it was found. Also if an environment
 /// variable is not a number or a replay line.
 ///

@@ -1,10 +1,10 @@
 //! What a run does, as its program says it
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 
-use rdma_core::probe::{Observer, Statement};
+use rdma_core::probe::{ConnectionState, Observer, Statement};
 
 use super::landmarks::Landmarks;
 
@@ -20,18 +20,42 @@ pub struct Count {
     pub runs: u64,
 }
 
+impl Count {
+    /// Adds what was seen so many times in one run
+    pub(super) fn add(&mut self, times: u64) {
+        self.evaluated += times;
+        self.held += times;
+        self.runs += u64::from(times > 0);
+    }
+}
+
 /// Counts the statements and states of a run
 #[derive(Debug, Default)]
 pub(super) struct Counting {
     statements: RefCell<BTreeMap<Statement, Count>>,
     states: RefCell<BTreeMap<(&'static str, u64), u64>>,
     pub(super) landmarks: Landmarks,
+    /// How many times a connection was in each state
+    connections: [Cell<u64>; ConnectionState::ALL.len()],
+    /// The test has ended, and what it leaves is dropped
+    has_ended: Cell<bool>,
 }
 
 impl Counting {
     /// The statements that were evaluated
     pub(super) fn statements(&self) -> BTreeMap<Statement, Count> {
         self.statements.take()
+    }
+
+    /// Counts no more states of connections: those that the test leaves open are lost with it
+    pub(super) fn end(&self) {
+        self.has_ended.set(true);
+    }
+
+    /// How many times each state of connections was reached, by its name
+    pub(super) fn connections(&self) -> impl Iterator<Item = (String, u64)> {
+        let counts = ConnectionState::ALL.iter().zip(&self.connections).filter(|(_, count)| count.get() > 0);
+        counts.map(|(state, count)| (format!("connection {state}"), count.get()))
     }
 
     /// How many times each state was reached, by its name
@@ -62,4 +86,9 @@ impl Observer for Counting {
     }
 
     fn waits_for(&self, _: fmt::Arguments<'_>) {}
+
+    fn reached(&self, state: ConnectionState) {
+        let count = &self.connections[state as usize];
+        count.set(count.get() + u64::from(!self.has_ended.get()));
+    }
 }

@@ -5,11 +5,13 @@ use std::fmt;
 use std::time::Duration;
 
 use rdma_core::Time;
-use rdma_core::probe::{Statement, StatementKind};
+use rdma_core::probe::{ConnectionState, Statement, StatementKind};
 
 use super::observer::Count;
 use super::run::Finished;
+use crate::catalogue::{self, Rule};
 use crate::executor::Human;
+use crate::fault::{FAULTS, FaultInfo};
 
 /// The orders that an [exhaustive](super::Check::exhaustive) check has tried
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -45,8 +47,11 @@ pub struct Report {
     pub statements: BTreeMap<Statement, Count>,
     /// The orders that were tried, if the check was exhaustive
     pub orders: Option<Orders>,
-    /// What was reached: faults that fired, verbs that were refused, how requests completed, and states of `state!`
+    /// What was reached: `fault NAME`, `rule NAME` of the [catalogue](crate::catalogue), `state LABEL` of `state!`,
+    /// `connection STATE` for each [`ConnectionState`], verbs that were refused, and how requests completed
     pub covered: BTreeMap<String, Count>,
+    /// The tasks that waited when the test ended, and were dropped, by where they were spawned and on which host
+    pub tasks: BTreeMap<String, Count>,
 }
 
 impl Report {
@@ -61,20 +66,78 @@ impl Report {
             total.held += count.held;
             total.runs += u64::from(count.held > 0);
         }
-        for (behaviour, times) in &run.covered {
-            let total = self.covered.entry(behaviour.clone()).or_default();
-            total.evaluated += times;
-            total.held += times;
-            total.runs += u64::from(*times > 0);
+        let rules = run.rules.iter().map(|(name, times)| (format!("rule {name}"), *times));
+        let covered = run.covered.iter().map(|(name, times)| (name.clone(), *times));
+        for (behaviour, times) in covered.chain(rules) {
+            self.covered.entry(behaviour).or_default().add(times);
+        }
+        let mut tasks = BTreeMap::<_, u64>::new();
+        for left in &run.left {
+            *tasks.entry(&left.wait.task).or_default() += 1;
+        }
+        for (task, times) in tasks {
+            self.tasks.entry(task.clone()).or_default().add(times);
         }
     }
 
-    /// What never held, as text
-    pub(super) fn never_held_text(&self) -> Option<String> {
-        let never: Vec<_> = self
-            .never_held()
-            .map(|Statement { label, file, line, .. }| format!("\n  {label:?} at {file}:{line}"))
-            .collect();
+    /// The rules of the [catalogue](crate::catalogue) that no run has exercised, without those that are not
+    /// [counted](crate::catalogue::Rule::uncounted)
+    pub fn never_exercised(&self) -> impl Iterator<Item = &'static Rule> {
+        let counted = catalogue::rules().filter(|rule| rule.uncounted.is_none());
+        counted.filter(|rule| !self.has("rule", rule.name))
+    }
+
+    /// The kinds of faults that fired in no run
+    pub fn never_fired(&self) -> impl Iterator<Item = &'static FaultInfo> {
+        FAULTS.iter().filter(|fault| !self.has("fault", fault.name))
+    }
+
+    /// The states of connections that no run has reached; all of them, if the test makes no connection
+    pub fn never_reached(&self) -> impl Iterator<Item = ConnectionState> {
+        ConnectionState::ALL.iter().copied().filter(|state| !self.has("connection", state.name()))
+    }
+
+    fn has(&self, kind: &str, name: &str) -> bool {
+        self.covered.contains_key(&format!("{kind} {name}"))
+    }
+
+    /// Whether a run has reached what has this name in the report
+    fn reaches(&self, name: &str) -> bool {
+        let mut statements = self.statements.iter();
+        self.covered.contains_key(name)
+            || statements.any(|(found, count)| found.label == name && count.held > 0)
+    }
+
+    /// What was not reached, and what is not counted, as text
+    fn write_gaps(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let never: Vec<_> = self.never_exercised().map(|rule| rule.name).collect();
+        for (title, rules) in catalogue::SECTIONS {
+            let counted = rules.iter().filter(|rule| rule.uncounted.is_none()).count();
+            let names: Vec<_> =
+                rules.iter().map(|rule| rule.name).filter(|name| never.contains(name)).collect();
+            let title = format!("rules never exercised, {title}");
+            write_names(f, &title, if names.len() == counted { &["all"] } else { &names })?;
+        }
+        let uncounted = catalogue::rules().filter(|rule| rule.uncounted.is_some()).map(|rule| rule.name);
+        write_names(f, "rules not counted: they always hold", &uncounted.collect::<Vec<_>>())?;
+        let states: Vec<_> = self.never_reached().map(ConnectionState::name).collect();
+        let states = if states.len() == ConnectionState::ALL.len() { &["all"] } else { &states[..] };
+        write_names(f, "states of connections never reached", states)?;
+        let faults: Vec<_> = self.never_fired().map(|fault| fault.name).collect();
+        write_names(
+            f,
+            "faults that never fired",
+            if faults.len() == FAULTS.len() { &["all"] } else { &faults },
+        )
+    }
+
+    /// What never held, and which of the `expected` names was not reached, as text
+    pub(super) fn never_reached_text(&self, expected: &[String]) -> Option<String> {
+        let held = |Statement { label, file, line, .. }: &_| format!("\n  {label:?} at {file}:{line}");
+        let never = self.never_held().map(held);
+        let unreached = expected.iter().filter(|name| !self.reaches(name));
+        let unreached = unreached.map(|name| format!("\n  {name:?}, which `Check::reaches` names"));
+        let never: Vec<_> = never.chain(unreached).collect();
         let runs = self.runs;
         let text = format!(
             "what should hold sometimes never did in {runs} runs: try more, give the test what it needs to get there, or remove the \
@@ -117,6 +180,32 @@ impl fmt::Display for Report {
         for (behaviour, Count { evaluated, held, runs }) in &self.covered {
             write!(f, "\n{evaluated:>12} {held:>12} {runs:>8}  {behaviour}")?;
         }
-        Ok(())
+        for (task, Count { evaluated, held, runs }) in &self.tasks {
+            write!(f, "\n{evaluated:>12} {held:>12} {runs:>8}  at the end, {task} waits")?;
+        }
+        f.write_str("\n")?;
+        self.write_gaps(f)
     }
+}
+
+/// Most letters of a line of names
+const WIDTH: usize = 120;
+
+/// Writes names behind a title, in lines that are not too long; nothing if there are none
+fn write_names(f: &mut fmt::Formatter<'_>, title: &str, names: &[&str]) -> fmt::Result {
+    if names.is_empty() {
+        return Ok(());
+    }
+    write!(f, "\n{title}:")?;
+    let mut column = title.len() + 1;
+    for (number, name) in names.iter().enumerate() {
+        let end = if number + 1 == names.len() { "" } else { "," };
+        if column + name.len() + 2 > WIDTH {
+            f.write_str("\n   ")?;
+            column = 3;
+        }
+        write!(f, " {name}{end}")?;
+        column += name.len() + 2;
+    }
+    Ok(())
 }

@@ -19,8 +19,8 @@ use super::panics;
 use super::replay::Replay;
 use super::settings::Check;
 use crate::choices::Step;
-use crate::executor::{Human, Progress};
-use crate::{Choices, Net, RunError, Sim, Stalled};
+use crate::executor::{Human, LeftTask, Progress};
+use crate::{Choices, Net, RunError, Sim, Stalled, Waits};
 
 /// What a run that did not fail has seen
 #[derive(Clone, Debug, Default)]
@@ -33,6 +33,10 @@ pub(super) struct Finished {
     pub(super) drawn: u64,
     pub(super) statements: BTreeMap<Statement, Count>,
     pub(super) covered: BTreeMap<String, u64>,
+    /// How many times each rule was exercised
+    pub(super) rules: Vec<(&'static str, u64)>,
+    /// The tasks that waited when the test ended
+    pub(super) left: Vec<LeftTask>,
     /// States and their successions, if the check is guided
     pub(super) landmarks: Vec<Landmark>,
     /// Orders of tasks at one instant, if the check is guided
@@ -94,6 +98,7 @@ pub(super) fn run<O: Outcome>(
         .choices(choices)
         .sanitize(true)
         .time_limit(check.time_limit)
+        .settle(check.no_leaked_tasks)
         .progress(Arc::clone(progress));
     if purpose == Purpose::Measure {
         sim = sim.keep_moments();
@@ -115,7 +120,9 @@ pub(super) fn run<O: Outcome>(
             if check.is_guided {
                 counting.landmarks.keep(net.clone(), Arc::clone(&drawn));
             }
-            test(net).await.into_text()
+            let outcome = test(net).await.into_text();
+            counting.end();
+            outcome
         })
     }));
     drop(observation);
@@ -124,6 +131,9 @@ pub(super) fn run<O: Outcome>(
     run.value.map_err(|text| Failed::new(FailureKind::Error, text))?;
     if let Some(finding) = run.findings.first() {
         return Err(Failed::new(FailureKind::Misuse, format!("the DMA sanitizer found: {finding}")));
+    }
+    if let Some(text) = check.leaked_tasks(&run.left) {
+        return Err(Failed::new(FailureKind::LeakedTask, text));
     }
     if !run.leaks.is_empty() {
         let reason = format!(
@@ -138,7 +148,9 @@ pub(super) fn run<O: Outcome>(
         steps: run.steps,
         drawn: drawn.load(Ordering::Relaxed),
         statements: counting.statements(),
-        covered: run.covered.into_iter().chain(counting.states()).collect(),
+        rules: run.rules,
+        covered: run.covered.into_iter().chain(counting.states()).chain(counting.connections()).collect(),
+        left: run.left,
         landmarks: counting.landmarks.take(),
         orders: run.orders,
         moments: run.moments,
@@ -146,6 +158,18 @@ pub(super) fn run<O: Outcome>(
 }
 
 impl Check {
+    /// What is wrong with the tasks that are left, if anything is
+    fn leaked_tasks(&self, left: &[LeftTask]) -> Option<String> {
+        let leaked = left.iter().filter(|task| self.no_leaked_tasks && task.is_outside);
+        let waits = Waits(leaked.map(|task| task.wait.clone()).collect());
+        (!waits.0.is_empty()).then(|| {
+            format!(
+                "tasks outside of all hosts still wait when the test has ended:{waits}\n\
+                 Let the test wait for their end, or tell them to end; what serves for ever is a task of a host: `SimHost::spawn`"
+            )
+        })
+    }
+
     fn failed_by(&self, error: RunError, faults: &crate::FaultPlan) -> Failed {
         let text = error.to_string();
         let kind = match error {

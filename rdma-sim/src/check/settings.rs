@@ -40,6 +40,9 @@ pub struct Check {
     pub(super) liveness: Option<Duration>,
     pub(super) patience: Duration,
     pub(super) shrinks: bool,
+    pub(super) no_leaked_tasks: bool,
+    /// What has to be reached
+    pub(super) reaches: Vec<String>,
     pub(super) is_guided: bool,
     pub(super) is_exhaustive: bool,
     pub(super) corpus: Option<PathBuf>,
@@ -75,6 +78,8 @@ impl Check {
             liveness: None,
             patience: PATIENCE,
             shrinks: true,
+            no_leaked_tasks: false,
+            reaches: Vec::new(),
             is_guided: false,
             is_exhaustive: false,
             corpus: None,
@@ -151,6 +156,36 @@ impl Check {
     /// as leaked objects, GID tables and crossed cables, stay as they are.
     pub fn liveness(self, bound: Duration) -> Self {
         Self { liveness: Some(bound), ..self }
+    }
+
+    /// Fails the check unless each of these is reached in some run
+    ///
+    /// Names are labels of [`sometimes!`](rdma_core::sometimes!) and `always!`, or those of the [report](super::Report::covered): `state leader`,
+    /// `connection waits for credits`, `rule frame-match`, `fault unplug`. A check knows of statements that were evaluated; so an
+    /// expectation fails, too, if no run comes to the code that states it.
+    ///
+    /// ```should_panic
+    /// use rdma_sim::{Check, check, sometimes};
+    ///
+    /// check(Check::new().reaches(["the cable is out"]), async |net| {
+    ///     if net.open("a", "rdma_en2").is_err() {
+    ///         // No run comes here, because no fault is injected.
+    ///         sometimes!(true, "the cable is out");
+    ///     }
+    /// });
+    /// ```
+    pub fn reaches<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.reaches.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Fails a run whose test ends before the tasks that it has spawned outside of all hosts ([`Net::spawn`](crate::Net::spawn))
+    ///
+    /// Tasks that may run when the test ends do so before; a task that waits then, for whatever, is leaked. Tasks of hosts may go on for ever, and those
+    /// of libraries, which are spawned through a [`Runtime`](rdma_core::Runtime), may wait for their peers. Without this setting all
+    /// tasks that are left are dropped, and [listed](super::Report::tasks).
+    pub fn no_leaked_tasks(self) -> Self {
+        Self { no_leaked_tasks: true, ..self }
     }
 
     /// Ends the process if a task keeps its thread for so much real time; a minute by default

@@ -3,6 +3,7 @@
 //! One thread, one queue. Tasks run until all of them wait, then time jumps to the next event of the fabric or the next timer.
 //! Which of several ready tasks is next, and whether one is late, is the [`Scheduler`]'s to decide.
 
+mod left;
 mod progress;
 mod stalled;
 mod task;
@@ -20,8 +21,8 @@ use std::task::{Context, Poll, Waker};
 use rdma_core::{Runtime, Time, Timer};
 
 pub(crate) use self::progress::Progress;
-pub(crate) use self::stalled::Human;
 use self::stalled::ask;
+pub(crate) use self::stalled::{Human, LeftTask};
 pub use self::stalled::{Stalled, Wait, Waits};
 use self::task::{BoxFuture, MAIN, Named, Queue, Spawned, Task, TaskWaker};
 pub(crate) use self::task::{Origin, Owner};
@@ -55,6 +56,15 @@ pub(crate) type Spawner = Box<dyn Fn(BoxFuture) + Send + Sync>;
 
 /// Most polls at one instant: no program needs so many, and they take less than a second
 const MOST_POLLS: u64 = 1_000_000;
+
+/// What is left of a run whose main task has ended
+pub(crate) struct Ended<T> {
+    /// What the main task returned
+    pub(crate) value: T,
+    pub(crate) order: Order,
+    /// The tasks that waited then
+    pub(crate) left: Vec<LeftTask>,
+}
 
 /// A run: its tasks, and what they wait for
 struct Tasks {
@@ -111,14 +121,15 @@ impl SimRuntime {
         lock(&self.starts).push((host, start));
     }
 
-    /// Runs `main`, and what it spawns, until `main` ends, in this order; returns what it was, too
+    /// Runs `main`, and what it spawns, until `main` ends, in this order; if it `settles`, also what may run at that instant
     pub(crate) fn block_on<T>(
         &self,
         shared: &Shared,
         limit: Time,
         order: Order,
+        settles: bool,
         main: impl Future<Output = T>,
-    ) -> Result<(T, Order), Stalled> {
+    ) -> Result<Ended<T>, Stalled> {
         // The last to be dropped: destructors of tasks may spawn.
         let _unspawn = Unspawn(self);
         let mut main = std::pin::pin!(main);
@@ -138,7 +149,8 @@ impl SimRuntime {
                 Ok(MAIN) => {
                     main_wake.has_begun();
                     if let Poll::Ready(value) = main.as_mut().poll(&mut Context::from_waker(&main_waker)) {
-                        return Ok((value, run.order));
+                        let left = self.left(shared, &mut run, settles);
+                        return Ok(Ended { value, order: run.order, left });
                     }
                 }
                 Ok(id) => run.poll(id, shared),

@@ -82,6 +82,15 @@ pub struct Wait {
     pub events: Vec<String>,
 }
 
+/// A task that waits while the main one has ended
+#[derive(Clone, Debug)]
+pub(crate) struct LeftTask {
+    /// The task and, if all others had their turn before, what it waits for
+    pub(crate) wait: Wait,
+    /// It was spawned outside of all hosts, by a call that is known: no host or library answers for it
+    pub(crate) is_outside: bool,
+}
+
 impl Wait {
     pub(super) fn new(task: String, event: &str) -> Self {
         Self { task, events: vec![event.to_owned()] }

@@ -60,6 +60,11 @@ impl Task {
         self.future.as_mut().poll(&mut Context::from_waker(&self.waker)).is_ready()
     }
 
+    /// Whether it is not to be polled before it is woken
+    pub(super) fn waits(&self) -> bool {
+        !self.is_held && !self.wake.is_queued.load(Ordering::Relaxed)
+    }
+
     pub(super) fn wake_again(&mut self) {
         self.wake.has_begun();
         self.waker.wake_by_ref();

@@ -168,6 +168,11 @@ impl Links {
         self.transmitter(link).tx_queue.pop_front()
     }
 
+    /// Whether a queue pair is in the queue
+    pub(super) fn has_next(&self, LinkEnd { cable, end }: LinkEnd) -> bool {
+        !self.cables[cable as usize].transmitters[usize::from(end)].tx_queue.is_empty()
+    }
+
     /// Puts a queue pair that has more to send at the end of the queue
     pub(super) fn requeue(&mut self, link: LinkEnd, key: QpKey) {
         self.transmitter(link).tx_queue.push_back(key);

@@ -36,7 +36,7 @@ pub use self::world::Process;
 
 use std::fmt;
 
-use rdma_core::{Completion, Time};
+use rdma_core::{Completion, PortState, Time};
 
 use self::completion_queues::CompletionQueues;
 use self::coverage::Coverage;
@@ -49,6 +49,7 @@ use self::remotes::Remotes;
 use self::sanitizer::Sanitizer;
 use self::schedule::Schedule;
 use self::world::{FaultEffect, World};
+use crate::catalogue::rule;
 use crate::fault::{Fault, Trigger};
 use crate::scheduler::Lateness;
 use crate::trace::{Ending, RecordKind, Trace};
@@ -223,6 +224,7 @@ impl Fabric {
         let pushed = self.cqs.push(cq, completion);
         if let Some(depth) = pushed.overrun {
             self.sanitizer.cq_overran(self.schedule.now(), depth);
+            self.coverage.rule(rule!("cq-overrun"));
         }
         if pushed.wakes {
             self.schedule.stop();
@@ -272,6 +274,9 @@ impl Fabric {
                 FaultEffect::CutOff { ends, cable } => {
                     self.trace.record(now, RecordKind::Plugged, ends[0].0, 0);
                     for end in ends {
+                        if self.qps.of(end).iter().any(|key| self.qps[*key].has_requests()) {
+                            self.coverage.rule(rule!("unplug-silence"));
+                        }
                         self.trace.note_dropped(now, self.qps.subjects_of(end), Ending::CutOff);
                         self.qps.for_each_of(end, QueuePair::cut_off);
                     }
@@ -286,11 +291,18 @@ impl Fabric {
                 }
                 FaultEffect::Lose(link, frames) => self.links.lose(link, frames),
                 FaultEffect::PluggedIn(device) => {
+                    if self.model.rules.replug_leaks_pds > 0
+                        && self.world.port(device).state == PortState::Active
+                    {
+                        self.coverage.rule(rule!("replug-leaks-pd"));
+                    }
                     self.trace.record(now, RecordKind::Plugged, device.0, 1);
                 }
                 FaultEffect::Reclaim(device) => {
                     self.trace.note_dropped(now, self.qps.subjects_of(device), Ending::Killed);
                     for qp in self.qps.remove_all(device) {
+                        self.coverage.rule(rule!("peer-death"));
+                        self.coverage.rule(rule!("process-end"));
                         self.sanitizer.forget(qp);
                     }
                     self.memory.deregister_all(device);

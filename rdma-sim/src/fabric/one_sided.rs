@@ -50,6 +50,7 @@ impl Fabric {
             return;
         }
         self.qps[key].set_applied(operation.position);
+        self.coverage.one_sided(operation.op);
         let whole = (0, operation.span.len);
         self.sanitizer.check_send(now, (key, operation.id), operation.span, whole, &self.memory);
         let device = peer.map(|peer| self.qps[peer].device);

@@ -2,13 +2,16 @@
 
 use std::panic::Location;
 
-use rdma_core::{Cause, Error, Invalid, Opcode, QpType, RecvRequest, SendOp, SendRequest, Status, Verb};
+use rdma_core::{
+    Cause, Error, Invalid, Opcode, QpState, QpType, RecvRequest, SendOp, SendRequest, Status, Verb,
+};
 
 use super::Fabric;
 use super::event::{Event, Nanos};
 use super::ids::{QpKey, QpRef};
 use super::queue_pairs::{Admission, opcode};
 use crate::Model;
+use crate::catalogue::rule;
 use crate::remote::LinkMessage;
 use crate::rules::{MultiSge, RingOverflow, UcWrite};
 use crate::trace::RecordKind;
@@ -23,7 +26,11 @@ impl Fabric {
         let fail = |cause| Error::new(Verb::PostSend, cause);
         let now = self.schedule.now();
         let qp = self.qps.require(key, Verb::PostSend)?;
-        let op = supported(&self.model, qp.qp_type, request.op).map_err(fail)?;
+        let op = supported(&self.model, qp.qp_type, request.op);
+        if !matches!(request.op, SendOp::Send) {
+            self.coverage.operation(request.op, op.is_err(), &self.model);
+        }
+        let op = op.map_err(fail)?;
         let (first, others) = match request.sgl {
             [first, others @ ..] if others.is_empty() || self.model.rules.multi_sge == MultiSge::Split => {
                 (first, others)
@@ -44,6 +51,9 @@ impl Fabric {
             size += qp.send_size(resolve(sge)?)?;
         }
         qp.reserve_sends(size)?;
+        if !others.is_empty() {
+            self.coverage.rule(rule!("multi-sge"));
+        }
         let mut rest = others.iter();
         let mut next = Some(first);
         while let Some(span) = next {
@@ -78,17 +88,31 @@ impl Fabric {
             return Ok(());
         }
         let device = qp.device;
+        if qp.state != QpState::ReadyToSend {
+            self.coverage.rule(rule!("receives-before-rts"));
+        }
         let span = self.memory.resolve(device, sge, caps.max_message, Verb::PostRecv)?;
         let status = self.memory.initial_status(span, qp.ready_at, rules.late_registration);
+        if status != Status::Success {
+            let is_late = self.memory.is_late(span, qp.ready_at);
+            self.coverage.rule(if is_late { rule!("late-registration") } else { rule!("receive-access") });
+        }
         let overflows = rules.ring_overflow == RingOverflow::Corrupts || self.world.overflows(device);
         let visible = now + Nanos(timing.propagation_ns);
         let is_next = qp.push_receive(request.id, span, visible, status, overflows)?;
+        if overflows && qp.has_overflowed() {
+            self.coverage.rule(rule!("ring-overflow"));
+        }
         let (subject, name, is_up) = (qp.subject(), qp.name(), qp.is_up());
         self.sanitizer.watch(now, key, request.id, Opcode::Recv, span, site, &self.memory);
         self.trace.record_with(now, RecordKind::PostRecv, subject, span.len as u64, request.id.0);
         if is_next {
             let neighbour = |device| self.world.neighbour(device);
-            self.schedule.add_all(self.qps.announce_credit(key, visible, neighbour));
+            let credit = self.qps.announce_credit(key, visible, neighbour);
+            if credit.is_some() {
+                self.coverage.rule(rule!("credit-delay"));
+            }
+            self.schedule.add_all(credit);
         }
         if is_up && let Some(host) = self.world.remote_neighbour(device) {
             let len = span.len as u32;
@@ -107,6 +131,8 @@ impl Fabric {
         if ended.is_due {
             let completion = qp.send_completion(&ended);
             self.complete(completion);
+        } else if ended.is_unsignaled {
+            self.coverage.rule(rule!("unsignaled"));
         }
     }
 

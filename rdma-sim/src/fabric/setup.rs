@@ -12,6 +12,7 @@ use super::event::Nanos;
 use super::ids::{CqKey, DeviceRef, QpKey, RegionKey};
 use super::memory::Registered;
 use super::queue_pairs::QueuePair;
+use crate::catalogue::rule;
 use crate::remote::LinkMessage;
 use crate::trace::{Ending, RecordKind};
 
@@ -55,6 +56,18 @@ impl Fabric {
             return invalid(Invalid::LocalWriteOnly);
         }
         self.setup_steps += 1;
+        for (applies, number) in [
+            (access == Access::LOCAL_WRITE, rule!("registration-access")),
+            (
+                memory.len() > 16_000_000 || !memory.len().is_multiple_of(16 * 1024),
+                rule!("registration-length"),
+            ),
+            (true, rule!("keys")),
+        ] {
+            if applies {
+                self.coverage.rule(number);
+            }
+        }
         let straddles = self.world.take_straddle(device);
         let is_remote = self.model.caps.one_sided;
         Ok(self.memory.register(device, memory, access, is_remote, straddles, self.setup_steps))
@@ -62,8 +75,10 @@ impl Fabric {
 
     pub(crate) fn deregister(&mut self, key: RegionKey) {
         self.sanitizer.check_deregistration(self.schedule.now(), key);
-        if let Some(device) = self.memory.deregister(key) {
-            self.world.region_deregistered(device);
+        if let Some(device) = self.memory.deregister(key)
+            && self.world.region_deregistered(device)
+        {
+            self.coverage.rule(rule!("error-state-keeps-mappings"));
         }
     }
 
@@ -86,8 +101,18 @@ impl Fabric {
         }
         let (device, now) = (device.index, self.schedule.now());
         let leaked = self.world.leaked(device).qps;
+        let is_shared = self.qps.of(device).iter().any(|other| self.qps[*other].completes_to(cqs));
         let key = self.qps.create(device, cqs, init.qp_type, init.capacity, leaked, now)?;
         let qp = &self.qps[key];
+        for (applies, number) in [
+            (is_shared, rule!("shared-cq")),
+            (qp.capacity != init.capacity, rule!("queue-grant")),
+            (true, rule!("qp-numbers")),
+        ] {
+            if applies {
+                self.coverage.rule(number);
+            }
+        }
         let lid = Lid(device.0 as u16 + 1);
         let address = QpAddress { gid: self.world.address(device), lid, psn: PSN, qpn: qp.qpn };
         Ok((key, address, qp.capacity))
@@ -97,6 +122,9 @@ impl Fabric {
     pub(crate) fn destroy_qp(&mut self, key: QpKey) {
         self.sanitizer.forget(key);
         self.withdraw(key);
+        if self.qps.get(key).is_some_and(QueuePair::has_requests) {
+            self.coverage.rule(rule!("destroy"));
+        }
         let subject = self.qps.get(key).map(QueuePair::subject);
         self.trace.note_dropped(self.schedule.now(), subject, Ending::Destroyed);
         self.qps.remove(key);
@@ -123,6 +151,7 @@ impl Fabric {
                 self.withdraw(key);
                 self.trace.note_dropped(self.schedule.now(), [self.qps[key].subject()], Ending::Reset);
                 self.qps[key].reset();
+                self.coverage.rule(rule!("reset"));
                 self.sanitizer.forget(key);
             }
             state => qp.state = state,
@@ -133,6 +162,8 @@ impl Fabric {
     fn receive_from(&mut self, key: QpKey, attr: &QpAttr) -> Result<(), Cause> {
         let now = self.schedule.now();
         let qp = &mut self.qps[key];
+        let exercise = |number| self.coverage.rule(number);
+        self.world.rules_of_connecting(qp.device, attr, qp.has_failed_rtr, exercise);
         let resolved = self.world.resolve_peer(qp.device, attr, qp.has_failed_rtr);
         let peer = self.world.neighbour(qp.device).map_or(0, |peer| peer.0 << 20 | attr.dest_qpn.0);
         let is_ok = resolved.is_ok().into();
@@ -160,7 +191,9 @@ impl Fabric {
         self.trace.note_dropped(self.schedule.now(), [self.qps[key].subject()], Ending::Failed);
         self.qps[key].fail();
         self.world.qp_failed(self.qps[key].device);
-        if self.model.caps.flush_on_error {
+        if !self.model.caps.flush_on_error {
+            self.coverage.rule(rule!("error-state"));
+        } else {
             self.sanitizer.forget(key);
             while let Some(flushed) = self.qps[key].pop_flushed() {
                 self.complete(flushed);

@@ -13,6 +13,7 @@ use super::links::TxStart;
 use super::memory::Moved;
 use super::queue_pairs::{Head, Piece, PieceTarget, QueuePair};
 use super::remote::remote_name;
+use crate::catalogue::rule;
 use crate::remote::{LinkMessage, QpName};
 use crate::rules::SendCompletion;
 use crate::trace::{Ending, RecordKind, Wait};
@@ -43,6 +44,9 @@ impl Fabric {
         let now = self.schedule.now();
         let Some(head) = self.qps.head(key, now) else {
             let idle = self.qps.get(key).filter(|qp| qp.is_dead()).map(QueuePair::subject);
+            if idle.is_some() {
+                self.coverage.rule(rule!("idle-death"));
+            }
             self.trace.note_dropped(now, idle, Ending::Idle);
             return false;
         };
@@ -61,6 +65,10 @@ impl Fabric {
             let by_fault = !head.is_reliable && self.links.take_loss(link, head.span.frames());
             is_lost = by_fault || !is_ready;
             if is_lost {
+                self.coverage.rule(rule!("no-delivery-receipt"));
+                if !by_fault {
+                    self.coverage.rule(rule!("roce-drops"));
+                }
                 self.qps[key].lose_head();
                 let [_, left] = self.links.pending_faults(link);
                 self.trace.note(now, RecordKind::Lost, self.qps[key].subject(), by_fault.into(), left.into());
@@ -79,6 +87,11 @@ impl Fabric {
                     _ => Wait::NotVisible,
                 };
                 self.trace.record_with(now, RecordKind::Stall, qp.subject(), 0, wait as u64);
+                self.coverage.stalled(wait, head.is_reliable);
+                if wait == Wait::NoPeer {
+                    self.coverage
+                        .rule(self.qps.rule_without_peer(key, |device| self.world.neighbour(device)));
+                }
                 if let Some(visible) = visible {
                     self.schedule.add(visible, Event::Credit(self.qps.at(key)));
                 } else if head.is_reliable {
@@ -119,6 +132,9 @@ impl Fabric {
         }
         let left = self.account(link, key, &piece);
         let is_full = landing.is_some_and(|landing| landing.is_full);
+        if is_full && !piece.is_last {
+            self.coverage.rule(rule!("frame-mismatch-spill"));
+        }
         let peer = peer.filter(|_| piece.is_last || is_full);
         let acknowledged = peer.map(|peer| self.fill(key, peer, remote, left));
         if piece.is_last {
@@ -160,8 +176,17 @@ impl Fabric {
                 self.qps[peer].fail_receive(Status::BadResponse);
             }
             Moved::Done | Moved::Refused => (),
-            Moved::NoSource => self.qps[key].fail_head(Status::LocalProtection),
-            Moved::NoTarget => self.qps[peer].fail_receive(Status::LocalProtection),
+            Moved::NoSource => {
+                self.coverage.rule(rule!("deregistered"));
+                self.qps[key].fail_head(Status::LocalProtection);
+            }
+            Moved::NoTarget => {
+                self.coverage.rule(rule!("deregistered"));
+                self.qps[peer].fail_receive(Status::LocalProtection);
+            }
+        }
+        if self.memory.is_beyond_boundary(from) || self.memory.is_beyond_boundary(into) {
+            self.coverage.rule(rule!("four-gib-boundary"));
         }
     }
 
@@ -173,6 +198,9 @@ impl Fabric {
             self.trace.record_with(start, RecordKind::Frame, subject, bytes as u64, end.as_nanos());
         });
         if qp.finish_piece(piece.is_last) {
+            if self.links.has_next(link) {
+                self.coverage.rule(rule!("turns"));
+            }
             self.links.requeue(link, key);
         }
         self.schedule.add_all(self.links.triggered(link));

@@ -1,8 +1,10 @@
 //! Checking over many seeds, replaying and shrinking
 
 mod blocked;
+mod coverage;
 mod exhaustive;
 mod guided;
+mod leaks;
 mod library;
 mod liveness;
 mod report;
@@ -16,7 +18,7 @@ use std::time::Duration;
 
 use rdma_async::EndpointOptions;
 use rdma_core::PortState;
-use rdma_sim::{Check, FailureKind, FaultPlan, Net, RandomFaults, Replay, check, try_check};
+use rdma_sim::{Check, FaultPlan, Net, RandomFaults, Replay, check, try_check};
 use rdma_tests::{Pair, connected};
 
 /// Sends ten messages and expects them all, whatever happens to the cable
@@ -138,15 +140,4 @@ fn a_check_that_begins_with_the_last_seed_tries_it() {
     });
     let seeds = [0, 1, 2, u64::MAX - 1, u64::MAX].map(Some);
     assert_eq!(seen.into_inner().unwrap(), seeds.into());
-}
-
-#[test]
-fn leaked_objects_fail_the_check() {
-    let leaky = async |net: Net| std::mem::forget(net.open("a", "rdma_en2").unwrap());
-    let failure = try_check(Check::new().runs(1), leaky).unwrap_err();
-    assert!(
-        failure.reason.starts_with("objects were left behind: 1 protection domain; drop or close"),
-        "{failure}"
-    );
-    assert_eq!(failure.kind, FailureKind::Leak);
 }

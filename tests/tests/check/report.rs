@@ -54,7 +54,8 @@ fn a_report_has_the_faults_and_refusals_of_all_runs() {
         }
     });
     let covered: Vec<_> = report.covered.keys().map(String::as_str).collect();
-    assert_eq!(covered, ["alloc_pd refused: PortDown", "fault replug", "fault unplug"]);
+    let expected = ["alloc_pd refused: PortDown", "fault replug", "fault unplug", "rule down-port"];
+    assert!(expected.iter().all(|name| covered.contains(name)), "{covered:?}");
     assert!(report.covered["fault unplug"].runs > 20, "{report:#}");
     assert!(report.simulated > Duration::from_millis(50), "{report}");
 }

@@ -43,3 +43,15 @@ fn every_cell_of_the_tables_is_filled_and_fits_a_row() {
         assert!(rule.description.ends_with('.'), "{}", rule.description);
     }
 }
+
+/// Catches a rule that is called counted, and that the simulator counts nowhere.
+#[test]
+fn every_rule_is_counted_where_the_device_follows_it_or_says_why_not() {
+    let files = rust_files(&root().join("rdma-sim/src"));
+    let text: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    let counted: Vec<_> = rules().filter(|rule| rule.uncounted.is_none()).collect();
+    assert!((80..rules().count()).contains(&counted.len()), "{}", counted.len());
+    for rule in counted {
+        assert!(text.contains(&format!("rule!({:?})", rule.name)), "{} is counted nowhere", rule.name);
+    }
+}

@@ -13,7 +13,7 @@ rules! {
         shown by a_credit_takes_as_long_as_the_cable;
 
     /// A message costs a credit for each of its frames, however short, and no more bytes on the wire than it has.
-    "frame-credits", Measured by "mesh-flow field notes",
+    "frame-credits", Measured by "mesh-flow field notes", uncounted as "every message has it",
         shown by a_short_message_costs_a_whole_frame_of_credit_and_few_bytes;
 
     /// A message and its receive must span the same number of frames, or the receive completes with status 1. The bytes
@@ -27,11 +27,11 @@ rules! {
         shown by the_excess_of_a_message_spoils_the_next_receive;
 
     /// Messages of a queue pair arrive, and its requests complete, in the order of their posts.
-    "order", Measured by "mesh-flow field notes; hellas thunderbolt-ibverbs PR 44",
+    "order", Measured by "mesh-flow field notes; hellas thunderbolt-ibverbs PR 44", uncounted as "every message has it",
         shown by messages_keep_their_order;
 
     /// No message is lost between Macs without a fault.
-    "no-loss", Measured by "hellas thunderbolt-ibverbs PR 44", caused by "lose",
+    "no-loss", Measured by "hellas thunderbolt-ibverbs PR 44", caused by "lose", uncounted as "every message has it",
         shown by lost_messages_take_no_receive;
 
     /// A send completes when its last byte has left (Apple TN3205), or when the controller takes it over (hellas, whose
@@ -54,7 +54,7 @@ rules! {
         shown by a_refused_post_takes_nothing;
 
     /// A queue pair that waits for a receive does not delay other queue pairs.
-    "own-pace", Assumed by "this project",
+    "own-pace", Assumed by "this project", uncounted as "every send that waits has it",
         shown by a_waiting_queue_pair_does_not_hold_up_others;
 
     /// Queue pairs with something to send take turns at the transmitter, frame by frame.
@@ -62,16 +62,16 @@ rules! {
         shown by queue_pairs_take_turns;
 
     /// Both directions of a cable carry at their full rate at once.
-    "full-duplex", Documented by "Thunderbolt specifications; pytorch PR 181087",
+    "full-duplex", Documented by "Thunderbolt specifications; pytorch PR 181087", uncounted as "every message has it",
         shown by both_directions_carry_at_once;
 
     /// A Thunderbolt 5 link carries 9.2 GB/s of payload in full frames, from the highest rate that was measured through
     /// MLX.
-    "throughput", Assumed by "pytorch PR 181087",
+    "throughput", Assumed by "pytorch PR 181087", uncounted as "every message has it",
         shown by a_tb5_cable_carries_9_2_gb_per_second;
 
     /// A ping of 8 bytes takes 12 µs, between the published 10 µs and 13 µs; how it divides into parts is not known.
-    "latency", Assumed by "mesh-flow field notes", set by Timing::doorbell_ns,
+    "latency", Assumed by "mesh-flow field notes", set by Timing::doorbell_ns, uncounted as "every message has it",
         shown by a_ping_takes_twelve_microseconds;
 
     /// With Thunderbolt networking dead, the receiver looks for frames once a second.

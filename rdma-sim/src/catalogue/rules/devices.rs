@@ -5,11 +5,11 @@ use super::rule::rules;
 rules! {
     /// Each Thunderbolt port of a Mac is a device with one port, named after its interface: `rdma_en2` belongs to
     /// `en2`. Macs have three to six of them.
-    "device-per-port", Documented by "Apple TN3205; MLX documentation, distributed.rst",
+    "device-per-port", Documented by "Apple TN3205; MLX documentation, distributed.rst", uncounted as "every topology has it",
         shown by models_have_their_published_ports_and_rates;
 
     /// The GUIDs of a Mac's devices differ in the first byte, which counts up by port.
-    "device-guids", Documented by "Apple TN3205; MLX documentation, distributed.rst",
+    "device-guids", Documented by "Apple TN3205; MLX documentation, distributed.rst", uncounted as "every topology has it",
         shown by an_ultra_lists_its_devices_as_the_mlx_documentation_does;
 
     /// The names of devices are not stable: after a restart or a change of the network settings a name may belong to
@@ -28,7 +28,7 @@ rules! {
 
     /// A link runs at the rate of its slowest part: 80 Gb/s each way for Thunderbolt 5, 40 Gb/s if a port or the cable
     /// is older.
-    "link-rate", Documented by "Apple TN3205; Thunderbolt specifications",
+    "link-rate", Documented by "Apple TN3205; Thunderbolt specifications", uncounted as "every topology has it",
         shown by the_slowest_of_cable_and_ports_sets_the_rate;
 
     /// Ports of 40 Gb/s have devices as well (exo#1813, exo#1636, mlx#4485), or none (mlx#3777, omlx#3037).
@@ -41,7 +41,7 @@ rules! {
 
     /// The GID table mirrors the addresses of the interface: the link-local one first, IPv4 addresses mapped into IPv6
     /// after it.
-    "gid-table", Documented by "Apple TN3205",
+    "gid-table", Documented by "Apple TN3205", uncounted as "every topology has it",
         shown by gid_tables_mirror_addresses;
 
     /// The IPv4 entry may be at any index of the GID table, and entries between may be unset.

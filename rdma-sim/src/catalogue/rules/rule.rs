@@ -18,6 +18,8 @@ pub struct Rule {
     pub switch: Switch,
     /// The test that shows it
     pub test: &'static str,
+    /// Why a report does not count how often it was exercised, if it does not
+    pub uncounted: Option<&'static str>,
 }
 
 /// What decides a rule
@@ -83,7 +85,8 @@ macro_rules! rules {
     ($(
         $(#[doc = $description:literal])+
         $name:literal, $status:ident by $source:literal
-        $(, set by $group:ident::$field:ident)? $(, caused by $fault:literal)?, shown by $test:ident;
+        $(, set by $group:ident::$field:ident)? $(, caused by $fault:literal)?
+        $(, uncounted as $uncounted:literal)?, shown by $test:ident;
     )+) => {
         pub(super) const RULES: &[$crate::catalogue::rules::rule::Rule] = &[$($crate::catalogue::rules::rule::Rule {
             name: $name,
@@ -96,6 +99,7 @@ macro_rules! rules {
                 $crate::catalogue::rules::rule::Switch::None,
             ][0],
             test: stringify!($test),
+            uncounted: [$(Some($uncounted),)? None][0],
         }),+];
     };
 }

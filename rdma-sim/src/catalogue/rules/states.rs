@@ -14,7 +14,7 @@ rules! {
         shown by steps_out_of_order_are_refused;
 
     /// The transition to INIT accepts any access flags.
-    "init-access", Measured by "MLX source; mesh-flow source; llama.cpp source",
+    "init-access", Measured by "MLX source; mesh-flow source; llama.cpp source", uncounted as "nothing depends on it",
         shown by every_access_is_accepted_at_init;
 
     /// The port is 1 and the partition key 0; other values are refused (22).

@@ -16,6 +16,8 @@ pub(crate) struct Memory {
     devices: Vec<PerDevice>,
     /// Devices find no data beyond a 4 GiB boundary.
     boundary: bool,
+    /// There was a region with such a boundary inside.
+    has_boundary: bool,
     /// Regions have the addresses of their memory, as programs in C expect, instead of invented ones.
     real_addresses: bool,
 }
@@ -55,7 +57,7 @@ impl Memory {
     pub(super) fn new(devices: usize, boundary: bool, real_addresses: bool) -> Self {
         let per_device = || PerDevice { regions: Vec::new(), next_lkey: FIRST_LKEY, next_base: BOUNDARY };
         let devices = std::iter::repeat_with(per_device).take(devices).collect();
-        Self { regions: SlotMap::with_key(), devices, boundary, real_addresses }
+        Self { regions: SlotMap::with_key(), devices, boundary, has_boundary: false, real_addresses }
     }
 
     // ─── Registering ───
@@ -92,6 +94,7 @@ impl Memory {
             base += BOUNDARY - (memory.len() as u64 / 2).next_multiple_of(16 * 1024).min(BOUNDARY);
         }
         let rkey = is_remote.then_some(Rkey(lkey.0));
+        self.has_boundary |= self.boundary && base % BOUNDARY + memory.len() as u64 > BOUNDARY;
         let key = self.regions.insert(Region::new(device, base, lkey, rkey, access, step, memory));
         owner.regions.push(key);
         Registered { key, base, lkey, rkey }
@@ -145,11 +148,21 @@ impl Memory {
     /// later, unless `late` ones are allowed.
     pub(super) fn initial_status(&self, span: Span, ready_at: Option<u64>, late: bool) -> Status {
         let region = &self.regions[span.region];
-        let is_late = !late && ready_at.is_some_and(|ready_at| region.registered > ready_at);
-        match is_late || !region.access.contains(Access::LOCAL_WRITE) {
+        match !late && region.is_later_than(ready_at) || !region.access.contains(Access::LOCAL_WRITE) {
             true => Status::LocalProtection,
             false => Status::Success,
         }
+    }
+
+    /// Whether a queue pair that became ready to receive in the step `ready_at` of set-up does not know the region of `span`
+    pub(super) fn is_late(&self, span: Span, ready_at: Option<u64>) -> bool {
+        self.regions[span.region].is_later_than(ready_at)
+    }
+
+    /// Whether the device finds no data in a part of `span`
+    pub(super) fn is_beyond_boundary(&self, span: Span) -> bool {
+        let regions = if self.has_boundary { self.regions.get(span.region) } else { None };
+        regions.is_some_and(|region| region.reachable(span.offset, span.len) < span.len)
     }
 
     /// Overwrites `span` with `byte`

@@ -54,8 +54,13 @@ impl Region {
         (offset.checked_add(len)? <= self.len()).then_some(offset)
     }
 
+    /// Whether it was registered after the step `ready_at` of set-up
+    pub(super) fn is_later_than(&self, ready_at: Option<u64>) -> bool {
+        ready_at.is_some_and(|ready_at| self.registered > ready_at)
+    }
+
     /// How many of `len` bytes at `offset` the device finds: none beyond the next 4 GiB boundary after the base
-    fn reachable(&self, offset: usize, len: usize) -> usize {
+    pub(super) fn reachable(&self, offset: usize, len: usize) -> usize {
         let boundary = BOUNDARY - self.base % BOUNDARY;
         usize::try_from(boundary).unwrap_or(usize::MAX).saturating_sub(offset).min(len)
     }

@@ -22,6 +22,7 @@ pub(crate) use self::work::{EndedReceive, Head, opcode};
 use super::event::Event;
 use super::ids::{CqKey, DeviceIndex, QpKey, QpRef, RegionKey, Span};
 use crate::Model;
+use crate::catalogue::rule;
 use crate::rules::{FrameMatch, QueueUnit};
 
 /// The queue pairs of all devices
@@ -210,6 +211,22 @@ impl QueuePairs {
         let found = self.of(neighbour(qp.device)?).iter().copied().find(|other| is_peer(*other));
         self.all[key].peer_key = found;
         found
+    }
+
+    /// The number of the rule by which `key` has no [peer](Self::connected_peer)
+    pub(super) fn rule_without_peer(
+        &self,
+        key: QpKey,
+        neighbour: impl FnOnce(DeviceIndex) -> Option<DeviceIndex>,
+    ) -> usize {
+        let qp = &self.all[key];
+        let peer =
+            neighbour(qp.device).and_then(|device| self.find(device, qp.peer)).map(|key| &self.all[key]);
+        match peer {
+            Some(peer) if peer.is_dead() => rule!("idle-death"),
+            Some(peer) if !peer.is_up() => rule!("peer-readiness"),
+            _ => rule!("pairing"),
+        }
     }
 
     // ─── Shadows of queue pairs in other processes ───

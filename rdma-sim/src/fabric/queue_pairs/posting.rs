@@ -4,7 +4,7 @@ use rdma_core::{Cause, Error, FRAME, Invalid, QpState, SendOp, Status, Time, Ver
 
 use super::queue_pair::QueuePair;
 use super::work::{Receive, Send};
-use crate::fabric::ids::Span;
+use crate::fabric::ids::{CqKey, Span};
 use crate::rules::{EarlyReceives, QueueUnit};
 
 /// What becomes of a request
@@ -39,6 +39,21 @@ impl QueuePair {
             true => Ok(Admission::Queued),
             false => Err(Invalid::State { state: self.state }.into()),
         }
+    }
+
+    /// Whether a request is posted and has not completed
+    pub(crate) fn has_requests(&self) -> bool {
+        !self.sends.is_empty() || !self.receives.is_empty()
+    }
+
+    /// Whether more receives are posted than the queue holds
+    pub(crate) fn has_overflowed(&self) -> bool {
+        self.recv_frames > self.capacity.recv_frames
+    }
+
+    /// Whether it completes to one of these queues
+    pub(crate) fn completes_to(&self, cqs: [CqKey; 2]) -> bool {
+        cqs.contains(&self.send_cq) || cqs.contains(&self.recv_cq)
     }
 
     /// What a request for `span` takes of a queue

@@ -389,7 +389,8 @@ impl QueuePair {
         self.send_frames -= self.taken_by(send.span);
         let status = status.unwrap_or(send.status);
         let is_due = (send.is_signaled || status != Status::Success) && !send.is_reported;
-        Some(EndedSend { id: send.id, opcode: opcode(send.op), status, is_due })
+        let (id, opcode, is_unsignaled) = (send.id, opcode(send.op), !send.is_signaled);
+        Some(EndedSend { id, opcode, status, is_due, is_unsignaled })
     }
 
     pub(crate) fn send_completion(&self, ended: &EndedSend) -> (CqKey, Completion) {

@@ -61,6 +61,8 @@ pub(crate) struct EndedSend {
     pub(crate) status: Status,
     /// The program asked for its completion and has not got it yet.
     pub(crate) is_due: bool,
+    /// The program did not ask for its completion.
+    pub(crate) is_unsignaled: bool,
 }
 
 /// A receive that has ended and left its queue

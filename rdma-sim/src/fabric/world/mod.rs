@@ -1,6 +1,7 @@
 //! The hosts, their ports, and which cables are plugged in where
 
 mod device;
+mod exercised;
 mod faults;
 mod host;
 
@@ -163,6 +164,11 @@ impl World {
         (self.rules.tb4_devices || self.device(found).rate != LineRate::TB4).then_some(found)
     }
 
+    /// Whether the port of a device, which the rules may hide, is of the older kind
+    pub(crate) fn is_tb4(&self, host: &str, name: &str) -> bool {
+        self.find_port(host, name).is_some_and(|found| self.device(found).rate == LineRate::TB4)
+    }
+
     fn find_port(&self, host: &str, name: &str) -> Option<DeviceIndex> {
         self.devices_of(self.find_host(host)?).find(|index| self.device(*index).name == name)
     }
@@ -319,10 +325,11 @@ impl World {
         std::mem::take(&mut self.device_mut(device).faults.straddles)
     }
 
-    /// A region was deregistered: after an error state, the device still counts it
-    pub(super) fn region_deregistered(&mut self, device: DeviceIndex) {
+    /// A region was deregistered: returns whether the device still counts it, as after an error state
+    pub(super) fn region_deregistered(&mut self, device: DeviceIndex) -> bool {
         let device = self.device_mut(device);
         device.leaked.regions += u32::from(device.faults.keeps_mappings);
+        device.faults.keeps_mappings
     }
 
     /// A queue pair was set to the error state

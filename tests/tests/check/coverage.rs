@@ -1,0 +1,171 @@
+//! Which rules, faults and states of connections the runs of a check have reached, and which not
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use rdma_async::EndpointOptions;
+use rdma_core::probe::ConnectionState;
+use rdma_core::{sometimes, state};
+use rdma_sim::{Check, FailureKind, Net, Report, Scheduler, try_check};
+use rdma_tests::{Pair, connected};
+
+fn report(check: Check, test: impl AsyncFn(Net) + Sync) -> Report {
+    try_check(check, test).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+fn never_exercised(report: &Report) -> BTreeSet<&'static str> {
+    report.never_exercised().map(|rule| rule.name).collect()
+}
+
+#[test]
+fn a_test_that_does_nothing_reaches_nothing() {
+    let report = report(Check::new().runs(1), async |_| ());
+    assert!(report.covered.is_empty() && report.tasks.is_empty(), "{report:#}");
+    assert!(never_exercised(&report).len() > 80, "{report:#}");
+    let table = format!("{report:#}");
+    assert!(table.contains("\nrules never exercised, Memory: all\n"), "{table}");
+    assert!(table.contains("\nrules not counted: they always hold: device-per-port, "), "{table}");
+    assert!(table.contains("\nstates of connections never reached: all\n"), "{table}");
+    assert!(table.ends_with("\nfaults that never fired: all"), "{table}");
+}
+
+/// Catches a rule that is not counted where the device follows it, and one that is counted where it does not.
+#[test]
+fn a_report_says_which_rules_were_exercised() {
+    let faults = "at 1ms a:rdma_en2 lose 1".parse().unwrap();
+    let report = report(Check::new().runs(3).faults(faults), async |net: Net| {
+        let open = |host| net.open(host, "rdma_en2").unwrap();
+        let [mut a, mut b] = rdma_bare::BareQp::pair(open("a"), open("b"), 1 << 17).unwrap();
+        net.sleep(Duration::from_millis(2)).await;
+        b.recv(1, 0..9).unwrap();
+        a.send(2, 0..9).unwrap();
+        net.sleep(Duration::from_millis(1)).await;
+        a.send(3, 16..25).unwrap();
+        b.received().await.unwrap();
+        a.send(4, 32..41).unwrap();
+        net.sleep(Duration::from_millis(1)).await;
+        b.recv(5, 16..25).unwrap();
+        // Two frames, each into a receive of one: both fail.
+        a.send(6, 8192..16384).unwrap();
+        b.recv(7, 32..41).unwrap();
+        b.recv(8, 48..57).unwrap();
+        net.sleep(Duration::from_millis(1)).await;
+    });
+    let exercised = ["credits", "frame-match", "frame-mismatch-spill", "no-delivery-receipt"];
+    let never = never_exercised(&report);
+    for name in exercised {
+        assert_eq!(report.covered[&format!("rule {name}")].runs, 4, "{name}: {report:#}");
+        assert!(!never.contains(name), "{name}: {report:#}");
+    }
+    assert_eq!(report.covered["rule no-delivery-receipt"].held, 4, "one message of each run was lost");
+    for name in ["corruption", "max-qp", "roce-drops", "unplug"] {
+        assert!(never.contains(name), "{name}: {report:#}");
+    }
+    assert!(!never.contains("latency"), "it is not counted");
+    let unfired: Vec<_> = report.never_fired().map(|fault| fault.name).collect();
+    assert!(!unfired.contains(&"lose") && unfired.contains(&"unplug"), "{unfired:?}");
+    let table = format!("{report:#}");
+    assert!(table.lines().all(|line| line.len() < 130), "{table}");
+}
+
+/// What has cut an object off decides of which rule its refusal tells: catches the two rules taken for each other.
+#[test]
+fn refusals_after_a_pulled_cable_and_after_a_dead_process_are_told_apart() {
+    let refused = |faults: &str| {
+        let check = Check::new().runs(1).faults(faults.parse().unwrap());
+        let report = report(check, async |net: Net| {
+            let device = net.open("b", "rdma_en2").unwrap();
+            net.sleep(Duration::from_millis(3)).await;
+            rdma_core::Device::create_cq(&device, 8).map(drop).unwrap_err();
+        });
+        ["unplug", "replug-stale", "process-end"]
+            .map(|name| report.covered.contains_key(&format!("rule {name}")))
+    };
+    assert_eq!(refused("at 1ms a:rdma_en2 unplug"), [true, false, false]);
+    assert_eq!(refused("at 1ms a:rdma_en2 unplug; at 2ms a:rdma_en2 replug"), [false, true, false]);
+    assert_eq!(refused("at 1ms b kill"), [false, false, true]);
+}
+
+fn reached(report: &Report) -> BTreeSet<ConnectionState> {
+    let never: BTreeSet<_> = report.never_reached().collect();
+    ConnectionState::ALL.iter().copied().filter(|state| !never.contains(state)).collect()
+}
+
+/// Catches each state that is told elsewhere than where the connection is in it.
+#[test]
+fn a_report_says_which_states_connections_have_reached() {
+    use ConnectionState as S;
+
+    let open = report(Check::new().runs(1), async |net: Net| {
+        let pair = connected(&net, &EndpointOptions::new()).await;
+        drop(pair);
+    });
+    // What the test leaves is lost when the simulation is dropped, which tells nothing of the test.
+    assert!(reached(&open).is_subset(&[S::Connecting, S::Open, S::Closing].into()), "{open:#}");
+    assert_eq!(open.covered["connection open"].held, 4, "two ends in two runs");
+
+    let closed = report(Check::new().runs(1), async |net: Net| {
+        let Pair { ab, ba, .. } = connected(&net, &EndpointOptions::new()).await;
+        let message = vec![7; 100_000];
+        let receive = async { ba.recv().await.unwrap().map(|message| message.len()) };
+        let (sent, len) = futures::join!(ab.send_bytes(&message), receive);
+        assert_eq!((sent, len), (Ok(()), Some(100_000)));
+        // An interval of keep-alives passes.
+        net.sleep(Duration::from_secs(3)).await;
+        let (closed, end) = futures::join!(ab.close(), async { ba.recv().await.map(|end| end.is_none()) });
+        assert_eq!((closed, end.unwrap()), (Ok(()), true));
+        ba.closed().await.unwrap();
+    });
+    let states = [
+        S::Connecting,
+        S::Open,
+        S::BulkAnnounced,
+        S::BulkGranted,
+        S::KeepAliveDue,
+        S::Closing,
+        S::PeerClosing,
+        S::Closed,
+    ];
+    assert_eq!(reached(&closed), states.into(), "{closed:#}");
+
+    let lost = report(Check::new().runs(1).scheduler(Scheduler::Fifo), async |net: Net| {
+        // The peer is there, and its application takes nothing.
+        let Pair { ab, ba: _ba, .. } = connected(&net, &EndpointOptions::new()).await;
+        while let Either::Left((sent, _)) =
+            select(pin!(ab.send_bytes(b"more")), pin!(net.sleep(Duration::from_millis(1)))).await
+        {
+            sent.unwrap();
+        }
+        net.inject("at 0s a:rdma_en2 idle-death".parse().unwrap());
+        ab.closed().await.unwrap_err();
+    });
+    assert!(reached(&lost).contains(&S::LostPeer), "{lost:#}");
+    assert!(reached(&lost).contains(&S::CreditStarved), "{lost:#}");
+    let table = format!("{lost:#}");
+    assert!(table.contains("  connection lost: peer timeout"), "{table}");
+    assert!(table.contains("\nstates of connections never reached: "), "{table}");
+}
+
+/// Catches an expectation that only looks at what was evaluated.
+#[test]
+fn an_expectation_in_code_that_no_run_reaches_fails_the_check() {
+    let test = async |net: Net| {
+        state!("begun");
+        sometimes!(net.pick(2) == 0, "the plain choice");
+        if net.open("a", "rdma_en2").is_err() {
+            sometimes!(true, "the cable is out");
+        }
+    };
+    let names = ["the plain choice", "state begun", "rule qp-numbers", "the cable is out"];
+    let failure = try_check(Check::new().runs(20).reaches(names), test).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::NeverHeld);
+    let lines: Vec<_> = failure.reason.lines().skip(1).collect();
+    let expected = ["rule qp-numbers", "the cable is out"];
+    assert_eq!(lines, expected.map(|name| format!("  {name:?}, which `Check::reaches` names")), "{failure}");
+    let faults = "at 0s a:rdma_en2 unplug".parse().unwrap();
+    let check = Check::new().runs(20).faults(faults).reaches(["the cable is out", "fault unplug"]);
+    let report = report(check, test);
+    assert!(report.statements.keys().any(|statement| statement.label == "the cable is out"));
+}
