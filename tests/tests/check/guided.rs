@@ -2,7 +2,8 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rdma_core::{Time, state};
@@ -83,6 +84,55 @@ fn a_file_of_a_corpus_that_is_no_replay_is_named() {
     let panic = std::panic::catch_unwind(|| try_check(check, async |_| ())).unwrap_err();
     let text = *panic.downcast::<String>().unwrap();
     assert!(text.contains("old.replay cannot be replayed: the replay has version \"1\""), "{text}");
+}
+
+/// A service whose process writes down that it takes over, and that it has: each death in between is one more that was not orderly
+async fn take_over(net: Net, slots: u32) {
+    let world = (net.clone(), Arc::new(AtomicU32::new(0)));
+    net.host("b").start(move |_| {
+        let (net, deaths) = world.clone();
+        async move {
+            loop {
+                let before = deaths.fetch_add(1, Ordering::Relaxed);
+                state!("taking over, after deaths", before.min(4));
+                assert!(before < slots, "no slot is left");
+                net.sleep(Duration::from_micros(30)).await;
+                deaths.store(before, Ordering::Relaxed);
+                net.sleep(Duration::from_micros(400)).await;
+            }
+        }
+    });
+    net.sleep(Duration::from_millis(4)).await;
+}
+
+/// `RDMA_SIM_UPDATE_CORPUS=1 RDMA_SIM_RUNS=5000 cargo test -p rdma-tests --test check committed` writes its folder anew.
+fn take_overs() -> Check {
+    let faults = RandomFaults::up_to(5).kinds([FaultKind::Kill]).at(["b"]).within(Duration::from_millis(3));
+    Check::new().name("take_over").scheduler(Scheduler::Fifo).random_faults(faults)
+}
+
+/// Catches a folder that is not read, and runs that are not repeated as they were.
+#[test]
+fn the_runs_of_a_committed_corpus_reach_what_they_were_kept_for() {
+    let folder = "corpora/take_over";
+    let last = "state taking over, after deaths = 4";
+    let runs = |check: Check| {
+        let report = try_check(check.runs(1), async |net| take_over(net, u32::MAX).await);
+        report.unwrap_or_else(|failure| panic!("{failure}"))
+    };
+    let report = runs(take_overs().corpus(folder));
+    let files = std::fs::read_dir(folder).unwrap().count() as u64;
+    assert!((1..=8).contains(&files), "small enough to be looked at");
+    assert!(report.covered.contains_key(last), "{report:#}");
+    if std::env::var_os("RDMA_SIM_RUNS").is_none() {
+        assert_eq!(report.runs, 2 + files, "the plain run, those of the files, and one seed");
+        assert!(!runs(take_overs()).covered.contains_key(last), "the files make the difference");
+    }
+    // A mistake that comes later is found at once.
+    let failure = try_check(take_overs().runs(1).corpus(folder), async |net| take_over(net, 4).await);
+    let failure = failure.expect_err("the files lead to it");
+    assert_eq!(failure.reason, "no slot is left");
+    assert!(failure.tried <= 1 + files, "{failure}");
 }
 
 /// Where the test below writes
