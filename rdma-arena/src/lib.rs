@@ -9,11 +9,15 @@
 //! `rdma-core`.
 
 mod fork;
+mod mapping;
+mod reuse;
 
 use std::io;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use memmap2::{MmapOptions, MmapRaw};
+use self::mapping::Mapping;
+pub use self::reuse::Reuse;
 
 /// Anonymous, zero-filled memory: mapped, aligned to 16 KiB, never across a 4 GiB boundary, not inherited by `fork`
 ///
@@ -36,11 +40,7 @@ use memmap2::{MmapOptions, MmapRaw};
 /// ```
 #[derive(Debug)]
 pub struct Arena {
-    /// Never resized, unmapped on drop.
-    map: MmapRaw,
-    /// Where the arena begins in its mapping, which has room to choose.
-    offset: usize,
-    len: usize,
+    mapping: Arc<Mapping>,
 }
 
 /// Page size of Apple silicon.
@@ -60,44 +60,28 @@ impl Arena {
             let what = format!("an arena of {len} bytes is impossible; ask for 1 byte to 4 GiB");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        // Mapping is lazy: the slack is address space, not memory.
-        let arena = Self::map(len, len + ALIGN)?;
-        let arena = if arena.crosses_boundary() { Self::map(len, 2 * len + BOUNDARY)? } else { arena };
-        fork::exclude_from_children(&arena.map)?;
-        Ok(arena)
-    }
-
-    fn map(len: usize, mapped: usize) -> io::Result<Self> {
-        let map: MmapRaw = MmapOptions::new().len(mapped).map_anon()?.into();
-        let start = map.as_ptr().addr();
-        let mut first = start.next_multiple_of(ALIGN);
-        if first / BOUNDARY != (first + len - 1) / BOUNDARY && mapped > len + ALIGN {
-            first = first.next_multiple_of(BOUNDARY);
+        if let Some(mapping) = reuse::take(len) {
+            return Ok(Self { mapping });
         }
-        Ok(Self { map, offset: first - start, len })
-    }
-
-    fn crosses_boundary(&self) -> bool {
-        let first = self.as_ptr().addr().get();
-        first / BOUNDARY != (first + self.len - 1) / BOUNDARY
+        let mapping = Arc::new(Mapping::new(len)?);
+        reuse::keep(&mapping);
+        Ok(Self { mapping })
     }
 
     /// The memory, valid for reads and writes until the arena is dropped
     pub fn as_slice_ptr(&self) -> NonNull<[u8]> {
-        NonNull::slice_from_raw_parts(self.as_ptr(), self.len)
+        NonNull::slice_from_raw_parts(self.as_ptr(), self.len())
     }
 
     /// Address of the first byte
     pub fn as_ptr(&self) -> NonNull<u8> {
-        let first = self.map.as_mut_ptr().wrapping_add(self.offset);
-        NonNull::new(first)
-            .expect("`map` put the first byte inside a mapping, which is never at address zero")
+        self.mapping.as_ptr()
     }
 
     /// Length in bytes
     #[expect(clippy::len_without_is_empty, reason = "an arena is never empty")]
     pub fn len(&self) -> usize {
-        self.len
+        self.mapping.len()
     }
 }
 
@@ -115,7 +99,7 @@ mod tests {
             let arena = Arena::new(len).unwrap();
             assert_eq!(arena.len(), len);
             assert_eq!(arena.as_ptr().addr().get() % ALIGN, 0);
-            assert!(!arena.crosses_boundary(), "{len} bytes at {:p}", arena.as_ptr());
+            assert!(!arena.mapping.crosses_boundary(), "{len} bytes at {:p}", arena.as_ptr());
         }
     }
 

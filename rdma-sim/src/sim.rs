@@ -45,6 +45,7 @@ pub struct Sim {
     choices: Box<dyn Choices>,
     time_limit: Time,
     options: Options,
+    hashes: bool,
     keeps_moments: bool,
     keeps_orders: bool,
     settles: bool,
@@ -132,6 +133,7 @@ impl Sim {
                 scheduler: Scheduler::Fifo,
                 calm: None,
             },
+            hashes: true,
             keeps_moments: false,
             keeps_orders: false,
             settles: false,
@@ -207,6 +209,11 @@ impl Sim {
     pub(crate) fn calm_at(mut self, time: Time) -> Self {
         self.options.calm = Some(time);
         self
+    }
+
+    /// Computes no digest
+    pub(crate) fn without_digest(self) -> Self {
+        Self { hashes: false, ..self }
     }
 
     /// Keeps the moments with traffic
@@ -286,6 +293,9 @@ impl Sim {
     ) -> Result<Net, FaultError> {
         self.plan.check(&self.topology)?;
         let mut fabric = Fabric::new(&self.topology, self.model, self.plan.0, self.choices, self.options);
+        if !self.hashes {
+            fabric.trace.stop();
+        }
         if self.keeps_moments {
             fabric.coverage.keep_moments();
         }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use rdma_arena::Reuse;
+
 use super::corpus::Corpus;
 use super::exhaustive::Exploring;
 use super::failure::{CheckFailure, Failed, FailureKind};
@@ -79,6 +81,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         };
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| watched.watch());
+            let _reuse = Reuse::on_this_thread();
             let _end = EndOfWatch { is_over: &is_over, thread: thread.thread().clone() };
             body()
         })
@@ -235,17 +238,20 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     fn run_all(&self, cases: &[Replay]) -> Vec<Result<Finished, Failed>> {
         let (next, end) = (AtomicUsize::new(0), AtomicUsize::new(cases.len()));
         let outcomes = Mutex::new(BTreeMap::new());
-        let work = |worker: &Worker| loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= end.load(Ordering::Relaxed) {
-                return;
+        let work = |worker: &Worker| {
+            let _reuse = Reuse::on_this_thread();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= end.load(Ordering::Relaxed) {
+                    return;
+                }
+                let outcome = self.run(worker, &cases[number], cases[number].source(), Purpose::Test, true);
+                if outcome.is_err() {
+                    end.fetch_min(number, Ordering::Relaxed);
+                }
+                self.done.fetch_add(1, Ordering::Relaxed);
+                lock(&outcomes).insert(number, outcome);
             }
-            let outcome = self.run(worker, &cases[number], cases[number].source(), Purpose::Test, true);
-            if outcome.is_err() {
-                end.fetch_min(number, Ordering::Relaxed);
-            }
-            self.done.fetch_add(1, Ordering::Relaxed);
-            lock(&outcomes).insert(number, outcome);
         };
         if let [worker] = &self.workers[..] {
             work(worker);

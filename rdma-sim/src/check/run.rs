@@ -99,6 +99,7 @@ pub(super) fn run<O: Outcome>(
         .sanitize(true)
         .time_limit(check.time_limit)
         .settle(check.no_leaked_tasks)
+        .without_digest()
         .progress(Arc::clone(progress));
     if purpose == Purpose::Measure {
         sim = sim.keep_moments();

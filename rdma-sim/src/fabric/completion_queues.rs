@@ -54,7 +54,7 @@ impl CompletionQueues {
         }
         Ok(self.queues.insert(Queue {
             device,
-            entries: VecDeque::with_capacity((depth as usize).min(512)),
+            entries: VecDeque::new(),
             depth: depth as usize,
             is_overrun: false,
             is_awaited: false,

@@ -4,7 +4,8 @@ use super::ids::Span;
 
 /// The bytes of a region that posted requests name, as runs in order that do not overlap
 ///
-/// A run is in the memory of the same requests from its start to its end. Bytes that no request names are in no run.
+/// Each byte of a run is named by as many requests as the others. Runs that touch differ in that, so a window of receives is one run.
+/// Bytes that no request names are in no run.
 #[derive(Debug, Default)]
 pub(super) struct PostedRanges {
     runs: Vec<Run>,
@@ -37,8 +38,8 @@ impl PostedRanges {
     /// writes into one of the two
     pub(super) fn add(&mut self, span: Span, fills: bool) -> bool {
         let (mut start, end) = (span.offset, span.offset + span.len);
-        let mut at = self.first_beyond(start);
-        let mut clashes = false;
+        let first = self.first_beyond(start);
+        let (mut at, mut clashes) = (first, false);
         self.requests += 1;
         while start < end {
             match self.runs.get(at) {
@@ -57,15 +58,19 @@ impl PostedRanges {
             start = run.end;
             at += 1;
         }
+        self.join(first, at);
         clashes
     }
 
     /// Removes a range that was added
     pub(super) fn remove(&mut self, span: Span, fills: bool) {
         let (mut start, end) = (span.offset, span.offset + span.len);
-        let mut at = self.first_beyond(start);
+        let first = self.first_beyond(start);
+        let mut at = first;
         self.requests -= 1;
         while start < end {
+            at += self.split(at, start);
+            self.split(at, end);
             let run = &mut self.runs[at];
             start = run.end;
             *run.count(fills) -= 1;
@@ -75,11 +80,25 @@ impl PostedRanges {
                 at += 1;
             }
         }
+        self.join(first, at);
     }
 
     /// The first run that ends beyond `offset`
     fn first_beyond(&self, offset: usize) -> usize {
         self.runs.partition_point(|run| run.end <= offset)
+    }
+
+    /// Joins equal runs that touch, from the one before `first` to the one at `last`
+    fn join(&mut self, first: usize, last: usize) {
+        for at in (first.max(1)..=last).rev() {
+            if let Some(run) = self.runs.get(at).copied()
+                && let before = &mut self.runs[at - 1]
+                && (before.end, before.reads, before.fills) == (run.start, run.reads, run.fills)
+            {
+                before.end = run.end;
+                self.runs.remove(at);
+            }
+        }
     }
 
     /// Splits the run at `at` at `offset`, if that is inside of it; returns how many runs are new
@@ -129,7 +148,10 @@ mod tests {
                 }
                 prop_assert_eq!(ranges.is_empty(), posts.is_empty());
                 prop_assert_eq!(ranges.runs.is_empty(), posts.iter().all(|(span, _)| span.len == 0));
-                prop_assert!(ranges.runs.is_sorted_by(|one, next| one.end <= next.start));
+                let is_joined = |one: &Run, next: &Run| {
+                    one.end < next.start || one.end == next.start && (one.reads, one.fills) != (next.reads, next.fills)
+                };
+                prop_assert!(ranges.runs.is_sorted_by(is_joined));
             }
         }
     }

@@ -106,14 +106,14 @@ impl<E> Schedule<E> {
         }
         let first = self.first.take().or_else(|| self.heap.pop())?;
         self.now = first.at;
+        if self.heap.peek().is_none_or(|entry| entry.at > self.now) {
+            return Some(first.event);
+        }
         let mut ties = vec![first];
         while ties.len() < MOST_TIES && self.heap.peek().is_some_and(|entry| entry.at == self.now) {
             ties.extend(self.heap.pop());
         }
-        let picked = match &ties[..] {
-            [_] => 0,
-            ties => pick(&ties.iter().map(|entry| &entry.event).collect::<Vec<_>>()),
-        };
+        let picked = pick(&ties.iter().map(|entry| &entry.event).collect::<Vec<_>>());
         let picked = ties.remove(picked);
         self.heap.extend(ties);
         Some(picked.event)

@@ -113,23 +113,24 @@ impl Trace {
         value: u64,
         detail: u64,
     ) {
+        self.events += 1;
         if self.mode != Mode::Hash {
-            self.note(time, kind, subject, value, detail);
+            if self.keeps() {
+                self.note(time, kind, subject, value, detail);
+            }
             if self.mode != Mode::Keep {
                 return;
             }
         }
-        let mut record = [0; 24];
-        record[..8].copy_from_slice(&time.as_nanos().to_le_bytes());
-        record[8..16].copy_from_slice(&value.to_le_bytes());
-        record[16..20].copy_from_slice(&subject.to_le_bytes());
-        record[20] = kind as u8;
-        self.pending.extend_from_slice(&record);
+        // Two pieces rather than four fields: that is fast without optimisation, too.
+        let head = u128::from(time.as_nanos()) | u128::from(value) << 64;
+        let tail = u64::from(subject) | u64::from(kind as u8) << 32;
+        self.pending.extend_from_slice(&head.to_le_bytes());
+        self.pending.extend_from_slice(&tail.to_le_bytes());
         if self.pending.len() >= PENDING {
             self.hasher.write(&self.pending);
             self.pending.clear();
         }
-        self.events += 1;
     }
 
     /// Keeps a record that is not hashed, if records are kept

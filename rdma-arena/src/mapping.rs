@@ -1,0 +1,118 @@
+//! Anonymous memory of the system, with room to choose where an arena begins
+
+use std::io;
+use std::ptr::NonNull;
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use crate::{ALIGN, BOUNDARY, fork};
+
+/// Mapped memory, a part of which is an arena's
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    /// Never resized, unmapped on drop.
+    map: MmapRaw,
+    /// Where the arena begins.
+    offset: usize,
+    len: usize,
+}
+
+impl Mapping {
+    /// Maps memory for an arena of `len` bytes
+    pub(crate) fn new(len: usize) -> io::Result<Self> {
+        // Mapping is lazy: the slack is address space, not memory.
+        let mapping = Self::map(len, len + ALIGN)?;
+        let mapping = if mapping.crosses_boundary() { Self::map(len, 2 * len + BOUNDARY)? } else { mapping };
+        fork::exclude_from_children(&mapping.map)?;
+        Ok(mapping)
+    }
+
+    fn map(len: usize, mapped: usize) -> io::Result<Self> {
+        let map: MmapRaw = MmapOptions::new().len(mapped).map_anon()?.into();
+        let start = map.as_ptr().addr();
+        let mut first = start.next_multiple_of(ALIGN);
+        if first / BOUNDARY != (first + len - 1) / BOUNDARY && mapped > len + ALIGN {
+            first = first.next_multiple_of(BOUNDARY);
+        }
+        Ok(Self { map, offset: first - start, len })
+    }
+
+    pub(crate) fn crosses_boundary(&self) -> bool {
+        let first = self.as_ptr().addr().get();
+        first / BOUNDARY != (first + self.len - 1) / BOUNDARY
+    }
+
+    /// Address of the first byte of the arena
+    pub(crate) fn as_ptr(&self) -> NonNull<u8> {
+        let first = self.map.as_mut_ptr().wrapping_add(self.offset);
+        NonNull::new(first)
+            .expect("`map` put the first byte inside a mapping, which is never at address zero")
+    }
+
+    /// Length of the arena
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Makes all bytes zero, as fast as if it were new or faster
+    ///
+    /// # Errors
+    ///
+    /// The error of the system; the bytes are then unspecified.
+    #[cfg(target_os = "linux")]
+    #[expect(unsafe_code, reason = "the system is asked about pages by address")]
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
+        /// Most pages that are cleared: with more of them, fresh pages are faster
+        const MAX_CLEARED: usize = 512;
+        /// Pages that are looked at together, which is fast without optimisation, too
+        const CHUNK: usize = 64;
+
+        // SAFETY: asks for a number.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        let page = usize::try_from(page).map_err(|_| io::Error::last_os_error())?;
+        let mut resident = vec![0; self.map.len().div_ceil(page)];
+        let start = self.map.as_mut_ptr();
+        // SAFETY: `resident` has a byte for each page of the mapping.
+        if unsafe { libc::mincore(start.cast(), self.map.len(), resident.as_mut_ptr()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let (mut cleared, mut end) = (0, 0);
+        for (number, chunk) in resident.chunks(CHUNK).enumerate() {
+            if *chunk == [0; CHUNK][..chunk.len()] {
+                continue;
+            }
+            for (position, _) in chunk.iter().enumerate().filter(|(_, state)| **state != 0) {
+                if cleared == MAX_CLEARED {
+                    return self.discard(end..self.map.len());
+                }
+                cleared += 1;
+                let offset = (number * CHUNK + position) * page;
+                // A page that is not resident may be swapped out.
+                self.discard(end..offset)?;
+                end = (offset + page).min(self.map.len());
+                // SAFETY: the range is inside the mapping, which is borrowed exclusively, and has no arena.
+                unsafe { start.add(offset).write_bytes(0, end - offset) };
+            }
+        }
+        self.discard(end..self.map.len())
+    }
+
+    /// Gives pages back to the system: they are zero when they are used again
+    #[cfg(target_os = "linux")]
+    #[expect(unsafe_code, reason = "the contents of the pages change")]
+    fn discard(&mut self, range: std::ops::Range<usize>) -> io::Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the range is inside the mapping, which is borrowed exclusively, and has no arena.
+        unsafe {
+            self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
+        }
+    }
+
+    /// An error: mappings are reused on Linux only
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
