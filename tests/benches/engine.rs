@@ -1,7 +1,8 @@
 //! How fast the simulator itself is, and how it grows with the number of hosts
 //!
 //! Prints events of the fabric per second of one core, and asserts what the project promises about growth and memory;
-//! speed is printed and not asserted, because it is that of the machine.
+//! speed is printed and not asserted, because it is that of the machine. With numbers of hosts as arguments, only their speed is
+//! printed, the best of five runs: `cargo bench -p rdma-tests --bench engine -- 2 1024`.
 
 use std::time::Duration;
 
@@ -65,6 +66,14 @@ fn peak_memory() -> Option<usize> {
 
 #[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 fn main() {
+    let hosts: Vec<usize> = std::env::args().filter_map(|arg| arg.parse().ok()).collect();
+    if !hosts.is_empty() {
+        for hosts in hosts {
+            let best = (0..5).map(|_| rate(hosts, 400_000 / hosts)).fold(0.0, f64::max);
+            println!("{hosts:>5} hosts: {:>5.2} million events per second", best / 1e6);
+        }
+        return;
+    }
     // A minute of virtual time first: the peak of memory is then its own.
     let hosts = 256;
     let start = now();

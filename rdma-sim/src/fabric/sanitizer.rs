@@ -178,6 +178,7 @@ impl Sanitizer {
     }
 
     /// A request was posted: its memory is watched from now on, and poisoned if it is a receive's
+    #[inline]
     #[expect(clippy::too_many_arguments, reason = "a posted request has that many parts")]
     pub(super) fn watch(
         &mut self,
@@ -189,9 +190,22 @@ impl Sanitizer {
         site: &'static Location<'static>,
         memory: &Memory,
     ) {
-        if !self.is_on {
-            return;
+        if self.is_on {
+            self.start_watching(now, qp, id, opcode, span, site, memory);
         }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a posted request has that many parts")]
+    fn start_watching(
+        &mut self,
+        now: Time,
+        qp: QpKey,
+        id: WrId,
+        opcode: Opcode,
+        span: Span,
+        site: &'static Location<'static>,
+        memory: &Memory,
+    ) {
         let mut bytes = Vec::new();
         if opcode == Opcode::Recv {
             memory.fill(span, POISON);
@@ -211,7 +225,14 @@ impl Sanitizer {
     }
 
     /// A request has ended: the oldest of that name
+    #[inline]
     pub(super) fn unwatch(&mut self, qp: QpKey, id: WrId, opcode: Opcode) {
+        if self.is_on {
+            self.stop_watching(qp, id, opcode);
+        }
+    }
+
+    fn stop_watching(&mut self, qp: QpKey, id: WrId, opcode: Opcode) {
         let Some(queues) = self.queue_pairs.get_mut(qp) else { return };
         let queue = queues.queue(opcode);
         if let Some(at) = queue.iter().position(|post| post.id == id)
@@ -235,7 +256,21 @@ impl Sanitizer {
     }
 
     /// Checks that frames of a send that are about to leave, `len` bytes from `from` on, are what was posted
+    #[inline]
     pub(super) fn check_send(
+        &mut self,
+        now: Time,
+        request: (QpKey, WrId),
+        span: Span,
+        leaving: (usize, usize),
+        memory: &Memory,
+    ) {
+        if self.is_on {
+            self.compare(now, request, span, leaving, memory);
+        }
+    }
+
+    fn compare(
         &mut self,
         now: Time,
         (qp, id): (QpKey, WrId),

@@ -45,7 +45,9 @@ impl fmt::Display for Digest {
 pub(crate) struct Trace {
     hasher: XxHash3_64,
     /// Records that are not hashed yet: hashing large pieces is faster
-    pending: Vec<u8>,
+    pending: Box<[[u8; RECORD]; PENDING]>,
+    /// How many of them there are
+    filled: usize,
     events: u64,
     mode: Mode,
     kept: Vec<Record>,
@@ -64,14 +66,17 @@ enum Mode {
     KeepOnly,
 }
 
-/// Bytes of pending records
-const PENDING: usize = 24 * 128;
+/// Bytes of a record that are hashed
+const RECORD: usize = 24;
+/// Most pending records
+const PENDING: usize = 128;
 
 impl Trace {
     pub(crate) fn new() -> Self {
         Self {
             hasher: XxHash3_64::new(),
-            pending: Vec::with_capacity(PENDING),
+            pending: Box::new([[0; RECORD]; PENDING]),
+            filled: 0,
             events: 0,
             mode: Mode::Hash,
             kept: Vec::new(),
@@ -125,11 +130,13 @@ impl Trace {
         // Two pieces rather than four fields: that is fast without optimisation, too.
         let head = u128::from(time.as_nanos()) | u128::from(value) << 64;
         let tail = u64::from(subject) | u64::from(kind as u8) << 32;
-        self.pending.extend_from_slice(&head.to_le_bytes());
-        self.pending.extend_from_slice(&tail.to_le_bytes());
-        if self.pending.len() >= PENDING {
-            self.hasher.write(&self.pending);
-            self.pending.clear();
+        let record = &mut self.pending[self.filled];
+        record[..16].copy_from_slice(&head.to_le_bytes());
+        record[16..].copy_from_slice(&tail.to_le_bytes());
+        self.filled += 1;
+        if self.filled == PENDING {
+            self.hasher.write(self.pending.as_flattened());
+            self.filled = 0;
         }
     }
 
@@ -151,7 +158,7 @@ impl Trace {
 
     pub(crate) fn digest(&self) -> Digest {
         let mut hasher = self.hasher.clone();
-        hasher.write(&self.pending);
+        hasher.write(self.pending[..self.filled].as_flattened());
         Digest(hasher.finish())
     }
 
