@@ -30,6 +30,7 @@ async fn leaves_tasks(net: Net) {
     net.sleep(Duration::from_millis(1)).await;
 }
 
+/// Catches tasks that count once for a run, however many of them a line has spawned.
 #[test]
 fn a_report_lists_the_tasks_that_are_left() {
     let report = try_check(Check::new().runs(9), leaves_tasks).unwrap();
@@ -48,6 +49,7 @@ fn a_report_lists_the_tasks_that_are_left() {
     assert!(table.contains(" at the end, the task spawned at tests/tests/check/leaks.rs:"), "{table}");
 }
 
+/// Catches tasks of hosts that count as leaked.
 #[test]
 fn a_leaked_task_is_a_failure_with_a_remedy_where_none_may_be() {
     let failure = try_check(Check::new().name("t").runs(9).no_leaked_tasks(), leaves_tasks).unwrap_err();
