@@ -219,12 +219,25 @@ impl Corpus {
 
     /// Writes the runs that suffice for what no file has reached into the folder `path`
     pub(super) fn write(&self, path: &Path) -> Result<(), CorpusError> {
+        for run in self.sufficient() {
+            let text = format!("{run}\n");
+            let path = path.join(format!("{:016x}.{EXTENSION}", XxHash3_64::oneshot(text.as_bytes())));
+            let written =
+                path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
+            written.map_err(|error| CorpusError::File { path, error })?;
+        }
+        Ok(())
+    }
+
+    /// The fewest runs that reach what no file has
+    fn sufficient(&self) -> Vec<&Replay> {
         let (known, new): (Vec<_>, Vec<_>) = self.runs.iter().partition(|run| run.is_known);
         let reached =
             |runs: &[&Rc<KeptRun>]| runs.iter().flat_map(|run| run.reached.iter().copied()).collect();
         let known: BTreeSet<_> = reached(&known);
         let mut left: BTreeSet<_> = reached(&new);
         left.retain(|id| !known.contains(id));
+        let mut found = Vec::new();
         while !left.is_empty() {
             let gain = |run: &&Rc<KeptRun>| run.reached.iter().filter(|id| left.contains(id)).count();
             // Of those that reach the same, the first is the simplest.
@@ -232,13 +245,9 @@ impl Corpus {
             best.reached.iter().for_each(|id| {
                 left.remove(id);
             });
-            let text = format!("{}\n", best.replay);
-            let path = path.join(format!("{:016x}.{EXTENSION}", XxHash3_64::oneshot(text.as_bytes())));
-            let written =
-                path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
-            written.map_err(|error| CorpusError::File { path, error })?;
+            found.push(&best.replay);
         }
-        Ok(())
+        found
     }
 }
 
@@ -330,4 +339,25 @@ fn landmarks(finished: &Finished) -> impl Iterator<Item = Landmark> {
     let covered = covered.map(|(name, count)| Landmark::behaviour(name, *count));
     let orders = finished.orders.iter().map(|id| Landmark::order(*id));
     finished.landmarks.iter().copied().chain(covered).chain(orders)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a corpus that is written again because of what its files have reached.
+    #[test]
+    fn the_fewest_runs_that_reach_what_no_file_has_are_written() {
+        let mut corpus = Corpus::default();
+        let mut add = |seed, ids: &[u64], is_known| {
+            let landmark = |id: &u64| Landmark { id: *id, kind: LandmarkKind::State, position: None };
+            let finished = Finished { landmarks: ids.iter().map(landmark).collect(), ..Finished::default() };
+            corpus.add(&Replay { seed, ..Replay::default() }, &finished, is_known);
+        };
+        add(1, &[1, 9], true);
+        add(2, &[1, 2], false);
+        add(3, &[9, 2, 3], false);
+        let seeds: Vec<_> = corpus.sufficient().iter().map(|run| run.seed).collect();
+        assert_eq!(seeds, [3]);
+    }
 }

@@ -221,8 +221,8 @@ impl Check {
 
     /// [Guides](Self::guided) the check, and tries the runs in the folder `path` first
     ///
-    /// With the environment variable `RDMA_SIM_UPDATE_CORPUS=1`, runs that have reached something new are written there, one line each, to
-    /// be committed with the test. A path that is not absolute is one of the package under test.
+    /// With the environment variable `RDMA_SIM_UPDATE_CORPUS=1`, the runs that together have reached all that is new are written there, one
+    /// line each, to be committed with the test. A path that is not absolute is one of the package under test.
     pub fn corpus(self, path: impl Into<PathBuf>) -> Self {
         Self { corpus: Some(path.into()), ..self.guided() }
     }

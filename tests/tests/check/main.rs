@@ -94,6 +94,20 @@ fn a_failure_does_not_shrink_to_another_one() {
     assert!(text.ends_with(&format!("\nAs it was found:\n\n{}\n", failure.original.line())), "{text}");
 }
 
+/// Catches a shrinking that takes any failure.
+#[test]
+fn a_failure_does_not_shrink_to_one_with_another_text() {
+    let faults = "at 1ms a:rdma_en2 slow 90%; at 2ms b:rdma_en2 slow 50%".parse().unwrap();
+    let test = async |net: Net| {
+        let faults = net.faults().0.len();
+        assert_ne!(faults, 2, "with both faults");
+        assert_eq!(faults, 9, "with fewer");
+    };
+    let failure = try_check(Check::new().faults(faults).runs(1), test).unwrap_err();
+    assert!(failure.reason.contains("with both faults"), "{failure}");
+    assert_eq!(failure.replay.faults.0.len(), 2, "{failure}");
+}
+
 #[test]
 fn choices_shrink_to_the_few_that_matter() {
     // Fails as soon as the program has drawn a number above 900.

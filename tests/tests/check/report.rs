@@ -60,11 +60,15 @@ fn a_report_has_the_faults_and_refusals_of_all_runs() {
     assert!(report.simulated > Duration::from_millis(50), "{report}");
 }
 
-/// Whatever the number of threads, the same seed is found first.
+/// Whatever the number of threads, the same seed is found first. Catches outcomes in the order in which they end.
 #[test]
 fn what_is_found_does_not_depend_on_the_threads() {
     let test = async |net: Net| {
         let seed = net.seed().unwrap();
+        // Later seeds end before it.
+        if seed == 35 {
+            std::thread::sleep(Duration::from_millis(30));
+        }
         assert!(net.pick(2) == 0 || seed < 30 || !seed.is_multiple_of(7), "unlucky");
     };
     let found = [1, 2, 5].map(|threads| {
@@ -151,7 +155,7 @@ fn a_failing_run_is_shown_on_a_page() {
         page.contains("at 2ms a:rdma_en2 unplug") && !page.contains("slow 90%"),
         "the page is of the shrunk run"
     );
-    assert!(page.contains("no cable") || page.contains(&failure.reason), "the reason is a remark");
+    assert!(page.contains(&failure.reason), "the reason is a remark");
     // A run that is repeated has a page whether or not it fails.
     std::fs::remove_file(&path).unwrap();
     try_check(check.replay(failure.replay), async |_| ()).unwrap();
