@@ -31,7 +31,7 @@ pub struct Reuse {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptMappings {
     /// How many [`Reuse`] of this thread live
     users: usize,
     mappings: Vec<Arc<Mapping>>,
@@ -41,7 +41,7 @@ struct Kept {
 const MAX_KEPT: usize = 16;
 
 thread_local! {
-    static KEPT: RefCell<Kept> = RefCell::default();
+    static KEPT: RefCell<KeptMappings> = RefCell::default();
 }
 
 impl Reuse {

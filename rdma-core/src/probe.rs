@@ -2,7 +2,7 @@
 //!
 //! A program states what must hold [always](crate::always!), what some run has to reach ([`sometimes!`](crate::sometimes!)), in which
 //! [state](crate::state!) it is, and what its tasks [wait for](waits_for). Outside of a simulation, these cost a look at a thread-local variable, and only
-//! `always!` does something: it panics, as `assert!` does. Connections tell their own [states](ConnectionState).
+//! `always!` does something: it panics, as `assert!` does. Connections note their own [states](ConnectionState).
 
 mod connection_state;
 
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "3 credits are too many")]
-    fn what_must_always_hold_panics_with_its_text() {
+    fn a_violated_always_panics_with_its_text() {
         always!(3 < 2, "{} credits are too many", 3);
     }
 }

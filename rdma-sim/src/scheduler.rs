@@ -10,7 +10,7 @@ use crate::Choices;
 ///
 /// Ready tasks, timers and events that are due at one instant, completions of several queues and frames that race have no order
 /// of their own, and a woken task may have to wait for its turn on a real machine. [`Check`](crate::Check) explores such schedules;
-/// a [`Sim`](crate::Sim) takes the plain one unless told otherwise.
+/// a [`Sim`](crate::Sim) takes the plain one unless another is set.
 ///
 /// ```
 /// use rdma_sim::{Scheduler, Sim};
@@ -164,7 +164,7 @@ const PRIORITIES: u32 = 1 << 16;
 
 /// What the executor does next
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Next {
+pub(crate) enum NextAction {
     /// The task at this position of the ready ones runs
     Task(usize),
     /// The task at this position is interrupted for so many nanoseconds
@@ -269,17 +269,17 @@ impl Order {
         ready: impl ExactSizeIterator<Item = usize>,
         has_event: bool,
         choices: &mut dyn Choices,
-    ) -> Next {
+    ) -> NextAction {
         match self.scheduler {
             // The executor asks the choices themselves.
-            Scheduler::Every | Scheduler::Fifo => Next::Task(0),
+            Scheduler::Every | Scheduler::Fifo => NextAction::Task(0),
             Scheduler::Random => {
                 let tasks = ready.len();
                 let choice = choices.pick((tasks + usize::from(has_event)) as u32) as usize;
                 // In the plain case events come before tasks, as they do without exploring.
                 match choice.checked_sub(usize::from(has_event)) {
-                    Some(task) => Next::Task(task),
-                    None => Next::Event,
+                    Some(task) => NextAction::Task(task),
+                    None => NextAction::Event,
                 }
             }
             Scheduler::Pct { .. } => self.by_priority(ready, has_event, choices),
@@ -291,7 +291,7 @@ impl Order {
         ready: impl Iterator<Item = usize>,
         has_event: bool,
         choices: &mut dyn Choices,
-    ) -> Next {
+    ) -> NextAction {
         let mut first = None;
         for (position, task) in ready.enumerate() {
             let priority = self.task(task, choices).priority;
@@ -299,15 +299,15 @@ impl Order {
                 first = Some((position, task, priority));
             }
         }
-        let Some((position, task, priority)) = first else { return Next::Event };
+        let Some((position, task, priority)) = first else { return NextAction::Event };
         if has_event && self.of_events >= priority {
-            return Next::Event;
+            return NextAction::Event;
         }
         let Some(_) = self.interruptions.pop_if(|step| *step <= self.steps) else {
-            return Next::Task(position);
+            return NextAction::Task(position);
         };
         self.tasks[task].priority = self.interruptions.len() as u32;
-        Next::Interrupt(position, delay_ns(INTERRUPTION_BITS, choices))
+        NextAction::Interrupt(position, delay_ns(INTERRUPTION_BITS, choices))
     }
 }
 
@@ -333,7 +333,7 @@ mod tests {
         for scheduler in [Scheduler::Fifo, Scheduler::Random, Scheduler::Pct { depth: 3, steps: 1 }] {
             let choices = &mut Recorded::new([]);
             let mut order = Order::new(scheduler, choices);
-            assert_eq!(order.next([4, 2].into_iter(), false, choices), Next::Task(0), "{scheduler}");
+            assert_eq!(order.next([4, 2].into_iter(), false, choices), NextAction::Task(0), "{scheduler}");
             assert_eq!(order.late_ns(4, choices), 0, "{scheduler}");
         }
     }
@@ -347,7 +347,7 @@ mod tests {
             seen.push(order.next([1, 2, 3].into_iter(), false, choices));
             order.count_step(1, 3);
         }
-        let interrupted = seen.iter().position(|next| matches!(next, Next::Interrupt(..))).unwrap();
+        let interrupted = seen.iter().position(|next| matches!(next, NextAction::Interrupt(..))).unwrap();
         assert!(interrupted < 8, "{seen:?}");
         let (before, after) = (seen[0], seen[19]);
         assert_ne!(before, after, "an interrupted task has the lowest priority");

@@ -11,11 +11,11 @@ use rdma_arena::Reuse;
 
 use super::corpus::Corpus;
 use super::exhaustive::Exploring;
-use super::failure::{CheckFailure, Failed, FailureKind};
+use super::failure::{CheckFailure, FailureKind, RunFailure};
 use super::outcome::Outcome;
 use super::replay::Replay;
 use super::report::{Orders, Report};
-use super::run::{Finished, Purpose, run};
+use super::run::{FinishedRun, Purpose, run};
 use super::settings::Check;
 use super::shrink::shrink;
 use super::watch::{Watched, Worker};
@@ -94,7 +94,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         source: Box<dyn Choices>,
         purpose: Purpose,
         is_quiet: bool,
-    ) -> Result<Finished, Failed> {
+    ) -> Result<FinishedRun, RunFailure> {
         let set = |case| *lock(&worker.case) = case;
         set(Some(case.clone()));
         let seen = RefCell::new(None);
@@ -205,7 +205,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         report.elapsed = self.start.elapsed();
         match report.never_reached_text(&self.check.reaches) {
             Some(text) => {
-                let failed = Failed::new(FailureKind::NeverHeld, text);
+                let failed = RunFailure::new(FailureKind::NeverHeld, text);
                 Err(failure_of(failed, base.clone(), base.clone(), report.runs))
             }
             None => Ok(report),
@@ -235,7 +235,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     }
 
     /// Runs `cases` on all threads; those behind one that fails may be missing
-    fn run_all(&self, cases: &[Replay]) -> Vec<Result<Finished, Failed>> {
+    fn run_all(&self, cases: &[Replay]) -> Vec<Result<FinishedRun, RunFailure>> {
         let (next, end) = (AtomicUsize::new(0), AtomicUsize::new(cases.len()));
         let outcomes = Mutex::new(BTreeMap::new());
         let work = |worker: &Worker| {
@@ -266,7 +266,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     }
 
     /// The failure of the smallest run that fails like `case`
-    fn shrunk(&self, case: Replay, failed: Failed, tried: u64) -> Box<CheckFailure> {
+    fn shrunk(&self, case: Replay, failed: RunFailure, tried: u64) -> Box<CheckFailure> {
         let original = case.clone();
         if !self.check.shrinks {
             self.show(&case);
@@ -291,7 +291,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     }
 }
 
-fn failure_of(failed: Failed, replay: Replay, original: Replay, tried: u64) -> Box<CheckFailure> {
-    let Failed { kind, reason, site } = failed;
+fn failure_of(failed: RunFailure, replay: Replay, original: Replay, tried: u64) -> Box<CheckFailure> {
+    let RunFailure { kind, reason, site } = failed;
     Box::new(CheckFailure { kind, reason, site, replay, original, tried })
 }

@@ -18,7 +18,7 @@ use twox_hash::XxHash3_64;
 
 use super::landmarks::{Landmark, LandmarkKind, Position};
 use super::replay::{Branch, Replay, ReplayError};
-use super::run::Finished;
+use super::run::FinishedRun;
 use super::settings::Check;
 use crate::fault::{Fault, Trigger};
 use crate::{Choices, FaultPlan, Seeded};
@@ -134,7 +134,7 @@ impl Entry {
 
 impl Corpus {
     /// Keeps `case` if its run has reached something new
-    pub(super) fn add(&mut self, case: &Replay, finished: &Finished, is_known: bool) {
+    pub(super) fn add(&mut self, case: &Replay, finished: &FinishedRun, is_known: bool) {
         let landmarks: Vec<_> = landmarks(finished).collect();
         let is_new =
             |landmark: &Landmark| !self.kinds[landmark.kind as usize].by_id.contains_key(&landmark.id);
@@ -333,7 +333,7 @@ fn delay(choices: &mut dyn Choices, longest: Duration) -> Duration {
 }
 
 /// What a run has reached
-fn landmarks(finished: &Finished) -> impl Iterator<Item = Landmark> {
+fn landmarks(finished: &FinishedRun) -> impl Iterator<Item = Landmark> {
     // States are landmarks of their own.
     let covered = finished.covered.iter().filter(|(name, count)| **count > 0 && !name.starts_with("state "));
     let covered = covered.map(|(name, count)| Landmark::behaviour(name, *count));

@@ -35,14 +35,14 @@ pub enum FailureKind {
 
 /// How a run failed
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Failed {
+pub(super) struct RunFailure {
     pub(super) kind: FailureKind,
     pub(super) reason: String,
     /// Where the panic was, if it was one
     pub(super) site: Option<String>,
 }
 
-impl Failed {
+impl RunFailure {
     pub(super) fn new(kind: FailureKind, reason: impl Into<String>) -> Self {
         Self { kind, reason: reason.into(), site: None }
     }
@@ -131,18 +131,18 @@ mod tests {
 
     #[test]
     fn failures_are_alike_if_only_numbers_differ() {
-        let failed = |kind, reason: &str| Failed::new(kind, reason);
+        let failed = |kind, reason: &str| RunFailure::new(kind, reason);
         let late = failed(FailureKind::Panic, "late by 5 ns");
         assert!(late.is_like(&failed(FailureKind::Panic, "late by 12 ns")));
         assert!(!late.is_like(&failed(FailureKind::Panic, "lost 5 ns")));
         assert!(!late.is_like(&failed(FailureKind::Error, "late by 5 ns")));
-        let elsewhere = Failed { site: Some("a.rs:1:1".to_owned()), ..late.clone() };
+        let elsewhere = RunFailure { site: Some("a.rs:1:1".to_owned()), ..late.clone() };
         assert!(!late.is_like(&elsewhere));
     }
 
     #[test]
     fn stalls_are_alike_if_the_main_task_waits_for_the_same() {
-        let stall = |reason: &str| Failed::new(FailureKind::Stall, reason);
+        let stall = |reason: &str| RunFailure::new(FailureKind::Stall, reason);
         let one =
             stall("stalled after 5 ms\n  main waits for a message\n  a task waits for its timer in 3 s");
         assert!(

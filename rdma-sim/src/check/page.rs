@@ -3,13 +3,18 @@
 use std::path::Path;
 
 use super::environment::print_line;
-use super::failure::Failed;
+use super::failure::RunFailure;
 use super::replay::Replay;
-use super::run::Finished;
+use super::run::FinishedRun;
 use crate::History;
 
 /// Writes the page of `case` to the file `path`, and says so
-pub(super) fn write(path: &Path, case: &Replay, outcome: &Result<Finished, Failed>, mut history: History) {
+pub(super) fn write(
+    path: &Path,
+    case: &Replay,
+    outcome: &Result<FinishedRun, RunFailure>,
+    mut history: History,
+) {
     let name = if case.test.is_empty() { "a test" } else { &case.test };
     let mut title = format!("{name}, seed {}", case.seed);
     if let Err(failed) = outcome {

@@ -8,9 +8,9 @@ use rdma_core::Time;
 use rdma_core::probe::{ConnectionState, Statement, StatementKind};
 
 use super::observer::Count;
-use super::run::Finished;
+use super::run::FinishedRun;
 use crate::catalogue::{self, Rule};
-use crate::executor::Human;
+use crate::executor::HumanDuration;
 use crate::fault::{FAULTS, FaultInfo};
 
 /// The orders that an [exhaustive](super::Check::exhaustive) check has tried
@@ -55,7 +55,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn add(&mut self, run: &Finished) {
+    pub(super) fn add(&mut self, run: &FinishedRun) {
         self.runs += 1;
         self.simulated += run.time.since(Time::ZERO);
         self.events += run.events;
@@ -163,8 +163,8 @@ impl fmt::Display for Report {
         write!(
             f,
             "{test}: {runs} runs, {} simulated in {} (× {factor:.0}), {events} events",
-            Human(*simulated),
-            Human(*elapsed)
+            HumanDuration(*simulated),
+            HumanDuration(*elapsed)
         )?;
         if let Some(Orders { tried, pruned, are_all }) = self.orders {
             let which = if are_all { "all" } else { "not all" };

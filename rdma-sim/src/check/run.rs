@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rdma_core::Time;
 use rdma_core::probe::{Statement, observe};
 
-use super::failure::{Failed, FailureKind};
+use super::failure::{FailureKind, RunFailure};
 use super::landmarks::Landmark;
 use super::observer::{Count, Counting};
 use super::outcome::Outcome;
@@ -19,12 +19,12 @@ use super::panics;
 use super::replay::Replay;
 use super::settings::Check;
 use crate::choices::Step;
-use crate::executor::{Human, LeftTask, Progress};
+use crate::executor::{HumanDuration, LeftTask, Progress};
 use crate::{Choices, Net, RunError, Sim, Stalled, Waits};
 
 /// What a run that did not fail has seen
 #[derive(Clone, Debug, Default)]
-pub(super) struct Finished {
+pub(super) struct FinishedRun {
     pub(super) time: Time,
     pub(super) events: u64,
     /// How many times tasks were polled
@@ -47,12 +47,12 @@ pub(super) struct Finished {
 
 /// Counts the choices that are drawn
 #[derive(Debug)]
-struct Counted {
+struct CountedChoices {
     choices: Box<dyn Choices>,
     drawn: Arc<AtomicU64>,
 }
 
-impl Choices for Counted {
+impl Choices for CountedChoices {
     fn pick(&mut self, n: u32) -> u32 {
         self.drawn.fetch_add(1, Ordering::Relaxed);
         self.choices.pick(n)
@@ -88,9 +88,9 @@ pub(super) fn run<O: Outcome>(
     progress: &Arc<Progress>,
     seen: &RefCell<Option<Net>>,
     test: &impl AsyncFn(Net) -> O,
-) -> Result<Finished, Failed> {
+) -> Result<FinishedRun, RunFailure> {
     let drawn = Arc::new(AtomicU64::new(0));
-    let choices = Counted { choices: source, drawn: Arc::clone(&drawn) };
+    let choices = CountedChoices { choices: source, drawn: Arc::clone(&drawn) };
     let mut sim = Sim::new()
         .topology(check.topology.clone())
         .model(check.model.clone())
@@ -129,21 +129,21 @@ pub(super) fn run<O: Outcome>(
     drop(observation);
     let run =
         run.map_err(|panic| failed_by(&*panic))?.map_err(|error| check.failed_by(error, &case.faults))?;
-    run.value.map_err(|text| Failed::new(FailureKind::Error, text))?;
+    run.value.map_err(|text| RunFailure::new(FailureKind::Error, text))?;
     if let Some(finding) = run.findings.first() {
-        return Err(Failed::new(FailureKind::Misuse, format!("the DMA sanitizer found: {finding}")));
+        return Err(RunFailure::new(FailureKind::Misuse, format!("the DMA sanitizer found: {finding}")));
     }
     if let Some(text) = check.leaked_tasks(&run.left) {
-        return Err(Failed::new(FailureKind::LeakedTask, text));
+        return Err(RunFailure::new(FailureKind::LeakedTask, text));
     }
     if !run.leaks.is_empty() {
         let reason = format!(
             "objects were left behind: {}; drop or close what the test has opened, also in its tasks, before it ends",
             run.leaks
         );
-        return Err(Failed::new(FailureKind::Leak, reason));
+        return Err(RunFailure::new(FailureKind::Leak, reason));
     }
-    Ok(Finished {
+    Ok(FinishedRun {
         time: run.time,
         events: run.events,
         steps: run.steps,
@@ -171,31 +171,31 @@ impl Check {
         })
     }
 
-    fn failed_by(&self, error: RunError, faults: &crate::FaultPlan) -> Failed {
+    fn failed_by(&self, error: RunError, faults: &crate::FaultPlan) -> RunFailure {
         let text = error.to_string();
         let kind = match error {
             RunError::Fault(_) => FailureKind::Unusable,
             RunError::Stalled(Stalled::Spin { .. }) => FailureKind::Spin,
             RunError::Stalled(Stalled::TimeLimit { limit, waits }) => {
                 return match self.calm(faults) {
-                    Some((calm, bound)) if limit == calm + bound => Failed::new(
+                    Some((calm, bound)) if limit == calm + bound => RunFailure::new(
                         FailureKind::NoProgress,
                         format!(
                             "no progress: all faults had ended after {}, and {} later the test still waits{waits}",
-                            Human(calm.since(Time::ZERO)),
-                            Human(bound),
+                            HumanDuration(calm.since(Time::ZERO)),
+                            HumanDuration(bound),
                         ),
                     ),
-                    _ => Failed::new(FailureKind::TimeLimit, text),
+                    _ => RunFailure::new(FailureKind::TimeLimit, text),
                 };
             }
             RunError::Stalled(Stalled::Deadlock { .. } | Stalled::Pruned) => FailureKind::Stall,
         };
-        Failed::new(kind, text)
+        RunFailure::new(kind, text)
     }
 }
 
-fn failed_by(panic: &(dyn Any + Send)) -> Failed {
+fn failed_by(panic: &(dyn Any + Send)) -> RunFailure {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a text");
     let mut reason = text.to_owned();
@@ -207,5 +207,5 @@ fn failed_by(panic: &(dyn Any + Send)) -> Failed {
         reason += "\nThe test uses tokio's clock or sockets, which know nothing of the simulation: use `Net::sleep`, \
                    `rdma_async::time` and the streams of `SimHost`";
     }
-    Failed { site: panics::take_site(), ..Failed::new(FailureKind::Panic, reason) }
+    RunFailure { site: panics::take_site(), ..RunFailure::new(FailureKind::Panic, reason) }
 }

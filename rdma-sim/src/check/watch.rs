@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::replay::Replay;
-use crate::executor::{Human, Progress};
+use crate::executor::{HumanDuration, Progress};
 use crate::sync::lock;
 
 /// Between two looks at a check
@@ -39,7 +39,7 @@ impl Watched<'_> {
     /// Watches until the check is over
     pub(super) fn watch(&self) {
         let mut next = EVERY;
-        // Counted in ticks: a debugger that stops all threads stops this one, too.
+        // CountedChoices in ticks: a debugger that stops all threads stops this one, too.
         let mut blocked = vec![(0, 0_u32); self.workers.len()];
         let most = self.patience.div_duration_f64(TICK).ceil().max(1.0) as u32;
         while !self.is_over.load(Ordering::Acquire) {
@@ -72,7 +72,7 @@ impl Watched<'_> {
             "{}: {done} of {} runs, {rate:.0} a second, about {} left",
             self.test,
             self.runs,
-            Human(left)
+            HumanDuration(left)
         );
         let _ = writeln!(std::io::stderr(), "{text}");
     }
@@ -85,7 +85,7 @@ impl Watched<'_> {
              for another one, `std::thread::sleep` and endless loops block it; await instead, such as with `Net::sleep`.\n\
              To repeat it:\n\n{}\n",
             self.test,
-            Human(self.patience),
+            HumanDuration(self.patience),
             case.line(),
         );
         let _ = writeln!(std::io::stderr(), "{text}");

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::stalled::{LeftTask, Wait, ask};
+use super::stalled::{LeftTask, Wait, wait_of};
 use super::{SimRuntime, Tasks};
 use crate::shared::Shared;
 
@@ -24,8 +24,11 @@ impl SimRuntime {
             let Some(task) = &mut run.tasks[id] else { continue };
             let is_outside = task.origin.owner.is_none() && task.origin.site.is_some();
             let is_asked = settles && is_outside;
-            let wait =
-                if is_asked { ask(name, || task.poll()) } else { Wait { task: name, events: Vec::new() } };
+            let wait = if is_asked {
+                wait_of(name, || task.poll())
+            } else {
+                Wait { task: name, events: Vec::new() }
+            };
             left.push(LeftTask { wait, is_outside });
         }
         left

@@ -21,16 +21,16 @@ use std::task::{Context, Poll, Waker};
 use rdma_core::{Runtime, Time, Timer};
 
 pub(crate) use self::progress::Progress;
-use self::stalled::ask;
-pub(crate) use self::stalled::{Human, LeftTask};
+use self::stalled::wait_of;
+pub(crate) use self::stalled::{HumanDuration, LeftTask};
 pub use self::stalled::{Stalled, Wait, Waits};
-use self::task::{BoxFuture, MAIN, Named, Queue, Spawned, Task, TaskWaker};
+use self::task::{BoxFuture, MAIN, Queue, Spawned, Task, TaskName, TaskWaker};
 pub(crate) use self::task::{Origin, Owner};
 use self::timers::Clock;
 use crate::choices::Step;
 use crate::fabric::Process;
 use crate::fabric::steps::due;
-use crate::scheduler::{Next, Order};
+use crate::scheduler::{NextAction, Order};
 use crate::shared::Shared;
 use crate::sync::lock;
 
@@ -157,7 +157,7 @@ impl SimRuntime {
                 Err(mut stalled) => {
                     if let Stalled::Deadlock { waits, .. } | Stalled::TimeLimit { waits, .. } = &mut stalled {
                         let main = || main.as_mut().poll(&mut Context::from_waker(&main_waker)).is_ready();
-                        waits.0.push(ask("main".to_owned(), main));
+                        waits.0.push(wait_of("main".to_owned(), main));
                         run.add_waits(waits, shared);
                     }
                     return Err(stalled);
@@ -181,20 +181,20 @@ impl SimRuntime {
                 continue;
             }
             let next = if run.order.is_fifo() {
-                Next::Task(0)
+                NextAction::Task(0)
             } else {
                 let choices = &mut *shared.lock().fabric.choices;
                 run.order.next(run.ready.iter().copied(), run.has_event, choices)
             };
             match next {
-                Next::Task(position) => {
+                NextAction::Task(position) => {
                     let Some(id) = run.ready.remove(position) else { continue };
                     return self.start(id, shared, run);
                 }
-                Next::Interrupt(position, ns) => {
+                NextAction::Interrupt(position, ns) => {
                     run.ready.remove(position).into_iter().for_each(|id| run.delay(id, self.now(), ns));
                 }
-                Next::Event => self.step(shared, run, None),
+                NextAction::Event => self.step(shared, run, None),
             }
         }
     }
@@ -388,7 +388,7 @@ impl Tasks {
             waits.0.push(match () {
                 () if task.is_held => Wait::new(name, "its host to go on: a fault has stopped it"),
                 () if is_late => Wait::new(name, "its turn: it was woken, and is late"),
-                () => ask(name, || task.poll()),
+                () => wait_of(name, || task.poll()),
             });
         }
     }
@@ -397,7 +397,7 @@ impl Tasks {
         let Some(task) = &self.tasks[id] else { return "main".to_owned() };
         let world = &shared.lock().fabric.world;
         let host = task.origin.owner.map(|owner| world.host_name(owner.host));
-        Named(task.origin, host).to_string()
+        TaskName(task.origin, host).to_string()
     }
 }
 

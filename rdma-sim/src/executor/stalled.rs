@@ -18,7 +18,7 @@ pub enum Stalled {
         "the simulation stalled after {}: no event or timer is left that could wake a task{waits}\n\
          A task that waits for a clock, a socket or a thread outside of the simulation is never woken: use the clock, the streams \
          and the tasks of `Net`",
-        After(*at)
+        SinceStart(*at)
     )]
     Deadlock {
         /// When the last event fired
@@ -33,7 +33,7 @@ pub enum Stalled {
     #[error(
         "the simulation spins after {}: {task} was polled {polls} times at one instant\n\
          A loop that looks for news without waiting never lets time pass: await an event or `Net::sleep` in it",
-        After(*at)
+        SinceStart(*at)
     )]
     Spin {
         /// The instant
@@ -47,7 +47,7 @@ pub enum Stalled {
     #[error(
         "the simulation reached its limit of {} of virtual time and the main task still waits; raise `time_limit`, or find the task \
          that never ends{waits}",
-        Human(limit.since(Time::ZERO))
+        HumanDuration(limit.since(Time::ZERO))
     )]
     TimeLimit {
         /// The limit
@@ -117,9 +117,9 @@ impl fmt::Display for Waits {
 }
 
 /// A duration in the unit that people would use
-pub(crate) struct Human(pub(crate) Duration);
+pub(crate) struct HumanDuration(pub(crate) Duration);
 
-impl fmt::Display for Human {
+impl fmt::Display for HumanDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_secs() {
             hours if hours >= 7200 => write!(f, "{:.1} h", self.0.as_secs_f64() / 3600.0),
@@ -135,11 +135,11 @@ impl fmt::Display for Human {
 }
 
 /// The time since the simulation started
-struct After(Time);
+struct SinceStart(Time);
 
-impl fmt::Display for After {
+impl fmt::Display for SinceStart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Human(self.0.since(Time::ZERO)).fmt(f)
+        HumanDuration(self.0.since(Time::ZERO)).fmt(f)
     }
 }
 
@@ -161,7 +161,7 @@ impl Observer for Listener {
 }
 
 /// What the task that `poll` polls once more waits for; it returns whether the task was ready
-pub(super) fn ask(task: String, poll: impl FnOnce() -> bool) -> Wait {
+pub(super) fn wait_of(task: String, poll: impl FnOnce() -> bool) -> Wait {
     let listener = Rc::new(Listener::default());
     let observation = observe(listener.clone());
     // A task that runs on, because its wake-up was lost, may fail: the stall came first.
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn durations_are_printed_in_the_unit_of_people() {
-        let text = |ns| Human(Duration::from_nanos(ns)).to_string();
+        let text = |ns| HumanDuration(Duration::from_nanos(ns)).to_string();
         assert_eq!(text(0), "0 ns");
         assert_eq!(text(12_100), "12.1 µs");
         assert_eq!(text(5_250_100), "5.25 ms");

@@ -72,9 +72,9 @@ impl Task {
 }
 
 /// A task for people: where it was spawned, and the name of its host
-pub(super) struct Named<'a>(pub(super) Origin, pub(super) Option<&'a str>);
+pub(super) struct TaskName<'a>(pub(super) Origin, pub(super) Option<&'a str>);
 
-impl fmt::Display for Named<'_> {
+impl fmt::Display for TaskName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(Origin { site, .. }, host) = self;
         match site {

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use rdma_core::{Time, Timer, probe};
 use slotmap::{SlotMap, new_key_type};
 
-use super::stalled::Human;
+use super::stalled::HumanDuration;
 use crate::sync::{lock, replace};
 
 new_key_type! { struct TimerKey; }
@@ -139,7 +139,7 @@ impl Timer for SimTimer {
         drop(timers);
         drop(replaced);
         if let Some(deadline) = deadline.filter(|deadline| *deadline < Time::MAX) {
-            probe::waits_for(format_args!("its timer in {}", Human(deadline.since(now))));
+            probe::waits_for(format_args!("its timer in {}", HumanDuration(deadline.since(now))));
         }
         Poll::Pending
     }

@@ -196,7 +196,7 @@ impl Coverage {
     }
 }
 
-/// The rule by which a verb was refused, if the refusal tells it
+/// The rule by which a verb was refused, if the refusal names it
 ///
 /// [Connecting](World::rules_of_connecting) and [operations](Coverage::operation) need more than the error.
 fn rule_of_refusal(error: &Error, port: PortState, model: &Model) -> Option<usize> {

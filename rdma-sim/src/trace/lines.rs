@@ -19,19 +19,19 @@ impl History {
         self.named().map(|record, names, _| names.subject(record))
     }
 
-    fn named(&self) -> Named<'_> {
-        Named { history: self, names: self.names.clone(), next: 0 }
+    fn named(&self) -> NamedRecords<'_> {
+        NamedRecords { history: self, names: self.names.clone(), next: 0 }
     }
 }
 
 /// The records, with the names as they are then
-struct Named<'a> {
+struct NamedRecords<'a> {
     history: &'a History,
     names: Names,
     next: usize,
 }
 
-impl Named<'_> {
+impl NamedRecords<'_> {
     fn map<T>(mut self, mut text: impl FnMut(&Record, &Names, &Names) -> T) -> impl Iterator<Item = T> {
         std::iter::from_fn(move || {
             let record = self.history.records.get(self.next)?;

@@ -101,7 +101,7 @@ fn no_repaired_program_fails() {
 }
 
 #[test]
-fn what_the_plain_order_can_find_is_found() {
+fn bugs_that_the_plain_order_reaches_are_found_by_it() {
     for bug in bugs().filter(|bug| bug.is_found_in_fifo) {
         let settings = bug.settings().runs(PATIENCE).scheduler(Scheduler::Fifo);
         assert!(find(bug, settings).is_some(), "{}: {}", bug.name, bug.wrong);

@@ -94,7 +94,7 @@ async fn no_permit(net: Net, is_fixed: bool) {
                 } else if is_fixed {
                     wait_until(&waiters, || !queue.lock().is_empty()).await;
                 } else {
-                    // It tells the statistics that it is idle.
+                    // It counts itself as idle.
                     sleep(&net, 2).await;
                     waiters.wait().await;
                 }

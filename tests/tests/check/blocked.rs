@@ -49,7 +49,7 @@ fn panics_twice() {
 }
 
 #[test]
-fn a_destructor_that_panics_during_a_panic_is_told_with_the_run() {
+fn a_panic_in_a_destructor_prints_the_replay_line() {
     let (output, text) = run("blocked::panics_twice");
     assert!(!output.status.success());
     assert!(text.contains("a destructor panicked while the test was unwinding from a panic"), "{text}");

@@ -70,7 +70,7 @@ fn a_report_says_which_rules_were_exercised() {
     assert!(table.lines().all(|line| line.len() < 130), "{table}");
 }
 
-/// What has cut an object off decides of which rule its refusal tells: catches the two rules taken for each other.
+/// The cause that cut an object off decides by which rule it is refused: catches the two rules taken for each other.
 #[test]
 fn refusals_after_a_pulled_cable_and_after_a_dead_process_are_told_apart() {
     let refused = |faults: &str| {
@@ -93,7 +93,7 @@ fn reached(report: &Report) -> BTreeSet<ConnectionState> {
     ConnectionState::ALL.iter().copied().filter(|state| !never.contains(state)).collect()
 }
 
-/// Catches each state that is told elsewhere than where the connection is in it.
+/// Catches each state that is noted elsewhere than where the connection is in it.
 #[test]
 fn a_report_says_which_states_connections_have_reached() {
     use ConnectionState as S;
@@ -102,7 +102,7 @@ fn a_report_says_which_states_connections_have_reached() {
         let pair = connected(&net, &EndpointOptions::new()).await;
         drop(pair);
     });
-    // What the test leaves is lost when the simulation is dropped, which tells nothing of the test.
+    // What the test leaves is lost when the simulation is dropped, which is no behaviour of the test.
     assert!(reached(&open).is_subset(&[S::Connecting, S::Open, S::Closing].into()), "{open:#}");
     assert_eq!(open.covered["connection open"].held, 4, "two ends in two runs");
 

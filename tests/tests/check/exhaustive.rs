@@ -115,7 +115,7 @@ fn a_failing_order_is_repeated_by_its_line() {
 }
 
 #[test]
-fn a_budget_that_does_not_suffice_is_told() {
+fn an_exhaustive_check_reports_orders_that_it_did_not_try() {
     let report = try_check(Check::new().runs(5).exhaustive(), async |net: Net| {
         net.pick(9);
     });

@@ -31,7 +31,7 @@ fn statements_are_counted_over_all_runs() {
 }
 
 #[test]
-fn what_never_holds_in_any_run_fails_the_check() {
+fn a_statement_that_never_holds_fails_the_check() {
     let test = async |net: Net| {
         sometimes!(net.pick(4) == 9, "a choice beyond its bound");
         sometimes!(net.pick(4) == 0, "the plain choice");
@@ -62,7 +62,7 @@ fn a_report_has_the_faults_and_refusals_of_all_runs() {
 
 /// Whatever the number of threads, the same seed is found first. Catches outcomes in the order in which they end.
 #[test]
-fn what_is_found_does_not_depend_on_the_threads() {
+fn findings_do_not_depend_on_the_number_of_threads() {
     let test = async |net: Net| {
         let seed = net.seed().unwrap();
         // Later seeds end before it.
