@@ -15,7 +15,7 @@ use crate::environment::{self, variable};
 use crate::errno::{EINVAL, Errno};
 use crate::lifetime;
 use crate::log::log_error;
-use crate::progress::{Progress, Work};
+use crate::progress::{HOUSEKEEPING, Progress, Work};
 use crate::shared::{FabricError, LocalHost, Settings, SharedFabric};
 
 /// The simulation, and how its time passes
@@ -36,6 +36,8 @@ pub(crate) struct Engine {
 
 /// Polls in vain before each of the next ones yields the core: about as long as a round trip takes
 const YIELD_AFTER_POLLS: u32 = 200;
+/// Polls that find nothing before the progress thread is woken once more
+const POLLS_PER_WAKE: u32 = 16;
 
 /// Events that pass at most during one poll of an empty queue: a reliable queue pair retries for ever
 pub(crate) const MAX_JUMPS: usize = 4096;
@@ -173,10 +175,21 @@ impl Engine {
     }
 
     /// Polls within `f`
+    ///
+    /// A program that polls now and then, and finds nothing, leaves the progress thread asleep: to wake it for each poll costs more than
+    /// the poll.
     pub(crate) fn poll<T>(&self, f: impl FnOnce(&mut Session<'_>) -> T) -> T {
-        let mut session = self.enter(false);
+        self.progress.count_call();
+        if self.idle.load(Ordering::Relaxed).is_multiple_of(POLLS_PER_WAKE) {
+            self.wake_progress();
+        }
+        let mut session = self.advanced(false);
         let result = f(&mut session);
+        let is_due_soon = session.next_event().is_some_and(|next| next.since(session.now()) < HOUSEKEEPING);
         self.leave(session);
+        if is_due_soon {
+            self.wake_progress();
+        }
         result
     }
 
@@ -188,18 +201,25 @@ impl Engine {
     /// Locks the simulation for a call of the program
     fn enter(&self, waits: bool) -> Session<'_> {
         self.progress.count_call();
+        self.wake_progress();
+        self.advanced(waits)
+    }
+
+    /// Ends the sleep of the progress thread
+    fn wake_progress(&self) {
         match &self.clock {
-            Clock::Virtual => return self.driver.session(),
+            Clock::Virtual => (),
             Clock::Wall(_) => self.progress.wake(),
             Clock::Shared(host) => host.wake(),
         }
-        self.advanced(waits)
     }
 
     /// Locks the simulation, with everything applied that has arrived and is due
     fn advanced(&self, waits: bool) -> Session<'_> {
-        if let Clock::Shared(host) = &self.clock {
-            return host.session(&self.driver, waits);
+        match &self.clock {
+            Clock::Virtual => return self.driver.session(),
+            Clock::Wall(_) => (),
+            Clock::Shared(host) => return host.session(&self.driver, waits),
         }
         let mut session = self.driver.session();
         session.advance_to(self.now());

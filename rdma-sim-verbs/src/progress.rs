@@ -33,7 +33,7 @@ pub(crate) trait Work: Sync {
 
 /// How long the thread waits for a sign that the program does not poll.
 const IDLE_AFTER: Duration = Duration::from_millis(1);
-const HOUSEKEEPING: Duration = Duration::from_millis(100);
+pub(crate) const HOUSEKEEPING: Duration = Duration::from_millis(100);
 
 impl Progress {
     /// Counts a call of the program
