@@ -39,10 +39,10 @@ pub struct PollPolicy {
 }
 
 impl Default for PollPolicy {
-    /// Some hundred microseconds of spinning, then naps of 100 µs that grow to 5 ms within 50 ms: an idle connection costs less than a
+    /// Some hundred microseconds of spinning, then naps of 100 µs that grow to 10 ms within 100 ms: an idle connection costs less than a
     /// percent of a core
     fn default() -> Self {
-        Self { spins: 2_000, nap: Duration::from_micros(100), longest_nap: Duration::from_millis(5) }
+        Self { spins: 2_000, nap: Duration::from_micros(100), longest_nap: Duration::from_millis(10) }
     }
 }
 
@@ -228,9 +228,9 @@ mod tests {
     fn naps_grow_with_the_time_that_was_waited() {
         let policy = PollPolicy::default();
         let micros = |naps| policy.nap_after(naps).as_micros();
-        assert_eq!([0, 7, 8, 16, 40, 47].map(micros), [100, 100, 200, 400, 3200, 3200]);
-        assert_eq!([48, 1000, u32::MAX].map(micros), [5000; 3]);
-        for naps in 8..48 {
+        assert_eq!([0, 7, 8, 16, 40, 55].map(micros), [100, 100, 200, 400, 3200, 6400]);
+        assert_eq!([56, 1000, u32::MAX].map(micros), [10_000; 3]);
+        for naps in 8..56 {
             let waited: u128 = (0..naps).map(micros).sum();
             let share = micros(naps) as f64 / waited as f64;
             assert!((0.0625..=0.25).contains(&share), "{naps}: {share}");
