@@ -90,8 +90,10 @@ impl Mapping {
                 // A page that is not resident may be swapped out.
                 self.discard(end..offset)?;
                 end = (offset + page).min(self.map.len());
-                // SAFETY: the range is inside the mapping, which is borrowed exclusively, and has no arena.
-                unsafe { start.add(offset).write_bytes(0, end - offset) };
+                // SAFETY: the page begins inside the mapping.
+                let first = unsafe { start.add(offset) };
+                // SAFETY: it ends there, too, and the mapping is borrowed exclusively, and has no arena.
+                unsafe { first.write_bytes(0, end - offset) };
             }
         }
         self.discard(end..self.map.len())

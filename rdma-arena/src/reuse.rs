@@ -98,10 +98,11 @@ mod tests {
 
     fn write(arena: &Arena, offset: usize) {
         assert!(offset < arena.len());
+        let byte = arena.as_ptr().as_ptr().wrapping_add(offset);
         #[allow(unsafe_code, reason = "an arena is accessed by pointer")]
-        // SAFETY: the offset is inside the arena, which no device and no other thread uses.
+        // SAFETY: the byte is inside the arena, which no device and no other thread uses.
         unsafe {
-            arena.as_ptr().add(offset).write(7);
+            byte.write(7);
         }
     }
 

@@ -351,7 +351,8 @@ mod tests {
         let mut corpus = Corpus::default();
         let mut add = |seed, ids: &[u64], is_known| {
             let landmark = |id: &u64| Landmark { id: *id, kind: LandmarkKind::State, position: None };
-            let finished = Finished { landmarks: ids.iter().map(landmark).collect(), ..Finished::default() };
+            let finished =
+                FinishedRun { landmarks: ids.iter().map(landmark).collect(), ..FinishedRun::default() };
             corpus.add(&Replay { seed, ..Replay::default() }, &finished, is_known);
         };
         add(1, &[1, 9], true);
