@@ -12,6 +12,9 @@ use crate::mapping::Mapping;
 /// takes longer than to clear the pages that were used. Arenas are zero-filled as ever. The memory is given back when the last
 /// `Reuse` of the thread is dropped. Without effect except on Linux.
 ///
+/// A device that writes into the memory of a dropped arena, which is a bug, then writes into one that may be used again, where it would
+/// end the process otherwise.
+///
 /// ```
 /// use rdma_arena::{Arena, Reuse};
 ///
@@ -30,10 +33,12 @@ pub struct Reuse {
     _not_send: PhantomData<*const ()>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct KeptMappings {
     /// How many [`Reuse`] of this thread live
     users: usize,
+    /// The process that has the mappings: a forked child does not
+    process: u32,
     mappings: Vec<Arc<Mapping>>,
 }
 
@@ -41,20 +46,35 @@ struct KeptMappings {
 const MAX_KEPT: usize = 16;
 
 thread_local! {
-    static KEPT: RefCell<KeptMappings> = RefCell::default();
+    static KEPT: RefCell<KeptMappings> =
+        RefCell::new(KeptMappings { users: 0, process: std::process::id(), mappings: Vec::new() });
+}
+
+/// Calls `f` with the mappings that this thread keeps, unless the thread ends
+fn with_kept<T>(f: impl FnOnce(&mut KeptMappings) -> T) -> Option<T> {
+    let with_own = |kept: &RefCell<KeptMappings>| {
+        let kept = &mut *kept.borrow_mut();
+        if kept.process != std::process::id() {
+            kept.process = std::process::id();
+            // To unmap them would unmap whatever the child has there.
+            std::mem::forget(std::mem::take(&mut kept.mappings));
+        }
+        f(kept)
+    };
+    KEPT.try_with(with_own).ok()
 }
 
 impl Reuse {
     /// Keeps mappings from now on
     pub fn on_this_thread() -> Self {
-        KEPT.with_borrow_mut(|kept| kept.users += 1);
+        with_kept(|kept| kept.users += 1);
         Self { _not_send: PhantomData }
     }
 }
 
 impl Drop for Reuse {
     fn drop(&mut self) {
-        KEPT.with_borrow_mut(|kept| {
+        with_kept(|kept| {
             kept.users -= 1;
             if kept.users == 0 {
                 kept.mappings.clear();
@@ -65,19 +85,24 @@ impl Drop for Reuse {
 
 /// A mapping of `len` usable bytes that no arena has any more, zero-filled
 pub(crate) fn take(len: usize) -> Option<Arc<Mapping>> {
-    KEPT.with_borrow_mut(|kept| {
-        let idle = |mapping: &mut Arc<Mapping>| {
-            mapping.len() == len && Arc::get_mut(mapping).is_some_and(|mapping| mapping.clear().is_ok())
-        };
-        let position = kept.mappings.iter_mut().position(idle)?;
-        Some(Arc::clone(&kept.mappings[position]))
-    })
+    let take = |kept: &mut KeptMappings| {
+        let is_idle = |kept: &mut Arc<Mapping>| kept.len() == len && Arc::get_mut(kept).is_some();
+        let position = kept.mappings.iter_mut().position(is_idle)?;
+        let is_clear = Arc::get_mut(&mut kept.mappings[position]).is_some_and(|idle| idle.clear().is_ok());
+        if is_clear {
+            return Some(Arc::clone(&kept.mappings[position]));
+        }
+        kept.mappings.swap_remove(position);
+        None
+    };
+    with_kept(take).flatten()
 }
 
 /// Keeps a mapping for arenas to come, if this thread reuses mappings
 pub(crate) fn keep(mapping: &Arc<Mapping>) {
-    KEPT.with_borrow_mut(|kept| {
-        if kept.users == 0 {
+    let keep = |kept: &mut KeptMappings| {
+        // Elsewhere they cannot be cleared.
+        if kept.users == 0 || !cfg!(target_os = "linux") {
             return;
         }
         if kept.mappings.len() == MAX_KEPT {
@@ -86,7 +111,8 @@ pub(crate) fn keep(mapping: &Arc<Mapping>) {
         if kept.mappings.len() < MAX_KEPT {
             kept.mappings.push(Arc::clone(mapping));
         }
-    });
+    };
+    with_kept(keep);
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -57,6 +57,8 @@ pub trait Observer {
     fn waits_for(&self, what: fmt::Arguments<'_>);
 
     /// A connection has reached a state
+    ///
+    /// The connection is locked meanwhile: the observer must not call it.
     fn reached(&self, _: ConnectionState) {}
 }
 
@@ -103,7 +105,7 @@ fn current() -> Option<Rc<dyn Observer>> {
     OBSERVER.try_with(|observer| observer.borrow().clone()).ok().flatten()
 }
 
-/// Tells a simulation for what the task that is polled waits, in words that follow "waits for"
+/// Notifies the observer of what the task that is polled waits, in words that follow "waits for"
 ///
 /// ```
 /// rdma_core::probe::waits_for(format_args!("a vote of {}", "b"));
@@ -114,7 +116,7 @@ pub fn waits_for(what: fmt::Arguments<'_>) {
     }
 }
 
-/// Tells a simulation that a connection has reached `state`
+/// Notifies the observer that a connection has reached `state`
 ///
 /// Connections do so by themselves: this is for the library.
 #[inline]
@@ -124,7 +126,7 @@ pub fn reached(state: ConnectionState) {
     }
 }
 
-/// Tells a simulation that `statement` was evaluated; see the macros
+/// Notifies the observer that `statement` was evaluated; see the macros
 #[doc(hidden)]
 pub fn evaluated(label: &'static str, kind: StatementKind, (file, line): (&'static str, u32), holds: bool) {
     if let Some(observer) = observer() {
@@ -132,7 +134,7 @@ pub fn evaluated(label: &'static str, kind: StatementKind, (file, line): (&'stat
     }
 }
 
-/// Tells a simulation that the program is in a state; see [`state!`](crate::state!)
+/// Notifies the observer that the program is in a state; see [`state!`](crate::state!)
 #[doc(hidden)]
 pub fn state(label: &'static str, value: u64) {
     if let Some(observer) = observer() {
@@ -166,6 +168,8 @@ macro_rules! sometimes {
 /// ```
 /// let (sent, acknowledged) = (4, 3);
 /// rdma_core::always!(acknowledged <= sent, "no more is acknowledged than was sent");
+/// // The label is the text of the panic, and may have arguments; reports show it without them.
+/// rdma_core::always!(acknowledged <= sent, "{acknowledged} of {} are acknowledged", sent);
 /// ```
 #[macro_export]
 macro_rules! always {

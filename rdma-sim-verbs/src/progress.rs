@@ -72,7 +72,7 @@ impl Progress {
         self.unpark();
     }
 
-    /// Sleeps for `time`, or until a call of the program
+    /// Sleeps for `time`, or until it is [woken](Self::wake)
     pub(crate) fn sleep(&self, time: Duration) {
         self.is_asleep.store(true, Ordering::SeqCst);
         std::thread::park_timeout(time);
@@ -96,9 +96,13 @@ impl Progress {
             }
             let program_polls = self.calls() != calls && !self.is_wanted.load(Ordering::Relaxed);
             let calls = self.calls();
-            while !program_polls && self.calls() == calls {
+            if !program_polls && self.calls() == calls {
                 work.run();
+            }
+            while !program_polls && self.calls() == calls {
                 work.wait(HOUSEKEEPING);
+                // What ends the wait is due now, even if the program has called meanwhile.
+                work.run();
                 if last_housekeeping.elapsed() >= HOUSEKEEPING {
                     break;
                 }

@@ -7,6 +7,7 @@ use rdma_core::{Runtime, Time, Timer};
 use crate::driver::Task;
 use crate::executor::{Origin, Owner, Start};
 use crate::net::Net;
+use crate::{OpenError, SimDevice};
 
 /// The processes of a simulated Mac
 ///
@@ -55,6 +56,35 @@ impl SimHost {
         });
         start();
         self.0.net.sim_runtime().on_start(self.0.host, start);
+    }
+
+    /// Opens the device of this host whose cable leads to `peer`: the first, if there are several
+    ///
+    /// ```
+    /// use rdma_core::Device as _;
+    /// use rdma_sim::{Sim, Topology};
+    ///
+    /// Sim::new().topology(Topology::mesh(3, 3)?).run(async |net| {
+    ///     let device = net.host("a").open_to("c").expect("a cable leads there");
+    ///     assert_eq!(device.name(), "rdma_en3");
+    /// });
+    /// # Ok::<(), rdma_sim::TopologyError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::NoCable`] if no cable leads there now, [`OpenError::UnknownHost`] if there is no such host, and those of
+    /// [`Net::open`].
+    pub fn open_to(&self, peer: &str) -> Result<SimDevice, OpenError> {
+        let net = &self.0.net;
+        let to = net.find_host(peer)?;
+        let (host, device) = {
+            let world = &net.shared().lock().fabric.world;
+            let device = world.device_to(self.0.host, to).map(|device| world.device_name(device).to_owned());
+            (world.host_name(self.0.host).to_owned(), device)
+        };
+        let Some(device) = device else { return Err(OpenError::NoCable { host, peer: peer.to_owned() }) };
+        net.open(&host, &device)
     }
 
     /// The number of the host

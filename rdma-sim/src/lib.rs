@@ -36,7 +36,7 @@ pub use host::SimHost;
 pub use model::{LineRate, Model, Timing};
 pub use net::{Leaks, Net};
 pub use open_error::OpenError;
-pub use rdma_core::{always, sometimes, state};
+pub use rdma_core::{Time, always, sometimes, state};
 pub use rules::Rules;
 pub use scheduler::{Scheduler, SchedulerError};
 pub use sim::{Run, RunError, Sim};

@@ -173,6 +173,9 @@ impl Net {
     }
 
     /// A number below `n` from the simulation's one source of choices, for programs that want to vary by seed
+    ///
+    /// It is 0 in the plain run, which is the first of each [check](crate::check()), and in a shrunk run behind the draws that it needs.
+    /// Delays that must differ between hosts, such as those of elections, need a part that is not drawn.
     pub fn pick(&self, n: u32) -> u32 {
         self.shared.lock().fabric.choices.pick(n)
     }

@@ -14,6 +14,14 @@ use rdma_core::{Error, Invalid, Verb};
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
+    /// No cable leads from one host to the other, or it is unplugged
+    #[error("no cable leads from host {host:?} to host {peer:?}")]
+    NoCable {
+        /// The host
+        host: String,
+        /// The host that it has no cable to
+        peer: String,
+    },
     /// The host has no such device
     #[error("host {host:?} has no device {device:?}; its devices are {}", devices.join(", "))]
     UnknownDevice {
@@ -38,10 +46,10 @@ pub enum OpenError {
 }
 
 impl From<OpenError> for Error {
-    /// The error without the names: [`Invalid::NoSuchDevice`] if the host or the device does not exist
+    /// The error without the names: [`Invalid::NoSuchDevice`] if the host, the device or the cable does not exist
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::UnknownDevice { .. } | OpenError::UnknownHost { .. } => {
+            OpenError::NoCable { .. } | OpenError::UnknownDevice { .. } | OpenError::UnknownHost { .. } => {
                 Self::new(Verb::OpenDevice, Invalid::NoSuchDevice.into())
             }
             OpenError::Verbs(error) => error,

@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn naps_never_become_shorter_than_the_first() {
-        let policy = PollPolicy { nap: Duration::from_millis(9), ..PollPolicy::default() };
+        let policy = PollPolicy { nap: Duration::from_millis(19), ..PollPolicy::default() };
         assert_eq!([0, 8, 900].map(|naps| policy.nap_after(naps)), [policy.nap; 3]);
         let longest = PollPolicy { nap: Duration::MAX, ..policy };
         assert_eq!(longest.nap_after(u32::MAX), Duration::MAX);

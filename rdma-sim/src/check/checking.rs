@@ -150,7 +150,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         while outcome.is_ok() && begun < check.runs {
             let count = (check.runs - begun).min(if check.is_guided { GUIDED_ROUND } else { ROUND });
             let next = |number: u64| {
-                // Each other run begins anew: what was found so far may be far from everything else.
+                // Every second run begins anew: what was found so far may be far from everything else.
                 if check.is_guided && number % 2 == 1 {
                     let varied = aimed.case(base, steps, check.first_seed.wrapping_add(number));
                     if let Some(child) = corpus.vary(&varied, check) {
@@ -165,10 +165,11 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             begun += count;
             outcome = self.try_all(cases, &mut report, &mut corpus, false);
         }
-        if let Some(path) = check.corpus.as_deref().filter(|_| environment::updates_corpus()) {
-            corpus.write(path).unwrap_or_else(|error| panic!("{error}"));
-        }
+        let path = check.corpus.as_deref().filter(|_| environment::updates_corpus());
+        let written = path.map_or(Ok(()), |path| corpus.write(path));
+        // A failure that was found is worth more than a corpus.
         outcome?;
+        written.unwrap_or_else(|error| panic!("{error}"));
         self.finish(report, base)
     }
 

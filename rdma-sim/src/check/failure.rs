@@ -114,7 +114,13 @@ impl fmt::Display for CheckFailure {
             let clean = (*tried as f64 * 100_f64.ln()).ceil();
             write!(
                 f,
-                "\nIt failed in 1 of {tried} runs. If that is its rate, {clean} other seeds without a failure prove a repair with 99 % certainty."
+                "\nIt failed in 1 of {tried} runs. If that is its rate, a repair that does nothing passes {clean} other seeds with a chance of 1 %."
+            )?;
+        }
+        if original.draws == Some(0) {
+            f.write_str(
+                "\nThis was the plain run: without random faults, in the plain order, and each `Net::pick` is 0. If the test needs picks \
+                 that differ, as delays of elections do, add a part that is not drawn.",
             )?;
         }
         write!(f, "\nTo repeat it:\n\n{}\n", replay.line())?;

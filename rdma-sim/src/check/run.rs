@@ -166,7 +166,7 @@ impl Check {
         (!waits.0.is_empty()).then(|| {
             format!(
                 "tasks outside of all hosts still wait when the test has ended:{waits}\n\
-                 Let the test wait for their end, or tell them to end; what serves for ever is a task of a host: `SimHost::spawn`"
+                 Let the test wait for their end, or stop them; what serves for ever is a task of a host: `SimHost::spawn`"
             )
         })
     }

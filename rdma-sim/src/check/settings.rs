@@ -198,7 +198,7 @@ impl Check {
         Self { shrinks, ..self }
     }
 
-    /// Begins each other run where one before has reached something new, rather than anew
+    /// Begins every second run where one before has reached something new, rather than anew
     ///
     /// New are: states ([`state!`](rdma_core::state!)) and statements that hold, one of them after another one, behaviour of the device, how
     /// often each was seen, and orders of tasks. A variation of a run has the same choices and faults up to there and others behind it; what
@@ -221,8 +221,8 @@ impl Check {
 
     /// [Guides](Self::guided) the check, and tries the runs in the folder `path` first
     ///
-    /// With the environment variable `RDMA_SIM_UPDATE_CORPUS=1`, the runs that together have reached all that is new are written there, one
-    /// line each, to be committed with the test. A path that is not absolute is one of the package under test.
+    /// With the environment variable `RDMA_SIM_UPDATE_CORPUS=1`, the runs that together have reached all that is new beside orders of tasks are written there,
+    /// one line each, to be committed with the test. A path that is not absolute is one of the package under test.
     pub fn corpus(self, path: impl Into<PathBuf>) -> Self {
         Self { corpus: Some(path.into()), ..self.guided() }
     }
@@ -235,7 +235,22 @@ impl Check {
         Self { page: Some(path.into()), ..self }
     }
 
-    /// Repeats one run instead of trying seeds
+    /// Repeats one run instead of trying seeds: a regression test
+    ///
+    /// The line is the one that a failure prints, or the part between its quotes; the name of the test in it does not matter.
+    ///
+    /// ```
+    /// use rdma_sim::{Check, Net, check};
+    ///
+    /// async fn opens(net: Net) {
+    ///     assert!(net.open("a", "rdma_en2").is_ok());
+    /// }
+    ///
+    /// check(Check::new().runs(3), opens);
+    /// let line = "2 test=opens seed=3 draws=0 faults=at 1ms a:rdma_en2 unplug";
+    /// check(Check::new().replay(line.parse()?), opens);
+    /// # Ok::<(), rdma_sim::ReplayError>(())
+    /// ```
     pub fn replay(self, replay: Replay) -> Self {
         Self { replay: Some(replay), ..self }
     }

@@ -39,7 +39,7 @@ impl Watched<'_> {
     /// Watches until the check is over
     pub(super) fn watch(&self) {
         let mut next = EVERY;
-        // CountedChoices in ticks: a debugger that stops all threads stops this one, too.
+        // Counted in ticks: a debugger that stops all threads stops this one, too.
         let mut blocked = vec![(0, 0_u32); self.workers.len()];
         let most = self.patience.div_duration_f64(TICK).ceil().max(1.0) as u32;
         while !self.is_over.load(Ordering::Acquire) {

@@ -12,12 +12,10 @@ const MOST: u32 = 100_000;
 impl SimRuntime {
     /// The tasks that wait for something; if it `settles`, those that may run do so before, while no time passes
     pub(super) fn left(&self, shared: &Shared, run: &mut Tasks, settles: bool) -> Vec<LeftTask> {
-        if settles {
-            self.settle(shared, run);
-        }
-        let waiting =
-            (1..run.tasks.len()).filter(|id| run.tasks[*id].as_ref().is_some_and(|task| task.waits()));
-        let waiting: Vec<_> = waiting.collect();
+        let spins = settles && !self.settle(shared, run);
+        let is_left =
+            |id: &usize| run.tasks[*id].as_ref().is_some_and(|task| task.waits() || spins && !task.is_held);
+        let waiting: Vec<_> = (1..run.tasks.len()).filter(is_left).collect();
         let mut left = Vec::with_capacity(waiting.len());
         for id in waiting {
             let name = run.name(id, shared);
@@ -34,16 +32,17 @@ impl SimRuntime {
         left
     }
 
-    /// Polls the tasks that may run until none may
-    fn settle(&self, shared: &Shared, run: &mut Tasks) {
+    /// Polls the tasks that may run until none may; false if that does not end
+    fn settle(&self, shared: &Shared, run: &mut Tasks) -> bool {
         for _ in 0..MOST {
             shared.wake();
             self.start_spawned(&mut run.tasks);
             self.queue.take(&mut run.ready);
             run.ready.extend(std::iter::from_fn(|| run.late.pop()).map(|Reverse((_, _, id))| id));
-            let Some(id) = run.ready.pop_front() else { return };
+            let Some(id) = run.ready.pop_front() else { return true };
             self.progress.step(id);
             run.poll(id, shared);
         }
+        false
     }
 }

@@ -15,6 +15,7 @@ const PING_PONG: &str = env!("CARGO_BIN_EXE_ping_pong");
 const STREAM_COPY: &str = env!("CARGO_BIN_EXE_stream_copy");
 const UNPLUG_AND_RECOVER: &str = env!("CARGO_BIN_EXE_unplug_and_recover");
 const FUZZ_YOUR_PROTOCOL: &str = env!("CARGO_BIN_EXE_fuzz_your_protocol");
+const LEADER_ELECTION: &str = env!("CARGO_BIN_EXE_leader_election");
 const REPLAY_A_SEED: &str = env!("CARGO_BIN_EXE_replay_a_seed");
 const OPEN_DEVICE: &str = env!("CARGO_BIN_EXE_open_device");
 
@@ -113,6 +114,16 @@ fn unplug_and_recover_counts_on_after_the_cable_is_back() {
 fn fuzz_your_protocol_holds_by_seed_by_strategy_and_by_bytes() {
     let ended = Example::run(FUZZ_YOUR_PROTOCOL, &["--sim"]).succeeded();
     assert_eq!(ended.stdout.lines().filter(|line| line.ends_with(" hold")).count(), 3, "{ended:?}");
+}
+
+#[test]
+fn leader_election_finds_the_planted_bug_and_nothing_else() {
+    let ended = Example::run(LEADER_ELECTION, &[]).succeeded();
+    assert!(ended.stdout.ends_with("each term has one leader\n"), "{ended:?}");
+    let forgetful = Example::run(LEADER_ELECTION, &["--forgetful"]);
+    assert_ne!(forgetful.code, Some(0), "{forgetful:?}");
+    assert!(forgetful.stderr.contains("a term has one leader"), "{forgetful:?}");
+    assert!(forgetful.stderr.contains("restart"), "the shrunk run has the fault that matters: {forgetful:?}");
 }
 
 #[test]

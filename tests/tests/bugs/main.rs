@@ -116,7 +116,7 @@ fn check_finds_every_bug() {
     }
 }
 
-/// Each other run of a guided check is the next one of a check that is not guided.
+/// Every second run of a guided check is the next one of a check that is not guided.
 ///
 /// Catches a check whose variations take the place of all other runs.
 #[test]

@@ -83,3 +83,18 @@ fn tasks_that_end_with_the_test_are_not_leaked() {
         drop(first.0);
     });
 }
+
+/// Regression: tasks that never stop to be ready were not seen.
+///
+/// Catches a list of what is left without the tasks that are ready after all polls.
+#[test]
+fn a_task_that_spins_when_the_test_ends_is_leaked() {
+    let failure = try_check(Check::new().runs(1).no_leaked_tasks(), async |net: Net| {
+        net.spawn(async {
+            loop {
+                tokio::task::yield_now().await;
+            }
+        });
+    });
+    assert_eq!(failure.unwrap_err().kind, FailureKind::LeakedTask);
+}

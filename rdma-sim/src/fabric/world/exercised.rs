@@ -37,9 +37,9 @@ impl World {
         let (Some(source), Some(target)) = (source.filter(|gid| self.is_source(gid)), attr.dgid) else {
             return exercise(rule!("rtr-source"));
         };
-        let is_at = |device: DeviceIndex| self.gids(device).contains(&target);
-        let neighbour = self.neighbour(device);
-        let is_neighbour = neighbour.is_some_and(is_at);
+        let is_at = |device: DeviceIndex| !target.is_zero() && self.gids(device).contains(&target);
+        let is_up = |device: DeviceIndex| self.hosts[self.host_of(device) as usize].is_up();
+        let is_neighbour = self.neighbour(device).is_some_and(|device| is_at(device) && is_up(device));
         let is_elsewhere = || (0..self.devices.len()).any(|other| is_at(DeviceIndex(other as u32)));
         let is_link_local = source.ipv4().is_some_and(|address| address.is_link_local());
         let rules = [

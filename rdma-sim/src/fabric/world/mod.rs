@@ -220,6 +220,12 @@ impl World {
         self.device(device).link
     }
 
+    /// The first device of a host whose cable leads to the host `to`
+    pub(crate) fn device_to(&self, host: u32, to: u32) -> Option<DeviceIndex> {
+        let leads_there = |device| self.neighbour(device).is_some_and(|other| self.host_of(other) == to);
+        self.devices_of(host).find(|device| leads_there(*device))
+    }
+
     /// The device at the other end of a device's cable, if the cable is plugged in
     pub(super) fn neighbour(&self, device: DeviceIndex) -> Option<DeviceIndex> {
         let LinkEnd { cable, end } = self.device(device).link?;
