@@ -5,6 +5,7 @@
 //!
 //! `cargo run --example leader_election` tries 300 seeds. With `-- --forgetful`, nodes lose their disks when they start anew: the check
 //! finds two leaders of one term, and prints a line that repeats the run; with `RDMA_SIM_PAGE=run.html` it writes a page of it.
+#![allow(clippy::print_stdout, reason = "a program")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -67,7 +68,7 @@ impl Node {
         if term > disk.term {
             *disk = Disk { term, vote: None };
         }
-        term == disk.term && *disk.vote.get_or_insert(candidate.to_owned()) == candidate
+        term == disk.term && *disk.vote.get_or_insert_with(|| candidate.to_owned()) == candidate
     }
 
     /// Asks `peer` for its vote; `None` without an answer
@@ -118,7 +119,7 @@ impl Node {
         let votes = [one.flatten(), other.flatten()];
         sometimes!(votes.contains(&None), "a node does not answer");
         if votes.contains(&Some(true)) {
-            let leader = lock(&self.cluster.leaders).entry(term).or_insert(name.to_owned()).clone();
+            let leader = lock(&self.cluster.leaders).entry(term).or_insert_with(|| name.to_owned()).clone();
             always!(leader == name, "a term has one leader");
         }
     }
