@@ -16,7 +16,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use self::mapping::Mapping;
+use self::mapping::{BOUNDARY, Mapping};
 pub use self::reuse::Reuse;
 
 /// Anonymous, zero-filled memory: mapped, aligned to 16 KiB, never across a 4 GiB boundary, not inherited by `fork`
@@ -42,11 +42,6 @@ pub use self::reuse::Reuse;
 pub struct Arena {
     mapping: Arc<Mapping>,
 }
-
-/// Page size of Apple silicon.
-const ALIGN: usize = 16 * 1024;
-/// The provider carries only 32 bits of an address beside the base of its region.
-const BOUNDARY: usize = 1 << 32;
 
 impl Arena {
     /// Maps `len` bytes
@@ -91,6 +86,7 @@ struct Readme;
 
 #[cfg(test)]
 mod tests {
+    use super::mapping::ALIGN;
     use super::*;
 
     #[test]

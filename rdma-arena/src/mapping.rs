@@ -5,7 +5,12 @@ use std::ptr::NonNull;
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use crate::{ALIGN, BOUNDARY, fork};
+use crate::fork;
+
+/// Page size of Apple silicon.
+pub(crate) const ALIGN: usize = 16 * 1024;
+/// The provider carries only 32 bits of an address beside the base of its region.
+pub(crate) const BOUNDARY: usize = 1 << 32;
 
 /// Mapped memory, a part of which is an arena's
 #[derive(Debug)]
