@@ -87,7 +87,10 @@ fn a_failure_says_how_many_clean_runs_prove_its_repair() {
     assert_eq!(failure.tried, 10, "the plain run, and seeds 0 to 8");
     let text = failure.to_string();
     assert!(
-        text.contains("It failed in 1 of 10 runs. If that is its rate, 47 other seeds without a failure"),
+        text.contains(
+            "It failed in 1 of 10 runs. If that is its rate, \
+             a repair that does nothing passes 47 other seeds with a chance of 1 %."
+        ),
         "{text}"
     );
     assert!(text.contains("\nRDMA_SIM_REPLAY='2 test=t setup="), "{text}");
