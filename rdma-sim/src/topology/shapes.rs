@@ -19,6 +19,27 @@ impl Topology {
 
     /// Macs called `a`, `b`, …, each joined to each other one
     ///
+    /// The ports of each Mac, from `rdma_en2` on, lead to the other Macs in the order in which these were added; further ports are free:
+    ///
+    /// ```
+    /// use rdma_sim::Topology;
+    ///
+    /// let mesh = Topology::mesh(3, 3)?;
+    /// let cables: Vec<_> = mesh.links().map(|link| link.ends.map(|end| (end.host, end.device))).collect();
+    /// assert_eq!(cables, [
+    ///     [("a", "rdma_en2"), ("b", "rdma_en2")],
+    ///     [("a", "rdma_en3"), ("c", "rdma_en2")],
+    ///     [("b", "rdma_en3"), ("c", "rdma_en3")],
+    /// ]);
+    /// // To dial from `b` to `c`:
+    /// let port = cables.iter().find_map(|ends| match ends {
+    ///     [("b", device), ("c", _)] | [("c", _), ("b", device)] => Some(*device),
+    ///     _ => None,
+    /// });
+    /// assert_eq!(port, Some("rdma_en3"));
+    /// # Ok::<(), rdma_sim::TopologyError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`shaped`](Self::shaped).
