@@ -193,7 +193,7 @@ impl Check {
         Self { patience, ..self }
     }
 
-    /// Whether a failing run is made smaller before it is reported; it is by default
+    /// Whether a failing run is made smaller before it is reported: fewer faults, at rounder times, and fewer choices; it is by default
     pub fn shrink(self, shrinks: bool) -> Self {
         Self { shrinks, ..self }
     }

@@ -1,10 +1,17 @@
-//! Makes a failing run smaller: fewer faults, then fewer choices
+//! Makes a failing run smaller: fewer faults, then fewer choices, then rounder times
+
+use rdma_core::Time;
 
 use super::replay::Replay;
+use crate::fault::Trigger;
 use crate::{FaultPlan, Scheduler};
 
 /// Most runs of a shrinking
 const BUDGET: u32 = 300;
+/// Most of them that try rounder times
+const ROUNDINGS: u32 = 40;
+/// Units of rounder times in nanoseconds, from a millisecond down to a microsecond
+const UNITS: [u64; 4] = [1_000_000, 100_000, 10_000, 1000];
 
 /// Tries smaller runs
 struct Shrinking<F, R> {
@@ -44,6 +51,26 @@ impl<F, R: FnMut(&Replay) -> Option<F>> Shrinking<F, R> {
                 }
             }
             chunk /= 2;
+        }
+    }
+
+    /// Moves each fault to the next time that is a multiple of the largest unit with which the run still fails
+    fn round_times(&mut self) {
+        self.budget = self.budget.min(ROUNDINGS);
+        for position in 0..self.best.0.faults.0.len() {
+            for unit in UNITS {
+                let mut case = self.best.0.clone();
+                let Trigger::At(time) = &mut case.faults.0[position].trigger else { break };
+                let ns = time.as_nanos();
+                let Some(rounded) = (ns % unit != 0).then(|| ns.checked_next_multiple_of(unit)).flatten()
+                else {
+                    break;
+                };
+                *time = Time::from_nanos(if ns % unit < unit / 2 { rounded - unit } else { rounded });
+                if self.attempt(case) {
+                    break;
+                }
+            }
         }
     }
 
@@ -88,5 +115,57 @@ pub(super) fn shrink<F>(case: Replay, failure: F, run: impl FnMut(&Replay) -> Op
         shrinking.attempt(plain);
     }
     shrinking.remove_choices();
+    shrinking.round_times();
     shrinking.best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shrinks a run with `faults` that fails if `fails` says so of its faults; how many runs that takes
+    fn shrunk(faults: &str, fails: impl Fn(&str) -> bool) -> (String, u32) {
+        let case = Replay { faults: faults.parse().unwrap(), draws: Some(0), ..Replay::default() };
+        let mut runs = 0;
+        let (replay, ()) = shrink(case, (), |case| {
+            runs += 1;
+            fails(&case.faults.to_string()).then_some(())
+        });
+        (replay.faults.to_string(), runs)
+    }
+
+    /// Catches a unit that is not tried, a smaller unit that is tried first, and a rounder time that is kept though the run passes.
+    #[test]
+    fn times_of_faults_are_as_round_as_the_failure_lets_them() {
+        let time_of = |text: &str| text.parse::<FaultPlan>().unwrap().0[0].clone();
+        for (low, high, expected) in [
+            (0, u64::MAX, "7ms"),
+            (7_000_001, u64::MAX, "7300us"),
+            (7_340_001, 7_399_000, "7350us"),
+            (7_345_100, 7_349_000, "7346us"),
+            (7_345_600, 7_345_700, "7345678ns"),
+        ] {
+            let (faults, _) = shrunk("at 7345678ns a:rdma_en2 unplug", |text| {
+                let Trigger::At(time) = (if text.is_empty() { return false } else { time_of(text).trigger })
+                else {
+                    return false;
+                };
+                (low..=high).contains(&time.as_nanos())
+            });
+            assert_eq!(faults, format!("at {expected} a:rdma_en2 unplug"));
+        }
+    }
+
+    /// Catches rounding without a bound: each of these times stays as it is.
+    #[test]
+    fn times_of_many_faults_take_a_bounded_number_of_runs() {
+        let many: Vec<_> = (0..100).map(|number| format!("at {}ns b lose 1", 1_234_567 + number)).collect();
+        let all = many.join("; ").replace("b lose", "b:rdma_en2 lose");
+        let (faults, runs) = shrunk(&all, |text| text == all);
+        assert_eq!(faults, all);
+        assert!(runs <= BUDGET, "{runs}");
+        let two = "at 1234567ns b:rdma_en2 lose 1; after 3 frames b:rdma_en2 lose 1";
+        let (faults, _) = shrunk(two, |text| text.contains(';'));
+        assert_eq!(faults, two.replace("1234567ns", "1ms"));
+    }
 }
