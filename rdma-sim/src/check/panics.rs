@@ -2,18 +2,34 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;
+use std::panic::PanicHookInfo;
 use std::sync::Once;
 
 /// What the language says before it aborts
 const IN_CLEANUP: &str = "panic in a destructor during cleanup";
+const NO_UNWIND: &str = "panic in a function that cannot unwind";
 
 thread_local! {
     /// Whether messages are not printed
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
-    /// Where the last panic of this thread was
-    static SITE: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// The last panic of this thread, and the one before it
+    static LAST: RefCell<[Option<Panic>; 2]> = const { RefCell::new([None, None]) };
     /// The line that repeats the run of this thread
     static LINE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// A panic, and where it was
+#[derive(Debug)]
+struct Panic {
+    text: String,
+    site: String,
+}
+
+impl Panic {
+    fn of(info: &PanicHookInfo<'_>) -> Self {
+        let text = info.payload_as_str().unwrap_or("a panic without a text").to_owned();
+        Self { text, site: info.location().map(ToString::to_string).unwrap_or_default() }
+    }
 }
 
 /// Watches the panics of all threads from now on
@@ -22,15 +38,14 @@ fn watch() {
     HOOK.call_once(|| {
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            if info.payload_as_str().is_some_and(|text| text.contains(IN_CLEANUP))
+            let panic = Panic::of(info);
+            let aborts = [IN_CLEANUP, NO_UNWIND].map(|words| panic.text.contains(words));
+            if aborts.contains(&true)
                 && let Some(line) = LINE.with_borrow(Clone::clone)
             {
-                // The process aborts next: this is the last word.
-                let text = "a destructor panicked while the test was unwinding from a panic, which ends the process: let it \
-                            return instead, for example if `std::thread::panicking()`.\nTo repeat it:";
-                let _ = writeln!(std::io::stderr(), "\n{text}\n\n{line}\n");
+                print_before_abort(aborts[0], &line);
             }
-            SITE.set(info.location().map(ToString::to_string));
+            LAST.with_borrow_mut(|[last, before]| *before = last.replace(panic));
             if !IS_QUIET.get() {
                 hook(info);
             }
@@ -38,9 +53,30 @@ fn watch() {
     });
 }
 
+/// Prints the last panics and the line that repeats them: the process aborts next
+fn print_before_abort(is_in_cleanup: bool, line: &str) {
+    let (reason, names) = if is_in_cleanup {
+        let reason = "a destructor panicked while the test was unwinding from a panic, which ends the process: let it return instead, for example \
+             if `std::thread::panicking()`.";
+        (reason, ["The panic before it", "The panic of the destructor"])
+    } else {
+        let reason =
+            "a function that cannot unwind, such as one of `extern \"C\"`, panicked, which ends the process.";
+        (reason, ["", "The panic"])
+    };
+    let panics = LAST.with_borrow(|[last, before]| {
+        let texts = names.iter().zip([before, last]).filter(|(name, _)| !name.is_empty());
+        let texts = texts.filter_map(|(name, panic)| {
+            panic.as_ref().map(|Panic { text, site }| format!("\n{name}: {text}\nat {site}"))
+        });
+        texts.collect::<String>()
+    });
+    let _ = writeln!(std::io::stderr(), "\n{reason}{panics}\nTo repeat it:\n\n{line}\n");
+}
+
 /// Where the panic was that was just caught
 pub(super) fn take_site() -> Option<String> {
-    SITE.with(RefCell::take)
+    LAST.take()[0].take().map(|panic| panic.site)
 }
 
 /// Runs `f`; if a destructor panics while `f` unwinds, prints `line`, which repeats the run, before the process aborts

@@ -3,12 +3,19 @@
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use rdma_sim::{Check, Net, check};
+use rdma_sim::{Check, Net, check, try_check};
 
 /// Runs the test `name` of this binary alone, as a process
 fn run(name: &str) -> (Output, String) {
+    run_with(name, &[])
+}
+
+/// The same with environment variables
+fn run_with(name: &str, variables: &[(&str, &str)]) -> (Output, String) {
     let program = std::env::current_exe().unwrap();
-    let output = Command::new(program).args([name, "--exact", "--ignored", "--nocapture"]).output().unwrap();
+    let mut command = Command::new(program);
+    command.args([name, "--exact", "--ignored", "--nocapture"]).envs(variables.iter().copied());
+    let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     (output, text)
 }
@@ -49,9 +56,54 @@ fn panics_twice() {
 }
 
 #[test]
-fn a_panic_in_a_destructor_prints_the_replay_line() {
+fn a_panic_in_a_destructor_prints_both_panics_and_the_replay_line() {
     let (output, text) = run("blocked::panics_twice");
     assert!(!output.status.success());
     assert!(text.contains("a destructor panicked while the test was unwinding from a panic"), "{text}");
     assert!(text.contains("RDMA_SIM_REPLAY='2 test=blocked::panics_twice setup="), "{text}");
+    // Regression: neither message was printed. Catches a hook that keeps the last panic only.
+    let (_, text) =
+        text.split_once("The panic before it: assertion `left == right` failed: first").expect(&text);
+    let (site, text) = text
+        .split_once("The panic of the destructor: dropped\nat tests/tests/check/blocked.rs:")
+        .expect(text);
+    assert!(site.contains("\nat tests/tests/check/blocked.rs:"), "{site}");
+    assert!(text.contains("To repeat it:"), "{text}");
+}
+
+#[test]
+#[ignore = "another test starts it with an environment"]
+fn passes() {
+    check(Check::new().runs(3), async |_| ());
+}
+
+/// Regression: a line that passed said nothing, as if it had not been read.
+#[test]
+fn a_replay_that_passes_says_so() {
+    let replayed = |line: &str| {
+        let (output, text) = run_with("blocked::passes", &[("RDMA_SIM_REPLAY", line)]);
+        assert!(output.status.success(), "{text}");
+        text
+    };
+    let report = try_check(Check::new().runs(1), async |net| assert_eq!(net.seed(), None, "for its line"))
+        .unwrap_err();
+    let setup = format!("{:08x}", report.replay.setup.unwrap());
+    let text = replayed(&format!("2 test=blocked::passes setup={setup} seed=7"));
+    let said = "blocked::passes: the run of RDMA_SIM_REPLAY passed: the failure is repaired, or it is not deterministic";
+    assert!(text.contains(said), "{text}");
+    let text = replayed("2 seed=7");
+    assert!(text.contains("the run of RDMA_SIM_REPLAY passed; the line does not say"), "{text}");
+    let text = replayed("2 test=another seed=7");
+    assert!(text.contains("is of the test another") && !text.contains("passed:"), "{text}");
+}
+
+/// Regression: the check tried nothing, and passed.
+#[test]
+fn no_runs_are_refused() {
+    let (output, text) = run_with("blocked::passes", &[("RDMA_SIM_RUNS", "0")]);
+    assert_eq!(output.status.code(), Some(101), "{text}");
+    assert!(
+        text.contains("RDMA_SIM_RUNS=\"0\": ") && text.contains("; write a whole number from 1 on"),
+        "{text}"
+    );
 }
