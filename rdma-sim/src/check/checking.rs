@@ -170,6 +170,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         // A failure that was found is worth more than a corpus.
         outcome?;
         written.unwrap_or_else(|error| panic!("{error}"));
+        report.seeds = check.runs;
         self.finish(report, base)
     }
 
@@ -266,33 +267,33 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         outcomes.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
     }
 
-    /// The failure of the smallest run that fails like `case`
+    /// The failure of the smallest run that fails like `case`, if it does so again
     fn shrunk(&self, case: Replay, failed: RunFailure, tried: u64) -> Box<CheckFailure> {
-        let original = case.clone();
-        if !self.check.shrinks {
-            self.show(&case);
-            return failure_of(failed, case, original, tried);
-        }
-        let alike = failed.clone();
+        let (original, found) = (case.clone(), failed.clone());
         let again = |case: &Replay| {
             let outcome = self.run(&self.workers[0], case, case.source(), Purpose::Test, true);
-            outcome.err().filter(|found| found.is_like(&alike))
+            outcome.err().filter(|other| other.is_like(&found))
         };
-        let (replay, failed) = shrink(case, failed, again);
-        self.show(&replay);
-        failure_of(failed, replay, original, tried)
+        let (replay, failed) = if self.check.shrinks { shrink(case, failed, again) } else { (case, failed) };
+        if self.fails_again(&replay, &found) {
+            return failure_of(failed, replay, original, tried);
+        }
+        if replay != original {
+            self.fails_again(&original, &found);
+        }
+        let failure = *failure_of(found, original.clone(), original, tried);
+        Box::new(CheckFailure { is_deterministic: false, ..failure })
     }
 
-    /// Writes the page of a run, if that is wanted
-    fn show(&self, case: &Replay) {
-        if self.check.page.is_some() {
-            // That it fails is known.
-            let _ = self.run(&self.workers[0], case, case.source(), Purpose::Show, true);
-        }
+    /// Whether `case` fails like `found`; writes its page, if that is wanted
+    fn fails_again(&self, case: &Replay, found: &RunFailure) -> bool {
+        let purpose = if self.check.page.is_some() { Purpose::Show } else { Purpose::Test };
+        let outcome = self.run(&self.workers[0], case, case.source(), purpose, true);
+        outcome.is_err_and(|failed| failed.is_like(found))
     }
 }
 
 fn failure_of(failed: RunFailure, replay: Replay, original: Replay, tried: u64) -> Box<CheckFailure> {
     let RunFailure { kind, reason, site } = failed;
-    Box::new(CheckFailure { kind, reason, site, replay, original, tried })
+    Box::new(CheckFailure { kind, reason, site, replay, original, tried, is_deterministic: true })
 }

@@ -95,7 +95,14 @@ pub struct CheckFailure {
     pub original: Replay,
     /// How many runs it took, this one included
     pub tried: u64,
+    /// Whether the run failed in the same way when it was repeated; a test that is not deterministic has no smaller run
+    pub is_deterministic: bool,
 }
+
+/// Why a run does not repeat
+pub(super) const LIKELY_CAUSES: &str = "Likely causes, in the test or in what it calls: the clock of the machine (`Instant::now`, `SystemTime`), the order of a \
+                                        `HashMap` or `HashSet` with `RandomState`, random numbers other than `Net::pick`, threads, and \
+                                        `static`s that outlive a run.";
 
 impl fmt::Display for CheckFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,6 +128,13 @@ impl fmt::Display for CheckFailure {
             f.write_str(
                 "\nThis was the plain run: without random faults, in the plain order, and each `Net::pick` is 0. If the test needs picks \
                  that differ, as delays of elections do, add a part that is not drawn.",
+            )?;
+        }
+        if !self.is_deterministic {
+            write!(
+                f,
+                "\nThe test is not deterministic: this run, or a smaller one that had failed, did not fail in the same way when it was \
+                 repeated, so that the line may pass. {LIKELY_CAUSES}"
             )?;
         }
         write!(f, "\nTo repeat it:\n\n{}\n", replay.line())?;

@@ -96,12 +96,17 @@ pub fn try_check<O: Outcome, F: AsyncFn(Net) -> O + Sync>(
 ) -> Result<Report, Box<CheckFailure>> {
     let mut check = check;
     let name = check.name.take().unwrap_or_else(environment::test_name::<F>);
-    environment::apply(&mut check, &name);
+    let is_named = environment::apply(&mut check, &name);
     let base = Replay { test: name.clone(), setup: Some(check.setup()), ..Replay::default() };
     if let Some(replay) = check.replay.take() {
         replay.check_setup(check.setup()).unwrap_or_else(|error| panic!("{error}"));
         check.runs = 1;
-        return Checking::new(&check, &name, &test).repeat(replay);
+        let is_same = replay.setup.is_some();
+        let report = Checking::new(&check, &name, &test).repeat(replay)?;
+        if is_named {
+            environment::print_passed(&name, is_same);
+        }
+        return Ok(report);
     }
     Checking::new(&check, &name, &test).explore(&base)
 }

@@ -35,6 +35,8 @@ pub struct Report {
     pub test: String,
     /// How many runs
     pub runs: u64,
+    /// How many of the runs were those of seeds; the others are the plain run and those of a [corpus](super::Check::corpus)
+    pub seeds: u64,
     /// The virtual time of all runs
     pub simulated: Duration,
     /// The real time that they took
@@ -158,11 +160,17 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { test, runs, simulated, elapsed, events, .. } = self;
+        let Self { test, runs, seeds, simulated, elapsed, events, .. } = self;
         let factor = simulated.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
+        write!(f, "{test}: ")?;
+        match runs.saturating_sub(*seeds) {
+            _ if *seeds == 0 => write!(f, "{runs} runs")?,
+            0 | 1 => write!(f, "{seeds} seeds and the plain run")?,
+            others => write!(f, "{seeds} seeds, the plain run and {} of the corpus", others - 1)?,
+        }
         write!(
             f,
-            "{test}: {runs} runs, {} simulated in {} (× {factor:.0}), {events} events",
+            ", {} simulated in {} (× {factor:.0}), {events} events",
             HumanDuration(*simulated),
             HumanDuration(*elapsed)
         )?;

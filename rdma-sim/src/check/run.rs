@@ -199,13 +199,14 @@ fn failed_by(panic: &(dyn Any + Send)) -> RunFailure {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a text");
     let mut reason = text.to_owned();
-    // tokio's own words for a task that uses its clock or its sockets outside of a tokio runtime.
+    // tokio's own words for a task that uses its clock, its sockets or its tasks outside of a tokio runtime.
     if ["no reactor running", "timers are disabled", "context was found, but"]
         .iter()
         .any(|words| text.contains(words))
     {
-        reason += "\nThe test uses tokio's clock or sockets, which know nothing of the simulation: use `Net::sleep`, \
-                   `rdma_async::time` and the streams of `SimHost`";
+        reason += "\nThe test uses tokio's tasks, clock or sockets, which know nothing of the simulation: use `Net::spawn` (as \
+                   `net.spawn(async { … })`), or `SimHost::spawn` for a task of a host; `Net::sleep` and `rdma_async::time`; and the \
+                   streams of `SimHost`";
     }
     RunFailure { site: panics::take_site(), ..RunFailure::new(FailureKind::Panic, reason) }
 }

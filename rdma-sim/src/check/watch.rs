@@ -65,8 +65,7 @@ impl Watched<'_> {
     fn print(&self, elapsed: Duration) {
         let done = self.done.load(Ordering::Relaxed);
         let rate = done as f64 / elapsed.as_secs_f64();
-        let left =
-            Duration::from_secs_f64(((self.runs - done.min(self.runs)) as f64 / rate.max(0.01)).min(1e9));
+        let left = time_left(self.runs - done.min(self.runs), rate);
         // Around the capture of test output: it must appear while the check goes on.
         let text = format!(
             "{}: {done} of {} runs, {rate:.0} a second, about {} left",
@@ -90,5 +89,24 @@ impl Watched<'_> {
         );
         let _ = writeln!(std::io::stderr(), "{text}");
         std::process::exit(101)
+    }
+}
+
+/// How long so many runs take at so many a second, in whole seconds: it is an estimate
+fn time_left(runs: u64, rate: f64) -> Duration {
+    Duration::from_secs((runs as f64 / rate.max(0.01)).min(1e9).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: the line said "about 107.857 s left".
+    #[test]
+    fn the_time_that_is_left_is_printed_in_whole_seconds() {
+        let text = |runs, rate| HumanDuration(time_left(runs, rate)).to_string();
+        assert_eq!(text(755, 7.0), "108 s");
+        assert_eq!(text(60_000, 7.0), "2.4 h");
+        assert_eq!(text(1, 0.0), "100 s");
     }
 }

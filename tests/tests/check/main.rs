@@ -12,7 +12,7 @@ mod stalls;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -106,6 +106,52 @@ fn a_failure_does_not_shrink_to_one_with_another_text() {
     let failure = try_check(Check::new().faults(faults).runs(1), test).unwrap_err();
     assert!(failure.reason.contains("with both faults"), "{failure}");
     assert_eq!(failure.replay.faults.0.len(), 2, "{failure}");
+}
+
+/// Regression: the line of a smaller run was printed, which passed. Catches a run that is not repeated.
+#[test]
+fn a_test_that_is_not_deterministic_is_called_so_and_its_run_is_not_made_smaller() {
+    let plan: FaultPlan = "at 1ms a:rdma_en2 slow 90%; at 2ms b:rdma_en2 slow 50%".parse().unwrap();
+    for fails in [1, 2, 3] {
+        let runs = AtomicU32::new(0);
+        let test = async |_: Net| {
+            assert!(runs.fetch_add(1, Ordering::Relaxed) >= fails, "one of the first");
+        };
+        let failure = try_check(Check::new().faults(plan.clone()).runs(1), test).unwrap_err();
+        assert!(!failure.is_deterministic);
+        assert_eq!(
+            (&failure.reason[..], &failure.replay),
+            ("one of the first", &failure.original),
+            "{fails}"
+        );
+        let text = failure.to_string();
+        assert!(
+            text.contains("\nThe test is not deterministic: ") && text.contains("`RandomState`"),
+            "{text}"
+        );
+        assert_eq!(line(&text).faults, plan);
+        assert_eq!(text.matches("RDMA_SIM_REPLAY=").count(), 1, "{text}");
+    }
+    // Also if nothing is made smaller.
+    let runs = AtomicU32::new(0);
+    let once = async |_: Net| assert!(runs.fetch_add(1, Ordering::Relaxed) > 0, "the first");
+    assert!(!try_check(Check::new().shrink(false), once).unwrap_err().is_deterministic);
+    let always = try_check(Check::new().shrink(false), async |net: Net| assert_eq!(net.seed(), None, "each"))
+        .unwrap_err();
+    assert!(always.is_deterministic && !always.to_string().contains("not deterministic"), "{always}");
+}
+
+/// Catches times that stay as the generator drew them, and times that are rounder than the failure allows.
+#[test]
+fn times_of_faults_are_rounded_if_the_failure_stays_the_same() {
+    let plan: FaultPlan = "at 4234567ns a:rdma_en2 unplug; at 9876543ns a:rdma_en2 replug".parse().unwrap();
+    let failure = try_check(Check::new().faults(plan.clone()).runs(3), fragile).unwrap_err();
+    assert_eq!(
+        failure.replay.faults.to_string(),
+        "at 4ms a:rdma_en2 unplug; at 10ms a:rdma_en2 replug",
+        "{failure}"
+    );
+    assert_eq!(failure.original.faults, plan);
 }
 
 #[test]

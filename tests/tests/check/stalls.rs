@@ -114,7 +114,10 @@ fn an_error_of_the_test_is_its_reason() {
 fn a_test_that_uses_the_clock_of_tokio_fails_with_the_remedy() {
     let failure = failure(plain(), async |_| tokio::time::sleep(Duration::from_millis(1)).await);
     assert!(failure.reason.contains("there is no reactor running"), "{failure}");
-    assert!(failure.reason.contains("uses tokio's clock or sockets"), "{failure}");
+    assert!(failure.reason.contains("uses tokio's tasks, clock or sockets"), "{failure}");
+    let failure = self::failure(plain(), async |_| drop(tokio::spawn(async {})));
+    assert!(failure.reason.contains("there is no reactor running"), "{failure}");
+    assert!(failure.reason.contains("use `Net::spawn` (as `net.spawn(async { … })`)"), "{failure}");
     assert!(failure.reason.contains("`Net::sleep`"), "{failure}");
 }
 
