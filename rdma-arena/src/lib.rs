@@ -130,8 +130,8 @@ mod tests {
     /// What `answer` says in a forked child
     #[cfg(unix)]
     #[allow(unsafe_code, reason = "fork has no safe form")]
-    fn in_child(answer: impl Fn() -> bool) -> bool {
-        // SAFETY: the child makes only system calls: `answer` neither allocates nor takes locks.
+    pub(crate) fn in_child(answer: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child has the one thread that called, and the allocator of the system works after a fork.
         let child = unsafe { libc::fork() };
         assert_ne!(child, -1, "{}", io::Error::last_os_error());
         if child == 0 {

@@ -185,4 +185,34 @@ mod tests {
         drop(Arena::new(LEN).unwrap());
         assert_eq!(kept(), 0, "no guard lives");
     }
+
+    /// Catches a child that takes or unmaps what its parent keeps: by then it may have something else there.
+    #[test]
+    #[allow(unsafe_code, reason = "the child maps memory at an address of its choice")]
+    fn a_forked_child_does_not_share_the_mappings_that_its_parent_keeps() {
+        let reuse = Reuse::on_this_thread();
+        let arena = Arena::new(LEN).unwrap();
+        let kept = arena.as_ptr();
+        drop(arena);
+        let is_apart = crate::tests::in_child(move || {
+            let place = kept.as_ptr().cast();
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+            // SAFETY: the flags refuse an address at which the child has memory.
+            let own = unsafe { libc::mmap(place, LEN, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+            if own != place {
+                return false;
+            }
+            // SAFETY: the mapping is the child's own and has `LEN` bytes.
+            let own = unsafe { std::slice::from_raw_parts_mut(own.cast::<u8>(), LEN) };
+            own.fill(9);
+            let Ok(arena) = Arena::new(LEN) else { return false };
+            let is_another = arena.as_ptr() != kept;
+            write(&arena, 0);
+            drop((arena, reuse));
+            // Reading ends the child with a signal if its mapping is gone.
+            is_another && own.iter().all(|byte| *byte == 9)
+        });
+        assert!(is_apart);
+        assert_eq!(Arena::new(LEN).unwrap().as_ptr(), kept, "the parent still has it");
+    }
 }
