@@ -15,7 +15,7 @@ use crate::environment::{self, variable};
 use crate::errno::{EINVAL, Errno};
 use crate::lifetime;
 use crate::log::log_error;
-use crate::progress::{HOUSEKEEPING, Progress, Work};
+use crate::progress::{Progress, Work};
 use crate::shared::{FabricError, LocalHost, Settings, SharedFabric};
 
 /// The simulation, and how its time passes
@@ -185,11 +185,7 @@ impl Engine {
         }
         let mut session = self.advanced(false);
         let result = f(&mut session);
-        let is_due_soon = session.next_event().is_some_and(|next| next.since(session.now()) < HOUSEKEEPING);
         self.leave(session);
-        if is_due_soon {
-            self.wake_progress();
-        }
         result
     }
 
@@ -214,6 +210,14 @@ impl Engine {
         }
     }
 
+    /// Ends the sleep of the progress thread, also if the thread has only just announced it
+    fn interrupt_progress(&self) {
+        match &self.clock {
+            Clock::Shared(host) => host.interrupt(),
+            Clock::Virtual | Clock::Wall(_) => self.progress.unpark(),
+        }
+    }
+
     /// Locks the simulation, with everything applied that has arrived and is due
     fn advanced(&self, waits: bool) -> Session<'_> {
         match &self.clock {
@@ -230,10 +234,33 @@ impl Engine {
         if let Clock::Shared(host) = &self.clock {
             host.publish(&mut session);
         }
+        let sleeps_past = self.progress.sleeps_past(session.next_event());
         let has_host_news = session.end();
+        if sleeps_past {
+            self.interrupt_progress();
+        }
         if let (true, Clock::Shared(host)) = (has_host_news, &self.clock) {
             host.follow_faults(&self.driver);
         }
+    }
+
+    /// Looks how long the progress thread may sleep, at most for `most`, and announces it to the calls of the program
+    fn announce_sleep(&self, most: Duration) -> Duration {
+        let mut session = self.driver.session();
+        let now = self.now();
+        let time = session.next_event().map_or(most, |next| next.since(now)).min(most);
+        self.progress.announce_sleep(now + time);
+        time
+    }
+
+    /// Sleeps for `time`, or until something arrives or is due earlier than was announced
+    fn sleep(&self, time: Duration) {
+        match &self.clock {
+            Clock::Shared(host) if host.is_blocked() => host.sleep(time.min(Duration::from_millis(1))),
+            Clock::Shared(host) => host.sleep(time),
+            Clock::Virtual | Clock::Wall(_) => self.progress.sleep(time),
+        }
+        self.progress.end_sleep();
     }
 
     fn is_virtual(&self) -> bool {
@@ -288,13 +315,7 @@ impl Work for Engine {
     }
 
     fn wait(&self, most: Duration) {
-        let now = self.now();
-        let until_event = self.driver.next().map_or(most, |next| next.since(now)).min(most);
-        match &self.clock {
-            Clock::Shared(host) if host.is_blocked() => host.sleep(until_event.min(Duration::from_millis(1))),
-            Clock::Shared(host) => host.sleep(until_event),
-            _ => self.progress.sleep(until_event),
-        }
+        self.sleep(self.announce_sleep(most));
     }
 
     fn housekeeping(&self) {
@@ -309,5 +330,59 @@ extern "C" fn leave() {
     if let Some(Some(Engine { clock: Clock::Shared(host), driver, .. })) = ENGINE.get() {
         // A panic must not unwind into the exit of the program.
         let _ = catch_unwind(AssertUnwindSafe(|| host.leave(driver)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdma_sim::Fault;
+
+    use super::*;
+
+    /// Longer than anything takes on a loaded machine
+    const LONG: Duration = Duration::from_secs(30);
+
+    /// Engines of one process and of a fabric, whose progress thread is this one
+    #[expect(clippy::disallowed_methods, reason = "as in programs in C")]
+    fn engines(name: &str) -> [Engine; 2] {
+        let settings = Settings::new(Topology::pair());
+        let name = format!("{name}-{}", std::process::id());
+        let (host, of_fabric) =
+            LocalHost::open(SharedFabric::create(&name, &settings).unwrap(), "a").unwrap();
+        host.claim(&of_fabric).unwrap();
+        let alone = Driver::new(Sim::new(), drop).unwrap();
+        let clocks = [(alone, Clock::Wall(Instant::now())), (of_fabric, Clock::Shared(Box::new(host)))];
+        clocks.map(|(driver, clock)| {
+            let engine = Engine::new(driver, clock, Vec::new(), &settings).unwrap();
+            Engine { progress: Progress::of_this_thread(), ..engine }
+        })
+    }
+
+    /// Schedules an event that is due at `time`, as a post does
+    fn schedule(engine: &Engine, time: Duration) {
+        let at = Time::ZERO + time;
+        engine.post(|session| {
+            let fault = Fault::at_port(at, "a", "rdma_en2", rdma_sim::FaultKind::LeakPds { count: 1 });
+            session.remote_input().plan(fault, &engine.topology).unwrap();
+        });
+    }
+
+    /// Regression: the event was seen up to 100 ms late, at the end of the sleep.
+    ///
+    /// Catches calls that do not look how long the thread sleeps, and an interruption that is lost unless the thread sleeps already.
+    #[test]
+    fn a_post_between_the_look_at_the_next_event_and_the_sleep_ends_the_sleep() {
+        for engine in engines("sleep") {
+            let start = engine.now();
+            assert_eq!(engine.announce_sleep(LONG), LONG);
+            schedule(&engine, (start.since(Time::ZERO)) + LONG / 2);
+            engine.sleep(LONG);
+            assert!(engine.now().since(start) < LONG / 2, "the sleep has ended at once");
+            // The next sleep is known to last until the event.
+            assert!(engine.announce_sleep(LONG) <= LONG / 2);
+            assert!(!engine.progress.sleeps_past(Some(start + LONG)), "a later event ends no sleep");
+            engine.progress.end_sleep();
+            assert!(!engine.progress.sleeps_past(Some(start)), "the thread is awake");
+        }
     }
 }

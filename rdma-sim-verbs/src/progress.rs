@@ -4,9 +4,11 @@
 //! polls, its calls do that work, and the thread sleeps.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
+
+use rdma_core::Time;
 
 use crate::log::log_error;
 
@@ -19,6 +21,9 @@ pub(crate) struct Progress {
     is_asleep: AtomicBool,
     /// The program is about to wait for an event.
     is_wanted: AtomicBool,
+    /// The time, in nanoseconds, up to which the thread sleeps; zero while it does not. Read and set while the simulation is locked:
+    /// an event that is due earlier is scheduled either before the thread looks, or after it says how long it sleeps.
+    sleeps_until: AtomicU64,
 }
 
 /// What the thread does
@@ -33,7 +38,7 @@ pub(crate) trait Work: Sync {
 
 /// How long the thread waits for a sign that the program does not poll.
 const IDLE_AFTER: Duration = Duration::from_millis(1);
-pub(crate) const HOUSEKEEPING: Duration = Duration::from_millis(100);
+const HOUSEKEEPING: Duration = Duration::from_millis(100);
 
 impl Progress {
     /// Counts a call of the program
@@ -60,7 +65,29 @@ impl Progress {
         });
     }
 
-    fn unpark(&self) {
+    /// The thread sleeps up to `time`, unless an event is due before; called while the simulation is locked
+    pub(crate) fn announce_sleep(&self, time: Time) {
+        self.sleeps_until.store(time.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// The thread does not sleep any more
+    pub(crate) fn end_sleep(&self) {
+        self.sleeps_until.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the thread would sleep past `event` and the caller has to interrupt it; called while the simulation is locked
+    pub(crate) fn sleeps_past(&self, event: Option<Time>) -> bool {
+        let sleeps_until = self.sleeps_until.load(Ordering::Relaxed);
+        let is_late = sleeps_until > 0 && event.is_some_and(|event| event.as_nanos() < sleeps_until);
+        if is_late {
+            // One interruption is enough.
+            self.end_sleep();
+        }
+        is_late
+    }
+
+    /// Ends the sleep of the thread, or its next one
+    pub(crate) fn unpark(&self) {
         if let Some(Some(thread)) = self.thread.get() {
             thread.unpark();
         }
@@ -84,6 +111,14 @@ impl Progress {
         if self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::SeqCst) {
             self.unpark();
         }
+    }
+
+    /// The state of a thread that the caller stands in for
+    #[cfg(test)]
+    pub(crate) fn of_this_thread() -> Self {
+        let progress = Self::default();
+        let _ = progress.thread.set(Some(std::thread::current()));
+        progress
     }
 
     #[expect(clippy::disallowed_methods, reason = "housekeeping is done by the clock on the wall")]

@@ -41,6 +41,7 @@ pub unsafe extern "C" fn rdma_sim_inject(plan: *const c_char) -> c_int {
         plan.check(&engine.topology).map_err(|_| EINVAL)?;
         plan.0.into_iter().for_each(|fault| engine.driver.net().inject(fault));
         engine.rest(1);
+        engine.catch_up();
         Ok(0)
     })
 }

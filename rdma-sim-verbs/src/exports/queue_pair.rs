@@ -7,6 +7,7 @@ use rdma_core::{
 };
 use rdma_verbs_abi::{Pd, Qp, QpAttr, QpCap, QpInitAttr, constants};
 
+use crate::engine::Engine;
 use crate::errno::{EINVAL, guarded, null, same};
 use crate::objects::{CqObject, PdObject, QpObject};
 use crate::slots::{hand_out, hold, object, release, take_back};
@@ -84,6 +85,8 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: c_i
         step.rq_psn = Psn(attr.rq_psn);
         step.sq_psn = Psn(attr.sq_psn);
         let outcome = found.pair.modify_attr(&step, AttrMask(mask as u32));
+        // Messages that waited for this queue pair may leave now.
+        Engine::get()?.catch_up();
         let now = state_number(found.pair.state());
         // SAFETY: the field is the provider's to write; a program that modifies a queue pair does nothing else with it
         // meanwhile, as the manual page says.

@@ -288,7 +288,14 @@ impl LocalHost {
         sleep_flag.sleep_unless(|| self.has_arrivals(), || claim.pipe.wait(time));
     }
 
-    /// Ends the sleep of another thread of this process
+    /// Ends the sleep of another thread of this process, or its next one
+    pub(crate) fn interrupt(&self) {
+        if let Some(claim) = self.claim.get() {
+            claim.pipe.notify();
+        }
+    }
+
+    /// Ends the sleep of another thread of this process, if it sleeps
     pub(crate) fn wake(&self) {
         if self.fabric.segment.slot(self.host).sleep_flag.must_wake_own()
             && let Some(claim) = self.claim.get()
