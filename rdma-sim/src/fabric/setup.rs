@@ -163,8 +163,7 @@ impl Fabric {
         let now = self.schedule.now();
         let qp = &mut self.qps[key];
         let exercise = |number| self.coverage.rule(number);
-        self.world.rules_of_connecting(qp.device, attr, qp.has_failed_rtr, exercise);
-        let resolved = self.world.resolve_peer(qp.device, attr, qp.has_failed_rtr);
+        let resolved = self.world.resolve_peer(qp.device, attr, qp.has_failed_rtr, exercise);
         let peer = self.world.neighbour(qp.device).map_or(0, |peer| peer.0 << 20 | attr.dest_qpn.0);
         let is_ok = resolved.is_ok().into();
         self.trace.record_with(now, RecordKind::Connect, qp.subject(), is_ok, peer.into());

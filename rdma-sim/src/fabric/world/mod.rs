@@ -1,11 +1,11 @@
 //! The hosts, their ports, and which cables are plugged in where
 
+mod connecting;
 mod device;
-mod exercised;
 mod faults;
 mod host;
 
-use rdma_core::{Cause, Error, Gid, PortState, PortStatus, QpAttr, Resource, Time, Verb};
+use rdma_core::{Cause, Error, Gid, PortState, PortStatus, Resource, Time, Verb};
 
 pub(crate) use self::device::Leaked;
 pub(crate) use self::faults::FaultEffect;
@@ -15,7 +15,7 @@ use self::device::Device;
 use self::host::Host;
 use super::ids::{DeviceIndex, DeviceRef, LinkEnd};
 use crate::fault::Target;
-use crate::rules::{Rules, SourceGid};
+use crate::rules::Rules;
 use crate::topology::{PortIndex, Topology};
 use crate::{LineRate, Model};
 
@@ -305,6 +305,11 @@ impl World {
         Ok(())
     }
 
+    /// Whether the port allocates no protection domain because of a fault
+    pub(super) fn has_no_pds(&self, device: DeviceIndex) -> bool {
+        self.device(device).faults.no_pds
+    }
+
     pub(crate) fn dealloc_pd(&mut self, device: DeviceRef) {
         let owner = self.device_mut(device.index);
         if owner.generation == device.generation {
@@ -342,65 +347,5 @@ impl World {
     pub(super) fn qp_failed(&mut self, device: DeviceIndex) {
         let keeps_mappings = self.rules.error_keeps_mappings;
         self.device_mut(device).faults.keeps_mappings |= keeps_mappings;
-    }
-
-    // ─── Connecting ───
-
-    /// Whether a queue pair of `device` can begin to receive from the peer that `attr` names; a failure is counted
-    ///
-    /// The device does not retry a transition that has failed before.
-    pub(super) fn resolve_peer(
-        &mut self,
-        device: DeviceIndex,
-        attr: &QpAttr,
-        has_failed: bool,
-    ) -> Result<(), Cause> {
-        let resolved = if has_failed { Err(Cause::Busy) } else { self.check_peer(device, attr) };
-        self.device_mut(device).faults.failed_rtrs += u32::from(resolved.is_err());
-        resolved
-    }
-
-    fn check_peer(&self, device: DeviceIndex, attr: &QpAttr) -> Result<(), Cause> {
-        let rules = &self.rules;
-        let Device { faults, gids, .. } = self.device(device);
-        let is_worn = rules.failed_rtr_wedges.is_some_and(|limit| faults.failed_rtrs >= limit);
-        if faults.is_busy || faults.is_wedged || is_worn {
-            return Err(Cause::Busy);
-        }
-        if gids.iter().all(Gid::is_zero) {
-            return Err(Cause::GidTableEmpty);
-        }
-        let source = gids.get(usize::from(attr.sgid_index)).filter(|gid| self.is_source(gid));
-        let (Some(source), Some(target)) = (source, attr.dgid) else { return Err(Cause::NoUsableGid) };
-        let is_link_local = source.ipv4().is_some_and(|address| address.is_link_local());
-        let is_refused =
-            !rules.link_local_source && is_link_local || attr.path_mtu > 1024 && !rules.large_mtu;
-        let is_known = self.neighbour(device).is_some_and(|neighbour| {
-            let host = &self.hosts[self.host_of(neighbour) as usize];
-            host.is_up() && !target.is_zero() && self.gids(neighbour).contains(&target)
-        });
-        match is_refused || !is_known || self.is_unresolvable(device) {
-            true => Err(Cause::PeerUnreachable),
-            false => Ok(()),
-        }
-    }
-
-    fn is_source(&self, gid: &Gid) -> bool {
-        match self.rules.source_gid {
-            SourceGid::Any => !gid.is_zero(),
-            SourceGid::Ipv4 => gid.ipv4().is_some(),
-        }
-    }
-
-    /// The first entry of a device's GID table that will do as the source
-    pub(super) fn source_index(&self, device: DeviceIndex) -> u8 {
-        self.gids(device).iter().position(|gid| self.is_source(gid)).unwrap_or(0) as u8
-    }
-
-    /// The address under which peers reach a device
-    pub(super) fn address(&self, device: DeviceIndex) -> Gid {
-        let gids = self.gids(device);
-        let ipv4 = gids.iter().find(|gid| gid.ipv4().is_some());
-        ipv4.or_else(|| gids.iter().find(|gid| !gid.is_zero())).copied().unwrap_or_default()
     }
 }
