@@ -53,8 +53,8 @@ pub trait Observer {
     /// The program is in a state
     fn state(&self, label: &'static str, value: u64);
 
-    /// The task that is polled waits for `what`
-    fn waits_for(&self, what: fmt::Arguments<'_>);
+    /// The task that is polled waits for `event`
+    fn waits_for(&self, event: fmt::Arguments<'_>);
 
     /// A connection has reached a state
     ///
@@ -105,14 +105,14 @@ fn current() -> Option<Rc<dyn Observer>> {
     OBSERVER.try_with(|observer| observer.borrow().clone()).ok().flatten()
 }
 
-/// Notifies the observer of what the task that is polled waits, in words that follow "waits for"
+/// Notifies the observer of the event for which the task that is polled waits, in words that follow "waits for"
 ///
 /// ```
 /// rdma_core::probe::waits_for(format_args!("a vote of {}", "b"));
 /// ```
-pub fn waits_for(what: fmt::Arguments<'_>) {
+pub fn waits_for(event: fmt::Arguments<'_>) {
     if let Some(observer) = observer() {
-        observer.waits_for(what);
+        observer.waits_for(event);
     }
 }
 
@@ -220,8 +220,8 @@ mod tests {
             self.0.borrow_mut().push(format!("state {label} {value}"));
         }
 
-        fn waits_for(&self, what: fmt::Arguments<'_>) {
-            self.0.borrow_mut().push(what.to_string());
+        fn waits_for(&self, event: fmt::Arguments<'_>) {
+            self.0.borrow_mut().push(event.to_string());
         }
 
         fn reached(&self, state: ConnectionState) {

@@ -354,4 +354,20 @@ mod tests {
         assert!(seen[..interrupted].iter().all(|next| *next == before), "{seen:?}");
         assert!(seen[interrupted + 1..].iter().all(|next| *next == after), "{seen:?}");
     }
+
+    /// Catches priorities that are the same for all tasks, and those that change from poll to poll.
+    #[test]
+    fn each_of_several_tasks_comes_first_under_some_seeds_and_then_stays_first() {
+        let mut first = [0; 3];
+        for seed in 0..300 {
+            let choices = &mut Seeded::new(seed);
+            // Without interruptions.
+            let mut order = Order::new(Scheduler::Pct { depth: 1, steps: 8 }, choices);
+            let mut next = || order.next([1, 2, 3].into_iter(), false, choices);
+            let NextAction::Task(position) = next() else { panic!("nothing is interrupted") };
+            assert!((0..20).all(|_| next() == NextAction::Task(position)), "seed {seed}");
+            first[position] += 1;
+        }
+        assert!(first.iter().all(|seeds| (60..140).contains(seeds)), "{first:?}");
+    }
 }

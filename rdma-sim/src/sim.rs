@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use rdma_core::Time;
 
-use crate::executor::{Ended, LeftTask, Progress, SimRuntime, Spawner, Stalled};
+use crate::executor::{Ended, Progress, SimRuntime, Spawner, Stalled, UnfinishedTask};
 use crate::fabric::{Fabric, Finding, Options};
 use crate::fault::{FaultError, FaultPlan};
 use crate::model::DEFAULT_TIME_LIMIT;
@@ -90,7 +90,7 @@ pub struct Run<T> {
     /// How many times each rule of the [catalogue](crate::catalogue) was exercised, by its name: those that were, in its order
     pub rules: Vec<(&'static str, u64)>,
     /// The tasks that waited when the main future ended
-    pub(crate) left: Vec<LeftTask>,
+    pub(crate) unfinished: Vec<UnfinishedTask>,
     /// How many times the device behaved in each way
     pub(crate) covered: BTreeMap<String, u64>,
     /// Orders of tasks, if they were kept
@@ -264,7 +264,7 @@ impl Sim {
             order.keep_sequences();
         }
         let main = main(net.clone());
-        let Ended { value, order, left } =
+        let Ended { value, order, unfinished } =
             runtime.block_on(net.shared(), time_limit, order, settles, main)?;
         let history = net.history();
         let fabric = &net.shared().lock().fabric;
@@ -278,8 +278,8 @@ impl Sim {
             findings: fabric.sanitizer.findings().to_vec(),
             leaks: Leaks::of(fabric),
             history,
-            left,
-            rules: fabric.coverage.rules(),
+            unfinished,
+            rules: fabric.coverage.rules(&fabric.model),
             covered: fabric.coverage.counts(),
             moments: fabric.coverage.moments(),
         })

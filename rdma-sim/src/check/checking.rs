@@ -18,6 +18,7 @@ use super::report::{Orders, Report};
 use super::run::{FinishedRun, Purpose, run};
 use super::settings::Check;
 use super::shrink::shrink;
+use super::variation::vary;
 use super::watch::{Watched, Worker};
 use super::{environment, page, panics};
 use crate::sync::lock;
@@ -128,7 +129,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
 
     /// A report without runs
     fn report(&self) -> Report {
-        Report { test: self.name.to_owned(), ..Report::default() }
+        Report { test: self.name.to_owned(), model: self.check.model.clone(), ..Report::default() }
     }
 
     /// Tries all seeds
@@ -143,7 +144,8 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         aimed.random_faults.around(measured.moments, measured.time);
         let steps = u32::try_from(measured.steps).unwrap_or(u32::MAX).max(1);
         let mut corpus = Corpus::default();
-        let known = check.corpus.as_deref().map_or(Ok(Vec::new()), |path| Corpus::read(path, check.setup()));
+        let updates = environment::updates_corpus();
+        let known = check.corpus.as_deref().map_or(Ok(Vec::new()), |path| Corpus::read(path, check, updates));
         let mut outcome =
             self.try_all(known.unwrap_or_else(|error| panic!("{error}")), &mut report, &mut corpus, true);
         let (mut seeds, mut begun) = (check.first_seed, 0);
@@ -153,7 +155,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
                 // Every second run begins anew: what was found so far may be far from everything else.
                 if check.is_guided && number % 2 == 1 {
                     let varied = aimed.case(base, steps, check.first_seed.wrapping_add(number));
-                    if let Some(child) = corpus.vary(&varied, check) {
+                    if let Some(child) = vary(&mut corpus, &varied, check) {
                         return child;
                     }
                 }
@@ -165,7 +167,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             begun += count;
             outcome = self.try_all(cases, &mut report, &mut corpus, false);
         }
-        let path = check.corpus.as_deref().filter(|_| environment::updates_corpus());
+        let path = check.corpus.as_deref().filter(|_| updates);
         let written = path.map_or(Ok(()), |path| corpus.write(path));
         // A failure that was found is worth more than a corpus.
         outcome?;

@@ -43,9 +43,9 @@ pub(super) struct Landmark {
 }
 
 impl Landmark {
-    /// The landmark that something has happened `count` times, if that is one
-    fn new(kind: LandmarkKind, what: impl Debug, count: u64, position: Option<Position>) -> Self {
-        Self { id: XxHash3_64::oneshot(format!("{what:?} {count}").as_bytes()), kind, position }
+    /// The landmark that `behaviour` was seen `count` times
+    fn new(kind: LandmarkKind, behaviour: impl Debug, count: u64, position: Option<Position>) -> Self {
+        Self { id: XxHash3_64::oneshot(format!("{behaviour:?} {count}").as_bytes()), kind, position }
     }
 
     /// The landmark of behaviour that was seen `count` times
@@ -58,13 +58,12 @@ impl Landmark {
     }
 }
 
-/// The states and successions of states of a run, as its program says them
+/// The landmarks of a run that its program says: states, and successions of them
 #[derive(Debug, Default)]
 pub(super) struct Landmarks {
     /// Where the run is; nothing is kept without it
     run: OnceCell<(Net, Arc<AtomicU64>)>,
     last: Cell<(&'static str, u64)>,
-    states: RefCell<BTreeMap<(&'static str, u64), u64>>,
     successions: RefCell<BTreeMap<[(&'static str, u64); 2], u64>>,
     reached: RefCell<Vec<Landmark>>,
 }
@@ -80,23 +79,20 @@ impl Landmarks {
         let _ = self.run.set((net, drawn));
     }
 
-    /// The program is in `state`
-    pub(super) fn reach(&self, state: (&'static str, u64)) {
+    /// The program is in `state` for the `count`th time
+    pub(super) fn reach(&self, state: (&'static str, u64), count: u64) {
         let Some((net, drawn)) = self.run.get() else { return };
         let position = || Some(Position { drawn: drawn.load(Ordering::Relaxed), time: net.now() });
         let succession = [self.last.replace(state), state];
-        let (mut states, mut successions) = (self.states.borrow_mut(), self.successions.borrow_mut());
-        let [state_count, succession_count] =
-            [states.entry(state).or_default(), successions.entry(succession).or_default()].map(|count| {
-                *count += 1;
-                *count
-            });
         let mut reached = self.reached.borrow_mut();
-        if is_landmark(state_count) {
-            reached.push(Landmark::new(LandmarkKind::State, state, state_count, position()));
+        if is_landmark(count) {
+            reached.push(Landmark::new(LandmarkKind::State, state, count, position()));
         }
-        if is_landmark(succession_count) {
-            reached.push(Landmark::new(LandmarkKind::Succession, succession, succession_count, position()));
+        let mut successions = self.successions.borrow_mut();
+        let count = successions.entry(succession).or_default();
+        *count += 1;
+        if is_landmark(*count) {
+            reached.push(Landmark::new(LandmarkKind::Succession, succession, *count, position()));
         }
     }
 

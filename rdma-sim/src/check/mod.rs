@@ -15,6 +15,7 @@ mod checking;
 mod corpus;
 mod environment;
 mod exhaustive;
+mod expectation;
 mod failure;
 #[cfg(any(feature = "proptest", feature = "arbitrary"))]
 mod generate;
@@ -28,6 +29,7 @@ mod report;
 mod run;
 mod settings;
 mod shrink;
+mod variation;
 mod watch;
 
 use self::checking::Checking;
@@ -71,8 +73,9 @@ pub fn check<O: Outcome>(check: Check, test: impl AsyncFn(Net) -> O + Sync) {
 ///
 /// # Panics
 ///
-/// If an environment variable is not a number or a replay line, if the [replay](Check::replay) is of another topology or model, or if
-/// the [corpus](Check::corpus) cannot be read or written.
+/// If an environment variable is not a number or a replay line, if the [replay](Check::replay) is of another topology or model, if an
+/// [expectation](Check::reaches) names a rule, fault or state of connections that the model does not have, or if the
+/// [corpus](Check::corpus) cannot be read or written.
 ///
 /// ```
 /// use std::time::Duration;
@@ -97,6 +100,9 @@ pub fn try_check<O: Outcome, F: AsyncFn(Net) -> O + Sync>(
     let mut check = check;
     let name = check.name.take().unwrap_or_else(environment::test_name::<F>);
     let is_named = environment::apply(&mut check, &name);
+    for name in &check.reaches {
+        expectation::check_name(name, &check.model).unwrap_or_else(|error| panic!("{error}"));
+    }
     let base = Replay { test: name.clone(), setup: Some(check.setup()), ..Replay::default() };
     if let Some(replay) = check.replay.take() {
         replay.check_setup(check.setup()).unwrap_or_else(|error| panic!("{error}"));

@@ -74,15 +74,16 @@ impl Observer for Counting {
         let count = counts.entry(statement).or_default();
         count.evaluated += 1;
         count.held += u64::from(holds);
-        drop(counts);
         if holds {
-            self.landmarks.reach((statement.label, statement.line.into()));
+            self.landmarks.reach((statement.label, statement.line.into()), count.held);
         }
     }
 
     fn state(&self, label: &'static str, value: u64) {
-        *self.states.borrow_mut().entry((label, value)).or_default() += 1;
-        self.landmarks.reach((label, value));
+        let mut counts = self.states.borrow_mut();
+        let count = counts.entry((label, value)).or_default();
+        *count += 1;
+        self.landmarks.reach((label, value), *count);
     }
 
     fn waits_for(&self, _: fmt::Arguments<'_>) {}

@@ -7,11 +7,13 @@ use std::time::Duration;
 use rdma_core::Time;
 use rdma_core::probe::{ConnectionState, Statement, StatementKind};
 
+use super::expectation::doubt;
 use super::observer::Count;
 use super::run::FinishedRun;
 use crate::catalogue::{self, Rule};
 use crate::executor::HumanDuration;
 use crate::fault::{FAULTS, FaultInfo};
+use crate::model::Model;
 
 /// The orders that an [exhaustive](super::Check::exhaustive) check has tried
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -54,6 +56,8 @@ pub struct Report {
     pub covered: BTreeMap<String, Count>,
     /// The tasks that waited when the test ended, and were dropped, by where they were spawned and on which host
     pub tasks: BTreeMap<String, Count>,
+    /// The devices that were simulated: they decide which rules could be exercised
+    pub(super) model: Model,
 }
 
 impl Report {
@@ -74,19 +78,24 @@ impl Report {
             self.covered.entry(behaviour).or_default().add(times);
         }
         let mut tasks = BTreeMap::<_, u64>::new();
-        for left in &run.left {
-            *tasks.entry(&left.wait.task).or_default() += 1;
+        for task in &run.unfinished {
+            *tasks.entry(&task.wait.task).or_default() += 1;
         }
         for (task, times) in tasks {
             self.tasks.entry(task.clone()).or_default().add(times);
         }
     }
 
-    /// The rules of the [catalogue](crate::catalogue) that no run has exercised, without those that are not
-    /// [counted](crate::catalogue::Rule::uncounted)
+    /// The rules of the [catalogue](crate::catalogue) that [apply](Rule::applies_to) to the model of the check and that no run has
+    /// exercised, without those that are not [counted](Rule::uncounted)
     pub fn never_exercised(&self) -> impl Iterator<Item = &'static Rule> {
-        let counted = catalogue::rules().filter(|rule| rule.uncounted.is_none());
+        let counted = self.applicable(catalogue::rules()).filter(|rule| rule.uncounted.is_none());
         counted.filter(|rule| !self.has("rule", rule.name))
+    }
+
+    /// Those of `rules` that the model of the check can exercise
+    fn applicable(&self, rules: impl Iterator<Item = &'static Rule>) -> impl Iterator<Item = &'static Rule> {
+        rules.filter(|rule| rule.applies_to(&self.model))
     }
 
     /// The kinds of faults that fired in no run
@@ -110,17 +119,24 @@ impl Report {
             || statements.any(|(found, count)| found.label == name && count.held > 0)
     }
 
+    /// Why an expected name that was not reached is probably misspelt, if it is
+    fn doubt(&self, name: &str) -> String {
+        let labels = self.statements.keys().map(|statement| statement.label);
+        doubt(name, labels, self.covered.keys().map(String::as_str), &self.model)
+    }
+
     /// What was not reached, and what is not counted, as text
     fn write_gaps(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let never: Vec<_> = self.never_exercised().map(|rule| rule.name).collect();
         for (title, rules) in catalogue::SECTIONS {
-            let counted = rules.iter().filter(|rule| rule.uncounted.is_none()).count();
+            let counted = self.applicable(rules.iter()).filter(|rule| rule.uncounted.is_none()).count();
             let names: Vec<_> =
                 rules.iter().map(|rule| rule.name).filter(|name| never.contains(name)).collect();
             let title = format!("rules never exercised, {title}");
             write_names(f, &title, if names.len() == counted { &["all"] } else { &names })?;
         }
-        let uncounted = catalogue::rules().filter(|rule| rule.uncounted.is_some()).map(|rule| rule.name);
+        let uncounted = self.applicable(catalogue::rules()).filter(|rule| rule.uncounted.is_some());
+        let uncounted = uncounted.map(|rule| rule.name);
         write_names(f, "rules not counted: they always hold", &uncounted.collect::<Vec<_>>())?;
         let states: Vec<_> = self.never_reached().map(ConnectionState::name).collect();
         let states = if states.len() == ConnectionState::ALL.len() { &["all"] } else { &states[..] };
@@ -138,7 +154,8 @@ impl Report {
         let held = |Statement { label, file, line, .. }: &_| format!("\n  {label:?} at {file}:{line}");
         let never = self.never_held().map(held);
         let unreached = expected.iter().filter(|name| !self.reaches(name));
-        let unreached = unreached.map(|name| format!("\n  {name:?}, which `Check::reaches` names"));
+        let unreached =
+            unreached.map(|name| format!("\n  {name:?}, which `Check::reaches` names{}", self.doubt(name)));
         let never: Vec<_> = never.chain(unreached).collect();
         let runs = self.runs;
         let text = format!(

@@ -19,7 +19,7 @@ use super::panics;
 use super::replay::Replay;
 use super::settings::Check;
 use crate::choices::Step;
-use crate::executor::{HumanDuration, LeftTask, Progress};
+use crate::executor::{HumanDuration, Progress, UnfinishedTask};
 use crate::{Choices, Net, RunError, Sim, Stalled, Waits};
 
 /// What a run that did not fail has seen
@@ -36,7 +36,7 @@ pub(super) struct FinishedRun {
     /// How many times each rule was exercised
     pub(super) rules: Vec<(&'static str, u64)>,
     /// The tasks that waited when the test ended
-    pub(super) left: Vec<LeftTask>,
+    pub(super) unfinished: Vec<UnfinishedTask>,
     /// States and their successions, if the check is guided
     pub(super) landmarks: Vec<Landmark>,
     /// Orders of tasks at one instant, if the check is guided
@@ -133,7 +133,7 @@ pub(super) fn run<O: Outcome>(
     if let Some(finding) = run.findings.first() {
         return Err(RunFailure::new(FailureKind::Misuse, format!("the DMA sanitizer found: {finding}")));
     }
-    if let Some(text) = check.leaked_tasks(&run.left) {
+    if let Some(text) = check.leaked_tasks(&run.unfinished) {
         return Err(RunFailure::new(FailureKind::LeakedTask, text));
     }
     if !run.leaks.is_empty() {
@@ -151,7 +151,7 @@ pub(super) fn run<O: Outcome>(
         statements: counting.statements(),
         rules: run.rules,
         covered: run.covered.into_iter().chain(counting.states()).chain(counting.connections()).collect(),
-        left: run.left,
+        unfinished: run.unfinished,
         landmarks: counting.landmarks.take(),
         orders: run.orders,
         moments: run.moments,
@@ -159,9 +159,9 @@ pub(super) fn run<O: Outcome>(
 }
 
 impl Check {
-    /// What is wrong with the tasks that are left, if anything is
-    fn leaked_tasks(&self, left: &[LeftTask]) -> Option<String> {
-        let leaked = left.iter().filter(|task| self.no_leaked_tasks && task.is_outside);
+    /// What is wrong with the tasks that have not ended, if anything is
+    fn leaked_tasks(&self, unfinished: &[UnfinishedTask]) -> Option<String> {
+        let leaked = unfinished.iter().filter(|task| self.no_leaked_tasks && task.is_outside);
         let waits = Waits(leaked.map(|task| task.wait.clone()).collect());
         (!waits.0.is_empty()).then(|| {
             format!(

@@ -164,6 +164,10 @@ impl Check {
     /// `connection waits for credits`, `rule frame-match`, `fault unplug`. A check knows of statements that were evaluated; so an
     /// expectation fails, too, if no run comes to the code that states it.
     ///
+    /// A name that begins with `rule`, `fault` or `connection` and is none of the model's is refused before the first run, with those that are
+    /// near. Labels of the program are known only once a run has come to them: one that is misspelt fails after all runs, and then those
+    /// that are near are printed, too.
+    ///
     /// ```should_panic
     /// use rdma_sim::{Check, check, sometimes};
     ///
@@ -223,6 +227,11 @@ impl Check {
     ///
     /// With the environment variable `RDMA_SIM_UPDATE_CORPUS=1`, the runs that together have reached all that is new beside orders of tasks are written there,
     /// one line each, to be committed with the test. A path that is not absolute is one of the package under test.
+    ///
+    /// Each run is repeated with its own faults, also when the times of random faults have moved since. A run that this check would not
+    /// try any more is stale: one of another topology, model or version, and one whose faults are not those of the [plan](Self::faults)
+    /// followed by some that [random faults](Self::random_faults) can be, by kind, target and number. A stale file fails the check, because
+    /// what it was kept for is not tested; `RDMA_SIM_UPDATE_CORPUS=1` removes it and writes what the others do not reach.
     pub fn corpus(self, path: impl Into<PathBuf>) -> Self {
         Self { corpus: Some(path.into()), ..self.guided() }
     }
@@ -258,6 +267,12 @@ impl Check {
     /// When all faults have ended, and how long the test may take from then on
     pub(super) fn calm(&self, faults: &FaultPlan) -> Option<(Time, Duration)> {
         self.liveness.map(|bound| (faults.end(), bound))
+    }
+
+    /// Whether this check injects `faults` in a run, or could: its plan comes first, and its random faults are like those behind it
+    pub(super) fn injects(&self, faults: &FaultPlan) -> bool {
+        let random = faults.0.strip_prefix(&self.faults.0[..]).map(|random| FaultPlan(random.to_vec()));
+        random.is_some_and(|random| self.random_faults.draws(&random, &self.topology))
     }
 
     /// A fingerprint of what is simulated

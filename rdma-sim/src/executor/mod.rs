@@ -3,11 +3,11 @@
 //! One thread, one queue. Tasks run until all of them wait, then time jumps to the next event of the fabric or the next timer.
 //! Which of several ready tasks is next, and whether one is late, is the [`Scheduler`]'s to decide.
 
-mod left;
 mod progress;
 mod stalled;
 mod task;
 mod timers;
+mod unfinished;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -21,12 +21,13 @@ use std::task::{Context, Poll, Waker};
 use rdma_core::{Runtime, Time, Timer};
 
 pub(crate) use self::progress::Progress;
+pub(crate) use self::stalled::HumanDuration;
 use self::stalled::wait_of;
-pub(crate) use self::stalled::{HumanDuration, LeftTask};
 pub use self::stalled::{Stalled, Wait, Waits};
 use self::task::{BoxFuture, MAIN, Queue, Spawned, Task, TaskName, TaskWaker};
 pub(crate) use self::task::{Origin, Owner};
 use self::timers::Clock;
+pub(crate) use self::unfinished::UnfinishedTask;
 use crate::choices::Step;
 use crate::fabric::Process;
 use crate::fabric::steps::due;
@@ -57,13 +58,13 @@ pub(crate) type Spawner = Box<dyn Fn(BoxFuture) + Send + Sync>;
 /// Most polls at one instant: no program needs so many, and they take less than a second
 const MOST_POLLS: u64 = 1_000_000;
 
-/// What is left of a run whose main task has ended
+/// The result of a run whose main task has ended
 pub(crate) struct Ended<T> {
     /// What the main task returned
     pub(crate) value: T,
     pub(crate) order: Order,
     /// The tasks that waited then
-    pub(crate) left: Vec<LeftTask>,
+    pub(crate) unfinished: Vec<UnfinishedTask>,
 }
 
 /// A run: its tasks, and what they wait for
@@ -149,8 +150,8 @@ impl SimRuntime {
                 Ok(MAIN) => {
                     main_wake.has_begun();
                     if let Poll::Ready(value) = main.as_mut().poll(&mut Context::from_waker(&main_waker)) {
-                        let left = self.left(shared, &mut run, settles);
-                        return Ok(Ended { value, order: run.order, left });
+                        let unfinished = self.unfinished(shared, &mut run, settles);
+                        return Ok(Ended { value, order: run.order, unfinished });
                     }
                 }
                 Ok(id) => run.poll(id, shared),

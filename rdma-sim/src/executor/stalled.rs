@@ -82,15 +82,6 @@ pub struct Wait {
     pub events: Vec<String>,
 }
 
-/// A task that waits while the main one has ended
-#[derive(Clone, Debug)]
-pub(crate) struct LeftTask {
-    /// The task and, if all others had their turn before, what it waits for
-    pub(crate) wait: Wait,
-    /// It was spawned outside of all hosts, by a call that is known: no host or library answers for it
-    pub(crate) is_outside: bool,
-}
-
 impl Wait {
     pub(super) fn new(task: String, event: &str) -> Self {
         Self { task, events: vec![event.to_owned()] }
@@ -152,10 +143,10 @@ impl Observer for Listener {
 
     fn state(&self, _: &'static str, _: u64) {}
 
-    fn waits_for(&self, what: fmt::Arguments<'_>) {
-        let (what, mut events) = (what.to_string(), self.0.borrow_mut());
-        if !events.contains(&what) {
-            events.push(what);
+    fn waits_for(&self, event: fmt::Arguments<'_>) {
+        let (event, mut events) = (event.to_string(), self.0.borrow_mut());
+        if !events.contains(&event) {
+            events.push(event);
         }
     }
 }

@@ -175,8 +175,8 @@ impl Coverage {
         faults.chain(completions).chain(self.refusals.clone()).collect()
     }
 
-    /// How many times each rule was exercised, those that were not left out
-    pub(crate) fn rules(&self) -> Vec<(&'static str, u64)> {
+    /// How many times each rule of `model` was exercised, those that were not left out
+    pub(crate) fn rules(&self, model: &Model) -> Vec<(&'static str, u64)> {
         let mut counts = self.rules;
         for (number, opcode, status) in BY_COMPLETION {
             let all = OPCODES.iter().zip(&self.completions);
@@ -189,7 +189,8 @@ impl Coverage {
             _ => 0,
         };
         let all = catalogue::rules().zip(counts).enumerate();
-        let all = all.map(|(number, (rule, count))| {
+        // Devices that differ refuse or complete the same request by different rules.
+        let all = all.filter(|(_, (rule, _))| rule.applies_to(model)).map(|(number, (rule, count))| {
             (rule.name, if BY_FAULT.contains(&number) { fired(rule) } else { count })
         });
         all.filter(|(_, count)| *count > 0).collect()
@@ -198,7 +199,7 @@ impl Coverage {
 
 /// The rule by which a verb was refused, if the refusal names it
 ///
-/// [Connecting](World::rules_of_connecting) and [operations](Coverage::operation) need more than the error.
+/// [Connecting](World::resolve_peer) and [operations](Coverage::operation) need more than the error.
 fn rule_of_refusal(error: &Error, port: PortState, model: &Model) -> Option<usize> {
     let is_post = matches!(error.verb, Verb::PostSend | Verb::PostRecv);
     Some(match (error.cause, error.verb) {

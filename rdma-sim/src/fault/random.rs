@@ -113,6 +113,28 @@ impl RandomFaults {
         self.most.min(MOST) as usize
     }
 
+    /// Whether these faults could be drawn, at whatever time and after whatever number of frames
+    pub(crate) fn draws(&self, plan: &FaultPlan, topology: &Topology) -> bool {
+        let places = self.places(topology);
+        let is_drawn = |fault: &Fault| {
+            let is_there = places.iter().any(|place| match &fault.target {
+                Target::Host(host) => place.host == host,
+                Target::Port { host, device } => place.host == host && place.device == Some(device),
+            });
+            is_there && self.draws_kind(&fault.kind)
+        };
+        let groups = plan.groups();
+        // What ends a fault is drawn with it.
+        groups.len() <= self.most() && groups.iter().all(|group| is_drawn(&plan.0[group[0]]))
+    }
+
+    fn draws_kind(&self, kind: &FaultKind) -> bool {
+        match &self.kinds[..] {
+            [] => (0..DEFAULTS).any(|number| default_kind(number, 1, Duration::ZERO).name() == kind.name()),
+            kinds => kinds.contains(kind),
+        }
+    }
+
     /// Draws a fault, and the one that ends it
     #[cfg(any(feature = "proptest", feature = "arbitrary"))]
     pub(super) fn draw_one(
@@ -356,5 +378,29 @@ mod tests {
                     at 5ms b:rdma_en2 replug; at 6ms a wake; at 7ms b:rdma_en2 slow 100%";
         let plan: FaultPlan = text.parse().unwrap();
         assert_eq!(plan.groups(), [vec![0, 2], vec![1, 4], vec![3, 6], vec![5]]);
+    }
+
+    /// Catches kinds, targets and numbers of faults that are not compared, and faults that are drawn and not recognised.
+    #[test]
+    fn faults_that_were_drawn_are_recognised_and_others_are_not() {
+        let topology = Topology::pair();
+        let kinds = [FaultKind::Unplug, FaultKind::Lose { frames: 2 }];
+        let some = RandomFaults::up_to(2).kinds(kinds).at(["b"]);
+        for seed in 0..200 {
+            for faults in [&RandomFaults::up_to(4), &some] {
+                let drawn = plan(faults, seed);
+                assert!(faults.draws(&drawn, &topology), "{drawn}");
+            }
+        }
+        let draws = |text: &str| some.draws(&text.parse().unwrap(), &topology);
+        assert!(draws("at 1s b:rdma_en2 lose 2; at 2s b:rdma_en2 unplug"));
+        assert!(draws(
+            "after 900 frames b:rdma_en2 lose 2; at 2s b:rdma_en2 unplug; at 3s b:rdma_en2 replug"
+        ));
+        assert!(!draws("at 1s a:rdma_en2 lose 2"), "another host");
+        assert!(!draws("at 1s b:rdma_en2 lose 3"), "another argument");
+        assert!(!draws("at 1s b kill"), "another kind");
+        let three = ["at 1s b:rdma_en2 lose 2"; 3].join("; ");
+        assert!(!draws(&three), "too many");
     }
 }

@@ -86,6 +86,37 @@ fn a_file_of_a_corpus_that_is_no_replay_is_named() {
     assert!(text.contains("old.replay cannot be replayed: the replay has version \"1\""), "{text}");
 }
 
+/// Catches faults of a file that are replaced by those of the check, or dropped, and files of other settings that are taken.
+#[test]
+fn a_run_of_a_corpus_has_its_own_faults_or_is_refused_as_stale() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "2 seed=5 faults=at 9ms a:rdma_en2 slow 50%; at 900ms b kill; at 950ms b restart";
+    std::fs::write(folder.path().join("a.replay"), line).unwrap();
+    let check = |plan: &str, kinds: &[FaultKind]| {
+        let random = RandomFaults::up_to(1).kinds(kinds.to_vec()).at(["b"]).within(Duration::from_millis(1));
+        let check = Check::new().runs(40).scheduler(Scheduler::Fifo).random_faults(random);
+        check.faults(plan.parse().unwrap()).corpus(folder.path())
+    };
+    let seen = Mutex::new(Vec::new());
+    let test = async |net: Net| {
+        state!("begun");
+        seen.lock().unwrap().push(net.faults().to_string());
+    };
+    let plan = "at 9ms a:rdma_en2 slow 50%";
+    try_check(check(plan, &[FaultKind::Kill]), test).unwrap();
+    let seen = std::mem::take(&mut *seen.lock().unwrap());
+    assert!(
+        seen.iter().any(|faults| line.ends_with(faults)),
+        "its own, although they begin later than others"
+    );
+    assert!(seen.iter().all(|faults| faults.starts_with(plan)), "{seen:?}");
+    for (plan, kinds) in [("at 8ms a:rdma_en2 slow 50%", FaultKind::Kill), (plan, FaultKind::Pause)] {
+        let panic = std::panic::catch_unwind(|| try_check(check(plan, &[kinds]), async |_| ())).unwrap_err();
+        let text = *panic.downcast::<String>().unwrap();
+        assert!(text.contains("a.replay is stale") && text.contains("RDMA_SIM_UPDATE_CORPUS=1"), "{text}");
+    }
+}
+
 /// A service whose process writes down that it takes over, and that it has: each death in between is one more that was not orderly
 async fn take_over(net: Net, slots: u32) {
     let world = (net.clone(), Arc::new(AtomicU32::new(0)));
@@ -177,4 +208,8 @@ fn a_corpus_is_written_when_it_is_asked_for() {
         assert_eq!(text.parse::<Replay>().unwrap().test, "written");
     }
     assert_eq!(run("1"), count, "what is known is not written again");
+    let stale = path.join("stale.replay");
+    std::fs::write(&stale, "2 test=written seed=1 faults=at 1ms b kill").unwrap();
+    assert_eq!(run("1"), count, "a stale file is removed");
+    assert!(!stale.exists());
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use rdma_core::{always, sometimes};
-use rdma_sim::{Check, FailureKind, FaultKind, Net, RandomFaults, Report, Scheduler, try_check};
+use rdma_sim::{Check, FailureKind, FaultKind, Net, RandomFaults, Report, Scheduler, Trigger, try_check};
 
 fn report(check: Check, test: impl AsyncFn(Net) + Sync) -> Report {
     try_check(check, test).unwrap_or_else(|failure| panic!("{failure}"))
@@ -105,6 +105,32 @@ fn shrinking_can_be_switched_off() {
     assert_eq!(failure.replay.faults.0.len(), 2);
 }
 
+/// Catches faults that are drawn at any time of the run.
+#[test]
+fn half_of_the_random_faults_begin_where_the_traffic_is() {
+    let faults = RandomFaults::up_to(8).kinds([FaultKind::LeakPds { count: 1 }]);
+    let count = Mutex::new([0; 2]);
+    let moment = Duration::from_millis(700);
+    report(Check::new().runs(200).random_faults(faults).scheduler(Scheduler::Fifo), async |net: Net| {
+        let open = |host| net.open(host, "rdma_en2").unwrap();
+        let [mut a, mut b] = rdma_bare::BareQp::pair(open("a"), open("b"), 1 << 16).unwrap();
+        net.sleep(moment).await;
+        b.recv(1, 0..9).unwrap();
+        a.send(2, 0..9).unwrap();
+        b.received().await.unwrap();
+        net.sleep(Duration::from_millis(300)).await;
+        for fault in &net.faults().0 {
+            if let Trigger::At(time) = fault.trigger {
+                let distance = time.as_nanos().abs_diff(moment.as_nanos() as u64);
+                count.lock().unwrap()[usize::from(distance < 50_000)] += 1;
+            }
+        }
+    });
+    let [elsewhere, near] = count.into_inner().unwrap();
+    let part = f64::from(near) / f64::from(near + elsewhere);
+    assert!((0.4..0.6).contains(&part), "{near} of {} begin within 50 µs of the message", near + elsewhere);
+}
+
 trait Fails {
     async fn sleep_until_failure(&self);
 }
@@ -139,6 +165,7 @@ fn schedules_differ_by_seed() {
     assert_eq!(seen(Scheduler::Fifo), 1);
     assert_eq!(seen(Scheduler::Random), 6, "all orders");
     assert_eq!(seen(Scheduler::Pct { depth: 3, steps: 0 }), 6, "all orders");
+    assert_eq!(seen(Scheduler::Pct { depth: 1, steps: 0 }), 6, "all orders, by priorities alone");
 }
 
 #[test]

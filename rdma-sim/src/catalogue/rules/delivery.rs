@@ -1,11 +1,13 @@
 //! Delivery
 
 use super::rule::rules;
+use crate::rules::FrameMatch;
 
 rules! {
     /// A send is transmitted only into a receive that the peer has posted, and waits for one for ever. That unreliable
     /// queue pairs drop such a send here, too, is a comment in pytorch PR 189856 that no measurement supports.
     "credits", Documented by "Apple TN3205; hellas thunderbolt-ibverbs PR 44", set by Caps::send_waits_for_receive,
+        applies if |model| model.caps.send_waits_for_receive,
         shown by a_send_waits_for_its_receive_or_is_dropped;
 
     /// The sender learns of a receive one propagation time after it was posted.
@@ -14,16 +16,19 @@ rules! {
 
     /// A message costs a credit for each of its frames, however short, and no more bytes on the wire than it has.
     "frame-credits", Measured by "mesh-flow field notes", uncounted as "every message has it",
+        applies if |model| model.caps.send_waits_for_receive,
         shown by a_short_message_costs_a_whole_frame_of_credit_and_few_bytes;
 
     /// A message and its receive must span the same number of frames, or the receive completes with status 1. The bytes
     /// in the last frame may differ, and the completion reports how many arrived.
     "frame-match", Documented by "Apple TN3205", set by Rules::frame_match,
+        applies if |model| model.rules.frame_match == FrameMatch::Exact,
         shown by messages_and_receives_span_the_same_frames;
 
     /// The part of a message that does not fit its receive continues in the next receive, which fails as well; the send
     /// completes successfully.
     "frame-mismatch-spill", Assumed by "this project, from hellas thunderbolt-ibverbs", set by Rules::frame_match,
+        applies if |model| model.rules.frame_match == FrameMatch::Exact,
         shown by the_excess_of_a_message_spoils_the_next_receive;
 
     /// Messages of a queue pair arrive, and its requests complete, in the order of their posts.

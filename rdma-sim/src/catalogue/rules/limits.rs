@@ -1,6 +1,7 @@
 //! Limits, queues and operations
 
 use super::rule::rules;
+use crate::rules::QueueUnit;
 
 rules! {
     /// A device has ten queue pairs for all processes together; an eleventh is refused (16).
@@ -29,16 +30,19 @@ rules! {
 
     /// A message has at most 4095 frames, which is 16,773,120 bytes.
     "max-message", Documented by "Apple TN3205", set by Caps::max_message,
+        applies if |model| model.caps.max_message != model.caps.frame,
         shown by a_message_of_4095_frames_is_the_longest;
 
     /// Under macOS 26.2 messages of more than 4 KiB do not work: MLX sends longer ones only from 26.3 on.
     /// `Model::tb5_macos_26_2` has that limit.
     "macos-26-2", Reported by "MLX source, jaccl/rdma.h; mlx#3094", set by Caps::max_message,
+        applies if |model| model.caps.max_message == model.caps.frame,
         shown by under_macos_26_2_a_message_is_one_frame;
 
     /// Queues are counted in frames of 4 KiB, not in requests: a message of 8 KiB takes two slots, and so do two
     /// messages of one byte.
     "queue-frames", Documented by "Apple TN3205; hellas thunderbolt-ibverbs PR 35", set by Rules::queue_unit,
+        applies if |model| model.rules.queue_unit == QueueUnit::Frames,
         shown by queues_are_counted_in_frames;
 
     /// The device grants a power of two less one, at least the requested depth. That the grant may differ is
@@ -49,6 +53,7 @@ rules! {
     /// The depth of a queue bounds the message: a message that spans more frames than the queue has is refused. The
     /// error number 22 is assumed.
     "queue-depth", Documented by "Apple TN3205",
+        applies if |model| model.rules.queue_unit == QueueUnit::Frames && model.caps.max_message != model.caps.frame,
         shown by a_message_fits_the_queue_or_is_refused;
 
     /// A request frees its slots when it completes, whether or not the completion was polled.
@@ -62,15 +67,18 @@ rules! {
 
     /// Queue pairs are of the unreliable connected kind; others are not supported (102).
     "transports", Measured by "tmc/apple rdma; mlx PR 4530", set by Caps::one_sided,
+        applies if |model| !model.caps.one_sided,
         shown by only_unreliable_connected_queue_pairs_exist;
 
     /// SEND is the only operation; reads and atomics are not supported (102).
     "operations", Documented by "Apple TN3205; tmc/apple rdma", set by Caps::one_sided,
+        applies if |model| !model.caps.one_sided,
         shown by reads_and_atomics_are_not_supported;
 
     /// An RDMA WRITE travels like a SEND and places nothing (hellas thunderbolt-ibverbs), or is refused (tmc/apple
     /// rdma).
     "uc-write", Disputed by "hellas thunderbolt-ibverbs; tmc/apple rdma", set by Rules::uc_write,
+        applies if |model| !model.caps.one_sided,
         shown by a_write_travels_like_a_send_or_is_refused;
 
     /// A request has one element (Apple TN3205). A send with more is refused, or each element becomes a message of its

@@ -30,6 +30,7 @@ rules! {
 
     /// Each time a link comes up again either end loses a protection domain.
     "replug-leaks-pd", Measured by "asmi", set by Rules::replug_leaks_pds,
+        applies if |model| model.rules.replug_leaks_pds > 0,
         shown by each_replug_costs_a_protection_domain;
 
     /// A queue pair that is idle for 23 minutes is dead: it accepts posts, completes none, and reports nothing. A

@@ -5,6 +5,7 @@ use super::rule::rules;
 rules! {
     /// Registered memory begins at a page of 16 KiB; other addresses are refused (22).
     "registration-alignment", Documented by "Apple TN3205; openclawradar, 2026-05-06", set by Rules::alignment,
+        applies if |model| model.rules.alignment > 1,
         shown by memory_begins_at_a_page;
 
     /// Any length from one byte can be registered, far beyond the advertised 16 MB.
@@ -19,11 +20,13 @@ rules! {
     /// The device does not find the part of a region beyond a 4 GiB boundary of its addresses: data lands elsewhere,
     /// and no error is reported. Regions here cross such a boundary only where a fault makes them.
     "four-gib-boundary", Measured by "mesh-flow field notes", set by Rules::boundary,
+        applies if |model| model.rules.boundary,
         shown by data_beyond_a_4_gib_boundary_is_lost_or_not;
 
     /// A receive reaches only memory that was registered before its queue pair became ready to receive; otherwise it
     /// completes with status 4.
     "late-registration", Measured by "mesh-flow field notes", set by Rules::late_registration,
+        applies if |model| !model.rules.late_registration,
         shown by late_memory_receives_nothing_or_does;
 
     /// A receive into memory without the right to write completes with status 4.

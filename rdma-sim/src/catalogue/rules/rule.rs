@@ -20,6 +20,22 @@ pub struct Rule {
     pub test: &'static str,
     /// Why a report does not count how often it was exercised, if it does not
     pub uncounted: Option<&'static str>,
+    /// Whether a device of this model can follow it, whatever the program does
+    pub(crate) applies: fn(&Model) -> bool,
+}
+
+impl Rule {
+    /// Whether a simulation of `model` can exercise the rule
+    ///
+    /// ```
+    /// use rdma_sim::{Model, catalogue};
+    ///
+    /// let rule = catalogue::rules().find(|rule| rule.name == "roce-drops").unwrap();
+    /// assert!(rule.applies_to(&Model::roce()) && !rule.applies_to(&Model::tb5()));
+    /// ```
+    pub fn applies_to(&self, model: &Model) -> bool {
+        (self.applies)(model)
+    }
 }
 
 /// What decides a rule
@@ -86,7 +102,7 @@ macro_rules! rules {
         $(#[doc = $description:literal])+
         $name:literal, $status:ident by $source:literal
         $(, set by $group:ident::$field:ident)? $(, caused by $fault:literal)?
-        $(, uncounted as $uncounted:literal)?, shown by $test:ident;
+        $(, uncounted as $uncounted:literal)? $(, applies if $applies:expr)?, shown by $test:ident;
     )+) => {
         pub(super) const RULES: &[$crate::catalogue::rules::rule::Rule] = &[$($crate::catalogue::rules::rule::Rule {
             name: $name,
@@ -100,6 +116,7 @@ macro_rules! rules {
             ][0],
             test: stringify!($test),
             uncounted: [$(Some($uncounted),)? None][0],
+            applies: [$($applies as fn(&$crate::Model) -> bool,)? |_: &$crate::Model| true][0],
         }),+];
     };
 }

@@ -60,6 +60,7 @@ rules! {
     /// A number of failed transitions to RTR wedges the port until the Mac reboots. The number is not known, so this is
     /// off.
     "failed-rtr-wedges", Reported by "tmc/apple rdma", set by Rules::failed_rtr_wedges,
+        applies if |model| model.rules.failed_rtr_wedges.is_some(),
         shown by repeated_failures_wedge_the_port_or_not;
 
     /// Receives can be posted from INIT on (hellas), from RTR on (mesh-flow), or from RTS on (llama.cpp).
@@ -86,11 +87,13 @@ rules! {
 
     /// In the ERROR state nothing completes and no post is accepted; a flush was never observed.
     "error-state", Assumed by "tmc/apple rdma, unproven", set by Caps::flush_on_error,
+        applies if |model| !model.caps.flush_on_error,
         shown by a_failed_queue_pair_does_not_flush;
 
     /// Once a queue pair of a device was set to ERROR, the regions of the device stay counted after they are
     /// deregistered.
     "error-state-keeps-mappings", Measured by "llama.cpp issue 27908", set by Rules::error_keeps_mappings,
+        applies if |model| model.rules.error_keeps_mappings,
         shown by the_error_state_keeps_mappings_or_not;
 
     /// When destroying a queue pair returns, the device no longer accesses any posted memory. Other programs wait a

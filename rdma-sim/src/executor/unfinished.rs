@@ -1,22 +1,31 @@
-//! The tasks that are left when the main one has ended
+//! Tasks that have not ended when the main one has
 
 use std::cmp::Reverse;
 
-use super::stalled::{LeftTask, Wait, wait_of};
+use super::stalled::{Wait, wait_of};
 use super::{SimRuntime, Tasks};
 use crate::shared::Shared;
 
 /// Most polls of tasks that end after the main one
 const MOST: u32 = 100_000;
 
+/// A task that waits while the main one has ended
+#[derive(Clone, Debug)]
+pub(crate) struct UnfinishedTask {
+    /// The task and, if all others had their turn before, what it waits for
+    pub(crate) wait: Wait,
+    /// It was spawned outside of all hosts, by a call that is known: no host or library answers for it
+    pub(crate) is_outside: bool,
+}
+
 impl SimRuntime {
     /// The tasks that wait for something; if it `settles`, those that may run do so before, while no time passes
-    pub(super) fn left(&self, shared: &Shared, run: &mut Tasks, settles: bool) -> Vec<LeftTask> {
+    pub(super) fn unfinished(&self, shared: &Shared, run: &mut Tasks, settles: bool) -> Vec<UnfinishedTask> {
         let spins = settles && !self.settle(shared, run);
-        let is_left =
+        let waits =
             |id: &usize| run.tasks[*id].as_ref().is_some_and(|task| task.waits() || spins && !task.is_held);
-        let waiting: Vec<_> = (1..run.tasks.len()).filter(is_left).collect();
-        let mut left = Vec::with_capacity(waiting.len());
+        let waiting: Vec<_> = (1..run.tasks.len()).filter(waits).collect();
+        let mut unfinished = Vec::with_capacity(waiting.len());
         for id in waiting {
             let name = run.name(id, shared);
             let Some(task) = &mut run.tasks[id] else { continue };
@@ -27,9 +36,9 @@ impl SimRuntime {
             } else {
                 Wait { task: name, events: Vec::new() }
             };
-            left.push(LeftTask { wait, is_outside });
+            unfinished.push(UnfinishedTask { wait, is_outside });
         }
-        left
+        unfinished
     }
 
     /// Polls the tasks that may run until none may; false if that does not end
