@@ -34,6 +34,8 @@ pub(crate) struct State<D: Device> {
     linger: Time,
     /// Waits for memory for the next announced message.
     memory: Waiter,
+    /// An announced message waits for memory.
+    is_starved: bool,
     /// Whether a message was refused because the peer has closed.
     is_refused: bool,
     pub(super) error: Option<ConnectionError>,
@@ -55,6 +57,7 @@ impl<D: Device> State<D> {
             is_held: true,
             linger: Time::MAX,
             memory: Waiter::default(),
+            is_starved: false,
             is_refused: false,
             error: None,
             stats: ConnectionStats::default(),
@@ -348,7 +351,9 @@ impl<D: Device> State<D> {
         mut cx: Option<&mut Context<'_>>,
         effects: &mut Effects,
     ) -> Result<(), ConnectionError> {
-        let Self { protocol, queues: Some(queues), memory, pool, .. } = self else { return Ok(()) };
+        let Self { protocol, queues: Some(queues), memory, pool, is_starved, .. } = self else {
+            return Ok(());
+        };
         while let Some(len) = protocol.next_bulk_receive() {
             let span = frames(len as usize) as u32;
             if !queues.has_bulk_space(span) {
@@ -356,9 +361,14 @@ impl<D: Device> State<D> {
             }
             let lease = match &mut cx {
                 Some(cx) => match pool.poll_lease(Zone::Bulk, span, memory, cx, effects) {
-                    Poll::Ready(lease) => Some(lease),
+                    Poll::Ready(lease) => {
+                        *is_starved = false;
+                        Some(lease)
+                    }
                     Poll::Pending => {
-                        probe::reached(ConnectionState::BulkStarved);
+                        if !std::mem::replace(is_starved, true) {
+                            probe::reached(ConnectionState::BulkStarved);
+                        }
                         break;
                     }
                 },

@@ -33,6 +33,8 @@ pub struct Protocol {
     /// When a send on the eager lane completed last.
     last_sent: Time,
     is_keep_alive_due: bool,
+    /// The first message of the queue waited for a credit at the last look.
+    is_starved: bool,
     fin: Fin,
     /// Bulk messages that the peer has posted in total, once it has confirmed our [`Kind::Fin`].
     bulk_due_total: u32,
@@ -102,6 +104,7 @@ impl Protocol {
             peer_grants: 0,
             last_sent: now,
             is_keep_alive_due: false,
+            is_starved: false,
             fin: Fin::Open,
             bulk_due_total: 0,
             expected_seq: 0,
@@ -194,9 +197,11 @@ impl Protocol {
             return Some(Transmit::Bulk { token });
         }
         let credits = self.peer_credits.wrapping_sub(self.next_seq);
-        if is_read && !self.queue.is_empty() && credits <= self.peer.reserve() {
+        let is_starved = is_read && !self.queue.is_empty() && credits <= self.peer.reserve();
+        if is_starved && !self.is_starved {
             probe::reached(ConnectionState::CreditStarved);
         }
+        self.is_starved = is_starved;
         if self.eager_in_flight >= self.config.eager_send_frames || credits == 0 {
             return None;
         }
