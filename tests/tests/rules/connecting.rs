@@ -3,9 +3,10 @@
 use rdma_core::{Cause, Device, QpAttr, QpInit, QpState, QueuePair, Transition};
 use rdma_sim::Sim;
 use rdma_sim::rules::SourceGid;
-use rdma_tests::{DEVICE, value_of};
+use rdma_tests::DEVICE;
 
 use super::{bare, errno, happen, pair, under};
+use crate::counting::{Simulate, value_of};
 
 /// Every error number of the step to ready-to-receive, with its source.
 #[test]
@@ -19,7 +20,7 @@ fn every_failing_step_has_its_errno() {
         ("mlx#3207", "a:rdma_en2 busy", 16, Cause::Busy),
     ];
     for (source, fault, errno, cause) in table {
-        Sim::new().run(async |net| {
+        Sim::new().simulate(async |net| {
             happen(&net, fault).await;
             let (a, b) = (bare(&net, "a"), bare(&net, "b"));
             let (attr, mask) = QpAttr::ready_to_receive(&b.qp().address(), 1, 1024);
@@ -43,7 +44,7 @@ fn every_failing_verb_has_its_errno() {
         ("exo#1712", "a:rdma_en2 wedge", "alloc_pd", 16),
     ];
     for (source, fault, verb, errno) in table {
-        Sim::new().run(async |net| {
+        Sim::new().simulate(async |net| {
             happen(&net, fault).await;
             let error = match net.open("a", DEVICE).map_err(rdma_core::Error::from) {
                 Ok(device) => rdma_bare::BareQp::new(device, &QpInit::with_frames(7), 4096).unwrap_err(),
@@ -56,7 +57,7 @@ fn every_failing_verb_has_its_errno() {
 
 #[test]
 fn a_failed_step_cannot_be_repeated() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let (a, b) = (bare(&net, "a"), bare(&net, "b"));
         happen(&net, "a:rdma_en2 unresolvable").await;
         assert_eq!(errno(a.qp().connect(&b.qp().address())), 60);
@@ -132,7 +133,7 @@ fn a_large_mtu_works_or_not() {
 
 #[test]
 fn a_taken_receive_queue_refuses_the_step() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let (a, b) = (bare(&net, "a"), bare(&net, "b"));
         happen(&net, "a:rdma_en2 busy").await;
         let step = Transition::ReadyToReceive { peer: b.qp().address() };

@@ -8,11 +8,12 @@ use futures::future::join;
 use rdma_core::{Completion, Device, FRAME, Opcode, QpInit, QueuePair, Status, Time};
 use rdma_sim::rules::{FrameMatch, SendCompletion};
 use rdma_sim::{LineRate, Model, Net, Sim};
-use rdma_tests::{DEVICE, value_of};
+use rdma_tests::DEVICE;
 
 use super::{
     Bare, bare, device, errno, happen, on_pair, pair, pair_of, passes, rest, under, within_a_second,
 };
+use crate::counting::{Simulate, value_of};
 
 #[test]
 fn a_short_message_costs_a_whole_frame_of_credit_and_few_bytes() {
@@ -66,7 +67,7 @@ fn messages_and_receives_span_the_same_frames() {
     ];
     for (message, receive, exact, fits) in table {
         for (rule, expected) in [(FrameMatch::Exact, exact), (FrameMatch::Fits, fits)] {
-            under(|rules| rules.frame_match = rule).run(async |net| {
+            under(|rules| rules.frame_match = rule).simulate(async |net| {
                 let [mut a, mut b] = pair(&net);
                 a.write(0, &vec![7; message]);
                 b.write(0, &vec![0; 64 * K]);
@@ -169,7 +170,7 @@ async fn a_megabyte_over_each(net: &Net, pairs: &mut [(Bare, Bare)]) -> Vec<Time
 
 #[test]
 fn queue_pairs_take_turns() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let mut pairs: Vec<_> = [(); 2].map(|()| pair(&net)).into_iter().map(|[a, b]| (a, b)).collect();
         let arrivals = a_megabyte_over_each(&net, &mut pairs).await;
         let both = 2 * 256 * LineRate::TB5.frame_ns(FRAME);
@@ -181,7 +182,7 @@ fn queue_pairs_take_turns() {
 #[test]
 fn both_directions_carry_at_once() {
     let arrival = |both: bool| {
-        let run = Sim::new().run(async |net| {
+        let run = Sim::new().simulate(async |net| {
             let [a, b] = pair(&net);
             let mut pairs = vec![(a, b)];
             if both {
@@ -227,7 +228,7 @@ fn a_damaged_frame_fails_its_receive() {
 /// Catches an excess that goes on into the next receives where the device drops it.
 #[test]
 fn the_excess_of_a_message_is_lost_where_receives_may_be_longer() {
-    under(|rules| rules.frame_match = FrameMatch::Fits).run(async |net| {
+    under(|rules| rules.frame_match = FrameMatch::Fits).simulate(async |net| {
         let [mut a, mut b] = pair(&net);
         for at in [0, FRAME] {
             b.recv(at as u64, at..at + FRAME).unwrap();
@@ -241,7 +242,7 @@ fn the_excess_of_a_message_is_lost_where_receives_may_be_longer() {
 
 #[test]
 fn a_refused_post_takes_nothing() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let [mut a, mut b] = pair_of(&net, 3, 1 << 16);
         for id in 0..2 {
             a.send(id, 0..8).unwrap();
@@ -261,7 +262,7 @@ fn a_refused_post_takes_nothing() {
 fn completions_of_several_queue_pairs_share_a_queue() {
     use rdma_core::{Access, CompletionQueue, SendOp};
     use rdma_tests::Raw;
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let [a, b] = ["a", "b"]
             .map(|host| Raw::new(device(&net, host), &QpInit::with_frames(7), Access::LOCAL_WRITE, FRAME));
         let second = Raw::new(device(&net, "b"), &QpInit::with_frames(7), Access::LOCAL_WRITE, FRAME);
@@ -297,7 +298,7 @@ fn the_first_byte_of_a_damaged_message_is_inverted() {
 
 #[test]
 fn a_credit_takes_as_long_as_the_cable() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let (mut a, mut b) = (bare(&net, "a"), bare(&net, "b"));
         a.connect(&b).unwrap();
         a.send(1, 0..8).unwrap();

@@ -8,6 +8,7 @@ use rdma_sim::{FaultPlan, LineRate, Net, Sim};
 use rdma_tests::DEVICE;
 
 use super::{Bare, errno, happen, on_pair, pair, pair_of, passes, rest, within_a_second};
+use crate::counting::Simulate;
 
 /// How long a megabyte takes, in nanoseconds
 async fn a_megabyte(net: &Net, a: &mut Bare, b: &mut Bare) -> u64 {
@@ -75,7 +76,7 @@ fn lost_messages_take_no_receive() {
 
 #[test]
 fn an_overflowing_ring_damages_the_excess() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let [mut a, mut b] = pair_of(&net, 1, 4 * FRAME);
         b.recv(1, 0..8).unwrap();
         assert_eq!(errno(b.recv(2, 8..16)), 12);
@@ -109,7 +110,7 @@ fn faults_wait_for_their_frame() {
     let needs_port = FaultReason::NeedsPort { kind: "unplug", host: "a".to_owned() };
     assert_eq!((refused.text.as_str(), refused.reason), ("after 5 frames a unplug", needs_port));
     let plan = "after 3 frames a:rdma_en2 corrupt 1; after 5 frames a:rdma_en2 unplug";
-    Sim::new().faults(plan.parse().unwrap()).run(async |net| {
+    Sim::new().faults(plan.parse().unwrap()).simulate(async |net| {
         let [mut a, mut b] = pair(&net);
         for id in 0..6 {
             b.recv(id, id as usize * 8..id as usize * 8 + 8).unwrap();

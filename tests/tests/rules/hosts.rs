@@ -9,6 +9,7 @@ use rdma_sim::{Net, Sim};
 use rdma_tests::DEVICE;
 
 use super::{Bare, happen, on_pair, pair, passes, rest};
+use crate::counting::Simulate;
 
 /// Has a process on `b` answer each message with one of its own
 fn echo(net: &Net, mut b: Bare) {
@@ -59,7 +60,7 @@ fn a_stopped_peer_continues_without_damage() {
 
 #[test]
 fn a_killed_host_is_silent_until_its_processes_start_anew() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let starts = count_starts(&net);
         let [mut a, b] = pair(&net);
         echo(&net, b);
@@ -76,7 +77,7 @@ fn a_killed_host_is_silent_until_its_processes_start_anew() {
 
 #[test]
 fn only_a_reboot_frees_leaked_objects() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let starts = count_starts(&net);
         let [mut a, b] = pair(&net);
         for fault in ["leak-pds 11", "leak-qps 10", "leak-cqs 11", "leak-mrs 100", "busy", "wedge", "no-pds"]

@@ -11,9 +11,10 @@ use rdma_core::{
 };
 use rdma_sim::rules::{MultiSge, RingOverflow, UcWrite};
 use rdma_sim::{Model, Sim};
-use rdma_tests::{DEVICE, Raw, value_of};
+use rdma_tests::{DEVICE, Raw};
 
 use super::{Bare, bare, device, errno, pair, pair_of, passes, rest, under};
+use crate::counting::{Simulate, add, value_of};
 
 #[test]
 fn the_caps_are_those_of_the_sources() {
@@ -54,7 +55,7 @@ fn assert_exhausted((made, error): (usize, Error), resource: Resource, limit: u3
 
 #[test]
 fn an_eleventh_queue_pair_is_refused() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let (one, other) = (device(&net, "a"), device(&net, "a"));
         let cqs = [&one, &other].map(|device| device.create_cq(8).unwrap());
         let mut turn = cqs.iter().cycle();
@@ -65,7 +66,7 @@ fn an_eleventh_queue_pair_is_refused() {
 
 #[test]
 fn a_twelfth_protection_domain_is_refused() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let made = exhaust(|| net.open("a", DEVICE).map_err(rdma_core::Error::from));
         assert_exhausted(made, Resource::ProtectionDomains, 11, 12);
         device(&net, "b");
@@ -74,7 +75,7 @@ fn a_twelfth_protection_domain_is_refused() {
 
 #[test]
 fn a_twelfth_completion_queue_is_refused() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let device = device(&net, "a");
         assert_exhausted(exhaust(|| device.create_cq(8)), Resource::CompletionQueues, 11, 12);
     });
@@ -82,7 +83,7 @@ fn a_twelfth_completion_queue_is_refused() {
 
 #[test]
 fn a_hundred_and_first_memory_region_is_refused() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let arena = Arena::new(FRAME).unwrap();
         let devices = [device(&net, "a"), device(&net, "a")];
         let mut turn = devices.iter().cycle();
@@ -97,7 +98,7 @@ fn a_hundred_and_first_memory_region_is_refused() {
 
 #[test]
 fn a_completion_queue_has_at_most_4096_entries() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let device = device(&net, "a");
         device.create_cq(4096).unwrap();
         assert_eq!(errno(device.create_cq(4097)), 22);
@@ -107,7 +108,7 @@ fn a_completion_queue_has_at_most_4096_entries() {
 
 #[test]
 fn a_queue_has_at_most_4095_frames() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let cq = device(&net, "a").create_cq(8).unwrap();
         assert_eq!(cq.create_qp(&QpInit::with_frames(4095)).unwrap().capacity().send_frames, 4095);
         assert_eq!(errno(cq.create_qp(&QpInit::with_frames(4096))), 22);
@@ -116,7 +117,7 @@ fn a_queue_has_at_most_4095_frames() {
 
 #[test]
 fn the_granted_space_is_read_back() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let cq = device(&net, "a").create_cq(8).unwrap();
         for (asked, granted) in [(1, 1), (2, 3), (32, 63), (63, 63), (512, 1023), (1008, 1023), (2048, 4095)]
         {
@@ -130,7 +131,7 @@ fn the_granted_space_is_read_back() {
 /// The run that was measured (hellas thunderbolt-ibverbs PR 35): the sixty-fourth receive of 64 KiB fails with −12.
 #[test]
 fn queues_are_counted_in_frames() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let mut a = Bare::new(device(&net, "a"), &QpInit::with_frames(1000), 4 << 20).unwrap();
         let range = |number: usize| number << 16..(number + 1) << 16;
         for number in 0..63 {
@@ -150,7 +151,7 @@ fn queues_are_counted_in_frames() {
 /// Catches a queue that gives back other places than it took.
 #[test]
 fn queues_of_lenient_devices_count_requests() {
-    Sim::new().model(Model::tb5_lenient()).run(async |net| {
+    Sim::new().model(Model::tb5_lenient()).simulate(async |net| {
         let [mut a, mut b] = pair_of(&net, 7, 4 << 20);
         for _ in 0..3 {
             for number in 0..7 {
@@ -168,7 +169,7 @@ fn queues_of_lenient_devices_count_requests() {
 
 #[test]
 fn a_message_fits_the_queue_or_is_refused() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let mut a = Bare::new(device(&net, "a"), &QpInit::with_frames(7), 16 << 20).unwrap();
         a.recv(1, 0..7 * FRAME).unwrap();
         let mut a = Bare::new(device(&net, "a"), &QpInit::with_frames(7), 16 << 20).unwrap();
@@ -180,7 +181,7 @@ fn a_message_fits_the_queue_or_is_refused() {
 
 #[test]
 fn a_message_of_4095_frames_is_the_longest() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let [a, b] = ["a", "b"].map(|host| device(&net, host));
         let [mut a, mut b] = Bare::pair(a, b, 16 << 20).unwrap();
         assert_eq!(errno(a.send(1, 0..16_773_121)), 22);
@@ -194,7 +195,7 @@ fn a_message_of_4095_frames_is_the_longest() {
 
 #[test]
 fn under_macos_26_2_a_message_is_one_frame() {
-    Sim::new().model(Model::tb5_macos_26_2()).run(async |net| {
+    Sim::new().model(Model::tb5_macos_26_2()).simulate(async |net| {
         let [mut a, mut b] = pair(&net);
         assert_eq!(errno(a.send(1, 0..4097)), 22);
         b.recv(1, 0..4096).unwrap();
@@ -205,7 +206,7 @@ fn under_macos_26_2_a_message_is_one_frame() {
 
 #[test]
 fn space_returns_with_the_completion() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let [mut a, mut b] = pair_of(&net, 1, 4 * FRAME);
         b.recv(1, 0..FRAME).unwrap();
         a.send(1, 0..FRAME).unwrap();
@@ -243,7 +244,7 @@ fn a_full_ring_refuses_or_corrupts() {
 
 #[test]
 fn only_unreliable_connected_queue_pairs_exist() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let cq = device(&net, "a").create_cq(8).unwrap();
         for qp_type in [QpType::Rc, QpType::Ud] {
             let refused = cq.create_qp(&QpInit { qp_type, ..QpInit::with_frames(7) }).unwrap_err();
@@ -259,7 +260,7 @@ fn raws(net: &rdma_sim::Net) -> [Raw; 2] {
 
 #[test]
 fn reads_and_atomics_are_not_supported() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let [a, _b] = raws(&net);
         let (remote_addr, rkey) = (0, Rkey(0));
         for op in [
@@ -312,7 +313,7 @@ fn several_elements_are_refused_or_split() {
     };
     assert_eq!(run(MultiSge::Refused), Err(22));
     assert_eq!(run(MultiSge::Split), Ok([10, 4]));
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let [a, b] = raws(&net);
         assert_eq!(errno(a.post(1, SendOp::Send, &[])), 22);
         assert_eq!(errno(b.recv(1, &[b.sge(0..1), b.sge(1..2)])), 22);
@@ -321,7 +322,7 @@ fn several_elements_are_refused_or_split() {
 
 #[test]
 fn queue_pair_numbers_are_hops() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let cq = device(&net, "a").create_cq(8).unwrap();
         let mut qps: Vec<_> = (0..10).map(|_| cq.create_qp(&QpInit::with_frames(7)).unwrap()).collect();
         let numbers: Vec<_> = qps.iter().map(|qp| qp.address().qpn.0).collect();
@@ -339,7 +340,7 @@ fn queue_pair_numbers_are_hops() {
 /// successor. The allocator that took the lowest free number failed here at once.
 #[test]
 fn the_number_of_a_destroyed_queue_pair_comes_back_after_all_others() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let cq = device(&net, "a").create_cq(8).unwrap();
         let kept = cq.create_qp(&QpInit::with_frames(7)).unwrap();
         let first = cq.create_qp(&QpInit::with_frames(7)).unwrap().address().qpn;
@@ -355,7 +356,7 @@ fn the_number_of_a_destroyed_queue_pair_comes_back_after_all_others() {
 
 #[test]
 fn an_unsignaled_send_completes_in_silence() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let [a, b] = raws(&net);
         b.recv(1, &[b.sge(0..1)]).unwrap();
         let sgl = [a.sge(0..1)];
@@ -383,12 +384,14 @@ fn an_overrun_completion_queue_is_lost() {
         let mut out = [rdma_core::Completion::default()];
         assert_eq!(errno(small.cq.poll(&mut out)), 12);
     });
-    assert_eq!(run.unwrap().findings.len(), 1, "the sanitizer saw it, too");
+    let run = run.unwrap();
+    add(&run);
+    assert_eq!(run.findings.len(), 1, "the sanitizer saw it, too");
 }
 
 #[test]
 fn lids_and_sequence_numbers_do_not_matter() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let (mut a, mut b) = (bare(&net, "a"), bare(&net, "b"));
         let wrong = |mut address: rdma_core::QpAddress| {
             address.lid.0 = 4711;

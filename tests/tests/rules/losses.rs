@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use rdma_core::{Cause, CompletionQueue, Device, PortState, QpInit, QueuePair};
 use rdma_sim::{Sim, Stalled};
-use rdma_tests::{DEVICE, value_of};
+use rdma_tests::DEVICE;
 
 use super::{bare, device, errno, happen, on_pair, pair, passes, rest, under, within_a_second};
+use crate::counting::{Simulate, value_of};
 
 #[test]
 fn the_death_of_a_peer_is_silent() {
@@ -110,7 +111,7 @@ fn each_replug_costs_a_protection_domain() {
 /// Regression: a host whose RDMA was enabled, or that woke up, lost protection domains even where no link came up.
 #[test]
 fn only_a_link_that_comes_up_costs_a_protection_domain() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         for fault in [
             "a rdma-on",
             "a wake",
@@ -180,7 +181,7 @@ fn crossed_cables_lead_elsewhere() {
     use rdma_sim::{LineRate, Topology};
     let macs = Topology::new().host("a", 3).host("b", 3);
     let two = macs.cable(("a", 0), ("b", 0), LineRate::TB5).cable(("a", 1), ("b", 1), LineRate::TB5);
-    Sim::new().topology(two).run(async |net| {
+    Sim::new().topology(two).simulate(async |net| {
         let [mut a, mut b] = pair(&net);
         happen(&net, "a:rdma_en2 cross rdma_en3").await;
         assert_eq!(a.send(1, 0..8).unwrap_err().cause, Cause::DeviceGone);

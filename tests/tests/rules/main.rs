@@ -5,6 +5,7 @@
 
 mod catalogue;
 mod connecting;
+mod counting;
 mod delivery;
 mod faults;
 mod hosts;
@@ -22,6 +23,8 @@ use rdma_bare::BareQp;
 use rdma_core::{Completion, Error, Opcode, QpInit, Status};
 use rdma_sim::{Fault, Model, Net, Rules, Sim, SimDevice};
 use rdma_tests::DEVICE;
+
+use crate::counting::Simulate;
 
 type Bare = BareQp<SimDevice>;
 
@@ -47,7 +50,7 @@ fn pair_of(net: &Net, frames: u32, len: usize) -> [Bare; 2] {
 
 /// Runs `program` with two that are
 fn on_pair(program: impl AsyncFnOnce(Net, [Bare; 2])) {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let pair = pair(&net);
         program(net, pair).await;
     });

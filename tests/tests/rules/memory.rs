@@ -11,9 +11,10 @@ use rdma_core::{
     Transition,
 };
 use rdma_sim::{Net, Sim};
-use rdma_tests::{Raw, value_of};
+use rdma_tests::Raw;
 
 use super::{device, errno, happen, rest, under};
+use crate::counting::{Simulate, value_of};
 
 const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
 
@@ -42,7 +43,7 @@ fn memory_begins_at_a_page() {
 
 #[test]
 fn memory_of_any_length_can_be_registered() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let device = device(&net, "a");
         // Far beyond the advertised 16 MB; not one page of it is touched.
         for len in [1, 4097, 1 << 30] {
@@ -90,7 +91,7 @@ fn data_beyond_a_4_gib_boundary_is_lost_or_not() {
     assert_eq!(arrived(true), [true, false]);
     assert_eq!(arrived(false), [true, true]);
     // The fault concerns one region; others never cross.
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         happen(&net, "a:rdma_en2 boundary").await;
         let [a, _b] = raws(&net);
         let next = a.register_again(ALL).unwrap().base();
@@ -100,7 +101,7 @@ fn data_beyond_a_4_gib_boundary_is_lost_or_not() {
 
 #[test]
 fn a_sender_does_not_read_beyond_the_boundary() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         happen(&net, "a:rdma_en2 boundary").await;
         let [a, b] = raws(&net);
         let half = 1 << 16;
@@ -138,7 +139,7 @@ fn late_memory_receives_nothing_or_does() {
 /// Regression: memory that was registered between two connections of a queue pair counted as late for the second.
 #[test]
 fn memory_registered_before_a_reconnection_is_not_late() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let [a, b] = raws(&net);
         let region = b.register_again(Access::LOCAL_WRITE).unwrap();
         for raw in [&a, &b] {
@@ -154,7 +155,7 @@ fn memory_registered_before_a_reconnection_is_not_late() {
 
 #[test]
 fn a_receive_needs_the_right_to_write() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let [a, b] = Raw::pair(&net, &QpInit::with_frames(7), Access::REMOTE_READ, FRAME);
         b.recv(1, &[b.sge(0..4)]).unwrap();
         a.post(1, SendOp::Send, &[a.sge(0..4)]).unwrap();
@@ -165,7 +166,7 @@ fn a_receive_needs_the_right_to_write() {
 
 #[test]
 fn keys_begin_at_0x101_and_are_unique() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let raw = Raw::new(device(&net, "a"), &QpInit::with_frames(7), ALL, FRAME);
         assert_eq!((raw.region().lkey(), raw.region().rkey()), (Lkey(0x101), None));
         let next = raw.register_again(ALL).unwrap().lkey();
@@ -182,7 +183,7 @@ fn keys_begin_at_0x101_and_are_unique() {
 
 #[test]
 fn memory_that_is_not_registered_is_refused() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let [a, b] = raws(&net);
         let whole = a.sge(0..1 << 17);
         let unknown = Sge { lkey: Lkey(0x999), len: 4, ..whole };
@@ -214,7 +215,7 @@ fn memory_that_is_not_registered_is_refused() {
 #[test]
 fn memory_that_is_gone_ends_in_a_protection_error() {
     // The sanitizer would call it what it is.
-    Sim::new().sanitize(false).run(async |net| {
+    Sim::new().sanitize(false).simulate(async |net| {
         let [a, mut b] = raws(&net);
         b.recv(1, &[b.sge(0..4)]).unwrap();
         b.region = None;

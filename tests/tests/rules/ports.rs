@@ -7,11 +7,12 @@ use rdma_sim::{LineRate, Model, Sim, Topology};
 use rdma_tests::DEVICE;
 
 use super::{bare, device, errno, happen, on_pair, pair, passes, rest};
+use crate::counting::Simulate;
 
 #[test]
 fn a_port_is_active_while_rdma_is_enabled_at_both_ends() {
     use PortState::{Active, Down};
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let states = || ["a", "b"].map(|host| net.port(host, DEVICE).unwrap().state);
         assert_eq!(states(), [Active; 2]);
         assert_eq!(net.port("a", "rdma_en3").unwrap().state, Down, "without a cable");
@@ -31,7 +32,7 @@ fn a_port_is_active_while_rdma_is_enabled_at_both_ends() {
 
 #[test]
 fn a_down_port_can_be_queried_and_nothing_can_be_created_on_it() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let open = device(&net, "a");
         happen(&net, "b rdma-off").await;
         assert_eq!(net.port("a", DEVICE).unwrap().state, PortState::Down);
@@ -50,7 +51,7 @@ fn a_down_port_can_be_queried_and_nothing_can_be_created_on_it() {
 
 #[test]
 fn devices_trade_names_after_a_restart() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let gids = net.gids("a", DEVICE).unwrap();
         happen(&net, "a renumber").await;
         assert_eq!(
@@ -66,7 +67,7 @@ fn devices_trade_names_after_a_restart() {
 
 #[test]
 fn gid_tables_mirror_addresses() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let [a, b] = ["a", "b"].map(|host| net.gids(host, DEVICE).unwrap());
         for gids in [&a, &b] {
             assert_eq!(gids[0].0[..2], [0xfe, 0x80], "the link-local address comes first");
@@ -78,7 +79,7 @@ fn gid_tables_mirror_addresses() {
 
 #[test]
 fn the_ipv4_entry_may_be_anywhere() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         happen(&net, "a:rdma_en2 gid-at 4").await;
         let gids = net.gids("a", DEVICE).unwrap();
         assert_eq!(gids.iter().position(|gid| gid.ipv4().is_some()), Some(4));
@@ -95,7 +96,7 @@ fn the_ipv4_entry_may_be_anywhere() {
 
 #[test]
 fn a_captured_port_has_no_gids() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         happen(&net, "a:rdma_en2 no-gids").await;
         assert_eq!(net.gids("a", DEVICE).unwrap(), []);
         let [a, b] = ["a", "b"].map(|host| bare(&net, host));
@@ -105,7 +106,7 @@ fn a_captured_port_has_no_gids() {
 
 #[test]
 fn a_port_without_an_address_has_no_usable_gid() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         happen(&net, "a:rdma_en2 link-local-gids").await;
         let [a, b] = ["a", "b"].map(|host| bare(&net, host));
         assert_eq!(net.gids("a", DEVICE).unwrap().len(), 1);
@@ -150,7 +151,7 @@ fn chain() -> Topology {
 
 #[test]
 fn a_device_reaches_only_the_mac_at_its_cable() {
-    Sim::new().topology(chain()).run(async |net| {
+    Sim::new().topology(chain()).simulate(async |net| {
         let [a, c] = ["a", "c"].map(|host| bare(&net, host));
         assert_eq!(a.qp().connect(&c.qp().address()).unwrap_err().cause, Cause::PeerUnreachable);
         // Nor does the right Mac answer at its wrong port.
@@ -164,7 +165,7 @@ fn a_device_reaches_only_the_mac_at_its_cable() {
 
 #[test]
 fn a_queue_pair_cannot_reach_its_own_device() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let [one, two] = [(); 2].map(|()| bare(&net, "a"));
         assert_eq!(errno(one.qp().connect(&two.qp().address())), 60);
         assert_eq!(one.qp().state(), QpState::Init);
@@ -187,7 +188,7 @@ fn a_sleeping_mac_takes_its_ports_along() {
 
 #[test]
 fn a_link_that_looks_up_may_have_no_protection_domains() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         happen(&net, "a:rdma_en2 no-pds").await;
         assert_eq!(net.port("a", DEVICE).unwrap().state, PortState::Active);
         let refused = rdma_core::Error::from(net.open("a", DEVICE).unwrap_err());
@@ -207,7 +208,7 @@ fn ports_of_40_gbps_have_devices_or_none() {
         let mut model = Model::tb5();
         model.rules.tb4_devices = has_devices;
         let sim = Sim::new().model(model).topology(Topology::line(2, older).unwrap());
-        sim.run(async |net| {
+        sim.simulate(async |net| {
             let opened = net.open_context("a", "rdma_en2");
             assert_eq!(opened.is_ok(), has_devices, "{opened:?}");
         });

@@ -9,13 +9,14 @@ use rdma_sim::{Model, Net, Sim};
 use rdma_tests::{DEVICE, Raw};
 
 use super::{errno, happen, rest};
+use crate::counting::Simulate;
 
 const ALL: Access =
     Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE).union(Access::REMOTE_ATOMIC);
 
 /// Runs `program` with two connected queue pairs of adapters
 fn on_roce(qp_type: QpType, program: impl AsyncFnOnce(Net, [Raw; 2])) {
-    Sim::new().model(Model::roce()).run(async |net| {
+    Sim::new().model(Model::roce()).simulate(async |net| {
         let init = QpInit { qp_type, ..QpInit::with_frames(1023) };
         let pair = Raw::pair(&net, &init, ALL, 4 << 20);
         program(net, pair).await;
@@ -97,7 +98,7 @@ fn roce_reads_and_operates_on_reliable_queue_pairs() {
 /// Regression: the first request waited for the retry timer after the peer had become ready, and those behind it for ever.
 #[test]
 fn requests_that_arrive_early_take_place_when_the_peer_is_ready() {
-    Sim::new().model(Model::roce()).run(async |net| {
+    Sim::new().model(Model::roce()).simulate(async |net| {
         let init = QpInit { qp_type: QpType::Rc, ..QpInit::with_frames(1023) };
         let [a, b] = ["a", "b"].map(|host| Raw::new(net.open(host, DEVICE).unwrap(), &init, ALL, 1 << 20));
         a.connect_to(&b);
@@ -182,7 +183,7 @@ fn a_reliable_queue_pair_gives_up_while_it_waits_for_a_receive() {
 
 #[test]
 fn memory_of_a_peer_needs_its_key_and_its_right() {
-    Sim::new().model(Model::roce()).run(async |net| {
+    Sim::new().model(Model::roce()).simulate(async |net| {
         for access in [Access::LOCAL_WRITE, ALL] {
             let init = QpInit { qp_type: QpType::Rc, ..QpInit::with_frames(7) };
             let [a, b] = Raw::pair(&net, &init, access, FRAME);

@@ -8,9 +8,10 @@ use rdma_core::{
 };
 use rdma_sim::rules::EarlyReceives;
 use rdma_sim::{Model, Sim};
-use rdma_tests::{Raw, value_of};
+use rdma_tests::Raw;
 
 use super::{bare, device, errno, on_pair, pair, passes, rest, under, within_a_second};
+use crate::counting::{Simulate, value_of};
 
 /// The masks of Apple TN3205, each bit of which is needed.
 #[test]
@@ -19,7 +20,7 @@ fn every_step_needs_its_mask() {
         [AttrMask::INIT, AttrMask::READY_TO_RECEIVE, AttrMask::READY_TO_SEND].map(|mask| mask.0),
         [0x39, 0x10_1181, 0x1_0001]
     );
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let (a, b) = (bare(&net, "a"), bare(&net, "b"));
         let psn = a.qp().address().psn;
         let steps = [
@@ -41,7 +42,7 @@ fn every_step_needs_its_mask() {
 
 #[test]
 fn every_access_is_accepted_at_init() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let a = bare(&net, "a");
         let all = Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
         for access in [Access::NONE, Access::LOCAL_WRITE, all] {
@@ -54,7 +55,7 @@ fn every_access_is_accepted_at_init() {
 
 #[test]
 fn the_port_is_1_and_the_partition_key_0() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let a = bare(&net, "a");
         for (port, pkey_index) in [(0, 0), (2, 0), (1, 1)] {
             let (mut attr, mask) = QpAttr::init();
@@ -67,7 +68,7 @@ fn the_port_is_1_and_the_partition_key_0() {
 #[test]
 fn steps_out_of_order_are_refused() {
     use QpState::{Error, Init, ReadyToReceive, ReadyToSend, Reset};
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let b = bare(&net, "b");
         let attr_to = |state| match state {
             Init => QpAttr::init(),
@@ -103,7 +104,7 @@ fn steps_out_of_order_are_refused() {
 
 #[test]
 fn nothing_is_sent_before_ready_to_send() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let (mut a, b) = (bare(&net, "a"), bare(&net, "b"));
         assert_eq!(errno(a.send(1, 0..1)), 22);
         a.qp().modify(Transition::ReadyToReceive { peer: b.qp().address() }).unwrap();
@@ -137,7 +138,7 @@ fn receives_are_taken_from_a_state_on() {
 /// Regression: a waiting sender never learned of receives that its peer had posted before it was ready to receive.
 #[test]
 fn a_sender_waits_for_a_peer_that_is_not_ready() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let (mut a, mut b) = (bare(&net, "a"), bare(&net, "b"));
         b.recv(1, 0..8).unwrap();
         a.qp().connect(&b.qp().address()).unwrap();
@@ -150,7 +151,7 @@ fn a_sender_waits_for_a_peer_that_is_not_ready() {
 
 #[test]
 fn a_queue_pair_that_is_not_named_back_is_alone() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let (mut a, mut b, c) = (bare(&net, "a"), bare(&net, "b"), bare(&net, "a"));
         a.qp().connect(&b.qp().address()).unwrap();
         b.qp().connect(&c.qp().address()).unwrap();
@@ -164,7 +165,7 @@ fn a_queue_pair_that_is_not_named_back_is_alone() {
 
 #[test]
 fn a_step_needs_the_gid_of_the_neighbour() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let b = bare(&net, "b");
         for gid in [Gid::from_ipv4([10, 0, 0, 1].into()), Gid::default()] {
             let a = bare(&net, "a");
@@ -235,7 +236,7 @@ fn a_reset_queue_pair_can_connect_again() {
 /// Regression: a queue pair that was reset while its turn at the transmitter was still to come made the simulator panic.
 #[test]
 fn a_reset_takes_a_queue_pair_out_of_the_round() {
-    Sim::new().run(async |net| {
+    Sim::new().simulate(async |net| {
         let [a, b] = Raw::pair(&net, &QpInit::with_frames(511), Access::LOCAL_WRITE, 1 << 20);
         let half = 0..1 << 19;
         for id in 0..2 {
