@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
+use super::stalled::Wait;
+
 /// The number of the main task
 pub(super) const MAIN: usize = 0;
 
@@ -69,6 +71,15 @@ impl Task {
         self.wake.has_begun();
         self.waker.wake_by_ref();
     }
+}
+
+/// A task that waits while the main one has ended
+#[derive(Clone, Debug)]
+pub(crate) struct UnfinishedTask {
+    /// The task and, if all others had their turn before, what it waits for
+    pub(crate) wait: Wait,
+    /// It was spawned outside of all hosts, by a call that is known: no host or library answers for it
+    pub(crate) is_outside: bool,
 }
 
 /// A task for people: where it was spawned, and the name of its host

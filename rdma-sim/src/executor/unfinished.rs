@@ -3,20 +3,12 @@
 use std::cmp::Reverse;
 
 use super::stalled::{Wait, wait_of};
+use super::task::UnfinishedTask;
 use super::{SimRuntime, Tasks};
 use crate::shared::Shared;
 
 /// Most polls of tasks that end after the main one
 const MOST: u32 = 100_000;
-
-/// A task that waits while the main one has ended
-#[derive(Clone, Debug)]
-pub(crate) struct UnfinishedTask {
-    /// The task and, if all others had their turn before, what it waits for
-    pub(crate) wait: Wait,
-    /// It was spawned outside of all hosts, by a call that is known: no host or library answers for it
-    pub(crate) is_outside: bool,
-}
 
 impl SimRuntime {
     /// The tasks that wait for something; if it `settles`, those that may run do so before, while no time passes
