@@ -10,6 +10,7 @@ mod executor;
 mod fabric;
 pub mod fault;
 mod host;
+mod marking;
 mod model;
 mod net;
 mod open_error;

@@ -222,6 +222,8 @@ impl Net {
         let names = fabric.notes.as_ref().map(|notes| notes.names().clone()).unwrap_or_default();
         let names = Names { faults: fabric.plan.clone(), ..names };
         History::new(fabric.trace.records().to_vec(), names, fabric.schedule.now(), remarks)
+            .with_beginnings(fabric.trace.beginnings().to_vec())
+            .with_marks(self.runtime.marks())
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -6,6 +6,7 @@ use rdma_core::Time;
 use crate::executor::{Ended, Progress, SimRuntime, Spawner, Stalled, UnfinishedTask};
 use crate::fabric::{Fabric, Finding, Options};
 use crate::fault::{FaultError, FaultPlan};
+use crate::marking;
 use crate::model::DEFAULT_TIME_LIMIT;
 use crate::net::{Leaks, Net};
 use crate::scheduler::Order;
@@ -256,13 +257,16 @@ impl Sim {
     /// [`RunError::Stalled`] if the main future waits for an event that will never come, or for longer than the time limit;
     /// [`RunError::Fault`] if the topology lacks the host or port of a fault.
     pub fn try_run<F: Future>(self, main: impl FnOnce(Net) -> F) -> Result<Run<F::Output>, RunError> {
-        let Self { time_limit, keeps_orders, settles, options: Options { scheduler, .. }, .. } = self;
+        let Self {
+            time_limit, keeps_orders, settles, options: Options { scheduler, keeps_records, .. }, ..
+        } = self;
         let net = self.build(None, None)?;
         let runtime = net.sim_runtime();
         let mut order = Order::new(scheduler, &mut *net.shared().lock().fabric.choices);
         if keeps_orders {
             order.keep_sequences();
         }
+        let _marking = keeps_records.then(|| marking::observe(runtime));
         let main = main(net.clone());
         let Ended { value, order, unfinished } =
             runtime.block_on(net.shared(), time_limit, order, settles, main)?;

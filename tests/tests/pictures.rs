@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use rdma_core::{Access, FRAME, QpInit, QpType, SendOp};
-use rdma_sim::{FaultPlan, History, Net, RecordKind, Run, Sim};
+use rdma_sim::{FaultPlan, History, Net, RecordKind, Run, Sim, always, sometimes, state};
 use rdma_tests::Raw;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn raws(net: &Net) -> [Raw; 2] {
     let init = QpInit { qp_type: QpType::Uc, ..QpInit::with_frames(15) };
@@ -193,6 +193,88 @@ fn records_change_nothing_about_a_run_and_equal_runs_have_equal_pages() {
     assert_eq!(kept().history.to_chrome_json(), kept().history.to_chrome_json());
 }
 
+/// What the script of a page reads
+fn data(page: &str) -> Value {
+    let (_, data) = page.split_once("id=\"data\">").unwrap();
+    serde_json::from_str(data.split_once("</script>").unwrap().0).expect("JSON")
+}
+
+/// Catches marks of another host or moment, statements without their outcome, and marks that the observer outside does not see.
+#[test]
+fn what_the_program_states_is_on_the_page_with_its_time_and_host() {
+    let run = run("", async |net, _| {
+        net.host("b").spawn({
+            let net = net.clone();
+            async move {
+                rest(&net, 2).await;
+                state!("election", 3_u32);
+            }
+        });
+        state!("begun");
+        rest(net, 5).await;
+        sometimes!(net.seed().is_none(), "without a seed");
+        for _ in 0..2 {
+            always!(net.seed().is_some(), "with a seed");
+        }
+    });
+    let marks = &data(&run.history.to_html("x"))["marks"];
+    // Each after the one before it; the host plus one.
+    assert_eq!(marks["at"], json!([0, 2000, 3000, 0, 0]));
+    assert_eq!(marks["host"], json!([0, 2, 0, 0, 0]));
+    assert_eq!(marks["text"], json!([0, 1, 2, 3, 3]));
+    let texts: Vec<_> = marks["texts"].as_array().unwrap().iter().map(|text| &text["text"]).collect();
+    assert_eq!(
+        texts,
+        [
+            "state begun",
+            "state election = 3",
+            "sometimes, does not hold: without a seed",
+            "always: with a seed"
+        ]
+    );
+    let site = marks["texts"][3]["site"].as_str().unwrap();
+    assert!(site.contains("tests/pictures.rs:") && marks["texts"][0]["site"].is_null(), "{site}");
+    let slices = slices(&run.history, "mark");
+    assert_eq!(slices.len(), 5);
+    let without = Sim::new().run(async |_| state!("nothing is kept"));
+    assert_eq!(data(&without.history.to_html("x"))["marks"]["at"], json!([]));
+}
+
+/// Catches bytes of another message, and those of a buffer that an operation fills.
+#[test]
+fn a_page_shows_how_each_message_begins() {
+    let run = run("", async |_, [a, b]| {
+        a.write(0, b"GET /index ");
+        a.write(11, &[0xff; 100]);
+        b.recv(1, &[b.sge(0..200)]).unwrap();
+        b.recv(2, &[b.sge(200..400)]).unwrap();
+        a.post(3, SendOp::Send, &[a.sge(0..3)]).unwrap();
+        a.post(4, SendOp::Send, &[a.sge(4..104)]).unwrap();
+        a.completion().await;
+        a.completion().await;
+    });
+    let page = data(&run.history.to_html("x"));
+    let expected = ["474554".to_owned(), "2f696e64657820".to_owned() + &"ff".repeat(25)];
+    assert_eq!(page["messages"]["beginning"], json!(expected));
+}
+
+/// Regression: messages that the end of the run destroyed were listed as not delivered.
+#[test]
+fn a_message_that_the_end_of_the_run_destroys_was_under_way() {
+    let outcome = |micros| {
+        let run = run("", async |net, [a, b]| {
+            b.recv(1, &[b.sge(0..10)]).unwrap();
+            a.post(2, SendOp::Send, &[a.sge(0..10)]).unwrap();
+            drop((a, b));
+            rest(net, micros).await;
+        });
+        let [message] = &slices(&run.history, "message")[..] else { panic!("one message") };
+        message["args"]["outcome"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(outcome(0), "under way when the run ended");
+    assert_eq!(outcome(1), "dropped", "the program destroyed its queue pair before");
+}
+
 /// Catches data that ends the script of the page, or its title.
 #[test]
 fn a_page_shows_any_text_as_text() {
@@ -203,10 +285,7 @@ fn a_page_shows_any_text_as_text() {
     assert_eq!(page.matches("</script>").count(), 2, "of the data, and of the script");
     assert_eq!(page.matches("<script").count(), 2);
     assert!(page.contains("<title>&lt;/script&gt;&lt;script&gt;alert(1)"), "the title is escaped");
-    let (_, data) = page.split_once("id=\"data\">").unwrap();
-    let (data, _) = data.split_once("</script>").unwrap();
-    let data: Value = serde_json::from_str(data).expect("JSON");
-    assert_eq!(data["remarks"][0][1], EVIL);
+    assert_eq!(data(&page)["remarks"][0][1], EVIL);
 }
 
 #[test]
@@ -240,7 +319,7 @@ fn messages_that_wait_for_a_dead_peer_name_the_fault_that_killed_it() {
     for message in messages {
         assert_eq!(
             (&message["args"]["outcome"], &message["args"]["fault"]),
-            (&"dropped".into(), &FAULT.into())
+            (&"under way when the run ended".into(), &FAULT.into())
         );
     }
     let [dead] = &slices(&run.history, "state")[..] else { panic!("one state") };

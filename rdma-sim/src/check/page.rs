@@ -19,7 +19,8 @@ pub(super) fn write(
     let mut title = format!("{name}, seed {}", case.seed);
     if let Err(failed) = outcome {
         title += ": failed";
-        history.remarks.push((history.end, failed.reason.clone()));
+        let site = failed.site.as_ref().map_or_else(String::new, |site| format!("\nat {site}"));
+        history.remarks.push((history.end, failed.reason.clone() + &site));
     }
     let shown = path.display();
     match std::fs::write(path, history.to_html(&title)) {

@@ -33,6 +33,7 @@ use crate::fabric::steps::due;
 use crate::scheduler::{NextAction, Order};
 use crate::shared::Shared;
 use crate::sync::lock;
+use crate::trace::Mark;
 
 /// The clock, tasks and timers that the program under test sees
 pub(crate) struct SimRuntime {
@@ -47,6 +48,8 @@ pub(crate) struct SimRuntime {
     progress: Arc<Progress>,
     /// Whether tasks of different hosts share more than the fabric
     shares: AtomicBool,
+    /// What the program states of itself, if records are kept
+    marks: Mutex<Vec<Mark>>,
 }
 
 /// Makes and spawns the main task of a host
@@ -92,7 +95,19 @@ impl SimRuntime {
             spawner,
             progress,
             shares: AtomicBool::new(false),
+            marks: Mutex::default(),
         }
+    }
+
+    /// Keeps what the task that is polled states; `mark` is called with its host
+    pub(crate) fn mark(&self, mark: impl FnOnce(Option<u32>) -> Mark) {
+        let mark = mark(self.progress.host());
+        lock(&self.marks).push(mark);
+    }
+
+    /// What the program has stated of itself
+    pub(crate) fn marks(&self) -> Vec<Mark> {
+        lock(&self.marks).clone()
     }
 
     /// Runs `future`, as part of a process if it has an owner
@@ -281,7 +296,7 @@ impl SimRuntime {
             if id == tasks.len() {
                 tasks.push(None);
             }
-            self.progress.spawned(id, spawned.origin.site);
+            self.progress.spawned(id, spawned.origin);
             tasks[id] = Some(Task::new(spawned, TaskWaker::new(id, &self.queue)));
         }
     }
@@ -337,6 +352,7 @@ impl SimRuntime {
 
     fn advanced(&self, shared: &Shared, run: &mut Tasks, has_host_news: bool) {
         if has_host_news {
+            self.progress.rest();
             self.update_processes(shared, run);
         }
         if !run.order.is_fifo() {

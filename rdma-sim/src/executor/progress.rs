@@ -1,10 +1,9 @@
 //! What a run is doing, for a thread that watches it
 
-use std::panic::Location;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::task::MAIN;
+use super::task::{MAIN, Origin};
 use crate::sync::lock;
 
 /// How far a run is
@@ -13,8 +12,8 @@ pub(crate) struct Progress {
     steps: AtomicU64,
     /// The task that was polled last
     task: AtomicUsize,
-    /// Where each task was spawned
-    sites: Mutex<Vec<Option<&'static Location<'static>>>>,
+    /// Where each task comes from
+    origins: Mutex<Vec<Origin>>,
 }
 
 impl Progress {
@@ -24,13 +23,26 @@ impl Progress {
         self.steps.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The task that was polled last is not the one that runs code of the program now
+    pub(super) fn rest(&self) {
+        self.task.store(MAIN, Ordering::Relaxed);
+    }
+
     /// A task was spawned
-    pub(super) fn spawned(&self, task: usize, site: Option<&'static Location<'static>>) {
-        let sites = &mut *lock(&self.sites);
-        if sites.len() <= task {
-            sites.resize(task + 1, None);
+    pub(super) fn spawned(&self, task: usize, origin: Origin) {
+        let origins = &mut *lock(&self.origins);
+        if origins.len() <= task {
+            origins.resize(task + 1, Origin::default());
         }
-        sites[task] = site;
+        origins[task] = origin;
+    }
+
+    /// The host of the task that is polled, if it belongs to one
+    pub(super) fn host(&self) -> Option<u32> {
+        match self.task.load(Ordering::Relaxed) {
+            MAIN => None,
+            task => lock(&self.origins).get(task)?.owner.map(|owner| owner.host),
+        }
     }
 
     /// How many times tasks were polled
@@ -42,7 +54,7 @@ impl Progress {
     pub(crate) fn task(&self) -> String {
         match self.task.load(Ordering::Relaxed) {
             MAIN => "the main task".to_owned(),
-            task => match lock(&self.sites).get(task).copied().flatten() {
+            task => match lock(&self.origins).get(task).and_then(|origin| origin.site) {
                 Some(site) => format!("the task spawned at {}:{}", site.file(), site.line()),
                 None => "a task spawned by a library".to_owned(),
             },

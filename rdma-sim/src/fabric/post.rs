@@ -63,6 +63,9 @@ impl Fabric {
             self.sanitizer.watch(now, key, request.id, opcode(op), span, site, &self.memory);
             let (subject, len) = (qp.subject(), span.len as u64);
             self.trace.record_with(now, RecordKind::PostSend, subject, len, request.id.0);
+            if self.trace.keeps() {
+                self.trace.note_beginning(self.memory.beginning(op, span));
+            }
             let late_ns = self.lateness.ns(&mut *self.choices);
             let doorbell = now + Nanos(self.model.timing.doorbell_ns + late_ns);
             self.schedule.add(doorbell, Event::Doorbell(self.qps.at(key)));

@@ -123,6 +123,7 @@ impl Chrome<'_> {
         let remarks =
             remarks.map(|(at, text)| slice(at.as_nanos(), at.as_nanos(), text.clone(), Value::Null));
         self.slices(FAULTS, "remarks", "remark", remarks.collect());
+        self.marks(FAULTS, "the test", None);
         self.states(FAULTS, RecordKind::Cable, |_| true);
     }
 
@@ -152,10 +153,20 @@ impl Chrome<'_> {
         }
     }
 
+    /// What the program states of itself
+    fn marks(&mut self, pid: u32, name: &str, host: Option<u32>) {
+        let marks = self.history.marks.iter().filter(|mark| mark.host == host).map(|mark| {
+            let at = mark.time.as_nanos();
+            slice(at, at, mark.content.text(), json!({ "site": mark.content.site() }))
+        });
+        self.slices(pid, name, "mark", marks.collect());
+    }
+
     fn hosts(&mut self) {
         for (host, name) in self.history.names.hosts.iter().enumerate() {
             let host = host as u32;
             self.name_process(host + 1, name);
+            self.marks(host + 1, "program", Some(host));
             self.states(host + 1, RecordKind::Process, |subject| subject == host);
             let ports = &self.history.names.ports;
             self.states(host + 1, RecordKind::Port, |port| {

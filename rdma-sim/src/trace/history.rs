@@ -2,7 +2,7 @@
 
 use rdma_core::Time;
 
-use super::{Record, RecordKind};
+use super::{Mark, Record, RecordKind};
 use crate::fault::Fault;
 
 /// The records of a run, with the names of the hosts, ports, queue pairs and faults that they are about
@@ -32,6 +32,10 @@ pub struct History {
     /// failed
     pub remarks: Vec<(Time, String)>,
     pub(super) names: Names,
+    /// What the program states of itself
+    pub(super) marks: Vec<Mark>,
+    /// How the messages of the posted sends begin, in their order
+    pub(super) beginnings: Vec<Box<[u8]>>,
 }
 
 /// The names at the start of a run, and the faults
@@ -52,7 +56,17 @@ pub(crate) struct PortName {
 
 impl History {
     pub(crate) fn new(records: Vec<Record>, names: Names, end: Time, remarks: Vec<(Time, String)>) -> Self {
-        Self { records, end, remarks, names }
+        Self { records, end, remarks, names, ..Self::default() }
+    }
+
+    /// With what the program states of itself
+    pub(crate) fn with_marks(self, marks: Vec<Mark>) -> Self {
+        Self { marks, ..self }
+    }
+
+    /// With how the messages of the posted sends begin
+    pub(crate) fn with_beginnings(self, beginnings: Vec<Box<[u8]>>) -> Self {
+        Self { beginnings, ..self }
     }
 }
 

@@ -3,12 +3,14 @@
 mod chrome;
 mod history;
 mod lines;
+mod mark;
 mod page;
 mod record;
 mod timeline;
 
 pub use self::history::History;
 pub(crate) use self::history::{Names, PortName};
+pub(crate) use self::mark::{Mark, MarkContent};
 pub(crate) use self::record::{Ending, Wait};
 pub use self::record::{Record, RecordKind};
 
@@ -51,7 +53,12 @@ pub(crate) struct Trace {
     events: u64,
     mode: Mode,
     kept: Vec<Record>,
+    /// How the messages of the posted sends begin, in their order
+    beginnings: Vec<Box<[u8]>>,
 }
+
+/// How many bytes of each message are kept with the records
+pub(crate) const BEGINNING: usize = 32;
 
 /// What becomes of an event beside its hash
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -80,6 +87,7 @@ impl Trace {
             events: 0,
             mode: Mode::Hash,
             kept: Vec::new(),
+            beginnings: Vec::new(),
         }
     }
 
@@ -147,6 +155,16 @@ impl Trace {
         if self.keeps() {
             self.kept.push(Record { time, kind, subject, value, detail });
         }
+    }
+
+    /// Notes how the message of the send begins that was recorded last
+    pub(crate) fn note_beginning(&mut self, bytes: Box<[u8]>) {
+        self.beginnings.push(bytes);
+    }
+
+    /// How the messages of the posted sends begin, in their order
+    pub(crate) fn beginnings(&self) -> &[Box<[u8]>] {
+        &self.beginnings
     }
 
     /// Notes that queue pairs drop their requests, if records are kept

@@ -1,12 +1,17 @@
 //! A run as one self-contained page of HTML
 
+mod columns;
+mod marks;
+
 use serde::Serialize;
 
+use self::columns::{differences, hex, plus_one};
+use self::marks::Marks;
 use super::history::{Names, port_of, qpn_of};
 use super::lines;
 use super::record::{Ending, Wait};
 use super::timeline::{Message, Outcome, Timeline};
-use super::{History, RecordKind};
+use super::{History, Mark, RecordKind};
 
 /// How many messages, frames, stalls and counts of credits a page shows: the last ones of a longer run
 const MAX_ITEMS: usize = 400_000;
@@ -25,8 +30,9 @@ const SCRIPTS: [&str; 6] = [
 impl History {
     /// The run as one page of HTML, which needs nothing else: no network, no other file
     ///
-    /// It shows hosts, ports and cables by name, messages with what delayed or ended them, faults, credits and stalls over time; it
-    /// can be zoomed and searched. Equal runs give equal pages. Of a very long run it shows the last part, and says so.
+    /// It shows hosts, ports and cables by name, messages with what delayed or ended them and how they begin, faults, credits and stalls
+    /// over time, and what the program states by `state!`, `sometimes!` and `always!`; it can be zoomed and searched. The last of the
+    /// [remarks](Self::remarks) is in its head. Equal runs give equal pages. Of a very long run it shows the last part, and says so.
     ///
     /// ```
     /// use rdma_sim::Sim;
@@ -91,6 +97,7 @@ struct Data<'a> {
     faults: Vec<FaultData>,
     states: Vec<StateData>,
     remarks: Vec<(u64, &'a str)>,
+    marks: Marks,
     waits: [&'static str; 3],
     endings: [&'static str; 7],
     outcomes: [String; 5],
@@ -159,6 +166,8 @@ struct Messages {
     stall: Vec<usize>,
     stalled: Vec<u64>,
     flags: Vec<u8>,
+    /// In hexadecimal digits; empty if it is not known.
+    beginning: Vec<String>,
 }
 
 /// Frames by column, in the order of their departure
@@ -190,9 +199,9 @@ impl<'a> Data<'a> {
     fn new(history: &'a History, max_items: usize) -> Self {
         let mut timeline = Timeline::of(history);
         timeline.frames.sort_by_key(|frame| frame.start);
-        let cut = cut(&timeline, max_items);
+        let cut = cut(&timeline, &history.marks, max_items);
         let names = &history.names;
-        let (messages, numbers) = Messages::new(&timeline, cut);
+        let (messages, numbers) = Messages::new(&timeline, &history.beginnings, cut);
         let (stalls, messages) = Stalls::new(&timeline, cut, &numbers, messages);
         let mut codes: Vec<_> = timeline.messages.iter().map(|message| message.status).collect();
         codes.sort_unstable();
@@ -217,6 +226,7 @@ impl<'a> Data<'a> {
                 .collect(),
             states: states(&timeline),
             remarks: history.remarks.iter().map(|(at, text)| (at.as_nanos(), text.as_str())).collect(),
+            marks: Marks::new(&history.marks, cut),
             waits: [0, 1, 2].map(Wait::text),
             endings: [0, 1, 2, 3, 4, 5, 6].map(Ending::text),
             outcomes: OUTCOMES.map(|outcome| outcome.to_string()),
@@ -229,12 +239,13 @@ impl<'a> Data<'a> {
 }
 
 /// Until when things are left out, so that at most `max_items` remain
-fn cut(timeline: &Timeline, max_items: usize) -> u64 {
+fn cut(timeline: &Timeline, marks: &[Mark], max_items: usize) -> u64 {
     let messages = timeline.messages.iter().map(|message| message.end(timeline.end));
     let frames = timeline.frames.iter().map(|frame| frame.end);
     let stalls = timeline.stalls.iter().map(|stall| stall.end.unwrap_or(timeline.end));
     let credits = timeline.qps.iter().flat_map(|qp| qp.credits.iter().map(|(at, _)| *at));
-    let mut ends: Vec<_> = messages.chain(frames).chain(stalls).chain(credits).collect();
+    let marks = marks.iter().map(|mark| mark.time.as_nanos());
+    let mut ends: Vec<_> = messages.chain(frames).chain(stalls).chain(credits).chain(marks).collect();
     let Some(excess) = ends.len().checked_sub(max_items).filter(|excess| *excess > 0) else { return 0 };
     let (_, cut, _) = ends.select_nth_unstable(excess - 1);
     *cut + 1
@@ -265,17 +276,6 @@ fn states(timeline: &Timeline) -> Vec<StateData> {
     states.collect()
 }
 
-/// A position plus one; zero for none
-fn plus_one(position: Option<usize>) -> usize {
-    position.map_or(0, |position| position + 1)
-}
-
-/// Times, each after the one before it
-fn differences(times: impl IntoIterator<Item = u64>) -> Vec<u64> {
-    let mut last = 0;
-    times.into_iter().map(|time| time.saturating_sub(std::mem::replace(&mut last, time))).collect()
-}
-
 impl QpData {
     fn new(qp: &super::timeline::Qp, cut: u64) -> Self {
         // The last count before the cut still holds.
@@ -288,10 +288,10 @@ impl QpData {
 
 impl Messages {
     /// The messages that were not over at `cut`, and the new position of each
-    fn new(timeline: &Timeline, cut: u64) -> (Self, Vec<Option<usize>>) {
+    fn new(timeline: &Timeline, beginnings: &[Box<[u8]>], cut: u64) -> (Self, Vec<Option<usize>>) {
         let mut columns = Self::default();
         let (mut numbers, mut last) = (Vec::with_capacity(timeline.messages.len()), 0);
-        for message in &timeline.messages {
+        for (number, message) in timeline.messages.iter().enumerate() {
             let end = message.end(timeline.end);
             if end < cut {
                 numbers.push(None);
@@ -299,6 +299,7 @@ impl Messages {
             }
             numbers.push(Some(columns.qp.len()));
             columns.push(message, end, message.posted - last);
+            columns.beginning.push(beginnings.get(number).map_or_else(String::new, |bytes| hex(bytes)));
             last = message.posted;
         }
         (columns, numbers)

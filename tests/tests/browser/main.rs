@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use devtools::Browser;
 use rdma_core::{Access, QpInit, QpType, SendOp};
-use rdma_sim::{FaultPlan, History, Net, RecordKind, Sim};
+use rdma_sim::{FaultPlan, History, Net, RecordKind, Sim, always, sometimes, state};
 use rdma_tests::Raw;
 use rdma_tests::files::root;
 use serde_json::Value;
@@ -45,6 +45,8 @@ fn write_page(name: &str, history: &History) -> String {
     format!("file://{}", path.display())
 }
 
+const REASON: &str = "the <peer> \"b\" was silent for 100 µs, although a connection has promised a keep-alive every 20 µs, and no fault stood between them\nat tests/election.rs:40:9";
+
 /// A message that is lost, one that waits for a stopped peer, and some that are cut off
 fn troubled() -> History {
     let faults: FaultPlan =
@@ -54,19 +56,34 @@ fn troubled() -> History {
     let run = Sim::new().faults(faults).keep_records().run(async |net: Net| {
         let init = QpInit { qp_type: QpType::Uc, ..QpInit::with_frames(63) };
         let [a, b] = Raw::pair(&net, &init, Access::LOCAL_WRITE, 1 << 18);
+        net.host("b").spawn({
+            let net = net.clone();
+            async move {
+                for term in 1..4_u32 {
+                    net.sleep(Duration::from_micros(25)).await;
+                    state!("candidate", term);
+                }
+                state!("leader");
+            }
+        });
         let rest = |micros| rdma_async::time::sleep(&*net.runtime(), Duration::from_micros(micros));
         for round in 0..12 {
             if !(5..8).contains(&round) {
                 b.recv(round, &[b.sge(0..9000)]).unwrap();
             }
-            a.post(100 + round, SendOp::Send, &[a.sge(0..9000)]).unwrap();
+            let at = round as usize * 9000;
+            a.write(at, format!("round {round} of many, and more text").as_bytes());
+            sometimes!(round == 7, "the seventh round");
+            a.post(100 + round, SendOp::Send, &[a.sge(at..at + 9000)]).unwrap();
             rest(10).await;
             while a.poll().is_some() || b.poll().is_some() {}
         }
         rest(100).await;
+        state!("done");
+        always!(net.seed().is_some(), "there is a seed");
     });
     let mut history = run.history;
-    history.remarks.push((history.end, "seed 7 failed: the <peer> \"b\" was silent".to_owned()));
+    history.remarks.push((history.end, REASON.to_owned()));
     history
 }
 
@@ -115,7 +132,16 @@ fn pages_are_drawn_at_every_size_in_light_and_dark_without_complaints() {
                 assert_eq!(counts["frames"], count(RecordKind::Frame), "{name}");
                 assert_eq!(counts["stalls"], count(RecordKind::Stall), "{name}");
                 assert_eq!(counts["faults"], count(RecordKind::Fault), "{name}");
+                let reason = browser.eval("document.getElementById('reason').getBoundingClientRect().height");
+                let text = browser.eval("document.getElementById('reason').innerText");
+                let has_reason = !history.remarks.is_empty();
+                assert_eq!(reason.as_f64().unwrap() > 20.0, has_reason, "{name}: {reason}");
+                assert!(
+                    !has_reason || text.as_str().unwrap().contains("was silent for 100"),
+                    "{name}: {text}"
+                );
                 let drawn = said(&browser, "drawn");
+                assert_eq!(drawn["marks"].as_u64().unwrap() > 0, has_reason, "{name}: {drawn}");
                 let has = |what: &str| drawn[what].as_u64().unwrap() > 0;
                 assert_eq!(
                     (has("messages"), has("frames")),
@@ -169,6 +195,18 @@ fn a_page_can_be_searched_zoomed_and_read_with_keys_and_pointer() {
     browser.press("Enter");
     assert!(details().as_str().unwrap().contains("at 45us b pause"), "{}", details());
     assert_ne!(search("b:rdma_en2 dropped unplug"), "");
+
+    // What the program states, and how messages begin.
+    assert_eq!(search("candidate"), "3");
+    browser.press("Enter");
+    assert!(details().as_str().unwrap().contains("state candidate = "), "{}", details());
+    fs::write(target("mark-desktop-light.png"), browser.screenshot()).unwrap();
+    assert_eq!(search("sometimes \"does not hold\""), "11");
+    assert_eq!(search("\"round 3 of\""), "1");
+    browser.press("Enter");
+    let text = details();
+    assert!(text.as_str().unwrap().contains("72 6f 75 6e 64 20 33 20  round 3 "), "{text}");
+    fs::write(target("bytes-desktop-light.png"), browser.screenshot()).unwrap();
     assert_eq!(search("nothing is called this"), "0");
     browser.press("Escape");
     browser.press("Escape");

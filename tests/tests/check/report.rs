@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use rdma_core::{always, sometimes};
+use rdma_core::{always, sometimes, state};
 use rdma_sim::{Check, FailureKind, FaultKind, Net, RandomFaults, Report, Scheduler, Trigger, try_check};
 
 fn report(check: Check, test: impl AsyncFn(Net) + Sync) -> Report {
@@ -175,6 +175,7 @@ fn a_failing_run_is_shown_on_a_page() {
     let faults = "at 1ms a:rdma_en2 slow 90%; at 2ms a:rdma_en2 unplug".parse().unwrap();
     let check = Check::new().name("pulled").faults(faults).page(&path);
     let failure = try_check(check.clone(), async |net: Net| {
+        state!("asleep");
         net.sleep(Duration::from_millis(3)).await;
         net.open("a", "rdma_en2").map(drop)
     });
@@ -186,8 +187,10 @@ fn a_failing_run_is_shown_on_a_page() {
         "the page is of the shrunk run"
     );
     assert!(page.contains(&failure.reason), "the reason is a remark");
+    assert!(page.contains("\"state asleep\""), "what the program states is a mark");
     // A run that is repeated has a page whether or not it fails.
     std::fs::remove_file(&path).unwrap();
-    try_check(check.replay(failure.replay), async |_| ()).unwrap();
+    let report = try_check(check.replay(failure.replay), async |_| sometimes!(true, "repeated")).unwrap();
+    assert_eq!(report.statements.len(), 1, "the check sees what the page keeps");
     assert!(std::fs::read_to_string(&path).unwrap().contains("<title>pulled, seed 0</title>"));
 }

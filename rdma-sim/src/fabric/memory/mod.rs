@@ -9,6 +9,7 @@ use slotmap::SlotMap;
 
 use self::region::{BOUNDARY, Region, copy};
 use super::ids::{DeviceIndex, RegionKey, Span};
+use crate::trace::BEGINNING;
 
 /// The registered memory of all devices
 pub(crate) struct Memory {
@@ -249,6 +250,14 @@ impl Memory {
     /// Shows the bytes of `span`, wherever boundaries are; `None` if its region is gone
     pub(super) fn show<T>(&self, span: Span, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
         self.regions.get(span.region)?.show(span.offset, span.len, false, f)
+    }
+
+    /// How the message of a send begins that was just posted; operations that fill `span` have no bytes yet
+    #[cold]
+    pub(super) fn beginning(&self, op: SendOp, span: Span) -> Box<[u8]> {
+        let has_bytes = matches!(op, SendOp::Send | SendOp::Write { .. });
+        let span = Span { len: if has_bytes { span.len.min(BEGINNING) } else { 0 }, ..span };
+        self.show(span, |bytes| bytes.into()).unwrap_or_default()
     }
 
     /// Writes the beginning of `bytes` to `span`, wherever boundaries are

@@ -4,7 +4,7 @@ const pen = canvas.getContext('2d');
 const FONT = '12px system-ui, -apple-system, "Segoe UI", "Helvetica Neue", "Noto Sans", sans-serif';
 const BOLD = `600 ${FONT}`;
 /** What the last drawing has drawn, and where: for selecting, and for tests */
-const drawn = { messages: 0, frames: 0, stalls: 0, faults: 0, states: 0, rows: 0 };
+const drawn = { messages: 0, frames: 0, stalls: 0, faults: 0, states: 0, marks: 0, rows: 0 };
 const hits = [];
 
 const visible = (row) => row.y + row.height > chart.scrollTop && row.y < chart.scrollTop + view.height - AXIS;
@@ -66,6 +66,7 @@ function draw() {
   for (const row of shown) {
     if (row.kind === 'qp') qpRow(row);
     else if (row.kind === 'faults') faultsRow(row);
+    else if (row.kind === 'marks') marksRow(row);
     else if (row.kind !== 'host') stateRow(row);
   }
   flows();
@@ -152,14 +153,15 @@ function label(row) {
   pen.fillRect(0, y, view.gutter - 1, row.height);
   pen.fillStyle = colours.line;
   pen.fillRect(view.gutter - 1, y, 1, row.height);
-  const indent = { faults: 14, cable: 14, port: 24, qp: 34 }[row.kind];
+  const indent = { faults: 14, marks: row.host ? 24 : 14, cable: 14, port: 24, qp: 34 }[row.kind];
   const most = view.gutter - indent - 8;
   if (row.kind === 'port') {
     text(row.label, indent, y + 14, colours.text, most, BOLD);
     const used = pen.measureText(row.label).width;
     text(row.sub, indent + used + 8, y + 14, colours.muted, most - used - 8);
   } else {
-    text(row.label, indent, y + 13, row.kind === 'faults' ? colours.text : colours.muted, most, row.kind === 'faults' ? BOLD : FONT);
+    const isHead = row.kind === 'faults' || row.kind === 'marks' && !row.host;
+    text(row.label, indent, y + 13, isHead ? colours.text : colours.muted, most, isHead ? BOLD : FONT);
     if (row.kind === 'qp') text(row.sub, indent, y + 29, colours.muted, most);
   }
 }
@@ -233,6 +235,47 @@ function faultsRow(row) {
     hits.push({ kind: one.kind, i: one.i, x: x - 3, y, width: Math.max(width, Math.min(room, 120)) + 6, height: 16 });
     drawn.faults += 1;
   }
+}
+
+const MOST_TEXTS = 4;
+
+/** The text of a mark, with those of the marks behind it in its pixel */
+function markTexts(list, i, next = Infinity) {
+  const first = lowerBound(list.length, (k) => list[k], i);
+  const texts = [];
+  for (let k = first; k < list.length && (k === first || list[k] < next && toX(marks.at[list[k]]) < toX(marks.at[i]) + 3); k += 1) {
+    if (texts.length === MOST_TEXTS) return `${texts.join(', ')}, …`;
+    texts.push(markText(list[k]).text);
+  }
+  return texts.join(', ');
+}
+
+/** What the program states: a tick each, with its text where there is room */
+function marksRow(row) {
+  row.lists.forEach((list, line) => {
+    const y = top(row) + row.top + line * LINE;
+    const shown = [];
+    const at = (i) => marks.at[i];
+    spans(list, at, at, 3, (i, x) => shown.push({ i, x }));
+    // A violation must not hide behind others in its pixel.
+    for (const i of line === row.lists.length - 1 ? row.violations : []) {
+      if (at(i) >= view.from && at(i) <= view.to && !shown.some((one) => one.i === i)) shown.push({ i, x: toX(at(i)) });
+    }
+    shown.sort((a, b) => a.x - b.x);
+    shown.forEach(({ i, x }, position) => {
+      const { look } = markText(i);
+      const next = shown[position + 1];
+      const room = Math.max(0, (next?.x ?? view.width) - x - 6);
+      pen.globalAlpha = isDim(KIND.MARK, i) ? 0.25 : 1;
+      pen.fillStyle = colours.marks[look];
+      if (look === LOOK.HOLDS_NOT) pen.fillRect(x, y + 6, 3, 4);
+      else pen.fillRect(x, y, look === LOOK.VIOLATED ? 5 : 3, 16);
+      text(markTexts(list, i, next?.i), x + 8, y + 8.5, look === LOOK.HOLDS_NOT ? colours.muted : colours.text, room - 4);
+      pen.globalAlpha = 1;
+      hits.push({ kind: KIND.MARK, i, x: x - 3, y, width: Math.max(9, Math.min(room, 120)), height: 16 });
+      drawn.marks += 1;
+    });
+  });
 }
 
 /** The states of a cable or of a port */

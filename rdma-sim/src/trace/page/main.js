@@ -1,14 +1,28 @@
 // The start
 
 const summary = document.getElementById('summary');
-const wrong = messages.outcome.reduce((sum, outcome) => sum + (outcome !== OUTCOME.DELIVERED ? 1 : 0), 0);
+let wrong = 0;
+let underWay = 0;
+for (let i = 0; i < messages.count; i += 1) {
+  if (isWrong(i)) wrong += 1;
+  else if (messages.outcome[i] === OUTCOME.UNFINISHED) underWay += 1;
+}
 summary.textContent = [
   `${duration(data.end)} of virtual time`,
   plural(data.hosts.length, 'host'),
   plural(data.cables.length, 'cable'),
-  `${plural(messages.count, 'message')}${wrong ? `, ${grouped(wrong)} not delivered` : ''}`,
+  `${plural(messages.count, 'message')}${wrong ? `, ${grouped(wrong)} not delivered` : ''}${underWay ? `, ${grouped(underWay)} under way when the run ended` : ''}`,
   plural(data.faults.length, 'fault'),
 ].join(' · ');
+
+// The last remark says why the run failed, if it did.
+const reason = document.getElementById('reason');
+if (data.remarks.length) {
+  const last = data.remarks.length - 1;
+  reason.hidden = false;
+  reason.append(make('span', {}, data.remarks[last][1]));
+  reason.addEventListener('click', () => select({ kind: KIND.REMARK, i: last }));
+}
 
 const notice = document.getElementById('cut');
 if (!data.records) {
@@ -29,7 +43,9 @@ document.body.dataset.counts = JSON.stringify({
   frames: frames.count,
   stalls: stalls.count,
   faults: data.faults.length,
+  marks: marks.count,
   wrong,
+  underWay,
 });
 
 readColours();

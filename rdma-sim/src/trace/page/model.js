@@ -2,7 +2,8 @@
 
 const data = JSON.parse(document.getElementById('data').textContent);
 const OUTCOME = { DELIVERED: 0, LOST: 1, FAILED: 2, DROPPED: 3, UNFINISHED: 4 };
-const KIND = { MESSAGE: 'message', STALL: 'stall', FAULT: 'fault', STATE: 'state', REMARK: 'remark' };
+const KIND = { MESSAGE: 'message', STALL: 'stall', FAULT: 'fault', STATE: 'state', REMARK: 'remark', MARK: 'mark' };
+const LOOK = { STATE: 0, HOLDS: 1, HOLDS_NOT: 2, VIOLATED: 3 };
 const MAX_LANES = 12;
 
 /** Times that each count from the one before it */
@@ -26,6 +27,11 @@ frames.end = Float64Array.from(data.frames.length, (length, i) => frames.start[i
 
 const stalls = { count: data.stalls.qp.length, ...data.stalls, start: sums(data.stalls.start) };
 stalls.end = Float64Array.from(data.stalls.length, (length, i) => (length ? stalls.start[i] + length - 1 : data.end));
+
+/** What the program states of itself */
+const marks = { count: data.marks.at.length, ...data.marks, at: sums(data.marks.at) };
+const markText = (i) => marks.texts[marks.text[i]];
+const markHost = (i) => (marks.host[i] ? data.hosts[marks.host[i] - 1] : 'the test');
 
 const statuses = new Map(data.statuses);
 const faultEnd = (fault) => fault.end ?? data.end;
@@ -77,6 +83,11 @@ function lanes(numbers) {
 const sent = byQueuePair(messages, (i) => messages.qp[i]);
 const left = byQueuePair(frames, (i) => frames.qp[i]);
 const waited = byQueuePair(stalls, (i) => stalls.qp[i]);
+const marksOf = new Map();
+for (let i = 0; i < marks.count; i += 1) {
+  if (!marksOf.has(marks.host[i])) marksOf.set(marks.host[i], []);
+  marksOf.get(marks.host[i]).push(i);
+}
 const arrived = data.qps.map(() => []);
 for (let i = 0; i < messages.count; i += 1) {
   if (messages.to[i] && messages.delivered[i] >= 0) arrived[messages.to[i] - 1].push(i);
@@ -90,6 +101,7 @@ const rowOfQp = new Map();
 const rowOfPort = new Map();
 const rowOfHost = new Map();
 const rowOfCable = new Map();
+const rowOfMarks = new Map();
 let faultRow = null;
 let total = 0;
 
@@ -111,6 +123,18 @@ function packed(list, start, end) {
   });
 }
 
+const LINE = 19;
+
+/** A row for what is stated on a host, or by the test outside of all hosts: states, and statements below them */
+function addMarks(host, head) {
+  const list = marksOf.get(host);
+  if (!list) return;
+  const isState = (i) => markText(i).look === LOOK.STATE;
+  const lists = [list.filter(isState), list.filter((i) => !isState(i))].filter((one) => one.length);
+  const violations = list.filter((i) => markText(i).look === LOOK.VIOLATED);
+  rowOfMarks.set(host, addRow({ kind: 'marks', label: host ? 'program' : 'The test', host, lists, violations, top: head + 4, height: head + lists.length * LINE + 8 }));
+}
+
 /** Places the rows; on a narrow screen, names stand above what they name */
 function layOut(isNarrow) {
   rows.length = 0;
@@ -125,6 +149,7 @@ function layOut(isNarrow) {
     const lines = Math.max(...list.map((one) => one.line)) + 1;
     faultRow = addRow({ kind: 'faults', label: 'Faults', list, top: head + 4, height: head + lines * 19 + 8 });
   }
+  addMarks(0, head);
   const changed = new Set(data.states.filter((state) => state.of === 'cable').map((state) => state.subject));
   data.cables.forEach((name, cable) => {
     if (data.cables.length > 8 && !changed.has(cable)) return;
@@ -134,6 +159,7 @@ function layOut(isNarrow) {
   data.hosts.forEach((name, host) => {
     const section = addRow({ kind: 'host', host, label: name, height: 30, states: data.states.filter((state) => state.of === 'host' && state.subject === host) });
     rowOfHost.set(host, section);
+    addMarks(host + 1, head);
     data.ports.forEach((port, number) => {
       if (port.host !== host) return;
       const qps = data.qps.map((qp, i) => i).filter((qp) => data.qps[qp].port === number);
@@ -191,6 +217,7 @@ for (let i = 0; i < stalls.count; i += 1) items.push({ kind: KIND.STALL, i, at: 
 data.faults.forEach((fault, i) => items.push({ kind: KIND.FAULT, i, at: fault.start }));
 data.states.forEach((state, i) => items.push({ kind: KIND.STATE, i, at: state.start }));
 data.remarks.forEach(([at], i) => items.push({ kind: KIND.REMARK, i, at }));
+for (let i = 0; i < marks.count; i += 1) items.push({ kind: KIND.MARK, i, at: marks.at[i] });
 items.sort((a, b) => a.at - b.at);
 
 function stateName(state) {
@@ -206,6 +233,7 @@ function title({ kind, i }) {
     case KIND.STALL: return `Stall of ${duration(stalls.end[i] - stalls.start[i])}`;
     case KIND.FAULT: return data.faults[i].text;
     case KIND.STATE: return `${stateName(data.states[i])}: ${data.states[i].text}`;
+    case KIND.MARK: return markText(i).text;
     default: return data.remarks[i][1];
   }
 }
@@ -219,10 +247,21 @@ function subtitle({ kind, i }) {
     }
     case KIND.STALL: return `${qpName(stalls.qp[i])} · ${data.waits[stalls.why[i]]}`;
     case KIND.FAULT: return 'fault';
+    case KIND.MARK: return markHost(i);
     case KIND.STATE: return data.states[i].fault === null ? 'state' : `state · ${data.faults.length ? 'after a fault' : ''}`;
     default: return 'remark';
   }
 }
+
+/** Bytes for people: printable letters of ASCII, and a dot for each other byte */
+const asText = (bytes) => bytes.map((byte) => (byte >= 32 && byte < 127 ? String.fromCharCode(byte) : '·')).join('');
+const beginning = (i) => (messages.beginning[i].match(/../g) ?? []).map((digits) => parseInt(digits, 16));
+
+/** All that a search looks at */
+const searched = (item) => `${item.kind} ${title(item)} ${subtitle(item)} ${item.kind === KIND.MESSAGE ? asText(beginning(item.i)) : ''}`.toLowerCase();
+
+/** Whether something went wrong with a message; one that was under way when the run ended has only had no time */
+const isWrong = (i) => messages.outcome[i] !== OUTCOME.DELIVERED && messages.outcome[i] !== OUTCOME.UNFINISHED;
 
 /** From when to when an item lasts */
 function extent({ kind, i }) {
@@ -231,6 +270,7 @@ function extent({ kind, i }) {
     case KIND.STALL: return [stalls.start[i], stalls.end[i]];
     case KIND.FAULT: return [data.faults[i].start, faultEnd(data.faults[i])];
     case KIND.STATE: return [data.states[i].start, stateEnd(data.states[i])];
+    case KIND.MARK: return [marks.at[i], marks.at[i]];
     default: return [data.remarks[i][0], data.remarks[i][0]];
   }
 }
@@ -240,6 +280,7 @@ function rowOf({ kind, i }) {
   switch (kind) {
     case KIND.MESSAGE: return rowOfQp.get(messages.qp[i]);
     case KIND.STALL: return rowOfQp.get(stalls.qp[i]);
+    case KIND.MARK: return rowOfMarks.get(marks.host[i]);
     case KIND.STATE: {
       const { of, subject } = data.states[i];
       return { cable: rowOfCable, port: rowOfPort, host: rowOfHost }[of].get(subject);

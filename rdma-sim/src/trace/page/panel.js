@@ -52,6 +52,7 @@ function describe(item) {
     [KIND.STALL]: describeStall,
     [KIND.FAULT]: describeFault,
     [KIND.STATE]: describeState,
+    [KIND.MARK]: describeMark,
     [KIND.REMARK]: () => [make('p', {}, `At ${exact(data.remarks[item.i][0])}`)],
   }[item.kind](item.i);
   const buttons = make('div', { class: 'row' },
@@ -74,8 +75,6 @@ function causes(i) {
     lines.push([`${isSender ? 'Its queue pair' : 'The queue pair of its receive'} dropped it at ${exact(messages.dropped[i])}: ${data.endings[messages.why[i]]}.`]);
   } else if (outcome === OUTCOME.FAILED) {
     lines.push([messages.flags[i] & 2 ? 'A frame of it was damaged on the way.' : `It failed: ${statuses.get(messages.status[i])}.`]);
-  } else if (outcome === OUTCOME.UNFINISHED) {
-    lines.push(['It had not completed at the end of the run.']);
   }
   if (messages.stall[i]) {
     const stall = messages.stall[i] - 1;
@@ -103,7 +102,7 @@ function describeMessage(i) {
     make('span', {}, string),
     make('span', { title: exact(at) }, at === messages.posted[i] ? exact(at) : `+${duration(at - messages.posted[i])}`)));
   return [
-    make('p', {}, badge, ` in ${duration(messages.end[i] - messages.posted[i])}`),
+    make('p', {}, badge, ` ${outcome === OUTCOME.UNFINISHED ? 'after' : 'in'} ${duration(messages.end[i] - messages.posted[i])}`),
     ...causes(i),
     make('ol', { class: 'phases' }, ...list),
     make('dl', {},
@@ -112,7 +111,31 @@ function describeMessage(i) {
       ...definition('frames', grouped(Math.max(1, Math.ceil(messages.bytes[i] / 4096)))),
       ...definition('request', `0x${messages.id[i]}`),
       ...(messages.status[i] ? definition('status', statuses.get(messages.status[i])) : [])),
+    ...describeBytes(i),
   ];
+}
+
+const BYTES_OF_LINE = 8;
+
+/** How a message begins, as numbers and as text */
+function describeBytes(i) {
+  const bytes = beginning(i);
+  if (!bytes.length) return [];
+  const lines = [];
+  for (let k = 0; k < bytes.length; k += BYTES_OF_LINE) {
+    const part = bytes.slice(k, k + BYTES_OF_LINE);
+    const digits = part.map((byte) => byte.toString(16).padStart(2, '0')).join(' ');
+    lines.push(`${digits.padEnd(3 * BYTES_OF_LINE)} ${asText(part)}`);
+  }
+  return [
+    make('h3', {}, messages.bytes[i] > bytes.length ? `First ${bytes.length} bytes, when it was posted` : 'Bytes, when it was posted'),
+    make('pre', { class: 'bytes' }, lines.join('\n')),
+  ];
+}
+
+function describeMark(i) {
+  const { site } = markText(i);
+  return [make('dl', {}, ...definition('at', exact(marks.at[i])), ...definition('on', markHost(i)), ...(site ? definition('in', site) : []))];
 }
 
 const MOST_LISTED = 8;
@@ -134,7 +157,11 @@ function describeRun() {
   const remarks = data.remarks.map((remark, i) => ({ kind: KIND.REMARK, i }));
   const faults = data.faults.map((fault, i) => ({ kind: KIND.FAULT, i }));
   const bad = [];
-  for (let i = 0; i < messages.count; i += 1) if (messages.outcome[i] !== OUTCOME.DELIVERED) bad.push({ kind: KIND.MESSAGE, i });
+  const underWay = [];
+  for (let i = 0; i < messages.count; i += 1) {
+    if (isWrong(i)) bad.push({ kind: KIND.MESSAGE, i });
+    else if (messages.outcome[i] === OUTCOME.UNFINISHED) underWay.push({ kind: KIND.MESSAGE, i });
+  }
   const longest = [];
   for (let i = 0; i < stalls.count; i += 1) longest.push({ kind: KIND.STALL, i });
   const length = ({ i }) => stalls.end[i] - stalls.start[i];
@@ -143,8 +170,9 @@ function describeRun() {
     ...listed('Remarks', remarks, ({ i }) => exact(data.remarks[i][0])),
     ...listed('Faults', faults, ({ i }) => (data.faults[i].end === null ? 'to the end' : data.faults[i].end > data.faults[i].start ? `lasts ${duration(data.faults[i].end - data.faults[i].start)}` : '')),
     ...listed('Not delivered', bad, (item) => `${exact(messages.posted[item.i])} · ${subtitle(item)}`),
+    ...listed('Under way when the run ended', underWay, (item) => `${exact(messages.posted[item.i])} · ${subtitle(item)}`),
     ...listed('Longest stalls', longest.slice(0, 5), (item) => `${duration(length(item))} · ${subtitle(item)}`),
-    data.records && !bad.length && !remarks.length ? make('p', { class: 'hint' }, 'Every message was delivered.') : null,
+    data.records && !bad.length && !underWay.length && !remarks.length ? make('p', { class: 'hint' }, 'Every message was delivered.') : null,
   ].filter(Boolean);
 }
 
@@ -204,7 +232,7 @@ function runSearch(string) {
   search.sets = {};
   if (search.isOn) {
     search.list = items.filter((item) => {
-      const all = `${item.kind} ${title(item)} ${subtitle(item)}`.toLowerCase();
+      const all = searched(item);
       return words.every((word) => all.includes(word));
     });
     for (const { kind, i } of search.list) (search.sets[kind] ??= new Set()).add(i);
@@ -268,11 +296,15 @@ function drawLegend() {
     context.fillStyle = colours.delivered;
     context.fillRect(9, 1, 8, 10);
   };
+  const tick = (colour) => (context) => {
+    context.fillStyle = colour;
+    context.fillRect(9, 0, 3, 12);
+  };
   const entries = [
-    [message, 'message'], [fill(colours.frame), 'frames'], [hatched(colours.stall), 'stall, unfinished'],
+    [message, 'message'], [fill(colours.frame), 'frames'], [hatched(colours.stall), 'stall, under way'],
     [fill(colours['credit-fill'], colours.credit), 'credits'], [fill(colours['fault-fill'], colours.fault), 'fault'],
     [hatched(colours.lost), 'lost'], [hatched(colours.failed), 'failed'], [hatched(colours.dropped), 'dropped'],
-    [fill(colours['state-fill'], colours.state), 'cable, port, host'],
+    [fill(colours['state-fill'], colours.state), 'cable, port, host'], [tick(colours.mark), 'state'], [tick(colours.holds), 'statement'],
   ];
   legend.replaceChildren(
     make('h3', {}, 'Legend'),
@@ -337,5 +369,8 @@ function drawOverview() {
 /** When messages went wrong, one for each bin */
 const problems = new Map();
 for (let i = 0; i < messages.count; i += 1) {
-  if (messages.outcome[i] !== OUTCOME.DELIVERED) problems.set(binOf(messages.posted[i]), messages.posted[i]);
+  if (isWrong(i)) problems.set(binOf(messages.posted[i]), messages.posted[i]);
+}
+for (let i = 0; i < marks.count; i += 1) {
+  if (markText(i).look === LOOK.VIOLATED) problems.set(binOf(marks.at[i]), marks.at[i]);
 }

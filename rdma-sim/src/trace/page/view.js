@@ -117,10 +117,11 @@ const colours = {};
 
 function readColours() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ['page', 'raised', 'sunken', 'line', 'text', 'muted', 'accent', 'delivered', 'queued', 'frame', 'stall', 'credit', 'credit-fill', 'fault', 'fault-fill', 'lost', 'failed', 'dropped', 'unfinished', 'state', 'state-fill', 'select', 'flow']) {
+  for (const name of ['page', 'raised', 'sunken', 'line', 'text', 'muted', 'accent', 'delivered', 'queued', 'frame', 'stall', 'credit', 'credit-fill', 'fault', 'fault-fill', 'lost', 'failed', 'dropped', 'unfinished', 'state', 'state-fill', 'select', 'flow', 'mark', 'holds']) {
     colours[name] = style.getPropertyValue(`--${name}`).trim();
   }
   colours.outcomes = [colours.delivered, colours.lost, colours.failed, colours.dropped, colours.unfinished];
+  colours.marks = [colours.mark, colours.holds, colours.muted, colours.lost];
   hatchings.clear();
 }
 

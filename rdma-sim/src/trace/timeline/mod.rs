@@ -12,7 +12,7 @@ pub(super) use self::faults::FaultSpan;
 use self::faults::Faults;
 use self::queue::Queue;
 use super::history::{Names, port_of};
-use super::record::Wait;
+use super::record::{Ending, Wait};
 use super::{History, Record, RecordKind};
 
 /// Messages, frames, waits, faults and states, with their beginnings and ends in nanoseconds
@@ -84,7 +84,7 @@ pub(super) enum Outcome {
     Failed,
     /// Its queue pair, or that of its receive, dropped it
     Dropped,
-    /// It had not completed at the end
+    /// It had not completed when the run ended, which ends all queue pairs
     Unfinished,
 }
 
@@ -133,7 +133,16 @@ impl Timeline {
         };
         history.records.iter().for_each(|record| builder.add(record));
         builder.timeline.faults = builder.faults.spans;
+        builder.timeline.forget_end();
         builder.timeline
+    }
+
+    /// What the end of the run destroyed was not dropped: it was under way
+    fn forget_end(&mut self) {
+        let by_end = (self.end, Ending::Destroyed as u64);
+        for message in &mut self.messages {
+            message.dropped = message.dropped.filter(|dropped| *dropped != by_end);
+        }
     }
 }
 
@@ -144,7 +153,7 @@ impl fmt::Display for Outcome {
             Self::Lost => "lost",
             Self::Failed => "failed",
             Self::Dropped => "dropped",
-            Self::Unfinished => "unfinished",
+            Self::Unfinished => "under way when the run ended",
         })
     }
 }
