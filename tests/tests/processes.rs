@@ -97,6 +97,21 @@ fn long_messages_pass_a_short_ring_and_wait_for_their_receives() {
     assert_eq!((sent[0].messages, sent[0].payload_bytes), (20, 20 * len as u64), "{sent:?}");
 }
 
+/// Catches a device that fills receives only while its program polls: what is longer than the ring would wait for that.
+#[test]
+fn a_program_that_naps_between_polls_does_not_hold_up_its_peer() {
+    let (hosts, mut a, mut b) = started("naps");
+    let len = 1 << 20;
+    let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 4095, 8 * len);
+    for round in 0..5 {
+        assert_eq!(b.ask(&format!("expect {to_a} 8 {len}")), (8 * round).to_string());
+        // The peer polls again only after all of these have left.
+        a.ask(&format!("send {to_b} 8 {len}"));
+    }
+    assert_eq!(b.ask(&format!("expect {to_a} 0 {len}")), "40");
+    assert!(a.end() && b.end());
+}
+
 /// Regression: they were those of up to 100 ms before, when a thread had published them.
 #[test]
 fn the_counters_of_a_killed_process_are_those_of_its_end() {

@@ -1,7 +1,8 @@
 //! A host of a fabric in a process of its own, controlled by lines on its standard input
 //!
 //! `open DEVICE FRAMES BYTES` creates a queue pair and prints its address, `connect N ADDRESS` connects it. Then one of: `ping N COUNT LEN`
-//! and `pong N COUNT LEN`, `send N COUNT LEN` and `take N COUNT LEN`, which print how long they took; or `talk N`, which exchanges
+//! and `pong N COUNT LEN`, `send N COUNT LEN` and `take N COUNT LEN`, which print how long they took; or `expect N COUNT LEN`, which takes
+//! the messages that were expected before, prints how many came in all, and posts receives for others; or `talk N`, which exchanges
 //! messages for ever beside other commands and checks each byte, `count N`, which prints how many arrived, and `drop N`; `fork N` has a
 //! child that tries the verbs of link N, expects the error of a device that is gone, and ends. Each line is answered by one.
 
@@ -86,6 +87,10 @@ fn main() -> Result<()> {
                     "pong" => timed(|| ping(&mut talk.link, count, len, false))?,
                     "send" => timed(|| stream(&mut talk.link, count, len, Opcode::Send))?,
                     "take" => timed(|| stream(&mut talk.link, count, len, Opcode::Recv))?,
+                    "expect" => {
+                        talk.expect(count, len)?;
+                        talk.received.to_string()
+                    }
                     "talk" => {
                         talk.is_on = true;
                         "talking".to_owned()
@@ -209,6 +214,18 @@ impl Talk {
 
     fn content(number: u64, len: usize) -> Vec<u8> {
         (0..len).map(|at| (at as u64).wrapping_mul(number | 1).to_le_bytes()[1] ^ number as u8).collect()
+    }
+
+    /// Takes all messages that were expected, and posts receives for `count` others
+    fn expect(&mut self, count: usize, len: usize) -> Result<()> {
+        while self.received < self.posted {
+            self.received += u64::from(poll(&mut self.link)?.is_some());
+        }
+        for number in 0..count {
+            self.link.recv(self.posted, number * len..(number + 1) * len)?;
+            self.posted += 1;
+        }
+        Ok(())
     }
 
     fn go_on(&mut self) -> Result<()> {
