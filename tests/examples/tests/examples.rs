@@ -116,6 +116,7 @@ fn fuzz_your_protocol_holds_by_seed_by_strategy_and_by_bytes() {
     assert_eq!(ended.stdout.lines().filter(|line| line.ends_with(" hold")).count(), 3, "{ended:?}");
 }
 
+/// Catches a node that votes for two candidates of one term, and a planted bug that is none.
 #[test]
 fn leader_election_finds_the_planted_bug_and_nothing_else() {
     let ended = Example::run(LEADER_ELECTION, &[]).succeeded();

@@ -142,7 +142,7 @@ fn take_overs() -> Check {
     Check::new().name("take_over").scheduler(Scheduler::Fifo).random_faults(faults)
 }
 
-/// Catches a folder that is not read, and runs that are not repeated as they were.
+/// Catches a folder that is not read.
 #[test]
 fn the_runs_of_a_committed_corpus_reach_what_they_were_kept_for() {
     let folder = "corpora/take_over";
