@@ -80,7 +80,7 @@ fn troubled() -> History {
         }
         rest(100).await;
         state!("done");
-        always!(net.seed().is_some(), "there is a seed");
+        always!(net.seed().is_some(), "there is a seed at the end");
     });
     let mut history = run.history;
     history.remarks.push((history.end, REASON.to_owned()));

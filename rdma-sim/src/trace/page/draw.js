@@ -262,6 +262,7 @@ function marksRow(row) {
       if (at(i) >= view.from && at(i) <= view.to && !shown.some((one) => one.i === i)) shown.push({ i, x: toX(at(i)) });
     }
     shown.sort((a, b) => a.x - b.x);
+    let free = view.gutter;
     shown.forEach(({ i, x }, position) => {
       const { look } = markText(i);
       const next = shown[position + 1];
@@ -270,7 +271,18 @@ function marksRow(row) {
       pen.fillStyle = colours.marks[look];
       if (look === LOOK.HOLDS_NOT) pen.fillRect(x, y + 6, 3, 4);
       else pen.fillRect(x, y, look === LOOK.VIOLATED ? 5 : 3, 16);
-      text(markTexts(list, i, next?.i), x + 8, y + 8.5, look === LOOK.HOLDS_NOT ? colours.muted : colours.text, room - 4);
+      const string = markTexts(list, i, next?.i);
+      const colour = look === LOOK.HOLDS_NOT ? colours.muted : colours.text;
+      pen.font = FONT;
+      const width = pen.measureText(string).width;
+      // At the end of the run, where violations are, the text stands before its tick.
+      if (!next && width > room && x - free > room) {
+        const most = Math.min(width, x - free - 12);
+        text(string, x - 6 - most, y + 8.5, colour, most + 1);
+      } else {
+        text(string, x + 8, y + 8.5, colour, room - 4);
+        free = x + 8 + Math.max(0, Math.min(width, room - 4));
+      }
       pen.globalAlpha = 1;
       hits.push({ kind: KIND.MARK, i, x: x - 3, y, width: Math.max(9, Math.min(room, 120)), height: 16 });
       drawn.marks += 1;
