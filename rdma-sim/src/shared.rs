@@ -1,19 +1,21 @@
 //! The one lock around the fabric, and the wakers of its completion queues
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::Waker;
 
 use rdma_core::{Completion, Error, Time};
 use slotmap::SecondaryMap;
+use spin::mutex::{SpinMutex, SpinMutexGuard};
+use spin::relax::Yield;
 
 use crate::fabric::{CqKey, DeviceRef, Fabric, Process};
-use crate::sync::lock;
 use crate::wall_clock::WallClock;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    state: Mutex<State>,
+    /// Held for less than a microsecond at a time, and rarely by two threads at once: then releasing it is a plain store
+    state: SpinMutex<State, Yield>,
     /// In real time
     clock: Option<Arc<WallClock>>,
 }
@@ -22,7 +24,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct Locked<'a> {
     // Dropped before the other field, which wakes a thread that takes the lock.
-    state: MutexGuard<'a, State>,
+    state: SpinMutexGuard<'a, State, Yield>,
     next: NextEvent<'a>,
 }
 
@@ -81,7 +83,7 @@ pub(crate) struct Advanced {
 
 impl Shared {
     pub(crate) fn new(fabric: Fabric, clock: Option<Arc<WallClock>>) -> Self {
-        Self { state: Mutex::new(State { fabric, wakers: SecondaryMap::new() }), clock }
+        Self { state: SpinMutex::new(State { fabric, wakers: SecondaryMap::new() }), clock }
     }
 
     /// The clock of a simulation in real time
@@ -97,7 +99,7 @@ impl Shared {
 
     #[inline]
     pub(crate) fn lock(&self) -> Locked<'_> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         Locked { state, next: NextEvent(self.clock.as_deref().map(|clock| (clock, Time::MAX))) }
     }
 
@@ -201,16 +203,18 @@ impl Shared {
 
     /// Releases the lock, then calls the wakers of the completion queues with news: a waker may run any code
     fn notify(mut state: Locked<'_>) -> Advanced {
-        let mut woken = [const { None }; 2];
-        for waker in &mut woken {
-            let Some(found) = state.pop_woken() else { break };
-            *waker = found;
-        }
+        let first = state.pop_woken();
+        let second = if first.is_some() { state.pop_woken() } else { None };
         let fabric = &mut state.fabric;
         let advanced =
             Advanced { now: fabric.schedule.now(), has_host_news: fabric.world.take_processes_changed() };
         drop(state);
-        woken.into_iter().flatten().for_each(Waker::wake);
+        if let Some(waker) = first.flatten() {
+            waker.wake();
+        }
+        if let Some(waker) = second.flatten() {
+            waker.wake();
+        }
         advanced
     }
 }

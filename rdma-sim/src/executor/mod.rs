@@ -168,7 +168,7 @@ impl SimRuntime {
                         return Ok(Ended { value, order: run.order, unfinished });
                     }
                 }
-                Ok(id) => run.poll(id, shared),
+                Ok(id) => run.poll(id),
                 Err(mut stalled) => {
                     if let Stalled::Deadlock { waits, .. } | Stalled::TimeLimit { waits, .. } = &mut stalled {
                         let main = || main.as_mut().poll(&mut Context::from_waker(&main_waker)).is_ready();
@@ -203,7 +203,9 @@ impl SimRuntime {
             };
             match next {
                 NextAction::Task(position) => {
-                    let Some(id) = run.ready.remove(position) else { continue };
+                    // The usual position needs no search.
+                    let id = if position == 0 { run.ready.pop_front() } else { run.ready.remove(position) };
+                    let Some(id) = id else { continue };
                     return self.start(id, shared, run);
                 }
                 NextAction::Interrupt(position, ns) => {
@@ -215,6 +217,7 @@ impl SimRuntime {
     }
 
     /// Counts the poll of a task, which comes next
+    #[inline]
     fn start(&self, id: usize, shared: &Shared, run: &mut Tasks) -> Result<usize, Stalled> {
         run.order.count_step(id, run.ready.len());
         self.progress.step(id);
@@ -259,15 +262,16 @@ impl SimRuntime {
     }
 
     /// Makes tasks of the futures that were spawned, and lists the tasks that were woken
+    #[inline]
     fn collect(&self, shared: &Shared, run: &mut Tasks) {
         if run.order.is_fifo() {
             if run.ready.is_empty() {
-                self.start_spawned(&mut run.tasks);
+                self.start_spawned(shared, &mut run.tasks);
                 self.queue.take(&mut run.ready);
             }
             return;
         }
-        self.start_spawned(&mut run.tasks);
+        self.start_spawned(shared, &mut run.tasks);
         let known = run.ready.len();
         self.queue.take(&mut run.ready);
         if run.ready.len() > known {
@@ -286,10 +290,14 @@ impl SimRuntime {
     }
 
     /// Makes tasks of the futures that were spawned
-    fn start_spawned(&self, tasks: &mut Vec<Option<Task>>) {
-        if !self.has_spawned.load(Ordering::Relaxed) {
-            return;
+    #[inline]
+    fn start_spawned(&self, shared: &Shared, tasks: &mut Vec<Option<Task>>) {
+        if self.has_spawned.load(Ordering::Relaxed) {
+            self.start_all_spawned(shared, tasks);
         }
+    }
+
+    fn start_all_spawned(&self, shared: &Shared, tasks: &mut Vec<Option<Task>>) {
         self.has_spawned.store(false, Ordering::Relaxed);
         for spawned in lock(&self.spawned).drain(..) {
             let id = tasks.iter().skip(1).position(Option::is_none).map_or(tasks.len(), |free| free + 1);
@@ -297,7 +305,9 @@ impl SimRuntime {
                 tasks.push(None);
             }
             self.progress.spawned(id, spawned.origin);
-            tasks[id] = Some(Task::new(spawned, TaskWaker::new(id, &self.queue)));
+            let is_stopped = |owner: Owner| shared.process(owner.host) == Process::Stopped;
+            let is_stopped = spawned.origin.owner.is_some_and(is_stopped);
+            tasks[id] = Some(Task::new(spawned, is_stopped, TaskWaker::new(id, &self.queue)));
         }
     }
 
@@ -311,7 +321,10 @@ impl SimRuntime {
                 // Its objects find a host that is gone.
                 drop(slot.take());
                 run.order.forget(id);
-            } else if process == Process::Running && std::mem::take(&mut task.is_held) {
+                continue;
+            }
+            task.is_stopped = process == Process::Stopped;
+            if !task.is_stopped && std::mem::take(&mut task.is_held) {
                 task.wake_again();
             }
         }
@@ -350,6 +363,7 @@ impl SimRuntime {
         self.advanced(shared, run, has_host_news);
     }
 
+    #[inline]
     fn advanced(&self, shared: &Shared, run: &mut Tasks, has_host_news: bool) {
         if has_host_news {
             self.progress.rest();
@@ -362,6 +376,7 @@ impl SimRuntime {
     }
 
     /// Sets the clock, and wakes the tasks whose timers have expired
+    #[inline]
     pub(crate) fn expire(&self, now: Time) {
         self.clock.expire(now);
     }
@@ -373,9 +388,9 @@ impl SimRuntime {
 }
 
 impl Tasks {
-    fn poll(&mut self, id: usize, shared: &Shared) {
+    fn poll(&mut self, id: usize) {
         let Some(task) = &mut self.tasks[id] else { return };
-        if task.origin.owner.is_some_and(|owner| shared.process(owner.host) == Process::Stopped) {
+        if task.is_stopped {
             task.is_held = true;
         } else if task.poll() {
             self.tasks[id] = None;

@@ -20,7 +20,8 @@ impl Progress {
     /// A task is polled
     pub(super) fn step(&self, task: usize) {
         self.task.store(task, Ordering::Relaxed);
-        self.steps.fetch_add(1, Ordering::Relaxed);
+        // Only the thread of the run counts.
+        self.steps.store(self.steps() + 1, Ordering::Relaxed);
     }
 
     /// The task that was polled last is not the one that runs code of the program now

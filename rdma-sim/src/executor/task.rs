@@ -1,13 +1,15 @@
 //! Tasks, and the queue of those that were woken
 
-use crate::sync::lock;
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::Location;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
+
+use spin::mutex::SpinMutex;
+use spin::relax::Yield;
 
 use super::stalled::Wait;
 
@@ -41,7 +43,9 @@ pub(super) struct Spawned {
 
 pub(super) struct Task {
     pub(super) origin: Origin,
-    /// Whether it was woken while its host is stopped
+    /// Whether its host is stopped
+    pub(super) is_stopped: bool,
+    /// Whether it was woken meanwhile
     pub(super) is_held: bool,
     future: BoxFuture,
     pub(super) wake: Arc<TaskWaker>,
@@ -50,10 +54,10 @@ pub(super) struct Task {
 
 impl Task {
     /// Makes a task, and wakes it for the first time
-    pub(super) fn new(Spawned { origin, future }: Spawned, wake: Arc<TaskWaker>) -> Self {
+    pub(super) fn new(Spawned { origin, future }: Spawned, is_stopped: bool, wake: Arc<TaskWaker>) -> Self {
         let waker = Waker::from(Arc::clone(&wake));
         waker.wake_by_ref();
-        Self { origin, is_held: false, future, wake, waker }
+        Self { origin, is_stopped, is_held: false, future, wake, waker }
     }
 
     /// Polls the task; returns whether it has ended
@@ -98,12 +102,24 @@ impl fmt::Display for TaskName<'_> {
 
 /// Tasks that were woken, in that order
 #[derive(Default)]
-pub(super) struct Queue(Mutex<VecDeque<usize>>);
+pub(super) struct Queue {
+    woken: SpinMutex<VecDeque<usize>, Yield>,
+    /// Whether there are any: read without the lock
+    has_woken: AtomicBool,
+}
 
 impl Queue {
     /// Moves the tasks that were woken to the end of `ready`
+    #[inline]
     pub(super) fn take(&self, ready: &mut VecDeque<usize>) {
-        let mut woken = lock(&self.0);
+        if self.has_woken.load(Ordering::Acquire) {
+            self.take_woken(ready);
+        }
+    }
+
+    fn take_woken(&self, ready: &mut VecDeque<usize>) {
+        let mut woken = self.woken.lock();
+        self.has_woken.store(false, Ordering::Relaxed);
         if ready.is_empty() {
             std::mem::swap(&mut *woken, ready);
         } else {
@@ -138,7 +154,9 @@ impl Wake for TaskWaker {
         // Two threads that wake a task at once may both queue it, which costs a spurious poll.
         if !self.is_queued.load(Ordering::Relaxed) {
             self.is_queued.store(true, Ordering::Relaxed);
-            lock(&self.queue.0).push_back(self.id);
+            let mut woken = self.queue.woken.lock();
+            woken.push_back(self.id);
+            self.queue.has_woken.store(true, Ordering::Release);
         }
     }
 }

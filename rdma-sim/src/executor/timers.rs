@@ -76,20 +76,25 @@ impl Clock {
     }
 
     /// Sets the time, and wakes the tasks whose timers have expired
+    #[inline]
     pub(super) fn expire(&self, now: Time) {
         self.now.store(now.as_nanos(), Ordering::Relaxed);
         if self.next() <= now {
-            // No lock is held: a waker may run any code.
-            loop {
-                let expired = lock(&self.timers).expire(now);
-                match expired {
-                    Some(waker) => waker.wake(),
-                    None => break,
-                }
-            }
-            let next = lock(&self.timers).next().unwrap_or(Time::MAX);
-            self.earliest.store(next.as_nanos(), Ordering::Relaxed);
+            self.wake_expired(now);
         }
+    }
+
+    fn wake_expired(&self, now: Time) {
+        // No lock is held: a waker may run any code.
+        loop {
+            let expired = lock(&self.timers).expire(now);
+            match expired {
+                Some(waker) => waker.wake(),
+                None => break,
+            }
+        }
+        let next = lock(&self.timers).next().unwrap_or(Time::MAX);
+        self.earliest.store(next.as_nanos(), Ordering::Relaxed);
     }
 
     /// A timer without a deadline

@@ -37,12 +37,12 @@ impl SimRuntime {
     fn settle(&self, shared: &Shared, run: &mut Tasks) -> bool {
         for _ in 0..MOST {
             shared.wake();
-            self.start_spawned(&mut run.tasks);
+            self.start_spawned(shared, &mut run.tasks);
             self.queue.take(&mut run.ready);
             run.ready.extend(std::iter::from_fn(|| run.late.pop()).map(|Reverse((_, _, id))| id));
             let Some(id) = run.ready.pop_front() else { return true };
             self.progress.step(id);
-            run.poll(id, shared);
+            run.poll(id);
         }
         false
     }

@@ -153,6 +153,7 @@ impl Fabric {
 }
 
 /// What the device makes of an operation
+#[inline]
 fn supported(model: &Model, qp_type: QpType, op: SendOp) -> Result<SendOp, Cause> {
     let one_sided = model.caps.one_sided;
     match op {

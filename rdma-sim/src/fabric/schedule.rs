@@ -1,23 +1,27 @@
 //! The clock of a fabric and its scheduled events
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use rdma_core::Time;
 
 /// The time, the events to come, and how far time may advance
 ///
-/// Events are ordered by time and, at the same time, by when they were added. The earliest event is kept apart: on a quiet
-/// fabric each event causes the next, which then never enters the heap.
+/// Events are ordered by time and, at the same time, by when they were added. Most events are added about in the order of their
+/// times: they join a line, at its end or a few places before, and only the others enter a heap.
 #[derive(Debug)]
 pub(crate) struct Schedule<E> {
     now: Time,
     limit: Time,
-    first: Option<Entry<E>>,
+    line: VecDeque<Entry<E>>,
     heap: BinaryHeap<Entry<E>>,
     next_seq: u64,
 }
 
+/// Most places that an event moves forward in the line
+const MOST_MOVES: usize = 8;
+/// Events that are farther off do not join the line: most others would come before them
+const NEAR_NS: u64 = 100_000;
 /// Most events of one instant of which any may be next; the others follow
 const MOST_TIES: usize = 16;
 
@@ -30,11 +34,17 @@ struct Entry<E> {
 
 impl<E> Schedule<E> {
     pub(super) fn new() -> Self {
-        let heap = BinaryHeap::with_capacity(1024);
-        Self { now: Time::ZERO, limit: Time::ZERO, first: None, heap, next_seq: 0 }
+        Self {
+            now: Time::ZERO,
+            limit: Time::ZERO,
+            line: VecDeque::new(),
+            heap: BinaryHeap::new(),
+            next_seq: 0,
+        }
     }
 
     /// The virtual time
+    #[inline]
     pub(crate) fn now(&self) -> Time {
         self.now
     }
@@ -42,21 +52,47 @@ impl<E> Schedule<E> {
     /// When the next event is due
     #[inline]
     pub(crate) fn next(&self) -> Option<Time> {
-        self.first.as_ref().or_else(|| self.heap.peek()).map(|entry| entry.at)
+        match (self.line.front(), self.heap.peek()) {
+            (Some(first), None) | (None, Some(first)) => Some(first.at),
+            (Some(first), Some(other)) => Some(first.at.min(other.at)),
+            (None, None) => None,
+        }
     }
 
     #[inline]
     pub(super) fn add(&mut self, at: Time, event: E) {
-        let seq = self.next_seq;
+        let entry = Entry { at, seq: self.next_seq, event };
         self.next_seq += 1;
+        let mut place = self.line.len();
         // At the same time, the event that was added earlier comes first.
-        if self.next().is_none_or(|earliest| at < earliest) {
-            if let Some(second) = self.first.take() {
-                self.heap.push(second);
+        while place > 0 && self.line[place - 1].at > at {
+            place -= 1;
+            if self.line.len() - place > MOST_MOVES {
+                return self.heap.push(entry);
             }
-            self.first = Some(Entry { at, seq, event });
+        }
+        if at.as_nanos() > self.now.as_nanos().saturating_add(NEAR_NS) {
+            return self.heap.push(entry);
+        }
+        self.line.push_back(entry);
+        for moved in (place + 1..self.line.len()).rev() {
+            self.line.swap(moved, moved - 1);
+        }
+    }
+
+    /// Takes the next event, if it is due by `limit`
+    #[inline(always)]
+    fn take(&mut self, limit: Time) -> Option<Entry<E>> {
+        let is_in_line = match (self.line.front(), self.heap.peek()) {
+            (Some(first), Some(other)) => first.key() < other.key(),
+            (first, _) => first.is_some(),
+        };
+        if is_in_line {
+            self.line.pop_front_if(|entry| entry.at <= limit)
+        } else if self.heap.peek()?.at <= limit {
+            self.heap.pop()
         } else {
-            self.heap.push(Entry { at, seq, event });
+            None
         }
     }
 
@@ -91,40 +127,34 @@ impl<E> Schedule<E> {
     /// Advances to the next event, if it is due within the limit
     #[inline]
     pub(super) fn pop(&mut self) -> Option<E> {
-        if self.next()? > self.limit {
-            return None;
-        }
-        let entry = self.first.take().or_else(|| self.heap.pop())?;
+        let entry = self.take(self.limit)?;
         self.now = entry.at;
         Some(entry.event)
     }
 
     /// Advances to the next event, if it is due within the limit; `pick` decides between those of one instant
     pub(super) fn pop_any(&mut self, pick: impl FnOnce(&[&E]) -> usize) -> Option<E> {
-        if self.next()? > self.limit {
-            return None;
-        }
-        let first = self.first.take().or_else(|| self.heap.pop())?;
+        let first = self.take(self.limit)?;
         self.now = first.at;
-        if self.heap.peek().is_none_or(|entry| entry.at > self.now) {
-            return Some(first.event);
-        }
-        let mut ties = vec![first];
-        while ties.len() < MOST_TIES && self.heap.peek().is_some_and(|entry| entry.at == self.now) {
-            ties.extend(self.heap.pop());
+        let Some(second) = self.take(self.now) else { return Some(first.event) };
+        let mut ties = vec![first, second];
+        while ties.len() < MOST_TIES
+            && let Some(entry) = self.take(self.now)
+        {
+            ties.push(entry);
         }
         let picked = pick(&ties.iter().map(|entry| &entry.event).collect::<Vec<_>>());
         let picked = ties.remove(picked);
-        self.heap.extend(ties);
+        ties.into_iter().rev().for_each(|entry| self.line.push_front(entry));
         Some(picked.event)
     }
 
     /// Takes the first event that is due now and for which `is_it` holds
     pub(super) fn take_due(&mut self, is_it: impl Fn(&E) -> bool) -> Option<E> {
-        self.heap.extend(self.first.take());
+        self.heap.extend(self.line.drain(..));
         let mut entries = std::mem::take(&mut self.heap).into_vec();
         let due = entries.iter().enumerate().filter(|(_, entry)| entry.at <= self.now && is_it(&entry.event));
-        let position = due.min_by_key(|(_, entry)| (entry.at, entry.seq)).map(|(position, _)| position);
+        let position = due.min_by_key(|(_, entry)| entry.key()).map(|(position, _)| position);
         let taken = position.map(|position| entries.swap_remove(position).event);
         self.heap = entries.into();
         taken
@@ -133,8 +163,8 @@ impl<E> Schedule<E> {
     /// The events that are due now, in no particular order but that of their times
     pub(super) fn due(&self) -> impl Iterator<Item = &E> {
         let mut due: Vec<_> =
-            self.first.iter().chain(&self.heap).filter(|entry| entry.at <= self.now).collect();
-        due.sort_by_key(|entry| (entry.at, entry.seq));
+            self.line.iter().chain(&self.heap).filter(|entry| entry.at <= self.now).collect();
+        due.sort_by_key(|entry| entry.key());
         due.into_iter().map(|entry| &entry.event)
     }
 
@@ -154,10 +184,17 @@ impl<E> Schedule<E> {
     }
 }
 
+impl<E> Entry<E> {
+    #[inline]
+    fn key(&self) -> (Time, u64) {
+        (self.at, self.seq)
+    }
+}
+
 impl<E> Ord for Entry<E> {
     /// The heap is a max-heap: earlier is greater.
     fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.seq).cmp(&(self.at, self.seq))
+        other.key().cmp(&self.key())
     }
 }
 

@@ -77,6 +77,7 @@ impl QueuePair {
         Ok(())
     }
 
+    #[inline]
     pub(crate) fn push_send(&mut self, id: WrId, op: SendOp, span: Span, is_signaled: bool) {
         self.sends.push_back(Send::new(id, op, span, is_signaled));
     }
