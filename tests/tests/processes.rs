@@ -38,9 +38,17 @@ fn talking(hosts: &Hosts, [a, b]: [&mut Peer; 2]) -> [usize; 2] {
     [to_b, to_a]
 }
 
-/// Whether a process ends because its device cannot be opened
+/// Whether a process ends because its device cannot be opened, as soon as it has learnt of a fault
 fn is_refused(mut peer: Peer) -> bool {
-    peer.say(&format!("open {DEVICE} 15 1048576")).is_err() || !peer.end()
+    // Fewer times than a device has queue pairs.
+    let is_refused = (0..5).any(|_| {
+        let is_refused = peer.say(&format!("open {DEVICE} 15 1048576")).is_err() || peer.answer().is_none();
+        if !is_refused {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        is_refused
+    });
+    is_refused && !peer.end()
 }
 
 fn count(peer: &mut Peer, link: usize) -> u64 {
