@@ -15,6 +15,8 @@ use crate::sync::{Arc, Condvar, Mutex, MutexGuard, spawn, wait_for};
 ///
 /// The naps of a task for which nothing completes grow with the time that it has waited, to about a tenth of it, so that a long pause
 /// costs little and a short one is hardly prolonged. A send ends the nap: its completion, and an answer to it, find a task that spins.
+/// After a nap it spins for a sixteenth of the polls, and each completion that it finds meanwhile doubles them, so that a lone message,
+/// such as a heartbeat, does not cost what the beginning of a conversation does.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,7 +32,7 @@ use crate::sync::{Arc, Condvar, Mutex, MutexGuard, spawn, wait_for};
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PollPolicy {
-    /// Polls in a row without a completion before the task sleeps between polls
+    /// Most polls in a row without a completion before the task sleeps between polls
     pub spins: u32,
     /// The time between two polls of a task that begins to sleep; zero means that it never sleeps
     pub nap: Duration,
@@ -46,6 +48,8 @@ impl Default for PollPolicy {
     }
 }
 
+/// The part of the spins that follows a nap
+const AFTER_NAP: u32 = 16;
 /// Naps before the next ones are twice as long
 const NAPS: u32 = 8;
 
@@ -65,6 +69,8 @@ pub(crate) struct Backoff {
     policy: PollPolicy,
     /// Polls in a row without a completion.
     idle: AtomicU32,
+    /// How many of them there may be before the task sleeps.
+    spins: AtomicU32,
     /// Started when the task sleeps for the first time.
     timer: Mutex<Option<Arc<WakeTimer>>>,
 }
@@ -80,8 +86,10 @@ struct WakeTimer {
 struct Request {
     /// The task to be woken after the nap.
     wake: Option<Waker>,
+    /// The nap that was asked for last.
     nap: Duration,
-    is_napping: bool,
+    /// The nap under way; it may have begun before it was asked for.
+    under_way: Option<Duration>,
     /// The nap, or the next one, ends at once.
     is_cut: bool,
     is_over: bool,
@@ -89,7 +97,8 @@ struct Request {
 
 impl Backoff {
     pub(crate) fn new(policy: PollPolicy) -> Self {
-        Self { policy, idle: AtomicU32::new(0), timer: Mutex::new(None) }
+        let spins = AtomicU32::new(policy.spins);
+        Self { policy, idle: AtomicU32::new(0), spins, timer: Mutex::new(None) }
     }
 
     /// Notes that a poll has filled all space for completions
@@ -100,13 +109,14 @@ impl Backoff {
     /// Notes that a request was posted which will complete soon: ends a nap of the task
     #[inline]
     pub(crate) fn posted(&self) {
-        if self.idle.load(Ordering::Relaxed) >= self.policy.spins {
+        if self.idle.load(Ordering::Relaxed) >= self.spins.load(Ordering::Relaxed) {
             self.end_nap();
         }
     }
 
     #[cold]
     fn end_nap(&self) {
+        self.spin_after_nap();
         self.reset();
         if let Some(timer) = &*lock(&self.timer) {
             timer.cut();
@@ -117,9 +127,13 @@ impl Backoff {
     ///
     /// Returns whether it is after a nap.
     pub(crate) fn wait(&self, cx: &Context<'_>, has_found: bool) -> bool {
-        let PollPolicy { spins, nap, .. } = self.policy;
-        let idle = if has_found { 0 } else { self.idle.load(Ordering::Relaxed).saturating_add(1) };
-        if idle < spins || nap.is_zero() {
+        let mut idle = self.idle.load(Ordering::Relaxed).saturating_add(1);
+        let mut spins = self.spins.load(Ordering::Relaxed);
+        if has_found {
+            spins = if idle > spins { self.spin_after_nap() } else { self.spin_on() };
+            idle = 0;
+        }
+        if idle < spins || self.policy.nap.is_zero() {
             self.idle.store(idle, Ordering::Relaxed);
             cx.waker().wake_by_ref();
             return false;
@@ -132,6 +146,20 @@ impl Backoff {
             cx.waker().wake_by_ref();
         }
         sleeps
+    }
+
+    /// Spins for a short time, because the task has slept; returns for how many polls
+    fn spin_after_nap(&self) -> u32 {
+        let spins = (self.policy.spins / AFTER_NAP).max(1).min(self.policy.spins);
+        self.spins.store(spins, Ordering::Relaxed);
+        spins
+    }
+
+    /// Spins for longer, because something has completed while the task has spun; returns for how many polls
+    fn spin_on(&self) -> u32 {
+        let spins = self.spins.load(Ordering::Relaxed).saturating_mul(2).min(self.policy.spins);
+        self.spins.store(spins, Ordering::Relaxed);
+        spins
     }
 
     /// Wakes a task after a nap; false if a post has ended the nap already
@@ -158,8 +186,8 @@ impl WakeTimer {
             Some(old) => old.clone_from(waker),
             none => *none = Some(waker.clone()),
         }
-        if !request.is_napping || nap < request.nap {
-            request.nap = nap;
+        request.nap = nap;
+        if request.under_way.is_none_or(|under_way| nap < under_way) {
             drop(request);
             self.changed.notify_one();
         }
@@ -174,24 +202,29 @@ impl WakeTimer {
 
     /// Wakes each scheduled task after a nap, until [`end`](Self::end)
     fn run(&self) {
+        let mut request = lock(&self.request);
+        let mut is_expected = false;
         loop {
-            let mut request = lock(&self.request);
-            while request.wake.is_none() && !request.is_over {
+            while !is_expected && request.wake.is_none() && !request.is_over {
                 request = self.changed.wait(request).unwrap_or_else(PoisonError::into_inner);
             }
-            request.is_napping = true;
             let mut has_ended = false;
             while !has_ended && !request.is_cut && !request.is_over {
                 let nap = request.nap;
+                request.under_way = Some(nap);
                 (request, has_ended) = wait_for(&self.request, &self.changed, request, nap);
             }
             if request.is_over {
                 return;
             }
-            (request.is_napping, request.is_cut) = (false, false);
-            let waker = request.wake.take();
+            request.under_way = None;
+            // A task that is woken asks for its next nap: it begins now, which saves a switch to this thread.
+            is_expected = has_ended && request.wake.is_some();
+            let Some(waker) = request.wake.take() else { continue };
+            request.is_cut = false;
             drop(request);
-            waker.into_iter().for_each(Waker::wake);
+            waker.wake();
+            request = lock(&self.request);
         }
     }
 

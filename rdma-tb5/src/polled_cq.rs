@@ -152,3 +152,30 @@ impl Drop for PolledCq {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+    use std::time::Duration;
+
+    use crate::PollPolicy;
+    use crate::backoff::Backoff;
+
+    /// Catches a lone completion after which a task spins for long, and a conversation that does not make it spin longer.
+    #[test]
+    fn a_task_spins_longer_the_more_completes_while_it_spins() {
+        let hour = Duration::from_secs(3600);
+        let backoff = Backoff::new(PollPolicy { spins: 64, nap: hour, longest_nap: hour });
+        let cx = Context::from_waker(Waker::noop());
+        // Polls without a completion until the task sleeps, after so many with one
+        let spins_after = |found: u32| {
+            (0..found).for_each(|_| assert!(!backoff.wait(&cx, true), "there may be more"));
+            (1..).find(|_| backoff.wait(&cx, false))
+        };
+        assert_eq!([0, 1, 2, 3, 5, 6, 1].map(spins_after), [64, 4, 8, 16, 64, 64, 4].map(Some));
+        backoff.posted();
+        assert!(!backoff.wait(&cx, false), "a post ends the nap");
+        let none = Backoff::new(PollPolicy { spins: 0, nap: hour, longest_nap: hour });
+        assert!(none.wait(&cx, true) && none.wait(&cx, false), "it never spins");
+    }
+}

@@ -7,6 +7,7 @@
 //! * `PortWatch::completed` that stores `UP` whatever the state is: `a_port_that_is_gone_stays_gone`;
 //! * `WakeTimer::schedule` without its `notify_one`: `a_task_that_sleeps_is_woken`;
 //! * `WakeTimer::cut` without its `notify_one`, or `WakeTimer::schedule` that ignores `is_cut`: `a_post_ends_a_nap`;
+//! * `WakeTimer::run` that takes `is_cut` without a task to wake: `a_post_ends_the_nap_that_follows`;
 //! * `WakeTimer::end` without its `notify_one`: `the_timer_ends_with_its_queue`.
 #![cfg(unix)]
 #![allow(dead_code, unreachable_pub, reason = "the files are those of the crate")]
@@ -157,6 +158,18 @@ fn a_post_ends_a_nap() {
             Poll::Pending
         }));
         posting.unwrap().join().unwrap();
+    });
+}
+
+#[test]
+fn a_post_ends_the_nap_that_follows() {
+    loom::model(|| {
+        let backoff = Backoff::new(SLEEP);
+        block_on(sleeps_once(&backoff));
+        // The timer has begun the next nap, which nobody has asked for yet.
+        backoff.posted();
+        let cx = &std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(!backoff.wait(cx, false), "the task spins");
     });
 }
 
