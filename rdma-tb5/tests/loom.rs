@@ -43,7 +43,8 @@ mod port_watch;
 mod posted_frames;
 
 use std::future::poll_fn;
-use std::task::Poll;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use loom::future::block_on;
@@ -161,15 +162,28 @@ fn a_post_ends_a_nap() {
     });
 }
 
+/// Whether a task was woken
+#[derive(Default)]
+struct IsWoken(loom::sync::atomic::AtomicBool);
+
+impl std::task::Wake for IsWoken {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 #[test]
 fn a_post_ends_the_nap_that_follows() {
     loom::model(|| {
         let backoff = Backoff::new(SLEEP);
-        block_on(sleeps_once(&backoff));
-        // The timer has begun the next nap, which nobody has asked for yet.
+        let is_woken = std::sync::Arc::new(IsWoken::default());
+        assert!(backoff.wait(&Context::from_waker(&is_woken.clone().into()), false), "the task sleeps");
+        while !is_woken.0.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        // The timer may have begun the next nap, which nobody has asked for yet.
         backoff.posted();
-        let cx = &std::task::Context::from_waker(std::task::Waker::noop());
-        assert!(!backoff.wait(cx, false), "the task spins");
+        assert!(!backoff.wait(&Context::from_waker(Waker::noop()), false), "the task spins");
     });
 }
 
@@ -178,7 +192,7 @@ fn the_timer_ends_with_its_queue() {
     loom::model(|| {
         let backoff = Backoff::new(SLEEP);
         // Dropped while the task is scheduled, or while the timer waits, or before the timer has begun.
-        backoff.wait(&std::task::Context::from_waker(std::task::Waker::noop()), false);
+        backoff.wait(&Context::from_waker(Waker::noop()), false);
         drop(backoff);
     });
 }
