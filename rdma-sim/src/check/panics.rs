@@ -55,18 +55,18 @@ fn watch() {
 
 /// Prints the last panics and the line that repeats them: the process aborts next
 fn print_before_abort(is_in_cleanup: bool, line: &str) {
-    let (reason, names) = if is_in_cleanup {
-        let reason = "a destructor panicked while the test was unwinding from a panic, which ends the process: let it return instead, for example \
-             if `std::thread::panicking()`.";
-        (reason, ["The panic before it", "The panic of the destructor"])
+    let reason = if is_in_cleanup {
+        "a destructor panicked while the test was unwinding from a panic, which ends the process: let it return instead, for example \
+         if `std::thread::panicking()`."
     } else {
-        let reason =
-            "a function that cannot unwind, such as one of `extern \"C\"`, panicked, which ends the process.";
-        (reason, ["", "The panic"])
+        "a function that cannot unwind, such as one of `extern \"C\"`, panicked, which ends the process."
     };
     let panics = LAST.with_borrow(|[last, before]| {
-        let texts = names.iter().zip([before, last]).filter(|(name, _)| !name.is_empty());
-        let texts = texts.filter_map(|(name, panic)| {
+        let panics = match is_in_cleanup {
+            true => vec![("The panic before it", before), ("The panic of the destructor", last)],
+            false => vec![("The panic", last)],
+        };
+        let texts = panics.into_iter().filter_map(|(name, panic)| {
             panic.as_ref().map(|Panic { text, site }| format!("\n{name}: {text}\nat {site}"))
         });
         texts.collect::<String>()
