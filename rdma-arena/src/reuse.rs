@@ -56,7 +56,7 @@ fn with_kept<T>(f: impl FnOnce(&mut KeptMappings) -> T) -> Option<T> {
         let kept = &mut *kept.borrow_mut();
         if kept.process != std::process::id() {
             kept.process = std::process::id();
-            // To unmap them would unmap whatever the child has there.
+            // Unmapping the mappings of the parent would unmap what the child has at the same addresses.
             std::mem::forget(std::mem::take(&mut kept.mappings));
         }
         f(kept)

@@ -342,7 +342,7 @@ mod tests {
     /// Longer than anything takes on a loaded machine
     const LONG: Duration = Duration::from_secs(30);
 
-    /// Engines of one process and of a fabric, whose progress thread is this one
+    /// An engine of one process and one of a fabric; this thread stands in for the progress thread of both
     #[expect(clippy::disallowed_methods, reason = "as in programs in C")]
     fn engines(name: &str) -> [Engine; 2] {
         let settings = Settings::new(Topology::pair());

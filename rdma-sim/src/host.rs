@@ -58,7 +58,7 @@ impl SimHost {
         self.0.net.sim_runtime().on_start(self.0.host, start);
     }
 
-    /// Opens the device of this host whose cable leads to `peer`: the first, if there are several
+    /// Opens the first device of this host with a cable to `peer`
     ///
     /// ```
     /// use rdma_core::Device as _;

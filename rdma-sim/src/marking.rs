@@ -42,9 +42,9 @@ impl Observer for Marking {
         }
     }
 
-    fn waits_for(&self, what: fmt::Arguments<'_>) {
+    fn waits_for(&self, event: fmt::Arguments<'_>) {
         if let Some(outer) = &self.outer {
-            outer.waits_for(what);
+            outer.waits_for(event);
         }
     }
 

@@ -14,7 +14,7 @@ use crate::wall_clock::WallClock;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Held for less than a microsecond at a time, and rarely by two threads at once: then releasing it is a plain store
+    /// Rarely wanted by two threads at once. Releasing it is a plain store, where a mutex of std takes an atomic exchange
     state: SpinMutex<State, Yield>,
     /// In real time
     clock: Option<Arc<WallClock>>,

@@ -153,6 +153,7 @@ impl Drop for PolledCq {
     }
 }
 
+// The tests of `Backoff` that run without loom, which compiles that file a second time.
 #[cfg(test)]
 mod tests {
     use std::task::{Context, Waker};

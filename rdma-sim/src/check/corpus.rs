@@ -244,7 +244,7 @@ impl Corpus {
     }
 }
 
-/// The position of the weight in whose share `drawn` lies, a number below their sum
+/// The position of the weight that `drawn`, a number below the sum, falls on if the weights lie end to end
 fn position_of(drawn: u64, mut weights: impl Iterator<Item = u64>) -> Option<usize> {
     let mut rest = drawn;
     weights.position(|weight| {

@@ -228,9 +228,9 @@ impl Check {
     /// With the environment variable `RDMA_SIM_UPDATE_CORPUS=1`, the runs that together have reached all that is new beside orders of tasks are written there,
     /// one line each, to be committed with the test. A path that is not absolute is one of the package under test.
     ///
-    /// Each run is repeated with its own faults, also when the times of random faults have moved since. A run that this check would not
-    /// try any more is stale: one of another topology, model or version, and one whose faults are not those of the [plan](Self::faults)
-    /// followed by some that [random faults](Self::random_faults) can be, by kind, target and number. A stale file fails the check, because
+    /// Each run is repeated with its own faults, also when the times of random faults have moved since. A file is stale if the
+    /// check would not try its run any more: if the topology, the model or the version has changed, or if its faults are not those of
+    /// the [plan](Self::faults) followed by some that the [random faults](Self::random_faults) include by kind, target and number. A stale file fails the check, because
     /// what it was kept for is not tested; `RDMA_SIM_UPDATE_CORPUS=1` removes it and writes what the others do not reach.
     pub fn corpus(self, path: impl Into<PathBuf>) -> Self {
         Self { corpus: Some(path.into()), ..self.guided() }

@@ -203,7 +203,7 @@ impl SimRuntime {
             };
             match next {
                 NextAction::Task(position) => {
-                    // The usual position needs no search.
+                    // The usual position: no other task moves in the queue.
                     let id = if position == 0 { run.ready.pop_front() } else { run.ready.remove(position) };
                     let Some(id) = id else { continue };
                     return self.start(id, shared, run);

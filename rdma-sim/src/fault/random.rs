@@ -113,7 +113,7 @@ impl RandomFaults {
         self.most.min(MOST) as usize
     }
 
-    /// Whether these faults could be drawn, at whatever time and after whatever number of frames
+    /// Whether this could draw the faults of `plan`, whatever their times and numbers of frames are
     pub(crate) fn draws(&self, plan: &FaultPlan, topology: &Topology) -> bool {
         let places = self.places(topology);
         let is_drawn = |fault: &Fault| {

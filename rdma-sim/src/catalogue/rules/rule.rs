@@ -20,7 +20,7 @@ pub struct Rule {
     pub test: &'static str,
     /// Why a report does not count how often it was exercised, if it does not
     pub uncounted: Option<&'static str>,
-    /// Whether a device of this model can follow it, whatever the program does
+    /// Whether some program can make a device of this model follow the rule
     pub(crate) applies: fn(&Model) -> bool,
 }
 

@@ -220,7 +220,7 @@ impl World {
         self.device(device).link
     }
 
-    /// The first device of a host whose cable leads to the host `to`
+    /// Of the devices of `host`, the first with a cable to the host `to`
     pub(crate) fn device_to(&self, host: u32, to: u32) -> Option<DeviceIndex> {
         let leads_there = |device| self.neighbour(device).is_some_and(|other| self.host_of(other) == to);
         self.devices_of(host).find(|device| leads_there(*device))
