@@ -91,6 +91,7 @@ mod tests {
 
     #[test]
     fn an_arena_is_aligned_and_inside_one_4_gib_window() {
+        let _alone = alone();
         for len in [1, 4096, 16 * 1024, 1 << 20, (1 << 30) + 1, 3 << 30] {
             let arena = Arena::new(len).unwrap();
             assert_eq!(arena.len(), len);
@@ -101,6 +102,7 @@ mod tests {
 
     #[test]
     fn impossible_lengths_are_errors() {
+        let _alone = alone();
         assert_eq!(Arena::new(0).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert_eq!(Arena::new(BOUNDARY + 1).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
@@ -109,6 +111,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_forked_child_does_not_have_the_pages() {
+        let _alone = alone();
         let arena = Arena::new(3 * ALIGN).unwrap();
         let (_read, write) = io::pipe().unwrap();
         for offset in [0, ALIGN, 3 * ALIGN - 1] {
@@ -125,6 +128,12 @@ mod tests {
         use std::os::fd::AsRawFd as _;
         // SAFETY: `write` reports an address that is not mapped as an error.
         unsafe { libc::write(pipe.as_raw_fd(), byte.cast(), 1) == 1 }
+    }
+
+    /// Lets no other test map memory meanwhile: a fork finds what other threads were about to do half done
+    pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
+        static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// What `answer` says in a forked child

@@ -142,6 +142,7 @@ mod tests {
     /// Catches a `Mapping::clear` that clears nothing, or only pages at the beginning.
     #[test]
     fn a_reused_mapping_is_zero_filled() {
+        let _alone = crate::tests::alone();
         let _reuse = Reuse::on_this_thread();
         for used in [&[0][..], &[LEN - 1], &[5000, LEN / 2, LEN - 1], &[]] {
             let first = Arena::new(LEN).unwrap();
@@ -161,6 +162,7 @@ mod tests {
     /// Catches that `take` gives a mapping to two arenas, or one of another length.
     #[test]
     fn a_mapping_has_one_arena_at_a_time() {
+        let _alone = crate::tests::alone();
         let _reuse = Reuse::on_this_thread();
         let arenas: Vec<_> = (0..40).map(|_| Arena::new(LEN).unwrap()).collect();
         let mut addresses: Vec<_> = arenas.iter().map(Arena::as_ptr).collect();
@@ -174,6 +176,7 @@ mod tests {
     /// Catches mappings that are kept for ever, or that an inner guard gives back for an outer one.
     #[test]
     fn mappings_are_kept_while_a_guard_lives() {
+        let _alone = crate::tests::alone();
         let kept = || KEPT.with_borrow(|kept| kept.mappings.len());
         let outer = Reuse::on_this_thread();
         let inner = Reuse::on_this_thread();
@@ -190,6 +193,7 @@ mod tests {
     #[test]
     #[allow(unsafe_code, reason = "the child maps memory at an address of its choice")]
     fn a_forked_child_does_not_share_the_mappings_that_its_parent_keeps() {
+        let _alone = crate::tests::alone();
         let reuse = Reuse::on_this_thread();
         let arena = Arena::new(LEN).unwrap();
         let kept = arena.as_ptr();
