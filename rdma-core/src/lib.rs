@@ -6,6 +6,7 @@
 //!   backend that is chosen at run time;
 //! * their types, limits and errors ([`Caps`], [`Completion`], [`Error`], …);
 //! * [`protocol`]: the protocol of one connection, as a state machine that neither owns buffers nor does I/O;
+//! * [`session`]: the protocol of sessions that outlive their cables, as such a state machine, too;
 //! * the seams by which time and tasks enter: [`Time`], [`Runtime`].
 //!
 //! # What it is not
@@ -33,6 +34,7 @@ pub mod probe;
 pub mod protocol;
 mod queue_pair;
 mod runtime;
+pub mod session;
 mod time;
 mod work;
 

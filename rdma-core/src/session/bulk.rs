@@ -1,0 +1,311 @@
+//! The bulk lane of a path: what its receives are for
+
+use std::collections::VecDeque;
+
+use super::trailer::{Reader, Writer};
+use super::{Address, IncomingId, Integrity, PacketError, Violation};
+use crate::Time;
+
+/// The most receives that may be granted and not served on a bulk lane
+pub const MAX_SLOTS: u32 = 32;
+
+/// A receive that the sender of this grant has posted, and the bytes that it wants there
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Grant {
+    /// Number of the receive on its lane, from zero, wrapping
+    pub slot: u32,
+    /// Number of bytes; zero asks for a trailer alone, which keeps the queue pair alive
+    pub len: u32,
+    /// Where they are in their message, in bytes
+    pub offset: u64,
+    /// The message
+    pub address: Address,
+}
+
+impl Grant {
+    /// Length of the encoded form in bytes
+    pub const LEN: usize = 28;
+
+    /// The encoded form, little-endian: slot, length, offset, address
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut out = [0; Self::LEN];
+        let mut writer = Writer(&mut out);
+        writer.put(self.slot.to_le_bytes());
+        writer.put(self.len.to_le_bytes());
+        writer.put(self.offset.to_le_bytes());
+        writer.address(self.address);
+        out
+    }
+
+    /// Decodes the encoded form
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
+        let mut reader = Reader(bytes);
+        let (slot, len) = (reader.number(), reader.number());
+        Self { slot, len, offset: u64::from_le_bytes(reader.take()), address: reader.address() }
+    }
+}
+
+/// Follows each message on the bulk lane, as a message of its own, and says what it is
+///
+/// If a message of the lane is lost, the next one meets a receive that was posted for something else. Its length, or the
+/// trailer after it, gives it away.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BulkTrailer {
+    /// What the bytes before it are: the answer to this grant
+    pub grant: Grant,
+    /// Incarnation of the path
+    pub epoch: u16,
+    /// Whether the bytes mean nothing: the message is no longer sent
+    pub is_void: bool,
+}
+
+impl BulkTrailer {
+    /// Length of the encoded form in bytes
+    pub const LEN: usize = 8 + Grant::LEN;
+
+    /// The encoded form behind `payload`, little-endian: checksum of both, epoch, flags, the grant
+    pub fn to_bytes(self, payload: &[u8], integrity: Integrity) -> [u8; Self::LEN] {
+        let mut out = [0; Self::LEN];
+        let mut writer = Writer(&mut out[4..]);
+        writer.put(self.epoch.to_le_bytes());
+        writer.put(u16::from(self.is_void).to_le_bytes());
+        writer.put(self.grant.to_bytes());
+        let checksum = integrity.checksum([payload, &out[4..]]);
+        out[..4].copy_from_slice(&checksum.to_le_bytes());
+        out
+    }
+
+    /// Decodes a trailer that arrived behind `payload`
+    ///
+    /// # Errors
+    ///
+    /// [`PacketError::Short`] for another length than [`LEN`](Self::LEN); [`PacketError::Checksum`] if the checksum does not match;
+    /// [`PacketError::Reserved`] if reserved bits are not zero.
+    pub fn from_bytes(bytes: &[u8], payload: &[u8], integrity: Integrity) -> Result<Self, PacketError> {
+        let bytes: &[u8; Self::LEN] = bytes.try_into().map_err(|_| PacketError::Short(bytes.len()))?;
+        let mut reader = Reader(bytes);
+        if u32::from_le_bytes(reader.take()) != integrity.checksum([payload, &bytes[4..]]) {
+            return Err(PacketError::Checksum);
+        }
+        let epoch = u16::from_le_bytes(reader.take());
+        let flags = u16::from_le_bytes(reader.take());
+        if flags > 1 {
+            return Err(PacketError::Reserved);
+        }
+        Ok(Self { grant: Grant::from_bytes(&reader.take()), epoch, is_void: flags == 1 })
+    }
+}
+
+/// The receiving side of a bulk lane: the receives that were posted and have not completed, oldest first
+#[derive(Debug)]
+pub(super) struct BulkReceiver {
+    slots: VecDeque<Slot>,
+    /// Number of the next receive.
+    next: u32,
+    /// Slots whose grant was not sent, or was lost.
+    ungranted: VecDeque<u32>,
+    /// Bytes that were granted and have not arrived.
+    outstanding: u64,
+    /// When a receive completed or was posted into an empty lane.
+    last_progress: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    /// The message; `None` if it was given up, or there is none
+    pub(super) id: Option<IncomingId>,
+    pub(super) address: Address,
+    pub(super) offset: u64,
+    pub(super) len: u32,
+}
+
+impl BulkReceiver {
+    pub(super) fn new(now: Time) -> Self {
+        let slots = VecDeque::with_capacity(MAX_SLOTS as usize);
+        Self { slots, next: 0, ungranted: VecDeque::new(), outstanding: 0, last_progress: now }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.slots.len() < MAX_SLOTS as usize
+    }
+
+    /// Bytes that were granted and have not arrived
+    pub(super) fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
+    /// Adds a receive
+    pub(super) fn push(&mut self, now: Time, slot: Slot) {
+        if self.slots.is_empty() {
+            self.last_progress = now;
+        }
+        self.ungranted.push_back(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.outstanding += u64::from(slot.len);
+        self.slots.push_back(slot);
+    }
+
+    /// Removes the oldest receive, which has completed
+    pub(super) fn pop(&mut self, now: Time) -> Option<(u32, Slot)> {
+        let number = self.first();
+        let slot = self.slots.pop_front()?;
+        self.last_progress = now;
+        self.outstanding -= u64::from(slot.len);
+        Some((number, slot))
+    }
+
+    fn first(&self) -> u32 {
+        self.next.wrapping_sub(self.slots.len() as u32)
+    }
+
+    /// Whether a grant is to be sent
+    pub(super) fn has_grants(&self) -> bool {
+        !self.ungranted.is_empty()
+    }
+
+    /// The next grant to send
+    pub(super) fn next_grant(&mut self) -> Option<Grant> {
+        loop {
+            let number = self.ungranted.pop_front()?;
+            if let Some(slot) = self.slots.get(number.wrapping_sub(self.first()) as usize) {
+                let Slot { address, offset, len, .. } = *slot;
+                return Some(Grant { slot: number, len, offset, address });
+            }
+        }
+    }
+
+    /// Notes that a packet with the grants of `slots` was lost
+    pub(super) fn lost(&mut self, slots: &[u32]) {
+        self.ungranted.extend(slots);
+    }
+
+    /// Forgets for which message receives were posted
+    pub(super) fn withdraw(&mut self, id: IncomingId) {
+        self.slots.iter_mut().filter(|slot| slot.id == Some(id)).for_each(|slot| slot.id = None);
+    }
+
+    /// The receives that have not completed, when the path is gone
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Slot> {
+        self.ungranted.clear();
+        self.outstanding = 0;
+        self.slots.drain(..)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    pub(super) fn last_progress(&self) -> Time {
+        self.last_progress
+    }
+}
+
+/// The sending side of a bulk lane: grants in the order of the receives that they stand for
+#[derive(Debug, Default)]
+pub(super) struct BulkSender {
+    /// From number `next` on; `None` where the packet with the grant has not arrived.
+    grants: VecDeque<Option<Grant>>,
+    next: u32,
+}
+
+impl BulkSender {
+    /// Takes in a grant; ignores one that came before
+    pub(super) fn push(&mut self, grant: Grant) -> Result<(), Violation> {
+        let index = grant.slot.wrapping_sub(self.next);
+        if index > u32::MAX / 2 {
+            return Ok(());
+        }
+        if index >= MAX_SLOTS {
+            return Err(Violation::Slot(grant.slot));
+        }
+        let index = index as usize;
+        if index >= self.grants.len() {
+            self.grants.resize(index + 1, None);
+        }
+        self.grants[index] = Some(grant);
+        Ok(())
+    }
+
+    /// Whether there is a grant to serve
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self.grants.front(), Some(Some(_)))
+    }
+
+    /// The grant to serve next
+    pub(super) fn pop(&mut self) -> Option<Grant> {
+        let grant = (*self.grants.front()?)?;
+        self.grants.pop_front();
+        self.next = self.next.wrapping_add(1);
+        Some(grant)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn grant(slot: u32) -> Grant {
+        Grant { slot, len: 5, offset: 1 << 40, address: Address { session: 1, stream: 2, message: 3 } }
+    }
+
+    proptest! {
+        #[test]
+        fn a_bulk_trailer_is_decoded_as_it_was_encoded(
+            numbers in any::<(u32, u32, u64, u32, u32, u32)>(),
+            (epoch, is_void) in any::<(u16, bool)>(),
+        ) {
+            let (slot, len, offset, session, stream, message) = numbers;
+            let grant = Grant { slot, len, offset, address: Address { session, stream, message } };
+            let trailer = BulkTrailer { grant, epoch, is_void };
+            for integrity in [Integrity::Crc32, Integrity::Unchecked] {
+                let bytes = trailer.to_bytes(b"hello", integrity);
+                prop_assert_eq!(BulkTrailer::from_bytes(&bytes, b"hello", integrity), Ok(trailer));
+            }
+        }
+    }
+
+    #[test]
+    fn other_bytes_than_the_granted_ones_are_noticed() {
+        let trailer = BulkTrailer { grant: grant(0), epoch: 1, is_void: false };
+        let bytes = trailer.to_bytes(b"hello", Integrity::Crc32);
+        let decode = |bytes: &[u8], payload| BulkTrailer::from_bytes(bytes, payload, Integrity::Crc32);
+        assert_eq!(decode(&bytes, b"hallo"), Err(PacketError::Checksum));
+        assert_eq!(decode(&bytes[1..], b"hello"), Err(PacketError::Short(35)));
+        let mut unchecked = trailer.to_bytes(b"hello", Integrity::Unchecked);
+        unchecked[6] = 2;
+        let decoded = BulkTrailer::from_bytes(&unchecked, b"hello", Integrity::Unchecked);
+        assert_eq!(decoded, Err(PacketError::Reserved));
+    }
+
+    /// Catches a sender that serves a later receive first, or one twice.
+    #[test]
+    fn grants_are_served_in_the_order_of_their_receives() {
+        let mut sender = BulkSender::default();
+        sender.push(grant(1)).unwrap();
+        assert_eq!(sender.pop(), None, "grant 0 is on its way");
+        sender.push(grant(0)).unwrap();
+        sender.push(grant(1)).unwrap();
+        assert_eq!([sender.pop(), sender.pop(), sender.pop()], [Some(grant(0)), Some(grant(1)), None]);
+        sender.push(grant(1)).unwrap();
+        assert_eq!(sender.pop(), None, "it was served");
+        assert_eq!(sender.push(grant(2 + MAX_SLOTS)), Err(Violation::Slot(2 + MAX_SLOTS)));
+        assert_eq!(sender.push(grant(1 + MAX_SLOTS)), Ok(()));
+    }
+
+    #[test]
+    fn a_lost_grant_is_sent_again_unless_it_was_served() {
+        let mut receiver = BulkReceiver::new(Time::ZERO);
+        let slot = Slot { id: None, address: grant(0).address, offset: 1 << 40, len: 5 };
+        receiver.push(Time::ZERO, slot);
+        receiver.push(Time::ZERO, slot);
+        assert_eq!([receiver.next_grant(), receiver.next_grant()], [Some(grant(0)), Some(grant(1))]);
+        assert!(!receiver.has_grants());
+        assert_eq!(receiver.outstanding(), 10);
+        assert_eq!(receiver.pop(Time::ZERO).map(|(number, _)| number), Some(0));
+        receiver.lost(&[0, 1]);
+        assert_eq!([receiver.next_grant(), receiver.next_grant()], [Some(grant(1)), None]);
+        assert_eq!((receiver.drain().count(), receiver.outstanding()), (1, 0));
+    }
+}

@@ -1,0 +1,99 @@
+//! One direction of a stream at its receiver
+
+use std::collections::VecDeque;
+
+use super::IncomingId;
+
+/// The messages of a stream that the application was not handed yet
+#[derive(Debug, Default)]
+pub(super) struct IncomingStream {
+    /// Number of the first message in `entries`.
+    next: u32,
+    entries: VecDeque<Entry>,
+    is_finished: bool,
+}
+
+/// What is known of a message
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Entry {
+    /// Nothing: a message behind it has begun to arrive
+    #[default]
+    Unknown,
+    /// It is arriving
+    Partial(IncomingId),
+    /// It is here
+    Complete(IncomingId),
+    /// The stream ends here
+    Finish,
+}
+
+impl IncomingStream {
+    /// What is known of message `number`; `None` if it was handed on
+    ///
+    /// At most `window` messages may be waited for: `Err` beyond them.
+    pub(super) fn entry(&mut self, number: u32, window: u32) -> Result<Option<&mut Entry>, ()> {
+        let index = number.wrapping_sub(self.next);
+        if index > u32::MAX / 2 {
+            return Ok(None);
+        }
+        if index >= window {
+            return Err(());
+        }
+        let index = index as usize;
+        if index >= self.entries.len() {
+            self.entries.resize(index + 1, Entry::Unknown);
+        }
+        Ok(Some(&mut self.entries[index]))
+    }
+
+    /// The next message that is complete, or the end
+    pub(super) fn pop(&mut self) -> Option<Entry> {
+        let is_ready = matches!(self.entries.front()?, Entry::Complete(_) | Entry::Finish);
+        let entry = if is_ready && !self.is_finished { self.entries.pop_front() } else { None }?;
+        self.next = self.next.wrapping_add(1);
+        self.is_finished = entry == Entry::Finish;
+        Some(entry)
+    }
+
+    /// Whether the end was handed on
+    pub(super) fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// The messages that were not handed on, when the stream is given up
+    pub(super) fn abandon(&mut self) -> impl Iterator<Item = IncomingId> {
+        self.entries.drain(..).filter_map(|entry| match entry {
+            Entry::Partial(id) | Entry::Complete(id) => Some(id),
+            Entry::Unknown | Entry::Finish => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches messages that are handed on out of order, or twice.
+    #[test]
+    fn messages_are_handed_on_in_order_once() {
+        let mut stream = IncomingStream::default();
+        let id = |number| Entry::Complete(IncomingId(number));
+        *stream.entry(1, 4).unwrap().unwrap() = id(1);
+        assert_eq!(stream.pop(), None, "message 0 is missing");
+        *stream.entry(2, 4).unwrap().unwrap() = Entry::Finish;
+        *stream.entry(0, 4).unwrap().unwrap() = Entry::Partial(IncomingId(0));
+        assert_eq!(stream.pop(), None, "message 0 is not complete");
+        *stream.entry(0, 4).unwrap().unwrap() = id(0);
+        let popped = std::iter::from_fn(|| stream.pop()).collect::<Vec<_>>();
+        assert_eq!(popped, [id(0), id(1), Entry::Finish]);
+        assert!(stream.is_finished());
+        assert_eq!(stream.entry(1, 4), Ok(None), "it was handed on");
+    }
+
+    #[test]
+    fn messages_beyond_the_window_are_refused() {
+        let mut stream = IncomingStream::default();
+        assert!(stream.entry(3, 4).is_ok());
+        assert_eq!(stream.entry(4, 4), Err(()));
+    }
+}

@@ -1,0 +1,353 @@
+use std::time::Duration;
+
+use super::packets::{Fate, MAX_UNREPORTED, ReceivedPackets, SentPackets};
+use super::{PacketTrailer, Report, Violation};
+use crate::Time;
+
+/// Configuration of the eager lane of a path
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LaneConfig {
+    /// Receives that this side keeps posted, [`MIN_WINDOW`] to [`MAX_UNREPORTED`]
+    pub window: u32,
+    /// Receives that the peer keeps posted, in the same bounds
+    pub peer_window: u32,
+    /// How long a packet may wait for its report
+    pub report_delay: Duration,
+    /// Time without a packet from the peer after which this side asks for a report
+    pub heartbeat: Duration,
+    /// Time without a packet from the peer after which the path counts as dead, at least two heartbeats
+    pub timeout: Duration,
+}
+
+/// The fewest receives with which a lane works
+pub const MIN_WINDOW: u32 = 16;
+/// The shortest time after which a packet without a report is asked about.
+const MIN_PATIENCE: Duration = Duration::from_micros(200);
+
+impl LaneConfig {
+    /// Whether a lane can work so
+    pub fn is_usable(&self) -> bool {
+        let windows = MIN_WINDOW..=MAX_UNREPORTED;
+        windows.contains(&self.window)
+            && windows.contains(&self.peer_window)
+            && self.heartbeat >= MIN_PATIENCE
+            && self.timeout >= self.heartbeat * 2
+    }
+}
+
+/// The eager lane of a path: numbers its packets, counts receives, and notices what is lost
+#[derive(Debug)]
+pub(super) struct Lane<T> {
+    config: LaneConfig,
+    sent: SentPackets<Sent<T>>,
+    received: ReceivedPackets,
+    /// Number of the first packet that the peer has posted no receive for.
+    peer_limit: u32,
+    /// Receives that are posted.
+    posted: u32,
+    /// Packets without a fate that the peer must report.
+    eliciting: u32,
+    /// Packets that were received since the last report.
+    unreported: u32,
+    /// When a report must be sent.
+    report_at: Time,
+    /// When to ask for a report.
+    question_at: Time,
+    /// How long to wait for an answer.
+    patience: Duration,
+    round_trip: Option<Duration>,
+    last_received: Time,
+}
+
+#[derive(Debug)]
+struct Sent<T> {
+    content: T,
+    at: Time,
+    is_eliciting: bool,
+}
+
+/// A packet without content that a lane wants to send
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Due {
+    /// A report for the peer
+    Report,
+    /// A question after the peer's report
+    Question,
+}
+
+impl<T> Lane<T> {
+    /// A lane whose peer has posted its receives; this side has posted none
+    pub(super) fn new(config: LaneConfig, now: Time) -> Self {
+        assert!(config.is_usable(), "unusable lane: {config:?}");
+        Self {
+            config,
+            sent: SentPackets::new(),
+            received: ReceivedPackets::default(),
+            peer_limit: config.peer_window,
+            posted: 0,
+            eliciting: 0,
+            unreported: 0,
+            report_at: Time::MAX,
+            question_at: now + config.heartbeat,
+            patience: MIN_PATIENCE,
+            round_trip: None,
+            last_received: now,
+        }
+    }
+
+    /// Packets of data that can be sent now
+    #[inline]
+    pub(super) fn data_room(&self) -> u32 {
+        // Kept back for reports and questions, so that both sides can always say how many receives they have posted: a side
+        // sends a bare report at most once for each quarter of a window that it has received, and one question at a time.
+        self.room().saturating_sub(self.config.peer_window / 4 + 2)
+    }
+
+    /// Packets that were sent and have no fate
+    #[inline]
+    pub(super) fn unreported_sent(&self) -> u32 {
+        self.sent.len()
+    }
+
+    /// Packets of the protocol itself that can be sent now
+    #[inline]
+    pub(super) fn room(&self) -> u32 {
+        let credits = self.peer_limit.wrapping_sub(self.sent.next());
+        // Negative when a limit was taken back because of a damaged packet.
+        let credits = if credits > u32::MAX / 2 { 0 } else { credits };
+        credits.min(MAX_UNREPORTED - self.sent.len())
+    }
+
+    /// Numbers a packet, and fills in what its trailer reports
+    pub(super) fn send(&mut self, now: Time, content: T, trailer: &mut PacketTrailer) {
+        let is_eliciting = trailer.kind.is_eliciting() || trailer.wants_report;
+        if is_eliciting {
+            if self.eliciting == 0 {
+                self.question_at = now + self.patience;
+            }
+            self.eliciting += 1;
+        }
+        trailer.number = self.sent.push(Sent { content, at: now, is_eliciting });
+        trailer.limit = self.received.report().next.wrapping_add(self.posted);
+        trailer.report = self.received.report();
+        self.unreported = 0;
+        self.report_at = Time::MAX;
+    }
+
+    /// Takes in the trailer of a packet that arrived; false if it was repeated or overtaken
+    pub(super) fn receive(&mut self, now: Time, trailer: &PacketTrailer) -> Result<bool, Violation> {
+        if !self.sent.is_possible(trailer.report) {
+            return Err(Violation::Report(trailer.report.next));
+        }
+        let ahead = trailer.limit.wrapping_sub(self.sent.next());
+        if ahead <= u32::MAX / 2 && ahead > self.config.peer_window {
+            return Err(Violation::Limit(trailer.limit));
+        }
+        let limit = self.received.report().next.wrapping_add(self.config.window);
+        let ahead = limit.wrapping_sub(trailer.number);
+        if ahead == 0 || ahead > u32::MAX / 2 {
+            return Err(Violation::Number(trailer.number));
+        }
+        self.last_received = now;
+        if self.eliciting == 0 {
+            self.question_at = now + self.config.heartbeat;
+        }
+        let is_new = self.received.insert(trailer.number);
+        if is_new {
+            // A limit never shrinks but for a damaged packet, whose receive is soon posted again.
+            if trailer.limit.wrapping_sub(self.peer_limit) <= u32::MAX / 2 {
+                self.peer_limit = trailer.limit;
+            }
+            self.unreported += 1;
+            let is_due = trailer.wants_report || self.unreported >= self.config.window / 4;
+            if is_due {
+                self.report_at = self.report_at.min(now);
+            } else if trailer.kind.is_eliciting() {
+                self.report_at = self.report_at.min(now + self.config.report_delay);
+            }
+        }
+        Ok(is_new)
+    }
+
+    /// The oldest packet whose fate `report` decides; call until there is none
+    pub(super) fn pop(&mut self, now: Time, report: Report) -> Option<(T, Fate)> {
+        let (Sent { content, at, is_eliciting }, fate) = self.sent.pop(report)?;
+        if is_eliciting {
+            self.eliciting -= 1;
+            let sample = now - at;
+            let mean = self.round_trip.map_or(sample, |mean| (mean * 7 + sample) / 8);
+            self.round_trip = Some(mean);
+            self.patience = (mean * 4).clamp(MIN_PATIENCE, self.config.heartbeat);
+            let wait = if self.eliciting > 0 { self.patience } else { self.config.heartbeat };
+            self.question_at = now + wait;
+        }
+        Some((content, fate))
+    }
+
+    /// What the packets contain that have no fate, when the path is gone
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = T> {
+        self.eliciting = 0;
+        self.sent.drain().map(|sent| sent.content)
+    }
+
+    /// A receive was posted
+    pub(super) fn receive_posted(&mut self) {
+        self.posted += 1;
+    }
+
+    /// A receive has completed, whatever it brought
+    pub(super) fn receive_completed(&mut self) {
+        self.posted -= 1;
+    }
+
+    /// The packet without content that should be sent now, if nothing else is
+    pub(super) fn due(&self, now: Time) -> Option<Due> {
+        if self.room() == 0 {
+            None
+        } else if now >= self.question_at {
+            Some(Due::Question)
+        } else {
+            (now >= self.report_at).then_some(Due::Report)
+        }
+    }
+
+    /// Notes that a question goes out at `now`
+    pub(super) fn asked(&mut self, now: Time) {
+        self.patience = (self.patience * 2).min(self.config.heartbeat);
+        self.question_at = now + self.patience;
+    }
+
+    /// When [`due`](Self::due) or [`is_silent`](Self::is_silent) changes by itself
+    pub(super) fn next_timeout(&self) -> Time {
+        let silent_at = self.last_received + self.config.timeout;
+        if self.room() == 0 { silent_at } else { silent_at.min(self.question_at).min(self.report_at) }
+    }
+
+    /// Whether the peer has sent nothing for too long
+    pub(super) fn is_silent(&self, now: Time) -> bool {
+        now >= self.last_received + self.config.timeout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::PacketKind;
+    use super::*;
+
+    const CONFIG: LaneConfig = LaneConfig {
+        window: 32,
+        peer_window: 32,
+        report_delay: Duration::from_micros(25),
+        heartbeat: Duration::from_millis(10),
+        timeout: Duration::from_millis(50),
+    };
+
+    /// Two lanes with all receives posted
+    fn lanes() -> [Lane<u32>; 2] {
+        [(); 2].map(|()| {
+            let mut lane = Lane::new(CONFIG, Time::ZERO);
+            (0..CONFIG.window).for_each(|_| lane.receive_posted());
+            lane
+        })
+    }
+
+    fn send(from: &mut Lane<u32>, now: Time, kind: PacketKind) -> PacketTrailer {
+        let mut trailer = PacketTrailer { kind, ..PacketTrailer::default() };
+        from.send(now, 0, &mut trailer);
+        trailer
+    }
+
+    fn receive(to: &mut Lane<u32>, now: Time, trailer: &PacketTrailer) -> Vec<Fate> {
+        assert_eq!(to.receive(now, trailer), Ok(true));
+        to.receive_completed();
+        to.receive_posted();
+        std::iter::from_fn(|| to.pop(now, trailer.report)).map(|(_, fate)| fate).collect()
+    }
+
+    /// Catches a lane without a reserve: full of data both ways, neither side could say that it posted receives.
+    #[test]
+    fn data_leaves_room_for_reports() {
+        let [mut a, mut b] = lanes();
+        let mut trailers = Vec::new();
+        while a.data_room() > 0 {
+            trailers.push(send(&mut a, Time::ZERO, PacketKind::Fragment));
+        }
+        assert_eq!((trailers.len(), a.room()), (22, 10));
+        while b.data_room() > 0 {
+            send(&mut b, Time::ZERO, PacketKind::Fragment);
+        }
+        for trailer in &trailers {
+            receive(&mut b, Time::ZERO, trailer);
+        }
+        assert_eq!(b.due(Time::ZERO), Some(Due::Report));
+        let report = send(&mut b, Time::ZERO, PacketKind::Report);
+        assert_eq!(report.limit, 54);
+        a.receive(Time::ZERO, &report).unwrap();
+        assert_eq!(std::iter::from_fn(|| a.pop(Time::ZERO, report.report)).count(), 22);
+        assert_eq!(a.data_room(), 22);
+        assert_eq!(b.due(Time::ZERO), None, "it was sent");
+    }
+
+    /// Catches a report that is sent at once, one that is never sent, and one that asks for a report itself.
+    #[test]
+    fn a_report_waits_for_company_and_not_for_long() {
+        let [mut a, mut b] = lanes();
+        let fragment = send(&mut a, Time::ZERO, PacketKind::Fragment);
+        receive(&mut b, Time::ZERO, &fragment);
+        let at = Time::ZERO + CONFIG.report_delay;
+        assert_eq!((b.due(Time::ZERO), b.next_timeout(), b.due(at)), (None, at, Some(Due::Report)));
+        let report = send(&mut b, at, PacketKind::Report);
+        assert_eq!(receive(&mut a, at, &report), [Fate::Received]);
+        assert_eq!(a.due(at + CONFIG.report_delay), None);
+        assert!(a.next_timeout() >= at + CONFIG.heartbeat);
+    }
+
+    /// Catches a packet that is lost last and never missed, and questions that come faster and faster.
+    #[test]
+    fn the_loss_of_the_last_packet_is_found_by_questions() {
+        let [mut a, mut b] = lanes();
+        send(&mut a, Time::ZERO, PacketKind::Fragment);
+        let mut asked_at = Vec::new();
+        let mut now = Time::ZERO;
+        for _ in 0..3 {
+            now = a.next_timeout();
+            assert_eq!(a.due(now), Some(Due::Question));
+            a.asked(now);
+            asked_at.push(now);
+            let mut question = PacketTrailer { wants_report: true, ..PacketTrailer::default() };
+            a.send(now, 0, &mut question);
+            if asked_at.len() == 3 {
+                receive(&mut b, now, &question);
+            }
+        }
+        let gaps = [asked_at[1] - asked_at[0], asked_at[2] - asked_at[1]];
+        assert_eq!(gaps, [MIN_PATIENCE * 2, MIN_PATIENCE * 4]);
+        assert_eq!(b.due(now), Some(Due::Report), "at once");
+        let report = send(&mut b, now, PacketKind::Report);
+        assert_eq!(receive(&mut a, now, &report), [Fate::Lost, Fate::Lost, Fate::Lost, Fate::Received]);
+    }
+
+    #[test]
+    fn a_peer_that_says_nothing_is_silent_after_the_timeout() {
+        let [mut a, mut b] = lanes();
+        let at = Time::ZERO + CONFIG.heartbeat;
+        assert_eq!((a.next_timeout(), a.due(at)), (at, Some(Due::Question)));
+        let report = send(&mut b, at, PacketKind::Report);
+        receive(&mut a, at, &report);
+        let end = at + CONFIG.timeout;
+        assert!(!a.is_silent(Time::from_nanos(end.as_nanos() - 1)) && a.is_silent(end));
+    }
+
+    #[test]
+    fn impossible_trailers_are_violations() {
+        let [mut a, mut b] = lanes();
+        let good = send(&mut a, Time::ZERO, PacketKind::Fragment);
+        let receive = |lane: &mut Lane<u32>, trailer| lane.receive(Time::ZERO, &trailer);
+        let report = Report { next: 1, bitmap: 1 };
+        assert_eq!(receive(&mut b, PacketTrailer { report, ..good }), Err(Violation::Report(1)));
+        assert_eq!(receive(&mut b, PacketTrailer { limit: 33, ..good }), Err(Violation::Limit(33)));
+        assert_eq!(receive(&mut b, PacketTrailer { number: 32, ..good }), Err(Violation::Number(32)));
+        assert_eq!(receive(&mut b, PacketTrailer { number: 31, ..good }), Ok(true), "the others were lost");
+        assert_eq!(receive(&mut b, good), Ok(false), "it was overtaken");
+    }
+}

@@ -1,0 +1,40 @@
+//! The protocol of sessions between two processes, as a state machine without I/O
+//!
+//! `PROTOCOL.md` of this crate explains the protocol and why it keeps its promises. In short:
+//!
+//! * a [`Peering`] is what two processes have with each other. It has *paths*, one for each cable, and *sessions*, which share
+//!   the paths;
+//! * a session has *streams*. Messages of a stream arrive in order and exactly once; streams do not wait for each other;
+//! * a path has two lanes, each a queue pair. The *eager lane* carries packets of one frame: fragments of messages up to
+//!   [`MAX_EAGER`] bytes, and the protocol itself. The *bulk lane* carries longer messages, into receives that were posted for
+//!   them in their final place;
+//! * every fragment names its session, stream, message and place. Paths may overtake each other, and what was lost on one is
+//!   sent again on another.
+//!
+//! A [`Peering`] holds no payload: the caller names the messages that it sends by a [`Token`], and keeps what arrives under an
+//! [`IncomingId`].
+
+mod bulk;
+mod config;
+mod error;
+mod incoming;
+mod lane;
+mod outgoing;
+mod packets;
+mod peering;
+mod step;
+mod trailer;
+
+pub use bulk::{BulkTrailer, Grant, MAX_SLOTS};
+pub use config::{Limits, MAX_ROOM, MAX_SESSIONS, PeeringConfig, Side};
+pub use error::{RefusedSend, Violation};
+pub use lane::{LaneConfig, MIN_WINDOW};
+pub use packets::{MAX_UNREPORTED, Report};
+pub use peering::{Peering, packets};
+pub use step::{
+    Event, IncomingId, Inline, PathId, PathLoss, Payload, Placement, Priority, SessionId, StreamId, Token,
+    Transmit,
+};
+pub use trailer::{
+    Address, FRAGMENT, Integrity, MAX_EAGER, MAX_FRAGMENTS, PacketError, PacketKind, PacketTrailer,
+};

@@ -1,0 +1,251 @@
+//! One direction of a stream at its sender
+
+use std::collections::VecDeque;
+
+use super::trailer::{FRAGMENT, MAX_EAGER};
+use super::{PacketKind, Token};
+
+/// The messages of a stream that the peer does not have yet
+#[derive(Debug, Default)]
+pub(super) struct OutgoingStream {
+    /// Oldest first; the first is not acknowledged.
+    messages: VecDeque<OutgoingMessage>,
+    /// Number of the first of them.
+    first: u32,
+    /// How many of them have been sent at least once, all their packets.
+    sent: usize,
+    /// Packets to be sent again.
+    lost: VecDeque<(u32, u8)>,
+    is_finished: bool,
+}
+
+#[derive(Debug)]
+struct OutgoingMessage {
+    token: Token,
+    len: u64,
+    kind: PacketKind,
+    /// Packets that were sent at least once.
+    sent: u8,
+    /// Packets that the peer has, a bit each.
+    acknowledged: u32,
+    is_done: bool,
+}
+
+/// A packet of a stream, to be sent now
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Next {
+    pub(super) message: u32,
+    pub(super) fragment: u8,
+    pub(super) kind: PacketKind,
+    pub(super) token: Token,
+    /// Length of the message
+    pub(super) len: u64,
+    /// Whether it was never sent before
+    pub(super) is_new: bool,
+}
+
+impl OutgoingMessage {
+    fn packets(&self) -> u8 {
+        match self.kind {
+            PacketKind::Fragment => (self.len as usize).div_ceil(FRAGMENT).max(1) as u8,
+            _ => 1,
+        }
+    }
+
+    fn next(&self, message: u32, fragment: u8, is_new: bool) -> Next {
+        let Self { token, len, kind, .. } = *self;
+        Next { message, fragment, kind, token, len, is_new }
+    }
+}
+
+impl OutgoingStream {
+    /// Appends a message
+    pub(super) fn push(&mut self, token: Token, len: u64) {
+        let kind = if len > MAX_EAGER as u64 { PacketKind::Announce } else { PacketKind::Fragment };
+        self.append(token, len, kind);
+    }
+
+    /// Appends the end of the stream
+    pub(super) fn finish(&mut self) {
+        if !std::mem::replace(&mut self.is_finished, true) {
+            self.append(Token::default(), 0, PacketKind::Finish);
+        }
+    }
+
+    fn append(&mut self, token: Token, len: u64, kind: PacketKind) {
+        let message = OutgoingMessage { token, len, kind, sent: 0, acknowledged: 0, is_done: false };
+        self.messages.push_back(message);
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// Whether the peer has everything
+    pub(super) fn is_acknowledged(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Whether there is a packet to send, a new one or one that was lost
+    pub(super) fn has_next(&self, may_be_new: bool) -> bool {
+        !self.lost.is_empty() || may_be_new && self.sent < self.messages.len()
+    }
+
+    /// The next packet to send: lost ones first, then new ones if there may be
+    pub(super) fn next(&mut self, may_be_new: bool) -> Option<Next> {
+        while let Some((number, fragment)) = self.lost.pop_front() {
+            let message = self.messages.get(number.wrapping_sub(self.first) as usize);
+            if let Some(message) = message.filter(|message| message.lacks(fragment)) {
+                return Some(message.next(number, fragment, false));
+            }
+        }
+        let message = self.messages.get_mut(self.sent).filter(|_| may_be_new)?;
+        let fragment = message.sent;
+        message.sent += 1;
+        let next = message.next(self.first.wrapping_add(self.sent as u32), fragment, true);
+        if message.sent == message.packets() {
+            self.sent += 1;
+        }
+        Some(next)
+    }
+
+    /// Notes that a packet was lost
+    pub(super) fn lost(&mut self, message: u32, fragment: u8) {
+        let lacks = self.get(message).is_some_and(|message| message.lacks(fragment));
+        if lacks {
+            self.lost.push_back((message, fragment));
+        }
+    }
+
+    /// Notes that the peer has a packet; returns the token of its message if that is complete
+    pub(super) fn acknowledged(&mut self, number: u32, fragment: u8) -> Option<Token> {
+        let message = self.get(number)?;
+        message.acknowledged |= 1 << fragment;
+        let is_complete = message.acknowledged.count_ones() == u32::from(message.packets());
+        if is_complete && message.kind != PacketKind::Announce { self.done(number) } else { None }
+    }
+
+    /// Notes that the peer has all of a message of the bulk lane; returns its token
+    pub(super) fn arrived(&mut self, number: u32) -> Option<Token> {
+        let is_bulk = self.get(number).is_some_and(|message| message.kind == PacketKind::Announce);
+        if is_bulk { self.done(number) } else { None }
+    }
+
+    /// The token and the length of a message of the bulk lane that is announced and not done
+    pub(super) fn bulk(&mut self, number: u32) -> Option<(Token, u64)> {
+        let message = self.get(number)?;
+        let is_open = message.kind == PacketKind::Announce && message.sent > 0 && !message.is_done;
+        is_open.then_some((message.token, message.len))
+    }
+
+    /// The tokens of the messages that the peer may not have, when nothing more is sent
+    pub(super) fn abandon(&mut self) -> impl Iterator<Item = Token> {
+        self.lost.clear();
+        self.sent = 0;
+        let open = |message: &OutgoingMessage| !message.is_done && message.kind != PacketKind::Finish;
+        self.messages.drain(..).filter(open).map(|message| message.token)
+    }
+
+    fn get(&mut self, number: u32) -> Option<&mut OutgoingMessage> {
+        self.messages.get_mut(number.wrapping_sub(self.first) as usize)
+    }
+
+    fn done(&mut self, number: u32) -> Option<Token> {
+        let message = self.get(number).filter(|message| !message.is_done)?;
+        message.is_done = true;
+        let token = (message.kind != PacketKind::Finish).then_some(message.token);
+        while self.messages.front().is_some_and(|message| message.is_done) {
+            self.messages.pop_front();
+            self.first = self.first.wrapping_add(1);
+            self.sent -= 1;
+        }
+        token
+    }
+}
+
+impl OutgoingMessage {
+    fn lacks(&self, fragment: u8) -> bool {
+        !self.is_done && self.acknowledged >> fragment & 1 == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(stream: &mut OutgoingStream) -> Vec<(u32, u8)> {
+        std::iter::from_fn(|| stream.next(true)).map(|next| (next.message, next.fragment)).collect()
+    }
+
+    /// Catches a loss that is sent twice, or after its message is done.
+    #[test]
+    fn a_lost_packet_is_sent_again_until_the_peer_has_it() {
+        let mut stream = OutgoingStream::default();
+        stream.push(Token(1), 2 * FRAGMENT as u64);
+        stream.push(Token(2), 0);
+        assert_eq!(sent(&mut stream), [(0, 0), (0, 1), (1, 0)]);
+        stream.lost(0, 0);
+        assert_eq!(stream.acknowledged(1, 0), Some(Token(2)), "a later message may be done first");
+        assert_eq!(stream.acknowledged(1, 0), None, "once");
+        assert_eq!(stream.acknowledged(0, 1), None);
+        assert!(stream.has_next(false));
+        assert_eq!(sent(&mut stream), [(0, 0)]);
+        stream.lost(0, 0);
+        assert_eq!(stream.acknowledged(0, 0), Some(Token(1)));
+        assert_eq!(sent(&mut stream), []);
+        assert!(stream.is_acknowledged());
+        stream.push(Token(3), 1);
+        assert_eq!(sent(&mut stream), [(2, 0)]);
+    }
+
+    #[test]
+    fn new_packets_wait_for_room_and_lost_ones_do_not() {
+        let mut stream = OutgoingStream::default();
+        stream.push(Token(1), 1);
+        assert!(!stream.has_next(false) && stream.has_next(true));
+        assert_eq!(stream.next(false), None);
+        assert_eq!(sent(&mut stream), [(0, 0)]);
+        stream.lost(0, 0);
+        assert!(stream.next(false).is_some_and(|next| !next.is_new));
+    }
+
+    /// Catches an announcement whose report is taken for the message.
+    #[test]
+    fn a_bulk_message_is_done_when_it_arrived_and_not_when_it_was_announced() {
+        let mut stream = OutgoingStream::default();
+        let len = MAX_EAGER as u64 + 1;
+        stream.push(Token(1), len);
+        assert_eq!(stream.bulk(0), None, "it was not announced");
+        assert_eq!(sent(&mut stream), [(0, 0)]);
+        assert_eq!(stream.acknowledged(0, 0), None);
+        assert_eq!(stream.bulk(0), Some((Token(1), len)));
+        assert_eq!(stream.arrived(0), Some(Token(1)));
+        assert_eq!((stream.arrived(0), stream.bulk(0)), (None, None));
+    }
+
+    #[test]
+    fn the_end_follows_the_last_message_once() {
+        let mut stream = OutgoingStream::default();
+        stream.push(Token(1), 1);
+        stream.finish();
+        stream.finish();
+        assert_eq!(sent(&mut stream), [(0, 0), (1, 0)]);
+        assert_eq!(stream.acknowledged(1, 0), None);
+        assert!(!stream.is_acknowledged());
+        assert_eq!(stream.acknowledged(0, 0), Some(Token(1)));
+        assert!(stream.is_acknowledged());
+    }
+
+    #[test]
+    fn messages_that_the_peer_may_not_have_are_abandoned() {
+        let mut stream = OutgoingStream::default();
+        for number in 1..=3 {
+            stream.push(Token(number), 1);
+        }
+        stream.finish();
+        sent(&mut stream);
+        stream.acknowledged(1, 0);
+        assert_eq!(stream.abandon().collect::<Vec<_>>(), [Token(1), Token(3)]);
+        assert_eq!(sent(&mut stream), []);
+    }
+}

@@ -1,0 +1,314 @@
+//! What arrives
+
+use super::super::incoming::Entry;
+use super::super::{
+    Address, BulkTrailer, Event, FRAGMENT, Grant, IncomingId, MAX_EAGER, PacketError, PacketKind,
+    PacketTrailer, PathId, PathLoss, Placement, SessionId, StreamId, Violation,
+};
+use super::{Incoming, MAX_ROOM, Peering, Progress, packets};
+use crate::Time;
+
+impl Peering {
+    /// Notes that a receive of the eager lane was posted
+    #[inline]
+    pub fn packet_receive_posted(&mut self, path: PathId) {
+        if let Some(Some(path)) = self.paths.get_mut(path.0 as usize) {
+            path.lane.receive_posted();
+        }
+    }
+
+    /// Takes in a packet of the eager lane; returns where its payload belongs, if the caller must keep it
+    ///
+    /// The payload is at the beginning of the packet. A packet that is damaged, or of an earlier path, counts as lost.
+    ///
+    /// # Errors
+    ///
+    /// A [`Violation`] if a correct peer does not send this: the caller ends the peering.
+    #[inline]
+    pub fn on_packet(
+        &mut self,
+        now: Time,
+        id: PathId,
+        packet: &[u8],
+    ) -> Result<Option<Placement>, Violation> {
+        let Some(Some(path)) = self.paths.get_mut(id.0 as usize) else { return Ok(None) };
+        path.lane.receive_completed();
+        let (payload, trailer) = match PacketTrailer::split(packet, self.config.integrity) {
+            Err(PacketError::Checksum) => return Ok(None),
+            split => split?,
+        };
+        if trailer.epoch != path.epoch {
+            return Ok(None);
+        }
+        let is_new = path.lane.receive(now, &trailer)?;
+        while let Some(Some(path)) = self.paths.get_mut(id.0 as usize)
+            && let Some((content, fate)) = path.lane.pop(now, trailer.report)
+        {
+            self.on_fate(id, content, fate);
+        }
+        if !is_new {
+            return Ok(None);
+        }
+        let session = SessionId(trailer.address.session);
+        match trailer.kind {
+            PacketKind::Fragment | PacketKind::Announce | PacketKind::Finish => {
+                if !self.accept(session)? {
+                    return Ok(None);
+                }
+                self.on_room(session, trailer.room);
+                self.on_message(payload, &trailer)
+            }
+            kind => {
+                self.on_room(session, trailer.room);
+                self.on_control(id, kind, payload, trailer.address)?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn on_control(
+        &mut self,
+        path: PathId,
+        kind: PacketKind,
+        payload: &[u8],
+        address: Address,
+    ) -> Result<(), Violation> {
+        let (grants, rest) = match kind {
+            PacketKind::Grants => payload.as_chunks::<{ Grant::LEN }>(),
+            PacketKind::Reset => {
+                let code = <[u8; 8]>::try_from(payload).map_err(|_| Violation::Payload(payload.len()))?;
+                return self.on_reset(SessionId(address.session), u64::from_le_bytes(code));
+            }
+            _ => (&[][..], payload),
+        };
+        if !rest.is_empty() {
+            return Err(Violation::Payload(payload.len()));
+        }
+        if kind == PacketKind::Arrived {
+            self.on_arrived(address);
+        }
+        let Some(Some(path)) = self.paths.get_mut(path.0 as usize) else { return Ok(()) };
+        for grant in grants.iter().map(Grant::from_bytes) {
+            if grant.len > self.config.bulk_fragment {
+                return Err(Violation::Grant { len: grant.len, offset: grant.offset });
+            }
+            path.sender.push(grant)?;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that a session is there that a packet belongs to; false if it is over
+    #[inline]
+    fn accept(&mut self, id: SessionId) -> Result<bool, Violation> {
+        if self.session(id).is_some() {
+            return Ok(true);
+        }
+        let bit = id.0 as usize & 1;
+        if id.0 & 1 == self.config.side.bit() {
+            // Of this side, and over.
+            return Ok(false);
+        }
+        let is_new = self.sessions[bit].accept(id, [&self.config.local, &self.config.peer])?;
+        if is_new {
+            self.events.push_back(Event::Opened(id));
+        }
+        Ok(is_new)
+    }
+
+    /// Takes in how much the peer takes in a session
+    #[inline]
+    fn on_room(&mut self, id: SessionId, room: u32) {
+        let Some(session) = self.session(id) else { return };
+        let grown = room.wrapping_sub(session.peer_room);
+        if grown == 0 || grown > u32::MAX / 2 {
+            return;
+        }
+        let had_room = session.has_peer_room();
+        session.peer_room = room;
+        if !had_room {
+            let streams = session.streams.keys().copied().collect::<Vec<_>>();
+            streams.into_iter().for_each(|stream| self.enqueue(id, stream));
+        }
+    }
+
+    fn on_message(
+        &mut self,
+        payload: &[u8],
+        trailer: &PacketTrailer,
+    ) -> Result<Option<Placement>, Violation> {
+        let Self { config, sessions, incoming, .. } = self;
+        let (id, stream_id) = (SessionId(trailer.address.session), StreamId(trailer.address.stream));
+        let Some(session) = sessions[id.0 as usize & 1].get(id) else { return Ok(None) };
+        let Some(stream) = session.peer_stream(stream_id, 1 - config.side.bit(), &config.local)? else {
+            return Ok(None);
+        };
+        let entry = stream.incoming.entry(trailer.address.message, MAX_ROOM);
+        let Some(entry) = entry.map_err(|()| Violation::Room(id.0))? else { return Ok(None) };
+        match *entry {
+            Entry::Complete(_) | Entry::Finish => return Ok(None),
+            Entry::Partial(_) if trailer.kind != PacketKind::Fragment => return Ok(None),
+            Entry::Partial(_) | Entry::Unknown => (),
+        }
+        let mut placement = None;
+        match trailer.kind {
+            PacketKind::Finish => *entry = Entry::Finish,
+            PacketKind::Announce => {
+                let len = <[u8; 8]>::try_from(payload).map_err(|_| Violation::Payload(payload.len()))?;
+                let len = u64::from_le_bytes(len);
+                if len <= MAX_EAGER as u64 || len > config.local.max_message {
+                    return Err(Violation::AnnouncedLength(len));
+                }
+                let progress = Progress::Bulk { received: 0, next: 0, lost: Vec::new() };
+                let message = Incoming { address: trailer.address, len, progress };
+                let incoming = IncomingId(incoming.insert(message) as u32);
+                *entry = Entry::Partial(incoming);
+                self.events.push_back(Event::Announced { id: incoming, session: id, len });
+            }
+            _ => {
+                let Some(placed) = place(entry, incoming, payload, trailer, config.local.max_message)? else {
+                    return Ok(None);
+                };
+                placement = Some(placed);
+            }
+        }
+        session.charge()?;
+        if trailer.kind != PacketKind::Fragment {
+            // It takes no memory: its room is there again.
+            self.consume(id, 1);
+        }
+        self.hand_on(id, stream_id);
+        Ok(placement)
+    }
+
+    /// Hands on the messages of a stream that are complete, in order
+    #[inline]
+    fn hand_on(&mut self, id: SessionId, stream_id: StreamId) {
+        let Some(session) = self.sessions[id.0 as usize & 1].get(id) else { return };
+        let Some(stream) = session.streams.get_mut(&stream_id) else { return };
+        let mut is_finished = false;
+        while let Some(entry) = stream.incoming.pop() {
+            match entry {
+                Entry::Complete(message) => {
+                    self.events.push_back(Event::Message { session: id, stream: stream_id, id: message });
+                }
+                _ => is_finished = true,
+            }
+        }
+        if is_finished {
+            if stream_id != StreamId::CONTROL {
+                self.events.push_back(Event::Finished { session: id, stream: stream_id });
+            }
+            session.remove_if_over(stream_id);
+            self.on_progress(id);
+        }
+    }
+
+    /// The peer has all of a message of the bulk lane
+    fn on_arrived(&mut self, address: Address) {
+        let (id, stream) = (SessionId(address.session), StreamId(address.stream));
+        let found = self.session(id).and_then(|session| session.streams.get_mut(&stream));
+        if let Some(found) = found {
+            let token = found.outgoing.arrived(address.message);
+            self.on_delivered(id, stream, token);
+        }
+    }
+
+    /// The peer has ended a session at once
+    fn on_reset(&mut self, id: SessionId, code: u64) -> Result<(), Violation> {
+        let is_known = self.session(id).is_some();
+        if !is_known && id.0 & 1 != self.config.side.bit() {
+            // Packets that other paths still carry must not open it.
+            self.sessions[id.0 as usize & 1].accept(id, [&self.config.local, &self.config.peer])?;
+        }
+        if self.remove(id) && is_known {
+            self.release(id);
+            self.events.push_back(Event::Reset { session: id, code });
+        }
+        Ok(())
+    }
+
+    /// Takes in the oldest receive of the bulk lane, which has completed, with the trailer behind it
+    ///
+    /// `payload` is empty for a receive that only keeps the lane alive. If anything but the granted bytes arrived, the path
+    /// is given up.
+    pub fn on_bulk(&mut self, now: Time, id: PathId, payload: &[u8], trailer: &[u8]) {
+        let Some(Some(path)) = self.paths.get_mut(id.0 as usize) else { return };
+        let Some((number, slot)) = path.receiver.pop(now) else {
+            return self.lose_path(id, PathLoss::BulkLost);
+        };
+        let grant = Grant { slot: number, len: slot.len, offset: slot.offset, address: slot.address };
+        let epoch = path.epoch;
+        let trailer = BulkTrailer::from_bytes(trailer, payload, self.config.integrity);
+        let is_expected = |trailer: &BulkTrailer| {
+            let is_long_enough = payload.len() == slot.len as usize;
+            trailer.grant == grant && trailer.epoch == epoch && (is_long_enough || trailer.is_void)
+        };
+        let Some(trailer) = trailer.ok().filter(is_expected) else {
+            // The next bytes of the lane may go here, too, until it has stopped.
+            self.stopping.push((id, slot));
+            return self.lose_path(id, PathLoss::BulkLost);
+        };
+        if let Some(message) = slot.id.filter(|_| !trailer.is_void) {
+            self.on_bulk_part(message, slot.len);
+        }
+    }
+
+    fn on_bulk_part(&mut self, id: IncomingId, len: u32) {
+        let Some(incoming) = self.incoming.get_mut(id.0 as usize) else { return };
+        let Progress::Bulk { received, .. } = &mut incoming.progress else { return };
+        *received += u64::from(len);
+        if *received < incoming.len {
+            return;
+        }
+        let Address { session, stream, message } = incoming.address;
+        self.arrived.push_back(incoming.address);
+        let (session, stream) = (SessionId(session), StreamId(stream));
+        let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
+        if let Some(Ok(Some(entry))) = found.map(|found| found.incoming.entry(message, MAX_ROOM)) {
+            *entry = Entry::Complete(id);
+        }
+        self.hand_on(session, stream);
+    }
+}
+
+/// Finds the place of a fragment in its message; `None` if it is there already
+#[inline]
+fn place(
+    entry: &mut Entry,
+    incoming: &mut slab::Slab<Incoming>,
+    payload: &[u8],
+    trailer: &PacketTrailer,
+    max_message: u64,
+) -> Result<Option<Placement>, Violation> {
+    let PacketTrailer { fragment, len, address, .. } = *trailer;
+    let violation = Violation::Fragment { fragment, len, found: payload.len() };
+    let is_first = *entry == Entry::Unknown;
+    let id = match *entry {
+        Entry::Partial(id) => id,
+        _ => {
+            if len as usize > MAX_EAGER || u64::from(len) > max_message {
+                return Err(violation);
+            }
+            let message = Incoming { address, len: len.into(), progress: Progress::Eager { received: 0 } };
+            let id = IncomingId(incoming.insert(message) as u32);
+            *entry = Entry::Partial(id);
+            id
+        }
+    };
+    let message = incoming.get_mut(id.0 as usize).expect("a message is known until it was handed on");
+    let Progress::Eager { received } = &mut message.progress else { return Err(violation) };
+    let offset = u32::from(fragment) * FRAGMENT as u32;
+    let expected = (message.len as usize).saturating_sub(offset as usize).min(FRAGMENT);
+    let count = packets(message.len);
+    if message.len != u64::from(len) || u32::from(fragment) >= count || payload.len() != expected {
+        return Err(violation);
+    }
+    if *received >> fragment & 1 == 1 {
+        return Ok(None);
+    }
+    *received |= 1 << fragment;
+    if received.count_ones() == count {
+        *entry = Entry::Complete(id);
+    }
+    Ok(Some(Placement { id, offset, len: payload.len() as u32, total: len, is_first }))
+}

@@ -1,0 +1,444 @@
+//! Everything that two processes have with each other
+
+mod input;
+mod output;
+mod path;
+mod session;
+
+use std::collections::VecDeque;
+
+use slab::Slab;
+
+use self::path::{Content, Part, Path};
+use self::session::{Session, Table};
+use super::bulk::Slot;
+use super::config::MAX_ROOM;
+use super::packets::Fate;
+use super::{
+    Address, Event, FRAGMENT, IncomingId, LaneConfig, MAX_EAGER, MAX_FRAGMENTS, PathId, PathLoss,
+    PeeringConfig, Priority, RefusedSend, SessionId, StreamId, Token,
+};
+use crate::Time;
+
+/// The state of one side: its paths, its sessions, and what is under way
+///
+/// The caller posts what [`poll_transmit`](Self::poll_transmit) returns, reports what completes, and handles
+/// [events](Self::poll_event) before it reports the next completion. A path that fails is given up; what it carried goes by the
+/// others, or waits for the next one.
+///
+/// ```
+/// use std::time::Duration;
+/// use rdma_core::Time;
+/// use rdma_core::session::*;
+///
+/// let limits = Limits { max_message: 1 << 30, max_sessions: 8, max_streams: 8, session_share: 64 };
+/// let config = |side| PeeringConfig {
+///     side, integrity: Integrity::Crc32, bulk_fragment: 1 << 18, local: limits, peer: limits,
+/// };
+/// let lane = LaneConfig {
+///     window: 64,
+///     peer_window: 64,
+///     report_delay: Duration::from_micros(25),
+///     heartbeat: Duration::from_millis(10),
+///     timeout: Duration::from_millis(100),
+/// };
+/// let now = Time::ZERO;
+/// let mut a = Peering::new(config(Side::Connecting));
+/// let mut b = Peering::new(config(Side::Accepting));
+/// let path = PathId(0);
+/// a.add_path(now, path, 1, 10_000_000_000, lane);
+/// b.add_path(now, path, 1, 10_000_000_000, lane);
+/// (0..64).for_each(|_| b.packet_receive_posted(path));
+///
+/// let session = a.open().unwrap();
+/// a.send(session, StreamId::MAIN, Token(7), 5).unwrap();
+/// let Some(Transmit::Packet { trailer, .. }) = a.poll_transmit(now) else { panic!() };
+/// // The caller posts the bytes of message 7 and the trailer; they arrive at the peer.
+/// let packet = [b"hello".as_slice(), &trailer.to_bytes(b"hello", Integrity::Crc32)].concat();
+/// let placed = b.on_packet(now, path, &packet).unwrap().unwrap();
+/// assert_eq!((placed.len, placed.total, placed.is_first), (5, 5, true));
+/// assert_eq!(b.poll_event(), Some(Event::Opened(session)));
+/// assert_eq!(b.poll_event(), Some(Event::Message { session, stream: StreamId::MAIN, id: placed.id }));
+/// ```
+#[derive(Debug)]
+pub struct Peering {
+    config: PeeringConfig,
+    paths: Vec<Option<Path>>,
+    /// Receives of paths that failed and may still be written to.
+    stopping: Vec<(PathId, Slot)>,
+    /// The sessions that connecting sides have opened, and those that accepting sides have.
+    sessions: [Table; 2],
+    incoming: Slab<Incoming>,
+    /// Messages of the bulk lane that have memory, and parts that are not granted.
+    ungranted: VecDeque<IncomingId>,
+    /// Streams with something to send, by priority.
+    ready: [VecDeque<(SessionId, StreamId)>; 3],
+    /// Messages of the bulk lane whose arrival the peer does not know.
+    arrived: VecDeque<Address>,
+    resets: VecDeque<(SessionId, u64)>,
+    /// Sessions whose room is to be sent.
+    rooms: VecDeque<SessionId>,
+    events: VecDeque<Event>,
+}
+
+/// A message that arrives
+#[derive(Debug)]
+struct Incoming {
+    address: Address,
+    len: u64,
+    progress: Progress,
+}
+
+#[derive(Debug)]
+enum Progress {
+    /// The packets that are here, a bit each
+    Eager { received: u32 },
+    Bulk {
+        /// Bytes that are here
+        received: u64,
+        /// Where the part begins that was never granted
+        next: u64,
+        /// Parts to be granted again
+        lost: Vec<(u64, u32)>,
+    },
+}
+
+/// How many packets of its session's room a message of `len` bytes holds until [`Peering::consume`]
+pub const fn packets(len: u64) -> u32 {
+    if len > MAX_EAGER as u64 {
+        0
+    } else if len == 0 {
+        1
+    } else {
+        (len as usize).div_ceil(FRAGMENT) as u32
+    }
+}
+
+impl Peering {
+    /// A peering without paths and sessions
+    ///
+    /// # Panics
+    ///
+    /// If the configuration is not usable.
+    pub fn new(config: PeeringConfig) -> Self {
+        assert!(config.is_usable(), "unusable peering: {config:?}");
+        const { assert!(MAX_FRAGMENTS <= u32::BITS as usize) };
+        Self {
+            config,
+            paths: Vec::new(),
+            stopping: Vec::new(),
+            sessions: [Table::new(0), Table::new(1)],
+            incoming: Slab::new(),
+            ungranted: VecDeque::new(),
+            ready: Default::default(),
+            arrived: VecDeque::new(),
+            resets: VecDeque::new(),
+            rooms: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Adds a path, both of whose lanes are connected; the peer has posted the receives of the eager lane
+    ///
+    /// `rate` is what it carries in bytes per second, to compare it with others.
+    ///
+    /// # Panics
+    ///
+    /// If there is a path of this number, or one that was lost and has not [stopped](Self::path_stopped), or if its configuration
+    /// is not usable.
+    pub fn add_path(&mut self, now: Time, path: PathId, epoch: u16, rate: u64, config: LaneConfig) {
+        let index = path.0 as usize;
+        if index >= self.paths.len() {
+            self.paths.resize_with(index + 1, || None);
+        }
+        let place = &mut self.paths[index];
+        let is_stopped = self.stopping.iter().all(|(other, _)| *other != path);
+        assert!(place.is_none() && is_stopped, "{path:?} is in use");
+        *place = Some(Path::new(epoch, rate, config, now));
+    }
+
+    /// Gives up a path, because the device or the peer says that it failed; nothing if there is none
+    ///
+    /// Packets that it carried go by other paths at once. Parts of messages that were granted on its bulk lane do so after
+    /// [`path_stopped`](Self::path_stopped): a lane that has lost a message may still write to wrong places.
+    pub fn lose_path(&mut self, path: PathId, reason: PathLoss) {
+        let Some(mut lost) = self.paths.get_mut(path.0 as usize).and_then(Option::take) else { return };
+        self.stopping.extend(lost.receiver.drain().map(|slot| (path, slot)));
+        for content in lost.lane.drain().collect::<Vec<_>>() {
+            self.on_fate(path, content, Fate::Lost);
+        }
+        self.events.push_back(Event::PathLost { path, reason });
+    }
+
+    /// Tells that the device does not work on a path any more that was lost
+    pub fn path_stopped(&mut self, path: PathId) {
+        for (_, slot) in self.stopping.extract_if(.., |(other, _)| *other == path).collect::<Vec<_>>() {
+            if let Some(id) = slot.id {
+                self.grant_again(id, slot.offset, slot.len);
+            }
+        }
+    }
+
+    /// How many paths there are
+    pub fn path_count(&self) -> usize {
+        self.paths.iter().flatten().count()
+    }
+
+    /// Opens a session; `None` if the peer takes no more
+    ///
+    /// The peer learns of it with the first packet.
+    pub fn open(&mut self) -> Option<SessionId> {
+        let limits = [&self.config.local, &self.config.peer];
+        self.sessions[self.config.side.bit() as usize].open(limits)
+    }
+
+    /// Opens a stream of a session; `None` if the session is over
+    ///
+    /// The peer learns of it with the first packet.
+    pub fn open_stream(&mut self, session: SessionId, priority: Priority) -> Option<StreamId> {
+        let bit = self.config.side.bit();
+        let session = self.session(session).filter(|session| !session.is_closing)?;
+        Some(session.open_stream(bit, priority))
+    }
+
+    /// Changes the priority of what this side sends on a stream
+    pub fn set_priority(&mut self, session: SessionId, stream: StreamId, priority: Priority) {
+        // In line, a stream keeps its old priority for one more packet.
+        if let Some(stream) = self.session(session).and_then(|session| session.streams.get_mut(&stream)) {
+            stream.priority = priority;
+        }
+    }
+
+    /// Queues a message of `len` bytes
+    ///
+    /// # Errors
+    ///
+    /// [`RefusedSend::Closed`] if the stream is over or finished, [`RefusedSend::TooLong`] beyond what the peer accepts.
+    #[inline]
+    pub fn send(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        token: Token,
+        len: u64,
+    ) -> Result<(), RefusedSend> {
+        let max = self.config.peer.max_message;
+        let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
+        let found = found.filter(|found| !found.outgoing.is_finished() && stream != StreamId::CONTROL);
+        let found = found.ok_or(RefusedSend::Closed)?;
+        if len > max {
+            return Err(RefusedSend::TooLong { len, max });
+        }
+        found.outgoing.push(token, len);
+        self.enqueue(session, stream);
+        Ok(())
+    }
+
+    /// Ends what this side sends on a stream, behind the messages that are queued
+    pub fn finish(&mut self, session: SessionId, stream: StreamId) {
+        let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
+        if let Some(found) = found {
+            found.outgoing.finish();
+            self.enqueue(session, stream);
+        }
+    }
+
+    /// Ends everything that this side sends in a session, in good order
+    ///
+    /// [`Event::Closed`] follows when the peer has everything, and has closed, too.
+    pub fn close(&mut self, session: SessionId) {
+        let Some(found) = self.session(session) else { return };
+        found.is_closing = true;
+        let streams = found.streams.keys().copied().filter(|id| *id != StreamId::CONTROL);
+        for stream in streams.collect::<Vec<_>>() {
+            self.finish(session, stream);
+        }
+        self.on_progress(session);
+    }
+
+    /// Ends a session at once; the peer learns `code`
+    pub fn reset(&mut self, session: SessionId, code: u64) {
+        if self.remove(session) {
+            self.resets.push_back((session, code));
+        }
+    }
+
+    /// Tells that memory for an announced message is there
+    pub fn accept_bulk(&mut self, id: IncomingId) {
+        self.ungranted.push_back(id);
+    }
+
+    /// Gives room for `packets` more packets to the peer, because the application is done with a [message](packets), or because there is
+    /// memory
+    pub fn consume(&mut self, session: SessionId, packets: u32) {
+        if let Some(found) = self.session(session) {
+            let used = found.room.wrapping_sub(found.arrived);
+            found.room = found.room.wrapping_add(packets.min(MAX_ROOM.saturating_sub(used)));
+            self.enqueue_room(session);
+        }
+    }
+
+    /// Packets that the peer may still send in a session, as far as this side has told it
+    pub fn room(&mut self, session: SessionId) -> u32 {
+        self.session(session).map_or(0, |session| session.room.wrapping_sub(session.arrived))
+    }
+
+    /// The next thing that happened
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        if let Event::Message { id, .. } | Event::Withdrawn(id) = event {
+            self.incoming.try_remove(id.0 as usize);
+        }
+        Some(event)
+    }
+
+    /// Gives up paths that are silent, or whose bulk lane stands still, at `now`
+    ///
+    /// The caller has reported everything that completed until `now`.
+    pub fn tick(&mut self, now: Time) {
+        for index in 0..self.paths.len() {
+            let Some(path) = &mut self.paths[index] else { continue };
+            let reason = if path.lane.is_silent(now) {
+                PathLoss::Silent
+            } else if now >= path.bulk_deadline() {
+                PathLoss::BulkStalled
+            } else {
+                continue;
+            };
+            self.lose_path(PathId(index as u32), reason);
+        }
+    }
+
+    /// When to call [`tick`](Self::tick) and [`poll_transmit`](Self::poll_transmit) next, if nothing happens before
+    pub fn next_timeout(&self) -> Time {
+        let timeout = |path: &Path| {
+            let keep_alive = path.keep_alive_at();
+            path.lane.next_timeout().min(path.bulk_deadline()).min(keep_alive)
+        };
+        self.paths.iter().flatten().map(timeout).min().unwrap_or(Time::MAX)
+    }
+
+    #[inline]
+    fn session(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.sessions[id.0 as usize & 1].get(id)
+    }
+
+    /// Puts a stream in line, if it has something to send and is not in line
+    #[inline]
+    fn enqueue(&mut self, id: SessionId, stream: StreamId) {
+        let Some(session) = self.session(id) else { return };
+        let has_room = session.has_peer_room();
+        let Some(found) = session.streams.get_mut(&stream) else { return };
+        if !found.is_queued && found.outgoing.has_next(has_room) {
+            found.is_queued = true;
+            let priority = found.priority;
+            self.ready[priority as usize].push_back((id, stream));
+        }
+    }
+
+    fn enqueue_room(&mut self, id: SessionId) {
+        let Some(session) = self.session(id) else { return };
+        if session.is_room_due() && !std::mem::replace(&mut session.is_room_queued, true) {
+            self.rooms.push_back(id);
+        }
+    }
+
+    /// Removes a session that ends at once; false if there is none
+    fn remove(&mut self, id: SessionId) -> bool {
+        let Some(mut session) = self.sessions[id.0 as usize & 1].remove(id) else { return false };
+        for stream in session.streams.values_mut() {
+            let tokens = stream.outgoing.abandon();
+            self.events.extend(tokens.map(|token| Event::Undelivered { session: id, token }));
+            for incoming in stream.incoming.abandon() {
+                self.paths.iter_mut().flatten().for_each(|path| path.receiver.withdraw(incoming));
+                self.stopping.retain(|(_, slot)| slot.id != Some(incoming));
+                self.ungranted.retain(|other| *other != incoming);
+                self.events.push_back(Event::Withdrawn(incoming));
+            }
+        }
+        true
+    }
+
+    /// Takes the next step of closing, if the peer has everything that comes before
+    fn on_progress(&mut self, id: SessionId) {
+        let Some(session) = self.session(id) else { return };
+        if session.is_over() {
+            self.sessions[id.0 as usize & 1].remove(id);
+            self.release(id);
+            self.events.push_back(Event::Closed(id));
+        } else if session.is_closing && session.is_drained() {
+            self.finish(id, StreamId::CONTROL);
+        }
+    }
+
+    fn release(&mut self, id: SessionId) {
+        if id.0 & 1 == self.config.side.bit() {
+            self.sessions[id.0 as usize & 1].release(id);
+        }
+    }
+
+    /// Notes that a part of a message must be granted again
+    fn grant_again(&mut self, id: IncomingId, offset: u64, len: u32) {
+        let Some(incoming) = self.incoming.get_mut(id.0 as usize) else { return };
+        if let Progress::Bulk { lost, .. } = &mut incoming.progress {
+            lost.push((offset, len));
+            if !self.ungranted.contains(&id) {
+                self.ungranted.push_front(id);
+            }
+        }
+    }
+
+    /// Takes in what became of a packet
+    #[inline]
+    fn on_fate(&mut self, path: PathId, Content { part, room_of }: Content, fate: Fate) {
+        match (part, fate) {
+            (Part::Message { address, fragment }, fate) => {
+                let Address { session: id, stream, message } = address;
+                let (id, stream) = (SessionId(id), StreamId(stream));
+                let found = self.session(id).and_then(|session| session.streams.get_mut(&stream));
+                if let Some(found) = found {
+                    if fate == Fate::Lost {
+                        found.outgoing.lost(message, fragment);
+                        self.enqueue(id, stream);
+                    } else {
+                        let token = found.outgoing.acknowledged(message, fragment);
+                        self.on_delivered(id, stream, token);
+                    }
+                }
+            }
+            (Part::Grants { slots, count }, Fate::Lost) => {
+                if let Some(path) = &mut self.paths[path.0 as usize] {
+                    path.receiver.lost(&slots[..count as usize]);
+                }
+            }
+            (Part::Arrived(address), Fate::Lost) => self.arrived.push_back(address),
+            (Part::Reset { session, code }, Fate::Lost) => self.resets.push_back((session, code)),
+            (Part::Reset { session, .. }, Fate::Received) => self.release(session),
+            (Part::Grants { .. } | Part::Arrived(_), Fate::Received) | (Part::Nothing, _) => (),
+        }
+        if fate == Fate::Lost
+            && room_of.0 != 0
+            && let Some(session) = self.session(room_of)
+        {
+            // What the peer knows is unclear now: it is told again at once.
+            if !std::mem::replace(&mut session.is_room_queued, true) {
+                self.rooms.push_back(room_of);
+            }
+        }
+    }
+
+    fn on_delivered(&mut self, id: SessionId, stream: StreamId, token: Option<Token>) {
+        if let Some(token) = token {
+            self.events.push_back(Event::Delivered { session: id, token });
+        }
+        let Some(session) = self.session(id) else { return };
+        let is_drained = session.streams.get(&stream).is_some_and(|found| found.outgoing.is_acknowledged());
+        if is_drained {
+            session.remove_if_over(stream);
+            self.on_progress(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! What is sent next
+
+use std::time::Duration;
+
+use super::super::bulk::Slot;
+use super::super::lane::Due;
+use super::super::outgoing::Next;
+use super::super::{
+    Address, BulkTrailer, FRAGMENT, Inline, PacketKind, PacketTrailer, PathId, Payload, SessionId, Token,
+    Transmit,
+};
+use super::path::Path;
+use super::{Content, Part, Peering, Progress};
+use crate::Time;
+
+/// Time without a message on a bulk lane after which one keeps its queue pair alive
+///
+/// On Apple's device a queue pair that rests for about 23 minutes dies (field reports).
+const BULK_KEEP_ALIVE: Duration = Duration::from_secs(60);
+
+const NONE: SessionId = SessionId(0);
+
+impl Path {
+    /// When the bulk lane counts as stalled
+    pub(super) fn bulk_deadline(&self) -> Time {
+        if self.receiver.is_empty() { Time::MAX } else { self.receiver.last_progress() + self.timeout }
+    }
+
+    /// When to send something on the bulk lane, lest it dies of rest
+    pub(super) fn keep_alive_at(&self) -> Time {
+        if self.receiver.is_empty() { self.receiver.last_progress() + BULK_KEEP_ALIVE } else { Time::MAX }
+    }
+}
+
+impl Peering {
+    /// What the caller must post next, if there is anything
+    ///
+    /// It counts as posted. A caller that cannot post it gives the path up.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
+        self.next_control(now)
+            .or_else(|| self.next_bulk(now))
+            .or_else(|| self.next_data(now))
+            .or_else(|| self.next_due(now))
+    }
+
+    /// Whether a look at [`poll_transmit`](Self::poll_transmit) may find something
+    ///
+    /// Packets that wait for a receive of the peer, and for time, do not count.
+    pub fn is_idle(&self, now: Time) -> bool {
+        let is_idle = |path: &Path| {
+            path.lane.due(now).is_none()
+                && !path.receiver.has_grants()
+                && !path.sender.is_ready()
+                && now < path.keep_alive_at()
+        };
+        self.ready.iter().all(|ready| ready.is_empty())
+            && self.arrived.is_empty()
+            && self.resets.is_empty()
+            && self.rooms.is_empty()
+            && self.ungranted.is_empty()
+            && self.paths.iter().flatten().all(is_idle)
+    }
+
+    /// The path on which something of that length arrives first, among those that are not full
+    fn fastest(&self, is_free: impl Fn(&Path) -> bool, time: impl Fn(&Path) -> u64) -> Option<usize> {
+        let paths = self.paths.iter().enumerate();
+        let free =
+            paths.filter_map(|(index, path)| Some((index, path.as_ref().filter(|path| is_free(path))?)));
+        free.min_by_key(|(_, path)| time(path)).map(|(index, _)| index)
+    }
+
+    fn fastest_lane(&self, is_free: impl Fn(&Path) -> bool) -> Option<usize> {
+        self.fastest(is_free, |path| path.completion(u64::from(path.lane.unreported_sent()) * 4096))
+    }
+
+    /// Packets of the protocol, which go before everything else
+    fn next_control(&mut self, now: Time) -> Option<Transmit> {
+        for index in 0..self.paths.len() {
+            let Some(path) = &mut self.paths[index] else { continue };
+            if path.receiver.has_grants() && path.lane.room() > 0 {
+                let (mut payload, mut slots, mut count) = (Inline::new(), [0; 4], 0);
+                while count < slots.len()
+                    && let Some(grant) = path.receiver.next_grant()
+                {
+                    payload.push(grant.to_bytes());
+                    slots[count] = grant.slot;
+                    count += 1;
+                }
+                if count > 0 {
+                    let part = Part::Grants { slots, count: count as u8 };
+                    return Some(self.control(
+                        now,
+                        index,
+                        PacketKind::Grants,
+                        payload,
+                        Address::default(),
+                        part,
+                    ));
+                }
+            }
+        }
+        if self.arrived.is_empty() && self.resets.is_empty() && self.rooms.is_empty() {
+            return None;
+        }
+        let index = self.fastest_lane(|path| path.lane.room() > 0)?;
+        if let Some(address) = self.arrived.pop_front() {
+            let part = Part::Arrived(address);
+            return Some(self.control(now, index, PacketKind::Arrived, Inline::new(), address, part));
+        }
+        if let Some((session, code)) = self.resets.pop_front() {
+            let mut payload = Inline::new();
+            payload.push(code.to_le_bytes());
+            let address = Address { session: session.0, ..Address::default() };
+            let part = Part::Reset { session, code };
+            return Some(self.control(now, index, PacketKind::Reset, payload, address, part));
+        }
+        while let Some(id) = self.rooms.pop_front() {
+            let Some(session) = self.session(id) else { continue };
+            session.is_room_queued = false;
+            let address = Address { session: id.0, ..Address::default() };
+            return Some(self.control(now, index, PacketKind::Room, Inline::new(), address, Part::Nothing));
+        }
+        None
+    }
+
+    fn control(
+        &mut self,
+        now: Time,
+        path: usize,
+        kind: PacketKind,
+        payload: Inline,
+        address: Address,
+        part: Part,
+    ) -> Transmit {
+        let trailer = PacketTrailer { kind, address, ..PacketTrailer::default() };
+        self.packet(now, path, Payload::Inline(payload), trailer, part)
+    }
+
+    /// Completes the trailer of a packet
+    #[inline]
+    fn packet(
+        &mut self,
+        now: Time,
+        index: usize,
+        payload: Payload,
+        mut trailer: PacketTrailer,
+        part: Part,
+    ) -> Transmit {
+        let id = SessionId(trailer.address.session);
+        let mut room_of = NONE;
+        if let Some(session) = self.session(id) {
+            trailer.room = session.room;
+            if session.reported != session.room || trailer.kind == PacketKind::Room {
+                session.reported = session.room;
+                room_of = id;
+            }
+        }
+        let path = self.paths[index].as_mut().expect("a path that was just chosen is there");
+        trailer.epoch = path.epoch;
+        path.lane.send(now, Content { part, room_of }, &mut trailer);
+        Transmit::Packet { path: PathId(index as u32), payload, trailer }
+    }
+
+    /// Receives for parts of messages, and parts that the peer has posted receives for
+    fn next_bulk(&mut self, now: Time) -> Option<Transmit> {
+        for (index, path) in self.paths.iter_mut().enumerate() {
+            let Some(path) = path else { continue };
+            if let Some(grant) = path.sender.pop() {
+                let (epoch, path) = (path.epoch, PathId(index as u32));
+                let token = self.granted(grant.address, grant.offset, grant.len);
+                let trailer = BulkTrailer { grant, epoch, is_void: token.is_none() && grant.len > 0 };
+                return Some(Transmit::BulkSend { path, token, trailer });
+            }
+            if now >= path.keep_alive_at() {
+                let address = Address::default();
+                path.receiver.push(now, Slot { id: None, address, offset: 0, len: 0 });
+                return Some(Transmit::BulkReceive {
+                    path: PathId(index as u32),
+                    id: None,
+                    offset: 0,
+                    len: 0,
+                });
+            }
+        }
+        self.next_receive(now)
+    }
+
+    /// The message of a grant, if it has those bytes and is still sent
+    fn granted(&mut self, address: Address, offset: u64, len: u32) -> Option<Token> {
+        let session = self.session(SessionId(address.session))?;
+        let stream = session.streams.get_mut(&super::StreamId(address.stream))?;
+        let (token, total) = stream.outgoing.bulk(address.message)?;
+        let end = offset.checked_add(len.into())?;
+        (len > 0 && end <= total).then_some(token)
+    }
+
+    /// A receive for the next part of a message, on the path that brings it first
+    fn next_receive(&mut self, now: Time) -> Option<Transmit> {
+        let largest = self.config.bulk_fragment;
+        loop {
+            let id = *self.ungranted.front()?;
+            let message = self.incoming.get(id.0 as usize).map(|incoming| (&incoming.progress, incoming.len));
+            let Some((Progress::Bulk { next, lost, .. }, total)) = message else {
+                self.ungranted.pop_front();
+                continue;
+            };
+            let part = lost.last().copied().or_else(|| {
+                let len = (total - next).min(largest.into()) as u32;
+                (len > 0).then_some((*next, len))
+            });
+            let Some((offset, len)) = part else {
+                self.ungranted.pop_front();
+                continue;
+            };
+            let time = |path: &Path| path.completion(path.receiver.outstanding() + u64::from(len));
+            // If the fastest path has no room now, waiting for it is better than a slower one.
+            let index = self.fastest(|_| true, time)?;
+            let path = self.paths[index].as_mut().filter(|path| path.receiver.has_room())?;
+            let incoming = self.incoming.get_mut(id.0 as usize)?;
+            if let Progress::Bulk { next, lost, .. } = &mut incoming.progress
+                && lost.pop().is_none()
+            {
+                *next += u64::from(len);
+            }
+            path.receiver.push(now, Slot { id: Some(id), address: incoming.address, offset, len });
+            return Some(Transmit::BulkReceive { path: PathId(index as u32), id: Some(id), offset, len });
+        }
+    }
+
+    /// The next packet of a message
+    #[inline]
+    fn next_data(&mut self, now: Time) -> Option<Transmit> {
+        for priority in 0..self.ready.len() {
+            while let Some(&(id, stream_id)) = self.ready[priority].front() {
+                let index = self.fastest_lane(|path| path.lane.data_room() > 0)?;
+                self.ready[priority].pop_front();
+                let Some(session) = self.session(id) else { continue };
+                let has_room = session.has_peer_room();
+                let Some(stream) = session.streams.get_mut(&stream_id) else { continue };
+                stream.is_queued = false;
+                let Some(next) = stream.outgoing.next(has_room) else { continue };
+                session.sent = session.sent.wrapping_add(next.is_new.into());
+                self.enqueue(id, stream_id);
+                let address = Address { session: id.0, stream: stream_id.0, message: next.message };
+                return Some(self.data(now, index, address, next));
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn data(&mut self, now: Time, index: usize, address: Address, next: Next) -> Transmit {
+        let Next { fragment, kind, token, len, .. } = next;
+        let mut trailer = PacketTrailer { kind, fragment, address, ..PacketTrailer::default() };
+        let payload = match kind {
+            PacketKind::Fragment => {
+                trailer.len = len as u32;
+                let offset = u32::from(fragment) * FRAGMENT as u32;
+                Payload::Fragment { token, offset, len: (len as u32 - offset).min(FRAGMENT as u32) }
+            }
+            PacketKind::Announce => {
+                let mut payload = Inline::new();
+                payload.push(len.to_le_bytes());
+                Payload::Inline(payload)
+            }
+            _ => Payload::Inline(Inline::new()),
+        };
+        self.packet(now, index, payload, trailer, Part::Message { address, fragment })
+    }
+
+    /// A report or a question
+    fn next_due(&mut self, now: Time) -> Option<Transmit> {
+        for index in 0..self.paths.len() {
+            let Some(path) = &mut self.paths[index] else { continue };
+            let Some(due) = path.lane.due(now) else { continue };
+            let wants_report = due == Due::Question;
+            if wants_report {
+                path.lane.asked(now);
+            }
+            let trailer = PacketTrailer { wants_report, ..PacketTrailer::default() };
+            return Some(self.packet(now, index, Payload::Inline(Inline::new()), trailer, Part::Nothing));
+        }
+        None
+    }
+}

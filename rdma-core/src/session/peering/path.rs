@@ -1,0 +1,64 @@
+//! A path of a peering
+
+use super::super::bulk::{BulkReceiver, BulkSender};
+use super::super::lane::{Lane, LaneConfig};
+use super::super::{Address, SessionId};
+use crate::Time;
+
+/// Both lanes of a path
+#[derive(Debug)]
+pub(super) struct Path {
+    pub(super) epoch: u16,
+    pub(super) lane: Lane<Content>,
+    pub(super) receiver: BulkReceiver,
+    pub(super) sender: BulkSender,
+    /// Bytes per second, to compare paths.
+    pub(super) rate: u64,
+    pub(super) timeout: std::time::Duration,
+}
+
+impl Path {
+    pub(super) fn new(epoch: u16, rate: u64, config: LaneConfig, now: Time) -> Self {
+        Self {
+            epoch,
+            lane: Lane::new(config, now),
+            receiver: BulkReceiver::new(now),
+            sender: BulkSender::default(),
+            rate: rate.max(1),
+            timeout: config.timeout,
+        }
+    }
+
+    /// How long the path needs for `bytes` more, in nanoseconds, for comparisons
+    pub(super) fn completion(&self, bytes: u64) -> u64 {
+        (u128::from(bytes) * 1_000_000_000 / u128::from(self.rate)) as u64
+    }
+}
+
+/// What a packet contains, as far as it must be sent again if it is lost
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Content {
+    pub(super) part: Part,
+    /// The session whose room it reports; zero for none
+    pub(super) room_of: SessionId,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    Nothing,
+    /// A fragment, an announcement, or an end
+    Message {
+        address: Address,
+        fragment: u8,
+    },
+    /// The receives of the same path
+    Grants {
+        slots: [u32; 4],
+        count: u8,
+    },
+    Arrived(Address),
+    Reset {
+        session: SessionId,
+        code: u64,
+    },
+}

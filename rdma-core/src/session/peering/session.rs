@@ -1,0 +1,227 @@
+//! A session of a peering, and where all of them are found
+
+use std::collections::BTreeMap;
+
+use super::super::config::MAX_SESSIONS;
+use super::super::incoming::IncomingStream;
+use super::super::outgoing::OutgoingStream;
+use super::super::{Limits, Priority, SessionId, StreamId, Violation};
+
+/// The streams of a session, and how many packets it may still bring
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: SessionId,
+    pub(super) streams: BTreeMap<StreamId, Stream>,
+    /// New packets that the peer takes in total.
+    pub(super) peer_room: u32,
+    /// New packets that were sent in total.
+    pub(super) sent: u32,
+    /// New packets that this side takes in total.
+    pub(super) room: u32,
+    /// New packets that have arrived in total.
+    pub(super) arrived: u32,
+    /// The room that the peer knows of, unless that packet is lost.
+    pub(super) reported: u32,
+    /// Whether the room is in line to be sent.
+    pub(super) is_room_queued: bool,
+    /// Number of the next stream that this side, or the peer, opens.
+    next_stream: [u32; 2],
+    /// This side sends nothing more.
+    pub(super) is_closing: bool,
+}
+
+/// Both directions of a stream
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    pub(super) priority: Priority,
+    /// Whether it is in line to send.
+    pub(super) is_queued: bool,
+    pub(super) outgoing: OutgoingStream,
+    pub(super) incoming: IncomingStream,
+}
+
+impl Session {
+    fn new(id: SessionId, share: u32, peer_share: u32) -> Self {
+        let main = (StreamId::MAIN, Stream::default());
+        let control = (StreamId::CONTROL, Stream::default());
+        Self {
+            id,
+            streams: BTreeMap::from([main, control]),
+            peer_room: peer_share,
+            sent: 0,
+            room: share,
+            arrived: 0,
+            reported: share,
+            is_room_queued: false,
+            // `MAIN` is number 0.
+            next_stream: [2, 1],
+            is_closing: false,
+        }
+    }
+
+    /// Whether a new packet can be sent
+    pub(super) fn has_peer_room(&self) -> bool {
+        let left = self.peer_room.wrapping_sub(self.sent);
+        left > 0 && left <= u32::MAX / 2
+    }
+
+    /// Counts a new packet in
+    pub(super) fn charge(&mut self) -> Result<(), Violation> {
+        if self.arrived == self.room {
+            return Err(Violation::Room(self.id.0));
+        }
+        self.arrived = self.arrived.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Whether the peer should learn of the room now: it has used half of what it knows of
+    pub(super) fn is_room_due(&self) -> bool {
+        let unreported = self.room.wrapping_sub(self.reported);
+        unreported > 0 && unreported >= self.reported.wrapping_sub(self.arrived)
+    }
+
+    /// Opens a stream of the side whose numbers have the low bit `bit`
+    pub(super) fn open_stream(&mut self, bit: u32, priority: Priority) -> StreamId {
+        let next = &mut self.next_stream[bit as usize];
+        let id = StreamId(*next);
+        *next += 2;
+        self.streams.insert(id, Stream { priority, ..Stream::default() });
+        id
+    }
+
+    /// The stream of a packet; `None` if it is over
+    pub(super) fn peer_stream(
+        &mut self,
+        id: StreamId,
+        peer_bit: u32,
+        limits: &Limits,
+    ) -> Result<Option<&mut Stream>, Violation> {
+        let is_new = id != StreamId::CONTROL && id.0 >= self.next_stream[id.0 as usize & 1];
+        if is_new {
+            let ahead = (id.0 - self.next_stream[id.0 as usize & 1]) / 2;
+            // Each stream of the peer, with `MAIN` and `CONTROL`, which are no one's.
+            let open = self.streams.keys().filter(|id| id.0 & 1 == peer_bit).count() as u32;
+            if id.0 & 1 != peer_bit || ahead.saturating_add(open) > limits.max_streams {
+                return Err(Violation::Stream(id.0));
+            }
+            // As a later stream was opened, the earlier ones were.
+            while self.open_stream(peer_bit, Priority::Normal) != id {}
+        }
+        Ok(self.streams.get_mut(&id))
+    }
+
+    /// Forgets a stream whose both directions are over
+    pub(super) fn remove_if_over(&mut self, id: StreamId) {
+        let is_over = self.streams.get(&id).is_some_and(Stream::is_over);
+        if is_over && id != StreamId::MAIN && id != StreamId::CONTROL {
+            self.streams.remove(&id);
+        }
+    }
+
+    /// Whether the peer has everything but the end of the session
+    pub(super) fn is_drained(&self) -> bool {
+        let mut streams = self.streams.iter().filter(|(id, _)| **id != StreamId::CONTROL);
+        streams.all(|(_, stream)| stream.outgoing.is_acknowledged())
+    }
+
+    /// Whether both sides have everything
+    pub(super) fn is_over(&self) -> bool {
+        self.streams.get(&StreamId::CONTROL).is_some_and(Stream::is_over)
+    }
+}
+
+impl Stream {
+    fn is_over(&self) -> bool {
+        self.outgoing.is_finished() && self.outgoing.is_acknowledged() && self.incoming.is_finished()
+    }
+}
+
+/// The sessions that one side has opened
+#[derive(Debug)]
+pub(super) struct Table {
+    /// The low bit of their numbers.
+    bit: u32,
+    slots: Vec<Slot>,
+    /// Slots for new sessions of this side.
+    free: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// How many sessions have been in this slot, modulo 2^13; zero before the first.
+    generation: u32,
+    session: Option<Box<Session>>,
+}
+
+const INDEX_BITS: u32 = MAX_SESSIONS.ilog2();
+const GENERATIONS: u32 = 1 << (31 - INDEX_BITS);
+
+impl Table {
+    pub(super) fn new(bit: u32) -> Self {
+        Self { bit, slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// Opens a session of this side, if the peer takes one more
+    pub(super) fn open(&mut self, limits: [&Limits; 2]) -> Option<SessionId> {
+        let [local, peer] = limits;
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() < peer.max_sessions as usize => {
+                self.slots.push(Slot::default());
+                self.slots.len() as u32 - 1
+            }
+            None => return None,
+        };
+        let slot = &mut self.slots[index as usize];
+        // Zero stays free for "no session".
+        slot.generation = (slot.generation + 1) % GENERATIONS;
+        slot.generation = slot.generation.max(1);
+        let id = SessionId(slot.generation << (INDEX_BITS + 1) | index << 1 | self.bit);
+        slot.session = Some(Box::new(Session::new(id, local.session_share, peer.session_share)));
+        Some(id)
+    }
+
+    /// Opens the session that the peer has opened by a packet; false if it is over already
+    pub(super) fn accept(&mut self, id: SessionId, limits: [&Limits; 2]) -> Result<bool, Violation> {
+        let [local, peer] = limits;
+        let (index, generation) = split(id);
+        if index >= local.max_sessions as usize || generation == 0 {
+            return Err(Violation::Session(id.0));
+        }
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, Slot::default);
+        }
+        let slot = &mut self.slots[index];
+        let ahead = generation.wrapping_sub(slot.generation) % GENERATIONS;
+        let is_newer = slot.generation == 0 || (ahead > 0 && ahead <= GENERATIONS / 2);
+        if is_newer {
+            if slot.session.is_some() {
+                // The peer opens no session in a place before the one there is over for both.
+                return Err(Violation::Session(id.0));
+            }
+            slot.generation = generation;
+            slot.session = Some(Box::new(Session::new(id, local.session_share, peer.session_share)));
+        }
+        Ok(is_newer)
+    }
+
+    pub(super) fn get(&mut self, id: SessionId) -> Option<&mut Session> {
+        let session = self.slots.get_mut(split(id).0)?.session.as_deref_mut()?;
+        (session.id == id).then_some(session)
+    }
+
+    pub(super) fn remove(&mut self, id: SessionId) -> Option<Box<Session>> {
+        self.get(id)?;
+        self.slots[split(id).0].session.take()
+    }
+
+    /// Lets the place of a session of this side be used again, once the peer knows that it is over
+    pub(super) fn release(&mut self, id: SessionId) {
+        self.free.push(split(id).0 as u32);
+    }
+}
+
+/// The place and the generation of a session
+fn split(id: SessionId) -> (usize, u32) {
+    ((id.0 >> 1) as usize & (MAX_SESSIONS as usize - 1), id.0 >> (INDEX_BITS + 1))
+}

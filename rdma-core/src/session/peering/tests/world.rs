@@ -1,0 +1,355 @@
+//! Two peerings, joined by paths that lose, damage and repeat what they carry
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::super::super::*;
+use crate::Time;
+
+/// Frequencies of faults, in parts of a thousand packets
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Faults {
+    pub(super) lose: u32,
+    pub(super) damage: u32,
+    pub(super) repeat: u32,
+    pub(super) lose_bulk: u32,
+    pub(super) damage_bulk: u32,
+    /// Ends the path on one side only.
+    pub(super) cut: u32,
+}
+
+pub(super) const LANE: LaneConfig = LaneConfig {
+    window: 32,
+    peer_window: 32,
+    report_delay: Duration::from_micros(25),
+    heartbeat: Duration::from_millis(10),
+    timeout: Duration::from_millis(50),
+};
+pub(super) const SHARE: u32 = 24;
+const LATENCY: Duration = Duration::from_micros(5);
+/// Time in which a path that failed is made again.
+const REPAIR: Duration = Duration::from_millis(2);
+
+pub(super) struct World {
+    pub(super) now: Time,
+    pub(super) nodes: [Node; 2],
+    /// For each path, what is under way to each node.
+    wires: Vec<[Wire; 2]>,
+    repairs: Vec<Option<Time>>,
+    epoch: u16,
+    pub(super) faults: Faults,
+    random: u64,
+    pub(super) packets: u64,
+}
+
+#[derive(Default)]
+struct Wire {
+    eager: VecDeque<(Time, Vec<u8>)>,
+    bulk: VecDeque<(Time, Vec<u8>)>,
+    /// Posted receives of the bulk lane: the message, the offset and the length, or a trailer.
+    receives: VecDeque<Receive>,
+    /// The payload that waits for its trailer.
+    payload: Option<(Option<IncomingId>, u64, Vec<u8>)>,
+}
+
+enum Receive {
+    Payload { id: Option<IncomingId>, offset: u64, len: u32 },
+    Trailer { has_payload: bool },
+}
+
+pub(super) struct Node {
+    pub(super) peering: Peering,
+    /// Messages that were sent and not delivered.
+    pub(super) outgoing: BTreeMap<u32, Vec<u8>>,
+    next_token: u32,
+    incoming: BTreeMap<u32, Vec<u8>>,
+    /// Messages that were handed on.
+    pub(super) received: BTreeMap<(SessionId, StreamId), Vec<Vec<u8>>>,
+    pub(super) finished: Vec<(SessionId, StreamId)>,
+    pub(super) opened: Vec<SessionId>,
+    pub(super) closed: Vec<SessionId>,
+    pub(super) resets: Vec<(SessionId, u64)>,
+    pub(super) undelivered: Vec<u32>,
+    pub(super) losses: Vec<PathLoss>,
+    /// Whether the application reads.
+    pub(super) reads: bool,
+    pub(super) unread: Vec<(SessionId, u32)>,
+}
+
+impl Node {
+    fn new(side: Side) -> Self {
+        let limits = Limits { max_message: 1 << 24, max_sessions: 4, max_streams: 4, session_share: SHARE };
+        let config = PeeringConfig {
+            side,
+            integrity: Integrity::Crc32,
+            bulk_fragment: 1 << 16,
+            local: limits,
+            peer: limits,
+        };
+        Self {
+            peering: Peering::new(config),
+            outgoing: BTreeMap::new(),
+            next_token: 0,
+            incoming: BTreeMap::new(),
+            received: BTreeMap::new(),
+            finished: Vec::new(),
+            opened: Vec::new(),
+            closed: Vec::new(),
+            resets: Vec::new(),
+            undelivered: Vec::new(),
+            losses: Vec::new(),
+            reads: true,
+            unread: Vec::new(),
+        }
+    }
+
+    pub(super) fn send(&mut self, session: SessionId, stream: StreamId, message: Vec<u8>) -> Token {
+        self.next_token += 1;
+        let token = Token(self.next_token);
+        self.peering.send(session, stream, token, message.len() as u64).unwrap();
+        self.outgoing.insert(token.0, message);
+        token
+    }
+
+    /// Reads everything that was left unread
+    pub(super) fn read_all(&mut self) {
+        self.reads = true;
+        for (session, packets) in std::mem::take(&mut self.unread) {
+            self.peering.consume(session, packets);
+        }
+    }
+}
+
+impl World {
+    pub(super) fn new(paths: usize, seed: u64) -> Self {
+        let mut world = Self {
+            now: Time::ZERO,
+            nodes: [Node::new(Side::Connecting), Node::new(Side::Accepting)],
+            wires: (0..paths).map(|_| Default::default()).collect(),
+            repairs: vec![None; paths],
+            epoch: 0,
+            faults: Faults::default(),
+            random: seed.wrapping_mul(2).wrapping_add(1),
+            packets: 0,
+        };
+        (0..paths).for_each(|path| world.connect(path));
+        world
+    }
+
+    fn connect(&mut self, index: usize) {
+        self.epoch += 1;
+        self.wires[index] = Default::default();
+        for node in &mut self.nodes {
+            let path = PathId(index as u32);
+            node.peering.add_path(self.now, path, self.epoch, 10_000_000_000, LANE);
+            (0..LANE.window).for_each(|_| node.peering.packet_receive_posted(path));
+        }
+    }
+
+    /// Ends a path on one side; the other finds out by itself
+    pub(super) fn cut(&mut self, index: usize, node: usize) {
+        self.nodes[node].peering.lose_path(PathId(index as u32), PathLoss::Device);
+    }
+
+    fn chance(&mut self, per_mille: u32) -> bool {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % 1000 < u64::from(per_mille)
+    }
+
+    /// Runs until nothing is under way, or for `limit`
+    pub(super) fn run(&mut self, limit: Duration) {
+        let end = self.now + limit;
+        loop {
+            while self.step() {}
+            let under_way = self.wires.iter().flatten().flat_map(|wire| {
+                [wire.eager.front(), wire.bulk.front()].into_iter().flatten().map(|(at, _)| *at)
+            });
+            let timers = self.nodes.iter().map(|node| node.peering.next_timeout());
+            let repairs = self.repairs.iter().copied().flatten();
+            let Some(next) = under_way.chain(timers).chain(repairs).min().filter(|next| *next <= end) else {
+                break;
+            };
+            self.now = self.now.max(next);
+        }
+        self.now = end;
+    }
+
+    /// Does what is due now; false if there is nothing
+    fn step(&mut self) -> bool {
+        let mut is_busy = false;
+        for index in 0..self.repairs.len() {
+            if self.repairs[index].is_some_and(|at| at <= self.now) {
+                self.repairs[index] = None;
+                self.nodes.iter_mut().for_each(|node| {
+                    node.peering.lose_path(PathId(index as u32), PathLoss::Device);
+                });
+                (0..2).for_each(|node| self.handle_events(node));
+                self.repairs[index] = None;
+                self.nodes.iter_mut().for_each(|node| node.peering.path_stopped(PathId(index as u32)));
+                self.connect(index);
+                is_busy = true;
+            }
+        }
+        for node in 0..2 {
+            for path in 0..self.wires.len() {
+                while self.deliver_packet(node, path) | self.deliver_bulk(node, path) {
+                    is_busy = true;
+                }
+            }
+            self.nodes[node].peering.tick(self.now);
+            self.handle_events(node);
+            while let Some(transmit) = self.nodes[node].peering.poll_transmit(self.now) {
+                self.transmit(node, transmit);
+                is_busy = true;
+            }
+        }
+        is_busy
+    }
+
+    fn transmit(&mut self, node: usize, transmit: Transmit) {
+        self.packets += 1;
+        let at = self.now + LATENCY;
+        match transmit {
+            Transmit::Packet { path, payload, trailer } => {
+                let index = path.0 as usize;
+                let mut packet = match &payload {
+                    Payload::Fragment { token, offset, len } => {
+                        self.nodes[node].outgoing[&token.0][*offset as usize..][..*len as usize].to_vec()
+                    }
+                    Payload::Inline(inline) => inline.as_slice().to_vec(),
+                };
+                packet.extend(trailer.to_bytes(&packet, Integrity::Crc32));
+                if self.chance(self.faults.cut) {
+                    self.cut(index, node);
+                } else if !self.chance(self.faults.lose) {
+                    if self.chance(self.faults.damage) {
+                        let at = self.random as usize % packet.len();
+                        packet[at] ^= 1;
+                    }
+                    if self.chance(self.faults.repeat) {
+                        self.wires[index][1 - node].eager.push_back((at, packet.clone()));
+                    }
+                    self.wires[index][1 - node].eager.push_back((at, packet));
+                }
+            }
+            Transmit::BulkReceive { path, id, offset, len } => {
+                let receives = &mut self.wires[path.0 as usize][node].receives;
+                if len > 0 {
+                    receives.push_back(Receive::Payload { id, offset, len });
+                }
+                receives.push_back(Receive::Trailer { has_payload: len > 0 });
+            }
+            Transmit::BulkSend { path, token, trailer } => {
+                let Grant { offset, len, .. } = trailer.grant;
+                let payload = match token {
+                    Some(token) => {
+                        self.nodes[node].outgoing[&token.0][offset as usize..][..len as usize].to_vec()
+                    }
+                    None => vec![0; len as usize],
+                };
+                let trailer = trailer.to_bytes(&payload, Integrity::Crc32).to_vec();
+                for mut message in [payload, trailer] {
+                    if message.is_empty() || self.chance(self.faults.lose_bulk) {
+                        continue;
+                    }
+                    if self.chance(self.faults.damage_bulk) {
+                        let at = self.random as usize % message.len();
+                        message[at] ^= 1;
+                    }
+                    self.wires[path.0 as usize][1 - node].bulk.push_back((at, message));
+                }
+            }
+        }
+    }
+
+    fn deliver_packet(&mut self, node: usize, path: usize) -> bool {
+        let queue = &mut self.wires[path][node].eager;
+        let Some((_, packet)) = queue.pop_front_if(|(at, _)| *at <= self.now) else { return false };
+        let Node { peering, incoming, .. } = &mut self.nodes[node];
+        let id = PathId(path as u32);
+        if let Some(placed) = peering.on_packet(self.now, id, &packet).unwrap() {
+            let Placement { id, offset, len, total, is_first } = placed;
+            if is_first {
+                assert!(incoming.insert(id.0, vec![0; total as usize]).is_none(), "{id:?} is in use");
+            }
+            let buffer = incoming.get_mut(&id.0).expect("the first part came first");
+            buffer[offset as usize..][..len as usize].copy_from_slice(&packet[..len as usize]);
+        }
+        peering.packet_receive_posted(id);
+        self.handle_events(node);
+        true
+    }
+
+    fn deliver_bulk(&mut self, node: usize, path: usize) -> bool {
+        let wire = &mut self.wires[path][node];
+        let Some((_, message)) = wire.bulk.pop_front_if(|(at, _)| *at <= self.now) else { return false };
+        let trailer = match wire.receives.pop_front() {
+            Some(Receive::Payload { id, offset, len }) if message.len() <= len as usize => {
+                wire.payload = Some((id, offset, message));
+                return true;
+            }
+            Some(Receive::Trailer { has_payload }) => {
+                if !has_payload {
+                    wire.payload = Some((None, 0, Vec::new()));
+                }
+                message
+            }
+            // As on the device, a message that does not fit its receive ends the queue pair.
+            _ => {
+                self.cut(path, node);
+                self.handle_events(node);
+                return true;
+            }
+        };
+        // Nothing else arrives on a queue pair that has failed.
+        let Some((id, offset, payload)) = wire.payload.take() else { return true };
+        let Node { peering, incoming, .. } = &mut self.nodes[node];
+        if let Some(buffer) = id.and_then(|id| incoming.get_mut(&id.0)) {
+            buffer[offset as usize..][..payload.len()].copy_from_slice(&payload);
+        }
+        peering.on_bulk(self.now, PathId(path as u32), &payload, &trailer);
+        self.handle_events(node);
+        true
+    }
+
+    fn handle_events(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        while let Some(event) = node.peering.poll_event() {
+            match event {
+                Event::Opened(session) => node.opened.push(session),
+                Event::Message { session, stream, id } => {
+                    let message = node.incoming.remove(&id.0).expect("it is complete");
+                    let count = packets(message.len() as u64);
+                    node.received.entry((session, stream)).or_default().push(message);
+                    if node.reads {
+                        node.peering.consume(session, count);
+                    } else {
+                        node.unread.push((session, count));
+                    }
+                }
+                Event::Finished { session, stream } => node.finished.push((session, stream)),
+                Event::Announced { id, len, .. } => {
+                    assert!(node.incoming.insert(id.0, vec![0; len as usize]).is_none());
+                    node.peering.accept_bulk(id);
+                }
+                Event::Withdrawn(id) => drop(node.incoming.remove(&id.0)),
+                Event::Delivered { token, .. } => {
+                    assert!(node.outgoing.remove(&token.0).is_some(), "{token:?} was delivered twice");
+                }
+                Event::Undelivered { token, .. } => {
+                    node.outgoing.remove(&token.0).expect("it was not delivered");
+                    node.undelivered.push(token.0);
+                }
+                Event::Closed(session) => node.closed.push(session),
+                Event::Reset { session, code } => node.resets.push((session, code)),
+                Event::PathLost { path, reason } => {
+                    node.losses.push(reason);
+                    let at = self.now + REPAIR;
+                    self.repairs[path.0 as usize].get_or_insert(at);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What a step of a peering takes and returns
+
+use super::{BulkTrailer, PacketTrailer};
+
+/// The caller's identifier of a message that it sends
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Token(pub u32);
+
+/// A peering's identifier of a message that arrives; used again when the message was handed on
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct IncomingId(pub u32);
+
+/// Number of a session, the same on both sides and for a long time not used again
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct SessionId(pub(super) u32);
+
+impl SessionId {
+    /// The number
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// Number of a stream in its session, the same on both sides
+///
+/// The side that opens a stream chooses the number: even where the session's [`Side`](super::Side) connected, odd where it accepted;
+/// [`StreamId::MAIN`] is there from the start.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct StreamId(pub u32);
+
+impl StreamId {
+    /// The stream that every session has
+    pub const MAIN: Self = Self(0);
+    /// Carries the end of the session, behind all streams.
+    pub(super) const CONTROL: Self = Self(u32::MAX);
+}
+
+/// Which stream goes first; equals take turns
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Priority {
+    /// Before all others
+    High,
+    /// Between the others
+    #[default]
+    Normal,
+    /// After all others
+    Low,
+}
+
+/// Number of a path of a peering, from zero; used again with another epoch
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct PathId(pub u32);
+
+/// What the caller must post now, returned by [`Peering::poll_transmit`](super::Peering::poll_transmit)
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Transmit {
+    /// On the eager lane: the payload, then the trailer
+    Packet {
+        /// The path
+        path: PathId,
+        /// What goes before the trailer
+        payload: Payload,
+        /// The trailer
+        trailer: PacketTrailer,
+    },
+    /// On the bulk lane, a receive for `len` bytes at `offset` of a message, if `len` is not zero; then one for a
+    /// [`BulkTrailer`]
+    BulkReceive {
+        /// The path
+        path: PathId,
+        /// The message; `None` for a receive that only keeps the lane alive
+        id: Option<IncomingId>,
+        /// Where in the message, in bytes
+        offset: u64,
+        /// How many bytes
+        len: u32,
+    },
+    /// On the bulk lane, the bytes that the trailer describes, if there are any; then the trailer
+    BulkSend {
+        /// The path
+        path: PathId,
+        /// The message; `None` if any bytes will do
+        token: Option<Token>,
+        /// Describes the bytes
+        trailer: BulkTrailer,
+    },
+}
+
+/// What goes before the trailer of a packet
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Payload {
+    /// A part of a message
+    Fragment {
+        /// The message
+        token: Token,
+        /// Where the part is, in bytes
+        offset: u32,
+        /// Its length in bytes
+        len: u32,
+    },
+    /// Bytes of the protocol
+    Inline(Inline),
+}
+
+/// A few bytes of the protocol
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Inline {
+    bytes: [u8; Self::MAX],
+    len: u8,
+}
+
+impl Inline {
+    /// The most that there are
+    pub const MAX: usize = 4 * super::Grant::LEN;
+
+    pub(super) const fn new() -> Self {
+        Self { bytes: [0; Self::MAX], len: 0 }
+    }
+
+    pub(super) fn push<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.bytes[self.len as usize..][..N].copy_from_slice(&bytes);
+        self.len += N as u8;
+    }
+
+    /// The bytes
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len as usize]
+    }
+}
+
+/// Where the payload of a packet belongs, returned by [`Peering::on_packet`](super::Peering::on_packet)
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Placement {
+    /// The message
+    pub id: IncomingId,
+    /// Where in the message, in bytes
+    pub offset: u32,
+    /// Length of the payload in bytes
+    pub len: u32,
+    /// Length of the message in bytes
+    pub total: u32,
+    /// Whether nothing of the message arrived before
+    pub is_first: bool,
+}
+
+/// Something that happened, returned by [`Peering::poll_event`](super::Peering::poll_event)
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// The peer has opened a session
+    Opened(SessionId),
+    /// The next message of a stream is complete
+    Message {
+        /// The session
+        session: SessionId,
+        /// The stream
+        stream: StreamId,
+        /// The message; the number may be used again from now on
+        id: IncomingId,
+    },
+    /// The stream brings no more messages
+    Finished {
+        /// The session
+        session: SessionId,
+        /// The stream
+        stream: StreamId,
+    },
+    /// A message needs memory; answered by [`Peering::accept_bulk`](super::Peering::accept_bulk)
+    Announced {
+        /// The message
+        id: IncomingId,
+        /// The session
+        session: SessionId,
+        /// Length of the message in bytes
+        len: u64,
+    },
+    /// A message will not be complete: its session is over
+    Withdrawn(IncomingId),
+    /// The peer has all of a message
+    Delivered {
+        /// The session
+        session: SessionId,
+        /// The message
+        token: Token,
+    },
+    /// A message will not be sent, or not be confirmed: its session is over
+    Undelivered {
+        /// The session
+        session: SessionId,
+        /// The message
+        token: Token,
+    },
+    /// The session is over: both sides have finished, and each has everything
+    Closed(SessionId),
+    /// The peer has ended the session at once
+    Reset {
+        /// The session
+        session: SessionId,
+        /// The reason that the peer gave
+        code: u64,
+    },
+    /// A path failed and carries nothing any more
+    PathLost {
+        /// The path
+        path: PathId,
+        /// Why it failed
+        reason: PathLoss,
+    },
+}
+
+/// Why a path failed
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PathLoss {
+    /// The peer did not send what was granted
+    #[error("the peer did not serve a bulk receive in time")]
+    BulkStalled,
+    /// A message was lost on the bulk lane
+    #[error("a message was lost on the bulk lane")]
+    BulkLost,
+    /// The caller said so
+    #[error("the device reported a failure")]
+    Device,
+    /// Nothing arrived for the timeout of the path
+    #[error("no packet arrived for the path timeout")]
+    Silent,
+}
