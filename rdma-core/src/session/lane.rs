@@ -76,8 +76,8 @@ pub(super) enum Due {
 }
 
 impl<T> Lane<T> {
-    /// A lane whose peer has posted its receives; this side has posted none
-    pub(super) fn new(config: LaneConfig, now: Time) -> Self {
+    /// A lane whose peer has posted its receives; this side has posted none, and asks for a report at once if it `probes`
+    pub(super) fn new(config: LaneConfig, now: Time, probes: bool) -> Self {
         assert!(config.is_usable(), "unusable lane: {config:?}");
         Self {
             config,
@@ -88,7 +88,7 @@ impl<T> Lane<T> {
             eliciting: 0,
             unreported: 0,
             report_at: Time::MAX,
-            question_at: now + config.heartbeat,
+            question_at: if probes { now } else { now + config.heartbeat },
             patience: MIN_PATIENCE,
             round_trip: None,
             last_received: now,
@@ -219,13 +219,18 @@ impl<T> Lane<T> {
 
     /// When [`due`](Self::due) or [`is_silent`](Self::is_silent) changes by itself
     pub(super) fn next_timeout(&self) -> Time {
-        let silent_at = self.last_received + self.config.timeout;
+        let silent_at = self.silent_at();
         if self.room() == 0 { silent_at } else { silent_at.min(self.question_at).min(self.report_at) }
+    }
+
+    /// When the lane counts as silent, if nothing arrives until then
+    pub(super) fn silent_at(&self) -> Time {
+        self.last_received + self.config.timeout
     }
 
     /// Whether the peer has sent nothing for too long
     pub(super) fn is_silent(&self, now: Time) -> bool {
-        now >= self.last_received + self.config.timeout
+        now >= self.silent_at()
     }
 }
 
@@ -245,7 +250,7 @@ mod tests {
     /// Two lanes with all receives posted
     fn lanes() -> [Lane<u32>; 2] {
         [(); 2].map(|()| {
-            let mut lane = Lane::new(CONFIG, Time::ZERO);
+            let mut lane = Lane::new(CONFIG, Time::ZERO, false);
             (0..CONFIG.window).for_each(|_| lane.receive_posted());
             lane
         })

@@ -189,6 +189,10 @@ pub enum Event {
         /// The message
         token: Token,
     },
+    /// This side has closed the session, and the peer has everything that it sent
+    Flushed(SessionId),
+    /// The peer has closed the session, and everything that it sent was handed on
+    PeerClosed(SessionId),
     /// The session is over: both sides have finished, and each has everything
     Closed(SessionId),
     /// The peer has ended the session at once

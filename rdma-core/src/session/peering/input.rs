@@ -41,6 +41,7 @@ impl Peering {
             return Ok(None);
         }
         let is_new = path.lane.receive(now, &trailer)?;
+        path.is_proven = true;
         while let Some(Some(path)) = self.paths.get_mut(id.0 as usize)
             && let Some((content, fate)) = path.lane.pop(now, trailer.report)
         {
@@ -59,6 +60,9 @@ impl Peering {
                 self.on_message(payload, &trailer)
             }
             kind => {
+                if kind == PacketKind::Room {
+                    self.accept(session)?;
+                }
                 self.on_room(session, trailer.room);
                 self.on_control(id, kind, payload, trailer.address)?;
                 Ok(None)
@@ -195,9 +199,11 @@ impl Peering {
             }
         }
         if is_finished {
-            if stream_id != StreamId::CONTROL {
-                self.events.push_back(Event::Finished { session: id, stream: stream_id });
-            }
+            self.events.push_back(if stream_id == StreamId::CONTROL {
+                Event::PeerClosed(id)
+            } else {
+                Event::Finished { session: id, stream: stream_id }
+            });
             session.remove_if_over(stream_id);
             self.on_progress(id);
         }

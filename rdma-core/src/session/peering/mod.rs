@@ -46,19 +46,29 @@ use crate::Time;
 /// let mut a = Peering::new(config(Side::Connecting));
 /// let mut b = Peering::new(config(Side::Accepting));
 /// let path = PathId(0);
-/// a.add_path(now, path, 1, 10_000_000_000, lane);
-/// b.add_path(now, path, 1, 10_000_000_000, lane);
-/// (0..64).for_each(|_| b.packet_receive_posted(path));
+/// for (side, probes) in [(&mut a, true), (&mut b, false)] {
+///     side.add_path(now, path, 1, 10_000_000_000, lane, probes);
+///     (0..64).for_each(|_| side.packet_receive_posted(path));
+/// }
 ///
 /// let session = a.open().unwrap();
 /// a.send(session, StreamId::MAIN, Token(7), 5).unwrap();
-/// let Some(Transmit::Packet { trailer, .. }) = a.poll_transmit(now) else { panic!() };
-/// // The caller posts the bytes of message 7 and the trailer; they arrive at the peer.
-/// let packet = [b"hello".as_slice(), &trailer.to_bytes(b"hello", Integrity::Crc32)].concat();
-/// let placed = b.on_packet(now, path, &packet).unwrap().unwrap();
-/// assert_eq!((placed.len, placed.total, placed.is_first), (5, 5, true));
+/// // The caller posts payloads and trailers; here, they arrive at once.
+/// let mut carry = |from: &mut Peering, to: &mut Peering| {
+///     while let Some(Transmit::Packet { payload, trailer, .. }) = from.poll_transmit(now, true) {
+///         let payload = if let Payload::Fragment { .. } = payload { b"hello".as_slice() } else { b"" };
+///         let packet = [payload, &trailer.to_bytes(payload, Integrity::Crc32)].concat();
+///         if let Some(placed) = to.on_packet(now, path, &packet).unwrap() {
+///             assert_eq!((placed.len, placed.total, placed.is_first), (5, 5, true));
+///         }
+///         to.packet_receive_posted(path);
+///     }
+/// };
+/// carry(&mut a, &mut b); // a question
+/// carry(&mut b, &mut a); // its answer
+/// carry(&mut a, &mut b); // the session and its message
 /// assert_eq!(b.poll_event(), Some(Event::Opened(session)));
-/// assert_eq!(b.poll_event(), Some(Event::Message { session, stream: StreamId::MAIN, id: placed.id }));
+/// assert!(matches!(b.poll_event(), Some(Event::Message { .. })));
 /// ```
 #[derive(Debug)]
 pub struct Peering {
@@ -138,7 +148,10 @@ impl Peering {
         }
     }
 
-    /// Adds a path, both of whose lanes are connected; the peer has posted the receives of the eager lane
+    /// Adds a path, both of whose lanes are connected
+    ///
+    /// One side `probes`: the peer has posted the receives of the eager lane already, and is asked for a report at once. No side
+    /// sends anything else before a packet of the peer has arrived.
     ///
     /// `rate` is what it carries in bytes per second, to compare it with others.
     ///
@@ -146,7 +159,15 @@ impl Peering {
     ///
     /// If there is a path of this number, or one that was lost and has not [stopped](Self::path_stopped), or if its configuration
     /// is not usable.
-    pub fn add_path(&mut self, now: Time, path: PathId, epoch: u16, rate: u64, config: LaneConfig) {
+    pub fn add_path(
+        &mut self,
+        now: Time,
+        path: PathId,
+        epoch: u16,
+        rate: u64,
+        config: LaneConfig,
+        probes: bool,
+    ) {
         let index = path.0 as usize;
         if index >= self.paths.len() {
             self.paths.resize_with(index + 1, || None);
@@ -154,7 +175,7 @@ impl Peering {
         let place = &mut self.paths[index];
         let is_stopped = self.stopping.iter().all(|(other, _)| *other != path);
         assert!(place.is_none() && is_stopped, "{path:?} is in use");
-        *place = Some(Path::new(epoch, rate, config, now));
+        *place = Some(Path::new(epoch, rate, config, now, probes));
     }
 
     /// Gives up a path, because the device or the peer says that it failed; nothing if there is none
@@ -186,10 +207,12 @@ impl Peering {
 
     /// Opens a session; `None` if the peer takes no more
     ///
-    /// The peer learns of it with the first packet.
+    /// The peer learns of it at once.
     pub fn open(&mut self) -> Option<SessionId> {
         let limits = [&self.config.local, &self.config.peer];
-        self.sessions[self.config.side.bit() as usize].open(limits)
+        let id = self.sessions[self.config.side.bit() as usize].open(limits)?;
+        self.enqueue_room(id);
+        Some(id)
     }
 
     /// Opens a stream of a session; `None` if the session is over
@@ -274,7 +297,9 @@ impl Peering {
         if let Some(found) = self.session(session) {
             let used = found.room.wrapping_sub(found.arrived);
             found.room = found.room.wrapping_add(packets.min(MAX_ROOM.saturating_sub(used)));
-            self.enqueue_room(session);
+            if found.is_room_due() {
+                self.enqueue_room(session);
+            }
         }
     }
 
@@ -311,11 +336,7 @@ impl Peering {
 
     /// When to call [`tick`](Self::tick) and [`poll_transmit`](Self::poll_transmit) next, if nothing happens before
     pub fn next_timeout(&self) -> Time {
-        let timeout = |path: &Path| {
-            let keep_alive = path.keep_alive_at();
-            path.lane.next_timeout().min(path.bulk_deadline()).min(keep_alive)
-        };
-        self.paths.iter().flatten().map(timeout).min().unwrap_or(Time::MAX)
+        self.paths.iter().flatten().map(Path::next_timeout).min().unwrap_or(Time::MAX)
     }
 
     #[inline]
@@ -336,9 +357,10 @@ impl Peering {
         }
     }
 
+    /// Sends the room of a session by itself, unless another packet does so before
     fn enqueue_room(&mut self, id: SessionId) {
         let Some(session) = self.session(id) else { return };
-        if session.is_room_due() && !std::mem::replace(&mut session.is_room_queued, true) {
+        if !std::mem::replace(&mut session.is_room_queued, true) {
             self.rooms.push_back(id);
         }
     }
@@ -366,7 +388,9 @@ impl Peering {
             self.sessions[id.0 as usize & 1].remove(id);
             self.release(id);
             self.events.push_back(Event::Closed(id));
-        } else if session.is_closing && session.is_drained() {
+        } else if session.is_closing && session.is_drained() && !session.is_flushed {
+            session.is_flushed = true;
+            self.events.push_back(Event::Flushed(id));
             self.finish(id, StreamId::CONTROL);
         }
     }
@@ -416,14 +440,9 @@ impl Peering {
             (Part::Reset { session, .. }, Fate::Received) => self.release(session),
             (Part::Grants { .. } | Part::Arrived(_), Fate::Received) | (Part::Nothing, _) => (),
         }
-        if fate == Fate::Lost
-            && room_of.0 != 0
-            && let Some(session) = self.session(room_of)
-        {
+        if fate == Fate::Lost && room_of.0 != 0 {
             // What the peer knows is unclear now: it is told again at once.
-            if !std::mem::replace(&mut session.is_room_queued, true) {
-                self.rooms.push_back(room_of);
-            }
+            self.enqueue_room(room_of);
         }
     }
 

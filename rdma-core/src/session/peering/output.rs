@@ -26,20 +26,32 @@ impl Path {
         if self.receiver.is_empty() { Time::MAX } else { self.receiver.last_progress() + self.timeout }
     }
 
+    /// When time changes something
+    pub(super) fn next_timeout(&self) -> Time {
+        let lane = if self.may_ask() { self.lane.next_timeout() } else { self.lane.silent_at() };
+        lane.min(self.bulk_deadline()).min(self.keep_alive_at())
+    }
+
+    /// Whether packets without content may be sent
+    fn may_ask(&self) -> bool {
+        self.is_proven || self.probes
+    }
+
     /// When to send something on the bulk lane, lest it dies of rest
-    pub(super) fn keep_alive_at(&self) -> Time {
-        if self.receiver.is_empty() { self.receiver.last_progress() + BULK_KEEP_ALIVE } else { Time::MAX }
+    fn keep_alive_at(&self) -> Time {
+        if self.is_proven && self.receiver.is_empty() { self.receiver.last_progress() + BULK_KEEP_ALIVE } else { Time::MAX }
     }
 }
 
 impl Peering {
     /// What the caller must post next, if there is anything
     ///
-    /// It counts as posted. A caller that cannot post it gives the path up.
-    pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
+    /// It counts as posted. A caller that cannot post it gives the path up. `has_memory` is whether the caller can keep the payload of
+    /// one more packet; without, only packets are sent again that were sent before.
+    pub fn poll_transmit(&mut self, now: Time, has_memory: bool) -> Option<Transmit> {
         self.next_control(now)
             .or_else(|| self.next_bulk(now))
-            .or_else(|| self.next_data(now))
+            .or_else(|| self.next_data(now, has_memory))
             .or_else(|| self.next_due(now))
     }
 
@@ -229,16 +241,24 @@ impl Peering {
 
     /// The next packet of a message
     #[inline]
-    fn next_data(&mut self, now: Time) -> Option<Transmit> {
+    fn next_data(&mut self, now: Time, has_memory: bool) -> Option<Transmit> {
         for priority in 0..self.ready.len() {
-            while let Some(&(id, stream_id)) = self.ready[priority].front() {
+            let mut position = 0;
+            while let Some(&(id, stream_id)) = self.ready[priority].get(position) {
                 let index = self.fastest_lane(|path| path.lane.data_room() > 0)?;
-                self.ready[priority].pop_front();
+                let may_be_new = has_memory && self.session(id).is_some_and(|session| session.has_peer_room());
+                let stream = self.session(id).and_then(|session| session.streams.get_mut(&stream_id));
+                let next = stream.and_then(|stream| stream.outgoing.next(may_be_new));
+                if next.is_none() && !has_memory {
+                    // It stays in line until there is memory.
+                    position += 1;
+                    continue;
+                }
+                self.ready[priority].remove(position);
                 let Some(session) = self.session(id) else { continue };
-                let has_room = session.has_peer_room();
                 let Some(stream) = session.streams.get_mut(&stream_id) else { continue };
                 stream.is_queued = false;
-                let Some(next) = stream.outgoing.next(has_room) else { continue };
+                let Some(next) = next else { continue };
                 session.sent = session.sent.wrapping_add(next.is_new.into());
                 self.enqueue(id, stream_id);
                 let address = Address { session: id.0, stream: stream_id.0, message: next.message };
@@ -272,7 +292,8 @@ impl Peering {
     fn next_due(&mut self, now: Time) -> Option<Transmit> {
         for index in 0..self.paths.len() {
             let Some(path) = &mut self.paths[index] else { continue };
-            let Some(due) = path.lane.due(now) else { continue };
+            let due = if path.may_ask() { path.lane.due(now) } else { None };
+            let Some(due) = due else { continue };
             let wants_report = due == Due::Question;
             if wants_report {
                 path.lane.asked(now);

@@ -15,17 +15,23 @@ pub(super) struct Path {
     /// Bytes per second, to compare paths.
     pub(super) rate: u64,
     pub(super) timeout: std::time::Duration,
+    /// Whether this side asks first.
+    pub(super) probes: bool,
+    /// Whether a packet of the peer has arrived.
+    pub(super) is_proven: bool,
 }
 
 impl Path {
-    pub(super) fn new(epoch: u16, rate: u64, config: LaneConfig, now: Time) -> Self {
+    pub(super) fn new(epoch: u16, rate: u64, config: LaneConfig, now: Time, probes: bool) -> Self {
         Self {
             epoch,
-            lane: Lane::new(config, now),
+            lane: Lane::new(config, now, probes),
             receiver: BulkReceiver::new(now),
             sender: BulkSender::default(),
             rate: rate.max(1),
             timeout: config.timeout,
+            probes,
+            is_proven: false,
         }
     }
 

@@ -28,6 +28,8 @@ pub(super) struct Session {
     next_stream: [u32; 2],
     /// This side sends nothing more.
     pub(super) is_closing: bool,
+    /// The peer has everything that this side has sent.
+    pub(super) is_flushed: bool,
 }
 
 /// Both directions of a stream
@@ -56,6 +58,7 @@ impl Session {
             // `MAIN` is number 0.
             next_stream: [2, 1],
             is_closing: false,
+            is_flushed: false,
         }
     }
 

@@ -173,14 +173,15 @@ fn streams_do_not_wait_for_each_other() {
 fn faults() -> impl Strategy<Value = Faults> {
     let often = || prop_oneof![Just(0u32), 1..40u32, 200..400u32];
     let rare = || prop_oneof![2 => Just(0u32), 1 => 1..20u32];
-    (often(), often(), often(), rare(), rare(), rare()).prop_map(
-        |(lose, damage, repeat, lose_bulk, damage_bulk, cut)| Faults {
+    (often(), often(), often(), rare(), rare(), rare(), often()).prop_map(
+        |(lose, damage, repeat, lose_bulk, damage_bulk, cut, no_memory)| Faults {
             lose,
             damage,
             repeat,
             lose_bulk,
             damage_bulk,
             cut,
+            no_memory,
         },
     )
 }

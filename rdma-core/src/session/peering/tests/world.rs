@@ -16,6 +16,8 @@ pub(super) struct Faults {
     pub(super) damage_bulk: u32,
     /// Ends the path on one side only.
     pub(super) cut: u32,
+    /// Leaves no memory for new packets until the next step.
+    pub(super) no_memory: u32,
 }
 
 pub(super) const LANE: LaneConfig = LaneConfig {
@@ -139,9 +141,9 @@ impl World {
     fn connect(&mut self, index: usize) {
         self.epoch += 1;
         self.wires[index] = Default::default();
-        for node in &mut self.nodes {
+        for (node, probes) in self.nodes.iter_mut().zip([true, false]) {
             let path = PathId(index as u32);
-            node.peering.add_path(self.now, path, self.epoch, 10_000_000_000, LANE);
+            node.peering.add_path(self.now, path, self.epoch, 10_000_000_000, LANE, probes);
             (0..LANE.window).for_each(|_| node.peering.packet_receive_posted(path));
         }
     }
@@ -200,7 +202,8 @@ impl World {
             }
             self.nodes[node].peering.tick(self.now);
             self.handle_events(node);
-            while let Some(transmit) = self.nodes[node].peering.poll_transmit(self.now) {
+            let has_memory = !self.chance(self.faults.no_memory);
+            while let Some(transmit) = self.nodes[node].peering.poll_transmit(self.now, has_memory) {
                 self.transmit(node, transmit);
                 is_busy = true;
             }
@@ -342,6 +345,7 @@ impl World {
                     node.outgoing.remove(&token.0).expect("it was not delivered");
                     node.undelivered.push(token.0);
                 }
+                Event::Flushed(_) | Event::PeerClosed(_) => (),
                 Event::Closed(session) => node.closed.push(session),
                 Event::Reset { session, code } => node.resets.push((session, code)),
                 Event::PathLost { path, reason } => {
