@@ -103,12 +103,12 @@ impl<D: Device> EndpointBuilder<D> {
 }
 
 #[cfg(feature = "tokio")]
-fn default_runtime() -> Option<Arc<dyn Runtime>> {
+pub(crate) fn default_runtime() -> Option<Arc<dyn Runtime>> {
     crate::tokio_runtime::TokioRuntime::try_current().map(|runtime| Arc::new(runtime) as _)
 }
 
 #[cfg(not(feature = "tokio"))]
-fn default_runtime() -> Option<Arc<dyn Runtime>> {
+pub(crate) fn default_runtime() -> Option<Arc<dyn Runtime>> {
     None
 }
 

@@ -136,6 +136,20 @@ impl<T> WaitQueue<T> {
     }
 }
 
+/// A place in line that is given up when it is dropped
+struct Place<'a, T> {
+    queue: &'a SharedWaitQueue<T>,
+    waiter: Waiter,
+}
+
+impl<T> Drop for Place<'_, T> {
+    fn drop(&mut self) {
+        if self.waiter.waits() {
+            self.queue.leave_alone(&mut self.waiter);
+        }
+    }
+}
+
 /// A [`WaitQueue`] under a lock of its own
 #[derive(Debug)]
 pub(crate) struct SharedWaitQueue<T>(Mutex<WaitQueue<T>>);
@@ -173,6 +187,12 @@ impl<T> SharedWaitQueue<T> {
         let taken = self.poll_take(waiter, cx, &mut effects, take);
         effects.run_alone();
         taken
+    }
+
+    /// Waits until there is something to take
+    pub(crate) fn take_when<R>(&self, take: impl Fn(&mut T) -> Option<R>) -> impl Future<Output = R> {
+        let mut place = Place { queue: self, waiter: Waiter::default() };
+        std::future::poll_fn(move |cx| place.queue.poll_take_alone(&mut place.waiter, cx, &take))
     }
 
     /// As [`leave`](Self::leave), for a caller without other effects

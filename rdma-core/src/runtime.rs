@@ -32,6 +32,14 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
 
     /// Creates a timer without a deadline
     fn timer(&self) -> Pin<Box<dyn Timer>>;
+
+    /// A number that no peer can guess, different each time; in a simulation, the same in each run
+    ///
+    /// The default draws it from the keys that the standard library draws for its hash maps, which are those of the system.
+    fn random(&self) -> u64 {
+        use std::hash::{BuildHasher as _, RandomState};
+        RandomState::new().hash_one(self.now())
+    }
 }
 
 /// Wakes a task at a point in time; see the example of [`Runtime`]

@@ -123,6 +123,10 @@ impl Runtime for HostRuntime {
     fn timer(&self) -> Pin<Box<dyn Timer>> {
         self.net.timer()
     }
+
+    fn random(&self) -> u64 {
+        self.net.sim_runtime().random()
+    }
 }
 
 #[cfg(test)]

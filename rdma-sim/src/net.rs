@@ -251,6 +251,10 @@ impl Runtime for WallRuntime {
     fn timer(&self) -> Pin<Box<dyn Timer>> {
         self.0.timer()
     }
+
+    fn random(&self) -> u64 {
+        self.0.runtime.random()
+    }
 }
 
 /// A timer of the simulation that wakes the thread of the clock for an earlier deadline

@@ -128,6 +128,22 @@ impl Lease {
         self.memory.sge(self.zone, self.start, len)
     }
 
+    /// Where the memory is in its pool, in bytes
+    pub(crate) fn offset(&self) -> usize {
+        self.memory.offset(self.zone, self.start)
+    }
+
+    /// `len` bytes at `offset` inside the capacity, whatever was written there last
+    ///
+    /// The device may be writing other parts of the lease meanwhile, and not this one.
+    pub(crate) fn part(&self, offset: usize, len: usize) -> &[u8] {
+        assert!(offset + len <= self.capacity(), "a read stays inside its lease");
+        // SAFETY: the range was just found to be inside the frames of this lease.
+        let from = unsafe { self.as_ptr().add(offset) };
+        // SAFETY: as in `deref`; the caller sees to it that no device writes this part.
+        unsafe { std::slice::from_raw_parts(from.as_ptr(), len) }
+    }
+
     /// Writes `bytes` at `offset`, inside the capacity, without touching anything else
     ///
     /// The device may be reading other parts of the lease meanwhile.

@@ -25,21 +25,26 @@ pub(crate) enum Zone {
     Eager = 1,
     /// Longer messages that are received
     Bulk = 2,
+    /// Packets that are sent, until the peer has them
+    Transmit = 3,
 }
+
+/// How many zones there are
+pub(super) const ZONES: usize = 4;
 
 /// Mapped and registered memory, divided into zones of frames
 pub(super) struct Memory {
-    zones: [SharedWaitQueue<Frames>; 3],
+    zones: [SharedWaitQueue<Frames>; ZONES],
     /// How long each zone is, in frames.
-    lens: [u32; 3],
+    lens: [u32; ZONES],
     /// Where each zone begins, in frames.
-    starts: [u32; 3],
+    starts: [u32; ZONES],
     base: u64,
     lkey: Lkey,
     // In the order in which they must go: the registration, the memory, and what the registration hangs on.
-    _region: Box<dyn MemoryRegion>,
+    _region: Option<Box<dyn MemoryRegion>>,
     arena: Arena,
-    _anchor: Arc<dyn Any + Send + Sync>,
+    _anchor: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// Places for tasks that wait for memory, before waiting itself allocates.
@@ -48,17 +53,26 @@ const WAITING: usize = 64;
 impl Memory {
     pub(super) fn new<D: Device>(
         device: &D,
-        lens: [u32; 3],
+        lens: [u32; ZONES],
         anchor: Arc<dyn Any + Send + Sync>,
     ) -> Result<Self, PoolError> {
-        let [send, eager, bulk] = lens;
-        let starts = [0, send, send + eager];
-        let arena = Arena::new((starts[2] + bulk) as usize * FRAME)
-            .map_err(|error| PoolError::Memory(error.kind()))?;
+        let mut memory = Self::unregistered(lens)?;
         // SAFETY: the arena lives in the same structure as the registration and is dropped after it; leases, the only
         // way to its memory, are owned by the op table or the queue pairs while they are posted.
-        let region = unsafe { device.register(arena.as_slice_ptr(), Access::LOCAL_WRITE) };
+        let region = unsafe { device.register(memory.arena.as_slice_ptr(), Access::LOCAL_WRITE) };
         let region = region.map_err(PoolError::Register)?;
+        (memory.base, memory.lkey) = (region.base(), region.lkey());
+        memory._region = Some(Box::new(region));
+        memory._anchor = Some(anchor);
+        Ok(memory)
+    }
+
+    /// Mapped memory, which each path registers for itself
+    pub(super) fn unregistered(lens: [u32; ZONES]) -> Result<Self, PoolError> {
+        let [send, eager, bulk, transmit] = lens;
+        let starts = [0, send, send + eager, send + eager + bulk];
+        let arena = Arena::new((starts[3] + transmit) as usize * FRAME)
+            .map_err(|error| PoolError::Memory(error.kind()))?;
         Ok(Self {
             zones: lens.map(|frames| {
                 SharedWaitQueue::new(
@@ -69,12 +83,17 @@ impl Memory {
             }),
             lens,
             starts,
-            base: region.base(),
-            lkey: region.lkey(),
-            _region: Box::new(region),
+            base: 0,
+            lkey: Lkey::default(),
+            _region: None,
             arena,
-            _anchor: anchor,
+            _anchor: None,
         })
+    }
+
+    /// All of the memory
+    pub(super) fn arena(&self) -> &Arena {
+        &self.arena
     }
 
     pub(super) fn zone(&self, zone: Zone) -> &SharedWaitQueue<Frames> {
@@ -97,7 +116,8 @@ impl Memory {
         Sge { addr: self.base + self.offset(zone, frame) as u64, len: len as u32, lkey: self.lkey }
     }
 
-    fn offset(&self, zone: Zone, frame: u32) -> usize {
+    /// Where frame `frame` of a zone is, in bytes
+    pub(super) fn offset(&self, zone: Zone, frame: u32) -> usize {
         (self.starts[zone as usize] + frame) as usize * FRAME
     }
 }

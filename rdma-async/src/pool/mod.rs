@@ -4,6 +4,7 @@ mod alloc;
 pub(crate) mod frames;
 mod lease;
 mod memory;
+mod registration;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,8 @@ pub(crate) use self::lease::Effects;
 pub use self::lease::Lease;
 use self::memory::Memory;
 pub(crate) use self::memory::Zone;
+pub(crate) use self::registration::Registration;
+use crate::effects;
 use crate::error::{AllocError, PoolError};
 use crate::wait_queue::Waiter;
 
@@ -39,7 +42,18 @@ impl Pool {
         zones: [u32; 3],
         anchor: Arc<dyn Any + Send + Sync>,
     ) -> Result<Self, PoolError> {
-        Memory::new(device, zones, anchor).map(|memory| Self(Arc::new(memory)))
+        let [send, eager, bulk] = zones;
+        Memory::new(device, [send, eager, bulk, 0], anchor).map(|memory| Self(Arc::new(memory)))
+    }
+
+    /// Maps memory for zones of that many frames, which each path [registers](Self::register) for itself
+    pub(crate) fn unregistered(zones: [u32; memory::ZONES]) -> Result<Self, PoolError> {
+        Memory::unregistered(zones).map(|memory| Self(Arc::new(memory)))
+    }
+
+    /// Registers all of the memory with a device
+    pub(crate) fn register<D: Device>(&self, device: &D) -> Result<Registration<D>, PoolError> {
+        Registration::new(self, device)
     }
 
     /// How many frames a lease of `len` bytes takes
@@ -57,13 +71,13 @@ impl Pool {
     }
 
     /// Leases so many frames, when they are free and this task is first in line
-    pub(crate) fn poll_lease(
+    pub(crate) fn poll_lease<T>(
         &self,
         zone: Zone,
         frames: u32,
         waiter: &mut Waiter,
         cx: &mut Context<'_>,
-        effects: &mut Effects,
+        effects: &mut effects::Effects<T>,
     ) -> Poll<Lease> {
         let taken = self.0.zone(zone).poll_take(waiter, cx, effects, |zone| zone.take(frames));
         taken.map(|start| self.lease(zone, start, frames))
@@ -86,7 +100,7 @@ impl Pool {
     }
 
     /// Gives up waiting for memory
-    pub(crate) fn leave(&self, zone: Zone, waiter: &mut Waiter, effects: &mut Effects) {
+    pub(crate) fn leave<T>(&self, zone: Zone, waiter: &mut Waiter, effects: &mut effects::Effects<T>) {
         self.0.zone(zone).leave(waiter, effects);
     }
 
@@ -97,13 +111,18 @@ impl Pool {
 
     /// How much there is, and how much of it is free
     pub(crate) fn stats(&self) -> PoolStats {
-        let [send, eager, bulk] = [Zone::Send, Zone::Eager, Zone::Bulk].map(|zone| {
-            let (total, free) = (self.0.zone_len(zone), self.0.zone(zone).inspect(Frames::free));
-            ZoneStats { total_bytes: total as usize * FRAME, free_bytes: free as usize * FRAME }
-        });
+        let [send, eager, bulk, transmit] =
+            [Zone::Send, Zone::Eager, Zone::Bulk, Zone::Transmit].map(|zone| {
+                let (total, free) = (self.0.zone_len(zone), self.0.zone(zone).inspect(Frames::free));
+                ZoneStats { total_bytes: total as usize * FRAME, free_bytes: free as usize * FRAME }
+            });
         let receive = ZoneStats {
             total_bytes: eager.total_bytes + bulk.total_bytes,
             free_bytes: eager.free_bytes + bulk.free_bytes,
+        };
+        let send = ZoneStats {
+            total_bytes: send.total_bytes + transmit.total_bytes,
+            free_bytes: send.free_bytes + transmit.free_bytes,
         };
         PoolStats { send, receive }
     }

@@ -17,6 +17,7 @@
 mod bulk;
 mod config;
 mod error;
+mod handshake;
 mod incoming;
 mod lane;
 mod outgoing;
@@ -28,6 +29,7 @@ mod trailer;
 pub use bulk::{BulkTrailer, Grant, MAX_SLOTS};
 pub use config::{Limits, MAX_ROOM, MAX_SESSIONS, PeeringConfig, Side};
 pub use error::{RefusedSend, Violation};
+pub use handshake::{ControlMessage, Hello, HelloError, MIN_PEER_TIMEOUT, PathEnd, lane_config};
 pub use lane::{LaneConfig, MIN_WINDOW};
 pub use packets::{MAX_UNREPORTED, Report};
 pub use peering::{Peering, packets};

@@ -14,7 +14,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::panic::Location;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
@@ -50,6 +50,8 @@ pub(crate) struct SimRuntime {
     shares: AtomicBool,
     /// What the program states of itself, if records are kept
     marks: Mutex<Vec<Mark>>,
+    /// How many numbers were drawn by programs
+    randoms: AtomicU64,
 }
 
 /// Makes and spawns the main task of a host
@@ -96,6 +98,7 @@ impl SimRuntime {
             progress,
             shares: AtomicBool::new(false),
             marks: Mutex::default(),
+            randoms: AtomicU64::new(1),
         }
     }
 
@@ -454,6 +457,14 @@ impl Runtime for SimRuntime {
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {
         Box::pin(self.clock.timer())
+    }
+
+    fn random(&self) -> u64 {
+        let number = self.randoms.fetch_add(1, Ordering::Relaxed);
+        // The finalizer of SplitMix64: numbers that look drawn and never repeat.
+        let mixed = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
     }
 }
 

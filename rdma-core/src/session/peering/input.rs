@@ -42,6 +42,7 @@ impl Peering {
         }
         let is_new = path.lane.receive(now, &trailer)?;
         path.is_proven = true;
+        self.last_heard = now;
         while let Some(Some(path)) = self.paths.get_mut(id.0 as usize)
             && let Some((content, fate)) = path.lane.pop(now, trailer.report)
         {

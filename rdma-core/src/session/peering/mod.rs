@@ -89,6 +89,7 @@ pub struct Peering {
     /// Sessions whose room is to be sent.
     rooms: VecDeque<SessionId>,
     events: VecDeque<Event>,
+    last_heard: Time,
 }
 
 /// A message that arrives
@@ -145,6 +146,7 @@ impl Peering {
             resets: VecDeque::new(),
             rooms: VecDeque::new(),
             events: VecDeque::new(),
+            last_heard: Time::ZERO,
         }
     }
 
@@ -198,6 +200,16 @@ impl Peering {
                 self.grant_again(id, slot.offset, slot.len);
             }
         }
+    }
+
+    /// How many sessions there are, open or closing
+    pub fn session_count(&self) -> usize {
+        self.sessions.iter().map(Table::len).sum()
+    }
+
+    /// When the latest packet of the peer arrived
+    pub fn last_heard(&self) -> Time {
+        self.last_heard
     }
 
     /// How many paths there are

@@ -39,7 +39,11 @@ impl Path {
 
     /// When to send something on the bulk lane, lest it dies of rest
     fn keep_alive_at(&self) -> Time {
-        if self.is_proven && self.receiver.is_empty() { self.receiver.last_progress() + BULK_KEEP_ALIVE } else { Time::MAX }
+        if self.is_proven && self.receiver.is_empty() {
+            self.receiver.last_progress() + BULK_KEEP_ALIVE
+        } else {
+            Time::MAX
+        }
     }
 }
 
@@ -246,7 +250,8 @@ impl Peering {
             let mut position = 0;
             while let Some(&(id, stream_id)) = self.ready[priority].get(position) {
                 let index = self.fastest_lane(|path| path.lane.data_room() > 0)?;
-                let may_be_new = has_memory && self.session(id).is_some_and(|session| session.has_peer_room());
+                let may_be_new =
+                    has_memory && self.session(id).is_some_and(|session| session.has_peer_room());
                 let stream = self.session(id).and_then(|session| session.streams.get_mut(&stream_id));
                 let next = stream.and_then(|stream| stream.outgoing.next(may_be_new));
                 if next.is_none() && !has_memory {

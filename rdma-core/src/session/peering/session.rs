@@ -145,6 +145,8 @@ pub(super) struct Table {
     /// The low bit of their numbers.
     bit: u32,
     slots: Vec<Slot>,
+    /// How many of them have a session.
+    len: usize,
     /// Slots for new sessions of this side.
     free: Vec<u32>,
 }
@@ -161,7 +163,7 @@ const GENERATIONS: u32 = 1 << (31 - INDEX_BITS);
 
 impl Table {
     pub(super) fn new(bit: u32) -> Self {
-        Self { bit, slots: Vec::new(), free: Vec::new() }
+        Self { bit, slots: Vec::new(), len: 0, free: Vec::new() }
     }
 
     /// Opens a session of this side, if the peer takes one more
@@ -181,7 +183,12 @@ impl Table {
         slot.generation = slot.generation.max(1);
         let id = SessionId(slot.generation << (INDEX_BITS + 1) | index << 1 | self.bit);
         slot.session = Some(Box::new(Session::new(id, local.session_share, peer.session_share)));
+        self.len += 1;
         Some(id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
     }
 
     /// Opens the session that the peer has opened by a packet; false if it is over already
@@ -203,6 +210,7 @@ impl Table {
                 return Err(Violation::Session(id.0));
             }
             slot.generation = generation;
+            self.len += 1;
             slot.session = Some(Box::new(Session::new(id, local.session_share, peer.session_share)));
         }
         Ok(is_newer)
@@ -215,6 +223,7 @@ impl Table {
 
     pub(super) fn remove(&mut self, id: SessionId) -> Option<Box<Session>> {
         self.get(id)?;
+        self.len -= 1;
         self.slots[split(id).0].session.take()
     }
 

@@ -1,0 +1,523 @@
+//! The task beside a peering that keeps the bootstrap stream: it makes paths, and makes them again
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rdma_core::session::{
+    ControlMessage, Hello, HelloError, Integrity, PathEnd, PathId, PathLoss, Peering, PeeringConfig, Side,
+};
+use rdma_core::{Device, Time, Timer};
+
+use super::inner::{NodeGuard, NodeInner};
+use super::options::{BULK_FRAGMENT, TRANSMIT};
+use super::path::PreparedPath;
+use crate::bootstrap_stream::{BootstrapStream, read_exact, write_all};
+use crate::peering::shared::PeeringShared;
+use crate::peering::state::{LostPath, Parts, State};
+use crate::pool::Zone;
+use crate::session::{ConnectError, SessionError};
+use crate::time::timeout;
+use crate::wait_queue::Waiter;
+
+/// Which side opened the stream
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Role {
+    /// Makes the offers
+    Connecting,
+    /// Answers them
+    Accepting,
+}
+
+/// How often the ports are looked at.
+const PORT_INTERVAL: Duration = Duration::from_millis(4);
+/// The pause after an attempt to make a path that failed.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Makes a peering with the process at the other end of `stream`, and its first paths
+pub(super) async fn establish<D: Device, S: BootstrapStream + Send + 'static>(
+    node: &Arc<NodeInner<D>>,
+    stream: S,
+    role: Role,
+) -> Result<Arc<PeeringShared<D>>, ConnectError> {
+    if node.is_closed() {
+        return Err(ConnectError::Closed);
+    }
+    let limit = node.options.connect_timeout;
+    let attempt = timeout(&*node.runtime, limit, introduce(node, stream, role)).await;
+    attempt.unwrap_or(Err(ConnectError::Timeout(limit)))
+}
+
+async fn introduce<D: Device, S: BootstrapStream + Send + 'static>(
+    node: &Arc<NodeInner<D>>,
+    mut stream: S,
+    role: Role,
+) -> Result<Arc<PeeringShared<D>>, ConnectError> {
+    let ours = hello(node);
+    let theirs = exchange_hellos(&mut stream, &ours, role).await?;
+    let peering = make_peering(node, role, &ours, &theirs)?;
+    let mut attempt = Attempt { peering: Some(Arc::clone(&peering)) };
+    let peer_timeout = ours.peer_timeout.min(theirs.peer_timeout);
+    let mut control = Control::new(node, Arc::clone(&peering), stream, role, peer_timeout, theirs.ports);
+    control.make_first_paths().await?;
+    let guard = NodeGuard::new(Arc::clone(node));
+    node.joining.push(Arc::clone(&peering)).map_err(|_| SessionError::RuntimeGone)?;
+    node.wake_reactor();
+    node.runtime.spawn(Box::pin(async move {
+        control.run().await;
+        drop(guard);
+    }));
+    attempt.peering = None;
+    Ok(peering)
+}
+
+/// Ends a peering whose attempt is given up
+struct Attempt<D: Device> {
+    peering: Option<Arc<PeeringShared<D>>>,
+}
+
+impl<D: Device> Drop for Attempt<D> {
+    fn drop(&mut self) {
+        if let Some(peering) = &self.peering {
+            peering.fail(&SessionError::Aborted);
+        }
+    }
+}
+
+fn hello<D: Device>(node: &NodeInner<D>) -> Hello {
+    let mut nonce = [0; Hello::NONCE_LEN];
+    nonce.chunks_mut(8).for_each(|part| part.copy_from_slice(&node.runtime.random().to_le_bytes()));
+    Hello {
+        incarnation: node.incarnation,
+        nonce,
+        group_epoch: node.options.group_epoch,
+        limits: node.options.limits(),
+        bulk_fragment: BULK_FRAGMENT,
+        integrity: node.options.integrity,
+        peer_timeout: node.options.peer_timeout,
+        ports: node.ports.len() as u32,
+    }
+}
+
+/// Introduces both sides, and sees that the peer answers now: a recording cannot send back a new nonce
+async fn exchange_hellos(
+    stream: &mut impl BootstrapStream,
+    ours: &Hello,
+    role: Role,
+) -> Result<Hello, ConnectError> {
+    if role == Role::Connecting {
+        write_all(stream, &ours.to_bytes()).await?;
+    }
+    let mut bytes = [0; Hello::LEN];
+    // A peer of another version may send a shorter hello and wait: its head is checked before the rest is read.
+    let (head, rest) = bytes.split_at_mut(Hello::HEAD_LEN);
+    read_exact(stream, head).await?;
+    Hello::check_head((&*head).try_into().expect("the slice has this length"))?;
+    read_exact(stream, rest).await?;
+    let theirs = Hello::from_bytes(&bytes)?;
+    if role == Role::Accepting {
+        write_all(stream, &ours.to_bytes()).await?;
+    }
+    if theirs.group_epoch != ours.group_epoch {
+        let (ours, theirs) = (ours.group_epoch, theirs.group_epoch);
+        return Err(HelloError::Epoch { ours, theirs }.into());
+    }
+    write_all(stream, &ControlMessage::Confirm(theirs.nonce).to_bytes()).await?;
+    match read_message(stream).await? {
+        ControlMessage::Confirm(nonce) if nonce == ours.nonce => Ok(theirs),
+        ControlMessage::Confirm(_) => Err(HelloError::Replayed.into()),
+        _ => Err(HelloError::Unexpected.into()),
+    }
+}
+
+async fn read_message(stream: &mut impl BootstrapStream) -> Result<ControlMessage, ConnectError> {
+    let mut bytes = [0; ControlMessage::LEN];
+    read_exact(stream, &mut bytes).await?;
+    Ok(ControlMessage::from_bytes(&bytes)?)
+}
+
+fn make_peering<D: Device>(
+    node: &NodeInner<D>,
+    role: Role,
+    ours: &Hello,
+    theirs: &Hello,
+) -> Result<Arc<PeeringShared<D>>, ConnectError> {
+    let integrity = match (ours.integrity, theirs.integrity) {
+        (one, other) if one == other => one,
+        _ => Integrity::Crc32,
+    };
+    let config = PeeringConfig {
+        side: if role == Role::Connecting { Side::Connecting } else { Side::Accepting },
+        integrity,
+        bulk_fragment: ours.bulk_fragment.min(theirs.bulk_fragment),
+        local: ours.limits,
+        peer: theirs.limits,
+    };
+    let lease = |frames| node.pool.try_lease(Zone::Transmit, frames).ok_or(ConnectError::Memory);
+    let parts = Parts {
+        pool: node.pool.clone(),
+        core: Peering::new(config),
+        integrity,
+        scratch: lease(BULK_FRAGMENT / rdma_core::FRAME as u32)?,
+        transmit: (0..TRANSMIT).map(|_| lease(1)).collect::<Result<_, _>>()?,
+        max_in_flight: node.options.max_in_flight_sends,
+    };
+    let (reactor, runtime) = (node.reactor_waker(), Arc::clone(&node.runtime));
+    Ok(Arc::new(PeeringShared::new(node.pool.clone(), reactor, runtime, State::new(parts))))
+}
+
+/// A path as this side knows it
+enum PathState<D: Device> {
+    /// It carries data
+    Up { epoch: u16 },
+    /// The peer was asked for its end
+    Offered { prepared: PreparedPath<D>, until: Time },
+    /// It is to be made from this time on
+    Down { from: Time },
+}
+
+struct Control<D: Device, S> {
+    node: Arc<NodeInner<D>>,
+    peering: Arc<PeeringShared<D>>,
+    /// `None` once it has ended.
+    stream: Option<S>,
+    role: Role,
+    peer_timeout: Duration,
+    paths: Vec<PathState<D>>,
+    epochs: Vec<u16>,
+    timer: Pin<Box<dyn Timer>>,
+    news: Waiter,
+    received: [u8; ControlMessage::LEN],
+    received_len: usize,
+    /// When the peer said something on the stream.
+    heard: Time,
+    /// When this side says something on the stream.
+    alive_at: Time,
+}
+
+enum Input {
+    Message(ControlMessage),
+    StreamEnded,
+    News,
+    Tick,
+}
+
+impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
+    fn new(
+        node: &Arc<NodeInner<D>>,
+        peering: Arc<PeeringShared<D>>,
+        stream: S,
+        role: Role,
+        peer_timeout: Duration,
+        peer_ports: u32,
+    ) -> Self {
+        let now = node.runtime.now();
+        let count = node.ports.len().min(peer_ports as usize);
+        Self {
+            node: Arc::clone(node),
+            peering,
+            stream: Some(stream),
+            role,
+            peer_timeout,
+            paths: (0..count).map(|_| PathState::Down { from: now }).collect(),
+            epochs: vec![0; count],
+            timer: node.runtime.timer(),
+            news: Waiter::default(),
+            received: [0; ControlMessage::LEN],
+            received_len: 0,
+            heard: now,
+            alive_at: now,
+        }
+    }
+
+    fn now(&self) -> Time {
+        self.node.runtime.now()
+    }
+
+    /// Makes as many paths as can be made now, at least one
+    async fn make_first_paths(&mut self) -> Result<(), ConnectError> {
+        let mut failure = None;
+        for index in 0..self.paths.len() {
+            let made = match self.role {
+                Role::Connecting => self.make_first_path(index).await,
+                Role::Accepting => {
+                    let stream = self.stream.as_mut().expect("the stream is there from the start");
+                    let message = read_message(stream).await?;
+                    self.on_offer_or_lost(message).await
+                }
+            };
+            match made {
+                Err(ConnectError::Stream(error)) => {
+                    return Err(failure.unwrap_or(ConnectError::Stream(error)));
+                }
+                Err(error) => failure = failure.or(Some(error)),
+                Ok(()) => (),
+            }
+        }
+        let is_up = self.paths.iter().any(|path| matches!(path, PathState::Up { .. }));
+        let failure = failure.unwrap_or(ConnectError::NoPath);
+        if is_up { Ok(()) } else { Err(failure) }
+    }
+
+    async fn make_first_path(&mut self, index: usize) -> Result<(), ConnectError> {
+        let prepared = match self.prepare(index) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                let lost = ControlMessage::Lost { path: PathId(index as u32), epoch: self.epochs[index] };
+                self.write(lost).await;
+                return Err(error);
+            }
+        };
+        let end = prepared.end();
+        self.paths[index] = PathState::Offered { prepared, until: Time::MAX };
+        let stream = self.stream.as_mut().ok_or(ConnectError::NoPath)?;
+        write_all(stream, &ControlMessage::Offer(end).to_bytes()).await?;
+        match read_message(stream).await? {
+            ControlMessage::Answer(theirs) if theirs.path == end.path => self.on_answer(&theirs),
+            ControlMessage::Lost { .. } => Err(ConnectError::NoPath),
+            _ => Err(HelloError::Unexpected.into()),
+        }
+    }
+
+    async fn on_offer_or_lost(&mut self, message: ControlMessage) -> Result<(), ConnectError> {
+        match message {
+            ControlMessage::Offer(theirs) => self.on_offer(&theirs).await,
+            ControlMessage::Lost { .. } => Err(ConnectError::NoPath),
+            _ => Err(HelloError::Unexpected.into()),
+        }
+    }
+
+    /// Creates this side's end of a path
+    fn prepare(&mut self, index: usize) -> Result<PreparedPath<D>, ConnectError> {
+        let epoch = &mut self.epochs[index];
+        *epoch = epoch.wrapping_add(1);
+        PreparedPath::new(&self.node, PathId(index as u32), *epoch)
+    }
+
+    /// Connects this side's end of an offered path to the peer's
+    fn on_answer(&mut self, theirs: &PathEnd) -> Result<(), ConnectError> {
+        let index = theirs.path.0 as usize;
+        let Some(place) = self.paths.get_mut(index) else { return Ok(()) };
+        let is_expected =
+            matches!(place, PathState::Offered { prepared, .. } if prepared.end().epoch == theirs.epoch);
+        if !is_expected {
+            return Ok(());
+        }
+        let from = self.node.runtime.now() + RETRY_INTERVAL;
+        if let PathState::Offered { prepared, .. } = std::mem::replace(place, PathState::Down { from }) {
+            prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, true)?;
+            self.paths[index] = PathState::Up { epoch: theirs.epoch };
+        }
+        Ok(())
+    }
+
+    /// Makes this side's end of a path that the peer offers
+    async fn on_offer(&mut self, theirs: &PathEnd) -> Result<(), ConnectError> {
+        let (path, epoch) = (theirs.path, theirs.epoch);
+        let index = path.0 as usize;
+        if index >= self.paths.len() {
+            return Err(HelloError::Unexpected.into());
+        }
+        // The peer has lost the path, if there is one.
+        self.lose(path);
+        self.epochs[index] = epoch;
+        let made = PreparedPath::new(&self.node, path, epoch).and_then(|prepared| {
+            let end = prepared.end();
+            prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, false).map(|()| end)
+        });
+        match made {
+            Ok(end) => {
+                self.paths[index] = PathState::Up { epoch };
+                self.write(ControlMessage::Answer(end)).await;
+                Ok(())
+            }
+            Err(error) => {
+                self.write(ControlMessage::Lost { path, epoch }).await;
+                Err(error)
+            }
+        }
+    }
+
+    fn lose(&mut self, path: PathId) {
+        self.peering.with(|state, now, effects| state.lose_path(path, PathLoss::Device, now, effects));
+    }
+
+    /// Sends a message on the stream; a stream that does not take it has ended
+    async fn write(&mut self, message: ControlMessage) {
+        let Some(stream) = &mut self.stream else { return };
+        let bytes = message.to_bytes();
+        let written = timeout(&*self.node.runtime, self.peer_timeout, write_all(stream, &bytes)).await;
+        if !matches!(written, Some(Ok(()))) {
+            self.stream = None;
+        }
+        self.alive_at = self.now() + self.peer_timeout / 4;
+    }
+
+    /// Runs until the peering is over
+    async fn run(mut self) {
+        while !self.is_over() {
+            match self.next().await {
+                Input::Message(message) => self.on_message(message).await,
+                Input::StreamEnded => self.stream = None,
+                Input::News => self.on_news().await,
+                Input::Tick => self.on_tick().await,
+            }
+        }
+        self.write(ControlMessage::Bye).await;
+        self.peering.fail(&SessionError::Aborted);
+        self.on_news().await;
+    }
+
+    fn is_over(&mut self) -> bool {
+        let is_closed = self.node.is_closed();
+        self.peering.with(|state, _, _| state.error().is_some() || state.is_idle(is_closed))
+    }
+
+    /// Waits for something to do
+    async fn next(&mut self) -> Input {
+        let at = self.next_tick();
+        self.timer.as_mut().reset(at);
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Input> {
+        if let Some(stream) = &mut self.stream {
+            while self.received_len < ControlMessage::LEN {
+                match stream.poll_read(cx, &mut self.received[self.received_len..]) {
+                    Poll::Ready(Ok(n)) if n > 0 => self.received_len += n,
+                    Poll::Ready(_) => return Poll::Ready(Input::StreamEnded),
+                    Poll::Pending => break,
+                }
+            }
+            if self.received_len == ControlMessage::LEN {
+                self.received_len = 0;
+                let message = ControlMessage::from_bytes(&self.received);
+                return Poll::Ready(message.map_or(Input::StreamEnded, Input::Message));
+            }
+        }
+        if self.peering.poll_news(&mut self.news, cx).is_ready() {
+            return Poll::Ready(Input::News);
+        }
+        self.timer.as_mut().poll_expired(cx).map(|()| Input::Tick)
+    }
+
+    fn next_tick(&self) -> Time {
+        let now = self.now();
+        let mut at = now + PORT_INTERVAL;
+        for path in &self.paths {
+            match path {
+                PathState::Offered { until, .. } => at = at.min(*until),
+                PathState::Down { from } if self.role == Role::Connecting => at = at.min(*from),
+                PathState::Up { .. } | PathState::Down { .. } => (),
+            }
+        }
+        if self.stream.is_some() { at.min(self.alive_at) } else { at }
+    }
+
+    async fn on_message(&mut self, message: ControlMessage) {
+        self.heard = self.now();
+        match message {
+            ControlMessage::Offer(theirs) if self.role == Role::Accepting => {
+                if let Err(error) = self.on_offer(&theirs).await {
+                    tracing::debug!(path = theirs.path.0, %error, "no path");
+                }
+            }
+            ControlMessage::Answer(theirs) => {
+                if let Err(error) = self.on_answer(&theirs) {
+                    tracing::debug!(path = theirs.path.0, %error, "no path");
+                }
+            }
+            ControlMessage::Lost { path, epoch } => match self.paths.get_mut(path.0 as usize) {
+                Some(PathState::Up { epoch: current }) if *current == epoch => self.lose(path),
+                Some(place @ PathState::Offered { .. }) => {
+                    *place = PathState::Down { from: self.heard + RETRY_INTERVAL };
+                }
+                _ => (),
+            },
+            ControlMessage::Bye => self.peering.fail(&SessionError::PeerGone),
+            ControlMessage::Alive => (),
+            ControlMessage::Confirm(_) | ControlMessage::Offer(_) => self.stream = None,
+        }
+        self.on_news().await;
+    }
+
+    /// Hands opened sessions to the node, and begins to make lost paths again
+    async fn on_news(&mut self) {
+        let (opened, lost) = self.peering.with(|state, _, _| state.take_news());
+        for id in opened {
+            let route = (Arc::clone(&self.peering), id);
+            let refused = self.node.opened.update(|opened| match opened {
+                Some(opened) => {
+                    opened.push_back(route);
+                    None
+                }
+                None => Some(route),
+            });
+            if let Some((peering, id)) = refused {
+                peering.with(|state, now, effects| state.refuse(id, now, effects));
+            }
+        }
+        for LostPath { path, epoch, key, reason } in lost {
+            self.node.remove_route(key);
+            tracing::debug!(path = path.0, %reason, "path lost");
+            let now = self.now();
+            if let Some(place) = self.paths.get_mut(path.0 as usize)
+                && matches!(place, PathState::Up { epoch: current } if *current == epoch)
+            {
+                *place = PathState::Down { from: now };
+                if self.role == Role::Accepting {
+                    self.write(ControlMessage::Lost { path, epoch }).await;
+                }
+            }
+        }
+    }
+
+    async fn on_tick(&mut self) {
+        let now = self.now();
+        if self.stream.is_some() && now >= self.alive_at {
+            self.write(ControlMessage::Alive).await;
+        }
+        for index in 0..self.paths.len() {
+            let path = PathId(index as u32);
+            match &self.paths[index] {
+                PathState::Up { .. } => {
+                    if !self.node.ports[index].is_active() {
+                        self.lose(path);
+                    }
+                }
+                PathState::Offered { until, .. } if now >= *until => {
+                    self.paths[index] = PathState::Down { from: now };
+                }
+                PathState::Down { from } if now >= *from && self.role == Role::Connecting => {
+                    self.offer(index).await;
+                }
+                PathState::Offered { .. } | PathState::Down { .. } => (),
+            }
+        }
+        self.on_news().await;
+        let has_path = self.paths.iter().any(|path| matches!(path, PathState::Up { .. }));
+        if !has_path {
+            let heard = self.peering.with(|state, _, _| state.last_heard()).max(self.heard);
+            if now >= heard + self.peer_timeout {
+                self.peering.fail(&SessionError::PeerLost(self.peer_timeout));
+            }
+        }
+    }
+
+    /// Offers the peer a path that is down, if its port is up
+    async fn offer(&mut self, index: usize) {
+        let now = self.now();
+        let port = &self.node.ports[index];
+        let is_possible = self.stream.is_some() && (port.is_active() || port.current().is_none());
+        let prepared = if is_possible { self.prepare(index).ok() } else { None };
+        let Some(prepared) = prepared else {
+            self.paths[index] = PathState::Down { from: now + RETRY_INTERVAL };
+            return;
+        };
+        let end = prepared.end();
+        self.paths[index] = PathState::Offered { prepared, until: now + self.peer_timeout };
+        self.write(ControlMessage::Offer(end)).await;
+    }
+}

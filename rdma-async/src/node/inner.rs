@@ -1,0 +1,128 @@
+//! What a node, its reactor and its control tasks share
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::task::{Wake as _, Waker};
+
+use rdma_core::session::{PathId, SessionId};
+use rdma_core::{Device, Runtime};
+
+use super::options::NodeOptions;
+use super::port::Port;
+use crate::joining::Joining;
+use crate::peering::shared::PeeringShared;
+use crate::pool::Pool;
+use crate::reactor_waker::ReactorWaker;
+use crate::sync::Mutex;
+use crate::wait_queue::SharedWaitQueue;
+
+/// A session that a peer has opened
+pub(super) type Opened<D> = (Arc<PeeringShared<D>>, SessionId);
+
+/// A peering and one of its paths
+pub(super) type Route<D> = (Arc<PeeringShared<D>>, PathId);
+
+/// The devices, the memory, and the account of peerings
+pub(super) struct NodeInner<D: Device> {
+    pub(super) joining: Joining<Arc<PeeringShared<D>>>,
+    /// Whose completions are whose, by key of the path.
+    routes: Mutex<HashMap<u32, Route<D>>>,
+    next_key: AtomicU32,
+    /// Nodes and control tasks: while there are any, the reactor goes on.
+    handles: AtomicUsize,
+    is_closed: AtomicBool,
+    /// Sessions that no task has accepted; `None` once the node is closed.
+    pub(super) opened: SharedWaitQueue<Option<VecDeque<Opened<D>>>>,
+    pub(super) incarnation: u64,
+    pub(super) pool: Pool,
+    pub(super) ports: Box<[Port<D>]>,
+    pub(super) reactor: Arc<ReactorWaker>,
+    pub(super) runtime: Arc<dyn Runtime>,
+    pub(super) options: NodeOptions,
+}
+
+impl<D: Device> NodeInner<D> {
+    pub(super) fn new(
+        ports: Box<[Port<D>]>,
+        pool: Pool,
+        runtime: Arc<dyn Runtime>,
+        options: NodeOptions,
+    ) -> Self {
+        Self {
+            joining: Joining::new(),
+            routes: Mutex::new(HashMap::new()),
+            next_key: AtomicU32::new(0),
+            handles: AtomicUsize::new(0),
+            is_closed: AtomicBool::new(false),
+            opened: SharedWaitQueue::new("a session that a peer opens", Some(VecDeque::new()), 8),
+            incarnation: runtime.random(),
+            pool,
+            ports,
+            reactor: Arc::new(ReactorWaker::new()),
+            runtime,
+            options,
+        }
+    }
+
+    /// A key for a new path
+    pub(super) fn next_key(&self) -> u32 {
+        self.next_key.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Lets completions with `key` go to a path
+    pub(super) fn add_route(&self, key: u32, route: Route<D>) {
+        self.routes.lock().insert(key, route);
+    }
+
+    pub(super) fn remove_route(&self, key: u32) {
+        let route = self.routes.lock().remove(&key);
+        drop(route);
+    }
+
+    pub(super) fn route(&self, key: u32) -> Option<Route<D>> {
+        self.routes.lock().get(&key).cloned()
+    }
+
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        let rest = self.opened.update(Option::take);
+        drop(rest);
+        self.reactor.wake_by_ref();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Whether a node or a control task needs the reactor
+    pub(super) fn is_held(&self) -> bool {
+        self.handles.load(Ordering::Acquire) > 0 || self.joining.has_some()
+    }
+
+    pub(super) fn wake_reactor(&self) {
+        self.reactor.wake_by_ref();
+    }
+
+    pub(super) fn reactor_waker(&self) -> Waker {
+        Arc::clone(&self.reactor).into()
+    }
+}
+
+/// Keeps the reactor of a node going
+pub(super) struct NodeGuard<D: Device>(pub(super) Arc<NodeInner<D>>);
+
+impl<D: Device> NodeGuard<D> {
+    pub(super) fn new(node: Arc<NodeInner<D>>) -> Self {
+        node.handles.fetch_add(1, Ordering::AcqRel);
+        Self(node)
+    }
+}
+
+impl<D: Device> Drop for NodeGuard<D> {
+    fn drop(&mut self) {
+        if self.0.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.reactor.wake_by_ref();
+        }
+    }
+}

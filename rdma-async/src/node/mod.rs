@@ -1,0 +1,187 @@
+//! This process with its devices
+
+mod control;
+mod inner;
+mod options;
+mod path;
+mod port;
+mod reactor;
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use rdma_core::{Device, Runtime};
+
+use self::control::Role;
+use self::inner::{NodeGuard, NodeInner};
+pub use self::options::NodeOptions;
+use self::port::{Opener, Port};
+use self::reactor::Reactor;
+use crate::bootstrap_stream::BootstrapStream;
+use crate::endpoint::default_runtime;
+use crate::error::EndpointError;
+use crate::pool::{Pool, PoolStats};
+use crate::session::{ConnectError, Session};
+
+/// This process with its devices, ready for sessions
+///
+/// Owns the memory of all sessions, and a task that drives them. Cheap to clone. When the node, its sessions and their leases are
+/// gone, the devices are closed.
+pub struct Node<D: Device> {
+    guard: Arc<NodeGuard<D>>,
+}
+
+/// Makes a [`Node`]; from [`Node::builder`]
+#[must_use = "a builder does nothing until `build`"]
+pub struct NodeBuilder<D: Device> {
+    ports: Vec<Port<D>>,
+    options: NodeOptions,
+    runtime: Option<Arc<dyn Runtime>>,
+}
+
+impl<D: Device> NodeBuilder<D> {
+    /// Adds another device, which `open` opens: one more cable to the same peers, or to others
+    pub fn device<E>(mut self, open: impl Fn() -> Result<D, E> + std::marker::Send + Sync + 'static) -> Self
+    where
+        E: Into<Box<dyn Error + std::marker::Send + Sync>>,
+    {
+        let open: Opener<D> = Box::new(move || open().map_err(Into::into));
+        self.ports.push(Port::new(open));
+        self
+    }
+
+    /// How the node uses its devices; the defaults suit Thunderbolt 5
+    pub fn options(self, options: NodeOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    /// The clock and the tasks of the node; with the `tokio` feature, those of the tokio runtime that
+    /// [`build`](Self::build) is called in
+    pub fn runtime(self, runtime: Arc<dyn Runtime>) -> Self {
+        Self { runtime: Some(runtime), ..self }
+    }
+
+    /// Maps memory, creates completion queues, and starts the task that drives sessions
+    ///
+    /// # Errors
+    ///
+    /// * [`EndpointError::NoRuntime`] if no runtime was given, and the caller does not run on tokio;
+    /// * [`EndpointError::NoTimers`] if the tokio runtime was built without timers;
+    /// * [`EndpointError::Options`] if the options contradict each other or a device;
+    /// * [`EndpointError::Pool`] if the system has no memory.
+    ///
+    /// A device that cannot be opened now is opened when it is needed.
+    pub fn build(self) -> Result<Node<D>, EndpointError> {
+        let runtime = self.runtime.or_else(default_runtime).ok_or(EndpointError::NoRuntime)?;
+        let Self { ports, options, .. } = self;
+        // Tokio tells in no other way that its timers are not enabled.
+        let timer =
+            catch_unwind(AssertUnwindSafe(|| runtime.timer())).map_err(|_| EndpointError::NoTimers)?;
+        for port in &ports {
+            // A port that is down now is opened later.
+            if let Ok(port) = port.open() {
+                options.check(&port.device)?;
+            }
+        }
+        let pool = Pool::unregistered(options.zones())?;
+        let inner = Arc::new(NodeInner::new(ports.into(), pool, runtime, options));
+        let guard = Arc::new(NodeGuard::new(Arc::clone(&inner)));
+        inner.runtime.spawn(Box::pin(Reactor::new(Arc::clone(&inner), timer)));
+        Ok(Node { guard })
+    }
+}
+
+impl<D: Device> Node<D> {
+    /// Makes a node with the device that `open` opens, and defaults for everything that is not said
+    ///
+    /// The device is opened again when it is gone: after a cable was plugged in again, handles from before are dead.
+    pub fn builder<E>(open: impl Fn() -> Result<D, E> + std::marker::Send + Sync + 'static) -> NodeBuilder<D>
+    where
+        E: Into<Box<dyn Error + std::marker::Send + Sync>>,
+    {
+        NodeBuilder { ports: Vec::new(), options: NodeOptions::default(), runtime: None }.device(open)
+    }
+
+    fn inner(&self) -> &Arc<NodeInner<D>> {
+        &self.guard.0
+    }
+
+    /// Connects to the process that [serves](Self::serve) the other end of `stream`, and opens a session
+    ///
+    /// The stream is any reliable one. It is kept, and carries what is needed to make paths again that were lost.
+    ///
+    /// # Errors
+    ///
+    /// A [`ConnectError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up: everything it took from the devices is given back.
+    pub async fn connect(
+        &self,
+        stream: impl BootstrapStream + Send + 'static,
+    ) -> Result<Session<D>, ConnectError> {
+        let peering = control::establish(self.inner(), stream, Role::Connecting).await?;
+        let id = peering.with(|state, now, effects| state.open(now, effects));
+        Ok(Session::new(peering, id.ok_or(ConnectError::TooManySessions)?))
+    }
+
+    /// Lets the process that [connects](Self::connect) at the other end of `stream` open sessions, which [`accept`](Self::accept) returns
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`connect`](Self::connect).
+    pub async fn serve(&self, stream: impl BootstrapStream + Send + 'static) -> Result<(), ConnectError> {
+        control::establish(self.inner(), stream, Role::Accepting).await.map(drop)
+    }
+
+    /// The next session that a peer opens; `None` when the node is closed
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no session.
+    pub async fn accept(&self) -> Option<Session<D>> {
+        let inner = self.inner();
+        let take = |opened: &mut Option<VecDeque<_>>| match opened {
+            Some(opened) => opened.pop_front().map(Some),
+            None => Some(None),
+        };
+        let opened = inner.opened.take_when(take).await;
+        opened.map(|(peering, id)| Session::new(peering, id))
+    }
+
+    /// Refuses further peers and sessions; those that there are go on
+    pub fn close(&self) {
+        self.inner().close();
+    }
+
+    /// How much memory there is, and how much of it is free
+    pub fn pool_stats(&self) -> PoolStats {
+        self.inner().pool.stats()
+    }
+}
+
+impl<D: Device> Clone for Node<D> {
+    fn clone(&self) -> Self {
+        Self { guard: Arc::clone(&self.guard) }
+    }
+}
+
+impl<D: Device> fmt::Debug for Node<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("ports", &self.inner().ports.len()).finish_non_exhaustive()
+    }
+}
+
+impl<D: Device> fmt::Debug for NodeBuilder<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeBuilder").field("options", &self.options).finish_non_exhaustive()
+    }
+}

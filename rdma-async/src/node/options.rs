@@ -1,0 +1,174 @@
+use std::time::Duration;
+
+use rdma_core::session::{Integrity, Limits, MAX_SLOTS, MAX_UNREPORTED, MIN_PEER_TIMEOUT};
+use rdma_core::{Device, FRAME};
+
+use crate::error::InvalidOptions;
+
+/// How a node uses its devices; the defaults suit Thunderbolt 5
+///
+/// Checked when the node is made: contradictions are an [`InvalidOptions`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct NodeOptions {
+    pub(super) connect_timeout: Duration,
+    pub(super) group_epoch: u64,
+    pub(super) integrity: Integrity,
+    pub(super) max_in_flight_sends: u32,
+    pub(super) max_message: usize,
+    pub(super) max_peers: u32,
+    pub(super) max_sessions: u32,
+    pub(super) peer_timeout: Duration,
+    pub(super) receive_memory: usize,
+    pub(super) send_memory: usize,
+    pub(super) session_share: u32,
+}
+
+/// The longest peer timeout.
+const LONGEST: Duration = Duration::from_hours(24);
+/// Receives of an eager lane.
+pub(super) const WINDOW: u32 = MAX_UNREPORTED;
+/// Frames of a peering for packets that are sent: what a path can have under way, and some more for the protocol.
+pub(super) const TRANSMIT: u32 = 2 * MAX_UNREPORTED;
+/// Bytes of a bulk fragment.
+pub(super) const BULK_FRAGMENT: u32 = 1 << 18;
+/// The longest registration, in bytes: the device names memory by 32 bits.
+const LONGEST_REGISTRATION: u64 = u32::MAX as u64;
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(10),
+            group_epoch: 0,
+            integrity: Integrity::Crc32,
+            max_in_flight_sends: 64,
+            max_message: 4 << 20,
+            max_peers: 5,
+            max_sessions: 16,
+            peer_timeout: Duration::from_secs(2),
+            receive_memory: 16 << 20,
+            send_memory: 16 << 20,
+            session_share: 128,
+        }
+    }
+}
+
+impl NodeOptions {
+    /// The defaults
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How long connecting may take; 10 s
+    pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
+        Self { connect_timeout, ..self }
+    }
+
+    /// Generation of the application's group, on which both peers must agree; 0
+    pub fn group_epoch(self, group_epoch: u64) -> Self {
+        Self { group_epoch, ..self }
+    }
+
+    /// Whether fragments carry a checksum from memory to memory; [`Integrity::Crc32`]
+    ///
+    /// Checksums are used if one of both peers wants them.
+    pub fn integrity(self, integrity: Integrity) -> Self {
+        Self { integrity, ..self }
+    }
+
+    /// How many messages of a session may be in flight at once; 64
+    pub fn max_in_flight_sends(self, max_in_flight_sends: u32) -> Self {
+        Self { max_in_flight_sends, ..self }
+    }
+
+    /// The longest message that can be received, in bytes; 4 MiB
+    pub fn max_message(self, bytes: usize) -> Self {
+        Self { max_message: bytes, ..self }
+    }
+
+    /// How many processes the node can be connected to at once; 5, for which the queue pairs of a Thunderbolt 5 port suffice
+    pub fn max_peers(self, max_peers: u32) -> Self {
+        Self { max_peers, ..self }
+    }
+
+    /// How many sessions each peer may open; 16
+    pub fn max_sessions(self, max_sessions: u32) -> Self {
+        Self { max_sessions, ..self }
+    }
+
+    /// How long a peer may be silent before it counts as lost; 2 s
+    ///
+    /// The shorter one of both sides counts. At least 8 ms, at most a day.
+    pub fn peer_timeout(self, peer_timeout: Duration) -> Self {
+        Self { peer_timeout, ..self }
+    }
+
+    /// Memory for messages above 64 KiB that are being received or read, in bytes; 16 MiB
+    pub fn receive_memory(self, bytes: usize) -> Self {
+        Self { receive_memory: bytes, ..self }
+    }
+
+    /// Memory for messages that are being written or sent, in bytes; 16 MiB
+    pub fn send_memory(self, bytes: usize) -> Self {
+        Self { send_memory: bytes, ..self }
+    }
+
+    /// Frames of 4 KiB that each session can always have for messages up to 64 KiB, read or unread; 128
+    ///
+    /// A session whose messages are not read stalls when it has used them up, and stalls no other.
+    pub fn session_share(self, frames: u32) -> Self {
+        Self { session_share: frames, ..self }
+    }
+
+    /// Frames for leases, for packets and small messages that arrive, for longer ones, and for packets that are sent
+    pub(super) fn zones(&self) -> [u32; 4] {
+        let frames = |bytes: usize| u32::try_from(bytes / FRAME).unwrap_or(u32::MAX);
+        let each = |frames: u32| self.max_peers.saturating_mul(frames);
+        let sessions = self.max_sessions.saturating_mul(2).saturating_mul(self.session_share);
+        // The window, the places for trailers, and what sessions may hold.
+        let eager = each(WINDOW.saturating_add(1).saturating_add(sessions));
+        [
+            frames(self.send_memory),
+            eager,
+            frames(self.receive_memory),
+            each(TRANSMIT + BULK_FRAGMENT / FRAME as u32),
+        ]
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            max_message: self.max_message as u64,
+            max_sessions: self.max_sessions,
+            max_streams: 1,
+            session_share: self.session_share,
+        }
+    }
+
+    pub(super) fn check(&self, device: &impl Device) -> Result<(), InvalidOptions> {
+        let (min, max) = (MIN_PEER_TIMEOUT, LONGEST);
+        if !(min..=max).contains(&self.peer_timeout) {
+            return Err(InvalidOptions::PeerTimeout { found: self.peer_timeout, min, max });
+        }
+        if !(1..=4096).contains(&self.max_in_flight_sends) {
+            return Err(InvalidOptions::MaxInFlightSends { found: self.max_in_flight_sends, max: 4096 });
+        }
+        let [send, _, bulk, _] = self.zones();
+        if send == 0 {
+            return Err(InvalidOptions::SendMemory { found: self.send_memory, min: FRAME });
+        }
+        if (bulk as usize) < rdma_core::frames(self.max_message) {
+            let min = rdma_core::frames(self.max_message) * FRAME;
+            return Err(InvalidOptions::ReceiveMemory { found: self.receive_memory, min });
+        }
+        let found = self.zones().iter().map(|frames| u64::from(*frames)).sum::<u64>() * FRAME as u64;
+        if found >= LONGEST_REGISTRATION {
+            return Err(InvalidOptions::Memory { found, max: LONGEST_REGISTRATION });
+        }
+        let found = u64::from(self.max_peers) * u64::from(2 * WINDOW + 4 * MAX_SLOTS + TRANSMIT);
+        let max = u64::from(device.caps().max_cqe);
+        if found > max {
+            return Err(InvalidOptions::CompletionQueue { found, max });
+        }
+        Ok(())
+    }
+}

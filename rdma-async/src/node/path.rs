@@ -1,0 +1,91 @@
+//! One end of a path, from its queue pairs to the peering
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdma_core::session::{HelloError, MAX_SLOTS, PathEnd, PathId, lane_config};
+use rdma_core::{Device, QpCapacity, QpInit, QpType};
+
+use super::inner::NodeInner;
+use super::options::{BULK_FRAGMENT, WINDOW};
+use crate::peering::lanes::Lanes;
+use crate::peering::shared::PeeringShared;
+use crate::pool::Zone;
+use crate::session::ConnectError;
+
+/// Queue pairs that are not connected yet
+pub(super) struct PreparedPath<D: Device> {
+    lanes: Lanes<D>,
+    end: PathEnd,
+}
+
+impl<D: Device> PreparedPath<D> {
+    pub(super) fn new(node: &NodeInner<D>, path: PathId, epoch: u16) -> Result<Self, ConnectError> {
+        let port = &node.ports[path.0 as usize];
+        Self::try_new(node, path, epoch).inspect_err(|error| port.forget_if_gone(error))
+    }
+
+    fn try_new(node: &NodeInner<D>, path: PathId, epoch: u16) -> Result<Self, ConnectError> {
+        let port = node.ports[path.0 as usize].open()?;
+        let registration = node.pool.register(&port.device)?;
+        let trailers = node.pool.try_lease(Zone::Eager, 1).ok_or(ConnectError::Memory)?;
+        let max = port.device.caps().max_queue_frames;
+        let qp = |frames: u32| QpInit {
+            capacity: QpCapacity { recv_frames: frames.min(max), send_frames: frames.min(max) },
+            qp_type: QpType::Uc,
+        };
+        // Each bulk fragment, and the trailer behind it.
+        let bulk = MAX_SLOTS * (BULK_FRAGMENT / rdma_core::FRAME as u32 + 1);
+        let key = node.next_key();
+        let lanes = Lanes::new(
+            &port.cq,
+            key,
+            &qp(2 * WINDOW),
+            &qp(bulk),
+            registration,
+            trailers,
+            Arc::clone(&port) as _,
+        )?;
+        let [eager, bulk] = lanes.addresses();
+        let rate = port.device.port()?.bits_per_second / 8;
+        Ok(Self { lanes, end: PathEnd { path, epoch, window: WINDOW, rate, eager, bulk } })
+    }
+
+    /// This side's end, for the peer
+    pub(super) fn end(&self) -> PathEnd {
+        self.end
+    }
+
+    /// Connects the queue pairs to those of the peer, posts receives, and hands the path to the peering
+    ///
+    /// Receives come after the transition to ready to send: before, Apple's device has been reported to refuse them.
+    pub(super) fn open(
+        self,
+        node: &NodeInner<D>,
+        peering: &Arc<PeeringShared<D>>,
+        theirs: &PathEnd,
+        peer_timeout: Duration,
+        probes: bool,
+    ) -> Result<(), ConnectError> {
+        let Self { lanes, end } = self;
+        let config = lane_config(peer_timeout, end.window, theirs.window);
+        if !config.is_usable() {
+            return Err(HelloError::Unusable.into());
+        }
+        lanes.connect(&[theirs.eager, theirs.bulk])?;
+        let receive = |_| node.pool.try_lease(Zone::Eager, 1).ok_or(ConnectError::Memory);
+        let receives = (0..end.window).map(receive).collect::<Result<Vec<_>, _>>()?;
+        let key = lanes.key();
+        // The reactor looks at devices that were just opened.
+        node.wake_reactor();
+        node.add_route(key, (Arc::clone(peering), end.path));
+        let rate = end.rate.min(theirs.rate);
+        let added = peering.with(|state, now, effects| {
+            state.add_path(end.path, end.epoch, rate, config, lanes, receives, probes, now, effects)
+        });
+        if added.is_err() {
+            node.remove_route(key);
+        }
+        Ok(added?)
+    }
+}

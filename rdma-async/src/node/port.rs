@@ -1,0 +1,77 @@
+//! A device of a node, opened again when it is gone
+
+use std::error::Error;
+use std::sync::Arc;
+
+use rdma_core::{Cause, Device, PortState};
+
+use crate::session::ConnectError;
+use crate::sync::Mutex;
+
+/// Opens a device
+pub(super) type Opener<D> = Box<dyn Fn() -> Result<D, Box<dyn Error + Send + Sync>> + Send + Sync>;
+
+/// A device, opened or not
+pub(super) struct Port<D: Device> {
+    open: Opener<D>,
+    current: Mutex<Option<Arc<OpenPort<D>>>>,
+}
+
+/// An open device, and the queue where everything on it completes
+pub(super) struct OpenPort<D: Device> {
+    // In the order in which they must go.
+    pub(super) cq: D::Cq,
+    pub(super) device: D,
+}
+
+impl<D: Device> Port<D> {
+    pub(super) fn new(open: Opener<D>) -> Self {
+        Self { open, current: Mutex::new(None) }
+    }
+
+    /// The device, if it is open
+    pub(super) fn current(&self) -> Option<Arc<OpenPort<D>>> {
+        self.current.lock().clone()
+    }
+
+    /// Opens the device, unless it is open
+    pub(super) fn open(&self) -> Result<Arc<OpenPort<D>>, ConnectError> {
+        if let Some(current) = self.current() {
+            return Ok(current);
+        }
+        let device = (self.open)().map_err(ConnectError::Open)?;
+        let cq = device.create_cq(device.caps().max_cqe)?;
+        let opened = Arc::new(OpenPort { cq, device });
+        let before = self.current.lock().replace(Arc::clone(&opened));
+        drop(before);
+        Ok(opened)
+    }
+
+    /// Lets go of a device after `error`, if only a new handle can help
+    ///
+    /// After a cable was plugged in again, handles from before are dead on Apple's device (field reports).
+    pub(super) fn forget_if_gone(&self, error: &ConnectError) {
+        let is_gone = |error: &rdma_core::Error| error.cause == Cause::DeviceGone;
+        let is_gone = match error {
+            ConnectError::Device(error) => is_gone(error),
+            ConnectError::Pool(crate::error::PoolError::Register(error)) => is_gone(error),
+            _ => false,
+        };
+        if is_gone {
+            self.forget();
+        }
+    }
+
+    /// Lets go of the device
+    pub(super) fn forget(&self) {
+        let before = self.current.lock().take();
+        drop(before);
+    }
+
+    /// Whether the port can carry traffic
+    pub(super) fn is_active(&self) -> bool {
+        let is_active =
+            |open: &Arc<OpenPort<D>>| open.device.port().is_ok_and(|port| port.state == PortState::Active);
+        self.current().as_ref().is_some_and(is_active)
+    }
+}

@@ -1,0 +1,159 @@
+//! The task that turns completions into progress
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use rdma_core::{Completion, CompletionQueue, Device, Time, Timer};
+
+use super::inner::NodeInner;
+use super::port::{OpenPort, Port};
+use crate::peering::lanes::Request;
+use crate::peering::shared::PeeringShared;
+use crate::session::{Effects, SessionError};
+
+/// Polls the completion queues of a node and drives its peerings
+///
+/// Ends when the node and all of its peerings are gone. If the runtime drops it before, the sessions are lost.
+pub(super) struct Reactor<D: Device> {
+    node: Arc<NodeInner<D>>,
+    timer: Pin<Box<dyn Timer>>,
+    /// Wakes this task for everything but completions.
+    waker: Waker,
+    /// The waker of this task, as `waker` knows it.
+    task: Option<Waker>,
+    /// When the timer expires.
+    timer_deadline: Time,
+    batch: Box<[Completion]>,
+    peerings: Vec<Arc<PeeringShared<D>>>,
+    /// The devices that are open.
+    ports: Vec<Arc<OpenPort<D>>>,
+    effects: Effects,
+}
+
+/// Completions taken from a queue at once.
+const BATCH: usize = 32;
+/// Iterations before other tasks are let in.
+const MAX_ITERATIONS: usize = 16;
+
+impl<D: Device> Reactor<D> {
+    pub(super) fn new(node: Arc<NodeInner<D>>, timer: Pin<Box<dyn Timer>>) -> Self {
+        let waker = node.reactor_waker();
+        Self {
+            node,
+            timer,
+            waker,
+            task: None,
+            timer_deadline: Time::MAX,
+            batch: vec![Completion::default(); BATCH].into(),
+            peerings: Vec::new(),
+            ports: Vec::new(),
+            effects: Effects::with_capacity(2 * BATCH),
+        }
+    }
+
+    fn run(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.task.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            self.task = Some(cx.waker().clone());
+            self.node.reactor.set(cx.waker().clone());
+        }
+        let mut is_due = false;
+        for _ in 0..MAX_ITERATIONS {
+            // Before the look at the queues: a wake-up that comes later schedules this task again.
+            if self.node.reactor.take() {
+                is_due = true;
+                self.ports.clear();
+                self.ports.extend(self.node.ports.iter().filter_map(Port::current));
+            }
+            let (count, is_drained) = self.poll_queues(cx);
+            // Most polls of a task that spins end here.
+            if count == 0 && !is_due {
+                return Poll::Pending;
+            }
+            let now = self.node.runtime.now();
+            let wake = self.drive(is_due, is_drained, now);
+            if self.peerings.is_empty() && !self.node.is_held() {
+                return Poll::Ready(());
+            }
+            if self.arm_timer(wake, now) && is_drained {
+                return Poll::Pending;
+            }
+            is_due = true;
+        }
+        self.waker.wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Hands what has completed to the peerings; returns how much that is, and whether the queues are empty
+    fn poll_queues(&mut self, cx: &mut Context<'_>) -> (usize, bool) {
+        let Self { node, batch, peerings, ports, effects, .. } = self;
+        let (mut count, mut is_drained) = (0, true);
+        for port in ports.iter() {
+            match port.cq.poll_completions(cx, batch) {
+                Poll::Pending => (),
+                Poll::Ready(Ok(n)) => {
+                    count += n;
+                    is_drained &= n < BATCH;
+                    let now = node.runtime.now();
+                    let key = |completion: &Completion| Request::parse(completion.id).0;
+                    for run in batch[..n].chunk_by(|one, other| key(one) == key(other)) {
+                        if let Some((peering, path)) = node.route(key(&run[0])) {
+                            peering.on_completions(path, run, now, effects);
+                        }
+                    }
+                }
+                Poll::Ready(Err(_)) => {
+                    // Nothing completes on this port any more: its paths fall silent.
+                    peerings.iter().for_each(|peering| peering.port_failed());
+                }
+            }
+        }
+        (count, is_drained)
+    }
+
+    /// Drives the peerings that have something to do and returns when to drive the next of them again
+    fn drive(&mut self, is_due: bool, is_drained: bool, now: Time) -> Time {
+        let Self { node, waker, peerings, effects, .. } = self;
+        let cx = &mut Context::from_waker(waker);
+        node.joining.take_into(peerings);
+        let mut wake = Time::MAX;
+        peerings.retain(|peering| match peering.drive(is_due, is_drained, now, cx, effects) {
+            Some(at) => {
+                wake = wake.min(at);
+                true
+            }
+            None => false,
+        });
+        wake
+    }
+
+    /// Sees to it that the timer expires by `wake`; false if it has already
+    ///
+    /// Deadlines move with each message. The timer is left to expire too early rather than moved along.
+    fn arm_timer(&mut self, wake: Time, now: Time) -> bool {
+        let is_due = self.timer_deadline <= now;
+        if !is_due && self.timer_deadline <= wake {
+            return true;
+        }
+        self.timer_deadline = wake;
+        self.timer.as_mut().reset(wake);
+        self.timer.as_mut().poll_expired(&mut Context::from_waker(&self.waker)).is_pending()
+    }
+}
+
+impl<D: Device> Future for Reactor<D> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.run(cx)
+    }
+}
+
+impl<D: Device> Drop for Reactor<D> {
+    fn drop(&mut self) {
+        self.node.joining.close_into(&mut self.peerings);
+        for peering in self.peerings.drain(..) {
+            peering.fail(&SessionError::RuntimeGone);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Memory of messages that arrive
+
+use rdma_core::FRAME;
+use rdma_core::session::IncomingId;
+use slab::Slab;
+
+use crate::pool::{Lease, Pool, Zone};
+use crate::session::Body;
+
+/// The buffers of messages that are not complete, by key, and which message has which
+///
+/// A key outlives the message's number while a device may write to the buffer.
+#[derive(Debug, Default)]
+pub(super) struct IncomingBuffers {
+    buffers: Slab<Buffer>,
+    /// By number of the message.
+    keys: Vec<Option<u32>>,
+}
+
+#[derive(Debug)]
+struct Buffer {
+    body: Body,
+    /// Receives that are posted for it.
+    posted: u32,
+    /// The message is given up: the buffer goes when nothing is posted for it.
+    is_orphan: bool,
+}
+
+impl IncomingBuffers {
+    /// Gives message `id` a buffer
+    pub(super) fn insert(&mut self, id: IncomingId, body: Body) {
+        let index = id.0 as usize;
+        if index >= self.keys.len() {
+            self.keys.resize(index + 1, None);
+        }
+        let key = self.buffers.insert(Buffer { body, posted: 0, is_orphan: false });
+        debug_assert!(self.keys[index].is_none(), "the number is free");
+        self.keys[index] = Some(key as u32);
+    }
+
+    /// A buffer for a message of several packets, which are copied there
+    pub(super) fn assembly(pool: &Pool, len: usize) -> Body {
+        match pool.try_lease(Zone::Eager, len.div_ceil(FRAME) as u32) {
+            Some(mut lease) => {
+                lease.set_received(len);
+                Body::Lease(lease)
+            }
+            None => Body::Heap(vec![0; len].into()),
+        }
+    }
+
+    /// Copies a packet into the buffer of message `id`
+    pub(super) fn write(&mut self, id: IncomingId, offset: usize, payload: &[u8]) {
+        let Some(buffer) = self.get(id) else { return };
+        match &mut buffer.body {
+            Body::Lease(lease) => lease.write_at(offset, payload),
+            Body::Heap(bytes) => bytes[offset..][..payload.len()].copy_from_slice(payload),
+        }
+    }
+
+    /// Takes the buffer of message `id`, which is complete
+    pub(super) fn take(&mut self, id: IncomingId) -> Option<Body> {
+        let key = self.keys.get_mut(id.0 as usize)?.take()?;
+        Some(self.buffers.remove(key as usize).body)
+    }
+
+    /// Gives message `id` up; returns its buffer unless a device may write there
+    #[must_use = "it is dropped after unlocking"]
+    pub(super) fn withdraw(&mut self, id: IncomingId) -> Option<Body> {
+        let key = self.keys.get_mut(id.0 as usize)?.take()?;
+        self.buffers[key as usize].is_orphan = true;
+        self.remove_orphan(key)
+    }
+
+    fn remove_orphan(&mut self, key: u32) -> Option<Body> {
+        let buffer = self.buffers.get(key as usize)?;
+        let is_free = buffer.is_orphan && buffer.posted == 0;
+        is_free.then(|| self.buffers.remove(key as usize).body)
+    }
+
+    /// The key and the memory of message `id`, for a receive that is about to be posted
+    pub(super) fn post(&mut self, id: IncomingId) -> Option<(u32, &Lease)> {
+        let key = (*self.keys.get(id.0 as usize)?)?;
+        let buffer = &mut self.buffers[key as usize];
+        buffer.posted += 1;
+        match &buffer.body {
+            Body::Lease(lease) => Some((key, lease)),
+            Body::Heap(_) => unreachable!("messages of the bulk lane are received into leases"),
+        }
+    }
+
+    /// A receive for the buffer with key `key` has ended; returns the buffer if it is an orphan
+    #[must_use = "it is dropped after unlocking"]
+    pub(super) fn completed(&mut self, key: u32) -> Option<Body> {
+        self.buffers.get_mut(key as usize)?.posted -= 1;
+        self.remove_orphan(key)
+    }
+
+    /// Bytes that were received
+    pub(super) fn part(&self, key: u32, offset: usize, len: usize) -> &[u8] {
+        match self.buffers.get(key as usize).map(|buffer| &buffer.body) {
+            Some(Body::Lease(lease)) => lease.part(offset, len),
+            _ => &[],
+        }
+    }
+
+    fn get(&mut self, id: IncomingId) -> Option<&mut Buffer> {
+        let key = (*self.keys.get(id.0 as usize)?)?;
+        self.buffers.get_mut(key as usize)
+    }
+
+    /// Keeps the buffers that a device may still write to from ever being used again
+    pub(super) fn forget_posted(&mut self) {
+        for (_, buffer) in std::mem::take(&mut self.buffers) {
+            if buffer.posted > 0 {
+                std::mem::forget(buffer.body);
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The queue pairs of a path and the memory that is posted on them
+//!
+//! The only module that posts. It keeps the promise that the verbs ask for: memory that a device works on is owned here,
+//! or by the tables of the peering, until its completion has come or the path has stopped.
+
+#![allow(unsafe_code, reason = "posting needs a promise about the memory")]
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rdma_core::session::{BulkTrailer, MAX_SLOTS};
+use rdma_core::{
+    CompletionQueue, Device, FRAME, QpAddress, QpInit, QueuePair, RecvRequest, SendOp, SendRequest, Sge,
+    Teardown, WrId,
+};
+
+use crate::pool::{Lease, Registration};
+
+type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
+
+/// Which request of a path completed
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Request {
+    /// The oldest receive of the bulk lane
+    BulkReceive,
+    /// The send of bytes of a message, by number of the message
+    BulkPayload(u32),
+    /// The send of a trailer on the bulk lane
+    BulkTrailer,
+    /// The send of a packet, by number of its frame
+    Packet(u16),
+    /// A receive of the eager lane
+    Receive(u16),
+}
+
+impl Request {
+    /// The name of this request of path `path`
+    fn wr_id(self, path: u32) -> WrId {
+        let (kind, index) = match self {
+            Self::BulkReceive => (0, 0),
+            Self::BulkPayload(message) => (1, message),
+            Self::BulkTrailer => (2, 0),
+            Self::Packet(frame) => (3, frame.into()),
+            Self::Receive(index) => (4, index.into()),
+        };
+        WrId(u64::from(path) << 32 | kind << 28 | u64::from(index))
+    }
+
+    /// Which path and which of its requests `id` names
+    pub(crate) fn parse(id: WrId) -> (u32, Option<Self>) {
+        let index = id.0 as u32 & 0xfff_ffff;
+        let request = match id.0 >> 28 & 0xf {
+            0 => Some(Self::BulkReceive),
+            1 => Some(Self::BulkPayload(index)),
+            2 => Some(Self::BulkTrailer),
+            3 => u16::try_from(index).ok().map(Self::Packet),
+            4 => u16::try_from(index).ok().map(Self::Receive),
+            _ => None,
+        };
+        ((id.0 >> 32) as u32, request)
+    }
+}
+
+/// Messages that are sent on bulk lanes have numbers below this.
+pub(super) const MAX_TOKENS: u32 = 1 << 28;
+
+/// Both lanes of a path
+pub(crate) struct Lanes<D: Device> {
+    key: u32,
+    eager: Qp<D>,
+    bulk: Qp<D>,
+    registration: Registration<D>,
+    /// Receives of the eager lane, by index.
+    receives: Box<[Option<Lease>]>,
+    /// Receives of the bulk lane, oldest first.
+    bulk_receives: VecDeque<BulkReceive>,
+    /// Bytes that have arrived on the bulk lane, and whose trailer has not: the buffer, the offset and the length.
+    pub(super) payload: Option<(u32, u64, u32)>,
+    /// Messages whose bytes were posted on the bulk lane, in the order of the posts.
+    bulk_sends: VecDeque<u32>,
+    /// Places for the trailers of the bulk lane: those that are received, then those that are sent.
+    trailers: Option<Lease>,
+    /// How many trailers were posted for receiving, and for sending.
+    trailer_count: [u32; 2],
+    /// The device and its completion queue, which go last.
+    _port: Arc<dyn Any + Send + Sync>,
+}
+
+/// A receive of the bulk lane
+#[derive(Clone, Copy, Debug)]
+pub(super) enum BulkReceive {
+    /// Bytes of a message that arrives: the key of its buffer, where and how many
+    Payload { buffer: u32, offset: u64, len: u32 },
+    /// In a place for trailers
+    Trailer { place: u32 },
+}
+
+/// Bytes of a place for a trailer.
+const PLACE: usize = 64;
+const _: () = assert!(BulkTrailer::LEN <= PLACE && 2 * MAX_SLOTS as usize * PLACE <= FRAME);
+
+impl<D: Device> Lanes<D> {
+    /// Unconnected queue pairs, with memory for the trailers of the bulk lane
+    pub(crate) fn new(
+        cq: &D::Cq,
+        key: u32,
+        eager: &QpInit,
+        bulk: &QpInit,
+        registration: Registration<D>,
+        trailers: Lease,
+        port: Arc<dyn Any + Send + Sync>,
+    ) -> Result<Self, rdma_core::Error> {
+        Ok(Self {
+            key,
+            eager: cq.create_qp(eager)?,
+            bulk: cq.create_qp(bulk)?,
+            registration,
+            receives: Box::default(),
+            bulk_receives: VecDeque::with_capacity(2 * MAX_SLOTS as usize),
+            payload: None,
+            bulk_sends: VecDeque::with_capacity(MAX_SLOTS as usize),
+            trailers: Some(trailers),
+            trailer_count: [0; 2],
+            _port: port,
+        })
+    }
+
+    /// The name of the path in requests
+    pub(crate) fn key(&self) -> u32 {
+        self.key
+    }
+
+    /// The addresses of the eager and of the bulk queue pair
+    pub(crate) fn addresses(&self) -> [QpAddress; 2] {
+        [self.eager.address(), self.bulk.address()]
+    }
+
+    /// Connects both queue pairs to those of the peer
+    pub(crate) fn connect(&self, [eager, bulk]: &[QpAddress; 2]) -> Result<(), rdma_core::Error> {
+        self.eager.connect(eager)?;
+        self.bulk.connect(bulk)
+    }
+
+    /// Posts the receives of the eager lane
+    pub(crate) fn open(&mut self, leases: Vec<Lease>) -> Result<(), rdma_core::Error> {
+        self.receives = leases.iter().map(|_| None).collect();
+        leases.into_iter().enumerate().try_for_each(|(index, lease)| self.post_receive(index as u16, lease))
+    }
+
+    /// Offers a frame for the next packet, under a number that is free
+    pub(super) fn post_receive(&mut self, index: u16, lease: Lease) -> Result<(), rdma_core::Error> {
+        let sgl = [self.registration.sge(&lease, 0, FRAME)];
+        let request = RecvRequest { id: Request::Receive(index).wr_id(self.key), sgl: &sgl };
+        let place = &mut self.receives[index as usize];
+        debug_assert!(place.is_none(), "the number is free");
+        *place = Some(lease);
+        // SAFETY: `&mut self` excludes other posts on the queue pair. The lease stays in `receives`, which hands out no bytes,
+        // until `take_receive` on its completion, or until `stop` has quarantined it or proved the end.
+        unsafe { self.eager.post_recv(&request) }
+    }
+
+    /// The frame of a completed receive of the eager lane
+    pub(super) fn take_receive(&mut self, index: u16) -> Option<Lease> {
+        self.receives.get_mut(index as usize)?.take()
+    }
+
+    /// Offers `len` bytes at `offset` of `lease`, which stays in its table until the receive has completed
+    pub(super) fn post_bulk_receive(
+        &mut self,
+        buffer: u32,
+        lease: &Lease,
+        offset: u64,
+        len: u32,
+    ) -> Result<(), rdma_core::Error> {
+        let sge = self.registration.sge(lease, offset as usize, len as usize);
+        self.push_bulk_receive(BulkReceive::Payload { buffer, offset, len }, sge)
+    }
+
+    /// Offers a place for a trailer
+    pub(super) fn post_trailer_receive(&mut self) -> Result<(), rdma_core::Error> {
+        let place = self.trailer_count[0] % MAX_SLOTS;
+        self.trailer_count[0] += 1;
+        let trailers = self.trailers.as_ref().expect("a path that has not stopped has places");
+        let sge = self.registration.sge(trailers, place as usize * PLACE, PLACE);
+        self.push_bulk_receive(BulkReceive::Trailer { place }, sge)
+    }
+
+    fn push_bulk_receive(&mut self, receive: BulkReceive, sge: Sge) -> Result<(), rdma_core::Error> {
+        self.bulk_receives.push_back(receive);
+        let request = RecvRequest { id: Request::BulkReceive.wr_id(self.key), sgl: &[sge] };
+        // SAFETY: `&mut self` excludes other posts on the queue pair. The bytes belong to a buffer that its table keeps while
+        // receives are posted for it, or to `trailers`, until the completion of this receive or `stop`.
+        let posted = unsafe { self.bulk.post_recv(&request) };
+        if posted.is_err() {
+            self.bulk_receives.pop_back();
+        }
+        posted
+    }
+
+    /// The oldest receive of the bulk lane, which has completed
+    pub(super) fn take_bulk_receive(&mut self) -> Option<BulkReceive> {
+        self.bulk_receives.pop_front()
+    }
+
+    /// The trailer that was received in a place
+    pub(super) fn trailer(&self, place: u32, len: usize) -> &[u8] {
+        let trailers = self.trailers.as_ref().expect("a path that has not stopped has places");
+        trailers.part(place as usize * PLACE, len.min(PLACE))
+    }
+
+    /// Sends the first `len` bytes of the frame with number `frame`
+    pub(super) fn send_packet(
+        &mut self,
+        frame: u16,
+        lease: &Lease,
+        len: usize,
+    ) -> Result<(), rdma_core::Error> {
+        let sge = self.registration.sge(lease, 0, len);
+        let id = Request::Packet(frame).wr_id(self.key);
+        let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
+        // SAFETY: `&mut self` excludes other posts on the queue pair. The frame is noted as posted on this path, and not written
+        // until the completion of this request or `stop`.
+        unsafe { self.eager.post_send(&request) }
+    }
+
+    /// Sends `len` bytes at `offset` of the message with number `message`
+    pub(super) fn send_bulk(
+        &mut self,
+        message: u32,
+        lease: &Lease,
+        offset: usize,
+        len: usize,
+    ) -> Result<(), rdma_core::Error> {
+        let sge = self.registration.sge(lease, offset, len);
+        let id = Request::BulkPayload(message).wr_id(self.key);
+        let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
+        // SAFETY: `&mut self` excludes other posts on the queue pair. The message stays in its table, which counts the posts, and
+        // is not written until the completion of this request or `stop`.
+        unsafe { self.bulk.post_send(&request) }?;
+        self.bulk_sends.push_back(message);
+        Ok(())
+    }
+
+    /// The message whose bytes have been sent, which were posted first
+    pub(super) fn take_bulk_send(&mut self) -> Option<u32> {
+        self.bulk_sends.pop_front()
+    }
+
+    /// Sends a trailer on the bulk lane
+    pub(super) fn send_trailer(&mut self, trailer: &[u8]) -> Result<(), rdma_core::Error> {
+        // The peer has granted at most `MAX_SLOTS` receives: when it grants one more, the trailer that was here has arrived.
+        let place = MAX_SLOTS + self.trailer_count[1] % MAX_SLOTS;
+        self.trailer_count[1] += 1;
+        let at = place as usize * PLACE;
+        let trailers = self.trailers.as_mut().expect("a path that has not stopped has places");
+        trailers.write_at(at, trailer);
+        let sge = self.registration.sge(trailers, at, trailer.len());
+        let id = Request::BulkTrailer.wr_id(self.key);
+        let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
+        // SAFETY: `&mut self` excludes other posts on the queue pair. The place is written again only when the peer has received
+        // the trailer.
+        unsafe { self.bulk.post_send(&request) }
+    }
+
+    /// Destroys both queue pairs and deregisters the memory; returns what was posted, and whether it may be used again
+    pub(super) fn stop(mut self) -> Stopped {
+        let teardowns = [self.eager.destroy(), self.bulk.destroy()];
+        let is_quiesced = teardowns == [Teardown::Quiesced; 2];
+        let leases = self.receives.iter_mut().filter_map(Option::take).chain(self.trailers.take()).collect();
+        let bulk_receives = std::mem::take(&mut self.bulk_receives);
+        Stopped { is_quiesced, leases, bulk_receives, bulk_sends: std::mem::take(&mut self.bulk_sends) }
+    }
+}
+
+/// What a path leaves behind
+pub(super) struct Stopped {
+    /// Whether the device has proved that it works on nothing any more
+    pub(super) is_quiesced: bool,
+    /// Frames that were posted
+    pub(super) leases: Vec<Lease>,
+    pub(super) bulk_receives: VecDeque<BulkReceive>,
+    /// Messages that were posted on the bulk lane, once for each post
+    pub(super) bulk_sends: VecDeque<u32>,
+}
+
+impl<D: Device> Drop for Lanes<D> {
+    /// A path that was never handed to a peering has nothing posted but what it owns
+    fn drop(&mut self) {
+        let teardowns = [self.eager.destroy(), self.bulk.destroy()];
+        if teardowns != [Teardown::Quiesced; 2] {
+            let leases = self.receives.iter_mut().filter_map(Option::take).chain(self.trailers.take());
+            // The device may still write there.
+            leases.for_each(std::mem::forget);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_found_again_by_its_name() {
+        for request in [
+            Request::BulkReceive,
+            Request::BulkPayload(MAX_TOKENS - 1),
+            Request::BulkTrailer,
+            Request::Packet(u16::MAX),
+            Request::Receive(u16::MAX),
+        ] {
+            assert_eq!(Request::parse(request.wr_id(0xdead_beef)), (0xdead_beef, Some(request)));
+        }
+    }
+}

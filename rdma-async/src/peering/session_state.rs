@@ -1,0 +1,75 @@
+//! A session as its peering keeps it
+
+use rdma_core::session::SessionId;
+
+use crate::inbox::Inbox;
+use crate::op_table::OpTable;
+use crate::session::{Body, CloseError, Effects, RecvError, SendError, SessionError};
+use crate::wait_queue::WaitQueue;
+
+/// Where the futures of a session wait
+pub(crate) struct SessionState {
+    pub(crate) id: SessionId,
+    pub(crate) ops: OpTable<Body, SendError>,
+    pub(crate) inbox: Inbox<Body, RecvError>,
+    /// How the session ended, for this side.
+    pub(crate) end: WaitQueue<Option<Result<(), CloseError>>>,
+    /// Whether the application still holds a handle.
+    pub(super) is_held: bool,
+    /// Why nothing can be sent any more.
+    closed: Option<SendError>,
+}
+
+impl SessionState {
+    pub(super) fn new(id: SessionId, max_in_flight: u32) -> Self {
+        Self {
+            id,
+            ops: OpTable::new(max_in_flight),
+            inbox: Inbox::new(8),
+            end: WaitQueue::for_all("its session to end", None, 4),
+            is_held: true,
+            closed: None,
+        }
+    }
+
+    /// Why nothing can be sent
+    pub(super) fn send_error(&self) -> SendError {
+        self.closed.clone().unwrap_or(SendError::Closed)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// Refuses messages from now on
+    pub(super) fn refuse(&mut self, error: SendError, effects: &mut Effects) {
+        if self.closed.is_none() {
+            self.closed = Some(error.clone());
+            self.ops.close(error, effects);
+        }
+    }
+
+    /// Ends the session for this side, in good order
+    pub(super) fn conclude(&mut self, effects: &mut Effects) {
+        self.inbox.close(Ok(()), effects);
+        self.set_end(Ok(()), effects);
+    }
+
+    /// Ends the session at once
+    pub(super) fn fail(&mut self, error: &SessionError, effects: &mut Effects) {
+        self.refuse(error.clone().into(), effects);
+        self.inbox.close(Err(error.clone().into()), effects);
+        self.set_end(Err(error.clone().into()), effects);
+    }
+
+    pub(super) fn set_end(&mut self, result: Result<(), CloseError>, effects: &mut Effects) {
+        self.end.update(effects, |end| {
+            end.get_or_insert(result);
+        });
+    }
+
+    /// Whether neither the application nor a message needs it
+    pub(super) fn is_unused(&self) -> bool {
+        !self.is_held && self.ops.in_use() == 0 && self.end.value().is_some()
+    }
+}

@@ -1,0 +1,149 @@
+//! A peering as the reactor, its task and its sessions share it
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use rdma_core::session::{PathId, SessionId};
+use rdma_core::{Completion, Device, Runtime, Time};
+
+use super::session_state::SessionState;
+use super::state::State;
+use crate::pool::{Lease, Pool};
+use crate::session::{Effects, SendError, SendFailed, SessionError};
+use crate::sync::Mutex;
+use crate::wait_queue::{SharedWaitQueue, Waiter};
+
+/// The state of a peering under its one lock
+///
+/// Each method locks, asks the [`State`], unlocks, and runs the effects.
+pub(crate) struct PeeringShared<D: Device> {
+    pub(crate) pool: Pool,
+    /// Wakes the reactor.
+    reactor: Waker,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    /// When the reactor must look at this peering, in nanoseconds.
+    wake_at: AtomicU64,
+    state: Mutex<State<D>>,
+    /// Wakes the task that accepts sessions and makes paths.
+    news: SharedWaitQueue<bool>,
+}
+
+impl<D: Device> PeeringShared<D> {
+    pub(crate) fn new(pool: Pool, reactor: Waker, runtime: Arc<dyn Runtime>, state: State<D>) -> Self {
+        let news = SharedWaitQueue::for_all("news of its peering", false, 2);
+        Self { pool, reactor, runtime, wake_at: AtomicU64::new(0), state: Mutex::new(state), news }
+    }
+
+    #[inline]
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State<D>, Time, &mut Effects) -> R) -> R {
+        let mut effects = Effects::new();
+        let now = self.runtime.now();
+        let mut state = self.state.lock();
+        let result = f(&mut state, now, &mut effects);
+        let has_news = state.has_news();
+        drop(state);
+        effects.run(&self.reactor);
+        if has_news {
+            self.news.update(|has_news| *has_news = true);
+        }
+        result
+    }
+
+    /// Does something with a session that has a handle
+    #[inline]
+    pub(crate) fn with_session<R>(
+        &self,
+        id: SessionId,
+        f: impl FnOnce(&mut SessionState, &mut Effects) -> R,
+    ) -> R {
+        self.with(|state, _, effects| {
+            f(state.session(id).expect("a session with a handle is there"), effects)
+        })
+    }
+
+    pub(crate) fn poll_send(
+        &self,
+        id: SessionId,
+        message: &mut Option<Lease>,
+        awaits_delivery: bool,
+        waiter: &mut Waiter,
+        cx: &Context<'_>,
+    ) -> Poll<Result<u32, SendFailed>> {
+        if message.as_ref().is_some_and(|message| !self.pool.owns(message)) {
+            return Poll::Ready(Err(SendFailed { error: SendError::ForeignLease, lease: message.take() }));
+        }
+        self.with(|state, now, effects| {
+            state.poll_send(id, message, awaits_delivery, waiter, cx, now, effects)
+        })
+    }
+
+    pub(crate) fn try_send(&self, id: SessionId, message: Lease) -> Result<(), SendFailed> {
+        if !self.pool.owns(&message) {
+            return Err(SendFailed { error: SendError::ForeignLease, lease: Some(message) });
+        }
+        self.with(|state, now, effects| state.try_send(id, message, now, effects))
+    }
+
+    /// Takes in completions, all of path `path`
+    pub(crate) fn on_completions(
+        &self,
+        path: PathId,
+        completions: &[Completion],
+        now: Time,
+        effects: &mut Effects,
+    ) {
+        let mut state = self.state.lock();
+        for completion in completions {
+            state.on_completion(path, completion, now, effects);
+        }
+        drop(state);
+        self.wake_at.store(0, Ordering::Relaxed);
+        effects.run(&self.reactor);
+    }
+
+    /// As [`State::drive`], if it is time; returns when to call again
+    pub(crate) fn drive(
+        &self,
+        is_due: bool,
+        is_drained: bool,
+        now: Time,
+        cx: &mut Context<'_>,
+        effects: &mut Effects,
+    ) -> Option<Time> {
+        let wake_at = Time::from_nanos(self.wake_at.load(Ordering::Relaxed));
+        if !is_due && now < wake_at {
+            return Some(wake_at);
+        }
+        let mut state = self.state.lock();
+        let wake = state.drive(is_drained, now, cx, effects);
+        let has_news = state.has_news();
+        drop(state);
+        self.wake_at.store(wake.map_or(u64::MAX, Time::as_nanos), Ordering::Relaxed);
+        effects.run(&self.reactor);
+        if has_news {
+            self.news.update(|has_news| *has_news = true);
+        }
+        wake
+    }
+
+    /// Waits for something that the task of the peering must do
+    pub(crate) fn poll_news(&self, waiter: &mut Waiter, cx: &Context<'_>) -> Poll<()> {
+        self.news.poll_take_alone(waiter, cx, |has_news| std::mem::take(has_news).then_some(()))
+    }
+
+    /// A completion queue has failed: nothing completes there any more
+    pub(crate) fn port_failed(&self) {
+        self.with(|state, now, effects| state.lose_all_paths(now, effects));
+    }
+
+    pub(crate) fn fail(&self, error: &SessionError) {
+        self.with(|state, _, effects| state.fail(error, effects));
+    }
+}
+
+impl<D: Device> Drop for PeeringShared<D> {
+    fn drop(&mut self) {
+        self.fail(&SessionError::RuntimeGone);
+    }
+}

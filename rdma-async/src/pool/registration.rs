@@ -1,0 +1,33 @@
+//! The memory of a pool as one device knows it
+#![allow(unsafe_code, reason = "the device is told of memory by its address")]
+
+use rdma_core::{Access, Device, MemoryRegion, Sge};
+
+use super::{Lease, Pool};
+use crate::error::PoolError;
+
+/// All memory of a pool, registered for one path
+///
+/// A registration for each path: when it is gone, the device touches no memory any more because of that path.
+pub(crate) struct Registration<D: Device> {
+    // In the order in which they must go.
+    region: D::Mr,
+    _pool: Pool,
+}
+
+impl<D: Device> Registration<D> {
+    pub(super) fn new(pool: &Pool, device: &D) -> Result<Self, PoolError> {
+        let memory = pool.0.arena().as_slice_ptr();
+        // SAFETY: the pool lives in the same structure as the registration and is dropped after it; leases, the only way to
+        // its memory, are owned by the tables of the peering while they are posted.
+        let region = unsafe { device.register(memory, Access::LOCAL_WRITE) };
+        Ok(Self { region: region.map_err(PoolError::Register)?, _pool: pool.clone() })
+    }
+
+    /// `len` bytes at `offset` of a lease, as the device names them
+    pub(crate) fn sge(&self, lease: &Lease, offset: usize, len: usize) -> Sge {
+        debug_assert!(offset + len <= lease.capacity(), "a request stays inside its lease");
+        let addr = self.region.base() + (lease.offset() + offset) as u64;
+        Sge { addr, len: len as u32, lkey: self.region.lkey() }
+    }
+}

@@ -1,0 +1,176 @@
+//! The futures of a session
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use rdma_core::Device;
+
+use super::{Body, CloseError, Message, RecvError, Recycle, SendFailed, SessionHandle};
+use crate::pool::Lease;
+use crate::wait_queue::Waiter;
+
+/// Future of [`Session::send`](super::Session::send)
+///
+/// # Cancel safety
+///
+/// Dropping it before it was first polled, or while it waits for a place in the queue, drops the message. Once the message has a
+/// place it will be sent, whether or not the future lives; its memory is then freed by itself.
+#[must_use = "futures do nothing unless polled"]
+pub struct Send<D: Device> {
+    session: Arc<SessionHandle<D>>,
+    awaits_delivery: bool,
+    state: SendState,
+}
+
+enum SendState {
+    /// Waits for a place
+    Unqueued(Option<Lease>, Waiter),
+    /// In this op slot
+    Queued(u32),
+    Done,
+}
+
+impl<D: Device> Send<D> {
+    pub(super) fn new(session: Arc<SessionHandle<D>>, lease: Lease) -> Self {
+        let state = SendState::Unqueued(Some(lease), Waiter::default());
+        Self { session, awaits_delivery: false, state }
+    }
+
+    /// Resolves when the peer has the message, instead of when the lease may be reused
+    ///
+    /// # Panics
+    ///
+    /// If the future was polled before.
+    pub fn delivered(mut self) -> Self {
+        let is_new = matches!(&self.state, SendState::Unqueued(Some(_), waiter) if !waiter.waits());
+        assert!(is_new, "a send that was polled cannot be changed");
+        self.awaits_delivery = true;
+        self
+    }
+}
+
+impl<D: Device> Future for Send<D> {
+    type Output = Result<Lease, SendFailed>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { session, awaits_delivery, state } = &mut *self;
+        if let SendState::Unqueued(lease, waiter) = state {
+            match ready!(session.peering.poll_send(session.id, lease, *awaits_delivery, waiter, cx)) {
+                Ok(slot) => *state = SendState::Queued(slot),
+                Err(failed) => {
+                    *state = SendState::Done;
+                    return Poll::Ready(Err(failed));
+                }
+            }
+        }
+        let SendState::Queued(slot) = *state else { panic!("a send that has ended was polled again") };
+        let outcome = session
+            .peering
+            .with_session(session.id, |session, effects| session.ops.poll_outcome(slot, cx, effects));
+        let (result, body) = ready!(outcome);
+        *state = SendState::Done;
+        let lease = match body {
+            Some(Body::Lease(lease)) => Some(lease),
+            _ => None,
+        };
+        Poll::Ready(match (result, lease) {
+            (Ok(()), Some(lease)) => Ok(lease),
+            (Ok(()), None) => unreachable!("a message that was sent is in its lease"),
+            (Err(error), lease) => Err(SendFailed { error, lease }),
+        })
+    }
+}
+
+impl<D: Device> Drop for Send<D> {
+    fn drop(&mut self) {
+        let Self { session, state, .. } = self;
+        match state {
+            SendState::Unqueued(_, waiter) if waiter.waits() => {
+                session.peering.with_session(session.id, |state, effects| state.ops.leave(waiter, effects));
+            }
+            SendState::Queued(slot) => {
+                session.peering.with_session(session.id, |state, effects| state.ops.detach(*slot, effects));
+            }
+            SendState::Unqueued(..) | SendState::Done => (),
+        }
+    }
+}
+
+/// Future of [`Session::recv`](super::Session::recv)
+///
+/// # Cancel safety
+///
+/// Messages are received whether or not a future waits: dropping it loses none.
+#[must_use = "futures do nothing unless polled"]
+pub struct Recv<D: Device> {
+    pub(super) session: Arc<SessionHandle<D>>,
+    pub(super) waiter: Waiter,
+}
+
+impl<D: Device> Future for Recv<D> {
+    type Output = Result<Option<Message>, RecvError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { session, waiter } = &mut *self;
+        let received = session
+            .peering
+            .with_session(session.id, |session, effects| session.inbox.poll_next(waiter, cx, effects));
+        let body = ready!(received)?;
+        let recycle = || Arc::clone(session) as Arc<dyn Recycle>;
+        Poll::Ready(Ok(body.map(|body| Message::new(body, recycle()))))
+    }
+}
+
+impl<D: Device> Drop for Recv<D> {
+    fn drop(&mut self) {
+        let Self { session, waiter } = self;
+        if waiter.waits() {
+            session.peering.with_session(session.id, |session, effects| session.inbox.leave(waiter, effects));
+        }
+    }
+}
+
+/// Future of [`Session::closed`](super::Session::closed)
+///
+/// # Cancel safety
+///
+/// Dropping it changes nothing.
+#[must_use = "futures do nothing unless polled"]
+pub struct Closed<D: Device> {
+    pub(super) session: Arc<SessionHandle<D>>,
+    pub(super) waiter: Waiter,
+}
+
+impl<D: Device> Future for Closed<D> {
+    type Output = Result<(), CloseError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { session, waiter } = &mut *self;
+        session.peering.with_session(session.id, |session, effects| {
+            session.end.poll_take(waiter, cx, effects, |end| end.clone())
+        })
+    }
+}
+
+impl<D: Device> Drop for Closed<D> {
+    fn drop(&mut self) {
+        let Self { session, waiter } = self;
+        if waiter.waits() {
+            session.peering.with_session(session.id, |session, effects| session.end.leave(waiter, effects));
+        }
+    }
+}
+
+macro_rules! debug_by_session {
+    ($($future:ident),* $(,)?) => {$(
+        impl<D: Device> fmt::Debug for $future<D> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($future)).field("session", &self.session.id.number()).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+debug_by_session! { Closed, Recv, Send }

@@ -1,0 +1,211 @@
+//! Sessions that outlive their cables
+//!
+//! A [`Node`] is this process with its devices; a [`Session`] carries messages to one peer, exactly once and in order, for as long as
+//! there is a way to the peer. See [`rdma_core::session`] for the protocol.
+
+mod error;
+mod futures;
+mod message;
+
+use std::fmt;
+use std::sync::Arc;
+
+use rdma_core::Device;
+use rdma_core::session::SessionId;
+
+pub use self::error::{CloseError, ConnectError, RecvError, SendError, SendFailed, SessionError};
+pub use self::futures::{Closed, Recv, Send};
+pub use self::message::Message;
+pub(crate) use self::message::{Body, Recycle};
+use crate::error::AllocError;
+pub use crate::node::{Node, NodeBuilder, NodeOptions};
+use crate::peering::shared::PeeringShared;
+use crate::pool::{Alloc, Lease};
+use crate::wait_queue::Waiter;
+
+/// Effects that may free memory of messages
+pub(crate) type Effects = crate::effects::Effects<Body>;
+
+/// Messages to and from one peer, in order and exactly once, over every path that there is
+///
+/// Cheap to clone; all clones are the same session, and any number of tasks may send and receive at once. When the last clone
+/// and the last future are dropped, queued messages are still sent, and then the session is closed.
+///
+/// ```
+/// # rdma_sim::Sim::new().run(async |net| {
+/// use rdma_async::session::Node;
+///
+/// let node = |host: &'static str| {
+///     let net = net.clone();
+///     let runtime = net.runtime();
+///     Node::builder(move || net.open(host, "rdma_en2")).runtime(runtime).build()
+/// };
+/// let (a, b) = (node("a")?, node("b")?);
+/// // Any byte stream between the two processes: TCP, or here a pipe.
+/// let (to_b, to_a) = tokio::io::duplex(1024);
+/// let (to_b, _) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+/// to_b.send_bytes(b"hello").await?;
+/// let to_a = b.accept().await.expect("the node is open");
+/// assert_eq!(*to_a.recv().await?.expect("a message"), *b"hello");
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+pub struct Session<D: Device> {
+    handle: Arc<SessionHandle<D>>,
+}
+
+/// Keeps a session open: dropping the last one abandons it
+pub(crate) struct SessionHandle<D: Device> {
+    pub(crate) peering: Arc<PeeringShared<D>>,
+    pub(crate) id: SessionId,
+}
+
+impl<D: Device> Recycle for SessionHandle<D> {
+    fn recycle(&self, len: usize) {
+        self.peering.with(|state, now, effects| state.recycle(self.id, len, now, effects));
+    }
+}
+
+impl<D: Device> Drop for SessionHandle<D> {
+    fn drop(&mut self) {
+        self.peering.with(|state, now, effects| state.abandon(self.id, now, effects));
+    }
+}
+
+impl<D: Device> Session<D> {
+    pub(crate) fn new(peering: Arc<PeeringShared<D>>, id: SessionId) -> Self {
+        Self { handle: Arc::new(SessionHandle { peering, id }) }
+    }
+
+    /// Leases memory for a message of up to `len` bytes
+    ///
+    /// Waits, in turn, until the node has that much free memory in one piece.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError::TooLarge`] if the node's send memory is smaller than `len`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up the place in line; no memory is lost.
+    pub fn alloc(&self, len: usize) -> Alloc {
+        Alloc::new(&self.handle.peering.pool, len)
+    }
+
+    /// Leases memory for a message of up to `len` bytes, without waiting
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError::TooLarge`] if the node's send memory is smaller than `len`; [`AllocError::WouldBlock`] if that much is not free in one
+    /// piece, or if tasks wait for memory.
+    pub fn try_alloc(&self, len: usize) -> Result<Lease, AllocError> {
+        self.handle.peering.pool.try_alloc(len)
+    }
+
+    /// Sends the message in `lease`
+    ///
+    /// Resolves when the lease may be reused, and returns it. [`Send::delivered`] resolves when the peer has the message.
+    ///
+    /// # Errors
+    ///
+    /// With the lease, unless a failed device may still touch it: a [`SendError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it was first polled, or while it waits for a place in the queue, drops the message. Once the
+    /// message has a place it will be sent, whether or not the future lives; its memory is then freed by itself.
+    pub fn send(&self, lease: Lease) -> Send<D> {
+        Send::new(Arc::clone(&self.handle), lease)
+    }
+
+    /// Queues the message in `lease`, without waiting
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send), and [`SendError::WouldBlock`] if as many messages are in flight as may be, or if tasks wait to send.
+    pub fn try_send(&self, lease: Lease) -> Result<(), SendFailed> {
+        self.handle.peering.try_send(self.handle.id, lease)
+    }
+
+    /// Copies `bytes` into a lease and sends it
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send), and [`SendError::Alloc`] if the node's send memory is smaller than the message.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`send`](Self::send).
+    pub async fn send_bytes(&self, bytes: &[u8]) -> Result<(), SendError> {
+        let mut lease = match self.try_alloc(bytes.len()) {
+            Err(AllocError::WouldBlock) => self.alloc(bytes.len()).await?,
+            leased => leased?,
+        };
+        lease.extend_from_slice(bytes);
+        self.send(lease).await?;
+        Ok(())
+    }
+
+    /// The next message, or `None` when the peer has closed the session and everything has been read
+    ///
+    /// # Errors
+    ///
+    /// [`RecvError::Lost`] if the session is lost. Messages that arrived before are delivered first.
+    ///
+    /// # Cancel safety
+    ///
+    /// Messages are received whether or not a future waits: dropping the future loses none.
+    pub fn recv(&self) -> Recv<D> {
+        Recv { session: Arc::clone(&self.handle), waiter: Waiter::default() }
+    }
+
+    /// Closes the session: sends the queued messages, and waits until the peer has everything
+    ///
+    /// The peer reads them and then the end; it cannot begin to send more. Messages that it sent before can still be read here.
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError::Lost`] if the session was lost before the peer confirmed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Closing begins when the future is first polled, and goes on when it is dropped.
+    pub async fn close(&self) -> Result<(), CloseError> {
+        let id = self.handle.id;
+        self.handle.peering.with(|state, now, effects| state.close(id, now, effects));
+        self.closed().await
+    }
+
+    /// Waits until the session is over, or closed by this side with everything delivered
+    ///
+    /// # Errors
+    ///
+    /// As [`close`](Self::close).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub fn closed(&self) -> Closed<D> {
+        Closed { session: Arc::clone(&self.handle), waiter: Waiter::default() }
+    }
+
+    /// Ends the session at once; the peer learns `code`
+    ///
+    /// Messages that were not delivered are lost.
+    pub fn reset(&self, code: u64) {
+        let id = self.handle.id;
+        self.handle.peering.with(|state, now, effects| state.reset(id, code, now, effects));
+    }
+}
+
+impl<D: Device> Clone for Session<D> {
+    fn clone(&self) -> Self {
+        Self { handle: Arc::clone(&self.handle) }
+    }
+}
+
+impl<D: Device> fmt::Debug for Session<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("id", &self.handle.id.number()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,337 @@
+//! What two processes say to each other on a byte stream, before there is a path and beside it
+
+use std::time::Duration;
+
+use super::trailer::{Reader, Writer};
+use super::{Integrity, LaneConfig, Limits, PathId};
+use crate::QpAddress;
+
+/// The first message of each side on a bootstrap stream
+///
+/// Its length is fixed for a version, and it begins with a magic number and the version, so that another program or another
+/// version is recognized before anything else is read. Each side then sends back the nonce of the other: a recorded hello has
+/// no answer to a new nonce.
+///
+/// ```
+/// use std::time::Duration;
+/// use rdma_core::session::{Hello, HelloError, Integrity, Limits};
+///
+/// let limits = Limits { max_message: 1 << 30, max_sessions: 8, max_streams: 8, session_share: 64 };
+/// let hello = Hello {
+///     incarnation: 1, nonce: [7; 16], group_epoch: 0, limits, bulk_fragment: 1 << 18, integrity: Integrity::Crc32,
+///     peer_timeout: Duration::from_secs(2), ports: 1,
+/// };
+/// let mut bytes = hello.to_bytes();
+/// assert_eq!(Hello::from_bytes(&bytes), Ok(hello));
+/// bytes[0] ^= 1;
+/// assert_eq!(Hello::from_bytes(&bytes), Err(HelloError::ForeignProtocol));
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Hello {
+    /// Drawn anew by each process: a process that was restarted has another one
+    pub incarnation: u64,
+    /// Drawn anew for each stream
+    pub nonce: [u8; Hello::NONCE_LEN],
+    /// Generation of the application's group that this side belongs to; both sides must have the same
+    pub group_epoch: u64,
+    /// What this side accepts
+    pub limits: Limits,
+    /// The most bytes of a bulk fragment: the smaller one of both sides counts
+    pub bulk_fragment: u32,
+    /// Whether this side wants checksums: they are used if one side does
+    pub integrity: Integrity,
+    /// Time without a word after which the peer counts as lost: the shorter one of both sides counts
+    pub peer_timeout: Duration,
+    /// How many ports this side has
+    pub ports: u32,
+}
+
+/// Bytes that are not the [`Hello`] of a compatible peer
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HelloError {
+    /// The peer belongs to another generation of the application's group
+    #[error("the peer is of group epoch {theirs}, this side of {ours}")]
+    Epoch {
+        /// The epoch of this side
+        ours: u64,
+        /// The epoch of the peer
+        theirs: u64,
+    },
+    /// The peer is not a program that speaks this protocol
+    #[error("the peer does not speak this protocol")]
+    ForeignProtocol,
+    /// The peer did not send back the nonce of this side: its hello may be a recording
+    #[error("the peer did not answer the nonce of this side")]
+    Replayed,
+    /// A message that does not belong here
+    #[error("the peer sent a message that does not belong here")]
+    Unexpected,
+    /// Parameters with which data could not flow
+    #[error("the peer offers unusable parameters")]
+    Unusable,
+    /// The peer runs an incompatible version
+    #[error("the peer speaks version {theirs} of the protocol, this side version {ours}", ours = Hello::VERSION)]
+    Version {
+        /// The version of the peer
+        theirs: u16,
+    },
+}
+
+const MAGIC: [u8; 6] = *b"tb5rdm";
+
+impl Hello {
+    /// Version of the protocol, which covers this message and all messages after it
+    pub const VERSION: u16 = 3;
+    /// Length of a nonce in bytes
+    pub const NONCE_LEN: usize = 16;
+    /// Length in bytes of the part that every version begins with: the magic number and the version
+    pub const HEAD_LEN: usize = 8;
+    /// Length of the encoded form in bytes
+    pub const LEN: usize = Self::HEAD_LEN + 8 + Self::NONCE_LEN + 8 + 20 + 4 + 4 + 8 + 4;
+
+    /// The encoded form, little-endian
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut out = [0; Self::LEN];
+        let mut writer = Writer(&mut out);
+        writer.put(MAGIC);
+        writer.put(Self::VERSION.to_le_bytes());
+        writer.put(self.incarnation.to_le_bytes());
+        writer.put(self.nonce);
+        writer.put(self.group_epoch.to_le_bytes());
+        writer.put(self.limits.max_message.to_le_bytes());
+        writer.put(self.limits.max_sessions.to_le_bytes());
+        writer.put(self.limits.max_streams.to_le_bytes());
+        writer.put(self.limits.session_share.to_le_bytes());
+        writer.put(self.bulk_fragment.to_le_bytes());
+        writer.put(u32::from(self.integrity == Integrity::Crc32).to_le_bytes());
+        writer.put(u64::try_from(self.peer_timeout.as_nanos()).unwrap_or(u64::MAX).to_le_bytes());
+        writer.put(self.ports.to_le_bytes());
+        out
+    }
+
+    /// Checks the first bytes of an encoded form
+    ///
+    /// # Errors
+    ///
+    /// [`HelloError::ForeignProtocol`] without the magic number, [`HelloError::Version`] from another version.
+    pub fn check_head(head: &[u8; Self::HEAD_LEN]) -> Result<(), HelloError> {
+        let mut reader = Reader(head);
+        if reader.take() != MAGIC {
+            return Err(HelloError::ForeignProtocol);
+        }
+        let theirs = u16::from_le_bytes(reader.take());
+        if theirs == Self::VERSION { Ok(()) } else { Err(HelloError::Version { theirs }) }
+    }
+
+    /// Decodes the encoded form
+    ///
+    /// # Errors
+    ///
+    /// As [`check_head`](Self::check_head), and [`HelloError::Unusable`] for limits with which data could not flow.
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Result<Self, HelloError> {
+        let mut reader = Reader(bytes);
+        Self::check_head(&reader.take())?;
+        let hello = Self {
+            incarnation: u64::from_le_bytes(reader.take()),
+            nonce: reader.take(),
+            group_epoch: u64::from_le_bytes(reader.take()),
+            limits: Limits {
+                max_message: u64::from_le_bytes(reader.take()),
+                max_sessions: reader.number(),
+                max_streams: reader.number(),
+                session_share: reader.number(),
+            },
+            bulk_fragment: reader.number(),
+            integrity: if reader.number() == 0 { Integrity::Unchecked } else { Integrity::Crc32 },
+            peer_timeout: Duration::from_nanos(u64::from_le_bytes(reader.take())),
+            ports: reader.number(),
+        };
+        let is_usable = hello.limits.is_usable()
+            && hello.bulk_fragment as usize >= crate::FRAME
+            && hello.bulk_fragment.is_multiple_of(crate::FRAME as u32)
+            && hello.peer_timeout >= MIN_PEER_TIMEOUT;
+        if is_usable { Ok(hello) } else { Err(HelloError::Unusable) }
+    }
+}
+
+/// The shortest peer timeout.
+pub const MIN_PEER_TIMEOUT: Duration = Duration::from_millis(8);
+
+/// A lane of a connection whose sides count each other as lost after `peer_timeout`
+pub fn lane_config(peer_timeout: Duration, window: u32, peer_window: u32) -> LaneConfig {
+    LaneConfig {
+        window,
+        peer_window,
+        report_delay: Duration::from_micros(25),
+        heartbeat: peer_timeout / 8,
+        timeout: peer_timeout / 2,
+    }
+}
+
+/// One end of a path, as its side describes it to the other
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PathEnd {
+    /// The path
+    pub path: PathId,
+    /// Its incarnation
+    pub epoch: u16,
+    /// Receives that are kept posted on the eager lane
+    pub window: u32,
+    /// What the port carries, in bytes per second
+    pub rate: u64,
+    /// The queue pair of the eager lane
+    pub eager: QpAddress,
+    /// The queue pair of the bulk lane
+    pub bulk: QpAddress,
+}
+
+/// A message on a bootstrap stream after the [`Hello`]s
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ControlMessage {
+    /// The nonce of the peer's hello
+    Confirm([u8; Hello::NONCE_LEN]),
+    /// The connecting side's end of a path
+    Offer(PathEnd),
+    /// The accepting side's end of the path that was offered; it receives already
+    Answer(PathEnd),
+    /// The sender has no path of this number and incarnation: it was lost, or cannot be made
+    Lost {
+        /// The path
+        path: PathId,
+        /// Its incarnation
+        epoch: u16,
+    },
+    /// The sender is alive
+    Alive,
+    /// The sender ends all sessions
+    Bye,
+}
+
+impl ControlMessage {
+    /// Length of the encoded form in bytes
+    pub const LEN: usize = 24 + 2 * QpAddress::WIRE_LEN;
+
+    /// The encoded form, of fixed length: a tag, then the fields, little-endian, then zeros
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut out = [0; Self::LEN];
+        let mut writer = Writer(&mut out);
+        match self {
+            Self::Confirm(nonce) => {
+                writer.put([1]);
+                writer.put(nonce);
+            }
+            Self::Offer(end) => end.write(&mut writer, 2),
+            Self::Answer(end) => end.write(&mut writer, 3),
+            Self::Lost { path, epoch } => {
+                writer.put([4]);
+                writer.put(path.0.to_le_bytes());
+                writer.put(epoch.to_le_bytes());
+            }
+            Self::Alive => writer.put([5]),
+            Self::Bye => writer.put([6]),
+        }
+        out
+    }
+
+    /// Decodes the encoded form
+    ///
+    /// # Errors
+    ///
+    /// [`HelloError::Unexpected`] for a tag that this version does not know.
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Result<Self, HelloError> {
+        let mut reader = Reader(bytes);
+        let [tag] = reader.take();
+        Ok(match tag {
+            1 => Self::Confirm(reader.take()),
+            2 => Self::Offer(PathEnd::read(&mut reader)),
+            3 => Self::Answer(PathEnd::read(&mut reader)),
+            4 => Self::Lost { path: PathId(reader.number()), epoch: u16::from_le_bytes(reader.take()) },
+            5 => Self::Alive,
+            6 => Self::Bye,
+            _ => return Err(HelloError::Unexpected),
+        })
+    }
+}
+
+impl PathEnd {
+    fn write(&self, writer: &mut Writer<'_>, tag: u8) {
+        writer.put([tag]);
+        writer.put(self.path.0.to_le_bytes());
+        writer.put(self.epoch.to_le_bytes());
+        writer.put(self.window.to_le_bytes());
+        writer.put(self.rate.to_le_bytes());
+        writer.put(self.eager.to_bytes());
+        writer.put(self.bulk.to_bytes());
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Self {
+        Self {
+            path: PathId(reader.number()),
+            epoch: u16::from_le_bytes(reader.take()),
+            window: reader.number(),
+            rate: u64::from_le_bytes(reader.take()),
+            eager: QpAddress::from_bytes(&reader.take()),
+            bulk: QpAddress::from_bytes(&reader.take()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end() -> PathEnd {
+        let eager = QpAddress { qpn: crate::Qpn(7), ..QpAddress::default() };
+        let bulk = QpAddress { qpn: crate::Qpn(8), ..QpAddress::default() };
+        PathEnd { path: PathId(1), epoch: 2, window: 3, rate: 1 << 40, eager, bulk }
+    }
+
+    #[test]
+    fn control_messages_are_decoded_as_they_were_encoded() {
+        for message in [
+            ControlMessage::Confirm([9; 16]),
+            ControlMessage::Offer(end()),
+            ControlMessage::Answer(end()),
+            ControlMessage::Lost { path: PathId(1), epoch: 2 },
+            ControlMessage::Alive,
+            ControlMessage::Bye,
+        ] {
+            assert_eq!(ControlMessage::from_bytes(&message.to_bytes()), Ok(message));
+        }
+        for tag in [0, 7] {
+            let mut bytes = ControlMessage::Alive.to_bytes();
+            bytes[0] = tag;
+            assert_eq!(ControlMessage::from_bytes(&bytes), Err(HelloError::Unexpected));
+        }
+    }
+
+    /// Catches each condition on a hello left out.
+    #[test]
+    fn a_hello_with_which_data_could_not_flow_is_refused() {
+        let limits = Limits { max_message: 0, max_sessions: 1, max_streams: 1, session_share: 1 };
+        let good = Hello {
+            incarnation: 1,
+            nonce: [2; 16],
+            group_epoch: 3,
+            limits,
+            bulk_fragment: 4096,
+            integrity: Integrity::Unchecked,
+            peer_timeout: MIN_PEER_TIMEOUT,
+            ports: 5,
+        };
+        assert_eq!(Hello::from_bytes(&good.to_bytes()), Ok(good));
+        let short = MIN_PEER_TIMEOUT - Duration::from_nanos(1);
+        for unusable in [
+            Hello { limits: Limits { session_share: 0, ..limits }, ..good },
+            Hello { bulk_fragment: 0, ..good },
+            Hello { bulk_fragment: 4097, ..good },
+            Hello { peer_timeout: short, ..good },
+        ] {
+            assert_eq!(Hello::from_bytes(&unusable.to_bytes()), Err(HelloError::Unusable));
+        }
+        let mut newer = good.to_bytes();
+        newer[6] = 4;
+        assert_eq!(Hello::from_bytes(&newer), Err(HelloError::Version { theirs: 4 }));
+    }
+}
