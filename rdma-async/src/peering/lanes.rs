@@ -249,7 +249,7 @@ impl<D: Device> Lanes<D> {
 
     /// Sends a trailer on the bulk lane
     pub(super) fn send_trailer(&mut self, trailer: &[u8]) -> Result<(), rdma_core::Error> {
-        // The peer has granted at most `MAX_SLOTS` receives: when it grants one more, the trailer that was here has arrived.
+        // At most `MAX_SLOTS` trailers are under way: the send of the one that was here has completed.
         let place = MAX_SLOTS + self.trailer_count[1] % MAX_SLOTS;
         self.trailer_count[1] += 1;
         let at = place as usize * PLACE;
@@ -258,8 +258,8 @@ impl<D: Device> Lanes<D> {
         let sge = self.registration.sge(trailers, at, trailer.len());
         let id = Request::BulkTrailer.wr_id(self.key);
         let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
-        // SAFETY: `&mut self` excludes other posts on the queue pair. The place is written again only when the peer has received
-        // the trailer.
+        // SAFETY: `&mut self` excludes other posts on the queue pair. The place is written again only after the completion of
+        // this request.
         unsafe { self.bulk.post_send(&request) }
     }
 

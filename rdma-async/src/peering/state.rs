@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::task::{Context, Poll, Waker};
 
 use rdma_core::session::{
-    BulkTrailer, Event, FRAGMENT, Grant, IncomingId, Integrity, LaneConfig, PacketTrailer, PathId, PathLoss,
-    Payload, Peering, Placement, RefusedSend, SessionId, StreamId, Token, Transmit, packets,
+    BulkTrailer, Event, FRAGMENT, Grant, IncomingId, Integrity, LaneConfig, MAX_EAGER, PacketTrailer, PathId,
+    PathLoss, Payload, Peering, Placement, RefusedSend, SessionId, StreamId, Token, Transmit, packets,
 };
 use rdma_core::{Completion, Device, FRAME, Status, Time, frames};
 use slab::Slab;
@@ -208,7 +208,8 @@ impl<D: Device> State<D> {
             session.ops.release(slot, effects);
             return Err(SendFailed { error, lease: Some(message) });
         }
-        self.outgoing.insert(OutgoingMessage::new(id, slot, awaits_delivery, packets(len)));
+        let packets = if len > MAX_EAGER as u64 { 0 } else { packets(len) };
+        self.outgoing.insert(OutgoingMessage::new(id, slot, awaits_delivery, packets));
         session.ops.put(slot, Body::Lease(message), waker);
         self.pump(now, effects);
         Ok(slot)
@@ -306,7 +307,10 @@ impl<D: Device> State<D> {
                 }
                 is_first
             }
-            Some(Request::BulkTrailer) => true,
+            Some(Request::BulkTrailer) => {
+                self.core.bulk_sent(path);
+                true
+            }
             None => false,
         };
         if !is_known {
@@ -439,7 +443,10 @@ impl<D: Device> State<D> {
 
     /// Posts everything that the protocol wants
     pub(super) fn pump(&mut self, now: Time, effects: &mut Effects) {
-        while let Some(transmit) = self.core.poll_transmit(now, self.frames.free() > PROTOCOL_FRAMES) {
+        // Without a frame, nothing is polled: a packet that is not sent would still take its number.
+        while self.frames.free() > 0
+            && let Some(transmit) = self.core.poll_transmit(now, self.frames.free() > PROTOCOL_FRAMES)
+        {
             let (path, posted) = match transmit {
                 Transmit::Packet { path, payload, trailer } => {
                     (path, self.post_packet(path, &payload, &trailer, effects))

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::trailer::{Reader, Writer};
-use super::{Address, IncomingId, Integrity, PacketError, Violation};
+use super::{Address, IncomingId, Integrity, PacketError, SessionId, Violation};
 use crate::Time;
 
 /// The most receives that may be granted and not served on a bulk lane
@@ -179,9 +179,10 @@ impl BulkReceiver {
         self.ungranted.extend(slots);
     }
 
-    /// Forgets for which message receives were posted
-    pub(super) fn withdraw(&mut self, id: IncomingId) {
-        self.slots.iter_mut().filter(|slot| slot.id == Some(id)).for_each(|slot| slot.id = None);
+    /// Forgets that receives were posted for messages of a session
+    pub(super) fn withdraw(&mut self, session: SessionId) {
+        let of_session = |slot: &&mut Slot| slot.address.session == session.number();
+        self.slots.iter_mut().filter(of_session).for_each(|slot| slot.id = None);
     }
 
     /// The receives that have not completed, when the path is gone
@@ -206,6 +207,8 @@ pub(super) struct BulkSender {
     /// From number `next` on; `None` where the packet with the grant has not arrived.
     grants: VecDeque<Option<Grant>>,
     next: u32,
+    /// Answers whose send has not completed.
+    in_flight: u32,
 }
 
 impl BulkSender {
@@ -228,15 +231,21 @@ impl BulkSender {
 
     /// Whether there is a grant to serve
     pub(super) fn is_ready(&self) -> bool {
-        matches!(self.grants.front(), Some(Some(_)))
+        matches!(self.grants.front(), Some(Some(_))) && self.in_flight < MAX_SLOTS
     }
 
     /// The grant to serve next
     pub(super) fn pop(&mut self) -> Option<Grant> {
-        let grant = (*self.grants.front()?)?;
+        let grant = (*self.grants.front()?).filter(|_| self.in_flight < MAX_SLOTS)?;
         self.grants.pop_front();
         self.next = self.next.wrapping_add(1);
+        self.in_flight += 1;
         Some(grant)
+    }
+
+    /// The send of an answer has completed
+    pub(super) fn completed(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
     }
 }
 

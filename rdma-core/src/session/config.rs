@@ -1,4 +1,4 @@
-use super::{FRAGMENT, Integrity};
+use super::{FRAGMENT, Integrity, MAX_FRAGMENTS};
 use crate::FRAME;
 
 /// What one side of a peering accepts from the other; exchanged when it is made
@@ -8,14 +8,17 @@ pub struct Limits {
     pub max_message: u64,
     /// Sessions that the peer may have open at once, up to [`MAX_SESSIONS`]
     pub max_sessions: u32,
-    /// Streams of a session that the peer may have open at once
+    /// Streams of a session that the peer may have open at once, up to [`MAX_STREAMS`]
     pub max_streams: u32,
-    /// Packets that each session can always have at this side, read or unread, at least one
+    /// Packets that each session can always have at this side, read or unread: at least [`MAX_FRAGMENTS`], the longest message of
+    /// the eager lane
     pub session_share: u32,
 }
 
 /// The most sessions that one side of a peering can have open
 pub const MAX_SESSIONS: u32 = 1 << 18;
+/// The most streams of a session that one side can have open
+pub const MAX_STREAMS: u32 = 1 << 10;
 /// The most packets of a session that may be under way or unread.
 pub const MAX_ROOM: u32 = 1 << 14;
 
@@ -23,8 +26,8 @@ impl Limits {
     /// Whether sessions can work so
     pub fn is_usable(&self) -> bool {
         (1..=MAX_SESSIONS).contains(&self.max_sessions)
-            && self.max_streams >= 1
-            && (1..=MAX_ROOM).contains(&self.session_share)
+            && (1..=MAX_STREAMS).contains(&self.max_streams)
+            && (MAX_FRAGMENTS as u32..=MAX_ROOM).contains(&self.session_share)
     }
 }
 
@@ -54,7 +57,7 @@ pub struct PeeringConfig {
     pub side: Side,
     /// Whether fragments carry a checksum; the same on both sides
     pub integrity: Integrity,
-    /// Bytes that this side asks for in one bulk fragment: whole frames
+    /// The most bytes in one bulk fragment, in whole frames; the same on both sides
     pub bulk_fragment: u32,
     /// What this side accepts
     pub local: Limits,

@@ -44,8 +44,8 @@ pub enum Violation {
     /// The peer used a stream that it may not open
     #[error("impossible stream {0:#x}")]
     Stream(u32),
-    /// The peer granted bytes that its message does not have
-    #[error("granted {len} bytes at {offset}, beyond the message")]
+    /// The peer granted more bytes at once than both sides agreed on
+    #[error("granted {len} bytes at {offset}, more than one bulk fragment")]
     Grant {
         /// Length in bytes
         len: u32,

@@ -309,7 +309,7 @@ mod tests {
     /// Catches each condition on a hello left out.
     #[test]
     fn a_hello_with_which_data_could_not_flow_is_refused() {
-        let limits = Limits { max_message: 0, max_sessions: 1, max_streams: 1, session_share: 1 };
+        let limits = Limits { max_message: 0, max_sessions: 1, max_streams: 1, session_share: 17 };
         let good = Hello {
             incarnation: 1,
             nonce: [2; 16],
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(Hello::from_bytes(&good.to_bytes()), Ok(good));
         let short = MIN_PEER_TIMEOUT - Duration::from_nanos(1);
         for unusable in [
-            Hello { limits: Limits { session_share: 0, ..limits }, ..good },
+            Hello { limits: Limits { session_share: 16, ..limits }, ..good },
             Hello { bulk_fragment: 0, ..good },
             Hello { bulk_fragment: 4097, ..good },
             Hello { peer_timeout: short, ..good },

@@ -33,7 +33,7 @@ impl IncomingStream {
     /// At most `window` messages may be waited for: `Err` beyond them.
     pub(super) fn entry(&mut self, number: u32, window: u32) -> Result<Option<&mut Entry>, ()> {
         let index = number.wrapping_sub(self.next);
-        if index > u32::MAX / 2 {
+        if index > u32::MAX / 2 || self.is_finished {
             return Ok(None);
         }
         if index >= window {

@@ -15,12 +15,16 @@ pub struct LaneConfig {
     pub report_delay: Duration,
     /// Time without a packet from the peer after which this side asks for a report
     pub heartbeat: Duration,
-    /// Time without a packet from the peer after which the path counts as dead, at least two heartbeats
+    /// Time without a packet from the peer after which the path counts as dead, two to sixteen heartbeats
     pub timeout: Duration,
 }
 
 /// The fewest receives with which a lane works
 pub const MIN_WINDOW: u32 = 16;
+/// Packets that are kept back from data for other packets of the protocol.
+const CONTROL_RESERVE: u32 = 4;
+/// More than the questions that a side asks before the path counts as dead.
+const MAX_QUESTIONS: u32 = 64;
 /// The shortest time after which a packet without a report is asked about.
 const MIN_PATIENCE: Duration = Duration::from_micros(200);
 
@@ -31,7 +35,7 @@ impl LaneConfig {
         windows.contains(&self.window)
             && windows.contains(&self.peer_window)
             && self.heartbeat >= MIN_PATIENCE
-            && self.timeout >= self.heartbeat * 2
+            && (self.heartbeat * 2..=self.heartbeat * 16).contains(&self.timeout)
     }
 }
 
@@ -98,8 +102,15 @@ impl<T> Lane<T> {
     /// Packets of data that can be sent now
     #[inline]
     pub(super) fn data_room(&self) -> u32 {
-        // Kept back for reports and questions, so that both sides can always say how many receives they have posted: a side
-        // sends a bare report at most once for each quarter of a window that it has received, and one question at a time.
+        self.control_room().saturating_sub(CONTROL_RESERVE)
+    }
+
+    /// Packets of the protocol itself that can be sent now, but for reports and questions
+    ///
+    /// Some are kept back for these, so that both sides can always say how many receives they have posted: a side sends a bare
+    /// report at most once for each quarter of a window that it has received.
+    #[inline]
+    pub(super) fn control_room(&self) -> u32 {
         self.room().saturating_sub(self.config.peer_window / 4 + 2)
     }
 
@@ -109,13 +120,13 @@ impl<T> Lane<T> {
         self.sent.len()
     }
 
-    /// Packets of the protocol itself that can be sent now
+    /// Packets that can be sent now
     #[inline]
-    pub(super) fn room(&self) -> u32 {
+    fn room(&self) -> u32 {
         let credits = self.peer_limit.wrapping_sub(self.sent.next());
-        // Negative when a limit was taken back because of a damaged packet.
+        // Questions may go beyond the limit.
         let credits = if credits > u32::MAX / 2 { 0 } else { credits };
-        credits.min(MAX_UNREPORTED - self.sent.len())
+        credits.min(MAX_UNREPORTED.saturating_sub(self.sent.len()))
     }
 
     /// Numbers a packet, and fills in what its trailer reports
@@ -143,7 +154,7 @@ impl<T> Lane<T> {
         if ahead <= u32::MAX / 2 && ahead > self.config.peer_window {
             return Err(Violation::Limit(trailer.limit));
         }
-        let limit = self.received.report().next.wrapping_add(self.config.window);
+        let limit = self.received.report().next.wrapping_add(self.config.window + MAX_QUESTIONS);
         let ahead = limit.wrapping_sub(trailer.number);
         if ahead == 0 || ahead > u32::MAX / 2 {
             return Err(Violation::Number(trailer.number));
@@ -202,12 +213,11 @@ impl<T> Lane<T> {
 
     /// The packet without content that should be sent now, if nothing else is
     pub(super) fn due(&self, now: Time) -> Option<Due> {
-        if self.room() == 0 {
-            None
-        } else if now >= self.question_at {
+        // A question goes even if all packets up to the limit are lost: no report could raise the limit then.
+        if now >= self.question_at {
             Some(Due::Question)
         } else {
-            (now >= self.report_at).then_some(Due::Report)
+            (now >= self.report_at && self.room() > 0).then_some(Due::Report)
         }
     }
 
@@ -220,7 +230,8 @@ impl<T> Lane<T> {
     /// When [`due`](Self::due) or [`is_silent`](Self::is_silent) changes by itself
     pub(super) fn next_timeout(&self) -> Time {
         let silent_at = self.silent_at();
-        if self.room() == 0 { silent_at } else { silent_at.min(self.question_at).min(self.report_at) }
+        let report_at = if self.room() > 0 { self.report_at } else { Time::MAX };
+        silent_at.min(self.question_at).min(report_at)
     }
 
     /// When the lane counts as silent, if nothing arrives until then
@@ -277,7 +288,7 @@ mod tests {
         while a.data_room() > 0 {
             trailers.push(send(&mut a, Time::ZERO, PacketKind::Fragment));
         }
-        assert_eq!((trailers.len(), a.room()), (22, 10));
+        assert_eq!((trailers.len(), a.control_room(), a.room()), (18, 4, 14));
         while b.data_room() > 0 {
             send(&mut b, Time::ZERO, PacketKind::Fragment);
         }
@@ -286,10 +297,10 @@ mod tests {
         }
         assert_eq!(b.due(Time::ZERO), Some(Due::Report));
         let report = send(&mut b, Time::ZERO, PacketKind::Report);
-        assert_eq!(report.limit, 54);
+        assert_eq!(report.limit, 50);
         a.receive(Time::ZERO, &report).unwrap();
-        assert_eq!(std::iter::from_fn(|| a.pop(Time::ZERO, report.report)).count(), 22);
-        assert_eq!(a.data_room(), 22);
+        assert_eq!(std::iter::from_fn(|| a.pop(Time::ZERO, report.report)).count(), 18);
+        assert_eq!(a.data_room(), 18);
         assert_eq!(b.due(Time::ZERO), None, "it was sent");
     }
 
@@ -351,7 +362,7 @@ mod tests {
         let report = Report { next: 1, bitmap: 1 };
         assert_eq!(receive(&mut b, PacketTrailer { report, ..good }), Err(Violation::Report(1)));
         assert_eq!(receive(&mut b, PacketTrailer { limit: 33, ..good }), Err(Violation::Limit(33)));
-        assert_eq!(receive(&mut b, PacketTrailer { number: 32, ..good }), Err(Violation::Number(32)));
+        assert_eq!(receive(&mut b, PacketTrailer { number: 96, ..good }), Err(Violation::Number(96)));
         assert_eq!(receive(&mut b, PacketTrailer { number: 31, ..good }), Ok(true), "the others were lost");
         assert_eq!(receive(&mut b, good), Ok(false), "it was overtaken");
     }

@@ -27,7 +27,7 @@ mod step;
 mod trailer;
 
 pub use bulk::{BulkTrailer, Grant, MAX_SLOTS};
-pub use config::{Limits, MAX_ROOM, MAX_SESSIONS, PeeringConfig, Side};
+pub use config::{Limits, MAX_ROOM, MAX_SESSIONS, MAX_STREAMS, PeeringConfig, Side};
 pub use error::{RefusedSend, Violation};
 pub use handshake::{ControlMessage, Hello, HelloError, MIN_PEER_TIMEOUT, PathEnd, lane_config};
 pub use lane::{LaneConfig, MIN_WINDOW};

@@ -40,8 +40,8 @@ pub(super) struct Next {
     pub(super) token: Token,
     /// Length of the message
     pub(super) len: u64,
-    /// Whether it was never sent before
-    pub(super) is_new: bool,
+    /// How many packets of room it takes: all of its message, if it is the first of them
+    pub(super) charge: u32,
 }
 
 impl OutgoingMessage {
@@ -52,9 +52,16 @@ impl OutgoingMessage {
         }
     }
 
-    fn next(&self, message: u32, fragment: u8, is_new: bool) -> Next {
+    fn next(&self, message: u32, fragment: u8, charge: u32) -> Next {
         let Self { token, len, kind, .. } = *self;
-        Next { message, fragment, kind, token, len, is_new }
+        Next { message, fragment, kind, token, len, charge }
+    }
+
+    /// Whether the next of its packets can be sent, given so much room
+    ///
+    /// A message begins only when there is room for all of it: two that have room for one half each would wait for ever.
+    fn has_next(&self, room: u32) -> bool {
+        self.sent > 0 || u32::from(self.packets()) <= room
     }
 }
 
@@ -87,22 +94,25 @@ impl OutgoingStream {
     }
 
     /// Whether there is a packet to send, a new one or one that was lost
-    pub(super) fn has_next(&self, may_be_new: bool) -> bool {
-        !self.lost.is_empty() || may_be_new && self.sent < self.messages.len()
+    pub(super) fn has_next(&self, room: Option<u32>) -> bool {
+        let is_new = |room| self.messages.get(self.sent).is_some_and(|message| message.has_next(room));
+        !self.lost.is_empty() || room.is_some_and(is_new)
     }
 
-    /// The next packet to send: lost ones first, then new ones if there may be
-    pub(super) fn next(&mut self, may_be_new: bool) -> Option<Next> {
+    /// The next packet to send: lost ones first, then new ones, for which there is so much room; `None` if there may be none
+    pub(super) fn next(&mut self, room: Option<u32>) -> Option<Next> {
         while let Some((number, fragment)) = self.lost.pop_front() {
             let message = self.messages.get(number.wrapping_sub(self.first) as usize);
             if let Some(message) = message.filter(|message| message.lacks(fragment)) {
-                return Some(message.next(number, fragment, false));
+                return Some(message.next(number, fragment, 0));
             }
         }
-        let message = self.messages.get_mut(self.sent).filter(|_| may_be_new)?;
+        let room = room?;
+        let message = self.messages.get_mut(self.sent).filter(|message| message.has_next(room))?;
         let fragment = message.sent;
         message.sent += 1;
-        let next = message.next(self.first.wrapping_add(self.sent as u32), fragment, true);
+        let charge = if fragment == 0 { message.packets().into() } else { 0 };
+        let next = message.next(self.first.wrapping_add(self.sent as u32), fragment, charge);
         if message.sent == message.packets() {
             self.sent += 1;
         }
@@ -127,8 +137,9 @@ impl OutgoingStream {
 
     /// Notes that the peer has all of a message of the bulk lane; returns its token
     pub(super) fn arrived(&mut self, number: u32) -> Option<Token> {
-        let is_bulk = self.get(number).is_some_and(|message| message.kind == PacketKind::Announce);
-        if is_bulk { self.done(number) } else { None }
+        let is_bulk =
+            |message: &mut OutgoingMessage| message.kind == PacketKind::Announce && message.sent > 0;
+        if self.get(number).is_some_and(is_bulk) { self.done(number) } else { None }
     }
 
     /// The token and the length of a message of the bulk lane that is announced and not done
@@ -174,7 +185,7 @@ mod tests {
     use super::*;
 
     fn sent(stream: &mut OutgoingStream) -> Vec<(u32, u8)> {
-        std::iter::from_fn(|| stream.next(true)).map(|next| (next.message, next.fragment)).collect()
+        std::iter::from_fn(|| stream.next(Some(100))).map(|next| (next.message, next.fragment)).collect()
     }
 
     /// Catches a loss that is sent twice, or after its message is done.
@@ -188,7 +199,7 @@ mod tests {
         assert_eq!(stream.acknowledged(1, 0), Some(Token(2)), "a later message may be done first");
         assert_eq!(stream.acknowledged(1, 0), None, "once");
         assert_eq!(stream.acknowledged(0, 1), None);
-        assert!(stream.has_next(false));
+        assert!(stream.has_next(None));
         assert_eq!(sent(&mut stream), [(0, 0)]);
         stream.lost(0, 0);
         assert_eq!(stream.acknowledged(0, 0), Some(Token(1)));
@@ -202,11 +213,24 @@ mod tests {
     fn new_packets_wait_for_room_and_lost_ones_do_not() {
         let mut stream = OutgoingStream::default();
         stream.push(Token(1), 1);
-        assert!(!stream.has_next(false) && stream.has_next(true));
-        assert_eq!(stream.next(false), None);
-        assert_eq!(sent(&mut stream), [(0, 0)]);
+        for room in [None, Some(0)] {
+            assert!(!stream.has_next(room));
+            assert_eq!(stream.next(room), None);
+        }
+        assert!(stream.has_next(Some(1)));
+        assert_eq!(stream.next(Some(1)).map(|next| next.charge), Some(1));
         stream.lost(0, 0);
-        assert!(stream.next(false).is_some_and(|next| !next.is_new));
+        assert_eq!(stream.next(None).map(|next| next.charge), Some(0));
+    }
+
+    /// Catches a message that begins with room for a part of it.
+    #[test]
+    fn a_message_begins_when_there_is_room_for_all_of_it() {
+        let mut stream = OutgoingStream::default();
+        stream.push(Token(1), 2 * FRAGMENT as u64);
+        assert_eq!((stream.has_next(Some(1)), stream.next(Some(1))), (false, None));
+        assert_eq!(stream.next(Some(2)).map(|next| next.charge), Some(2));
+        assert_eq!(stream.next(Some(0)).map(|next| next.charge), Some(0), "it has begun");
     }
 
     /// Catches an announcement whose report is taken for the message.
@@ -216,6 +240,7 @@ mod tests {
         let len = MAX_EAGER as u64 + 1;
         stream.push(Token(1), len);
         assert_eq!(stream.bulk(0), None, "it was not announced");
+        assert_eq!(stream.arrived(0), None, "the peer cannot have it");
         assert_eq!(sent(&mut stream), [(0, 0)]);
         assert_eq!(stream.acknowledged(0, 0), None);
         assert_eq!(stream.bulk(0), Some((Token(1), len)));

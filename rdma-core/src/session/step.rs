@@ -19,6 +19,12 @@ impl SessionId {
     pub fn number(self) -> u32 {
         self.0
     }
+
+    /// Whether both are of the same place, in different generations
+    pub(super) fn shares_place(self, other: Self) -> bool {
+        let places = super::MAX_SESSIONS * 2;
+        self.0 % places == other.0 % places
+    }
 }
 
 /// Number of a stream in its session, the same on both sides

@@ -5,7 +5,7 @@ use super::super::{
     Address, BulkTrailer, Event, FRAGMENT, Grant, IncomingId, MAX_EAGER, PacketError, PacketKind,
     PacketTrailer, PathId, PathLoss, Placement, SessionId, StreamId, Violation,
 };
-use super::{Incoming, MAX_ROOM, Peering, Progress, packets};
+use super::{Incoming, MAX_ROOM, Peering, Progress, packets, withdraw};
 use crate::Time;
 
 impl Peering {
@@ -108,14 +108,31 @@ impl Peering {
         if self.session(id).is_some() {
             return Ok(true);
         }
-        let bit = id.0 as usize & 1;
         if id.0 & 1 == self.config.side.bit() {
             // Of this side, and over.
             return Ok(false);
         }
-        let is_new = self.sessions[bit].accept(id, [&self.config.local, &self.config.peer])?;
+        let is_new = self.open_by_peer(id)?;
         if is_new {
             self.events.push_back(Event::Opened(id));
+        }
+        Ok(is_new)
+    }
+
+    /// Opens a session of the peer; false if it is over
+    fn open_by_peer(&mut self, id: SessionId) -> Result<bool, Violation> {
+        let table = &mut self.sessions[id.0 as usize & 1];
+        // The peer knows of the end of the session before, whose report another path still carries.
+        if let Some(before) = table.predecessor(id)
+            && table.is_nearly_over(before)
+        {
+            self.conclude(before);
+        }
+        let table = &mut self.sessions[id.0 as usize & 1];
+        let is_new = table.accept(id, [&self.config.local, &self.config.peer])?;
+        if is_new && !self.resets.is_empty() {
+            // Nor does the peer need to be told that the one before was reset.
+            self.resets.retain(|(other, _)| !other.shares_place(id));
         }
         Ok(is_new)
     }
@@ -128,9 +145,9 @@ impl Peering {
         if grown == 0 || grown > u32::MAX / 2 {
             return;
         }
-        let had_room = session.has_peer_room();
         session.peer_room = room;
-        if !had_room {
+        if session.is_blocked {
+            session.is_blocked = false;
             let streams = session.streams.keys().copied().collect::<Vec<_>>();
             streams.into_iter().for_each(|stream| self.enqueue(id, stream));
         }
@@ -147,15 +164,18 @@ impl Peering {
         let Some(stream) = session.peer_stream(stream_id, 1 - config.side.bit(), &config.local)? else {
             return Ok(None);
         };
-        let entry = stream.incoming.entry(trailer.address.message, MAX_ROOM);
+        let entry = stream.incoming.entry(trailer.address.message, config.local.session_share);
         let Some(entry) = entry.map_err(|()| Violation::Room(id.0))? else { return Ok(None) };
         match *entry {
             Entry::Complete(_) | Entry::Finish => return Ok(None),
             Entry::Partial(_) if trailer.kind != PacketKind::Fragment => return Ok(None),
             Entry::Partial(_) | Entry::Unknown => (),
         }
-        let mut placement = None;
+        let (mut placement, mut charge) = (None, 1);
         match trailer.kind {
+            _ if stream_id == StreamId::CONTROL && trailer.kind != PacketKind::Finish => {
+                return Err(Violation::Stream(stream_id.0));
+            }
             PacketKind::Finish => *entry = Entry::Finish,
             PacketKind::Announce => {
                 let len = <[u8; 8]>::try_from(payload).map_err(|_| Violation::Payload(payload.len()))?;
@@ -173,13 +193,13 @@ impl Peering {
                 let Some(placed) = place(entry, incoming, payload, trailer, config.local.max_message)? else {
                     return Ok(None);
                 };
+                charge = if placed.is_first { packets(placed.total.into()) } else { 0 };
                 placement = Some(placed);
             }
         }
-        session.charge()?;
-        if trailer.kind != PacketKind::Fragment {
-            // It takes no memory: its room is there again.
-            self.consume(id, 1);
+        session.charge(charge)?;
+        if session.is_room_due() {
+            self.enqueue_room(id);
         }
         self.hand_on(id, stream_id);
         Ok(placement)
@@ -200,12 +220,16 @@ impl Peering {
             }
         }
         if is_finished {
+            for rest in stream.incoming.abandon() {
+                withdraw(&mut self.incoming, &mut self.events, rest);
+            }
             self.events.push_back(if stream_id == StreamId::CONTROL {
                 Event::PeerClosed(id)
             } else {
                 Event::Finished { session: id, stream: stream_id }
             });
             session.remove_if_over(stream_id);
+            self.consume(id, 1);
             self.on_progress(id);
         }
     }
@@ -225,7 +249,7 @@ impl Peering {
         let is_known = self.session(id).is_some();
         if !is_known && id.0 & 1 != self.config.side.bit() {
             // Packets that other paths still carry must not open it.
-            self.sessions[id.0 as usize & 1].accept(id, [&self.config.local, &self.config.peer])?;
+            self.open_by_peer(id)?;
         }
         if self.remove(id) && is_known {
             self.release(id);
@@ -248,7 +272,7 @@ impl Peering {
         let trailer = BulkTrailer::from_bytes(trailer, payload, self.config.integrity);
         let is_expected = |trailer: &BulkTrailer| {
             let is_long_enough = payload.len() == slot.len as usize;
-            trailer.grant == grant && trailer.epoch == epoch && (is_long_enough || trailer.is_void)
+            trailer.grant == grant && trailer.epoch == epoch && is_long_enough
         };
         let Some(trailer) = trailer.ok().filter(is_expected) else {
             // The next bytes of the lane may go here, too, until it has stopped.

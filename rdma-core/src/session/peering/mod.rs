@@ -76,6 +76,8 @@ pub struct Peering {
     paths: Vec<Option<Path>>,
     /// Receives of paths that failed and may still be written to.
     stopping: Vec<(PathId, Slot)>,
+    /// Paths that were lost and have not stopped.
+    stopping_paths: Vec<PathId>,
     /// The sessions that connecting sides have opened, and those that accepting sides have.
     sessions: [Table; 2],
     incoming: Slab<Incoming>,
@@ -102,6 +104,8 @@ struct Incoming {
 
 #[derive(Debug)]
 enum Progress {
+    /// It was given up
+    Withdrawn,
     /// The packets that are here, a bit each
     Eager { received: u32 },
     Bulk {
@@ -114,15 +118,18 @@ enum Progress {
     },
 }
 
-/// How many packets of its session's room a message of `len` bytes holds until [`Peering::consume`]
-pub const fn packets(len: u64) -> u32 {
-    if len > MAX_EAGER as u64 {
-        0
-    } else if len == 0 {
-        1
-    } else {
-        (len as usize).div_ceil(FRAGMENT) as u32
+/// Notes that a message will not be complete
+fn withdraw(incoming: &mut Slab<Incoming>, events: &mut VecDeque<Event>, id: IncomingId) {
+    if let Some(message) = incoming.get_mut(id.0 as usize) {
+        message.progress = Progress::Withdrawn;
+        events.push_back(Event::Withdrawn(id));
     }
+}
+
+/// How many packets of its session's room a message of `len` bytes holds until [`Peering::consume`]: those of its fragments, or of
+/// its announcement
+pub const fn packets(len: u64) -> u32 {
+    if len > MAX_EAGER as u64 || len == 0 { 1 } else { (len as usize).div_ceil(FRAGMENT) as u32 }
 }
 
 impl Peering {
@@ -138,6 +145,7 @@ impl Peering {
             config,
             paths: Vec::new(),
             stopping: Vec::new(),
+            stopping_paths: Vec::new(),
             sessions: [Table::new(0), Table::new(1)],
             incoming: Slab::new(),
             ungranted: VecDeque::new(),
@@ -175,7 +183,7 @@ impl Peering {
             self.paths.resize_with(index + 1, || None);
         }
         let place = &mut self.paths[index];
-        let is_stopped = self.stopping.iter().all(|(other, _)| *other != path);
+        let is_stopped = !self.stopping_paths.contains(&path);
         assert!(place.is_none() && is_stopped, "{path:?} is in use");
         *place = Some(Path::new(epoch, rate, config, now, probes));
     }
@@ -186,6 +194,7 @@ impl Peering {
     /// [`path_stopped`](Self::path_stopped): a lane that has lost a message may still write to wrong places.
     pub fn lose_path(&mut self, path: PathId, reason: PathLoss) {
         let Some(mut lost) = self.paths.get_mut(path.0 as usize).and_then(Option::take) else { return };
+        self.stopping_paths.push(path);
         self.stopping.extend(lost.receiver.drain().map(|slot| (path, slot)));
         for content in lost.lane.drain().collect::<Vec<_>>() {
             self.on_fate(path, content, Fate::Lost);
@@ -195,6 +204,7 @@ impl Peering {
 
     /// Tells that the device does not work on a path any more that was lost
     pub fn path_stopped(&mut self, path: PathId) {
+        self.stopping_paths.retain(|other| *other != path);
         for (_, slot) in self.stopping.extract_if(.., |(other, _)| *other == path).collect::<Vec<_>>() {
             if let Some(id) = slot.id {
                 self.grant_again(id, slot.offset, slot.len);
@@ -227,13 +237,13 @@ impl Peering {
         Some(id)
     }
 
-    /// Opens a stream of a session; `None` if the session is over
+    /// Opens a stream of a session; `None` if the session is closed, or the peer takes no more streams
     ///
     /// The peer learns of it with the first packet.
     pub fn open_stream(&mut self, session: SessionId, priority: Priority) -> Option<StreamId> {
-        let bit = self.config.side.bit();
+        let (bit, limits) = (self.config.side.bit(), self.config.peer);
         let session = self.session(session).filter(|session| !session.is_closing)?;
-        Some(session.open_stream(bit, priority))
+        session.open_own_stream(bit, priority, &limits)
     }
 
     /// Changes the priority of what this side sends on a stream
@@ -258,7 +268,8 @@ impl Peering {
         len: u64,
     ) -> Result<(), RefusedSend> {
         let max = self.config.peer.max_message;
-        let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
+        let found = self.session(session).filter(|session| !session.is_closing);
+        let found = found.and_then(|session| session.streams.get_mut(&stream));
         let found = found.filter(|found| !found.outgoing.is_finished() && stream != StreamId::CONTROL);
         let found = found.ok_or(RefusedSend::Closed)?;
         if len > max {
@@ -271,6 +282,12 @@ impl Peering {
 
     /// Ends what this side sends on a stream, behind the messages that are queued
     pub fn finish(&mut self, session: SessionId, stream: StreamId) {
+        if stream != StreamId::CONTROL {
+            self.finish_stream(session, stream);
+        }
+    }
+
+    fn finish_stream(&mut self, session: SessionId, stream: StreamId) {
         let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
         if let Some(found) = found {
             found.outgoing.finish();
@@ -299,6 +316,8 @@ impl Peering {
     }
 
     /// Tells that memory for an announced message is there
+    ///
+    /// The message may have been [withdrawn](Event::Withdrawn) meanwhile.
     pub fn accept_bulk(&mut self, id: IncomingId) {
         self.ungranted.push_back(id);
     }
@@ -356,13 +375,25 @@ impl Peering {
         self.sessions[id.0 as usize & 1].get(id)
     }
 
+    /// Notes that the send of an answer to a grant has completed, with its trailer
+    pub fn bulk_sent(&mut self, path: PathId) {
+        if let Some(Some(path)) = self.paths.get_mut(path.0 as usize) {
+            path.sender.completed();
+        }
+    }
+
     /// Puts a stream in line, if it has something to send and is not in line
     #[inline]
     fn enqueue(&mut self, id: SessionId, stream: StreamId) {
         let Some(session) = self.session(id) else { return };
-        let has_room = session.has_peer_room();
+        let room = session.left();
         let Some(found) = session.streams.get_mut(&stream) else { return };
-        if !found.is_queued && found.outgoing.has_next(has_room) {
+        if found.is_queued {
+            return;
+        }
+        if !found.outgoing.has_next(Some(room)) {
+            session.is_blocked |= found.outgoing.has_next(Some(u32::MAX));
+        } else {
             found.is_queued = true;
             let priority = found.priority;
             self.ready[priority as usize].push_back((id, stream));
@@ -384,12 +415,17 @@ impl Peering {
             let tokens = stream.outgoing.abandon();
             self.events.extend(tokens.map(|token| Event::Undelivered { session: id, token }));
             for incoming in stream.incoming.abandon() {
-                self.paths.iter_mut().flatten().for_each(|path| path.receiver.withdraw(incoming));
-                self.stopping.retain(|(_, slot)| slot.id != Some(incoming));
-                self.ungranted.retain(|other| *other != incoming);
-                self.events.push_back(Event::Withdrawn(incoming));
+                withdraw(&mut self.incoming, &mut self.events, incoming);
             }
         }
+        if session.streams.values().any(|stream| stream.is_queued) {
+            self.ready.iter_mut().for_each(|ready| ready.retain(|(other, _)| *other != id));
+        }
+        if session.is_room_queued {
+            self.rooms.retain(|other| *other != id);
+        }
+        self.paths.iter_mut().flatten().for_each(|path| path.receiver.withdraw(id));
+        self.stopping.retain(|(_, slot)| slot.address.session != id.0);
         true
     }
 
@@ -397,14 +433,20 @@ impl Peering {
     fn on_progress(&mut self, id: SessionId) {
         let Some(session) = self.session(id) else { return };
         if session.is_over() {
-            self.sessions[id.0 as usize & 1].remove(id);
-            self.release(id);
-            self.events.push_back(Event::Closed(id));
+            self.conclude(id);
         } else if session.is_closing && session.is_drained() && !session.is_flushed {
             session.is_flushed = true;
             self.events.push_back(Event::Flushed(id));
-            self.finish(id, StreamId::CONTROL);
+            self.finish_stream(id, StreamId::CONTROL);
         }
+    }
+
+    /// Removes a session that is over on both sides
+    fn conclude(&mut self, id: SessionId) {
+        // Nothing is left of a session whose peer keeps to the protocol.
+        self.remove(id);
+        self.release(id);
+        self.events.push_back(Event::Closed(id));
     }
 
     fn release(&mut self, id: SessionId) {

@@ -64,7 +64,7 @@ impl Peering {
     /// Packets that wait for a receive of the peer, and for time, do not count.
     pub fn is_idle(&self, now: Time) -> bool {
         let is_idle = |path: &Path| {
-            path.lane.due(now).is_none()
+            (!path.may_ask() || path.lane.due(now).is_none())
                 && !path.receiver.has_grants()
                 && !path.sender.is_ready()
                 && now < path.keep_alive_at()
@@ -80,20 +80,21 @@ impl Peering {
     /// The path on which something of that length arrives first, among those that are not full
     fn fastest(&self, is_free: impl Fn(&Path) -> bool, time: impl Fn(&Path) -> u64) -> Option<usize> {
         let paths = self.paths.iter().enumerate();
-        let free =
-            paths.filter_map(|(index, path)| Some((index, path.as_ref().filter(|path| is_free(path))?)));
+        let free = paths.filter_map(|(index, path)| {
+            Some((index, path.as_ref().filter(|path| path.is_proven && is_free(path))?))
+        });
         free.min_by_key(|(_, path)| time(path)).map(|(index, _)| index)
     }
 
     fn fastest_lane(&self, is_free: impl Fn(&Path) -> bool) -> Option<usize> {
-        self.fastest(is_free, |path| path.completion(u64::from(path.lane.unreported_sent()) * 4096))
+        self.fastest(is_free, |path| path.completion((u64::from(path.lane.unreported_sent()) + 1) * 4096))
     }
 
     /// Packets of the protocol, which go before everything else
     fn next_control(&mut self, now: Time) -> Option<Transmit> {
         for index in 0..self.paths.len() {
             let Some(path) = &mut self.paths[index] else { continue };
-            if path.receiver.has_grants() && path.lane.room() > 0 {
+            if path.receiver.has_grants() && path.lane.control_room() > 0 {
                 let (mut payload, mut slots, mut count) = (Inline::new(), [0; 4], 0);
                 while count < slots.len()
                     && let Some(grant) = path.receiver.next_grant()
@@ -118,7 +119,7 @@ impl Peering {
         if self.arrived.is_empty() && self.resets.is_empty() && self.rooms.is_empty() {
             return None;
         }
-        let index = self.fastest_lane(|path| path.lane.room() > 0)?;
+        let index = self.fastest_lane(|path| path.lane.control_room() > 0)?;
         if let Some(address) = self.arrived.pop_front() {
             let part = Part::Arrived(address);
             return Some(self.control(now, index, PacketKind::Arrived, Inline::new(), address, part));
@@ -250,10 +251,9 @@ impl Peering {
             let mut position = 0;
             while let Some(&(id, stream_id)) = self.ready[priority].get(position) {
                 let index = self.fastest_lane(|path| path.lane.data_room() > 0)?;
-                let may_be_new =
-                    has_memory && self.session(id).is_some_and(|session| session.has_peer_room());
+                let room = self.session(id).map(|session| session.left()).filter(|_| has_memory);
                 let stream = self.session(id).and_then(|session| session.streams.get_mut(&stream_id));
-                let next = stream.and_then(|stream| stream.outgoing.next(may_be_new));
+                let next = stream.and_then(|stream| stream.outgoing.next(room));
                 if next.is_none() && !has_memory {
                     // It stays in line until there is memory.
                     position += 1;
@@ -263,8 +263,12 @@ impl Peering {
                 let Some(session) = self.session(id) else { continue };
                 let Some(stream) = session.streams.get_mut(&stream_id) else { continue };
                 stream.is_queued = false;
-                let Some(next) = next else { continue };
-                session.sent = session.sent.wrapping_add(next.is_new.into());
+                let Some(next) = next else {
+                    // It waits for room.
+                    self.enqueue(id, stream_id);
+                    continue;
+                };
+                session.sent = session.sent.wrapping_add(next.charge);
                 self.enqueue(id, stream_id);
                 let address = Address { session: id.0, stream: stream_id.0, message: next.message };
                 return Some(self.data(now, index, address, next));

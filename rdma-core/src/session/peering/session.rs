@@ -14,11 +14,11 @@ pub(super) struct Session {
     pub(super) streams: BTreeMap<StreamId, Stream>,
     /// New packets that the peer takes in total.
     pub(super) peer_room: u32,
-    /// New packets that were sent in total.
+    /// New packets that were sent in total, all of a message once it has begun.
     pub(super) sent: u32,
     /// New packets that this side takes in total.
     pub(super) room: u32,
-    /// New packets that have arrived in total.
+    /// New packets that have arrived in total, all of a message once it has begun.
     pub(super) arrived: u32,
     /// The room that the peer knows of, unless that packet is lost.
     pub(super) reported: u32,
@@ -28,9 +28,14 @@ pub(super) struct Session {
     next_stream: [u32; 2],
     /// This side sends nothing more.
     pub(super) is_closing: bool,
+    /// A message waits for room.
+    pub(super) is_blocked: bool,
     /// The peer has everything that this side has sent.
     pub(super) is_flushed: bool,
 }
+
+/// No stream has this number or a higher one, but for [`StreamId::CONTROL`].
+const LAST_STREAM: u32 = u32::MAX - 3;
 
 /// Both directions of a stream
 #[derive(Debug, Default)]
@@ -58,22 +63,23 @@ impl Session {
             // `MAIN` is number 0.
             next_stream: [2, 1],
             is_closing: false,
+            is_blocked: false,
             is_flushed: false,
         }
     }
 
-    /// Whether a new packet can be sent
-    pub(super) fn has_peer_room(&self) -> bool {
+    /// New packets that the peer takes
+    pub(super) fn left(&self) -> u32 {
         let left = self.peer_room.wrapping_sub(self.sent);
-        left > 0 && left <= u32::MAX / 2
+        if left > u32::MAX / 2 { 0 } else { left }
     }
 
-    /// Counts a new packet in
-    pub(super) fn charge(&mut self) -> Result<(), Violation> {
-        if self.arrived == self.room {
+    /// Counts new packets in, all of a message at once
+    pub(super) fn charge(&mut self, packets: u32) -> Result<(), Violation> {
+        if self.room.wrapping_sub(self.arrived) < packets {
             return Err(Violation::Room(self.id.0));
         }
-        self.arrived = self.arrived.wrapping_add(1);
+        self.arrived = self.arrived.wrapping_add(packets);
         Ok(())
     }
 
@@ -83,8 +89,30 @@ impl Session {
         unreported > 0 && unreported >= self.reported.wrapping_sub(self.arrived)
     }
 
+    /// How many streams of a side are open, but for those of which only a report is missing
+    fn open_streams(&self, bit: u32) -> u32 {
+        let is_open = |(id, stream): &(&StreamId, &Stream)| {
+            let is_finished = stream.outgoing.is_finished() && stream.incoming.is_finished();
+            id.0 & 1 == bit && **id != StreamId::MAIN && **id != StreamId::CONTROL && !is_finished
+        };
+        self.streams.iter().filter(is_open).count() as u32
+    }
+
+    /// Opens a stream of this side, if the peer takes one more
+    pub(super) fn open_own_stream(
+        &mut self,
+        bit: u32,
+        priority: Priority,
+        limits: &Limits,
+    ) -> Option<StreamId> {
+        let own = |id: &StreamId| id.0 & 1 == bit && *id != StreamId::MAIN && *id != StreamId::CONTROL;
+        let open = self.streams.keys().filter(|id| own(id)).count() as u32;
+        let is_possible = open < limits.max_streams && self.next_stream[bit as usize] < LAST_STREAM;
+        is_possible.then(|| self.open_stream(bit, priority))
+    }
+
     /// Opens a stream of the side whose numbers have the low bit `bit`
-    pub(super) fn open_stream(&mut self, bit: u32, priority: Priority) -> StreamId {
+    fn open_stream(&mut self, bit: u32, priority: Priority) -> StreamId {
         let next = &mut self.next_stream[bit as usize];
         let id = StreamId(*next);
         *next += 2;
@@ -102,9 +130,8 @@ impl Session {
         let is_new = id != StreamId::CONTROL && id.0 >= self.next_stream[id.0 as usize & 1];
         if is_new {
             let ahead = (id.0 - self.next_stream[id.0 as usize & 1]) / 2;
-            // Each stream of the peer, with `MAIN` and `CONTROL`, which are no one's.
-            let open = self.streams.keys().filter(|id| id.0 & 1 == peer_bit).count() as u32;
-            if id.0 & 1 != peer_bit || ahead.saturating_add(open) > limits.max_streams {
+            let open = ahead.saturating_add(self.open_streams(peer_bit));
+            if id.0 & 1 != peer_bit || open >= limits.max_streams || id.0 >= LAST_STREAM {
                 return Err(Violation::Stream(id.0));
             }
             // As a later stream was opened, the earlier ones were.
@@ -125,6 +152,12 @@ impl Session {
     pub(super) fn is_drained(&self) -> bool {
         let mut streams = self.streams.iter().filter(|(id, _)| **id != StreamId::CONTROL);
         streams.all(|(_, stream)| stream.outgoing.is_acknowledged())
+    }
+
+    /// Whether only the peer's report is missing that it knows of the end of what this side sent
+    fn is_nearly_over(&self) -> bool {
+        let control = self.streams.get(&StreamId::CONTROL);
+        control.is_some_and(|control| control.outgoing.is_finished() && control.incoming.is_finished())
     }
 
     /// Whether both sides have everything
@@ -191,6 +224,18 @@ impl Table {
         self.len
     }
 
+    /// The session that the peer must count as over to have opened session `id`, if there is one
+    pub(super) fn predecessor(&self, id: SessionId) -> Option<SessionId> {
+        let (index, generation) = split(id);
+        let slot = self.slots.get(index).filter(|slot| is_newer(generation, slot.generation))?;
+        slot.session.as_ref().map(|session| session.id)
+    }
+
+    /// Whether session `id` is over as far as the peer can know
+    pub(super) fn is_nearly_over(&mut self, id: SessionId) -> bool {
+        self.get(id).is_some_and(|session| session.is_nearly_over())
+    }
+
     /// Opens the session that the peer has opened by a packet; false if it is over already
     pub(super) fn accept(&mut self, id: SessionId, limits: [&Limits; 2]) -> Result<bool, Violation> {
         let [local, peer] = limits;
@@ -202,8 +247,7 @@ impl Table {
             self.slots.resize_with(index + 1, Slot::default);
         }
         let slot = &mut self.slots[index];
-        let ahead = generation.wrapping_sub(slot.generation) % GENERATIONS;
-        let is_newer = slot.generation == 0 || (ahead > 0 && ahead <= GENERATIONS / 2);
+        let is_newer = is_newer(generation, slot.generation);
         if is_newer {
             if slot.session.is_some() {
                 // The peer opens no session in a place before the one there is over for both.
@@ -231,6 +275,12 @@ impl Table {
     pub(super) fn release(&mut self, id: SessionId) {
         self.free.push(split(id).0 as u32);
     }
+}
+
+/// Whether a session of generation `one` came after those of `other`, zero for none
+fn is_newer(one: u32, other: u32) -> bool {
+    let ahead = one.wrapping_sub(other) % GENERATIONS;
+    other == 0 || (ahead > 0 && ahead <= GENERATIONS / 2)
 }
 
 /// The place and the generation of a session

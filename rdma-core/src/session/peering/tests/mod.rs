@@ -1,3 +1,4 @@
+mod regressions;
 mod world;
 
 use std::time::Duration;
@@ -136,8 +137,13 @@ fn a_session_that_is_reset_tells_the_peer_why_and_leaves_nothing_behind() {
 /// Catches a session number that is still in use on one side, or is lost, wherever generations wrap.
 #[test]
 fn sessions_are_opened_and_closed_for_ever() {
-    let mut world = World::new(1, 1);
-    for _ in 0..20_000 {
+    for paths in [1, 2] {
+        open_and_close(World::new(paths, 1), 10_000);
+    }
+}
+
+fn open_and_close(mut world: World, times: usize) {
+    for _ in 0..times {
         let session = world.nodes[0].peering.open().expect("the one before is over");
         for node in &mut world.nodes {
             node.opened.clear();
@@ -156,6 +162,7 @@ fn sessions_are_opened_and_closed_for_ever() {
 #[test]
 fn streams_do_not_wait_for_each_other() {
     let mut world = World::new(1, 1);
+    world.run(Duration::from_micros(100));
     let session = world.nodes[0].peering.open().unwrap();
     let high = world.nodes[0].peering.open_stream(session, Priority::High).unwrap();
     for number in 0..8 {

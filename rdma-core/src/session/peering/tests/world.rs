@@ -76,11 +76,14 @@ pub(super) struct Node {
     /// Whether the application reads.
     pub(super) reads: bool,
     pub(super) unread: Vec<(SessionId, u32)>,
+    /// Whether there is memory for announced messages.
+    pub(super) has_memory: bool,
+    announced: Vec<IncomingId>,
 }
 
 impl Node {
     fn new(side: Side) -> Self {
-        let limits = Limits { max_message: 1 << 24, max_sessions: 4, max_streams: 4, session_share: SHARE };
+        let limits = Limits { max_message: 1 << 24, max_sessions: 64, max_streams: 4, session_share: SHARE };
         let config = PeeringConfig {
             side,
             integrity: Integrity::Crc32,
@@ -102,6 +105,8 @@ impl Node {
             losses: Vec::new(),
             reads: true,
             unread: Vec::new(),
+            has_memory: true,
+            announced: Vec::new(),
         }
     }
 
@@ -111,6 +116,12 @@ impl Node {
         self.peering.send(session, stream, token, message.len() as u64).unwrap();
         self.outgoing.insert(token.0, message);
         token
+    }
+
+    /// Finds memory for everything that was announced
+    pub(super) fn accept_all(&mut self) {
+        self.has_memory = true;
+        self.announced.drain(..).for_each(|id| self.peering.accept_bulk(id));
     }
 
     /// Reads everything that was left unread
@@ -253,6 +264,7 @@ impl World {
                     None => vec![0; len as usize],
                 };
                 let trailer = trailer.to_bytes(&payload, Integrity::Crc32).to_vec();
+                self.nodes[node].peering.bulk_sent(path);
                 for mut message in [payload, trailer] {
                     if message.is_empty() || self.chance(self.faults.lose_bulk) {
                         continue;
@@ -335,7 +347,11 @@ impl World {
                 Event::Finished { session, stream } => node.finished.push((session, stream)),
                 Event::Announced { id, len, .. } => {
                     assert!(node.incoming.insert(id.0, vec![0; len as usize]).is_none());
-                    node.peering.accept_bulk(id);
+                    if node.has_memory {
+                        node.peering.accept_bulk(id);
+                    } else {
+                        node.announced.push(id);
+                    }
                 }
                 Event::Withdrawn(id) => drop(node.incoming.remove(&id.0)),
                 Event::Delivered { token, .. } => {

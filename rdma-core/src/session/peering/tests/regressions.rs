@@ -1,0 +1,283 @@
+//! Defects that were found, each as a test
+
+use std::time::Duration;
+
+use super::super::super::*;
+use super::world::{LANE, SHARE, World};
+use super::{SECOND, exchange, message};
+use crate::Time;
+
+/// The room was only reported when the application read: a message that could not become complete without it stalled.
+#[test]
+fn room_is_reported_when_the_peer_has_used_what_it_knows_of() {
+    let mut lens = vec![1; 10];
+    lens.push(MAX_EAGER);
+    exchange(&mut World::new(1, 1), &lens, SECOND);
+}
+
+/// Two messages each had room for one half, and waited for the other for ever.
+#[test]
+fn messages_of_several_streams_share_room_by_the_message() {
+    let mut world = World::new(1, 1);
+    let session = world.nodes[0].peering.open().unwrap();
+    let streams = [(); 3].map(|()| world.nodes[0].peering.open_stream(session, Priority::Normal).unwrap());
+    for (number, stream) in streams.into_iter().enumerate() {
+        world.nodes[0].send(session, stream, message(number, MAX_EAGER));
+    }
+    world.run(SECOND);
+    for (number, stream) in streams.into_iter().enumerate() {
+        assert_eq!(world.nodes[1].received[&(session, stream)].len(), 1, "stream {number}");
+    }
+}
+
+/// Packets of the protocol used up the receives that are kept for reports: both sides fell silent.
+#[test]
+fn many_sessions_at_once_leave_room_for_reports() {
+    let mut world = World::new(1, 1);
+    world.run(Duration::from_micros(100));
+    for round in 0..3 {
+        for node in &mut world.nodes {
+            for number in 0..20 {
+                let session = node.peering.open().unwrap();
+                node.send(session, StreamId::MAIN, message(number, 1));
+                node.send(session, StreamId::MAIN, message(number, 1 << 17));
+            }
+        }
+        world.run(SECOND);
+        for node in &world.nodes {
+            assert_eq!((node.opened.len(), node.losses.as_slice()), (20 * (round + 1), [].as_slice()));
+            assert!(node.outgoing.is_empty());
+        }
+    }
+}
+
+/// A session was opened in the place of one whose last report another path still carried: a violation ended the peering.
+#[test]
+fn a_place_is_used_again_before_the_last_report() {
+    let mut world = World::new(2, 1);
+    let session = world.nodes[0].peering.open().unwrap();
+    world.run(Duration::from_millis(1));
+    world.nodes.iter_mut().for_each(|node| node.peering.close(session));
+    while world.nodes[0].closed.is_empty() {
+        world.run(Duration::from_nanos(100));
+    }
+    let next = world.nodes[0].peering.open().unwrap();
+    assert!(next.shares_place(session));
+    world.run(SECOND);
+    assert_eq!(world.nodes[1].opened, [session, next]);
+    assert_eq!(world.nodes[1].closed, [session]);
+}
+
+/// Data went out on a path whose peer had not shown yet that it receives.
+#[test]
+fn a_path_carries_nothing_before_the_peer_was_heard() {
+    let mut world = World::new(1, 1);
+    let [a, b] = &mut world.nodes;
+    for (node, kinds) in [(a, vec![PacketKind::Report]), (b, vec![])] {
+        let session = node.peering.open().unwrap();
+        node.send(session, StreamId::MAIN, message(0, 1));
+        let sent = std::iter::from_fn(|| node.peering.poll_transmit(Time::ZERO, true)).map(|transmit| {
+            let Transmit::Packet { trailer, .. } = transmit else { panic!("{transmit:?}") };
+            trailer.kind
+        });
+        assert_eq!(sent.collect::<Vec<_>>(), kinds);
+    }
+}
+
+/// After as many losses as the peer has receives, no question could be sent, although the cable worked again.
+#[test]
+fn a_path_recovers_from_an_outage_that_is_shorter_than_its_timeout() {
+    let mut world = World::new(1, 1);
+    world.run(Duration::from_millis(1));
+    let session = world.nodes[0].peering.open().unwrap();
+    world.faults.lose = 1000;
+    for number in 0..20 {
+        world.nodes[0].send(session, StreamId::MAIN, message(number, 1));
+    }
+    world.run(LANE.timeout - Duration::from_millis(15));
+    world.faults.lose = 0;
+    world.run(SECOND);
+    assert_eq!(world.nodes[1].received[&(session, StreamId::MAIN)].len(), 20);
+    assert!(world.nodes.iter().all(|node| node.losses.is_empty()));
+}
+
+/// Announcements took no room: so many that their numbers were refused ended the peering.
+#[test]
+fn announced_messages_wait_for_memory_and_take_room() {
+    let mut world = World::new(1, 1);
+    world.nodes[1].has_memory = false;
+    let session = world.nodes[0].peering.open().unwrap();
+    let count = 4 * SHARE as usize;
+    for number in 0..count {
+        world.nodes[0].send(session, StreamId::MAIN, message(number, 70_000));
+    }
+    world.run(SECOND);
+    assert_eq!(world.nodes[1].peering.incoming.len(), SHARE as usize);
+    world.nodes[1].accept_all();
+    world.run(SECOND);
+    assert_eq!(world.nodes[1].received[&(session, StreamId::MAIN)].len(), count);
+}
+
+/// A stream too many was noticed by the peer, which ended the peering.
+#[test]
+fn streams_are_opened_up_to_the_limit_of_the_peer_again_and_again() {
+    let mut world = World::new(2, 1);
+    let session = world.nodes[0].peering.open().unwrap();
+    for _ in 0..100 {
+        let open = || world.nodes[0].peering.open_stream(session, Priority::Normal);
+        let streams = std::iter::from_fn(open).collect::<Vec<_>>();
+        assert_eq!(streams.len(), 4);
+        for stream in streams {
+            world.nodes[0].send(session, stream, message(0, 1));
+            world.nodes[0].peering.finish(session, stream);
+        }
+        world.run(Duration::from_millis(1));
+        for (session, stream) in std::mem::take(&mut world.nodes[1].finished) {
+            world.nodes[1].peering.finish(session, stream);
+        }
+        world.run(Duration::from_micros(12));
+        world.run(Duration::from_millis(1));
+    }
+}
+
+/// A message that was queued after the session was closed had no outcome.
+#[test]
+fn a_closed_session_takes_no_message_on_any_stream() {
+    let mut world = World::new(1, 1);
+    let session = world.nodes[0].peering.open().unwrap();
+    world.run(Duration::from_millis(1));
+    world.nodes[0].peering.close(session);
+    let stream = world.nodes[1].peering.open_stream(session, Priority::Normal).unwrap();
+    world.nodes[1].send(session, stream, message(0, 1));
+    world.run(Duration::from_millis(1));
+    let refused = world.nodes[0].peering.send(session, stream, Token(99), 1);
+    assert_eq!(refused, Err(RefusedSend::Closed));
+}
+
+/// Packets of a hostile peer, on the first path of a world
+struct Hostile {
+    world: World,
+    number: u32,
+}
+
+impl Hostile {
+    fn new() -> Self {
+        Self { world: World::new(1, 1), number: 0 }
+    }
+
+    fn send(
+        &mut self,
+        kind: PacketKind,
+        address: Address,
+        len: u32,
+        payload: &[u8],
+    ) -> Result<Option<Placement>, Violation> {
+        let trailer = PacketTrailer {
+            kind,
+            address,
+            len,
+            epoch: 1,
+            number: self.number,
+            limit: LANE.window,
+            ..PacketTrailer::default()
+        };
+        self.number += 1;
+        let packet = [payload, &trailer.to_bytes(payload, Integrity::Crc32)].concat();
+        let victim = &mut self.world.nodes[1].peering;
+        let result = victim.on_packet(Time::ZERO, PathId(0), &packet);
+        victim.packet_receive_posted(PathId(0));
+        result
+    }
+
+    fn victim(&mut self) -> &mut Peering {
+        &mut self.world.nodes[1].peering
+    }
+}
+
+/// The number of the first session that the connecting side opens
+fn first_session() -> u32 {
+    World::new(1, 1).nodes[0].peering.open().unwrap().number()
+}
+
+/// The end of a session before the end of its messages left them behind for ever.
+#[test]
+fn an_early_end_of_a_session_leaves_nothing_behind() {
+    let mut hostile = Hostile::new();
+    let address = Address { session: first_session(), stream: 0, message: 0 };
+    hostile.send(PacketKind::Fragment, address, 2 * FRAGMENT as u32, &[0; FRAGMENT]).unwrap().unwrap();
+    hostile
+        .send(PacketKind::Announce, Address { message: 1, ..address }, 0, &(1u64 << 20).to_le_bytes())
+        .unwrap();
+    let control = StreamId::CONTROL.0;
+    hostile.send(PacketKind::Finish, Address { stream: control, ..address }, 0, &[]).unwrap();
+    hostile.victim().reset(SessionId(address.session), 0);
+    while hostile.victim().poll_event().is_some() {}
+    assert!(hostile.victim().incoming.is_empty());
+    assert_eq!(hostile.victim().session_count(), 0);
+}
+
+/// Packets of a session that was reset stayed in line.
+#[test]
+fn a_reset_takes_a_session_out_of_every_line() {
+    let mut hostile = Hostile::new();
+    let first = first_session();
+    for generation in 0..100 {
+        // The same place, again and again.
+        let session = SessionId(first + generation * MAX_SESSIONS * 2);
+        let address = Address { session: session.number(), stream: 0, message: 0 };
+        hostile.send(PacketKind::Fragment, address, 1, &[0]).unwrap().unwrap();
+        hostile.victim().consume(session, 1);
+        hostile.victim().send(session, StreamId::MAIN, Token(generation), 1).unwrap();
+        hostile.victim().reset(session, 0);
+        while hostile.victim().poll_event().is_some() {}
+    }
+    let victim = hostile.victim();
+    assert!(victim.rooms.is_empty() && victim.ready.iter().all(|ready| ready.is_empty()));
+    assert_eq!(victim.resets.len(), 1);
+}
+
+/// One packet made room for many: the memory for a message of 17 packets, or a line of 16,384 messages.
+#[test]
+fn a_packet_cannot_ask_for_more_than_the_room_of_its_session() {
+    let mut hostile = Hostile::new();
+    let session = first_session();
+    let address = |message| Address { session, stream: 0, message };
+    let len = 20 * FRAGMENT as u32;
+    let refused = hostile.send(PacketKind::Fragment, address(0), len, &[0; FRAGMENT]);
+    assert!(matches!(refused, Err(Violation::Fragment { .. })));
+    assert_eq!(hostile.send(PacketKind::Fragment, address(SHARE), 1, &[0]), Err(Violation::Room(session)));
+    let whole = 17 * FRAGMENT as u32;
+    hostile.send(PacketKind::Fragment, address(1), whole, &[0; FRAGMENT]).unwrap().unwrap();
+    let refused = hostile.send(PacketKind::Fragment, address(2), whole, &[0; FRAGMENT]);
+    assert_eq!(refused, Err(Violation::Room(session)));
+    let control = Address { stream: StreamId::CONTROL.0, ..address(0) };
+    let refused = hostile.send(PacketKind::Fragment, control, 1, &[0]);
+    assert_eq!(refused, Err(Violation::Stream(StreamId::CONTROL.0)));
+    let far = Address { stream: 2 * 1000, ..address(0) };
+    assert_eq!(hostile.send(PacketKind::Fragment, far, 1, &[0]), Err(Violation::Stream(2000)));
+}
+
+/// Memory that came for a message of a session that was over was granted, and counted for another message.
+#[test]
+fn memory_for_a_withdrawn_message_is_not_used() {
+    let mut world = World::new(1, 1);
+    world.nodes[1].has_memory = false;
+    let session = world.nodes[0].peering.open().unwrap();
+    world.nodes[0].send(session, StreamId::MAIN, message(0, 70_000));
+    world.run(Duration::from_millis(1));
+    let victim = &mut world.nodes[1].peering;
+    victim.reset(session, 0);
+    victim.accept_bulk(IncomingId(0));
+    let is_receive = |transmit: &Transmit| matches!(transmit, Transmit::BulkReceive { .. });
+    let sent = std::iter::from_fn(|| victim.poll_transmit(world.now, true)).collect::<Vec<_>>();
+    assert!(!sent.iter().any(is_receive), "{sent:?}");
+}
+
+#[test]
+#[should_panic(expected = "is in use")]
+fn a_path_that_has_not_stopped_cannot_be_added_again() {
+    let mut world = World::new(1, 1);
+    world.cut(0, 0);
+    let peering = &mut world.nodes[0].peering;
+    peering.add_path(Time::ZERO, PathId(0), 2, 1, LANE, true);
+}
