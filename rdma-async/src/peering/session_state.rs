@@ -1,7 +1,5 @@
 //! A session as its peering keeps it
 
-use rdma_core::session::SessionId;
-
 use crate::inbox::Inbox;
 use crate::op_table::OpTable;
 use crate::session::{Body, CloseError, Effects, RecvError, SendError, SessionError};
@@ -9,7 +7,6 @@ use crate::wait_queue::WaitQueue;
 
 /// Where the futures of a session wait
 pub(crate) struct SessionState {
-    pub(crate) id: SessionId,
     pub(crate) ops: OpTable<Body, SendError>,
     pub(crate) inbox: Inbox<Body, RecvError>,
     /// How the session ended, for this side.
@@ -21,9 +18,8 @@ pub(crate) struct SessionState {
 }
 
 impl SessionState {
-    pub(super) fn new(id: SessionId, max_in_flight: u32) -> Self {
+    pub(super) fn new(max_in_flight: u32) -> Self {
         Self {
-            id,
             ops: OpTable::new(max_in_flight),
             inbox: Inbox::new(8),
             end: WaitQueue::for_all("its session to end", None, 4),
@@ -35,10 +31,6 @@ impl SessionState {
     /// Why nothing can be sent
     pub(super) fn send_error(&self) -> SendError {
         self.closed.clone().unwrap_or(SendError::Closed)
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed.is_some()
     }
 
     /// Refuses messages from now on

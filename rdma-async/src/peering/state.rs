@@ -139,7 +139,7 @@ impl<D: Device> State<D> {
     pub(crate) fn open(&mut self, now: Time, effects: &mut Effects) -> Option<SessionId> {
         let id = self.core.open().filter(|_| self.end.is_none())?;
         self.had_session = true;
-        self.sessions.insert(id, SessionState::new(id, self.max_in_flight));
+        self.sessions.insert(id, SessionState::new(self.max_in_flight));
         self.pump(now, effects);
         Some(id)
     }
@@ -574,7 +574,7 @@ impl<D: Device> State<D> {
             match event {
                 Event::Opened(id) => {
                     self.had_session = true;
-                    self.sessions.insert(id, SessionState::new(id, self.max_in_flight));
+                    self.sessions.insert(id, SessionState::new(self.max_in_flight));
                     self.opened.push(id);
                 }
                 Event::Message { session: id, id: incoming, .. } => {

@@ -77,6 +77,20 @@ impl<D: Device> Session<D> {
         Self { handle: Arc::new(SessionHandle { peering, id }) }
     }
 
+    /// Opens another session with the same peer, over the same paths
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::TooManySessions`] if the peer takes no more, or [`ConnectError::Lost`] if it is lost.
+    pub fn open(&self) -> Result<Self, ConnectError> {
+        let peering = &self.handle.peering;
+        let opened = peering.with(|state, now, effects| match state.error() {
+            Some(error) => Err(error.clone().into()),
+            None => state.open(now, effects).ok_or(ConnectError::TooManySessions),
+        });
+        Ok(Self::new(Arc::clone(peering), opened?))
+    }
+
     /// Leases memory for a message of up to `len` bytes
     ///
     /// Waits, in turn, until the node has that much free memory in one piece.

@@ -1,5 +1,8 @@
 //! Sessions over simulated cables: everything arrives once and in order, whatever happens to the cables
 
+mod figures;
+mod outages;
+
 use std::time::Duration;
 
 use futures::future::{join, try_join};
@@ -41,7 +44,7 @@ fn message(number: usize, len: usize) -> Vec<u8> {
 }
 
 /// Sends messages of these lengths both ways, closes, and checks what arrives
-async fn exchange(pair: &Pair, lens: &[usize]) {
+pub(crate) async fn exchange(pair: &Pair, lens: &[usize]) {
     let one_way = |from: &Session<SimDevice>, to: &Session<SimDevice>| {
         let (from, to) = (from.clone(), to.clone());
         async move {
