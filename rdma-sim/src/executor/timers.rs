@@ -128,7 +128,9 @@ impl Timer for SimTimer {
             let seq = timers.next_seq;
             timers.next_seq += 1;
             timers.heap.push(Reverse((deadline, seq, self.key)));
-            self.clock.earliest.fetch_min(deadline.as_nanos(), Ordering::Relaxed);
+            // A deadline that has passed is for now: time does not go back.
+            let at = deadline.max(self.clock.now());
+            self.clock.earliest.fetch_min(at.as_nanos(), Ordering::Relaxed);
         }
     }
 
@@ -155,5 +157,29 @@ impl Drop for SimTimer {
         // Dropping its waker may run any code: not under the lock.
         let removed = lock(&self.clock.timers).timers.remove(self.key);
         drop(removed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use rdma_core::Time;
+
+    use crate::Sim;
+
+    /// Regression: a timer that was set to a time that had passed, and not polled, turned time back.
+    #[test]
+    fn a_deadline_that_has_passed_expires_now() {
+        Sim::new().run(async |net| {
+            net.sleep(Duration::from_secs(1)).await;
+            let mut timer = net.runtime().timer();
+            timer.as_mut().reset(Time::from_nanos(5));
+            net.sleep(Duration::from_secs(1)).await;
+            let before = net.now();
+            poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+            assert_eq!(net.now(), before);
+        });
     }
 }

@@ -16,7 +16,7 @@ fn node(net: &Net, host: &str, devices: &[&str], options: &NodeOptions) -> Node<
         move || net.open(&host, &device)
     };
     let (first, others) = devices.split_first().expect("a node has a device");
-    let builder = Node::builder(open(first)).runtime(net.runtime()).options(options.clone());
+    let builder = Node::builder(open(first)).runtime(net.host(host).runtime()).options(options.clone());
     others.iter().fold(builder, |builder, device| builder.device(open(device))).build().unwrap()
 }
 

@@ -51,9 +51,7 @@ fn a_transfer_goes_on_within_20_ms_of_the_replug() {
 fn a_peer_that_is_killed_is_lost_within_the_timeout() {
     for timeout in [Duration::from_millis(100), Duration::from_secs(2)] {
         Sim::new().faults("at 5ms b kill".parse().unwrap()).run(async |net| {
-            let host = net.host("b");
             let pair = pair(&net, &PORT, &NodeOptions::new().peer_timeout(timeout)).await;
-            drop(host);
             let start = net.now();
             let lost = SessionError::PeerLost(timeout);
             assert_eq!(pair.ab.recv().await.unwrap_err(), RecvError::Lost(lost.clone()));
