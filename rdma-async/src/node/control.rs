@@ -6,179 +6,36 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rdma_core::session::{
-    ControlMessage, Hello, HelloError, Integrity, PathEnd, PathId, PathLoss, Peering, PeeringConfig, Side,
-};
+use rdma_core::session::{ControlMessage, HelloError, PathEnd, PathId, PathLoss};
 use rdma_core::{Device, Time, Timer};
 
-use super::inner::{NodeGuard, NodeInner};
-use super::options::{BULK_FRAGMENT, TRANSMIT};
+use super::inner::NodeInner;
 use super::path::PreparedPath;
-use crate::bootstrap_stream::{BootstrapStream, read_exact, write_all};
+use super::role::Role;
+use super::wire::read_message;
+use crate::bootstrap_stream::{BootstrapStream, write_all};
+use crate::peering::error::{ConnectError, SessionError};
 use crate::peering::shared::PeeringShared;
-use crate::peering::state::{LostPath, Parts, State};
-use crate::pool::Zone;
-use crate::session::{ConnectError, SessionError};
+use crate::peering::state::LostPath;
 use crate::time::timeout;
 use crate::wait_queue::Waiter;
-
-/// Which side opened the stream
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Role {
-    /// Makes the offers
-    Connecting,
-    /// Answers them
-    Accepting,
-}
 
 /// How often the ports are looked at.
 const PORT_INTERVAL: Duration = Duration::from_millis(4);
 /// The pause after an attempt to make a path that failed.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Makes a peering with the process at the other end of `stream`, and its first paths
-pub(super) async fn establish<D: Device, S: BootstrapStream + Send + 'static>(
-    node: &Arc<NodeInner<D>>,
-    stream: S,
-    role: Role,
-) -> Result<Arc<PeeringShared<D>>, ConnectError> {
-    if node.is_closed() {
-        return Err(ConnectError::Closed);
-    }
-    let limit = node.options.connect_timeout;
-    let attempt = timeout(&*node.runtime, limit, introduce(node, stream, role)).await;
-    attempt.unwrap_or(Err(ConnectError::Timeout(limit)))
-}
-
-async fn introduce<D: Device, S: BootstrapStream + Send + 'static>(
-    node: &Arc<NodeInner<D>>,
-    mut stream: S,
-    role: Role,
-) -> Result<Arc<PeeringShared<D>>, ConnectError> {
-    let ours = hello(node);
-    let theirs = exchange_hellos(&mut stream, &ours, role).await?;
-    let peering = make_peering(node, role, &ours, &theirs)?;
-    let mut attempt = Attempt { peering: Some(Arc::clone(&peering)) };
-    let peer_timeout = ours.peer_timeout.min(theirs.peer_timeout);
-    let mut control = Control::new(node, Arc::clone(&peering), stream, role, peer_timeout, theirs.ports);
-    control.make_first_paths().await?;
-    let guard = NodeGuard::new(Arc::clone(node));
-    node.joining.push(Arc::clone(&peering)).map_err(|_| SessionError::RuntimeGone)?;
-    node.wake_reactor();
-    node.runtime.spawn(Box::pin(async move {
-        control.run().await;
-        drop(guard);
-    }));
-    attempt.peering = None;
-    Ok(peering)
-}
-
-/// Ends a peering whose attempt is given up
-struct Attempt<D: Device> {
-    peering: Option<Arc<PeeringShared<D>>>,
-}
-
-impl<D: Device> Drop for Attempt<D> {
-    fn drop(&mut self) {
-        if let Some(peering) = &self.peering {
-            peering.fail(&SessionError::Aborted);
-        }
-    }
-}
-
-fn hello<D: Device>(node: &NodeInner<D>) -> Hello {
-    let mut nonce = [0; Hello::NONCE_LEN];
-    nonce.chunks_mut(8).for_each(|part| part.copy_from_slice(&node.runtime.random().to_le_bytes()));
-    Hello {
-        incarnation: node.incarnation,
-        nonce,
-        group_epoch: node.options.group_epoch,
-        limits: node.options.limits(),
-        bulk_fragment: BULK_FRAGMENT,
-        integrity: node.options.integrity,
-        peer_timeout: node.options.peer_timeout,
-        ports: node.ports.len() as u32,
-    }
-}
-
-/// Introduces both sides, and sees that the peer answers now: a recording cannot send back a new nonce
-async fn exchange_hellos(
-    stream: &mut impl BootstrapStream,
-    ours: &Hello,
-    role: Role,
-) -> Result<Hello, ConnectError> {
-    if role == Role::Connecting {
-        write_all(stream, &ours.to_bytes()).await?;
-    }
-    let mut bytes = [0; Hello::LEN];
-    // A peer of another version may send a shorter hello and wait: its head is checked before the rest is read.
-    let (head, rest) = bytes.split_at_mut(Hello::HEAD_LEN);
-    read_exact(stream, head).await?;
-    Hello::check_head((&*head).try_into().expect("the slice has this length"))?;
-    read_exact(stream, rest).await?;
-    let theirs = Hello::from_bytes(&bytes)?;
-    if role == Role::Accepting {
-        write_all(stream, &ours.to_bytes()).await?;
-    }
-    if theirs.group_epoch != ours.group_epoch {
-        let (ours, theirs) = (ours.group_epoch, theirs.group_epoch);
-        return Err(HelloError::Epoch { ours, theirs }.into());
-    }
-    write_all(stream, &ControlMessage::Confirm(theirs.nonce).to_bytes()).await?;
-    match read_message(stream).await? {
-        ControlMessage::Confirm(nonce) if nonce == ours.nonce => Ok(theirs),
-        ControlMessage::Confirm(_) => Err(HelloError::Replayed.into()),
-        _ => Err(HelloError::Unexpected.into()),
-    }
-}
-
-async fn read_message(stream: &mut impl BootstrapStream) -> Result<ControlMessage, ConnectError> {
-    let mut bytes = [0; ControlMessage::LEN];
-    read_exact(stream, &mut bytes).await?;
-    Ok(ControlMessage::from_bytes(&bytes)?)
-}
-
-fn make_peering<D: Device>(
-    node: &NodeInner<D>,
-    role: Role,
-    ours: &Hello,
-    theirs: &Hello,
-) -> Result<Arc<PeeringShared<D>>, ConnectError> {
-    let integrity = match (ours.integrity, theirs.integrity) {
-        (one, other) if one == other => one,
-        _ => Integrity::Crc32,
-    };
-    let config = PeeringConfig {
-        side: if role == Role::Connecting { Side::Connecting } else { Side::Accepting },
-        integrity,
-        bulk_fragment: ours.bulk_fragment.min(theirs.bulk_fragment),
-        local: ours.limits,
-        peer: theirs.limits,
-    };
-    let lease = |frames| node.pool.try_lease(Zone::Transmit, frames).ok_or(ConnectError::Memory);
-    let parts = Parts {
-        pool: node.pool.clone(),
-        core: Peering::new(config),
-        integrity,
-        scratch: lease(BULK_FRAGMENT / rdma_core::FRAME as u32)?,
-        transmit: (0..TRANSMIT).map(|_| lease(1)).collect::<Result<_, _>>()?,
-        max_in_flight: node.options.max_in_flight_sends,
-    };
-    let (reactor, runtime) = (node.reactor_waker(), Arc::clone(&node.runtime));
-    Ok(Arc::new(PeeringShared::new(node.pool.clone(), reactor, runtime, State::new(parts))))
-}
-
 /// A path as this side knows it
 enum PathState<D: Device> {
     /// It carries data
     Up { epoch: u16 },
     /// The peer was asked for its end
-    Offered { prepared: PreparedPath<D>, until: Time },
+    Offered { prepared: Box<PreparedPath<D>>, until: Time },
     /// It is to be made from this time on
     Down { from: Time },
 }
 
-struct Control<D: Device, S> {
+pub(super) struct Control<D: Device, S> {
     node: Arc<NodeInner<D>>,
     peering: Arc<PeeringShared<D>>,
     /// `None` once it has ended.
@@ -205,7 +62,7 @@ enum Input {
 }
 
 impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
-    fn new(
+    pub(super) fn new(
         node: &Arc<NodeInner<D>>,
         peering: Arc<PeeringShared<D>>,
         stream: S,
@@ -237,7 +94,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     }
 
     /// Makes as many paths as can be made now, at least one
-    async fn make_first_paths(&mut self) -> Result<(), ConnectError> {
+    pub(super) async fn make_first_paths(&mut self) -> Result<(), ConnectError> {
         let mut failure = None;
         for index in 0..self.paths.len() {
             let made = match self.role {
@@ -271,7 +128,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             }
         };
         let end = prepared.end();
-        self.paths[index] = PathState::Offered { prepared, until: Time::MAX };
+        self.paths[index] = PathState::Offered { prepared: Box::new(prepared), until: Time::MAX };
         let stream = self.stream.as_mut().ok_or(ConnectError::NoPath)?;
         write_all(stream, &ControlMessage::Offer(end).to_bytes()).await?;
         match read_message(stream).await? {
@@ -356,7 +213,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     }
 
     /// Runs until the peering is over
-    async fn run(mut self) {
+    pub(super) async fn run(mut self) {
         while !self.is_over() {
             match self.next().await {
                 Input::Message(message) => self.on_message(message).await,
@@ -517,7 +374,8 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             return;
         };
         let end = prepared.end();
-        self.paths[index] = PathState::Offered { prepared, until: now + self.peer_timeout };
+        self.paths[index] =
+            PathState::Offered { prepared: Box::new(prepared), until: now + self.peer_timeout };
         self.write(ControlMessage::Offer(end)).await;
     }
 }

@@ -2,10 +2,13 @@
 
 mod control;
 mod inner;
+mod introduction;
 mod options;
 mod path;
 mod port;
 mod reactor;
+mod role;
+mod wire;
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -15,16 +18,17 @@ use std::sync::Arc;
 
 use rdma_core::{Device, Runtime};
 
-use self::control::Role;
 use self::inner::{NodeGuard, NodeInner};
 pub use self::options::NodeOptions;
 use self::port::{Opener, Port};
 use self::reactor::Reactor;
+use self::role::Role;
 use crate::bootstrap_stream::BootstrapStream;
 use crate::endpoint::default_runtime;
 use crate::error::EndpointError;
+use crate::peering::error::ConnectError;
 use crate::pool::{Pool, PoolStats};
-use crate::session::{ConnectError, Session};
+use crate::session::Session;
 
 /// This process with its devices, ready for sessions
 ///
@@ -124,7 +128,7 @@ impl<D: Device> Node<D> {
         &self,
         stream: impl BootstrapStream + Send + 'static,
     ) -> Result<Session<D>, ConnectError> {
-        let peering = control::establish(self.inner(), stream, Role::Connecting).await?;
+        let peering = introduction::establish(self.inner(), stream, Role::Connecting).await?;
         let id = peering.with(|state, now, effects| state.open(now, effects));
         Ok(Session::new(peering, id.ok_or(ConnectError::TooManySessions)?))
     }
@@ -139,7 +143,7 @@ impl<D: Device> Node<D> {
     ///
     /// As [`connect`](Self::connect).
     pub async fn serve(&self, stream: impl BootstrapStream + Send + 'static) -> Result<(), ConnectError> {
-        control::establish(self.inner(), stream, Role::Accepting).await.map(drop)
+        introduction::establish(self.inner(), stream, Role::Accepting).await.map(drop)
     }
 
     /// The next session that a peer opens; `None` when the node is closed

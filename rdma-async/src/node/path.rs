@@ -8,10 +8,11 @@ use rdma_core::{Device, QpCapacity, QpInit, QpType};
 
 use super::inner::NodeInner;
 use super::options::{BULK_FRAGMENT, WINDOW};
+use crate::peering::error::ConnectError;
 use crate::peering::lanes::Lanes;
+use crate::peering::paths::NewPath;
 use crate::peering::shared::PeeringShared;
 use crate::pool::Zone;
-use crate::session::ConnectError;
 
 /// Queue pairs that are not connected yet
 pub(super) struct PreparedPath<D: Device> {
@@ -81,7 +82,9 @@ impl<D: Device> PreparedPath<D> {
         node.add_route(key, (Arc::clone(peering), end.path));
         let rate = end.rate.min(theirs.rate);
         let added = peering.with(|state, now, effects| {
-            state.add_path(end.path, end.epoch, rate, config, lanes, receives, probes, now, effects)
+            let PathEnd { path, epoch, .. } = end;
+            let new = NewPath { path, epoch, rate, config, lanes, receives, probes };
+            state.add_path(new, now, effects)
         });
         if added.is_err() {
             node.remove_route(key);

@@ -8,9 +8,10 @@ use rdma_core::{Completion, CompletionQueue, Device, Time, Timer};
 
 use super::inner::NodeInner;
 use super::port::{OpenPort, Port};
+use crate::peering::body::Effects;
+use crate::peering::error::SessionError;
 use crate::peering::lanes::Request;
 use crate::peering::shared::PeeringShared;
-use crate::session::{Effects, SessionError};
 
 /// Polls the completion queues of a node and drives its peerings
 ///

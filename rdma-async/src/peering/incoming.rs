@@ -4,8 +4,8 @@ use rdma_core::FRAME;
 use rdma_core::session::IncomingId;
 use slab::Slab;
 
+use super::body::Body;
 use crate::pool::{Lease, Pool, Zone};
-use crate::session::Body;
 
 /// The buffers of messages that are not complete, by key, and which message has which
 ///

@@ -1,9 +1,15 @@
 //! What this process has with another one: the protocol, its paths, its sessions, and their memory
 
+pub(crate) mod body;
+mod drive;
+pub(crate) mod error;
+mod events;
 mod frames;
 mod incoming;
 pub(crate) mod lanes;
 mod outgoing;
+pub(crate) mod paths;
+mod post;
 mod session_state;
 pub(crate) mod shared;
 pub(crate) mod state;

@@ -1,8 +1,9 @@
 //! A session as its peering keeps it
 
+use super::body::{Body, Effects};
+use super::error::{CloseError, RecvError, SendError, SessionError};
 use crate::inbox::Inbox;
 use crate::op_table::OpTable;
-use crate::session::{Body, CloseError, Effects, RecvError, SendError, SessionError};
 use crate::wait_queue::WaitQueue;
 
 /// Where the futures of a session wait

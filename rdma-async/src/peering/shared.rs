@@ -7,10 +7,11 @@ use std::task::{Context, Poll, Waker};
 use rdma_core::session::{PathId, SessionId};
 use rdma_core::{Completion, Device, Runtime, Time};
 
+use super::body::Effects;
+use super::error::{SendError, SendFailed, SessionError};
 use super::session_state::SessionState;
-use super::state::State;
+use super::state::{Awaited, State};
 use crate::pool::{Lease, Pool};
-use crate::session::{Effects, SendError, SendFailed, SessionError};
 use crate::sync::Mutex;
 use crate::wait_queue::{SharedWaitQueue, Waiter};
 
@@ -74,7 +75,8 @@ impl<D: Device> PeeringShared<D> {
             return Poll::Ready(Err(SendFailed { error: SendError::ForeignLease, lease: message.take() }));
         }
         self.with(|state, now, effects| {
-            state.poll_send(id, message, awaits_delivery, waiter, cx, now, effects)
+            let awaited = Awaited { is_delivery: awaits_delivery, waker: cx.waker() };
+            state.poll_send(id, message, waiter, awaited, now, effects)
         })
     }
 

@@ -53,7 +53,7 @@ impl Pool {
 
     /// Registers all of the memory with a device
     pub(crate) fn register<D: Device>(&self, device: &D) -> Result<Registration<D>, PoolError> {
-        Registration::new(self, device)
+        Registration::new(&self.0, device)
     }
 
     /// How many frames a lease of `len` bytes takes

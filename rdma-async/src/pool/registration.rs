@@ -1,9 +1,12 @@
 //! The memory of a pool as one device knows it
 #![allow(unsafe_code, reason = "the device is told of memory by its address")]
 
+use std::sync::Arc;
+
 use rdma_core::{Access, Device, MemoryRegion, Sge};
 
-use super::{Lease, Pool};
+use super::lease::Lease;
+use super::memory::Memory;
 use crate::error::PoolError;
 
 /// All memory of a pool, registered for one path
@@ -12,16 +15,16 @@ use crate::error::PoolError;
 pub(crate) struct Registration<D: Device> {
     // In the order in which they must go.
     region: D::Mr,
-    _pool: Pool,
+    _memory: Arc<Memory>,
 }
 
 impl<D: Device> Registration<D> {
-    pub(super) fn new(pool: &Pool, device: &D) -> Result<Self, PoolError> {
-        let memory = pool.0.arena().as_slice_ptr();
-        // SAFETY: the pool lives in the same structure as the registration and is dropped after it; leases, the only way to
+    pub(super) fn new(memory: &Arc<Memory>, device: &D) -> Result<Self, PoolError> {
+        let slice = memory.arena().as_slice_ptr();
+        // SAFETY: the memory lives in the same structure as the registration and is dropped after it; leases, the only way to
         // its memory, are owned by the tables of the peering while they are posted.
-        let region = unsafe { device.register(memory, Access::LOCAL_WRITE) };
-        Ok(Self { region: region.map_err(PoolError::Register)?, _pool: pool.clone() })
+        let region = unsafe { device.register(slice, Access::LOCAL_WRITE) };
+        Ok(Self { region: region.map_err(PoolError::Register)?, _memory: Arc::clone(memory) })
     }
 
     /// `len` bytes at `offset` of a lease, as the device names them

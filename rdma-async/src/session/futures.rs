@@ -7,7 +7,10 @@ use std::task::{Context, Poll, ready};
 
 use rdma_core::Device;
 
-use super::{Body, CloseError, Message, RecvError, Recycle, SendFailed, SessionHandle};
+use super::handle::SessionHandle;
+use super::message::{Message, Recycle};
+use crate::peering::body::Body;
+use crate::peering::error::{CloseError, RecvError, SendFailed};
 use crate::pool::Lease;
 use crate::wait_queue::Waiter;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::pool::Lease;
+use crate::peering::body::Body;
 
 /// A received message
 ///
@@ -17,15 +17,6 @@ pub struct Message {
     recycle: Arc<dyn Recycle>,
 }
 
-/// Where the bytes of a message are
-#[derive(Debug)]
-pub(crate) enum Body {
-    /// In registered memory
-    Lease(Lease),
-    /// On the heap: registered memory had no room in one piece
-    Heap(Box<[u8]>),
-}
-
 /// Takes back what a message held in its session
 pub(crate) trait Recycle: Send + Sync {
     /// A message of `len` bytes was dropped; its memory is free already
@@ -35,17 +26,6 @@ pub(crate) trait Recycle: Send + Sync {
 impl Message {
     pub(crate) fn new(body: Body, recycle: Arc<dyn Recycle>) -> Self {
         Self { body: Some(body), recycle }
-    }
-}
-
-impl Deref for Body {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Lease(lease) => lease,
-            Self::Heap(bytes) => bytes,
-        }
     }
 }
 

@@ -3,8 +3,8 @@
 //! A [`Node`] is this process with its devices; a [`Session`] carries messages to one peer, exactly once and in order, for as long as
 //! there is a way to the peer. See [`rdma_core::session`] for the protocol.
 
-mod error;
 mod futures;
+mod handle;
 mod message;
 
 use std::fmt;
@@ -13,18 +13,15 @@ use std::sync::Arc;
 use rdma_core::Device;
 use rdma_core::session::SessionId;
 
-pub use self::error::{CloseError, ConnectError, RecvError, SendError, SendFailed, SessionError};
 pub use self::futures::{Closed, Recv, Send};
+use self::handle::SessionHandle;
 pub use self::message::Message;
-pub(crate) use self::message::{Body, Recycle};
 use crate::error::AllocError;
 pub use crate::node::{Node, NodeBuilder, NodeOptions};
+pub use crate::peering::error::{CloseError, ConnectError, RecvError, SendError, SendFailed, SessionError};
 use crate::peering::shared::PeeringShared;
 use crate::pool::{Alloc, Lease};
 use crate::wait_queue::Waiter;
-
-/// Effects that may free memory of messages
-pub(crate) type Effects = crate::effects::Effects<Body>;
 
 /// Messages to and from one peer, in order and exactly once, over every path that there is
 ///
@@ -52,24 +49,6 @@ pub(crate) type Effects = crate::effects::Effects<Body>;
 /// ```
 pub struct Session<D: Device> {
     handle: Arc<SessionHandle<D>>,
-}
-
-/// Keeps a session open: dropping the last one abandons it
-pub(crate) struct SessionHandle<D: Device> {
-    pub(crate) peering: Arc<PeeringShared<D>>,
-    pub(crate) id: SessionId,
-}
-
-impl<D: Device> Recycle for SessionHandle<D> {
-    fn recycle(&self, len: usize) {
-        self.peering.with(|state, now, effects| state.recycle(self.id, len, now, effects));
-    }
-}
-
-impl<D: Device> Drop for SessionHandle<D> {
-    fn drop(&mut self) {
-        self.peering.with(|state, now, effects| state.abandon(self.id, now, effects));
-    }
 }
 
 impl<D: Device> Session<D> {

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use super::ids::{IncomingId, SessionId};
 use super::trailer::{Reader, Writer};
-use super::{Address, IncomingId, Integrity, PacketError, SessionId, Violation};
+use super::{Address, Integrity, PacketError, Violation};
 use crate::Time;
 
 /// The most receives that may be granted and not served on a bulk lane

@@ -31,7 +31,7 @@ pub struct Hello {
     /// Drawn anew by each process: a process that was restarted has another one
     pub incarnation: u64,
     /// Drawn anew for each stream
-    pub nonce: [u8; Hello::NONCE_LEN],
+    pub nonce: [u8; Self::NONCE_LEN],
     /// Generation of the application's group that this side belongs to; both sides must have the same
     pub group_epoch: u64,
     /// What this side accepts

@@ -18,6 +18,7 @@ mod bulk;
 mod config;
 mod error;
 mod handshake;
+mod ids;
 mod incoming;
 mod lane;
 mod outgoing;
@@ -30,13 +31,11 @@ pub use bulk::{BulkTrailer, Grant, MAX_SLOTS};
 pub use config::{Limits, MAX_ROOM, MAX_SESSIONS, MAX_STREAMS, PeeringConfig, Side};
 pub use error::{RefusedSend, Violation};
 pub use handshake::{ControlMessage, Hello, HelloError, MIN_PEER_TIMEOUT, PathEnd, lane_config};
+pub use ids::{IncomingId, PathId, Priority, SessionId, StreamId, Token};
 pub use lane::{LaneConfig, MIN_WINDOW};
 pub use packets::{MAX_UNREPORTED, Report};
 pub use peering::{Peering, packets};
-pub use step::{
-    Event, IncomingId, Inline, PathId, PathLoss, Payload, Placement, Priority, SessionId, StreamId, Token,
-    Transmit,
-};
+pub use step::{Event, Inline, PathLoss, Payload, Placement, Transmit};
 pub use trailer::{
     Address, FRAGMENT, Integrity, MAX_EAGER, MAX_FRAGMENTS, PacketError, PacketKind, PacketTrailer,
 };

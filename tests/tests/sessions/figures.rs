@@ -77,7 +77,8 @@ fn goodput(rates: &[LineRate], total: usize, len: usize) -> f64 {
         .run(async |net| {
             let ports: Vec<_> = (0..rates.len()).map(|port| format!("rdma_en{}", port + 2)).collect();
             let ports: Vec<_> = ports.iter().map(String::as_str).collect();
-            let pair = pair(&net, &ports, &NodeOptions::new().receive_memory(64 << 20).send_memory(64 << 20)).await;
+            let pair =
+                pair(&net, &ports, &NodeOptions::new().receive_memory(64 << 20).send_memory(64 << 20)).await;
             net.sleep(Duration::from_millis(1)).await;
             let start = net.now();
             let send = async |session: &Session<SimDevice>| {

@@ -1,12 +1,14 @@
 //! Sessions over simulated cables: everything arrives once and in order, whatever happens to the cables
 
+mod chaos;
 mod figures;
 mod outages;
 
 use std::time::Duration;
 
 use futures::future::{join, try_join};
-use rdma_async::session::{Node, NodeOptions, Session};
+use rdma_async::session::{ConnectError, Node, NodeOptions, Session};
+use rdma_async::time::timeout;
 use rdma_sim::{Net, Sim, SimDevice};
 
 /// A node of `host` with these devices
@@ -29,11 +31,18 @@ struct Pair {
 }
 
 async fn pair(net: &Net, devices: &[&str], options: &NodeOptions) -> Pair {
+    try_pair(net, devices, options).await.unwrap()
+}
+
+async fn try_pair(net: &Net, devices: &[&str], options: &NodeOptions) -> Result<Pair, ConnectError> {
     let [a, b] = ["a", "b"].map(|host| node(net, host, devices, options));
     let (to_b, to_a) = tokio::io::duplex(1024);
-    let (ab, ()) = try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
-    let ba = b.accept().await.unwrap();
-    Pair { a, b, ab, ba }
+    let (ab, ()) = try_join(a.connect(to_b), b.serve(to_a)).await?;
+    // A host that is killed meanwhile accepts nothing.
+    let limit = Duration::from_secs(30);
+    let accepted = timeout(&*net.runtime(), limit, b.accept()).await;
+    let ba = accepted.ok_or(ConnectError::Timeout(limit))?.ok_or(ConnectError::Closed)?;
+    Ok(Pair { a, b, ab, ba })
 }
 
 const PORT: [&str; 1] = ["rdma_en2"];

@@ -17,16 +17,15 @@ fn a_session_goes_on_over_the_other_cable() {
     for at in ["600us", "1ms", "2ms"] {
         for port in TWO_PORTS {
             let faults = format!("at {at} b:{port} unplug");
-            let run = Sim::new()
-                .topology(cables(&[LineRate::TB5; 2]))
-                .faults(faults.parse().unwrap())
-                .run(async |net| {
+            let run = Sim::new().topology(cables(&[LineRate::TB5; 2])).faults(faults.parse().unwrap()).run(
+                async |net| {
                     let pair = pair(&net, &TWO_PORTS, &NodeOptions::new()).await;
                     let lens: Vec<_> = (0..60).map(|number| [1 << 20, 100, 30_000][number % 3]).collect();
                     exchange(&pair, &lens).await;
                     // 21 MB over one cable, the time until the port is seen to be down, and some round trips.
                     assert!(net.now().as_nanos() < 10_000_000, "{faults}: {}", net.now());
-                });
+                },
+            );
             assert_eq!(run.findings, [], "{faults}");
         }
     }

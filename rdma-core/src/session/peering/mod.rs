@@ -3,6 +3,7 @@
 mod input;
 mod output;
 mod path;
+mod progress;
 mod session;
 
 use std::collections::VecDeque;
@@ -408,53 +409,6 @@ impl Peering {
         }
     }
 
-    /// Removes a session that ends at once; false if there is none
-    fn remove(&mut self, id: SessionId) -> bool {
-        let Some(mut session) = self.sessions[id.0 as usize & 1].remove(id) else { return false };
-        for stream in session.streams.values_mut() {
-            let tokens = stream.outgoing.abandon();
-            self.events.extend(tokens.map(|token| Event::Undelivered { session: id, token }));
-            for incoming in stream.incoming.abandon() {
-                withdraw(&mut self.incoming, &mut self.events, incoming);
-            }
-        }
-        if session.streams.values().any(|stream| stream.is_queued) {
-            self.ready.iter_mut().for_each(|ready| ready.retain(|(other, _)| *other != id));
-        }
-        if session.is_room_queued {
-            self.rooms.retain(|other| *other != id);
-        }
-        self.paths.iter_mut().flatten().for_each(|path| path.receiver.withdraw(id));
-        self.stopping.retain(|(_, slot)| slot.address.session != id.0);
-        true
-    }
-
-    /// Takes the next step of closing, if the peer has everything that comes before
-    fn on_progress(&mut self, id: SessionId) {
-        let Some(session) = self.session(id) else { return };
-        if session.is_over() {
-            self.conclude(id);
-        } else if session.is_closing && session.is_drained() && !session.is_flushed {
-            session.is_flushed = true;
-            self.events.push_back(Event::Flushed(id));
-            self.finish_stream(id, StreamId::CONTROL);
-        }
-    }
-
-    /// Removes a session that is over on both sides
-    fn conclude(&mut self, id: SessionId) {
-        // Nothing is left of a session whose peer keeps to the protocol.
-        self.remove(id);
-        self.release(id);
-        self.events.push_back(Event::Closed(id));
-    }
-
-    fn release(&mut self, id: SessionId) {
-        if id.0 & 1 == self.config.side.bit() {
-            self.sessions[id.0 as usize & 1].release(id);
-        }
-    }
-
     /// Notes that a part of a message must be granted again
     fn grant_again(&mut self, id: IncomingId, offset: u64, len: u32) {
         let Some(incoming) = self.incoming.get_mut(id.0 as usize) else { return };
@@ -463,52 +417,6 @@ impl Peering {
             if !self.ungranted.contains(&id) {
                 self.ungranted.push_front(id);
             }
-        }
-    }
-
-    /// Takes in what became of a packet
-    #[inline]
-    fn on_fate(&mut self, path: PathId, Content { part, room_of }: Content, fate: Fate) {
-        match (part, fate) {
-            (Part::Message { address, fragment }, fate) => {
-                let Address { session: id, stream, message } = address;
-                let (id, stream) = (SessionId(id), StreamId(stream));
-                let found = self.session(id).and_then(|session| session.streams.get_mut(&stream));
-                if let Some(found) = found {
-                    if fate == Fate::Lost {
-                        found.outgoing.lost(message, fragment);
-                        self.enqueue(id, stream);
-                    } else {
-                        let token = found.outgoing.acknowledged(message, fragment);
-                        self.on_delivered(id, stream, token);
-                    }
-                }
-            }
-            (Part::Grants { slots, count }, Fate::Lost) => {
-                if let Some(path) = &mut self.paths[path.0 as usize] {
-                    path.receiver.lost(&slots[..count as usize]);
-                }
-            }
-            (Part::Arrived(address), Fate::Lost) => self.arrived.push_back(address),
-            (Part::Reset { session, code }, Fate::Lost) => self.resets.push_back((session, code)),
-            (Part::Reset { session, .. }, Fate::Received) => self.release(session),
-            (Part::Grants { .. } | Part::Arrived(_), Fate::Received) | (Part::Nothing, _) => (),
-        }
-        if fate == Fate::Lost && room_of.0 != 0 {
-            // What the peer knows is unclear now: it is told again at once.
-            self.enqueue_room(room_of);
-        }
-    }
-
-    fn on_delivered(&mut self, id: SessionId, stream: StreamId, token: Option<Token>) {
-        if let Some(token) = token {
-            self.events.push_back(Event::Delivered { session: id, token });
-        }
-        let Some(session) = self.session(id) else { return };
-        let is_drained = session.streams.get(&stream).is_some_and(|found| found.outgoing.is_acknowledged());
-        if is_drained {
-            session.remove_if_over(stream);
-            self.on_progress(id);
         }
     }
 }

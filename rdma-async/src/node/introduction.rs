@@ -1,0 +1,144 @@
+//! How two processes become a peering, over any byte stream
+
+use std::sync::Arc;
+
+use rdma_core::session::{ControlMessage, Hello, HelloError, Integrity, Peering, PeeringConfig, Side};
+use rdma_core::{Device, FRAME};
+
+use super::control::Control;
+use super::inner::{NodeGuard, NodeInner};
+use super::options::{BULK_FRAGMENT, TRANSMIT};
+use super::role::Role;
+use super::wire::read_message;
+use crate::bootstrap_stream::{BootstrapStream, read_exact, write_all};
+use crate::peering::error::{ConnectError, SessionError};
+use crate::peering::shared::PeeringShared;
+use crate::peering::state::{Parts, State};
+use crate::pool::Zone;
+use crate::time::timeout;
+
+/// Makes a peering with the process at the other end of `stream`, and its first paths
+pub(super) async fn establish<D: Device, S: BootstrapStream + Send + 'static>(
+    node: &Arc<NodeInner<D>>,
+    stream: S,
+    role: Role,
+) -> Result<Arc<PeeringShared<D>>, ConnectError> {
+    if node.is_closed() {
+        return Err(ConnectError::Closed);
+    }
+    let limit = node.options.connect_timeout;
+    let attempt = timeout(&*node.runtime, limit, introduce(node, stream, role)).await;
+    attempt.unwrap_or(Err(ConnectError::Timeout(limit)))
+}
+
+async fn introduce<D: Device, S: BootstrapStream + Send + 'static>(
+    node: &Arc<NodeInner<D>>,
+    mut stream: S,
+    role: Role,
+) -> Result<Arc<PeeringShared<D>>, ConnectError> {
+    let ours = hello(node);
+    let theirs = exchange_hellos(&mut stream, &ours, role).await?;
+    let peering = make_peering(node, role, &ours, &theirs)?;
+    let mut attempt = Attempt { peering: Some(Arc::clone(&peering)) };
+    let peer_timeout = ours.peer_timeout.min(theirs.peer_timeout);
+    let mut control = Control::new(node, Arc::clone(&peering), stream, role, peer_timeout, theirs.ports);
+    control.make_first_paths().await?;
+    let guard = NodeGuard::new(Arc::clone(node));
+    node.joining.push(Arc::clone(&peering)).map_err(|_| SessionError::RuntimeGone)?;
+    node.wake_reactor();
+    node.runtime.spawn(Box::pin(async move {
+        control.run().await;
+        drop(guard);
+    }));
+    attempt.peering = None;
+    Ok(peering)
+}
+
+/// Ends a peering whose attempt is given up
+struct Attempt<D: Device> {
+    peering: Option<Arc<PeeringShared<D>>>,
+}
+
+impl<D: Device> Drop for Attempt<D> {
+    fn drop(&mut self) {
+        if let Some(peering) = &self.peering {
+            peering.fail(&SessionError::Aborted);
+        }
+    }
+}
+
+fn hello<D: Device>(node: &NodeInner<D>) -> Hello {
+    let mut nonce = [0; Hello::NONCE_LEN];
+    nonce.chunks_mut(8).for_each(|part| part.copy_from_slice(&node.runtime.random().to_le_bytes()));
+    Hello {
+        incarnation: node.incarnation,
+        nonce,
+        group_epoch: node.options.group_epoch,
+        limits: node.options.limits(),
+        bulk_fragment: BULK_FRAGMENT,
+        integrity: node.options.integrity,
+        peer_timeout: node.options.peer_timeout,
+        ports: node.ports.len() as u32,
+    }
+}
+
+/// Introduces both sides, and sees that the peer answers now: a recording cannot send back a new nonce
+async fn exchange_hellos(
+    stream: &mut impl BootstrapStream,
+    ours: &Hello,
+    role: Role,
+) -> Result<Hello, ConnectError> {
+    if role == Role::Connecting {
+        write_all(stream, &ours.to_bytes()).await?;
+    }
+    let mut bytes = [0; Hello::LEN];
+    // A peer of another version may send a shorter hello and wait: its head is checked before the rest is read.
+    let (head, rest) = bytes.split_at_mut(Hello::HEAD_LEN);
+    read_exact(stream, head).await?;
+    Hello::check_head((&*head).try_into().expect("the slice has this length"))?;
+    read_exact(stream, rest).await?;
+    let theirs = Hello::from_bytes(&bytes)?;
+    if role == Role::Accepting {
+        write_all(stream, &ours.to_bytes()).await?;
+    }
+    if theirs.group_epoch != ours.group_epoch {
+        let (ours, theirs) = (ours.group_epoch, theirs.group_epoch);
+        return Err(HelloError::Epoch { ours, theirs }.into());
+    }
+    write_all(stream, &ControlMessage::Confirm(theirs.nonce).to_bytes()).await?;
+    match read_message(stream).await? {
+        ControlMessage::Confirm(nonce) if nonce == ours.nonce => Ok(theirs),
+        ControlMessage::Confirm(_) => Err(HelloError::Replayed.into()),
+        _ => Err(HelloError::Unexpected.into()),
+    }
+}
+
+fn make_peering<D: Device>(
+    node: &NodeInner<D>,
+    role: Role,
+    ours: &Hello,
+    theirs: &Hello,
+) -> Result<Arc<PeeringShared<D>>, ConnectError> {
+    let integrity = match (ours.integrity, theirs.integrity) {
+        (one, other) if one == other => one,
+        _ => Integrity::Crc32,
+    };
+    let config = PeeringConfig {
+        side: if role == Role::Connecting { Side::Connecting } else { Side::Accepting },
+        integrity,
+        bulk_fragment: ours.bulk_fragment.min(theirs.bulk_fragment),
+        local: ours.limits,
+        peer: theirs.limits,
+    };
+    let lease = |frames| node.pool.try_lease(Zone::Transmit, frames).ok_or(ConnectError::Memory);
+    let parts = Parts {
+        pool: node.pool.clone(),
+        core: Peering::new(config),
+        integrity,
+        scratch: lease(BULK_FRAGMENT / FRAME as u32)?,
+        transmit: (0..TRANSMIT).map(|_| lease(1)).collect::<Result<_, _>>()?,
+        max_in_flight: node.options.max_in_flight_sends,
+    };
+    let (reactor, runtime) = (node.reactor_waker(), Arc::clone(&node.runtime));
+    Ok(Arc::new(PeeringShared::new(node.pool.clone(), reactor, runtime, State::new(parts))))
+}

@@ -1,0 +1,29 @@
+//! The memory of one message
+
+use std::ops::Deref;
+
+use crate::effects;
+use crate::pool::Lease;
+
+/// Effects that may free memory of messages
+pub(crate) type Effects = effects::Effects<Body>;
+
+/// Where the bytes of a message are
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// In registered memory
+    Lease(Lease),
+    /// On the heap: registered memory had no room in one piece
+    Heap(Box<[u8]>),
+}
+
+impl Deref for Body {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Lease(lease) => lease,
+            Self::Heap(bytes) => bytes,
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What the reactor does with a peering: completions, time and memory
+
+use std::task::{Context, Poll};
+
+use rdma_core::session::{PathId, PathLoss, Placement};
+use rdma_core::{Completion, Device, FRAME, Status, Time, frames};
+
+use super::body::{Body, Effects};
+use super::error::SessionError;
+use super::incoming::IncomingBuffers;
+use super::lanes::{BulkReceive, Request};
+use super::state::State;
+use crate::pool::{Lease, Zone};
+
+impl<D: Device> State<D> {
+    /// Takes in completions of paths of this peering, given by their numbers
+    pub(super) fn on_completion(
+        &mut self,
+        path: PathId,
+        completion: &Completion,
+        now: Time,
+        effects: &mut Effects,
+    ) {
+        let (key, request) = Request::parse(completion.id);
+        let lanes = self.lanes.get_mut(path.0 as usize).and_then(Option::as_mut);
+        let Some(lanes) = lanes.filter(|lanes| lanes.key() == key) else { return };
+        if completion.status != Status::Success {
+            return self.lose_path(path, PathLoss::Device, now, effects);
+        }
+        let len = completion.byte_len as usize;
+        let is_known = match request {
+            Some(Request::Packet(frame)) => self.frames.completed(frame, key),
+            Some(Request::Receive(index)) => match lanes.take_receive(index) {
+                Some(lease) => {
+                    self.on_packet(path, index, lease, len, now, effects);
+                    true
+                }
+                None => false,
+            },
+            Some(Request::BulkReceive) => match lanes.take_bulk_receive() {
+                Some(receive) => {
+                    self.on_bulk(path, receive, len, now, effects);
+                    true
+                }
+                None => false,
+            },
+            Some(Request::BulkPayload(message)) => {
+                let is_first = lanes.take_bulk_send() == Some(message);
+                if is_first {
+                    self.on_bulk_sent(message, effects);
+                }
+                is_first
+            }
+            Some(Request::BulkTrailer) => {
+                self.core.bulk_sent(path);
+                true
+            }
+            None => false,
+        };
+        if !is_known {
+            self.fail(&SessionError::UnknownCompletion(completion.id), effects);
+        }
+        self.handle_events(now, effects);
+    }
+
+    fn on_packet(
+        &mut self,
+        path: PathId,
+        index: u16,
+        mut lease: Lease,
+        len: usize,
+        now: Time,
+        effects: &mut Effects,
+    ) {
+        if len > FRAME {
+            self.fail(&SessionError::Overlong { found: len as u32, max: FRAME as u32 }, effects);
+            return effects.drop([Body::Lease(lease)]);
+        }
+        lease.set_received(len);
+        let placement = match self.core.on_packet(now, path, &lease) {
+            Ok(placement) => placement,
+            Err(violation) => {
+                self.fail(&violation.into(), effects);
+                return effects.drop([Body::Lease(lease)]);
+            }
+        };
+        if let Some(Placement { id, offset, len, total, is_first }) = placement {
+            let is_whole = len == total;
+            // Instead of this frame, which the application gets, another one is posted.
+            let replacement = if is_whole { self.pool.try_lease(Zone::Eager, 1) } else { None };
+            if let Some(replacement) = replacement {
+                lease.truncate(len as usize);
+                self.incoming.insert(id, Body::Lease(std::mem::replace(&mut lease, replacement)));
+            } else {
+                if is_first {
+                    self.incoming.insert(id, IncomingBuffers::assembly(&self.pool, total as usize));
+                }
+                self.incoming.write(id, offset as usize, &lease[..len as usize]);
+            }
+        }
+        let lanes = self.lanes.get_mut(path.0 as usize).and_then(Option::as_mut);
+        let Some(lanes) = lanes else { return effects.drop([Body::Lease(lease)]) };
+        match lanes.post_receive(index, lease) {
+            Ok(()) => self.core.packet_receive_posted(path),
+            Err(_) => self.lose_path(path, PathLoss::Device, now, effects),
+        }
+    }
+
+    fn on_bulk(&mut self, path: PathId, receive: BulkReceive, len: usize, now: Time, effects: &mut Effects) {
+        let Some(lanes) = self.lanes[path.0 as usize].as_mut() else { return };
+        match receive {
+            BulkReceive::Payload { buffer, offset, len: expected } => {
+                if len != expected as usize {
+                    effects.drop(self.incoming.completed(buffer));
+                    return self.lose_path(path, PathLoss::BulkLost, now, effects);
+                }
+                lanes.payload = Some((buffer, offset, expected));
+            }
+            BulkReceive::Trailer { place } => {
+                let payload = lanes.payload.take();
+                let part = payload.map_or(&[][..], |(buffer, offset, len)| {
+                    self.incoming.part(buffer, offset as usize, len as usize)
+                });
+                self.core.on_bulk(now, path, part, lanes.trailer(place, len));
+                let orphan = payload.and_then(|(buffer, ..)| self.incoming.completed(buffer));
+                effects.drop(orphan);
+            }
+        }
+    }
+
+    /// Bytes of a message have left on a bulk lane
+    pub(super) fn on_bulk_sent(&mut self, token: u32, effects: &mut Effects) {
+        if let Some(message) = self.outgoing.get_mut(token as usize) {
+            message.unfinished -= 1;
+            self.finish_message(token, effects);
+        }
+    }
+
+    /// Ends the operation of a message, or forgets the message, when nothing needs it any more
+    pub(super) fn finish_message(&mut self, token: u32, effects: &mut Effects) {
+        let Some(message) = self.outgoing.get_mut(token as usize) else { return };
+        let is_free = message.unfinished == 0 && message.is_decided;
+        if !is_free {
+            return;
+        }
+        message.release(&mut self.frames);
+        let (id, slot) = (message.session, message.slot.take());
+        self.outgoing.remove(token as usize);
+        if let (Some(session), Some(slot)) = (self.sessions.get_mut(&id), slot) {
+            session.ops.complete(slot, Ok(()), effects);
+        }
+        self.remove_if_unused(id);
+    }
+
+    /// Does what time and memory allow; returns when to call again, or `None` if the peering is over
+    ///
+    /// `is_drained` says that everything that completed by `now` was reported; `cx` is the reactor's.
+    pub(super) fn drive(
+        &mut self,
+        is_drained: bool,
+        now: Time,
+        cx: &mut Context<'_>,
+        effects: &mut Effects,
+    ) -> Option<Time> {
+        if is_drained {
+            self.core.tick(now);
+            self.handle_events(now, effects);
+        }
+        self.find_memory(cx, effects);
+        self.pump(now, effects);
+        self.armed = self.core.next_timeout();
+        if self.end.is_some() { None } else { Some(self.armed) }
+    }
+
+    /// Finds memory for announced messages, in turn
+    fn find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) {
+        while let Some(&(id, len)) = self.announced.front() {
+            let span = frames(len as usize) as u32;
+            let lease = self.pool.poll_lease(Zone::Bulk, span, &mut self.memory, cx, effects);
+            let Poll::Ready(mut lease) = lease else { return };
+            self.announced.pop_front();
+            lease.set_received(len as usize);
+            self.incoming.insert(id, Body::Lease(lease));
+            self.core.accept_bulk(id);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What the protocol says that happened
+
+use rdma_core::session::{Event, Token};
+use rdma_core::{Device, Time};
+
+use super::body::Effects;
+use super::error::{SendError, SessionError};
+use super::session_state::SessionState;
+use super::state::State;
+
+impl<D: Device> State<D> {
+    pub(super) fn handle_events(&mut self, now: Time, effects: &mut Effects) {
+        while let Some(event) = self.core.poll_event() {
+            match event {
+                Event::Opened(id) => {
+                    self.had_session = true;
+                    self.sessions.insert(id, SessionState::new(self.max_in_flight));
+                    self.opened.push(id);
+                }
+                Event::Message { session: id, id: incoming, .. } => {
+                    let body = self.incoming.take(incoming);
+                    if let (Some(body), Some(session)) = (body, self.sessions.get_mut(&id)) {
+                        session.inbox.push(body, effects);
+                        self.discard(id, effects);
+                    }
+                }
+                Event::Finished { session: id, .. } => {
+                    if let Some(session) = self.sessions.get_mut(&id) {
+                        session.inbox.finish(effects);
+                    }
+                }
+                Event::Announced { id, len, .. } => {
+                    self.announced.push_back((id, len));
+                    effects.wake_reactor();
+                }
+                Event::Withdrawn(id) => {
+                    self.announced.retain(|(other, _)| *other != id);
+                    effects.drop(self.incoming.withdraw(id));
+                }
+                Event::Delivered { token, .. } => self.on_decided(token, effects),
+                Event::Undelivered { session: id, token } => {
+                    if let Some(session) = self.sessions.get_mut(&id)
+                        && let Some(message) = self.outgoing.get_mut(token.0 as usize)
+                        && message.is_eager
+                        && let Some(slot) = message.slot.take()
+                    {
+                        session.ops.complete(slot, Err(session.send_error()), effects);
+                        message.unfinished = 0;
+                    }
+                    self.on_decided(token, effects);
+                }
+                Event::Flushed(id) => {
+                    if let Some(session) = self.sessions.get_mut(&id) {
+                        session.set_end(Ok(()), effects);
+                    }
+                }
+                Event::PeerClosed(id) => {
+                    if let Some(session) = self.sessions.get_mut(&id) {
+                        session.refuse(SendError::PeerClosed, effects);
+                        self.core.close(id);
+                    }
+                }
+                Event::Closed(id) => {
+                    if let Some(session) = self.sessions.get_mut(&id) {
+                        session.conclude(effects);
+                    }
+                    self.remove_if_unused(id);
+                }
+                Event::Reset { session: id, code } => {
+                    if let Some(session) = self.sessions.get_mut(&id) {
+                        session.fail(&SessionError::Reset(code), effects);
+                    }
+                    self.remove_if_unused(id);
+                }
+                Event::PathLost { path, reason } => self.stop_path(path, reason, now, effects),
+            }
+        }
+    }
+
+    /// The peer has a message, or never will
+    fn on_decided(&mut self, token: Token, effects: &mut Effects) {
+        if let Some(message) = self.outgoing.get_mut(token.0 as usize) {
+            message.is_decided = true;
+            self.finish_message(token.0, effects);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What a peering posts
+
+use rdma_core::session::{
+    BulkTrailer, FRAGMENT, Grant, IncomingId, PacketTrailer, PathId, PathLoss, Payload, Token, Transmit,
+};
+use rdma_core::{Device, Time};
+
+use super::body::{Body, Effects};
+use super::lanes::MAX_TOKENS;
+use super::state::State;
+
+/// Frames that are kept free for packets of the protocol.
+const PROTOCOL_FRAMES: usize = 16;
+
+impl<D: Device> State<D> {
+    /// Posts everything that the protocol wants
+    pub(super) fn pump(&mut self, now: Time, effects: &mut Effects) {
+        // Without a frame, nothing is polled: a packet that is not sent would still take its number.
+        while self.frames.free() > 0
+            && let Some(transmit) = self.core.poll_transmit(now, self.frames.free() > PROTOCOL_FRAMES)
+        {
+            let (path, posted) = match transmit {
+                Transmit::Packet { path, payload, trailer } => {
+                    (path, self.post_packet(path, &payload, &trailer, effects))
+                }
+                Transmit::BulkReceive { path, id, offset, len } => {
+                    (path, self.post_bulk_receive(path, id, offset, len))
+                }
+                Transmit::BulkSend { path, token, trailer } => (path, self.post_bulk(path, token, &trailer)),
+            };
+            if posted.is_err() {
+                self.lose_path(path, PathLoss::Device, now, effects);
+            }
+        }
+        self.handle_events(now, effects);
+        if self.core.next_timeout() < self.armed {
+            self.armed = Time::ZERO;
+            effects.wake_reactor();
+        }
+    }
+
+    fn post_packet(
+        &mut self,
+        path: PathId,
+        payload: &Payload,
+        trailer: &PacketTrailer,
+        effects: &mut Effects,
+    ) -> Result<(), rdma_core::Error> {
+        let frame = match *payload {
+            Payload::Inline(ref inline) => self.frames.take(inline.as_slice(), false),
+            Payload::Fragment { token, offset, len } => {
+                self.fragment_frame(token.0, offset as usize, len as usize, effects)
+            }
+        };
+        let lanes = self.lanes.get_mut(path.0 as usize).and_then(Option::as_mut);
+        // A packet that finds no frame is lost before it is sent: the next report will say so.
+        let (Some(frame), Some(lanes)) = (frame, lanes) else { return Ok(()) };
+        let trailer = trailer.to_bytes(self.frames.payload(frame), self.integrity);
+        let (lease, len) = self.frames.post(frame, &trailer, lanes.key());
+        let posted = lanes.send_packet(frame, lease, len);
+        if posted.is_err() {
+            self.frames.completed(frame, lanes.key());
+        }
+        posted
+    }
+
+    /// The frame of a fragment, which holds its payload
+    fn fragment_frame(
+        &mut self,
+        token: u32,
+        offset: usize,
+        len: usize,
+        effects: &mut Effects,
+    ) -> Option<u16> {
+        let number = offset / FRAGMENT;
+        let message = self.outgoing.get_mut(token as usize)?;
+        if let Some(frame) = message.frame(number) {
+            let writable = self.frames.writable(frame)?;
+            message.set_frame(number, writable);
+            return Some(writable);
+        }
+        let session = self.sessions.get_mut(&message.session)?;
+        let slot = message.slot.expect("a message that was not sent whole has its bytes");
+        let body = session.ops.buffer(slot).expect("a message that was queued is in its slot");
+        let frame = self.frames.take(&body[offset..][..len], true)?;
+        message.set_frame(number, frame);
+        message.unfinished -= 1;
+        if message.unfinished == 0 && !message.awaits_delivery {
+            message.slot = None;
+            session.ops.complete(slot, Ok(()), effects);
+        }
+        Some(frame)
+    }
+
+    fn post_bulk_receive(
+        &mut self,
+        path: PathId,
+        id: Option<IncomingId>,
+        offset: u64,
+        len: u32,
+    ) -> Result<(), rdma_core::Error> {
+        let Some(lanes) = self.lanes.get_mut(path.0 as usize).and_then(Option::as_mut) else { return Ok(()) };
+        if let Some((key, lease)) = id.and_then(|id| self.incoming.post(id)) {
+            let posted = lanes.post_bulk_receive(key, lease, offset, len);
+            if posted.is_err() {
+                // The message is not complete: it is no orphan.
+                let _none = self.incoming.completed(key);
+                return posted;
+            }
+        }
+        lanes.post_trailer_receive()
+    }
+
+    fn post_bulk(
+        &mut self,
+        path: PathId,
+        token: Option<Token>,
+        trailer: &BulkTrailer,
+    ) -> Result<(), rdma_core::Error> {
+        let Some(lanes) = self.lanes.get_mut(path.0 as usize).and_then(Option::as_mut) else { return Ok(()) };
+        let Grant { offset, len, .. } = trailer.grant;
+        let (offset, len) = (offset as usize, len as usize);
+        let message = token.and_then(|token| self.outgoing.get_mut(token.0 as usize).zip(Some(token.0)));
+        let bytes = match message {
+            Some((message, token)) => {
+                let session = self.sessions.get_mut(&message.session).expect("it has messages under way");
+                let slot = message.slot.expect("a message of the bulk lane keeps its bytes");
+                let body = session.ops.buffer(slot).expect("a message that was queued is in its slot");
+                let Body::Lease(lease) = body else { unreachable!("messages are sent from leases") };
+                lanes.send_bulk(token, lease, offset, len)?;
+                message.unfinished += 1;
+                lease.part(offset, len)
+            }
+            None if len > 0 => {
+                let len = len.min(self.scratch.capacity());
+                lanes.send_bulk(MAX_TOKENS - 1, &self.scratch, 0, len)?;
+                self.scratch.part(0, len)
+            }
+            None => &[],
+        };
+        lanes.send_trailer(&trailer.to_bytes(bytes, self.integrity))
+    }
+}

@@ -1,0 +1,58 @@
+//! Names of what a peering has
+
+use super::config::MAX_SESSIONS;
+
+/// The caller's identifier of a message that it sends
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Token(pub u32);
+
+/// A peering's identifier of a message that arrives; used again when the message was handed on
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct IncomingId(pub u32);
+
+/// Number of a session, the same on both sides and for a long time not used again
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct SessionId(pub(super) u32);
+
+impl SessionId {
+    /// The number
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Whether both are of the same place, in different generations
+    pub(super) fn shares_place(self, other: Self) -> bool {
+        let places = MAX_SESSIONS * 2;
+        self.0 % places == other.0 % places
+    }
+}
+
+/// Number of a stream in its session, the same on both sides
+///
+/// The side that opens a stream chooses the number: even where the session's [`Side`](super::Side) connected, odd where it accepted;
+/// [`StreamId::MAIN`] is there from the start.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct StreamId(pub u32);
+
+impl StreamId {
+    /// The stream that every session has
+    pub const MAIN: Self = Self(0);
+    /// Carries the end of the session, behind all streams.
+    pub(super) const CONTROL: Self = Self(u32::MAX);
+}
+
+/// Which stream goes first; equals take turns
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Priority {
+    /// Before all others
+    High,
+    /// Between the others
+    #[default]
+    Normal,
+    /// After all others
+    Low,
+}
+
+/// Number of a path of a peering, from zero; used again with another epoch
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct PathId(pub u32);

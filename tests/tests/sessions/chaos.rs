@@ -1,0 +1,137 @@
+//! Random messages under random faults: a session promises order and exactly once until it ends with an error
+
+use std::time::Duration;
+
+use futures::future::{join, join_all};
+use rdma_async::session::{NodeOptions, Session};
+use rdma_async::time::timeout;
+use rdma_core::Time;
+use rdma_sim::{Check, FaultKind, LineRate, Net, RandomFaults, SimDevice};
+
+use super::figures::cables;
+use super::{message, try_pair};
+
+/// Two to a random power below `bits`, and more up to the next
+fn scale(net: &Net, bits: u32) -> usize {
+    let scale = 1 << net.pick(bits);
+    (scale + net.pick(scale)) as usize
+}
+
+/// Sends messages of these lengths after these rests, and closes; whether the peer has everything
+async fn send(net: &Net, session: &Session<SimDevice>, plan: &[(usize, Duration)]) -> bool {
+    for (number, (len, rest)) in plan.iter().enumerate() {
+        net.sleep(*rest).await;
+        if session.send_bytes(&message(number, *len)).await.is_err() {
+            return false;
+        }
+    }
+    session.close().await.is_ok()
+}
+
+/// Expects the messages of `plan`, in order and once, until the end or a failure; whether all came
+async fn receive(net: &Net, session: &Session<SimDevice>, plan: &[(usize, Duration)]) -> bool {
+    for (number, (len, _)) in plan.iter().enumerate() {
+        if net.pick(8) == 0 {
+            net.sleep(Duration::from_micros(scale(net, 12) as u64)).await;
+        }
+        match session.recv().await {
+            Ok(Some(got)) => assert!(*got == message(number, *len), "message {number} is another one"),
+            Ok(None) => panic!("message {number} is missing, and the session was closed as if it were not"),
+            Err(_) => return false,
+        }
+    }
+    matches!(session.recv().await, Ok(None))
+}
+
+/// Messages over up to three sessions; fails if something is lost, although no fault ends a session
+async fn program(net: Net, ports: &[&str], must_complete: bool) {
+    let first = match try_pair(&net, ports, &NodeOptions::new()).await {
+        Ok(first) => first,
+        Err(error) => {
+            assert!(!net.faults().is_empty(), "without a fault, no session was made: {error}");
+            return;
+        }
+    };
+    let mut sessions = vec![(first.ab.clone(), first.ba.clone())];
+    for _ in 0..net.pick(3) {
+        let Ok(ab) = first.ab.open() else { break };
+        let accepted = timeout(&*net.runtime(), Duration::from_secs(30), first.b.accept()).await;
+        let Some(Some(ba)) = accepted else { break };
+        sessions.push((ab, ba));
+    }
+    let exchanges = sessions.iter().map(|(ab, ba)| {
+        let (from, to) = if net.pick(2) == 0 { (ab, ba) } else { (ba, ab) };
+        let lens = [(); 2].map(|()| scale(&net, 20));
+        let draw = |_| (lens[net.pick(2) as usize], Duration::from_micros(scale(&net, 12) as u64));
+        let plan = (0..scale(&net, 5)).map(draw).collect::<Vec<_>>();
+        let net = &net;
+        async move { join(send(net, from, &plan), receive(net, to, &plan)).await }
+    });
+    for ended in join_all(exchanges).await {
+        assert!(ended == (true, true) || !must_complete, "a session failed: {ended:?}");
+    }
+}
+
+/// Faults that a session survives as long as the bootstrap stream lives
+fn survived() -> RandomFaults {
+    RandomFaults::up_to(4).kinds([
+        FaultKind::Corrupt { frames: 1 },
+        FaultKind::Delay { by: Duration::from_millis(50) },
+        FaultKind::Flap { down: Duration::from_millis(3) },
+        FaultKind::IdleDeath,
+        FaultKind::Lose { frames: 3 },
+        FaultKind::Lose { frames: 300 },
+        FaultKind::Slow { percent: 30 },
+        FaultKind::Unplug,
+        FaultKind::Unresolvable,
+    ])
+}
+
+fn settings(runs: u64) -> Check {
+    Check::new().runs(runs).time_limit(Time::ZERO + Duration::from_hours(1))
+}
+
+/// How many seeds are tried in the gate.
+const FEW: u64 = 100;
+
+fn one_cable(runs: u64) {
+    let check = settings(runs).random_faults(survived());
+    rdma_sim::check(check, async |net| program(net, &["rdma_en2"], true).await);
+}
+
+fn two_cables(runs: u64) {
+    let topology = cables(&[LineRate::TB5, LineRate::TB4]);
+    let check = settings(runs).topology(topology).random_faults(survived());
+    rdma_sim::check(check, async |net| program(net, &["rdma_en2", "rdma_en3"], true).await);
+}
+
+/// Also faults that no session survives, or none that lasts
+fn any_fault(runs: u64) {
+    let topology = cables(&[LineRate::TB5; 2]);
+    let check = settings(runs).topology(topology).random_faults(RandomFaults::up_to(4));
+    rdma_sim::check(check, async |net| program(net, &["rdma_en2", "rdma_en3"], false).await);
+}
+
+#[test]
+fn sessions_survive_faults_of_one_cable() {
+    one_cable(FEW);
+}
+
+#[test]
+fn sessions_survive_faults_of_two_cables() {
+    two_cables(FEW);
+}
+
+#[test]
+fn no_fault_makes_a_session_lose_or_repeat_a_message() {
+    any_fault(FEW);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn thirty_thousand_seeds() {
+    let runs = std::env::var("RUNS").map_or(10_000, |runs| runs.parse().expect("a number"));
+    one_cable(runs);
+    two_cables(runs);
+    any_fault(runs);
+}
