@@ -78,6 +78,10 @@ impl<T> Effects<T> {
         self.push(Effect::Log(Box::new(event)));
     }
 
+    pub(crate) fn is_reactor_due(&self) -> bool {
+        self.is_reactor_due
+    }
+
     pub(crate) fn wake_reactor(&mut self) {
         self.is_reactor_due = true;
     }

@@ -103,6 +103,22 @@ pub enum EndpointError {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidOptions {
+    /// The numbers of peers, of sessions, or of packets for each session are zero or too high
+    #[error(
+        "{max_peers} peers, {max_sessions} sessions for each and {session_share} frames for each of these; there must be 1 to \
+         4096 peers, 1 to {most_sessions} sessions, and {least_share} to {most_share} frames",
+        most_sessions = rdma_core::session::MAX_SESSIONS,
+        least_share = rdma_core::session::MAX_FRAGMENTS,
+        most_share = rdma_core::session::MAX_ROOM
+    )]
+    Sessions {
+        /// The most processes at once
+        max_peers: u32,
+        /// The most sessions that each may open
+        max_sessions: u32,
+        /// Frames for each session
+        session_share: u32,
+    },
     /// The device's completion queue is too short for the windows and the sends of all connections
     #[error(
         "the connections need {found} entries of the completion queue, the device has {max}; lower max_connections, \

@@ -215,6 +215,14 @@ impl<T> SharedWaitQueue<T> {
         result
     }
 
+    /// As [`WaitQueue::end`], and wakes after unlocking
+    pub(crate) fn end<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        let mut effects = Effects::<Infallible>::new();
+        let result = self.0.lock().end(&mut effects, change);
+        effects.run_alone();
+        result
+    }
+
     /// Looks at the value
     pub(crate) fn inspect<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         look(self.0.lock().value())

@@ -51,6 +51,11 @@ fn the_link_messages_corpus_replays() {
 }
 
 #[test]
+fn the_peering_corpus_replays() {
+    replay("peering", fuzz::peering);
+}
+
+#[test]
 fn the_protocol_corpus_replays() {
     replay("protocol", fuzz::protocol);
 }

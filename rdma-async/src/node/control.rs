@@ -100,7 +100,8 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             let made = match self.role {
                 Role::Connecting => self.make_first_path(index).await,
                 Role::Accepting => {
-                    let stream = self.stream.as_mut().expect("the stream is there from the start");
+                    // A stream that has ended brings no other offer.
+                    let Some(stream) = &mut self.stream else { break };
                     let message = read_message(stream).await?;
                     self.on_offer_or_lost(message).await
                 }
@@ -119,6 +120,14 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     }
 
     async fn make_first_path(&mut self, index: usize) -> Result<(), ConnectError> {
+        let made = self.try_first_path(index).await;
+        if made.is_err() {
+            self.paths[index] = PathState::Down { from: self.now() + RETRY_INTERVAL };
+        }
+        made
+    }
+
+    async fn try_first_path(&mut self, index: usize) -> Result<(), ConnectError> {
         let prepared = match self.prepare(index) {
             Ok(prepared) => prepared,
             Err(error) => {
@@ -157,6 +166,9 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     fn on_answer(&mut self, theirs: &PathEnd) -> Result<(), ConnectError> {
         let index = theirs.path.0 as usize;
         let Some(place) = self.paths.get_mut(index) else { return Ok(()) };
+        if let Some(error) = self.peering.error() {
+            return Err(error.into());
+        }
         let is_expected =
             matches!(place, PathState::Offered { prepared, .. } if prepared.end().epoch == theirs.epoch);
         if !is_expected {
@@ -179,6 +191,9 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         }
         // The peer has lost the path, if there is one.
         self.lose(path);
+        if let Some(error) = self.peering.error() {
+            return Err(error.into());
+        }
         self.epochs[index] = epoch;
         let made = PreparedPath::new(&self.node, path, epoch).and_then(|prepared| {
             let end = prepared.end();
@@ -223,8 +238,6 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             }
         }
         self.write(ControlMessage::Bye).await;
-        self.peering.fail(&SessionError::Aborted);
-        self.on_news().await;
     }
 
     fn is_over(&mut self) -> bool {
@@ -286,18 +299,24 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                     tracing::debug!(path = theirs.path.0, %error, "no path");
                 }
             }
-            ControlMessage::Lost { path, epoch } => match self.paths.get_mut(path.0 as usize) {
-                Some(PathState::Up { epoch: current }) if *current == epoch => self.lose(path),
-                Some(place @ PathState::Offered { .. }) => {
-                    *place = PathState::Down { from: self.heard + RETRY_INTERVAL };
-                }
-                _ => (),
-            },
+            ControlMessage::Lost { path, epoch } => self.on_lost(path, epoch),
             ControlMessage::Bye => self.peering.fail(&SessionError::PeerGone),
             ControlMessage::Alive => (),
             ControlMessage::Confirm(_) | ControlMessage::Offer(_) => self.stream = None,
         }
         self.on_news().await;
+    }
+
+    /// The peer has no such path
+    fn on_lost(&mut self, path: PathId, epoch: u16) {
+        let Some(place) = self.paths.get_mut(path.0 as usize) else { return };
+        match place {
+            PathState::Up { epoch: current } if *current == epoch => self.lose(path),
+            PathState::Offered { prepared, .. } if prepared.end().epoch == epoch => {
+                *place = PathState::Down { from: self.heard + RETRY_INTERVAL };
+            }
+            _ => (),
+        }
     }
 
     /// Hands opened sessions to the node, and begins to make lost paths again
@@ -377,5 +396,17 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         self.paths[index] =
             PathState::Offered { prepared: Box::new(prepared), until: now + self.peer_timeout };
         self.write(ControlMessage::Offer(end)).await;
+    }
+}
+
+impl<D: Device, S> Drop for Control<D, S> {
+    /// Ends the peering: also if the attempt to make it is given up, or the runtime drops the task
+    fn drop(&mut self) {
+        self.peering.fail(&SessionError::Aborted);
+        let (opened, lost) = self.peering.with(|state, _, _| state.take_news());
+        lost.iter().for_each(|lost| self.node.remove_route(lost.key));
+        for id in opened {
+            self.peering.with(|state, now, effects| state.refuse(id, now, effects));
+        }
     }
 }

@@ -86,8 +86,10 @@ impl<D: Device> NodeInner<D> {
 
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
-        let rest = self.opened.update(Option::take);
-        drop(rest);
+        let rest = self.opened.end(Option::take);
+        for (peering, id) in rest.into_iter().flatten() {
+            peering.with(|state, now, effects| state.refuse(id, now, effects));
+        }
         self.reactor.wake_by_ref();
     }
 

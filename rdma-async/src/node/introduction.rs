@@ -39,32 +39,20 @@ async fn introduce<D: Device, S: BootstrapStream + Send + 'static>(
     let ours = hello(node);
     let theirs = exchange_hellos(&mut stream, &ours, role).await?;
     let peering = make_peering(node, role, &ours, &theirs)?;
-    let mut attempt = Attempt { peering: Some(Arc::clone(&peering)) };
     let peer_timeout = ours.peer_timeout.min(theirs.peer_timeout);
     let mut control = Control::new(node, Arc::clone(&peering), stream, role, peer_timeout, theirs.ports);
     control.make_first_paths().await?;
     let guard = NodeGuard::new(Arc::clone(node));
+    if node.is_closed() {
+        return Err(ConnectError::Closed);
+    }
     node.joining.push(Arc::clone(&peering)).map_err(|_| SessionError::RuntimeGone)?;
     node.wake_reactor();
     node.runtime.spawn(Box::pin(async move {
         control.run().await;
         drop(guard);
     }));
-    attempt.peering = None;
     Ok(peering)
-}
-
-/// Ends a peering whose attempt is given up
-struct Attempt<D: Device> {
-    peering: Option<Arc<PeeringShared<D>>>,
-}
-
-impl<D: Device> Drop for Attempt<D> {
-    fn drop(&mut self) {
-        if let Some(peering) = &self.peering {
-            peering.fail(&SessionError::Aborted);
-        }
-    }
 }
 
 fn hello<D: Device>(node: &NodeInner<D>) -> Hello {
@@ -138,6 +126,7 @@ fn make_peering<D: Device>(
         scratch: lease(BULK_FRAGMENT / FRAME as u32)?,
         transmit: (0..TRANSMIT).map(|_| lease(1)).collect::<Result<_, _>>()?,
         max_in_flight: node.options.max_in_flight_sends,
+        max_unaccepted: node.options.max_sessions,
     };
     let (reactor, runtime) = (node.reactor_waker(), Arc::clone(&node.runtime));
     Ok(Arc::new(PeeringShared::new(node.pool.clone(), reactor, runtime, State::new(parts))))

@@ -35,7 +35,16 @@ use crate::session::Session;
 /// Owns the memory of all sessions, and a task that drives them. Cheap to clone. When the node, its sessions and their leases are
 /// gone, the devices are closed.
 pub struct Node<D: Device> {
-    guard: Arc<NodeGuard<D>>,
+    guard: Arc<NodeHandle<D>>,
+}
+
+/// Closes a node when the last clone is dropped
+struct NodeHandle<D: Device>(NodeGuard<D>);
+
+impl<D: Device> Drop for NodeHandle<D> {
+    fn drop(&mut self) {
+        self.0.0.close();
+    }
 }
 
 /// Makes a [`Node`]; from [`Node::builder`]
@@ -84,15 +93,16 @@ impl<D: Device> NodeBuilder<D> {
         // Tokio tells in no other way that its timers are not enabled.
         let timer =
             catch_unwind(AssertUnwindSafe(|| runtime.timer())).map_err(|_| EndpointError::NoTimers)?;
+        options.check(ports.len())?;
         for port in &ports {
             // A port that is down now is opened later.
             if let Ok(port) = port.open() {
-                options.check(&port.device)?;
+                options.check_device(&port.device)?;
             }
         }
-        let pool = Pool::unregistered(options.zones())?;
+        let pool = Pool::unregistered(options.zones(ports.len()))?;
         let inner = Arc::new(NodeInner::new(ports.into(), pool, runtime, options));
-        let guard = Arc::new(NodeGuard::new(Arc::clone(&inner)));
+        let guard = Arc::new(NodeHandle(NodeGuard::new(Arc::clone(&inner))));
         inner.runtime.spawn(Box::pin(Reactor::new(Arc::clone(&inner), timer)));
         Ok(Node { guard })
     }
@@ -110,7 +120,7 @@ impl<D: Device> Node<D> {
     }
 
     fn inner(&self) -> &Arc<NodeInner<D>> {
-        &self.guard.0
+        &self.guard.0.0
     }
 
     /// Connects to the process that [serves](Self::serve) the other end of `stream`, and opens a session
@@ -129,8 +139,8 @@ impl<D: Device> Node<D> {
         stream: impl BootstrapStream + Send + 'static,
     ) -> Result<Session<D>, ConnectError> {
         let peering = introduction::establish(self.inner(), stream, Role::Connecting).await?;
-        let id = peering.with(|state, now, effects| state.open(now, effects));
-        Ok(Session::new(peering, id.ok_or(ConnectError::TooManySessions)?))
+        let id = peering.with(|state, now, effects| state.try_open(now, effects))?;
+        Ok(Session::new(peering, id))
     }
 
     /// Lets the process that [connects](Self::connect) at the other end of `stream` open sessions, which [`accept`](Self::accept) returns
@@ -158,7 +168,10 @@ impl<D: Device> Node<D> {
             None => Some(None),
         };
         let opened = inner.opened.take_when(take).await;
-        opened.map(|(peering, id)| Session::new(peering, id))
+        opened.map(|(peering, id)| {
+            peering.with(|state, _, _| state.accepted());
+            Session::new(peering, id)
+        })
     }
 
     /// Refuses further peers and sessions; those that there are go on

@@ -121,12 +121,13 @@ impl NodeOptions {
     }
 
     /// Frames for leases, for packets and small messages that arrive, for longer ones, and for packets that are sent
-    pub(super) fn zones(&self) -> [u32; 4] {
+    pub(super) fn zones(&self, ports: usize) -> [u32; 4] {
         let frames = |bytes: usize| u32::try_from(bytes / FRAME).unwrap_or(u32::MAX);
         let each = |frames: u32| self.max_peers.saturating_mul(frames);
         let sessions = self.max_sessions.saturating_mul(2).saturating_mul(self.session_share);
-        // The window, the places for trailers, and what sessions may hold.
-        let eager = each(WINDOW.saturating_add(1).saturating_add(sessions));
+        // The window and the places for trailers of each path, and what sessions may hold.
+        let paths = u32::try_from(ports).unwrap_or(u32::MAX).saturating_mul(WINDOW + 1);
+        let eager = each(paths.saturating_add(sessions));
         [
             frames(self.send_memory),
             eager,
@@ -144,7 +145,8 @@ impl NodeOptions {
         }
     }
 
-    pub(super) fn check(&self, device: &impl Device) -> Result<(), InvalidOptions> {
+    /// Refuses options that contradict each other
+    pub(super) fn check(&self, ports: usize) -> Result<(), InvalidOptions> {
         let (min, max) = (MIN_PEER_TIMEOUT, LONGEST);
         if !(min..=max).contains(&self.peer_timeout) {
             return Err(InvalidOptions::PeerTimeout { found: self.peer_timeout, min, max });
@@ -152,7 +154,14 @@ impl NodeOptions {
         if !(1..=4096).contains(&self.max_in_flight_sends) {
             return Err(InvalidOptions::MaxInFlightSends { found: self.max_in_flight_sends, max: 4096 });
         }
-        let [send, _, bulk, _] = self.zones();
+        if !self.limits().is_usable() || !(1..=4096).contains(&self.max_peers) {
+            return Err(InvalidOptions::Sessions {
+                max_peers: self.max_peers,
+                max_sessions: self.max_sessions,
+                session_share: self.session_share,
+            });
+        }
+        let [send, _, bulk, _] = self.zones(ports);
         if send == 0 {
             return Err(InvalidOptions::SendMemory { found: self.send_memory, min: FRAME });
         }
@@ -160,10 +169,15 @@ impl NodeOptions {
             let min = rdma_core::frames(self.max_message) * FRAME;
             return Err(InvalidOptions::ReceiveMemory { found: self.receive_memory, min });
         }
-        let found = self.zones().iter().map(|frames| u64::from(*frames)).sum::<u64>() * FRAME as u64;
+        let found = self.zones(ports).iter().map(|frames| u64::from(*frames)).sum::<u64>() * FRAME as u64;
         if found >= LONGEST_REGISTRATION {
             return Err(InvalidOptions::Memory { found, max: LONGEST_REGISTRATION });
         }
+        Ok(())
+    }
+
+    /// Refuses options that a device cannot carry out
+    pub(super) fn check_device(&self, device: &impl Device) -> Result<(), InvalidOptions> {
         let found = u64::from(self.max_peers) * u64::from(2 * WINDOW + 4 * MAX_SLOTS + TRANSMIT);
         let max = u64::from(device.caps().max_cqe);
         if found > max {

@@ -89,6 +89,6 @@ impl<D: Device> PreparedPath<D> {
         if added.is_err() {
             node.remove_route(key);
         }
-        Ok(added?)
+        added
     }
 }

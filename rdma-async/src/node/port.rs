@@ -42,9 +42,9 @@ impl<D: Device> Port<D> {
         let device = (self.open)().map_err(ConnectError::Open)?;
         let cq = device.create_cq(device.caps().max_cqe)?;
         let opened = Arc::new(OpenPort { cq, device });
-        let before = self.current.lock().replace(Arc::clone(&opened));
-        drop(before);
-        Ok(opened)
+        // Another task may have opened the device meanwhile: all paths share one queue, which the reactor polls.
+        let current = Arc::clone(self.current.lock().get_or_insert_with(|| Arc::clone(&opened)));
+        Ok(current)
     }
 
     /// Lets go of a device after `error`, if only a new handle can help
@@ -63,15 +63,26 @@ impl<D: Device> Port<D> {
     }
 
     /// Lets go of the device
-    pub(super) fn forget(&self) {
+    fn forget(&self) {
         let before = self.current.lock().take();
         drop(before);
     }
 
-    /// Whether the port can carry traffic
+    /// Lets go of `open`; false if it is not the device of this port
+    pub(super) fn forget_open(&self, open: &Arc<OpenPort<D>>) -> bool {
+        let before = self.current.lock().take_if(|current| Arc::ptr_eq(current, open));
+        before.is_some()
+    }
+
+    /// Whether the port can carry traffic; a device that is gone is let go of
     pub(super) fn is_active(&self) -> bool {
-        let is_active =
-            |open: &Arc<OpenPort<D>>| open.device.port().is_ok_and(|port| port.state == PortState::Active);
-        self.current().as_ref().is_some_and(is_active)
+        let Some(open) = self.current() else { return false };
+        match open.device.port() {
+            Ok(port) => port.state == PortState::Active,
+            Err(error) => {
+                self.forget_if_gone(&error.into());
+                false
+            }
+        }
     }
 }

@@ -72,7 +72,7 @@ impl<D: Device> Reactor<D> {
                 return Poll::Pending;
             }
             let now = self.node.runtime.now();
-            let wake = self.drive(is_due, is_drained, now);
+            let wake = self.drive(is_drained, now);
             if self.peerings.is_empty() && !self.node.is_held() {
                 return Poll::Ready(());
             }
@@ -89,36 +89,38 @@ impl<D: Device> Reactor<D> {
     fn poll_queues(&mut self, cx: &mut Context<'_>) -> (usize, bool) {
         let Self { node, batch, peerings, ports, effects, .. } = self;
         let (mut count, mut is_drained) = (0, true);
-        for port in ports.iter() {
-            match port.cq.poll_completions(cx, batch) {
-                Poll::Pending => (),
-                Poll::Ready(Ok(n)) => {
-                    count += n;
-                    is_drained &= n < BATCH;
-                    let now = node.runtime.now();
-                    let key = |completion: &Completion| Request::parse(completion.id).0;
-                    for run in batch[..n].chunk_by(|one, other| key(one) == key(other)) {
-                        if let Some((peering, path)) = node.route(key(&run[0])) {
-                            peering.on_completions(path, run, now, effects);
-                        }
+        ports.retain(|port| match port.cq.poll_completions(cx, batch) {
+            Poll::Pending => true,
+            Poll::Ready(Ok(n)) => {
+                count += n;
+                is_drained &= n < BATCH;
+                let now = node.runtime.now();
+                let key = |completion: &Completion| Request::parse(completion.id).0;
+                for run in batch[..n].chunk_by(|one, other| key(one) == key(other)) {
+                    if let Some((peering, path)) = node.route(key(&run[0])) {
+                        peering.on_completions(path, run, now, effects);
                     }
                 }
-                Poll::Ready(Err(_)) => {
-                    // Nothing completes on this port any more: its paths fall silent.
-                    peerings.iter().for_each(|peering| peering.port_failed());
-                }
+                true
             }
-        }
+            Poll::Ready(Err(_)) => {
+                // Nothing completes there any more: the device is opened anew.
+                if let Some(index) = node.ports.iter().position(|other| other.forget_open(port)) {
+                    peerings.iter().for_each(|peering| peering.port_failed(index));
+                }
+                false
+            }
+        });
         (count, is_drained)
     }
 
     /// Drives the peerings that have something to do and returns when to drive the next of them again
-    fn drive(&mut self, is_due: bool, is_drained: bool, now: Time) -> Time {
+    fn drive(&mut self, is_drained: bool, now: Time) -> Time {
         let Self { node, waker, peerings, effects, .. } = self;
         let cx = &mut Context::from_waker(waker);
         node.joining.take_into(peerings);
         let mut wake = Time::MAX;
-        peerings.retain(|peering| match peering.drive(is_due, is_drained, now, cx, effects) {
+        peerings.retain(|peering| match peering.drive(is_drained, now, cx, effects) {
             Some(at) => {
                 wake = wake.min(at);
                 true

@@ -45,7 +45,7 @@ impl<D: Device> State<D> {
                 None => false,
             },
             Some(Request::BulkPayload(message)) => {
-                let is_first = lanes.take_bulk_send() == Some(message);
+                let is_first = lanes.take_bulk_send(message);
                 if is_first {
                     self.on_bulk_sent(message, effects);
                 }
@@ -139,17 +139,15 @@ impl<D: Device> State<D> {
     /// Ends the operation of a message, or forgets the message, when nothing needs it any more
     pub(super) fn finish_message(&mut self, token: u32, effects: &mut Effects) {
         let Some(message) = self.outgoing.get_mut(token as usize) else { return };
-        let is_free = message.unfinished == 0 && message.is_decided;
-        if !is_free {
-            return;
-        }
+        let outcome = message.outcome.clone().filter(|_| message.unfinished == 0);
+        let Some(outcome) = outcome else { return };
         message.release(&mut self.frames);
         let (id, slot) = (message.session, message.slot.take());
         self.outgoing.remove(token as usize);
         if let (Some(session), Some(slot)) = (self.sessions.get_mut(&id), slot) {
-            session.ops.complete(slot, Ok(()), effects);
+            session.ops.complete(slot, outcome, effects);
         }
-        self.remove_if_unused(id);
+        self.remove_if_unused(id, effects);
     }
 
     /// Does what time and memory allow; returns when to call again, or `None` if the peering is over
@@ -174,6 +172,10 @@ impl<D: Device> State<D> {
 
     /// Finds memory for announced messages, in turn
     fn find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) {
+        if self.announced.is_empty() {
+            // Others stand behind in line.
+            return self.pool.leave(Zone::Bulk, &mut self.memory, effects);
+        }
         while let Some(&(id, len)) = self.announced.front() {
             let span = frames(len as usize) as u32;
             let lease = self.pool.poll_lease(Zone::Bulk, span, &mut self.memory, cx, effects);

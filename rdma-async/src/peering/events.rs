@@ -6,22 +6,31 @@ use rdma_core::{Device, Time};
 use super::body::Effects;
 use super::error::{SendError, SessionError};
 use super::session_state::SessionState;
-use super::state::State;
+use super::state::{REFUSED, State};
 
 impl<D: Device> State<D> {
     pub(super) fn handle_events(&mut self, now: Time, effects: &mut Effects) {
         while let Some(event) = self.core.poll_event() {
             match event {
                 Event::Opened(id) => {
+                    // A peer may not open more sessions than this side accepts, nor one that still has a handle here.
+                    if self.unaccepted >= self.max_unaccepted || self.sessions.contains_key(&id) {
+                        self.core.reset(id, REFUSED);
+                        continue;
+                    }
+                    self.unaccepted += 1;
                     self.had_session = true;
                     self.sessions.insert(id, SessionState::new(self.max_in_flight));
                     self.opened.push(id);
                 }
                 Event::Message { session: id, id: incoming, .. } => {
-                    let body = self.incoming.take(incoming);
-                    if let (Some(body), Some(session)) = (body, self.sessions.get_mut(&id)) {
-                        session.inbox.push(body, effects);
-                        self.discard(id, effects);
+                    let Some(body) = self.incoming.take(incoming) else { continue };
+                    match self.sessions.get_mut(&id) {
+                        Some(session) => {
+                            session.inbox.push(body, effects);
+                            self.discard(id, effects);
+                        }
+                        None => effects.drop([body]),
                     }
                 }
                 Event::Finished { session: id, .. } => {
@@ -37,7 +46,7 @@ impl<D: Device> State<D> {
                     self.announced.retain(|(other, _)| *other != id);
                     effects.drop(self.incoming.withdraw(id));
                 }
-                Event::Delivered { token, .. } => self.on_decided(token, effects),
+                Event::Delivered { token, .. } => self.on_decided(token, Ok(()), effects),
                 Event::Undelivered { session: id, token } => {
                     if let Some(session) = self.sessions.get_mut(&id)
                         && let Some(message) = self.outgoing.get_mut(token.0 as usize)
@@ -47,7 +56,8 @@ impl<D: Device> State<D> {
                         session.ops.complete(slot, Err(session.send_error()), effects);
                         message.unfinished = 0;
                     }
-                    self.on_decided(token, effects);
+                    let error = self.sessions.get(&id).map_or(SendError::Closed, SessionState::send_error);
+                    self.on_decided(token, Err(error), effects);
                 }
                 Event::Flushed(id) => {
                     if let Some(session) = self.sessions.get_mut(&id) {
@@ -64,13 +74,13 @@ impl<D: Device> State<D> {
                     if let Some(session) = self.sessions.get_mut(&id) {
                         session.conclude(effects);
                     }
-                    self.remove_if_unused(id);
+                    self.remove_if_unused(id, effects);
                 }
                 Event::Reset { session: id, code } => {
                     if let Some(session) = self.sessions.get_mut(&id) {
                         session.fail(&SessionError::Reset(code), effects);
                     }
-                    self.remove_if_unused(id);
+                    self.remove_if_unused(id, effects);
                 }
                 Event::PathLost { path, reason } => self.stop_path(path, reason, now, effects),
             }
@@ -78,9 +88,9 @@ impl<D: Device> State<D> {
     }
 
     /// The peer has a message, or never will
-    fn on_decided(&mut self, token: Token, effects: &mut Effects) {
+    fn on_decided(&mut self, token: Token, outcome: Result<(), SendError>, effects: &mut Effects) {
         if let Some(message) = self.outgoing.get_mut(token.0 as usize) {
-            message.is_decided = true;
+            message.outcome = Some(outcome);
             self.finish_message(token.0, effects);
         }
     }

@@ -85,7 +85,8 @@ impl TransmitFrames {
 
     /// The peer has the message of a frame
     pub(super) fn release(&mut self, index: u16) {
-        self.frames[index as usize].is_kept = false;
+        let Some(frame) = self.frames.get_mut(index as usize) else { return };
+        frame.is_kept = false;
         self.free_if_done(index);
     }
 
@@ -94,6 +95,15 @@ impl TransmitFrames {
         if frame.posted.is_none() && !frame.is_kept {
             self.free.push(index);
         }
+    }
+
+    /// The frames that no device works on, when the peering is over
+    pub(super) fn take_free(&mut self) -> impl Iterator<Item = Lease> {
+        self.free.clear();
+        let (posted, free): (Vec<_>, _) =
+            std::mem::take(&mut self.frames).into_iter().partition(|frame| frame.posted.is_some());
+        self.frames = posted;
+        free.into_iter().map(|frame| frame.lease)
     }
 
     /// Path `path` has stopped: no frame is posted there any more

@@ -109,6 +109,14 @@ impl IncomingBuffers {
         self.buffers.get_mut(key as usize)
     }
 
+    /// The buffers that no device writes to, when the peering is over
+    pub(super) fn take_free(&mut self) -> Vec<Body> {
+        self.keys.clear();
+        let keys = self.buffers.iter().filter(|(_, buffer)| buffer.posted == 0).map(|(key, _)| key);
+        let keys = keys.collect::<Vec<_>>();
+        keys.into_iter().map(|key| self.buffers.remove(key).body).collect()
+    }
+
     /// Keeps the buffers that a device may still write to from ever being used again
     pub(super) fn forget_posted(&mut self) {
         for (_, buffer) in std::mem::take(&mut self.buffers) {

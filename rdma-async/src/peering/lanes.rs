@@ -63,7 +63,9 @@ impl Request {
 }
 
 /// Messages that are sent on bulk lanes have numbers below this.
-pub(super) const MAX_TOKENS: u32 = 1 << 28;
+pub(super) const MAX_TOKENS: u32 = SCRATCH;
+/// The number under which bytes are sent that mean nothing.
+pub(super) const SCRATCH: u32 = (1 << 28) - 1;
 
 /// Both lanes of a path
 pub(crate) struct Lanes<D: Device> {
@@ -242,9 +244,9 @@ impl<D: Device> Lanes<D> {
         Ok(())
     }
 
-    /// The message whose bytes have been sent, which were posted first
-    pub(super) fn take_bulk_send(&mut self) -> Option<u32> {
-        self.bulk_sends.pop_front()
+    /// Notes that the bytes of `message` have been sent; false if others were posted before
+    pub(super) fn take_bulk_send(&mut self, message: u32) -> bool {
+        self.bulk_sends.pop_front_if(|first| *first == message).is_some()
     }
 
     /// Sends a trailer on the bulk lane
@@ -304,7 +306,7 @@ mod tests {
     fn a_request_is_found_again_by_its_name() {
         for request in [
             Request::BulkReceive,
-            Request::BulkPayload(MAX_TOKENS - 1),
+            Request::BulkPayload(SCRATCH),
             Request::BulkTrailer,
             Request::Packet(u16::MAX),
             Request::Receive(u16::MAX),

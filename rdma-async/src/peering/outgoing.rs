@@ -2,6 +2,7 @@
 
 use rdma_core::session::{MAX_FRAGMENTS, SessionId};
 
+use super::error::SendError;
 use super::frames::TransmitFrames;
 
 /// A message that the peer may not have yet
@@ -16,8 +17,8 @@ pub(super) struct OutgoingMessage {
     pub(super) unfinished: u32,
     /// Whether it goes by the eager lane.
     pub(super) is_eager: bool,
-    /// Whether the peer has the message, or never will.
-    pub(super) is_decided: bool,
+    /// Whether the peer has the message, once that is decided.
+    pub(super) outcome: Option<Result<(), SendError>>,
     /// The frames of its packets that were sent.
     frames: [u16; MAX_FRAGMENTS],
 }
@@ -32,7 +33,7 @@ impl OutgoingMessage {
             awaits_delivery,
             unfinished: packets,
             is_eager: packets > 0,
-            is_decided: false,
+            outcome: None,
             frames: [NO_FRAME; MAX_FRAGMENTS],
         }
     }

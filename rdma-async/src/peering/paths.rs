@@ -4,8 +4,8 @@ use rdma_core::session::{LaneConfig, PathId, PathLoss};
 use rdma_core::{Device, Time};
 
 use super::body::{Body, Effects};
-use super::error::SessionError;
-use super::lanes::{BulkReceive, Lanes};
+use super::error::{ConnectError, SessionError};
+use super::lanes::{BulkReceive, Lanes, SCRATCH};
 use super::state::{LostPath, State};
 use crate::pool::{Lease, Zone};
 
@@ -30,7 +30,10 @@ impl<D: Device> State<D> {
         new: NewPath<D>,
         now: Time,
         effects: &mut Effects,
-    ) -> Result<(), rdma_core::Error> {
+    ) -> Result<(), ConnectError> {
+        if let Some(error) = &self.end {
+            return Err(error.clone().into());
+        }
         let NewPath { path, epoch, rate, config, mut lanes, receives, probes } = new;
         let count = receives.len();
         lanes.open(receives)?;
@@ -90,6 +93,9 @@ impl<D: Device> State<D> {
 
     /// Keeps the bytes of a message from being used again: a device may still read them
     fn quarantine(&mut self, token: u32, effects: &mut Effects) {
+        if token == SCRATCH {
+            return std::mem::forget(self.scratch.take());
+        }
         let Some(message) = self.outgoing.get_mut(token as usize) else { return };
         if let (Some(session), Some(slot)) = (self.sessions.get_mut(&message.session), message.slot.take()) {
             std::mem::forget(session.ops.revoke(slot, SessionError::Unstopped.into(), effects));
@@ -103,6 +109,7 @@ impl<D: Device> State<D> {
         }
         self.end = Some(error.clone());
         effects.wake_reactor();
+        self.announced.clear();
         self.pool.leave(Zone::Bulk, &mut self.memory, effects);
         self.lose_all_paths(Time::ZERO, effects);
         for session in self.sessions.values_mut() {
@@ -116,6 +123,9 @@ impl<D: Device> State<D> {
             }
         }
         self.outgoing.clear();
+        // Others need the memory, also while handles of ended sessions are kept.
+        effects.drop(self.frames.take_free().chain(self.scratch.take()).map(Body::Lease));
+        effects.drop(self.incoming.take_free());
         self.sessions.retain(|_, session| !session.is_unused());
     }
 }

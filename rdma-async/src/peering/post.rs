@@ -6,7 +6,7 @@ use rdma_core::session::{
 use rdma_core::{Device, Time};
 
 use super::body::{Body, Effects};
-use super::lanes::MAX_TOKENS;
+use super::lanes::SCRATCH;
 use super::state::State;
 
 /// Frames that are kept free for packets of the protocol.
@@ -15,8 +15,10 @@ const PROTOCOL_FRAMES: usize = 16;
 impl<D: Device> State<D> {
     /// Posts everything that the protocol wants
     pub(super) fn pump(&mut self, now: Time, effects: &mut Effects) {
+        let had_frames = self.frames.free() > 0;
         // Without a frame, nothing is polled: a packet that is not sent would still take its number.
         while self.frames.free() > 0
+            && self.end.is_none()
             && let Some(transmit) = self.core.poll_transmit(now, self.frames.free() > PROTOCOL_FRAMES)
         {
             let (path, posted) = match transmit {
@@ -33,6 +35,9 @@ impl<D: Device> State<D> {
             }
         }
         self.handle_events(now, effects);
+        if !had_frames && self.frames.free() > 0 && self.end.is_none() {
+            return self.pump(now, effects);
+        }
         if self.core.next_timeout() < self.armed {
             self.armed = Time::ZERO;
             effects.wake_reactor();
@@ -46,6 +51,10 @@ impl<D: Device> State<D> {
         trailer: &PacketTrailer,
         effects: &mut Effects,
     ) -> Result<(), rdma_core::Error> {
+        let lanes = self.lanes.get(path.0 as usize).and_then(Option::as_ref);
+        if lanes.is_none() {
+            return Ok(());
+        }
         let frame = match *payload {
             Payload::Inline(ref inline) => self.frames.take(inline.as_slice(), false),
             Payload::Fragment { token, offset, len } => {
@@ -100,7 +109,9 @@ impl<D: Device> State<D> {
         len: u32,
     ) -> Result<(), rdma_core::Error> {
         let Some(lanes) = self.lanes.get_mut(path.0 as usize).and_then(Option::as_mut) else { return Ok(()) };
-        if let Some((key, lease)) = id.and_then(|id| self.incoming.post(id)) {
+        if let Some(id) = id.filter(|_| len > 0) {
+            let (key, lease) =
+                self.incoming.post(id).expect("parts are granted of messages that have memory");
             let posted = lanes.post_bulk_receive(key, lease, offset, len);
             if posted.is_err() {
                 // The message is not complete: it is no orphan.
@@ -131,12 +142,13 @@ impl<D: Device> State<D> {
                 message.unfinished += 1;
                 lease.part(offset, len)
             }
-            None if len > 0 => {
-                let len = len.min(self.scratch.capacity());
-                lanes.send_bulk(MAX_TOKENS - 1, &self.scratch, 0, len)?;
-                self.scratch.part(0, len)
-            }
-            None => &[],
+            None => match &self.scratch {
+                Some(scratch) if len > 0 => {
+                    lanes.send_bulk(SCRATCH, scratch, 0, len)?;
+                    scratch.part(0, len)
+                }
+                _ => &[],
+            },
         };
         lanes.send_trailer(&trailer.to_bytes(bytes, self.integrity))
     }

@@ -14,6 +14,8 @@ pub(crate) struct SessionState {
     pub(crate) end: WaitQueue<Option<Result<(), CloseError>>>,
     /// Whether the application still holds a handle.
     pub(super) is_held: bool,
+    /// Whether the protocol has forgotten the session.
+    pub(super) is_over: bool,
     /// Why nothing can be sent any more.
     closed: Option<SendError>,
 }
@@ -25,6 +27,7 @@ impl SessionState {
             inbox: Inbox::new(8),
             end: WaitQueue::for_all("its session to end", None, 4),
             is_held: true,
+            is_over: false,
             closed: None,
         }
     }
@@ -44,6 +47,7 @@ impl SessionState {
 
     /// Ends the session for this side, in good order
     pub(super) fn conclude(&mut self, effects: &mut Effects) {
+        self.is_over = true;
         self.inbox.close(Ok(()), effects);
         self.set_end(Ok(()), effects);
     }
@@ -51,6 +55,7 @@ impl SessionState {
     /// Ends the session at once
     pub(super) fn fail(&mut self, error: &SessionError, effects: &mut Effects) {
         self.refuse(error.clone().into(), effects);
+        self.is_over = true;
         self.inbox.close(Err(error.clone().into()), effects);
         self.set_end(Err(error.clone().into()), effects);
     }
@@ -63,6 +68,6 @@ impl SessionState {
 
     /// Whether neither the application nor a message needs it
     pub(super) fn is_unused(&self) -> bool {
-        !self.is_held && self.ops.in_use() == 0 && self.end.value().is_some()
+        !self.is_held && self.ops.in_use() == 0 && self.is_over
     }
 }

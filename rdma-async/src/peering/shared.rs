@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use rdma_core::session::{PathId, SessionId};
+use rdma_core::session::{PathId, PathLoss, SessionId};
 use rdma_core::{Completion, Device, Runtime, Time};
 
 use super::body::Effects;
@@ -44,6 +44,9 @@ impl<D: Device> PeeringShared<D> {
         let result = f(&mut state, now, &mut effects);
         let has_news = state.has_news();
         drop(state);
+        if effects.is_reactor_due() {
+            self.wake_at.store(0, Ordering::Relaxed);
+        }
         effects.run(&self.reactor);
         if has_news {
             self.news.update(|has_news| *has_news = true);
@@ -107,26 +110,32 @@ impl<D: Device> PeeringShared<D> {
     /// As [`State::drive`], if it is time; returns when to call again
     pub(crate) fn drive(
         &self,
-        is_due: bool,
         is_drained: bool,
         now: Time,
         cx: &mut Context<'_>,
         effects: &mut Effects,
     ) -> Option<Time> {
         let wake_at = Time::from_nanos(self.wake_at.load(Ordering::Relaxed));
-        if !is_due && now < wake_at {
+        if now < wake_at {
             return Some(wake_at);
         }
         let mut state = self.state.lock();
         let wake = state.drive(is_drained, now, cx, effects);
         let has_news = state.has_news();
+        // Memory that comes free wakes the reactor, and not this peering.
+        let wake_at = if state.waits_for_memory() { Some(Time::ZERO) } else { wake };
         drop(state);
-        self.wake_at.store(wake.map_or(u64::MAX, Time::as_nanos), Ordering::Relaxed);
+        self.wake_at.store(wake_at.map_or(u64::MAX, Time::as_nanos), Ordering::Relaxed);
         effects.run(&self.reactor);
         if has_news {
             self.news.update(|has_news| *has_news = true);
         }
         wake
+    }
+
+    /// Why the peering is over
+    pub(crate) fn error(&self) -> Option<SessionError> {
+        self.state.lock().error().cloned()
     }
 
     /// Waits for something that the task of the peering must do
@@ -135,8 +144,9 @@ impl<D: Device> PeeringShared<D> {
     }
 
     /// A completion queue has failed: nothing completes there any more
-    pub(crate) fn port_failed(&self) {
-        self.with(|state, now, effects| state.lose_all_paths(now, effects));
+    pub(crate) fn port_failed(&self, port: usize) {
+        let path = PathId(port as u32);
+        self.with(|state, now, effects| state.lose_path(path, PathLoss::Device, now, effects));
     }
 
     pub(crate) fn fail(&self, error: &SessionError) {

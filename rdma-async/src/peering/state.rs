@@ -11,7 +11,7 @@ use rdma_core::{Device, Time};
 use slab::Slab;
 
 use super::body::{Body, Effects};
-use super::error::{SendError, SendFailed, SessionError};
+use super::error::{ConnectError, SendError, SendFailed, SessionError};
 use super::frames::TransmitFrames;
 use super::incoming::IncomingBuffers;
 use super::lanes::{Lanes, MAX_TOKENS};
@@ -37,9 +37,14 @@ pub(crate) struct State<D: Device> {
     pub(super) announced: VecDeque<(IncomingId, u64)>,
     pub(super) memory: Waiter,
     /// Sent from where a message is no longer needed.
-    pub(super) scratch: Lease,
+    ///
+    /// `None` if a device that has not stopped may still read it.
+    pub(super) scratch: Option<Lease>,
     pub(super) sessions: HashMap<SessionId, SessionState>,
     pub(super) had_session: bool,
+    /// Sessions of the peer that the application has not accepted, and how many there may be.
+    pub(super) unaccepted: u32,
+    pub(super) max_unaccepted: u32,
     pub(super) max_in_flight: u32,
     /// Sessions that the peer has opened, for the listener.
     pub(super) opened: Vec<SessionId>,
@@ -74,7 +79,11 @@ pub(crate) struct Parts {
     pub(crate) scratch: Lease,
     pub(crate) transmit: Vec<Lease>,
     pub(crate) max_in_flight: u32,
+    pub(crate) max_unaccepted: u32,
 }
+
+/// The code with which sessions are reset that no application accepts.
+pub(super) const REFUSED: u64 = u64::MAX;
 
 impl<D: Device> State<D> {
     pub(crate) fn new(parts: Parts) -> Self {
@@ -89,9 +98,11 @@ impl<D: Device> State<D> {
             incoming: IncomingBuffers::default(),
             announced: VecDeque::new(),
             memory: Waiter::default(),
-            scratch: parts.scratch,
+            scratch: Some(parts.scratch),
             sessions: HashMap::new(),
             had_session: false,
+            unaccepted: 0,
+            max_unaccepted: parts.max_unaccepted,
             max_in_flight: parts.max_in_flight,
             opened: Vec::new(),
             lost_paths: Vec::new(),
@@ -102,6 +113,11 @@ impl<D: Device> State<D> {
 
     pub(crate) fn session(&mut self, id: SessionId) -> Option<&mut SessionState> {
         self.sessions.get_mut(&id)
+    }
+
+    /// Whether announced messages wait for memory
+    pub(super) fn waits_for_memory(&self) -> bool {
+        !self.announced.is_empty()
     }
 
     /// Whether there is something for the task that accepts sessions and makes paths
@@ -116,7 +132,7 @@ impl<D: Device> State<D> {
 
     /// Whether the last session is over, and none will be opened
     pub(crate) fn is_idle(&self, is_closed: bool) -> bool {
-        (self.had_session || is_closed) && self.sessions.is_empty() && self.core.session_count() == 0
+        (self.had_session || is_closed) && self.sessions.is_empty() && self.core.is_quiet()
     }
 
     /// When the latest packet arrived
@@ -124,13 +140,19 @@ impl<D: Device> State<D> {
         self.core.last_heard()
     }
 
+    /// A session that the peer opened was accepted
+    pub(crate) fn accepted(&mut self) {
+        self.unaccepted -= 1;
+    }
+
     /// Ends a session that the peer opened and that no task accepts any more
     pub(crate) fn refuse(&mut self, id: SessionId, now: Time, effects: &mut Effects) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.is_held = false;
         }
-        self.reset(id, 0, now, effects);
-        self.remove_if_unused(id);
+        self.unaccepted -= 1;
+        self.reset(id, REFUSED, now, effects);
+        self.remove_if_unused(id, effects);
     }
 
     pub(crate) fn error(&self) -> Option<&SessionError> {
@@ -140,13 +162,16 @@ impl<D: Device> State<D> {
 
 // What the application does.
 impl<D: Device> State<D> {
-    /// Opens a session; `None` if the peer takes no more, or the peering is over
-    pub(crate) fn open(&mut self, now: Time, effects: &mut Effects) -> Option<SessionId> {
-        let id = self.core.open().filter(|_| self.end.is_none())?;
+    /// Opens a session, unless the peer takes no more, or the peering is over
+    pub(crate) fn try_open(&mut self, now: Time, effects: &mut Effects) -> Result<SessionId, ConnectError> {
+        if let Some(error) = &self.end {
+            return Err(error.clone().into());
+        }
+        let id = self.core.open().ok_or(ConnectError::TooManySessions)?;
         self.had_session = true;
         self.sessions.insert(id, SessionState::new(self.max_in_flight));
         self.pump(now, effects);
-        Some(id)
+        Ok(id)
     }
 
     /// Queues a message, when there is a slot for it and this task is first in line; returns its slot
@@ -231,7 +256,7 @@ impl<D: Device> State<D> {
     /// Ends a session at once; the peer learns `code`
     pub(crate) fn reset(&mut self, id: SessionId, code: u64, now: Time, effects: &mut Effects) {
         if let Some(session) = self.sessions.get_mut(&id)
-            && session.end.value().is_none()
+            && !session.is_over
         {
             session.fail(&SessionError::Aborted, effects);
             self.core.reset(id, code);
@@ -245,7 +270,7 @@ impl<D: Device> State<D> {
         session.is_held = false;
         self.discard(id, effects);
         self.close(id, now, effects);
-        self.remove_if_unused(id);
+        self.remove_if_unused(id, effects);
     }
 
     /// Gives the room of a message back that the application has read
@@ -264,7 +289,8 @@ impl<D: Device> State<D> {
         }
     }
 
-    pub(super) fn remove_if_unused(&mut self, id: SessionId) {
+    pub(super) fn remove_if_unused(&mut self, id: SessionId, effects: &mut Effects) {
+        self.discard(id, effects);
         if self.sessions.get(&id).is_some_and(SessionState::is_unused) {
             self.sessions.remove(&id);
         }

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::io::ErrorKind;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -69,10 +70,14 @@ impl Memory {
 
     /// Mapped memory, which each path registers for itself
     pub(super) fn unregistered(lens: [u32; ZONES]) -> Result<Self, PoolError> {
-        let [send, eager, bulk, transmit] = lens;
-        let starts = [0, send, send + eager, send + eager + bulk];
-        let arena = Arena::new((starts[3] + transmit) as usize * FRAME)
-            .map_err(|error| PoolError::Memory(error.kind()))?;
+        let mut starts = [0; ZONES];
+        let mut end = Some(0u32);
+        for (start, len) in starts.iter_mut().zip(lens) {
+            *start = end.unwrap_or_default();
+            end = end.and_then(|end| end.checked_add(len));
+        }
+        let end = end.ok_or(PoolError::Memory(ErrorKind::OutOfMemory))?;
+        let arena = Arena::new(end as usize * FRAME).map_err(|error| PoolError::Memory(error.kind()))?;
         Ok(Self {
             zones: lens.map(|frames| {
                 SharedWaitQueue::new(

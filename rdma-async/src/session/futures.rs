@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use rdma_core::Device;
 
 use super::handle::SessionHandle;
-use super::message::{Message, Recycle};
+use super::message::Message;
 use crate::peering::body::Body;
 use crate::peering::error::{CloseError, RecvError, SendFailed};
 use crate::pool::Lease;
@@ -121,8 +121,7 @@ impl<D: Device> Future for Recv<D> {
             .peering
             .with_session(session.id, |session, effects| session.inbox.poll_next(waiter, cx, effects));
         let body = ready!(received)?;
-        let recycle = || Arc::clone(session) as Arc<dyn Recycle>;
-        Poll::Ready(Ok(body.map(|body| Message::new(body, recycle()))))
+        Poll::Ready(Ok(body.map(|body| Message::new(body, session.recycler()))))
     }
 }
 

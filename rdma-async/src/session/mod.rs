@@ -53,7 +53,7 @@ pub struct Session<D: Device> {
 
 impl<D: Device> Session<D> {
     pub(crate) fn new(peering: Arc<PeeringShared<D>>, id: SessionId) -> Self {
-        Self { handle: Arc::new(SessionHandle { peering, id }) }
+        Self { handle: Arc::new(SessionHandle::new(peering, id)) }
     }
 
     /// Opens another session with the same peer, over the same paths
@@ -63,11 +63,8 @@ impl<D: Device> Session<D> {
     /// [`ConnectError::TooManySessions`] if the peer takes no more, or [`ConnectError::Lost`] if it is lost.
     pub fn open(&self) -> Result<Self, ConnectError> {
         let peering = &self.handle.peering;
-        let opened = peering.with(|state, now, effects| match state.error() {
-            Some(error) => Err(error.clone().into()),
-            None => state.open(now, effects).ok_or(ConnectError::TooManySessions),
-        });
-        Ok(Self::new(Arc::clone(peering), opened?))
+        let opened = peering.with(|state, now, effects| state.try_open(now, effects))?;
+        Ok(Self::new(Arc::clone(peering), opened))
     }
 
     /// Leases memory for a message of up to `len` bytes

@@ -10,6 +10,8 @@ pub(super) struct IncomingStream {
     /// Number of the first message in `entries`.
     next: u32,
     entries: VecDeque<Entry>,
+    /// How many entries at the beginning are known, and were returned by `newly_known`.
+    known: usize,
     is_finished: bool,
 }
 
@@ -46,11 +48,29 @@ impl IncomingStream {
         Ok(Some(&mut self.entries[index]))
     }
 
+    /// The next message before which nothing is unknown; each once
+    ///
+    /// Memory for long messages is found in this order: if a later one got the last of it, it could not be handed on before
+    /// an earlier one that finds none.
+    pub(super) fn newly_known(&mut self) -> Option<IncomingId> {
+        loop {
+            let entry = *self.entries.get(self.known)?;
+            if entry == Entry::Unknown {
+                return None;
+            }
+            self.known += 1;
+            if let Entry::Partial(id) | Entry::Complete(id) = entry {
+                return Some(id);
+            }
+        }
+    }
+
     /// The next message that is complete, or the end
     pub(super) fn pop(&mut self) -> Option<Entry> {
         let is_ready = matches!(self.entries.front()?, Entry::Complete(_) | Entry::Finish);
         let entry = if is_ready && !self.is_finished { self.entries.pop_front() } else { None }?;
         self.next = self.next.wrapping_add(1);
+        self.known = self.known.saturating_sub(1);
         self.is_finished = entry == Entry::Finish;
         Some(entry)
     }
@@ -62,6 +82,7 @@ impl IncomingStream {
 
     /// The messages that were not handed on, when the stream is given up
     pub(super) fn abandon(&mut self) -> impl Iterator<Item = IncomingId> {
+        self.known = 0;
         self.entries.drain(..).filter_map(|entry| match entry {
             Entry::Partial(id) | Entry::Complete(id) => Some(id),
             Entry::Unknown | Entry::Finish => None,

@@ -5,10 +5,12 @@
 mod abi;
 mod input;
 mod link_messages;
+mod peering;
 mod protocol;
 mod transcript;
 
 use rdma_core::protocol::{Hello, Trailer};
+use rdma_core::session::{self, BulkTrailer, ControlMessage, Integrity, PacketTrailer};
 use rdma_doctor::discover::{Outputs, Tool};
 use rdma_doctor::parse::{self, MAX_ITEMS};
 use rdma_doctor::{Host, HostReport, diagnose};
@@ -16,6 +18,7 @@ use rdma_sim::Bytes;
 
 pub use self::abi::abi;
 pub use self::link_messages::link_messages;
+pub use self::peering::peering;
 pub use self::protocol::protocol;
 use self::transcript::{Transcript, log};
 use crate::oracle::Program;
@@ -42,6 +45,32 @@ pub fn greeting(data: &[u8]) {
     if let Ok((payload, trailer)) = Trailer::split(data) {
         log(&trailer);
         assert_eq!(trailer.to_bytes(), data[payload.len()..]);
+    }
+    session_messages(data);
+}
+
+/// The messages of sessions among them
+fn session_messages(data: &[u8]) {
+    if let Some(bytes) = data.first_chunk::<{ session::Hello::LEN }>()
+        && let Ok(hello) = session::Hello::from_bytes(bytes)
+    {
+        log(&hello);
+        // Any number but zero asks for checksums.
+        assert_eq!(session::Hello::from_bytes(&hello.to_bytes()), Ok(hello));
+    }
+    if let Some(bytes) = data.first_chunk::<{ ControlMessage::LEN }>()
+        && let Ok(message) = ControlMessage::from_bytes(bytes)
+    {
+        log(&message);
+        assert_eq!(ControlMessage::from_bytes(&message.to_bytes()), Ok(message));
+    }
+    if let Ok((payload, trailer)) = PacketTrailer::split(data, Integrity::Unchecked) {
+        log(&trailer);
+        assert_eq!(trailer.to_bytes(payload, Integrity::Unchecked), data[payload.len()..]);
+    }
+    if let Ok(trailer) = BulkTrailer::from_bytes(data, &[], Integrity::Unchecked) {
+        log(&trailer);
+        assert_eq!(trailer.to_bytes(&[], Integrity::Unchecked), data);
     }
 }
 

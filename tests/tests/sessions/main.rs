@@ -3,6 +3,7 @@
 mod chaos;
 mod figures;
 mod outages;
+mod regressions;
 
 use std::time::Duration;
 

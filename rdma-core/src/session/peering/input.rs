@@ -132,7 +132,9 @@ impl Peering {
         let is_new = table.accept(id, [&self.config.local, &self.config.peer])?;
         if is_new && !self.resets.is_empty() {
             // Nor does the peer need to be told that the one before was reset.
+            let before = self.resets.len();
             self.resets.retain(|(other, _)| !other.shares_place(id));
+            self.pending_resets -= before - self.resets.len();
         }
         Ok(is_new)
     }
@@ -187,7 +189,6 @@ impl Peering {
                 let message = Incoming { address: trailer.address, len, progress };
                 let incoming = IncomingId(incoming.insert(message) as u32);
                 *entry = Entry::Partial(incoming);
-                self.events.push_back(Event::Announced { id: incoming, session: id, len });
             }
             _ => {
                 let Some(placed) = place(entry, incoming, payload, trailer, config.local.max_message)? else {
@@ -195,6 +196,13 @@ impl Peering {
                 };
                 charge = if placed.is_first { packets(placed.total.into()) } else { 0 };
                 placement = Some(placed);
+            }
+        }
+        while let Some(known) = stream.incoming.newly_known() {
+            if let Some(Incoming { len, progress: Progress::Bulk { .. }, .. }) =
+                self.incoming.get(known.0 as usize)
+            {
+                self.events.push_back(Event::Announced { id: known, session: id, len: *len });
             }
         }
         session.charge(charge)?;
@@ -251,9 +259,12 @@ impl Peering {
             // Packets that other paths still carry must not open it.
             self.open_by_peer(id)?;
         }
-        if self.remove(id) && is_known {
-            self.release(id);
+        if is_known {
+            // Before the ends of its messages, which it explains.
             self.events.push_back(Event::Reset { session: id, code });
+        }
+        if self.remove(id) {
+            self.release(id);
         }
         Ok(())
     }

@@ -89,6 +89,8 @@ pub struct Peering {
     /// Messages of the bulk lane whose arrival the peer does not know.
     arrived: VecDeque<Address>,
     resets: VecDeque<(SessionId, u64)>,
+    /// Resets of which the peer may not know.
+    pending_resets: usize,
     /// Sessions whose room is to be sent.
     rooms: VecDeque<SessionId>,
     events: VecDeque<Event>,
@@ -153,6 +155,7 @@ impl Peering {
             ready: Default::default(),
             arrived: VecDeque::new(),
             resets: VecDeque::new(),
+            pending_resets: 0,
             rooms: VecDeque::new(),
             events: VecDeque::new(),
             last_heard: Time::ZERO,
@@ -216,6 +219,11 @@ impl Peering {
     /// How many sessions there are, open or closing
     pub fn session_count(&self) -> usize {
         self.sessions.iter().map(Table::len).sum()
+    }
+
+    /// Whether there is no session, and the peer knows of every end
+    pub fn is_quiet(&self) -> bool {
+        self.session_count() == 0 && self.pending_resets == 0
     }
 
     /// When the latest packet of the peer arrived
@@ -312,6 +320,7 @@ impl Peering {
     /// Ends a session at once; the peer learns `code`
     pub fn reset(&mut self, session: SessionId, code: u64) {
         if self.remove(session) {
+            self.pending_resets += 1;
             self.resets.push_back((session, code));
         }
     }

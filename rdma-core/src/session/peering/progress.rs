@@ -3,7 +3,7 @@
 use super::super::packets::Fate;
 use super::super::{Address, Event, PathId, SessionId, StreamId, Token};
 use super::path::{Content, Part};
-use super::{Peering, withdraw};
+use super::{Incoming, Peering, Progress, withdraw};
 
 impl Peering {
     /// Removes a session that ends at once; false if there is none
@@ -24,6 +24,9 @@ impl Peering {
         }
         self.paths.iter_mut().flatten().for_each(|path| path.receiver.withdraw(id));
         self.stopping.retain(|(_, slot)| slot.address.session != id.0);
+        let incoming = &self.incoming;
+        let is_open = |message: &Incoming| matches!(message.progress, Progress::Bulk { .. });
+        self.ungranted.retain(|id| incoming.get(id.0 as usize).is_some_and(is_open));
         true
     }
 
@@ -78,7 +81,10 @@ impl Peering {
             }
             (Part::Arrived(address), Fate::Lost) => self.arrived.push_back(address),
             (Part::Reset { session, code }, Fate::Lost) => self.resets.push_back((session, code)),
-            (Part::Reset { session, .. }, Fate::Received) => self.release(session),
+            (Part::Reset { session, .. }, Fate::Received) => {
+                self.pending_resets = self.pending_resets.saturating_sub(1);
+                self.release(session);
+            }
             (Part::Grants { .. } | Part::Arrived(_), Fate::Received) | (Part::Nothing, _) => (),
         }
         if fate == Fate::Lost && room_of.0 != 0 {

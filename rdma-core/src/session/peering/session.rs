@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::config::MAX_SESSIONS;
 use super::super::incoming::IncomingStream;
 use super::super::outgoing::OutgoingStream;
-use super::super::{Limits, Priority, SessionId, StreamId, Violation};
+use super::super::{Limits, MAX_FRAGMENTS, Priority, SessionId, StreamId, Violation};
 
 /// The streams of a session, and how many packets it may still bring
 #[derive(Debug)]
@@ -86,7 +86,9 @@ impl Session {
     /// Whether the peer should learn of the room now: it has used half of what it knows of
     pub(super) fn is_room_due(&self) -> bool {
         let unreported = self.room.wrapping_sub(self.reported);
-        unreported > 0 && unreported >= self.reported.wrapping_sub(self.arrived)
+        let left = self.reported.wrapping_sub(self.arrived);
+        // With less than for the longest message, the peer may wait.
+        unreported > 0 && (unreported >= left || left < MAX_FRAGMENTS as u32)
     }
 
     /// How many streams of a side are open, but for those of which only a report is missing

@@ -15,6 +15,25 @@ fn room_is_reported_when_the_peer_has_used_what_it_knows_of() {
     exchange(&mut World::new(1, 1), &lens, SECOND);
 }
 
+/// The room that was left was too little for the next message, and the room that had come back was not reported.
+#[test]
+fn room_is_reported_when_the_longest_message_would_not_fit() {
+    let mut world = World::new(1, 1);
+    let session = world.nodes[0].peering.open().unwrap();
+    let mut send = |world: &mut World, len| {
+        world.nodes[0].send(session, StreamId::MAIN, message(0, len));
+        world.run(Duration::from_millis(1));
+    };
+    world.nodes[1].reads = false;
+    send(&mut world, 4 * FRAGMENT);
+    world.nodes[1].reads = true;
+    for _ in 0..8 {
+        send(&mut world, 1);
+    }
+    send(&mut world, MAX_EAGER);
+    assert_eq!(world.nodes[1].received[&(session, StreamId::MAIN)].len(), 10);
+}
+
 /// Two messages each had room for one half, and waited for the other for ever.
 #[test]
 fn messages_of_several_streams_share_room_by_the_message() {

@@ -1,0 +1,232 @@
+//! Defects that were found in sessions, each as a test
+
+use std::time::Duration;
+
+use futures::future::{join, join_all, try_join};
+use rdma_async::session::{Node, NodeOptions, RecvError, SendError, SessionError};
+use rdma_async::time::timeout;
+use rdma_sim::{Sim, SimDevice};
+
+use super::{PORT, exchange, message, node, pair};
+
+/// A peering that ended while it waited for memory kept its place in line: no other got memory any more.
+#[test]
+fn a_peer_that_is_gone_does_not_wait_for_memory() {
+    const LEN: usize = 4 << 20;
+    Sim::new().run(async |net| {
+        let options = NodeOptions::new().receive_memory(LEN);
+        let [first, second, b] = ["a", "a", "b"].map(|host| node(&net, host, &PORT, &options));
+        let connect = async |from: &Node<SimDevice>| {
+            let (to_b, to_a) = tokio::io::duplex(1024);
+            let (ab, ()) = try_join(from.connect(to_b), b.serve(to_a)).await.unwrap();
+            (ab, b.accept().await.unwrap())
+        };
+        let (gone, held) = connect(&first).await;
+        for _ in 0..2 {
+            let mut lease = gone.alloc(LEN).await.unwrap();
+            lease.resize(LEN, 7);
+            gone.try_send(lease).unwrap();
+        }
+        let first_message = held.recv().await.unwrap();
+        net.sleep(Duration::from_millis(1)).await;
+        gone.reset(0);
+        drop((gone, held));
+        net.sleep(Duration::from_millis(10)).await;
+        let (ab, ba) = connect(&second).await;
+        drop(first_message);
+        let (sent, received) = join(ab.send_bytes(&message(0, LEN)), ba.recv()).await;
+        sent.unwrap();
+        assert_eq!(received.unwrap().unwrap().len(), LEN);
+    });
+}
+
+/// A session that was closed and dropped was forgotten before its peer had closed: messages of the peer took room for ever.
+#[test]
+fn a_peer_can_finish_after_this_side_has_closed_and_gone() {
+    Sim::new().run(async |net| {
+        let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+        let sends = (0..64).map(|number| {
+            let message = message(number, 12_000);
+            let session = &pair.ba;
+            async move { session.send_bytes(&message).await }
+        });
+        let sends = join_all(sends);
+        let close = async {
+            pair.ab.close().await.unwrap();
+            drop(pair.ab);
+        };
+        let (sent, ()) = join(sends, close).await;
+        assert!(sent.iter().any(Result::is_ok));
+        pair.ba.close().await.unwrap();
+        drop(pair.ba);
+        net.sleep(Duration::from_millis(100)).await;
+        assert!(pair.a.pool_stats().is_whole() && pair.b.pool_stats().is_whole());
+    });
+}
+
+/// A long message counted as delivered when its session was reset.
+#[test]
+fn a_message_that_the_peer_does_not_have_is_not_delivered() {
+    for len in [100, 12_000, 1 << 20] {
+        for is_peer in [true, false] {
+            Sim::new().run(async |net| {
+                let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+                let sends = (0..8).map(|_| {
+                    let mut lease = pair.ab.try_alloc(len).unwrap();
+                    lease.resize(len, 7);
+                    pair.ab.send(lease).delivered()
+                });
+                let reset = async {
+                    net.sleep(Duration::from_micros(2)).await;
+                    if is_peer { pair.ba.reset(9) } else { pair.ab.reset(9) }
+                };
+                let (sent, ()) = join(join_all(sends), reset).await;
+                let expected = if is_peer { SessionError::Reset(9) } else { SessionError::Aborted };
+                for failed in sent {
+                    assert_eq!(failed.unwrap_err().error, SendError::Lost(expected.clone()));
+                }
+                drop((pair.ab, pair.ba));
+                net.sleep(Duration::from_millis(100)).await;
+                assert!(pair.a.pool_stats().is_whole() && pair.b.pool_stats().is_whole());
+            });
+        }
+    }
+}
+
+/// Later messages got the memory that an earlier one needed, whose announcement was lost, and could not be handed on.
+#[test]
+fn memory_is_found_in_the_order_of_messages() {
+    for after in 1..12 {
+        let faults = format!("after {after} frames b:rdma_en2 lose 1");
+        Sim::new().faults(faults.parse().unwrap()).run(async |net| {
+            let options = NodeOptions::new().send_memory(64 << 20);
+            let pair = pair(&net, &PORT, &options).await;
+            let sends = join_all((0..6).map(|number| {
+                let message = message(number, 4 << 20);
+                let session = &pair.ab;
+                async move { session.send_bytes(&message).await.unwrap() }
+            }));
+            let receive = async {
+                for number in 0..6 {
+                    assert!(*pair.ba.recv().await.unwrap().unwrap() == message(number, 4 << 20));
+                }
+            };
+            let both = timeout(&*net.runtime(), Duration::from_secs(60), join(sends, receive)).await;
+            assert!(both.is_some(), "{faults}");
+        });
+    }
+}
+
+/// Options were checked only with a device that was there.
+#[test]
+fn options_are_checked_without_a_device() {
+    Sim::new().run(async |net| {
+        let no_device = || Err::<SimDevice, _>("no device");
+        for options in [
+            NodeOptions::new().send_memory(1 << 44),
+            NodeOptions::new().session_share(16),
+            NodeOptions::new().max_sessions(0),
+            NodeOptions::new().max_peers(0),
+            NodeOptions::new().receive_memory(1 << 20),
+        ] {
+            let node = Node::builder(no_device).runtime(net.runtime()).options(options).build();
+            assert!(node.is_err());
+        }
+    });
+}
+
+/// Attempts that were given up kept their memory.
+#[test]
+fn attempts_that_are_given_up_leave_nothing_behind() {
+    Sim::new().run(async |net| {
+        let options = NodeOptions::new().connect_timeout(Duration::from_millis(50));
+        let [a, b] = ["a", "b"].map(|host| node(&net, host, &PORT, &options));
+        for round in 0..20 {
+            // A peer that says nothing, or stops within the handshake.
+            let (to_b, mut to_a) = tokio::io::duplex(1024);
+            let silent = async {
+                use tokio::io::AsyncReadExt as _;
+                let _read = to_a.read_exact(&mut vec![0; 10 * round]).await;
+                net.sleep(Duration::from_millis(100)).await;
+            };
+            let (connected, ()) = join(a.connect(to_b), silent).await;
+            connected.unwrap_err();
+            let (to_b, to_a) = tokio::io::duplex(1024);
+            let attempt = join(a.connect(to_b), b.serve(to_a));
+            let limit = Duration::from_nanos(1 << round);
+            let given_up = timeout(&*net.runtime(), limit, attempt).await;
+            drop(given_up);
+        }
+        net.sleep(Duration::from_secs(5)).await;
+        assert!(a.pool_stats().is_whole() && b.pool_stats().is_whole());
+        let (to_b, to_a) = tokio::io::duplex(1024);
+        try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+    });
+}
+
+/// Sessions that no task accepted were kept without bound.
+#[test]
+fn sessions_that_are_not_accepted_are_refused_beyond_the_limit() {
+    Sim::new().run(async |net| {
+        let pair = pair(&net, &PORT, &NodeOptions::new().max_sessions(4)).await;
+        for _ in 0..100 {
+            let session = pair.ab.open().unwrap();
+            net.sleep(Duration::from_micros(50)).await;
+            session.reset(1);
+            net.sleep(Duration::from_micros(50)).await;
+        }
+        for _ in 0..4 {
+            let dead = pair.b.accept().await.unwrap();
+            assert_eq!(dead.recv().await.unwrap_err(), RecvError::Lost(SessionError::Reset(1)));
+        }
+        let ab = pair.ab.open().unwrap();
+        let ba = pair.b.accept().await.unwrap();
+        ab.send_bytes(b"hello").await.unwrap();
+        assert_eq!(*ba.recv().await.unwrap().unwrap(), *b"hello");
+    });
+}
+
+/// A message that was kept held its session open.
+#[test]
+fn a_message_outlives_its_session() {
+    Sim::new().run(async |net| {
+        let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+        pair.ab.send_bytes(b"hello").await.unwrap();
+        let kept = pair.ba.recv().await.unwrap().unwrap();
+        drop(pair.ba);
+        assert!(pair.ab.recv().await.unwrap().is_none());
+        assert_eq!(*kept, *b"hello");
+    });
+}
+
+/// The last word of a session was lost when its handle was dropped at once.
+#[test]
+fn a_reset_arrives_although_the_session_is_dropped() {
+    Sim::new().faults("after 8 frames b:rdma_en2 lose 1".parse().unwrap()).run(async |net| {
+        for closes in [true, false] {
+            let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+            if closes {
+                pair.ab.close().await.unwrap();
+            }
+            pair.ab.reset(77);
+            drop(pair.ab);
+            let received = timeout(&*net.runtime(), Duration::from_secs(1), pair.ba.recv()).await.unwrap();
+            let expected = if closes { Ok(true) } else { Err(RecvError::Lost(SessionError::Reset(77))) };
+            assert_eq!(received.map(|message| message.is_none()), expected);
+        }
+    });
+}
+
+/// A node that was closed left sessions behind that no task could accept.
+#[test]
+fn a_closed_node_refuses_the_sessions_that_wait() {
+    Sim::new().run(async |net| {
+        let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+        let waiting = pair.ab.open().unwrap();
+        net.sleep(Duration::from_millis(1)).await;
+        pair.b.close();
+        assert!(pair.b.accept().await.is_none());
+        assert!(matches!(waiting.recv().await, Err(RecvError::Lost(SessionError::Reset(_)))));
+        exchange(&pair, &[100, 100_000]).await;
+    });
+}
