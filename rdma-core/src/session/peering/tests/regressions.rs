@@ -20,7 +20,7 @@ fn room_is_reported_when_the_peer_has_used_what_it_knows_of() {
 fn room_is_reported_when_the_longest_message_would_not_fit() {
     let mut world = World::new(1, 1);
     let session = world.nodes[0].peering.open().unwrap();
-    let mut send = |world: &mut World, len| {
+    let send = |world: &mut World, len| {
         world.nodes[0].send(session, StreamId::MAIN, message(0, len));
         world.run(Duration::from_millis(1));
     };
