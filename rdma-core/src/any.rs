@@ -81,6 +81,10 @@ impl MemoryRegion for AnyMemoryRegion {
         fn lkey(&self) -> Lkey;
         fn rkey(&self) -> Option<Rkey>;
     }
+
+    fn deregister(&mut self) -> Teardown {
+        self.0.deregister()
+    }
 }
 
 impl CompletionQueue for AnyCompletionQueue {

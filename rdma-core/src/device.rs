@@ -27,7 +27,8 @@ use crate::{
 /// * the device touches registered memory only, and only while a posted request of this side names it, or because a peer uses a
 ///   remote right of [`Access`] that the region was registered with;
 /// * after a region was dropped, the device does not touch its memory, unless a queue pair that was destroyed with
-///   [`Teardown::Unknown`] has requests that name it.
+///   [`Teardown::Unknown`] has requests that name it; after [`MemoryRegion::deregister`] returned [`Teardown::Quiesced`], it does not
+///   even then.
 ///
 /// ```
 /// use rdma_core::{Device as _, PortState};
@@ -115,6 +116,12 @@ pub trait MemoryRegion: Send + Sync + 'static {
 
     /// The key by which peers name the region, if the device is capable of one-sided operations
     fn rkey(&self) -> Option<Rkey>;
+
+    /// Deregisters the region, which is of no use afterwards; later calls repeat the first answer
+    ///
+    /// [`Teardown::Quiesced`] proves that the device does not touch the memory any more, whatever queue pairs there were. On a device
+    /// whose destroyed queue pairs prove nothing, as Apple's (field reports), it is the only proof. Destroy the queue pairs before.
+    fn deregister(&mut self) -> Teardown;
 }
 
 /// A queue of finished requests
@@ -168,7 +175,7 @@ pub trait CompletionQueue: Send + Sync + 'static {
     fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>>;
 }
 
-/// Whether memory of posted requests may be reused after [`QueuePair::destroy`]
+/// Whether memory of posted requests may be reused after [`QueuePair::destroy`] or [`MemoryRegion::deregister`]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[must_use]

@@ -144,7 +144,7 @@ unsafe impl Device for SimDevice {
 
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<SimMemoryRegion, Error> {
         let registered = self.context.verb(|fabric| fabric.register(self.context.device, mem, access))?;
-        Ok(SimMemoryRegion { context: Arc::clone(&self.context), registered })
+        Ok(SimMemoryRegion { context: Arc::clone(&self.context), registered, is_deregistered: false })
     }
 }
 
@@ -153,6 +153,7 @@ unsafe impl Device for SimDevice {
 pub struct SimMemoryRegion {
     context: Arc<DeviceContext>,
     registered: Registered,
+    is_deregistered: bool,
 }
 
 impl MemoryRegion for SimMemoryRegion {
@@ -167,11 +168,18 @@ impl MemoryRegion for SimMemoryRegion {
     fn rkey(&self) -> Option<Rkey> {
         self.registered.rkey
     }
+
+    fn deregister(&mut self) -> Teardown {
+        if !std::mem::replace(&mut self.is_deregistered, true) {
+            self.context.net.lock().fabric.deregister(self.registered.key);
+        }
+        Teardown::Quiesced
+    }
 }
 
 impl Drop for SimMemoryRegion {
     fn drop(&mut self) {
-        self.context.net.lock().fabric.deregister(self.registered.key);
+        let _quiesced = self.deregister();
     }
 }
 

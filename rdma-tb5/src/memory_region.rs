@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::fmt;
 use std::ptr::NonNull;
 
-use rdma_core::{Access, Cause, Error, Lkey, MemoryRegion, Rkey, Verb};
+use rdma_core::{Access, Cause, Error, Lkey, MemoryRegion, Rkey, Teardown, Verb};
 use rdma_verbs_abi::Mr;
 
 use crate::errno;
@@ -16,9 +16,14 @@ use crate::sync::Arc;
 pub struct VerbsMemoryRegion {
     device: Arc<DeviceShared>,
     mr: NonNull<Mr>,
+    base: u64,
+    lkey: Lkey,
+    rkey: Rkey,
+    /// What the deregistration has shown, once there was one.
+    teardown: Option<Teardown>,
 }
 
-// SAFETY: the structure is not written after the registration, and a region may be deregistered from any thread.
+// SAFETY: the structure is only named to deregister the region, once, which may happen on any thread.
 unsafe impl Send for VerbsMemoryRegion {}
 // SAFETY: as above.
 unsafe impl Sync for VerbsMemoryRegion {}
@@ -49,43 +54,53 @@ impl VerbsMemoryRegion {
         let mr = register(access)
             .or_else(|errno| if device.is_apple && is_invalid(errno) { register(all) } else { Err(errno) });
         match mr {
-            Ok(mr) => Ok(Self { device, mr }),
+            Ok(mr) => {
+                // SAFETY: the provider keeps the structure until the region is deregistered, and does not write to it.
+                let Mr { addr, lkey, rkey, .. } = unsafe { mr.as_ref() };
+                let (base, lkey, rkey) = (*addr as u64, Lkey(*lkey), Rkey(*rkey));
+                Ok(Self { device, mr, base, lkey, rkey, teardown: None })
+            }
             Err(errno) => {
                 let cause = errno::registration_cause(errno, device.caps.max_mr, errno::lock_limit());
                 Err(Error::new(Verb::RegMr, cause))
             }
         }
     }
-
-    fn mr(&self) -> &Mr {
-        // SAFETY: the provider keeps the structure until the region is deregistered, and does not write to it.
-        unsafe { self.mr.as_ref() }
-    }
 }
 
 impl MemoryRegion for VerbsMemoryRegion {
     fn base(&self) -> u64 {
-        self.mr().addr as u64
+        self.base
     }
 
     fn lkey(&self) -> Lkey {
-        Lkey(self.mr().lkey)
+        self.lkey
     }
 
     fn rkey(&self) -> Option<Rkey> {
-        let rkey = self.mr().rkey;
-        (!self.device.is_apple && rkey != 0).then_some(Rkey(rkey))
+        (!self.device.is_apple && self.rkey != Rkey(0)).then_some(self.rkey)
+    }
+
+    fn deregister(&mut self) -> Teardown {
+        if let Some(teardown) = self.teardown {
+            return teardown;
+        }
+        // SAFETY: the region is deregistered once, and before its protection domain, which `device` keeps.
+        let failed = unsafe { (self.device.context.provider.ibv_dereg_mr)(self.mr.as_ptr()) };
+        let teardown = if failed == 0 {
+            Teardown::Quiesced
+        } else {
+            // The provider keeps the pages locked: a write of the device still lands in them.
+            tracing::warn!(errno = failed, "memory could not be deregistered");
+            Teardown::Unknown
+        };
+        *self.teardown.insert(teardown)
     }
 }
 
 impl Drop for VerbsMemoryRegion {
     fn drop(&mut self) {
-        // SAFETY: the region is deregistered once, and before its protection domain, which `device` keeps.
-        let failed = unsafe { (self.device.context.provider.ibv_dereg_mr)(self.mr.as_ptr()) };
-        if failed != 0 {
-            // The provider keeps the pages locked: a write of the device still lands in them.
-            tracing::warn!(errno = failed, "memory could not be deregistered");
-        }
+        let _answer = self.deregister();
     }
 }
 

@@ -172,7 +172,7 @@ impl<D: Device> State<D> {
 
     /// Finds memory for announced messages, in turn
     fn find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) {
-        if self.announced.is_empty() {
+        if self.announced.is_empty() || self.end.is_some() {
             // Others stand behind in line.
             return self.pool.leave(Zone::Bulk, &mut self.memory, effects);
         }

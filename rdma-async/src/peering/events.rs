@@ -1,6 +1,6 @@
 //! What the protocol says that happened
 
-use rdma_core::session::{Event, Token};
+use rdma_core::session::{Event, StreamId, Token};
 use rdma_core::{Device, Time};
 
 use super::body::Effects;
@@ -33,11 +33,12 @@ impl<D: Device> State<D> {
                         None => effects.drop([body]),
                     }
                 }
-                Event::Finished { session: id, .. } => {
+                Event::Finished { session: id, stream: StreamId::MAIN } => {
                     if let Some(session) = self.sessions.get_mut(&id) {
                         session.inbox.finish(effects);
                     }
                 }
+                Event::Announced { .. } if self.end.is_some() => (),
                 Event::Announced { id, len, .. } => {
                     self.announced.push_back((id, len));
                     effects.wake_reactor();
@@ -59,6 +60,7 @@ impl<D: Device> State<D> {
                     let error = self.sessions.get(&id).map_or(SendError::Closed, SessionState::send_error);
                     self.on_decided(token, Err(error), effects);
                 }
+                Event::Finished { .. } => (),
                 Event::Flushed(id) => {
                     if let Some(session) = self.sessions.get_mut(&id) {
                         session.set_end(Ok(()), effects);

@@ -265,10 +265,16 @@ impl<D: Device> Lanes<D> {
         unsafe { self.bulk.post_send(&request) }
     }
 
-    /// Destroys both queue pairs and deregisters the memory; returns what was posted, and whether it may be used again
+    /// Destroys both queue pairs and deregisters the memory; whether one or the other proves that the device has stopped
+    fn quiesce(&mut self) -> bool {
+        let destroyed = [self.eager.destroy(), self.bulk.destroy()];
+        let deregistered = self.registration.deregister();
+        destroyed == [Teardown::Quiesced; 2] || deregistered == Teardown::Quiesced
+    }
+
+    /// Ends the path; returns what was posted, and whether it may be used again
     pub(super) fn stop(mut self) -> Stopped {
-        let teardowns = [self.eager.destroy(), self.bulk.destroy()];
-        let is_quiesced = teardowns == [Teardown::Quiesced; 2];
+        let is_quiesced = self.quiesce();
         let leases = self.receives.iter_mut().filter_map(Option::take).chain(self.trailers.take()).collect();
         let bulk_receives = std::mem::take(&mut self.bulk_receives);
         Stopped { is_quiesced, leases, bulk_receives, bulk_sends: std::mem::take(&mut self.bulk_sends) }
@@ -289,8 +295,7 @@ pub(super) struct Stopped {
 impl<D: Device> Drop for Lanes<D> {
     /// A path that was never handed to a peering has nothing posted but what it owns
     fn drop(&mut self) {
-        let teardowns = [self.eager.destroy(), self.bulk.destroy()];
-        if teardowns != [Teardown::Quiesced; 2] {
+        if !self.quiesce() {
             let leases = self.receives.iter_mut().filter_map(Option::take).chain(self.trailers.take());
             // The device may still write there.
             leases.for_each(std::mem::forget);

@@ -43,10 +43,11 @@ impl<D: Device> PeeringShared<D> {
         let mut state = self.state.lock();
         let result = f(&mut state, now, &mut effects);
         let has_news = state.has_news();
-        drop(state);
+        // Under the lock: the reactor may be about to store a later time.
         if effects.is_reactor_due() {
             self.wake_at.store(0, Ordering::Relaxed);
         }
+        drop(state);
         effects.run(&self.reactor);
         if has_news {
             self.news.update(|has_news| *has_news = true);
@@ -102,8 +103,8 @@ impl<D: Device> PeeringShared<D> {
         for completion in completions {
             state.on_completion(path, completion, now, effects);
         }
-        drop(state);
         self.wake_at.store(0, Ordering::Relaxed);
+        drop(state);
         effects.run(&self.reactor);
     }
 
@@ -124,8 +125,8 @@ impl<D: Device> PeeringShared<D> {
         let has_news = state.has_news();
         // Memory that comes free wakes the reactor, and not this peering.
         let wake_at = if state.waits_for_memory() { Some(Time::ZERO) } else { wake };
-        drop(state);
         self.wake_at.store(wake_at.map_or(u64::MAX, Time::as_nanos), Ordering::Relaxed);
+        drop(state);
         effects.run(&self.reactor);
         if has_news {
             self.news.update(|has_news| *has_news = true);

@@ -168,6 +168,11 @@ impl<D: Device> State<D> {
             return Err(error.clone().into());
         }
         let id = self.core.open().ok_or(ConnectError::TooManySessions)?;
+        if self.sessions.contains_key(&id) {
+            // The application still holds a session of that number, which ended thousands of sessions ago.
+            self.core.reset(id, REFUSED);
+            return Err(ConnectError::TooManySessions);
+        }
         self.had_session = true;
         self.sessions.insert(id, SessionState::new(self.max_in_flight));
         self.pump(now, effects);

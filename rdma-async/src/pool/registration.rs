@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rdma_core::{Access, Device, MemoryRegion, Sge};
+use rdma_core::{Access, Device, MemoryRegion, Sge, Teardown};
 
 use super::lease::Lease;
 use super::memory::Memory;
@@ -27,9 +27,14 @@ impl<D: Device> Registration<D> {
         Ok(Self { region: region.map_err(PoolError::Register)?, _memory: Arc::clone(memory) })
     }
 
+    /// Deregisters the memory; the queue pairs that named it are destroyed
+    pub(crate) fn deregister(&mut self) -> Teardown {
+        self.region.deregister()
+    }
+
     /// `len` bytes at `offset` of a lease, as the device names them
     pub(crate) fn sge(&self, lease: &Lease, offset: usize, len: usize) -> Sge {
-        debug_assert!(offset + len <= lease.capacity(), "a request stays inside its lease");
+        assert!(offset + len <= lease.capacity(), "a request stays inside its lease");
         let addr = self.region.base() + (lease.offset() + offset) as u64;
         Sge { addr, len: len as u32, lkey: self.region.lkey() }
     }

@@ -12,6 +12,8 @@ pub(super) struct IncomingStream {
     entries: VecDeque<Entry>,
     /// How many entries at the beginning are known, and were returned by `newly_known`.
     known: usize,
+    /// Number of the end, once it has arrived.
+    end: Option<u32>,
     is_finished: bool,
 }
 
@@ -38,7 +40,9 @@ impl IncomingStream {
         if index > u32::MAX / 2 || self.is_finished {
             return Ok(None);
         }
-        if index >= window {
+        // Nothing follows the end.
+        let is_behind = self.end.is_some_and(|end| index > end.wrapping_sub(self.next));
+        if index >= window || is_behind {
             return Err(());
         }
         let index = index as usize;
@@ -46,6 +50,15 @@ impl IncomingStream {
             self.entries.resize(index + 1, Entry::Unknown);
         }
         Ok(Some(&mut self.entries[index]))
+    }
+
+    /// Notes that the stream ends with number `number`; false if a message behind it has arrived
+    pub(super) fn set_end(&mut self, number: u32) -> bool {
+        let index = number.wrapping_sub(self.next) as usize;
+        let is_last = self.entries.len() == index + 1;
+        self.entries[index] = Entry::Finish;
+        self.end = Some(number);
+        is_last
     }
 
     /// The next message before which nothing is unknown; each once
@@ -101,7 +114,9 @@ mod tests {
         let id = |number| Entry::Complete(IncomingId(number));
         *stream.entry(1, 4).unwrap().unwrap() = id(1);
         assert_eq!(stream.pop(), None, "message 0 is missing");
-        *stream.entry(2, 4).unwrap().unwrap() = Entry::Finish;
+        stream.entry(2, 4).unwrap().unwrap();
+        assert!(stream.set_end(2));
+        assert_eq!(stream.entry(3, 4), Err(()), "nothing follows the end");
         *stream.entry(0, 4).unwrap().unwrap() = Entry::Partial(IncomingId(0));
         assert_eq!(stream.pop(), None, "message 0 is not complete");
         *stream.entry(0, 4).unwrap().unwrap() = id(0);

@@ -270,11 +270,16 @@ impl MemoryRegion for RemoteMemoryRegion {
     fn rkey(&self) -> Option<Rkey> {
         self.registered.rkey
     }
+
+    fn deregister(&mut self) -> Teardown {
+        lock(&self.object.link.regions).retain(|region| region.number != self.object.number);
+        Teardown::Quiesced
+    }
 }
 
 impl Drop for RemoteMemoryRegion {
     fn drop(&mut self) {
-        lock(&self.object.link.regions).retain(|region| region.number != self.object.number);
+        let _quiesced = self.deregister();
     }
 }
 

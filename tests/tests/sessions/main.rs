@@ -4,6 +4,7 @@ mod chaos;
 mod figures;
 mod outages;
 mod regressions;
+mod teardown;
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use super::super::{
     Address, BulkTrailer, Event, FRAGMENT, Grant, IncomingId, MAX_EAGER, PacketError, PacketKind,
     PacketTrailer, PathId, PathLoss, Placement, SessionId, StreamId, Violation,
 };
-use super::{Incoming, MAX_ROOM, Peering, Progress, packets, withdraw};
+use super::{Incoming, MAX_ROOM, Peering, Progress, packets};
 use crate::Time;
 
 impl Peering {
@@ -178,7 +178,11 @@ impl Peering {
             _ if stream_id == StreamId::CONTROL && trailer.kind != PacketKind::Finish => {
                 return Err(Violation::Stream(stream_id.0));
             }
-            PacketKind::Finish => *entry = Entry::Finish,
+            PacketKind::Finish => {
+                if !stream.incoming.set_end(trailer.address.message) {
+                    return Err(Violation::Stream(stream_id.0));
+                }
+            }
             PacketKind::Announce => {
                 let len = <[u8; 8]>::try_from(payload).map_err(|_| Violation::Payload(payload.len()))?;
                 let len = u64::from_le_bytes(len);
@@ -198,14 +202,14 @@ impl Peering {
                 placement = Some(placed);
             }
         }
-        while let Some(known) = stream.incoming.newly_known() {
+        session.charge(charge)?;
+        while let Some(known) = session.newly_known(stream_id) {
             if let Some(Incoming { len, progress: Progress::Bulk { .. }, .. }) =
                 self.incoming.get(known.0 as usize)
             {
                 self.events.push_back(Event::Announced { id: known, session: id, len: *len });
             }
         }
-        session.charge(charge)?;
         if session.is_room_due() {
             self.enqueue_room(id);
         }
@@ -228,9 +232,6 @@ impl Peering {
             }
         }
         if is_finished {
-            for rest in stream.incoming.abandon() {
-                withdraw(&mut self.incoming, &mut self.events, rest);
-            }
             self.events.push_back(if stream_id == StreamId::CONTROL {
                 Event::PeerClosed(id)
             } else {

@@ -79,7 +79,12 @@ impl Peering {
                     path.receiver.lost(&slots[..count as usize]);
                 }
             }
-            (Part::Arrived(address), Fate::Lost) => self.arrived.push_back(address),
+            (Part::Arrived(address), Fate::Lost) => {
+                // Of a session that is over, the peer needs no word.
+                if self.session(SessionId(address.session)).is_some() {
+                    self.arrived.push_back(address);
+                }
+            }
             (Part::Reset { session, code }, Fate::Lost) => self.resets.push_back((session, code)),
             (Part::Reset { session, .. }, Fate::Received) => {
                 self.pending_resets = self.pending_resets.saturating_sub(1);

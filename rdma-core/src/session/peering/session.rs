@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::config::MAX_SESSIONS;
 use super::super::incoming::IncomingStream;
 use super::super::outgoing::OutgoingStream;
-use super::super::{Limits, MAX_FRAGMENTS, Priority, SessionId, StreamId, Violation};
+use super::super::{IncomingId, Limits, MAX_FRAGMENTS, Priority, SessionId, StreamId, Violation};
 
 /// The streams of a session, and how many packets it may still bring
 #[derive(Debug)]
@@ -66,6 +66,11 @@ impl Session {
             is_blocked: false,
             is_flushed: false,
         }
+    }
+
+    /// The next message of a stream before which nothing is unknown; each once
+    pub(super) fn newly_known(&mut self, stream: StreamId) -> Option<IncomingId> {
+        self.streams.get_mut(&stream)?.incoming.newly_known()
     }
 
     /// New packets that the peer takes

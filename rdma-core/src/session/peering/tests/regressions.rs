@@ -235,6 +235,44 @@ fn an_early_end_of_a_session_leaves_nothing_behind() {
     assert_eq!(hostile.victim().session_count(), 0);
 }
 
+/// Messages behind the end of a stream were given up while receives were posted for them, and their numbers used again.
+#[test]
+fn nothing_follows_the_end_of_a_stream() {
+    let session = first_session();
+    let address = |message| Address { session, stream: 0, message };
+    let announce = |hostile: &mut Hostile, message| {
+        hostile.send(PacketKind::Announce, address(message), 0, &(1u64 << 20).to_le_bytes())
+    };
+    let mut hostile = Hostile::new();
+    announce(&mut hostile, 0).unwrap();
+    hostile.send(PacketKind::Finish, address(1), 0, &[]).unwrap();
+    assert_eq!(announce(&mut hostile, 2), Err(Violation::Room(session)));
+    let mut hostile = Hostile::new();
+    announce(&mut hostile, 2).unwrap();
+    assert_eq!(hostile.send(PacketKind::Finish, address(1), 0, &[]), Err(Violation::Stream(0)));
+}
+
+/// A message beyond the room of its session was announced to the caller before it was refused.
+#[test]
+fn a_message_without_room_is_not_announced() {
+    let mut hostile = Hostile::new();
+    let session = first_session();
+    let fragment = Address { session, stream: 0, message: 0 };
+    hostile.send(PacketKind::Fragment, fragment, 17 * FRAGMENT as u32, &[0; FRAGMENT]).unwrap();
+    for message in 1..20 {
+        while hostile.victim().poll_event().is_some() {}
+        let address = Address { message, ..fragment };
+        let result = hostile.send(PacketKind::Announce, address, 0, &(1u64 << 20).to_le_bytes());
+        let event = hostile.victim().poll_event();
+        if message < SHARE - 16 {
+            assert!(matches!(event, Some(Event::Announced { .. })), "{event:?}");
+        } else {
+            assert_eq!((result, event), (Err(Violation::Room(session)), None));
+            break;
+        }
+    }
+}
+
 /// Packets of a session that was reset stayed in line.
 #[test]
 fn a_reset_takes_a_session_out_of_every_line() {
