@@ -28,7 +28,7 @@
 //!
 //! # Reconnecting
 //!
-//! A connection that is lost stays lost. `can_reconnect` of its error says whether the same endpoint can make another one; if not,
+//! [`session`]s outlive their cables. A connection that is lost stays lost. `can_reconnect` of its error says whether the same endpoint can make another one; if not,
 //! open the device anew and build a new endpoint on it. Either way the peers need a new stream for the bootstrap.
 //!
 //! # Features
