@@ -121,8 +121,8 @@ pub enum InvalidOptions {
     },
     /// The device's completion queue is too short for the windows and the sends of all connections
     #[error(
-        "the connections need {found} entries of the completion queue, the device has {max}; lower max_connections, \
-         recv_window or max_in_flight_sends"
+        "the queue pairs need {found} entries of the completion queue, the device has {max}; lower max_peers of a node, or \
+         max_connections, recv_window or max_in_flight_sends of an endpoint"
     )]
     CompletionQueue {
         /// Entries that the connections need
@@ -171,7 +171,9 @@ pub enum InvalidOptions {
         max: u64,
     },
     /// The timeout does not fit the keep-alive interval
-    #[error("peer_timeout is {found:?}; with this keep_alive_interval it must be {min:?} to {max:?}")]
+    #[error(
+        "peer_timeout is {found:?}; it must be {min:?} to {max:?}, which for an endpoint follow from keep_alive_interval"
+    )]
     PeerTimeout {
         /// The timeout
         found: Duration,

@@ -48,9 +48,9 @@ pub(super) struct Control<D: Device, S> {
     news: Waiter,
     received: [u8; ControlMessage::LEN],
     received_len: usize,
-    /// When the peer said something on the stream.
+    /// When the latest message of the peer arrived on the stream.
     heard: Time,
-    /// When this side says something on the stream.
+    /// When this side must send a keep-alive on the stream.
     alive_at: Time,
 }
 

@@ -26,7 +26,7 @@ pub(super) type Route<D> = (Arc<PeeringShared<D>>, PathId);
 /// The devices, the memory, and the account of peerings
 pub(super) struct NodeInner<D: Device> {
     pub(super) joining: Joining<Arc<PeeringShared<D>>>,
-    /// Whose completions are whose, by key of the path.
+    /// The peering and the path that completions are dispatched to, by key of the path.
     routes: Mutex<HashMap<u32, Route<D>>>,
     next_key: AtomicU32,
     /// Nodes and control tasks: while there are any, the reactor goes on.

@@ -56,7 +56,9 @@ pub struct NodeBuilder<D: Device> {
 }
 
 impl<D: Device> NodeBuilder<D> {
-    /// Adds another device, which `open` opens: one more cable to the same peers, or to others
+    /// Adds another device, which `open` opens
+    ///
+    /// Devices pair by their order: a cable joins the first device of a node to the first of the peer, and so on.
     pub fn device<E>(mut self, open: impl Fn() -> Result<D, E> + std::marker::Send + Sync + 'static) -> Self
     where
         E: Into<Box<dyn Error + std::marker::Send + Sync>>,
@@ -109,7 +111,7 @@ impl<D: Device> NodeBuilder<D> {
 }
 
 impl<D: Device> Node<D> {
-    /// Makes a node with the device that `open` opens, and defaults for everything that is not said
+    /// A builder for a node with the device that `open` opens and default options
     ///
     /// The device is opened again when it is gone: after a cable was plugged in again, handles from before are dead.
     pub fn builder<E>(open: impl Fn() -> Result<D, E> + std::marker::Send + Sync + 'static) -> NodeBuilder<D>
@@ -129,7 +131,12 @@ impl<D: Device> Node<D> {
     ///
     /// # Errors
     ///
-    /// A [`ConnectError`].
+    /// * [`ConnectError::Closed`] if the node is closed;
+    /// * [`ConnectError::Stream`], [`ConnectError::Peer`] or [`ConnectError::Timeout`] if the handshake fails;
+    /// * [`ConnectError::Open`], [`ConnectError::Device`], [`ConnectError::Pool`], [`ConnectError::Memory`] or
+    ///   [`ConnectError::NoPath`] if no path can be made;
+    /// * [`ConnectError::TooManySessions`] if the peer takes no session;
+    /// * [`ConnectError::Lost`] if the peer is lost meanwhile.
     ///
     /// # Cancel safety
     ///
@@ -174,7 +181,7 @@ impl<D: Device> Node<D> {
         })
     }
 
-    /// Refuses further peers and sessions; those that there are go on
+    /// Refuses further peers, and sessions that peers open, also those that no task has accepted yet; other sessions continue
     pub fn close(&self) {
         self.inner().close();
     }

@@ -13,7 +13,7 @@ use super::state::State;
 use crate::pool::{Lease, Zone};
 
 impl<D: Device> State<D> {
-    /// Takes in completions of paths of this peering, given by their numbers
+    /// Handles one completion of a path; ignores it if its key is of an earlier incarnation of the path
     pub(super) fn on_completion(
         &mut self,
         path: PathId,
@@ -136,7 +136,7 @@ impl<D: Device> State<D> {
         }
     }
 
-    /// Ends the operation of a message, or forgets the message, when nothing needs it any more
+    /// Ends the operation of a message and removes the message, once its outcome is decided and nothing of it is unfinished
     pub(super) fn finish_message(&mut self, token: u32, effects: &mut Effects) {
         let Some(message) = self.outgoing.get_mut(token as usize) else { return };
         let outcome = message.outcome.clone().filter(|_| message.unfinished == 0);

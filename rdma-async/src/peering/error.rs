@@ -27,7 +27,7 @@ pub enum SessionError {
     #[error("the peer has ended all of its sessions")]
     PeerGone,
     /// No path to the peer, and no word of it, for the peer timeout
-    #[error("nothing was heard of the peer for {0:?}")]
+    #[error("no path to the peer is up, and nothing arrived from it for {0:?}")]
     PeerLost(Duration),
     /// The peer does not keep to the protocol
     #[error("the peer violates the protocol: {0}")]
@@ -136,7 +136,9 @@ pub enum ConnectError {
     #[error(transparent)]
     Lost(#[from] SessionError),
     /// Memory for the path is in use
-    #[error("messages that are still held leave no memory for the path")]
+    #[error(
+        "no memory is left for another peer or path; raise max_peers, or drop messages that were received"
+    )]
     Memory,
     /// A device could not be opened
     #[error("a device could not be opened: {0}")]
@@ -145,7 +147,9 @@ pub enum ConnectError {
     #[error(transparent)]
     Pool(#[from] PoolError),
     /// No cable joins a port of this side to one of the peer's
-    #[error("no cable joins a port of this side to one of the peer's")]
+    #[error(
+        "no path to the peer could be made; check the cables, and that both sides can open their devices"
+    )]
     NoPath,
     /// The peer speaks no compatible protocol, or belongs to another group
     #[error(transparent)]

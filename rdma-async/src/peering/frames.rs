@@ -15,7 +15,7 @@ pub(super) struct TransmitFrames {
 #[derive(Debug)]
 struct Frame {
     lease: Lease,
-    /// The path on which it is posted.
+    /// Key of the path on which the frame is posted; `None` if no device reads it.
     posted: Option<u32>,
     is_kept: bool,
     len: u16,

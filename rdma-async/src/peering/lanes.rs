@@ -62,9 +62,9 @@ impl Request {
     }
 }
 
-/// Messages that are sent on bulk lanes have numbers below this.
+/// Tokens of messages are below this: the ID of a work request has 28 bits for them.
 pub(super) const MAX_TOKENS: u32 = SCRATCH;
-/// The number under which bytes are sent that mean nothing.
+/// Stands for a message in bulk sends from the scratch lease, whose bytes the receiver discards.
 pub(super) const SCRATCH: u32 = (1 << 28) - 1;
 
 /// Both lanes of a path

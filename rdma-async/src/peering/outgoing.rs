@@ -13,7 +13,7 @@ pub(super) struct OutgoingMessage {
     pub(super) slot: Option<u32>,
     /// Whether the operation ends when the peer has the message, and not when its memory is free.
     pub(super) awaits_delivery: bool,
-    /// Packets, or posts on bulk lanes, that have not been posted yet or not completed.
+    /// On the eager lane, packets that were not copied into a frame yet; on the bulk lane, posts that have not completed.
     pub(super) unfinished: u32,
     /// Whether it goes by the eager lane.
     pub(super) is_eager: bool,

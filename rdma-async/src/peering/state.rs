@@ -36,7 +36,7 @@ pub(crate) struct State<D: Device> {
     /// Announced messages that wait for memory.
     pub(super) announced: VecDeque<(IncomingId, u64)>,
     pub(super) memory: Waiter,
-    /// Sent from where a message is no longer needed.
+    /// The bytes that answer a grant whose message is no longer sent.
     ///
     /// `None` if a device that has not stopped may still read it.
     pub(super) scratch: Option<Lease>,

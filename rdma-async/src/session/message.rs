@@ -9,7 +9,8 @@ use crate::peering::body::Body;
 /// A received message
 ///
 /// Dereferences to its bytes; becomes [`Bytes`] without a copy. Memory of messages that are kept counts towards the share of
-/// their session: a peer whose messages are never dropped can send only as much as that, and holds up no other session.
+/// their session: a session whose messages are not dropped stalls. Messages up to 64 KiB stall no other session; longer ones also
+/// occupy the receive memory that all sessions of the node share.
 #[must_use]
 pub struct Message {
     /// `None` only while it is dropped.

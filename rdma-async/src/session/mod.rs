@@ -98,7 +98,12 @@ impl<D: Device> Session<D> {
     ///
     /// # Errors
     ///
-    /// With the lease, unless a failed device may still touch it: a [`SendError`].
+    /// With the lease, unless a failed device may still touch it:
+    ///
+    /// * [`SendError::Closed`] or [`SendError::PeerClosed`] if this side or the peer has closed the session;
+    /// * [`SendError::ForeignLease`] if the lease is of another node;
+    /// * [`SendError::Lost`] if the session is lost: the peer may or may not have the message;
+    /// * [`SendError::TooLong`] if the peer does not take messages of this length.
     ///
     /// # Cancel safety
     ///

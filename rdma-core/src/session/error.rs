@@ -32,7 +32,7 @@ pub enum Violation {
     /// The peer reports packets that were not sent
     #[error("impossible report up to packet {0}")]
     Report(u32),
-    /// The peer sent more than this side has room for in a session
+    /// The peer sent more than this side has room for in a session, or a message behind the end of its stream
     #[error("session {0:#x} is beyond its room")]
     Room(u32),
     /// The peer used a session that it may not open
@@ -41,7 +41,7 @@ pub enum Violation {
     /// The peer granted more receives than a lane may have
     #[error("impossible bulk receive {0}")]
     Slot(u32),
-    /// The peer used a stream that it may not open
+    /// The peer used a stream that it may not open, sent a message on the control stream, or ended a stream before a message of it
     #[error("impossible stream {0:#x}")]
     Stream(u32),
     /// The peer granted more bytes at once than both sides agreed on

@@ -158,7 +158,7 @@ impl Hello {
 /// The shortest peer timeout.
 pub const MIN_PEER_TIMEOUT: Duration = Duration::from_millis(8);
 
-/// A lane of a connection whose sides count each other as lost after `peer_timeout`
+/// Configuration of the eager lane of a path between two sides with this `peer_timeout`
 pub fn lane_config(peer_timeout: Duration, window: u32, peer_window: u32) -> LaneConfig {
     LaneConfig {
         window,

@@ -125,7 +125,7 @@ pub enum Event {
         /// Length of the message in bytes
         len: u64,
     },
-    /// A message will not be complete: its session is over
+    /// A message will not be complete: its session is over; it may not have been [announced](Self::Announced) yet
     Withdrawn(IncomingId),
     /// The peer has all of a message
     Delivered {
@@ -173,8 +173,8 @@ pub enum PathLoss {
     /// A message was lost on the bulk lane
     #[error("a message was lost on the bulk lane")]
     BulkLost,
-    /// The caller said so
-    #[error("the device reported a failure")]
+    /// The caller gave the path up: the device or the peer reported that it failed
+    #[error("the device or the peer reported that the path failed")]
     Device,
     /// Nothing arrived for the timeout of the path
     #[error("no packet arrived for the path timeout")]

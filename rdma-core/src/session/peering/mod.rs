@@ -344,7 +344,7 @@ impl Peering {
         }
     }
 
-    /// Packets that the peer may still send in a session, as far as this side has told it
+    /// Packets for which this side still has room in a session, including room that it has not reported to the peer yet
     pub fn room(&mut self, session: SessionId) -> u32 {
         self.session(session).map_or(0, |session| session.room.wrapping_sub(session.arrived))
     }
