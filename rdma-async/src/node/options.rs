@@ -115,7 +115,7 @@ impl NodeOptions {
 
     /// Frames of 4 KiB that each session can always have for messages up to 64 KiB, read or unread; 128
     ///
-    /// A session whose messages are not read stalls when it has used them up, and stalls no other.
+    /// A session stalls, and stalls no other, when its unread messages occupy them all.
     pub fn session_share(self, frames: u32) -> Self {
         Self { session_share: frames, ..self }
     }

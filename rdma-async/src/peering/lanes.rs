@@ -64,7 +64,7 @@ impl Request {
 
 /// Tokens of messages are below this: the ID of a work request has 28 bits for them.
 pub(super) const MAX_TOKENS: u32 = SCRATCH;
-/// Stands for a message in bulk sends from the scratch lease, whose bytes the receiver discards.
+/// Stands for the message in bulk sends from the scratch lease; the receiver discards these bytes.
 pub(super) const SCRATCH: u32 = (1 << 28) - 1;
 
 /// Both lanes of a path
@@ -77,9 +77,9 @@ pub(crate) struct Lanes<D: Device> {
     receives: Box<[Option<Lease>]>,
     /// Receives of the bulk lane, oldest first.
     bulk_receives: VecDeque<BulkReceive>,
-    /// Bytes that have arrived on the bulk lane, and whose trailer has not: the buffer, the offset and the length.
+    /// The payload that the bulk lane has received without its trailer: the buffer, the offset and the length.
     pub(super) payload: Option<(u32, u64, u32)>,
-    /// Messages whose bytes were posted on the bulk lane, in the order of the posts.
+    /// The message of each payload that is posted for sending on the bulk lane, oldest first.
     bulk_sends: VecDeque<u32>,
     /// Places for the trailers of the bulk lane: those that are received, then those that are sent.
     trailers: Option<Lease>,

@@ -9,7 +9,7 @@ use super::lanes::{BulkReceive, Lanes, SCRATCH};
 use super::state::{LostPath, State};
 use crate::pool::{Lease, Zone};
 
-/// A path whose queue pairs are connected
+/// A path with connected queue pairs
 pub(crate) struct NewPath<D: Device> {
     pub(crate) path: PathId,
     pub(crate) epoch: u16,
@@ -24,7 +24,7 @@ pub(crate) struct NewPath<D: Device> {
 }
 
 impl<D: Device> State<D> {
-    /// Adds a path whose queue pairs are connected, and posts its receives
+    /// Adds a path, and posts its receives
     pub(crate) fn add_path(
         &mut self,
         new: NewPath<D>,

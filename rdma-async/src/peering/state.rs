@@ -36,7 +36,7 @@ pub(crate) struct State<D: Device> {
     /// Announced messages that wait for memory.
     pub(super) announced: VecDeque<(IncomingId, u64)>,
     pub(super) memory: Waiter,
-    /// The bytes that answer a grant whose message is no longer sent.
+    /// Arbitrary bytes, which answer a grant after this side has given up the granted message.
     ///
     /// `None` if a device that has not stopped may still read it.
     pub(super) scratch: Option<Lease>,
@@ -197,7 +197,7 @@ impl<D: Device> State<D> {
         })
     }
 
-    /// Queues a message whose outcome no future will collect, if there is a slot for it and no task waits
+    /// Queues a message without a future for its outcome, if a slot is free and no task waits for one
     pub(super) fn try_send(
         &mut self,
         id: SessionId,

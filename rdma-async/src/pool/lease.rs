@@ -133,7 +133,7 @@ impl Lease {
         self.memory.offset(self.zone, self.start)
     }
 
-    /// `len` bytes at `offset` inside the capacity, whatever was written there last
+    /// The `len` bytes at `offset`, which may lie behind the end of the message
     ///
     /// The device may be writing other parts of the lease meanwhile, and not this one.
     pub(crate) fn part(&self, offset: usize, len: usize) -> &[u8] {

@@ -9,7 +9,7 @@ use crate::peering::body::Body;
 /// A received message
 ///
 /// Dereferences to its bytes; becomes [`Bytes`] without a copy. Memory of messages that are kept counts towards the share of
-/// their session: a session whose messages are not dropped stalls. Messages up to 64 KiB stall no other session; longer ones also
+/// their session, which stalls when they occupy all of it. Messages up to 64 KiB stall no other session; longer ones also
 /// occupy the receive memory that all sessions of the node share.
 #[must_use]
 pub struct Message {

@@ -230,11 +230,6 @@ impl BulkSender {
         Ok(())
     }
 
-    /// Whether there is a grant to serve
-    pub(super) fn is_ready(&self) -> bool {
-        matches!(self.grants.front(), Some(Some(_))) && self.in_flight < MAX_SLOTS
-    }
-
     /// The grant to serve next
     pub(super) fn pop(&mut self) -> Option<Grant> {
         let grant = (*self.grants.front()?).filter(|_| self.in_flight < MAX_SLOTS)?;

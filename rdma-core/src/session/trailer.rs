@@ -34,6 +34,18 @@ pub enum PacketKind {
 }
 
 impl PacketKind {
+    /// Every kind, in the order of their numbers
+    pub const ALL: [Self; 8] = [
+        Self::Fragment,
+        Self::Announce,
+        Self::Finish,
+        Self::Grants,
+        Self::Arrived,
+        Self::Reset,
+        Self::Room,
+        Self::Report,
+    ];
+
     /// Whether the receiver reports the packet soon
     pub(super) fn is_eliciting(self) -> bool {
         self != Self::Report
@@ -190,17 +202,8 @@ impl PacketTrailer {
             return Err(PacketError::Checksum);
         }
         let [kind, fragment] = reader.take();
-        let kind = match kind {
-            1 => PacketKind::Fragment,
-            2 => PacketKind::Announce,
-            3 => PacketKind::Finish,
-            4 => PacketKind::Grants,
-            5 => PacketKind::Arrived,
-            6 => PacketKind::Reset,
-            7 => PacketKind::Room,
-            8 => PacketKind::Report,
-            other => return Err(PacketError::UnknownKind(other)),
-        };
+        let index = usize::from(kind).wrapping_sub(1);
+        let kind = *PacketKind::ALL.get(index).ok_or(PacketError::UnknownKind(kind))?;
         let epoch = u16::from_le_bytes(reader.take());
         let number = reader.number();
         let limit = reader.number();
@@ -262,19 +265,9 @@ mod tests {
 
     fn trailers() -> impl Strategy<Value = PacketTrailer> {
         let numbers = any::<(u32, u32, u32, u128, u32, u32, u32, u32, u32)>();
-        (1..=8u8, any::<(u8, bool, u16)>(), numbers).prop_map(
+        (prop::sample::select(PacketKind::ALL.as_slice()), any::<(u8, bool, u16)>(), numbers).prop_map(
             |(kind, (fragment, wants_report, epoch), numbers)| {
                 let (number, limit, next, bitmap, session, stream, message, len, room) = numbers;
-                let kind = match kind {
-                    1 => PacketKind::Fragment,
-                    2 => PacketKind::Announce,
-                    3 => PacketKind::Finish,
-                    4 => PacketKind::Grants,
-                    5 => PacketKind::Arrived,
-                    6 => PacketKind::Reset,
-                    7 => PacketKind::Room,
-                    _ => PacketKind::Report,
-                };
                 let report = Report { next, bitmap };
                 let address = Address { session, stream, message };
                 PacketTrailer {

@@ -141,18 +141,8 @@ impl Operands<'_> {
     }
 
     fn packet(&mut self, victim: &Victim) -> Step {
-        let kinds = [
-            PacketKind::Fragment,
-            PacketKind::Announce,
-            PacketKind::Finish,
-            PacketKind::Grants,
-            PacketKind::Arrived,
-            PacketKind::Reset,
-            PacketKind::Room,
-            PacketKind::Report,
-        ];
         let flags = self.byte();
-        let kind = kinds[flags as usize % kinds.len()];
+        let kind = PacketKind::ALL[flags as usize % PacketKind::ALL.len()];
         let address = Address { session: self.session(), stream: self.stream(), message: self.byte() % 28 };
         let len = LENS[self.byte() as usize % LENS.len()] as u32;
         let fragment = self.byte() % 18;

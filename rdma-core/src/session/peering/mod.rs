@@ -231,11 +231,6 @@ impl Peering {
         self.last_heard
     }
 
-    /// How many paths there are
-    pub fn path_count(&self) -> usize {
-        self.paths.iter().flatten().count()
-    }
-
     /// Opens a session; `None` if the peer takes no more
     ///
     /// The peer learns of it at once.
@@ -253,14 +248,6 @@ impl Peering {
         let (bit, limits) = (self.config.side.bit(), self.config.peer);
         let session = self.session(session).filter(|session| !session.is_closing)?;
         session.open_own_stream(bit, priority, &limits)
-    }
-
-    /// Changes the priority of what this side sends on a stream
-    pub fn set_priority(&mut self, session: SessionId, stream: StreamId, priority: Priority) {
-        // In line, a stream keeps its old priority for one more packet.
-        if let Some(stream) = self.session(session).and_then(|session| session.streams.get_mut(&stream)) {
-            stream.priority = priority;
-        }
     }
 
     /// Queues a message of `len` bytes
@@ -342,11 +329,6 @@ impl Peering {
                 self.enqueue_room(session);
             }
         }
-    }
-
-    /// Packets for which this side still has room in a session, including room that it has not reported to the peer yet
-    pub fn room(&mut self, session: SessionId) -> u32 {
-        self.session(session).map_or(0, |session| session.room.wrapping_sub(session.arrived))
     }
 
     /// The next thing that happened

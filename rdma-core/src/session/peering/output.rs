@@ -59,24 +59,6 @@ impl Peering {
             .or_else(|| self.next_due(now))
     }
 
-    /// Whether a look at [`poll_transmit`](Self::poll_transmit) may find something
-    ///
-    /// Packets that wait for a receive of the peer, and for time, do not count.
-    pub fn is_idle(&self, now: Time) -> bool {
-        let is_idle = |path: &Path| {
-            (!path.may_ask() || path.lane.due(now).is_none())
-                && !path.receiver.has_grants()
-                && !path.sender.is_ready()
-                && now < path.keep_alive_at()
-        };
-        self.ready.iter().all(|ready| ready.is_empty())
-            && self.arrived.is_empty()
-            && self.resets.is_empty()
-            && self.rooms.is_empty()
-            && self.ungranted.is_empty()
-            && self.paths.iter().flatten().all(is_idle)
-    }
-
     /// The path on which something of that length arrives first, among those that are not full
     fn fastest(&self, is_free: impl Fn(&Path) -> bool, time: impl Fn(&Path) -> u64) -> Option<usize> {
         let paths = self.paths.iter().enumerate();
