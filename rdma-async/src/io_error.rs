@@ -30,6 +30,76 @@ impl_into_io_error!(
     SendError,
 );
 
+mod sessions {
+    use std::io;
+
+    use super::kind_of;
+    use crate::error::PoolError;
+    use crate::peering::error::{CloseError, ConnectError, RecvError, SendError, SessionError};
+
+    impl_into_io_error!(CloseError, ConnectError, RecvError, SendError, SessionError);
+
+    impl CloseError {
+        fn kind(&self) -> io::ErrorKind {
+            let Self::Lost(error) = self;
+            error.kind()
+        }
+    }
+
+    impl ConnectError {
+        fn kind(&self) -> io::ErrorKind {
+            match self {
+                Self::Closed => io::ErrorKind::NotConnected,
+                Self::Device(error) | Self::Pool(PoolError::Register(error)) => kind_of(error),
+                Self::Lost(error) => error.kind(),
+                Self::Memory => io::ErrorKind::OutOfMemory,
+                Self::NoPath => io::ErrorKind::HostUnreachable,
+                Self::Open(_) => io::ErrorKind::NotFound,
+                Self::Peer(_) => io::ErrorKind::InvalidData,
+                Self::Pool(PoolError::Memory(kind)) => *kind,
+                Self::Stream(error) => error.kind(),
+                Self::Timeout(_) => io::ErrorKind::TimedOut,
+                Self::TooManySessions => io::ErrorKind::QuotaExceeded,
+            }
+        }
+    }
+
+    impl RecvError {
+        fn kind(&self) -> io::ErrorKind {
+            match self {
+                Self::Lost(error) => error.kind(),
+                Self::WouldBlock => io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    impl SendError {
+        fn kind(&self) -> io::ErrorKind {
+            match self {
+                Self::Alloc(error) => error.kind(),
+                Self::Closed => io::ErrorKind::NotConnected,
+                Self::ForeignLease | Self::TooLong { .. } => io::ErrorKind::InvalidInput,
+                Self::Lost(error) => error.kind(),
+                Self::PeerClosed => io::ErrorKind::BrokenPipe,
+                Self::WouldBlock => io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    impl SessionError {
+        fn kind(&self) -> io::ErrorKind {
+            match self {
+                Self::Abandoned(_) | Self::PeerLost(_) => io::ErrorKind::TimedOut,
+                Self::Aborted | Self::RuntimeGone => io::ErrorKind::ConnectionAborted,
+                Self::PeerGone | Self::Reset(_) => io::ErrorKind::ConnectionReset,
+                Self::Overlong { .. } | Self::Protocol(_) | Self::UnknownCompletion(_) | Self::Unstopped => {
+                    io::ErrorKind::InvalidData
+                }
+            }
+        }
+    }
+}
+
 fn kind_of(error: &rdma_core::Error) -> io::ErrorKind {
     io::Error::from(*error).kind()
 }

@@ -55,6 +55,16 @@ impl Net {
         Ok(SimDevice::open(&self.shared, self.find(host, name)?)?)
     }
 
+    /// A function that opens the device called `name` on `host`, as [`open`](Self::open), each time that it is called
+    pub fn opener(
+        &self,
+        host: &str,
+        name: &str,
+    ) -> impl Fn() -> Result<SimDevice, OpenError> + Send + Sync + use<> {
+        let (net, host, name) = (self.clone(), host.to_owned(), name.to_owned());
+        move || net.open(&host, &name)
+    }
+
     /// Opens the device called `name` on `host` without a protection domain, which works whether or not a cable is plugged in
     ///
     /// # Errors

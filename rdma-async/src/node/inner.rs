@@ -32,6 +32,8 @@ pub(super) struct NodeInner<D: Device> {
     /// Nodes and control tasks: while there are any, the reactor goes on.
     handles: AtomicUsize,
     is_closed: AtomicBool,
+    /// Peerings that there are, or that are being made.
+    pub(super) peerings: SharedWaitQueue<usize>,
     /// Sessions that no task has accepted; `None` once the node is closed.
     pub(super) opened: SharedWaitQueue<Option<VecDeque<Opened<D>>>>,
     pub(super) incarnation: u64,
@@ -55,6 +57,7 @@ impl<D: Device> NodeInner<D> {
             next_key: AtomicU32::new(0),
             handles: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
+            peerings: SharedWaitQueue::for_all("its node to be idle", 0, 2),
             opened: SharedWaitQueue::new("a session that a peer opens", Some(VecDeque::new()), 8),
             incarnation: runtime.random(),
             pool,
@@ -108,6 +111,22 @@ impl<D: Device> NodeInner<D> {
 
     pub(super) fn reactor_waker(&self) -> Waker {
         Arc::clone(&self.reactor).into()
+    }
+}
+
+/// A peering that is being made, or that there is
+pub(super) struct Attempt<D: Device>(Arc<NodeInner<D>>);
+
+impl<D: Device> Attempt<D> {
+    pub(super) fn new(node: &Arc<NodeInner<D>>) -> Self {
+        node.peerings.update(|count| *count += 1);
+        Self(Arc::clone(node))
+    }
+}
+
+impl<D: Device> Drop for Attempt<D> {
+    fn drop(&mut self) {
+        self.0.peerings.update(|count| *count -= 1);
     }
 }
 

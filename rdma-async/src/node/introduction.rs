@@ -5,8 +5,9 @@ use std::sync::Arc;
 use rdma_core::session::{ControlMessage, Hello, HelloError, Integrity, Peering, PeeringConfig, Side};
 use rdma_core::{Device, FRAME};
 
+use super::NodeId;
 use super::control::Control;
-use super::inner::{NodeGuard, NodeInner};
+use super::inner::{Attempt, NodeGuard, NodeInner};
 use super::options::{BULK_FRAGMENT, TRANSMIT};
 use super::role::Role;
 use super::wire::read_message;
@@ -27,12 +28,14 @@ pub(super) async fn establish<D: Device, S: BootstrapStream + Send + 'static>(
         return Err(ConnectError::Closed);
     }
     let limit = node.options.connect_timeout;
-    let attempt = timeout(&*node.runtime, limit, introduce(node, stream, role)).await;
+    let introduced = introduce(node, Attempt::new(node), stream, role);
+    let attempt = timeout(&*node.runtime, limit, introduced).await;
     attempt.unwrap_or(Err(ConnectError::Timeout(limit)))
 }
 
 async fn introduce<D: Device, S: BootstrapStream + Send + 'static>(
     node: &Arc<NodeInner<D>>,
+    attempt: Attempt<D>,
     mut stream: S,
     role: Role,
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
@@ -50,6 +53,7 @@ async fn introduce<D: Device, S: BootstrapStream + Send + 'static>(
     node.wake_reactor();
     node.runtime.spawn(Box::pin(async move {
         control.run().await;
+        drop(attempt);
         drop(guard);
     }));
     Ok(peering)
@@ -127,7 +131,14 @@ fn make_peering<D: Device>(
         transmit: (0..TRANSMIT).map(|_| lease(1)).collect::<Result<_, _>>()?,
         max_in_flight: node.options.max_in_flight_sends,
         max_unaccepted: node.options.max_sessions,
+        peer_timeout: ours.peer_timeout.min(theirs.peer_timeout),
     };
     let (reactor, runtime) = (node.reactor_waker(), Arc::clone(&node.runtime));
-    Ok(Arc::new(PeeringShared::new(node.pool.clone(), reactor, runtime, State::new(parts))))
+    Ok(Arc::new(PeeringShared::new(
+        NodeId(theirs.incarnation),
+        node.pool.clone(),
+        reactor,
+        runtime,
+        State::new(parts),
+    )))
 }

@@ -25,9 +25,9 @@ use self::reactor::Reactor;
 use self::role::Role;
 use crate::bootstrap_stream::BootstrapStream;
 use crate::endpoint::default_runtime;
-use crate::error::EndpointError;
+use crate::error::{AllocError, EndpointError};
 use crate::peering::error::ConnectError;
-use crate::pool::{Pool, PoolStats};
+use crate::pool::{Alloc, Lease, Pool, PoolStats};
 use crate::session::Session;
 
 /// This process with its devices, ready for sessions
@@ -36,6 +36,16 @@ use crate::session::Session;
 /// gone, the devices are closed.
 pub struct Node<D: Device> {
     guard: Arc<NodeHandle<D>>,
+}
+
+/// Number of a node: random, and another one each time that a node is made
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct NodeId(pub(crate) u64);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
 }
 
 /// Closes a node when the last clone is dropped
@@ -184,6 +194,42 @@ impl<D: Device> Node<D> {
     /// Refuses further peers, and sessions that peers open, also those that no task has accepted yet; other sessions continue
     pub fn close(&self) {
         self.inner().close();
+    }
+
+    /// Waits until the node has no peer, and connects to none: all sessions are over
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn wait_idle(&self) {
+        self.inner().peerings.take_when(|count| (*count == 0).then_some(())).await;
+    }
+
+    /// The number by which peers know this node
+    pub fn id(&self) -> NodeId {
+        NodeId(self.inner().incarnation)
+    }
+
+    /// Leases memory for a message of up to `len` bytes; see [`Session::alloc`]
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::alloc`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Session::alloc`].
+    pub fn alloc(&self, len: usize) -> Alloc {
+        Alloc::new(&self.inner().pool, len)
+    }
+
+    /// Leases memory for a message of up to `len` bytes, without waiting; see [`Session::try_alloc`]
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::try_alloc`].
+    pub fn try_alloc(&self, len: usize) -> Result<Lease, AllocError> {
+        self.inner().pool.try_alloc(len)
     }
 
     /// How much memory there is, and how much of it is free

@@ -164,9 +164,10 @@ impl<D: Device> State<D> {
             self.core.tick(now);
             self.handle_events(now, effects);
         }
+        let give_up = self.give_up_abandoned(now, effects);
         self.find_memory(cx, effects);
         self.pump(now, effects);
-        self.armed = self.core.next_timeout();
+        self.armed = self.core.next_timeout().min(give_up);
         if self.end.is_some() { None } else { Some(self.armed) }
     }
 

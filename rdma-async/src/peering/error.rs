@@ -12,6 +12,9 @@ use crate::pool::Lease;
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
+    /// The application had dropped its last handle, and the peer took none of the queued messages for that long
+    #[error("the application dropped the session, and the peer took no message for {0:?}")]
+    Abandoned(Duration),
     /// This side has ended the session at once
     #[error("this side has aborted the session")]
     Aborted,

@@ -27,6 +27,7 @@ impl<D: Device> State<D> {
                     let Some(body) = self.incoming.take(incoming) else { continue };
                     match self.sessions.get_mut(&id) {
                         Some(session) => {
+                            session.counts.received += 1;
                             session.inbox.push(body, effects);
                             self.discard(id, effects);
                         }
@@ -92,6 +93,11 @@ impl<D: Device> State<D> {
     /// The peer has a message, or never will
     fn on_decided(&mut self, token: Token, outcome: Result<(), SendError>, effects: &mut Effects) {
         if let Some(message) = self.outgoing.get_mut(token.0 as usize) {
+            if outcome.is_ok()
+                && let Some(session) = self.sessions.get_mut(&message.session)
+            {
+                session.counts.delivered += 1;
+            }
             message.outcome = Some(outcome);
             self.finish_message(token.0, effects);
         }

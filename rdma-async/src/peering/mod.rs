@@ -1,5 +1,6 @@
 //! What this process has with another one: the protocol, its paths, its sessions, and their memory
 
+mod abandoned;
 pub(crate) mod body;
 mod drive;
 pub(crate) mod error;

@@ -45,6 +45,7 @@ impl<D: Device> State<D> {
         self.epochs[index] = epoch;
         self.lanes[index] = Some(lanes);
         self.core.add_path(now, path, epoch, rate, config, probes);
+        self.abandoned.restart(now);
         (0..count).for_each(|_| self.core.packet_receive_posted(path));
         self.pump(now, effects);
         Ok(())

@@ -14,10 +14,21 @@ pub(crate) struct SessionState {
     pub(crate) end: WaitQueue<Option<Result<(), CloseError>>>,
     /// Whether the application still holds a handle.
     pub(super) is_held: bool,
+    /// Futures that wait for the end, and keep no session open.
+    pub(crate) watchers: u32,
+    pub(super) counts: Counts,
     /// Whether the protocol has forgotten the session.
     pub(super) is_over: bool,
     /// Why nothing can be sent any more.
     closed: Option<SendError>,
+}
+
+/// What a session has done so far
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) queued: u64,
+    pub(crate) delivered: u64,
+    pub(crate) received: u64,
 }
 
 impl SessionState {
@@ -27,9 +38,16 @@ impl SessionState {
             inbox: Inbox::new(8),
             end: WaitQueue::for_all("its session to end", None, 4),
             is_held: true,
+            watchers: 0,
+            counts: Counts::default(),
             is_over: false,
             closed: None,
         }
+    }
+
+    /// Why nothing can be sent, if so
+    pub(crate) fn refusal(&self) -> Option<SendError> {
+        self.closed.clone()
     }
 
     /// Why nothing can be sent
@@ -68,6 +86,6 @@ impl SessionState {
 
     /// Whether neither the application nor a message needs it
     pub(super) fn is_unused(&self) -> bool {
-        !self.is_held && self.ops.in_use() == 0 && self.is_over
+        !self.is_held && self.watchers == 0 && self.ops.in_use() == 0 && self.is_over
     }
 }

@@ -11,6 +11,7 @@ use super::body::Effects;
 use super::error::{SendError, SendFailed, SessionError};
 use super::session_state::SessionState;
 use super::state::{Awaited, State};
+use crate::node::NodeId;
 use crate::pool::{Lease, Pool};
 use crate::sync::Mutex;
 use crate::wait_queue::{SharedWaitQueue, Waiter};
@@ -19,6 +20,7 @@ use crate::wait_queue::{SharedWaitQueue, Waiter};
 ///
 /// Each method locks, asks the [`State`], unlocks, and runs the effects.
 pub(crate) struct PeeringShared<D: Device> {
+    pub(crate) peer: NodeId,
     pub(crate) pool: Pool,
     /// Wakes the reactor.
     reactor: Waker,
@@ -31,9 +33,15 @@ pub(crate) struct PeeringShared<D: Device> {
 }
 
 impl<D: Device> PeeringShared<D> {
-    pub(crate) fn new(pool: Pool, reactor: Waker, runtime: Arc<dyn Runtime>, state: State<D>) -> Self {
+    pub(crate) fn new(
+        peer: NodeId,
+        pool: Pool,
+        reactor: Waker,
+        runtime: Arc<dyn Runtime>,
+        state: State<D>,
+    ) -> Self {
         let news = SharedWaitQueue::for_all("news of its peering", false, 2);
-        Self { pool, reactor, runtime, wake_at: AtomicU64::new(0), state: Mutex::new(state), news }
+        Self { peer, pool, reactor, runtime, wake_at: AtomicU64::new(0), state: Mutex::new(state), news }
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use rdma_core::session::{
     IncomingId, Integrity, MAX_EAGER, PathId, PathLoss, Peering, RefusedSend, SessionId, StreamId, Token,
@@ -10,6 +11,7 @@ use rdma_core::session::{
 use rdma_core::{Device, Time};
 use slab::Slab;
 
+use super::abandoned::Abandoned;
 use super::body::{Body, Effects};
 use super::error::{ConnectError, SendError, SendFailed, SessionError};
 use super::frames::TransmitFrames;
@@ -42,6 +44,8 @@ pub(crate) struct State<D: Device> {
     pub(super) scratch: Option<Lease>,
     pub(super) sessions: HashMap<SessionId, SessionState>,
     pub(super) had_session: bool,
+    /// Sessions without a handle whose queued messages are still sent.
+    pub(super) abandoned: Abandoned,
     /// Sessions of the peer that the application has not accepted, and how many there may be.
     pub(super) unaccepted: u32,
     pub(super) max_unaccepted: u32,
@@ -80,6 +84,7 @@ pub(crate) struct Parts {
     pub(crate) transmit: Vec<Lease>,
     pub(crate) max_in_flight: u32,
     pub(crate) max_unaccepted: u32,
+    pub(crate) peer_timeout: Duration,
 }
 
 /// The code with which sessions are reset that no application accepts.
@@ -101,6 +106,7 @@ impl<D: Device> State<D> {
             scratch: Some(parts.scratch),
             sessions: HashMap::new(),
             had_session: false,
+            abandoned: Abandoned::new(parts.peer_timeout),
             unaccepted: 0,
             max_unaccepted: parts.max_unaccepted,
             max_in_flight: parts.max_in_flight,
@@ -244,6 +250,7 @@ impl<D: Device> State<D> {
         }
         let packets = if len > MAX_EAGER as u64 { 0 } else { packets(len) };
         self.outgoing.insert(OutgoingMessage::new(id, slot, awaits_delivery, packets));
+        session.counts.queued += 1;
         session.ops.put(slot, Body::Lease(message), awaited.map(|awaited| awaited.waker));
         self.pump(now, effects);
         Ok(slot)
@@ -275,6 +282,8 @@ impl<D: Device> State<D> {
         session.is_held = false;
         self.discard(id, effects);
         self.close(id, now, effects);
+        self.abandoned.push(id, now);
+        effects.wake_reactor();
         self.remove_if_unused(id, effects);
     }
 
@@ -292,6 +301,19 @@ impl<D: Device> State<D> {
             self.core.consume(id, packets(body.len() as u64));
             effects.drop([body]);
         }
+    }
+
+    /// A future that waited for the end of a session is gone
+    pub(crate) fn unwatch(&mut self, id: SessionId, waiter: &mut Waiter, effects: &mut Effects) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.end.leave(waiter, effects);
+        session.watchers -= 1;
+        self.remove_if_unused(id, effects);
+    }
+
+    /// The longest message that the peer takes
+    pub(crate) fn max_message(&self) -> u64 {
+        self.core.max_message()
     }
 
     pub(super) fn remove_if_unused(&mut self, id: SessionId, effects: &mut Effects) {

@@ -120,11 +120,7 @@ impl Pool {
             total_bytes: eager.total_bytes + bulk.total_bytes,
             free_bytes: eager.free_bytes + bulk.free_bytes,
         };
-        let send = ZoneStats {
-            total_bytes: send.total_bytes + transmit.total_bytes,
-            free_bytes: send.free_bytes + transmit.free_bytes,
-        };
-        PoolStats { send, receive }
+        PoolStats { send, receive, protocol: transmit }
     }
 }
 
@@ -152,12 +148,14 @@ pub struct PoolStats {
     pub send: ZoneStats,
     /// Memory for messages to be received
     pub receive: ZoneStats,
+    /// Memory for packets that are sent
+    pub protocol: ZoneStats,
 }
 
 impl PoolStats {
     /// Whether no lease is out
     pub fn is_whole(&self) -> bool {
-        [self.send, self.receive].iter().all(|zone| zone.free_bytes == zone.total_bytes)
+        [self.send, self.receive, self.protocol].iter().all(|zone| zone.free_bytes == zone.total_bytes)
     }
 }
 

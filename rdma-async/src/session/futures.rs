@@ -5,9 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use futures_core::Stream;
+use futures_core::stream::FusedStream;
 use rdma_core::Device;
 
-use super::handle::SessionHandle;
+use super::handle::{SessionHandle, SessionRef};
 use super::message::Message;
 use crate::peering::body::Body;
 use crate::peering::error::{CloseError, RecvError, SendFailed};
@@ -121,7 +123,7 @@ impl<D: Device> Future for Recv<D> {
             .peering
             .with_session(session.id, |session, effects| session.inbox.poll_next(waiter, cx, effects));
         let body = ready!(received)?;
-        Poll::Ready(Ok(body.map(|body| Message::new(body, session.recycler()))))
+        Poll::Ready(Ok(body.map(|body| session.message(body))))
     }
 }
 
@@ -134,6 +136,38 @@ impl<D: Device> Drop for Recv<D> {
     }
 }
 
+/// Stream of [`Session::messages`](super::Session::messages)
+///
+/// Ends after the last message, or after one error.
+///
+/// # Cancel safety
+///
+/// Messages are received whether or not the stream is polled: dropping it loses none.
+#[must_use = "streams do nothing unless polled"]
+pub struct Messages<D: Device> {
+    pub(super) recv: Recv<D>,
+    pub(super) is_ended: bool,
+}
+
+impl<D: Device> Stream for Messages<D> {
+    type Item = Result<Message, RecvError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.is_ended {
+            return Poll::Ready(None);
+        }
+        let received = ready!(Pin::new(&mut self.recv).poll(cx));
+        self.is_ended = !matches!(received, Ok(Some(_)));
+        Poll::Ready(received.transpose())
+    }
+}
+
+impl<D: Device> FusedStream for Messages<D> {
+    fn is_terminated(&self) -> bool {
+        self.is_ended
+    }
+}
+
 /// Future of [`Session::closed`](super::Session::closed)
 ///
 /// # Cancel safety
@@ -141,8 +175,16 @@ impl<D: Device> Drop for Recv<D> {
 /// Dropping it changes nothing.
 #[must_use = "futures do nothing unless polled"]
 pub struct Closed<D: Device> {
-    pub(super) session: Arc<SessionHandle<D>>,
-    pub(super) waiter: Waiter,
+    /// Without a handle: a task that watches a session does not keep it open.
+    session: Arc<SessionRef<D>>,
+    waiter: Waiter,
+}
+
+impl<D: Device> Closed<D> {
+    pub(super) fn new(session: Arc<SessionRef<D>>) -> Self {
+        session.peering.with_session(session.id, |session, _| session.watchers += 1);
+        Self { session, waiter: Waiter::default() }
+    }
 }
 
 impl<D: Device> Future for Closed<D> {
@@ -159,20 +201,19 @@ impl<D: Device> Future for Closed<D> {
 impl<D: Device> Drop for Closed<D> {
     fn drop(&mut self) {
         let Self { session, waiter } = self;
-        if waiter.waits() {
-            session.peering.with_session(session.id, |session, effects| session.end.leave(waiter, effects));
-        }
+        session.peering.with(|state, _, effects| state.unwatch(session.id, waiter, effects));
     }
 }
 
 macro_rules! debug_by_session {
-    ($($future:ident),* $(,)?) => {$(
+    ($($future:ident: $($field:ident).+),* $(,)?) => {$(
         impl<D: Device> fmt::Debug for $future<D> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_struct(stringify!($future)).field("session", &self.session.id.number()).finish_non_exhaustive()
+                let id = self.$($field).+.id.number();
+                f.debug_struct(stringify!($future)).field("session", &id).finish_non_exhaustive()
             }
         }
     )*};
 }
 
-debug_by_session! { Closed, Recv, Send }
+debug_by_session! { Closed: session, Messages: recv.session, Recv: session, Send: session }

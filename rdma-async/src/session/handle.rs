@@ -4,7 +4,8 @@ use std::sync::Arc;
 use rdma_core::Device;
 use rdma_core::session::SessionId;
 
-use super::message::Recycle;
+use super::message::{Message, Recycle};
+use crate::peering::body::Body;
 use crate::peering::shared::PeeringShared;
 
 /// A session and its peering
@@ -27,9 +28,14 @@ impl<D: Device> SessionHandle<D> {
         Self(Arc::new(SessionRef { peering, id }))
     }
 
-    /// Takes back messages, without keeping the session open
-    pub(super) fn recycler(&self) -> Arc<dyn Recycle> {
-        Arc::clone(&self.0) as _
+    /// The session, without keeping it open
+    pub(super) fn session(&self) -> Arc<SessionRef<D>> {
+        Arc::clone(&self.0)
+    }
+
+    /// A received message
+    pub(super) fn message(&self, body: Body) -> Message {
+        Message::new(body, self.session() as Arc<dyn Recycle>)
     }
 }
 

@@ -8,16 +8,19 @@ mod handle;
 mod message;
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use rdma_core::Device;
-use rdma_core::session::SessionId;
+pub use rdma_core::session::SessionId;
 
-pub use self::futures::{Closed, Recv, Send};
+pub use self::futures::{Closed, Messages, Recv, Send};
 use self::handle::SessionHandle;
 pub use self::message::Message;
 use crate::error::AllocError;
-pub use crate::node::{Node, NodeBuilder, NodeOptions};
+pub use crate::node::{Node, NodeBuilder, NodeId, NodeOptions};
 pub use crate::peering::error::{CloseError, ConnectError, RecvError, SendError, SendFailed, SessionError};
 use crate::peering::shared::PeeringShared;
 use crate::pool::{Alloc, Lease};
@@ -32,11 +35,7 @@ use crate::wait_queue::Waiter;
 /// # rdma_sim::Sim::new().run(async |net| {
 /// use rdma_async::session::Node;
 ///
-/// let node = |host: &'static str| {
-///     let net = net.clone();
-///     let runtime = net.runtime();
-///     Node::builder(move || net.open(host, "rdma_en2")).runtime(runtime).build()
-/// };
+/// let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
 /// let (a, b) = (node("a")?, node("b")?);
 /// // Any byte stream between the two processes: TCP, or here a pipe.
 /// let (to_b, to_a) = tokio::io::duplex(1024);
@@ -133,12 +132,27 @@ impl<D: Device> Session<D> {
     /// As [`send`](Self::send).
     pub async fn send_bytes(&self, bytes: &[u8]) -> Result<(), SendError> {
         let mut lease = match self.try_alloc(bytes.len()) {
-            Err(AllocError::WouldBlock) => self.alloc(bytes.len()).await?,
+            Err(AllocError::WouldBlock) => self.alloc_to_send(bytes.len()).await?,
             leased => leased?,
         };
         lease.extend_from_slice(bytes);
         self.send(lease).await?;
         Ok(())
+    }
+
+    /// Leases memory for a message of `len` bytes; fails when nothing can be sent any more
+    async fn alloc_to_send(&self, len: usize) -> Result<Lease, SendError> {
+        let (mut alloc, mut closed) = (self.alloc(len), self.closed());
+        poll_fn(|cx| {
+            // Polled only so that the end of the session wakes this task: the check returns the reason.
+            let _ = Pin::new(&mut closed).poll(cx);
+            let refusal = self.handle.peering.with_session(self.handle.id, |session, _| session.refusal());
+            if let Some(error) = refusal {
+                return Poll::Ready(Err(error));
+            }
+            Pin::new(&mut alloc).poll(cx).map_err(SendError::from)
+        })
+        .await
     }
 
     /// The next message, or `None` when the peer has closed the session and everything has been read
@@ -152,6 +166,25 @@ impl<D: Device> Session<D> {
     /// Messages are received whether or not a future waits: dropping the future loses none.
     pub fn recv(&self) -> Recv<D> {
         Recv { session: Arc::clone(&self.handle), waiter: Waiter::default() }
+    }
+
+    /// The next message, or `None` at the end, as [`recv`](Self::recv), without waiting
+    ///
+    /// # Errors
+    ///
+    /// [`RecvError::Lost`] if the session is lost; [`RecvError::WouldBlock`] if no message is there, or if tasks wait for one.
+    pub fn try_recv(&self) -> Result<Option<Message>, RecvError> {
+        let received =
+            self.handle.peering.with_session(self.handle.id, |session, _| session.inbox.try_next());
+        let body = received.unwrap_or(Err(RecvError::WouldBlock))?;
+        Ok(body.map(|body| self.handle.message(body)))
+    }
+
+    /// The messages, as a stream
+    ///
+    /// Several streams, and [`recv`](Self::recv) beside them, share the messages.
+    pub fn messages(&self) -> Messages<D> {
+        Messages { recv: self.recv(), is_ended: false }
     }
 
     /// Closes the session: sends the queued messages, and waits until the peer has everything
@@ -173,6 +206,8 @@ impl<D: Device> Session<D> {
 
     /// Waits until the session is over, or closed by this side with everything delivered
     ///
+    /// Neither closes the session nor keeps it open: the future may outlive the session's last clone.
+    ///
     /// # Errors
     ///
     /// As [`close`](Self::close).
@@ -181,7 +216,28 @@ impl<D: Device> Session<D> {
     ///
     /// Dropping the future changes nothing.
     pub fn closed(&self) -> Closed<D> {
-        Closed { session: Arc::clone(&self.handle), waiter: Waiter::default() }
+        Closed::new(self.handle.session())
+    }
+
+    /// How the session ended for this side, or `None` while it lasts; what [`closed`](Self::closed) returns
+    pub fn close_reason(&self) -> Option<Result<(), CloseError>> {
+        self.handle.peering.with_session(self.handle.id, |session, _| session.end.value().clone())
+    }
+
+    /// The number of the session, the same on both sides, for logs: unique among those with this peer for a long time
+    pub fn id(&self) -> SessionId {
+        self.handle.id
+    }
+
+    /// The process at the other end
+    pub fn peer(&self) -> NodeId {
+        self.handle.peering.peer
+    }
+
+    /// The longest message that the peer takes, in bytes
+    pub fn max_message(&self) -> usize {
+        let max = self.handle.peering.with(|state, _, _| state.max_message());
+        usize::try_from(max).unwrap_or(usize::MAX)
     }
 
     /// Ends the session at once; the peer learns `code`

@@ -1,5 +1,7 @@
 //! Names of what a peering has
 
+use std::fmt;
+
 use super::config::MAX_SESSIONS;
 
 /// The caller's identifier of a message that it sends
@@ -24,6 +26,12 @@ impl SessionId {
     pub(super) fn shares_place(self, other: Self) -> bool {
         let places = MAX_SESSIONS * 2;
         self.0 % places == other.0 % places
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

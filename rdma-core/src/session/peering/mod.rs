@@ -221,6 +221,11 @@ impl Peering {
         self.sessions.iter().map(Table::len).sum()
     }
 
+    /// The longest message that the peer takes, in bytes
+    pub fn max_message(&self) -> u64 {
+        self.config.peer.max_message
+    }
+
     /// Whether there is no session, and the peer knows of every end
     pub fn is_quiet(&self) -> bool {
         self.session_count() == 0 && self.pending_resets == 0
