@@ -1,24 +1,28 @@
 use std::pin::Pin;
+use std::sync::Arc;
 
 use futures::future::try_join;
-use rdma_async::{ConnectError, Connection, Device, Endpoint, EndpointOptions, Lease};
+use rdma_async::session::{ConnectError, Node, NodeOptions, Session};
+use rdma_async::{Device, Lease};
 use rdma_bare::BareQp;
 use rdma_sim::{Net, Sim, SimDevice};
+
+use crate::hooked::{Hooked, Hooks};
 
 /// The device with the cable of [`rdma_sim::Topology::pair`], on both Macs
 pub const DEVICE: &str = "rdma_en2";
 
-/// Two Macs and the connection between them
+/// Two Macs and a session between them
 #[derive(Debug)]
 pub struct Pair {
-    /// Endpoint of Mac `a`
-    pub a: Endpoint<SimDevice>,
-    /// Endpoint of Mac `b`
-    pub b: Endpoint<SimDevice>,
-    /// The connection, as `a` sees it
-    pub ab: Connection<SimDevice>,
-    /// The connection, as `b` sees it
-    pub ba: Connection<SimDevice>,
+    /// Node of Mac `a`, which has opened the session
+    pub a: Node<SimDevice>,
+    /// Node of Mac `b`
+    pub b: Node<SimDevice>,
+    /// The session, as `a` sees it
+    pub ab: Session<SimDevice>,
+    /// The session, as `b` sees it
+    pub ba: Session<SimDevice>,
 }
 
 /// What `program` returns in `sim`
@@ -27,31 +31,52 @@ pub fn value_of<T>(sim: Sim, program: impl AsyncFnOnce(Net) -> T) -> T {
 }
 
 /// The default options
-pub fn options() -> EndpointOptions {
-    EndpointOptions::new()
+pub fn options() -> NodeOptions {
+    NodeOptions::new()
 }
 
-/// An endpoint on the cabled device of `host`
-pub fn endpoint(net: &Net, host: &str, options: &EndpointOptions) -> Endpoint<SimDevice> {
-    endpoint_on(net, net.open(host, DEVICE).expect("the device of the pair is there"), options)
+/// A node on the cabled device of `host`
+pub fn node(net: &Net, host: &str, options: &NodeOptions) -> Node<SimDevice> {
+    node_over(net, host, &[DEVICE], options)
 }
 
-/// An endpoint on `device`
-pub fn endpoint_on<D: Device>(net: &Net, device: D, options: &EndpointOptions) -> Endpoint<D> {
-    let builder = Endpoint::builder(device).runtime(net.runtime()).options(options.clone());
+/// A node on these devices of `host`
+pub fn node_over(net: &Net, host: &str, devices: &[&str], options: &NodeOptions) -> Node<SimDevice> {
+    let (first, others) = devices.split_first().expect("a node has a device");
+    let builder = Node::builder(net.opener(host, first));
+    let builder = others.iter().fold(builder, |builder, device| builder.device(net.opener(host, device)));
+    let builder = builder.runtime(net.host(host).runtime()).options(options.clone());
     builder.build().expect("the options are usable")
 }
 
-/// Endpoints on both Macs
-pub fn endpoints(net: &Net, options: &EndpointOptions) -> (Endpoint<SimDevice>, Endpoint<SimDevice>) {
-    (endpoint(net, "a", options), endpoint(net, "b", options))
+/// A node on the cabled device of `host`, under `hooks`
+pub fn hooked_node<H: Hooks>(
+    net: &Net,
+    host: &str,
+    hooks: &Arc<H>,
+    options: &NodeOptions,
+) -> Node<Hooked<H>> {
+    let (open, hooks) = (net.opener(host, DEVICE), Arc::clone(hooks));
+    let builder = Node::builder(move || open().map(|device| Hooked::new(device, &hooks)));
+    let builder = builder.runtime(net.host(host).runtime()).options(options.clone());
+    builder.build().expect("the options are usable")
 }
 
-/// Memory with a message of `len` zeros, to be sent on `connection`
-pub async fn zeros<D: Device>(connection: &Connection<D>, len: usize) -> Lease {
-    let mut lease = connection.alloc(len).await.expect("the memory holds such messages");
+/// Nodes on both Macs
+pub fn nodes(net: &Net, options: &NodeOptions) -> (Node<SimDevice>, Node<SimDevice>) {
+    (node(net, "a", options), node(net, "b", options))
+}
+
+/// Memory with a message of `len` zeros, to be sent on `session`
+pub async fn zeros<D: Device>(session: &Session<D>, len: usize) -> Lease {
+    let mut lease = session.alloc(len).await.expect("the memory holds such messages");
     lease.resize(len, 0);
     lease
+}
+
+/// The content of message `number`
+pub fn message(number: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 + number * 7 + (at >> 8)) as u8).collect()
 }
 
 /// Two connected queue pairs, on the cabled devices of both Macs, with `len` bytes of memory each
@@ -67,28 +92,43 @@ pub async fn begun<F: Future>(future: F) -> Pin<Box<F>> {
     future
 }
 
-/// A connection between two endpoints, as each of them sees it
+/// Makes two nodes peers, and a session between them, as each of them sees it
 ///
 /// # Errors
 ///
-/// Those of [`Endpoint::connect`].
+/// Those of [`Node::connect`] and [`Node::serve`].
 pub async fn connect<A: Device, B: Device>(
-    a: &Endpoint<A>,
-    b: &Endpoint<B>,
-) -> Result<(Connection<A>, Connection<B>), ConnectError> {
-    let (to_b, to_a) = tokio::io::duplex(256);
-    try_join(a.connect(to_b), b.accept(to_a)).await
+    a: &Node<A>,
+    b: &Node<B>,
+) -> Result<(Session<A>, Session<B>), ConnectError> {
+    let (to_b, to_a) = tokio::io::duplex(1024);
+    let (ab, ()) = try_join(a.connect(to_b), b.serve(to_a)).await?;
+    Ok((ab, b.accept().await.ok_or(ConnectError::Closed)?))
 }
 
-/// Two connected Macs
-pub async fn connected(net: &Net, options: &EndpointOptions) -> Pair {
-    let (a, b) = endpoints(net, options);
-    let (ab, ba) = connect(&a, &b).await.expect("a fresh pair connects");
-    Pair { a, b, ab, ba }
+/// Two Macs with a session between these devices
+///
+/// # Errors
+///
+/// As [`connect`].
+pub async fn try_connected(net: &Net, devices: &[&str], options: &NodeOptions) -> Result<Pair, ConnectError> {
+    let [a, b] = ["a", "b"].map(|host| node_over(net, host, devices, options));
+    let (ab, ba) = connect(&a, &b).await?;
+    Ok(Pair { a, b, ab, ba })
 }
 
-/// Runs `program` with two connected Macs in `sim`, and returns its value
-pub fn on_connection<T>(sim: Sim, options: &EndpointOptions, program: impl AsyncFnOnce(Net, Pair) -> T) -> T {
+/// Two Macs with a session between them
+pub async fn connected(net: &Net, options: &NodeOptions) -> Pair {
+    connected_over(net, &[DEVICE], options).await
+}
+
+/// Two Macs with a session between these devices
+pub async fn connected_over(net: &Net, devices: &[&str], options: &NodeOptions) -> Pair {
+    try_connected(net, devices, options).await.expect("a fresh pair connects")
+}
+
+/// Runs `program` with two Macs and a session between them in `sim`, and returns its value
+pub fn on_session<T>(sim: Sim, options: &NodeOptions, program: impl AsyncFnOnce(Net, Pair) -> T) -> T {
     value_of(sim, async |net| {
         let pair = connected(&net, options).await;
         program(net, pair).await

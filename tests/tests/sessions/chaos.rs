@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use futures::future::{join, join_all};
-use rdma_async::session::{NodeOptions, Session};
+use rdma_async::session::Session;
 use rdma_async::time::timeout;
 use rdma_core::Time;
 use rdma_sim::{Check, FaultKind, LineRate, Net, RandomFaults, SimDevice};
+use rdma_tests::{DEVICE, message, options, try_connected};
 
 use super::figures::cables;
-use super::{message, try_pair};
 
 /// Two to a random power below `bits`, and more up to the next
 fn scale(net: &Net, bits: u32) -> usize {
@@ -45,10 +45,12 @@ async fn receive(net: &Net, session: &Session<SimDevice>, plan: &[(usize, Durati
 
 /// Messages over up to three sessions; fails if something is lost, although no fault ends a session
 async fn program(net: Net, ports: &[&str], must_complete: bool) {
-    let first = match try_pair(&net, ports, &NodeOptions::new()).await {
-        Ok(first) => first,
-        Err(error) => {
-            assert!(!net.faults().is_empty(), "without a fault, no session was made: {error}");
+    // A host that is killed meanwhile accepts nothing.
+    let (runtime, options) = (net.runtime(), options());
+    let first = match timeout(&*runtime, Duration::from_secs(30), try_connected(&net, ports, &options)).await {
+        Some(Ok(first)) => first,
+        failed => {
+            assert!(!net.faults().is_empty(), "without a fault, no session was made: {failed:?}");
             return;
         }
     };
@@ -96,20 +98,20 @@ const FEW: u64 = 100;
 
 fn one_cable(runs: u64) {
     let check = settings(runs).random_faults(survived());
-    rdma_sim::check(check, async |net| program(net, &["rdma_en2"], true).await);
+    rdma_sim::check(check, async |net| program(net, &[DEVICE], true).await);
 }
 
 fn two_cables(runs: u64) {
     let topology = cables(&[LineRate::TB5, LineRate::TB4]);
     let check = settings(runs).topology(topology).random_faults(survived());
-    rdma_sim::check(check, async |net| program(net, &["rdma_en2", "rdma_en3"], true).await);
+    rdma_sim::check(check, async |net| program(net, &[DEVICE, "rdma_en3"], true).await);
 }
 
 /// Also faults that no session survives, or none that lasts
 fn any_fault(runs: u64) {
     let topology = cables(&[LineRate::TB5; 2]);
     let check = settings(runs).topology(topology).random_faults(RandomFaults::up_to(4));
-    rdma_sim::check(check, async |net| program(net, &["rdma_en2", "rdma_en3"], false).await);
+    rdma_sim::check(check, async |net| program(net, &[DEVICE, "rdma_en3"], false).await);
 }
 
 #[test]

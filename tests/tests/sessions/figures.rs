@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::session::{NodeOptions, Session};
+use rdma_async::session::Session;
 use rdma_sim::{LineRate, Net, Sim, SimDevice, Topology};
-use rdma_tests::bare_pair;
-
-use super::{PORT, Pair, pair};
+use rdma_tests::{Pair, bare_pair, connected, connected_over, options};
 
 /// Time from `start` on of a message and an answer of the same length
 async fn round_trip(net: &Net, pair: &Pair, len: usize) -> Duration {
@@ -48,7 +46,7 @@ fn a_round_trip_costs_little_more_than_over_bare_verbs() {
     let mut lens = vec![64, 4032, 4033, 4080, 4081, 8064, 8065, 65_536];
     lens.extend((1..=16).map(|frames| frames * 4096));
     Sim::new().run(async |net| {
-        let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+        let pair = connected(&net, &options()).await;
         for len in lens {
             round_trip(&net, &pair, len).await;
             let [session, raw] = [round_trip(&net, &pair, len).await, raw_round_trip(len)];
@@ -77,8 +75,8 @@ fn goodput(rates: &[LineRate], total: usize, len: usize) -> f64 {
         .run(async |net| {
             let ports: Vec<_> = (0..rates.len()).map(|port| format!("rdma_en{}", port + 2)).collect();
             let ports: Vec<_> = ports.iter().map(String::as_str).collect();
-            let pair =
-                pair(&net, &ports, &NodeOptions::new().receive_memory(64 << 20).send_memory(64 << 20)).await;
+            let options = options().receive_memory(64 << 20).send_memory(64 << 20);
+            let pair = connected_over(&net, &ports, &options).await;
             net.sleep(Duration::from_millis(1)).await;
             let start = net.now();
             let send = async |session: &Session<SimDevice>| {

@@ -1,5 +1,6 @@
 //! Sessions over simulated cables: everything arrives once and in order, whatever happens to the cables
 
+mod cancel;
 mod chaos;
 mod figures;
 mod outages;
@@ -8,51 +9,10 @@ mod teardown;
 
 use std::time::Duration;
 
-use futures::future::{join, try_join};
-use rdma_async::session::{ConnectError, Node, NodeOptions, Session};
-use rdma_async::time::timeout;
-use rdma_sim::{Net, Sim, SimDevice};
-
-/// A node of `host` with these devices
-fn node(net: &Net, host: &str, devices: &[&str], options: &NodeOptions) -> Node<SimDevice> {
-    let open = |device: &str| {
-        let (net, host, device) = (net.clone(), host.to_owned(), device.to_owned());
-        move || net.open(&host, &device)
-    };
-    let (first, others) = devices.split_first().expect("a node has a device");
-    let builder = Node::builder(open(first)).runtime(net.host(host).runtime()).options(options.clone());
-    others.iter().fold(builder, |builder, device| builder.device(open(device))).build().unwrap()
-}
-
-/// A session between nodes of `a` and `b`
-struct Pair {
-    a: Node<SimDevice>,
-    b: Node<SimDevice>,
-    ab: Session<SimDevice>,
-    ba: Session<SimDevice>,
-}
-
-async fn pair(net: &Net, devices: &[&str], options: &NodeOptions) -> Pair {
-    try_pair(net, devices, options).await.unwrap()
-}
-
-async fn try_pair(net: &Net, devices: &[&str], options: &NodeOptions) -> Result<Pair, ConnectError> {
-    let [a, b] = ["a", "b"].map(|host| node(net, host, devices, options));
-    let (to_b, to_a) = tokio::io::duplex(1024);
-    let (ab, ()) = try_join(a.connect(to_b), b.serve(to_a)).await?;
-    // A host that is killed meanwhile accepts nothing.
-    let limit = Duration::from_secs(30);
-    let accepted = timeout(&*net.runtime(), limit, b.accept()).await;
-    let ba = accepted.ok_or(ConnectError::Timeout(limit))?.ok_or(ConnectError::Closed)?;
-    Ok(Pair { a, b, ab, ba })
-}
-
-const PORT: [&str; 1] = ["rdma_en2"];
-
-/// The content of message `number`
-fn message(number: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at * 31 + number * 7 + (at >> 8)) as u8).collect()
-}
+use futures::future::join;
+use rdma_async::session::{RecvError, Session, SessionError};
+use rdma_sim::{Sim, SimDevice};
+use rdma_tests::{Pair, connected, message, options};
 
 /// Sends messages of these lengths both ways, closes, and checks what arrives
 pub(crate) async fn exchange(pair: &Pair, lens: &[usize]) {
@@ -84,7 +44,7 @@ const LENS: [usize; 11] = [0, 1, 64, 4032, 4033, 65_536, 68_544, 68_545, 300_000
 #[test]
 fn messages_of_every_length_arrive() {
     let run = Sim::new().run(async |net| {
-        let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+        let pair = connected(&net, &options()).await;
         exchange(&pair, &LENS).await;
     });
     assert_eq!(run.findings, []);
@@ -97,7 +57,7 @@ fn lost_messages_are_sent_again() {
         for count in [1, 3, 40] {
             let fault = format!("after {frame} frames b:rdma_en2 lose {count}");
             let run = Sim::new().faults(fault.parse().unwrap()).run(async |net| {
-                let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+                let pair = connected(&net, &options()).await;
                 exchange(&pair, &lens).await;
             });
             assert_eq!(run.findings, [], "{fault}");
@@ -109,7 +69,7 @@ fn lost_messages_are_sent_again() {
 #[test]
 fn an_idle_session_works_after_half_an_hour() {
     Sim::new().run(async |net| {
-        let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+        let pair = connected(&net, &options()).await;
         net.sleep(Duration::from_mins(31)).await;
         exchange(&pair, &LENS).await;
     });
@@ -120,7 +80,7 @@ fn a_session_goes_on_when_its_only_cable_is_back() {
     for at in ["100us", "400us", "1ms", "2ms"] {
         let faults = format!("at {at} b:rdma_en2 unplug; at 8ms b:rdma_en2 replug");
         let run = Sim::new().faults(faults.parse().unwrap()).run(async |net| {
-            let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+            let pair = connected(&net, &options()).await;
             exchange(&pair, &[1 << 20; 20]).await;
             assert!(net.now().as_nanos() > 8_000_000, "the cable was out in between");
         });
@@ -132,7 +92,7 @@ fn a_session_goes_on_when_its_only_cable_is_back() {
 #[test]
 fn messages_that_are_kept_take_the_share_of_their_session() {
     Sim::new().run(async |net| {
-        let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+        let pair = connected(&net, &options()).await;
         let mut kept = Vec::new();
         for number in 0..128 {
             pair.ab.send_bytes(&message(number, 64)).await.unwrap();
@@ -148,9 +108,8 @@ fn messages_that_are_kept_take_the_share_of_their_session() {
 
 #[test]
 fn a_reset_tells_the_peer_why() {
-    use rdma_async::session::{RecvError, SessionError};
     Sim::new().run(async |net| {
-        let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+        let pair = connected(&net, &options()).await;
         pair.ab.reset(77);
         let error = pair.ba.recv().await.unwrap_err();
         assert_eq!(error, RecvError::Lost(SessionError::Reset(77)));
@@ -162,7 +121,7 @@ fn a_reset_tells_the_peer_why() {
 #[test]
 fn nothing_is_left_behind() {
     let run = Sim::new().run(async |net| {
-        let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+        let pair = connected(&net, &options()).await;
         exchange(&pair, &LENS).await;
         let Pair { a, b, ab, ba } = pair;
         drop((ab, ba));

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::session::{NodeOptions, RecvError, SendError, SessionError};
+use rdma_async::session::{RecvError, SendError, SessionError};
 use rdma_sim::{LineRate, Sim};
+use rdma_tests::{DEVICE, connected, connected_over, options};
 
 use super::figures::cables;
-use super::{PORT, exchange, pair};
+use super::exchange;
 
-const TWO_PORTS: [&str; 2] = ["rdma_en2", "rdma_en3"];
+const TWO_PORTS: [&str; 2] = [DEVICE, "rdma_en3"];
 
 /// Catches messages that are lost, repeated or misplaced when they change the cable.
 #[test]
@@ -19,7 +20,7 @@ fn a_session_goes_on_over_the_other_cable() {
             let faults = format!("at {at} b:{port} unplug");
             let run = Sim::new().topology(cables(&[LineRate::TB5; 2])).faults(faults.parse().unwrap()).run(
                 async |net| {
-                    let pair = pair(&net, &TWO_PORTS, &NodeOptions::new()).await;
+                    let pair = connected_over(&net, &TWO_PORTS, &options()).await;
                     let lens: Vec<_> = (0..60).map(|number| [1 << 20, 100, 30_000][number % 3]).collect();
                     exchange(&pair, &lens).await;
                     // 21 MB over one cable, the time until the port is seen to be down, and some round trips.
@@ -37,7 +38,7 @@ fn a_transfer_goes_on_within_20_ms_of_the_replug() {
     for (out, back) in [(1, 8), (1, 100), (2, 1500)] {
         let faults = format!("at {out}ms b:rdma_en2 unplug; at {back}ms b:rdma_en2 replug");
         Sim::new().faults(faults.parse().unwrap()).run(async |net| {
-            let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+            let pair = connected(&net, &options()).await;
             exchange(&pair, &[1 << 20; 20]).await;
             let end = net.now().as_nanos();
             // 20 MiB take 2.3 ms.
@@ -50,7 +51,7 @@ fn a_transfer_goes_on_within_20_ms_of_the_replug() {
 fn a_peer_that_is_killed_is_lost_within_the_timeout() {
     for timeout in [Duration::from_millis(100), Duration::from_secs(2)] {
         Sim::new().faults("at 5ms b kill".parse().unwrap()).run(async |net| {
-            let pair = pair(&net, &PORT, &NodeOptions::new().peer_timeout(timeout)).await;
+            let pair = connected(&net, &options().peer_timeout(timeout)).await;
             let start = net.now();
             let lost = SessionError::PeerLost(timeout);
             assert_eq!(pair.ab.recv().await.unwrap_err(), RecvError::Lost(lost.clone()));
@@ -66,7 +67,7 @@ fn a_session_survives_a_pause_of_its_peer() {
     for (pause, resume) in [(1, 300), (1, 900), (2, 1400)] {
         let faults = format!("at {pause}ms b pause; at {resume}ms b resume");
         let run = Sim::new().faults(faults.parse().unwrap()).run(async |net| {
-            let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+            let pair = connected(&net, &options()).await;
             exchange(&pair, &[1 << 20; 20]).await;
         });
         assert_eq!(run.findings, [], "{faults}");
@@ -80,7 +81,7 @@ fn a_session_survives_a_long_loss_on_one_cable() {
         .topology(cables(&[LineRate::TB5; 2]))
         .faults("after 300 frames b:rdma_en2 lose 4000".parse().unwrap())
         .run(async |net| {
-            let pair = pair(&net, &TWO_PORTS, &NodeOptions::new()).await;
+            let pair = connected_over(&net, &TWO_PORTS, &options()).await;
             exchange(&pair, &[1 << 20; 20]).await;
         });
 }
@@ -89,7 +90,7 @@ fn a_session_survives_a_long_loss_on_one_cable() {
 #[test]
 fn many_sessions_share_the_paths_of_a_peer() {
     Sim::new().run(async |net| {
-        let first = pair(&net, &PORT, &NodeOptions::new()).await;
+        let first = connected(&net, &options()).await;
         for number in 0..15u8 {
             let ab = first.ab.open().unwrap();
             let ba = first.b.accept().await.unwrap();

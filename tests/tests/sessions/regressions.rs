@@ -2,26 +2,22 @@
 
 use std::time::Duration;
 
-use futures::future::{join, join_all, try_join};
-use rdma_async::session::{Node, NodeOptions, RecvError, SendError, SessionError};
+use futures::future::{join, join_all};
+use rdma_async::session::{Node, RecvError, SendError, SessionError};
 use rdma_async::time::timeout;
 use rdma_sim::{Sim, SimDevice};
+use rdma_tests::{connect, connected, message, node, nodes, options};
 
-use super::{PORT, exchange, message, node, pair};
+use super::exchange;
 
 /// A peering that ended while it waited for memory kept its place in line: no other got memory any more.
 #[test]
 fn a_peer_that_is_gone_does_not_wait_for_memory() {
     const LEN: usize = 4 << 20;
     Sim::new().run(async |net| {
-        let options = NodeOptions::new().receive_memory(LEN);
-        let [first, second, b] = ["a", "a", "b"].map(|host| node(&net, host, &PORT, &options));
-        let connect = async |from: &Node<SimDevice>| {
-            let (to_b, to_a) = tokio::io::duplex(1024);
-            let (ab, ()) = try_join(from.connect(to_b), b.serve(to_a)).await.unwrap();
-            (ab, b.accept().await.unwrap())
-        };
-        let (gone, held) = connect(&first).await;
+        let options = options().receive_memory(LEN);
+        let [first, second, b] = ["a", "a", "b"].map(|host| node(&net, host, &options));
+        let (gone, held) = connect(&first, &b).await.unwrap();
         for _ in 0..2 {
             let mut lease = gone.alloc(LEN).await.unwrap();
             lease.resize(LEN, 7);
@@ -32,7 +28,7 @@ fn a_peer_that_is_gone_does_not_wait_for_memory() {
         gone.reset(0);
         drop((gone, held));
         net.sleep(Duration::from_millis(10)).await;
-        let (ab, ba) = connect(&second).await;
+        let (ab, ba) = connect(&second, &b).await.unwrap();
         drop(first_message);
         let (sent, received) = join(ab.send_bytes(&message(0, LEN)), ba.recv()).await;
         sent.unwrap();
@@ -44,7 +40,7 @@ fn a_peer_that_is_gone_does_not_wait_for_memory() {
 #[test]
 fn a_peer_can_finish_after_this_side_has_closed_and_gone() {
     Sim::new().run(async |net| {
-        let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+        let pair = connected(&net, &options()).await;
         let sends = (0..64).map(|number| {
             let message = message(number, 12_000);
             let session = &pair.ba;
@@ -70,7 +66,7 @@ fn a_message_that_the_peer_does_not_have_is_not_delivered() {
     for len in [100, 12_000, 1 << 20] {
         for is_peer in [true, false] {
             Sim::new().run(async |net| {
-                let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+                let pair = connected(&net, &options()).await;
                 let sends = (0..8).map(|_| {
                     let mut lease = pair.ab.try_alloc(len).unwrap();
                     lease.resize(len, 7);
@@ -99,8 +95,8 @@ fn memory_is_found_in_the_order_of_messages() {
     for after in 1..12 {
         let faults = format!("after {after} frames b:rdma_en2 lose 1");
         Sim::new().faults(faults.parse().unwrap()).run(async |net| {
-            let options = NodeOptions::new().send_memory(64 << 20);
-            let pair = pair(&net, &PORT, &options).await;
+            let options = options().send_memory(64 << 20);
+            let pair = connected(&net, &options).await;
             let sends = join_all((0..6).map(|number| {
                 let message = message(number, 4 << 20);
                 let session = &pair.ab;
@@ -123,11 +119,11 @@ fn options_are_checked_without_a_device() {
     Sim::new().run(async |net| {
         let no_device = || Err::<SimDevice, _>("no device");
         for options in [
-            NodeOptions::new().send_memory(1 << 44),
-            NodeOptions::new().session_share(16),
-            NodeOptions::new().max_sessions(0),
-            NodeOptions::new().max_peers(0),
-            NodeOptions::new().receive_memory(1 << 20),
+            options().send_memory(1 << 44),
+            options().session_share(16),
+            options().max_sessions(0),
+            options().max_peers(0),
+            options().receive_memory(1 << 20),
         ] {
             let node = Node::builder(no_device).runtime(net.runtime()).options(options).build();
             assert!(node.is_err());
@@ -139,8 +135,8 @@ fn options_are_checked_without_a_device() {
 #[test]
 fn attempts_that_are_given_up_leave_nothing_behind() {
     Sim::new().run(async |net| {
-        let options = NodeOptions::new().connect_timeout(Duration::from_millis(50));
-        let [a, b] = ["a", "b"].map(|host| node(&net, host, &PORT, &options));
+        let options = options().connect_timeout(Duration::from_millis(50));
+        let (a, b) = nodes(&net, &options);
         for round in 0..20 {
             // A peer that says nothing, or stops within the handshake.
             let (to_b, mut to_a) = tokio::io::duplex(1024);
@@ -159,8 +155,7 @@ fn attempts_that_are_given_up_leave_nothing_behind() {
         }
         net.sleep(Duration::from_secs(5)).await;
         assert!(a.pool_stats().is_whole() && b.pool_stats().is_whole());
-        let (to_b, to_a) = tokio::io::duplex(1024);
-        try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+        connect(&a, &b).await.unwrap();
     });
 }
 
@@ -168,7 +163,7 @@ fn attempts_that_are_given_up_leave_nothing_behind() {
 #[test]
 fn sessions_that_are_not_accepted_are_refused_beyond_the_limit() {
     Sim::new().run(async |net| {
-        let pair = pair(&net, &PORT, &NodeOptions::new().max_sessions(4)).await;
+        let pair = connected(&net, &options().max_sessions(4)).await;
         for _ in 0..100 {
             let session = pair.ab.open().unwrap();
             net.sleep(Duration::from_micros(50)).await;
@@ -190,7 +185,7 @@ fn sessions_that_are_not_accepted_are_refused_beyond_the_limit() {
 #[test]
 fn a_message_outlives_its_session() {
     Sim::new().run(async |net| {
-        let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+        let pair = connected(&net, &options()).await;
         pair.ab.send_bytes(b"hello").await.unwrap();
         let kept = pair.ba.recv().await.unwrap().unwrap();
         drop(pair.ba);
@@ -204,7 +199,7 @@ fn a_message_outlives_its_session() {
 fn a_reset_arrives_although_the_session_is_dropped() {
     Sim::new().faults("after 8 frames b:rdma_en2 lose 1".parse().unwrap()).run(async |net| {
         for closes in [true, false] {
-            let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+            let pair = connected(&net, &options()).await;
             if closes {
                 pair.ab.close().await.unwrap();
             }
@@ -221,7 +216,7 @@ fn a_reset_arrives_although_the_session_is_dropped() {
 #[test]
 fn a_closed_node_refuses_the_sessions_that_wait() {
     Sim::new().run(async |net| {
-        let pair = pair(&net, &PORT, &NodeOptions::new()).await;
+        let pair = connected(&net, &options()).await;
         let waiting = pair.ab.open().unwrap();
         net.sleep(Duration::from_millis(1)).await;
         pair.b.close();

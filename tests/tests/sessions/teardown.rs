@@ -4,13 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use futures::future::{join, try_join};
-use rdma_async::session::{Node, NodeOptions};
+use futures::future::join;
 use rdma_core::Teardown;
-use rdma_sim::{Model, Net, Sim};
-use rdma_tests::{Hooked, Hooks};
-
-use super::message;
+use rdma_sim::{Model, Sim};
+use rdma_tests::{Hooks, connect, hooked_node, message, options};
 
 /// A device that does not know whether a destroyed queue pair has stopped
 #[derive(Default)]
@@ -25,12 +22,6 @@ impl Hooks for Unproven {
     }
 }
 
-fn node(net: &Net, host: &'static str, hooks: &Arc<Unproven>) -> Node<Hooked<Unproven>> {
-    let (net_of_device, hooks) = (net.clone(), Arc::clone(hooks));
-    let open = move || net_of_device.open(host, "rdma_en2").map(|device| Hooked::new(device, &hooks));
-    Node::builder(open).runtime(net.host(host).runtime()).options(NodeOptions::new()).build().unwrap()
-}
-
 /// Catches memory that is quarantined although its deregistration proved that the device has stopped: it is used up after a few
 /// reconnects.
 #[test]
@@ -40,11 +31,9 @@ fn a_thousand_reconnects_leave_nothing_behind() {
     let mut model = Model::tb5();
     model.rules.replug_leaks_pds = 0;
     let run = Sim::new().model(model).run(async |net| {
-        let hooks = Arc::default();
-        let (a, b) = (node(&net, "a", &hooks), node(&net, "b", &hooks));
-        let (to_b, to_a) = tokio::io::duplex(1024);
-        let (ab, ()) = try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
-        let ba = b.accept().await.unwrap();
+        let hooks = Arc::<Unproven>::default();
+        let [a, b] = ["a", "b"].map(|host| hooked_node(&net, host, &hooks, &options()));
+        let (ab, ba) = connect(&a, &b).await.unwrap();
         for number in 0..RECONNECTS {
             for len in [100, 200_000] {
                 let (sent, got) = join(ab.send_bytes(&message(number, len)), ba.recv()).await;
