@@ -9,7 +9,7 @@ use futures::future::join;
 use rdma_async::session::{Node, SendError, Session};
 use rdma_async::time::timeout;
 use rdma_core::FRAME;
-use rdma_core::session::MAX_UNREPORTED;
+use rdma_core::session::{Hello, MAX_UNREPORTED};
 use rdma_sim::{Net, Sim, SimDevice};
 use rdma_tests::{DropAfter, Pair, begun, connect, connected, nodes, on_session, options, zeros};
 
@@ -261,8 +261,8 @@ fn a_dropped_attempt(drops_serve: bool) {
         let mut is_ready = false;
         // More often than a device has queue pairs, or its completion queue places.
         for _ in 0..12 {
-            // Small enough that the handshake takes several polls.
-            let (to_b, to_a) = tokio::io::duplex(16);
+            // Small enough that each message of the handshake takes a poll.
+            let (to_b, to_a) = tokio::io::duplex(Hello::LEN);
             let (connect, serve) = (a.connect(to_b), b.serve(to_a));
             let (connected, served) = if drops_serve {
                 let (connected, served) = join(connect, dropped(&net, polls, serve)).await;
