@@ -402,7 +402,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
 impl<D: Device, S> Drop for Control<D, S> {
     /// Ends the peering: also if the attempt to make it is given up, or the runtime drops the task
     fn drop(&mut self) {
-        self.peering.fail(&SessionError::Aborted);
+        self.peering.fail(&SessionError::RuntimeGone);
         let (opened, lost) = self.peering.with(|state, _, _| state.take_news());
         lost.iter().for_each(|lost| self.node.remove_route(lost.key));
         for id in opened {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::task::{Wake as _, Waker};
 
 use rdma_core::session::{PathId, SessionId};
@@ -31,7 +31,8 @@ pub(super) struct NodeInner<D: Device> {
     next_key: AtomicU32,
     /// Nodes and control tasks: while there are any, the reactor goes on.
     handles: AtomicUsize,
-    is_closed: AtomicBool,
+    /// Whether the node is closed, which ends attempts to connect that are under way.
+    is_closed: SharedWaitQueue<bool>,
     /// Peerings that there are, or that are being made.
     pub(super) peerings: SharedWaitQueue<usize>,
     /// Sessions that no task has accepted; `None` once the node is closed.
@@ -56,7 +57,7 @@ impl<D: Device> NodeInner<D> {
             routes: Mutex::new(HashMap::new()),
             next_key: AtomicU32::new(0),
             handles: AtomicUsize::new(0),
-            is_closed: AtomicBool::new(false),
+            is_closed: SharedWaitQueue::for_all("the peer to take part in the handshake", false, 4),
             peerings: SharedWaitQueue::for_all("its node to be idle", 0, 2),
             opened: SharedWaitQueue::new("a session that a peer opens", Some(VecDeque::new()), 8),
             incarnation: runtime.random(),
@@ -88,7 +89,7 @@ impl<D: Device> NodeInner<D> {
     }
 
     pub(super) fn close(&self) {
-        self.is_closed.store(true, Ordering::Release);
+        self.is_closed.update(|is_closed| *is_closed = true);
         let rest = self.opened.end(Option::take);
         for (peering, id) in rest.into_iter().flatten() {
             peering.with(|state, now, effects| state.refuse(id, now, effects));
@@ -97,7 +98,12 @@ impl<D: Device> NodeInner<D> {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Acquire)
+        self.is_closed.inspect(|is_closed| *is_closed)
+    }
+
+    /// Waits until the node is closed
+    pub(super) fn closed(&self) -> impl Future<Output = ()> {
+        self.is_closed.take_when(|is_closed| is_closed.then_some(()))
     }
 
     /// Whether a node or a control task needs the reactor

@@ -1,6 +1,9 @@
 //! How two processes become a peering, over any byte stream
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use rdma_core::session::{ControlMessage, Hello, HelloError, Integrity, Peering, PeeringConfig, Side};
 use rdma_core::{Device, FRAME};
@@ -24,13 +27,16 @@ pub(super) async fn establish<D: Device, S: BootstrapStream + Send + 'static>(
     stream: S,
     role: Role,
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
-    if node.is_closed() {
-        return Err(ConnectError::Closed);
-    }
     let limit = node.options.connect_timeout;
     let introduced = introduce(node, Attempt::new(node), stream, role);
-    let attempt = timeout(&*node.runtime, limit, introduced).await;
-    attempt.unwrap_or(Err(ConnectError::Timeout(limit)))
+    let (mut closed, mut attempt) = (pin!(node.closed()), pin!(timeout(&*node.runtime, limit, introduced)));
+    poll_fn(|cx| match closed.as_mut().poll(cx) {
+        Poll::Ready(()) => Poll::Ready(Err(ConnectError::Closed)),
+        Poll::Pending => {
+            attempt.as_mut().poll(cx).map(|made| made.unwrap_or(Err(ConnectError::Timeout(limit))))
+        }
+    })
+    .await
 }
 
 async fn introduce<D: Device, S: BootstrapStream + Send + 'static>(

@@ -192,6 +192,8 @@ impl<D: Device> Node<D> {
     }
 
     /// Refuses further peers, and sessions that peers open, also those that no task has accepted yet; other sessions continue
+    ///
+    /// Attempts to [connect](Self::connect) or to [serve](Self::serve) that are under way end with [`ConnectError::Closed`].
     pub fn close(&self) {
         self.inner().close();
     }

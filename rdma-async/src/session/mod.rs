@@ -140,8 +140,12 @@ impl<D: Device> Session<D> {
         Ok(())
     }
 
-    /// Leases memory for a message of `len` bytes; fails when nothing can be sent any more
+    /// Leases memory for a message of `len` bytes; fails when it cannot be sent, or nothing can be any more
     async fn alloc_to_send(&self, len: usize) -> Result<Lease, SendError> {
+        let max = self.max_message();
+        if len > max {
+            return Err(SendError::TooLong { len, max });
+        }
         let (mut alloc, mut closed) = (self.alloc(len), self.closed());
         poll_fn(|cx| {
             // Polled only so that the end of the session wakes this task: the check returns the reason.
