@@ -17,8 +17,8 @@ pub mod stub;
 pub use drop_after::DropAfter;
 pub use hooked::{Hooked, HookedCompletionQueue, HookedQueuePair, Hooks};
 pub use pair::{
-    DEVICE, Pair, bare_pair, begun, connect, connected, connected_over, hooked_node, message, node, node_over,
-    nodes, on_session, options, try_connected, value_of, zeros,
+    DEVICE, Pair, bare_pair, begun, connect, connected, connected_over, hooked_node, message, node,
+    node_over, nodes, on_session, options, try_connected, value_of, zeros,
 };
 pub use panics::Panics;
 pub use raw::Raw;

@@ -47,7 +47,8 @@ async fn receive(net: &Net, session: &Session<SimDevice>, plan: &[(usize, Durati
 async fn program(net: Net, ports: &[&str], must_complete: bool) {
     // A host that is killed meanwhile accepts nothing.
     let (runtime, options) = (net.runtime(), options());
-    let first = match timeout(&*runtime, Duration::from_secs(30), try_connected(&net, ports, &options)).await {
+    let first = match timeout(&*runtime, Duration::from_secs(30), try_connected(&net, ports, &options)).await
+    {
         Some(Ok(first)) => first,
         failed => {
             assert!(!net.faults().is_empty(), "without a fault, no session was made: {failed:?}");

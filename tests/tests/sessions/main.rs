@@ -1,11 +1,16 @@
 //! Sessions over simulated cables: everything arrives once and in order, whatever happens to the cables
 
+mod abandoned;
 mod cancel;
 mod chaos;
+mod endings;
 mod figures;
+mod introduction;
 mod outages;
 mod regressions;
+mod silence;
 mod teardown;
+mod waiting;
 
 use std::time::Duration;
 

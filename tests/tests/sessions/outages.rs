@@ -7,8 +7,8 @@ use rdma_async::session::{RecvError, SendError, SessionError};
 use rdma_sim::{LineRate, Sim};
 use rdma_tests::{DEVICE, connected, connected_over, options};
 
-use super::figures::cables;
 use super::exchange;
+use super::figures::cables;
 
 const TWO_PORTS: [&str; 2] = [DEVICE, "rdma_en3"];
 

@@ -1,25 +1,25 @@
-//! Every waiting task learns of the end of a connection or endpoint, even if tasks in front of it poll no more or panic
+//! Every waiting task learns of the end of a session or node, even if tasks in front of it poll no more or panic
 
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use futures::future::{join, join3};
-use rdma_async::{CloseError, ConnectError, ConnectionError, RecvError, SendError};
+use rdma_async::session::{CloseError, ConnectError, RecvError, SendError, SessionError};
 use rdma_sim::Sim;
-use rdma_tests::{Panics, begun, connect, endpoint, endpoints, on_connection, options, zeros};
+use rdma_tests::{Pair, Panics, begun, node, on_session, options, zeros};
 
-const LOST: ConnectionError = ConnectionError::Aborted;
+const LOST: SessionError = SessionError::Aborted;
 
 /// Catches an end that tasks take one after the other: each first future is polled once and then held.
 #[test]
 fn a_task_that_polls_no_more_keeps_no_other_from_the_end() {
-    on_connection(Sim::new(), &options().max_in_flight_sends(1), async |_, pair| {
-        let _under_way = begun(pair.ab.send(zeros(&pair.ab, 9000).await)).await;
+    on_session(Sim::new(), &options().max_in_flight_sends(1), async |_, pair| {
+        let _under_way = begun(pair.ab.send(zeros(&pair.ab, 100_000).await)).await;
         let _held = begun(pair.ab.send(zeros(&pair.ab, 1).await)).await;
         let _held = (begun(pair.ab.closed()).await, begun(pair.ab.recv()).await);
         let send = begun(pair.ab.send(zeros(&pair.ab, 1).await)).await;
         let (closed, recv) = (begun(pair.ab.closed()).await, begun(pair.ab.recv()).await);
-        let (waited, ()) = join(join3(send, closed, recv), async { pair.ab.abort() }).await;
+        let (waited, ()) = join(join3(send, closed, recv), async { pair.ab.reset(7) }).await;
         let (sent, closed, received) = waited;
         assert_eq!(sent.unwrap_err().error, SendError::Lost(LOST));
         assert_eq!(closed, Err(CloseError::Lost(LOST)));
@@ -33,60 +33,65 @@ fn a_task_that_polls_no_more_keeps_no_other_from_the_end() {
 
 /// Catches a `close`, `recv` or `wait_idle` that hangs behind a held future: programs select between the end and their own shutdown.
 #[test]
-fn a_connection_can_be_closed_beside_a_future_that_waits_for_its_end() {
-    on_connection(Sim::new(), &options(), async |_, pair| {
-        let _held = (begun(pair.ab.closed()).await, begun(pair.a.wait_idle()).await);
-        let _held = (begun(pair.ba.recv()).await, begun(pair.ba.recv()).await);
-        let (close, received) = join(pair.ab.close(), pair.ba.recv()).await;
+fn a_session_can_be_closed_beside_a_future_that_waits_for_its_end() {
+    on_session(Sim::new(), &options(), async |_, pair| {
+        let Pair { a, b: _b, ab, ba } = pair;
+        let _held = begun(a.wait_idle()).await;
+        let held = (begun(ab.closed()).await, begun(ba.recv()).await, begun(ba.recv()).await);
+        let (close, received) = join(ab.close(), ba.recv()).await;
         close.unwrap();
         assert!(received.unwrap().is_none());
-        assert!(pair.ba.try_recv().unwrap().is_none());
-        pair.a.wait_idle().await;
+        assert!(ba.try_recv().unwrap().is_none());
+        drop((held, ab, ba));
+        a.wait_idle().await;
     });
 }
 
-/// Catches attempts that learn one after the other that their endpoint is closed.
+/// Catches attempts that learn one after the other that their node is closed.
 #[test]
 fn an_attempt_that_is_not_polled_keeps_no_other_from_the_end() {
     Sim::new().run(async |net| {
-        let a = endpoint(&net, "a", &options());
+        let a = node(&net, "a", &options());
         let [(first, _first), (second, _second)] = [tokio::io::duplex(256), tokio::io::duplex(256)];
         let (_held, attempt) = (begun(a.connect(first)).await, begun(a.connect(second)).await);
         a.close();
-        assert_eq!(attempt.await.unwrap_err(), ConnectError::Closed);
+        assert!(matches!(attempt.await, Err(ConnectError::Closed)));
     });
 }
 
 #[test]
 fn a_waker_that_panics_keeps_no_other_task_from_the_end() {
-    on_connection(Sim::new(), &options(), async |_, pair| {
+    on_session(Sim::new(), &options(), async |_, pair| {
         let (mut closed, mut recv) = (Box::pin(pair.ab.closed()), Box::pin(pair.ab.recv()));
         let panics = Waker::from(Arc::new(Panics));
         let cx = &mut Context::from_waker(&panics);
         assert!(closed.as_mut().poll(cx).is_pending() && recv.as_mut().poll(cx).is_pending());
         let others = join(pair.ab.closed(), pair.ab.recv());
-        let ((ended, received), ()) = join(others, async { pair.ab.abort() }).await;
+        let ((ended, received), ()) = join(others, async { pair.ab.reset(7) }).await;
         assert_eq!(ended, Err(CloseError::Lost(LOST)));
         assert_eq!(received.unwrap_err(), RecvError::Lost(LOST));
     });
 }
 
-/// One lease holds all send memory of an endpoint with two connections, and the peer of one of them goes away.
+/// One lease holds all send memory of a node, and one of two sessions ends.
 ///
-/// Catches a `send_bytes` that waits for memory and learns neither that its connection has ended nor that its message is too long.
+/// Catches a `send_bytes` that waits for memory and learns neither that its session has ended nor that its message is too long.
 #[test]
 fn a_message_that_waits_for_memory_learns_of_the_end() {
     let options = options().send_memory(1 << 20).max_message(100_000);
-    Sim::new().run(async |net| {
-        let (a, b) = endpoints(&net, &options);
-        let ((ab, ba), (full, _other_end)) = (connect(&a, &b).await.unwrap(), connect(&a, &b).await.unwrap());
+    on_session(Sim::new(), &options, async |_, pair| {
+        let Pair { a, b, ab, ba } = pair;
+        let full = ab.open().unwrap();
+        let _other_end = b.accept().await.unwrap();
         let lease = a.alloc(1 << 20).await.unwrap();
-        let too_long = ab.max_message() + 1;
-        assert!(matches!(ab.send_bytes(&vec![0; too_long]).await, Err(SendError::TooLong { .. })));
+        let max = ab.max_message();
+        let too_long = SendError::TooLong { len: max + 1, max };
+        assert_eq!(ab.send_bytes(&vec![0; max + 1]).await, Err(too_long));
         let waiting = begun(ab.send_bytes(b"waits")).await;
-        ba.abort();
-        assert!(matches!(waiting.await, Err(SendError::Lost(ConnectionError::PeerLost(_)))));
-        assert!(matches!(ab.send_bytes(b"late").await, Err(SendError::Lost(ConnectionError::PeerLost(_)))));
+        ba.reset(7);
+        let lost = Err(SendError::Lost(SessionError::Reset(7)));
+        assert_eq!(waiting.await, lost);
+        assert_eq!(ab.send_bytes(b"late").await, lost);
         // The failed sends have left the line for memory.
         let waiting = begun(full.send_bytes(b"waits")).await;
         drop(lease);

@@ -1,0 +1,203 @@
+//! How nodes introduce themselves, and what keeps them from it
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use futures::future::join;
+use rdma_async::session::{ConnectError, Node, Session};
+use rdma_async::{AnyDevice, EndpointError, InvalidOptions};
+use rdma_core::session::{Hello, HelloError, Integrity, Limits};
+use rdma_core::{Cause, FRAME, Invalid, Verb};
+use rdma_sim::{LineRate, OpenError, Sim};
+use rdma_tests::{DEVICE, connect, node, node_over, options};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::figures::cables;
+
+/// Catches bytes of another program or version that are taken for a hello, and a wait for the rest of a shorter one.
+#[test]
+fn strangers_and_other_versions_are_turned_away() {
+    Sim::new().run(async |net| {
+        let b = node(&net, "b", &options());
+        let greet = async |bytes: &[u8]| {
+            let (mut stranger, to_b) = tokio::io::duplex(1024);
+            stranger.write_all(bytes).await.unwrap();
+            b.serve(to_b).await.unwrap_err()
+        };
+        let refusal = async |bytes: &[u8]| match greet(bytes).await {
+            ConnectError::Peer(error) => error,
+            other => panic!("{other}"),
+        };
+        assert_eq!(refusal(&[b'x'; Hello::LEN]).await, HelloError::ForeignProtocol);
+        let limits = Limits { max_message: 1, max_sessions: 0, max_streams: 1, session_share: 17 };
+        let hello = Hello {
+            incarnation: 1,
+            nonce: [7; Hello::NONCE_LEN],
+            group_epoch: 0,
+            limits,
+            bulk_fragment: 1 << 18,
+            integrity: Integrity::Crc32,
+            peer_timeout: Duration::from_secs(2),
+            ports: 1,
+        };
+        assert_eq!(refusal(&hello.to_bytes()).await, HelloError::Unusable);
+        let mut newer = hello.to_bytes();
+        newer[6] += 1;
+        let theirs = Hello::VERSION + 1;
+        assert_eq!(refusal(&newer[..Hello::HEAD_LEN]).await, HelloError::Version { theirs });
+        assert!(b.pool_stats().is_whole());
+    });
+}
+
+/// Catches a stream that ends, and one that waits for an end.
+#[test]
+fn a_stream_that_ends_is_an_error() {
+    Sim::new().run(async |net| {
+        let b = node(&net, "b", &options());
+        for len in [0, Hello::HEAD_LEN, Hello::LEN - 1] {
+            let (mut stranger, to_b) = tokio::io::duplex(1024);
+            let head = *b"tb5rdm\x03\x00";
+            let bytes = head.into_iter().chain([0; Hello::LEN]).take(len).collect::<Vec<_>>();
+            stranger.write_all(&bytes).await.unwrap();
+            drop(stranger);
+            let error = b.serve(to_b).await.unwrap_err();
+            assert!(
+                matches!(&error, ConnectError::Stream(error) if error.kind() == ErrorKind::UnexpectedEof),
+                "{error}"
+            );
+        }
+    });
+}
+
+#[test]
+fn peers_of_different_epochs_do_not_connect() {
+    Sim::new().run(async |net| {
+        let [a, b] =
+            [("a", 1), ("b", 2)].map(|(host, epoch)| node(&net, host, &options().group_epoch(epoch)));
+        let (to_b, to_a) = tokio::io::duplex(256);
+        let (connected, served) = join(a.connect(to_b), b.serve(to_a)).await;
+        let refused = |ours, theirs| move |error| matches!(error, ConnectError::Peer(HelloError::Epoch { ours: one, theirs: other }) if (one, other) == (ours, theirs));
+        assert!(served.is_err_and(refused(2, 1)));
+        assert!(connected.is_err_and(refused(1, 2)));
+    });
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_given_up() {
+    Sim::new().run(async |net| {
+        let limit = Duration::from_secs(3);
+        let a = node(&net, "a", &options().connect_timeout(limit));
+        let (to_b, mut silent) = tokio::io::duplex(256);
+        let start = net.now();
+        let refused = a.connect(to_b).await;
+        assert!(matches!(refused, Err(ConnectError::Timeout(waited)) if waited == limit), "{refused:?}");
+        assert_eq!(net.now() - start, limit);
+        let mut greeting = Vec::new();
+        silent.read_to_end(&mut greeting).await.unwrap();
+        assert_eq!(greeting.len(), Hello::LEN);
+        assert!(a.pool_stats().is_whole());
+    });
+}
+
+#[test]
+fn a_device_without_a_cable_says_so() {
+    Sim::new().run(async |net| {
+        let down = rdma_core::Error::new(Verb::AllocPd, Cause::PortDown);
+        assert_eq!(net.open("a", "rdma_en3").unwrap_err(), OpenError::Verbs(down));
+        let missing = net.open("a", "rdma_en9").unwrap_err();
+        let text = "host \"a\" has no device \"rdma_en9\"; its devices are rdma_en2, rdma_en3, rdma_en4";
+        assert_eq!(missing.to_string(), text);
+        let missing = rdma_core::Error::from(missing);
+        assert_eq!((missing.verb, missing.cause), (Verb::OpenDevice, Cause::Invalid(Invalid::NoSuchDevice)));
+        for missing in [net.open("c", DEVICE).err(), net.port("c", DEVICE).err(), net.gids("c", DEVICE).err()]
+        {
+            assert_eq!(missing.unwrap().to_string(), "no host is called \"c\"; there are: a, b");
+        }
+    });
+}
+
+/// Catches a cable between other ports that locks up instead of failing.
+#[test]
+fn crossed_cables_are_an_error_and_not_a_silent_lockup() {
+    Sim::new().topology(cables(&[LineRate::TB5; 2])).run(async |net| {
+        let [a, b] = [("a", DEVICE), ("b", "rdma_en3")]
+            .map(|(host, device)| node_over(&net, host, &[device], &options()));
+        let (to_b, to_a) = tokio::io::duplex(256);
+        let (connected, served) = join(a.connect(to_b), b.serve(to_a)).await;
+        let unreachable = rdma_core::Error::new(Verb::ModifyQp, Cause::PeerUnreachable);
+        assert!(matches!(served, Err(ConnectError::Device(error)) if error == unreachable));
+        assert!(matches!(connected, Err(ConnectError::NoPath)), "{connected:?}");
+        assert!(a.pool_stats().is_whole() && b.pool_stats().is_whole());
+    });
+}
+
+/// Catches each bound that is off by one, and a check that is missing.
+#[test]
+fn unusable_options_are_refused_with_the_reason() {
+    use InvalidOptions::*;
+    let (min, max) = (Duration::from_millis(8), Duration::from_hours(24));
+    let ns = Duration::from_nanos(1);
+    let sessions =
+        |max_peers, max_sessions, session_share| Sessions { max_peers, max_sessions, session_share };
+    let table = [
+        (options().peer_timeout(min - ns), PeerTimeout { found: min - ns, min, max }),
+        (options().peer_timeout(max + ns), PeerTimeout { found: max + ns, min, max }),
+        (options().max_in_flight_sends(0), MaxInFlightSends { found: 0, max: 4096 }),
+        (options().max_in_flight_sends(4097), MaxInFlightSends { found: 4097, max: 4096 }),
+        (options().max_peers(0), sessions(0, 16, 128)),
+        (options().max_peers(4097), sessions(4097, 16, 128)),
+        (options().max_sessions(0), sessions(5, 0, 128)),
+        (options().max_sessions((1 << 18) + 1), sessions(5, (1 << 18) + 1, 128)),
+        (options().session_share(16), sessions(5, 16, 16)),
+        (options().session_share((1 << 14) + 1), sessions(5, 16, (1 << 14) + 1)),
+        (options().receive_memory((4 << 20) - 1), ReceiveMemory { found: (4 << 20) - 1, min: 4 << 20 }),
+        (options().send_memory(FRAME - 1), SendMemory { found: FRAME - 1, min: FRAME }),
+        (options().max_peers(7), CompletionQueue { found: 7 * 640, max: 4096 }),
+    ];
+    Sim::new().run(async |net| {
+        let build = |options: &_| {
+            Node::builder(net.opener("a", DEVICE))
+                .runtime(net.runtime())
+                .options(Clone::clone(options))
+                .build()
+        };
+        for (options, reason) in &table {
+            assert_eq!(build(options).unwrap_err(), EndpointError::Options(reason.clone()));
+        }
+        let memory = build(&options().send_memory(4 << 30)).unwrap_err();
+        assert!(matches!(memory, EndpointError::Options(Memory { max: 0xffff_ffff, .. })), "{memory}");
+        for usable in [
+            options().peer_timeout(min),
+            options().peer_timeout(max),
+            options().max_in_flight_sends(1),
+            options().max_in_flight_sends(4096),
+            options().max_peers(1),
+            options().max_peers(6),
+            options().max_sessions(1),
+            options().session_share(17),
+            options().receive_memory(4 << 20),
+            options().send_memory(FRAME),
+        ] {
+            build(&usable).unwrap();
+        }
+    });
+}
+
+/// The layers above the traits exist once: here they run over a device chosen at run time.
+#[test]
+fn a_device_chosen_at_run_time_does_the_same() {
+    Sim::new().run(async |net| {
+        let [a, b] = ["a", "b"].map(|host| {
+            let open = net.opener(host, DEVICE);
+            let builder = Node::builder(move || open().map(AnyDevice::new));
+            builder.runtime(net.runtime()).build().unwrap()
+        });
+        let (ab, ba): (Session<AnyDevice>, Session<AnyDevice>) = connect(&a, &b).await.unwrap();
+        for len in [5, 50_000, 500_000] {
+            let (sent, received) = join(ab.send_bytes(&vec![9; len]), ba.recv()).await;
+            sent.unwrap();
+            assert_eq!(*received.unwrap().unwrap(), *vec![9; len]);
+        }
+        ab.close().await.unwrap();
+    });
+}
