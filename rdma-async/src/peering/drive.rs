@@ -52,8 +52,11 @@ impl<D: Device> State<D> {
                 is_first
             }
             Some(Request::BulkTrailer) => {
-                self.core.bulk_sent(path);
-                true
+                let is_posted = lanes.take_trailer_send();
+                if is_posted {
+                    self.core.bulk_sent(path);
+                }
+                is_posted
             }
             None => false,
         };

@@ -85,6 +85,8 @@ pub(crate) struct Lanes<D: Device> {
     trailers: Option<Lease>,
     /// How many trailers were posted for receiving, and for sending.
     trailer_count: [u32; 2],
+    /// How many sends of trailers have not completed.
+    trailer_sends: u32,
     /// The device and its completion queue, which go last.
     _port: Arc<dyn Any + Send + Sync>,
 }
@@ -124,6 +126,7 @@ impl<D: Device> Lanes<D> {
             bulk_sends: VecDeque::with_capacity(MAX_SLOTS as usize),
             trailers: Some(trailers),
             trailer_count: [0; 2],
+            trailer_sends: 0,
             _port: port,
         })
     }
@@ -262,7 +265,16 @@ impl<D: Device> Lanes<D> {
         let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
         // SAFETY: `&mut self` excludes other posts on the queue pair. The place is written again only after the completion of
         // this request.
-        unsafe { self.bulk.post_send(&request) }
+        unsafe { self.bulk.post_send(&request) }?;
+        self.trailer_sends += 1;
+        Ok(())
+    }
+
+    /// Notes that a trailer has been sent; false if none was posted
+    pub(super) fn take_trailer_send(&mut self) -> bool {
+        let is_posted = self.trailer_sends > 0;
+        self.trailer_sends -= u32::from(is_posted);
+        is_posted
     }
 
     /// Destroys both queue pairs and deregisters the memory; whether one or the other proves that the device has stopped
