@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use rdma_core::{
-    Access, Caps, Completion, CompletionQueue, Device, Error, Gid, PortStatus, QpAddress, QpCapacity, QpInit,
-    QpState, QueuePair, RecvRequest, SendRequest, Teardown, Transition,
+    Access, Caps, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion, PortStatus, QpAddress,
+    QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendRequest, Teardown, Transition,
 };
 use rdma_sim::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
 
@@ -31,6 +31,11 @@ pub trait Hooks: Send + Sync + 'static {
     fn destroy(&self, _qp: u32) -> Option<Teardown> {
         None
     }
+
+    /// Replaces what the device answers when memory is deregistered
+    fn deregister(&self) -> Option<Teardown> {
+        None
+    }
 }
 
 /// A device with [`Hooks`]
@@ -43,6 +48,13 @@ pub struct Hooked<H> {
 pub struct HookedCompletionQueue<H> {
     cq: SimCompletionQueue,
     created: AtomicU32,
+    hooks: Arc<H>,
+}
+
+/// Memory of a [`Hooked`] device
+pub struct HookedMemoryRegion<H> {
+    mr: SimMemoryRegion,
+    teardown: Option<Teardown>,
     hooks: Arc<H>,
 }
 
@@ -62,9 +74,9 @@ impl<H> Hooked<H> {
 }
 
 // SAFETY: the simulated device keeps every promise about memory; only answers are changed, and a queue pair that is said to go on
-// has stopped.
+// has stopped, as memory that is said to be in use is not used.
 unsafe impl<H: Hooks> Device for Hooked<H> {
-    type Mr = SimMemoryRegion;
+    type Mr = HookedMemoryRegion<H>;
     type Cq = HookedCompletionQueue<H>;
 
     fn name(&self) -> &str {
@@ -88,9 +100,31 @@ unsafe impl<H: Hooks> Device for Hooked<H> {
         Ok(HookedCompletionQueue { cq, created, hooks: Arc::clone(&self.hooks) })
     }
 
-    unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<SimMemoryRegion, Error> {
+    unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<Self::Mr, Error> {
         // SAFETY: the caller keeps the same contract.
-        unsafe { self.device.register(mem, access) }
+        let mr = unsafe { self.device.register(mem, access) }?;
+        Ok(HookedMemoryRegion { mr, teardown: None, hooks: Arc::clone(&self.hooks) })
+    }
+}
+
+impl<H: Hooks> MemoryRegion for HookedMemoryRegion<H> {
+    fn base(&self) -> u64 {
+        self.mr.base()
+    }
+
+    fn lkey(&self) -> Lkey {
+        self.mr.lkey()
+    }
+
+    fn rkey(&self) -> Option<Rkey> {
+        self.mr.rkey()
+    }
+
+    fn deregister(&mut self) -> Teardown {
+        *self.teardown.get_or_insert_with(|| {
+            let outcome = self.mr.deregister();
+            self.hooks.deregister().unwrap_or(outcome)
+        })
     }
 }
 

@@ -15,7 +15,7 @@ pub mod remote;
 pub mod stub;
 
 pub use drop_after::DropAfter;
-pub use hooked::{Hooked, HookedCompletionQueue, HookedQueuePair, Hooks};
+pub use hooked::{Hooked, HookedCompletionQueue, HookedMemoryRegion, HookedQueuePair, Hooks};
 pub use pair::{
     DEVICE, Pair, bare_pair, begun, connect, connected, connected_over, hooked_node, message, node,
     node_over, nodes, on_session, options, try_connected, value_of, zeros,

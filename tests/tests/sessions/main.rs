@@ -5,7 +5,9 @@ mod cancel;
 mod chaos;
 mod endings;
 mod figures;
+mod front_door;
 mod introduction;
+mod messages;
 mod outages;
 mod regressions;
 mod silence;
@@ -44,7 +46,28 @@ pub(crate) async fn exchange(pair: &Pair, lens: &[usize]) {
     assert!(pair.ba.recv().await.unwrap().is_none());
 }
 
-const LENS: [usize; 11] = [0, 1, 64, 4032, 4033, 65_536, 68_544, 68_545, 300_000, 1 << 20, 4 << 20];
+const LENS: [usize; 20] = [
+    0,
+    1,
+    8,
+    64,
+    4031,
+    4032,
+    4033,
+    4095,
+    4096,
+    4097,
+    8064,
+    8065,
+    65_536,
+    68_544,
+    68_545,
+    300_000,
+    (1 << 20) - 1,
+    1 << 20,
+    (1 << 20) + 1,
+    4 << 20,
+];
 
 #[test]
 fn messages_of_every_length_arrive() {
