@@ -27,8 +27,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A path as this side knows it
 enum PathState<D: Device> {
-    /// It carries data
-    Up { epoch: u16 },
+    /// It carries data, since this time
+    Up { epoch: u16, since: Time },
     /// The peer was asked for its end
     Offered { prepared: Box<PreparedPath<D>>, until: Time },
     /// It is to be made from this time on
@@ -177,7 +177,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         let from = self.node.runtime.now() + RETRY_INTERVAL;
         if let PathState::Offered { prepared, .. } = std::mem::replace(place, PathState::Down { from }) {
             prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, true)?;
-            self.paths[index] = PathState::Up { epoch: theirs.epoch };
+            self.paths[index] = PathState::Up { epoch: theirs.epoch, since: self.now() };
         }
         Ok(())
     }
@@ -201,7 +201,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         });
         match made {
             Ok(end) => {
-                self.paths[index] = PathState::Up { epoch };
+                self.paths[index] = PathState::Up { epoch, since: self.now() };
                 self.write(ControlMessage::Answer(end)).await;
                 Ok(())
             }
@@ -311,7 +311,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     fn on_lost(&mut self, path: PathId, epoch: u16) {
         let Some(place) = self.paths.get_mut(path.0 as usize) else { return };
         match place {
-            PathState::Up { epoch: current } if *current == epoch => self.lose(path),
+            PathState::Up { epoch: current, .. } if *current == epoch => self.lose(path),
             PathState::Offered { prepared, .. } if prepared.end().epoch == epoch => {
                 *place = PathState::Down { from: self.heard + RETRY_INTERVAL };
             }
@@ -340,9 +340,11 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             tracing::debug!(path = path.0, %reason, "path lost");
             let now = self.now();
             if let Some(place) = self.paths.get_mut(path.0 as usize)
-                && matches!(place, PathState::Up { epoch: current } if *current == epoch)
+                && let PathState::Up { epoch: current, since } = *place
+                && current == epoch
             {
-                *place = PathState::Down { from: now };
+                // A device that fails at once does not fail without a pause.
+                *place = PathState::Down { from: now.max(since + RETRY_INTERVAL) };
                 if self.role == Role::Accepting {
                     self.write(ControlMessage::Lost { path, epoch }).await;
                 }

@@ -23,7 +23,11 @@ pub(super) struct PreparedPath<D: Device> {
 impl<D: Device> PreparedPath<D> {
     pub(super) fn new(node: &NodeInner<D>, path: PathId, epoch: u16) -> Result<Self, ConnectError> {
         let port = &node.ports[path.0 as usize];
-        Self::try_new(node, path, epoch).inspect_err(|error| port.forget_if_gone(error))
+        match Self::try_new(node, path, epoch) {
+            // While there was no peer, nobody has looked at the port.
+            Err(error) if port.forget_if_gone(&error) => Self::try_new(node, path, epoch),
+            made => made,
+        }
     }
 
     fn try_new(node: &NodeInner<D>, path: PathId, epoch: u16) -> Result<Self, ConnectError> {

@@ -47,10 +47,10 @@ impl<D: Device> Port<D> {
         Ok(current)
     }
 
-    /// Lets go of a device after `error`, if only a new handle can help
+    /// Lets go of a device after `error`, if only a new handle can help; returns whether it has
     ///
     /// After a cable was plugged in again, handles from before are dead on Apple's device (field reports).
-    pub(super) fn forget_if_gone(&self, error: &ConnectError) {
+    pub(super) fn forget_if_gone(&self, error: &ConnectError) -> bool {
         let is_gone = |error: &rdma_core::Error| error.cause == Cause::DeviceGone;
         let is_gone = match error {
             ConnectError::Device(error) => is_gone(error),
@@ -60,6 +60,7 @@ impl<D: Device> Port<D> {
         if is_gone {
             self.forget();
         }
+        is_gone
     }
 
     /// Lets go of the device
