@@ -1,6 +1,7 @@
 //! Sessions over simulated cables: everything arrives once and in order, whatever happens to the cables
 
 mod abandoned;
+mod broken_device;
 mod cancel;
 mod chaos;
 mod endings;

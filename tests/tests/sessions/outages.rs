@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::join;
 use rdma_async::session::{RecvError, SendError, SessionError};
 use rdma_sim::{LineRate, Sim};
-use rdma_tests::{DEVICE, connected, connected_over, options};
+use rdma_tests::{DEVICE, connect, connected, connected_over, nodes, options};
 
 use super::exchange;
 use super::figures::cables;
@@ -100,6 +100,21 @@ fn many_sessions_share_the_paths_of_a_peer() {
             let (closed, end) = join(ab.close(), ba.recv()).await;
             closed.unwrap();
             assert!(end.unwrap().is_none());
+        }
+    });
+}
+
+/// Catches a node without peers that keeps the handle of a device which is dead after a replug.
+#[test]
+fn a_node_without_a_peer_connects_after_a_replug() {
+    Sim::new().run(async |net| {
+        let (a, b) = nodes(&net, &options());
+        for _ in 0..3 {
+            net.inject("at 0s b:rdma_en2 flap 5ms".parse().unwrap());
+            net.sleep(Duration::from_millis(10)).await;
+            let (ab, ba) = connect(&a, &b).await.unwrap();
+            drop((ab, ba));
+            join(a.wait_idle(), b.wait_idle()).await;
         }
     });
 }
