@@ -7,22 +7,21 @@
 use std::fmt::Write;
 
 use futures::future::join;
-use rdma_async::EndpointOptions;
 use rdma_sim::{Digest, Run, Seeded, Sim};
-use rdma_tests::connected;
 use rdma_tests::files::assert_golden;
 use rdma_tests::oracle::Program;
+use rdma_tests::{connected, options};
 
 /// A bit of everything: small and large messages both ways, pauses, an end
 fn run(seed: u64) -> Run<()> {
     Sim::new().seed(seed).run(async |net| {
-        let pair = connected(&net, &EndpointOptions::new()).await;
+        let pair = connected(&net, &options()).await;
         let send = async {
             for number in 0..100_usize {
                 let len = (number * 7919 + seed as usize) % 40_000;
                 pair.ab.send_bytes(&vec![number as u8; len]).await.unwrap();
                 if number % 10 == 0 {
-                    rdma_async::time::sleep(&*net.runtime(), std::time::Duration::from_micros(30)).await;
+                    net.sleep(std::time::Duration::from_micros(30)).await;
                 }
             }
             pair.ab.close().await.unwrap();

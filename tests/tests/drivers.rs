@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::{Connection, ConnectionError, Endpoint, RecvError, SendError};
+use rdma_async::session::{Node, RecvError, SendError, Session, SessionError};
 use rdma_core::{PortState, Time};
 use rdma_sim::{Driver, Fault, FaultKind, Net, Sim, SimDevice};
-use rdma_tests::{DEVICE, Pair, connected, endpoint, options};
+use rdma_tests::{DEVICE, Pair, connected, node, options};
 
-async fn ping(ab: &Connection<SimDevice>, ba: &Connection<SimDevice>) {
+async fn ping(ab: &Session<SimDevice>, ba: &Session<SimDevice>) {
     let there = async {
         ab.send_bytes(b"ping").await.unwrap();
         assert_eq!(*ab.recv().await.unwrap().unwrap(), *b"pong");
@@ -88,38 +88,44 @@ fn spawn_locally(task: rdma_sim::driver::Task) {
     drop(tokio::spawn(task));
 }
 
-/// Accepts connections over turmoil's TCP and answers what comes, for ever
+/// Serves peers over turmoil's TCP and answers what comes, for ever
 async fn serve(net: Net) -> turmoil::Result {
     while net.port("b", DEVICE)?.state != PortState::Active {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let endpoint = endpoint(&net, "b", &options());
+    let node = node(&net, "b", &options());
+    let served = node.clone();
+    tokio::spawn(async move {
+        while let Some(session) = served.accept().await {
+            tokio::spawn(async move {
+                while let Ok(Some(message)) = session.recv().await {
+                    if session.send_bytes(&message).await.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
     let listener = turmoil::net::TcpListener::bind("0.0.0.0:9000").await?;
     loop {
         let (stream, _) = listener.accept().await?;
-        let Ok(connection) = endpoint.accept(stream).await else { continue };
-        tokio::spawn(async move {
-            while let Ok(Some(message)) = connection.recv().await {
-                if connection.send_bytes(&message).await.is_err() {
-                    break;
-                }
-            }
-        });
+        let node = node.clone();
+        tokio::spawn(async move { drop(node.serve(stream).await) });
     }
 }
 
-async fn connect(endpoint: &Endpoint<SimDevice>) -> Option<Connection<SimDevice>> {
+async fn connect(node: &Node<SimDevice>) -> Option<Session<SimDevice>> {
     let stream = turmoil::net::TcpStream::connect("b:9000").await.ok()?;
-    endpoint.connect(stream).await.ok()
+    node.connect(stream).await.ok()
 }
 
-async fn echo(connection: &Connection<SimDevice>, message: &[u8]) -> Result<(), ConnectionError> {
-    match connection.send_bytes(message).await {
+async fn echo(session: &Session<SimDevice>, message: &[u8]) -> Result<(), SessionError> {
+    match session.send_bytes(message).await {
         Ok(()) => (),
         Err(SendError::Lost(error)) => return Err(error),
         Err(error) => panic!("{error}"),
     }
-    match connection.recv().await {
+    match session.recv().await {
         Ok(answer) => assert_eq!(*answer.expect("the server does not close"), *message),
         Err(RecvError::Lost(error)) => return Err(error),
         Err(error) => panic!("{error}"),
@@ -127,7 +133,31 @@ async fn echo(connection: &Connection<SimDevice>, message: &[u8]) -> Result<(), 
     Ok(())
 }
 
-/// The harness owns the loop: a partition of both networks is noticed, and after its repair a new connection works.
+/// Sends messages of `len` bytes until so many came back, over one session after another; counts those and the lost sessions
+async fn echoes(
+    node: Node<SimDevice>,
+    count: u32,
+    len: usize,
+    [echoes, losses]: [Rc<Cell<u32>>; 2],
+) -> turmoil::Result {
+    while echoes.get() < count {
+        let Some(session) = connect(&node).await else {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            continue;
+        };
+        while echoes.get() < count {
+            if echo(&session, &vec![7; len]).await.is_err() {
+                losses.set(losses.get() + 1);
+                break;
+            }
+            echoes.set(echoes.get() + 1);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    Ok(())
+}
+
+/// The harness owns the loop. Catches a partition of both networks that is not noticed, and nodes that are of no use after it.
 #[test]
 fn turmoil_outside_partitions_cable_and_network_at_once() {
     let driver = Driver::new(Sim::new().seed(3), spawn_locally).unwrap();
@@ -135,55 +165,23 @@ fn turmoil_outside_partitions_cable_and_network_at_once() {
     let mut sim = turmoil(3);
     let net = driver.net().clone();
     sim.host("b", move || serve(net.clone()));
-    let (echoes, losses) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
-    let (net, counts) = (driver.net().clone(), (Rc::clone(&echoes), Rc::clone(&losses)));
-    sim.client("a", async move {
-        let mut endpoint = Some(endpoint(&net, "a", &options()));
-        let mut connection = connect(endpoint.as_ref().unwrap()).await;
-        while counts.0.get() < 40 {
-            let Some(open) = &connection else {
-                tokio::time::sleep(Duration::from_millis(500)).await;
-                // After a replug the device must be opened anew.
-                endpoint = net
-                    .open("a", DEVICE)
-                    .ok()
-                    .and_then(|device| Endpoint::builder(device).runtime(net.runtime()).build().ok());
-                if let Some(endpoint) = &endpoint {
-                    connection = connect(endpoint).await;
-                }
-                continue;
-            };
-            match echo(open, b"hello").await {
-                Ok(()) => counts.0.set(counts.0.get() + 1),
-                Err(_) => {
-                    counts.1.set(counts.1.get() + 1);
-                    connection = None;
-                }
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        Ok(())
-    });
-    let (mut partitioned, mut repaired, mut bounced) = (None, false, false);
+    let counts = <[Rc<Cell<u32>>; 2]>::default();
+    let (net, counted) = (driver.net().clone(), counts.clone());
+    sim.client("a", async move { echoes(node(&net, "a", &options()), 40, 5, counted).await });
+    let (mut since, mut is_repaired) = (None, false);
     while !sim.step().unwrap() {
         driver.advance_to(driver.now() + Duration::from_millis(1));
-        if partitioned.is_none() && echoes.get() == 10 {
+        if since.is_none() && counts[0].get() == 10 {
             links.partition(&sim);
-            partitioned = Some(sim.elapsed());
+            since = Some(sim.elapsed());
         }
-        if partitioned.is_some_and(|at| sim.elapsed() - at > Duration::from_secs(3)) && !repaired {
-            repaired = true;
+        if since.is_some_and(|at| sim.elapsed() - at > Duration::from_secs(3)) && !is_repaired {
+            is_repaired = true;
             links.repair(&sim);
         }
-        // The server's endpoint is stale, too: its process starts anew.
-        if repaired && !bounced {
-            bounced = true;
-            sim.crash("b");
-            sim.bounce("b");
-        }
     }
-    assert_eq!((echoes.get(), losses.get()), (40, 1));
     assert!(links.net.findings().is_empty());
+    assert_eq!(counts.map(|count| count.get()), [40, 1]);
 }
 
 /// Lets the fabric follow the clock of the turmoil host that this runs on
@@ -204,37 +202,22 @@ fn turmoil_inside_crashes_and_bounces_a_host() {
         tokio_spawn_pump(&pumped);
         serve(pumped.net().clone())
     });
-    let (echoes, losses) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
-    let (net, counts) = (driver.net().clone(), (Rc::clone(&echoes), Rc::clone(&losses)));
+    let counts = <[Rc<Cell<u32>>; 2]>::default();
+    let (net, counted) = (driver.net().clone(), counts.clone());
     let pumped = Arc::clone(&driver);
     sim.client("a", async move {
         tokio_spawn_pump(&pumped);
-        let endpoint = endpoint(&net, "a", &options());
-        while counts.0.get() < 30 {
-            let Some(connection) = connect(&endpoint).await else {
-                tokio::time::sleep(Duration::from_millis(300)).await;
-                continue;
-            };
-            while counts.0.get() < 30 {
-                if echo(&connection, &[7; 20_000]).await.is_err() {
-                    counts.1.set(counts.1.get() + 1);
-                    break;
-                }
-                counts.0.set(counts.0.get() + 1);
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        }
-        Ok(())
+        echoes(node(&net, "a", &options()), 30, 200_000, counted).await
     });
     let mut has_crashed = false;
     while !sim.step().unwrap() {
-        if !has_crashed && echoes.get() == 10 {
+        if !has_crashed && counts[0].get() == 10 {
             has_crashed = true;
             sim.crash("b");
             sim.bounce("b");
         }
     }
-    assert_eq!((echoes.get(), losses.get()), (30, 1), "the silence of the crashed host was noticed");
+    assert_eq!(counts.map(|count| count.get()), [30, 1], "the silence of the crashed host was noticed");
 }
 
 fn tokio_spawn_pump(driver: &Arc<Driver>) {
@@ -252,8 +235,7 @@ fn threads_in_real_time_exchange_messages() {
         rdma_sim::driver::realtime::start(Sim::new(), move |task| drop(handle.spawn(task))).unwrap();
     let net = running.net().clone();
     runtime.block_on(async move {
-        let (a, b) = (endpoint(&net, "a", &options()), endpoint(&net, "b", &options()));
-        let (ab, ba) = rdma_tests::connect(&a, &b).await.unwrap();
+        let Pair { ab, ba, .. } = connected(&net, &options()).await;
         let echo = tokio::spawn(async move {
             while let Some(message) = ba.recv().await.unwrap() {
                 ba.send_bytes(&message).await.unwrap();

@@ -1,6 +1,6 @@
 //! Code of the application that runs inside the library: wakers, their destructors, and subscribers of `tracing`
 //!
-//! Each of them may use the connection, and may panic.
+//! Each of them may use the session, and may panic.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,39 +11,39 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use futures::future::try_join;
-use rdma_async::{CloseError, Connection, ConnectionError};
+use rdma_async::session::Session;
 use rdma_core::{Completion, CompletionQueue as _, Device as _, Time};
 use rdma_sim::{Net, Sim, SimDevice};
-use rdma_tests::{DEVICE, Panics, connected, on_connection, options, zeros};
+use rdma_tests::{DEVICE, Panics, connected, on_session, options, zeros};
 use tracing::span;
 
-/// Uses its connection when it is woken, when it is dropped, and when an event is logged
+/// Uses its session when it is woken, when it is dropped, and when an event is logged
 struct Look {
-    connection: Connection<SimDevice>,
+    session: Session<SimDevice>,
     count: AtomicUsize,
 }
 
 impl Look {
-    fn new(connection: &Connection<SimDevice>) -> Arc<Self> {
-        Arc::new(Self { connection: connection.clone(), count: AtomicUsize::new(0) })
+    fn new(session: &Session<SimDevice>) -> Arc<Self> {
+        Arc::new(Self { session: session.clone(), count: AtomicUsize::new(0) })
     }
 }
 
 impl Wake for Look {
     fn wake(self: Arc<Self>) {
-        self.connection.stats();
+        self.session.close_reason();
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 impl Drop for Look {
     fn drop(&mut self) {
-        self.connection.stats();
+        self.session.close_reason();
     }
 }
 
 thread_local! {
-    /// What looks at its connection at every event of this thread
+    /// What looks at its session at every event of this thread
     static WATCHING: RefCell<Option<Arc<Look>>> = const { RefCell::new(None) };
 }
 
@@ -93,7 +93,7 @@ fn ends<F: Future<Output = ()>>(test: impl FnOnce(Net) -> F + Send + 'static) {
     thread.join().expect("the test passes").expect("the receiver lives");
 }
 
-/// Catches wakers that are woken under the lock of the connection, by the reactor or by `abort`.
+/// Catches wakers that are woken under the lock of the peering, by the reactor or by `reset`.
 #[test]
 fn wakers_run_without_a_lock() {
     ends(async |net| {
@@ -103,13 +103,13 @@ fn wakers_run_without_a_lock() {
         let mut cx = Context::from_waker(&waker);
         let mut recv = Box::pin(pair.ab.recv());
         let mut close = Box::pin(pair.ab.close());
-        let mut send = Box::pin(pair.ab.send(zeros(&pair.ab, 5).await));
+        let mut send = Box::pin(pair.ab.send(zeros(&pair.ab, 5).await).delivered());
         assert!(recv.as_mut().poll(&mut cx).is_pending());
         assert!(send.as_mut().poll(&mut cx).is_pending());
         assert!(close.as_mut().poll(&mut cx).is_pending());
         pair.ba.send_bytes(b"wake").await.unwrap();
         pair.ba.close().await.unwrap();
-        rdma_async::time::sleep(&*net.runtime(), Duration::from_secs(1)).await;
+        net.sleep(Duration::from_secs(1)).await;
         assert!(look.count.load(Ordering::Relaxed) >= 3);
     });
     ends(async |net| {
@@ -119,16 +119,16 @@ fn wakers_run_without_a_lock() {
         let (mut recv, mut closed) = (pin!(pair.ab.recv()), pin!(pair.ab.closed()));
         assert!(recv.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         assert!(closed.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        pair.ab.abort();
+        pair.ab.reset(7);
         assert_eq!(look.count.load(Ordering::Relaxed), 2);
     });
 }
 
 /// Polls a future by two wakers, of which the second replaces the first, and drops it
-fn moved_and_dropped(connection: &Connection<SimDevice>, future: impl Future) {
+fn moved_and_dropped(session: &Session<SimDevice>, future: impl Future) {
     let mut future = pin!(future);
     for _ in 0..2 {
-        let waker = Waker::from(Look::new(connection));
+        let waker = Waker::from(Look::new(session));
         assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
 }
@@ -140,8 +140,10 @@ fn wakers_are_dropped_without_a_lock() {
     ends(async |net| {
         let pair = connected(&net, &options().max_in_flight_sends(1)).await;
         moved_and_dropped(&pair.ab, pair.ab.recv());
-        let [one, two] = [8, 8].map(|len| pair.ab.alloc(len));
-        let (one, two) = try_join(one, two).await.unwrap();
+        let [one, two] = [100_000, 8].map(|len| pair.ab.alloc(len));
+
+        let (mut one, two) = try_join(one, two).await.unwrap();
+        one.resize(100_000, 7);
         moved_and_dropped(&pair.ab, pair.ab.send(one));
         // The only place is taken: this one waits for it.
         moved_and_dropped(&pair.ab, pair.ab.send(two));
@@ -149,39 +151,23 @@ fn wakers_are_dropped_without_a_lock() {
     });
 }
 
-/// Catches events that are logged under the lock of the connection: at `abort`, at an end in good order, and when the peer is lost.
+/// Catches events that are logged under the lock of the peering: when a path is lost.
 #[test]
 fn subscribers_run_without_a_lock() {
-    let watched = |connection: &Connection<SimDevice>| {
-        let look = Look::new(connection);
+    ends(async |net| {
+        let pair = connected(&net, &options()).await;
+        let look = Look::new(&pair.ab);
         WATCHING.set(Some(Arc::clone(&look)));
-        look
-    };
-    ends(async move |net| {
-        let pair = connected(&net, &options()).await;
-        let look = watched(&pair.ab);
-        pair.ab.abort();
-        assert_eq!(look.count.load(Ordering::Relaxed), 1);
-    });
-    ends(async move |net| {
-        let pair = connected(&net, &options()).await;
-        let look = watched(&pair.ab);
-        pair.ab.close().await.unwrap();
+        net.inject("at 0s a:rdma_en2 flap 5ms".parse().unwrap());
+        net.sleep(Duration::from_secs(1)).await;
         assert!(look.count.load(Ordering::Relaxed) >= 1);
-    });
-    ends(async move |net| {
-        let pair = connected(&net, &options()).await;
-        pair.ba.abort();
-        let look = watched(&pair.ab);
-        assert!(matches!(pair.ab.closed().await, Err(CloseError::Lost(ConnectionError::PeerLost(_)))));
-        assert_eq!(look.count.load(Ordering::Relaxed), 1);
     });
 }
 
-/// Catches a panic that drops the wake-ups behind it, and one that ends the reactor and with it every connection.
+/// Catches a panic that drops the wake-ups behind it, and one that ends the reactor and with it every session.
 #[test]
 fn a_waker_that_panics_harms_no_other_task() {
-    on_connection(Sim::new(), &options(), async |_, pair| {
+    on_session(Sim::new(), &options(), async |_, pair| {
         let panics = Waker::from(Arc::new(Panics));
         let look = Look::new(&pair.ab);
         let waker = Waker::from(Arc::clone(&look));
@@ -193,12 +179,12 @@ fn a_waker_that_panics_harms_no_other_task() {
         poll(first.as_mut(), &panics);
         pair.ba.send_bytes(b"one").await.unwrap();
         assert_eq!(*first.await.unwrap().unwrap(), *b"one");
-        // `abort` wakes both: the receiver first.
+        // `reset` wakes both: the receiver first.
         let mut second = Box::pin(pair.ab.recv());
         poll(second.as_mut(), &panics);
         let mut close = Box::pin(pair.ab.close());
         assert!(close.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        let aborted = catch_unwind(AssertUnwindSafe(|| pair.ab.abort()));
+        let aborted = catch_unwind(AssertUnwindSafe(|| pair.ab.reset(7)));
         assert_eq!(look.count.load(Ordering::Relaxed), 1, "the task behind it was woken");
         aborted.expect("the panic was logged");
     });
