@@ -3,9 +3,8 @@
 use std::future::pending;
 use std::time::Duration;
 
-use rdma_async::EndpointOptions;
 use rdma_sim::{Check, FailureKind, Net, check, try_check};
-use rdma_tests::connected;
+use rdma_tests::{connected, options};
 
 #[test]
 fn leaked_objects_fail_the_check() {
@@ -77,7 +76,7 @@ fn tasks_that_end_with_the_test_are_not_leaked() {
         net.spawn(async move {
             let _ = second.1.await;
         });
-        let pair = connected(&net, &EndpointOptions::new()).await;
+        let pair = connected(&net, &options()).await;
         pair.ab.send_bytes(b"the end").await.unwrap();
         // Dropping the sender wakes the first task, and its end the second.
         drop(first.0);

@@ -5,7 +5,6 @@ mod coverage;
 mod exhaustive;
 mod guided;
 mod leaks;
-mod library;
 mod liveness;
 mod report;
 mod stalls;
@@ -16,14 +15,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rdma_async::EndpointOptions;
 use rdma_core::PortState;
 use rdma_sim::{Check, FaultPlan, Net, RandomFaults, Replay, check, try_check};
-use rdma_tests::{Pair, connected};
+use rdma_tests::{Pair, connected, options};
 
 /// Sends ten messages and expects them all, whatever happens to the cable
 async fn fragile(net: Net) {
-    let Pair { ab, ba, .. } = connected(&net, &EndpointOptions::new()).await;
+    let Pair { ab, ba, .. } = connected(&net, &options()).await;
     for _ in 0..10 {
         ab.send_bytes(b"ping").await.unwrap();
         assert_eq!(*ba.recv().await.unwrap().unwrap(), *b"ping");

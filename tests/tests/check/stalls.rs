@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use rdma_async::EndpointOptions;
 use rdma_core::Time;
 use rdma_sim::{Check, CheckFailure, FailureKind, Net, Outcome, Scheduler, try_check};
-use rdma_tests::connected;
+use rdma_tests::{connected, options};
 
 fn failure<O: Outcome>(check: Check, test: impl AsyncFn(Net) -> O + Sync) -> Box<CheckFailure> {
     try_check(check, test).expect_err("the test fails")
@@ -66,7 +65,7 @@ fn a_lost_wake_up_is_called_one() {
 fn a_test_that_waits_for_the_library_says_for_what() {
     let limit = Time::ZERO + Duration::from_secs(20);
     let failure = failure(plain().time_limit(limit), async |net: Net| {
-        let pair = connected(&net, &EndpointOptions::new()).await;
+        let pair = connected(&net, &options()).await;
         pair.ab.recv().await.unwrap();
     });
     assert_eq!(failure.kind, FailureKind::TimeLimit);

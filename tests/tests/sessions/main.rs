@@ -8,11 +8,13 @@ mod endings;
 mod figures;
 mod front_door;
 mod introduction;
+mod lifetimes;
 mod messages;
 mod outages;
 mod regressions;
 mod silence;
 mod teardown;
+mod two_sides;
 mod waiting;
 
 use std::time::Duration;
