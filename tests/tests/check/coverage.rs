@@ -5,11 +5,11 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use rdma_async::EndpointOptions;
+use rdma_async::{Connection, Endpoint};
 use rdma_core::probe::ConnectionState;
 use rdma_core::{sometimes, state};
-use rdma_sim::{Check, FailureKind, Model, Net, Report, Scheduler, try_check};
-use rdma_tests::{Pair, connected};
+use rdma_sim::{Check, FailureKind, Model, Net, Report, Scheduler, SimDevice, try_check};
+use rdma_tests::DEVICE;
 
 fn report(check: Check, test: impl AsyncFn(Net) + Sync) -> Report {
     try_check(check, test).unwrap_or_else(|failure| panic!("{failure}"))
@@ -93,13 +93,31 @@ fn reached(report: &Report) -> BTreeSet<ConnectionState> {
     ConnectionState::ALL.iter().copied().filter(|state| !never.contains(state)).collect()
 }
 
+// states of sessions
+struct Pair {
+    _nodes: [Endpoint<SimDevice>; 2],
+    ab: Connection<SimDevice>,
+    ba: Connection<SimDevice>,
+}
+
+async fn connected(net: &Net) -> Pair {
+    let nodes = ["a", "b"].map(|host| {
+        let device = net.open(host, DEVICE).unwrap();
+        Endpoint::builder(device).runtime(net.runtime()).build().unwrap()
+    });
+    let (to_b, to_a) = tokio::io::duplex(256);
+    let (ab, ba) = futures::join!(nodes[0].connect(to_b), nodes[1].accept(to_a));
+    Pair { _nodes: nodes, ab: ab.unwrap(), ba: ba.unwrap() }
+}
+
+// states of sessions
 /// Catches each state that is noted elsewhere than where the connection is in it.
 #[test]
 fn a_report_says_which_states_connections_have_reached() {
     use ConnectionState as S;
 
     let open = report(Check::new().runs(1), async |net: Net| {
-        let pair = connected(&net, &EndpointOptions::new()).await;
+        let pair = connected(&net).await;
         drop(pair);
     });
     // What the test leaves is lost when the simulation is dropped, which is no behaviour of the test.
@@ -107,7 +125,7 @@ fn a_report_says_which_states_connections_have_reached() {
     assert_eq!(open.covered["connection open"].held, 4, "two ends in two runs");
 
     let closed = report(Check::new().runs(1), async |net: Net| {
-        let Pair { ab, ba, .. } = connected(&net, &EndpointOptions::new()).await;
+        let Pair { ab, ba, .. } = connected(&net).await;
         let message = vec![7; 100_000];
         let receive = async { ba.recv().await.unwrap().map(|message| message.len()) };
         let (sent, len) = futures::join!(ab.send_bytes(&message), receive);
@@ -132,7 +150,7 @@ fn a_report_says_which_states_connections_have_reached() {
 
     let lost = report(Check::new().runs(1).scheduler(Scheduler::Fifo), async |net: Net| {
         // The peer is there, and its application takes nothing.
-        let Pair { ab, ba: _ba, .. } = connected(&net, &EndpointOptions::new()).await;
+        let Pair { ab, ba: _ba, .. } = connected(&net).await;
         while let Either::Left((sent, _)) =
             select(pin!(ab.send_bytes(b"more")), pin!(net.sleep(Duration::from_millis(1)))).await
         {
@@ -184,11 +202,12 @@ fn a_report_lists_only_rules_that_the_model_can_exercise() {
     assert!(roce.contains(", roce-room") && !roce.contains("frame-credits"), "{roce}");
 }
 
+// states of sessions
 /// Catches a state that counts again whenever the connection looks for memory.
 #[test]
 fn a_connection_that_waits_for_memory_has_reached_that_state_once() {
     let report = report(Check::new().runs(1).scheduler(Scheduler::Fifo), async |net: Net| {
-        let Pair { ab, ba, .. } = connected(&net, &EndpointOptions::new()).await;
+        let Pair { ab, ba, .. } = connected(&net).await;
         let message = vec![7; 1 << 20];
         let sends = futures::future::join_all((0..64).map(|_| ab.send_bytes(&message)));
         // The application of the peer takes nothing, and keep-alives go on.

@@ -15,19 +15,21 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rdma_core::PortState;
+use rdma_core::{Device as _, PortState};
 use rdma_sim::{Check, FaultPlan, Net, RandomFaults, Replay, check, try_check};
-use rdma_tests::{Pair, connected, options};
+use rdma_tests::{DEVICE, Pair, connected, options};
 
-/// Sends ten messages and expects them all, whatever happens to the cable
+/// Sends ten messages over a session, which survives a pulled cable, and then uses a handle of the device that does not
 async fn fragile(net: Net) {
+    let device = net.open("a", DEVICE).unwrap();
     let Pair { ab, ba, .. } = connected(&net, &options()).await;
     for _ in 0..10 {
         ab.send_bytes(b"ping").await.unwrap();
         assert_eq!(*ba.recv().await.unwrap().unwrap(), *b"ping");
-        rdma_async::time::sleep(&*net.runtime(), Duration::from_millis(1)).await;
+        net.sleep(Duration::from_millis(1)).await;
     }
     ab.close().await.unwrap();
+    device.create_cq(8).unwrap();
 }
 
 fn message(panic: Box<dyn std::any::Any + Send>) -> String {

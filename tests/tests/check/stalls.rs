@@ -75,7 +75,9 @@ fn a_test_that_waits_for_the_library_says_for_what() {
     );
     assert!(failure.reason.contains("\n  main waits for a message of its peer\n"), "{failure}");
     assert!(
-        failure.reason.contains("a task spawned by a library waits for a completion at a:rdma_en2\n"),
+        failure
+            .reason
+            .contains("a task spawned by a library on host a waits for a completion at a:rdma_en2\n"),
         "{failure}"
     );
 }
