@@ -56,11 +56,6 @@ fn the_peering_corpus_replays() {
 }
 
 #[test]
-fn the_protocol_corpus_replays() {
-    replay("protocol", fuzz::protocol);
-}
-
-#[test]
 fn the_verbs_corpus_replays() {
     replay("verbs", fuzz::verbs);
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use rdma_async::{Connection, Endpoint, EndpointOptions};
+use rdma_async::session::{self, Node, NodeOptions};
 use rdma_sim::{Net, SimDevice, SimStream};
 use rdma_tests::DEVICE;
 
@@ -399,23 +399,25 @@ async fn late_goodbye(net: Net, is_fixed: bool) {
     serve.join().await;
 }
 
-/// An endpoint with little memory; the main task runs the one of host a, and faults of processes do not stop it
-fn endpoint(net: &Net, host: &str) -> Option<Endpoint<SimDevice>> {
-    let options = EndpointOptions::new().max_connections(1).max_message(4096).recv_window(63);
-    let options =
-        options.connect_timeout(Duration::from_millis(20)).keep_alive_interval(Duration::from_millis(2));
-    let options =
-        options.peer_timeout(Duration::from_millis(10)).send_memory(64 << 10).receive_memory(512 << 10);
-    let endpoint = Endpoint::builder(net.open(host, DEVICE).ok()?).options(options);
+/// How long a process waits for its peer: a cable that is out may stay out
+const PATIENCE: u64 = 20_000;
+
+/// A node with little memory; the main task runs the one of host a, and faults of processes do not stop it
+fn node(net: &Net, host: &str) -> Node<SimDevice> {
+    let (patience, lost) = (Duration::from_micros(PATIENCE), Duration::from_millis(10));
+    let options = NodeOptions::new().max_peers(1).max_message(4096).max_sessions(1);
+    let options = options.connect_timeout(patience).peer_timeout(lost);
+    let options = options.send_memory(64 << 10).receive_memory(512 << 10);
     let runtime = if host == "a" { net.runtime() } else { net.host(host).runtime() };
-    endpoint.runtime(runtime).build().ok()
+    let builder = Node::builder(net.opener(host, DEVICE)).options(options).runtime(runtime);
+    builder.build().expect("the options are usable")
 }
 
-/// Says how much was received before, and receives more until the connection ends
-async fn receive(connection: &Connection<SimDevice>, delivered: &Shared<Vec<u8>>) -> Option<()> {
+/// Says how much was received before, and receives more until the session ends
+async fn receive(session: &session::Session<SimDevice>, delivered: &Shared<Vec<u8>>) -> Option<()> {
     let received = delivered.lock().len() as u8;
-    connection.send_bytes(&[received]).await.ok()?;
-    while let Some(message) = connection.recv().await.ok()? {
+    session.send_bytes(&[received]).await.ok()?;
+    while let Some(message) = session.recv().await.ok()? {
         delivered.lock().push(message[0]);
     }
     Some(())
@@ -431,11 +433,12 @@ async fn sent_is_not_received(net: Net, is_fixed: bool) {
         async move {
             loop {
                 wait_until(&dialled, || !streams.lock().is_empty()).await;
-                let stream = streams.lock().pop_front();
-                if let (Some(stream), Some(endpoint)) = (stream, endpoint(&net, "b"))
-                    && let Ok(connection) = endpoint.accept(stream).await
+                let (stream, node) = (streams.lock().pop_front(), node(&net, "b"));
+                if let Some(stream) = stream
+                    && node.serve(stream).await.is_ok()
+                    && let Some(Some(session)) = within(&net, PATIENCE, node.accept()).await
                 {
-                    receive(&connection, &delivered).await;
+                    within(&net, PATIENCE, receive(&session, &delivered)).await;
                 }
                 sleep(&net, 50).await;
             }
@@ -447,9 +450,8 @@ async fn sent_is_not_received(net: Net, is_fixed: bool) {
         let (here, there) = net.tcp();
         streams.lock().push_back(there);
         dialled.notify_all();
-        let Some(endpoint) = endpoint(&net, "a") else { continue };
-        let Ok(connection) = endpoint.connect(here).await else { continue };
-        let Ok(Some(greeting)) = connection.recv().await else { continue };
+        let Ok(session) = node(&net, "a").connect(here).await else { continue };
+        let Some(Ok(Some(greeting))) = within(&net, PATIENCE, session.recv()).await else { continue };
         if is_fixed {
             sent = greeting[0];
         }
@@ -458,9 +460,12 @@ async fn sent_is_not_received(net: Net, is_fixed: bool) {
             assert_eq!(delivered.get(), (0..MESSAGES).collect::<Vec<_>>(), "a message is missing");
             break;
         }
-        while sent < MESSAGES && connection.send_bytes(&[sent]).await.is_ok() {
-            sent += 1;
-        }
-        let _ = connection.close().await;
+        let send_all = async {
+            while sent < MESSAGES && session.send_bytes(&[sent]).await.is_ok() {
+                sent += 1;
+            }
+            session.close().await
+        };
+        let _ = within(&net, PATIENCE, send_all).await;
     }
 }
