@@ -128,7 +128,7 @@ impl<D: Device> State<D> {
 
     /// Whether there is something for the task that accepts sessions and makes paths
     pub(super) fn has_news(&self) -> bool {
-        !self.opened.is_empty() || !self.lost_paths.is_empty() || self.end.is_some()
+        !self.opened.is_empty() || !self.lost_paths.is_empty() || self.end.is_some() || self.is_idle(false)
     }
 
     /// Sessions that the peer opened and paths that failed since the last call
