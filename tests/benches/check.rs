@@ -18,7 +18,7 @@ use futures::future::join;
 use rdma_async::time::{sleep, timeout};
 use rdma_async::{Connection, Endpoint, EndpointOptions};
 use rdma_sim::{Check, Net, RandomFaults, Sim, SimDevice, SimHost, SimStream, Topology, check};
-use rdma_tests::{connected, now};
+use rdma_tests::{connected, now, options};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -261,7 +261,7 @@ fn main() {
     let idle = Duration::from_hours(1);
     let start = now();
     Sim::new().sanitize(true).run(async |net| {
-        let pair = connected(&net, &EndpointOptions::new()).await;
+        let pair = connected(&net, &options()).await;
         sleep(&*net.runtime(), idle).await;
         drop(pair);
     });

@@ -225,3 +225,20 @@ fn a_closed_node_refuses_the_sessions_that_wait() {
         exchange(&pair, &[100, 100_000]).await;
     });
 }
+
+/// A peer that was gone kept its memory until the ports were looked at again: quick successors found none.
+#[test]
+fn peers_may_come_and_go_quickly() {
+    Sim::new().run(async |net| {
+        let (a, b) = nodes(&net, &options().max_peers(2));
+        for _ in 0..100 {
+            let (ab, ba) = connect(&a, &b).await.unwrap();
+            ab.send_bytes(b"hello").await.unwrap();
+            assert_eq!(*ba.recv().await.unwrap().unwrap(), *b"hello");
+            let (closed, end) = join(ab.close(), ba.recv()).await;
+            closed.unwrap();
+            assert!(end.unwrap().is_none());
+        }
+        assert!(net.now().as_nanos() < 10_000_000, "{}", net.now());
+    });
+}
