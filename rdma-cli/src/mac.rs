@@ -1,8 +1,8 @@
 //! The two simulated Macs that the commands use
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use futures::future::try_join;
-use rdma_async::{Connection, Endpoint, EndpointOptions};
+use rdma_async::session::{Node, NodeOptions, Session};
 use rdma_sim::{Net, SimDevice};
 
 /// The device with the cable, on both Macs.
@@ -13,12 +13,14 @@ pub(crate) fn devices(net: &Net) -> Result<[SimDevice; 2]> {
     Ok([net.open("a", DEVICE)?, net.open("b", DEVICE)?])
 }
 
-/// Connects both Macs
-pub(crate) async fn connect(net: &Net, options: &EndpointOptions) -> Result<[Connection<SimDevice>; 2]> {
-    let [a, b] = devices(net)?;
-    let a = Endpoint::builder(a).runtime(net.runtime()).options(options.clone()).build()?;
-    let b = Endpoint::builder(b).runtime(net.runtime()).options(options.clone()).build()?;
+/// Opens a session between both Macs
+pub(crate) async fn connect(net: &Net, options: &NodeOptions) -> Result<[Session<SimDevice>; 2]> {
+    let node = |host| {
+        Node::builder(net.opener(host, DEVICE)).runtime(net.runtime()).options(options.clone()).build()
+    };
+    let (a, b) = (node("a")?, node("b")?);
     let (to_b, to_a) = tokio::io::duplex(256);
-    let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await?;
+    let (ab, ()) = try_join(a.connect(to_b), b.serve(to_a)).await?;
+    let ba = b.accept().await.context("the node is closed")?;
     Ok([ab, ba])
 }

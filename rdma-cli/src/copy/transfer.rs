@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::try_join;
 use futures::stream::{self, TryStreamExt};
 use indicatif::ProgressBar;
-use rdma_async::{Connection, EndpointOptions, Message};
+use rdma_async::session::{Message, NodeOptions, Session};
 use rdma_sim::{Net, SimDevice};
 
 use super::source::Source;
@@ -41,11 +41,8 @@ pub(crate) struct Done {
 impl Transfer {
     pub(crate) async fn run(self, net: &Net) -> Result<Done> {
         let memory = PIECE * PIECES;
-        let options = EndpointOptions::new()
-            .max_connections(1)
-            .max_message(PIECE)
-            .send_memory(memory)
-            .receive_memory(memory + (1 << 20));
+        let options =
+            NodeOptions::new().max_peers(1).max_message(PIECE).send_memory(memory).receive_memory(memory);
         let [a, b] = mac::connect(net, &options).await?;
         let start = net.now();
         let Self { source, destination, progress, interrupt } = self;
@@ -67,14 +64,14 @@ const DIFFERS: &str = "the bytes that arrived are not the bytes that were sent";
 const INTERRUPTED: &str = "interrupted; the destination was not changed";
 const UNEXPECTED: &str = "the peer sent a message of unexpected length";
 
-async fn next(connection: &Connection<SimDevice>) -> Result<Message> {
-    connection.recv().await?.context("the peer closed the connection before the file was complete")
+async fn next(session: &Session<SimDevice>) -> Result<Message> {
+    session.recv().await?.context("the peer closed the session before the file was complete")
 }
 
 /// Sends the file, and returns its length and hash once the receiver has confirmed the hash
-async fn send(connection: &Connection<SimDevice>, mut source: Source) -> Result<(u64, blake3::Hash)> {
+async fn send(session: &Session<SimDevice>, mut source: Source) -> Result<(u64, blake3::Hash)> {
     let len = source.len();
-    connection.send_bytes(&len.to_le_bytes()).await?;
+    session.send_bytes(&len.to_le_bytes()).await?;
     let mut hasher = blake3::Hasher::new();
     let pieces = stream::try_unfold((&mut source, &mut hasher), async |(source, hasher)| {
         let len = source.rest().min(PIECE as u64) as usize;
@@ -82,29 +79,29 @@ async fn send(connection: &Connection<SimDevice>, mut source: Source) -> Result<
             source.check_end()?;
             return Ok(None);
         }
-        let mut lease = connection.alloc(len).await?;
+        let mut lease = session.alloc(len).await?;
         lease.resize(len, 0);
         source.read(&mut lease)?;
         hasher.update(&lease);
-        anyhow::Ok(Some((connection.send(lease), (source, hasher))))
+        anyhow::Ok(Some((session.send(lease), (source, hasher))))
     });
     let sends = pieces.map_ok(async |send| Ok(send.await?));
     sends.try_buffered(PIECES).try_for_each(async |_lease| Ok(())).await?;
 
     let hash = hasher.finalize();
-    connection.send_bytes(hash.as_bytes()).await?;
-    ensure!(*next(connection).await? == *hash.as_bytes(), DIFFERS);
+    session.send_bytes(hash.as_bytes()).await?;
+    ensure!(*next(session).await? == *hash.as_bytes(), DIFFERS);
     Ok((len, hash))
 }
 
 /// Writes the pieces to the destination, and returns its hash once that of the sender is equal
 async fn receive(
-    connection: &Connection<SimDevice>,
+    session: &Session<SimDevice>,
     mut destination: Replacement,
     progress: &ProgressBar,
     interrupt: &Interrupt,
 ) -> Result<(Replacement, blake3::Hash)> {
-    let first = next(connection).await?;
+    let first = next(session).await?;
     let mut rest = u64::from_le_bytes(<[u8; 8]>::try_from(&*first).context(UNEXPECTED)?);
     drop(first);
     let mut hasher = blake3::Hasher::new();
@@ -112,14 +109,14 @@ async fn receive(
         if interrupt.is_requested() {
             bail!(at(destination.path(), INTERRUPTED));
         }
-        let piece = next(connection).await?;
+        let piece = next(session).await?;
         rest = rest.checked_sub(piece.len() as u64).context(UNEXPECTED)?;
         hasher.update(&piece);
         destination.write(&piece)?;
         progress.inc(piece.len() as u64);
     }
     let hash = hasher.finalize();
-    ensure!(*next(connection).await? == *hash.as_bytes(), DIFFERS);
-    connection.send_bytes(hash.as_bytes()).await?;
+    ensure!(*next(session).await? == *hash.as_bytes(), DIFFERS);
+    session.send_bytes(hash.as_bytes()).await?;
     Ok((destination, hash))
 }
