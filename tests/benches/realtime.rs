@@ -1,7 +1,7 @@
 //! The simulator in real time, on one core: what the model says, what a program sees, and what it costs while nothing happens
 //!
 //! * a ping-pong of 64 bytes in virtual time, and on the driver that runs freely;
-//! * the share of a core that an idle connection takes: on that driver, and between two processes of a fabric, over the verbs with
+//! * the share of a core that an idle session takes: on that driver, and between two processes of a fabric, over the verbs with
 //!   the default poll policy.
 
 #![allow(unsafe_code, reason = "asks the system for the processor time, and for one core")]
@@ -12,13 +12,14 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::{Connection, Device, Endpoint, TokioRuntime};
+use rdma_async::session::{Node, Session};
+use rdma_async::{Device, TokioRuntime};
 use rdma_sim::driver::realtime;
 use rdma_sim::{Sim, Topology};
 use rdma_sim_verbs::shared::Settings;
 use rdma_tb5::{OpenOptions, Provider, VerbsDevice};
 use rdma_tests::hosts::{Hosts, Running};
-use rdma_tests::{Pair, connected, median, now, on_connection, options};
+use rdma_tests::{Pair, connected, median, now, on_session, options};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Round trips of a stretch, and stretches
@@ -27,17 +28,17 @@ const STRETCHES: usize = 21;
 /// How long nothing happens
 const REST: Duration = Duration::from_secs(4);
 
-async fn answer(connection: &Connection<impl Device>, count: u32) {
+async fn answer(session: &Session<impl Device>, count: u32) {
     for _ in 0..count {
-        drop(connection.recv().await.expect("the peer lives"));
-        connection.send_bytes(&[2; 64]).await.expect("the peer lives");
+        drop(session.recv().await.expect("the peer lives"));
+        session.send_bytes(&[2; 64]).await.expect("the peer lives");
     }
 }
 
-async fn ask(connection: &Connection<impl Device>, count: u32) {
+async fn ask(session: &Session<impl Device>, count: u32) {
     for _ in 0..count {
-        connection.send_bytes(&[1; 64]).await.expect("the peer lives");
-        drop(connection.recv().await.expect("the peer lives"));
+        session.send_bytes(&[1; 64]).await.expect("the peer lives");
+        drop(session.recv().await.expect("the peer lives"));
     }
 }
 
@@ -47,7 +48,7 @@ async fn round_trips(pair: &Pair, count: u32) {
 
 /// Nanoseconds of a round trip by the model
 fn model_ns() -> f64 {
-    on_connection(Sim::new(), &options(), async |net, pair| {
+    on_session(Sim::new(), &options(), async |net, pair| {
         round_trips(&pair, 10).await;
         let start = net.now();
         round_trips(&pair, COUNT).await;
@@ -55,7 +56,7 @@ fn model_ns() -> f64 {
     })
 }
 
-/// Nanoseconds of a round trip in real time, and the share of a core that an idle connection takes
+/// Nanoseconds of a round trip in real time, and the share of a core that an idle session takes
 fn in_real_time() -> (f64, f64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let handle = runtime.handle().clone();
@@ -72,7 +73,7 @@ fn in_real_time() -> (f64, f64) {
         }
         (median(times), idle_share().await)
     };
-    // The connection is that of a task: a runtime with one thread looks at its main future more rarely.
+    // The session is that of a task: a runtime with one thread looks at its main future more rarely.
     runtime.block_on(runtime.spawn(program)).expect("the program ends")
 }
 
@@ -106,27 +107,27 @@ fn take_one_core() {
 #[cfg(not(target_os = "linux"))]
 fn take_one_core() {}
 
-/// A process of the fabric with an idle connection: this program again
+/// A process of the fabric with an idle session: this program again
 #[expect(clippy::print_stdout, reason = "this is how it answers")]
 fn idle(peer: Option<SocketAddr>) {
     let program = async {
         let provider = Provider::load().unwrap_or_else(|error| panic!("{error}"));
-        let device = VerbsDevice::open(&provider, "rdma_en2", OpenOptions::new()).expect("it is there");
-        let runtime = TokioRuntime::current();
-        let builder = Endpoint::builder(device).runtime(std::sync::Arc::new(runtime));
-        let endpoint = builder.build().expect("the device is fresh");
-        let connection = match peer {
+        let open = move || VerbsDevice::open(&provider, "rdma_en2", OpenOptions::new());
+        let builder = Node::builder(open).runtime(std::sync::Arc::new(TokioRuntime::current()));
+        let node = builder.build().expect("the device is fresh");
+        let session = match peer {
             Some(peer) => {
-                endpoint.connect(TcpStream::connect(peer).await.expect("it listens")).await.expect("connects")
+                node.connect(TcpStream::connect(peer).await.expect("it listens")).await.expect("connects")
             }
             None => {
                 let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
                 println!("{}", listener.local_addr().expect("it is bound"));
                 let (stream, _) = listener.accept().await.expect("it connects");
-                endpoint.accept(stream).await.expect("connects")
+                node.serve(stream).await.expect("connects");
+                node.accept().await.expect("the node is open")
             }
         };
-        let (side, other) = (ask(&connection, 100), answer(&connection, 100));
+        let (side, other) = (ask(&session, 100), answer(&session, 100));
         if peer.is_some() {
             side.await
         } else {
@@ -140,7 +141,7 @@ fn idle(peer: Option<SocketAddr>) {
     runtime.block_on(program);
 }
 
-/// The share of a core that each of two processes with an idle connection takes
+/// The share of a core that each of two processes with an idle session takes
 fn idle_processes() -> [f64; 2] {
     let hosts = Hosts::new("idle", &Settings::new(Topology::pair()), "");
     let start = |name: &str, peer: &str| {
@@ -173,7 +174,7 @@ fn main() {
         model / 1e3
     );
     let percent = share * 100.0;
-    println!("an idle connection in real time: {percent:.2} % of a core (below 1)");
+    println!("an idle session in real time: {percent:.2} % of a core (below 1)");
     for (host, share) in ["a", "b"].iter().zip(idle_processes()) {
         let percent = share * 100.0;
         println!("an idle process over the verbs, host {host}: {percent:.2} % of a core (below 1)");

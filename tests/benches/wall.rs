@@ -18,11 +18,11 @@ use futures::channel::oneshot;
 use futures::future::{join, join_all};
 
 use rdma_arena::Arena;
-use rdma_async::Connection;
+use rdma_async::session::Session;
 use rdma_bare::BareQp;
 use rdma_core::Device;
 use rdma_sim::{Sim, SimDevice};
-use rdma_tests::{bare_pair, now, on_connection, options, value_of};
+use rdma_tests::{bare_pair, now, on_session, options, value_of};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const SIZES: [usize; 3] = [64 << 10, 1 << 20, 4 << 20];
@@ -32,7 +32,7 @@ const AT_ONCE: u64 = 3;
 
 /// `count` messages of `len` bytes one way, a few at a time, each again in the memory of an earlier one
 fn bulk(len: usize, count: u64) -> Duration {
-    on_connection(Sim::new(), &options(), async |_, pair| {
+    on_session(Sim::new(), &options(), async |_, pair| {
         let send = async |count| {
             let sends = (0..AT_ONCE).map(async |number| {
                 let mut lease = pair.ab.alloc(len).await.unwrap();
@@ -70,19 +70,19 @@ fn copy(len: usize, count: u64) -> Duration {
     start.elapsed()
 }
 
-async fn echo(connection: Connection<SimDevice>) {
-    let mut lease = connection.alloc(64).await.unwrap();
-    while let Ok(Some(message)) = connection.recv().await {
+async fn echo(session: Session<SimDevice>) {
+    let mut lease = session.alloc(64).await.unwrap();
+    while let Ok(Some(message)) = session.recv().await {
         lease.clear();
         lease.extend_from_slice(&message);
         drop(message);
-        lease = connection.send(lease).await.unwrap();
+        lease = session.send(lease).await.unwrap();
     }
 }
 
-/// `count` round trips of 64 bytes over connections
+/// `count` round trips of 64 bytes over a session
 fn ping(count: u64) -> Duration {
-    on_connection(Sim::new(), &options(), async |net, pair| {
+    on_session(Sim::new(), &options(), async |net, pair| {
         net.runtime().spawn(Box::pin(echo(pair.ba)));
         let mut lease = pair.ab.alloc(64).await.unwrap();
         lease.resize(64, 1);
@@ -186,7 +186,7 @@ fn main() {
     }
     group.finish();
     let mut group = criterion.benchmark_group("ping_64");
-    group.bench_function("connection", |b| b.iter_custom(ping));
+    group.bench_function("session", |b| b.iter_custom(ping));
     group.bench_function("bare_verbs", |b| b.iter_custom(raw_ping));
     group.sample_size(10).bench_function("turmoil_tcp", |b| b.iter_custom(turmoil_ping));
     group.finish();
@@ -204,7 +204,7 @@ fn summary() {
             println!("bulk, {:>4} KiB: {:.2} of plain memcpy ({rate:.1} GB/s)", len >> 10, copy / bulk);
         }
     }
-    if let Some(ping) = median("ping_64/connection") {
+    if let Some(ping) = median("ping_64/session") {
         println!("ping-pong, 64 B: {:.2} µs of wall time per round trip", ping / 1e3);
         for (id, name) in [("ping_64/bare_verbs", "bare verbs"), ("ping_64/turmoil_tcp", "TCP in turmoil")] {
             if let Some(other) = median(id) {
