@@ -7,13 +7,14 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::mac::PORTS;
 use crate::report::Output;
 #[cfg(unix)]
 use crate::sim::Period;
 
 /// RDMA over Thunderbolt 5, real or simulated
 ///
-/// `copy` and `ping` run on the simulator: two Macs, one cable, virtual time. Equal seeds give equal runs. `devices` and `doctor`
+/// `copy` and `ping` run on the simulator: two Macs, a cable, virtual time. Equal seeds give equal runs. `devices` and `doctor`
 /// inspect this machine, or a report that was recorded on another one.
 #[derive(Debug, Parser)]
 #[command(name = "tb5", version, after_help = "Exit codes: 0 done, 1 failed, 2 usage.")]
@@ -38,6 +39,11 @@ impl Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Copy a file from one Mac to another over the cable, and verify it
+    #[command(
+        after_help = "Faults show how a copy goes on: --fault unplug@2ms,replug@8ms pulls the cable after 2 ms, and plugs it in again. \
+                      KIND is the name of a fault of a port in rdma-sim/MODEL.md, with its argument: 'flap 5ms@2ms@1' for the second \
+                      cable. A copy fails when nothing has arrived for 10 s after the last fault; all times are virtual."
+    )]
     Copy(Copy),
     /// List the RDMA devices, their ports, cables and peers
     Devices(Devices),
@@ -207,6 +213,12 @@ pub(crate) struct Copy {
     pub(crate) src: PathBuf,
     /// The file name of the copy; an existing file is replaced and keeps its mode
     pub(crate) dst: PathBuf,
+    /// Cables between the two Macs: 1 to 3
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(PORTS)))]
+    pub(crate) cables: u8,
+    /// Faults of the cables: KIND@TIME[@CABLE], separated by commas; cables count from 0
+    #[arg(long, value_name = "FAULTS")]
+    pub(crate) fault: Option<String>,
     /// Seed of all random choices of the simulator
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,

@@ -9,7 +9,7 @@ use rdma_sim::{Net, Sim, SimDevice};
 use serde::Serialize;
 
 use crate::args::Ping;
-use crate::report::{Output, SIMULATED, SIMULATOR, Wall, micros};
+use crate::report::{Output, SIMULATOR, Wall, micros, simulated};
 use crate::{Failure, mac};
 
 /// The longest message, in bytes
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
     if size > MAX_MESSAGE {
         bail!(Failure::usage(format!("--size {size} exceeds the longest message, {MAX_MESSAGE} bytes")));
     }
-    output.announce(SIMULATED)?;
+    output.announce(&simulated(1))?;
     let wall = Wall::start();
     let run = Sim::new().seed(seed).run(async |net| ping(&net, size, count).await);
     let wall_seconds = wall.seconds();
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
 }
 
 async fn ping(net: &Net, size: usize, count: u32) -> Result<Vec<u64>> {
-    let [a, b] = mac::connect(net, &NodeOptions::new().max_message(MAX_MESSAGE)).await?;
+    let [a, b] = mac::connect(net, &NodeOptions::new().max_message(MAX_MESSAGE), 1).await?;
     let ask = async {
         let mut samples = Vec::with_capacity(count as usize);
         let mut lease = a.alloc(size).await?;

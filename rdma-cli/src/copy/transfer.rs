@@ -3,13 +3,15 @@
 //! The first message is the length, then come the bytes in pieces, and last their hash. The receiver hashes what it writes
 //! and answers with its own.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use futures::future::try_join;
+use futures::future::{Either, select, try_join};
 use futures::stream::{self, TryStreamExt};
 use indicatif::ProgressBar;
 use rdma_async::session::{Message, NodeOptions, Session};
+use rdma_core::Time;
 use rdma_sim::{Net, SimDevice};
 
 use super::source::Source;
@@ -28,6 +30,8 @@ pub(crate) struct Transfer {
     pub(crate) destination: Replacement,
     pub(crate) progress: ProgressBar,
     pub(crate) interrupt: Interrupt,
+    pub(crate) cables: u8,
+    pub(crate) last_fault: Time,
 }
 
 /// A completed transfer
@@ -36,6 +40,10 @@ pub(crate) struct Done {
     pub(crate) hash: blake3::Hash,
     /// From the first message to the receiver's confirmation.
     pub(crate) virtual_time: Duration,
+    pub(crate) end: Time,
+    /// How often the path of a cable was made again.
+    pub(crate) reconnects: u32,
+    pub(crate) retransmitted_bytes: u64,
 }
 
 impl Transfer {
@@ -43,26 +51,54 @@ impl Transfer {
         let memory = PIECE * PIECES;
         let options =
             NodeOptions::new().max_peers(1).max_message(PIECE).send_memory(memory).receive_memory(memory);
-        let [a, b] = mac::connect(net, &options).await?;
+        let Self { source, destination, progress, interrupt, cables, last_fault } = self;
+        let [a, b] = mac::connect(net, &options, cables).await?;
         let start = net.now();
-        let Self { source, destination, progress, interrupt } = self;
-        let (sent, received) =
-            try_join(send(&a, source), receive(&b, destination, &progress, &interrupt)).await?;
+        let both = try_join(send(&a, source), receive(&b, destination, &progress, &interrupt));
+        let stalled = stalled(net, &progress, last_fault);
+        let (sent, received) = match select(pin!(both), pin!(stalled)).await {
+            Either::Left((copied, _)) => copied?,
+            Either::Right(_) => bail!(STALLED),
+        };
         ensure!(sent.1 == received.1, DIFFERS);
-        let virtual_time = net.now() - start;
+        let end = net.now();
         let (destination, hash) = received;
+        let (reconnects, retransmitted_bytes) = reconnects_and_retransmitted(&a);
         try_join(a.close(), b.close()).await?;
         if interrupt.is_requested() {
             bail!(at(destination.path(), INTERRUPTED));
         }
         destination.finish()?;
-        Ok(Done { bytes: sent.0, hash, virtual_time })
+        Ok(Done { bytes: sent.0, hash, virtual_time: end - start, end, reconnects, retransmitted_bytes })
     }
 }
 
 const DIFFERS: &str = "the bytes that arrived are not the bytes that were sent";
 const INTERRUPTED: &str = "interrupted; the destination was not changed";
 const UNEXPECTED: &str = "the peer sent a message of unexpected length";
+
+const STALLED: &str =
+    "nothing has arrived for 10 s since the last fault: plug a cable in with another one, such as replug@8ms";
+
+/// How long a copy waits for data.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Waits until nothing arrives any more, and no fault can change that
+async fn stalled(net: &Net, progress: &ProgressBar, last_fault: Time) {
+    let mut arrived = progress.position();
+    loop {
+        net.sleep(PATIENCE).await;
+        if arrived == progress.position() && net.now() >= last_fault + PATIENCE {
+            return;
+        }
+        arrived = progress.position();
+    }
+}
+
+fn reconnects_and_retransmitted(_session: &Session<SimDevice>) -> (u32, u64) {
+    // TODO snapshot
+    (0, 0)
+}
 
 async fn next(session: &Session<SimDevice>) -> Result<Message> {
     session.recv().await?.context("the peer closed the session before the file was complete")

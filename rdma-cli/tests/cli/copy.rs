@@ -85,9 +85,12 @@ fn the_report_has_stable_keys_and_equal_seeds_give_equal_digests() {
         "backend",
         "blake3",
         "bytes",
+        "cables",
         "ceiling_bytes_per_second",
         "efficiency",
         "goodput_bytes_per_second",
+        "reconnects",
+        "retransmitted_bytes",
         "seed",
         "trace_digest",
         "virtual_seconds",
@@ -129,6 +132,44 @@ fn a_large_file_fills_the_cable_and_needs_little_memory() {
     assert!((0.97..=1.0).contains(&efficiency), "{efficiency}");
     let peak_kib = usage.ru_maxrss / if cfg!(target_os = "macos") { 1024 } else { 1 };
     assert!(peak_kib < 64 << 10, "{peak_kib} KiB");
+}
+
+#[test]
+fn cables_add_up() {
+    let folder = with_hole(64 << 20);
+    for cables in ["1", "2", "3"] {
+        let report =
+            json(&tb5!["copy", "--json", "--cables", cables, folder.path("source"), folder.path("copy")]);
+        assert_eq!(report["cables"].to_string(), cables);
+        let efficiency = report["efficiency"].as_f64().unwrap();
+        assert!((0.94..=1.0).contains(&efficiency), "{cables} cables: {efficiency}");
+    }
+}
+
+#[test]
+fn a_copy_goes_on_when_a_cable_is_back_or_another_is_left() {
+    let content = noise(32 << 20, 9);
+    let folder = with_source(&content);
+    let (from, to) = (folder.path("source"), folder.path("copy"));
+    for (cables, fault) in
+        [("1", "unplug@1ms,replug@3ms"), ("2", "unplug@1ms"), ("3", "unplug@1ms@2, flap 1ms@1500us@1")]
+    {
+        let output = tb5!["copy", "--cables", cables, "--fault", fault, &from, &to];
+        assert_code(&output, 0);
+        assert!(fs::read(&to).unwrap() == content, "{fault}");
+        let text = stdout(&output);
+        assert!(text.contains(&format!(" {cables}, made again ")), "{text}");
+    }
+    let output = tb5!["copy", "--fault", "slow 50%@0s,unplug@9s", &from, &to];
+    assert!(stdout(&output).contains("slow 50%@0s, unplug@9s (after the copy)"), "{}", stdout(&output));
+}
+
+#[test]
+fn a_copy_without_a_cable_fails() {
+    let folder = with_source(&noise(32 << 20, 9));
+    let output = tb5!["copy", "--fault", "unplug@1ms", folder.path("source"), folder.path("copy")];
+    assert_failed(&output, 1, &["nothing has arrived for 10 s since the last fault", "such as replug@8ms"]);
+    assert_eq!(folder.entries(), ["source"]);
 }
 
 // ─── Refused files ───
