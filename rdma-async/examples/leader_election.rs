@@ -3,7 +3,7 @@
 //! A member that stands for election asks the others for their votes in a term, over a session for each, and leads with two of three.
 //! A vote is on the disk of its member before the answer leaves, and the disk survives the process.
 //!
-//! `cargo run --example leader_election` tries 300 seeds. With `-- --forgetful`, members lose their disks when they start anew: the check
+//! `cargo run --example leader_election` tries 500 seeds. With `-- --forgetful`, members lose their disks when they start anew: the check
 //! finds two leaders of one term, and prints a line that repeats the run; with `RDMA_SIM_PAGE=run.html` it writes a page of it.
 #![allow(clippy::print_stdout, reason = "a program")]
 
@@ -156,10 +156,14 @@ async fn elect(net: Net, is_forgetful: bool) {
 
 fn main() {
     let is_forgetful = std::env::args().any(|argument| argument == "--forgetful");
-    let faults = RandomFaults::up_to(3).kinds([FaultKind::Kill, FaultKind::Unplug, FaultKind::Pause]);
+    let faults = RandomFaults::up_to(6).within(Duration::from_millis(30)).kinds([
+        FaultKind::Kill,
+        FaultKind::Unplug,
+        FaultKind::Pause,
+    ]);
     let settings = Check::new()
         .name("leader_election")
-        .runs(300)
+        .runs(500)
         .topology(Topology::mesh(3, 3).expect("three Macs have the ports"))
         .random_faults(faults)
         .liveness(Duration::from_secs(20));
