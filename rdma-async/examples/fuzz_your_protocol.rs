@@ -1,7 +1,8 @@
 //! A protocol under faults, three ways: by seed, by the strategies of proptest, and from the bytes of a fuzzer
 //!
 //! The protocol is a service that adds up the numbers of its client. Under any faults it may fail, but it must neither answer
-//! wrongly nor wait for ever. One function states that, [`holds`], and all three ways run it.
+//! wrongly nor wait for ever. One function states that, [`holds`], and all three ways run it. A session outlives its cable, and waits
+//! for one while both processes live: how long is too long is decided here.
 //!
 //! `cargo run --example fuzz_your_protocol`. On two machines, `-- --device NAME --listen ADDRESS` and `-- --device NAME --connect
 //! ADDRESS` run the same protocol once, without faults.
@@ -13,7 +14,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use proptest::test_runner::{Config, TestRunner};
-use rdma_async::{Connection, Device, Endpoint, EndpointOptions};
+use rdma_async::Device;
+use rdma_async::session::{Node, NodeOptions, Session};
+use rdma_async::time::timeout;
 use rdma_sim::{Check, Choices, Net, RandomFaults, Seeded, Sim, always, check, sometimes, try_check};
 
 use self::backend::{End, Result};
@@ -23,26 +26,28 @@ const REQUESTS: u64 = 50;
 const SUM: u64 = REQUESTS * (REQUESTS + 1) / 2;
 /// When faults begin at the latest
 const HORIZON: Duration = Duration::from_millis(2);
+/// How long the client waits for its sum
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Answers each number with the sum so far
-async fn serve<D: Device>(connection: &Connection<D>) -> Result {
+async fn serve<D: Device>(session: &Session<D>) -> Result {
     let mut sum = 0;
-    while let Some(message) = connection.recv().await? {
+    while let Some(message) = session.recv().await? {
         sum += u64::from_le_bytes(message[..].try_into()?);
-        connection.send_bytes(&sum.to_le_bytes()).await?;
+        session.send_bytes(&sum.to_le_bytes()).await?;
     }
     Ok(())
 }
 
 /// Asks for the sum of 1 to [`REQUESTS`]
-async fn add_up<D: Device>(connection: &Connection<D>) -> Result<u64> {
+async fn add_up<D: Device>(session: &Session<D>) -> Result<u64> {
     let mut sum = 0;
     for number in 1..=REQUESTS {
-        connection.send_bytes(&number.to_le_bytes()).await?;
-        let answer = connection.recv().await?.ok_or("the server closed the connection")?;
+        session.send_bytes(&number.to_le_bytes()).await?;
+        let answer = session.recv().await?.ok_or("the server closed the session")?;
         sum = u64::from_le_bytes(answer[..].try_into()?);
     }
-    connection.close().await?;
+    session.close().await?;
     Ok(sum)
 }
 
@@ -58,23 +63,23 @@ async fn holds(net: Net) {
 }
 
 async fn attempt(net: &Net) -> Result<u64> {
-    let options = || {
-        let options = EndpointOptions::new().keep_alive_interval(Duration::from_millis(250));
-        options.peer_timeout(Duration::from_secs(1))
-    };
+    let options = || NodeOptions::new().peer_timeout(Duration::from_secs(1));
     let (here, there) = net.tcp();
     // The server is a process of host b: faults stop, kill and restart it.
-    let server = Endpoint::builder(net.open("b", "rdma_en2")?);
+    let server = Node::builder(net.opener("b", "rdma_en2"));
     let server = server.runtime(net.host("b").runtime()).options(options()).build()?;
     net.host("b").spawn(async move {
-        if let Ok(connection) = server.accept(there).await {
+        if server.serve(there).await.is_ok()
+            && let Some(session) = server.accept().await
+        {
             // The client notices a server that failed.
-            let _ = serve(&connection).await;
+            let _ = serve(&session).await;
         }
     });
-    let client = Endpoint::builder(net.open("a", "rdma_en2")?);
+    let client = Node::builder(net.opener("a", "rdma_en2"));
     let client = client.runtime(net.runtime()).options(options()).build()?;
-    add_up(&client.connect(here).await?).await
+    let sum = async { add_up(&client.connect(here).await?).await };
+    timeout(&*net.runtime(), PATIENCE, sum).await.ok_or("no sum in time")?
 }
 
 /// What all three ways vary
@@ -123,18 +128,24 @@ fn fuzz() -> Result {
 
 /// The server at one end of a real cable
 async fn server(end: End) -> Result {
-    let endpoint = Endpoint::builder(end.open()?).runtime(end.runtime()).build()?;
-    let connection = endpoint.accept(end.stream().await?).await?;
-    serve(&connection).await?;
-    Ok(connection.closed().await?)
+    let node = Node::builder(end.opener()).runtime(end.runtime()).build()?;
+    node.serve(end.stream().await?).await?;
+    let session = node.accept().await.ok_or("the node is closed")?;
+    serve(&session).await?;
+    drop(session);
+    node.wait_idle().await;
+    Ok(())
 }
 
 /// The client at the other end
 async fn client(end: End) -> Result {
-    let endpoint = Endpoint::builder(end.open()?).runtime(end.runtime()).build()?;
-    let sum = add_up(&endpoint.connect(end.stream().await?).await?).await?;
+    let node = Node::builder(end.opener()).runtime(end.runtime()).build()?;
+    let session = node.connect(end.stream().await?).await?;
+    let sum = add_up(&session).await?;
     assert_eq!(sum, SUM, "the sum is wrong");
     println!("{REQUESTS} requests hold, without faults");
+    drop(session);
+    node.wait_idle().await;
     Ok(())
 }
 

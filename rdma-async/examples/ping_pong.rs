@@ -7,7 +7,7 @@ mod backend;
 
 use std::process::ExitCode;
 
-use rdma_async::Endpoint;
+use rdma_async::session::Node;
 
 use self::backend::{End, Result};
 
@@ -20,33 +20,37 @@ fn main() -> ExitCode {
 
 /// Sends every message back
 async fn echo(end: End) -> Result {
-    let endpoint = Endpoint::builder(end.open()?).runtime(end.runtime()).build()?;
-    let connection = endpoint.accept(end.stream().await?).await?;
-    while let Some(message) = connection.recv().await? {
-        connection.send_bytes(&message).await?;
+    let node = Node::builder(end.opener()).runtime(end.runtime()).build()?;
+    node.serve(end.stream().await?).await?;
+    let session = node.accept().await.ok_or("the node is closed")?;
+    while let Some(message) = session.recv().await? {
+        session.send_bytes(&message).await?;
     }
     // The peer has closed; wait until it knows that everything arrived.
-    connection.closed().await?;
+    drop(session);
+    node.wait_idle().await;
     Ok(())
 }
 
 /// Measures round trips
 async fn ping(end: End) -> Result {
     let runtime = end.runtime();
-    let endpoint = Endpoint::builder(end.open()?).runtime(end.runtime()).build()?;
-    let connection = endpoint.connect(end.stream().await?).await?;
+    let node = Node::builder(end.opener()).runtime(end.runtime()).build()?;
+    let session = node.connect(end.stream().await?).await?;
     // The device reads the message in the memory of the lease, which comes back for the next one.
-    let mut lease = connection.alloc(LEN).await?;
+    let mut lease = session.alloc(LEN).await?;
     lease.resize(LEN, 7);
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
         let start = runtime.now();
-        lease = connection.send(lease).await?;
-        let answer = connection.recv().await?.ok_or("the peer closed the connection")?;
+        lease = session.send(lease).await?;
+        let answer = session.recv().await?.ok_or("the peer closed the session")?;
         assert_eq!(*answer, *lease);
         times.push(runtime.now() - start);
     }
-    connection.close().await?;
+    session.close().await?;
+    drop(session);
+    node.wait_idle().await;
     times.sort_unstable();
     println!("{ROUNDS} round trips of {LEN} bytes, median {:?}", times[ROUNDS / 2]);
     Ok(())

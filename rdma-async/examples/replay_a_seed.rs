@@ -13,44 +13,49 @@ mod backend;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rdma_async::{Connection, Device, Endpoint, Runtime};
+use rdma_async::session::{Node, Session};
+use rdma_async::{Device, Runtime};
 use rdma_sim::{Check, Net, Replay, Run, Scheduler, Sim, try_check};
 
 use self::backend::{End, Result};
 
 /// The bug: under about every eighth seed one of ten round trips takes longer than this
-const DEADLINE: Duration = Duration::from_nanos(12_100);
+const DEADLINE: Duration = Duration::from_nanos(12_107);
 
 /// Sends every message back
-async fn echo<D: Device>(connection: &Connection<D>) -> Result {
-    while let Some(message) = connection.recv().await? {
-        connection.send_bytes(&message).await?;
+async fn echo<D: Device>(session: &Session<D>) -> Result {
+    while let Some(message) = session.recv().await? {
+        session.send_bytes(&message).await?;
     }
     Ok(())
 }
 
 /// Ten round trips; returns the slowest
-async fn ask<D: Device>(connection: &Connection<D>, runtime: &dyn Runtime) -> Result<Duration> {
+async fn ask<D: Device>(session: &Session<D>, runtime: &dyn Runtime) -> Result<Duration> {
     let mut slowest = Duration::ZERO;
-    for _ in 0..10 {
+    for number in 0..=10 {
         let start = runtime.now();
-        connection.send_bytes(b"ping").await?;
-        let answer = connection.recv().await?.ok_or("the peer closed the connection")?;
+        session.send_bytes(b"ping").await?;
+        let answer = session.recv().await?.ok_or("the peer closed the session")?;
         assert_eq!(*answer, *b"ping");
-        slowest = slowest.max(runtime.now() - start);
+        // The first message waits until the path is proven.
+        if number > 0 {
+            slowest = slowest.max(runtime.now() - start);
+        }
     }
-    connection.close().await?;
+    session.close().await?;
     Ok(slowest)
 }
 
 /// Both ends in one simulation
 async fn round_trips(net: Net) -> Result<Duration> {
     let (here, there) = net.tcp();
-    let a = Endpoint::builder(net.open("a", "rdma_en2")?).runtime(net.runtime()).build()?;
-    let b = Endpoint::builder(net.open("b", "rdma_en2")?).runtime(net.runtime()).build()?;
-    let (a, b) = futures::try_join!(a.connect(here), b.accept(there))?;
+    let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    let (a, b) = (node("a")?, node("b")?);
+    let (to_b, ()) = futures::try_join!(a.connect(here), b.serve(there))?;
+    let to_a = b.accept().await.ok_or("the node is closed")?;
     let runtime = net.runtime();
-    Ok(futures::try_join!(echo(&b), ask(&a, &*runtime))?.1)
+    Ok(futures::try_join!(echo(&to_a), ask(&to_b, &*runtime))?.1)
 }
 
 /// The test that `check` runs under many seeds
@@ -95,18 +100,23 @@ fn find_and_repeat(replay: Option<&str>) -> Result {
 
 /// The answering end of a real cable
 async fn answering(end: End) -> Result {
-    let endpoint = Endpoint::builder(end.open()?).runtime(end.runtime()).build()?;
-    let connection = endpoint.accept(end.stream().await?).await?;
-    echo(&connection).await?;
-    Ok(connection.closed().await?)
+    let node = Node::builder(end.opener()).runtime(end.runtime()).build()?;
+    node.serve(end.stream().await?).await?;
+    let session = node.accept().await.ok_or("the node is closed")?;
+    echo(&session).await?;
+    drop(session);
+    node.wait_idle().await;
+    Ok(())
 }
 
 /// The asking end
 async fn asking(end: End) -> Result {
-    let endpoint = Endpoint::builder(end.open()?).runtime(end.runtime()).build()?;
-    let connection = endpoint.connect(end.stream().await?).await?;
-    let slowest = ask(&connection, &*end.runtime()).await?;
+    let node = Node::builder(end.opener()).runtime(end.runtime()).build()?;
+    let session = node.connect(end.stream().await?).await?;
+    let slowest = ask(&session, &*end.runtime()).await?;
     println!("the slowest answer took {slowest:?}");
+    drop(session);
+    node.wait_idle().await;
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use std::io::{self, Read as _, Write as _};
 use std::process::ExitCode;
 
 use futures::{TryFutureExt as _, TryStreamExt as _, stream};
-use rdma_async::Endpoint;
+use rdma_async::session::Node;
 
 use self::backend::{End, Result};
 
@@ -24,17 +24,21 @@ fn main() -> ExitCode {
 
 /// Writes the messages to a sink: a file, a pipe; here, to none
 async fn write(end: End) -> Result {
-    let endpoint = Endpoint::builder(end.open()?).runtime(end.runtime()).build()?;
-    let connection = endpoint.accept(end.stream().await?).await?;
+    let node = Node::builder(end.opener()).runtime(end.runtime()).build()?;
+    node.serve(end.stream().await?).await?;
+    let session = node.accept().await.ok_or("the node is closed")?;
     let (mut sink, mut bytes, mut messages) = (io::sink(), 0, 0);
-    let mut incoming = connection.messages();
+    let mut incoming = session.messages();
     while let Some(message) = incoming.try_next().await? {
         // The bytes are where the device put them; dropping the message frees them for the next one.
         sink.write_all(&message)?;
         bytes += message.len();
         messages += 1;
     }
-    connection.closed().await?;
+    // The peer has closed; wait until it knows that everything arrived.
+    drop(incoming);
+    drop(session);
+    node.wait_idle().await;
     println!("received {bytes} bytes in {messages} messages");
     Ok(())
 }
@@ -42,21 +46,23 @@ async fn write(end: End) -> Result {
 /// Reads a source into leases: a file, a pipe; here, a repeated byte
 async fn read(end: End) -> Result {
     let runtime = end.runtime();
-    let endpoint = Endpoint::builder(end.open()?).runtime(end.runtime()).build()?;
-    let connection = endpoint.connect(end.stream().await?).await?;
+    let node = Node::builder(end.opener()).runtime(end.runtime()).build()?;
+    let session = node.connect(end.stream().await?).await?;
     let source = io::repeat(7).take(LEN);
     let start = runtime.now();
     let sends = stream::try_unfold(source, async |mut source| {
-        let mut lease = connection.alloc(CHUNK).await?;
+        let mut lease = session.alloc(CHUNK).await?;
         io::copy(&mut source.by_ref().take(CHUNK as u64), &mut lease)?;
         let is_end = lease.is_empty();
-        Ok::<_, Box<dyn Error>>((!is_end).then(|| (connection.send(lease).err_into(), source)))
+        Ok::<_, Box<dyn Error>>((!is_end).then(|| (session.send(lease).err_into(), source)))
     });
     // Eight chunks are on their way while the next one is read.
     sends.try_buffered(8).try_for_each(async |_lease| Ok(())).await?;
     // Only a close tells that everything arrived.
-    connection.close().await?;
+    session.close().await?;
     let seconds = (runtime.now() - start).as_secs_f64();
+    drop(session);
+    node.wait_idle().await;
     println!("sent {LEN} bytes, {:.1} GB/s", LEN as f64 / seconds / 1e9);
     Ok(())
 }

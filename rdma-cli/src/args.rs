@@ -7,13 +7,14 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::mac::PORTS;
 use crate::report::Output;
 #[cfg(unix)]
 use crate::sim::Period;
 
 /// RDMA over Thunderbolt 5, real or simulated
 ///
-/// `copy` and `ping` run on the simulator: two Macs, one cable, virtual time. Equal seeds give equal runs. `devices` and `doctor`
+/// `copy` and `ping` run on the simulator: two Macs, a cable, virtual time. Equal seeds give equal runs. `devices` and `doctor`
 /// inspect this machine, or a report that was recorded on another one.
 #[derive(Debug, Parser)]
 #[command(name = "tb5", version, after_help = "Exit codes: 0 done, 1 failed, 2 usage.")]
@@ -37,7 +38,16 @@ impl Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Copy a file from one Mac to another over the cable, and verify it
+    /// Copy a file or a directory from one Mac to another over the cable, and verify it
+    #[command(
+        after_help = "Faults show how a copy goes on: --fault unplug@2ms,replug@8ms pulls the cable after 2 ms, and plugs it in again. \
+                      KIND is the name of a fault of a port in rdma-sim/MODEL.md, with its argument: 'flap 5ms@2ms@1' for the second \
+                      cable. A copy fails when nothing has arrived for 10 s after the last fault; all times are virtual.\n\n\
+                      With -r, what is in SRC is put into DST, which is created if it does not exist: files, directories and symbolic \
+                      links, with their modes. Nothing is written through a symbolic link in DST.\n\n\
+                      A copy that is interrupted leaves .NAME.tb5-partial beside the destination NAME. The next copy continues it, if \
+                      the source begins with the same bytes, and else starts anew; with -r, it does not copy equal files again."
+    )]
     Copy(Copy),
     /// List the RDMA devices, their ports, cables and peers
     Devices(Devices),
@@ -203,10 +213,19 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Copy {
-    /// The file to copy
+    /// The file to copy, or with -r the directory
     pub(crate) src: PathBuf,
-    /// The file name of the copy; an existing file is replaced and keeps its mode
+    /// The name of the copy; an existing file is replaced and keeps its mode, an existing directory keeps what else is in it
     pub(crate) dst: PathBuf,
+    /// Copy a directory with everything in it
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+    /// Cables between the two Macs: 1 to 3
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(PORTS)))]
+    pub(crate) cables: u8,
+    /// Faults of the cables: KIND@TIME[@CABLE], separated by commas; cables count from 0
+    #[arg(long, value_name = "FAULTS")]
+    pub(crate) fault: Option<String>,
     /// Seed of all random choices of the simulator
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,

@@ -1,7 +1,10 @@
 //! A file that is written under a temporary name and appears when it is complete
+//!
+//! What was written of a file that is not complete can be kept beside it, and continued later.
 
+use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -63,12 +66,55 @@ impl Replacement {
         Ok(Self { path, folder, file })
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.as_file_mut().write_all(bytes).with_context(|| at(&self.path, "cannot be written"))
+    }
+
+    /// Where an incomplete file is kept
+    fn rest(&self) -> PathBuf {
+        let mut name = OsString::from(".");
+        name.push(self.path.file_name().unwrap_or_default());
+        name.push(".tb5-partial");
+        self.folder.join(name)
+    }
+
+    /// Continues the incomplete file that [`keep`](Self::keep) left here, and returns its length
+    ///
+    /// Anything else under its name is left alone.
+    pub(crate) fn resume(&mut self) -> Result<u64> {
+        let rest = self.rest();
+        let continued = || at(&rest, "cannot be continued: remove it");
+        let own = self.file.as_file().metadata().with_context(continued)?;
+        if !fs::symlink_metadata(&rest).is_ok_and(|found| is_own_file(&found, &own)) {
+            return Ok(0);
+        }
+        fs::rename(&rest, self.file.path()).with_context(continued)?;
+        *self.file.as_file_mut() = open_own(self.file.path(), &own).with_context(continued)?;
+        self.file.as_file().set_permissions(own.permissions()).with_context(continued)?;
+        Ok(self.file.as_file().metadata().with_context(continued)?.len())
+    }
+
+    /// Reads what was written so far, piece by piece, up to its end
+    pub(crate) fn read_back(&mut self, into: &mut [u8]) -> Result<usize> {
+        self.file.as_file_mut().read(into).with_context(|| at(&self.path, "cannot be read again"))
+    }
+
+    /// Drops what was written so far
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        let file = self.file.as_file_mut();
+        let emptied = file.set_len(0).and_then(|()| file.rewind());
+        emptied.with_context(|| at(&self.path, "cannot be written"))
+    }
+
+    /// Keeps what was written beside the destination, and returns where; `None` if nothing was written
+    pub(crate) fn keep(self) -> Result<Option<PathBuf>> {
+        let rest = self.rest();
+        let kept = || at(&rest, "the incomplete file cannot be kept");
+        if self.file.as_file().metadata().with_context(kept)?.len() == 0 {
+            return Ok(None);
+        }
+        self.file.persist(&rest).map_err(|error| error.error).with_context(kept)?;
+        Ok(Some(rest))
     }
 
     /// Makes the file appear under its name, and returns when both are on the disk
@@ -79,6 +125,28 @@ impl Replacement {
         file.persist(&path).map_err(|error| error.error).with_context(written)?;
         sync_folder(&folder).with_context(|| at(&folder, "cannot be synced"))
     }
+}
+
+/// Whether this is a regular file with one name, of the owner of `own`
+#[cfg(unix)]
+fn is_own_file(found: &Metadata, own: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    found.is_file() && found.uid() == own.uid() && found.nlink() == 1
+}
+
+#[cfg(not(unix))]
+fn is_own_file(found: &Metadata, _: &Metadata) -> bool {
+    found.is_file()
+}
+
+/// Opens a file of the owner of `own` to read and write
+fn open_own(path: &Path, own: &Metadata) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NOFOLLOW);
+    let file = options.open(path)?;
+    if is_own_file(&file.metadata()?, own) { Ok(file) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
 #[cfg(unix)]

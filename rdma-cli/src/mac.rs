@@ -1,24 +1,41 @@
 //! The two simulated Macs that the commands use
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use futures::future::try_join;
-use rdma_async::{Connection, Endpoint, EndpointOptions};
-use rdma_sim::{Net, SimDevice};
+use rdma_async::session::{Node, NodeBuilder, NodeOptions, Session};
+use rdma_sim::{LineRate, Net, SimDevice, Topology};
 
-/// The device with the cable, on both Macs.
-const DEVICE: &str = "rdma_en2";
+/// Ports of each Mac, which are the most cables between them.
+pub(crate) const PORTS: u8 = 3;
 
-/// Opens the device of both Macs
-pub(crate) fn devices(net: &Net) -> Result<[SimDevice; 2]> {
-    Ok([net.open("a", DEVICE)?, net.open("b", DEVICE)?])
+/// Both Macs, called `a` and `b`, with these cables between ports of the same number
+pub(crate) fn topology(cables: u8) -> Topology {
+    let ports = usize::from(PORTS);
+    let macs = Topology::new().host("a", ports).host("b", ports);
+    (0..usize::from(cables)).fold(macs, |macs, port| macs.cable(("a", port), ("b", port), LineRate::TB5))
 }
 
-/// Connects both Macs
-pub(crate) async fn connect(net: &Net, options: &EndpointOptions) -> Result<[Connection<SimDevice>; 2]> {
-    let [a, b] = devices(net)?;
-    let a = Endpoint::builder(a).runtime(net.runtime()).options(options.clone()).build()?;
-    let b = Endpoint::builder(b).runtime(net.runtime()).options(options.clone()).build()?;
-    let (to_b, to_a) = tokio::io::duplex(256);
-    let (ab, ba) = try_join(a.connect(to_b), b.accept(to_a)).await?;
+/// The device at a cable, on both Macs
+pub(crate) fn device(cable: u8) -> String {
+    format!("rdma_en{}", cable + 2)
+}
+
+/// Opens the device at the first cable of both Macs
+pub(crate) fn devices(net: &Net) -> Result<[SimDevice; 2]> {
+    Ok([net.open("a", &device(0))?, net.open("b", &device(0))?])
+}
+
+/// Opens a session between both Macs, over these cables
+pub(crate) async fn connect(net: &Net, options: &NodeOptions, cables: u8) -> Result<[Session<SimDevice>; 2]> {
+    let node = |host| {
+        let first = Node::builder(net.opener(host, &device(0)));
+        let builder: NodeBuilder<SimDevice> =
+            (1..cables).fold(first, |builder, cable| builder.device(net.opener(host, &device(cable))));
+        builder.runtime(net.runtime()).options(options.clone()).build()
+    };
+    let (a, b) = (node("a")?, node("b")?);
+    let (to_b, to_a) = tokio::io::duplex(64 << 10);
+    let (ab, ()) = try_join(a.connect(to_b), b.serve(to_a)).await?;
+    let ba = b.accept().await.context("the node is closed")?;
     Ok([ab, ba])
 }

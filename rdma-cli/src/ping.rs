@@ -2,15 +2,18 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::try_join;
-use rdma_async::{Connection, EndpointOptions};
+use rdma_async::session::{NodeOptions, Session};
 use rdma_bare::BareQp;
 use rdma_core::Device;
 use rdma_sim::{Net, Sim, SimDevice};
 use serde::Serialize;
 
 use crate::args::Ping;
-use crate::report::{Output, SIMULATED, SIMULATOR, Wall, micros};
+use crate::report::{Output, SIMULATOR, Wall, micros, simulated};
 use crate::{Failure, mac};
+
+/// The longest message, in bytes
+const MAX_MESSAGE: usize = 4 << 20;
 
 #[derive(Debug, Serialize)]
 struct PingResult {
@@ -44,14 +47,12 @@ impl Distribution {
 
 pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
     let &Ping { size, count, seed } = args;
-    let options = EndpointOptions::new();
-    let max = options.max_message_bytes();
-    if size > max {
-        bail!(Failure::usage(format!("--size {size} exceeds the longest message, {max} bytes")));
+    if size > MAX_MESSAGE {
+        bail!(Failure::usage(format!("--size {size} exceeds the longest message, {MAX_MESSAGE} bytes")));
     }
-    output.announce(SIMULATED)?;
+    output.announce(&simulated(1))?;
     let wall = Wall::start();
-    let run = Sim::new().seed(seed).run(async |net| ping(&net, &options, size, count).await);
+    let run = Sim::new().seed(seed).run(async |net| ping(&net, size, count).await);
     let wall_seconds = wall.seconds();
     let rtt_ns = Distribution::of(run.value?);
     let raw = Sim::new().seed(seed).run(async |net| raw_ping(&net, size, count).await);
@@ -90,8 +91,8 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
     )
 }
 
-async fn ping(net: &Net, options: &EndpointOptions, size: usize, count: u32) -> Result<Vec<u64>> {
-    let [a, b] = mac::connect(net, options).await?;
+async fn ping(net: &Net, size: usize, count: u32) -> Result<Vec<u64>> {
+    let [a, b] = mac::connect(net, &NodeOptions::new().max_message(MAX_MESSAGE), 1).await?;
     let ask = async {
         let mut samples = Vec::with_capacity(count as usize);
         let mut lease = a.alloc(size).await?;
@@ -100,8 +101,7 @@ async fn ping(net: &Net, options: &EndpointOptions, size: usize, count: u32) -> 
             stamp(&mut lease, number);
             let start = net.now();
             lease = a.send(lease).await?;
-            let answer =
-                a.recv().await?.context("the peer closed the connection before the last round trip")?;
+            let answer = a.recv().await?.context("the peer closed the session before the last round trip")?;
             samples.push((net.now() - start).as_nanos() as u64);
             ensure!(*answer == *lease, "round trip {number}: the answer differs from the message");
         }
@@ -116,13 +116,13 @@ async fn ping(net: &Net, options: &EndpointOptions, size: usize, count: u32) -> 
     Ok(samples)
 }
 
-async fn answer(connection: &Connection<SimDevice>, size: usize) -> Result<()> {
-    let mut lease = connection.alloc(size).await?;
-    while let Some(message) = connection.recv().await? {
+async fn answer(session: &Session<SimDevice>, size: usize) -> Result<()> {
+    let mut lease = session.alloc(size).await?;
+    while let Some(message) = session.recv().await? {
         lease.clear();
         lease.extend_from_slice(&message);
         drop(message);
-        lease = connection.send(lease).await?;
+        lease = session.send(lease).await?;
     }
     Ok(())
 }

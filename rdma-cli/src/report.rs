@@ -17,9 +17,14 @@ pub(crate) enum Output {
 /// The backend in JSON output.
 pub(crate) const SIMULATOR: &str = "simulator";
 
-/// The line of text output that names the backend.
-pub(crate) const SIMULATED: &str =
-    "backend: simulator (two Macs, one Thunderbolt 5 cable; times are virtual)";
+/// The line of text output that names the backend
+pub(crate) fn simulated(cables: u8) -> String {
+    let cables = match cables {
+        1 => "one Thunderbolt 5 cable".to_owned(),
+        _ => format!("{cables} Thunderbolt 5 cables"),
+    };
+    format!("backend: simulator (two Macs, {cables}; times are virtual)")
+}
 
 impl Output {
     /// Prints the line that names the backend, in text output
@@ -28,12 +33,12 @@ impl Output {
     }
 
     /// Prints the result: `json` as one object, or `rows` as a table of names and values
-    pub(crate) fn outcome<const N: usize>(
+    pub(crate) fn outcome<'a>(
         self,
         json: &impl Serialize,
-        rows: [(&str, String); N],
+        rows: impl IntoIterator<Item = (&'a str, String)>,
     ) -> anyhow::Result<()> {
-        self.print(json, || table(rows.map(|(name, value)| [name.to_owned(), value])))
+        self.print(json, || table(rows.into_iter().map(|(name, value)| [name.to_owned(), value])))
     }
 
     /// Prints the result in the chosen format

@@ -15,10 +15,10 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::join;
+use rdma_async::session::{Node, NodeOptions, Session};
 use rdma_async::time::{sleep, timeout};
-use rdma_async::{Connection, Endpoint, EndpointOptions};
 use rdma_sim::{Check, Net, RandomFaults, Sim, SimDevice, SimHost, SimStream, Topology, check};
-use rdma_tests::{connected, now, options};
+use rdma_tests::{connected, now};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -31,7 +31,7 @@ const TRANSACTIONS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 /// After which a run ends that cannot make progress
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a participant may take to answer before the coordinator connects anew
+/// How long a participant may take to answer before the coordinator connects again
 const ANSWER: Duration = Duration::from_secs(1);
 const PARTICIPANTS: [&str; 2] = ["b", "c"];
 
@@ -100,13 +100,11 @@ impl Cluster {
     }
 }
 
-fn open(host: &SimHost, name: &str, device: &str) -> Result<Endpoint<SimDevice>> {
-    let options = EndpointOptions::new()
-        .connect_timeout(Duration::from_secs(1))
-        .keep_alive_interval(Duration::from_millis(250))
-        .peer_timeout(Duration::from_secs(1));
-    let device = host.net().open(name, device)?;
-    Ok(Endpoint::builder(device).runtime(host.runtime()).options(options).build()?)
+fn node(host: &SimHost, name: &str, device: &str) -> Result<Node<SimDevice>> {
+    let options =
+        NodeOptions::new().connect_timeout(Duration::from_secs(1)).peer_timeout(Duration::from_secs(1));
+    let builder = Node::builder(host.net().opener(name, device)).runtime(host.runtime());
+    Ok(builder.options(options).build()?)
 }
 
 fn message(kind: u8, transaction: u32) -> [u8; 5] {
@@ -119,39 +117,39 @@ fn parse(message: &[u8]) -> Result<(u8, u32)> {
     Ok((*kind, u32::from_le_bytes(transaction.try_into()?)))
 }
 
-/// The coordinator's connection to a participant
-struct Session {
+/// A participant, as the coordinator sees it
+struct Remote {
     host: SimHost,
     cluster: Arc<Cluster>,
     index: usize,
-    connection: Option<Connection<SimDevice>>,
+    session: Option<Session<SimDevice>>,
 }
 
-impl Session {
+impl Remote {
     fn new(host: &SimHost, cluster: &Arc<Cluster>, index: usize) -> Self {
-        Self { host: host.clone(), cluster: Arc::clone(cluster), index, connection: None }
+        Self { host: host.clone(), cluster: Arc::clone(cluster), index, session: None }
     }
 
-    /// Asks the participant, over a new connection if there is none
+    /// Asks the participant, over a new session if there is none
     async fn ask(&mut self, kind: u8, transaction: u32) -> Result<u8> {
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
+        let session = match self.session.take() {
+            Some(session) => session,
             None => {
                 let participant = &self.cluster.participants[self.index];
-                let endpoint = open(&self.host, "a", &participant.devices[0])?;
+                let node = node(&self.host, "a", &participant.devices[0])?;
                 let (here, there) = self.host.net().tcp();
                 participant.dialled.unbounded_send(there).map_err(|_| "the simulation is over")?;
-                endpoint.connect(here).await?
+                node.connect(here).await?
             }
         };
         let runtime = self.host.runtime();
         let answer = timeout(&*runtime, ANSWER, async {
-            connection.send_bytes(&message(kind, transaction)).await?;
-            parse(&connection.recv().await?.ok_or("the participant closed the connection")?)
+            session.send_bytes(&message(kind, transaction)).await?;
+            parse(&session.recv().await?.ok_or("the participant closed the session")?)
         });
         let (kind, answered) = answer.await.ok_or("no answer")??;
         assert_eq!(answered, transaction, "answers come in order");
-        self.connection = Some(connection);
+        self.session = Some(session);
         Ok(kind)
     }
 
@@ -164,7 +162,7 @@ impl Session {
 }
 
 async fn coordinate(host: SimHost, cluster: Arc<Cluster>) {
-    let [mut b, mut c] = [0, 1].map(|index| Session::new(&host, &cluster, index));
+    let [mut b, mut c] = [0, 1].map(|index| Remote::new(&host, &cluster, index));
     for transaction in 0..TRANSACTIONS {
         let logged = lock(&cluster.decisions).get(&transaction).copied();
         let commits = match logged {
@@ -185,7 +183,7 @@ async fn coordinate(host: SimHost, cluster: Arc<Cluster>) {
 
 async fn participate(host: SimHost, cluster: Arc<Cluster>, index: usize) {
     loop {
-        // A connection that ends is replaced by the coordinator's next one.
+        // A session that ends is replaced by the coordinator's next one.
         let _ = serve(&host, &cluster, index).await;
         sleep(&*host.runtime(), Duration::from_millis(50)).await;
     }
@@ -194,9 +192,11 @@ async fn participate(host: SimHost, cluster: Arc<Cluster>, index: usize) {
 async fn serve(host: &SimHost, cluster: &Cluster, index: usize) -> Result {
     let participant = &cluster.participants[index];
     let stream = participant.listening.lock().await.next().await.ok_or("the simulation is over")?;
-    let endpoint = open(host, PARTICIPANTS[index], &participant.devices[1])?;
-    let connection = endpoint.accept(stream).await?;
-    while let Some(request) = connection.recv().await? {
+    let node = node(host, PARTICIPANTS[index], &participant.devices[1])?;
+    node.serve(stream).await?;
+    let session = timeout(&*host.runtime(), ANSWER, node.accept()).await.flatten();
+    let session = session.ok_or("the coordinator opened no session")?;
+    while let Some(request) = session.recv().await? {
         let (kind, transaction) = parse(&request)?;
         let answer = match kind {
             PREPARE if host.net().pick(8) == 7 => NO,
@@ -210,7 +210,7 @@ async fn serve(host: &SimHost, cluster: &Cluster, index: usize) -> Result {
                 DONE
             }
         };
-        connection.send_bytes(&message(answer, transaction)).await?;
+        session.send_bytes(&message(answer, transaction)).await?;
     }
     Ok(())
 }
@@ -261,7 +261,7 @@ fn main() {
     let idle = Duration::from_hours(1);
     let start = now();
     Sim::new().sanitize(true).run(async |net| {
-        let pair = connected(&net, &options()).await;
+        let pair = connected(&net, &NodeOptions::new()).await;
         sleep(&*net.runtime(), idle).await;
         drop(pair);
     });

@@ -12,8 +12,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::Device;
 use rdma_async::session::{Node, Session};
+use rdma_async::{Device, TokioRuntime};
 use rdma_sim::driver::realtime;
 use rdma_sim::{Sim, Topology};
 use rdma_sim_verbs::shared::Settings;
@@ -113,7 +113,8 @@ fn idle(peer: Option<SocketAddr>) {
     let program = async {
         let provider = Provider::load().unwrap_or_else(|error| panic!("{error}"));
         let open = move || VerbsDevice::open(&provider, "rdma_en2", OpenOptions::new());
-        let node = Node::builder(open).build().expect("the options are usable");
+        let builder = Node::builder(open).runtime(std::sync::Arc::new(TokioRuntime::current()));
+        let node = builder.build().expect("the device is fresh");
         let session = match peer {
             Some(peer) => {
                 node.connect(TcpStream::connect(peer).await.expect("it listens")).await.expect("connects")

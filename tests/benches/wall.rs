@@ -80,7 +80,7 @@ async fn echo(session: Session<SimDevice>) {
     }
 }
 
-/// `count` round trips of 64 bytes over sessions
+/// `count` round trips of 64 bytes over a session
 fn ping(count: u64) -> Duration {
     on_session(Sim::new(), &options(), async |net, pair| {
         net.runtime().spawn(Box::pin(echo(pair.ba)));
@@ -186,7 +186,7 @@ fn main() {
     }
     group.finish();
     let mut group = criterion.benchmark_group("ping_64");
-    group.bench_function("connection", |b| b.iter_custom(ping));
+    group.bench_function("session", |b| b.iter_custom(ping));
     group.bench_function("bare_verbs", |b| b.iter_custom(raw_ping));
     group.sample_size(10).bench_function("turmoil_tcp", |b| b.iter_custom(turmoil_ping));
     group.finish();
@@ -204,7 +204,7 @@ fn summary() {
             println!("bulk, {:>4} KiB: {:.2} of plain memcpy ({rate:.1} GB/s)", len >> 10, copy / bulk);
         }
     }
-    if let Some(ping) = median("ping_64/connection") {
+    if let Some(ping) = median("ping_64/session") {
         println!("ping-pong, 64 B: {:.2} µs of wall time per round trip", ping / 1e3);
         for (id, name) in [("ping_64/bare_verbs", "bare verbs"), ("ping_64/turmoil_tcp", "TCP in turmoil")] {
             if let Some(other) = median(id) {

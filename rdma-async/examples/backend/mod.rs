@@ -19,9 +19,13 @@ use tokio::net::{TcpListener, TcpStream};
 
 pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
-/// A byte stream to the process at the other end, over which two endpoints exchange their addresses
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
+/// A byte stream to the process at the other end, over which two nodes make and keep their paths
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// Opens a device: at first, and again after its cable was pulled
+pub(crate) type Open =
+    Box<dyn Fn() -> std::result::Result<AnyDevice, Box<dyn Error + Send + Sync>> + Send + Sync>;
 
 /// One end of a cable
 pub(crate) enum End {
@@ -42,14 +46,18 @@ pub(crate) enum Peer {
 }
 
 impl End {
-    /// Opens the device; after a cable was pulled, open it again
-    pub(crate) fn open(&self) -> Result<AnyDevice> {
-        Ok(match self {
-            Self::Sim { net, host, .. } => AnyDevice::new(net.open(host, "rdma_en2")?),
-            Self::Real { provider, name, .. } => {
-                AnyDevice::new(VerbsDevice::open(provider, name, OpenOptions::new())?)
+    /// What opens the device
+    pub(crate) fn opener(&self) -> Open {
+        match self {
+            Self::Sim { net, host, .. } => {
+                let open = net.opener(host, "rdma_en2");
+                Box::new(move || Ok(AnyDevice::new(open()?)))
             }
-        })
+            Self::Real { provider, name, .. } => {
+                let (provider, name) = (Arc::clone(provider), name.clone());
+                Box::new(move || Ok(AnyDevice::new(VerbsDevice::open(&provider, &name, OpenOptions::new())?)))
+            }
+        }
     }
 
     /// A new stream to the other end
@@ -59,7 +67,7 @@ impl End {
                 future::poll_fn(|cx| streams.borrow_mut().poll_next_unpin(cx)).await.ok_or("no peer")?,
             ),
             Self::Sim { streams: Streams::Connecting(streams), .. } => {
-                let (here, there) = duplex(256);
+                let (here, there) = duplex(64 << 10);
                 streams.unbounded_send(there)?;
                 Box::new(here)
             }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use rdma_core::session::{Integrity, Limits, MAX_SLOTS, MAX_UNREPORTED, MIN_PEER_TIMEOUT};
+use rdma_core::session::{Integrity, Limits, MAX_EAGER, MAX_SLOTS, MAX_UNREPORTED, MIN_PEER_TIMEOUT};
 use rdma_core::{Device, FRAME};
 
 use crate::error::InvalidOptions;
@@ -182,6 +182,10 @@ impl NodeOptions {
         let max = u64::from(device.caps().max_cqe);
         if found > max {
             return Err(InvalidOptions::CompletionQueue { found, max });
+        }
+        // Longer messages are divided into bulk fragments.
+        if self.max_message > MAX_EAGER && device.caps().max_message < BULK_FRAGMENT {
+            return Err(InvalidOptions::MaxMessage { found: self.max_message, max: MAX_EAGER });
         }
         Ok(())
     }

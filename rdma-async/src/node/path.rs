@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdma_core::session::{HelloError, MAX_SLOTS, PathEnd, PathId, lane_config};
-use rdma_core::{Device, QpCapacity, QpInit, QpType};
+use rdma_core::{Cause, Device, QpCapacity, QpInit, QpType, Verb};
 
 use super::inner::NodeInner;
 use super::options::{BULK_FRAGMENT, WINDOW};
@@ -52,6 +52,9 @@ impl<D: Device> PreparedPath<D> {
             Arc::clone(&port) as _,
         )?;
         let [eager, bulk] = lanes.addresses();
+        if eager.gid.is_zero() {
+            return Err(rdma_core::Error::new(Verb::ModifyQp, Cause::GidTableEmpty).into());
+        }
         let rate = port.device.port()?.bits_per_second / 8;
         Ok(Self { lanes, end: PathEnd { path, epoch, window: WINDOW, rate, eager, bulk } })
     }

@@ -1,76 +1,185 @@
-//! `tb5 copy`: copies a file from one Mac to another
+//! `tb5 copy`: copies files from one Mac to another
 
+mod destination;
+mod digest;
+mod entry;
+mod faults;
+mod receive;
+mod send;
 mod source;
 mod transfer;
+mod tree;
 
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use rdma_sim::{LineRate, Sim};
 use serde::Serialize;
 
-use self::source::Source;
+use self::destination::Destination;
+use self::faults::Faults;
+use self::receive::Received;
+use self::send::Sources;
 use self::transfer::Transfer;
 use crate::args::Copy;
+use crate::failure::at;
 use crate::file::Replacement;
-use crate::report::{Output, SIMULATED, SIMULATOR, Wall, bytes};
+use crate::mac;
+use crate::report::{Output, SIMULATOR, Wall, bytes, simulated};
 use crate::signals::Interrupt;
 
 #[derive(Debug, Serialize)]
 struct CopyResult {
     backend: &'static str,
     bytes: u64,
+    files: u64,
+    directories: u64,
+    links: u64,
+    resumed_bytes: u64,
+    discarded_bytes: u64,
     blake3: String,
     virtual_seconds: f64,
     wall_seconds: f64,
     goodput_bytes_per_second: f64,
     ceiling_bytes_per_second: f64,
     efficiency: f64,
+    cables: u8,
+    reconnects: u32,
+    retransmitted_bytes: u64,
     seed: u64,
     trace_digest: String,
 }
 
 pub(crate) fn run(args: &Copy, output: Output) -> anyhow::Result<()> {
+    let cables = args.cables;
+    let faults =
+        args.fault.as_deref().map_or_else(|| Ok(Faults::default()), |text| Faults::parse(text, cables))?;
     let interrupt = Interrupt::listen()?;
-    let source = Source::open(&args.src)?;
-    source.require_other(&args.dst)?;
-    let destination = Replacement::create(&args.dst, source.mode())?;
-    output.announce(SIMULATED)?;
+    let sources = Sources::open(&args.src, args.recursive)?;
+    let destination = destination(&sources, &args.dst)?;
+    output.announce(&simulated(cables))?;
 
-    let progress = progress(source.len(), output);
+    let progress = progress(sources.len(), output);
     let wall = Wall::start();
-    let transfer = Transfer { source, destination, progress: progress.clone(), interrupt };
-    let run = Sim::new().seed(args.seed).run(async |net| transfer.run(&net).await);
+    let last_fault = faults.end();
+    let (path, shown) = (args.dst.clone(), progress.clone());
+    let transfer = Transfer { sources, destination, path, progress: shown, interrupt, cables, last_fault };
+    let sim = Sim::new().seed(args.seed).topology(mac::topology(cables)).faults(faults.plan());
+    let run = sim.run(async |net| transfer.run(&net).await);
     progress.finish_and_clear();
     let done = run.value?;
+    let received = &done.received;
 
     let wall_seconds = wall.seconds();
     let virtual_seconds = done.virtual_time.as_secs_f64();
-    let goodput = if done.bytes == 0 { 0.0 } else { done.bytes as f64 / virtual_seconds };
-    let ceiling = LineRate::TB5.ceiling_bytes_per_second();
+    let copied = received.bytes - received.resumed;
+    let goodput = if copied == 0 { 0.0 } else { copied as f64 / virtual_seconds };
+    let ceiling = LineRate::TB5.ceiling_bytes_per_second() * f64::from(cables);
     let report = CopyResult {
         backend: SIMULATOR,
-        bytes: done.bytes,
-        blake3: done.hash.to_string(),
+        bytes: received.bytes,
+        files: received.files,
+        directories: received.directories,
+        links: received.links,
+        resumed_bytes: received.resumed,
+        discarded_bytes: received.discarded,
+        blake3: received.hash.to_string(),
         virtual_seconds,
         wall_seconds,
         goodput_bytes_per_second: goodput,
         ceiling_bytes_per_second: ceiling,
         efficiency: goodput / ceiling,
+        cables,
+        reconnects: done.reconnects,
+        retransmitted_bytes: done.retransmitted_bytes,
         seed: args.seed,
         trace_digest: run.digest.to_string(),
     };
     let rate = |rate: f64| format!("{:.2} GB/s", rate / 1e9);
-    output.outcome(
-        &report,
-        [
-            ("copied", format!("{} to {}", args.src.display(), args.dst.display())),
-            ("size", format!("{} ({} bytes)", bytes(done.bytes), done.bytes)),
-            ("blake3", format!("{} (verified at both ends)", report.blake3)),
-            ("virtual", format!("{:.6} s, {}", virtual_seconds, rate(goodput))),
-            ("ceiling", format!("{}, of which {:.1} %", rate(ceiling), report.efficiency * 100.0)),
-            ("wall", format!("{wall_seconds:.3} s")),
-            ("trace digest", format!("{} (seed {})", report.trace_digest, args.seed)),
-        ],
-    )
+    let faults = (!faults.is_empty()).then(|| ("faults", faults.describe(done.end)));
+    let again = format!(
+        "{cables}, made again {}; {} sent again",
+        times(done.reconnects),
+        bytes(done.retransmitted_bytes)
+    );
+    let rows = [
+        ("copied", format!("{} to {}", args.src.display(), args.dst.display())),
+        ("size", size(received)),
+        ("blake3", format!("{} (verified at both ends)", report.blake3)),
+        ("virtual", format!("{:.6} s, {}", virtual_seconds, rate(goodput))),
+        ("ceiling", format!("{}, of which {:.1} %", rate(ceiling), report.efficiency * 100.0)),
+        ("cables", again),
+        ("wall", format!("{wall_seconds:.3} s")),
+        ("trace digest", format!("{} (seed {})", report.trace_digest, args.seed)),
+    ];
+    output.outcome(&report, rows.into_iter().chain(faults).chain(earlier(received)))
+}
+
+/// Prepares the destination, or refuses it
+fn destination(sources: &Sources, path: &Path) -> anyhow::Result<Destination> {
+    match sources {
+        Sources::File(source) => {
+            source.require_other(path)?;
+            Ok(Destination::File(Some(Replacement::create(path, source.mode())?)))
+        }
+        Sources::Directory { root, .. } => {
+            require_outside(path, root)?;
+            Ok(Destination::folder(path))
+        }
+    }
+}
+
+/// Fails unless a directory can be at `path` or is there, outside of `source`
+fn require_outside(path: &Path, source: &Path) -> anyhow::Result<()> {
+    let folder = match fs::metadata(path) {
+        Ok(found) if found.is_dir() => path,
+        Ok(_) => bail!(at(path, "is not a directory")),
+        Err(_) => match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        },
+    };
+    let created = || at(path, format!("cannot be created: there is no folder {}", folder.display()));
+    let folder = fs::canonicalize(folder).with_context(created)?;
+    let source = fs::canonicalize(source).with_context(|| at(source, "cannot be read"))?;
+    ensure!(!folder.starts_with(&source), at(path, "is in the directory that is copied"));
+    Ok(())
+}
+
+fn size(received: &Received) -> String {
+    let Received { bytes: len, files, directories, links, .. } = received;
+    let size = format!("{} ({len} bytes)", bytes(*len));
+    if *directories == 0 {
+        return size;
+    }
+    let count =
+        |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    let files = count(*files, "file", "files");
+    let directories = count(*directories, "directory", "directories");
+    format!("{size} in {files}, {directories}, {}", count(*links, "link", "links"))
+}
+
+/// What became of what was there before
+fn earlier(received: &Received) -> Option<(&'static str, String)> {
+    let Received { resumed, discarded, .. } = received;
+    let continued = format!("{} were there already", bytes(*resumed));
+    let anew = format!("{} of an earlier copy are of another source: copied anew", bytes(*discarded));
+    let text = match (*resumed > 0, *discarded > 0) {
+        (false, false) => return None,
+        (true, false) => continued,
+        (false, true) => anew,
+        (true, true) => format!("{continued}; {anew}"),
+    };
+    Some(("resumed", text))
+}
+
+fn times(count: u32) -> String {
+    match count {
+        1 => "once".to_owned(),
+        _ => format!("{count} times"),
+    }
 }
 
 /// A progress bar on a terminal, hidden elsewhere

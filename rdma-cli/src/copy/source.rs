@@ -1,7 +1,7 @@
 //! The file that is copied
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -59,6 +59,12 @@ impl Source {
         }
         self.read += into.len() as u64;
         Ok(())
+    }
+
+    /// Starts again with the first byte
+    pub(crate) fn rewind(&mut self) -> Result<()> {
+        self.read = 0;
+        self.file.rewind().with_context(|| at(&self.path, "cannot be read"))
     }
 
     /// Bytes of the length at opening that were not read yet

@@ -1,125 +1,136 @@
-//! The transfer of a file over the cable
+//! A copy over the cables
 //!
-//! The first message is the length, then come the bytes in pieces, and last their hash. The receiver hashes what it writes
-//! and answers with its own.
+//! The sender announces each file, directory and link, and last the end. The receiver answers to a file with the length and the
+//! hash of what is there of it, and the sender says where it begins: behind that, if its own file begins so. Then come the bytes in
+//! pieces, and their hash; the receiver hashes what it has, and answers with its own. To the end, it answers with the hash of the
+//! whole copy.
 
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use futures::future::try_join;
-use futures::stream::{self, TryStreamExt};
+use futures::future::{Either, select, try_join};
 use indicatif::ProgressBar;
-use rdma_async::{Connection, EndpointOptions, Message};
+use rdma_async::session::{Message, NodeOptions, Session};
+use rdma_core::Time;
 use rdma_sim::{Net, SimDevice};
 
-use super::source::Source;
+use super::destination::Destination;
+use super::receive::{Received, Receiver};
+use super::send::{Sender, Sources};
 use crate::failure::at;
 use crate::file::Replacement;
 use crate::mac;
 use crate::signals::Interrupt;
 
 /// Bytes in a piece: a few pieces keep the cable busy and need little memory.
-const PIECE: usize = 512 << 10;
+pub(super) const PIECE: usize = 512 << 10;
 /// Pieces in flight at once.
-const PIECES: usize = 8;
+pub(super) const PIECES: usize = 8;
+/// How long a copy waits for data.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Transfer {
-    pub(crate) source: Source,
-    pub(crate) destination: Replacement,
+    pub(crate) sources: Sources,
+    pub(crate) destination: Destination,
+    /// Of the destination, for errors.
+    pub(crate) path: PathBuf,
     pub(crate) progress: ProgressBar,
     pub(crate) interrupt: Interrupt,
+    pub(crate) cables: u8,
+    pub(crate) last_fault: Time,
 }
 
 /// A completed transfer
 pub(crate) struct Done {
-    pub(crate) bytes: u64,
-    pub(crate) hash: blake3::Hash,
+    pub(crate) received: Received,
     /// From the first message to the receiver's confirmation.
     pub(crate) virtual_time: Duration,
+    pub(crate) end: Time,
+    /// How often the path of a cable was made again.
+    pub(crate) reconnects: u32,
+    pub(crate) retransmitted_bytes: u64,
+}
+
+pub(super) const DIFFERS: &str = "the bytes that arrived are not the bytes that were sent";
+pub(super) const UNEXPECTED: &str = "the peer sent a message of unexpected length";
+
+/// Why a copy ended that another one can continue
+#[derive(Debug, thiserror::Error)]
+enum Stopped {
+    #[error("interrupted")]
+    Interrupted,
+    #[error(
+        "nothing has arrived for 10 s since the last fault: plug a cable in with another one, such as replug@8ms"
+    )]
+    Stalled,
 }
 
 impl Transfer {
     pub(crate) async fn run(self, net: &Net) -> Result<Done> {
         let memory = PIECE * PIECES;
-        let options = EndpointOptions::new()
-            .max_connections(1)
-            .max_message(PIECE)
-            .send_memory(memory)
-            .receive_memory(memory + (1 << 20));
-        let [a, b] = mac::connect(net, &options).await?;
+        let options =
+            NodeOptions::new().max_peers(1).max_message(PIECE).send_memory(memory).receive_memory(memory);
+        let Self { sources, destination, path, progress, interrupt, cables, last_fault } = self;
+        let [a, b] = mac::connect(net, &options, cables).await?;
         let start = net.now();
-        let Self { source, destination, progress, interrupt } = self;
-        let (sent, received) =
-            try_join(send(&a, source), receive(&b, destination, &progress, &interrupt)).await?;
-        ensure!(sent.1 == received.1, DIFFERS);
-        let virtual_time = net.now() - start;
-        let (destination, hash) = received;
+        let incomplete = RefCell::new(None);
+        let receiver = Receiver::new(&b, destination, &progress, &interrupt, &incomplete);
+        let copied = {
+            let both = try_join(Sender::new(&a, &interrupt).send(sources), receiver.receive());
+            match select(pin!(both), pin!(stalled(net, &progress, last_fault))).await {
+                Either::Left((copied, _)) => copied,
+                Either::Right(_) => Err(Stopped::Stalled.into()),
+            }
+        };
+        let (sent, received) = match copied {
+            Err(error) if error.is::<Stopped>() => {
+                let kept = incomplete.take().map(Replacement::keep).transpose()?.flatten();
+                let rest = match kept {
+                    Some(rest) => {
+                        format!("what has arrived is in {}: copy again to continue", rest.display())
+                    }
+                    None => "copy again to continue".to_owned(),
+                };
+                bail!(at(&path, format!("{error}; {rest}")));
+            }
+            copied => copied?,
+        };
+        ensure!(sent == received.hash, DIFFERS);
+        let end = net.now();
+        let (reconnects, retransmitted_bytes) = reconnects_and_retransmitted(&a);
         try_join(a.close(), b.close()).await?;
-        if interrupt.is_requested() {
-            bail!(at(destination.path(), INTERRUPTED));
-        }
-        destination.finish()?;
-        Ok(Done { bytes: sent.0, hash, virtual_time })
+        Ok(Done { received, virtual_time: end - start, end, reconnects, retransmitted_bytes })
     }
 }
 
-const DIFFERS: &str = "the bytes that arrived are not the bytes that were sent";
-const INTERRUPTED: &str = "interrupted; the destination was not changed";
-const UNEXPECTED: &str = "the peer sent a message of unexpected length";
-
-async fn next(connection: &Connection<SimDevice>) -> Result<Message> {
-    connection.recv().await?.context("the peer closed the connection before the file was complete")
-}
-
-/// Sends the file, and returns its length and hash once the receiver has confirmed the hash
-async fn send(connection: &Connection<SimDevice>, mut source: Source) -> Result<(u64, blake3::Hash)> {
-    let len = source.len();
-    connection.send_bytes(&len.to_le_bytes()).await?;
-    let mut hasher = blake3::Hasher::new();
-    let pieces = stream::try_unfold((&mut source, &mut hasher), async |(source, hasher)| {
-        let len = source.rest().min(PIECE as u64) as usize;
-        if len == 0 {
-            source.check_end()?;
-            return Ok(None);
+/// Waits until nothing arrives any more, and no fault can change that
+async fn stalled(net: &Net, progress: &ProgressBar, last_fault: Time) {
+    let mut arrived = progress.position();
+    loop {
+        net.sleep(PATIENCE).await;
+        if arrived == progress.position() && net.now() >= last_fault + PATIENCE {
+            return;
         }
-        let mut lease = connection.alloc(len).await?;
-        lease.resize(len, 0);
-        source.read(&mut lease)?;
-        hasher.update(&lease);
-        anyhow::Ok(Some((connection.send(lease), (source, hasher))))
-    });
-    let sends = pieces.map_ok(async |send| Ok(send.await?));
-    sends.try_buffered(PIECES).try_for_each(async |_lease| Ok(())).await?;
-
-    let hash = hasher.finalize();
-    connection.send_bytes(hash.as_bytes()).await?;
-    ensure!(*next(connection).await? == *hash.as_bytes(), DIFFERS);
-    Ok((len, hash))
-}
-
-/// Writes the pieces to the destination, and returns its hash once that of the sender is equal
-async fn receive(
-    connection: &Connection<SimDevice>,
-    mut destination: Replacement,
-    progress: &ProgressBar,
-    interrupt: &Interrupt,
-) -> Result<(Replacement, blake3::Hash)> {
-    let first = next(connection).await?;
-    let mut rest = u64::from_le_bytes(<[u8; 8]>::try_from(&*first).context(UNEXPECTED)?);
-    drop(first);
-    let mut hasher = blake3::Hasher::new();
-    while rest > 0 {
-        if interrupt.is_requested() {
-            bail!(at(destination.path(), INTERRUPTED));
-        }
-        let piece = next(connection).await?;
-        rest = rest.checked_sub(piece.len() as u64).context(UNEXPECTED)?;
-        hasher.update(&piece);
-        destination.write(&piece)?;
-        progress.inc(piece.len() as u64);
+        arrived = progress.position();
     }
-    let hash = hasher.finalize();
-    ensure!(*next(connection).await? == *hash.as_bytes(), DIFFERS);
-    connection.send_bytes(hash.as_bytes()).await?;
-    Ok((destination, hash))
+}
+
+fn reconnects_and_retransmitted(_session: &Session<SimDevice>) -> (u32, u64) {
+    // TODO snapshot
+    (0, 0)
+}
+
+/// Fails if the user has asked to stop
+pub(super) fn check(interrupt: &Interrupt) -> Result<()> {
+    if interrupt.is_requested() {
+        bail!(Stopped::Interrupted);
+    }
+    Ok(())
+}
+
+pub(super) async fn next(session: &Session<SimDevice>) -> Result<Message> {
+    session.recv().await?.context("the peer closed the session before the copy was complete")
 }

@@ -30,8 +30,6 @@ pub(crate) struct Expect {
     /// Bounds of the slowest round trip.
     min_rtt: Option<Period>,
     max_rtt: Option<Period>,
-    /// Connections of all links together.
-    min_connections: Option<u32>,
 }
 
 fn a_minute() -> Period {
@@ -86,8 +84,6 @@ impl Expect {
         let rtt = measured.slowest_rtt.map(Period);
         let text = |period: Period| period.to_string();
         wrong.extend(outside("the slowest round trip to take", rtt, self.min_rtt, self.max_rtt, text));
-        let connections = Some(measured.connections);
-        wrong.extend(outside("as connections", connections, self.min_connections, None, |n| n.to_string()));
         wrong
     }
 }

@@ -2,11 +2,10 @@
 
 use std::fmt;
 
-use rdma_async::{
-    AllocError, CloseError, ConnectError, ConnectionError, EndpointError, PoolError, RecvError, SendError,
-    SendFailed,
-};
+use rdma_async::session::{CloseError, ConnectError, RecvError, SendError, SendFailed, SessionError};
+use rdma_async::{AllocError, EndpointError, PoolError};
 use rdma_core::{Error, Status};
+use rdma_sim::OpenError;
 
 use super::outcome::Outcome;
 
@@ -42,7 +41,7 @@ impl Failure {
 }
 
 impl From<Error> for Failure {
-    /// A verb failed before there was a connection
+    /// A verb failed before there was a session
     fn from(error: Error) -> Self {
         Self::from_device(Outcome::ConnectFails, &error, Some(&error))
     }
@@ -61,22 +60,24 @@ impl From<EndpointError> for Failure {
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         let device = match &error {
-            ConnectError::Device(error) | ConnectError::Lost(ConnectionError::Device(error)) => Some(error),
+            ConnectError::Device(error) | ConnectError::Pool(PoolError::Register(error)) => Some(error),
+            ConnectError::Open(error) => match error.downcast_ref() {
+                Some(OpenError::Verbs(error)) => Some(error),
+                _ => None,
+            },
             _ => None,
         };
         Self::from_device(Outcome::ConnectFails, &error, device)
     }
 }
 
-impl From<ConnectionError> for Failure {
-    fn from(error: ConnectionError) -> Self {
-        match &error {
-            ConnectionError::PeerLost(_) => Self::from_device(Outcome::PeerLost, &error, None),
-            ConnectionError::Device(device) => {
-                Self::from_device(Outcome::ConnectionLost, &error, Some(device))
-            }
-            _ => Self::from_device(Outcome::ConnectionLost, &error, None),
-        }
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Self {
+        let outcome = match &error {
+            SessionError::PeerLost(_) => Outcome::PeerLost,
+            _ => Outcome::SessionLost,
+        };
+        Self::from_device(outcome, &error, None)
     }
 }
 
@@ -92,7 +93,7 @@ impl From<SendFailed> for Failure {
     }
 }
 
-/// The errors of operations on a connection, which may be lost
+/// The errors of operations on a session, which may be lost
 macro_rules! from_operations {
     ($($error:ident),*) => {$(
         impl From<$error> for Failure {

@@ -18,8 +18,6 @@ struct Entries {
 /// Measurements in virtual time
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measured {
-    /// Connections that were established
-    pub(crate) connections: u32,
     /// Of the slowest link
     pub(crate) goodput_bytes_per_second: Option<f64>,
     pub(crate) slowest_rtt: Option<Duration>,
@@ -42,10 +40,6 @@ impl Log {
                 entries.omitted += 1;
             }
         });
-    }
-
-    pub(crate) fn connected(&self) {
-        self.change(|entries| entries.measured.connections += 1);
     }
 
     pub(crate) fn round_trip(&self, took: Duration) {

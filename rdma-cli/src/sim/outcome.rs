@@ -13,14 +13,14 @@ use super::port::Port;
 pub(crate) enum Outcome {
     /// The program finished its work
     Completes,
-    /// The device, the endpoint or the connection could not be opened
+    /// The device, the node or the session could not be opened
     ConnectFails,
-    /// The connection was lost with an error on this side
-    ConnectionLost,
     /// A request failed, or the peer ended too early
     Fails,
-    /// The connection was lost because the peer was silent for too long
+    /// The session was lost because the peer was silent for too long
     PeerLost,
+    /// The session was lost for another reason
+    SessionLost,
     /// The program still waits
     Stalls,
 }

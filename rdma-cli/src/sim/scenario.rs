@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, ensure};
-use rdma_async::EndpointOptions;
+use rdma_async::session::NodeOptions;
 use rdma_sim::topology::TopologyTable;
 use rdma_sim::{Fault, FaultKind, FaultPlan, Model, Topology};
 use serde::Deserialize;
@@ -18,7 +18,7 @@ use super::invalid::Invalid;
 use super::period::Period;
 use super::port::Port;
 use super::rules::{self, RulesTable};
-use super::workload::{Exchange, Idle, Kind, Ping, Program, Reconnect, Stream, Verbs, Workload};
+use super::workload::{Exchange, Idle, Kind, Ping, Program, Stream, Verbs, Workload};
 use crate::failure::at;
 use crate::report::plain;
 
@@ -32,7 +32,7 @@ pub(crate) struct Scenario {
     pub(crate) model: Model,
     pub(crate) faults: FaultPlan,
     pub(crate) links: Vec<[Port; 2]>,
-    pub(crate) options: EndpointOptions,
+    pub(crate) options: NodeOptions,
     pub(crate) workload: Arc<dyn Workload>,
     pub(crate) expect: Expect,
 }
@@ -59,7 +59,7 @@ struct Body<W> {
     rules: RulesTable,
     topology: Option<TopologyTable>,
     links: Option<Spanned<Vec<Pair>>>,
-    endpoint: Option<Spanned<EndpointTable>>,
+    node: Option<Spanned<NodeTable>>,
     #[serde(default)]
     faults: Vec<Spanned<String>>,
     workload: Spanned<W>,
@@ -69,18 +69,17 @@ struct Body<W> {
 /// The ends of a link; their number is checked, because a fixed array would let further ones pass
 type Pair = Spanned<Vec<Spanned<String>>>;
 
-/// `[endpoint]`
+/// `[node]`
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct EndpointTable {
+struct NodeTable {
     connect_timeout: Option<Period>,
-    keepalive: Option<Spanned<Period>>,
     max_message: Option<u32>,
-    timeout: Option<Period>,
+    peer_timeout: Option<Spanned<Period>>,
 }
 
-/// The shortest keep-alive interval: a day of shorter ones takes too long to simulate.
-const SHORTEST_KEEPALIVE: Period = Period(std::time::Duration::from_millis(100));
+/// The shortest peer timeout: a day of the keep-alives of a shorter one takes too long to simulate.
+const SHORTEST_TIMEOUT: Period = Period(std::time::Duration::from_millis(100));
 /// Maximum length of a scenario file.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -101,7 +100,6 @@ impl Scenario {
             Kind::Exchange => Self::parse_with::<Exchange>(text),
             Kind::Idle => Self::parse_with::<Idle>(text),
             Kind::Ping => Self::parse_with::<Ping>(text),
-            Kind::Reconnect => Self::parse_with::<Reconnect>(text),
             Kind::Stream => Self::parse_with::<Stream>(text),
             Kind::Verbs => Self::parse_with::<Verbs>(text),
         }
@@ -123,14 +121,11 @@ impl Scenario {
         let model = rules::model(body.profile.as_ref(), &body.rules)?;
         let faults = faults(&body.faults, &topology)?;
         let links = links(body.links, &topology)?;
-        let options = match &body.endpoint {
-            Some(endpoint) if !body.workload.get_ref().has_endpoints() => {
-                return Err(Invalid::at(
-                    endpoint,
-                    "this kind of workload has no endpoints: remove this table",
-                ));
+        let options = match &body.node {
+            Some(node) if !body.workload.get_ref().has_sessions() => {
+                return Err(Invalid::at(node, "this kind of workload has no nodes: remove this table"));
             }
-            endpoint => options(endpoint.as_ref().map(Spanned::get_ref))?,
+            node => options(node.as_ref().map(Spanned::get_ref))?,
         };
         body.workload.get_ref().check().map_err(|why| Invalid::at(&body.workload, why))?;
         body.expect.check(&links)?;
@@ -214,24 +209,21 @@ fn links(pairs: Option<Spanned<Vec<Pair>>>, topology: &Topology) -> Result<Vec<[
     pairs.get_ref().iter().map(link).collect()
 }
 
-fn options(table: Option<&EndpointTable>) -> Result<EndpointOptions, Invalid> {
-    let mut options = EndpointOptions::new();
+fn options(table: Option<&NodeTable>) -> Result<NodeOptions, Invalid> {
+    let mut options = NodeOptions::new();
     let Some(table) = table else { return Ok(options) };
     if let Some(Period(connect_timeout)) = table.connect_timeout {
         options = options.connect_timeout(connect_timeout);
     }
-    if let Some(keepalive) = &table.keepalive {
-        if *keepalive.get_ref() < SHORTEST_KEEPALIVE {
-            let why = format!("keepalive is shorter than {SHORTEST_KEEPALIVE}");
-            return Err(Invalid::at(keepalive, why));
-        }
-        options = options.keep_alive_interval(keepalive.get_ref().0);
-    }
     if let Some(bytes) = table.max_message {
         options = options.max_message(bytes as usize);
     }
-    if let Some(Period(timeout)) = table.timeout {
-        options = options.peer_timeout(timeout);
+    if let Some(timeout) = &table.peer_timeout {
+        if *timeout.get_ref() < SHORTEST_TIMEOUT {
+            let why = format!("peer_timeout is shorter than {SHORTEST_TIMEOUT}");
+            return Err(Invalid::at(timeout, why));
+        }
+        options = options.peer_timeout(timeout.get_ref().0);
     }
     Ok(options)
 }

@@ -1,14 +1,15 @@
-//! One end of a link, with the connection of its program
+//! One end of a link, with the session of its program
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::future::{Either, select};
 use futures::lock::Mutex;
+use rdma_async::session::{Node, NodeOptions, Session};
 use rdma_async::time::{sleep, timeout};
-use rdma_async::{Connection, Endpoint, EndpointOptions};
 use rdma_core::Time;
 use rdma_sim::{SimDevice, SimHost};
 use tokio::io::DuplexStream;
@@ -25,7 +26,7 @@ pub(crate) struct Side {
     pub(crate) port: Port,
     /// Whether this side connects, and sends in workloads of one direction.
     pub(crate) is_first: bool,
-    pub(crate) options: EndpointOptions,
+    pub(crate) options: NodeOptions,
     pub(crate) link: Arc<Link>,
     pub(crate) log: Arc<Log>,
     pub(crate) reports: Reports,
@@ -46,28 +47,24 @@ pub(crate) type Report = (usize, Time, Result<(), Failure>);
 pub(crate) struct Link {
     calls: UnboundedSender<DuplexStream>,
     called: Mutex<UnboundedReceiver<DuplexStream>>,
-    /// Messages that the second side has stored, as on a disk.
-    pub(crate) stored: AtomicU64,
 }
 
 impl Link {
     pub(crate) fn new() -> Self {
         let (calls, called) = unbounded();
-        Self { calls, called: Mutex::new(called), stored: AtomicU64::new(0) }
-    }
-
-    pub(crate) fn stored(&self) -> u64 {
-        self.stored.load(Ordering::Relaxed)
+        Self { calls, called: Mutex::new(called) }
     }
 }
 
-/// A side and its connection; each workload is a method of this type
+/// A side and its session; each workload is a method of this type
 pub(crate) struct Connected {
     pub(crate) side: Side,
-    pub(crate) connection: Connection<SimDevice>,
-    _endpoint: Endpoint<SimDevice>,
+    pub(crate) session: Session<SimDevice>,
+    _node: Node<SimDevice>,
 }
 
+/// Bytes that a byte stream holds, as buffers of TCP do.
+const STREAM: usize = 64 << 10;
 /// How long the second side waits for the stream of the first.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -104,7 +101,7 @@ impl Side {
     /// A byte stream to the other side, over a network beside the cable
     pub(crate) async fn stream(&self) -> Result<DuplexStream, Failure> {
         if self.is_first {
-            let (near, far) = tokio::io::duplex(256);
+            let (near, far) = tokio::io::duplex(STREAM);
             // The link holds the receiver.
             let _ = self.link.calls.unbounded_send(far);
             return Ok(near);
@@ -119,20 +116,25 @@ impl Side {
         })
     }
 
-    /// Opens the device and connects to the other side
+    /// Opens a session with the other side
     pub(crate) async fn connect(&self) -> Result<Connected, Failure> {
-        let endpoint = Endpoint::builder(self.open()?)
+        let node = Node::builder(self.host.net().opener(&self.port.host, &self.port.device))
             .runtime(self.host.runtime())
             .options(self.options.clone())
             .build()?;
         let stream = self.stream().await?;
-        let connection = if self.is_first {
-            let connection = endpoint.connect(stream).await?;
-            self.log.connected();
-            connection
-        } else {
-            endpoint.accept(stream).await?
-        };
-        Ok(Connected { side: self.clone(), connection, _endpoint: endpoint })
+        let session = if self.is_first { node.connect(stream).await? } else { accept(&node, stream).await? };
+        Ok(Connected { side: self.clone(), session, _node: node })
     }
+}
+
+/// Waits until the peer at the other end of `stream` has opened a session
+async fn accept(node: &Node<SimDevice>, stream: DuplexStream) -> Result<Session<SimDevice>, Failure> {
+    node.serve(stream).await?;
+    let (accept, wait_idle) = (pin!(node.accept()), pin!(node.wait_idle()));
+    let session = match select(accept, wait_idle).await {
+        Either::Left((session, _)) => session,
+        Either::Right(_) => None,
+    };
+    session.ok_or_else(|| Failure::new(Outcome::ConnectFails, "the other side went away without a session"))
 }

@@ -17,14 +17,14 @@ use crate::support::{
     stdout, tool,
 };
 
-fn noise(len: usize, salt: u64) -> Vec<u8> {
+pub(crate) fn noise(len: usize, salt: u64) -> Vec<u8> {
     let mut bytes = vec![0; len];
     blake3::Hasher::new_derive_key("tb5 tests").update(&salt.to_le_bytes()).finalize_xof().fill(&mut bytes);
     bytes
 }
 
 /// A folder with a file called `source`
-fn with_source(content: &[u8]) -> Folder {
+pub(crate) fn with_source(content: &[u8]) -> Folder {
     let folder = Folder::new();
     folder.write("source", content);
     folder
@@ -41,11 +41,11 @@ fn copy(folder: &Folder, to: impl AsRef<Path>) -> Output {
     tb5!["copy", folder.path("source"), folder.path(to)]
 }
 
-fn mode(path: impl AsRef<Path>) -> u32 {
+pub(crate) fn mode(path: impl AsRef<Path>) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-fn set_mode(path: impl AsRef<Path>, mode: u32) {
+pub(crate) fn set_mode(path: impl AsRef<Path>, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
@@ -85,9 +85,17 @@ fn the_report_has_stable_keys_and_equal_seeds_give_equal_digests() {
         "backend",
         "blake3",
         "bytes",
+        "cables",
         "ceiling_bytes_per_second",
+        "directories",
+        "discarded_bytes",
         "efficiency",
+        "files",
         "goodput_bytes_per_second",
+        "links",
+        "reconnects",
+        "resumed_bytes",
+        "retransmitted_bytes",
         "seed",
         "trace_digest",
         "virtual_seconds",
@@ -129,6 +137,44 @@ fn a_large_file_fills_the_cable_and_needs_little_memory() {
     assert!((0.97..=1.0).contains(&efficiency), "{efficiency}");
     let peak_kib = usage.ru_maxrss / if cfg!(target_os = "macos") { 1024 } else { 1 };
     assert!(peak_kib < 64 << 10, "{peak_kib} KiB");
+}
+
+#[test]
+fn cables_add_up() {
+    let folder = with_hole(64 << 20);
+    for cables in ["1", "2", "3"] {
+        let report =
+            json(&tb5!["copy", "--json", "--cables", cables, folder.path("source"), folder.path("copy")]);
+        assert_eq!(report["cables"].to_string(), cables);
+        let efficiency = report["efficiency"].as_f64().unwrap();
+        assert!((0.94..=1.0).contains(&efficiency), "{cables} cables: {efficiency}");
+    }
+}
+
+#[test]
+fn a_copy_goes_on_when_a_cable_is_back_or_another_is_left() {
+    let content = noise(4 << 20, 9);
+    let folder = with_source(&content);
+    let (from, to) = (folder.path("source"), folder.path("copy"));
+    for (cables, fault) in
+        [("1", "unplug@200us,replug@3ms"), ("2", "unplug@100us"), ("3", "unplug@50us@2, flap 1ms@100us@1")]
+    {
+        let output = tb5!["copy", "--cables", cables, "--fault", fault, &from, &to];
+        assert_code(&output, 0);
+        assert!(fs::read(&to).unwrap() == content, "{fault}");
+        let text = stdout(&output);
+        assert!(text.contains(&format!(" {cables}, made again ")), "{text}");
+    }
+    let output = tb5!["copy", "--fault", "slow 50%@0s,unplug@9s", &from, &to];
+    assert!(stdout(&output).contains("slow 50%@0s, unplug@9s (after the copy)"), "{}", stdout(&output));
+}
+
+#[test]
+fn a_copy_without_a_cable_fails() {
+    let folder = with_source(&noise(4 << 20, 9));
+    let output = tb5!["copy", "--fault", "unplug@200us", folder.path("source"), folder.path("copy")];
+    assert_failed(&output, 1, &["nothing has arrived for 10 s since the last fault", "such as replug@8ms"]);
+    assert_eq!(folder.entries(), [".copy.tb5-partial", "source"]);
 }
 
 // ─── Refused files ───
@@ -182,7 +228,8 @@ fn source_and_destination_must_differ() {
 fn unprivileged(folder: &Folder) -> Command {
     set_mode(folder.path(""), 0o755);
     let tool = folder.path("tb5");
-    fs::copy(env!("CARGO_BIN_EXE_tb5"), &tool).unwrap();
+    // By a process of its own: a child of another test would keep the file open for writing, and it could not be run.
+    assert!(program("cp").arg(env!("CARGO_BIN_EXE_tb5")).arg(&tool).status().unwrap().success());
     let mut command = program(tool);
     // SAFETY: the call has no preconditions.
     if unsafe { libc::geteuid() } == 0 {
@@ -320,7 +367,7 @@ fn a_full_disk_leaves_nothing_behind() {
 }
 
 /// Waits until more than a megabyte is in the temporary file, and returns its mode
-fn under_way(folder: &Folder) -> u32 {
+pub(crate) fn under_way(folder: &Folder) -> u32 {
     let mut part = None;
     eventually(|| {
         let name = folder.entries().into_iter().find(|name| name.ends_with(".part"));
@@ -345,7 +392,8 @@ fn an_interrupted_copy_leaves_the_old_destination() {
         assert_eq!(under_way(&folder), 0o600);
         running.signal(signal);
         assert_refused(&running.finish(), &folder.path("copy"), "interrupted");
-        assert_eq!(folder.entries(), ["copy", "source"]);
+        assert_eq!(folder.entries(), [".copy.tb5-partial", "copy", "source"]);
+        assert_eq!(mode(folder.path(".copy.tb5-partial")), 0o600);
         assert_eq!(fs::read(folder.path("copy")).unwrap(), b"old");
     }
 }

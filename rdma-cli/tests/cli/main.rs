@@ -8,6 +8,8 @@ mod arguments;
 mod copy;
 mod doctor;
 mod ping;
+mod resume;
 #[cfg(target_os = "linux")]
 mod run;
 mod sim;
+mod tree;

@@ -1,6 +1,6 @@
-//! What connections cost over a verbs provider
+//! What sessions cost over a verbs provider
 //!
-//! With `RDMA_CONFORMANCE_DEVICES=a,b`, over the provider of the system: a ping-pong of connections against one of bare verbs,
+//! With `RDMA_CONFORMANCE_DEVICES=a,b`, over the provider of the system: a ping-pong of sessions against one of bare verbs,
 //! both ends in one thread. Beside them the ping-pong that comes with libibverbs, which is two processes. What the traits cost over
 //! the ABI is in `indirection`.
 //!
@@ -10,10 +10,12 @@
 
 mod c;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rdma_async::{Connection, Endpoint, EndpointOptions, SpinRuntime};
+use rdma_async::SpinRuntime;
+use rdma_async::session::{Node, NodeOptions, Session};
 use rdma_bare::BareQp;
 use rdma_core::{Opcode, QpInit, Runtime as _};
 use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};
@@ -56,49 +58,49 @@ fn per_round_trip(start: Instant) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(COUNT)
 }
 
-/// A connection whose peer answers
+/// A session whose peer answers
 async fn connect(
     runtime: &SpinRuntime,
     provider: &Arc<Provider>,
     [a, b]: [&str; 2],
     len: usize,
-) -> Connection<VerbsDevice> {
-    let options = EndpointOptions::new().max_connections(1).recv_window(64);
-    let endpoint = |name| {
-        let endpoint = Endpoint::builder(open(provider, name))
+) -> Session<VerbsDevice> {
+    let node = |name: &str| {
+        let (provider, name) = (Arc::clone(provider), name.to_owned());
+        let node = Node::builder(move || Ok::<_, Infallible>(open(&provider, &name)))
             .runtime(Arc::new(runtime.clone()))
-            .options(options.clone())
+            .options(NodeOptions::new().max_peers(1))
             .build();
-        endpoint.expect("the device is fresh")
+        node.expect("the device is fresh")
     };
     // The answering side is polled first, so that the runtime polls each side when it has work, as the loop over bare verbs does.
-    let (to_b, to_a) = tokio::io::duplex(256);
-    let answering = endpoint(b);
+    let (to_b, to_a) = tokio::io::duplex(64 << 10);
+    let answering = node(b);
     runtime.spawn(Box::pin(async move {
-        let connection = answering.accept(to_a).await.expect("the ends find each other");
-        answer(connection, len).await;
+        answering.serve(to_a).await.expect("the ends find each other");
+        answer(answering.accept().await.expect("the node is open"), len).await;
     }));
-    endpoint(a).connect(to_b).await.expect("the ends find each other")
+    node(a).connect(to_b).await.expect("the ends find each other")
 }
 
-/// Nanoseconds per round trip over a connection
-async fn stretch(connection: &Connection<VerbsDevice>, len: usize) -> f64 {
-    let mut lease = connection.alloc(len).await.expect("there is memory");
+/// Nanoseconds per round trip over a session
+async fn stretch(session: &Session<VerbsDevice>, len: usize) -> f64 {
+    let mut lease = session.alloc(len).await.expect("there is memory");
     lease.resize(len, 1);
     let start = now();
     for _ in 0..COUNT {
-        lease = connection.send(lease).await.expect("the peer lives");
-        drop(connection.recv().await.expect("the peer lives"));
+        lease = session.send(lease).await.expect("the peer lives");
+        drop(session.recv().await.expect("the peer lives"));
     }
     per_round_trip(start)
 }
 
-async fn answer(connection: Connection<VerbsDevice>, len: usize) {
-    let mut lease = connection.alloc(len).await.expect("there is memory");
+async fn answer(session: Session<VerbsDevice>, len: usize) {
+    let mut lease = session.alloc(len).await.expect("there is memory");
     lease.resize(len, 2);
-    while let Some(message) = connection.recv().await.expect("the peer lives") {
+    while let Some(message) = session.recv().await.expect("the peer lives") {
         drop(message);
-        lease = connection.send(lease).await.expect("the peer lives");
+        lease = session.send(lease).await.expect("the peer lives");
     }
 }
 
@@ -112,12 +114,12 @@ async fn measure(
     let [a, b] = devices.map(|name| open(provider, name));
     let bare = BareQp::pair_of(a, b, &QpInit::with_frames(64), 16 * 1024);
     let mut bare = bare.expect("the devices are fresh");
-    let connection = connect(runtime, provider, devices, len).await;
+    let session = connect(runtime, provider, devices, len).await;
     let mut times = Vec::new();
     for _ in 0..WARM_UP + TURNS {
-        times.push([bare_stretch(&mut bare, len), stretch(&connection, len).await]);
+        times.push([bare_stretch(&mut bare, len), stretch(&session, len).await]);
     }
-    connection.close().await.expect("the peer confirms");
+    session.close().await.expect("the peer confirms");
     times.split_off(WARM_UP)
 }
 
@@ -137,12 +139,12 @@ fn main() {
             values.sort_by(f64::total_cmp);
             [1, 2, 3].map(|quarter| values[TURNS * quarter / 4])
         };
-        let ([_, bare, _], [_, connected, _]) = (quartiles(|t| t[0]), quartiles(|t| t[1]));
+        let ([_, bare, _], [_, session, _]) = (quartiles(|t| t[0]), quartiles(|t| t[1]));
         let [low, ratio, high] = quartiles(|t| t[1] / t[0]);
         println!(
-            "{len} B round trip: bare verbs {:.1} µs, connections {:.1} µs; {ratio:.3} × the stretch before, half of them {low:.3} to {high:.3}",
+            "{len} B round trip: bare verbs {:.1} µs, sessions {:.1} µs; {ratio:.3} × the stretch before, half of them {low:.3} to {high:.3}",
             bare / 1e3,
-            connected / 1e3,
+            session / 1e3,
         );
         if std::env::var_os("RDMA_PROVIDER").is_some() {
             // The program in C would take the provider of the system.

@@ -31,10 +31,10 @@ impl Program for Exchange {
     async fn run(&self, side: Side) -> Result<(), Failure> {
         let Self { count, size, rest, .. } = *self;
         let connected = side.connect().await?;
-        let connection = &connected.connection;
+        let session = &connected.session;
         let take = async {
             for number in 0..count {
-                let received = connection.recv().await?.ok_or_else(|| ended_early(number, count))?;
+                let received = session.recv().await?.ok_or_else(|| ended_early(number, count))?;
                 side.check(message::check(&received, number, size as usize));
             }
             Ok::<_, Failure>(())
@@ -42,12 +42,12 @@ impl Program for Exchange {
         try_join(connected.send(0..count, size, rest), take).await?;
         // All messages of the peer have arrived: any further one is a violation.
         let rest = async {
-            if connection.recv().await?.is_some() {
+            if session.recv().await?.is_some() {
                 side.violation(format!("a message came after the last of {count}"));
             }
             Ok::<_, Failure>(())
         };
-        let close = async { Ok::<_, Failure>(connection.close().await?) };
+        let close = async { Ok::<_, Failure>(session.close().await?) };
         try_join(close, rest).await?;
         Ok(())
     }

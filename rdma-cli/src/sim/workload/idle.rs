@@ -1,4 +1,4 @@
-//! Two round trips with an idle connection between them
+//! Two round trips with an idle session between them
 
 use serde::Deserialize;
 
@@ -22,11 +22,11 @@ impl Program for Idle {
         if !side.is_first {
             return connected.echo(2, small()).await;
         }
-        let mut lease = connected.connection.alloc(small() as usize).await?;
+        let mut lease = connected.session.alloc(small() as usize).await?;
         lease.resize(small() as usize, 0);
         let lease = connected.round_trip(lease, 0, 2).await?;
         side.rest(self.duration.0).await;
         drop(connected.round_trip(lease, 1, 2).await?);
-        Ok(connected.connection.close().await?)
+        Ok(connected.session.close().await?)
     }
 }

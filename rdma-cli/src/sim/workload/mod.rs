@@ -8,7 +8,6 @@ mod idle;
 mod message;
 mod ping;
 mod program;
-mod reconnect;
 mod stream;
 mod verbs;
 
@@ -16,6 +15,5 @@ pub(super) use self::exchange::Exchange;
 pub(super) use self::idle::Idle;
 pub(super) use self::ping::Ping;
 pub(super) use self::program::{Kind, Program, Workload};
-pub(super) use self::reconnect::Reconnect;
 pub(super) use self::stream::Stream;
 pub(super) use self::verbs::Verbs;

@@ -33,14 +33,14 @@ impl Program for Ping {
         if !side.is_first {
             return connected.echo(self.count, self.size).await;
         }
-        let mut lease = connected.connection.alloc(self.size as usize).await?;
+        let mut lease = connected.session.alloc(self.size as usize).await?;
         lease.resize(self.size as usize, 0);
         for number in 0..self.count {
             side.rest(self.rest.0).await;
             lease = connected.round_trip(lease, number, self.count).await?;
         }
         drop(lease);
-        Ok(connected.connection.close().await?)
+        Ok(connected.session.close().await?)
     }
 }
 
@@ -52,11 +52,11 @@ impl Connected {
         number: u32,
         count: u32,
     ) -> Result<Lease, Failure> {
-        let Self { side, connection, .. } = self;
+        let Self { side, session, .. } = self;
         message::write(&mut lease, number);
         let start = side.now();
-        let lease = connection.send(lease).await?;
-        let answer = connection.recv().await?.ok_or_else(|| ended_early(number, count))?;
+        let lease = session.send(lease).await?;
+        let answer = session.recv().await?.ok_or_else(|| ended_early(number, count))?;
         side.log.round_trip(side.now() - start);
         side.check(message::check(&answer, number, lease.len()));
         Ok(lease)
@@ -65,13 +65,13 @@ impl Connected {
     /// Sends each message back until the peer has finished
     pub(super) async fn echo(&self, count: u32, size: u32) -> Result<(), Failure> {
         let mut number = 0;
-        while let Some(received) = self.connection.recv().await? {
+        while let Some(received) = self.session.recv().await? {
             self.side.check(message::check(&received, number, size as usize));
             number += 1;
-            let mut lease = self.connection.alloc(received.len()).await?;
+            let mut lease = self.session.alloc(received.len()).await?;
             lease.extend_from_slice(&received);
             drop(received);
-            self.connection.send(lease).await?;
+            self.session.send(lease).await?;
         }
         if number == count { Ok(()) } else { Err(ended_early(number, count)) }
     }

@@ -15,8 +15,8 @@ pub(crate) trait Program: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether it uses endpoints, not bare verbs
-    fn has_endpoints(&self) -> bool {
+    /// Whether it uses sessions, not bare verbs
+    fn has_sessions(&self) -> bool {
         true
     }
 
@@ -46,8 +46,6 @@ pub(crate) enum Kind {
     Idle,
     /// Round trips
     Ping,
-    /// The first side sends to the second, and both connect again whenever the connection is lost
-    Reconnect,
     /// The first side sends to the second
     Stream,
     /// The first side sends to the second, on bare verbs

@@ -43,7 +43,7 @@ impl Program for Stream {
         }
         let start = side.now();
         connected.send(0..count, size, rest).await?;
-        connected.connection.close().await?;
+        connected.session.close().await?;
         side.log.transfer(u64::from(count) * u64::from(size), side.now() - start);
         Ok(())
     }
@@ -58,10 +58,10 @@ impl Connected {
             if under_way.len() == AT_ONCE {
                 under_way.next().await.transpose()?;
             }
-            let mut lease = self.connection.alloc(size as usize).await?;
+            let mut lease = self.session.alloc(size as usize).await?;
             lease.resize(size as usize, 0);
             message::write(&mut lease, number);
-            let mut send = self.connection.send(lease);
+            let mut send = self.session.send(lease);
             // Messages have the order in which their sends were first polled.
             match futures::poll!(&mut send) {
                 Poll::Ready(sent) => drop(sent?),
@@ -77,7 +77,7 @@ impl Connected {
     /// Receives messages, in order, until the peer has finished
     async fn receive(&self, count: u32, size: u32) -> Result<(), Failure> {
         let mut number = 0;
-        while let Some(received) = self.connection.recv().await? {
+        while let Some(received) = self.session.recv().await? {
             self.side.check(message::check(&received, number, size as usize));
             number += 1;
         }

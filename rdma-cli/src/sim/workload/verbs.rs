@@ -61,7 +61,7 @@ impl Program for Verbs {
         Ok(())
     }
 
-    fn has_endpoints(&self) -> bool {
+    fn has_sessions(&self) -> bool {
         false
     }
 

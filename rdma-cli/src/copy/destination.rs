@@ -1,0 +1,203 @@
+//! Where a copy is written
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::entry::Entry;
+use super::tree;
+use crate::failure::at;
+use crate::file::Replacement;
+
+/// A file that was created already, or a directory
+pub(crate) enum Destination {
+    File(Option<Replacement>),
+    Directory(Folder),
+}
+
+/// A directory that is written
+pub(crate) struct Folder {
+    root: PathBuf,
+    /// New directories, and the rights that they get when everything is in them.
+    created: Vec<(PathBuf, u32)>,
+}
+
+impl Destination {
+    pub(crate) fn folder(root: &Path) -> Self {
+        Self::Directory(Folder { root: root.to_owned(), created: Vec::new() })
+    }
+
+    /// The file for `entry`
+    pub(crate) fn file(&mut self, entry: &Entry) -> Result<Replacement> {
+        match self {
+            Self::File(file) => file.take().context("the peer sent more than one file"),
+            Self::Directory(folder) => {
+                let path = folder.place(&entry.path)?;
+                if fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
+                    bail!(at(&path, "is a symbolic link: remove it first"));
+                }
+                Replacement::create(&path, entry.mode)
+            }
+        }
+    }
+
+    /// The file that is in the place of `entry`, if it is as long
+    pub(crate) fn existing(&self, entry: &Entry) -> Option<PathBuf> {
+        let Self::Directory(folder) = self else { return None };
+        let path = folder.root.join(&entry.path);
+        let is_as_long = |found: fs::Metadata| found.is_file() && found.len() == entry.len();
+        fs::symlink_metadata(&path).is_ok_and(is_as_long).then_some(path)
+    }
+
+    fn as_folder(&mut self) -> Result<&mut Folder> {
+        match self {
+            Self::File(_) => bail!("the peer sent more than a file"),
+            Self::Directory(folder) => Ok(folder),
+        }
+    }
+
+    /// Creates the directory `entry`, unless it is there
+    pub(crate) fn directory(&mut self, entry: &Entry) -> Result<()> {
+        let folder = self.as_folder()?;
+        let path = if entry.path.as_os_str().is_empty() {
+            folder.root.clone()
+        } else {
+            folder.place(&entry.path)?
+        };
+        let created = || at(&path, "cannot be created");
+        match create(&path, entry.mode) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // What was named may be a link to a directory.
+                let found =
+                    if path == folder.root { fs::metadata(&path) } else { fs::symlink_metadata(&path) };
+                ensure!(
+                    found.is_ok_and(|found| found.is_dir()),
+                    at(&path, "is not a directory: remove it first")
+                );
+            }
+            done => {
+                done.with_context(created)?;
+                let mode = tree::mode(&fs::metadata(&path).with_context(created)?);
+                folder.created.push((path, mode & (entry.mode | 0o077)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates the link `entry` to `target`; a file or link in its place is replaced
+    pub(crate) fn link(&mut self, entry: &Entry, target: &Path) -> Result<()> {
+        let path = self.as_folder()?.place(&entry.path)?;
+        let folder = path.parent().unwrap_or_else(|| Path::new("."));
+        let link = tempfile::Builder::new().prefix(".tb5-").make_in(folder, |path| symlink(target, path));
+        let persisted = link.and_then(|link| link.persist(&path).map_err(|error| error.error));
+        persisted.with_context(|| at(&path, "the link cannot be created"))
+    }
+
+    /// Gives new directories their rights
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        let Self::Directory(folder) = self else { return Ok(()) };
+        for (path, mode) in folder.created.drain(..).rev() {
+            set_mode(&path, mode).with_context(|| at(&path, "its mode cannot be set"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Folder {
+    /// The place of a name that the peer sent: below the directory, and reached through no link
+    fn place(&self, name: &Path) -> Result<PathBuf> {
+        let is_inside = name.components().all(|component| matches!(component, Component::Normal(_)));
+        ensure!(
+            is_inside && !name.as_os_str().is_empty(),
+            "{:?} leads out of the destination: nothing is written there",
+            name.display().to_string()
+        );
+        let mut path = self.root.clone();
+        for component in name.parent().into_iter().flat_map(Path::components) {
+            path.push(component);
+            let is_directory = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
+            ensure!(is_directory, at(&path, "is not a directory: remove it first"));
+        }
+        Ok(self.root.join(name))
+    }
+}
+
+#[cfg(unix)]
+fn create(path: &Path, mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    // Its owner writes into it, whatever the mode.
+    fs::DirBuilder::new().mode(mode | 0o700).create(path)
+}
+
+#[cfg(not(unix))]
+fn create(path: &Path, _: u32) -> io::Result<()> {
+    fs::create_dir(path)
+}
+
+#[cfg(unix)]
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+fn set_mode(_: &Path, _: u32) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(unix)]
+fn symlink(target: &Path, path: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, path)
+}
+
+#[cfg(not(unix))]
+fn symlink(_: &Path, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::entry::Kind;
+
+    fn file(path: &str) -> Entry {
+        Entry { path: path.into(), mode: 0o644, kind: Kind::File(1) }
+    }
+
+    #[test]
+    fn names_that_lead_out_of_the_destination_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut destination = Destination::folder(&folder.path().join("to"));
+        destination.directory(&file("")).unwrap();
+        for name in ["", "..", "../x", "/etc/x", "a/../../x", "./../x"] {
+            let error = destination.file(&file(name)).unwrap_err().to_string();
+            assert!(error.contains("leads out of the destination"), "{name}: {error}");
+            let error = destination.link(&file(name), Path::new("x")).unwrap_err().to_string();
+            assert!(error.contains("leads out of the destination"), "{name}: {error}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = folder.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        let mut destination = Destination::folder(&folder.path().join("to"));
+        destination.directory(&file("")).unwrap();
+        destination.link(&file("link"), &outside).unwrap();
+        for (done, why) in [
+            (destination.file(&file("link/x")).map(drop), "is not a directory: remove it first"),
+            (destination.directory(&file("link/x")), "is not a directory: remove it first"),
+            (destination.directory(&file("link")), "is not a directory: remove it first"),
+            (destination.file(&file("link")).map(drop), "is a symbolic link: remove it first"),
+        ] {
+            let error = done.unwrap_err().to_string();
+            assert!(error.ends_with(why), "{error}");
+        }
+        assert_eq!(fs::read_dir(outside).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,178 @@
+//! The side that writes
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::Read as _;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use indicatif::ProgressBar;
+use rdma_async::session::Session;
+use rdma_sim::SimDevice;
+
+use super::destination::Destination;
+use super::digest::Digest;
+use super::entry::{END, Entry, Kind};
+use super::transfer::{DIFFERS, PIECE, UNEXPECTED, check, next};
+use crate::failure::at;
+use crate::file::Replacement;
+use crate::signals::Interrupt;
+
+/// What was copied
+pub(crate) struct Received {
+    pub(crate) hash: blake3::Hash,
+    pub(crate) bytes: u64,
+    pub(crate) files: u64,
+    pub(crate) directories: u64,
+    pub(crate) links: u64,
+    /// Bytes that were there before: of a copy that was interrupted, or of equal files.
+    pub(crate) resumed: u64,
+    /// Bytes of copies that were interrupted, whose source is another one now.
+    pub(crate) discarded: u64,
+}
+
+pub(super) struct Receiver<'a> {
+    session: &'a Session<SimDevice>,
+    destination: Destination,
+    progress: &'a ProgressBar,
+    interrupt: &'a Interrupt,
+    /// The file that is being written: outside, so that it can be kept when the copy is stopped.
+    incomplete: &'a RefCell<Option<Replacement>>,
+    digest: Digest,
+    received: Received,
+}
+
+/// What is there of a file before it is copied
+struct Present {
+    len: u64,
+    hasher: blake3::Hasher,
+    /// Whether it is the destination itself, and not the rest of an earlier copy.
+    is_destination: bool,
+}
+
+impl<'a> Receiver<'a> {
+    pub(super) fn new(
+        session: &'a Session<SimDevice>,
+        destination: Destination,
+        progress: &'a ProgressBar,
+        interrupt: &'a Interrupt,
+        incomplete: &'a RefCell<Option<Replacement>>,
+    ) -> Self {
+        let digest = Digest::default();
+        let received = Received {
+            hash: digest.hash(),
+            bytes: 0,
+            files: 0,
+            directories: 0,
+            links: 0,
+            resumed: 0,
+            discarded: 0,
+        };
+        Self { session, destination, progress, interrupt, incomplete, digest, received }
+    }
+
+    /// Writes everything, and confirms its hash
+    pub(super) async fn receive(mut self) -> Result<Received> {
+        loop {
+            let message = next(self.session).await?;
+            if *message == *END {
+                break;
+            }
+            check(self.interrupt)?;
+            let entry = Entry::from_bytes(&message)?;
+            self.digest.entry(&message);
+            drop(message);
+            match &entry.kind {
+                Kind::Directory => {
+                    self.destination.directory(&entry)?;
+                    self.received.directories += 1;
+                }
+                Kind::Link(target) => {
+                    self.destination.link(&entry, target)?;
+                    self.received.links += 1;
+                }
+                Kind::File(len) => self.receive_file(&entry, *len).await?,
+            }
+        }
+        self.destination.finish()?;
+        self.received.hash = self.digest.hash();
+        self.session.send_bytes(self.received.hash.as_bytes()).await?;
+        Ok(self.received)
+    }
+
+    async fn receive_file(&mut self, entry: &Entry, len: u64) -> Result<()> {
+        let file = self.destination.file(entry)?;
+        self.incomplete.replace(Some(file));
+        let Present { len: present, mut hasher, is_destination } = self.present(entry)?;
+        let mut answer = present.to_le_bytes().to_vec();
+        answer.extend(hasher.finalize().as_bytes());
+        self.session.send_bytes(&answer).await?;
+
+        let start = next(self.session).await?;
+        let start = u64::from_le_bytes(<[u8; 8]>::try_from(&*start).context(UNEXPECTED)?);
+        ensure!(start == present || start == 0, UNEXPECTED);
+        if start < present {
+            hasher = blake3::Hasher::new();
+            if !is_destination {
+                self.received.discarded += present;
+                self.write(Replacement::restart)?;
+            }
+        }
+        self.received.resumed += start;
+        self.progress.inc(start);
+        let mut rest = len.checked_sub(start).context(UNEXPECTED)?;
+        while rest > 0 {
+            check(self.interrupt)?;
+            let piece = next(self.session).await?;
+            rest = rest.checked_sub(piece.len() as u64).context(UNEXPECTED)?;
+            hasher.update(&piece);
+            self.write(|file| file.write(&piece))?;
+            self.progress.inc(piece.len() as u64);
+        }
+        let hash = hasher.finalize();
+        ensure!(*next(self.session).await? == *hash.as_bytes(), DIFFERS);
+        check(self.interrupt)?;
+        let file = self.incomplete.take();
+        if let Some(file) = file
+            && !(is_destination && start == len)
+        {
+            file.finish()?;
+        }
+        self.digest.file(&hash);
+        self.received.bytes += len;
+        self.received.files += 1;
+        Ok(self.session.send_bytes(hash.as_bytes()).await?)
+    }
+
+    /// Does something with the file that is being written
+    fn write<T>(&self, write: impl FnOnce(&mut Replacement) -> Result<T>) -> Result<T> {
+        self.incomplete.borrow_mut().as_mut().map_or_else(|| bail!(DIFFERS), write)
+    }
+
+    /// Hashes what is there of a file: the rest of a copy that was interrupted, else a file of the same length in its place
+    fn present(&self, entry: &Entry) -> Result<Present> {
+        let len = self.write(Replacement::resume)?;
+        if len > 0 {
+            let hasher = self.hash(|into| self.write(|file| file.read_back(into)))?;
+            return Ok(Present { len, hasher, is_destination: false });
+        }
+        if let Some(path) = self.destination.existing(entry) {
+            let read = || at(&path, "cannot be read");
+            let mut file = File::open(&path).with_context(read)?;
+            let hasher = self.hash(|into| file.read(into).with_context(read))?;
+            return Ok(Present { len: entry.len(), hasher, is_destination: true });
+        }
+        Ok(Present { len: 0, hasher: blake3::Hasher::new(), is_destination: false })
+    }
+
+    /// Hashes what `read` returns, up to the end
+    fn hash(&self, mut read: impl FnMut(&mut [u8]) -> Result<usize>) -> Result<blake3::Hasher> {
+        let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
+        loop {
+            check(self.interrupt)?;
+            match read(&mut piece)? {
+                0 => return Ok(hasher),
+                len => hasher.update(&piece[..len]),
+            };
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The side that reads
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail, ensure};
+use futures::stream::{self, TryStreamExt};
+use rdma_async::session::Session;
+use rdma_sim::SimDevice;
+
+use super::digest::Digest;
+use super::entry::{END, Entry, Kind};
+use super::source::Source;
+use super::transfer::{DIFFERS, PIECE, PIECES, UNEXPECTED, check, next};
+use super::tree;
+use crate::failure::at;
+use crate::signals::Interrupt;
+
+/// What is copied
+pub(crate) enum Sources {
+    File(Source),
+    Directory { root: PathBuf, entries: Vec<Entry> },
+}
+
+impl Sources {
+    /// Opens a file, or reads the names in a directory
+    pub(crate) fn open(path: &Path, is_recursive: bool) -> Result<Self> {
+        if !path.is_dir() {
+            return Ok(Self::File(Source::open(path)?));
+        }
+        if !is_recursive {
+            bail!(at(path, "is a directory: copy it with -r"));
+        }
+        Ok(Self::Directory { root: path.to_owned(), entries: tree::read(path)? })
+    }
+
+    /// Bytes of all files
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::File(source) => source.len(),
+            Self::Directory { entries, .. } => entries.iter().map(Entry::len).sum(),
+        }
+    }
+}
+
+pub(super) struct Sender<'a> {
+    session: &'a Session<SimDevice>,
+    interrupt: &'a Interrupt,
+    digest: Digest,
+}
+
+impl<'a> Sender<'a> {
+    pub(super) fn new(session: &'a Session<SimDevice>, interrupt: &'a Interrupt) -> Self {
+        Self { session, interrupt, digest: Digest::default() }
+    }
+
+    /// Sends everything, and returns its hash once the receiver has confirmed it
+    pub(super) async fn send(mut self, sources: Sources) -> Result<blake3::Hash> {
+        match sources {
+            Sources::File(source) => self.send_file(PathBuf::new(), source).await?,
+            Sources::Directory { root, entries } => {
+                for entry in entries {
+                    match entry.kind {
+                        Kind::File(_) => {
+                            let source = Source::open(&root.join(&entry.path))?;
+                            self.send_file(entry.path, source).await?;
+                        }
+                        _ => self.announce(&entry).await?,
+                    }
+                }
+            }
+        }
+        let hash = self.digest.hash();
+        self.session.send_bytes(END).await?;
+        ensure!(*next(self.session).await? == *hash.as_bytes(), DIFFERS);
+        Ok(hash)
+    }
+
+    async fn announce(&mut self, entry: &Entry) -> Result<()> {
+        let bytes = entry.to_bytes();
+        self.digest.entry(&bytes);
+        Ok(self.session.send_bytes(&bytes).await?)
+    }
+
+    /// Sends what the receiver does not have of a file, and its hash
+    async fn send_file(&mut self, path: PathBuf, mut source: Source) -> Result<()> {
+        let entry = Entry { path, mode: source.mode(), kind: Kind::File(source.len()) };
+        self.announce(&entry).await?;
+        let mut hasher = self.hash_of_present(&mut source).await?;
+        let session = self.session;
+        let pieces = stream::try_unfold((&mut source, &mut hasher), async |(source, hasher)| {
+            let len = source.rest().min(PIECE as u64) as usize;
+            if len == 0 {
+                source.check_end()?;
+                return Ok(None);
+            }
+            let mut lease = session.alloc(len).await?;
+            lease.resize(len, 0);
+            source.read(&mut lease)?;
+            hasher.update(&lease);
+            anyhow::Ok(Some((session.send(lease), (source, hasher))))
+        });
+        let sends = pieces.map_ok(async |send| Ok(send.await?));
+        sends.try_buffered(PIECES).try_for_each(async |_lease| Ok(())).await?;
+
+        let hash = hasher.finalize();
+        self.digest.file(&hash);
+        session.send_bytes(hash.as_bytes()).await?;
+        ensure!(*next(session).await? == *hash.as_bytes(), DIFFERS);
+        Ok(())
+    }
+
+    /// Says where the file begins, and returns the hash of everything before: what the receiver has, or nothing
+    async fn hash_of_present(&self, source: &mut Source) -> Result<blake3::Hasher> {
+        let present = next(self.session).await?;
+        let Some((len, hash)) = present.split_first_chunk() else { bail!(UNEXPECTED) };
+        let mut start = u64::from_le_bytes(*len);
+        let mut hasher = blake3::Hasher::new();
+        if start > source.len() {
+            start = 0;
+        }
+        let mut piece = vec![0; if start > 0 { PIECE } else { 0 }];
+        let mut rest = start;
+        while rest > 0 {
+            check(self.interrupt)?;
+            let len = rest.min(PIECE as u64) as usize;
+            source.read(&mut piece[..len])?;
+            hasher.update(&piece[..len]);
+            rest -= len as u64;
+        }
+        if start > 0 && *hash != *hasher.finalize().as_bytes() {
+            source.rewind()?;
+            (start, hasher) = (0, blake3::Hasher::new());
+        }
+        self.session.send_bytes(&start.to_le_bytes()).await?;
+        Ok(hasher)
+    }
+}
