@@ -14,9 +14,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use proptest::test_runner::{Config, TestRunner};
-use rdma_async::Device;
-use rdma_async::session::{Node, NodeOptions, Session};
 use rdma_async::time::timeout;
+use rdma_async::{Device, Node, NodeOptions, Session};
 use rdma_sim::{Check, Choices, Net, RandomFaults, Seeded, Sim, always, check, sometimes, try_check};
 
 use self::backend::{End, Result};

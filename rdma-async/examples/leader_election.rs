@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::session::{Node, NodeOptions};
 use rdma_async::time::timeout;
+use rdma_async::{Node, NodeOptions};
 use rdma_sim::{Check, FaultKind, Net, RandomFaults, SimDevice, SimHost, SimStream, Topology};
 use rdma_sim::{always, check, sometimes, state};
 

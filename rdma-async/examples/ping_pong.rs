@@ -7,7 +7,7 @@ mod backend;
 
 use std::process::ExitCode;
 
-use rdma_async::session::Node;
+use rdma_async::Node;
 
 use self::backend::{End, Result};
 

@@ -13,8 +13,7 @@ mod backend;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rdma_async::session::{Node, Session};
-use rdma_async::{Device, Runtime};
+use rdma_async::{Device, Node, Runtime, Session};
 use rdma_sim::{Check, Net, Replay, Run, Scheduler, Sim, try_check};
 
 use self::backend::{End, Result};

@@ -10,7 +10,7 @@ use std::io::{self, Read as _, Write as _};
 use std::process::ExitCode;
 
 use futures::{TryFutureExt as _, TryStreamExt as _, stream};
-use rdma_async::session::Node;
+use rdma_async::Node;
 
 use self::backend::{End, Result};
 

@@ -11,7 +11,7 @@ mod backend;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rdma_async::session::Node;
+use rdma_async::Node;
 use rdma_async::time::sleep;
 
 use self::backend::{End, Result};

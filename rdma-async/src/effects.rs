@@ -4,15 +4,10 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-use rdma_core::probe::{self, ConnectionState};
-
-use crate::error::ConnectionError;
-
-/// Wakers to wake, values to drop and events to log after unlocking
+/// Wakers to wake and values to drop after unlocking
 ///
 /// Each of them runs code of the application, which may ask for the same lock again: a waker may poll its task on the
-/// spot, a dropped waker or lease may wake another task, and a subscriber of `tracing` may look at the connection. What
-/// is under a lock therefore takes `&mut Effects` and performs nothing itself.
+/// spot, and a dropped waker or lease may wake another task. What is under a lock therefore takes `&mut Effects` and performs nothing itself.
 ///
 /// Code of the application that panics here keeps neither the effects behind it nor the reactor from running: the panic
 /// is caught and logged.
@@ -29,16 +24,7 @@ pub(crate) struct Effects<T> {
 enum Effect<T> {
     Drop(T),
     DropWaker(Waker),
-    Log(Box<Event>),
     Wake(Waker),
-}
-
-/// An event for the subscribers of `tracing`
-#[derive(Debug)]
-pub(crate) enum Event {
-    Closed { connection: u32 },
-    Lost { connection: u32, error: ConnectionError },
-    Quarantined { frames: u32 },
 }
 
 impl<T> Effects<T> {
@@ -71,11 +57,6 @@ impl<T> Effects<T> {
         for value in values {
             self.push(Effect::Drop(value));
         }
-    }
-
-    pub(crate) fn log(&mut self, event: Event) {
-        probe::reached(event.state());
-        self.push(Effect::Log(Box::new(event)));
     }
 
     pub(crate) fn is_reactor_due(&self) -> bool {
@@ -120,7 +101,7 @@ impl<T> Effects<T> {
         while let Err(panic) = catch_unwind(AssertUnwindSafe(&mut rest)) {
             let text = panic.downcast_ref::<&str>().copied();
             let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-            tracing::error!(panic = text.unwrap_or("not a text"), "a waker or a subscriber panicked");
+            tracing::error!(panic = text.unwrap_or("not a text"), "a waker panicked");
         }
     }
 
@@ -135,38 +116,7 @@ impl<T> Effect<T> {
         match self {
             Self::Drop(value) => drop(value),
             Self::DropWaker(waker) => drop(waker),
-            Self::Log(event) => event.emit(),
             Self::Wake(waker) => waker.wake(),
-        }
-    }
-}
-
-impl Event {
-    fn state(&self) -> ConnectionState {
-        match self {
-            Self::Closed { .. } => ConnectionState::Closed,
-            Self::Lost { error, .. } => match error {
-                ConnectionError::Abandoned(_) => ConnectionState::LostAbandoned,
-                ConnectionError::Aborted => ConnectionState::LostAborted,
-                ConnectionError::Completion(_) => ConnectionState::LostCompletion,
-                ConnectionError::Device(_) => ConnectionState::LostDevice,
-                ConnectionError::PeerLost(_) => ConnectionState::LostPeer,
-                ConnectionError::RuntimeGone => ConnectionState::LostReactor,
-                ConnectionError::Overlong { .. }
-                | ConnectionError::Protocol(_)
-                | ConnectionError::UnknownCompletion(_) => ConnectionState::LostProtocol,
-            },
-            Self::Quarantined { .. } => ConnectionState::Quarantined,
-        }
-    }
-
-    fn emit(&self) {
-        match self {
-            Self::Closed { connection } => tracing::debug!(connection, "connection closed"),
-            Self::Lost { connection, error } => tracing::warn!(connection, %error, "connection lost"),
-            Self::Quarantined { frames } => {
-                tracing::warn!(frames, "memory stays out of the pool: the device may still touch it");
-            }
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::io;
 
 use crate::error::{
-    AllocError, CloseError, ConnectError, ConnectionError, EndpointError, InvalidOptions, PoolError,
-    RecvError, SendError,
+    AllocError, CloseError, ConnectError, InvalidOptions, NodeError, PoolError, RecvError, SendError,
+    SessionError,
 };
 
 /// Makes an error usable where [`io::Error`] is spoken; the error itself is its source
@@ -22,83 +22,13 @@ impl_into_io_error!(
     AllocError,
     CloseError,
     ConnectError,
-    ConnectionError,
-    EndpointError,
     InvalidOptions,
+    NodeError,
     PoolError,
     RecvError,
     SendError,
+    SessionError,
 );
-
-mod sessions {
-    use std::io;
-
-    use super::kind_of;
-    use crate::error::PoolError;
-    use crate::peering::error::{CloseError, ConnectError, RecvError, SendError, SessionError};
-
-    impl_into_io_error!(CloseError, ConnectError, RecvError, SendError, SessionError);
-
-    impl CloseError {
-        fn kind(&self) -> io::ErrorKind {
-            let Self::Lost(error) = self;
-            error.kind()
-        }
-    }
-
-    impl ConnectError {
-        fn kind(&self) -> io::ErrorKind {
-            match self {
-                Self::Closed => io::ErrorKind::NotConnected,
-                Self::Device(error) | Self::Pool(PoolError::Register(error)) => kind_of(error),
-                Self::Lost(error) => error.kind(),
-                Self::Memory => io::ErrorKind::OutOfMemory,
-                Self::NoPath => io::ErrorKind::HostUnreachable,
-                Self::Open(_) => io::ErrorKind::NotFound,
-                Self::Peer(_) => io::ErrorKind::InvalidData,
-                Self::Pool(PoolError::Memory(kind)) => *kind,
-                Self::Stream(error) => error.kind(),
-                Self::Timeout(_) => io::ErrorKind::TimedOut,
-                Self::TooManySessions => io::ErrorKind::QuotaExceeded,
-            }
-        }
-    }
-
-    impl RecvError {
-        fn kind(&self) -> io::ErrorKind {
-            match self {
-                Self::Lost(error) => error.kind(),
-                Self::WouldBlock => io::ErrorKind::WouldBlock,
-            }
-        }
-    }
-
-    impl SendError {
-        fn kind(&self) -> io::ErrorKind {
-            match self {
-                Self::Alloc(error) => error.kind(),
-                Self::Closed => io::ErrorKind::NotConnected,
-                Self::ForeignLease | Self::TooLong { .. } => io::ErrorKind::InvalidInput,
-                Self::Lost(error) => error.kind(),
-                Self::PeerClosed => io::ErrorKind::BrokenPipe,
-                Self::WouldBlock => io::ErrorKind::WouldBlock,
-            }
-        }
-    }
-
-    impl SessionError {
-        fn kind(&self) -> io::ErrorKind {
-            match self {
-                Self::Abandoned(_) | Self::PeerLost(_) => io::ErrorKind::TimedOut,
-                Self::Aborted | Self::RuntimeGone => io::ErrorKind::ConnectionAborted,
-                Self::PeerGone | Self::Reset(_) => io::ErrorKind::ConnectionReset,
-                Self::Overlong { .. } | Self::Protocol(_) | Self::UnknownCompletion(_) | Self::Unstopped => {
-                    io::ErrorKind::InvalidData
-                }
-            }
-        }
-    }
-}
 
 fn kind_of(error: &rdma_core::Error) -> io::ErrorKind {
     io::Error::from(*error).kind()
@@ -109,55 +39,6 @@ impl AllocError {
         match self {
             Self::TooLarge { .. } => io::ErrorKind::InvalidInput,
             Self::WouldBlock => io::ErrorKind::WouldBlock,
-        }
-    }
-}
-
-impl CloseError {
-    fn kind(&self) -> io::ErrorKind {
-        match self {
-            Self::Lost(error) => error.kind(),
-            Self::PeerClosed => io::ErrorKind::BrokenPipe,
-        }
-    }
-}
-
-impl ConnectError {
-    fn kind(&self) -> io::ErrorKind {
-        match self {
-            Self::Closed => io::ErrorKind::NotConnected,
-            Self::Device(error) => kind_of(error),
-            Self::Epoch { .. } | Self::Peer(_) => io::ErrorKind::InvalidData,
-            Self::Lost(error) => error.kind(),
-            Self::Memory => io::ErrorKind::OutOfMemory,
-            Self::Stream(kind) => *kind,
-            Self::Timeout(_) => io::ErrorKind::TimedOut,
-            Self::TooManyConnections { .. } => io::ErrorKind::QuotaExceeded,
-        }
-    }
-}
-
-impl ConnectionError {
-    fn kind(&self) -> io::ErrorKind {
-        match self {
-            Self::Abandoned(_) | Self::PeerLost(_) => io::ErrorKind::TimedOut,
-            Self::Aborted | Self::RuntimeGone => io::ErrorKind::ConnectionAborted,
-            Self::Completion(_) => io::ErrorKind::ConnectionReset,
-            Self::Device(error) => kind_of(error),
-            Self::Overlong { .. } | Self::Protocol(_) | Self::UnknownCompletion(_) => {
-                io::ErrorKind::InvalidData
-            }
-        }
-    }
-}
-
-impl EndpointError {
-    fn kind(&self) -> io::ErrorKind {
-        match self {
-            Self::Device(error) => kind_of(error),
-            Self::NoRuntime | Self::NoTimers => io::ErrorKind::Unsupported,
-            Self::Options(error) => error.kind(),
-            Self::Pool(error) => error.kind(),
         }
     }
 }
@@ -173,6 +54,41 @@ impl PoolError {
         match self {
             Self::Memory(kind) => *kind,
             Self::Register(error) => kind_of(error),
+        }
+    }
+}
+
+impl NodeError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::NoRuntime | Self::NoTimers => io::ErrorKind::Unsupported,
+            Self::Options(error) => error.kind(),
+            Self::Pool(error) => error.kind(),
+        }
+    }
+}
+
+impl CloseError {
+    fn kind(&self) -> io::ErrorKind {
+        let Self::Lost(error) = self;
+        error.kind()
+    }
+}
+
+impl ConnectError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Closed => io::ErrorKind::NotConnected,
+            Self::Device(error) | Self::Pool(PoolError::Register(error)) => kind_of(error),
+            Self::Lost(error) => error.kind(),
+            Self::Memory => io::ErrorKind::OutOfMemory,
+            Self::NoPath => io::ErrorKind::HostUnreachable,
+            Self::Open(_) => io::ErrorKind::NotFound,
+            Self::Peer(_) => io::ErrorKind::InvalidData,
+            Self::Pool(PoolError::Memory(kind)) => *kind,
+            Self::Stream(error) => error.kind(),
+            Self::Timeout(_) => io::ErrorKind::TimedOut,
+            Self::TooManySessions => io::ErrorKind::QuotaExceeded,
         }
     }
 }
@@ -199,6 +115,19 @@ impl SendError {
     }
 }
 
+impl SessionError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Abandoned(_) | Self::PeerLost(_) => io::ErrorKind::TimedOut,
+            Self::Aborted | Self::RuntimeGone => io::ErrorKind::ConnectionAborted,
+            Self::PeerGone | Self::Reset(_) => io::ErrorKind::ConnectionReset,
+            Self::Overlong { .. } | Self::Protocol(_) | Self::UnknownCompletion(_) | Self::Unstopped => {
+                io::ErrorKind::InvalidData
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -208,7 +137,7 @@ mod tests {
     /// Catches a conversion that drops the error, and a kind that does not reach through the layers.
     #[test]
     fn an_io_error_has_a_kind_and_the_error_itself() {
-        let lost = CloseError::from(ConnectionError::PeerLost(Duration::from_secs(5)));
+        let lost = CloseError::from(SessionError::PeerLost(Duration::from_secs(5)));
         let error = io::Error::from(lost.clone());
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(error.downcast::<CloseError>().expect("the error is inside"), lost);

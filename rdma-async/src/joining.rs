@@ -1,4 +1,4 @@
-//! New connections on their way to the reactor
+//! New peerings on their way to the reactor
 
 use crate::sync::{AtomicBool, Mutex, Ordering};
 

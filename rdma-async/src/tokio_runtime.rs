@@ -30,7 +30,7 @@ impl TokioRuntime {
     ///
     /// # Panics
     ///
-    /// If the caller does not run on tokio. Timers panic if the runtime has none enabled; [`EndpointBuilder::build`](crate::EndpointBuilder::build)
+    /// If the caller does not run on tokio. Timers panic if the runtime has none enabled; [`NodeBuilder::build`](crate::NodeBuilder::build)
     /// refuses such a runtime.
     pub fn current() -> Self {
         Self { handle: Handle::current(), start: Instant::now() }

@@ -12,7 +12,7 @@ use crate::sync::Mutex;
 /// A value that tasks take from, in the order in which they began to wait
 ///
 /// Only the first task in line takes, so that a large request does not starve behind small ones. A value that a take does
-/// not use up, such as the end of a connection, is [for all](Self::for_all): a task that polls no more must not hold up
+/// not use up, such as the end of a session, is [for all](Self::for_all): a task that polls no more must not hold up
 /// those behind it. Not synchronized: the caller holds a lock, and runs the effects after unlocking.
 #[derive(Debug)]
 pub(crate) struct WaitQueue<T> {

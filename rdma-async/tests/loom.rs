@@ -273,11 +273,10 @@ async fn next(inbox: &Messages) -> Result<Option<u32>, ()> {
 fn messages_are_received_in_order_and_then_the_end() {
     loom::model(|| {
         let inbox = Arc::new(Messages::new(Inbox::new(4)));
-        change(&inbox, Inbox::expect);
-        change(&inbox, |inbox, effects| inbox.push(2, effects));
         let reactor = spawn(&inbox, move |inbox| {
-            change(inbox, |inbox, effects| inbox.fill(1, effects));
-            change(inbox, Inbox::finish);
+            change(inbox, |inbox, effects| inbox.push(1, effects));
+            change(inbox, |inbox, effects| inbox.push(2, effects));
+            change(inbox, |inbox, effects| inbox.close(Ok(()), effects));
         });
         let received = block_on(async { [next(&inbox).await, next(&inbox).await, next(&inbox).await] });
         assert_eq!(received, [Ok(Some(1)), Ok(Some(2)), Ok(None)]);
@@ -290,7 +289,6 @@ fn every_receiver_learns_of_the_end() {
     model_of_three(|| {
         let inbox = Arc::new(Messages::new(Inbox::new(4)));
         let receivers = [(); 2].map(|()| spawn(&inbox, |inbox| block_on(next(inbox))));
-        change(&inbox, Inbox::expect);
         change(&inbox, |inbox, effects| inbox.close(Err(()), effects));
         for receiver in receivers {
             assert_eq!(receiver.join().unwrap(), Err(()));
@@ -313,19 +311,18 @@ fn a_receiver_that_gives_up_loses_no_message() {
     });
 }
 
-// ─── The account of connections ───
+// ─── The account of peerings ───
 
 #[test]
-fn a_task_that_waits_for_the_last_connection_learns_of_its_end() {
+fn a_task_that_waits_for_the_last_peering_learns_of_its_end() {
     model_of_three(|| {
-        let connections = Arc::new(SharedWaitQueue::new("a connection", 2, 4));
-        let enders =
-            [(); 2].map(|()| spawn(&connections, |connections| connections.update(|count| *count -= 1)));
+        let peerings = Arc::new(SharedWaitQueue::for_all("its node to be idle", 2, 4));
+        let enders = [(); 2].map(|()| spawn(&peerings, |peerings| peerings.update(|count| *count -= 1)));
         let mut waiter = Waiter::default();
         block_on(poll_fn(|cx| {
             run::<(), _>(|effects| {
                 let is_idle = |count: &mut u32| (*count == 0).then_some(());
-                connections.poll_take(&mut waiter, cx, effects, is_idle)
+                peerings.poll_take(&mut waiter, cx, effects, is_idle)
             })
         }));
         for ender in enders {
@@ -360,7 +357,7 @@ fn a_wakeup_of_the_reactor_is_never_missed() {
 }
 
 #[test]
-fn a_connection_that_joins_is_taken_over() {
+fn a_peering_that_joins_is_taken_over() {
     model_of_three(|| {
         let shared = Arc::new((std::sync::Arc::new(ReactorWaker::new()), Joining::new()));
         let others = [0, 1].map(|number| {
@@ -385,7 +382,7 @@ fn a_connection_that_joins_is_taken_over() {
 }
 
 #[test]
-fn a_connection_that_joins_a_reactor_that_ends_is_taken_or_given_back() {
+fn a_peering_that_joins_a_reactor_that_ends_is_taken_or_given_back() {
     model_of_three(|| {
         let joining = Arc::new(Joining::new());
         let others = [0, 1].map(|number| spawn(&joining, move |joining| joining.push(number)));

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use futures::future::try_join;
-use rdma_async::session::{Node, NodeBuilder, NodeOptions, Session};
+use rdma_async::{Node, NodeBuilder, NodeOptions, Session};
 use rdma_sim::{LineRate, Net, SimDevice, Topology};
 
 /// Ports of each Mac, which are the most cables between them.

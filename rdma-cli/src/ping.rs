@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::try_join;
-use rdma_async::session::{NodeOptions, Session};
+use rdma_async::{NodeOptions, Session};
 use rdma_bare::BareQp;
 use rdma_core::Device;
 use rdma_sim::{Net, Sim, SimDevice};

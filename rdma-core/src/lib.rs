@@ -5,8 +5,7 @@
 //! * the verbs as traits ([`Device`], [`MemoryRegion`], [`CompletionQueue`], [`QueuePair`]), with [`AnyDevice`] for a
 //!   backend that is chosen at run time;
 //! * their types, limits and errors ([`Caps`], [`Completion`], [`Error`], …);
-//! * [`protocol`]: the protocol of one connection, as a state machine that neither owns buffers nor does I/O;
-//! * [`session`]: the protocol of sessions that outlive their cables, as such a state machine, too;
+//! * [`session`]: the protocol of sessions that outlive their cables, as a state machine that neither owns buffers nor does I/O;
 //! * the seams by which time and tasks enter: [`Time`], [`Runtime`].
 //!
 //! # What it is not
@@ -31,7 +30,6 @@ mod frame;
 mod invalid;
 mod port;
 pub mod probe;
-pub mod protocol;
 mod queue_pair;
 mod runtime;
 pub mod session;

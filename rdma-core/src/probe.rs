@@ -2,11 +2,11 @@
 //!
 //! A program states what must hold [always](crate::always!), what some run has to reach ([`sometimes!`](crate::sometimes!)), in which
 //! [state](crate::state!) it is, and what its tasks [wait for](waits_for). Outside of a simulation, these cost a look at a thread-local variable, and only
-//! `always!` does something: it panics, as `assert!` does. Connections note their own [states](ConnectionState).
+//! `always!` does something: it panics, as `assert!` does. The session protocol notes its own [states](ProtocolState).
 
-mod connection_state;
+mod protocol_state;
 
-pub use self::connection_state::ConnectionState;
+pub use self::protocol_state::ProtocolState;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -56,10 +56,10 @@ pub trait Observer {
     /// The task that is polled waits for `event`
     fn waits_for(&self, event: fmt::Arguments<'_>);
 
-    /// A connection has reached a state
+    /// The protocol has reached a state
     ///
-    /// The connection is locked meanwhile: the observer must not call it.
-    fn reached(&self, _: ConnectionState) {}
+    /// The peering is locked meanwhile: the observer must not use its sessions.
+    fn reached(&self, _: ProtocolState) {}
 }
 
 thread_local! {
@@ -117,11 +117,11 @@ pub fn waits_for(event: fmt::Arguments<'_>) {
     }
 }
 
-/// Notifies the observer that a connection has reached `state`
+/// Notifies the observer that the protocol has reached `state`
 ///
 /// Connections do so by themselves: this is for the library.
 #[inline]
-pub fn reached(state: ConnectionState) {
+pub fn reached(state: ProtocolState) {
     if let Some(observer) = observer() {
         observer.reached(state);
     }
@@ -225,8 +225,8 @@ mod tests {
             self.0.borrow_mut().push(event.to_string());
         }
 
-        fn reached(&self, state: ConnectionState) {
-            self.0.borrow_mut().push(format!("connection {state}"));
+        fn reached(&self, state: ProtocolState) {
+            self.0.borrow_mut().push(format!("protocol {state}"));
         }
     }
 
@@ -243,17 +243,17 @@ mod tests {
         let inner = observe(Rc::new(Seen::default()));
         state!("seen by another observer");
         drop(inner);
-        reached(ConnectionState::Open);
+        reached(ProtocolState::PathProven);
         drop(observation);
         sometimes!(true, "after");
-        reached(ConnectionState::Closed);
+        reached(ProtocolState::SessionClosed);
         let expected = [
             "sometimes full false",
             "always in order true",
             "state open 0",
             "state retries 3",
             "a message of b",
-            "connection open",
+            "protocol path proven",
         ];
         assert_eq!(*seen.0.borrow(), expected);
     }

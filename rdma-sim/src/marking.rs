@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rdma_core::Runtime;
-use rdma_core::probe::{self, ConnectionState, Observation, Observer, Statement};
+use rdma_core::probe::{self, Observation, Observer, ProtocolState, Statement};
 
 use crate::executor::SimRuntime;
 use crate::trace::{Mark, MarkContent};
@@ -48,7 +48,7 @@ impl Observer for Marking {
         }
     }
 
-    fn reached(&self, state: ConnectionState) {
+    fn reached(&self, state: ProtocolState) {
         if let Some(outer) = &self.outer {
             outer.reached(state);
         }

@@ -15,8 +15,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::join;
-use rdma_async::session::{Node, NodeOptions, Session};
 use rdma_async::time::{sleep, timeout};
+use rdma_async::{Node, NodeOptions, Session};
 use rdma_sim::{Check, Net, RandomFaults, Sim, SimDevice, SimHost, SimStream, Topology, check};
 use rdma_tests::{connected, now};
 

@@ -12,8 +12,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::session::{Node, Session};
-use rdma_async::{Device, TokioRuntime};
+use rdma_async::{Device, Node, Session, TokioRuntime};
 use rdma_sim::driver::realtime;
 use rdma_sim::{Sim, Topology};
 use rdma_sim_verbs::shared::Settings;

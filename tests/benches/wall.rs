@@ -18,7 +18,7 @@ use futures::channel::oneshot;
 use futures::future::{join, join_all};
 
 use rdma_arena::Arena;
-use rdma_async::session::Session;
+use rdma_async::Session;
 use rdma_bare::BareQp;
 use rdma_core::Device;
 use rdma_sim::{Sim, SimDevice};

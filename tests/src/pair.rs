@@ -2,8 +2,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::future::try_join;
-use rdma_async::session::{ConnectError, Node, NodeOptions, Session};
-use rdma_async::{Device, Lease};
+use rdma_async::{ConnectError, Device, Lease, Node, NodeOptions, Session};
 use rdma_bare::BareQp;
 use rdma_sim::{Net, Sim, SimDevice};
 

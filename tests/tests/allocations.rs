@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::session::Session;
+use rdma_async::Session;
 use rdma_sim::{Net, Sim, SimDevice};
 use rdma_tests::{on_session, options, zeros};
 

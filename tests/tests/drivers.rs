@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::session::{Node, RecvError, SendError, Session, SessionError};
+use rdma_async::{Node, RecvError, SendError, Session, SessionError};
 use rdma_core::{PortState, Time};
 use rdma_sim::{Driver, Fault, FaultKind, Net, Sim, SimDevice};
 use rdma_tests::{DEVICE, Pair, connected, node, options};

@@ -11,7 +11,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use futures::future::try_join;
-use rdma_async::session::Session;
+use rdma_async::Session;
 use rdma_core::{Completion, CompletionQueue as _, Device as _, Time};
 use rdma_sim::{Net, Sim, SimDevice};
 use rdma_tests::{DEVICE, Panics, connected, on_session, options, zeros};

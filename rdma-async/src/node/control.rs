@@ -14,7 +14,7 @@ use super::path::PreparedPath;
 use super::role::Role;
 use super::wire::read_message;
 use crate::bootstrap_stream::{BootstrapStream, write_all};
-use crate::peering::error::{ConnectError, SessionError};
+use crate::error::{ConnectError, SessionError};
 use crate::peering::shared::PeeringShared;
 use crate::peering::state::LostPath;
 use crate::time::timeout;

@@ -8,14 +8,14 @@ use std::task::Poll;
 use rdma_core::session::{ControlMessage, Hello, HelloError, Integrity, Peering, PeeringConfig, Side};
 use rdma_core::{Device, FRAME};
 
-use super::NodeId;
 use super::control::Control;
 use super::inner::{Attempt, NodeGuard, NodeInner};
 use super::options::{BULK_FRAGMENT, TRANSMIT};
 use super::role::Role;
 use super::wire::read_message;
 use crate::bootstrap_stream::{BootstrapStream, read_exact, write_all};
-use crate::peering::error::{ConnectError, SessionError};
+use crate::error::{ConnectError, SessionError};
+use crate::node_id::NodeId;
 use crate::peering::shared::PeeringShared;
 use crate::peering::state::{Parts, State};
 use crate::pool::Zone;

@@ -24,9 +24,8 @@ use self::port::{Opener, Port};
 use self::reactor::Reactor;
 use self::role::Role;
 use crate::bootstrap_stream::BootstrapStream;
-use crate::endpoint::default_runtime;
-use crate::error::{AllocError, EndpointError};
-use crate::peering::error::ConnectError;
+use crate::error::{AllocError, ConnectError, NodeError};
+use crate::node_id::NodeId;
 use crate::pool::{Alloc, Lease, Pool, PoolStats};
 use crate::session::Session;
 
@@ -36,16 +35,6 @@ use crate::session::Session;
 /// gone, the devices are closed.
 pub struct Node<D: Device> {
     guard: Arc<NodeHandle<D>>,
-}
-
-/// Number of a node: random, and another one each time that a node is made
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct NodeId(pub(crate) u64);
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
 }
 
 /// Closes a node when the last clone is dropped
@@ -93,18 +82,17 @@ impl<D: Device> NodeBuilder<D> {
     ///
     /// # Errors
     ///
-    /// * [`EndpointError::NoRuntime`] if no runtime was given, and the caller does not run on tokio;
-    /// * [`EndpointError::NoTimers`] if the tokio runtime was built without timers;
-    /// * [`EndpointError::Options`] if the options contradict each other or a device;
-    /// * [`EndpointError::Pool`] if the system has no memory.
+    /// * [`NodeError::NoRuntime`] if no runtime was given, and the caller does not run on tokio;
+    /// * [`NodeError::NoTimers`] if the tokio runtime was built without timers;
+    /// * [`NodeError::Options`] if the options contradict each other or a device;
+    /// * [`NodeError::Pool`] if the system has no memory.
     ///
     /// A device that cannot be opened now is opened when it is needed.
-    pub fn build(self) -> Result<Node<D>, EndpointError> {
-        let runtime = self.runtime.or_else(default_runtime).ok_or(EndpointError::NoRuntime)?;
+    pub fn build(self) -> Result<Node<D>, NodeError> {
+        let runtime = self.runtime.or_else(default_runtime).ok_or(NodeError::NoRuntime)?;
         let Self { ports, options, .. } = self;
         // Tokio tells in no other way that its timers are not enabled.
-        let timer =
-            catch_unwind(AssertUnwindSafe(|| runtime.timer())).map_err(|_| EndpointError::NoTimers)?;
+        let timer = catch_unwind(AssertUnwindSafe(|| runtime.timer())).map_err(|_| NodeError::NoTimers)?;
         options.check(ports.len())?;
         for port in &ports {
             // A port that is down now is opened later.
@@ -112,7 +100,7 @@ impl<D: Device> NodeBuilder<D> {
                 options.check_device(&port.device)?;
             }
         }
-        let pool = Pool::unregistered(options.zones(ports.len()))?;
+        let pool = Pool::new(options.zones(ports.len()))?;
         let inner = Arc::new(NodeInner::new(ports.into(), pool, runtime, options));
         let guard = Arc::new(NodeHandle(NodeGuard::new(Arc::clone(&inner))));
         inner.runtime.spawn(Box::pin(Reactor::new(Arc::clone(&inner), timer)));
@@ -256,4 +244,14 @@ impl<D: Device> fmt::Debug for NodeBuilder<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NodeBuilder").field("options", &self.options).finish_non_exhaustive()
     }
+}
+
+#[cfg(feature = "tokio")]
+fn default_runtime() -> Option<Arc<dyn Runtime>> {
+    crate::tokio_runtime::TokioRuntime::try_current().map(|runtime| Arc::new(runtime) as _)
+}
+
+#[cfg(not(feature = "tokio"))]
+fn default_runtime() -> Option<Arc<dyn Runtime>> {
+    None
 }

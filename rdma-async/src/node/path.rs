@@ -8,7 +8,7 @@ use rdma_core::{Cause, Device, QpCapacity, QpInit, QpType, Verb};
 
 use super::inner::NodeInner;
 use super::options::{BULK_FRAGMENT, WINDOW};
-use crate::peering::error::ConnectError;
+use crate::error::ConnectError;
 use crate::peering::lanes::Lanes;
 use crate::peering::paths::NewPath;
 use crate::peering::shared::PeeringShared;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rdma_core::{Cause, Device, PortState};
 
-use crate::peering::error::ConnectError;
+use crate::error::ConnectError;
 use crate::sync::Mutex;
 
 /// Opens a device

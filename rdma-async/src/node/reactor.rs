@@ -8,8 +8,8 @@ use rdma_core::{Completion, CompletionQueue, Device, Time, Timer};
 
 use super::inner::NodeInner;
 use super::port::{OpenPort, Port};
+use crate::error::SessionError;
 use crate::peering::body::Effects;
-use crate::peering::error::SessionError;
 use crate::peering::lanes::Request;
 use crate::peering::shared::PeeringShared;
 

@@ -3,7 +3,7 @@
 use rdma_core::session::ControlMessage;
 
 use crate::bootstrap_stream::{BootstrapStream, read_exact};
-use crate::peering::error::ConnectError;
+use crate::error::ConnectError;
 
 /// The next message
 pub(super) async fn read_message(stream: &mut impl BootstrapStream) -> Result<ControlMessage, ConnectError> {

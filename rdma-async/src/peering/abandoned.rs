@@ -2,12 +2,8 @@
 
 use std::time::Duration;
 
+use rdma_core::Time;
 use rdma_core::session::SessionId;
-use rdma_core::{Device, Time};
-
-use super::body::Effects;
-use super::error::SessionError;
-use super::state::{REFUSED, State};
 
 /// Such sessions, and when the peer took the latest message of each
 #[derive(Debug)]
@@ -36,39 +32,34 @@ impl Abandoned {
     pub(super) fn restart(&mut self, now: Time) {
         self.sessions.iter_mut().for_each(|entry| entry.since = now);
     }
-}
 
-impl<D: Device> State<D> {
-    /// Gives up sessions of which the peer takes nothing, although there is a path; returns when to look again
-    pub(super) fn give_up_abandoned(&mut self, now: Time, effects: &mut Effects) -> Time {
-        let has_path = self.lanes.iter().any(Option::is_some);
-        let Abandoned { timeout, sessions } = &mut self.abandoned;
-        let (mut next, mut given_up) = (Time::MAX, Vec::new());
-        sessions.retain_mut(|entry| {
-            let Some(session) = self.sessions.get(&entry.id).filter(|session| !session.is_over) else {
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Takes the sessions of which the peer took nothing for the timeout, and says when to look again
+    ///
+    /// `delivered` says how many messages of a session the peer has, `None` if the session is over.
+    pub(super) fn take_stalled(
+        &mut self,
+        now: Time,
+        delivered: impl Fn(SessionId) -> Option<u64>,
+    ) -> (Vec<SessionId>, Time) {
+        let (mut stalled, mut next) = (Vec::new(), Time::MAX);
+        let timeout = self.timeout;
+        self.sessions.retain_mut(|entry| {
+            let Some(delivered) = delivered(entry.id) else { return false };
+            if delivered != entry.delivered {
+                (entry.delivered, entry.since) = (delivered, now);
+            }
+            let until = entry.since + timeout;
+            if now >= until {
+                stalled.push(entry.id);
                 return false;
-            };
-            if session.counts.delivered != entry.delivered {
-                (entry.delivered, entry.since) = (session.counts.delivered, now);
             }
-            let until = entry.since + *timeout;
-            let is_given_up = has_path && now >= until;
-            if is_given_up {
-                given_up.push(entry.id);
-            } else if has_path {
-                next = next.min(until);
-            }
-            !is_given_up
+            next = next.min(until);
+            true
         });
-        let error = SessionError::Abandoned(*timeout);
-        for id in given_up {
-            if let Some(session) = self.sessions.get_mut(&id) {
-                session.fail(&error, effects);
-            }
-            self.core.reset(id, REFUSED);
-            self.handle_events(now, effects);
-            self.remove_if_unused(id, effects);
-        }
-        next
+        (stalled, next)
     }
 }

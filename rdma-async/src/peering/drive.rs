@@ -2,14 +2,16 @@
 
 use std::task::{Context, Poll};
 
+use rdma_core::probe::{self, ProtocolState};
 use rdma_core::session::{PathId, PathLoss, Placement};
 use rdma_core::{Completion, Device, FRAME, Status, Time, frames};
 
 use super::body::{Body, Effects};
-use super::error::SessionError;
 use super::incoming::IncomingBuffers;
 use super::lanes::{BulkReceive, Request};
-use super::state::State;
+use super::session_state::SessionState;
+use super::state::{Announced, REFUSED, State};
+use crate::error::SessionError;
 use crate::pool::{Lease, Zone};
 
 impl<D: Device> State<D> {
@@ -174,16 +176,46 @@ impl<D: Device> State<D> {
         if self.end.is_some() { None } else { Some(self.armed) }
     }
 
+    /// Gives up sessions without a handle of which the peer takes nothing, although there is a path; returns when to look again
+    fn give_up_abandoned(&mut self, now: Time, effects: &mut Effects) -> Time {
+        if !self.lanes.iter().any(Option::is_some) {
+            return Time::MAX;
+        }
+        let sessions = &self.sessions;
+        let delivered = |id| {
+            let session = sessions.get(&id).filter(|session: &&SessionState| !session.is_over)?;
+            Some(session.counts.delivered)
+        };
+        let (stalled, next) = self.abandoned.take_stalled(now, delivered);
+        let error = SessionError::Abandoned(self.abandoned.timeout());
+        for id in stalled {
+            probe::reached(ProtocolState::SessionAbandoned);
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.fail(&error, effects);
+            }
+            self.core.reset(id, REFUSED);
+            self.handle_events(now, effects);
+            self.remove_if_unused(id, effects);
+        }
+        next
+    }
+
     /// Finds memory for announced messages, in turn
     fn find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) {
         if self.announced.is_empty() || self.end.is_some() {
             // Others stand behind in line.
             return self.pool.leave(Zone::Bulk, &mut self.memory, effects);
         }
-        while let Some(&(id, len)) = self.announced.front() {
+        while let Some(&Announced { id, len, .. }) = self.announced.front() {
             let span = frames(len as usize) as u32;
             let lease = self.pool.poll_lease(Zone::Bulk, span, &mut self.memory, cx, effects);
-            let Poll::Ready(mut lease) = lease else { return };
+            let Poll::Ready(mut lease) = lease else {
+                if !std::mem::replace(&mut self.is_starved, true) {
+                    probe::reached(ProtocolState::MemoryStarved);
+                }
+                return;
+            };
+            self.is_starved = false;
             self.announced.pop_front();
             lease.set_received(len as usize);
             self.incoming.insert(id, Body::Lease(lease));

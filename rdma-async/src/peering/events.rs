@@ -4,9 +4,9 @@ use rdma_core::session::{Event, StreamId, Token};
 use rdma_core::{Device, Time};
 
 use super::body::Effects;
-use super::error::{SendError, SessionError};
 use super::session_state::SessionState;
-use super::state::{REFUSED, State};
+use super::state::{Announced, REFUSED, State};
+use crate::error::{SendError, SessionError};
 
 impl<D: Device> State<D> {
     pub(super) fn handle_events(&mut self, now: Time, effects: &mut Effects) {
@@ -36,16 +36,16 @@ impl<D: Device> State<D> {
                 }
                 Event::Finished { session: id, stream: StreamId::MAIN } => {
                     if let Some(session) = self.sessions.get_mut(&id) {
-                        session.inbox.finish(effects);
+                        session.inbox.close(Ok(()), effects);
                     }
                 }
                 Event::Announced { .. } if self.end.is_some() => (),
-                Event::Announced { id, len, .. } => {
-                    self.announced.push_back((id, len));
+                Event::Announced { id, session, len } => {
+                    self.announced.push_back(Announced { id, session, len });
                     effects.wake_reactor();
                 }
                 Event::Withdrawn(id) => {
-                    self.announced.retain(|(other, _)| *other != id);
+                    self.announced.retain(|announced| announced.id != id);
                     effects.drop(self.incoming.withdraw(id));
                 }
                 Event::Delivered { token, .. } => self.on_decided(token, Ok(()), effects),

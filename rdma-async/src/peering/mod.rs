@@ -3,7 +3,6 @@
 mod abandoned;
 pub(crate) mod body;
 mod drive;
-pub(crate) mod error;
 mod events;
 mod frames;
 mod incoming;
@@ -11,6 +10,6 @@ pub(crate) mod lanes;
 mod outgoing;
 pub(crate) mod paths;
 mod post;
-mod session_state;
+pub(crate) mod session_state;
 pub(crate) mod shared;
 pub(crate) mod state;

@@ -2,8 +2,8 @@
 
 use rdma_core::session::{MAX_FRAGMENTS, SessionId};
 
-use super::error::SendError;
 use super::frames::TransmitFrames;
+use crate::error::SendError;
 
 /// A message that the peer may not have yet
 #[derive(Debug)]

@@ -1,12 +1,13 @@
 //! Paths of a peering, and how it ends
 
+use rdma_core::probe::{self, ProtocolState};
 use rdma_core::session::{LaneConfig, PathId, PathLoss};
 use rdma_core::{Device, Time};
 
 use super::body::{Body, Effects};
-use super::error::{ConnectError, SessionError};
 use super::lanes::{BulkReceive, Lanes, SCRATCH};
 use super::state::{LostPath, State};
+use crate::error::{ConnectError, SessionError};
 use crate::pool::{Lease, Zone};
 
 /// A path with connected queue pairs
@@ -21,6 +22,22 @@ pub(crate) struct NewPath<D: Device> {
     pub(crate) receives: Vec<Lease>,
     /// Whether this side asks first.
     pub(crate) probes: bool,
+}
+
+fn note_end(error: &SessionError) {
+    let state = match error {
+        SessionError::PeerLost(_) => ProtocolState::PeerLostSilent,
+        SessionError::PeerGone => ProtocolState::PeerLostGone,
+        SessionError::Protocol(_) => ProtocolState::PeerLostViolation,
+        SessionError::Overlong { .. } | SessionError::UnknownCompletion(_) | SessionError::Unstopped => {
+            ProtocolState::PeerLostDevice
+        }
+        SessionError::Abandoned(_)
+        | SessionError::Aborted
+        | SessionError::Reset(_)
+        | SessionError::RuntimeGone => return,
+    };
+    probe::reached(state);
 }
 
 impl<D: Device> State<D> {
@@ -109,6 +126,7 @@ impl<D: Device> State<D> {
             return;
         }
         self.end = Some(error.clone());
+        note_end(error);
         effects.wake_reactor();
         self.announced.clear();
         self.pool.leave(Zone::Bulk, &mut self.memory, effects);

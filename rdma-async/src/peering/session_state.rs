@@ -1,7 +1,7 @@
 //! A session as its peering keeps it
 
 use super::body::{Body, Effects};
-use super::error::{CloseError, RecvError, SendError, SessionError};
+use crate::error::{CloseError, RecvError, SendError, SessionError};
 use crate::inbox::Inbox;
 use crate::op_table::OpTable;
 use crate::wait_queue::WaitQueue;
@@ -16,7 +16,7 @@ pub(crate) struct SessionState {
     pub(super) is_held: bool,
     /// Futures that wait for the end, and keep no session open.
     pub(crate) watchers: u32,
-    pub(super) counts: Counts,
+    pub(crate) counts: Counts,
     /// Whether the protocol has forgotten the session.
     pub(super) is_over: bool,
     /// Why nothing can be sent any more.

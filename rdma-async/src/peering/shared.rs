@@ -8,11 +8,12 @@ use rdma_core::session::{PathId, PathLoss, SessionId};
 use rdma_core::{Completion, Device, Runtime, Time};
 
 use super::body::Effects;
-use super::error::{SendError, SendFailed, SessionError};
 use super::session_state::SessionState;
 use super::state::{Awaited, State};
-use crate::node::NodeId;
+use crate::error::{SendError, SessionError};
+use crate::node_id::NodeId;
 use crate::pool::{Lease, Pool};
+use crate::send_failed::SendFailed;
 use crate::sync::Mutex;
 use crate::wait_queue::{SharedWaitQueue, Waiter};
 

@@ -5,21 +5,22 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use rdma_core::session::{
-    IncomingId, Integrity, MAX_EAGER, PathId, PathLoss, Peering, RefusedSend, SessionId, StreamId, Token,
-    packets,
+    IncomingId, Integrity, MAX_EAGER, PathCounts, PathId, PathLoss, PathStatus, Peering, RefusedSend,
+    SessionId, SessionWaits, StreamId, Token, packets,
 };
 use rdma_core::{Device, Time};
 use slab::Slab;
 
 use super::abandoned::Abandoned;
 use super::body::{Body, Effects};
-use super::error::{ConnectError, SendError, SendFailed, SessionError};
 use super::frames::TransmitFrames;
 use super::incoming::IncomingBuffers;
 use super::lanes::{Lanes, MAX_TOKENS};
 use super::outgoing::OutgoingMessage;
 use super::session_state::SessionState;
+use crate::error::{ConnectError, SendError, SessionError};
 use crate::pool::{Lease, Pool};
+use crate::send_failed::SendFailed;
 use crate::wait_queue::Waiter;
 
 /// The protocol, its paths and its tables
@@ -36,8 +37,10 @@ pub(crate) struct State<D: Device> {
     pub(super) outgoing: Slab<OutgoingMessage>,
     pub(super) incoming: IncomingBuffers,
     /// Announced messages that wait for memory.
-    pub(super) announced: VecDeque<(IncomingId, u64)>,
+    pub(super) announced: VecDeque<Announced>,
     pub(super) memory: Waiter,
+    /// Whether the first of them has waited.
+    pub(super) is_starved: bool,
     /// Arbitrary bytes, which answer a grant after this side has given up the granted message.
     ///
     /// `None` if a device that has not stopped may still read it.
@@ -57,6 +60,14 @@ pub(crate) struct State<D: Device> {
     /// When the reactor looks at this peering at the latest.
     pub(super) armed: Time,
     pub(super) end: Option<SessionError>,
+}
+
+/// A long message that waits for memory
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Announced {
+    pub(super) id: IncomingId,
+    pub(super) session: SessionId,
+    pub(super) len: u64,
 }
 
 /// A path that failed
@@ -103,6 +114,7 @@ impl<D: Device> State<D> {
             incoming: IncomingBuffers::default(),
             announced: VecDeque::new(),
             memory: Waiter::default(),
+            is_starved: false,
             scratch: Some(parts.scratch),
             sessions: HashMap::new(),
             had_session: false,
@@ -309,6 +321,24 @@ impl<D: Device> State<D> {
         session.end.leave(waiter, effects);
         session.watchers -= 1;
         self.remove_if_unused(id, effects);
+    }
+
+    /// How many paths there have been at once
+    pub(crate) fn path_count(&self) -> u32 {
+        self.lanes.len() as u32
+    }
+
+    pub(crate) fn path(&self, path: PathId) -> (PathStatus, PathCounts) {
+        (self.core.path_status(path), self.core.path_counts(path))
+    }
+
+    pub(crate) fn session_waits(&self, id: SessionId) -> SessionWaits {
+        self.core.session_waits(id)
+    }
+
+    /// How many long messages of a session wait for memory
+    pub(crate) fn wants_memory(&self, id: SessionId) -> usize {
+        self.announced.iter().filter(|announced| announced.session == id).count()
     }
 
     /// The longest message that the peer takes

@@ -5,18 +5,17 @@ use super::{Effects, Lease, Pool, Zone};
 use crate::error::AllocError;
 use crate::wait_queue::Waiter;
 
-/// Future of [`Connection::alloc`](crate::Connection::alloc) and [`Endpoint::alloc`](crate::Endpoint::alloc)
+/// Future of [`Session::alloc`](crate::Session::alloc) and [`Node::alloc`](crate::Node::alloc)
 ///
 /// ```
 /// # use rdma_async::*;
-/// # use rdma_sim::Sim;
-/// # Sim::new().run(async |net| {
-/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
-/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
-/// # let (to_b, to_a) = tokio::io::duplex(256);
-/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
-/// # let (connection, peer) = pair;
-/// let alloc: rdma_async::future::Alloc = endpoint.alloc(4096);
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// let alloc: rdma_async::future::Alloc = a.alloc(4096);
 /// assert!(alloc.await?.capacity() >= 4096);
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// # }).value.unwrap();

@@ -9,33 +9,31 @@ use std::sync::Arc;
 
 use bytes::BufMut;
 use bytes::buf::UninitSlice;
-use rdma_core::{FRAME, Sge};
+use rdma_core::FRAME;
 
 use super::memory::{Memory, Zone};
-use crate::effects::{self, Event};
 
 /// Effects that may free memory
-pub(crate) type Effects = effects::Effects<Lease>;
+pub(crate) type Effects = crate::effects::Effects<Lease>;
 
-/// Exclusive use of a piece of registered memory, in which a message is written
+/// Exclusive use of a piece of memory that devices know, in which a message is written
 ///
 /// Works like a vector of fixed capacity: it starts empty, grows as bytes are written
 /// ([`extend_from_slice`](Self::extend_from_slice), [`io::Write`], [`BufMut`], [`resize`](Self::resize)), and dereferences to the
 /// written bytes. **Bytes of an earlier message in the same memory can neither be read nor sent**, and nothing is cleared for it.
-/// Dropping a lease gives its memory back to the endpoint.
+/// Dropping a lease gives its memory back to the node.
 ///
 /// ```
 /// # use rdma_async::*;
-/// # use rdma_sim::Sim;
-/// # Sim::new().run(async |net| {
-/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
-/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
-/// # let (to_b, to_a) = tokio::io::duplex(256);
-/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
-/// # let (connection, peer) = pair;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
 /// use std::io::Write as _;
 ///
-/// let mut lease = connection.alloc(64).await?;
+/// let mut lease = session.alloc(64).await?;
 /// write!(lease, "{} frames", 3)?;
 /// lease.extend_from_slice(b"!");
 /// assert_eq!(*lease, *b"3 frames!");
@@ -108,24 +106,10 @@ impl Lease {
         Arc::ptr_eq(&self.memory, memory)
     }
 
-    pub(crate) fn zone(&self) -> Zone {
-        self.zone
-    }
-
-    pub(crate) fn frame_count(&self) -> u32 {
-        self.frames
-    }
-
     /// Makes the message `len` bytes long, which the device has written or will write before they are read
     pub(crate) fn set_received(&mut self, len: usize) {
         debug_assert!(len <= self.capacity(), "a message fits its lease");
         self.len = len as u32;
-    }
-
-    /// The first `len` bytes, as a device names them
-    pub(crate) fn sge(&self, len: usize) -> Sge {
-        debug_assert!(len <= self.capacity(), "a request stays inside its lease");
-        self.memory.sge(self.zone, self.start, len)
     }
 
     /// Where the memory is in its pool, in bytes
@@ -153,12 +137,6 @@ impl Lease {
         let to = unsafe { self.as_ptr().add(offset) };
         // SAFETY: as above; `bytes` is borrowed memory and cannot overlap with what this lease owns.
         unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
-    }
-
-    /// Keeps the memory from ever being leased again: a device may still write to it
-    pub(crate) fn quarantine(self, effects: &mut Effects) {
-        effects.log(Event::Quarantined { frames: self.frames });
-        std::mem::forget(self);
     }
 
     fn as_ptr(&self) -> NonNull<u8> {

@@ -1,4 +1,4 @@
-//! Registered memory, leased in whole frames
+//! Memory that devices know, leased in whole frames
 
 mod alloc;
 pub(crate) mod frames;
@@ -8,7 +8,6 @@ mod registration;
 #[cfg(test)]
 mod tests;
 
-use std::any::Any;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -25,30 +24,18 @@ use crate::effects;
 use crate::error::{AllocError, PoolError};
 use crate::wait_queue::Waiter;
 
-/// One registration of memory, from which messages are leased
+/// The memory of a node, from which messages are leased
 ///
 /// Divided into [zones](Zone), so that none can starve another: if sending and receiving shared one, two peers that fill their
-/// memory with messages for each other would wait for ever; if the windows had none, bulk traffic could keep a connection
+/// memory with messages for each other would wait for ever; if the windows had none, bulk traffic could keep a path
 /// from being made.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool(Arc<Memory>);
 
 impl Pool {
-    /// Maps and registers memory for zones of that many frames
-    ///
-    /// `anchor` outlives the registration.
-    pub(crate) fn new<D: Device>(
-        device: &D,
-        zones: [u32; 3],
-        anchor: Arc<dyn Any + Send + Sync>,
-    ) -> Result<Self, PoolError> {
-        let [send, eager, bulk] = zones;
-        Memory::new(device, [send, eager, bulk, 0], anchor).map(|memory| Self(Arc::new(memory)))
-    }
-
     /// Maps memory for zones of that many frames, which each path [registers](Self::register) for itself
-    pub(crate) fn unregistered(zones: [u32; memory::ZONES]) -> Result<Self, PoolError> {
-        Memory::unregistered(zones).map(|memory| Self(Arc::new(memory)))
+    pub(crate) fn new(zones: [u32; memory::ZONES]) -> Result<Self, PoolError> {
+        Memory::new(zones).map(|memory| Self(Arc::new(memory)))
     }
 
     /// Registers all of the memory with a device
@@ -124,19 +111,18 @@ impl Pool {
     }
 }
 
-/// How much memory an endpoint has, and how much of it is free
+/// How much memory a node has, and how much of it is free
 ///
 /// ```
 /// # use rdma_async::*;
-/// # use rdma_sim::Sim;
-/// # Sim::new().run(async |net| {
-/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
-/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
-/// # let (to_b, to_a) = tokio::io::duplex(256);
-/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
-/// # let (connection, peer) = pair;
-/// let lease = connection.alloc(4096).await?;
-/// let send = endpoint.pool_stats().send;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// let lease = session.alloc(4096).await?;
+/// let send = a.pool_stats().send;
 /// assert_eq!(send.total_bytes - send.free_bytes, lease.capacity());
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// # }).value.unwrap();
@@ -163,14 +149,13 @@ impl PoolStats {
 ///
 /// ```
 /// # use rdma_async::*;
-/// # use rdma_sim::Sim;
-/// # Sim::new().run(async |net| {
-/// # let open = |host| Endpoint::builder(net.open(host, "rdma_en2").unwrap()).runtime(net.runtime()).build();
-/// # let (endpoint, other) = (open("a").unwrap(), open("b").unwrap());
-/// # let (to_b, to_a) = tokio::io::duplex(256);
-/// # let pair = futures::future::try_join(endpoint.connect(to_b), other.accept(to_a)).await.unwrap();
-/// # let (connection, peer) = pair;
-/// let zone: rdma_async::ZoneStats = endpoint.pool_stats().send;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// let zone: rdma_async::ZoneStats = a.pool_stats().send;
 /// assert_eq!((zone.total_bytes, zone.free_bytes), (16 << 20, 16 << 20));
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// # }).value.unwrap();

@@ -11,9 +11,10 @@ use rdma_core::Device;
 
 use super::handle::{SessionHandle, SessionRef};
 use super::message::Message;
+use crate::error::{CloseError, RecvError};
 use crate::peering::body::Body;
-use crate::peering::error::{CloseError, RecvError, SendFailed};
 use crate::pool::Lease;
+use crate::send_failed::SendFailed;
 use crate::wait_queue::Waiter;
 
 /// Future of [`Session::send`](super::Session::send)

@@ -3,9 +3,10 @@
 //! A [`Node`] is this process with its devices; a [`Session`] carries messages to one peer, exactly once and in order, for as long as
 //! there is a way to the peer. See [`rdma_core::session`] for the protocol.
 
-mod futures;
+pub(crate) mod futures;
 mod handle;
 mod message;
+mod snapshot;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,16 +15,18 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use rdma_core::Device;
-pub use rdma_core::session::SessionId;
+use rdma_core::session::{PathId, SessionId};
 
-pub use self::futures::{Closed, Messages, Recv, Send};
+use self::futures::{Closed, Messages, Recv, Send};
 use self::handle::SessionHandle;
 pub use self::message::Message;
-use crate::error::AllocError;
-pub use crate::node::{Node, NodeBuilder, NodeId, NodeOptions};
-pub use crate::peering::error::{CloseError, ConnectError, RecvError, SendError, SendFailed, SessionError};
+pub use self::snapshot::{PathSnapshot, Snapshot};
+use crate::error::{AllocError, CloseError, ConnectError, RecvError, SendError};
+use crate::node_id::NodeId;
+use crate::peering::session_state::Counts;
 use crate::peering::shared::PeeringShared;
 use crate::pool::{Alloc, Lease};
+use crate::send_failed::SendFailed;
 use crate::wait_queue::Waiter;
 
 /// Messages to and from one peer, in order and exactly once, over every path that there is
@@ -33,7 +36,7 @@ use crate::wait_queue::Waiter;
 ///
 /// ```
 /// # rdma_sim::Sim::new().run(async |net| {
-/// use rdma_async::session::Node;
+/// use rdma_async::Node;
 ///
 /// let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
 /// let (a, b) = (node("a")?, node("b")?);
@@ -236,6 +239,34 @@ impl<D: Device> Session<D> {
     /// The process at the other end
     pub fn peer(&self) -> NodeId {
         self.handle.peering.peer
+    }
+
+    /// What the session has done, and what it waits for
+    pub fn snapshot(&self) -> Snapshot {
+        let (id, peer) = (self.handle.id, self.peer());
+        self.handle.peering.with(|state, _, _| {
+            let paths = (0..state.path_count()).map(PathId);
+            let paths = paths.map(|path| {
+                let (status, counts) = state.path(path);
+                PathSnapshot { status, counts }
+            });
+            let (paths, waits, wants_memory) =
+                (paths.collect(), state.session_waits(id), state.wants_memory(id));
+            let session = state.session(id).expect("a session with a handle is there");
+            let Counts { queued, delivered, received } = session.counts;
+            Snapshot {
+                session: id,
+                peer,
+                messages_queued: queued,
+                messages_delivered: delivered,
+                messages_received: received,
+                messages_unread: session.inbox.len(),
+                messages_in_flight: session.ops.in_use(),
+                paths,
+                waits,
+                wants_memory,
+            }
+        })
     }
 
     /// The longest message that the peer takes, in bytes

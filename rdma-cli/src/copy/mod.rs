@@ -1,5 +1,6 @@
 //! `tb5 copy`: copies files from one Mac to another
 
+mod agreed;
 mod destination;
 mod digest;
 mod entry;

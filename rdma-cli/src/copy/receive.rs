@@ -6,13 +6,13 @@ use std::io::Read as _;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::ProgressBar;
-use rdma_async::session::Session;
+use rdma_async::Session;
 use rdma_sim::SimDevice;
 
+use super::agreed::{DIFFERS, PIECE, UNEXPECTED, check, next};
 use super::destination::Destination;
 use super::digest::Digest;
 use super::entry::{END, Entry, Kind};
-use super::transfer::{DIFFERS, PIECE, UNEXPECTED, check, next};
 use crate::failure::at;
 use crate::file::Replacement;
 use crate::signals::Interrupt;

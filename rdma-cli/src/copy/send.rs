@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use futures::stream::{self, TryStreamExt};
-use rdma_async::session::Session;
+use rdma_async::Session;
 use rdma_sim::SimDevice;
 
+use super::agreed::{DIFFERS, PIECE, PIECES, UNEXPECTED, check, next};
 use super::digest::Digest;
 use super::entry::{END, Entry, Kind};
 use super::source::Source;
-use super::transfer::{DIFFERS, PIECE, PIECES, UNEXPECTED, check, next};
 use super::tree;
 use crate::failure::at;
 use crate::signals::Interrupt;

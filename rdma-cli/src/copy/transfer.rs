@@ -1,22 +1,18 @@
-//! A copy over the cables
-//!
-//! The sender announces each file, directory and link, and last the end. The receiver answers to a file with the length and the
-//! hash of what is there of it, and the sender says where it begins: behind that, if its own file begins so. Then come the bytes in
-//! pieces, and their hash; the receiver hashes what it has, and answers with its own. To the end, it answers with the hash of the
-//! whole copy.
+//! A copy over the cables, from its start to its end
 
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use futures::future::{Either, select, try_join};
 use indicatif::ProgressBar;
-use rdma_async::session::{Message, NodeOptions, Session};
+use rdma_async::{NodeOptions, Session};
 use rdma_core::Time;
 use rdma_sim::{Net, SimDevice};
 
+use super::agreed::{DIFFERS, PIECE, PIECES, Stopped};
 use super::destination::Destination;
 use super::receive::{Received, Receiver};
 use super::send::{Sender, Sources};
@@ -25,10 +21,6 @@ use crate::file::Replacement;
 use crate::mac;
 use crate::signals::Interrupt;
 
-/// Bytes in a piece: a few pieces keep the cable busy and need little memory.
-pub(super) const PIECE: usize = 512 << 10;
-/// Pieces in flight at once.
-pub(super) const PIECES: usize = 8;
 /// How long a copy waits for data.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -52,20 +44,6 @@ pub(crate) struct Done {
     /// How often the path of a cable was made again.
     pub(crate) reconnects: u32,
     pub(crate) retransmitted_bytes: u64,
-}
-
-pub(super) const DIFFERS: &str = "the bytes that arrived are not the bytes that were sent";
-pub(super) const UNEXPECTED: &str = "the peer sent a message of unexpected length";
-
-/// Why a copy ended that another one can continue
-#[derive(Debug, thiserror::Error)]
-enum Stopped {
-    #[error("interrupted")]
-    Interrupted,
-    #[error(
-        "nothing has arrived for 10 s since the last fault: plug a cable in with another one, such as replug@8ms"
-    )]
-    Stalled,
 }
 
 impl Transfer {
@@ -100,7 +78,7 @@ impl Transfer {
         };
         ensure!(sent == received.hash, DIFFERS);
         let end = net.now();
-        let (reconnects, retransmitted_bytes) = reconnects_and_retransmitted(&a);
+        let (reconnects, retransmitted_bytes) = repairs([&a, &b]);
         try_join(a.close(), b.close()).await?;
         Ok(Done { received, virtual_time: end - start, end, reconnects, retransmitted_bytes })
     }
@@ -118,19 +96,11 @@ async fn stalled(net: &Net, progress: &ProgressBar, last_fault: Time) {
     }
 }
 
-fn reconnects_and_retransmitted(_session: &Session<SimDevice>) -> (u32, u64) {
-    // TODO snapshot
-    (0, 0)
-}
-
-/// Fails if the user has asked to stop
-pub(super) fn check(interrupt: &Interrupt) -> Result<()> {
-    if interrupt.is_requested() {
-        bail!(Stopped::Interrupted);
-    }
-    Ok(())
-}
-
-pub(super) async fn next(session: &Session<SimDevice>) -> Result<Message> {
-    session.recv().await?.context("the peer closed the session before the copy was complete")
+/// How often paths were made again, and how many bytes had to be sent again: parts of long messages are counted where they are
+/// received
+fn repairs(sessions: [&Session<SimDevice>; 2]) -> (u32, u64) {
+    let [ours, theirs] = sessions.map(|session| session.snapshot().paths);
+    let reconnects = ours.iter().map(|path| path.counts.made.saturating_sub(1)).sum();
+    let again = ours.iter().chain(&theirs).map(|path| path.counts.retransmitted_bytes).sum();
+    (reconnects, again)
 }

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
-use rdma_async::session::{CloseError, ConnectError, RecvError, SendError, SendFailed, SessionError};
-use rdma_async::{AllocError, EndpointError, PoolError};
+use rdma_async::{
+    AllocError, CloseError, ConnectError, NodeError, PoolError, RecvError, SendError, SendFailed,
+    SessionError,
+};
 use rdma_core::{Error, Status};
 use rdma_sim::OpenError;
 
@@ -47,10 +49,10 @@ impl From<Error> for Failure {
     }
 }
 
-impl From<EndpointError> for Failure {
-    fn from(error: EndpointError) -> Self {
+impl From<NodeError> for Failure {
+    fn from(error: NodeError) -> Self {
         let device = match &error {
-            EndpointError::Device(error) | EndpointError::Pool(PoolError::Register(error)) => Some(error),
+            NodeError::Pool(PoolError::Register(error)) => Some(error),
             _ => None,
         };
         Self::from_device(Outcome::ConnectFails, &error, device)

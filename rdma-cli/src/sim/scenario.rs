@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, ensure};
-use rdma_async::session::NodeOptions;
+use rdma_async::NodeOptions;
 use rdma_sim::topology::TopologyTable;
 use rdma_sim::{Fault, FaultKind, FaultPlan, Model, Topology};
 use serde::Deserialize;

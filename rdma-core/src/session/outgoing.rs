@@ -42,6 +42,8 @@ pub(super) struct Next {
     pub(super) len: u64,
     /// How many packets of room it takes: all of its message, if it is the first of them
     pub(super) charge: u32,
+    /// Whether it was sent before
+    pub(super) is_repeat: bool,
 }
 
 impl OutgoingMessage {
@@ -52,9 +54,9 @@ impl OutgoingMessage {
         }
     }
 
-    fn next(&self, message: u32, fragment: u8, charge: u32) -> Next {
+    fn next(&self, message: u32, fragment: u8, charge: u32, is_repeat: bool) -> Next {
         let Self { token, len, kind, .. } = *self;
-        Next { message, fragment, kind, token, len, charge }
+        Next { message, fragment, kind, token, len, charge, is_repeat }
     }
 
     /// Whether the next of its packets can be sent, given so much room
@@ -88,6 +90,11 @@ impl OutgoingStream {
         self.is_finished
     }
 
+    /// How many messages the peer may not have
+    pub(super) fn unconfirmed(&self) -> usize {
+        self.messages.iter().filter(|message| !message.is_done && message.kind != PacketKind::Finish).count()
+    }
+
     /// Whether the peer has everything
     pub(super) fn is_acknowledged(&self) -> bool {
         self.messages.is_empty()
@@ -104,7 +111,7 @@ impl OutgoingStream {
         while let Some((number, fragment)) = self.lost.pop_front() {
             let message = self.messages.get(number.wrapping_sub(self.first) as usize);
             if let Some(message) = message.filter(|message| message.lacks(fragment)) {
-                return Some(message.next(number, fragment, 0));
+                return Some(message.next(number, fragment, 0, true));
             }
         }
         let room = room?;
@@ -112,7 +119,7 @@ impl OutgoingStream {
         let fragment = message.sent;
         message.sent += 1;
         let charge = if fragment == 0 { message.packets().into() } else { 0 };
-        let next = message.next(self.first.wrapping_add(self.sent as u32), fragment, charge);
+        let next = message.next(self.first.wrapping_add(self.sent as u32), fragment, charge, false);
         if message.sent == message.packets() {
             self.sent += 1;
         }

@@ -1,6 +1,6 @@
 //! The names of what a check expects its runs to reach
 
-use rdma_core::probe::ConnectionState;
+use rdma_core::probe::ProtocolState;
 
 use crate::catalogue;
 use crate::fault::FAULTS;
@@ -24,7 +24,7 @@ pub(super) fn check_name(name: &str, model: &Model) -> Result<(), ExpectationErr
     let Some((kind, rest)) = name.split_once(' ') else { return Ok(()) };
     let (kind, is_known) = match kind {
         "connection" => {
-            ("state of connections", ConnectionState::ALL.iter().any(|state| state.name() == rest))
+            ("state of the protocol", ProtocolState::ALL.iter().any(|state| state.name() == rest))
         }
         "fault" => ("fault", FAULTS.iter().any(|fault| fault.name == rest)),
         "rule" => match catalogue::rules().find(|rule| rule.name == rest) {
@@ -72,7 +72,7 @@ fn fixed_names(model: &Model) -> impl Iterator<Item = String> {
     let rules = catalogue::rules().filter(|rule| rule.uncounted.is_none() && rule.applies_to(model));
     let rules = rules.map(|rule| format!("rule {}", rule.name));
     let faults = FAULTS.iter().map(|fault| format!("fault {}", fault.name));
-    let states = ConnectionState::ALL.iter().map(|state| format!("connection {state}"));
+    let states = ProtocolState::ALL.iter().map(|state| format!("protocol {state}"));
     rules.chain(faults).chain(states)
 }
 
@@ -132,16 +132,18 @@ mod tests {
         let text = refused("rule frame-macth");
         assert!(text.contains("there is no rule of that name; near: \"rule frame-match\", "), "{text}");
         assert!(refused("fault unplgu").contains("no fault of that name; near: \"fault unplug\", "));
-        let text = refused("connection waits for credit");
+        let text = refused("protocol message waits for roo");
         assert!(
-            text.contains("no state of connections of that name; near: \"connection waits for credits\", "),
+            text.contains(
+                "no state of the protocol of that name; near: \"protocol message waits for room\", "
+            ),
             "{text}"
         );
         assert!(refused("rule latency").contains("reports do not count: every message has it"));
         assert!(refused("rule roce-drops").contains("no run of this model can exercise"));
         assert_eq!(check_name("rule roce-drops", &Model::roce()), Ok(()));
         for name in
-            ["rule frame-match", "fault unplug", "connection open", "state leader", "a label", "label"]
+            ["rule frame-match", "fault unplug", "protocol path proven", "state leader", "a label", "label"]
         {
             assert_eq!(check_name(name, &Model::tb5()), Ok(()), "{name}");
         }

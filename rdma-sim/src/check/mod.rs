@@ -74,7 +74,7 @@ pub fn check<O: Outcome>(check: Check, test: impl AsyncFn(Net) -> O + Sync) {
 /// # Panics
 ///
 /// If an environment variable is not a number or a replay line, if the [replay](Check::replay) is of another topology or model, if an
-/// [expectation](Check::reaches) names a rule, fault or state of connections that the model does not have, or if the
+/// [expectation](Check::reaches) names a rule, fault or state of the protocol that the model does not have, or if the
 /// [corpus](Check::corpus) cannot be read or written.
 ///
 /// ```

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 
-use rdma_core::probe::{ConnectionState, Observer, Statement};
+use rdma_core::probe::{Observer, ProtocolState, Statement};
 
 use super::landmarks::Landmarks;
 
@@ -36,7 +36,7 @@ pub(super) struct Counting {
     states: RefCell<BTreeMap<(&'static str, u64), u64>>,
     pub(super) landmarks: Landmarks,
     /// How many times a connection was in each state
-    connections: [Cell<u64>; ConnectionState::ALL.len()],
+    connections: [Cell<u64>; ProtocolState::ALL.len()],
     /// The test has ended, and what it leaves is dropped
     has_ended: Cell<bool>,
 }
@@ -47,15 +47,15 @@ impl Counting {
         self.statements.take()
     }
 
-    /// Counts no more states of connections: those that the test leaves open are lost with it
+    /// Counts no more states of the protocol: those that the test leaves open are lost with it
     pub(super) fn end(&self) {
         self.has_ended.set(true);
     }
 
-    /// How many times each state of connections was reached, by its name
+    /// How many times each state of the protocol was reached, by its name
     pub(super) fn connections(&self) -> impl Iterator<Item = (String, u64)> {
-        let counts = ConnectionState::ALL.iter().zip(&self.connections).filter(|(_, count)| count.get() > 0);
-        counts.map(|(state, count)| (format!("connection {state}"), count.get()))
+        let counts = ProtocolState::ALL.iter().zip(&self.connections).filter(|(_, count)| count.get() > 0);
+        counts.map(|(state, count)| (format!("protocol {state}"), count.get()))
     }
 
     /// How many times each state was reached, by its name
@@ -88,7 +88,7 @@ impl Observer for Counting {
 
     fn waits_for(&self, _: fmt::Arguments<'_>) {}
 
-    fn reached(&self, state: ConnectionState) {
+    fn reached(&self, state: ProtocolState) {
         let count = &self.connections[state as usize];
         count.set(count.get() + u64::from(!self.has_ended.get()));
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use rdma_core::Time;
-use rdma_core::probe::{ConnectionState, Statement, StatementKind};
+use rdma_core::probe::{ProtocolState, Statement, StatementKind};
 
 use super::expectation::doubt;
 use super::observer::Count;
@@ -52,7 +52,7 @@ pub struct Report {
     /// The orders that were tried, if the check was exhaustive
     pub orders: Option<Orders>,
     /// What was reached: `fault NAME`, `rule NAME` of the [catalogue](crate::catalogue), `state LABEL` of `state!`,
-    /// `connection STATE` for each [`ConnectionState`], verbs that were refused, and how requests completed
+    /// `protocol STATE` for each [`ProtocolState`], verbs that were refused, and how requests completed
     pub covered: BTreeMap<String, Count>,
     /// The tasks that waited when the test ended, and were dropped, by where they were spawned and on which host
     pub tasks: BTreeMap<String, Count>,
@@ -103,9 +103,9 @@ impl Report {
         FAULTS.iter().filter(|fault| !self.has("fault", fault.name))
     }
 
-    /// The states of connections that no run has reached; all of them, if the test makes no connection
-    pub fn never_reached(&self) -> impl Iterator<Item = ConnectionState> {
-        ConnectionState::ALL.iter().copied().filter(|state| !self.has("connection", state.name()))
+    /// The states of the protocol that no run has reached; all of them, if the test makes no connection
+    pub fn never_reached(&self) -> impl Iterator<Item = ProtocolState> {
+        ProtocolState::ALL.iter().copied().filter(|state| !self.has("protocol", state.name()))
     }
 
     fn has(&self, kind: &str, name: &str) -> bool {
@@ -138,9 +138,9 @@ impl Report {
         let uncounted = self.applicable(catalogue::rules()).filter(|rule| rule.uncounted.is_some());
         let uncounted = uncounted.map(|rule| rule.name);
         write_names(f, "rules not counted: they always hold", &uncounted.collect::<Vec<_>>())?;
-        let states: Vec<_> = self.never_reached().map(ConnectionState::name).collect();
-        let states = if states.len() == ConnectionState::ALL.len() { &["all"] } else { &states[..] };
-        write_names(f, "states of connections never reached", states)?;
+        let states: Vec<_> = self.never_reached().map(ProtocolState::name).collect();
+        let states = if states.len() == ProtocolState::ALL.len() { &["all"] } else { &states[..] };
+        write_names(f, "states of the protocol never reached", states)?;
         let faults: Vec<_> = self.never_fired().map(|fault| fault.name).collect();
         write_names(
             f,

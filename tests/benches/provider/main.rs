@@ -14,8 +14,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rdma_async::SpinRuntime;
-use rdma_async::session::{Node, NodeOptions, Session};
+use rdma_async::{Node, NodeOptions, Session, SpinRuntime};
 use rdma_bare::BareQp;
 use rdma_core::{Opcode, QpInit, Runtime as _};
 use rdma_tb5::{OpenOptions, PollPolicy, Provider, VerbsDevice};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use rdma_async::session::{self, Node, NodeOptions};
+use rdma_async::{Node, NodeOptions};
 use rdma_sim::{Net, SimDevice, SimStream};
 use rdma_tests::DEVICE;
 
@@ -414,7 +414,7 @@ fn node(net: &Net, host: &str) -> Node<SimDevice> {
 }
 
 /// Says how much was received before, and receives more until the session ends
-async fn receive(session: &session::Session<SimDevice>, delivered: &Shared<Vec<u8>>) -> Option<()> {
+async fn receive(session: &rdma_async::Session<SimDevice>, delivered: &Shared<Vec<u8>>) -> Option<()> {
     let received = delivered.lock().len() as u8;
     session.send_bytes(&[received]).await.ok()?;
     while let Some(message) = session.recv().await.ok()? {

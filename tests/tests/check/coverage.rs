@@ -1,15 +1,14 @@
-//! Which rules, faults and states of connections the runs of a check have reached, and which not
+//! Which rules, faults and states of the protocol the runs of a check have reached, and which not
 
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use rdma_async::{Connection, Endpoint};
-use rdma_core::probe::ConnectionState;
+use rdma_core::probe::ProtocolState;
 use rdma_core::{sometimes, state};
-use rdma_sim::{Check, FailureKind, Model, Net, Report, Scheduler, SimDevice, try_check};
-use rdma_tests::DEVICE;
+use rdma_sim::{Check, FailureKind, Model, Net, Report, Scheduler, try_check};
+use rdma_tests::{Pair, connected, options};
 
 fn report(check: Check, test: impl AsyncFn(Net) + Sync) -> Report {
     try_check(check, test).unwrap_or_else(|failure| panic!("{failure}"))
@@ -27,7 +26,7 @@ fn a_test_that_does_nothing_reaches_nothing() {
     let table = format!("{report:#}");
     assert!(table.contains("\nrules never exercised, Memory: all\n"), "{table}");
     assert!(table.contains("\nrules not counted: they always hold: device-per-port, "), "{table}");
-    assert!(table.contains("\nstates of connections never reached: all\n"), "{table}");
+    assert!(table.contains("\nstates of the protocol never reached: all\n"), "{table}");
     assert!(table.ends_with("\nfaults that never fired: all"), "{table}");
 }
 
@@ -88,83 +87,65 @@ fn refusals_after_a_pulled_cable_and_after_a_dead_process_are_told_apart() {
     assert_eq!(refused("at 1ms b kill"), [false, false, true]);
 }
 
-fn reached(report: &Report) -> BTreeSet<ConnectionState> {
+fn reached(report: &Report) -> BTreeSet<ProtocolState> {
     let never: BTreeSet<_> = report.never_reached().collect();
-    ConnectionState::ALL.iter().copied().filter(|state| !never.contains(state)).collect()
+    ProtocolState::ALL.iter().copied().filter(|state| !never.contains(state)).collect()
 }
 
-// states of sessions
-struct Pair {
-    _nodes: [Endpoint<SimDevice>; 2],
-    ab: Connection<SimDevice>,
-    ba: Connection<SimDevice>,
-}
-
-async fn connected(net: &Net) -> Pair {
-    let nodes = ["a", "b"].map(|host| {
-        let device = net.open(host, DEVICE).unwrap();
-        Endpoint::builder(device).runtime(net.runtime()).build().unwrap()
-    });
-    let (to_b, to_a) = tokio::io::duplex(256);
-    let (ab, ba) = futures::join!(nodes[0].connect(to_b), nodes[1].accept(to_a));
-    Pair { _nodes: nodes, ab: ab.unwrap(), ba: ba.unwrap() }
-}
-
-// states of sessions
-/// Catches each state that is noted elsewhere than where the connection is in it.
+/// Catches each state that is noted elsewhere than where the protocol is in it.
 #[test]
-fn a_report_says_which_states_connections_have_reached() {
-    use ConnectionState as S;
+fn a_report_says_which_states_the_protocol_has_reached() {
+    use ProtocolState as S;
 
+    const MADE: [S; 4] = [S::PathAdded, S::PathProven, S::SessionOpened, S::SessionAccepted];
     let open = report(Check::new().runs(1), async |net: Net| {
-        let pair = connected(&net).await;
+        let pair = connected(&net, &options()).await;
         drop(pair);
     });
     // What the test leaves is lost when the simulation is dropped, which is no behaviour of the test.
-    assert!(reached(&open).is_subset(&[S::Connecting, S::Open, S::Closing].into()), "{open:#}");
-    assert_eq!(open.covered["connection open"].held, 4, "two ends in two runs");
+    let closing = [S::SessionClosing, S::SessionReset];
+    assert!(reached(&open).is_subset(&MADE.into_iter().chain(closing).collect()), "{open:#}");
+    assert_eq!(open.covered["protocol path added"].held, 4, "two ends in two runs");
 
     let closed = report(Check::new().runs(1), async |net: Net| {
-        let Pair { ab, ba, .. } = connected(&net).await;
+        let Pair { ab, ba, .. } = connected(&net, &options()).await;
         let message = vec![7; 100_000];
         let receive = async { ba.recv().await.unwrap().map(|message| message.len()) };
         let (sent, len) = futures::join!(ab.send_bytes(&message), receive);
         assert_eq!((sent, len), (Ok(()), Some(100_000)));
-        // An interval of keep-alives passes.
-        net.sleep(Duration::from_secs(3)).await;
+        // The bulk lanes rest.
+        net.sleep(Duration::from_secs(100)).await;
         let (closed, end) = futures::join!(ab.close(), async { ba.recv().await.map(|end| end.is_none()) });
         assert_eq!((closed, end.unwrap()), (Ok(()), true));
         ba.closed().await.unwrap();
     });
     let states = [
-        S::Connecting,
-        S::Open,
         S::BulkAnnounced,
+        S::BulkArrived,
         S::BulkGranted,
-        S::KeepAliveDue,
-        S::Closing,
-        S::PeerClosing,
-        S::Closed,
+        S::BulkKeptAlive,
+        S::SessionClosing,
+        S::SessionClosedByPeer,
+        S::SessionClosed,
     ];
-    assert_eq!(reached(&closed), states.into(), "{closed:#}");
+    assert_eq!(reached(&closed), MADE.into_iter().chain(states).collect(), "{closed:#}");
 
     let lost = report(Check::new().runs(1).scheduler(Scheduler::Fifo), async |net: Net| {
         // The peer is there, and its application takes nothing.
-        let Pair { ab, ba: _ba, .. } = connected(&net).await;
+        let Pair { ab, ba: _ba, .. } = connected(&net, &options()).await;
         while let Either::Left((sent, _)) =
             select(pin!(ab.send_bytes(b"more")), pin!(net.sleep(Duration::from_millis(1)))).await
         {
             sent.unwrap();
         }
-        net.inject("at 0s a:rdma_en2 idle-death".parse().unwrap());
+        net.inject("at 0s b kill".parse().unwrap());
         ab.closed().await.unwrap_err();
     });
-    assert!(reached(&lost).contains(&S::LostPeer), "{lost:#}");
-    assert!(reached(&lost).contains(&S::CreditStarved), "{lost:#}");
-    assert_eq!(lost.covered["connection waits for credits"].held, 2, "once in each of two runs: {lost:#}");
+    assert!(reached(&lost).contains(&S::PeerLostSilent), "{lost:#}");
+    assert_eq!(lost.covered["protocol message waits for room"].held, 2, "once in each of two runs: {lost:#}");
     let table = format!("{lost:#}");
-    assert!(table.contains("  connection lost: peer timeout"), "{table}");
-    assert!(table.contains("\nstates of connections never reached: "), "{table}");
+    assert!(table.contains("  protocol peer lost: silent"), "{table}");
+    assert!(table.contains("\nstates of the protocol never reached: "), "{table}");
 }
 
 /// Catches names that are not looked up before the first run, and those of the program refused there.
@@ -202,20 +183,22 @@ fn a_report_lists_only_rules_that_the_model_can_exercise() {
     assert!(roce.contains(", roce-room") && !roce.contains("frame-credits"), "{roce}");
 }
 
-// states of sessions
-/// Catches a state that counts again whenever the connection looks for memory.
+/// Catches a state that counts again whenever the node looks for memory.
 #[test]
-fn a_connection_that_waits_for_memory_has_reached_that_state_once() {
+fn a_message_that_waits_for_memory_has_reached_that_state_once() {
     let report = report(Check::new().runs(1).scheduler(Scheduler::Fifo), async |net: Net| {
-        let Pair { ab, ba, .. } = connected(&net).await;
+        let Pair { ab, ba, .. } = connected(&net, &options()).await;
         let message = vec![7; 1 << 20];
         let sends = futures::future::join_all((0..64).map(|_| ab.send_bytes(&message)));
-        // The application of the peer takes nothing, and keep-alives go on.
+        // The application of the peer takes nothing, and heartbeats go on.
         let rest = net.sleep(Duration::from_secs(20));
         assert!(matches!(select(pin!(sends), pin!(rest)).await, Either::Right(_)), "memory has sufficed");
         drop(ba);
     });
-    assert_eq!(report.covered["connection waits for memory"].held, 2, "once in each of two runs: {report:#}");
+    assert_eq!(
+        report.covered["protocol message waits for memory"].held, 2,
+        "once in each of two runs: {report:#}"
+    );
 }
 
 /// Catches an expectation that only looks at what was evaluated.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rdma_async::session::{CloseError, NodeOptions, RecvError, Session, SessionError};
+use rdma_async::{CloseError, NodeOptions, RecvError, Session, SessionError};
 use rdma_sim::{Sim, SimDevice};
 use rdma_tests::{begun, on_session, options, zeros};
 

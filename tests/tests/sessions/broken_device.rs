@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::session::{CloseError, Node, Session, SessionError};
 use rdma_async::time::timeout;
+use rdma_async::{CloseError, Node, Session, SessionError};
 use rdma_core::{Cause, Completion, Device, Error, FRAME, Opcode, Status, Verb, WrId};
 use rdma_sim::{Net, Sim, SimDevice};
 use rdma_tests::{Hooked, Hooks, connect, hooked_node, message, node, options};

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::session::{Node, SendError, Session};
 use rdma_async::time::timeout;
+use rdma_async::{Node, SendError, Session};
 use rdma_core::FRAME;
 use rdma_core::session::{Hello, MAX_UNREPORTED};
 use rdma_sim::{Net, Sim, SimDevice};

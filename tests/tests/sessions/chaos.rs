@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::{join, join_all};
-use rdma_async::session::Session;
+use rdma_async::Session;
 use rdma_async::time::timeout;
 use rdma_core::Time;
 use rdma_sim::{Check, FaultKind, LineRate, Net, RandomFaults, SimDevice};

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use futures::future::{join, join_all, try_join};
-use rdma_async::AllocError;
-use rdma_async::session::{ConnectError, RecvError, SendError, Session, SessionError};
+use rdma_async::{AllocError, ConnectError, RecvError, SendError, Session, SessionError};
 use rdma_sim::{Model, Sim};
 use rdma_tests::{connect, connected, node, on_session, options, zeros};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::session::Session;
+use rdma_async::Session;
 use rdma_sim::{LineRate, Net, Sim, SimDevice, Topology};
 use rdma_tests::{Pair, bare_pair, connected, connected_over, options};
 

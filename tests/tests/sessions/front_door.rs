@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::join;
-use rdma_async::session::{CloseError, ConnectError, Node, RecvError, SendError, SessionError};
 use rdma_async::time::timeout;
-use rdma_async::{AllocError, EndpointError};
+use rdma_async::{AllocError, CloseError, ConnectError, Node, NodeError, RecvError, SendError, SessionError};
 use rdma_core::FRAME;
 use rdma_sim::Sim;
 use rdma_tests::{DEVICE, Pair, begun, connect, connected, nodes, on_session, options, zeros};
@@ -225,7 +224,7 @@ fn a_bootstrap_stream_may_be_narrow() {
 fn a_builder_off_tokio_needs_a_runtime() {
     Sim::new().run(async |net| {
         let without = Node::builder(net.opener("a", DEVICE)).build().unwrap_err();
-        assert_eq!(without, EndpointError::NoRuntime, "the simulator does not run on tokio");
+        assert_eq!(without, NodeError::NoRuntime, "the simulator does not run on tokio");
     });
 }
 
@@ -235,7 +234,7 @@ fn a_builder_finds_the_tokio_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let open = Sim::new().run(async |net| net.opener("a", DEVICE)).value;
     let built = runtime.block_on(async { Node::builder(open).build().map(drop) });
-    assert_ne!(built, Err(EndpointError::NoRuntime));
+    assert_ne!(built, Err(NodeError::NoRuntime));
 }
 
 /// Catches a builder that panics.
@@ -244,6 +243,6 @@ fn a_tokio_runtime_without_timers_is_refused() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let open = Sim::new().run(async |net| net.opener("a", DEVICE)).value;
     let refused = runtime.block_on(async { Node::builder(open).build().unwrap_err() });
-    assert_eq!(refused, EndpointError::NoTimers);
+    assert_eq!(refused, NodeError::NoTimers);
     assert!(refused.to_string().contains("enable_time"), "{refused}");
 }

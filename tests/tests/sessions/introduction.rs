@@ -4,8 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::session::{ConnectError, Node, Session};
-use rdma_async::{AnyDevice, EndpointError, InvalidOptions};
+use rdma_async::{AnyDevice, ConnectError, InvalidOptions, Node, NodeError, Session};
 use rdma_core::session::{Hello, HelloError, Integrity, Limits};
 use rdma_core::{Cause, FRAME, Invalid, Verb};
 use rdma_sim::{LineRate, OpenError, Sim};
@@ -162,10 +161,10 @@ fn unusable_options_are_refused_with_the_reason() {
                 .build()
         };
         for (options, reason) in &table {
-            assert_eq!(build(options).unwrap_err(), EndpointError::Options(reason.clone()));
+            assert_eq!(build(options).unwrap_err(), NodeError::Options(reason.clone()));
         }
         let memory = build(&options().send_memory(4 << 30)).unwrap_err();
-        assert!(matches!(memory, EndpointError::Options(Memory { max: 0xffff_ffff, .. })), "{memory}");
+        assert!(matches!(memory, NodeError::Options(Memory { max: 0xffff_ffff, .. })), "{memory}");
         for usable in [
             options().peer_timeout(min),
             options().peer_timeout(max),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdma_async::session::Session;
+use rdma_async::Session;
 use rdma_core::{Device, Teardown, Time};
 use rdma_sim::{Check, FaultKind, Model, Net, RandomFaults, check};
 use rdma_tests::{Hooks, connect, hooked_node, message, options};

@@ -20,7 +20,7 @@ mod waiting;
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::session::{RecvError, Session, SessionError};
+use rdma_async::{RecvError, Session, SessionError};
 use rdma_sim::{Sim, SimDevice};
 use rdma_tests::{Pair, connected, message, options};
 

@@ -3,7 +3,7 @@
 use futures::future::join;
 use futures::stream::{self, StreamExt};
 use proptest::prelude::*;
-use rdma_async::session::Session;
+use rdma_async::Session;
 use rdma_core::frames;
 use rdma_core::session::{BulkTrailer, FRAGMENT, MAX_EAGER, PacketTrailer};
 use rdma_sim::{CableStats, LineRate, Net, Sim, SimDevice};

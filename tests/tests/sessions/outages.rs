@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::session::{RecvError, SendError, SessionError};
+use rdma_async::{RecvError, SendError, SessionError};
 use rdma_sim::{LineRate, Sim};
 use rdma_tests::{DEVICE, connect, connected, connected_over, nodes, options};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures::future::{join, join_all};
-use rdma_async::session::{Node, RecvError, SendError, SessionError};
 use rdma_async::time::timeout;
+use rdma_async::{Node, RecvError, SendError, SessionError};
 use rdma_sim::{Sim, SimDevice};
 use rdma_tests::{connect, connected, message, node, nodes, options};
 

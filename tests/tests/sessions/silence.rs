@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::session::{CloseError, RecvError, SendError, SessionError};
+use rdma_async::{CloseError, RecvError, SendError, SessionError};
 use rdma_core::Time;
 use rdma_sim::{Net, Sim};
 use rdma_tests::{connect, node, nodes, on_session, options, zeros};

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::{Either, join, select};
-use rdma_async::session::{
-    CloseError, ConnectError, Node, RecvError, Send, SendError, Session, SessionError,
+use rdma_async::future::Send;
+use rdma_async::{
+    CloseError, ConnectError, Node, PoolStats, RecvError, SendError, Session, SessionError, ZoneStats,
 };
-use rdma_async::{PoolStats, ZoneStats};
 use rdma_core::session::{ControlMessage, Hello, MAX_UNREPORTED};
 use rdma_core::{Cause, Error, FRAME, Teardown, Verb};
 use rdma_sim::{Model, Net, Sim, SimDevice};

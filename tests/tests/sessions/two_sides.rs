@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::future::join;
 use proptest::prelude::*;
-use rdma_async::session::{Message, Session};
 use rdma_async::time::timeout;
+use rdma_async::{Message, Session};
 use rdma_sim::{Net, Sim, SimDevice};
 use rdma_tests::{DropAfter, Pair, connected, options};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use futures::future::{join, join3};
-use rdma_async::session::{CloseError, ConnectError, RecvError, SendError, SessionError};
+use rdma_async::{CloseError, ConnectError, RecvError, SendError, SessionError};
 use rdma_sim::Sim;
 use rdma_tests::{Pair, Panics, begun, node, on_session, options, zeros};
 

@@ -7,6 +7,7 @@ use super::super::{
 };
 use super::{Incoming, MAX_ROOM, Peering, Progress, packets};
 use crate::Time;
+use crate::probe::{self, ProtocolState};
 
 impl Peering {
     /// Notes that a receive of the eager lane was posted
@@ -34,14 +35,20 @@ impl Peering {
         let Some(Some(path)) = self.paths.get_mut(id.0 as usize) else { return Ok(None) };
         path.lane.receive_completed();
         let (payload, trailer) = match PacketTrailer::split(packet, self.config.integrity) {
-            Err(PacketError::Checksum) => return Ok(None),
+            Err(PacketError::Checksum) => {
+                probe::reached(ProtocolState::PacketDamaged);
+                return Ok(None);
+            }
             split => split?,
         };
         if trailer.epoch != path.epoch {
+            probe::reached(ProtocolState::PacketOfEarlierPath);
             return Ok(None);
         }
         let is_new = path.lane.receive(now, &trailer)?;
-        path.is_proven = true;
+        if !std::mem::replace(&mut path.is_proven, true) {
+            probe::reached(ProtocolState::PathProven);
+        }
         self.last_heard = now;
         while let Some(Some(path)) = self.paths.get_mut(id.0 as usize)
             && let Some((content, fate)) = path.lane.pop(now, trailer.report)
@@ -49,8 +56,10 @@ impl Peering {
             self.on_fate(id, content, fate);
         }
         if !is_new {
+            probe::reached(ProtocolState::PacketRepeated);
             return Ok(None);
         }
+        self.counts[id.0 as usize].packets_received += 1;
         let session = SessionId(trailer.address.session);
         match trailer.kind {
             PacketKind::Fragment | PacketKind::Announce | PacketKind::Finish => {
@@ -115,6 +124,7 @@ impl Peering {
         let is_new = self.open_by_peer(id)?;
         if is_new {
             self.events.push_back(Event::Opened(id));
+            probe::reached(ProtocolState::SessionAccepted);
         }
         Ok(is_new)
     }
@@ -233,6 +243,7 @@ impl Peering {
         }
         if is_finished {
             self.events.push_back(if stream_id == StreamId::CONTROL {
+                probe::reached(ProtocolState::SessionClosedByPeer);
                 Event::PeerClosed(id)
             } else {
                 Event::Finished { session: id, stream: stream_id }
@@ -263,6 +274,7 @@ impl Peering {
         if is_known {
             // Before the ends of its messages, which it explains.
             self.events.push_back(Event::Reset { session: id, code });
+            probe::reached(ProtocolState::SessionResetByPeer);
         }
         if self.remove(id) {
             self.release(id);
@@ -305,6 +317,7 @@ impl Peering {
         }
         let Address { session, stream, message } = incoming.address;
         self.arrived.push_back(incoming.address);
+        probe::reached(ProtocolState::BulkArrived);
         let (session, stream) = (SessionId(session), StreamId(stream));
         let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
         if let Some(Ok(Some(entry))) = found.map(|found| found.incoming.entry(message, MAX_ROOM)) {

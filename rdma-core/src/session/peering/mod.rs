@@ -5,6 +5,7 @@ mod output;
 mod path;
 mod progress;
 mod session;
+mod status;
 
 use std::collections::VecDeque;
 
@@ -12,6 +13,7 @@ use slab::Slab;
 
 use self::path::{Content, Part, Path};
 use self::session::{Session, Table};
+pub use self::status::{PathCounts, PathStatus, SessionWaits};
 use super::bulk::Slot;
 use super::config::MAX_ROOM;
 use super::packets::Fate;
@@ -20,6 +22,7 @@ use super::{
     PeeringConfig, Priority, RefusedSend, SessionId, StreamId, Token,
 };
 use crate::Time;
+use crate::probe::{self, ProtocolState};
 
 /// The state of one side: its paths, its sessions, and what is under way
 ///
@@ -75,6 +78,8 @@ use crate::Time;
 pub struct Peering {
     config: PeeringConfig,
     paths: Vec<Option<Path>>,
+    /// By number of the path.
+    counts: Vec<PathCounts>,
     /// Receives of paths that failed and may still be written to.
     stopping: Vec<(PathId, Slot)>,
     /// Paths that were lost and have not stopped.
@@ -125,6 +130,7 @@ enum Progress {
 fn withdraw(incoming: &mut Slab<Incoming>, events: &mut VecDeque<Event>, id: IncomingId) {
     if let Some(message) = incoming.get_mut(id.0 as usize) {
         message.progress = Progress::Withdrawn;
+        probe::reached(ProtocolState::MessageWithdrawn);
         events.push_back(Event::Withdrawn(id));
     }
 }
@@ -147,6 +153,7 @@ impl Peering {
         Self {
             config,
             paths: Vec::new(),
+            counts: Vec::new(),
             stopping: Vec::new(),
             stopping_paths: Vec::new(),
             sessions: [Table::new(0), Table::new(1)],
@@ -185,11 +192,14 @@ impl Peering {
         let index = path.0 as usize;
         if index >= self.paths.len() {
             self.paths.resize_with(index + 1, || None);
+            self.counts.resize(index + 1, PathCounts::default());
         }
         let place = &mut self.paths[index];
         let is_stopped = !self.stopping_paths.contains(&path);
         assert!(place.is_none() && is_stopped, "{path:?} is in use");
         *place = Some(Path::new(epoch, rate, config, now, probes));
+        self.counts[index].made += 1;
+        probe::reached(ProtocolState::PathAdded);
     }
 
     /// Gives up a path, because the device or the peer says that it failed; nothing if there is none
@@ -198,6 +208,13 @@ impl Peering {
     /// [`path_stopped`](Self::path_stopped): a lane that has lost a message may still write to wrong places.
     pub fn lose_path(&mut self, path: PathId, reason: PathLoss) {
         let Some(mut lost) = self.paths.get_mut(path.0 as usize).and_then(Option::take) else { return };
+        self.counts[path.0 as usize].last_loss = Some(reason);
+        probe::reached(match reason {
+            PathLoss::BulkLost => ProtocolState::PathLostBulkLost,
+            PathLoss::BulkStalled => ProtocolState::PathLostBulkStalled,
+            PathLoss::Device => ProtocolState::PathLostDevice,
+            PathLoss::Silent => ProtocolState::PathLostSilent,
+        });
         self.stopping_paths.push(path);
         self.stopping.extend(lost.receiver.drain().map(|slot| (path, slot)));
         for content in lost.lane.drain().collect::<Vec<_>>() {
@@ -243,6 +260,7 @@ impl Peering {
         let limits = [&self.config.local, &self.config.peer];
         let id = self.sessions[self.config.side.bit() as usize].open(limits)?;
         self.enqueue_room(id);
+        probe::reached(ProtocolState::SessionOpened);
         Some(id)
     }
 
@@ -301,7 +319,9 @@ impl Peering {
     /// [`Event::Closed`] follows when the peer has everything, and has closed, too.
     pub fn close(&mut self, session: SessionId) {
         let Some(found) = self.session(session) else { return };
-        found.is_closing = true;
+        if !std::mem::replace(&mut found.is_closing, true) {
+            probe::reached(ProtocolState::SessionClosing);
+        }
         let streams = found.streams.keys().copied().filter(|id| *id != StreamId::CONTROL);
         for stream in streams.collect::<Vec<_>>() {
             self.finish(session, stream);
@@ -312,6 +332,7 @@ impl Peering {
     /// Ends a session at once; the peer learns `code`
     pub fn reset(&mut self, session: SessionId, code: u64) {
         if self.remove(session) {
+            probe::reached(ProtocolState::SessionReset);
             self.pending_resets += 1;
             self.resets.push_back((session, code));
         }
@@ -389,7 +410,10 @@ impl Peering {
             return;
         }
         if !found.outgoing.has_next(Some(room)) {
-            session.is_blocked |= found.outgoing.has_next(Some(u32::MAX));
+            let is_blocked = found.outgoing.has_next(Some(u32::MAX));
+            if is_blocked && !std::mem::replace(&mut session.is_blocked, true) {
+                probe::reached(ProtocolState::RoomStarved);
+            }
         } else {
             found.is_queued = true;
             let priority = found.priority;
@@ -410,6 +434,7 @@ impl Peering {
         let Some(incoming) = self.incoming.get_mut(id.0 as usize) else { return };
         if let Progress::Bulk { lost, .. } = &mut incoming.progress {
             lost.push((offset, len));
+            probe::reached(ProtocolState::BulkGrantedAgain);
             if !self.ungranted.contains(&id) {
                 self.ungranted.push_front(id);
             }

@@ -12,6 +12,7 @@ use super::super::{
 use super::path::Path;
 use super::{Content, Part, Peering, Progress};
 use crate::Time;
+use crate::probe::{self, ProtocolState};
 
 /// Time without a message on a bulk lane after which one keeps its queue pair alive
 ///
@@ -156,6 +157,7 @@ impl Peering {
         }
         let path = self.paths[index].as_mut().expect("a path that was just chosen is there");
         trailer.epoch = path.epoch;
+        self.counts[index].packets_sent += 1;
         path.lane.send(now, Content { part, room_of }, &mut trailer);
         Transmit::Packet { path: PathId(index as u32), payload, trailer }
     }
@@ -167,10 +169,15 @@ impl Peering {
             if let Some(grant) = path.sender.pop() {
                 let (epoch, path) = (path.epoch, PathId(index as u32));
                 let token = self.granted(grant.address, grant.offset, grant.len);
-                let trailer = BulkTrailer { grant, epoch, is_void: token.is_none() && grant.len > 0 };
+                let is_void = token.is_none() && grant.len > 0;
+                if is_void {
+                    probe::reached(ProtocolState::BulkVoid);
+                }
+                let trailer = BulkTrailer { grant, epoch, is_void };
                 return Some(Transmit::BulkSend { path, token, trailer });
             }
             if now >= path.keep_alive_at() {
+                probe::reached(ProtocolState::BulkKeptAlive);
                 let address = Address::default();
                 path.receiver.push(now, Slot { id: None, address, offset: 0, len: 0 });
                 return Some(Transmit::BulkReceive {
@@ -216,12 +223,16 @@ impl Peering {
             let index = self.fastest(|_| true, time)?;
             let path = self.paths[index].as_mut().filter(|path| path.receiver.has_room())?;
             let incoming = self.incoming.get_mut(id.0 as usize)?;
-            if let Progress::Bulk { next, lost, .. } = &mut incoming.progress
-                && lost.pop().is_none()
-            {
-                *next += u64::from(len);
+            let counts = &mut self.counts[index];
+            counts.bulk_bytes_granted += u64::from(len);
+            if let Progress::Bulk { next, lost, .. } = &mut incoming.progress {
+                match lost.pop() {
+                    Some(_) => counts.retransmitted_bytes += u64::from(len),
+                    None => *next += u64::from(len),
+                }
             }
             path.receiver.push(now, Slot { id: Some(id), address: incoming.address, offset, len });
+            probe::reached(ProtocolState::BulkGranted);
             return Some(Transmit::BulkReceive { path: PathId(index as u32), id: Some(id), offset, len });
         }
     }
@@ -261,17 +272,22 @@ impl Peering {
 
     #[inline]
     fn data(&mut self, now: Time, index: usize, address: Address, next: Next) -> Transmit {
-        let Next { fragment, kind, token, len, .. } = next;
+        let Next { fragment, kind, token, len, is_repeat, .. } = next;
         let mut trailer = PacketTrailer { kind, fragment, address, ..PacketTrailer::default() };
         let payload = match kind {
             PacketKind::Fragment => {
                 trailer.len = len as u32;
                 let offset = u32::from(fragment) * FRAGMENT as u32;
-                Payload::Fragment { token, offset, len: (len as u32 - offset).min(FRAGMENT as u32) }
+                let len = (len as u32 - offset).min(FRAGMENT as u32);
+                if is_repeat {
+                    self.counts[index].retransmitted_bytes += u64::from(len);
+                }
+                Payload::Fragment { token, offset, len }
             }
             PacketKind::Announce => {
                 let mut payload = Inline::new();
                 payload.push(len.to_le_bytes());
+                probe::reached(ProtocolState::BulkAnnounced);
                 Payload::Inline(payload)
             }
             _ => Payload::Inline(Inline::new()),

@@ -4,6 +4,7 @@ use super::super::packets::Fate;
 use super::super::{Address, Event, PathId, SessionId, StreamId, Token};
 use super::path::{Content, Part};
 use super::{Incoming, Peering, Progress, withdraw};
+use crate::probe::{self, ProtocolState};
 
 impl Peering {
     /// Removes a session that ends at once; false if there is none
@@ -48,6 +49,7 @@ impl Peering {
         self.remove(id);
         self.release(id);
         self.events.push_back(Event::Closed(id));
+        probe::reached(ProtocolState::SessionClosed);
     }
 
     pub(super) fn release(&mut self, id: SessionId) {
@@ -59,6 +61,10 @@ impl Peering {
     /// Takes in what became of a packet
     #[inline]
     pub(super) fn on_fate(&mut self, path: PathId, Content { part, room_of }: Content, fate: Fate) {
+        if fate == Fate::Lost && !matches!(part, Part::Nothing) {
+            self.counts[path.0 as usize].packets_lost += 1;
+            probe::reached(ProtocolState::PacketLost);
+        }
         match (part, fate) {
             (Part::Message { address, fragment }, fate) => {
                 let Address { session: id, stream, message } = address;

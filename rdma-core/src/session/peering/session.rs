@@ -272,6 +272,11 @@ impl Table {
         (session.id == id).then_some(session)
     }
 
+    pub(super) fn peek(&self, id: SessionId) -> Option<&Session> {
+        let session = self.slots.get(split(id).0)?.session.as_deref()?;
+        (session.id == id).then_some(session)
+    }
+
     pub(super) fn remove(&mut self, id: SessionId) -> Option<Box<Session>> {
         self.get(id)?;
         self.len -= 1;

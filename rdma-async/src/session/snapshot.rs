@@ -1,0 +1,125 @@
+use std::fmt;
+
+use rdma_core::session::{PathCounts, PathStatus, SessionId, SessionWaits};
+
+use crate::node_id::NodeId;
+
+/// A session at one moment: what it has done, over which paths, and what it waits for
+///
+/// Prints in full, for logs and assertions.
+///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// let mut lease = session.alloc(5).await?;
+/// lease.extend_from_slice(b"hello");
+/// session.send(lease).delivered().await?;
+/// let snapshot = peer.snapshot();
+/// assert_eq!((snapshot.messages_received, snapshot.messages_unread), (1, 1));
+/// assert!(snapshot.to_string().contains("waits for this application to read 1 message"), "{snapshot}");
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// Number of the session
+    pub session: SessionId,
+    /// The process at the other end
+    pub peer: NodeId,
+    /// Messages that the application has queued
+    pub messages_queued: u64,
+    /// Messages that the peer has, among those
+    pub messages_delivered: u64,
+    /// Messages of the peer that have arrived, read or not
+    pub messages_received: u64,
+    /// Messages that have arrived, and that the application has not taken
+    pub messages_unread: usize,
+    /// Messages that are queued or under way, or whose outcome no task has collected
+    pub messages_in_flight: usize,
+    /// The paths to the peer, by the order of the devices; all sessions with this peer share them
+    pub paths: Vec<PathSnapshot>,
+    pub(crate) waits: SessionWaits,
+    /// Long messages of this session that wait for memory of this node.
+    pub(crate) wants_memory: usize,
+}
+
+/// A path at one moment
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct PathSnapshot {
+    /// How it is
+    pub status: PathStatus,
+    /// What it has done
+    pub counts: PathCounts,
+}
+
+fn plural(count: usize, one: &str, many: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
+}
+
+impl Snapshot {
+    /// What the session waits for, in words that follow "waits for"; nothing if it rests
+    pub fn waits_for(&self) -> Vec<String> {
+        let mut waits = Vec::new();
+        let has_path = self.paths.iter().any(|path| path.status == PathStatus::Up);
+        let SessionWaits { unconfirmed, needs_room, announced, .. } = self.waits;
+        let messages = |count| plural(count, "message", "messages");
+        if !has_path {
+            let losses = self.paths.iter().filter_map(|path| path.counts.last_loss);
+            let losses = losses.map(|loss| loss.to_string()).collect::<Vec<_>>();
+            let why = if losses.is_empty() { "none was lost".into() } else { losses.join("; ") };
+            waits.push(format!("a path to the peer ({why})"));
+        }
+        if needs_room {
+            waits.push(format!("the peer to read, with {} to deliver", messages(unconfirmed)));
+        } else if unconfirmed > 0 {
+            waits.push(format!("the peer to confirm {}", messages(unconfirmed)));
+        }
+        if self.wants_memory > 0 {
+            let count = messages(self.wants_memory);
+            waits.push(format!("receive memory of this node, for {count} above 64 KiB"));
+        } else if announced > 0 {
+            waits.push(format!("the rest of {} above 64 KiB", messages(announced)));
+        }
+        if self.messages_unread > 0 {
+            waits.push(format!("this application to read {}", messages(self.messages_unread)));
+        }
+        waits
+    }
+}
+
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { session, peer, .. } = self;
+        writeln!(f, "session {session} with {peer}")?;
+        writeln!(
+            f,
+            "  sent: {} queued, {} delivered, {} in flight",
+            self.messages_queued, self.messages_delivered, self.messages_in_flight
+        )?;
+        writeln!(f, "  received: {}, of which {} unread", self.messages_received, self.messages_unread)?;
+        for (number, PathSnapshot { status, counts }) in self.paths.iter().enumerate() {
+            let status = match status {
+                PathStatus::Down => "down",
+                PathStatus::Unproven => "up, without a word of the peer yet",
+                PathStatus::Up => "up",
+            };
+            writeln!(
+                f,
+                "  path {number}: {status}; made {}; {} packets sent, {} received, {} lost; {} B sent again",
+                plural(counts.made as usize, "time", "times"),
+                counts.packets_sent,
+                counts.packets_received,
+                counts.packets_lost,
+                counts.retransmitted_bytes
+            )?;
+        }
+        self.waits_for().iter().try_for_each(|wait| writeln!(f, "  waits for {wait}"))
+    }
+}

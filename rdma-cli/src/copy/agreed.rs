@@ -1,0 +1,43 @@
+//! What both sides of a copy agree on
+//!
+//! The sender announces each file, directory and link, and last the end. The receiver answers to a file with the length and the
+//! hash of what is there of it, and the sender says where it begins: behind that, if its own file begins so. Then come the bytes in
+//! pieces, and their hash; the receiver hashes what it has, and answers with its own. To the end, it answers with the hash of the
+//! whole copy.
+
+use anyhow::{Context as _, Result, bail};
+use rdma_async::{Message, Session};
+use rdma_sim::SimDevice;
+
+use crate::signals::Interrupt;
+
+/// Bytes in a piece: a few pieces keep the cable busy and need little memory.
+pub(super) const PIECE: usize = 512 << 10;
+/// Pieces in flight at once.
+pub(super) const PIECES: usize = 8;
+
+pub(super) const DIFFERS: &str = "the bytes that arrived are not the bytes that were sent";
+pub(super) const UNEXPECTED: &str = "the peer sent a message of unexpected length";
+
+/// Why a copy ended that another one can continue
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Stopped {
+    #[error("interrupted")]
+    Interrupted,
+    #[error(
+        "nothing has arrived for 10 s since the last fault: plug a cable in with another one, such as replug@8ms"
+    )]
+    Stalled,
+}
+
+/// Fails if the user has asked to stop
+pub(super) fn check(interrupt: &Interrupt) -> Result<()> {
+    if interrupt.is_requested() {
+        bail!(Stopped::Interrupted);
+    }
+    Ok(())
+}
+
+pub(super) async fn next(session: &Session<SimDevice>) -> Result<Message> {
+    session.recv().await?.context("the peer closed the session before the copy was complete")
+}
