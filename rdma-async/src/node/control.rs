@@ -12,8 +12,8 @@ use rdma_core::{Device, Time, Timer};
 use super::inner::NodeInner;
 use super::path::PreparedPath;
 use super::role::Role;
-use super::wire::read_message;
-use crate::bootstrap_stream::{BootstrapStream, write_all};
+use super::wire::ControlStream;
+use crate::bootstrap_stream::BootstrapStream;
 use crate::error::{ConnectError, SessionError};
 use crate::peering::shared::PeeringShared;
 use crate::peering::state::LostPath;
@@ -22,8 +22,14 @@ use crate::wait_queue::Waiter;
 
 /// How often the ports are looked at.
 const PORT_INTERVAL: Duration = Duration::from_millis(4);
-/// The pause after an attempt to make a path that failed.
+/// The pause after an attempt to make a path that failed; longer after several.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
+/// Failures that come of a cable that was just plugged in, after which the pauses grow.
+const QUICK_RETRIES: u32 = 3;
+/// How often the pause doubles: repeated failures wedge a port of Apple's device until it restarts (field reports).
+const MAX_DOUBLINGS: u32 = 8;
+/// How long a path must have been up before failures count from zero again.
+const LASTING: Duration = Duration::from_secs(1);
 
 /// A path as this side knows it
 enum PathState<D: Device> {
@@ -38,16 +44,15 @@ enum PathState<D: Device> {
 pub(super) struct Control<D: Device, S> {
     node: Arc<NodeInner<D>>,
     peering: Arc<PeeringShared<D>>,
-    /// `None` once it has ended.
-    stream: Option<S>,
+    stream: ControlStream<S>,
     role: Role,
     peer_timeout: Duration,
     paths: Vec<PathState<D>>,
     epochs: Vec<u16>,
+    /// How often each path could not be made, or failed at once.
+    failures: Vec<u32>,
     timer: Pin<Box<dyn Timer>>,
     news: Waiter,
-    received: [u8; ControlMessage::LEN],
-    received_len: usize,
     /// When the latest message of the peer arrived on the stream.
     heard: Time,
     /// When this side must send a keep-alive on the stream.
@@ -65,7 +70,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     pub(super) fn new(
         node: &Arc<NodeInner<D>>,
         peering: Arc<PeeringShared<D>>,
-        stream: S,
+        stream: ControlStream<S>,
         role: Role,
         peer_timeout: Duration,
         peer_ports: u32,
@@ -75,15 +80,14 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         Self {
             node: Arc::clone(node),
             peering,
-            stream: Some(stream),
+            stream,
             role,
             peer_timeout,
             paths: (0..count).map(|_| PathState::Down { from: now }).collect(),
             epochs: vec![0; count],
+            failures: vec![0; count],
             timer: node.runtime.timer(),
             news: Waiter::default(),
-            received: [0; ControlMessage::LEN],
-            received_len: 0,
             heard: now,
             alive_at: now,
         }
@@ -100,10 +104,8 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             let made = match self.role {
                 Role::Connecting => self.make_first_path(index).await,
                 Role::Accepting => {
-                    // A stream that has ended brings no other offer.
-                    let Some(stream) = &mut self.stream else { break };
-                    let message = read_message(stream).await?;
-                    self.on_offer_or_lost(message).await
+                    let received = self.stream.next().await;
+                    received.and_then(|message| self.on_offer_or_lost(message))
                 }
             };
             match made {
@@ -116,13 +118,14 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         }
         let is_up = self.paths.iter().any(|path| matches!(path, PathState::Up { .. }));
         let failure = failure.unwrap_or(ConnectError::NoPath);
+        self.stream.flush().await?;
         if is_up { Ok(()) } else { Err(failure) }
     }
 
     async fn make_first_path(&mut self, index: usize) -> Result<(), ConnectError> {
         let made = self.try_first_path(index).await;
         if made.is_err() {
-            self.paths[index] = PathState::Down { from: self.now() + RETRY_INTERVAL };
+            self.paths[index] = PathState::Down { from: self.retry_at(index) };
         }
         made
     }
@@ -132,24 +135,23 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             Ok(prepared) => prepared,
             Err(error) => {
                 let lost = ControlMessage::Lost { path: PathId(index as u32), epoch: self.epochs[index] };
-                self.write(lost).await;
+                self.send(lost);
                 return Err(error);
             }
         };
         let end = prepared.end();
         self.paths[index] = PathState::Offered { prepared: Box::new(prepared), until: Time::MAX };
-        let stream = self.stream.as_mut().ok_or(ConnectError::NoPath)?;
-        write_all(stream, &ControlMessage::Offer(end).to_bytes()).await?;
-        match read_message(stream).await? {
+        self.send(ControlMessage::Offer(end));
+        match self.stream.next().await? {
             ControlMessage::Answer(theirs) if theirs.path == end.path => self.on_answer(&theirs),
             ControlMessage::Lost { .. } => Err(ConnectError::NoPath),
             _ => Err(HelloError::Unexpected.into()),
         }
     }
 
-    async fn on_offer_or_lost(&mut self, message: ControlMessage) -> Result<(), ConnectError> {
+    fn on_offer_or_lost(&mut self, message: ControlMessage) -> Result<(), ConnectError> {
         match message {
-            ControlMessage::Offer(theirs) => self.on_offer(&theirs).await,
+            ControlMessage::Offer(theirs) => self.on_offer(&theirs),
             ControlMessage::Lost { .. } => Err(ConnectError::NoPath),
             _ => Err(HelloError::Unexpected.into()),
         }
@@ -174,16 +176,23 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         if !is_expected {
             return Ok(());
         }
-        let from = self.node.runtime.now() + RETRY_INTERVAL;
-        if let PathState::Offered { prepared, .. } = std::mem::replace(place, PathState::Down { from }) {
-            prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, true)?;
-            self.paths[index] = PathState::Up { epoch: theirs.epoch, since: self.now() };
+        let down = PathState::Down { from: self.now() };
+        let offered = std::mem::replace(&mut self.paths[index], down);
+        let PathState::Offered { prepared, .. } = offered else { return Ok(()) };
+        match prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, true) {
+            Ok(()) => {
+                self.paths[index] = PathState::Up { epoch: theirs.epoch, since: self.now() };
+                Ok(())
+            }
+            Err(error) => {
+                self.paths[index] = PathState::Down { from: self.retry_at(index) };
+                Err(error)
+            }
         }
-        Ok(())
     }
 
     /// Makes this side's end of a path that the peer offers
-    async fn on_offer(&mut self, theirs: &PathEnd) -> Result<(), ConnectError> {
+    fn on_offer(&mut self, theirs: &PathEnd) -> Result<(), ConnectError> {
         let (path, epoch) = (theirs.path, theirs.epoch);
         let index = path.0 as usize;
         if index >= self.paths.len() {
@@ -202,11 +211,11 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         match made {
             Ok(end) => {
                 self.paths[index] = PathState::Up { epoch, since: self.now() };
-                self.write(ControlMessage::Answer(end)).await;
+                self.send(ControlMessage::Answer(end));
                 Ok(())
             }
             Err(error) => {
-                self.write(ControlMessage::Lost { path, epoch }).await;
+                self.send(ControlMessage::Lost { path, epoch });
                 Err(error)
             }
         }
@@ -216,28 +225,33 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         self.peering.with(|state, now, effects| state.lose_path(path, PathLoss::Device, now, effects));
     }
 
-    /// Sends a message on the stream; a stream that does not take it has ended
-    async fn write(&mut self, message: ControlMessage) {
-        let Some(stream) = &mut self.stream else { return };
-        let bytes = message.to_bytes();
-        let written = timeout(&*self.node.runtime, self.peer_timeout, write_all(stream, &bytes)).await;
-        if !matches!(written, Some(Ok(()))) {
-            self.stream = None;
-        }
+    /// Sends a message on the stream
+    fn send(&mut self, message: ControlMessage) {
+        self.stream.push(message);
         self.alive_at = self.now() + self.peer_timeout / 4;
+    }
+
+    /// When to try again to make a path that has just failed
+    fn retry_at(&mut self, index: usize) -> Time {
+        let failures = &mut self.failures[index];
+        let doublings = failures.saturating_sub(QUICK_RETRIES).min(MAX_DOUBLINGS);
+        *failures = failures.saturating_add(1);
+        self.now() + RETRY_INTERVAL * (1 << doublings)
     }
 
     /// Runs until the peering is over
     pub(super) async fn run(mut self) {
         while !self.is_over() {
             match self.next().await {
-                Input::Message(message) => self.on_message(message).await,
-                Input::StreamEnded => self.stream = None,
-                Input::News => self.on_news().await,
-                Input::Tick => self.on_tick().await,
+                Input::Message(message) => self.on_message(message),
+                Input::StreamEnded => (),
+                Input::News => self.on_news(),
+                Input::Tick => self.on_tick(),
             }
         }
-        self.write(ControlMessage::Bye).await;
+        self.send(ControlMessage::Bye);
+        // A peer that does not read learns of the end by its own timeout.
+        let _ = timeout(&*self.node.runtime, self.peer_timeout, self.stream.flush()).await;
     }
 
     fn is_over(&mut self) -> bool {
@@ -253,19 +267,8 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Input> {
-        if let Some(stream) = &mut self.stream {
-            while self.received_len < ControlMessage::LEN {
-                match stream.poll_read(cx, &mut self.received[self.received_len..]) {
-                    Poll::Ready(Ok(n)) if n > 0 => self.received_len += n,
-                    Poll::Ready(_) => return Poll::Ready(Input::StreamEnded),
-                    Poll::Pending => break,
-                }
-            }
-            if self.received_len == ControlMessage::LEN {
-                self.received_len = 0;
-                let message = ControlMessage::from_bytes(&self.received);
-                return Poll::Ready(message.map_or(Input::StreamEnded, Input::Message));
-            }
+        if let Poll::Ready(received) = self.stream.poll_next(cx) {
+            return Poll::Ready(received.map_or(Input::StreamEnded, Input::Message));
         }
         if self.peering.poll_news(&mut self.news, cx).is_ready() {
             return Poll::Ready(Input::News);
@@ -283,14 +286,14 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 PathState::Up { .. } | PathState::Down { .. } => (),
             }
         }
-        if self.stream.is_some() { at.min(self.alive_at) } else { at }
+        if self.stream.is_open() { at.min(self.alive_at) } else { at }
     }
 
-    async fn on_message(&mut self, message: ControlMessage) {
+    fn on_message(&mut self, message: ControlMessage) {
         self.heard = self.now();
         match message {
             ControlMessage::Offer(theirs) if self.role == Role::Accepting => {
-                if let Err(error) = self.on_offer(&theirs).await {
+                if let Err(error) = self.on_offer(&theirs) {
                     tracing::debug!(path = theirs.path.0, %error, "no path");
                 }
             }
@@ -302,9 +305,9 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             ControlMessage::Lost { path, epoch } => self.on_lost(path, epoch),
             ControlMessage::Bye => self.peering.fail(&SessionError::PeerGone),
             ControlMessage::Alive => (),
-            ControlMessage::Confirm(_) | ControlMessage::Offer(_) => self.stream = None,
+            ControlMessage::Confirm(_) | ControlMessage::Offer(_) => self.stream.end(),
         }
-        self.on_news().await;
+        self.on_news();
     }
 
     /// The peer has no such path
@@ -313,14 +316,15 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         match place {
             PathState::Up { epoch: current, .. } if *current == epoch => self.lose(path),
             PathState::Offered { prepared, .. } if prepared.end().epoch == epoch => {
-                *place = PathState::Down { from: self.heard + RETRY_INTERVAL };
+                let from = self.retry_at(path.0 as usize);
+                self.paths[path.0 as usize] = PathState::Down { from };
             }
             _ => (),
         }
     }
 
     /// Hands opened sessions to the node, and begins to make lost paths again
-    async fn on_news(&mut self) {
+    fn on_news(&mut self) {
         let (opened, lost) = self.peering.with(|state, _, _| state.take_news());
         for id in opened {
             let route = (Arc::clone(&self.peering), id);
@@ -338,24 +342,29 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         for LostPath { path, epoch, key, reason } in lost {
             self.node.remove_route(key);
             tracing::debug!(path = path.0, %reason, "path lost");
-            let now = self.now();
-            if let Some(place) = self.paths.get_mut(path.0 as usize)
-                && let PathState::Up { epoch: current, since } = *place
+            let (index, now) = (path.0 as usize, self.now());
+            if let Some(&PathState::Up { epoch: current, since }) = self.paths.get(index)
                 && current == epoch
             {
                 // A device that fails at once does not fail without a pause.
-                *place = PathState::Down { from: now.max(since + RETRY_INTERVAL) };
+                let from = if now >= since + LASTING {
+                    self.failures[index] = 0;
+                    now
+                } else {
+                    self.retry_at(index)
+                };
+                self.paths[index] = PathState::Down { from };
                 if self.role == Role::Accepting {
-                    self.write(ControlMessage::Lost { path, epoch }).await;
+                    self.send(ControlMessage::Lost { path, epoch });
                 }
             }
         }
     }
 
-    async fn on_tick(&mut self) {
+    fn on_tick(&mut self) {
         let now = self.now();
-        if self.stream.is_some() && now >= self.alive_at {
-            self.write(ControlMessage::Alive).await;
+        if self.stream.is_open() && now >= self.alive_at {
+            self.send(ControlMessage::Alive);
         }
         for index in 0..self.paths.len() {
             let path = PathId(index as u32);
@@ -366,15 +375,15 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                     }
                 }
                 PathState::Offered { until, .. } if now >= *until => {
-                    self.paths[index] = PathState::Down { from: now };
+                    self.paths[index] = PathState::Down { from: self.retry_at(index) };
                 }
                 PathState::Down { from } if now >= *from && self.role == Role::Connecting => {
-                    self.offer(index).await;
+                    self.offer(index);
                 }
                 PathState::Offered { .. } | PathState::Down { .. } => (),
             }
         }
-        self.on_news().await;
+        self.on_news();
         let has_path = self.paths.iter().any(|path| matches!(path, PathState::Up { .. }));
         if !has_path {
             let heard = self.peering.with(|state, _, _| state.last_heard()).max(self.heard);
@@ -385,19 +394,22 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     }
 
     /// Offers the peer a path that is down, if its port is up
-    async fn offer(&mut self, index: usize) {
+    fn offer(&mut self, index: usize) {
         let now = self.now();
         let port = &self.node.ports[index];
-        let is_possible = self.stream.is_some() && (port.is_active() || port.current().is_none());
-        let prepared = if is_possible { self.prepare(index).ok() } else { None };
-        let Some(prepared) = prepared else {
+        let is_possible = self.stream.is_open() && (port.is_active() || port.current().is_none());
+        if !is_possible {
             self.paths[index] = PathState::Down { from: now + RETRY_INTERVAL };
+            return;
+        }
+        let Ok(prepared) = self.prepare(index) else {
+            self.paths[index] = PathState::Down { from: self.retry_at(index) };
             return;
         };
         let end = prepared.end();
         self.paths[index] =
             PathState::Offered { prepared: Box::new(prepared), until: now + self.peer_timeout };
-        self.write(ControlMessage::Offer(end)).await;
+        self.send(ControlMessage::Offer(end));
     }
 }
 

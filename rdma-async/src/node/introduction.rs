@@ -12,7 +12,7 @@ use super::control::Control;
 use super::inner::{Attempt, NodeGuard, NodeInner};
 use super::options::{BULK_FRAGMENT, TRANSMIT};
 use super::role::Role;
-use super::wire::read_message;
+use super::wire::ControlStream;
 use crate::bootstrap_stream::{BootstrapStream, read_exact, write_all};
 use crate::error::{ConnectError, SessionError};
 use crate::node_id::NodeId;
@@ -47,6 +47,8 @@ async fn introduce<D: Device, S: BootstrapStream + Send + 'static>(
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
     let ours = hello(node);
     let theirs = exchange_hellos(&mut stream, &ours, role).await?;
+    let mut stream = ControlStream::new(stream);
+    confirm(&mut stream, &ours, &theirs).await?;
     let peering = make_peering(node, role, &ours, &theirs)?;
     let peer_timeout = ours.peer_timeout.min(theirs.peer_timeout);
     let mut control = Control::new(node, Arc::clone(&peering), stream, role, peer_timeout, theirs.ports);
@@ -80,7 +82,6 @@ fn hello<D: Device>(node: &NodeInner<D>) -> Hello {
     }
 }
 
-/// Introduces both sides, and sees that the peer answers now: a recording cannot send back a new nonce
 async fn exchange_hellos(
     stream: &mut impl BootstrapStream,
     ours: &Hello,
@@ -103,9 +104,18 @@ async fn exchange_hellos(
         let (ours, theirs) = (ours.group_epoch, theirs.group_epoch);
         return Err(HelloError::Epoch { ours, theirs }.into());
     }
-    write_all(stream, &ControlMessage::Confirm(theirs.nonce).to_bytes()).await?;
-    match read_message(stream).await? {
-        ControlMessage::Confirm(nonce) if nonce == ours.nonce => Ok(theirs),
+    Ok(theirs)
+}
+
+/// Sees that the peer answers now: a recording cannot send back a new nonce
+async fn confirm(
+    stream: &mut ControlStream<impl BootstrapStream>,
+    ours: &Hello,
+    theirs: &Hello,
+) -> Result<(), ConnectError> {
+    stream.push(ControlMessage::Confirm(theirs.nonce));
+    match stream.next().await? {
+        ControlMessage::Confirm(nonce) if nonce == ours.nonce => Ok(()),
         ControlMessage::Confirm(_) => Err(HelloError::Replayed.into()),
         _ => Err(HelloError::Unexpected.into()),
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdma_core::session::{HelloError, MAX_SLOTS, PathEnd, PathId, lane_config};
-use rdma_core::{Cause, Device, QpCapacity, QpInit, QpType, Verb};
+use rdma_core::{Cause, Device, FRAME, QpCapacity, QpInit, QpType, Verb};
 
 use super::inner::NodeInner;
 use super::options::{BULK_FRAGMENT, WINDOW};
@@ -18,6 +18,7 @@ use crate::pool::Zone;
 pub(super) struct PreparedPath<D: Device> {
     lanes: Lanes<D>,
     end: PathEnd,
+    bulk_slots: u32,
 }
 
 impl<D: Device> PreparedPath<D> {
@@ -39,14 +40,16 @@ impl<D: Device> PreparedPath<D> {
             capacity: QpCapacity { recv_frames: frames.min(max), send_frames: frames.min(max) },
             qp_type: QpType::Uc,
         };
+        let window = WINDOW.min(max);
         // Each bulk fragment, and the trailer behind it.
-        let bulk = MAX_SLOTS * (BULK_FRAGMENT / rdma_core::FRAME as u32 + 1);
+        let part = BULK_FRAGMENT / FRAME as u32 + 1;
+        let bulk_slots = (max / part).min(MAX_SLOTS);
         let key = node.next_key();
         let lanes = Lanes::new(
             &port.cq,
             key,
             &qp(2 * WINDOW),
-            &qp(bulk),
+            &qp(bulk_slots * part),
             registration,
             trailers,
             Arc::clone(&port) as _,
@@ -56,7 +59,7 @@ impl<D: Device> PreparedPath<D> {
             return Err(rdma_core::Error::new(Verb::ModifyQp, Cause::GidTableEmpty).into());
         }
         let rate = port.device.port()?.bits_per_second / 8;
-        Ok(Self { lanes, end: PathEnd { path, epoch, window: WINDOW, rate, eager, bulk } })
+        Ok(Self { lanes, end: PathEnd { path, epoch, window, rate, eager, bulk }, bulk_slots })
     }
 
     /// This side's end, for the peer
@@ -75,14 +78,15 @@ impl<D: Device> PreparedPath<D> {
         peer_timeout: Duration,
         probes: bool,
     ) -> Result<(), ConnectError> {
-        let Self { lanes, end } = self;
-        let config = lane_config(peer_timeout, end.window, theirs.window);
+        let Self { lanes, end, bulk_slots } = self;
+        let window = end.window.min(theirs.window);
+        let config = lane_config(peer_timeout, window, bulk_slots);
         if !config.is_usable() {
             return Err(HelloError::Unusable.into());
         }
         lanes.connect(&[theirs.eager, theirs.bulk])?;
         let receive = |_| node.pool.try_lease(Zone::Eager, 1).ok_or(ConnectError::Memory);
-        let receives = (0..end.window).map(receive).collect::<Result<Vec<_>, _>>()?;
+        let receives = (0..window).map(receive).collect::<Result<Vec<_>, _>>()?;
         let key = lanes.key();
         // The reactor looks at devices that were just opened.
         node.wake_reactor();

@@ -1,13 +1,129 @@
 //! Messages on a bootstrap stream
 
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll, ready};
+
 use rdma_core::session::ControlMessage;
 
-use crate::bootstrap_stream::{BootstrapStream, read_exact};
+use crate::bootstrap_stream::BootstrapStream;
 use crate::error::ConnectError;
 
-/// The next message
-pub(super) async fn read_message(stream: &mut impl BootstrapStream) -> Result<ControlMessage, ConnectError> {
-    let mut bytes = [0; ControlMessage::LEN];
-    read_exact(stream, &mut bytes).await?;
-    Ok(ControlMessage::from_bytes(&bytes)?)
+/// A bootstrap stream after the hellos: writes while it reads, so that two sides that write at once do not wait for each other
+pub(super) struct ControlStream<S> {
+    /// `None` once it has ended.
+    stream: Option<S>,
+    received: [u8; ControlMessage::LEN],
+    received_len: usize,
+    /// Bytes that the stream has not taken.
+    unsent: VecDeque<u8>,
+    is_flushed: bool,
+}
+
+/// More than a peer that reads can leave unread.
+const MAX_UNSENT: usize = 64 * ControlMessage::LEN;
+
+impl<S: BootstrapStream> ControlStream<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self {
+            stream: Some(stream),
+            received: [0; ControlMessage::LEN],
+            received_len: 0,
+            unsent: VecDeque::new(),
+            is_flushed: true,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Ends the stream
+    pub(super) fn end(&mut self) {
+        self.stream = None;
+    }
+
+    /// Appends a message, which [`poll_next`](Self::poll_next) and [`flush`](Self::flush) write
+    pub(super) fn push(&mut self, message: ControlMessage) {
+        if self.is_open() {
+            self.unsent.extend(message.to_bytes());
+            self.is_flushed = false;
+        }
+        if self.unsent.len() > MAX_UNSENT {
+            self.end();
+        }
+    }
+
+    /// Writes what the stream takes now; ready when that is everything
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(())) };
+        while !self.unsent.is_empty() {
+            match ready!(stream.poll_write(cx, self.unsent.as_slices().0))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                n => drop(self.unsent.drain(..n)),
+            }
+        }
+        if !self.is_flushed {
+            ready!(stream.poll_flush(cx))?;
+            self.is_flushed = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(stream) = &mut self.stream else { return Poll::Pending };
+        while self.received_len < ControlMessage::LEN {
+            match ready!(stream.poll_read(cx, &mut self.received[self.received_len..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                n => self.received_len += n,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The next message, once; an error if the stream has just ended. Pending if it ended before
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<ControlMessage, ConnectError>> {
+        let failed = match self.poll_write(cx) {
+            Poll::Ready(Err(error)) => Some(error),
+            _ => None,
+        };
+        // What the peer said before it went is read although nothing can be written any more.
+        let result = match self.poll_read(cx) {
+            Poll::Pending => match failed {
+                Some(error) => Err(error.into()),
+                None => return Poll::Pending,
+            },
+            Poll::Ready(Err(error)) => Err(error.into()),
+            Poll::Ready(Ok(())) => {
+                self.received_len = 0;
+                ControlMessage::from_bytes(&self.received).map_err(ConnectError::from)
+            }
+        };
+        if result.is_err() {
+            self.end();
+        }
+        Poll::Ready(result)
+    }
+
+    /// The next message
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Stream`] if the stream has ended.
+    pub(super) async fn next(&mut self) -> Result<ControlMessage, ConnectError> {
+        if !self.is_open() {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Waits until everything is written
+    ///
+    /// # Errors
+    ///
+    /// Those of the stream.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_write(cx)).await
+    }
 }

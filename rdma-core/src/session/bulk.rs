@@ -109,6 +109,8 @@ pub(super) struct BulkReceiver {
     outstanding: u64,
     /// When a receive completed or was posted into an empty lane.
     last_progress: Time,
+    /// How many receives may be posted.
+    max: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -121,13 +123,13 @@ pub(super) struct Slot {
 }
 
 impl BulkReceiver {
-    pub(super) fn new(now: Time) -> Self {
-        let slots = VecDeque::with_capacity(MAX_SLOTS as usize);
-        Self { slots, next: 0, ungranted: VecDeque::new(), outstanding: 0, last_progress: now }
+    pub(super) fn new(now: Time, max: u32) -> Self {
+        let slots = VecDeque::with_capacity(max as usize);
+        Self { slots, next: 0, ungranted: VecDeque::new(), outstanding: 0, last_progress: now, max }
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.slots.len() < MAX_SLOTS as usize
+        self.slots.len() < self.max as usize
     }
 
     /// Bytes that were granted and have not arrived
@@ -203,16 +205,22 @@ impl BulkReceiver {
 }
 
 /// The sending side of a bulk lane: grants in the order of the receives that they stand for
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct BulkSender {
     /// From number `next` on; `None` where the packet with the grant has not arrived.
     grants: VecDeque<Option<Grant>>,
     next: u32,
     /// Answers whose send has not completed.
     in_flight: u32,
+    /// How many there may be.
+    max: u32,
 }
 
 impl BulkSender {
+    pub(super) fn new(max: u32) -> Self {
+        Self { grants: VecDeque::new(), next: 0, in_flight: 0, max }
+    }
+
     /// Takes in a grant; ignores one that came before
     pub(super) fn push(&mut self, grant: Grant) -> Result<(), Violation> {
         let index = grant.slot.wrapping_sub(self.next);
@@ -232,7 +240,7 @@ impl BulkSender {
 
     /// The grant to serve next
     pub(super) fn pop(&mut self) -> Option<Grant> {
-        let grant = (*self.grants.front()?).filter(|_| self.in_flight < MAX_SLOTS)?;
+        let grant = (*self.grants.front()?).filter(|_| self.in_flight < self.max)?;
         self.grants.pop_front();
         self.next = self.next.wrapping_add(1);
         self.in_flight += 1;
@@ -287,7 +295,7 @@ mod tests {
     /// Catches a sender that serves a later receive first, or one twice.
     #[test]
     fn grants_are_served_in_the_order_of_their_receives() {
-        let mut sender = BulkSender::default();
+        let mut sender = BulkSender::new(MAX_SLOTS);
         sender.push(grant(1)).unwrap();
         assert_eq!(sender.pop(), None, "grant 0 is on its way");
         sender.push(grant(0)).unwrap();
@@ -301,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_lost_grant_is_sent_again_unless_it_was_served() {
-        let mut receiver = BulkReceiver::new(Time::ZERO);
+        let mut receiver = BulkReceiver::new(Time::ZERO, MAX_SLOTS);
         let slot = Slot { id: None, address: grant(0).address, offset: 1 << 40, len: 5 };
         receiver.push(Time::ZERO, slot);
         receiver.push(Time::ZERO, slot);

@@ -158,11 +158,13 @@ impl Hello {
 /// The shortest peer timeout.
 pub const MIN_PEER_TIMEOUT: Duration = Duration::from_millis(8);
 
-/// Configuration of the eager lane of a path between two sides with this `peer_timeout`
-pub fn lane_config(peer_timeout: Duration, window: u32, peer_window: u32) -> LaneConfig {
+/// Configuration of a path between two sides with this `peer_timeout`, each of whose eager lanes has `window` receives, and whose
+/// bulk lane takes `bulk_slots` parts of messages at once at this side
+pub fn lane_config(peer_timeout: Duration, window: u32, bulk_slots: u32) -> LaneConfig {
     LaneConfig {
         window,
-        peer_window,
+        peer_window: window,
+        bulk_slots,
         report_delay: Duration::from_micros(25),
         heartbeat: peer_timeout / 8,
         timeout: peer_timeout / 2,

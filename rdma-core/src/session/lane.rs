@@ -1,16 +1,19 @@
 use std::time::Duration;
 
 use super::packets::{Fate, MAX_UNREPORTED, ReceivedPackets, SentPackets};
-use super::{PacketTrailer, Report, Violation};
+use super::{MAX_SLOTS, PacketTrailer, Report, Violation};
 use crate::Time;
 
-/// Configuration of the eager lane of a path
+/// Configuration of the lanes of a path
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LaneConfig {
     /// Receives that this side keeps posted, [`MIN_WINDOW`] to [`MAX_UNREPORTED`]
     pub window: u32,
     /// Receives that the peer keeps posted, in the same bounds
     pub peer_window: u32,
+    /// Parts of long messages for which this side posts receives at once, and that it sends at once, 1 to
+    /// [`MAX_SLOTS`](super::MAX_SLOTS)
+    pub bulk_slots: u32,
     /// How long a packet may wait for its report
     pub report_delay: Duration,
     /// Time without a packet from the peer after which this side asks for a report
@@ -34,6 +37,7 @@ impl LaneConfig {
         let windows = MIN_WINDOW..=MAX_UNREPORTED;
         windows.contains(&self.window)
             && windows.contains(&self.peer_window)
+            && (1..=MAX_SLOTS).contains(&self.bulk_slots)
             && self.heartbeat >= MIN_PATIENCE
             && (self.heartbeat * 2..=self.heartbeat * 16).contains(&self.timeout)
     }
@@ -253,6 +257,7 @@ mod tests {
     const CONFIG: LaneConfig = LaneConfig {
         window: 32,
         peer_window: 32,
+        bulk_slots: MAX_SLOTS,
         report_delay: Duration::from_micros(25),
         heartbeat: Duration::from_millis(10),
         timeout: Duration::from_millis(50),

@@ -24,6 +24,7 @@ mod lane;
 mod outgoing;
 mod packets;
 mod peering;
+mod status;
 mod step;
 mod trailer;
 
@@ -34,7 +35,8 @@ pub use handshake::{ControlMessage, Hello, HelloError, MIN_PEER_TIMEOUT, PathEnd
 pub use ids::{IncomingId, PathId, Priority, SessionId, StreamId, Token};
 pub use lane::{LaneConfig, MIN_WINDOW};
 pub use packets::{MAX_UNREPORTED, Report};
-pub use peering::{PathCounts, PathStatus, Peering, SessionWaits, packets};
+pub use peering::{Peering, packets};
+pub use status::{PathCounts, PathStatus, SessionWaits};
 pub use step::{Event, Inline, PathLoss, Payload, Placement, Transmit};
 pub use trailer::{
     Address, FRAGMENT, Integrity, MAX_EAGER, MAX_FRAGMENTS, PacketError, PacketKind, PacketTrailer,

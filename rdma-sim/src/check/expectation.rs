@@ -19,13 +19,11 @@ pub(super) enum ExpectationError {
     Unknown { name: String, kind: &'static str, near: Vec<String> },
 }
 
-/// Refuses a name that begins as those of rules, faults or connections do, and is none of a device of `model`
+/// Refuses a name that begins as those of rules, faults or states of the protocol do, and is none of a device of `model`
 pub(super) fn check_name(name: &str, model: &Model) -> Result<(), ExpectationError> {
     let Some((kind, rest)) = name.split_once(' ') else { return Ok(()) };
     let (kind, is_known) = match kind {
-        "connection" => {
-            ("state of the protocol", ProtocolState::ALL.iter().any(|state| state.name() == rest))
-        }
+        "protocol" => ("state of the protocol", ProtocolState::ALL.iter().any(|state| state.name() == rest)),
         "fault" => ("fault", FAULTS.iter().any(|fault| fault.name == rest)),
         "rule" => match catalogue::rules().find(|rule| rule.name == rest) {
             Some(rule) if !rule.applies_to(model) => {

@@ -118,6 +118,7 @@ fn a_report_says_which_states_the_protocol_has_reached() {
         let (closed, end) = futures::join!(ab.close(), async { ba.recv().await.map(|end| end.is_none()) });
         assert_eq!((closed, end.unwrap()), (Ok(()), true));
         ba.closed().await.unwrap();
+        net.sleep(Duration::from_millis(10)).await;
     });
     let states = [
         S::BulkAnnounced,

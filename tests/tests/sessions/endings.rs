@@ -108,7 +108,6 @@ fn a_peer_can_connect_while_others_fill_the_memory() {
 
 /// Catches a window, and parts of messages, that exceed the queues which a device grants.
 #[test]
-#[ignore = "defect: a path needs 128 receives and 32 parts of 64 frames, whatever the device grants"]
 fn a_device_with_short_queues_is_given_what_it_takes() {
     let mut model = Model::default();
     model.caps.max_queue_frames = 100;

@@ -209,7 +209,6 @@ fn a_node_without_a_runtime_is_idle() {
 
 /// Catches sides that both write a message of the handshake before they read that of the other.
 #[test]
-#[ignore = "defect: both sides write 76 bytes before they read; a stream that holds fewer stalls"]
 fn a_bootstrap_stream_may_be_narrow() {
     Sim::new().run(async |net| {
         let (a, b) = nodes(&net, &options());

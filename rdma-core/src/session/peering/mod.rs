@@ -13,12 +13,11 @@ use slab::Slab;
 
 use self::path::{Content, Part, Path};
 use self::session::{Session, Table};
-pub use self::status::{PathCounts, PathStatus, SessionWaits};
 use super::bulk::Slot;
 use super::config::MAX_ROOM;
 use super::packets::Fate;
 use super::{
-    Address, Event, FRAGMENT, IncomingId, LaneConfig, MAX_EAGER, MAX_FRAGMENTS, PathId, PathLoss,
+    Address, Event, FRAGMENT, IncomingId, LaneConfig, MAX_EAGER, MAX_FRAGMENTS, PathCounts, PathId, PathLoss,
     PeeringConfig, Priority, RefusedSend, SessionId, StreamId, Token,
 };
 use crate::Time;
@@ -42,6 +41,7 @@ use crate::probe::{self, ProtocolState};
 /// let lane = LaneConfig {
 ///     window: 64,
 ///     peer_window: 64,
+///     bulk_slots: 8,
 ///     report_delay: Duration::from_micros(25),
 ///     heartbeat: Duration::from_millis(10),
 ///     timeout: Duration::from_millis(100),

@@ -26,8 +26,8 @@ impl Path {
         Self {
             epoch,
             lane: Lane::new(config, now, probes),
-            receiver: BulkReceiver::new(now),
-            sender: BulkSender::default(),
+            receiver: BulkReceiver::new(now, config.bulk_slots),
+            sender: BulkSender::new(config.bulk_slots),
             rate: rate.max(1),
             timeout: config.timeout,
             probes,

@@ -23,6 +23,7 @@ pub(super) struct Faults {
 pub(super) const LANE: LaneConfig = LaneConfig {
     window: 32,
     peer_window: 32,
+    bulk_slots: MAX_SLOTS,
     report_delay: Duration::from_micros(25),
     heartbeat: Duration::from_millis(10),
     timeout: Duration::from_millis(50),
