@@ -223,8 +223,8 @@ pub(crate) struct Copy {
     /// Cables between the two Macs: 1 to 3
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(PORTS)))]
     pub(crate) cables: u8,
-    /// Faults of the cables: KIND@TIME[@CABLE], separated by commas; cables count from 0
-    #[arg(long, value_name = "FAULTS")]
+    /// Faults of the cables, separated by commas; cables count from 0
+    #[arg(long, value_name = "KIND@TIME[@CABLE],...")]
     pub(crate) fault: Option<String>,
     /// Seed of all random choices of the simulator
     #[arg(long, default_value_t = 0)]

@@ -27,7 +27,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// Failures that come of a cable that was just plugged in, after which the pauses grow.
 const QUICK_RETRIES: u32 = 3;
 /// How often the pause doubles: repeated failures wedge a port of Apple's device until it restarts (field reports).
-const MAX_DOUBLINGS: u32 = 8;
+const MAX_DOUBLINGS: u32 = 6;
 /// How long a path must have been up before failures count from zero again.
 const LASTING: Duration = Duration::from_secs(1);
 

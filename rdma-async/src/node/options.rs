@@ -104,6 +104,9 @@ impl NodeOptions {
     }
 
     /// Memory for messages above 64 KiB that are being received or read, in bytes; 16 MiB
+    ///
+    /// All sessions share it. One that holds messages gets memory for another message only if as much stays free as it then holds:
+    /// a session whose application does not read takes half at most.
     pub fn receive_memory(self, bytes: usize) -> Self {
         Self { receive_memory: bytes, ..self }
     }

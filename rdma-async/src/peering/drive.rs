@@ -9,6 +9,7 @@ use rdma_core::{Completion, Device, FRAME, Status, Time, frames};
 use super::body::{Body, Effects};
 use super::incoming::IncomingBuffers;
 use super::lanes::{BulkReceive, Request};
+use super::memory_line::MemoryLine;
 use super::session_state::SessionState;
 use super::state::{Announced, REFUSED, State};
 use crate::error::SessionError;
@@ -201,25 +202,54 @@ impl<D: Device> State<D> {
     }
 
     /// Finds memory for announced messages, in turn
+    ///
+    /// A session that would then hold more than what stays free must wait until its messages are read, and does not stand in the
+    /// way of others.
     fn find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) {
-        if self.announced.is_empty() || self.end.is_some() {
-            // Others stand behind in line.
-            return self.pool.leave(Zone::Bulk, &mut self.memory, effects);
+        loop {
+            let is_share_used_up = self.try_find_memory(cx, effects);
+            let is_starved = !self.announced.is_empty();
+            if is_starved && !self.memory.is_starved {
+                probe::reached(ProtocolState::MemoryStarved);
+            }
+            self.memory.is_starved = is_starved;
+            if !is_share_used_up {
+                return self.pool.leave_freed(&mut self.memory.freed, effects);
+            }
+            let MemoryLine { freed, seen, .. } = &mut self.memory;
+            match self.pool.poll_freed(*seen, freed, cx, effects) {
+                Poll::Ready(count) => *seen = count,
+                Poll::Pending => return,
+            }
         }
-        while let Some(&Announced { id, len, .. }) = self.announced.front() {
+    }
+
+    /// As [`find_memory`](Self::find_memory), once; whether messages were passed over because their sessions hold enough
+    fn try_find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) -> bool {
+        let mut passed_over = Vec::new();
+        let mut index = 0;
+        while let Some(&Announced { id, session, len }) = self.announced.get(index) {
             let span = frames(len as usize) as u32;
-            let lease = self.pool.poll_lease(Zone::Bulk, span, &mut self.memory, cx, effects);
-            let Poll::Ready(mut lease) = lease else {
-                if !std::mem::replace(&mut self.is_starved, true) {
-                    probe::reached(ProtocolState::MemoryStarved);
-                }
-                return;
-            };
-            self.is_starved = false;
-            self.announced.pop_front();
+            let held = self.sessions.get(&session).map_or(0, |session| session.bulk_frames);
+            // Its later messages wait, too: the application reads the earlier ones first.
+            let is_too_much = held > 0 && held + 2 * span > self.pool.free(Zone::Bulk);
+            if is_too_much || passed_over.contains(&session) {
+                passed_over.push(session);
+                index += 1;
+                continue;
+            }
+            let lease = self.pool.poll_lease(Zone::Bulk, span, &mut self.memory.frames, cx, effects);
+            let Poll::Ready(mut lease) = lease else { return !passed_over.is_empty() };
+            self.announced.remove(index);
             lease.set_received(len as usize);
             self.incoming.insert(id, Body::Lease(lease));
+            if let Some(session) = self.sessions.get_mut(&session) {
+                session.bulk_frames += span;
+            }
             self.core.accept_bulk(id);
         }
+        // Others stand behind in line.
+        self.pool.leave(Zone::Bulk, &mut self.memory.frames, effects);
+        !passed_over.is_empty()
     }
 }

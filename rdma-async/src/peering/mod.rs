@@ -7,6 +7,7 @@ mod events;
 mod frames;
 mod incoming;
 pub(crate) mod lanes;
+mod memory_line;
 mod outgoing;
 pub(crate) mod paths;
 mod post;

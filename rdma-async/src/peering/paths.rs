@@ -129,7 +129,8 @@ impl<D: Device> State<D> {
         note_end(error);
         effects.wake_reactor();
         self.announced.clear();
-        self.pool.leave(Zone::Bulk, &mut self.memory, effects);
+        self.pool.leave(Zone::Bulk, &mut self.memory.frames, effects);
+        self.pool.leave_freed(&mut self.memory.freed, effects);
         self.lose_all_paths(Time::ZERO, effects);
         for session in self.sessions.values_mut() {
             session.fail(error, effects);

@@ -17,6 +17,8 @@ pub(crate) struct SessionState {
     /// Futures that wait for the end, and keep no session open.
     pub(crate) watchers: u32,
     pub(crate) counts: Counts,
+    /// Frames of longer messages that arrive or are unread.
+    pub(super) bulk_frames: u32,
     /// Whether the protocol has forgotten the session.
     pub(super) is_over: bool,
     /// Why nothing can be sent any more.
@@ -40,6 +42,7 @@ impl SessionState {
             is_held: true,
             watchers: 0,
             counts: Counts::default(),
+            bulk_frames: 0,
             is_over: false,
             closed: None,
         }

@@ -8,7 +8,7 @@ use rdma_core::session::{
     IncomingId, Integrity, MAX_EAGER, PathCounts, PathId, PathLoss, PathStatus, Peering, RefusedSend,
     SessionId, SessionWaits, StreamId, Token, packets,
 };
-use rdma_core::{Device, Time};
+use rdma_core::{Device, Time, frames};
 use slab::Slab;
 
 use super::abandoned::Abandoned;
@@ -16,6 +16,7 @@ use super::body::{Body, Effects};
 use super::frames::TransmitFrames;
 use super::incoming::IncomingBuffers;
 use super::lanes::{Lanes, MAX_TOKENS};
+use super::memory_line::MemoryLine;
 use super::outgoing::OutgoingMessage;
 use super::session_state::SessionState;
 use crate::error::{ConnectError, SendError, SessionError};
@@ -38,9 +39,7 @@ pub(crate) struct State<D: Device> {
     pub(super) incoming: IncomingBuffers,
     /// Announced messages that wait for memory.
     pub(super) announced: VecDeque<Announced>,
-    pub(super) memory: Waiter,
-    /// Whether the first of them has waited.
-    pub(super) is_starved: bool,
+    pub(super) memory: MemoryLine,
     /// Arbitrary bytes, which answer a grant after this side has given up the granted message.
     ///
     /// `None` if a device that has not stopped may still read it.
@@ -113,8 +112,7 @@ impl<D: Device> State<D> {
             outgoing: Slab::new(),
             incoming: IncomingBuffers::default(),
             announced: VecDeque::new(),
-            memory: Waiter::default(),
-            is_starved: false,
+            memory: MemoryLine::default(),
             scratch: Some(parts.scratch),
             sessions: HashMap::new(),
             had_session: false,
@@ -301,8 +299,21 @@ impl<D: Device> State<D> {
 
     /// Gives the room of a message back that the application has read
     pub(crate) fn recycle(&mut self, id: SessionId, len: usize, now: Time, effects: &mut Effects) {
-        self.core.consume(id, packets(len as u64));
+        self.consume(id, len, effects);
         self.pump(now, effects);
+    }
+
+    /// A message of `len` bytes has left the session
+    fn consume(&mut self, id: SessionId, len: usize, effects: &mut Effects) {
+        self.core.consume(id, packets(len as u64));
+        if len > MAX_EAGER
+            && let Some(session) = self.sessions.get_mut(&id)
+        {
+            session.bulk_frames = session.bulk_frames.saturating_sub(frames(len) as u32);
+            if self.waits_for_memory() {
+                effects.wake_reactor();
+            }
+        }
     }
 
     /// Drops what has arrived, if the application has dropped its handles
@@ -310,7 +321,7 @@ impl<D: Device> State<D> {
         while let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.is_held)
             && let Some(body) = session.inbox.discard(effects)
         {
-            self.core.consume(id, packets(body.len() as u64));
+            self.consume(id, body.len(), effects);
             effects.drop([body]);
         }
     }

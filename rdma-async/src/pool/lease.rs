@@ -207,8 +207,7 @@ impl AsRef<[u8]> for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let (start, frames) = (self.start, self.frames);
-        self.memory.zone(self.zone).update(|zone| zone.give(start, frames));
+        self.memory.give(self.zone, self.start, self.frames);
     }
 }
 

@@ -34,6 +34,8 @@ pub(super) const ZONES: usize = 4;
 /// Mapped memory, divided into zones of frames
 pub(super) struct Memory {
     zones: [SharedWaitQueue<Frames>; ZONES],
+    /// How often memory for longer messages came free, for those that must not stand in line.
+    freed: SharedWaitQueue<u64>,
     /// How long each zone is, in frames.
     lens: [u32; ZONES],
     /// Where each zone begins, in frames.
@@ -63,6 +65,7 @@ impl Memory {
                     WAITING,
                 )
             }),
+            freed: SharedWaitQueue::for_all("memory of its node to come free", 0, WAITING),
             lens,
             starts,
             arena,
@@ -76,6 +79,18 @@ impl Memory {
 
     pub(super) fn zone(&self, zone: Zone) -> &SharedWaitQueue<Frames> {
         &self.zones[zone as usize]
+    }
+
+    pub(super) fn freed(&self) -> &SharedWaitQueue<u64> {
+        &self.freed
+    }
+
+    /// Gives frames back
+    pub(super) fn give(&self, zone: Zone, start: u32, frames: u32) {
+        self.zone(zone).update(|zone| zone.give(start, frames));
+        if zone == Zone::Bulk {
+            self.freed.update(|count| *count += 1);
+        }
     }
 
     /// Length of a zone in frames

@@ -76,6 +76,28 @@ impl Pool {
         Some(self.lease(zone, start, frames))
     }
 
+    /// How many frames of a zone are free
+    pub(crate) fn free(&self, zone: Zone) -> u32 {
+        self.0.zone(zone).inspect(Frames::free)
+    }
+
+    /// Waits until memory for longer messages has come free more often than `seen` times, and says how often
+    pub(crate) fn poll_freed<T>(
+        &self,
+        seen: u64,
+        waiter: &mut Waiter,
+        cx: &Context<'_>,
+        effects: &mut effects::Effects<T>,
+    ) -> Poll<u64> {
+        let is_news = |count: &mut u64| (*count != seen).then_some(*count);
+        self.0.freed().poll_take(waiter, cx, effects, is_news)
+    }
+
+    /// Gives up [`poll_freed`](Self::poll_freed)
+    pub(crate) fn leave_freed<T>(&self, waiter: &mut Waiter, effects: &mut effects::Effects<T>) {
+        self.0.freed().leave(waiter, effects);
+    }
+
     /// Leases `len` bytes for sending if they are free and no task waits
     pub(crate) fn try_alloc(&self, len: usize) -> Result<Lease, AllocError> {
         let frames = self.frames(Zone::Send, len)?;

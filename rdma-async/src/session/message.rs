@@ -9,8 +9,8 @@ use crate::peering::body::Body;
 /// A received message
 ///
 /// Dereferences to its bytes; becomes [`Bytes`] without a copy. Memory of messages that are kept counts towards the share of
-/// their session, which stalls when they occupy all of it. Messages up to 64 KiB stall no other session; longer ones also
-/// occupy the receive memory that all sessions of the node share.
+/// their session, which stalls when they occupy all of it. Messages up to 64 KiB take nothing from other sessions; longer ones are
+/// in the [receive memory](crate::NodeOptions::receive_memory) of the node, of which a session gets half at most.
 #[must_use]
 pub struct Message {
     /// `None` only while it is dropped.

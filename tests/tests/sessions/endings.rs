@@ -204,10 +204,11 @@ fn a_reader_that_pauses_holds_the_sender_back_and_loses_nothing() {
     });
 }
 
-/// Catches memory for sending and for receiving that is one: both fill all of it with messages for each other before either reads.
+/// Catches memory for sending and for receiving that is one: both fill all of it with messages for each other before either reads,
+/// and a session that gets less than half of the memory.
 #[test]
 fn peers_that_send_everything_before_they_read_do_not_lock_up() {
-    let options = options().max_peers(1).send_memory(4 << 20).receive_memory(6 << 20);
+    let options = options().max_peers(1).send_memory(4 << 20).receive_memory(8 << 20);
     on_session(Sim::new(), &options, async |_, pair| {
         let side = async |session: &Session<_>| {
             let sends = (0..4).map(|_| async {

@@ -1,5 +1,6 @@
 //! Defects that were found in sessions, each as a test
 
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::{join, join_all};
@@ -111,6 +112,43 @@ fn memory_is_found_in_the_order_of_messages() {
             assert!(both.is_some(), "{faults}");
         });
     }
+}
+
+/// Four unread messages of 4 MiB held all memory, and no other session received one.
+#[test]
+fn a_session_that_reads_nothing_does_not_starve_another() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options().send_memory(64 << 20)).await;
+        let (long, other) = (message(1, 4 << 20), pair.ab.open().unwrap());
+        let mut unread = pin!(join_all((0..8).map(|_| pair.ab.send_bytes(&long))));
+        let rest = timeout(&*net.runtime(), Duration::from_millis(50), unread.as_mut()).await;
+        assert!(rest.is_none(), "the memory holds all of the messages");
+        let from_other = pair.b.accept().await.unwrap();
+        let exchange = async {
+            for _ in 0..8 {
+                other.send_bytes(&long).await.unwrap();
+                assert!(*from_other.recv().await.unwrap().unwrap() == long);
+            }
+        };
+        let limit = Duration::from_secs(1);
+        assert!(timeout(&*net.runtime(), limit, exchange).await.is_some(), "{}", from_other.snapshot());
+        assert!(
+            pair.ba.snapshot().to_string().contains("receive memory of this node"),
+            "{}",
+            pair.ba.snapshot()
+        );
+        // The first session goes on when it reads.
+        let read = async {
+            for _ in 0..8 {
+                assert!(*pair.ba.recv().await.unwrap().unwrap() == long);
+            }
+        };
+        assert!(
+            timeout(&*net.runtime(), limit, join(unread, read)).await.is_some(),
+            "{}",
+            pair.ba.snapshot()
+        );
+    });
 }
 
 /// Options were checked only with a device that was there.

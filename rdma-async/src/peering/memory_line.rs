@@ -1,0 +1,16 @@
+//! How a peering waits for memory for the messages that its peer announces
+
+use crate::wait_queue::Waiter;
+
+/// Its places in the lines of the pool
+#[derive(Debug, Default)]
+pub(super) struct MemoryLine {
+    /// In line for frames.
+    pub(super) frames: Waiter,
+    /// Beside the line, for messages of sessions that hold their share already.
+    pub(super) freed: Waiter,
+    /// How often memory had come free when it last looked.
+    pub(super) seen: u64,
+    /// Whether messages wait.
+    pub(super) is_starved: bool,
+}
