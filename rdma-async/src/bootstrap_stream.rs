@@ -2,30 +2,35 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
 
-/// A reliable byte stream to the peer's process, over which two endpoints introduce themselves
+/// A reliable byte stream to the peer's process, over which two nodes make their paths, and make them again; they keep it
 ///
 /// With the `tokio` feature, everything that tokio can read and write is one: TCP, a pipe. For others, implement the three methods,
 /// which are those of every runtime.
 ///
+/// No method may block: the node polls the stream beside its sessions.
+///
 /// ```
 /// use std::io;
+/// use std::pin::Pin;
 /// use std::task::{Context, Poll};
+///
+/// use futures::io::{AsyncRead, AsyncWrite};
 /// use rdma_async::BootstrapStream;
 ///
-/// /// A stream of a runtime other than tokio
-/// struct Blocking(std::os::unix::net::UnixStream);
+/// /// A stream of another runtime, by the traits of the crate `futures`
+/// struct Stream<S>(S);
 ///
-/// impl BootstrapStream for Blocking {
-///     fn poll_read(&mut self, _: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
-///         Poll::Ready(io::Read::read(&mut self.0, bytes))
+/// impl<S: AsyncRead + AsyncWrite + Unpin> BootstrapStream for Stream<S> {
+///     fn poll_read(&mut self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
+///         Pin::new(&mut self.0).poll_read(cx, bytes)
 ///     }
 ///
-///     fn poll_write(&mut self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-///         Poll::Ready(io::Write::write(&mut self.0, bytes))
+///     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+///         Pin::new(&mut self.0).poll_write(cx, bytes)
 ///     }
 ///
-///     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-///         Poll::Ready(Ok(()))
+///     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+///         Pin::new(&mut self.0).poll_flush(cx)
 ///     }
 /// }
 /// ```

@@ -7,6 +7,20 @@ use rdma_core::WrId;
 use rdma_core::session::{HelloError, Violation};
 
 /// Why a session is lost
+///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// session.reset(7);
+/// assert_eq!(peer.recv().await.unwrap_err(), RecvError::Lost(SessionError::Reset(7)));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -33,7 +47,8 @@ pub enum SessionError {
     /// The peer does not keep to the protocol
     #[error("the peer violates the protocol: {0}")]
     Protocol(#[from] Violation),
-    /// The peer has ended the session at once, with this code
+    /// The peer has ended the session at once, with this code: [`u64::MAX`] if its node did, because nobody accepts the session or it was
+    /// [abandoned](Self::Abandoned)
     #[error("the peer has ended the session with code {0}")]
     Reset(u64),
     /// The runtime has dropped the task that drives sessions
@@ -48,6 +63,20 @@ pub enum SessionError {
 }
 
 /// Why a message was not sent
+///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// session.reset(7);
+/// assert_eq!(session.send_bytes(b"late").await, Err(SendError::Lost(SessionError::Aborted)));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -80,6 +109,19 @@ pub enum SendError {
 }
 
 /// Why no message was received
+///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// assert_eq!(peer.try_recv().unwrap_err(), RecvError::WouldBlock);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecvError {
@@ -92,6 +134,20 @@ pub enum RecvError {
 }
 
 /// Why a session did not end in good order
+///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// session.reset(7);
+/// assert_eq!(session.close().await, Err(CloseError::Lost(SessionError::Aborted)));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseError {
@@ -101,6 +157,21 @@ pub enum CloseError {
 }
 
 /// Why no session was made
+///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// a.close();
+/// let (stream, _) = tokio::io::duplex(1024);
+/// assert!(matches!(a.connect(stream).await, Err(ConnectError::Closed)));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -182,7 +253,7 @@ pub enum NodeError {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidOptions {
-    /// The numbers of peers, of sessions, or of packets for each session are zero or too high
+    /// The numbers of peers, of sessions, or of frames for each session are zero or too high
     #[error(
         "{max_peers} peers, {max_sessions} sessions for each and {session_share} frames for each of these; there must be 1 to \
          4096 peers, 1 to {most_sessions} sessions, and {least_share} to {most_share} frames",

@@ -6,6 +6,7 @@ use crate::error::{
     AllocError, CloseError, ConnectError, InvalidOptions, NodeError, PoolError, RecvError, SendError,
     SessionError,
 };
+use crate::send_failed::SendFailed;
 
 /// Makes an error usable where [`io::Error`] is spoken; the error itself is its source
 macro_rules! impl_into_io_error {
@@ -29,6 +30,13 @@ impl_into_io_error!(
     SendError,
     SessionError,
 );
+
+impl From<SendFailed> for io::Error {
+    /// The lease is dropped
+    fn from(failed: SendFailed) -> Self {
+        failed.error.into()
+    }
+}
 
 fn kind_of(error: &rdma_core::Error) -> io::ErrorKind {
     io::Error::from(*error).kind()

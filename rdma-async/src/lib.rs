@@ -7,8 +7,9 @@
 //! # Memory
 //!
 //! A node [leases](Lease) pieces of its memory, which is registered once for each path. A message is written into a lease. One
-//! above 64 KiB is read there by the device, and the peer's device writes it into the memory from which the receiving application
-//! reads it as a [`Message`]; a shorter one is copied once on its way out. Nothing is allocated per message.
+//! above 68,544 bytes is read there by the device, and the peer's device writes it into the memory from which the receiving application
+//! reads it as a [`Message`]; a shorter one is copied on its way out, and again on
+//! arrival if it is longer than 4,032 bytes. Nothing is allocated per message.
 //!
 //! # Safety model
 //!

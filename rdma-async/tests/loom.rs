@@ -1,7 +1,7 @@
 //! Every interleaving of the structures that threads share
 //!
 //! The files of the crate are compiled again here, against loom's primitives instead of the standard ones: `sync` is the
-//! only difference. The op table and the inbox are under the lock of their connection: here, each under one of its own. Mutants
+//! only difference. The op table and the inbox are under the lock of their peering: here, each under one of its own. Mutants
 //! that these tests have caught, each by the test named after it:
 //!
 //! * `WaitQueue::leave` that does not wake the next in line: `a_task_that_gives_up_passes_the_wakeup_on`;
@@ -9,8 +9,8 @@
 //! * `OpTable::complete` that does not wake: `an_outcome_is_never_missed`;
 //! * `OpTable::detach` that leaves a finished slot alone: `a_detached_request_frees_its_slot_and_its_buffer`;
 //! * `ReactorWaker` that wakes the task before it is due: `a_wakeup_of_the_reactor_is_never_missed`;
-//! * `ReactorWaker` that stores instead of swapping (two wakers at once), and `Joining::push` that announces the item before it is there: `a_connection_that_joins_is_taken_over`;
-//! * `Joining::close_into` that leaves the list open: `a_connection_that_joins_a_reactor_that_ends_is_taken_or_given_back`.
+//! * `ReactorWaker` that stores instead of swapping (two wakers at once), and `Joining::push` that announces the item before it is there: `a_peering_that_joins_is_taken_over`;
+//! * `Joining::close_into` that leaves the list open: `a_peering_that_joins_a_reactor_that_ends_is_taken_or_given_back`.
 #![allow(dead_code, unused_imports, unnameable_types, unreachable_pub, clippy::undocumented_unsafe_blocks)]
 
 mod sync {

@@ -96,8 +96,8 @@ pub enum Invalid {
         /// Elements that the device takes
         max: usize,
     },
-    /// The device granted queues on which a connection cannot work
-    #[error("the device granted a receive queue of {recv_frames} frames, too short for a connection")]
+    /// The device granted queues on which a path cannot work
+    #[error("the device granted a receive queue of {recv_frames} frames, too short for a path")]
     ShortQueue {
         /// Frames of receives that were granted
         recv_frames: u32,

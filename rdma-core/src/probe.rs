@@ -119,7 +119,7 @@ pub fn waits_for(event: fmt::Arguments<'_>) {
 
 /// Notifies the observer that the protocol has reached `state`
 ///
-/// Connections do so by themselves: this is for the library.
+/// Sessions do so by themselves: this is for the library.
 #[inline]
 pub fn reached(state: ProtocolState) {
     if let Some(observer) = observer() {

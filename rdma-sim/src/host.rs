@@ -12,7 +12,7 @@ use crate::{OpenError, SimDevice};
 /// The processes of a simulated Mac
 ///
 /// A task that is spawned here stops, dies and starts with the host, see [`FaultKind::Pause`](crate::FaultKind::Pause) and
-/// [`FaultKind::Kill`](crate::FaultKind::Kill). So does a task that is spawned through its [`runtime`](Self::runtime), such as that of an endpoint.
+/// [`FaultKind::Kill`](crate::FaultKind::Kill). So does a task that is spawned through its [`runtime`](Self::runtime), such as those of a node.
 #[derive(Clone, Debug)]
 pub struct SimHost(Arc<HostRuntime>);
 

@@ -41,7 +41,7 @@ pub struct PollPolicy {
 }
 
 impl Default for PollPolicy {
-    /// Some hundred microseconds of spinning, then naps of 100 µs that grow to 10 ms within 100 ms: an idle connection costs less than a
+    /// Some hundred microseconds of spinning, then naps of 100 µs that grow to 10 ms within 100 ms: an idle node costs less than a
     /// percent of a core
     fn default() -> Self {
         Self { spins: 2_000, nap: Duration::from_micros(100), longest_nap: Duration::from_millis(10) }

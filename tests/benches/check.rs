@@ -1,6 +1,6 @@
 //! How fast `rdma_sim::check` is: many seeds of a two-phase commit among three Macs with random faults
 //!
-//! Prints seeds per second, and virtual time as a multiple of real time: under load, and idle with nothing but keep-alives.
+//! Prints seeds per second, and virtual time as a multiple of real time: under load, and idle.
 //! Speed is not asserted, because it is that of the machine; that no participant commits what another aborts is.
 //!
 //! `RDMA_SIM_RUNS` is the number of seeds, as in every check. Programs of other crates are built without optimisation:

@@ -55,7 +55,7 @@ pub(super) struct Control<D: Device, S> {
     news: Waiter,
     /// When the latest message of the peer arrived on the stream.
     heard: Time,
-    /// When this side must send a keep-alive on the stream.
+    /// When this side sends `Alive`, if it sends nothing else on the stream before.
     alive_at: Time,
 }
 
@@ -346,7 +346,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             if let Some(&PathState::Up { epoch: current, since }) = self.paths.get(index)
                 && current == epoch
             {
-                // A device that fails at once does not fail without a pause.
+                // A path that fails at once is made again after a pause.
                 let from = if now >= since + LASTING {
                     self.failures[index] = 0;
                     now
@@ -402,9 +402,13 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             self.paths[index] = PathState::Down { from: now + RETRY_INTERVAL };
             return;
         }
-        let Ok(prepared) = self.prepare(index) else {
-            self.paths[index] = PathState::Down { from: self.retry_at(index) };
-            return;
+        let prepared = match self.prepare(index) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                tracing::debug!(path = index, %error, "no path");
+                self.paths[index] = PathState::Down { from: self.retry_at(index) };
+                return;
+            }
         };
         let end = prepared.end();
         self.paths[index] =

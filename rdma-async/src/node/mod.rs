@@ -31,7 +31,7 @@ use crate::session::Session;
 
 /// This process with its devices, ready for sessions
 ///
-/// Owns the memory of all sessions, and a task that drives them. Cheap to clone. When the node, its sessions and their leases are
+/// Owns the memory of all sessions, and a task that drives them. Cheap to clone; dropping the last clone [closes](Self::close) the node, and its sessions go on. When the node, its sessions and their leases are
 /// gone, the devices are closed.
 pub struct Node<D: Device> {
     guard: Arc<NodeHandle<D>>,
@@ -47,6 +47,20 @@ impl<D: Device> Drop for NodeHandle<D> {
 }
 
 /// Makes a [`Node`]; from [`Node::builder`]
+///
+/// ```
+/// # rdma_sim::Sim::new().run(async |net| {
+/// use rdma_async::{Node, NodeOptions};
+///
+/// let node = Node::builder(net.opener("a", "rdma_en2"))
+///     .device(net.opener("a", "rdma_en3"))
+///     .options(NodeOptions::new().max_peers(2))
+///     .runtime(net.runtime())
+///     .build()?;
+/// assert!(node.pool_stats().is_whole());
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct NodeBuilder<D: Device> {
     ports: Vec<Port<D>>,
@@ -125,7 +139,9 @@ impl<D: Device> Node<D> {
 
     /// Connects to the process that [serves](Self::serve) the other end of `stream`, and opens a session
     ///
-    /// The stream is any reliable one. It is kept, and carries what is needed to make paths again that were lost.
+    /// The stream is any reliable one. It is kept, and carries what is needed to make paths again that were lost. If it ends before
+    /// the sessions, paths go on and none is made again: sessions end the peer timeout after the last path and the last word of the
+    /// peer. The stream is closed when the last session with the peer is over and dropped.
     ///
     /// # Errors
     ///
@@ -186,7 +202,9 @@ impl<D: Device> Node<D> {
         self.inner().close();
     }
 
-    /// Waits until the node has no peer, and connects to none: all sessions are over
+    /// Waits until the node has no peer, and connects to none
+    ///
+    /// A peer counts until all sessions with it are over, and their handles and [`closed`](Session::closed) futures are dropped.
     ///
     /// # Cancel safety
     ///

@@ -7,6 +7,10 @@ use crate::error::InvalidOptions;
 
 /// How a node uses its devices; the defaults suit Thunderbolt 5
 ///
+/// A node maps [`send_memory`](Self::send_memory), [`receive_memory`](Self::receive_memory), and for each of
+/// [`max_peers`](Self::max_peers) 129 frames of 4 KiB for each port, twice [`session_share`](Self::session_share) for each of
+/// [`max_sessions`](Self::max_sessions), and 320 frames for sending: 121 MiB with one port. Each path registers all of it.
+///
 /// Checked when the node is made: contradictions are an [`InvalidOptions`].
 #[derive(Clone, Debug)]
 #[must_use]
@@ -30,7 +34,7 @@ const LONGEST: Duration = Duration::from_hours(24);
 pub(super) const WINDOW: u32 = MAX_UNREPORTED;
 /// Frames of a peering for packets that are sent: what a path can have under way, and some more for the protocol.
 pub(super) const TRANSMIT: u32 = 2 * MAX_UNREPORTED;
-/// Bytes of a bulk fragment.
+/// The most bytes of a part of a long message.
 pub(super) const BULK_FRAGMENT: u32 = 1 << 18;
 /// The longest registration, in bytes: the device names memory by 32 bits.
 const LONGEST_REGISTRATION: u64 = u32::MAX as u64;
@@ -98,15 +102,15 @@ impl NodeOptions {
 
     /// How long a peer may be silent before it counts as lost; 2 s
     ///
-    /// The shorter one of both sides counts. At least 8 ms, at most a day.
+    /// The shorter one of both sides counts. At least 8 ms, at most a day. A path is given up after half of it.
     pub fn peer_timeout(self, peer_timeout: Duration) -> Self {
         Self { peer_timeout, ..self }
     }
 
-    /// Memory for messages above 64 KiB that are being received or read, in bytes; 16 MiB
+    /// Memory for messages above 68,544 bytes that are being received or read, in bytes; 16 MiB
     ///
     /// All sessions share it. One that holds messages gets memory for another message only if as much stays free as it then holds:
-    /// a session whose application does not read takes half at most.
+    /// a session whose application does not read takes half at most, or one message.
     pub fn receive_memory(self, bytes: usize) -> Self {
         Self { receive_memory: bytes, ..self }
     }
@@ -116,7 +120,7 @@ impl NodeOptions {
         Self { send_memory: bytes, ..self }
     }
 
-    /// Frames of 4 KiB that each session can always have for messages up to 64 KiB, read or unread; 128
+    /// Frames of 4 KiB that each session can always have for messages up to 68,544 bytes, read or unread; 128
     ///
     /// A session stalls, and stalls no other, when its unread messages occupy them all.
     pub fn session_share(self, frames: u32) -> Self {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdma_core::session::{HelloError, MAX_SLOTS, PathEnd, PathId, lane_config};
-use rdma_core::{Cause, Device, FRAME, QpCapacity, QpInit, QpType, Verb};
+use rdma_core::session::{HelloError, MAX_SLOTS, MIN_WINDOW, PathEnd, PathId, lane_config};
+use rdma_core::{Cause, Device, FRAME, Invalid, QpCapacity, QpInit, QpType, Verb};
 
 use super::inner::NodeInner;
 use super::options::{BULK_FRAGMENT, WINDOW};
@@ -40,20 +40,28 @@ impl<D: Device> PreparedPath<D> {
             capacity: QpCapacity { recv_frames: frames.min(max), send_frames: frames.min(max) },
             qp_type: QpType::Uc,
         };
-        let window = WINDOW.min(max);
-        // Each bulk fragment, and the trailer behind it.
+        // Each part of a long message, and the trailer behind it.
         let part = BULK_FRAGMENT / FRAME as u32 + 1;
-        let bulk_slots = (max / part).min(MAX_SLOTS);
         let key = node.next_key();
         let lanes = Lanes::new(
             &port.cq,
             key,
             &qp(2 * WINDOW),
-            &qp(bulk_slots * part),
+            &qp(MAX_SLOTS * part),
             registration,
             trailers,
             Arc::clone(&port) as _,
         )?;
+        let [eager, bulk] = lanes.capacities();
+        let window = WINDOW.min(eager.recv_frames);
+        let bulk_frames = bulk.recv_frames.min(bulk.send_frames);
+        let bulk_slots = (bulk_frames / part).min(MAX_SLOTS);
+        if window < MIN_WINDOW || bulk_slots == 0 {
+            let recv_frames = eager.recv_frames.min(bulk_frames);
+            return Err(
+                rdma_core::Error::new(Verb::CreateQp, Invalid::ShortQueue { recv_frames }.into()).into()
+            );
+        }
         let [eager, bulk] = lanes.addresses();
         if eager.gid.is_zero() {
             return Err(rdma_core::Error::new(Verb::ModifyQp, Cause::GidTableEmpty).into());

@@ -207,13 +207,13 @@ impl<D: Device> State<D> {
     /// way of others.
     fn find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) {
         loop {
-            let is_share_used_up = self.try_find_memory(cx, effects);
+            let has_passed_over = self.try_find_memory(cx, effects);
             let is_starved = !self.announced.is_empty();
             if is_starved && !self.memory.is_starved {
                 probe::reached(ProtocolState::MemoryStarved);
             }
             self.memory.is_starved = is_starved;
-            if !is_share_used_up {
+            if !has_passed_over {
                 return self.pool.leave_freed(&mut self.memory.freed, effects);
             }
             let MemoryLine { freed, seen, .. } = &mut self.memory;

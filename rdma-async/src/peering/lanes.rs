@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use rdma_core::session::{BulkTrailer, MAX_SLOTS};
 use rdma_core::{
-    CompletionQueue, Device, FRAME, QpAddress, QpInit, QueuePair, RecvRequest, SendOp, SendRequest, Sge,
-    Teardown, WrId,
+    CompletionQueue, Device, FRAME, QpAddress, QpCapacity, QpInit, QueuePair, RecvRequest, SendOp,
+    SendRequest, Sge, Teardown, WrId,
 };
 
 use crate::pool::{Lease, Registration};
@@ -139,6 +139,11 @@ impl<D: Device> Lanes<D> {
     /// The addresses of the eager and of the bulk queue pair
     pub(crate) fn addresses(&self) -> [QpAddress; 2] {
         [self.eager.address(), self.bulk.address()]
+    }
+
+    /// What the device granted for the eager and for the bulk lane
+    pub(crate) fn capacities(&self) -> [QpCapacity; 2] {
+        [self.eager.capacity(), self.bulk.capacity()]
     }
 
     /// Connects both queue pairs to those of the peer

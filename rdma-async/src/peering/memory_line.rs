@@ -7,7 +7,7 @@ use crate::wait_queue::Waiter;
 pub(super) struct MemoryLine {
     /// In line for frames.
     pub(super) frames: Waiter,
-    /// Beside the line, for messages of sessions that hold their share already.
+    /// Beside the line, for messages of sessions that hold enough already.
     pub(super) freed: Waiter,
     /// How often memory had come free when it last looked.
     pub(super) seen: u64,

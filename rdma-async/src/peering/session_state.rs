@@ -55,7 +55,7 @@ impl SessionState {
 
     /// Why nothing can be sent
     pub(super) fn send_error(&self) -> SendError {
-        self.closed.clone().unwrap_or(SendError::Closed)
+        self.refusal().unwrap_or(SendError::Closed)
     }
 
     /// Refuses messages from now on

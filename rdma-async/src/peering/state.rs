@@ -97,7 +97,7 @@ pub(crate) struct Parts {
     pub(crate) peer_timeout: Duration,
 }
 
-/// The code with which sessions are reset that no application accepts.
+/// The code with which a node resets sessions that nobody accepts, or that it gives up.
 pub(super) const REFUSED: u64 = u64::MAX;
 
 impl<D: Device> State<D> {

@@ -20,7 +20,7 @@ use crate::wait_queue::SharedWaitQueue;
 pub(crate) enum Zone {
     /// Messages that the application sends
     Send = 0,
-    /// The windows of the paths, and messages up to 64 KiB that are received
+    /// The windows of the paths, and messages up to 68,544 bytes that are received
     Eager = 1,
     /// Longer messages that are received
     Bulk = 2,

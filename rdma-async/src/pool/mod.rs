@@ -154,14 +154,14 @@ impl Pool {
 pub struct PoolStats {
     /// Memory for messages to be sent
     pub send: ZoneStats,
-    /// Memory for messages to be received
+    /// Memory for what is received: the windows of paths, and messages
     pub receive: ZoneStats,
     /// Memory for packets that are sent
     pub protocol: ZoneStats,
 }
 
 impl PoolStats {
-    /// Whether no lease is out
+    /// Whether all of it is free: no lease, no message and no peer holds any
     pub fn is_whole(&self) -> bool {
         [self.send, self.receive, self.protocol].iter().all(|zone| zone.free_bytes == zone.total_bytes)
     }
@@ -187,6 +187,6 @@ impl PoolStats {
 pub struct ZoneStats {
     /// All of it, in bytes
     pub total_bytes: usize,
-    /// The part that no lease holds, in bytes
+    /// The part that is free, in bytes
     pub free_bytes: usize,
 }

@@ -19,6 +19,22 @@ use crate::wait_queue::Waiter;
 
 /// Future of [`Session::send`](super::Session::send)
 ///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// let mut lease = session.try_alloc(5)?;
+/// lease.extend_from_slice(b"hello");
+/// let send: rdma_async::future::Send<_> = session.send(lease);
+/// assert_eq!(*send.delivered().await?, *b"hello");
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+///
 /// # Cancel safety
 ///
 /// Dropping it before it was first polled, or while it waits for a place in the queue, drops the message. Once the message has a
@@ -106,6 +122,21 @@ impl<D: Device> Drop for Send<D> {
 
 /// Future of [`Session::recv`](super::Session::recv)
 ///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// let recv: rdma_async::future::Recv<_> = peer.recv();
+/// session.send_bytes(b"hello").await?;
+/// assert!(recv.await?.is_some());
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+///
 /// # Cancel safety
 ///
 /// Messages are received whether or not a future waits: dropping it loses none.
@@ -139,6 +170,28 @@ impl<D: Device> Drop for Recv<D> {
 
 /// Stream of [`Session::messages`](super::Session::messages)
 ///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// use futures::TryStreamExt as _;
+///
+/// for number in 0..3 {
+///     session.send_bytes(&[number]).await?;
+/// }
+/// let close = session.close();
+/// let read = peer.messages().map_ok(|message| message[0]).try_collect::<Vec<_>>();
+/// let (closed, read) = futures::future::join(close, read).await;
+/// assert_eq!(read?, [0, 1, 2]);
+/// closed?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+///
 /// Ends after the last message, or after one error.
 ///
 /// # Cancel safety
@@ -170,6 +223,21 @@ impl<D: Device> FusedStream for Messages<D> {
 }
 
 /// Future of [`Session::closed`](super::Session::closed)
+///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// let closed: rdma_async::future::Closed<_> = session.closed();
+/// session.reset(7);
+/// assert_eq!(closed.await, Err(CloseError::Lost(SessionError::Aborted)));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
 ///
 /// # Cancel safety
 ///

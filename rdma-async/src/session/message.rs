@@ -8,9 +8,27 @@ use crate::peering::body::Body;
 
 /// A received message
 ///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// use bytes::Bytes;
+///
+/// session.send_bytes(b"hello").await?;
+/// let message = peer.recv().await?.expect("a message");
+/// assert_eq!(*message, *b"hello");
+/// assert_eq!(Bytes::from(message).slice(..4), b"hell".as_slice());
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+///
 /// Dereferences to its bytes; becomes [`Bytes`] without a copy. Memory of messages that are kept counts towards the share of
-/// their session, which stalls when they occupy all of it. Messages up to 64 KiB take nothing from other sessions; longer ones are
-/// in the [receive memory](crate::NodeOptions::receive_memory) of the node, of which a session gets half at most.
+/// their session, which stalls when they occupy all of it. Messages up to 68,544 bytes take nothing from other sessions; longer ones are
+/// in the [receive memory](crate::NodeOptions::receive_memory) of the node, of which a session gets half at most, or one message.
 #[must_use]
 pub struct Message {
     /// `None` only while it is dropped.

@@ -1,7 +1,4 @@
-//! Sessions that outlive their cables
-//!
-//! A [`Node`] is this process with its devices; a [`Session`] carries messages to one peer, exactly once and in order, for as long as
-//! there is a way to the peer. See [`rdma_core::session`] for the protocol.
+//! A session as applications use it
 
 pub(crate) mod futures;
 mod handle;
@@ -32,7 +29,8 @@ use crate::wait_queue::Waiter;
 /// Messages to and from one peer, in order and exactly once, over every path that there is
 ///
 /// Cheap to clone; all clones are the same session, and any number of tasks may send and receive at once. When the last clone
-/// and the last future are dropped, queued messages are still sent, and then the session is closed.
+/// and the last future are dropped, queued messages are still sent, and then the session is closed; it is [given up](crate::SessionError::Abandoned) if the peer takes
+/// none of them for the peer timeout.
 ///
 /// ```
 /// # rdma_sim::Sim::new().run(async |net| {
@@ -190,6 +188,14 @@ impl<D: Device> Session<D> {
     /// The messages, as a stream
     ///
     /// Several streams, and [`recv`](Self::recv) beside them, share the messages.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Self::recv); the stream ends after one.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the stream loses no message.
     pub fn messages(&self) -> Messages<D> {
         Messages { recv: self.recv(), is_ended: false }
     }
@@ -275,7 +281,8 @@ impl<D: Device> Session<D> {
         usize::try_from(max).unwrap_or(usize::MAX)
     }
 
-    /// Ends the session at once; the peer learns `code`
+    /// Ends the session at once: here with [`SessionError::Aborted`](crate::SessionError::Aborted), at the peer with
+    /// [`SessionError::Reset`](crate::SessionError::Reset) and this code; [`u64::MAX`] is that of nodes
     ///
     /// Messages that were not delivered are lost.
     pub fn reset(&self, code: u64) {

@@ -83,9 +83,9 @@ impl Snapshot {
         }
         if self.wants_memory > 0 {
             let count = messages(self.wants_memory);
-            waits.push(format!("receive memory of this node, for {count} above 64 KiB"));
+            waits.push(format!("receive memory of this node, for {count} above 68,544 bytes"));
         } else if announced > 0 {
-            waits.push(format!("the rest of {} above 64 KiB", messages(announced)));
+            waits.push(format!("the rest of {} above 68,544 bytes", messages(announced)));
         }
         if self.messages_unread > 0 {
             waits.push(format!("this application to read {}", messages(self.messages_unread)));

@@ -78,7 +78,7 @@ struct NodeTable {
     peer_timeout: Option<Spanned<Period>>,
 }
 
-/// The shortest peer timeout: a day of the keep-alives of a shorter one takes too long to simulate.
+/// The shortest peer timeout: a day of the questions and reports of a shorter one takes too long to simulate.
 const SHORTEST_TIMEOUT: Period = Period(std::time::Duration::from_millis(100));
 /// Maximum length of a scenario file.
 const MAX_BYTES: u64 = 1 << 20;

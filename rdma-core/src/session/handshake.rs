@@ -28,7 +28,7 @@ use crate::QpAddress;
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Hello {
-    /// Drawn anew by each process: a process that was restarted has another one
+    /// Drawn anew by each node: a process that was restarted has another one
     pub incarnation: u64,
     /// Drawn anew for each stream
     pub nonce: [u8; Self::NONCE_LEN],

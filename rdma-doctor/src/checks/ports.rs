@@ -145,7 +145,7 @@ pub(super) fn device_limits(host: &HostReport) -> Vec<Note> {
         } else {
             Note::warn(
                 short.into_iter().map(text).collect::<Vec<_>>().join(", "),
-                "open fewer connections on this device, and send shorter messages",
+                "use fewer queue pairs on this device, and send shorter messages",
             )
         }
     };

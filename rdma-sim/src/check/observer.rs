@@ -36,7 +36,7 @@ pub(super) struct Counting {
     states: RefCell<BTreeMap<(&'static str, u64), u64>>,
     pub(super) landmarks: Landmarks,
     /// How many times a connection was in each state
-    connections: [Cell<u64>; ProtocolState::ALL.len()],
+    protocol_states: [Cell<u64>; ProtocolState::ALL.len()],
     /// The test has ended, and what it leaves is dropped
     has_ended: Cell<bool>,
 }
@@ -53,8 +53,9 @@ impl Counting {
     }
 
     /// How many times each state of the protocol was reached, by its name
-    pub(super) fn connections(&self) -> impl Iterator<Item = (String, u64)> {
-        let counts = ProtocolState::ALL.iter().zip(&self.connections).filter(|(_, count)| count.get() > 0);
+    pub(super) fn protocol_states(&self) -> impl Iterator<Item = (String, u64)> {
+        let counts =
+            ProtocolState::ALL.iter().zip(&self.protocol_states).filter(|(_, count)| count.get() > 0);
         counts.map(|(state, count)| (format!("protocol {state}"), count.get()))
     }
 
@@ -89,7 +90,7 @@ impl Observer for Counting {
     fn waits_for(&self, _: fmt::Arguments<'_>) {}
 
     fn reached(&self, state: ProtocolState) {
-        let count = &self.connections[state as usize];
+        let count = &self.protocol_states[state as usize];
         count.set(count.get() + u64::from(!self.has_ended.get()));
     }
 }

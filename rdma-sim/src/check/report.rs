@@ -103,7 +103,7 @@ impl Report {
         FAULTS.iter().filter(|fault| !self.has("fault", fault.name))
     }
 
-    /// The states of the protocol that no run has reached; all of them, if the test makes no connection
+    /// The states of the protocol that no run has reached; all of them, if the test has no session
     pub fn never_reached(&self) -> impl Iterator<Item = ProtocolState> {
         ProtocolState::ALL.iter().copied().filter(|state| !self.has("protocol", state.name()))
     }

@@ -150,7 +150,7 @@ pub(super) fn run<O: Outcome>(
         drawn: drawn.load(Ordering::Relaxed),
         statements: counting.statements(),
         rules: run.rules,
-        covered: run.covered.into_iter().chain(counting.states()).chain(counting.connections()).collect(),
+        covered: run.covered.into_iter().chain(counting.states()).chain(counting.protocol_states()).collect(),
         unfinished: run.unfinished,
         landmarks: counting.landmarks.take(),
         orders: run.orders,

@@ -161,10 +161,10 @@ impl Check {
     /// Fails the check unless each of these is reached in some run
     ///
     /// Names are labels of [`sometimes!`](rdma_core::sometimes!) and `always!`, or those of the [report](super::Report::covered): `state leader`,
-    /// `connection waits for credits`, `rule frame-match`, `fault unplug`. A check knows of statements that were evaluated; so an
+    /// `protocol message waits for room`, `rule frame-match`, `fault unplug`. A check knows of statements that were evaluated; so an
     /// expectation fails, too, if no run comes to the code that states it.
     ///
-    /// A name that begins with `rule`, `fault` or `connection` and is none of the model's is refused before the first run, with those that are
+    /// A name that begins with `rule`, `fault` or `protocol` and is none of the model's is refused before the first run, with those that are
     /// near. Labels of the program are known only once a run has come to them: one that is misspelt fails after all runs, and then those
     /// that are near are printed, too.
     ///

@@ -34,7 +34,7 @@ const LONG: Duration = Duration::from_secs(10);
 /// assert_eq!(plan(7).check(&topology), Ok(()));
 /// ```
 ///
-/// * **Kinds**: those that a connection is expected to notice or to survive, unless [named](Self::kinds): `corrupt`, `delay`, `flap`,
+/// * **Kinds**: those that a session is expected to notice or to survive, unless [named](Self::kinds): `corrupt`, `delay`, `flap`,
 ///   `idle-death`, `kill`, `leak-pds`, `lose`, `pause`, `sleep`, `slow`, `unplug` and `unresolvable`. Half of the plans draw from a random
 ///   subset of them only (swarm testing: A. Groce et al., ISSTA 2012).
 /// * **Ends**: a fault that lasts is followed by the one that ends it, such as `unplug` by `replug`: 1 µs to a quarter of the horizon later,

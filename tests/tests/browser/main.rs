@@ -45,7 +45,7 @@ fn write_page(name: &str, history: &History) -> String {
     format!("file://{}", path.display())
 }
 
-const REASON: &str = "the <peer> \"b\" was silent for 100 µs, although a connection has promised a keep-alive every 20 µs, and no fault stood between them\nat tests/election.rs:40:9";
+const REASON: &str = "the <peer> \"b\" was silent for 100 µs, although its node asks every 20 µs, and no fault stood between them\nat tests/election.rs:40:9";
 
 /// A message that is lost, one that waits for a stopped peer, and some that are cut off
 fn troubled() -> History {

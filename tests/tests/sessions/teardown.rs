@@ -34,8 +34,8 @@ impl Hooks for Unproven {
 /// Catches memory that is quarantined although its deregistration proved that the device has stopped: it is used up after a few
 /// reconnects.
 #[test]
-fn a_thousand_reconnects_leave_nothing_behind() {
-    const RECONNECTS: usize = 1000;
+fn a_thousand_replugs_leave_nothing_behind() {
+    const REPLUGS: usize = 1000;
     // Each replug costs a protection domain of eleven, until the machine is started again: that is not the library's.
     let mut model = Model::tb5();
     model.rules.replug_leaks_pds = 0;
@@ -43,7 +43,7 @@ fn a_thousand_reconnects_leave_nothing_behind() {
         let hooks = Arc::<Unproven>::default();
         let [a, b] = ["a", "b"].map(|host| hooked_node(&net, host, &hooks, &options()));
         let (ab, ba) = connect(&a, &b).await.unwrap();
-        for number in 0..RECONNECTS {
+        for number in 0..REPLUGS {
             for len in [100, 200_000] {
                 let (sent, got) = join(ab.send_bytes(&message(number, len)), ba.recv()).await;
                 sent.unwrap();
@@ -53,7 +53,7 @@ fn a_thousand_reconnects_leave_nothing_behind() {
             net.sleep(Duration::from_millis(5)).await;
         }
         let destroyed = hooks.destroyed.load(Ordering::Relaxed) as usize;
-        assert!(destroyed >= 4 * (RECONNECTS - 1), "each side had two queue pairs: {destroyed}");
+        assert!(destroyed >= 4 * (REPLUGS - 1), "each side had two queue pairs: {destroyed}");
         let (closed, end) = join(ab.close(), ba.recv()).await;
         closed.unwrap();
         assert!(end.unwrap().is_none());
