@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rdma_core::session::{ControlMessage, HelloError, PathEnd, PathId, PathLoss};
+use rdma_core::session::{ControlMessage, HelloError, PathEnd, PathId, PathLoss, Side};
 use rdma_core::{Device, Time, Timer};
 
 use super::inner::NodeInner;
 use super::path::PreparedPath;
-use super::role::Role;
 use super::wire::ControlStream;
 use crate::bootstrap_stream::BootstrapStream;
 use crate::error::{ConnectError, SessionError};
@@ -45,7 +44,7 @@ pub(super) struct Control<D: Device, S> {
     node: Arc<NodeInner<D>>,
     peering: Arc<PeeringShared<D>>,
     stream: ControlStream<S>,
-    role: Role,
+    side: Side,
     peer_timeout: Duration,
     paths: Vec<PathState<D>>,
     epochs: Vec<u16>,
@@ -55,6 +54,8 @@ pub(super) struct Control<D: Device, S> {
     news: Waiter,
     /// When the latest message of the peer arrived on the stream.
     heard: Time,
+    /// When this side looks at its ports again.
+    port_at: Time,
     /// When this side sends `Alive`, if it sends nothing else on the stream before.
     alive_at: Time,
 }
@@ -71,7 +72,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         node: &Arc<NodeInner<D>>,
         peering: Arc<PeeringShared<D>>,
         stream: ControlStream<S>,
-        role: Role,
+        side: Side,
         peer_timeout: Duration,
         peer_ports: u32,
     ) -> Self {
@@ -81,7 +82,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             node: Arc::clone(node),
             peering,
             stream,
-            role,
+            side,
             peer_timeout,
             paths: (0..count).map(|_| PathState::Down { from: now }).collect(),
             epochs: vec![0; count],
@@ -89,6 +90,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             timer: node.runtime.timer(),
             news: Waiter::default(),
             heard: now,
+            port_at: now,
             alive_at: now,
         }
     }
@@ -101,9 +103,9 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     pub(super) async fn make_first_paths(&mut self) -> Result<(), ConnectError> {
         let mut failure = None;
         for index in 0..self.paths.len() {
-            let made = match self.role {
-                Role::Connecting => self.make_first_path(index).await,
-                Role::Accepting => {
+            let made = match self.side {
+                Side::Connecting => self.make_first_path(index).await,
+                Side::Accepting => {
                     let received = self.stream.next().await;
                     received.and_then(|message| self.on_offer_or_lost(message))
                 }
@@ -125,7 +127,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     async fn make_first_path(&mut self, index: usize) -> Result<(), ConnectError> {
         let made = self.try_first_path(index).await;
         if made.is_err() {
-            self.paths[index] = PathState::Down { from: self.retry_at(index) };
+            self.retry_later(index);
         }
         made
     }
@@ -185,7 +187,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 Ok(())
             }
             Err(error) => {
-                self.paths[index] = PathState::Down { from: self.retry_at(index) };
+                self.retry_later(index);
                 Err(error)
             }
         }
@@ -231,16 +233,19 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         self.alive_at = self.now() + self.peer_timeout / 4;
     }
 
-    /// When to try again to make a path that has just failed
-    fn retry_at(&mut self, index: usize) -> Time {
+    /// Notes that a path could not be made, or failed at once
+    fn retry_later(&mut self, index: usize) {
         let failures = &mut self.failures[index];
         let doublings = failures.saturating_sub(QUICK_RETRIES).min(MAX_DOUBLINGS);
         *failures = failures.saturating_add(1);
-        self.now() + RETRY_INTERVAL * (1 << doublings)
+        self.paths[index] = PathState::Down { from: self.now() + RETRY_INTERVAL * (1 << doublings) };
     }
 
     /// Runs until the peering is over
     pub(super) async fn run(mut self) {
+        // Making the first paths may have taken long.
+        self.heard = self.now();
+        self.port_at = self.heard + PORT_INTERVAL;
         while !self.is_over() {
             match self.next().await {
                 Input::Message(message) => self.on_message(message),
@@ -267,22 +272,24 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Input> {
+        if self.timer.as_mut().poll_expired(cx).is_ready() {
+            return Poll::Ready(Input::Tick);
+        }
         if let Poll::Ready(received) = self.stream.poll_next(cx) {
             return Poll::Ready(received.map_or(Input::StreamEnded, Input::Message));
         }
         if self.peering.poll_news(&mut self.news, cx).is_ready() {
             return Poll::Ready(Input::News);
         }
-        self.timer.as_mut().poll_expired(cx).map(|()| Input::Tick)
+        Poll::Pending
     }
 
     fn next_tick(&self) -> Time {
-        let now = self.now();
-        let mut at = now + PORT_INTERVAL;
+        let mut at = self.port_at;
         for path in &self.paths {
             match path {
                 PathState::Offered { until, .. } => at = at.min(*until),
-                PathState::Down { from } if self.role == Role::Connecting => at = at.min(*from),
+                PathState::Down { from } if self.side == Side::Connecting => at = at.min(*from),
                 PathState::Up { .. } | PathState::Down { .. } => (),
             }
         }
@@ -292,7 +299,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     fn on_message(&mut self, message: ControlMessage) {
         self.heard = self.now();
         match message {
-            ControlMessage::Offer(theirs) if self.role == Role::Accepting => {
+            ControlMessage::Offer(theirs) if self.side == Side::Accepting => {
                 if let Err(error) = self.on_offer(&theirs) {
                     tracing::debug!(path = theirs.path.0, %error, "no path");
                 }
@@ -312,12 +319,10 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
 
     /// The peer has no such path
     fn on_lost(&mut self, path: PathId, epoch: u16) {
-        let Some(place) = self.paths.get_mut(path.0 as usize) else { return };
-        match place {
-            PathState::Up { epoch: current, .. } if *current == epoch => self.lose(path),
-            PathState::Offered { prepared, .. } if prepared.end().epoch == epoch => {
-                let from = self.retry_at(path.0 as usize);
-                self.paths[path.0 as usize] = PathState::Down { from };
+        match self.paths.get(path.0 as usize) {
+            Some(PathState::Up { epoch: current, .. }) if *current == epoch => self.lose(path),
+            Some(PathState::Offered { prepared, .. }) if prepared.end().epoch == epoch => {
+                self.retry_later(path.0 as usize);
             }
             _ => (),
         }
@@ -347,14 +352,13 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 && current == epoch
             {
                 // A path that fails at once is made again after a pause.
-                let from = if now >= since + LASTING {
+                if now >= since + LASTING {
                     self.failures[index] = 0;
-                    now
+                    self.paths[index] = PathState::Down { from: now };
                 } else {
-                    self.retry_at(index)
-                };
-                self.paths[index] = PathState::Down { from };
-                if self.role == Role::Accepting {
+                    self.retry_later(index);
+                }
+                if self.side == Side::Accepting {
                     self.send(ControlMessage::Lost { path, epoch });
                 }
             }
@@ -363,6 +367,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
 
     fn on_tick(&mut self) {
         let now = self.now();
+        self.port_at = now + PORT_INTERVAL;
         if self.stream.is_open() && now >= self.alive_at {
             self.send(ControlMessage::Alive);
         }
@@ -375,9 +380,9 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                     }
                 }
                 PathState::Offered { until, .. } if now >= *until => {
-                    self.paths[index] = PathState::Down { from: self.retry_at(index) };
+                    self.retry_later(index);
                 }
-                PathState::Down { from } if now >= *from && self.role == Role::Connecting => {
+                PathState::Down { from } if now >= *from && self.side == Side::Connecting => {
                     self.offer(index);
                 }
                 PathState::Offered { .. } | PathState::Down { .. } => (),
@@ -406,7 +411,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             Ok(prepared) => prepared,
             Err(error) => {
                 tracing::debug!(path = index, %error, "no path");
-                self.paths[index] = PathState::Down { from: self.retry_at(index) };
+                self.retry_later(index);
                 return;
             }
         };

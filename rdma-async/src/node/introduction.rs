@@ -11,7 +11,6 @@ use rdma_core::{Device, FRAME};
 use super::control::Control;
 use super::inner::{Attempt, NodeGuard, NodeInner};
 use super::options::{BULK_FRAGMENT, TRANSMIT};
-use super::role::Role;
 use super::wire::ControlStream;
 use crate::bootstrap_stream::{BootstrapStream, read_exact, write_all};
 use crate::error::{ConnectError, SessionError};
@@ -25,10 +24,10 @@ use crate::time::timeout;
 pub(super) async fn establish<D: Device, S: BootstrapStream + Send + 'static>(
     node: &Arc<NodeInner<D>>,
     stream: S,
-    role: Role,
+    side: Side,
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
     let limit = node.options.connect_timeout;
-    let introduced = introduce(node, Attempt::new(node), stream, role);
+    let introduced = introduce(node, Attempt::new(node), stream, side);
     let (mut closed, mut attempt) = (pin!(node.closed()), pin!(timeout(&*node.runtime, limit, introduced)));
     poll_fn(|cx| match closed.as_mut().poll(cx) {
         Poll::Ready(()) => Poll::Ready(Err(ConnectError::Closed)),
@@ -43,15 +42,15 @@ async fn introduce<D: Device, S: BootstrapStream + Send + 'static>(
     node: &Arc<NodeInner<D>>,
     attempt: Attempt<D>,
     mut stream: S,
-    role: Role,
+    side: Side,
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
     let ours = hello(node);
-    let theirs = exchange_hellos(&mut stream, &ours, role).await?;
+    let theirs = exchange_hellos(&mut stream, &ours, side).await?;
     let mut stream = ControlStream::new(stream);
     confirm(&mut stream, &ours, &theirs).await?;
-    let peering = make_peering(node, role, &ours, &theirs)?;
+    let peering = make_peering(node, side, &ours, &theirs)?;
     let peer_timeout = ours.peer_timeout.min(theirs.peer_timeout);
-    let mut control = Control::new(node, Arc::clone(&peering), stream, role, peer_timeout, theirs.ports);
+    let mut control = Control::new(node, Arc::clone(&peering), stream, side, peer_timeout, theirs.ports);
     control.make_first_paths().await?;
     let guard = NodeGuard::new(Arc::clone(node));
     if node.is_closed() {
@@ -85,9 +84,9 @@ fn hello<D: Device>(node: &NodeInner<D>) -> Hello {
 async fn exchange_hellos(
     stream: &mut impl BootstrapStream,
     ours: &Hello,
-    role: Role,
+    side: Side,
 ) -> Result<Hello, ConnectError> {
-    if role == Role::Connecting {
+    if side == Side::Connecting {
         write_all(stream, &ours.to_bytes()).await?;
     }
     let mut bytes = [0; Hello::LEN];
@@ -97,7 +96,7 @@ async fn exchange_hellos(
     Hello::check_head((&*head).try_into().expect("the slice has this length"))?;
     read_exact(stream, rest).await?;
     let theirs = Hello::from_bytes(&bytes)?;
-    if role == Role::Accepting {
+    if side == Side::Accepting {
         write_all(stream, &ours.to_bytes()).await?;
     }
     if theirs.group_epoch != ours.group_epoch {
@@ -123,7 +122,7 @@ async fn confirm(
 
 fn make_peering<D: Device>(
     node: &NodeInner<D>,
-    role: Role,
+    side: Side,
     ours: &Hello,
     theirs: &Hello,
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
@@ -132,7 +131,7 @@ fn make_peering<D: Device>(
         _ => Integrity::Crc32,
     };
     let config = PeeringConfig {
-        side: if role == Role::Connecting { Side::Connecting } else { Side::Accepting },
+        side,
         integrity,
         bulk_fragment: ours.bulk_fragment.min(theirs.bulk_fragment),
         local: ours.limits,

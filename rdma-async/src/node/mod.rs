@@ -7,7 +7,6 @@ mod options;
 mod path;
 mod port;
 mod reactor;
-mod role;
 mod wire;
 
 use std::collections::VecDeque;
@@ -16,13 +15,13 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use rdma_core::session::Side;
 use rdma_core::{Device, Runtime};
 
 use self::inner::{NodeGuard, NodeInner};
 pub use self::options::NodeOptions;
 use self::port::{Opener, Port};
 use self::reactor::Reactor;
-use self::role::Role;
 use crate::bootstrap_stream::BootstrapStream;
 use crate::error::{AllocError, ConnectError, NodeError};
 use crate::node_id::NodeId;
@@ -159,9 +158,12 @@ impl<D: Device> Node<D> {
         &self,
         stream: impl BootstrapStream + Send + 'static,
     ) -> Result<Session<D>, ConnectError> {
-        let peering = introduction::establish(self.inner(), stream, Role::Connecting).await?;
-        let id = peering.with(|state, now, effects| state.try_open(now, effects))?;
-        Ok(Session::new(peering, id))
+        let peering = introduction::establish(self.inner(), stream, Side::Connecting).await?;
+        match peering.with(|state, now, effects| state.try_open(now, effects)) {
+            Ok(id) => Ok(Session::new(peering, id)),
+            Err(_) if self.inner().is_closed() => Err(ConnectError::Closed),
+            Err(error) => Err(error),
+        }
     }
 
     /// Lets the process that [connects](Self::connect) at the other end of `stream` open sessions, which [`accept`](Self::accept) returns
@@ -174,7 +176,7 @@ impl<D: Device> Node<D> {
     ///
     /// As [`connect`](Self::connect).
     pub async fn serve(&self, stream: impl BootstrapStream + Send + 'static) -> Result<(), ConnectError> {
-        introduction::establish(self.inner(), stream, Role::Accepting).await.map(drop)
+        introduction::establish(self.inner(), stream, Side::Accepting).await.map(drop)
     }
 
     /// The next session that a peer opens; `None` when the node is closed

@@ -95,7 +95,9 @@ impl NodeOptions {
         Self { max_peers, ..self }
     }
 
-    /// How many sessions each peer may open; 16
+    /// How many sessions each side may open with a peer; 16
+    ///
+    /// The smaller number of both sides counts.
     pub fn max_sessions(self, max_sessions: u32) -> Self {
         Self { max_sessions, ..self }
     }

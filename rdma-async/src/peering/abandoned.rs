@@ -16,7 +16,7 @@ pub(super) struct Abandoned {
 struct Entry {
     id: SessionId,
     since: Time,
-    delivered: u64,
+    progress: u64,
 }
 
 impl Abandoned {
@@ -25,7 +25,7 @@ impl Abandoned {
     }
 
     pub(super) fn push(&mut self, id: SessionId, now: Time) {
-        self.sessions.push(Entry { id, since: now, delivered: 0 });
+        self.sessions.push(Entry { id, since: now, progress: 0 });
     }
 
     /// A peer that could not be reached before is given all of its time again
@@ -39,18 +39,18 @@ impl Abandoned {
 
     /// Takes the sessions of which the peer took nothing for the timeout, and says when to look again
     ///
-    /// `delivered` says how many messages of a session the peer has, `None` if the session is over.
+    /// `progress` says how far a session is, `None` if it is over.
     pub(super) fn take_stalled(
         &mut self,
         now: Time,
-        delivered: impl Fn(SessionId) -> Option<u64>,
+        progress: impl Fn(SessionId) -> Option<u64>,
     ) -> (Vec<SessionId>, Time) {
         let (mut stalled, mut next) = (Vec::new(), Time::MAX);
         let timeout = self.timeout;
         self.sessions.retain_mut(|entry| {
-            let Some(delivered) = delivered(entry.id) else { return false };
-            if delivered != entry.delivered {
-                (entry.delivered, entry.since) = (delivered, now);
+            let Some(progress) = progress(entry.id) else { return false };
+            if progress != entry.progress {
+                (entry.progress, entry.since) = (progress, now);
             }
             let until = entry.since + timeout;
             if now >= until {

@@ -138,6 +138,9 @@ impl<D: Device> State<D> {
     pub(super) fn on_bulk_sent(&mut self, token: u32, effects: &mut Effects) {
         if let Some(message) = self.outgoing.get_mut(token as usize) {
             message.unfinished -= 1;
+            if let Some(session) = self.sessions.get_mut(&message.session) {
+                session.counts.progress += 1;
+            }
             self.finish_message(token, effects);
         }
     }
@@ -173,7 +176,7 @@ impl<D: Device> State<D> {
         let give_up = self.give_up_abandoned(now, effects);
         self.find_memory(cx, effects);
         self.pump(now, effects);
-        self.armed = self.core.next_timeout().min(give_up);
+        self.armed = self.next_timeout().min(give_up);
         if self.end.is_some() { None } else { Some(self.armed) }
     }
 
@@ -183,11 +186,11 @@ impl<D: Device> State<D> {
             return Time::MAX;
         }
         let sessions = &self.sessions;
-        let delivered = |id| {
+        let progress = |id| {
             let session = sessions.get(&id).filter(|session: &&SessionState| !session.is_over)?;
-            Some(session.counts.delivered)
+            Some(session.counts.progress)
         };
-        let (stalled, next) = self.abandoned.take_stalled(now, delivered);
+        let (stalled, next) = self.abandoned.take_stalled(now, progress);
         let error = SessionError::Abandoned(self.abandoned.timeout());
         for id in stalled {
             probe::reached(ProtocolState::SessionAbandoned);
@@ -238,8 +241,20 @@ impl<D: Device> State<D> {
                 index += 1;
                 continue;
             }
-            let lease = self.pool.poll_lease(Zone::Bulk, span, &mut self.memory.frames, cx, effects);
-            let Poll::Ready(mut lease) = lease else { return !passed_over.is_empty() };
+            let lease = if held > 0 {
+                // Only the application of this session may be able to free so much in one piece.
+                self.pool.try_lease(Zone::Bulk, span)
+            } else {
+                match self.pool.poll_lease(Zone::Bulk, span, &mut self.memory.frames, cx, effects) {
+                    Poll::Ready(lease) => Some(lease),
+                    Poll::Pending => return !passed_over.is_empty(),
+                }
+            };
+            let Some(mut lease) = lease else {
+                passed_over.push(session);
+                index += 1;
+                continue;
+            };
             self.announced.remove(index);
             lease.set_received(len as usize);
             self.incoming.insert(id, Body::Lease(lease));

@@ -25,7 +25,7 @@ impl<D: Device> State<D> {
                 }
                 Event::Message { session: id, id: incoming, .. } => {
                     let Some(body) = self.incoming.take(incoming) else { continue };
-                    match self.sessions.get_mut(&id) {
+                    match self.sessions.get_mut(&id).filter(|session| !session.is_over) {
                         Some(session) => {
                             session.counts.received += 1;
                             session.inbox.push(body, effects);
@@ -45,7 +45,12 @@ impl<D: Device> State<D> {
                     effects.wake_reactor();
                 }
                 Event::Withdrawn(id) => {
+                    let before = self.announced.len();
                     self.announced.retain(|announced| announced.id != id);
+                    if self.announced.len() < before {
+                        // Others may stand behind it in line.
+                        effects.wake_reactor();
+                    }
                     effects.drop(self.incoming.withdraw(id));
                 }
                 Event::Delivered { token, .. } => self.on_decided(token, Ok(()), effects),
@@ -97,6 +102,7 @@ impl<D: Device> State<D> {
                 && let Some(session) = self.sessions.get_mut(&message.session)
             {
                 session.counts.delivered += 1;
+                session.counts.progress += 1;
             }
             message.outcome = Some(outcome);
             self.finish_message(token.0, effects);

@@ -19,7 +19,8 @@ impl<D: Device> State<D> {
         // Without a frame, nothing is polled: a packet that is not sent would still take its number.
         while self.frames.free() > 0
             && self.end.is_none()
-            && let Some(transmit) = self.core.poll_transmit(now, self.frames.free() > PROTOCOL_FRAMES)
+            && let Some(transmit) =
+                self.core.poll_transmit(now, self.frames.free().saturating_sub(PROTOCOL_FRAMES) as u32)
         {
             let (path, posted) = match transmit {
                 Transmit::Packet { path, payload, trailer } => {
@@ -38,10 +39,15 @@ impl<D: Device> State<D> {
         if !had_frames && self.frames.free() > 0 && self.end.is_none() {
             return self.pump(now, effects);
         }
-        if self.core.next_timeout() < self.armed {
+        if self.next_timeout() < self.armed {
             self.armed = Time::ZERO;
             effects.wake_reactor();
         }
+    }
+
+    /// When time changes something: without a frame, nothing that could be sent
+    pub(super) fn next_timeout(&self) -> Time {
+        if self.frames.free() > 0 { self.core.next_timeout() } else { self.core.next_loss() }
     }
 
     fn post_packet(
@@ -93,6 +99,7 @@ impl<D: Device> State<D> {
         let body = session.ops.buffer(slot).expect("a message that was queued is in its slot");
         let frame = self.frames.take(&body[offset..][..len], true)?;
         message.set_frame(number, frame);
+        session.counts.progress += 1;
         message.unfinished -= 1;
         if message.unfinished == 0 && !message.awaits_delivery {
             message.slot = None;

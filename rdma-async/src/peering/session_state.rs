@@ -20,7 +20,7 @@ pub(crate) struct SessionState {
     /// Frames of longer messages that arrive or are unread.
     pub(super) bulk_frames: u32,
     /// Whether the protocol has forgotten the session.
-    pub(super) is_over: bool,
+    pub(crate) is_over: bool,
     /// Why nothing can be sent any more.
     closed: Option<SendError>,
 }
@@ -31,6 +31,8 @@ pub(crate) struct Counts {
     pub(crate) queued: u64,
     pub(crate) delivered: u64,
     pub(crate) received: u64,
+    /// Packets and parts of messages that were sent, and messages that the peer has.
+    pub(crate) progress: u64,
 }
 
 impl SessionState {

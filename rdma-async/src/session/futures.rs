@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use futures_core::Stream;
 use futures_core::stream::FusedStream;
 use rdma_core::Device;
+use rdma_core::session::SessionId;
 
 use super::handle::{SessionHandle, SessionRef};
 use super::message::Message;
@@ -244,15 +245,28 @@ impl<D: Device> FusedStream for Messages<D> {
 /// Dropping it changes nothing.
 #[must_use = "futures do nothing unless polled"]
 pub struct Closed<D: Device> {
-    /// Without a handle: a task that watches a session does not keep it open.
-    session: Arc<SessionRef<D>>,
+    id: SessionId,
     waiter: Waiter,
+    state: Watch<D>,
+}
+
+enum Watch<D: Device> {
+    /// Without a handle: a task that watches a session does not keep it open.
+    Waits(Arc<SessionRef<D>>),
+    Ended(Result<(), CloseError>),
 }
 
 impl<D: Device> Closed<D> {
     pub(super) fn new(session: Arc<SessionRef<D>>) -> Self {
         session.peering.with_session(session.id, |session, _| session.watchers += 1);
-        Self { session, waiter: Waiter::default() }
+        Self { id: session.id, waiter: Waiter::default(), state: Watch::Waits(session) }
+    }
+
+    fn leave(&mut self) {
+        let Self { waiter, state, .. } = self;
+        if let Watch::Waits(session) = state {
+            session.peering.with(|state, _, effects| state.unwatch(session.id, waiter, effects));
+        }
     }
 }
 
@@ -260,29 +274,35 @@ impl<D: Device> Future for Closed<D> {
     type Output = Result<(), CloseError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { session, waiter } = &mut *self;
-        session.peering.with_session(session.id, |session, effects| {
+        let Self { waiter, state, .. } = &mut *self;
+        let session = match state {
+            Watch::Waits(session) => session,
+            Watch::Ended(result) => return Poll::Ready(result.clone()),
+        };
+        let result = ready!(session.peering.with_session(session.id, |session, effects| {
             session.end.poll_take(waiter, cx, effects, |end| end.clone())
-        })
+        }));
+        self.leave();
+        self.state = Watch::Ended(result.clone());
+        Poll::Ready(result)
     }
 }
 
 impl<D: Device> Drop for Closed<D> {
     fn drop(&mut self) {
-        let Self { session, waiter } = self;
-        session.peering.with(|state, _, effects| state.unwatch(session.id, waiter, effects));
+        self.leave();
     }
 }
 
 macro_rules! debug_by_session {
-    ($($future:ident: $($field:ident).+),* $(,)?) => {$(
+    ($($future:ident: $($field:tt).+),* $(,)?) => {$(
         impl<D: Device> fmt::Debug for $future<D> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let id = self.$($field).+.id.number();
+                let id = self.$($field).+.number();
                 f.debug_struct(stringify!($future)).field("session", &id).finish_non_exhaustive()
             }
         }
     )*};
 }
 
-debug_by_session! { Closed: session, Messages: recv.session, Recv: session, Send: session }
+debug_by_session! { Closed: id, Messages: recv.session.id, Recv: session.id, Send: session.id }

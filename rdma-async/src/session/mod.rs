@@ -259,7 +259,7 @@ impl<D: Device> Session<D> {
             let (paths, waits, wants_memory) =
                 (paths.collect(), state.session_waits(id), state.wants_memory(id));
             let session = state.session(id).expect("a session with a handle is there");
-            let Counts { queued, delivered, received } = session.counts;
+            let Counts { queued, delivered, received, .. } = session.counts;
             Snapshot {
                 session: id,
                 peer,
@@ -269,6 +269,7 @@ impl<D: Device> Session<D> {
                 messages_unread: session.inbox.len(),
                 messages_in_flight: session.ops.in_use(),
                 paths,
+                is_over: session.is_over,
                 waits,
                 wants_memory,
             }

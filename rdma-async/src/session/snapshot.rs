@@ -44,6 +44,7 @@ pub struct Snapshot {
     pub messages_in_flight: usize,
     /// The paths to the peer, by the order of the devices; all sessions with this peer share them
     pub paths: Vec<PathSnapshot>,
+    pub(crate) is_over: bool,
     pub(crate) waits: SessionWaits,
     /// Long messages of this session that wait for memory of this node.
     pub(crate) wants_memory: usize,
@@ -67,6 +68,9 @@ impl Snapshot {
     /// What the session waits for, in words that follow "waits for"; nothing if it rests
     pub fn waits_for(&self) -> Vec<String> {
         let mut waits = Vec::new();
+        if self.is_over {
+            return waits;
+        }
         let has_path = self.paths.iter().any(|path| path.status == PathStatus::Up);
         let SessionWaits { unconfirmed, needs_room, announced, .. } = self.waits;
         let messages = |count| plural(count, "message", "messages");
@@ -76,7 +80,7 @@ impl Snapshot {
             let why = if losses.is_empty() { "none was lost".into() } else { losses.join("; ") };
             waits.push(format!("a path to the peer ({why})"));
         }
-        if needs_room {
+        if needs_room && unconfirmed > 0 {
             waits.push(format!("the peer to read, with {} to deliver", messages(unconfirmed)));
         } else if unconfirmed > 0 {
             waits.push(format!("the peer to confirm {}", messages(unconfirmed)));

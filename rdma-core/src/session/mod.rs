@@ -35,9 +35,9 @@ pub use handshake::{ControlMessage, Hello, HelloError, MIN_PEER_TIMEOUT, PathEnd
 pub use ids::{IncomingId, PathId, Priority, SessionId, StreamId, Token};
 pub use lane::{LaneConfig, MIN_WINDOW};
 pub use packets::{MAX_UNREPORTED, Report};
-pub use peering::{Peering, packets};
+pub use peering::Peering;
 pub use status::{PathCounts, PathStatus, SessionWaits};
 pub use step::{Event, Inline, PathLoss, Payload, Placement, Transmit};
 pub use trailer::{
-    Address, FRAGMENT, Integrity, MAX_EAGER, MAX_FRAGMENTS, PacketError, PacketKind, PacketTrailer,
+    Address, FRAGMENT, Integrity, MAX_EAGER, MAX_FRAGMENTS, PacketError, PacketKind, PacketTrailer, packets,
 };

@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::trailer::{FRAGMENT, MAX_EAGER};
-use super::{PacketKind, Token};
+use super::{MAX_EAGER, PacketKind, Token, packets};
 
 /// The messages of a stream that the peer does not have yet
 #[derive(Debug, Default)]
@@ -48,10 +47,7 @@ pub(super) struct Next {
 
 impl OutgoingMessage {
     fn packets(&self) -> u8 {
-        match self.kind {
-            PacketKind::Fragment => (self.len as usize).div_ceil(FRAGMENT).max(1) as u8,
-            _ => 1,
-        }
+        packets(self.len) as u8
     }
 
     fn next(&self, message: u32, fragment: u8, charge: u32, is_repeat: bool) -> Next {
@@ -156,6 +152,12 @@ impl OutgoingStream {
         is_open.then_some((message.token, message.len))
     }
 
+    /// Packets of a message that has begun, and that were not sent yet
+    pub(super) fn begun(&self) -> u32 {
+        let message = self.messages.get(self.sent).filter(|message| message.sent > 0);
+        message.map_or(0, |message| u32::from(message.packets() - message.sent))
+    }
+
     /// The tokens of the messages that the peer may not have, when nothing more is sent
     pub(super) fn abandon(&mut self) -> impl Iterator<Item = Token> {
         self.lost.clear();
@@ -189,6 +191,7 @@ impl OutgoingMessage {
 
 #[cfg(test)]
 mod tests {
+    use super::super::FRAGMENT;
     use super::*;
 
     fn sent(stream: &mut OutgoingStream) -> Vec<(u32, u8)> {

@@ -10,6 +10,12 @@ pub const MAX_FRAGMENTS: usize = 17;
 /// The longest message that goes by the eager lane, in bytes: a little more than 64 KiB
 pub const MAX_EAGER: usize = MAX_FRAGMENTS * FRAGMENT;
 
+/// How many packets of its session's room a message of `len` bytes holds until [`Peering::consume`](super::Peering::consume): those of its fragments, or of
+/// its announcement
+pub const fn packets(len: u64) -> u32 {
+    if len > MAX_EAGER as u64 || len == 0 { 1 } else { (len as usize).div_ceil(FRAGMENT) as u32 }
+}
+
 /// Kind of a packet
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]

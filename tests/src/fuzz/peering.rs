@@ -305,7 +305,7 @@ impl Victim {
     }
 
     fn transmit(&mut self, has_memory: bool) {
-        while let Some(transmit) = self.peering.poll_transmit(self.now, has_memory) {
+        while let Some(transmit) = self.peering.poll_transmit(self.now, if has_memory { 64 } else { 0 }) {
             match transmit {
                 Transmit::Packet { payload, trailer, .. } => {
                     assert_eq!(trailer.number, self.sent, "numbers follow each other");

@@ -151,6 +151,61 @@ fn a_session_that_reads_nothing_does_not_starve_another() {
     });
 }
 
+/// Each of many sessions had sent a part of its message, no frame was left for another one, and none came free.
+#[test]
+fn many_messages_of_many_packets_at_once_all_arrive() {
+    for (sessions, window) in [(16, 4), (32, 1), (40, 3)] {
+        Sim::new().run(async |net| {
+            let pair = connected(&net, &options().max_sessions(64).send_memory(64 << 20)).await;
+            let content = message(1, 64 << 10);
+            let opened = (0..sessions).map(|_| pair.ab.open().unwrap()).collect::<Vec<_>>();
+            let sends = join_all(
+                opened.iter().flat_map(|session| (0..2 * window).map(|_| session.send_bytes(&content))),
+            );
+            let receives = join_all((0..sessions).map(async |_| {
+                let session = pair.b.accept().await.unwrap();
+                for _ in 0..2 * window {
+                    assert!(*session.recv().await.unwrap().unwrap() == content);
+                }
+            }));
+            let both = timeout(&*net.runtime(), Duration::from_secs(1), join(sends, receives)).await;
+            assert!(both.is_some(), "{sessions} sessions: {}", opened[0].snapshot());
+        });
+    }
+}
+
+/// A future that had returned the end of its session, and that was not dropped, kept the peer for ever.
+#[test]
+fn a_future_that_has_returned_the_end_keeps_nothing() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options()).await;
+        let mut closed = pin!(pair.ab.closed());
+        let (node, ba) = (pair.a.clone(), pair.ba.clone());
+        drop(pair);
+        drop(ba);
+        closed.as_mut().await.unwrap();
+        assert!(timeout(&*net.runtime(), Duration::from_secs(1), node.wait_idle()).await.is_some());
+        assert_eq!(closed.await, Ok(()), "it still says so");
+    });
+}
+
+/// A dropped session was given up in the middle of a message that takes longer than the peer timeout.
+#[test]
+fn a_dropped_session_sends_a_message_that_takes_long() {
+    Sim::new().run(async |net| {
+        let options = options().peer_timeout(Duration::from_millis(8));
+        let options = options.max_message(128 << 20).send_memory(128 << 20).receive_memory(128 << 20);
+        let pair = connected(&net, &options).await;
+        let mut lease = pair.ab.alloc(110 << 20).await.unwrap();
+        lease.resize(110 << 20, 7);
+        pair.ab.try_send(lease).unwrap();
+        let (ba, nodes) = (pair.ba, (pair.a, pair.b));
+        drop(pair.ab);
+        assert_eq!(ba.recv().await.unwrap().map(|message| message.len()), Some(110 << 20));
+        drop(nodes);
+    });
+}
+
 /// Options were checked only with a device that was there.
 #[test]
 fn options_are_checked_without_a_device() {

@@ -3,9 +3,9 @@
 use super::super::incoming::Entry;
 use super::super::{
     Address, BulkTrailer, Event, FRAGMENT, Grant, IncomingId, MAX_EAGER, PacketError, PacketKind,
-    PacketTrailer, PathId, PathLoss, Placement, SessionId, StreamId, Violation,
+    PacketTrailer, PathId, PathLoss, Placement, SessionId, StreamId, Violation, packets,
 };
-use super::{Incoming, MAX_ROOM, Peering, Progress, packets};
+use super::{Incoming, MAX_ROOM, Peering, Progress};
 use crate::Time;
 use crate::probe::{self, ProtocolState};
 
@@ -318,6 +318,8 @@ impl Peering {
         let Address { session, stream, message } = incoming.address;
         self.arrived.push_back(incoming.address);
         probe::reached(ProtocolState::BulkArrived);
+        // Its number may be that of another message from now on.
+        self.ungranted.retain(|other| *other != id);
         let (session, stream) = (SessionId(session), StreamId(stream));
         let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
         if let Some(Ok(Some(entry))) = found.map(|found| found.incoming.entry(message, MAX_ROOM)) {

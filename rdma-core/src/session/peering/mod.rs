@@ -17,8 +17,8 @@ use super::bulk::Slot;
 use super::config::MAX_ROOM;
 use super::packets::Fate;
 use super::{
-    Address, Event, FRAGMENT, IncomingId, LaneConfig, MAX_EAGER, MAX_FRAGMENTS, PathCounts, PathId, PathLoss,
-    PeeringConfig, Priority, RefusedSend, SessionId, StreamId, Token,
+    Address, Event, IncomingId, LaneConfig, MAX_FRAGMENTS, PathCounts, PathId, PathLoss, PeeringConfig,
+    Priority, RefusedSend, SessionId, StreamId, Token,
 };
 use crate::Time;
 use crate::probe::{self, ProtocolState};
@@ -59,7 +59,7 @@ use crate::probe::{self, ProtocolState};
 /// a.send(session, StreamId::MAIN, Token(7), 5).unwrap();
 /// // The caller posts payloads and trailers; here, they arrive at once.
 /// let mut carry = |from: &mut Peering, to: &mut Peering| {
-///     while let Some(Transmit::Packet { payload, trailer, .. }) = from.poll_transmit(now, true) {
+///     while let Some(Transmit::Packet { payload, trailer, .. }) = from.poll_transmit(now, 64) {
 ///         let payload = if let Payload::Fragment { .. } = payload { b"hello".as_slice() } else { b"" };
 ///         let packet = [payload, &trailer.to_bytes(payload, Integrity::Crc32)].concat();
 ///         if let Some(placed) = to.on_packet(now, path, &packet).unwrap() {
@@ -96,6 +96,8 @@ pub struct Peering {
     resets: VecDeque<(SessionId, u64)>,
     /// Resets of which the peer may not know.
     pending_resets: usize,
+    /// Packets of messages that have begun, and that were not sent yet.
+    begun: u32,
     /// Sessions whose room is to be sent.
     rooms: VecDeque<SessionId>,
     events: VecDeque<Event>,
@@ -135,12 +137,6 @@ fn withdraw(incoming: &mut Slab<Incoming>, events: &mut VecDeque<Event>, id: Inc
     }
 }
 
-/// How many packets of its session's room a message of `len` bytes holds until [`Peering::consume`]: those of its fragments, or of
-/// its announcement
-pub const fn packets(len: u64) -> u32 {
-    if len > MAX_EAGER as u64 || len == 0 { 1 } else { (len as usize).div_ceil(FRAGMENT) as u32 }
-}
-
 impl Peering {
     /// A peering without paths and sessions
     ///
@@ -163,6 +159,7 @@ impl Peering {
             arrived: VecDeque::new(),
             resets: VecDeque::new(),
             pending_resets: 0,
+            begun: 0,
             rooms: VecDeque::new(),
             events: VecDeque::new(),
             last_heard: Time::ZERO,
@@ -386,6 +383,11 @@ impl Peering {
     /// When to call [`tick`](Self::tick) and [`poll_transmit`](Self::poll_transmit) next, if nothing happens before
     pub fn next_timeout(&self) -> Time {
         self.paths.iter().flatten().map(Path::next_timeout).min().unwrap_or(Time::MAX)
+    }
+
+    /// As [`next_timeout`](Self::next_timeout), while nothing can be sent
+    pub fn next_loss(&self) -> Time {
+        self.paths.iter().flatten().map(Path::lost_at).min().unwrap_or(Time::MAX)
     }
 
     #[inline]

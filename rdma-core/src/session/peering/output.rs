@@ -33,6 +33,11 @@ impl Path {
         lane.min(self.bulk_deadline()).min(self.keep_alive_at())
     }
 
+    /// When the path counts as lost
+    pub(super) fn lost_at(&self) -> Time {
+        self.lane.silent_at().min(self.bulk_deadline())
+    }
+
     /// Whether packets without content may be sent
     fn may_ask(&self) -> bool {
         self.is_proven || self.probes
@@ -51,12 +56,13 @@ impl Path {
 impl Peering {
     /// What the caller must post next, if there is anything
     ///
-    /// It counts as posted. A caller that cannot post it gives the path up. `has_memory` is whether the caller can keep the payload of
-    /// one more packet; without, only packets are sent again that were sent before.
-    pub fn poll_transmit(&mut self, now: Time, has_memory: bool) -> Option<Transmit> {
+    /// It counts as posted. A caller that cannot post it gives the path up. `memory` is of how many packets more the caller can keep
+    /// the payload until their message is [delivered](super::super::Event::Delivered): a message begins when there is memory for all
+    /// of it, so that those that have begun always end. Without memory, only packets are sent again that were sent before.
+    pub fn poll_transmit(&mut self, now: Time, memory: u32) -> Option<Transmit> {
         self.next_control(now)
             .or_else(|| self.next_bulk(now))
-            .or_else(|| self.next_data(now, has_memory))
+            .or_else(|| self.next_data(now, memory))
             .or_else(|| self.next_due(now))
     }
 
@@ -239,15 +245,21 @@ impl Peering {
 
     /// The next packet of a message
     #[inline]
-    fn next_data(&mut self, now: Time, has_memory: bool) -> Option<Transmit> {
+    fn next_data(&mut self, now: Time, memory: u32) -> Option<Transmit> {
         for priority in 0..self.ready.len() {
             let mut position = 0;
             while let Some(&(id, stream_id)) = self.ready[priority].get(position) {
                 let index = self.fastest_lane(|path| path.lane.data_room() > 0)?;
-                let room = self.session(id).map(|session| session.left()).filter(|_| has_memory);
+                let unreserved = memory.saturating_sub(self.begun);
+                let left = self.session(id).map_or(0, |session| session.left());
                 let stream = self.session(id).and_then(|session| session.streams.get_mut(&stream_id));
-                let next = stream.and_then(|stream| stream.outgoing.next(room));
-                if next.is_none() && !has_memory {
+                let outgoing = stream.map(|stream| &mut stream.outgoing);
+                let (mut next, mut wants_memory) = (None, false);
+                if let Some(outgoing) = outgoing {
+                    next = outgoing.next((memory > 0).then_some(left.min(unreserved)));
+                    wants_memory = next.is_none() && outgoing.has_next(Some(left));
+                }
+                if wants_memory {
                     // It stays in line until there is memory.
                     position += 1;
                     continue;
@@ -262,6 +274,10 @@ impl Peering {
                     continue;
                 };
                 session.sent = session.sent.wrapping_add(next.charge);
+                if !next.is_repeat {
+                    // The rest of a message that begins is reserved, and used up by the packets that follow.
+                    self.begun = (self.begun + next.charge).saturating_sub(1);
+                }
                 self.enqueue(id, stream_id);
                 let address = Address { session: id.0, stream: stream_id.0, message: next.message };
                 return Some(self.data(now, index, address, next));

@@ -11,6 +11,7 @@ impl Peering {
     pub(super) fn remove(&mut self, id: SessionId) -> bool {
         let Some(mut session) = self.sessions[id.0 as usize & 1].remove(id) else { return false };
         for stream in session.streams.values_mut() {
+            self.begun = self.begun.saturating_sub(stream.outgoing.begun());
             let tokens = stream.outgoing.abandon();
             self.events.extend(tokens.map(|token| Event::Undelivered { session: id, token }));
             for incoming in stream.incoming.abandon() {

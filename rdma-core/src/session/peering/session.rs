@@ -211,7 +211,7 @@ impl Table {
         let [local, peer] = limits;
         let index = match self.free.pop() {
             Some(index) => index,
-            None if self.slots.len() < peer.max_sessions as usize => {
+            None if self.slots.len() < peer.max_sessions.min(local.max_sessions) as usize => {
                 self.slots.push(Slot::default());
                 self.slots.len() as u32 - 1
             }

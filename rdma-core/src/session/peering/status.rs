@@ -22,8 +22,10 @@ impl Peering {
     pub fn session_waits(&self, id: SessionId) -> SessionWaits {
         let Some(session) = self.sessions[id.0 as usize & 1].peek(id) else { return SessionWaits::default() };
         let of_session = |message: &&Incoming| {
-            let is_long = matches!(message.progress, Progress::Bulk { .. });
-            is_long && message.address.session == id.0
+            let is_here = |received: u64| received >= message.len;
+            let is_awaited =
+                matches!(message.progress, Progress::Bulk { received, .. } if !is_here(received));
+            is_awaited && message.address.session == id.0
         };
         let streams = session.streams.iter().filter(|(stream, _)| **stream != StreamId::CONTROL);
         SessionWaits {

@@ -95,7 +95,7 @@ fn a_path_carries_nothing_before_the_peer_was_heard() {
     for (node, kinds) in [(a, vec![PacketKind::Report]), (b, vec![])] {
         let session = node.peering.open().unwrap();
         node.send(session, StreamId::MAIN, message(0, 1));
-        let sent = std::iter::from_fn(|| node.peering.poll_transmit(Time::ZERO, true)).map(|transmit| {
+        let sent = std::iter::from_fn(|| node.peering.poll_transmit(Time::ZERO, 64)).map(|transmit| {
             let Transmit::Packet { trailer, .. } = transmit else { panic!("{transmit:?}") };
             trailer.kind
         });
@@ -326,7 +326,7 @@ fn memory_for_a_withdrawn_message_is_not_used() {
     victim.reset(session, 0);
     victim.accept_bulk(IncomingId(0));
     let is_receive = |transmit: &Transmit| matches!(transmit, Transmit::BulkReceive { .. });
-    let sent = std::iter::from_fn(|| victim.poll_transmit(world.now, true)).collect::<Vec<_>>();
+    let sent = std::iter::from_fn(|| victim.poll_transmit(world.now, 64)).collect::<Vec<_>>();
     assert!(!sent.iter().any(is_receive), "{sent:?}");
 }
 

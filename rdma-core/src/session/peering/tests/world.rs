@@ -214,8 +214,8 @@ impl World {
             }
             self.nodes[node].peering.tick(self.now);
             self.handle_events(node);
-            let has_memory = !self.chance(self.faults.no_memory);
-            while let Some(transmit) = self.nodes[node].peering.poll_transmit(self.now, has_memory) {
+            let memory = if self.chance(self.faults.no_memory) { 0 } else { 64 };
+            while let Some(transmit) = self.nodes[node].peering.poll_transmit(self.now, memory) {
                 self.transmit(node, transmit);
                 is_busy = true;
             }
