@@ -37,7 +37,7 @@ async fn ping(end: End) -> Result {
     let runtime = end.runtime();
     let node = Node::builder(end.opener()).runtime(end.runtime()).build()?;
     let session = node.connect(end.stream().await?).await?;
-    // The device reads the message in the memory of the lease, which comes back for the next one.
+    // A lease is memory for a message. Sending returns it, so that the next message needs no new one.
     let mut lease = session.alloc(LEN).await?;
     lease.resize(LEN, 7);
     let mut times = Vec::new();

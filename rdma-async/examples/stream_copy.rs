@@ -58,7 +58,7 @@ async fn read(end: End) -> Result {
     });
     // Eight chunks are on their way while the next one is read.
     sends.try_buffered(8).try_for_each(async |_lease| Ok(())).await?;
-    // Only a close tells that everything arrived.
+    // A send that resolves frees its lease, and does not say that the message arrived: closing waits for that.
     session.close().await?;
     let seconds = (runtime.now() - start).as_secs_f64();
     drop(session);

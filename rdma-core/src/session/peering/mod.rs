@@ -342,7 +342,7 @@ impl Peering {
         self.ungranted.push_back(id);
     }
 
-    /// Gives room for `packets` more packets to the peer, because the application is done with a [message](packets), or because there is
+    /// Gives room for `packets` more packets to the peer, because the application is done with a [message](super::packets), or because there is
     /// memory
     pub fn consume(&mut self, session: SessionId, packets: u32) {
         if let Some(found) = self.session(session) {
