@@ -49,8 +49,9 @@ pub(crate) struct Done {
 impl Transfer {
     pub(crate) async fn run(self, net: &Net) -> Result<Done> {
         let memory = PIECE * PIECES;
+        // A session gets half of the receive memory.
         let options =
-            NodeOptions::new().max_peers(1).max_message(PIECE).send_memory(memory).receive_memory(memory);
+            NodeOptions::new().max_peers(1).max_message(PIECE).send_memory(memory).receive_memory(2 * memory);
         let Self { sources, destination, path, progress, interrupt, cables, last_fault } = self;
         let [a, b] = mac::connect(net, &options, cables).await?;
         let start = net.now();
