@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rdma_core::session::{ControlMessage, HelloError, PathEnd, PathId, PathLoss, Side};
+use rdma_core::session::{ControlMessage, HelloError, PathEnd, PathId, Side};
 use rdma_core::{Device, Time, Timer};
 
 use super::inner::NodeInner;
@@ -201,7 +201,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             return Err(HelloError::Unexpected.into());
         }
         // The peer has lost the path, if there is one.
-        self.lose(path);
+        self.peering.lose_path(path);
         if let Some(error) = self.peering.error() {
             return Err(error.into());
         }
@@ -221,10 +221,6 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 Err(error)
             }
         }
-    }
-
-    fn lose(&mut self, path: PathId) {
-        self.peering.with(|state, now, effects| state.lose_path(path, PathLoss::Device, now, effects));
     }
 
     /// Sends a message on the stream
@@ -320,7 +316,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     /// The peer has no such path
     fn on_lost(&mut self, path: PathId, epoch: u16) {
         match self.paths.get(path.0 as usize) {
-            Some(PathState::Up { epoch: current, .. }) if *current == epoch => self.lose(path),
+            Some(PathState::Up { epoch: current, .. }) if *current == epoch => self.peering.lose_path(path),
             Some(PathState::Offered { prepared, .. }) if prepared.end().epoch == epoch => {
                 self.retry_later(path.0 as usize);
             }
@@ -376,7 +372,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             match &self.paths[index] {
                 PathState::Up { .. } => {
                     if !self.node.ports[index].is_active() {
-                        self.lose(path);
+                        self.peering.lose_path(path);
                     }
                 }
                 PathState::Offered { until, .. } if now >= *until => {

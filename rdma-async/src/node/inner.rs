@@ -94,7 +94,7 @@ impl<D: Device> NodeInner<D> {
         for (peering, id) in rest.into_iter().flatten() {
             peering.with(|state, now, effects| state.refuse(id, now, effects));
         }
-        self.reactor.wake_by_ref();
+        self.wake_reactor();
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use rdma_core::session::{ControlMessage, Hello, HelloError, Integrity, Peering, PeeringConfig, Side};
 use rdma_core::{Device, FRAME};
@@ -48,8 +49,8 @@ async fn introduce<D: Device, S: BootstrapStream + Send + 'static>(
     let theirs = exchange_hellos(&mut stream, &ours, side).await?;
     let mut stream = ControlStream::new(stream);
     confirm(&mut stream, &ours, &theirs).await?;
-    let peering = make_peering(node, side, &ours, &theirs)?;
     let peer_timeout = ours.peer_timeout.min(theirs.peer_timeout);
+    let peering = make_peering(node, side, peer_timeout, &ours, &theirs)?;
     let mut control = Control::new(node, Arc::clone(&peering), stream, side, peer_timeout, theirs.ports);
     control.make_first_paths().await?;
     let guard = NodeGuard::new(Arc::clone(node));
@@ -123,6 +124,7 @@ async fn confirm(
 fn make_peering<D: Device>(
     node: &NodeInner<D>,
     side: Side,
+    peer_timeout: Duration,
     ours: &Hello,
     theirs: &Hello,
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
@@ -146,7 +148,7 @@ fn make_peering<D: Device>(
         transmit: (0..TRANSMIT).map(|_| lease(1)).collect::<Result<_, _>>()?,
         max_in_flight: node.options.max_in_flight_sends,
         max_unaccepted: node.options.max_sessions,
-        peer_timeout: ours.peer_timeout.min(theirs.peer_timeout),
+        peer_timeout,
     };
     let (reactor, runtime) = (node.reactor_waker(), Arc::clone(&node.runtime));
     Ok(Arc::new(PeeringShared::new(

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use rdma_core::session::PathId;
 use rdma_core::{Completion, CompletionQueue, Device, Time, Timer};
 
 use super::inner::NodeInner;
@@ -106,7 +107,7 @@ impl<D: Device> Reactor<D> {
             Poll::Ready(Err(_)) => {
                 // Nothing completes there any more: the device is opened anew.
                 if let Some(index) = node.ports.iter().position(|other| other.forget_open(port)) {
-                    peerings.iter().for_each(|peering| peering.port_failed(index));
+                    peerings.iter().for_each(|peering| peering.lose_path(PathId(index as u32)));
                 }
                 false
             }

@@ -153,9 +153,8 @@ impl<D: Device> PeeringShared<D> {
         self.news.poll_take_alone(waiter, cx, |has_news| std::mem::take(has_news).then_some(()))
     }
 
-    /// A completion queue has failed: nothing completes there any more
-    pub(crate) fn port_failed(&self, port: usize) {
-        let path = PathId(port as u32);
+    /// A path has failed, as the device or the peer says
+    pub(crate) fn lose_path(&self, path: PathId) {
         self.with(|state, now, effects| state.lose_path(path, PathLoss::Device, now, effects));
     }
 
