@@ -76,18 +76,20 @@ async fn program(net: Net, ports: &[&str], must_complete: bool) {
 }
 
 /// Faults that a session survives as long as the bootstrap stream lives
+pub(crate) const SURVIVED: [FaultKind; 8] = [
+    FaultKind::Corrupt { frames: 1 },
+    FaultKind::Delay { by: Duration::from_millis(50) },
+    FaultKind::Flap { down: Duration::from_millis(3) },
+    FaultKind::IdleDeath,
+    FaultKind::Lose { frames: 3 },
+    FaultKind::Lose { frames: 300 },
+    FaultKind::Slow { percent: 30 },
+    FaultKind::Unresolvable,
+];
+
+/// Those, and cables that are pulled
 fn survived() -> RandomFaults {
-    RandomFaults::up_to(4).kinds([
-        FaultKind::Corrupt { frames: 1 },
-        FaultKind::Delay { by: Duration::from_millis(50) },
-        FaultKind::Flap { down: Duration::from_millis(3) },
-        FaultKind::IdleDeath,
-        FaultKind::Lose { frames: 3 },
-        FaultKind::Lose { frames: 300 },
-        FaultKind::Slow { percent: 30 },
-        FaultKind::Unplug,
-        FaultKind::Unresolvable,
-    ])
+    RandomFaults::up_to(4).kinds(SURVIVED.into_iter().chain([FaultKind::Unplug]))
 }
 
 fn settings(runs: u64) -> Check {

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use rdma_async::Session;
 use rdma_core::{Device, Teardown, Time};
-use rdma_sim::{Check, FaultKind, Model, Net, RandomFaults, check};
+use rdma_sim::{Check, Model, Net, RandomFaults, check};
 use rdma_tests::{Hooks, connect, hooked_node, message, options};
+
+use super::chaos::SURVIVED;
 
 /// A device that may not know whether it has stopped
 struct Stopping {
@@ -61,20 +63,6 @@ async fn receive<D: Device>(session: &Session<D>, plan: &[(u32, Duration)]) -> b
     matches!(session.recv().await, Ok(None))
 }
 
-/// Faults that a session survives as long as the bootstrap stream lives
-fn survived() -> RandomFaults {
-    RandomFaults::up_to(2).kinds([
-        FaultKind::Corrupt { frames: 1 },
-        FaultKind::Delay { by: Duration::from_millis(50) },
-        FaultKind::Flap { down: Duration::from_millis(3) },
-        FaultKind::IdleDeath,
-        FaultKind::Lose { frames: 3 },
-        FaultKind::Lose { frames: 300 },
-        FaultKind::Slow { percent: 30 },
-        FaultKind::Unresolvable,
-    ])
-}
-
 /// One peer after another; fails if a session does, although one of both proofs can be had
 async fn program(net: Net) {
     let hooks = match net.pick(3) {
@@ -110,7 +98,7 @@ fn peers_one_after_another(runs: u64) {
     let mut model = Model::tb5();
     // As after 23 minutes, in less time.
     model.rules.idle_death = Some(Duration::from_mins(1));
-    let settings = Check::new().model(model).random_faults(survived()).runs(runs);
+    let settings = Check::new().model(model).random_faults(RandomFaults::up_to(2).kinds(SURVIVED)).runs(runs);
     let limit = Time::ZERO + Duration::from_hours(24);
     check(settings.time_limit(limit).liveness(Duration::from_mins(20)), program);
 }
