@@ -83,8 +83,8 @@ pub enum SendError {
     /// There is no memory for the message
     #[error(transparent)]
     Alloc(#[from] AllocError),
-    /// This side has closed the session
-    #[error("this side has closed the session")]
+    /// This side has closed the session, or finished the stream
+    #[error("this side has closed the session, or finished the stream")]
     Closed,
     /// The lease is of another node
     #[error("the lease is of another node")]
@@ -106,6 +106,69 @@ pub enum SendError {
     /// As many messages are in flight as may be, or tasks wait to send
     #[error("the session takes no message now")]
     WouldBlock,
+}
+
+/// Why no stream was opened
+///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// session.close().await?;
+/// assert_eq!(session.open_stream(Priority::Normal).await.unwrap_err(), OpenError::Closed);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// This side has closed the session
+    #[error("this side has closed the session")]
+    Closed,
+    /// The session is lost
+    #[error(transparent)]
+    Lost(#[from] SessionError),
+    /// The peer has closed the session
+    #[error("the peer has closed the session")]
+    PeerClosed,
+}
+
+/// Why a request has no answer
+///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// let request = session.request(session.try_alloc(1)?);
+/// let drops_it = async { drop(peer.accept_stream().await) };
+/// let (answer, ()) = futures::future::join(request, drops_it).await;
+/// assert_eq!(answer.unwrap_err(), RequestError::Unanswered);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// No stream could be opened for it
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Nothing could be received
+    #[error(transparent)]
+    Recv(#[from] RecvError),
+    /// The request or the answer could not be sent
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The peer has dropped the request
+    #[error("the peer has dropped the request")]
+    Unanswered,
 }
 
 /// Why no message was received
@@ -253,11 +316,13 @@ pub enum NodeError {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidOptions {
-    /// The numbers of peers, of sessions, or of frames for each session are zero or too high
+    /// The numbers of peers, of sessions, of streams, or of frames for each stream are zero or too high
     #[error(
-        "{max_peers} peers, {max_sessions} sessions for each and {session_share} frames for each of these; there must be 1 to \
-         4096 peers, 1 to {most_sessions} sessions, and {least_share} to {most_share} frames",
+        "{max_peers} peers, {max_sessions} sessions for each, {max_streams} streams in each, and {stream_share} frames for each of \
+         these; there must be 1 to 4096 peers, 1 to {most_sessions} sessions, 1 to {most_streams} streams, and {least_share} to \
+         {most_share} frames",
         most_sessions = rdma_core::session::MAX_SESSIONS,
+        most_streams = rdma_core::session::MAX_STREAMS,
         least_share = rdma_core::session::MAX_FRAGMENTS,
         most_share = rdma_core::session::MAX_ROOM
     )]
@@ -266,8 +331,10 @@ pub enum InvalidOptions {
         max_peers: u32,
         /// The most sessions that each may open
         max_sessions: u32,
-        /// Frames for each session
-        session_share: u32,
+        /// The most streams that each may open in a session
+        max_streams: u32,
+        /// Frames for each stream
+        stream_share: u32,
     },
     /// The device's completion queue is too short for the paths to all peers
     #[error("the paths need {found} entries of the completion queue, the device has {max}; lower max_peers")]
@@ -296,7 +363,7 @@ pub enum InvalidOptions {
     /// The memory is more than one registration can hold
     #[error(
         "send_memory, receive_memory and the shares of {found} bytes in all must be fewer than {max}; lower one of them, \
-         max_peers, max_sessions or session_share"
+         max_peers, max_sessions or stream_share"
     )]
     Memory {
         /// The sum in bytes

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use crate::effects::Effects;
 use crate::wait_queue::{WaitQueue, Waiter};
 
-/// Messages of a session, from the reactor to `recv`
+/// Messages of a stream, or streams of a session, from the reactor to the task that waits for them
 ///
 /// Under the lock of its peering.
 #[derive(Debug)]
@@ -20,15 +20,14 @@ struct Inner<T, E> {
 }
 
 impl<T, E: Clone> Inbox<T, E> {
-    /// An inbox that holds `capacity` messages without an allocation
-    pub(crate) fn new(capacity: usize) -> Self {
-        const WAITING: usize = 8;
+    /// An inbox that holds `capacity` messages, and as many tasks, without an allocation; `name` follows "waits for"
+    pub(crate) fn new(name: &'static str, capacity: usize) -> Self {
         let inner = Inner { messages: VecDeque::with_capacity(capacity), end: None };
-        Self(WaitQueue::new("a message of its peer", inner, WAITING))
+        Self(WaitQueue::new(name, inner, capacity))
     }
 
     /// Appends a message
-    pub(crate) fn push(&mut self, message: T, effects: &mut Effects<T>) {
+    pub(crate) fn push<B>(&mut self, message: T, effects: &mut Effects<B>) {
         self.0.update(effects, |inner| inner.messages.push_back(message));
     }
 
@@ -38,18 +37,18 @@ impl<T, E: Clone> Inbox<T, E> {
     }
 
     /// Ends the messages: none follow those that came; the first end counts
-    pub(crate) fn close(&mut self, end: Result<(), E>, effects: &mut Effects<T>) {
+    pub(crate) fn close<B>(&mut self, end: Result<(), E>, effects: &mut Effects<B>) {
         self.0.end(effects, |inner| {
             inner.end.get_or_insert(end);
         });
     }
 
     /// The next message, or the end
-    pub(crate) fn poll_next(
+    pub(crate) fn poll_next<B>(
         &mut self,
         waiter: &mut Waiter,
         cx: &Context<'_>,
-        effects: &mut Effects<T>,
+        effects: &mut Effects<B>,
     ) -> Poll<Result<Option<T>, E>> {
         self.0.poll_take(waiter, cx, effects, Inner::next)
     }
@@ -60,13 +59,13 @@ impl<T, E: Clone> Inbox<T, E> {
     }
 
     /// Gives up waiting; see [`WaitQueue::leave`]
-    pub(crate) fn leave(&mut self, waiter: &mut Waiter, effects: &mut Effects<T>) {
+    pub(crate) fn leave<B>(&mut self, waiter: &mut Waiter, effects: &mut Effects<B>) {
         self.0.leave(waiter, effects);
     }
 
     /// Takes a message that the application will not read
     #[must_use = "the message has memory"]
-    pub(crate) fn discard(&mut self, effects: &mut Effects<T>) -> Option<T> {
+    pub(crate) fn discard<B>(&mut self, effects: &mut Effects<B>) -> Option<T> {
         self.0.update(effects, |inner| inner.messages.pop_front())
     }
 }
@@ -87,8 +86,8 @@ mod tests {
     /// Catches an end that overtakes messages, and a later one that replaces it.
     #[test]
     fn the_first_end_follows_the_messages() {
-        let mut inbox = Inbox::<u8, _>::new(4);
-        let mut effects = Effects::new();
+        let mut inbox = Inbox::<u8, _>::new("a message", 4);
+        let mut effects = Effects::<()>::new();
         inbox.push(1, &mut effects);
         inbox.close(Ok(()), &mut effects);
         inbox.close(Err("lost"), &mut effects);

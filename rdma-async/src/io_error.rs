@@ -3,8 +3,8 @@
 use std::io;
 
 use crate::error::{
-    AllocError, CloseError, ConnectError, InvalidOptions, NodeError, PoolError, RecvError, SendError,
-    SessionError,
+    AllocError, CloseError, ConnectError, InvalidOptions, NodeError, OpenError, PoolError, RecvError,
+    RequestError, SendError, SessionError,
 };
 use crate::send_failed::SendFailed;
 
@@ -25,8 +25,10 @@ impl_into_io_error!(
     ConnectError,
     InvalidOptions,
     NodeError,
+    OpenError,
     PoolError,
     RecvError,
+    RequestError,
     SendError,
     SessionError,
 );
@@ -101,11 +103,32 @@ impl ConnectError {
     }
 }
 
+impl OpenError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Closed => io::ErrorKind::NotConnected,
+            Self::Lost(error) => error.kind(),
+            Self::PeerClosed => io::ErrorKind::BrokenPipe,
+        }
+    }
+}
+
 impl RecvError {
     fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Lost(error) => error.kind(),
             Self::WouldBlock => io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+impl RequestError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Open(error) => error.kind(),
+            Self::Recv(error) => error.kind(),
+            Self::Send(error) => error.kind(),
+            Self::Unanswered => io::ErrorKind::ConnectionRefused,
         }
     }
 }

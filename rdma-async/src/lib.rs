@@ -69,9 +69,12 @@ pub mod future {
 
     pub use crate::pool::Alloc;
     pub use crate::session::futures::{Closed, Messages, Recv, Send};
+    pub use crate::session::opening::{AcceptStream, OpenStream};
 }
 
-pub use rdma_core::session::{HelloError, Integrity, PathCounts, PathLoss, PathStatus, SessionId, Violation};
+pub use rdma_core::session::{
+    HelloError, Integrity, PathCounts, PathLoss, PathStatus, Priority, SessionId, StreamId, Violation,
+};
 pub use rdma_core::{
     AnyDevice, Caps, Cause, Device, Error, Gid, Invalid, PortState, PortStatus, Qpn, Resource, Runtime,
     Status, Time, Timer, Verb, WrId,
@@ -79,14 +82,16 @@ pub use rdma_core::{
 
 pub use bootstrap_stream::BootstrapStream;
 pub use error::{
-    AllocError, CloseError, ConnectError, InvalidOptions, NodeError, PoolError, RecvError, SendError,
-    SessionError,
+    AllocError, CloseError, ConnectError, InvalidOptions, NodeError, OpenError, PoolError, RecvError,
+    RequestError, SendError, SessionError,
 };
 pub use node::{Node, NodeBuilder, NodeOptions};
 pub use node_id::NodeId;
 pub use pool::{Lease, PoolStats, ZoneStats};
 pub use send_failed::SendFailed;
-pub use session::{Message, PathSnapshot, Session, Snapshot};
+#[cfg(feature = "tokio")]
+pub use session::ByteStream;
+pub use session::{Message, MessageSink, PathSnapshot, Session, Snapshot, Stream};
 pub use spin_runtime::SpinRuntime;
 #[cfg(feature = "tokio")]
 pub use tokio_runtime::TokioRuntime;

@@ -13,13 +13,17 @@ use crate::wait_queue::{WaitQueue, Waiter};
 /// [detaches](Self::detach) its slot; the buffer is freed by the completion, or by the teardown of the queue pair.
 #[derive(Debug)]
 pub(crate) struct OpTable<B, E> {
-    slots: Box<[Slot<B, E>]>,
+    /// As many as were ever in use at once.
+    slots: Vec<Slot<B, E>>,
     free: WaitQueue<Free<E>>,
 }
 
 #[derive(Debug)]
 struct Free<E> {
     slots: Vec<u32>,
+    /// Slots from here on were never in use.
+    unused: u32,
+    capacity: u32,
     /// Why there will be none any more.
     closed: Option<E>,
 }
@@ -41,11 +45,8 @@ pub(crate) type Outcome<B, E> = (Result<(), E>, Option<B>);
 
 impl<B, E: Clone> OpTable<B, E> {
     pub(crate) fn new(capacity: u32) -> Self {
-        let free = Free { slots: (0..capacity).rev().collect(), closed: None };
-        Self {
-            slots: (0..capacity).map(|_| Slot::Free).collect(),
-            free: WaitQueue::new("a place in the send queue", free, capacity as usize),
-        }
+        let free = Free { slots: Vec::new(), unused: 0, capacity, closed: None };
+        Self { slots: Vec::new(), free: WaitQueue::new("a place in the send queue", free, 0) }
     }
 
     /// Claims a slot, when one is free and this task is first in line
@@ -72,6 +73,9 @@ impl<B, E: Clone> OpTable<B, E> {
     /// Puts a buffer into a claimed slot; the task of `waker`, if there is one, is woken when the request has ended
     #[inline]
     pub(crate) fn put(&mut self, index: u32, buffer: B, waker: Option<&Waker>) {
+        if index as usize >= self.slots.len() {
+            self.slots.resize_with(index as usize + 1, || Slot::Free);
+        }
         self.slots[index as usize] = match waker {
             Some(waker) => Slot::Waiting { buffer, waker: waker.clone() },
             None => Slot::Detached { buffer },
@@ -172,7 +176,8 @@ impl<B, E: Clone> OpTable<B, E> {
 
     /// How many requests are in flight or uncollected
     pub(crate) fn in_use(&self) -> usize {
-        self.slots.len() - self.free.value().slots.len()
+        let free = self.free.value();
+        free.unused as usize - free.slots.len()
     }
 
     fn take(&mut self, index: u32) -> Slot<B, E> {
@@ -186,11 +191,19 @@ impl<B, E: Clone> OpTable<B, E> {
 }
 
 impl<E: Clone> Free<E> {
+    fn unused(&mut self) -> Option<u32> {
+        let index = self.unused;
+        (index < self.capacity).then(|| {
+            self.unused += 1;
+            index
+        })
+    }
+
     #[inline]
     fn claim(&mut self) -> Option<Result<u32, E>> {
         match &self.closed {
             Some(error) => Some(Err(error.clone())),
-            None => self.slots.pop().map(Ok),
+            None => self.slots.pop().or_else(|| self.unused()).map(Ok),
         }
     }
 }

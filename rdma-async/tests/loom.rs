@@ -272,7 +272,7 @@ async fn next(inbox: &Messages) -> Result<Option<u32>, ()> {
 #[test]
 fn messages_are_received_in_order_and_then_the_end() {
     loom::model(|| {
-        let inbox = Arc::new(Messages::new(Inbox::new(4)));
+        let inbox = Arc::new(Messages::new(Inbox::new("a message", 4)));
         let reactor = spawn(&inbox, move |inbox| {
             change(inbox, |inbox, effects| inbox.push(1, effects));
             change(inbox, |inbox, effects| inbox.push(2, effects));
@@ -287,7 +287,7 @@ fn messages_are_received_in_order_and_then_the_end() {
 #[test]
 fn every_receiver_learns_of_the_end() {
     model_of_three(|| {
-        let inbox = Arc::new(Messages::new(Inbox::new(4)));
+        let inbox = Arc::new(Messages::new(Inbox::new("a message", 4)));
         let receivers = [(); 2].map(|()| spawn(&inbox, |inbox| block_on(next(inbox))));
         change(&inbox, |inbox, effects| inbox.close(Err(()), effects));
         for receiver in receivers {
@@ -299,7 +299,7 @@ fn every_receiver_learns_of_the_end() {
 #[test]
 fn a_receiver_that_gives_up_loses_no_message() {
     loom::model(|| {
-        let inbox = Arc::new(Messages::new(Inbox::new(4)));
+        let inbox = Arc::new(Messages::new(Inbox::new("a message", 4)));
         let mut first = Waiter::default();
         let cx = Context::from_waker(Waker::noop());
         let polled = change(&inbox, |inbox, effects| inbox.poll_next(&mut first, &cx, effects));

@@ -8,7 +8,7 @@ use crate::error::InvalidOptions;
 /// How a node uses its devices; the defaults suit Thunderbolt 5
 ///
 /// A node maps [`send_memory`](Self::send_memory), [`receive_memory`](Self::receive_memory), and for each of
-/// [`max_peers`](Self::max_peers) 129 frames of 4 KiB for each port, twice [`session_share`](Self::session_share) for each of
+/// [`max_peers`](Self::max_peers) 129 frames of 4 KiB for each port, twice [`stream_share`](Self::stream_share) for each of
 /// [`max_sessions`](Self::max_sessions), and 320 frames for sending: 121 MiB with one port. Each path registers all of it.
 ///
 /// Checked when the node is made: contradictions are an [`InvalidOptions`].
@@ -22,10 +22,11 @@ pub struct NodeOptions {
     pub(super) max_message: usize,
     pub(super) max_peers: u32,
     pub(super) max_sessions: u32,
+    pub(super) max_streams: u32,
     pub(super) peer_timeout: Duration,
     pub(super) receive_memory: usize,
     pub(super) send_memory: usize,
-    pub(super) session_share: u32,
+    pub(super) stream_share: u32,
 }
 
 /// The longest peer timeout.
@@ -49,10 +50,11 @@ impl Default for NodeOptions {
             max_message: 4 << 20,
             max_peers: 5,
             max_sessions: 16,
+            max_streams: 16,
             peer_timeout: Duration::from_secs(2),
             receive_memory: 16 << 20,
             send_memory: 16 << 20,
-            session_share: 128,
+            stream_share: 128,
         }
     }
 }
@@ -80,7 +82,7 @@ impl NodeOptions {
         Self { integrity, ..self }
     }
 
-    /// How many messages of a session may be in flight at once; 64
+    /// How many messages of a stream may be in flight at once; 64
     pub fn max_in_flight_sends(self, max_in_flight_sends: u32) -> Self {
         Self { max_in_flight_sends, ..self }
     }
@@ -102,6 +104,13 @@ impl NodeOptions {
         Self { max_sessions, ..self }
     }
 
+    /// How many streams each side may have open in a session, beside the main one; 16
+    ///
+    /// That of the other side counts.
+    pub fn max_streams(self, max_streams: u32) -> Self {
+        Self { max_streams, ..self }
+    }
+
     /// How long a peer may be silent before it counts as lost; 2 s
     ///
     /// The shorter one of both sides counts. At least 8 ms, at most a day. A path is given up after half of it.
@@ -111,8 +120,8 @@ impl NodeOptions {
 
     /// Memory for messages above 68,544 bytes that are being received or read, in bytes; 16 MiB
     ///
-    /// All sessions share it. One that holds messages gets memory for another message only if as much stays free as it then holds:
-    /// a session whose application does not read takes half at most, or one message.
+    /// All sessions share it. A stream that holds messages gets memory for another one only if as much stays free as it then holds:
+    /// one that no application reads takes half at most, or one message.
     pub fn receive_memory(self, bytes: usize) -> Self {
         Self { receive_memory: bytes, ..self }
     }
@@ -122,18 +131,19 @@ impl NodeOptions {
         Self { send_memory: bytes, ..self }
     }
 
-    /// Frames of 4 KiB that each session can always have for messages up to 68,544 bytes, read or unread; 128
+    /// Frames of 4 KiB that each stream can always have for messages up to 68,544 bytes, read or unread; 128
     ///
-    /// A session stalls, and stalls no other, when its unread messages occupy them all.
-    pub fn session_share(self, frames: u32) -> Self {
-        Self { session_share: frames, ..self }
+    /// A stream stalls, and stalls no other, when its unread messages occupy them all. The node maps and registers this for one stream
+    /// of each session; what more streams hold at once is on the heap, where a session can have `2 * max_streams` times as much.
+    pub fn stream_share(self, frames: u32) -> Self {
+        Self { stream_share: frames, ..self }
     }
 
     /// Frames for leases, for packets and small messages that arrive, for longer ones, and for packets that are sent
     pub(super) fn zones(&self, ports: usize) -> [u32; 4] {
         let frames = |bytes: usize| u32::try_from(bytes / FRAME).unwrap_or(u32::MAX);
         let each = |frames: u32| self.max_peers.saturating_mul(frames);
-        let sessions = self.max_sessions.saturating_mul(2).saturating_mul(self.session_share);
+        let sessions = self.max_sessions.saturating_mul(2).saturating_mul(self.stream_share);
         // The window and the places for trailers of each path, and what sessions may hold.
         let paths = u32::try_from(ports).unwrap_or(u32::MAX).saturating_mul(WINDOW + 1);
         let eager = each(paths.saturating_add(sessions));
@@ -149,8 +159,8 @@ impl NodeOptions {
         Limits {
             max_message: self.max_message as u64,
             max_sessions: self.max_sessions,
-            max_streams: 1,
-            session_share: self.session_share,
+            max_streams: self.max_streams,
+            stream_share: self.stream_share,
         }
     }
 
@@ -167,7 +177,8 @@ impl NodeOptions {
             return Err(InvalidOptions::Sessions {
                 max_peers: self.max_peers,
                 max_sessions: self.max_sessions,
-                session_share: self.session_share,
+                max_streams: self.max_streams,
+                stream_share: self.stream_share,
             });
         }
         let [send, _, bulk, _] = self.zones(ports);

@@ -11,7 +11,7 @@ use super::incoming::IncomingBuffers;
 use super::lanes::{BulkReceive, Request};
 use super::memory_line::MemoryLine;
 use super::session_state::SessionState;
-use super::state::{Announced, REFUSED, State};
+use super::state::{Announced, REFUSED, State, find_stream};
 use crate::error::SessionError;
 use crate::pool::{Lease, Zone};
 
@@ -32,7 +32,10 @@ impl<D: Device> State<D> {
         }
         let len = completion.byte_len as usize;
         let is_known = match request {
-            Some(Request::Packet(frame)) => self.frames.completed(frame, key),
+            Some(Request::Packet(frame)) => {
+                self.core.packet_sent(path);
+                self.frames.completed(frame, key)
+            }
             Some(Request::Receive(index)) => match lanes.take_receive(index) {
                 Some(lease) => {
                     self.on_packet(path, index, lease, len, now, effects);
@@ -138,7 +141,7 @@ impl<D: Device> State<D> {
     pub(super) fn on_bulk_sent(&mut self, token: u32, effects: &mut Effects) {
         if let Some(message) = self.outgoing.get_mut(token as usize) {
             message.unfinished -= 1;
-            if let Some(session) = self.sessions.get_mut(&message.session) {
+            if let Some(session) = self.sessions.get_mut(&message.stream.session) {
                 session.counts.progress += 1;
             }
             self.finish_message(token, effects);
@@ -151,12 +154,12 @@ impl<D: Device> State<D> {
         let outcome = message.outcome.clone().filter(|_| message.unfinished == 0);
         let Some(outcome) = outcome else { return };
         message.release(&mut self.frames);
-        let (id, slot) = (message.session, message.slot.take());
+        let (key, slot) = (message.stream, message.slot.take());
         self.outgoing.remove(token as usize);
-        if let (Some(session), Some(slot)) = (self.sessions.get_mut(&id), slot) {
-            session.ops.complete(slot, outcome, effects);
+        if let (Some(stream), Some(slot)) = (find_stream(&mut self.sessions, key), slot) {
+            stream.ops.complete(slot, outcome, effects);
         }
-        self.remove_if_unused(id, effects);
+        self.remove_stream_if_unused(key, effects);
     }
 
     /// Does what time and memory allow; returns when to call again, or `None` if the peering is over
@@ -206,7 +209,7 @@ impl<D: Device> State<D> {
 
     /// Finds memory for announced messages, in turn
     ///
-    /// A session that would then hold more than what stays free must wait until its messages are read, and does not stand in the
+    /// A stream that would then hold more than what stays free must wait until its messages are read, and does not stand in the
     /// way of others.
     fn find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) {
         loop {
@@ -227,22 +230,22 @@ impl<D: Device> State<D> {
         }
     }
 
-    /// As [`find_memory`](Self::find_memory), once; whether messages were passed over because their sessions hold enough
+    /// As [`find_memory`](Self::find_memory), once; whether messages were passed over because their streams hold enough
     fn try_find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) -> bool {
         let mut passed_over = Vec::new();
         let mut index = 0;
-        while let Some(&Announced { id, session, len }) = self.announced.get(index) {
+        while let Some(&Announced { id, stream, len }) = self.announced.get(index) {
             let span = frames(len as usize) as u32;
-            let held = self.sessions.get(&session).map_or(0, |session| session.bulk_frames);
+            let held = find_stream(&mut self.sessions, stream).map_or(0, |stream| stream.bulk_frames);
             // Its later messages wait, too: the application reads the earlier ones first.
             let is_too_much = held > 0 && held + 2 * span > self.pool.free(Zone::Bulk);
-            if is_too_much || passed_over.contains(&session) {
-                passed_over.push(session);
+            if is_too_much || passed_over.contains(&stream) {
+                passed_over.push(stream);
                 index += 1;
                 continue;
             }
             let lease = if held > 0 {
-                // Only the application of this session may be able to free so much in one piece.
+                // Only the application that reads this stream may be able to free so much in one piece.
                 self.pool.try_lease(Zone::Bulk, span)
             } else {
                 match self.pool.poll_lease(Zone::Bulk, span, &mut self.memory.frames, cx, effects) {
@@ -251,15 +254,15 @@ impl<D: Device> State<D> {
                 }
             };
             let Some(mut lease) = lease else {
-                passed_over.push(session);
+                passed_over.push(stream);
                 index += 1;
                 continue;
             };
             self.announced.remove(index);
             lease.set_received(len as usize);
             self.incoming.insert(id, Body::Lease(lease));
-            if let Some(session) = self.sessions.get_mut(&session) {
-                session.bulk_frames += span;
+            if let Some(stream) = find_stream(&mut self.sessions, stream) {
+                stream.bulk_frames += span;
             }
             self.core.accept_bulk(id);
         }

@@ -1,11 +1,11 @@
 //! What the protocol says that happened
 
-use rdma_core::session::{Event, StreamId, Token};
+use rdma_core::session::{Event, Token};
 use rdma_core::{Device, Time};
 
 use super::body::Effects;
-use super::session_state::SessionState;
-use super::state::{Announced, REFUSED, State};
+use super::state::{Announced, REFUSED, State, find_stream};
+use super::stream_state::StreamKey;
 use crate::error::{SendError, SessionError};
 
 impl<D: Device> State<D> {
@@ -19,29 +19,42 @@ impl<D: Device> State<D> {
                         continue;
                     }
                     self.unaccepted += 1;
-                    self.had_session = true;
-                    self.sessions.insert(id, SessionState::new(self.max_in_flight));
+                    self.new_session(id);
                     self.opened.push(id);
                 }
-                Event::Message { session: id, id: incoming, .. } => {
+                Event::StreamOpened { session: id, stream } => {
+                    if let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.is_over) {
+                        session.add_opened(stream, effects);
+                    }
+                }
+                Event::StreamClosed { session: id, stream } => {
+                    if let Some(session) = self.sessions.get_mut(&id) {
+                        session.stream_over(stream, effects);
+                        self.remove_stream_if_unused(StreamKey { session: id, stream }, effects);
+                    }
+                }
+                Event::Message { session: id, stream, id: incoming } => {
                     let Some(body) = self.incoming.take(incoming) else { continue };
                     match self.sessions.get_mut(&id).filter(|session| !session.is_over) {
                         Some(session) => {
                             session.counts.received += 1;
-                            session.inbox.push(body, effects);
-                            self.discard(id, effects);
+                            match session.stream(stream) {
+                                Some(stream) => stream.inbox.push(body, effects),
+                                None => effects.drop([body]),
+                            }
+                            self.discard(StreamKey { session: id, stream }, effects);
                         }
                         None => effects.drop([body]),
                     }
                 }
-                Event::Finished { session: id, stream: StreamId::MAIN } => {
-                    if let Some(session) = self.sessions.get_mut(&id) {
-                        session.inbox.close(Ok(()), effects);
+                Event::Finished { session, stream } => {
+                    if let Some(stream) = self.stream(StreamKey { session, stream }) {
+                        stream.inbox.close(Ok(()), effects);
                     }
                 }
                 Event::Announced { .. } if self.end.is_some() => (),
-                Event::Announced { id, session, len } => {
-                    self.announced.push_back(Announced { id, session, len });
+                Event::Announced { id, session, stream, len } => {
+                    self.announced.push_back(Announced { id, stream: StreamKey { session, stream }, len });
                     effects.wake_reactor();
                 }
                 Event::Withdrawn(id) => {
@@ -54,19 +67,19 @@ impl<D: Device> State<D> {
                     effects.drop(self.incoming.withdraw(id));
                 }
                 Event::Delivered { token, .. } => self.on_decided(token, Ok(()), effects),
-                Event::Undelivered { session: id, token } => {
-                    if let Some(session) = self.sessions.get_mut(&id)
-                        && let Some(message) = self.outgoing.get_mut(token.0 as usize)
+                Event::Undelivered { token, .. } => {
+                    let Some(message) = self.outgoing.get_mut(token.0 as usize) else { continue };
+                    let stream = find_stream(&mut self.sessions, message.stream);
+                    let error = stream.as_ref().map_or(SendError::Closed, |stream| stream.send_error());
+                    if let Some(stream) = stream
                         && message.is_eager
                         && let Some(slot) = message.slot.take()
                     {
-                        session.ops.complete(slot, Err(session.send_error()), effects);
+                        stream.ops.complete(slot, Err(error.clone()), effects);
                         message.unfinished = 0;
                     }
-                    let error = self.sessions.get(&id).map_or(SendError::Closed, SessionState::send_error);
                     self.on_decided(token, Err(error), effects);
                 }
-                Event::Finished { .. } => (),
                 Event::Flushed(id) => {
                     if let Some(session) = self.sessions.get_mut(&id) {
                         session.set_end(Ok(()), effects);
@@ -74,7 +87,7 @@ impl<D: Device> State<D> {
                 }
                 Event::PeerClosed(id) => {
                     if let Some(session) = self.sessions.get_mut(&id) {
-                        session.refuse(SendError::PeerClosed, effects);
+                        session.closed_by_peer(effects);
                         self.core.close(id);
                     }
                 }
@@ -99,7 +112,7 @@ impl<D: Device> State<D> {
     fn on_decided(&mut self, token: Token, outcome: Result<(), SendError>, effects: &mut Effects) {
         if let Some(message) = self.outgoing.get_mut(token.0 as usize) {
             if outcome.is_ok()
-                && let Some(session) = self.sessions.get_mut(&message.session)
+                && let Some(session) = self.sessions.get_mut(&message.stream.session)
             {
                 session.counts.delivered += 1;
                 session.counts.progress += 1;

@@ -1,6 +1,7 @@
 //! What this process has with another one: the protocol, its paths, its sessions, and their memory
 
 mod abandoned;
+pub(crate) mod application;
 pub(crate) mod body;
 mod drive;
 mod events;
@@ -14,3 +15,4 @@ mod post;
 pub(crate) mod session_state;
 pub(crate) mod shared;
 pub(crate) mod state;
+pub(crate) mod stream_state;

@@ -1,14 +1,15 @@
 //! Messages that are sent, by token
 
-use rdma_core::session::{MAX_FRAGMENTS, SessionId};
+use rdma_core::session::MAX_FRAGMENTS;
 
 use super::frames::TransmitFrames;
+use super::stream_state::StreamKey;
 use crate::error::SendError;
 
 /// A message that the peer may not have yet
 #[derive(Debug)]
 pub(super) struct OutgoingMessage {
-    pub(super) session: SessionId,
+    pub(super) stream: StreamKey,
     /// The op slot with its bytes, until the operation has ended.
     pub(super) slot: Option<u32>,
     /// Whether the operation ends when the peer has the message, and not when its memory is free.
@@ -26,9 +27,9 @@ pub(super) struct OutgoingMessage {
 const NO_FRAME: u16 = u16::MAX;
 
 impl OutgoingMessage {
-    pub(super) fn new(session: SessionId, slot: u32, awaits_delivery: bool, packets: u32) -> Self {
+    pub(super) fn new(stream: StreamKey, slot: u32, awaits_delivery: bool, packets: u32) -> Self {
         Self {
-            session,
+            stream,
             slot: Some(slot),
             awaits_delivery,
             unfinished: packets,

@@ -6,7 +6,7 @@ use rdma_core::{Device, Time};
 
 use super::body::{Body, Effects};
 use super::lanes::{BulkReceive, Lanes, SCRATCH};
-use super::state::{LostPath, State};
+use super::state::{LostPath, State, find_stream};
 use crate::error::{ConnectError, SessionError};
 use crate::pool::{Lease, Zone};
 
@@ -115,8 +115,10 @@ impl<D: Device> State<D> {
             return std::mem::forget(self.scratch.take());
         }
         let Some(message) = self.outgoing.get_mut(token as usize) else { return };
-        if let (Some(session), Some(slot)) = (self.sessions.get_mut(&message.session), message.slot.take()) {
-            std::mem::forget(session.ops.revoke(slot, SessionError::Unstopped.into(), effects));
+        if let (Some(stream), Some(slot)) =
+            (find_stream(&mut self.sessions, message.stream), message.slot.take())
+        {
+            std::mem::forget(stream.ops.revoke(slot, SessionError::Unstopped.into(), effects));
         }
     }
 
@@ -136,10 +138,10 @@ impl<D: Device> State<D> {
             session.fail(error, effects);
         }
         for (_, message) in &mut self.outgoing {
-            if let (Some(session), Some(slot)) =
-                (self.sessions.get_mut(&message.session), message.slot.take())
+            if let (Some(stream), Some(slot)) =
+                (find_stream(&mut self.sessions, message.stream), message.slot.take())
             {
-                session.ops.complete(slot, Err(error.clone().into()), effects);
+                stream.ops.complete(slot, Err(error.clone().into()), effects);
             }
         }
         self.outgoing.clear();

@@ -7,7 +7,7 @@ use rdma_core::{Device, Time};
 
 use super::body::{Body, Effects};
 use super::lanes::SCRATCH;
-use super::state::State;
+use super::state::{State, find_stream};
 
 /// Frames that are kept free for packets of the protocol.
 const PROTOCOL_FRAMES: usize = 16;
@@ -68,8 +68,11 @@ impl<D: Device> State<D> {
             }
         };
         let lanes = self.lanes.get_mut(path.0 as usize).and_then(Option::as_mut);
-        // A packet that finds no frame is lost before it is sent: the next report will say so.
-        let (Some(frame), Some(lanes)) = (frame, lanes) else { return Ok(()) };
+        let (Some(frame), Some(lanes)) = (frame, lanes) else {
+            // A packet that finds no frame is lost before it is sent: the next report will say so.
+            self.core.packet_sent(path);
+            return Ok(());
+        };
         let trailer = trailer.to_bytes(self.frames.payload(frame), self.integrity);
         let (lease, len) = self.frames.post(frame, &trailer, lanes.key());
         let posted = lanes.send_packet(frame, lease, len);
@@ -94,16 +97,17 @@ impl<D: Device> State<D> {
             message.set_frame(number, writable);
             return Some(writable);
         }
-        let session = self.sessions.get_mut(&message.session)?;
+        let session = self.sessions.get_mut(&message.stream.session)?;
+        session.counts.progress += 1;
+        let stream = session.stream(message.stream.stream)?;
         let slot = message.slot.expect("a message that was not sent whole has its bytes");
-        let body = session.ops.buffer(slot).expect("a message that was queued is in its slot");
+        let body = stream.ops.buffer(slot).expect("a message that was queued is in its slot");
         let frame = self.frames.take(&body[offset..][..len], true)?;
         message.set_frame(number, frame);
-        session.counts.progress += 1;
         message.unfinished -= 1;
         if message.unfinished == 0 && !message.awaits_delivery {
             message.slot = None;
-            session.ops.complete(slot, Ok(()), effects);
+            stream.ops.complete(slot, Ok(()), effects);
         }
         Some(frame)
     }
@@ -141,9 +145,10 @@ impl<D: Device> State<D> {
         let message = token.and_then(|token| self.outgoing.get_mut(token.0 as usize).zip(Some(token.0)));
         let bytes = match message {
             Some((message, token)) => {
-                let session = self.sessions.get_mut(&message.session).expect("it has messages under way");
+                let stream =
+                    find_stream(&mut self.sessions, message.stream).expect("it has messages under way");
                 let slot = message.slot.expect("a message of the bulk lane keeps its bytes");
-                let body = session.ops.buffer(slot).expect("a message that was queued is in its slot");
+                let body = stream.ops.buffer(slot).expect("a message that was queued is in its slot");
                 let Body::Lease(lease) = body else { unreachable!("messages are sent from leases") };
                 lanes.send_bulk(token, lease, offset, len)?;
                 message.unfinished += 1;

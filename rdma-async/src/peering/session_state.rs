@@ -1,28 +1,51 @@
 //! A session as its peering keeps it
 
-use super::body::{Body, Effects};
-use crate::error::{CloseError, RecvError, SendError, SessionError};
+use std::collections::BTreeMap;
+
+use rdma_core::session::StreamId;
+
+use super::body::Effects;
+use super::stream_state::StreamState;
+use crate::error::{CloseError, OpenError, RecvError, SendError, SessionError};
 use crate::inbox::Inbox;
-use crate::op_table::OpTable;
 use crate::wait_queue::WaitQueue;
 
-/// Where the futures of a session wait
+/// The streams of a session, and where its futures wait
 pub(crate) struct SessionState {
-    pub(crate) ops: OpTable<Body, SendError>,
-    pub(crate) inbox: Inbox<Body, RecvError>,
+    main: StreamState,
+    /// The other streams.
+    streams: BTreeMap<StreamId, StreamState>,
+    /// Streams that the peer has opened, until the application accepts them.
+    pub(crate) opened: Inbox<StreamId, RecvError>,
+    pub(crate) places: WaitQueue<StreamPlaces>,
     /// How the session ended, for this side.
     pub(crate) end: WaitQueue<Option<Result<(), CloseError>>>,
-    /// Whether the application still holds a handle.
-    pub(super) is_held: bool,
     /// Futures that wait for the end, and keep no session open.
     pub(crate) watchers: u32,
     pub(crate) counts: Counts,
-    /// Frames of longer messages that arrive or are unread.
-    pub(super) bulk_frames: u32,
     /// Whether the protocol has forgotten the session.
     pub(crate) is_over: bool,
-    /// Why nothing can be sent any more.
-    closed: Option<SendError>,
+    max_in_flight: u32,
+}
+
+/// Streams that this side may still open
+#[derive(Debug)]
+pub(crate) struct StreamPlaces {
+    free: u32,
+    /// Why there will be none any more.
+    closed: Option<OpenError>,
+}
+
+impl StreamPlaces {
+    pub(super) fn take(&mut self) -> Option<Result<(), OpenError>> {
+        match &self.closed {
+            Some(error) => Some(Err(error.clone())),
+            None => self.free.checked_sub(1).map(|free| {
+                self.free = free;
+                Ok(())
+            }),
+        }
+    }
 }
 
 /// What a session has done so far
@@ -36,50 +59,119 @@ pub(crate) struct Counts {
 }
 
 impl SessionState {
-    pub(super) fn new(max_in_flight: u32) -> Self {
+    /// Each stream may have `max_in_flight` messages in flight, and this side may open `max_streams`
+    pub(super) fn new(max_in_flight: u32, max_streams: u32) -> Self {
+        let places = StreamPlaces { free: max_streams, closed: None };
         Self {
-            ops: OpTable::new(max_in_flight),
-            inbox: Inbox::new(8),
+            main: StreamState::new(max_in_flight, false),
+            streams: BTreeMap::new(),
+            opened: Inbox::new("a stream of its peer", 0),
+            places: WaitQueue::new("a stream to be over", places, 0),
             end: WaitQueue::for_all("its session to end", None, 4),
-            is_held: true,
             watchers: 0,
             counts: Counts::default(),
-            bulk_frames: 0,
             is_over: false,
-            closed: None,
+            max_in_flight,
         }
     }
 
-    /// Why nothing can be sent, if so
-    pub(crate) fn refusal(&self) -> Option<SendError> {
-        self.closed.clone()
+    #[inline]
+    pub(crate) fn stream(&mut self, id: StreamId) -> Option<&mut StreamState> {
+        if id == StreamId::MAIN { Some(&mut self.main) } else { self.streams.get_mut(&id) }
     }
 
-    /// Why nothing can be sent
-    pub(super) fn send_error(&self) -> SendError {
-        self.refusal().unwrap_or(SendError::Closed)
+    /// All streams, the main one first
+    pub(crate) fn streams(&self) -> impl Iterator<Item = &StreamState> {
+        std::iter::once(&self.main).chain(self.streams.values())
     }
 
-    /// Refuses messages from now on
-    pub(super) fn refuse(&mut self, error: SendError, effects: &mut Effects) {
-        if self.closed.is_none() {
-            self.closed = Some(error.clone());
-            self.ops.close(error, effects);
+    fn streams_mut(&mut self) -> impl Iterator<Item = &mut StreamState> {
+        std::iter::once(&mut self.main).chain(self.streams.values_mut())
+    }
+
+    /// The numbers of the streams but the main one
+    pub(super) fn stream_ids(&self) -> impl Iterator<Item = StreamId> {
+        self.streams.keys().copied()
+    }
+
+    /// Whether the application still holds a handle, or may accept the session
+    pub(super) fn is_held(&self) -> bool {
+        self.main.is_held
+    }
+
+    /// The last handle was dropped: nobody accepts its streams any more
+    pub(super) fn release(&mut self) {
+        self.streams_mut().for_each(|stream| stream.is_held = false);
+    }
+
+    /// Adds a stream that this side has opened
+    pub(super) fn add_own(&mut self, id: StreamId) {
+        self.streams.insert(id, StreamState::new(self.max_in_flight, true));
+    }
+
+    /// Adds a stream that the peer has opened
+    pub(super) fn add_opened(&mut self, id: StreamId, effects: &mut Effects) {
+        let mut stream = StreamState::new(self.max_in_flight, false);
+        stream.is_held = self.is_held();
+        if let Some(error) = self.main.refusal() {
+            stream.refuse(error, effects);
         }
+        if stream.is_held {
+            self.opened.push(id, effects);
+        }
+        self.streams.insert(id, stream);
+    }
+
+    /// The protocol has forgotten a stream
+    pub(super) fn stream_over(&mut self, id: StreamId, effects: &mut Effects) {
+        let Some(stream) = self.stream(id) else { return };
+        stream.is_over = true;
+        if stream.is_own {
+            self.places.update(effects, |places| places.free += 1);
+        }
+    }
+
+    /// Forgets a stream that the protocol has forgotten, unless the application or a message needs it
+    pub(super) fn remove_if_unused(&mut self, id: StreamId) {
+        let is_over = self.is_over;
+        let is_unneeded = |stream: &StreamState| (stream.is_over || is_over) && stream.is_unused();
+        if self.streams.get(&id).is_some_and(is_unneeded) {
+            self.streams.remove(&id);
+        }
+    }
+
+    /// Refuses messages and streams from now on
+    pub(super) fn refuse(&mut self, error: &SendError, reason: OpenError, effects: &mut Effects) {
+        self.streams_mut().for_each(|stream| stream.refuse(error.clone(), effects));
+        self.places.end(effects, |places| {
+            places.closed.get_or_insert(reason);
+        });
+    }
+
+    /// The peer opens no more streams, and sends no more messages
+    fn close_inboxes(&mut self, end: &Result<(), RecvError>, effects: &mut Effects) {
+        self.opened.close(end.clone(), effects);
+        self.streams_mut().for_each(|stream| stream.inbox.close(end.clone(), effects));
+    }
+
+    /// The peer has closed the session
+    pub(super) fn closed_by_peer(&mut self, effects: &mut Effects) {
+        self.refuse(&SendError::PeerClosed, OpenError::PeerClosed, effects);
+        self.opened.close(Ok(()), effects);
     }
 
     /// Ends the session for this side, in good order
     pub(super) fn conclude(&mut self, effects: &mut Effects) {
         self.is_over = true;
-        self.inbox.close(Ok(()), effects);
+        self.close_inboxes(&Ok(()), effects);
         self.set_end(Ok(()), effects);
     }
 
     /// Ends the session at once
     pub(super) fn fail(&mut self, error: &SessionError, effects: &mut Effects) {
-        self.refuse(error.clone().into(), effects);
+        self.refuse(&error.clone().into(), error.clone().into(), effects);
         self.is_over = true;
-        self.inbox.close(Err(error.clone().into()), effects);
+        self.close_inboxes(&Err(error.clone().into()), effects);
         self.set_end(Err(error.clone().into()), effects);
     }
 
@@ -91,6 +183,6 @@ impl SessionState {
 
     /// Whether neither the application nor a message needs it
     pub(super) fn is_unused(&self) -> bool {
-        !self.is_held && self.watchers == 0 && self.ops.in_use() == 0 && self.is_over
+        self.watchers == 0 && self.is_over && self.streams().all(StreamState::is_unused)
     }
 }

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use rdma_core::session::{PathId, PathLoss, SessionId};
+use rdma_core::session::{PathId, PathLoss, Priority, SessionId, StreamId};
 use rdma_core::{Completion, Device, Runtime, Time};
 
+use super::application::Awaited;
 use super::body::Effects;
 use super::session_state::SessionState;
-use super::state::{Awaited, State};
-use crate::error::{SendError, SessionError};
+use super::state::State;
+use super::stream_state::{StreamKey, StreamState};
+use crate::error::{OpenError, SendError, SessionError};
 use crate::node_id::NodeId;
 use crate::pool::{Lease, Pool};
 use crate::send_failed::SendFailed;
@@ -76,9 +78,29 @@ impl<D: Device> PeeringShared<D> {
         })
     }
 
-    pub(crate) fn poll_send(
+    /// Does something with a stream that has a handle
+    #[inline]
+    pub(crate) fn with_stream<R>(
+        &self,
+        key: StreamKey,
+        f: impl FnOnce(&mut StreamState, &mut Effects) -> R,
+    ) -> R {
+        self.with(|state, _, effects| f(state.stream(key).expect("a stream with a handle is there"), effects))
+    }
+
+    pub(crate) fn poll_open_stream(
         &self,
         id: SessionId,
+        priority: Priority,
+        waiter: &mut Waiter,
+        cx: &Context<'_>,
+    ) -> Poll<Result<StreamId, OpenError>> {
+        self.with(|state, now, effects| state.poll_open_stream(id, priority, waiter, cx, now, effects))
+    }
+
+    pub(crate) fn poll_send(
+        &self,
+        key: StreamKey,
         message: &mut Option<Lease>,
         awaits_delivery: bool,
         waiter: &mut Waiter,
@@ -89,15 +111,24 @@ impl<D: Device> PeeringShared<D> {
         }
         self.with(|state, now, effects| {
             let awaited = Awaited { is_delivery: awaits_delivery, waker: cx.waker() };
-            state.poll_send(id, message, waiter, awaited, now, effects)
+            state.poll_send(key, message, waiter, awaited, now, effects)
         })
     }
 
-    pub(crate) fn try_send(&self, id: SessionId, message: Lease) -> Result<(), SendFailed> {
+    /// Queues a message in a place that was claimed
+    pub(crate) fn send_claimed(&self, key: StreamKey, slot: u32, message: Lease) -> Result<(), SendFailed> {
+        if !self.pool.owns(&message) {
+            self.with_stream(key, |stream, effects| stream.ops.release(slot, effects));
+            return Err(SendFailed { error: SendError::ForeignLease, lease: Some(message) });
+        }
+        self.with(|state, now, effects| state.send_claimed(key, slot, message, now, effects))
+    }
+
+    pub(crate) fn try_send(&self, key: StreamKey, message: Lease) -> Result<(), SendFailed> {
         if !self.pool.owns(&message) {
             return Err(SendFailed { error: SendError::ForeignLease, lease: Some(message) });
         }
-        self.with(|state, now, effects| state.try_send(id, message, now, effects))
+        self.with(|state, now, effects| state.try_send(key, message, now, effects))
     }
 
     /// Takes in completions, all of path `path`

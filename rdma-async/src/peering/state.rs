@@ -1,28 +1,25 @@
 //! The state of a peering and its steps; the caller holds its lock and passes the time
 
 use std::collections::{HashMap, VecDeque};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use rdma_core::session::{
-    IncomingId, Integrity, MAX_EAGER, PathCounts, PathId, PathLoss, PathStatus, Peering, RefusedSend,
-    SessionId, SessionWaits, StreamId, Token, packets,
+    IncomingId, Integrity, PathCounts, PathId, PathLoss, PathStatus, Peering, SessionId, SessionWaits,
 };
-use rdma_core::{Device, Time, frames};
+use rdma_core::{Device, Time};
 use slab::Slab;
 
 use super::abandoned::Abandoned;
-use super::body::{Body, Effects};
+use super::body::Effects;
 use super::frames::TransmitFrames;
 use super::incoming::IncomingBuffers;
-use super::lanes::{Lanes, MAX_TOKENS};
+use super::lanes::Lanes;
 use super::memory_line::MemoryLine;
 use super::outgoing::OutgoingMessage;
 use super::session_state::SessionState;
-use crate::error::{ConnectError, SendError, SessionError};
+use super::stream_state::{StreamKey, StreamState};
+use crate::error::SessionError;
 use crate::pool::{Lease, Pool};
-use crate::send_failed::SendFailed;
-use crate::wait_queue::Waiter;
 
 /// The protocol, its paths and its tables
 ///
@@ -65,7 +62,7 @@ pub(crate) struct State<D: Device> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Announced {
     pub(super) id: IncomingId,
-    pub(super) session: SessionId,
+    pub(super) stream: StreamKey,
     pub(super) len: u64,
 }
 
@@ -76,13 +73,6 @@ pub(crate) struct LostPath {
     /// Its name in requests.
     pub(crate) key: u32,
     pub(crate) reason: PathLoss,
-}
-
-/// What the future of a send waits for
-pub(crate) struct Awaited<'a> {
-    /// Whether it waits for the peer to have the message, and not for its own memory.
-    pub(crate) is_delivery: bool,
-    pub(crate) waker: &'a Waker,
 }
 
 /// What a peering is made of
@@ -99,6 +89,15 @@ pub(crate) struct Parts {
 
 /// The code with which a node resets sessions that nobody accepts, or that it gives up.
 pub(super) const REFUSED: u64 = u64::MAX;
+
+/// The stream, if its session and it are there
+#[inline]
+pub(super) fn find_stream(
+    sessions: &mut HashMap<SessionId, SessionState>,
+    key: StreamKey,
+) -> Option<&mut StreamState> {
+    sessions.get_mut(&key.session)?.stream(key.stream)
+}
 
 impl<D: Device> State<D> {
     pub(crate) fn new(parts: Parts) -> Self {
@@ -129,6 +128,17 @@ impl<D: Device> State<D> {
 
     pub(crate) fn session(&mut self, id: SessionId) -> Option<&mut SessionState> {
         self.sessions.get_mut(&id)
+    }
+
+    #[inline]
+    pub(crate) fn stream(&mut self, key: StreamKey) -> Option<&mut StreamState> {
+        find_stream(&mut self.sessions, key)
+    }
+
+    /// A session that has just begun
+    pub(super) fn new_session(&mut self, id: SessionId) {
+        self.had_session = true;
+        self.sessions.insert(id, SessionState::new(self.max_in_flight, self.core.max_streams()));
     }
 
     /// Whether announced messages wait for memory
@@ -164,7 +174,7 @@ impl<D: Device> State<D> {
     /// Ends a session that the peer opened and that no task accepts any more
     pub(crate) fn refuse(&mut self, id: SessionId, now: Time, effects: &mut Effects) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.is_held = false;
+            session.release();
         }
         self.unaccepted -= 1;
         self.reset(id, REFUSED, now, effects);
@@ -173,165 +183,6 @@ impl<D: Device> State<D> {
 
     pub(crate) fn error(&self) -> Option<&SessionError> {
         self.end.as_ref()
-    }
-}
-
-// What the application does.
-impl<D: Device> State<D> {
-    /// Opens a session, unless the peer takes no more, or the peering is over
-    pub(crate) fn try_open(&mut self, now: Time, effects: &mut Effects) -> Result<SessionId, ConnectError> {
-        if let Some(error) = &self.end {
-            return Err(error.clone().into());
-        }
-        let id = self.core.open().ok_or(ConnectError::TooManySessions)?;
-        if self.sessions.contains_key(&id) {
-            // The application still holds a session of that number, which ended thousands of sessions ago.
-            self.core.reset(id, REFUSED);
-            return Err(ConnectError::TooManySessions);
-        }
-        self.had_session = true;
-        self.sessions.insert(id, SessionState::new(self.max_in_flight));
-        self.pump(now, effects);
-        Ok(id)
-    }
-
-    /// Queues a message, when there is a slot for it and this task is first in line; returns its slot
-    pub(super) fn poll_send(
-        &mut self,
-        id: SessionId,
-        message: &mut Option<Lease>,
-        waiter: &mut Waiter,
-        awaited: Awaited<'_>,
-        now: Time,
-        effects: &mut Effects,
-    ) -> Poll<Result<u32, SendFailed>> {
-        let session = self.sessions.get_mut(&id).expect("a session with a handle is there");
-        let cx = &Context::from_waker(awaited.waker);
-        session.ops.poll_claim(waiter, cx, effects).map(|claimed| {
-            let message = message.take().expect("a send that waits has its lease");
-            self.enqueue(id, claimed, message, Some(awaited), now, effects)
-        })
-    }
-
-    /// Queues a message without a future for its outcome, if a slot is free and no task waits for one
-    pub(super) fn try_send(
-        &mut self,
-        id: SessionId,
-        message: Lease,
-        now: Time,
-        effects: &mut Effects,
-    ) -> Result<(), SendFailed> {
-        let session = self.sessions.get_mut(&id).expect("a session with a handle is there");
-        let claimed = session.ops.try_claim().unwrap_or(Err(SendError::WouldBlock));
-        self.enqueue(id, claimed, message, None, now, effects).map(drop)
-    }
-
-    #[inline]
-    fn enqueue(
-        &mut self,
-        id: SessionId,
-        claimed: Result<u32, SendError>,
-        message: Lease,
-        awaited: Option<Awaited<'_>>,
-        now: Time,
-        effects: &mut Effects,
-    ) -> Result<u32, SendFailed> {
-        let slot = match claimed {
-            Ok(slot) => slot,
-            Err(error) => return Err(SendFailed { error, lease: Some(message) }),
-        };
-        let awaits_delivery = awaited.as_ref().is_some_and(|awaited| awaited.is_delivery);
-        let len = message.len() as u64;
-        let token = self.outgoing.vacant_key() as u32;
-        let session = self.sessions.get_mut(&id).expect("a session with a handle is there");
-        let queued = if token >= MAX_TOKENS {
-            Err(SendError::WouldBlock)
-        } else {
-            self.core.send(id, StreamId::MAIN, Token(token), len).map_err(|refused| match refused {
-                RefusedSend::TooLong { len, max } => {
-                    SendError::TooLong { len: len as usize, max: max as usize }
-                }
-                _ => session.send_error(),
-            })
-        };
-        if let Err(error) = queued {
-            session.ops.release(slot, effects);
-            return Err(SendFailed { error, lease: Some(message) });
-        }
-        let packets = if len > MAX_EAGER as u64 { 0 } else { packets(len) };
-        self.outgoing.insert(OutgoingMessage::new(id, slot, awaits_delivery, packets));
-        session.counts.queued += 1;
-        session.ops.put(slot, Body::Lease(message), awaited.map(|awaited| awaited.waker));
-        self.pump(now, effects);
-        Ok(slot)
-    }
-
-    /// Ends what this side sends, in good order
-    pub(crate) fn close(&mut self, id: SessionId, now: Time, effects: &mut Effects) {
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.refuse(SendError::Closed, effects);
-            self.core.close(id);
-            self.pump(now, effects);
-        }
-    }
-
-    /// Ends a session at once; the peer learns `code`
-    pub(crate) fn reset(&mut self, id: SessionId, code: u64, now: Time, effects: &mut Effects) {
-        if let Some(session) = self.sessions.get_mut(&id)
-            && !session.is_over
-        {
-            session.fail(&SessionError::Aborted, effects);
-            self.core.reset(id, code);
-            self.pump(now, effects);
-        }
-    }
-
-    /// The last handle was dropped: queued messages are still sent, messages that arrive are dropped
-    pub(crate) fn abandon(&mut self, id: SessionId, now: Time, effects: &mut Effects) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        session.is_held = false;
-        self.discard(id, effects);
-        self.close(id, now, effects);
-        self.abandoned.push(id, now);
-        effects.wake_reactor();
-        self.remove_if_unused(id, effects);
-    }
-
-    /// Gives the room of a message back that the application has read
-    pub(crate) fn recycle(&mut self, id: SessionId, len: usize, now: Time, effects: &mut Effects) {
-        self.consume(id, len, effects);
-        self.pump(now, effects);
-    }
-
-    /// A message of `len` bytes has left the session
-    fn consume(&mut self, id: SessionId, len: usize, effects: &mut Effects) {
-        self.core.consume(id, packets(len as u64));
-        if len > MAX_EAGER
-            && let Some(session) = self.sessions.get_mut(&id)
-        {
-            session.bulk_frames = session.bulk_frames.saturating_sub(frames(len) as u32);
-            if self.waits_for_memory() {
-                effects.wake_reactor();
-            }
-        }
-    }
-
-    /// Drops what has arrived, if the application has dropped its handles
-    pub(super) fn discard(&mut self, id: SessionId, effects: &mut Effects) {
-        while let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.is_held)
-            && let Some(body) = session.inbox.discard(effects)
-        {
-            self.consume(id, body.len(), effects);
-            effects.drop([body]);
-        }
-    }
-
-    /// A future that waited for the end of a session is gone
-    pub(crate) fn unwatch(&mut self, id: SessionId, waiter: &mut Waiter, effects: &mut Effects) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        session.end.leave(waiter, effects);
-        session.watchers -= 1;
-        self.remove_if_unused(id, effects);
     }
 
     /// How many paths there have been at once
@@ -349,19 +200,12 @@ impl<D: Device> State<D> {
 
     /// How many long messages of a session wait for memory
     pub(crate) fn wants_memory(&self, id: SessionId) -> usize {
-        self.announced.iter().filter(|announced| announced.session == id).count()
+        self.announced.iter().filter(|announced| announced.stream.session == id).count()
     }
 
     /// The longest message that the peer takes
     pub(crate) fn max_message(&self) -> u64 {
         self.core.max_message()
-    }
-
-    pub(super) fn remove_if_unused(&mut self, id: SessionId, effects: &mut Effects) {
-        self.discard(id, effects);
-        if self.sessions.get(&id).is_some_and(SessionState::is_unused) {
-            self.sessions.remove(&id);
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use futures_core::stream::FusedStream;
 use rdma_core::Device;
 use rdma_core::session::SessionId;
 
-use super::handle::{SessionHandle, SessionRef};
+use super::handle::{StreamHandle, StreamRef};
 use super::message::Message;
 use crate::error::{CloseError, RecvError};
 use crate::peering::body::Body;
@@ -42,7 +42,7 @@ use crate::wait_queue::Waiter;
 /// place it will be sent, whether or not the future lives; its memory is then freed by itself.
 #[must_use = "futures do nothing unless polled"]
 pub struct Send<D: Device> {
-    session: Arc<SessionHandle<D>>,
+    stream: Arc<StreamHandle<D>>,
     awaits_delivery: bool,
     state: SendState,
 }
@@ -56,9 +56,9 @@ enum SendState {
 }
 
 impl<D: Device> Send<D> {
-    pub(super) fn new(session: Arc<SessionHandle<D>>, lease: Lease) -> Self {
+    pub(super) fn new(stream: Arc<StreamHandle<D>>, lease: Lease) -> Self {
         let state = SendState::Unqueued(Some(lease), Waiter::default());
-        Self { session, awaits_delivery: false, state }
+        Self { stream, awaits_delivery: false, state }
     }
 
     /// Resolves when the peer has the message, instead of when the lease may be reused
@@ -78,9 +78,9 @@ impl<D: Device> Future for Send<D> {
     type Output = Result<Lease, SendFailed>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { session, awaits_delivery, state } = &mut *self;
+        let Self { stream, awaits_delivery, state } = &mut *self;
         if let SendState::Unqueued(lease, waiter) = state {
-            match ready!(session.peering.poll_send(session.id, lease, *awaits_delivery, waiter, cx)) {
+            match ready!(stream.peering.poll_send(stream.key, lease, *awaits_delivery, waiter, cx)) {
                 Ok(slot) => *state = SendState::Queued(slot),
                 Err(failed) => {
                     *state = SendState::Done;
@@ -89,9 +89,7 @@ impl<D: Device> Future for Send<D> {
             }
         }
         let SendState::Queued(slot) = *state else { panic!("a send that has ended was polled again") };
-        let outcome = session
-            .peering
-            .with_session(session.id, |session, effects| session.ops.poll_outcome(slot, cx, effects));
+        let outcome = stream.with(|stream, effects| stream.ops.poll_outcome(slot, cx, effects));
         let (result, body) = ready!(outcome);
         *state = SendState::Done;
         let lease = match body {
@@ -108,14 +106,12 @@ impl<D: Device> Future for Send<D> {
 
 impl<D: Device> Drop for Send<D> {
     fn drop(&mut self) {
-        let Self { session, state, .. } = self;
+        let Self { stream, state, .. } = self;
         match state {
             SendState::Unqueued(_, waiter) if waiter.waits() => {
-                session.peering.with_session(session.id, |state, effects| state.ops.leave(waiter, effects));
+                stream.with(|stream, effects| stream.ops.leave(waiter, effects));
             }
-            SendState::Queued(slot) => {
-                session.peering.with_session(session.id, |state, effects| state.ops.detach(*slot, effects));
-            }
+            SendState::Queued(slot) => stream.with(|stream, effects| stream.ops.detach(*slot, effects)),
             SendState::Unqueued(..) | SendState::Done => (),
         }
     }
@@ -143,7 +139,7 @@ impl<D: Device> Drop for Send<D> {
 /// Messages are received whether or not a future waits: dropping it loses none.
 #[must_use = "futures do nothing unless polled"]
 pub struct Recv<D: Device> {
-    pub(super) session: Arc<SessionHandle<D>>,
+    pub(super) stream: Arc<StreamHandle<D>>,
     pub(super) waiter: Waiter,
 }
 
@@ -151,20 +147,17 @@ impl<D: Device> Future for Recv<D> {
     type Output = Result<Option<Message>, RecvError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { session, waiter } = &mut *self;
-        let received = session
-            .peering
-            .with_session(session.id, |session, effects| session.inbox.poll_next(waiter, cx, effects));
-        let body = ready!(received)?;
-        Poll::Ready(Ok(body.map(|body| session.message(body))))
+        let Self { stream, waiter } = &mut *self;
+        let body = ready!(stream.with(|stream, effects| stream.inbox.poll_next(waiter, cx, effects)))?;
+        Poll::Ready(Ok(body.map(|body| stream.message(body))))
     }
 }
 
 impl<D: Device> Drop for Recv<D> {
     fn drop(&mut self) {
-        let Self { session, waiter } = self;
+        let Self { stream, waiter } = self;
         if waiter.waits() {
-            session.peering.with_session(session.id, |session, effects| session.inbox.leave(waiter, effects));
+            stream.with(|stream, effects| stream.inbox.leave(waiter, effects));
         }
     }
 }
@@ -252,20 +245,20 @@ pub struct Closed<D: Device> {
 
 enum Watch<D: Device> {
     /// Without a handle: a task that watches a session does not keep it open.
-    Waits(Arc<SessionRef<D>>),
+    Waits(Arc<StreamRef<D>>),
     Ended(Result<(), CloseError>),
 }
 
 impl<D: Device> Closed<D> {
-    pub(super) fn new(session: Arc<SessionRef<D>>) -> Self {
-        session.peering.with_session(session.id, |session, _| session.watchers += 1);
-        Self { id: session.id, waiter: Waiter::default(), state: Watch::Waits(session) }
+    pub(super) fn new(session: Arc<StreamRef<D>>) -> Self {
+        session.with_session(|session, _| session.watchers += 1);
+        Self { id: session.key.session, waiter: Waiter::default(), state: Watch::Waits(session) }
     }
 
     fn leave(&mut self) {
         let Self { waiter, state, .. } = self;
         if let Watch::Waits(session) = state {
-            session.peering.with(|state, _, effects| state.unwatch(session.id, waiter, effects));
+            session.peering.with(|state, _, effects| state.unwatch(session.key.session, waiter, effects));
         }
     }
 }
@@ -279,7 +272,7 @@ impl<D: Device> Future for Closed<D> {
             Watch::Waits(session) => session,
             Watch::Ended(result) => return Poll::Ready(result.clone()),
         };
-        let result = ready!(session.peering.with_session(session.id, |session, effects| {
+        let result = ready!(session.with_session(|session, effects| {
             session.end.poll_take(waiter, cx, effects, |end| end.clone())
         }));
         self.leave();
@@ -305,4 +298,9 @@ macro_rules! debug_by_session {
     )*};
 }
 
-debug_by_session! { Closed: id, Messages: recv.session.id, Recv: session.id, Send: session.id }
+debug_by_session! {
+    Closed: id,
+    Messages: recv.stream.key.session,
+    Recv: stream.key.session,
+    Send: stream.key.session,
+}

@@ -2,53 +2,91 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use rdma_core::Device;
-use rdma_core::session::SessionId;
+use rdma_core::session::{SessionId, StreamId};
 
 use super::message::{Message, Recycle};
-use crate::peering::body::Body;
+use crate::peering::body::{Body, Effects};
+use crate::peering::session_state::SessionState;
 use crate::peering::shared::PeeringShared;
+use crate::peering::stream_state::{StreamKey, StreamState};
 
-/// A session and its peering
-pub(crate) struct SessionRef<D: Device> {
+/// A stream and its peering
+pub(crate) struct StreamRef<D: Device> {
     pub(crate) peering: Arc<PeeringShared<D>>,
-    pub(crate) id: SessionId,
+    pub(crate) key: StreamKey,
 }
 
-impl<D: Device> Recycle for SessionRef<D> {
+impl<D: Device> StreamRef<D> {
+    /// Does something with the stream, while it has a handle
+    #[inline]
+    pub(super) fn with<R>(&self, f: impl FnOnce(&mut StreamState, &mut Effects) -> R) -> R {
+        self.peering.with_stream(self.key, f)
+    }
+
+    /// Does something with its session, while that has a handle
+    pub(super) fn with_session<R>(&self, f: impl FnOnce(&mut SessionState, &mut Effects) -> R) -> R {
+        self.peering.with_session(self.key.session, f)
+    }
+}
+
+impl<D: Device> Recycle for StreamRef<D> {
     fn recycle(&self, len: usize) {
-        self.peering.with(|state, now, effects| state.recycle(self.id, len, now, effects));
+        self.peering.with(|state, now, effects| state.recycle(self.key, len, now, effects));
     }
 }
 
-/// Keeps a session open: dropping the last one abandons it
-pub(crate) struct SessionHandle<D: Device>(Arc<SessionRef<D>>);
+/// Keeps a stream open, and its session: dropping the last one abandons it
+pub(crate) struct StreamHandle<D: Device> {
+    stream: Arc<StreamRef<D>>,
+    /// That of the main stream, for the others.
+    main: Option<Arc<Self>>,
+}
 
-impl<D: Device> SessionHandle<D> {
-    pub(super) fn new(peering: Arc<PeeringShared<D>>, id: SessionId) -> Self {
-        Self(Arc::new(SessionRef { peering, id }))
+impl<D: Device> StreamHandle<D> {
+    /// The handle of a session, which is that of its main stream
+    pub(crate) fn session(peering: Arc<PeeringShared<D>>, id: SessionId) -> Arc<Self> {
+        let key = StreamKey::main(id);
+        Arc::new(Self { stream: Arc::new(StreamRef { peering, key }), main: None })
     }
 
-    /// The session, without keeping it open
-    pub(super) fn session(&self) -> Arc<SessionRef<D>> {
-        Arc::clone(&self.0)
+    /// The handle of a stream of the session with the handle `main`
+    pub(super) fn stream(main: &Arc<Self>, stream: StreamId) -> Arc<Self> {
+        let key = StreamKey { stream, ..main.key };
+        let stream = StreamRef { peering: Arc::clone(&main.peering), key };
+        Arc::new(Self { stream: Arc::new(stream), main: Some(Arc::clone(main)) })
+    }
+
+    /// The handle of the session
+    pub(super) fn main(self: &Arc<Self>) -> &Arc<Self> {
+        self.main.as_ref().unwrap_or(self)
+    }
+
+    /// Ends what this side sends on the stream
+    pub(super) fn finish(&self) {
+        self.peering.with(|state, now, effects| state.finish(self.key, now, effects));
+    }
+
+    /// The stream, without keeping it open
+    pub(super) fn stream_ref(&self) -> Arc<StreamRef<D>> {
+        Arc::clone(&self.stream)
     }
 
     /// A received message
     pub(super) fn message(&self, body: Body) -> Message {
-        Message::new(body, self.session() as Arc<dyn Recycle>)
+        Message::new(body, self.stream_ref() as Arc<dyn Recycle>)
     }
 }
 
-impl<D: Device> Deref for SessionHandle<D> {
-    type Target = SessionRef<D>;
+impl<D: Device> Deref for StreamHandle<D> {
+    type Target = StreamRef<D>;
 
-    fn deref(&self) -> &SessionRef<D> {
-        &self.0
+    fn deref(&self) -> &StreamRef<D> {
+        &self.stream
     }
 }
 
-impl<D: Device> Drop for SessionHandle<D> {
+impl<D: Device> Drop for StreamHandle<D> {
     fn drop(&mut self) {
-        self.peering.with(|state, now, effects| state.abandon(self.id, now, effects));
+        self.peering.with(|state, now, effects| state.abandon(self.key, now, effects));
     }
 }

@@ -1,23 +1,32 @@
 //! A session as applications use it
 
+#[cfg(feature = "tokio")]
+mod byte_stream;
+mod claim;
 pub(crate) mod futures;
 mod handle;
 mod message;
+pub(crate) mod opening;
+mod request;
+mod sink;
 mod snapshot;
+mod stream;
 
 use std::fmt;
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use rdma_core::Device;
-use rdma_core::session::{PathId, SessionId};
+use rdma_core::session::{PathId, Priority, SessionId};
 
+#[cfg(feature = "tokio")]
+pub use self::byte_stream::ByteStream;
 use self::futures::{Closed, Messages, Recv, Send};
-use self::handle::SessionHandle;
+use self::handle::StreamHandle;
 pub use self::message::Message;
+use self::opening::{AcceptStream, OpenStream};
+pub use self::sink::MessageSink;
 pub use self::snapshot::{PathSnapshot, Snapshot};
+pub use self::stream::Stream;
 use crate::error::{AllocError, CloseError, ConnectError, RecvError, SendError};
 use crate::node_id::NodeId;
 use crate::peering::session_state::Counts;
@@ -27,6 +36,9 @@ use crate::send_failed::SendFailed;
 use crate::wait_queue::Waiter;
 
 /// Messages to and from one peer, in order and exactly once, over every path that there is
+///
+/// A session has a [main stream](Self::main_stream), which its methods for messages use, and [more](Self::open_stream) where some must
+/// not wait for others.
 ///
 /// Cheap to clone; all clones are the same session, and any number of tasks may send and receive at once. When the last clone
 /// and the last future are dropped, queued messages are still sent, and then the session is closed; it is [given up](crate::SessionError::Abandoned) if the peer takes
@@ -48,12 +60,16 @@ use crate::wait_queue::Waiter;
 /// # }).value.unwrap();
 /// ```
 pub struct Session<D: Device> {
-    handle: Arc<SessionHandle<D>>,
+    main: Stream<D>,
 }
 
 impl<D: Device> Session<D> {
     pub(crate) fn new(peering: Arc<PeeringShared<D>>, id: SessionId) -> Self {
-        Self { handle: Arc::new(SessionHandle::new(peering, id)) }
+        Self { main: Stream { handle: StreamHandle::session(peering, id) } }
+    }
+
+    fn peering(&self) -> &Arc<PeeringShared<D>> {
+        &self.main.handle.peering
     }
 
     /// Opens another session with the same peer, over the same paths
@@ -62,7 +78,7 @@ impl<D: Device> Session<D> {
     ///
     /// [`ConnectError::TooManySessions`] if the peer takes no more, or [`ConnectError::Lost`] if it is lost.
     pub fn open(&self) -> Result<Self, ConnectError> {
-        let peering = &self.handle.peering;
+        let peering = self.peering();
         let opened = peering.with(|state, now, effects| state.try_open(now, effects))?;
         Ok(Self::new(Arc::clone(peering), opened))
     }
@@ -79,7 +95,7 @@ impl<D: Device> Session<D> {
     ///
     /// Dropping the future gives up the place in line; no memory is lost.
     pub fn alloc(&self, len: usize) -> Alloc {
-        Alloc::new(&self.handle.peering.pool, len)
+        Alloc::new(&self.peering().pool, len)
     }
 
     /// Leases memory for a message of up to `len` bytes, without waiting
@@ -89,115 +105,95 @@ impl<D: Device> Session<D> {
     /// [`AllocError::TooLarge`] if the node's send memory is smaller than `len`; [`AllocError::WouldBlock`] if that much is not free in one
     /// piece, or if tasks wait for memory.
     pub fn try_alloc(&self, len: usize) -> Result<Lease, AllocError> {
-        self.handle.peering.pool.try_alloc(len)
+        self.peering().pool.try_alloc(len)
     }
 
-    /// Sends the message in `lease`
-    ///
-    /// Resolves when the lease may be reused, and returns it. [`Send::delivered`] resolves when the peer has the message.
-    ///
-    /// # Errors
-    ///
-    /// With the lease, unless a failed device may still touch it:
-    ///
-    /// * [`SendError::Closed`] or [`SendError::PeerClosed`] if this side or the peer has closed the session;
-    /// * [`SendError::ForeignLease`] if the lease is of another node;
-    /// * [`SendError::Lost`] if the session is lost: the peer may or may not have the message;
-    /// * [`SendError::TooLong`] if the peer does not take messages of this length.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future before it was first polled, or while it waits for a place in the queue, drops the message. Once the
-    /// message has a place it will be sent, whether or not the future lives; its memory is then freed by itself.
+    /// Sends the message in `lease` on the main stream, as [`Stream::send`]
     pub fn send(&self, lease: Lease) -> Send<D> {
-        Send::new(Arc::clone(&self.handle), lease)
+        self.main.send(lease)
     }
 
-    /// Queues the message in `lease`, without waiting
+    /// Queues the message in `lease` on the main stream, without waiting
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send), and [`SendError::WouldBlock`] if as many messages are in flight as may be, or if tasks wait to send.
+    /// As [`Stream::try_send`].
     pub fn try_send(&self, lease: Lease) -> Result<(), SendFailed> {
-        self.handle.peering.try_send(self.handle.id, lease)
+        self.main.try_send(lease)
     }
 
-    /// Copies `bytes` into a lease and sends it
+    /// Copies `bytes` into a lease and sends it on the main stream
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send), and [`SendError::Alloc`] if the node's send memory is smaller than the message.
+    /// As [`Stream::send_bytes`].
     ///
     /// # Cancel safety
     ///
-    /// As [`send`](Self::send).
+    /// As [`Stream::send`].
     pub async fn send_bytes(&self, bytes: &[u8]) -> Result<(), SendError> {
-        let mut lease = match self.try_alloc(bytes.len()) {
-            Err(AllocError::WouldBlock) => self.alloc_to_send(bytes.len()).await?,
-            leased => leased?,
-        };
-        lease.extend_from_slice(bytes);
-        self.send(lease).await?;
-        Ok(())
+        self.main.send_bytes(bytes).await
     }
 
-    /// Leases memory for a message of `len` bytes; fails when it cannot be sent, or nothing can be any more
-    async fn alloc_to_send(&self, len: usize) -> Result<Lease, SendError> {
-        let max = self.max_message();
-        if len > max {
-            return Err(SendError::TooLong { len, max });
-        }
-        let (mut alloc, mut closed) = (self.alloc(len), self.closed());
-        poll_fn(|cx| {
-            // Polled only so that the end of the session wakes this task: the check returns the reason.
-            let _ = Pin::new(&mut closed).poll(cx);
-            let refusal = self.handle.peering.with_session(self.handle.id, |session, _| session.refusal());
-            if let Some(error) = refusal {
-                return Poll::Ready(Err(error));
-            }
-            Pin::new(&mut alloc).poll(cx).map_err(SendError::from)
-        })
-        .await
-    }
-
-    /// The next message, or `None` when the peer has closed the session and everything has been read
-    ///
-    /// # Errors
-    ///
-    /// [`RecvError::Lost`] if the session is lost. Messages that arrived before are delivered first.
-    ///
-    /// # Cancel safety
-    ///
-    /// Messages are received whether or not a future waits: dropping the future loses none.
+    /// The next message of the main stream, or `None` at its end, as [`Stream::recv`]
     pub fn recv(&self) -> Recv<D> {
-        Recv { session: Arc::clone(&self.handle), waiter: Waiter::default() }
+        self.main.recv()
     }
 
-    /// The next message, or `None` at the end, as [`recv`](Self::recv), without waiting
+    /// The next message of the main stream, or `None` at its end, without waiting
     ///
     /// # Errors
     ///
-    /// [`RecvError::Lost`] if the session is lost; [`RecvError::WouldBlock`] if no message is there, or if tasks wait for one.
+    /// As [`Stream::try_recv`].
     pub fn try_recv(&self) -> Result<Option<Message>, RecvError> {
-        let received =
-            self.handle.peering.with_session(self.handle.id, |session, _| session.inbox.try_next());
-        let body = received.unwrap_or(Err(RecvError::WouldBlock))?;
-        Ok(body.map(|body| self.handle.message(body)))
+        self.main.try_recv()
     }
 
-    /// The messages, as a stream
+    /// The messages of the main stream, as a [`futures_core::Stream`]; see [`Stream::messages`]
+    pub fn messages(&self) -> Messages<D> {
+        self.main.messages()
+    }
+
+    /// Takes messages for the main stream, as a [`futures_sink::Sink`]; see [`Stream::sink`]
+    pub fn sink(&self) -> MessageSink<D> {
+        self.main.sink()
+    }
+
+    /// The stream that the session has from the start
+    pub fn main_stream(&self) -> &Stream<D> {
+        &self.main
+    }
+
+    /// Opens another stream of the session
     ///
-    /// Several streams, and [`recv`](Self::recv) beside them, share the messages.
+    /// Waits, in turn, while this side has as many open as the peer's [`max_streams`](crate::NodeOptions::max_streams): a stream is open
+    /// until both sides have finished it. The peer accepts it without having received anything.
     ///
     /// # Errors
     ///
-    /// As [`recv`](Self::recv); the stream ends after one.
+    /// * [`OpenError::Closed`] or [`OpenError::PeerClosed`] if this side or the peer has closed the session;
+    /// * [`OpenError::Lost`] if the session is lost.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the stream loses no message.
-    pub fn messages(&self) -> Messages<D> {
-        Messages { recv: self.recv(), is_ended: false }
+    /// Dropping the future gives up the place in line; no stream is opened.
+    pub fn open_stream(&self, priority: Priority) -> OpenStream<D> {
+        OpenStream::new(Arc::clone(&self.main.handle), priority)
+    }
+
+    /// The next stream that the peer has opened, or `None` when it has closed the session and all were accepted
+    ///
+    /// Those of a session that nobody accepts are kept, up to [`max_streams`](crate::NodeOptions::max_streams) at a time.
+    ///
+    /// # Errors
+    ///
+    /// [`RecvError::Lost`] if the session is lost. Streams that were opened before are returned first.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no stream.
+    pub fn accept_stream(&self) -> AcceptStream<D> {
+        AcceptStream { session: Arc::clone(&self.main.handle), waiter: Waiter::default() }
     }
 
     /// Closes the session: sends the queued messages, and waits until the peer has everything
@@ -212,8 +208,8 @@ impl<D: Device> Session<D> {
     ///
     /// Closing begins when the future is first polled, and goes on when it is dropped.
     pub async fn close(&self) -> Result<(), CloseError> {
-        let id = self.handle.id;
-        self.handle.peering.with(|state, now, effects| state.close(id, now, effects));
+        let id = self.id();
+        self.peering().with(|state, now, effects| state.close(id, now, effects));
         self.closed().await
     }
 
@@ -229,28 +225,28 @@ impl<D: Device> Session<D> {
     ///
     /// Dropping the future changes nothing.
     pub fn closed(&self) -> Closed<D> {
-        Closed::new(self.handle.session())
+        self.main.closed()
     }
 
     /// How the session ended for this side, or `None` while it lasts; what [`closed`](Self::closed) returns
     pub fn close_reason(&self) -> Option<Result<(), CloseError>> {
-        self.handle.peering.with_session(self.handle.id, |session, _| session.end.value().clone())
+        self.main.handle.with_session(|session, _| session.end.value().clone())
     }
 
     /// The number of the session, the same on both sides, for logs: unique among those with this peer for a long time
     pub fn id(&self) -> SessionId {
-        self.handle.id
+        self.main.handle.key.session
     }
 
     /// The process at the other end
     pub fn peer(&self) -> NodeId {
-        self.handle.peering.peer
+        self.peering().peer
     }
 
     /// What the session has done, and what it waits for
     pub fn snapshot(&self) -> Snapshot {
-        let (id, peer) = (self.handle.id, self.peer());
-        self.handle.peering.with(|state, _, _| {
+        let (id, peer) = (self.id(), self.peer());
+        self.peering().with(|state, _, _| {
             let paths = (0..state.path_count()).map(PathId);
             let paths = paths.map(|path| {
                 let (status, counts) = state.path(path);
@@ -266,8 +262,9 @@ impl<D: Device> Session<D> {
                 messages_queued: queued,
                 messages_delivered: delivered,
                 messages_received: received,
-                messages_unread: session.inbox.len(),
-                messages_in_flight: session.ops.in_use(),
+                messages_unread: session.streams().map(|stream| stream.inbox.len()).sum(),
+                messages_in_flight: session.streams().map(|stream| stream.ops.in_use()).sum(),
+                streams: session.streams().count(),
                 paths,
                 is_over: session.is_over,
                 waits,
@@ -278,8 +275,7 @@ impl<D: Device> Session<D> {
 
     /// The longest message that the peer takes, in bytes
     pub fn max_message(&self) -> usize {
-        let max = self.handle.peering.with(|state, _, _| state.max_message());
-        usize::try_from(max).unwrap_or(usize::MAX)
+        self.main.max_message()
     }
 
     /// Ends the session at once: here with [`SessionError::Aborted`](crate::SessionError::Aborted), at the peer with
@@ -287,19 +283,34 @@ impl<D: Device> Session<D> {
     ///
     /// Messages that were not delivered are lost.
     pub fn reset(&self, code: u64) {
-        let id = self.handle.id;
-        self.handle.peering.with(|state, now, effects| state.reset(id, code, now, effects));
+        let id = self.id();
+        self.peering().with(|state, now, effects| state.reset(id, code, now, effects));
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl<D: Device> From<Session<D>> for ByteStream<D> {
+    /// The main stream of the session
+    fn from(session: Session<D>) -> Self {
+        session.main.into()
+    }
+}
+
+impl<D: Device> Stream<D> {
+    /// Its session
+    pub fn session(&self) -> Session<D> {
+        Session { main: Self { handle: Arc::clone(self.handle.main()) } }
     }
 }
 
 impl<D: Device> Clone for Session<D> {
     fn clone(&self) -> Self {
-        Self { handle: Arc::clone(&self.handle) }
+        Self { main: self.main.clone() }
     }
 }
 
 impl<D: Device> fmt::Debug for Session<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("id", &self.handle.id.number()).finish_non_exhaustive()
+        f.debug_struct("Session").field("id", &self.id().number()).finish_non_exhaustive()
     }
 }

@@ -42,6 +42,8 @@ pub struct Snapshot {
     pub messages_unread: usize,
     /// Messages that are queued or under way, or whose outcome no task has collected
     pub messages_in_flight: usize,
+    /// Streams, with the main one, that are open or still have a handle
+    pub streams: usize,
     /// The paths to the peer, by the order of the devices; all sessions with this peer share them
     pub paths: Vec<PathSnapshot>,
     pub(crate) is_over: bool,

@@ -78,7 +78,7 @@ protocol_states! {
     PeerLostSilent = "peer lost: silent",
     /// All sessions with a peer ended because it broke the protocol
     PeerLostViolation = "peer lost: violation",
-    /// A message waits until the peer has room for it in its session
+    /// A message waits until the peer has room for it in its stream
     RoomStarved = "message waits for room",
     /// A session ended because its handles were dropped and the peer took nothing
     SessionAbandoned = "session abandoned",
@@ -96,6 +96,12 @@ protocol_states! {
     SessionReset = "session reset",
     /// The peer ended a session at once
     SessionResetByPeer = "session reset by the peer",
+    /// The peer opened a stream of a session
+    StreamAccepted = "stream accepted",
+    /// A stream of a session ended in good order
+    StreamClosed = "stream closed",
+    /// This side opened a stream of a session
+    StreamOpened = "stream opened",
 }
 
 impl fmt::Display for ProtocolState {

@@ -10,16 +10,16 @@ pub struct Limits {
     pub max_sessions: u32,
     /// Streams of a session that the peer may have open at once, up to [`MAX_STREAMS`]
     pub max_streams: u32,
-    /// Packets that each session can always have at this side, read or unread: at least [`MAX_FRAGMENTS`], the longest message of
+    /// Packets that each stream can always have at this side, read or unread: at least [`MAX_FRAGMENTS`], the longest message of
     /// the eager lane
-    pub session_share: u32,
+    pub stream_share: u32,
 }
 
 /// The most sessions that one side of a peering can have open
 pub const MAX_SESSIONS: u32 = 1 << 18;
 /// The most streams of a session that one side can have open
 pub const MAX_STREAMS: u32 = 1 << 10;
-/// The most packets of a session that may be under way or unread.
+/// The most packets of a stream that may be under way or unread.
 pub const MAX_ROOM: u32 = 1 << 14;
 
 impl Limits {
@@ -27,7 +27,7 @@ impl Limits {
     pub fn is_usable(&self) -> bool {
         (1..=MAX_SESSIONS).contains(&self.max_sessions)
             && (1..=MAX_STREAMS).contains(&self.max_streams)
-            && (MAX_FRAGMENTS as u32..=MAX_ROOM).contains(&self.session_share)
+            && (MAX_FRAGMENTS as u32..=MAX_ROOM).contains(&self.stream_share)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::QpAddress;
 /// use std::time::Duration;
 /// use rdma_core::session::{Hello, HelloError, Integrity, Limits};
 ///
-/// let limits = Limits { max_message: 1 << 30, max_sessions: 8, max_streams: 8, session_share: 64 };
+/// let limits = Limits { max_message: 1 << 30, max_sessions: 8, max_streams: 8, stream_share: 64 };
 /// let hello = Hello {
 ///     incarnation: 1, nonce: [7; 16], group_epoch: 0, limits, bulk_fragment: 1 << 18, integrity: Integrity::Crc32,
 ///     peer_timeout: Duration::from_secs(2), ports: 1,
@@ -82,7 +82,7 @@ const MAGIC: [u8; 6] = *b"tb5rdm";
 
 impl Hello {
     /// Version of the protocol, which covers this message and all messages after it
-    pub const VERSION: u16 = 3;
+    pub const VERSION: u16 = 4;
     /// Length of a nonce in bytes
     pub const NONCE_LEN: usize = 16;
     /// Length in bytes of the part that every version begins with: the magic number and the version
@@ -102,7 +102,7 @@ impl Hello {
         writer.put(self.limits.max_message.to_le_bytes());
         writer.put(self.limits.max_sessions.to_le_bytes());
         writer.put(self.limits.max_streams.to_le_bytes());
-        writer.put(self.limits.session_share.to_le_bytes());
+        writer.put(self.limits.stream_share.to_le_bytes());
         writer.put(self.bulk_fragment.to_le_bytes());
         writer.put(u32::from(self.integrity == Integrity::Crc32).to_le_bytes());
         writer.put(u64::try_from(self.peer_timeout.as_nanos()).unwrap_or(u64::MAX).to_le_bytes());
@@ -140,7 +140,7 @@ impl Hello {
                 max_message: u64::from_le_bytes(reader.take()),
                 max_sessions: reader.number(),
                 max_streams: reader.number(),
-                session_share: reader.number(),
+                stream_share: reader.number(),
             },
             bulk_fragment: reader.number(),
             integrity: if reader.number() == 0 { Integrity::Unchecked } else { Integrity::Crc32 },
@@ -311,7 +311,7 @@ mod tests {
     /// Catches each condition on a hello left out.
     #[test]
     fn a_hello_with_which_data_could_not_flow_is_refused() {
-        let limits = Limits { max_message: 0, max_sessions: 1, max_streams: 1, session_share: 17 };
+        let limits = Limits { max_message: 0, max_sessions: 1, max_streams: 1, stream_share: 17 };
         let good = Hello {
             incarnation: 1,
             nonce: [2; 16],
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(Hello::from_bytes(&good.to_bytes()), Ok(good));
         let short = MIN_PEER_TIMEOUT - Duration::from_nanos(1);
         for unusable in [
-            Hello { limits: Limits { session_share: 16, ..limits }, ..good },
+            Hello { limits: Limits { stream_share: 16, ..limits }, ..good },
             Hello { bulk_fragment: 0, ..good },
             Hello { bulk_fragment: 4097, ..good },
             Hello { peer_timeout: short, ..good },
@@ -333,7 +333,7 @@ mod tests {
             assert_eq!(Hello::from_bytes(&unusable.to_bytes()), Err(HelloError::Unusable));
         }
         let mut newer = good.to_bytes();
-        newer[6] = 4;
-        assert_eq!(Hello::from_bytes(&newer), Err(HelloError::Version { theirs: 4 }));
+        newer[6] += 1;
+        assert_eq!(Hello::from_bytes(&newer), Err(HelloError::Version { theirs: Hello::VERSION + 1 }));
     }
 }

@@ -57,7 +57,7 @@ pub enum Priority {
     /// Between the others
     #[default]
     Normal,
-    /// After all others
+    /// After all others, and while the device has few packets to send: others hardly wait for it
     Low,
 }
 

@@ -100,6 +100,20 @@ pub struct Placement {
 pub enum Event {
     /// The peer has opened a session
     Opened(SessionId),
+    /// The peer has opened a stream of a session
+    StreamOpened {
+        /// The session
+        session: SessionId,
+        /// The stream
+        stream: StreamId,
+    },
+    /// A stream is over: both sides have finished it, and each has everything
+    StreamClosed {
+        /// The session
+        session: SessionId,
+        /// The stream
+        stream: StreamId,
+    },
     /// The next message of a stream is complete
     Message {
         /// The session
@@ -122,6 +136,8 @@ pub enum Event {
         id: IncomingId,
         /// The session
         session: SessionId,
+        /// The stream
+        stream: StreamId,
         /// Length of the message in bytes
         len: u64,
     },

@@ -29,6 +29,16 @@ impl Count {
     }
 }
 
+/// A count for each state of the protocol
+#[derive(Debug)]
+struct ProtocolCounts([Cell<u64>; ProtocolState::ALL.len()]);
+
+impl Default for ProtocolCounts {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Cell::new(0)))
+    }
+}
+
 /// Counts the statements and states of a run
 #[derive(Debug, Default)]
 pub(super) struct Counting {
@@ -36,7 +46,7 @@ pub(super) struct Counting {
     states: RefCell<BTreeMap<(&'static str, u64), u64>>,
     pub(super) landmarks: Landmarks,
     /// How many times a connection was in each state
-    protocol_states: [Cell<u64>; ProtocolState::ALL.len()],
+    protocol_states: ProtocolCounts,
     /// The test has ended, and what it leaves is dropped
     has_ended: Cell<bool>,
 }
@@ -55,7 +65,7 @@ impl Counting {
     /// How many times each state of the protocol was reached, by its name
     pub(super) fn protocol_states(&self) -> impl Iterator<Item = (String, u64)> {
         let counts =
-            ProtocolState::ALL.iter().zip(&self.protocol_states).filter(|(_, count)| count.get() > 0);
+            ProtocolState::ALL.iter().zip(&self.protocol_states.0).filter(|(_, count)| count.get() > 0);
         counts.map(|(state, count)| (format!("protocol {state}"), count.get()))
     }
 
@@ -90,7 +100,7 @@ impl Observer for Counting {
     fn waits_for(&self, _: fmt::Arguments<'_>) {}
 
     fn reached(&self, state: ProtocolState) {
-        let count = &self.protocol_states[state as usize];
+        let count = &self.protocol_states.0[state as usize];
         count.set(count.get() + u64::from(!self.has_ended.get()));
     }
 }

@@ -16,7 +16,7 @@ const LANE: LaneConfig = LaneConfig {
     heartbeat: Duration::from_millis(10),
     timeout: Duration::from_millis(50),
 };
-const LIMITS: Limits = Limits { max_message: 1 << 20, max_sessions: 4, max_streams: 4, session_share: 24 };
+const LIMITS: Limits = Limits { max_message: 1 << 20, max_sessions: 4, max_streams: 4, stream_share: 24 };
 const PATH: PathId = PathId(0);
 /// Lengths of messages around which something changes.
 const LENS: [u64; 8] = [0, 1, 4031, 4032, 4033, 68_544, 68_545, 1 << 20];
@@ -57,6 +57,7 @@ enum Step {
     },
     Consume {
         session: u32,
+        stream: u32,
         packets: u32,
     },
     AcceptBulk,
@@ -133,7 +134,10 @@ impl Operands<'_> {
                 3 => Step::Close { session: self.session() },
                 _ => Step::Reset { session: self.session() },
             },
-            10 => Step::Consume { session: self.session(), packets: self.byte() },
+            10 => {
+                let (session, stream) = (self.session(), self.stream());
+                Step::Consume { session, stream, packets: self.byte() }
+            }
             11 => Step::AcceptBulk,
             12 | 13 => Step::Transmit { has_memory: op & 64 == 0 },
             14 => Step::Advance(Duration::from_micros(1 << (self.byte() % 18))),
@@ -244,8 +248,9 @@ impl Victim {
             Step::Reset { session } => {
                 self.id(*session).into_iter().for_each(|id| self.peering.reset(id, 7));
             }
-            Step::Consume { session, packets } => {
-                self.id(*session).into_iter().for_each(|id| self.peering.consume(id, *packets));
+            Step::Consume { session, stream, packets } => {
+                let id = self.id(*session);
+                id.into_iter().for_each(|id| self.peering.consume(id, StreamId(*stream), *packets));
             }
             Step::AcceptBulk => {
                 self.announced.pop_front().into_iter().for_each(|id| self.peering.accept_bulk(id));
@@ -307,7 +312,8 @@ impl Victim {
     fn transmit(&mut self, has_memory: bool) {
         while let Some(transmit) = self.peering.poll_transmit(self.now, if has_memory { 64 } else { 0 }) {
             match transmit {
-                Transmit::Packet { payload, trailer, .. } => {
+                Transmit::Packet { path, payload, trailer } => {
+                    self.peering.packet_sent(path);
                     assert_eq!(trailer.number, self.sent, "numbers follow each other");
                     self.sent = self.sent.wrapping_add(1);
                     if let Payload::Inline(inline) = payload
@@ -355,8 +361,9 @@ impl Victim {
                 _ => (),
             }
         }
-        // Of both sides' sessions, each message takes one packet of room.
-        let most = 2 * LIMITS.max_sessions * LIMITS.session_share;
+        // Of both sides' sessions and streams, each message takes one packet of room.
+        let streams = 1 + 2 * LIMITS.max_streams;
+        let most = 2 * LIMITS.max_sessions * streams * LIMITS.stream_share;
         assert!(self.incoming.len() <= most as usize, "{} messages", self.incoming.len());
         assert!(self.peering.session_count() <= 2 * LIMITS.max_sessions as usize);
     }

@@ -28,7 +28,7 @@ fn strangers_and_other_versions_are_turned_away() {
             other => panic!("{other}"),
         };
         assert_eq!(refusal(&[b'x'; Hello::LEN]).await, HelloError::ForeignProtocol);
-        let limits = Limits { max_message: 1, max_sessions: 0, max_streams: 1, session_share: 17 };
+        let limits = Limits { max_message: 1, max_sessions: 0, max_streams: 1, stream_share: 17 };
         let hello = Hello {
             incarnation: 1,
             nonce: [7; Hello::NONCE_LEN],
@@ -55,7 +55,7 @@ fn a_stream_that_ends_is_an_error() {
         let b = node(&net, "b", &options());
         for len in [0, Hello::HEAD_LEN, Hello::LEN - 1] {
             let (mut stranger, to_b) = tokio::io::duplex(1024);
-            let head = *b"tb5rdm\x03\x00";
+            let head = [b"tb5rdm".as_slice(), &Hello::VERSION.to_le_bytes()].concat();
             let bytes = head.into_iter().chain([0; Hello::LEN]).take(len).collect::<Vec<_>>();
             stranger.write_all(&bytes).await.unwrap();
             drop(stranger);
@@ -136,8 +136,12 @@ fn unusable_options_are_refused_with_the_reason() {
     use InvalidOptions::*;
     let (min, max) = (Duration::from_millis(8), Duration::from_hours(24));
     let ns = Duration::from_nanos(1);
-    let sessions =
-        |max_peers, max_sessions, session_share| Sessions { max_peers, max_sessions, session_share };
+    let sessions = |max_peers, max_sessions, stream_share| Sessions {
+        max_peers,
+        max_sessions,
+        max_streams: 16,
+        stream_share,
+    };
     let table = [
         (options().peer_timeout(min - ns), PeerTimeout { found: min - ns, min, max }),
         (options().peer_timeout(max + ns), PeerTimeout { found: max + ns, min, max }),
@@ -147,8 +151,16 @@ fn unusable_options_are_refused_with_the_reason() {
         (options().max_peers(4097), sessions(4097, 16, 128)),
         (options().max_sessions(0), sessions(5, 0, 128)),
         (options().max_sessions((1 << 18) + 1), sessions(5, (1 << 18) + 1, 128)),
-        (options().session_share(16), sessions(5, 16, 16)),
-        (options().session_share((1 << 14) + 1), sessions(5, 16, (1 << 14) + 1)),
+        (
+            options().max_streams(0),
+            Sessions { max_peers: 5, max_sessions: 16, max_streams: 0, stream_share: 128 },
+        ),
+        (
+            options().max_streams(1025),
+            Sessions { max_peers: 5, max_sessions: 16, max_streams: 1025, stream_share: 128 },
+        ),
+        (options().stream_share(16), sessions(5, 16, 16)),
+        (options().stream_share((1 << 14) + 1), sessions(5, 16, (1 << 14) + 1)),
         (options().receive_memory((4 << 20) - 1), ReceiveMemory { found: (4 << 20) - 1, min: 4 << 20 }),
         (options().send_memory(FRAME - 1), SendMemory { found: FRAME - 1, min: FRAME }),
         (options().max_peers(7), CompletionQueue { found: 7 * 640, max: 4096 }),
@@ -173,7 +185,7 @@ fn unusable_options_are_refused_with_the_reason() {
             options().max_peers(1),
             options().max_peers(6),
             options().max_sessions(1),
-            options().session_share(17),
+            options().stream_share(17),
             options().receive_memory(4 << 20),
             options().send_memory(FRAME),
         ] {

@@ -2,6 +2,7 @@
 
 mod abandoned;
 mod broken_device;
+mod byte_streams;
 mod cancel;
 mod chaos;
 mod endings;
@@ -12,7 +13,9 @@ mod lifetimes;
 mod messages;
 mod outages;
 mod regressions;
+mod requests;
 mod silence;
+mod streams;
 mod teardown;
 mod two_sides;
 mod waiting;

@@ -213,7 +213,7 @@ fn options_are_checked_without_a_device() {
         let no_device = || Err::<SimDevice, _>("no device");
         for options in [
             options().send_memory(1 << 44),
-            options().session_share(16),
+            options().stream_share(16),
             options().max_sessions(0),
             options().max_peers(0),
             options().receive_memory(1 << 20),

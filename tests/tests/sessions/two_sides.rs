@@ -170,7 +170,7 @@ fn run(steps: [&[Step]; 2], ends: [End; 2], max_in_flight_sends: u32, seed: u64)
             .max_in_flight_sends(max_in_flight_sends)
             .max_peers(1)
             .max_message(256 << 10)
-            .session_share(64)
+            .stream_share(64)
             .send_memory(512 << 10)
             .receive_memory(1 << 20);
         let Pair { a, b, ab, ba } = connected(&net, &options).await;

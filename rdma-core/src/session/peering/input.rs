@@ -1,11 +1,12 @@
 //! What arrives
 
+use super::super::config::MAX_ROOM;
 use super::super::incoming::Entry;
 use super::super::{
     Address, BulkTrailer, Event, FRAGMENT, Grant, IncomingId, MAX_EAGER, PacketError, PacketKind,
     PacketTrailer, PathId, PathLoss, Placement, SessionId, StreamId, Violation, packets,
 };
-use super::{Incoming, MAX_ROOM, Peering, Progress};
+use super::{Incoming, Peering, Progress};
 use crate::Time;
 use crate::probe::{self, ProtocolState};
 
@@ -60,20 +61,21 @@ impl Peering {
             return Ok(None);
         }
         self.counts[id.0 as usize].packets_received += 1;
-        let session = SessionId(trailer.address.session);
+        let (session, stream) = (SessionId(trailer.address.session), StreamId(trailer.address.stream));
         match trailer.kind {
             PacketKind::Fragment | PacketKind::Announce | PacketKind::Finish => {
                 if !self.accept(session)? {
                     return Ok(None);
                 }
-                self.on_room(session, trailer.room);
+                self.accept_streams(session, stream)?;
+                self.on_room(session, stream, trailer.room);
                 self.on_message(payload, &trailer)
             }
             kind => {
-                if kind == PacketKind::Room {
-                    self.accept(session)?;
+                if kind == PacketKind::Room && self.accept(session)? {
+                    self.accept_streams(session, stream)?;
                 }
-                self.on_room(session, trailer.room);
+                self.on_room(session, stream, trailer.room);
                 self.on_control(id, kind, payload, trailer.address)?;
                 Ok(None)
             }
@@ -149,19 +151,26 @@ impl Peering {
         Ok(is_new)
     }
 
-    /// Takes in how much the peer takes in a session
+    /// Sees to it that the stream is there that a packet belongs to, unless it is over
     #[inline]
-    fn on_room(&mut self, id: SessionId, room: u32) {
-        let Some(session) = self.session(id) else { return };
-        let grown = room.wrapping_sub(session.peer_room);
-        if grown == 0 || grown > u32::MAX / 2 {
-            return;
-        }
-        session.peer_room = room;
-        if session.is_blocked {
-            session.is_blocked = false;
-            let streams = session.streams.keys().copied().collect::<Vec<_>>();
-            streams.into_iter().for_each(|stream| self.enqueue(id, stream));
+    fn accept_streams(&mut self, session: SessionId, stream: StreamId) -> Result<(), Violation> {
+        let Self { config, sessions, events, .. } = self;
+        let Some(found) = sessions[session.0 as usize & 1].get(session) else { return Ok(()) };
+        found.accept_streams(stream, 1 - config.side.bit(), &config.local, |stream| {
+            events.push_back(Event::StreamOpened { session, stream });
+            probe::reached(ProtocolState::StreamAccepted);
+        })
+    }
+
+    /// Takes in how much the peer takes of a stream
+    #[inline]
+    fn on_room(&mut self, id: SessionId, stream: StreamId, room: u32) {
+        let found = self.session(id).and_then(|session| session.streams.get_mut(&stream));
+        if let Some(found) = found
+            && found.room.learn(room)
+            && std::mem::take(&mut found.is_blocked)
+        {
+            self.enqueue(id, stream);
         }
     }
 
@@ -173,10 +182,8 @@ impl Peering {
         let Self { config, sessions, incoming, .. } = self;
         let (id, stream_id) = (SessionId(trailer.address.session), StreamId(trailer.address.stream));
         let Some(session) = sessions[id.0 as usize & 1].get(id) else { return Ok(None) };
-        let Some(stream) = session.peer_stream(stream_id, 1 - config.side.bit(), &config.local)? else {
-            return Ok(None);
-        };
-        let entry = stream.incoming.entry(trailer.address.message, config.local.session_share);
+        let Some(stream) = session.streams.get_mut(&stream_id) else { return Ok(None) };
+        let entry = stream.incoming.entry(trailer.address.message, config.local.stream_share);
         let Some(entry) = entry.map_err(|()| Violation::Room(id.0))? else { return Ok(None) };
         match *entry {
             Entry::Complete(_) | Entry::Finish => return Ok(None),
@@ -212,16 +219,19 @@ impl Peering {
                 placement = Some(placed);
             }
         }
-        session.charge(charge)?;
-        while let Some(known) = session.newly_known(stream_id) {
+        if !stream.room.charge(charge) {
+            return Err(Violation::Room(id.0));
+        }
+        while let Some(known) = stream.incoming.newly_known() {
             if let Some(Incoming { len, progress: Progress::Bulk { .. }, .. }) =
                 self.incoming.get(known.0 as usize)
             {
-                self.events.push_back(Event::Announced { id: known, session: id, len: *len });
+                let announced = Event::Announced { id: known, session: id, stream: stream_id, len: *len };
+                self.events.push_back(announced);
             }
         }
-        if session.is_room_due() {
-            self.enqueue_room(id);
+        if stream.room.is_due() {
+            self.enqueue_room(id, stream_id);
         }
         self.hand_on(id, stream_id);
         Ok(placement)
@@ -248,8 +258,7 @@ impl Peering {
             } else {
                 Event::Finished { session: id, stream: stream_id }
             });
-            session.remove_if_over(stream_id);
-            self.consume(id, 1);
+            self.remove_stream_if_over(id, stream_id);
             self.on_progress(id);
         }
     }

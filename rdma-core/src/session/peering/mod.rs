@@ -4,6 +4,7 @@ mod input;
 mod output;
 mod path;
 mod progress;
+mod room;
 mod session;
 mod status;
 
@@ -14,7 +15,6 @@ use slab::Slab;
 use self::path::{Content, Part, Path};
 use self::session::{Session, Table};
 use super::bulk::Slot;
-use super::config::MAX_ROOM;
 use super::packets::Fate;
 use super::{
     Address, Event, IncomingId, LaneConfig, MAX_FRAGMENTS, PathCounts, PathId, PathLoss, PeeringConfig,
@@ -34,7 +34,7 @@ use crate::probe::{self, ProtocolState};
 /// use rdma_core::Time;
 /// use rdma_core::session::*;
 ///
-/// let limits = Limits { max_message: 1 << 30, max_sessions: 8, max_streams: 8, session_share: 64 };
+/// let limits = Limits { max_message: 1 << 30, max_sessions: 8, max_streams: 8, stream_share: 64 };
 /// let config = |side| PeeringConfig {
 ///     side, integrity: Integrity::Crc32, bulk_fragment: 1 << 18, local: limits, peer: limits,
 /// };
@@ -98,8 +98,8 @@ pub struct Peering {
     pending_resets: usize,
     /// Packets of messages that have begun, and that were not sent yet.
     begun: u32,
-    /// Sessions whose room is to be sent.
-    rooms: VecDeque<SessionId>,
+    /// Streams whose room is to be sent.
+    rooms: VecDeque<(SessionId, StreamId)>,
     events: VecDeque<Event>,
     last_heard: Time,
 }
@@ -240,6 +240,11 @@ impl Peering {
         self.config.peer.max_message
     }
 
+    /// How many streams this side may have open in each session, beside the main one
+    pub fn max_streams(&self) -> u32 {
+        self.config.peer.max_streams
+    }
+
     /// Whether there is no session, and the peer knows of every end
     pub fn is_quiet(&self) -> bool {
         self.session_count() == 0 && self.pending_resets == 0
@@ -256,18 +261,29 @@ impl Peering {
     pub fn open(&mut self) -> Option<SessionId> {
         let limits = [&self.config.local, &self.config.peer];
         let id = self.sessions[self.config.side.bit() as usize].open(limits)?;
-        self.enqueue_room(id);
+        self.enqueue_room(id, StreamId::MAIN);
         probe::reached(ProtocolState::SessionOpened);
         Some(id)
     }
 
     /// Opens a stream of a session; `None` if the session is closed, or the peer takes no more streams
     ///
-    /// The peer learns of it with the first packet.
+    /// The peer learns of it at once.
     pub fn open_stream(&mut self, session: SessionId, priority: Priority) -> Option<StreamId> {
         let (bit, limits) = (self.config.side.bit(), self.config.peer);
-        let session = self.session(session).filter(|session| !session.is_closing)?;
-        session.open_own_stream(bit, priority, &limits)
+        let found = self.session(session).filter(|session| !session.is_closing)?;
+        let stream = found.open_own_stream(bit, priority, &limits)?;
+        self.enqueue_room(session, stream);
+        probe::reached(ProtocolState::StreamOpened);
+        Some(stream)
+    }
+
+    /// Lets a stream take turns with others of `priority` from its next packet on
+    pub fn set_priority(&mut self, session: SessionId, stream: StreamId, priority: Priority) {
+        let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
+        if let Some(found) = found {
+            found.priority = priority;
+        }
     }
 
     /// Queues a message of `len` bytes
@@ -342,14 +358,14 @@ impl Peering {
         self.ungranted.push_back(id);
     }
 
-    /// Gives room for `packets` more packets to the peer, because the application is done with a [message](super::packets), or because there is
-    /// memory
-    pub fn consume(&mut self, session: SessionId, packets: u32) {
-        if let Some(found) = self.session(session) {
-            let used = found.room.wrapping_sub(found.arrived);
-            found.room = found.room.wrapping_add(packets.min(MAX_ROOM.saturating_sub(used)));
-            if found.is_room_due() {
-                self.enqueue_room(session);
+    /// Gives room for `packets` more packets of a stream to the peer, because the application is done with a [message](super::packets), or
+    /// because there is memory
+    pub fn consume(&mut self, session: SessionId, stream: StreamId, packets: u32) {
+        let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
+        if let Some(found) = found {
+            found.room.give(packets);
+            if found.room.is_due() && !found.incoming.is_finished() {
+                self.enqueue_room(session, stream);
             }
         }
     }
@@ -395,6 +411,14 @@ impl Peering {
         self.sessions[id.0 as usize & 1].get(id)
     }
 
+    /// Notes that the send of a packet has completed
+    #[inline]
+    pub fn packet_sent(&mut self, path: PathId) {
+        if let Some(Some(path)) = self.paths.get_mut(path.0 as usize) {
+            path.unsent = path.unsent.saturating_sub(1);
+        }
+    }
+
     /// Notes that the send of an answer to a grant has completed, with its trailer
     pub fn bulk_sent(&mut self, path: PathId) {
         if let Some(Some(path)) = self.paths.get_mut(path.0 as usize) {
@@ -405,15 +429,11 @@ impl Peering {
     /// Puts a stream in line, if it has something to send and is not in line
     #[inline]
     fn enqueue(&mut self, id: SessionId, stream: StreamId) {
-        let Some(session) = self.session(id) else { return };
-        let room = session.left();
-        let Some(found) = session.streams.get_mut(&stream) else { return };
-        if found.is_queued {
-            return;
-        }
-        if !found.outgoing.has_next(Some(room)) {
+        let found = self.session(id).and_then(|session| session.streams.get_mut(&stream));
+        let Some(found) = found.filter(|found| !found.is_queued) else { return };
+        if !found.outgoing.has_next(Some(found.room.left())) {
             let is_blocked = found.outgoing.has_next(Some(u32::MAX));
-            if is_blocked && !std::mem::replace(&mut session.is_blocked, true) {
+            if is_blocked && !std::mem::replace(&mut found.is_blocked, true) {
                 probe::reached(ProtocolState::RoomStarved);
             }
         } else {
@@ -423,11 +443,13 @@ impl Peering {
         }
     }
 
-    /// Sends the room of a session by itself, unless another packet does so before
-    fn enqueue_room(&mut self, id: SessionId) {
-        let Some(session) = self.session(id) else { return };
-        if !std::mem::replace(&mut session.is_room_queued, true) {
-            self.rooms.push_back(id);
+    /// Sends the room of a stream by itself
+    fn enqueue_room(&mut self, id: SessionId, stream: StreamId) {
+        let found = self.session(id).and_then(|session| session.streams.get_mut(&stream));
+        if let Some(found) = found
+            && !std::mem::replace(&mut found.room.is_queued, true)
+        {
+            self.rooms.push_back((id, stream));
         }
     }
 

@@ -6,8 +6,8 @@ use super::super::bulk::Slot;
 use super::super::lane::Due;
 use super::super::outgoing::Next;
 use super::super::{
-    Address, BulkTrailer, FRAGMENT, Inline, PacketKind, PacketTrailer, PathId, Payload, SessionId, Token,
-    Transmit,
+    Address, BulkTrailer, FRAGMENT, Inline, PacketKind, PacketTrailer, PathId, Payload, Priority, SessionId,
+    StreamId, Token, Transmit,
 };
 use super::path::Path;
 use super::{Content, Part, Peering, Progress};
@@ -18,6 +18,11 @@ use crate::probe::{self, ProtocolState};
 ///
 /// On Apple's device a queue pair that rests for about 23 minutes dies (field reports).
 const BULK_KEEP_ALIVE: Duration = Duration::from_secs(60);
+
+/// Packets that the device has to send, up to which those of [`Priority::Low`] join them
+///
+/// What comes later waits for them: 3.6 µs at 9.2 GB/s.
+const LOW_QUEUE: u32 = 8;
 
 const NONE: SessionId = SessionId(0);
 
@@ -120,10 +125,11 @@ impl Peering {
             let part = Part::Reset { session, code };
             return Some(self.control(now, index, PacketKind::Reset, payload, address, part));
         }
-        while let Some(id) = self.rooms.pop_front() {
-            let Some(session) = self.session(id) else { continue };
-            session.is_room_queued = false;
-            let address = Address { session: id.0, ..Address::default() };
+        while let Some((id, stream)) = self.rooms.pop_front() {
+            let found = self.session(id).and_then(|session| session.streams.get_mut(&stream));
+            let Some(found) = found else { continue };
+            found.room.is_queued = false;
+            let address = Address { session: id.0, stream: stream.0, message: 0 };
             return Some(self.control(now, index, PacketKind::Room, Inline::new(), address, Part::Nothing));
         }
         None
@@ -152,18 +158,19 @@ impl Peering {
         mut trailer: PacketTrailer,
         part: Part,
     ) -> Transmit {
-        let id = SessionId(trailer.address.session);
-        let mut room_of = NONE;
-        if let Some(session) = self.session(id) {
-            trailer.room = session.room;
-            if session.reported != session.room || trailer.kind == PacketKind::Room {
-                session.reported = session.room;
-                room_of = id;
-            }
+        let (id, stream) = (SessionId(trailer.address.session), StreamId(trailer.address.stream));
+        let mut room_of = None;
+        if id != NONE
+            && let Some(found) = self.session(id).and_then(|session| session.streams.get_mut(&stream))
+        {
+            let (room, is_news) = found.room.report();
+            trailer.room = room;
+            room_of = (is_news || trailer.kind == PacketKind::Room).then_some((id, stream));
         }
         let path = self.paths[index].as_mut().expect("a path that was just chosen is there");
         trailer.epoch = path.epoch;
         self.counts[index].packets_sent += 1;
+        path.unsent += 1;
         path.lane.send(now, Content { part, room_of }, &mut trailer);
         Transmit::Packet { path: PathId(index as u32), payload, trailer }
     }
@@ -200,7 +207,7 @@ impl Peering {
     /// The message of a grant, if it has those bytes and is still sent
     fn granted(&mut self, address: Address, offset: u64, len: u32) -> Option<Token> {
         let session = self.session(SessionId(address.session))?;
-        let stream = session.streams.get_mut(&super::StreamId(address.stream))?;
+        let stream = session.streams.get_mut(&StreamId(address.stream))?;
         let (token, total) = stream.outgoing.bulk(address.message)?;
         let end = offset.checked_add(len.into())?;
         (len > 0 && end <= total).then_some(token)
@@ -249,31 +256,34 @@ impl Peering {
         for priority in 0..self.ready.len() {
             let mut position = 0;
             while let Some(&(id, stream_id)) = self.ready[priority].get(position) {
-                let index = self.fastest_lane(|path| path.lane.data_room() > 0)?;
+                let is_free = |path: &Path| {
+                    let may_queue = priority < Priority::Low as usize || path.unsent < LOW_QUEUE;
+                    path.lane.data_room() > 0 && may_queue
+                };
+                let index = self.fastest_lane(is_free)?;
                 let unreserved = memory.saturating_sub(self.begun);
-                let left = self.session(id).map_or(0, |session| session.left());
                 let stream = self.session(id).and_then(|session| session.streams.get_mut(&stream_id));
-                let outgoing = stream.map(|stream| &mut stream.outgoing);
-                let (mut next, mut wants_memory) = (None, false);
-                if let Some(outgoing) = outgoing {
-                    next = outgoing.next((memory > 0).then_some(left.min(unreserved)));
-                    wants_memory = next.is_none() && outgoing.has_next(Some(left));
-                }
-                if wants_memory {
+                let Some(stream) = stream else {
+                    self.ready[priority].remove(position);
+                    continue;
+                };
+                let left = stream.room.left();
+                let next = stream.outgoing.next((memory > 0).then_some(left.min(unreserved)));
+                if next.is_none() && stream.outgoing.has_next(Some(left)) {
                     // It stays in line until there is memory.
                     position += 1;
                     continue;
                 }
-                self.ready[priority].remove(position);
-                let Some(session) = self.session(id) else { continue };
-                let Some(stream) = session.streams.get_mut(&stream_id) else { continue };
                 stream.is_queued = false;
+                if let Some(next) = next {
+                    stream.room.spend(next.charge);
+                }
+                self.ready[priority].remove(position);
                 let Some(next) = next else {
                     // It waits for room.
                     self.enqueue(id, stream_id);
                     continue;
                 };
-                session.sent = session.sent.wrapping_add(next.charge);
                 if !next.is_repeat {
                     // The rest of a message that begins is reserved, and used up by the packets that follow.
                     self.begun = (self.begun + next.charge).saturating_sub(1);

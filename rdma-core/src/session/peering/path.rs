@@ -2,7 +2,7 @@
 
 use super::super::bulk::{BulkReceiver, BulkSender};
 use super::super::lane::{Lane, LaneConfig};
-use super::super::{Address, SessionId};
+use super::super::{Address, SessionId, StreamId};
 use crate::Time;
 
 /// Both lanes of a path
@@ -15,6 +15,8 @@ pub(super) struct Path {
     /// Bytes per second, to compare paths.
     pub(super) rate: u64,
     pub(super) timeout: std::time::Duration,
+    /// Packets that the caller has posted, and whose sends have not completed.
+    pub(super) unsent: u32,
     /// Whether this side asks first.
     pub(super) probes: bool,
     /// Whether a packet of the peer has arrived.
@@ -30,6 +32,7 @@ impl Path {
             sender: BulkSender::new(config.bulk_slots),
             rate: rate.max(1),
             timeout: config.timeout,
+            unsent: 0,
             probes,
             is_proven: false,
         }
@@ -46,7 +49,7 @@ impl Path {
 pub(super) struct Content {
     pub(super) part: Part,
     /// The session whose room it reports; zero for none
-    pub(super) room_of: SessionId,
+    pub(super) room_of: Option<(SessionId, StreamId)>,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -21,8 +21,8 @@ impl Peering {
         if session.streams.values().any(|stream| stream.is_queued) {
             self.ready.iter_mut().for_each(|ready| ready.retain(|(other, _)| *other != id));
         }
-        if session.is_room_queued {
-            self.rooms.retain(|other| *other != id);
+        if session.streams.values().any(|stream| stream.room.is_queued) {
+            self.rooms.retain(|(other, _)| *other != id);
         }
         self.paths.iter_mut().flatten().for_each(|path| path.receiver.withdraw(id));
         self.stopping.retain(|(_, slot)| slot.address.session != id.0);
@@ -30,6 +30,14 @@ impl Peering {
         let is_open = |message: &Incoming| matches!(message.progress, Progress::Bulk { .. });
         self.ungranted.retain(|id| incoming.get(id.0 as usize).is_some_and(is_open));
         true
+    }
+
+    /// Forgets a stream whose both directions are over
+    pub(super) fn remove_stream_if_over(&mut self, session: SessionId, stream: StreamId) {
+        if self.session(session).is_some_and(|session| session.remove_if_over(stream)) {
+            self.events.push_back(Event::StreamClosed { session, stream });
+            probe::reached(ProtocolState::StreamClosed);
+        }
     }
 
     /// Takes the next step of closing, if the peer has everything that comes before
@@ -99,9 +107,11 @@ impl Peering {
             }
             (Part::Grants { .. } | Part::Arrived(_), Fate::Received) | (Part::Nothing, _) => (),
         }
-        if fate == Fate::Lost && room_of.0 != 0 {
+        if fate == Fate::Lost
+            && let Some((id, stream)) = room_of
+        {
             // What the peer knows is unclear now: it is told again at once.
-            self.enqueue_room(room_of);
+            self.enqueue_room(id, stream);
         }
     }
 
@@ -112,7 +122,7 @@ impl Peering {
         let Some(session) = self.session(id) else { return };
         let is_drained = session.streams.get(&stream).is_some_and(|found| found.outgoing.is_acknowledged());
         if is_drained {
-            session.remove_if_over(stream);
+            self.remove_stream_if_over(id, stream);
             self.on_progress(id);
         }
     }

@@ -5,31 +5,20 @@ use std::collections::BTreeMap;
 use super::super::config::MAX_SESSIONS;
 use super::super::incoming::IncomingStream;
 use super::super::outgoing::OutgoingStream;
-use super::super::{IncomingId, Limits, MAX_FRAGMENTS, Priority, SessionId, StreamId, Violation};
+use super::super::{Limits, Priority, SessionId, StreamId, Violation};
+use super::room::Room;
 
-/// The streams of a session, and how many packets it may still bring
+/// The streams of a session
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) streams: BTreeMap<StreamId, Stream>,
-    /// New packets that the peer takes in total.
-    pub(super) peer_room: u32,
-    /// New packets that were sent in total, all of a message once it has begun.
-    pub(super) sent: u32,
-    /// New packets that this side takes in total.
-    pub(super) room: u32,
-    /// New packets that have arrived in total, all of a message once it has begun.
-    pub(super) arrived: u32,
-    /// The room that the peer knows of, unless that packet is lost.
-    pub(super) reported: u32,
-    /// Whether the room is in line to be sent.
-    pub(super) is_room_queued: bool,
+    /// The packets that each stream can always have, at this side and at the peer.
+    shares: [u32; 2],
     /// Number of the next stream that this side, or the peer, opens.
     next_stream: [u32; 2],
     /// This side sends nothing more.
     pub(super) is_closing: bool,
-    /// A message waits for room.
-    pub(super) is_blocked: bool,
     /// The peer has everything that this side has sent.
     pub(super) is_flushed: bool,
 }
@@ -38,62 +27,31 @@ pub(super) struct Session {
 const LAST_STREAM: u32 = u32::MAX - 3;
 
 /// Both directions of a stream
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Stream {
     pub(super) priority: Priority,
     /// Whether it is in line to send.
     pub(super) is_queued: bool,
+    /// A message waits for room.
+    pub(super) is_blocked: bool,
+    pub(super) room: Room,
     pub(super) outgoing: OutgoingStream,
     pub(super) incoming: IncomingStream,
 }
 
 impl Session {
-    fn new(id: SessionId, share: u32, peer_share: u32) -> Self {
-        let main = (StreamId::MAIN, Stream::default());
-        let control = (StreamId::CONTROL, Stream::default());
+    fn new(id: SessionId, limits: [&Limits; 2]) -> Self {
+        let shares = limits.map(|limits| limits.stream_share);
+        let [main, control] = [(); 2].map(|()| Stream::new(Priority::Normal, shares));
         Self {
             id,
-            streams: BTreeMap::from([main, control]),
-            peer_room: peer_share,
-            sent: 0,
-            room: share,
-            arrived: 0,
-            reported: share,
-            is_room_queued: false,
+            streams: BTreeMap::from([(StreamId::MAIN, main), (StreamId::CONTROL, control)]),
+            shares,
             // `MAIN` is number 0.
             next_stream: [2, 1],
             is_closing: false,
-            is_blocked: false,
             is_flushed: false,
         }
-    }
-
-    /// The next message of a stream before which nothing is unknown; each once
-    pub(super) fn newly_known(&mut self, stream: StreamId) -> Option<IncomingId> {
-        self.streams.get_mut(&stream)?.incoming.newly_known()
-    }
-
-    /// New packets that the peer takes
-    pub(super) fn left(&self) -> u32 {
-        let left = self.peer_room.wrapping_sub(self.sent);
-        if left > u32::MAX / 2 { 0 } else { left }
-    }
-
-    /// Counts new packets in, all of a message at once
-    pub(super) fn charge(&mut self, packets: u32) -> Result<(), Violation> {
-        if self.room.wrapping_sub(self.arrived) < packets {
-            return Err(Violation::Room(self.id.0));
-        }
-        self.arrived = self.arrived.wrapping_add(packets);
-        Ok(())
-    }
-
-    /// Whether the peer should learn of the room now: it has used half of what it knows of
-    pub(super) fn is_room_due(&self) -> bool {
-        let unreported = self.room.wrapping_sub(self.reported);
-        let left = self.reported.wrapping_sub(self.arrived);
-        // With less than for the longest message, the peer may wait.
-        unreported > 0 && (unreported >= left || left < MAX_FRAGMENTS as u32)
     }
 
     /// How many streams of a side are open, but for those of which only a report is missing
@@ -123,36 +81,39 @@ impl Session {
         let next = &mut self.next_stream[bit as usize];
         let id = StreamId(*next);
         *next += 2;
-        self.streams.insert(id, Stream { priority, ..Stream::default() });
+        self.streams.insert(id, Stream::new(priority, self.shares));
         id
     }
 
-    /// The stream of a packet; `None` if it is over
-    pub(super) fn peer_stream(
+    /// Opens the stream that a packet of the peer belongs to, if it is new, and those that the peer has opened before it
+    pub(super) fn accept_streams(
         &mut self,
         id: StreamId,
         peer_bit: u32,
         limits: &Limits,
-    ) -> Result<Option<&mut Stream>, Violation> {
-        let is_new = id != StreamId::CONTROL && id.0 >= self.next_stream[id.0 as usize & 1];
-        if is_new {
-            let ahead = (id.0 - self.next_stream[id.0 as usize & 1]) / 2;
-            let open = ahead.saturating_add(self.open_streams(peer_bit));
-            if id.0 & 1 != peer_bit || open >= limits.max_streams || id.0 >= LAST_STREAM {
-                return Err(Violation::Stream(id.0));
-            }
-            // As a later stream was opened, the earlier ones were.
-            while self.open_stream(peer_bit, Priority::Normal) != id {}
+        mut opened: impl FnMut(StreamId),
+    ) -> Result<(), Violation> {
+        let next = self.next_stream[id.0 as usize & 1];
+        if id == StreamId::CONTROL || id.0 < next {
+            return Ok(());
         }
-        Ok(self.streams.get_mut(&id))
+        let open = ((id.0 - next) / 2).saturating_add(self.open_streams(peer_bit));
+        if id.0 & 1 != peer_bit || open >= limits.max_streams || id.0 >= LAST_STREAM {
+            return Err(Violation::Stream(id.0));
+        }
+        loop {
+            let new = self.open_stream(peer_bit, Priority::Normal);
+            opened(new);
+            if new == id {
+                return Ok(());
+            }
+        }
     }
 
-    /// Forgets a stream whose both directions are over
-    pub(super) fn remove_if_over(&mut self, id: StreamId) {
+    /// Forgets a stream whose both directions are over; whether it did
+    pub(super) fn remove_if_over(&mut self, id: StreamId) -> bool {
         let is_over = self.streams.get(&id).is_some_and(Stream::is_over);
-        if is_over && id != StreamId::MAIN && id != StreamId::CONTROL {
-            self.streams.remove(&id);
-        }
+        is_over && id != StreamId::MAIN && id != StreamId::CONTROL && self.streams.remove(&id).is_some()
     }
 
     /// Whether the peer has everything but the end of the session
@@ -174,6 +135,17 @@ impl Session {
 }
 
 impl Stream {
+    fn new(priority: Priority, shares: [u32; 2]) -> Self {
+        Self {
+            priority,
+            is_queued: false,
+            is_blocked: false,
+            room: Room::new(shares[0], shares[1]),
+            outgoing: OutgoingStream::default(),
+            incoming: IncomingStream::default(),
+        }
+    }
+
     fn is_over(&self) -> bool {
         self.outgoing.is_finished() && self.outgoing.is_acknowledged() && self.incoming.is_finished()
     }
@@ -222,7 +194,7 @@ impl Table {
         slot.generation = (slot.generation + 1) % GENERATIONS;
         slot.generation = slot.generation.max(1);
         let id = SessionId(slot.generation << (INDEX_BITS + 1) | index << 1 | self.bit);
-        slot.session = Some(Box::new(Session::new(id, local.session_share, peer.session_share)));
+        slot.session = Some(Box::new(Session::new(id, limits)));
         self.len += 1;
         Some(id)
     }
@@ -245,9 +217,8 @@ impl Table {
 
     /// Opens the session that the peer has opened by a packet; false if it is over already
     pub(super) fn accept(&mut self, id: SessionId, limits: [&Limits; 2]) -> Result<bool, Violation> {
-        let [local, peer] = limits;
         let (index, generation) = split(id);
-        if index >= local.max_sessions as usize || generation == 0 {
+        if index >= limits[0].max_sessions as usize || generation == 0 {
             return Err(Violation::Session(id.0));
         }
         if index >= self.slots.len() {
@@ -262,7 +233,7 @@ impl Table {
             }
             slot.generation = generation;
             self.len += 1;
-            slot.session = Some(Box::new(Session::new(id, local.session_share, peer.session_share)));
+            slot.session = Some(Box::new(Session::new(id, limits)));
         }
         Ok(is_newer)
     }

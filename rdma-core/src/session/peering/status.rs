@@ -30,7 +30,7 @@ impl Peering {
         let streams = session.streams.iter().filter(|(stream, _)| **stream != StreamId::CONTROL);
         SessionWaits {
             unconfirmed: streams.map(|(_, stream)| stream.outgoing.unconfirmed()).sum(),
-            needs_room: session.is_blocked,
+            needs_room: session.streams.values().any(|stream| stream.is_blocked),
             announced: self.incoming.iter().map(|(_, message)| message).filter(of_session).count(),
         }
     }

@@ -34,18 +34,53 @@ fn room_is_reported_when_the_longest_message_would_not_fit() {
     assert_eq!(world.nodes[1].received[&(session, StreamId::MAIN)].len(), 10);
 }
 
-/// Two messages each had room for one half, and waited for the other for ever.
+/// Streams of a session shared its room: one that nobody read stalled the others, and short messages of one kept a long one of
+/// another waiting for ever.
 #[test]
-fn messages_of_several_streams_share_room_by_the_message() {
+fn a_stream_that_nobody_reads_stalls_only_itself() {
     let mut world = World::new(1, 1);
     let session = world.nodes[0].peering.open().unwrap();
-    let streams = [(); 3].map(|()| world.nodes[0].peering.open_stream(session, Priority::Normal).unwrap());
-    for (number, stream) in streams.into_iter().enumerate() {
-        world.nodes[0].send(session, stream, message(number, MAX_EAGER));
+    let [unread, read] =
+        [(); 2].map(|()| world.nodes[0].peering.open_stream(session, Priority::Normal).unwrap());
+    world.nodes[1].reads = false;
+    for number in 0..2 * SHARE as usize {
+        world.nodes[0].send(session, unread, message(number, 1));
     }
     world.run(SECOND);
-    for (number, stream) in streams.into_iter().enumerate() {
-        assert_eq!(world.nodes[1].received[&(session, stream)].len(), 1, "stream {number}");
+    assert_eq!(world.nodes[1].received[&(session, unread)].len(), SHARE as usize);
+    assert!(world.nodes[0].peering.session_waits(session).needs_room);
+    let kept = std::mem::take(&mut world.nodes[1].unread);
+    world.nodes[1].reads = true;
+    for number in 0..10 {
+        world.nodes[0].send(session, read, message(number, MAX_EAGER));
+    }
+    world.run(SECOND);
+    assert_eq!(world.nodes[1].received[&(session, read)].len(), 10);
+    assert_eq!(world.nodes[1].received[&(session, unread)].len(), SHARE as usize, "they wait for the reader");
+    world.nodes[1].unread = kept;
+    world.nodes[1].read_all();
+    world.run(SECOND);
+    assert_eq!(world.nodes[1].received[&(session, unread)].len(), 2 * SHARE as usize);
+}
+
+/// Catches a stream that the peer learns of only with its first message, or of whose end one side is not told.
+#[test]
+fn both_sides_learn_when_a_stream_opens_and_when_it_is_over() {
+    let mut world = World::new(1, 1);
+    let session = world.nodes[0].peering.open().unwrap();
+    let stream = world.nodes[0].peering.open_stream(session, Priority::Normal).unwrap();
+    world.run(Duration::from_millis(1));
+    assert_eq!(world.nodes[1].opened_streams, [(session, stream)]);
+    world.nodes[1].send(session, stream, message(0, 1));
+    for node in &mut world.nodes {
+        node.peering.finish(session, stream);
+    }
+    world.run(Duration::from_millis(1));
+    for node in &world.nodes {
+        assert_eq!(
+            (&node.closed_streams[..], &node.finished[..]),
+            (&[(session, stream)][..], &[(session, stream)][..])
+        );
     }
 }
 
@@ -283,7 +318,7 @@ fn a_reset_takes_a_session_out_of_every_line() {
         let session = SessionId(first + generation * MAX_SESSIONS * 2);
         let address = Address { session: session.number(), stream: 0, message: 0 };
         hostile.send(PacketKind::Fragment, address, 1, &[0]).unwrap().unwrap();
-        hostile.victim().consume(session, 1);
+        hostile.victim().consume(session, StreamId::MAIN, 1);
         hostile.victim().send(session, StreamId::MAIN, Token(generation), 1).unwrap();
         hostile.victim().reset(session, 0);
         while hostile.victim().poll_event().is_some() {}
@@ -310,8 +345,20 @@ fn a_packet_cannot_ask_for_more_than_the_room_of_its_session() {
     let control = Address { stream: StreamId::CONTROL.0, ..address(0) };
     let refused = hostile.send(PacketKind::Fragment, control, 1, &[0]);
     assert_eq!(refused, Err(Violation::Stream(StreamId::CONTROL.0)));
-    let far = Address { stream: 2 * 1000, ..address(0) };
-    assert_eq!(hostile.send(PacketKind::Fragment, far, 1, &[0]), Err(Violation::Stream(2000)));
+    for kind in [PacketKind::Fragment, PacketKind::Room] {
+        let far = Address { stream: 2 * 1000, ..address(0) };
+        assert_eq!(
+            hostile.send(kind, far, 1, &[]),
+            Err(Violation::Stream(2000)),
+            "more streams than there may be"
+        );
+        let own = Address { stream: 1, ..address(0) };
+        assert_eq!(
+            hostile.send(kind, own, 1, &[]),
+            Err(Violation::Stream(1)),
+            "a stream that this side never opened"
+        );
+    }
 }
 
 /// Memory that came for a message of a session that was over was granted, and counted for another message.

@@ -71,12 +71,14 @@ pub(super) struct Node {
     pub(super) finished: Vec<(SessionId, StreamId)>,
     pub(super) opened: Vec<SessionId>,
     pub(super) closed: Vec<SessionId>,
+    pub(super) opened_streams: Vec<(SessionId, StreamId)>,
+    pub(super) closed_streams: Vec<(SessionId, StreamId)>,
     pub(super) resets: Vec<(SessionId, u64)>,
     pub(super) undelivered: Vec<u32>,
     pub(super) losses: Vec<PathLoss>,
     /// Whether the application reads.
     pub(super) reads: bool,
-    pub(super) unread: Vec<(SessionId, u32)>,
+    pub(super) unread: Vec<(SessionId, StreamId, u32)>,
     /// Whether there is memory for announced messages.
     pub(super) has_memory: bool,
     announced: Vec<IncomingId>,
@@ -84,7 +86,7 @@ pub(super) struct Node {
 
 impl Node {
     fn new(side: Side) -> Self {
-        let limits = Limits { max_message: 1 << 24, max_sessions: 64, max_streams: 4, session_share: SHARE };
+        let limits = Limits { max_message: 1 << 24, max_sessions: 64, max_streams: 4, stream_share: SHARE };
         let config = PeeringConfig {
             side,
             integrity: Integrity::Crc32,
@@ -101,6 +103,8 @@ impl Node {
             finished: Vec::new(),
             opened: Vec::new(),
             closed: Vec::new(),
+            opened_streams: Vec::new(),
+            closed_streams: Vec::new(),
             resets: Vec::new(),
             undelivered: Vec::new(),
             losses: Vec::new(),
@@ -128,8 +132,8 @@ impl Node {
     /// Reads everything that was left unread
     pub(super) fn read_all(&mut self) {
         self.reads = true;
-        for (session, packets) in std::mem::take(&mut self.unread) {
-            self.peering.consume(session, packets);
+        for (session, stream, packets) in std::mem::take(&mut self.unread) {
+            self.peering.consume(session, stream, packets);
         }
     }
 }
@@ -229,6 +233,7 @@ impl World {
         match transmit {
             Transmit::Packet { path, payload, trailer } => {
                 let index = path.0 as usize;
+                self.nodes[node].peering.packet_sent(path);
                 let mut packet = match &payload {
                     Payload::Fragment { token, offset, len } => {
                         self.nodes[node].outgoing[&token.0][*offset as usize..][..*len as usize].to_vec()
@@ -335,14 +340,16 @@ impl World {
         while let Some(event) = node.peering.poll_event() {
             match event {
                 Event::Opened(session) => node.opened.push(session),
+                Event::StreamOpened { session, stream } => node.opened_streams.push((session, stream)),
+                Event::StreamClosed { session, stream } => node.closed_streams.push((session, stream)),
                 Event::Message { session, stream, id } => {
                     let message = node.incoming.remove(&id.0).expect("it is complete");
                     let count = packets(message.len() as u64);
                     node.received.entry((session, stream)).or_default().push(message);
                     if node.reads {
-                        node.peering.consume(session, count);
+                        node.peering.consume(session, stream, count);
                     } else {
-                        node.unread.push((session, count));
+                        node.unread.push((session, stream, count));
                     }
                 }
                 Event::Finished { session, stream } => node.finished.push((session, stream)),

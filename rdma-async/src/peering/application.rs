@@ -1,0 +1,265 @@
+//! What the application asks of a peering
+
+use std::task::{Context, Poll, Waker};
+
+use rdma_core::session::{MAX_EAGER, Priority, RefusedSend, SessionId, StreamId, Token, packets};
+use rdma_core::{Device, Time, frames};
+
+use super::body::{Body, Effects};
+use super::lanes::MAX_TOKENS;
+use super::outgoing::OutgoingMessage;
+use super::session_state::StreamPlaces;
+use super::state::{REFUSED, State};
+use super::stream_state::StreamKey;
+use crate::error::{ConnectError, OpenError, SendError, SessionError};
+use crate::pool::Lease;
+use crate::send_failed::SendFailed;
+use crate::wait_queue::Waiter;
+
+/// What the future of a send waits for
+pub(crate) struct Awaited<'a> {
+    /// Whether it waits for the peer to have the message, and not for its own memory.
+    pub(crate) is_delivery: bool,
+    pub(crate) waker: &'a Waker,
+}
+
+impl<D: Device> State<D> {
+    /// Opens a session, unless the peer takes no more, or the peering is over
+    pub(crate) fn try_open(&mut self, now: Time, effects: &mut Effects) -> Result<SessionId, ConnectError> {
+        if let Some(error) = &self.end {
+            return Err(error.clone().into());
+        }
+        let id = self.core.open().ok_or(ConnectError::TooManySessions)?;
+        if self.sessions.contains_key(&id) {
+            // The application still holds a session of that number, which ended thousands of sessions ago.
+            self.core.reset(id, REFUSED);
+            return Err(ConnectError::TooManySessions);
+        }
+        self.new_session(id);
+        self.pump(now, effects);
+        Ok(id)
+    }
+
+    /// Queues a message, when there is a slot for it and this task is first in line; returns its slot
+    pub(super) fn poll_send(
+        &mut self,
+        key: StreamKey,
+        message: &mut Option<Lease>,
+        waiter: &mut Waiter,
+        awaited: Awaited<'_>,
+        now: Time,
+        effects: &mut Effects,
+    ) -> Poll<Result<u32, SendFailed>> {
+        let stream = self.stream(key).expect("a stream with a handle is there");
+        let cx = &Context::from_waker(awaited.waker);
+        stream.ops.poll_claim(waiter, cx, effects).map(|claimed| {
+            let message = message.take().expect("a send that waits has its lease");
+            self.enqueue(key, claimed, message, Some(awaited), now, effects)
+        })
+    }
+
+    /// Queues a message without a future for its outcome, if a slot is free and no task waits for one
+    pub(super) fn try_send(
+        &mut self,
+        key: StreamKey,
+        message: Lease,
+        now: Time,
+        effects: &mut Effects,
+    ) -> Result<(), SendFailed> {
+        let stream = self.stream(key).expect("a stream with a handle is there");
+        let claimed = stream.ops.try_claim().unwrap_or(Err(SendError::WouldBlock));
+        self.enqueue(key, claimed, message, None, now, effects).map(drop)
+    }
+
+    /// Queues a message in a place that was claimed
+    pub(super) fn send_claimed(
+        &mut self,
+        key: StreamKey,
+        slot: u32,
+        message: Lease,
+        now: Time,
+        effects: &mut Effects,
+    ) -> Result<(), SendFailed> {
+        let refusal = self.stream(key).and_then(|stream| {
+            let refusal = stream.refusal()?;
+            stream.ops.release(slot, effects);
+            Some(refusal)
+        });
+        self.enqueue(key, refusal.map_or(Ok(slot), Err), message, None, now, effects).map(drop)
+    }
+
+    #[inline]
+    fn enqueue(
+        &mut self,
+        key: StreamKey,
+        claimed: Result<u32, SendError>,
+        message: Lease,
+        awaited: Option<Awaited<'_>>,
+        now: Time,
+        effects: &mut Effects,
+    ) -> Result<u32, SendFailed> {
+        let slot = match claimed {
+            Ok(slot) => slot,
+            Err(error) => return Err(SendFailed { error, lease: Some(message) }),
+        };
+        let awaits_delivery = awaited.as_ref().is_some_and(|awaited| awaited.is_delivery);
+        let len = message.len() as u64;
+        let token = self.outgoing.vacant_key() as u32;
+        let StreamKey { session: id, stream: stream_id } = key;
+        let session = self.sessions.get_mut(&id).expect("a session with a handle is there");
+        let stream = session.stream(stream_id).expect("a stream with a handle is there");
+        let queued = if token >= MAX_TOKENS {
+            Err(SendError::WouldBlock)
+        } else {
+            self.core.send(id, stream_id, Token(token), len).map_err(|refused| match refused {
+                RefusedSend::TooLong { len, max } => {
+                    SendError::TooLong { len: len as usize, max: max as usize }
+                }
+                _ => stream.send_error(),
+            })
+        };
+        if let Err(error) = queued {
+            stream.ops.release(slot, effects);
+            return Err(SendFailed { error, lease: Some(message) });
+        }
+        let packets = if len > MAX_EAGER as u64 { 0 } else { packets(len) };
+        self.outgoing.insert(OutgoingMessage::new(key, slot, awaits_delivery, packets));
+        stream.ops.put(slot, Body::Lease(message), awaited.map(|awaited| awaited.waker));
+        session.counts.queued += 1;
+        self.pump(now, effects);
+        Ok(slot)
+    }
+
+    /// Opens a stream of a session, when the peer takes one more and this task is first in line
+    pub(super) fn poll_open_stream(
+        &mut self,
+        id: SessionId,
+        priority: Priority,
+        waiter: &mut Waiter,
+        cx: &Context<'_>,
+        now: Time,
+        effects: &mut Effects,
+    ) -> Poll<Result<StreamId, OpenError>> {
+        let session = self.sessions.get_mut(&id).expect("a session with a handle is there");
+        let place = session.places.poll_take(waiter, cx, effects, StreamPlaces::take);
+        place.map(|place| {
+            place?;
+            let opened = self.core.open_stream(id, priority).ok_or(OpenError::Closed)?;
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.add_own(opened);
+            }
+            self.pump(now, effects);
+            Ok(opened)
+        })
+    }
+
+    /// Ends what this side sends on a stream, in good order
+    pub(crate) fn finish(&mut self, key: StreamKey, now: Time, effects: &mut Effects) {
+        if let Some(stream) = self.stream(key) {
+            stream.refuse(SendError::Closed, effects);
+            self.core.finish(key.session, key.stream);
+            self.pump(now, effects);
+        }
+    }
+
+    /// Lets the messages of a stream take turns with those of other streams of `priority`
+    pub(crate) fn set_priority(&mut self, key: StreamKey, priority: Priority) {
+        self.core.set_priority(key.session, key.stream, priority);
+    }
+
+    /// Ends what this side sends in a session, in good order
+    pub(crate) fn close(&mut self, id: SessionId, now: Time, effects: &mut Effects) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.refuse(&SendError::Closed, OpenError::Closed, effects);
+            self.core.close(id);
+            self.pump(now, effects);
+        }
+    }
+
+    /// Ends a session at once; the peer learns `code`
+    pub(crate) fn reset(&mut self, id: SessionId, code: u64, now: Time, effects: &mut Effects) {
+        if let Some(session) = self.sessions.get_mut(&id)
+            && !session.is_over
+        {
+            session.fail(&SessionError::Aborted, effects);
+            self.core.reset(id, code);
+            self.pump(now, effects);
+        }
+    }
+
+    /// The last handle of a stream was dropped: queued messages are still sent, messages that arrive are dropped
+    pub(crate) fn abandon(&mut self, key: StreamKey, now: Time, effects: &mut Effects) {
+        if key.stream == StreamId::MAIN {
+            return self.abandon_session(key.session, now, effects);
+        }
+        let Some(stream) = self.stream(key) else { return };
+        stream.is_held = false;
+        self.finish(key, now, effects);
+        self.remove_stream_if_unused(key, effects);
+    }
+
+    fn abandon_session(&mut self, id: SessionId, now: Time, effects: &mut Effects) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.release();
+        self.close(id, now, effects);
+        self.abandoned.push(id, now);
+        effects.wake_reactor();
+        self.remove_if_unused(id, effects);
+    }
+
+    /// Gives the room of a message back that the application has read
+    pub(crate) fn recycle(&mut self, key: StreamKey, len: usize, now: Time, effects: &mut Effects) {
+        self.consume(key, len, effects);
+        self.pump(now, effects);
+    }
+
+    /// A message of `len` bytes has left its stream
+    fn consume(&mut self, key: StreamKey, len: usize, effects: &mut Effects) {
+        self.core.consume(key.session, key.stream, packets(len as u64));
+        if len > MAX_EAGER
+            && let Some(stream) = self.stream(key)
+        {
+            stream.bulk_frames = stream.bulk_frames.saturating_sub(frames(len) as u32);
+            if self.waits_for_memory() {
+                effects.wake_reactor();
+            }
+        }
+    }
+
+    /// Drops what has arrived, if the application has dropped its handles
+    pub(super) fn discard(&mut self, key: StreamKey, effects: &mut Effects) {
+        while let Some(stream) = self.stream(key).filter(|stream| !stream.is_held)
+            && let Some(body) = stream.inbox.discard(effects)
+        {
+            self.consume(key, body.len(), effects);
+            effects.drop([body]);
+        }
+    }
+
+    /// A future that waited for the end of a session is gone
+    pub(crate) fn unwatch(&mut self, id: SessionId, waiter: &mut Waiter, effects: &mut Effects) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.end.leave(waiter, effects);
+        session.watchers -= 1;
+        self.remove_if_unused(id, effects);
+    }
+
+    /// Forgets what of a stream nobody needs any more, and its session, if that is so
+    pub(super) fn remove_stream_if_unused(&mut self, key: StreamKey, effects: &mut Effects) {
+        self.discard(key, effects);
+        let Some(session) = self.sessions.get_mut(&key.session) else { return };
+        session.remove_if_unused(key.stream);
+        if session.is_unused() {
+            self.sessions.remove(&key.session);
+        }
+    }
+
+    /// As [`remove_stream_if_unused`](Self::remove_stream_if_unused), for all streams of a session
+    pub(super) fn remove_if_unused(&mut self, id: SessionId, effects: &mut Effects) {
+        let Some(session) = self.sessions.get(&id) else { return };
+        for stream in session.stream_ids().collect::<Vec<_>>() {
+            self.remove_stream_if_unused(StreamKey { session: id, stream }, effects);
+        }
+        self.remove_stream_if_unused(StreamKey::main(id), effects);
+    }
+}

@@ -1,0 +1,178 @@
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use rdma_core::Device;
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
+
+use super::claim::Claim;
+use super::futures::{Closed, Recv};
+use super::message::Message;
+use super::stream::Stream;
+use crate::error::AllocError;
+use crate::pool::{Alloc, Lease};
+
+/// The most bytes of a message; longer ones are not faster.
+const LONGEST: usize = 1 << 20;
+
+/// A stream of a session as a stream of bytes, for code that speaks [`AsyncRead`] and [`AsyncWrite`]
+///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// use rdma_async::ByteStream;
+/// use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+///
+/// let (mut local, mut remote) = (ByteStream::from(session), ByteStream::from(peer));
+/// local.write_all(b"hello").await?;
+/// local.shutdown().await?;
+/// let mut read = String::new();
+/// remote.read_to_string(&mut read).await?;
+/// assert_eq!(read, "hello");
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+///
+/// Each write is copied, and sent at once as one message of up to 1 MiB or a quarter of the node's send memory; put a
+/// [`BufWriter`](tokio::io::BufWriter) before it if writes are small. Flushing waits for nothing. Shutting down
+/// [finishes](Stream::finish) the stream: what was written is still sent, also when the stream is dropped.
+///
+/// # Errors
+///
+/// Those of [`Stream::send`] and [`Stream::recv`], inside of an [`io::Error`].
+///
+/// # Cancel safety
+///
+/// A read or a write that is not ready has done nothing.
+pub struct ByteStream<D: Device> {
+    stream: Stream<D>,
+    recv: Recv<D>,
+    /// The message that is being read, and how much of it was.
+    message: Option<(Message, usize)>,
+    is_at_end: bool,
+    claim: Claim<D>,
+    /// Memory for the next write, while there is none.
+    alloc: Option<(Alloc, Closed<D>)>,
+    /// The most bytes of a message.
+    max: usize,
+}
+
+impl<D: Device> From<Stream<D>> for ByteStream<D> {
+    fn from(stream: Stream<D>) -> Self {
+        let max = LONGEST.min(stream.max_message()).min(stream.handle.peering.pool.send_bytes() / 4).max(1);
+        let (recv, claim) = (stream.recv(), Claim::new(&stream.handle));
+        Self { stream, recv, message: None, is_at_end: false, claim, alloc: None, max }
+    }
+}
+
+impl<D: Device> ByteStream<D> {
+    /// The stream of messages that carries the bytes
+    ///
+    /// Messages that are sent or received there are a part of the bytes.
+    pub fn get_ref(&self) -> &Stream<D> {
+        &self.stream
+    }
+
+    fn poll_lease(&mut self, len: usize, cx: &mut Context<'_>) -> Poll<io::Result<Lease>> {
+        let Self { stream, alloc, .. } = self;
+        let (future, closed) = match alloc {
+            Some(waiting) => waiting,
+            None => match stream.handle.peering.pool.try_alloc(len) {
+                Err(AllocError::WouldBlock) => alloc
+                    .insert((Alloc::new(&stream.handle.peering.pool, len.max(self.max)), stream.closed())),
+                lease => return Poll::Ready(Ok(lease?)),
+            },
+        };
+        // Polled only so that the end of the session wakes this task: the place in the queue knows the reason.
+        let _ = Pin::new(closed).poll(cx);
+        let lease = ready!(Pin::new(future).poll(cx))?;
+        *alloc = None;
+        Poll::Ready(Ok(lease))
+    }
+}
+
+impl<D: Device> AsyncBufRead for ByteStream<D> {
+    fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        let this = self.get_mut();
+        while !this.is_at_end && this.message.as_ref().is_none_or(|(message, read)| *read == message.len()) {
+            this.message = None;
+            this.message = ready!(Pin::new(&mut this.recv).poll(cx))?.map(|message| (message, 0));
+            this.is_at_end = this.message.is_none();
+        }
+        Poll::Ready(Ok(this.message.as_ref().map_or(&[], |(message, read)| &message[*read..])))
+    }
+
+    fn consume(mut self: Pin<&mut Self>, len: usize) {
+        if let Some((message, read)) = &mut self.message {
+            *read = (*read + len).min(message.len());
+        }
+    }
+}
+
+impl<D: Device> AsyncRead for ByteStream<D> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if buf.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let bytes = ready!(self.as_mut().poll_fill_buf(cx))?;
+        let len = bytes.len().min(buf.remaining());
+        buf.put_slice(&bytes[..len]);
+        self.consume(len);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<D: Device> AsyncWrite for ByteStream<D> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let total = slices.iter().map(|slice| slice.len()).sum::<usize>();
+        let len = total.min(self.max);
+        if total == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        ready!(self.claim.poll_claim(cx))?;
+        let mut lease = ready!(self.poll_lease(len, cx))?;
+        for slice in slices {
+            let left = len - lease.len();
+            lease.extend_from_slice(&slice[..slice.len().min(left)]);
+        }
+        self.claim.send(lease)?;
+        Poll::Ready(Ok(len))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.finish();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<D: Device> fmt::Debug for ByteStream<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ByteStream").field(&self.stream).finish()
+    }
+}

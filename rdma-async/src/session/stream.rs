@@ -1,0 +1,216 @@
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use rdma_core::Device;
+use rdma_core::session::{Priority, StreamId};
+
+use super::futures::{Closed, Messages, Recv, Send};
+use super::handle::StreamHandle;
+use super::message::Message;
+use super::sink::MessageSink;
+use crate::error::{AllocError, RecvError, SendError};
+use crate::pool::{Alloc, Lease};
+use crate::send_failed::SendFailed;
+use crate::wait_queue::Waiter;
+
+/// Messages in order, in both directions, beside the other streams of a [`Session`](crate::Session)
+///
+/// Streams do not wait for each other: not for what was lost on another one, nor for an application that does not read another one.
+/// Each has a [`Priority`] for what this side sends.
+///
+/// Cheap to clone; all clones are the same stream, and each keeps the session open. When the last clone and the last future are
+/// dropped, queued messages are still sent, and then the stream is [finished](Self::finish); messages that arrive are dropped.
+///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// let urgent = session.open_stream(Priority::High).await?;
+/// urgent.send_bytes(b"stop").await?;
+/// let opened = peer.accept_stream().await?.expect("the session is open");
+/// assert_eq!(*opened.recv().await?.expect("a message"), *b"stop");
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+pub struct Stream<D: Device> {
+    pub(super) handle: Arc<StreamHandle<D>>,
+}
+
+impl<D: Device> Stream<D> {
+    /// The stream `id` of the session with the handle `session`
+    pub(super) fn new(session: &Arc<StreamHandle<D>>, id: StreamId) -> Self {
+        Self { handle: StreamHandle::stream(session, id) }
+    }
+
+    /// Sends the message in `lease`
+    ///
+    /// Resolves when the lease may be reused, and returns it. [`Send::delivered`] resolves when the peer has the message.
+    ///
+    /// # Errors
+    ///
+    /// With the lease, unless a failed device may still touch it:
+    ///
+    /// * [`SendError::Closed`] if this side has closed the session or finished the stream;
+    /// * [`SendError::ForeignLease`] if the lease is of another node;
+    /// * [`SendError::Lost`] if the session is lost: the peer may or may not have the message;
+    /// * [`SendError::PeerClosed`] if the peer has closed the session;
+    /// * [`SendError::TooLong`] if the peer does not take messages of this length.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it was first polled, or while it waits for a place in the queue, drops the message. Once the
+    /// message has a place it will be sent, whether or not the future lives; its memory is then freed by itself.
+    pub fn send(&self, lease: Lease) -> Send<D> {
+        Send::new(Arc::clone(&self.handle), lease)
+    }
+
+    /// Queues the message in `lease`, without waiting
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send), and [`SendError::WouldBlock`] if as many messages are in flight as may be, or if tasks wait to send.
+    pub fn try_send(&self, lease: Lease) -> Result<(), SendFailed> {
+        self.handle.peering.try_send(self.handle.key, lease)
+    }
+
+    /// Copies `bytes` into a lease and sends it
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send), and [`SendError::Alloc`] if the node's send memory is smaller than the message.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`send`](Self::send).
+    pub async fn send_bytes(&self, bytes: &[u8]) -> Result<(), SendError> {
+        let mut lease = match self.handle.peering.pool.try_alloc(bytes.len()) {
+            Err(AllocError::WouldBlock) => self.alloc_to_send(bytes.len()).await?,
+            leased => leased?,
+        };
+        lease.extend_from_slice(bytes);
+        self.send(lease).await?;
+        Ok(())
+    }
+
+    /// Leases memory for a message of `len` bytes; fails when it cannot be sent, or nothing can be any more
+    async fn alloc_to_send(&self, len: usize) -> Result<Lease, SendError> {
+        let max = self.max_message();
+        if len > max {
+            return Err(SendError::TooLong { len, max });
+        }
+        let (mut alloc, mut closed) = (Alloc::new(&self.handle.peering.pool, len), self.closed());
+        poll_fn(|cx| {
+            // Polled only so that the end of the session wakes this task: the check returns the reason.
+            let _ = Pin::new(&mut closed).poll(cx);
+            if let Some(error) = self.handle.with(|stream, _| stream.refusal()) {
+                return Poll::Ready(Err(error));
+            }
+            Pin::new(&mut alloc).poll(cx).map_err(SendError::from)
+        })
+        .await
+    }
+
+    /// The next message, or `None` when the peer has finished the stream or closed the session, and everything has been read
+    ///
+    /// # Errors
+    ///
+    /// [`RecvError::Lost`] if the session is lost. Messages that arrived before are delivered first.
+    ///
+    /// # Cancel safety
+    ///
+    /// Messages are received whether or not a future waits: dropping the future loses none.
+    pub fn recv(&self) -> Recv<D> {
+        Recv { stream: Arc::clone(&self.handle), waiter: Waiter::default() }
+    }
+
+    /// The next message, or `None` at the end, as [`recv`](Self::recv), without waiting
+    ///
+    /// # Errors
+    ///
+    /// [`RecvError::Lost`] if the session is lost; [`RecvError::WouldBlock`] if no message is there, or if tasks wait for one.
+    pub fn try_recv(&self) -> Result<Option<Message>, RecvError> {
+        let received = self.handle.with(|stream, _| stream.inbox.try_next());
+        let body = received.unwrap_or(Err(RecvError::WouldBlock))?;
+        Ok(body.map(|body| self.handle.message(body)))
+    }
+
+    /// The messages, as a [`futures_core::Stream`]
+    ///
+    /// Several of them, and [`recv`](Self::recv) beside them, share the messages.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Self::recv); the stream ends after one.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it loses no message.
+    pub fn messages(&self) -> Messages<D> {
+        Messages { recv: self.recv(), is_ended: false }
+    }
+
+    /// Takes messages, as a [`futures_sink::Sink`] of [leases](Lease)
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it loses no message that it took.
+    pub fn sink(&self) -> MessageSink<D> {
+        MessageSink::new(&self.handle)
+    }
+
+    /// Ends what this side sends on the stream, behind the messages that are queued
+    ///
+    /// The peer reads them and then the end. What the peer sends can still be read here. The stream is over when both sides have
+    /// finished it. The main stream of a session that is finished so leaves the session open.
+    pub fn finish(&self) {
+        self.handle.finish();
+    }
+
+    /// Lets what this side sends next on the stream go before or after that of other streams
+    ///
+    /// A stream that the peer has opened begins with [`Priority::Normal`] on this side.
+    pub fn set_priority(&self, priority: Priority) {
+        self.handle.peering.with(|state, _, _| state.set_priority(self.handle.key, priority));
+    }
+
+    /// The number of the stream in its session, the same on both sides
+    pub fn id(&self) -> StreamId {
+        self.handle.key.stream
+    }
+
+    /// The longest message that the peer takes, in bytes
+    pub(super) fn max_message(&self) -> usize {
+        let max = self.handle.peering.with(|state, _, _| state.max_message());
+        usize::try_from(max).unwrap_or(usize::MAX)
+    }
+
+    /// Waits until the session is over
+    pub(super) fn closed(&self) -> Closed<D> {
+        Closed::new(self.handle.stream_ref())
+    }
+}
+
+impl<D: Device> Clone for Stream<D> {
+    fn clone(&self) -> Self {
+        Self { handle: Arc::clone(&self.handle) }
+    }
+}
+
+impl<D: Device> fmt::Debug for Stream<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.handle.key;
+        let mut debug = f.debug_struct("Stream");
+        debug.field("session", &key.session.number()).field("stream", &key.stream.0).finish_non_exhaustive()
+    }
+}
