@@ -399,6 +399,18 @@ pub enum InvalidOptions {
     },
 }
 
+/// A text that is no [`SharedKey`](crate::SharedKey)
+///
+/// ```
+/// use rdma_async::{InvalidKey, SharedKey};
+///
+/// assert_eq!("secret".parse::<SharedKey>().unwrap_err(), InvalidKey);
+/// ```
+#[cfg(feature = "shared-key")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("a shared key is 64 hexadecimal digits")]
+pub struct InvalidKey;
+
 /// Memory that cannot be mapped or registered
 ///
 /// ```

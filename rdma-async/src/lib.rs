@@ -38,6 +38,7 @@
 //!
 //! * `tokio` (default): nodes run on the tokio runtime that they are built in, and any of its streams carries the bootstrap.
 //!   Without it, pass a [`Runtime`] to [`NodeBuilder::runtime`].
+//! * `shared-key`: a secret without which no peer is connected, by the crate `snow`.
 
 mod bootstrap_stream;
 mod effects;
@@ -53,6 +54,8 @@ mod pool;
 mod reactor_waker;
 mod send_failed;
 mod session;
+#[cfg(feature = "shared-key")]
+mod shared_key;
 mod spin_runtime;
 mod sync;
 pub mod time;
@@ -81,6 +84,8 @@ pub use rdma_core::{
 };
 
 pub use bootstrap_stream::BootstrapStream;
+#[cfg(feature = "shared-key")]
+pub use error::InvalidKey;
 pub use error::{
     AllocError, CloseError, ConnectError, InvalidOptions, NodeError, OpenError, PoolError, RecvError,
     RequestError, SendError, SessionError,
@@ -92,6 +97,8 @@ pub use send_failed::SendFailed;
 #[cfg(feature = "tokio")]
 pub use session::ByteStream;
 pub use session::{Message, MessageSink, PathSnapshot, Session, Snapshot, Stream};
+#[cfg(feature = "shared-key")]
+pub use shared_key::SharedKey;
 pub use spin_runtime::SpinRuntime;
 #[cfg(feature = "tokio")]
 pub use tokio_runtime::TokioRuntime;

@@ -12,6 +12,8 @@ use rdma_core::{Device, FRAME};
 use super::control::Control;
 use super::inner::{Attempt, NodeGuard, NodeInner};
 use super::options::{BULK_FRAGMENT, TRANSMIT};
+#[cfg(feature = "shared-key")]
+use super::sealed::SealedStream;
 use super::wire::ControlStream;
 use crate::bootstrap_stream::{BootstrapStream, read_exact, write_all};
 use crate::error::{ConnectError, SessionError};
@@ -40,6 +42,21 @@ pub(super) async fn establish<D: Device, S: BootstrapStream + Send + 'static>(
 }
 
 async fn introduce<D: Device, S: BootstrapStream + Send + 'static>(
+    node: &Arc<NodeInner<D>>,
+    attempt: Attempt<D>,
+    stream: S,
+    side: Side,
+) -> Result<Arc<PeeringShared<D>>, ConnectError> {
+    #[cfg(feature = "shared-key")]
+    if let Some(key) = &node.options.shared_key {
+        let stream = SealedStream::new(stream, key, side).await?;
+        return introduce_over(node, attempt, stream, side).await;
+    }
+    introduce_over(node, attempt, stream, side).await
+}
+
+/// As [`introduce`], over a stream that is as safe as it has to be
+async fn introduce_over<D: Device, S: BootstrapStream + Send + 'static>(
     node: &Arc<NodeInner<D>>,
     attempt: Attempt<D>,
     mut stream: S,
@@ -90,21 +107,32 @@ async fn exchange_hellos(
     if side == Side::Connecting {
         write_all(stream, &ours.to_bytes()).await?;
     }
-    let mut bytes = [0; Hello::LEN];
-    // A peer of another version may send a shorter hello and wait: its head is checked before the rest is read.
-    let (head, rest) = bytes.split_at_mut(Hello::HEAD_LEN);
-    read_exact(stream, head).await?;
-    Hello::check_head((&*head).try_into().expect("the slice has this length"))?;
-    read_exact(stream, rest).await?;
-    let theirs = Hello::from_bytes(&bytes)?;
-    if side == Side::Accepting {
+    let theirs = read_hello(stream).await;
+    // A peer that is refused learns why from this hello.
+    if side == Side::Accepting && matches!(theirs, Ok(_) | Err(ConnectError::Peer(_))) {
         write_all(stream, &ours.to_bytes()).await?;
     }
+    let theirs = theirs?;
     if theirs.group_epoch != ours.group_epoch {
         let (ours, theirs) = (ours.group_epoch, theirs.group_epoch);
         return Err(HelloError::Epoch { ours, theirs }.into());
     }
     Ok(theirs)
+}
+
+async fn read_hello(stream: &mut impl BootstrapStream) -> Result<Hello, ConnectError> {
+    let mut bytes = [0; Hello::LEN];
+    // A peer of another version may send a shorter hello and wait: its head is checked before the rest is read.
+    let (head, rest) = bytes.split_at_mut(Hello::HEAD_LEN);
+    read_exact(stream, head).await?;
+    let checked = Hello::check_head((&*head).try_into().expect("the slice has this length"));
+    if checked == Err(HelloError::KeyRequired) {
+        // It reads nothing before it has written the rest of its proof.
+        read_exact(stream, &mut [0; Hello::PROOF_LEN]).await?;
+    }
+    checked?;
+    read_exact(stream, rest).await?;
+    Ok(Hello::from_bytes(&bytes)?)
 }
 
 /// Sees that the peer answers now: a recording cannot send back a new nonce

@@ -7,6 +7,8 @@ mod options;
 mod path;
 mod port;
 mod reactor;
+#[cfg(feature = "shared-key")]
+mod sealed;
 mod wire;
 
 use std::collections::VecDeque;

@@ -4,6 +4,8 @@ use rdma_core::session::{Integrity, Limits, MAX_EAGER, MAX_SLOTS, MAX_UNREPORTED
 use rdma_core::{Device, FRAME};
 
 use crate::error::InvalidOptions;
+#[cfg(feature = "shared-key")]
+use crate::shared_key::SharedKey;
 
 /// How a node uses its devices; the defaults suit Thunderbolt 5
 ///
@@ -26,6 +28,8 @@ pub struct NodeOptions {
     pub(super) peer_timeout: Duration,
     pub(super) receive_memory: usize,
     pub(super) send_memory: usize,
+    #[cfg(feature = "shared-key")]
+    pub(super) shared_key: Option<SharedKey>,
     pub(super) stream_share: u32,
 }
 
@@ -54,6 +58,8 @@ impl Default for NodeOptions {
             peer_timeout: Duration::from_secs(2),
             receive_memory: 16 << 20,
             send_memory: 16 << 20,
+            #[cfg(feature = "shared-key")]
+            shared_key: None,
             stream_share: 128,
         }
     }
@@ -129,6 +135,15 @@ impl NodeOptions {
     /// Memory for messages that are being written or sent, in bytes; 16 MiB
     pub fn send_memory(self, bytes: usize) -> Self {
         Self { send_memory: bytes, ..self }
+    }
+
+    /// A secret without which no peer is connected; none
+    ///
+    /// Both sides prove over the bootstrap stream that they have it, and encrypt everything there, by Noise (`NNpsk0`): a program
+    /// without the key learns no address of a queue pair and makes no session. What goes over the cables is not encrypted.
+    #[cfg(feature = "shared-key")]
+    pub fn shared_key(self, key: SharedKey) -> Self {
+        Self { shared_key: Some(key), ..self }
     }
 
     /// Frames of 4 KiB that each stream can always have for messages up to 68,544 bytes, read or unread; 128

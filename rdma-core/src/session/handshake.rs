@@ -58,6 +58,12 @@ pub enum HelloError {
         /// The epoch of the peer
         theirs: u64,
     },
+    /// The peer has no shared key, and this side has one
+    #[error("the peer has no shared key, and this side wants one")]
+    KeyMissing,
+    /// The peer has a shared key, and this side has none
+    #[error("the peer wants a shared key, and this side has none")]
+    KeyRequired,
     /// The peer is not a program that speaks this protocol
     #[error("the peer does not speak this protocol")]
     ForeignProtocol,
@@ -76,9 +82,14 @@ pub enum HelloError {
         /// The version of the peer
         theirs: u16,
     },
+    /// Both sides have a shared key, and not the same one
+    #[error("the peer has another shared key")]
+    WrongKey,
 }
 
 const MAGIC: [u8; 6] = *b"tb5rdm";
+/// Of a stream on which everything but this is encrypted.
+const SEALED_MAGIC: [u8; 6] = *b"tb5key";
 
 impl Hello {
     /// Version of the protocol, which covers this message and all messages after it
@@ -87,6 +98,8 @@ impl Hello {
     pub const NONCE_LEN: usize = 16;
     /// Length in bytes of the part that every version begins with: the magic number and the version
     pub const HEAD_LEN: usize = 8;
+    /// Length in bytes of what a side with a shared key sends behind its [head](Self::sealed_head): a public key and a tag
+    pub const PROOF_LEN: usize = 32 + 16;
     /// Length of the encoded form in bytes
     pub const LEN: usize = Self::HEAD_LEN + 8 + Self::NONCE_LEN + 8 + 20 + 4 + 4 + 8 + 4;
 
@@ -114,11 +127,43 @@ impl Hello {
     ///
     /// # Errors
     ///
-    /// [`HelloError::ForeignProtocol`] without the magic number, [`HelloError::Version`] from another version.
+    /// [`HelloError::ForeignProtocol`] without the magic number, [`HelloError::KeyRequired`] from a peer with a shared key,
+    /// [`HelloError::Version`] from another version.
     pub fn check_head(head: &[u8; Self::HEAD_LEN]) -> Result<(), HelloError> {
+        Self::check(head, MAGIC, SEALED_MAGIC, HelloError::KeyRequired)
+    }
+
+    /// What a side with a shared key sends first, before the handshake that proves it
+    pub fn sealed_head() -> [u8; Self::HEAD_LEN] {
+        let mut head = [0; Self::HEAD_LEN];
+        let mut writer = Writer(&mut head);
+        writer.put(SEALED_MAGIC);
+        writer.put(Self::VERSION.to_le_bytes());
+        head
+    }
+
+    /// Checks the first bytes of a peer that should have a shared key
+    ///
+    /// # Errors
+    ///
+    /// [`HelloError::ForeignProtocol`] without the magic number, [`HelloError::KeyMissing`] from a peer without a key,
+    /// [`HelloError::Version`] from another version.
+    pub fn check_sealed_head(head: &[u8; Self::HEAD_LEN]) -> Result<(), HelloError> {
+        Self::check(head, SEALED_MAGIC, MAGIC, HelloError::KeyMissing)
+    }
+
+    /// Checks for one magic number; the other one is an error
+    fn check(
+        head: &[u8; Self::HEAD_LEN],
+        expected: [u8; 6],
+        other: [u8; 6],
+        error: HelloError,
+    ) -> Result<(), HelloError> {
         let mut reader = Reader(head);
-        if reader.take() != MAGIC {
-            return Err(HelloError::ForeignProtocol);
+        match reader.take() {
+            magic if magic == expected => (),
+            magic if magic == other => return Err(error),
+            _ => return Err(HelloError::ForeignProtocol),
         }
         let theirs = u16::from_le_bytes(reader.take());
         if theirs == Self::VERSION { Ok(()) } else { Err(HelloError::Version { theirs }) }
@@ -211,6 +256,8 @@ pub enum ControlMessage {
 }
 
 impl ControlMessage {
+    /// Length in bytes of what a side with a shared key sends behind its [head](Self::sealed_head): a public key and a tag
+    pub const PROOF_LEN: usize = 32 + 16;
     /// Length of the encoded form in bytes
     pub const LEN: usize = 24 + 2 * QpAddress::WIRE_LEN;
 

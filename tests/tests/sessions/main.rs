@@ -14,6 +14,7 @@ mod messages;
 mod outages;
 mod regressions;
 mod requests;
+mod shared_key;
 mod silence;
 mod streams;
 mod teardown;
