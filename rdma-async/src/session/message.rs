@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::peering::body::Body;
+use crate::pool::Lease;
 
 /// A received message
 ///
@@ -33,18 +34,37 @@ use crate::peering::body::Body;
 pub struct Message {
     /// `None` only while it is dropped.
     body: Option<Body>,
+    len: usize,
     recycle: Arc<dyn Recycle>,
 }
 
 /// Takes back what a message held in its session
 pub(crate) trait Recycle: Send + Sync {
-    /// A message of `len` bytes was dropped; its memory is free already
+    /// A message of `len` bytes was dropped, or became a lease
     fn recycle(&self, len: usize);
 }
 
 impl Message {
     pub(crate) fn new(body: Body, recycle: Arc<dyn Recycle>) -> Self {
-        Self { body: Some(body), recycle }
+        Self { len: body.len(), body: Some(body), recycle }
+    }
+
+    /// Its memory, to be changed or sent on without a copy, on any session of the node that received it
+    ///
+    /// What the message took of the share of its stream is given back at once. A short message for which no registered memory was free
+    /// in one piece is on the heap.
+    ///
+    /// # Errors
+    ///
+    /// The message itself, if it is on the heap: it has to be copied into a lease.
+    pub fn into_lease(mut self) -> Result<Lease, Self> {
+        match self.body.take() {
+            Some(Body::Lease(lease)) => Ok(lease),
+            body => {
+                self.body = body;
+                Err(self)
+            }
+        }
     }
 }
 
@@ -70,9 +90,8 @@ impl From<Message> for Bytes {
 
 impl Drop for Message {
     fn drop(&mut self) {
-        let len = self.len();
         drop(self.body.take());
-        self.recycle.recycle(len);
+        self.recycle.recycle(self.len);
     }
 }
 

@@ -81,6 +81,39 @@ fn a_message_can_be_shared_as_bytes_without_a_copy() {
     });
 }
 
+/// Catches a message whose memory stays behind, whose share is not given back, or that changes while it is sent on.
+#[test]
+fn a_received_message_is_sent_on_without_a_copy() {
+    on_session(Sim::new(), &options(), async |net, pair| {
+        let other = (pair.ba.open().unwrap(), pair.a.accept().await.unwrap());
+        let forward = async {
+            while let Some(got) = pair.ba.recv().await.unwrap() {
+                let place = got.as_ptr();
+                let lease = got.into_lease().expect("there is memory for it");
+                assert_eq!(lease.as_ptr(), place);
+                other.0.send(lease).await.unwrap();
+            }
+            other.0.close().await.unwrap();
+        };
+        let lens = || [0, 1, 4032, 4033, 68_544, 68_545, 1 << 20].into_iter().cycle().take(500).enumerate();
+        let send = async {
+            for (number, len) in lens() {
+                pair.ab.send_bytes(&message(number, len)).await.unwrap();
+            }
+            pair.ab.close().await.unwrap();
+        };
+        let receive = async {
+            for (number, len) in lens() {
+                assert!(*other.1.recv().await.unwrap().unwrap() == message(number, len), "message {number}");
+            }
+        };
+        futures::join!(forward, send, receive);
+        drop((other, pair.ab, pair.ba));
+        net.sleep(std::time::Duration::from_millis(10)).await;
+        assert!(pair.a.pool_stats().is_whole() && pair.b.pool_stats().is_whole());
+    });
+}
+
 /// Catches directions that take each other's time.
 #[test]
 fn large_messages_fill_the_cable_in_both_directions() {
