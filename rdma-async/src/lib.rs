@@ -38,6 +38,7 @@
 //!
 //! * `tokio` (default): nodes run on the tokio runtime that they are built in, and any of its streams carries the bootstrap.
 //!   Without it, pass a [`Runtime`] to [`NodeBuilder::runtime`].
+//! * `metrics`: [`Snapshot::publish`] gives figures to the recorder of the crate `metrics`.
 //! * `shared-key`: a secret without which no peer is connected, by the crate `snow`.
 
 mod bootstrap_stream;
@@ -79,8 +80,8 @@ pub use rdma_core::session::{
     HelloError, Integrity, PathCounts, PathLoss, PathStatus, Priority, SessionId, StreamId, Violation,
 };
 pub use rdma_core::{
-    AnyDevice, Caps, Cause, Device, Error, Gid, Invalid, PortState, PortStatus, Qpn, Resource, Runtime,
-    Status, Time, Timer, Verb, WrId,
+    AnyDevice, Caps, Cause, Device, Error, Gid, Histogram, Invalid, PortState, PortStatus, Qpn, Resource,
+    Runtime, Status, Time, Timer, Verb, WrId,
 };
 
 pub use bootstrap_stream::BootstrapStream;

@@ -183,6 +183,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         let PathState::Offered { prepared, .. } = offered else { return Ok(()) };
         match prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, true) {
             Ok(()) => {
+                tracing::info!(path = index, "path up");
                 self.paths[index] = PathState::Up { epoch: theirs.epoch, since: self.now() };
                 Ok(())
             }
@@ -212,6 +213,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         });
         match made {
             Ok(end) => {
+                tracing::info!(path = index, "path up");
                 self.paths[index] = PathState::Up { epoch, since: self.now() };
                 self.send(ControlMessage::Answer(end));
                 Ok(())
@@ -249,6 +251,10 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 Input::News => self.on_news(),
                 Input::Tick => self.on_tick(),
             }
+        }
+        match self.peering.error() {
+            Some(error) => tracing::warn!(%error, "peer lost"),
+            None => tracing::info!("peer left: the last session is over"),
         }
         self.send(ControlMessage::Bye);
         // A peer that does not read learns of the end by its own timeout.
@@ -342,7 +348,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         }
         for LostPath { path, epoch, key, reason } in lost {
             self.node.remove_route(key);
-            tracing::debug!(path = path.0, %reason, "path lost");
+            tracing::info!(path = path.0, %reason, "path lost");
             let (index, now) = (path.0 as usize, self.now());
             if let Some(&PathState::Up { epoch: current, since }) = self.paths.get(index)
                 && current == epoch

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rdma_core::session::{ControlMessage, Hello, HelloError, Integrity, Peering, PeeringConfig, Side};
 use rdma_core::{Device, FRAME};
+use tracing::Instrument as _;
 
 use super::control::Control;
 use super::inner::{Attempt, NodeGuard, NodeInner};
@@ -68,8 +69,9 @@ async fn introduce_over<D: Device, S: BootstrapStream + Send + 'static>(
     confirm(&mut stream, &ours, &theirs).await?;
     let peer_timeout = ours.peer_timeout.min(theirs.peer_timeout);
     let peering = make_peering(node, side, peer_timeout, &ours, &theirs)?;
+    let span = tracing::info_span!(parent: None, "peer", node = %NodeId(ours.incarnation), peer = %NodeId(theirs.incarnation));
     let mut control = Control::new(node, Arc::clone(&peering), stream, side, peer_timeout, theirs.ports);
-    control.make_first_paths().await?;
+    control.make_first_paths().instrument(span.clone()).await?;
     let guard = NodeGuard::new(Arc::clone(node));
     if node.is_closed() {
         return Err(ConnectError::Closed);
@@ -77,7 +79,7 @@ async fn introduce_over<D: Device, S: BootstrapStream + Send + 'static>(
     node.joining.push(Arc::clone(&peering)).map_err(|_| SessionError::RuntimeGone)?;
     node.wake_reactor();
     node.runtime.spawn(Box::pin(async move {
-        control.run().await;
+        control.run().instrument(span).await;
         drop(attempt);
         drop(guard);
     }));

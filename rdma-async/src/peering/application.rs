@@ -123,7 +123,7 @@ impl<D: Device> State<D> {
             return Err(SendFailed { error, lease: Some(message) });
         }
         let packets = if len > MAX_EAGER as u64 { 0 } else { packets(len) };
-        self.outgoing.insert(OutgoingMessage::new(key, slot, awaits_delivery, packets));
+        self.outgoing.insert(OutgoingMessage::new(key, slot, awaits_delivery, packets, now));
         stream.ops.put(slot, Body::Lease(message), awaited.map(|awaited| awaited.waker));
         session.counts.queued += 1;
         self.pump(now, effects);

@@ -66,7 +66,7 @@ impl<D: Device> State<D> {
                     }
                     effects.drop(self.incoming.withdraw(id));
                 }
-                Event::Delivered { token, .. } => self.on_decided(token, Ok(()), effects),
+                Event::Delivered { token, .. } => self.on_decided(token, Ok(()), now, effects),
                 Event::Undelivered { token, .. } => {
                     let Some(message) = self.outgoing.get_mut(token.0 as usize) else { continue };
                     let stream = find_stream(&mut self.sessions, message.stream);
@@ -78,7 +78,7 @@ impl<D: Device> State<D> {
                         stream.ops.complete(slot, Err(error.clone()), effects);
                         message.unfinished = 0;
                     }
-                    self.on_decided(token, Err(error), effects);
+                    self.on_decided(token, Err(error), now, effects);
                 }
                 Event::Flushed(id) => {
                     if let Some(session) = self.sessions.get_mut(&id) {
@@ -109,12 +109,13 @@ impl<D: Device> State<D> {
     }
 
     /// The peer has a message, or never will
-    fn on_decided(&mut self, token: Token, outcome: Result<(), SendError>, effects: &mut Effects) {
+    fn on_decided(&mut self, token: Token, outcome: Result<(), SendError>, now: Time, effects: &mut Effects) {
         if let Some(message) = self.outgoing.get_mut(token.0 as usize) {
             if outcome.is_ok()
                 && let Some(session) = self.sessions.get_mut(&message.stream.session)
             {
                 session.counts.delivered += 1;
+                session.deliveries.record(now - message.queued_at);
                 session.counts.progress += 1;
             }
             message.outcome = Some(outcome);

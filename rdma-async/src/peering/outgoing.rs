@@ -1,5 +1,6 @@
 //! Messages that are sent, by token
 
+use rdma_core::Time;
 use rdma_core::session::MAX_FRAGMENTS;
 
 use super::frames::TransmitFrames;
@@ -10,6 +11,7 @@ use crate::error::SendError;
 #[derive(Debug)]
 pub(super) struct OutgoingMessage {
     pub(super) stream: StreamKey,
+    pub(super) queued_at: Time,
     /// The op slot with its bytes, until the operation has ended.
     pub(super) slot: Option<u32>,
     /// Whether the operation ends when the peer has the message, and not when its memory is free.
@@ -27,9 +29,16 @@ pub(super) struct OutgoingMessage {
 const NO_FRAME: u16 = u16::MAX;
 
 impl OutgoingMessage {
-    pub(super) fn new(stream: StreamKey, slot: u32, awaits_delivery: bool, packets: u32) -> Self {
+    pub(super) fn new(
+        stream: StreamKey,
+        slot: u32,
+        awaits_delivery: bool,
+        packets: u32,
+        queued_at: Time,
+    ) -> Self {
         Self {
             stream,
+            queued_at,
             slot: Some(slot),
             awaits_delivery,
             unfinished: packets,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rdma_core::Histogram;
 use rdma_core::session::StreamId;
 
 use super::body::Effects;
@@ -23,6 +24,8 @@ pub(crate) struct SessionState {
     /// Futures that wait for the end, and keep no session open.
     pub(crate) watchers: u32,
     pub(crate) counts: Counts,
+    /// How long messages took from the queue to the peer.
+    pub(crate) deliveries: Histogram,
     /// Whether the protocol has forgotten the session.
     pub(crate) is_over: bool,
     max_in_flight: u32,
@@ -70,6 +73,7 @@ impl SessionState {
             end: WaitQueue::for_all("its session to end", None, 4),
             watchers: 0,
             counts: Counts::default(),
+            deliveries: Histogram::default(),
             is_over: false,
             max_in_flight,
         }

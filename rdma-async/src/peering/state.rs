@@ -6,7 +6,7 @@ use std::time::Duration;
 use rdma_core::session::{
     IncomingId, Integrity, PathCounts, PathId, PathLoss, PathStatus, Peering, SessionId, SessionWaits,
 };
-use rdma_core::{Device, Time};
+use rdma_core::{Device, Histogram, Time};
 use slab::Slab;
 
 use super::abandoned::Abandoned;
@@ -190,8 +190,8 @@ impl<D: Device> State<D> {
         self.lanes.len() as u32
     }
 
-    pub(crate) fn path(&self, path: PathId) -> (PathStatus, PathCounts) {
-        (self.core.path_status(path), self.core.path_counts(path))
+    pub(crate) fn path(&self, path: PathId) -> (PathStatus, PathCounts, Histogram) {
+        (self.core.path_status(path), self.core.path_counts(path), self.core.round_trips(path))
     }
 
     pub(crate) fn session_waits(&self, id: SessionId) -> SessionWaits {

@@ -7,6 +7,8 @@ pub(crate) mod futures;
 mod handle;
 mod message;
 pub(crate) mod opening;
+#[cfg(feature = "metrics")]
+mod publish;
 mod request;
 mod sink;
 mod snapshot;
@@ -249,16 +251,18 @@ impl<D: Device> Session<D> {
         self.peering().with(|state, _, _| {
             let paths = (0..state.path_count()).map(PathId);
             let paths = paths.map(|path| {
-                let (status, counts) = state.path(path);
-                PathSnapshot { status, counts }
+                let (status, counts, round_trips) = state.path(path);
+                PathSnapshot { status, counts, round_trips }
             });
             let (paths, waits, wants_memory) =
                 (paths.collect(), state.session_waits(id), state.wants_memory(id));
             let session = state.session(id).expect("a session with a handle is there");
+            let deliveries = session.deliveries.clone();
             let Counts { queued, delivered, received, .. } = session.counts;
             Snapshot {
                 session: id,
                 peer,
+                deliveries,
                 messages_queued: queued,
                 messages_delivered: delivered,
                 messages_received: received,

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use rdma_core::Histogram;
 use rdma_core::session::{PathCounts, PathStatus, SessionId, SessionWaits};
 
 use crate::node_id::NodeId;
@@ -36,6 +37,8 @@ pub struct Snapshot {
     pub messages_queued: u64,
     /// Messages that the peer has, among those
     pub messages_delivered: u64,
+    /// How long messages took, from their place in the queue until this side knew that the peer has them
+    pub deliveries: Histogram,
     /// Messages of the peer that have arrived, read or not
     pub messages_received: u64,
     /// Messages that have arrived, and that the application has not taken
@@ -53,13 +56,15 @@ pub struct Snapshot {
 }
 
 /// A path at one moment
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PathSnapshot {
     /// How it is
     pub status: PathStatus,
     /// What it has done
     pub counts: PathCounts,
+    /// How long it took from sending a packet until the peer's report on it was here; a report waits up to 25 µs for company
+    pub round_trips: Histogram,
 }
 
 fn plural(count: usize, one: &str, many: &str) -> String {
@@ -110,7 +115,8 @@ impl fmt::Display for Snapshot {
             self.messages_queued, self.messages_delivered, self.messages_in_flight
         )?;
         writeln!(f, "  received: {}, of which {} unread", self.messages_received, self.messages_unread)?;
-        for (number, PathSnapshot { status, counts }) in self.paths.iter().enumerate() {
+        writeln!(f, "  delivery: {}", self.deliveries)?;
+        for (number, PathSnapshot { status, counts, round_trips }) in self.paths.iter().enumerate() {
             let status = match status {
                 PathStatus::Down => "down",
                 PathStatus::Unproven => "up, without a word of the peer yet",
@@ -125,6 +131,7 @@ impl fmt::Display for Snapshot {
                 counts.packets_lost,
                 counts.retransmitted_bytes
             )?;
+            writeln!(f, "    round trips: {round_trips}")?;
         }
         self.waits_for().iter().try_for_each(|wait| writeln!(f, "  waits for {wait}"))
     }

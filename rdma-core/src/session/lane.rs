@@ -184,19 +184,19 @@ impl<T> Lane<T> {
         Ok(is_new)
     }
 
-    /// The oldest packet whose fate `report` decides; call until there is none
-    pub(super) fn pop(&mut self, now: Time, report: Report) -> Option<(T, Fate)> {
+    /// The oldest packet whose fate `report` decides, and how long that took; call until there is none
+    pub(super) fn pop(&mut self, now: Time, report: Report) -> Option<(T, Fate, Duration)> {
         let (Sent { content, at, is_eliciting }, fate) = self.sent.pop(report)?;
+        let sample = now - at;
         if is_eliciting {
             self.eliciting -= 1;
-            let sample = now - at;
             let mean = self.round_trip.map_or(sample, |mean| (mean * 7 + sample) / 8);
             self.round_trip = Some(mean);
             self.patience = (mean * 4).clamp(MIN_PATIENCE, self.config.heartbeat);
             let wait = if self.eliciting > 0 { self.patience } else { self.config.heartbeat };
             self.question_at = now + wait;
         }
-        Some((content, fate))
+        Some((content, fate, sample))
     }
 
     /// What the packets contain that have no fate, when the path is gone
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(to.receive(now, trailer), Ok(true));
         to.receive_completed();
         to.receive_posted();
-        std::iter::from_fn(|| to.pop(now, trailer.report)).map(|(_, fate)| fate).collect()
+        std::iter::from_fn(|| to.pop(now, trailer.report)).map(|(_, fate, _)| fate).collect()
     }
 
     /// Catches a lane without a reserve: full of data both ways, neither side could say that it posted receives.

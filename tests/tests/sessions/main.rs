@@ -11,6 +11,7 @@ mod front_door;
 mod introduction;
 mod lifetimes;
 mod messages;
+mod observing;
 mod outages;
 mod regressions;
 mod requests;

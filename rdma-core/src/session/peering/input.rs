@@ -2,6 +2,7 @@
 
 use super::super::config::MAX_ROOM;
 use super::super::incoming::Entry;
+use super::super::packets::Fate;
 use super::super::{
     Address, BulkTrailer, Event, FRAGMENT, Grant, IncomingId, MAX_EAGER, PacketError, PacketKind,
     PacketTrailer, PathId, PathLoss, Placement, SessionId, StreamId, Violation, packets,
@@ -52,8 +53,11 @@ impl Peering {
         }
         self.last_heard = now;
         while let Some(Some(path)) = self.paths.get_mut(id.0 as usize)
-            && let Some((content, fate)) = path.lane.pop(now, trailer.report)
+            && let Some((content, fate, took)) = path.lane.pop(now, trailer.report)
         {
+            if fate == Fate::Received {
+                self.round_trips[id.0 as usize].record(took);
+            }
             self.on_fate(id, content, fate);
         }
         if !is_new {

@@ -20,8 +20,8 @@ use super::{
     Address, Event, IncomingId, LaneConfig, MAX_FRAGMENTS, PathCounts, PathId, PathLoss, PeeringConfig,
     Priority, RefusedSend, SessionId, StreamId, Token,
 };
-use crate::Time;
 use crate::probe::{self, ProtocolState};
+use crate::{Histogram, Time};
 
 /// The state of one side: its paths, its sessions, and what is under way
 ///
@@ -80,6 +80,8 @@ pub struct Peering {
     paths: Vec<Option<Path>>,
     /// By number of the path.
     counts: Vec<PathCounts>,
+    /// How long it took until the peer's report on a packet was here, by number of the path.
+    round_trips: Vec<Histogram>,
     /// Receives of paths that failed and may still be written to.
     stopping: Vec<(PathId, Slot)>,
     /// Paths that were lost and have not stopped.
@@ -150,6 +152,7 @@ impl Peering {
             config,
             paths: Vec::new(),
             counts: Vec::new(),
+            round_trips: Vec::new(),
             stopping: Vec::new(),
             stopping_paths: Vec::new(),
             sessions: [Table::new(0), Table::new(1)],
@@ -190,6 +193,7 @@ impl Peering {
         if index >= self.paths.len() {
             self.paths.resize_with(index + 1, || None);
             self.counts.resize(index + 1, PathCounts::default());
+            self.round_trips.resize(index + 1, Histogram::default());
         }
         let place = &mut self.paths[index];
         let is_stopped = !self.stopping_paths.contains(&path);

@@ -2,11 +2,17 @@
 
 use super::super::{PathCounts, PathId, PathStatus, SessionId, SessionWaits, StreamId};
 use super::{Incoming, Peering, Progress};
+use crate::Histogram;
 
 impl Peering {
     /// What a path has done
     pub fn path_counts(&self, path: PathId) -> PathCounts {
         self.counts.get(path.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// How long it took from sending a packet on a path until the peer's report on it was here
+    pub fn round_trips(&self, path: PathId) -> Histogram {
+        self.round_trips.get(path.0 as usize).cloned().unwrap_or_default()
     }
 
     /// How a path is
