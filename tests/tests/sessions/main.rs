@@ -17,6 +17,7 @@ mod regressions;
 mod requests;
 mod shared_key;
 mod silence;
+mod small_scope;
 mod streams;
 mod teardown;
 mod two_sides;
