@@ -18,7 +18,7 @@ use futures::channel::oneshot;
 use futures::future::{join, join_all};
 
 use rdma_arena::Arena;
-use rdma_async::Session;
+use rdma_async::{Integrity, Session};
 use rdma_bare::BareQp;
 use rdma_core::Device;
 use rdma_sim::{Sim, SimDevice};
@@ -27,12 +27,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const SIZES: [usize; 3] = [64 << 10, 1 << 20, 4 << 20];
 
+/// Sessions that carry nothing meanwhile.
+const RESTING: u32 = 4000;
 /// Messages in flight at once.
 const AT_ONCE: u64 = 3;
 
 /// `count` messages of `len` bytes one way, a few at a time, each again in the memory of an earlier one
-fn bulk(len: usize, count: u64) -> Duration {
-    on_session(Sim::new(), &options(), async |_, pair| {
+fn bulk(len: usize, count: u64, integrity: Integrity) -> Duration {
+    on_session(Sim::new(), &options().integrity(integrity), async |_, pair| {
         let send = async |count| {
             let sends = (0..AT_ONCE).map(async |number| {
                 let mut lease = pair.ab.alloc(len).await.unwrap();
@@ -80,9 +82,14 @@ async fn echo(session: Session<SimDevice>) {
     }
 }
 
-/// `count` round trips of 64 bytes over a session
-fn ping(count: u64) -> Duration {
-    on_session(Sim::new(), &options(), async |net, pair| {
+/// `count` round trips of 64 bytes over a session, beside `resting` others with the same peer
+fn ping(count: u64, resting: u32) -> Duration {
+    let options = options().max_peers(1).max_sessions(resting + 1).stream_share(17);
+    on_session(Sim::new(), &options, async |net, pair| {
+        let mut others = Vec::new();
+        for _ in 0..resting {
+            others.push((pair.ab.open().unwrap(), pair.b.accept().await.unwrap()));
+        }
         net.runtime().spawn(Box::pin(echo(pair.ba)));
         let mut lease = pair.ab.alloc(64).await.unwrap();
         lease.resize(64, 1);
@@ -91,7 +98,9 @@ fn ping(count: u64) -> Duration {
             lease = pair.ab.send(lease).await.unwrap();
             drop(pair.ab.recv().await.unwrap().unwrap());
         }
-        start.elapsed()
+        let spent = start.elapsed();
+        drop(others);
+        spent
     })
 }
 
@@ -182,11 +191,17 @@ fn main() {
     for len in SIZES {
         group.throughput(Throughput::Bytes(len as u64));
         group.bench_function(format!("copy_{len}"), |b| b.iter_custom(|n| copy(len, n)));
-        group.bench_function(format!("bulk_{len}"), |b| b.iter_custom(|n| bulk(len, n)));
+        group.bench_function(format!("bulk_{len}"), |b| {
+            b.iter_custom(|n| bulk(len, n, Integrity::Crc32));
+        });
+        group.bench_function(format!("unchecked_{len}"), |b| {
+            b.iter_custom(|n| bulk(len, n, Integrity::Unchecked));
+        });
     }
     group.finish();
     let mut group = criterion.benchmark_group("ping_64");
-    group.bench_function("session", |b| b.iter_custom(ping));
+    group.bench_function("session", |b| b.iter_custom(|n| ping(n, 0)));
+    group.bench_function("session_beside_4000", |b| b.iter_custom(|n| ping(n, RESTING)));
     group.bench_function("bare_verbs", |b| b.iter_custom(raw_ping));
     group.sample_size(10).bench_function("turmoil_tcp", |b| b.iter_custom(turmoil_ping));
     group.finish();
@@ -198,10 +213,12 @@ fn main() {
 fn summary() {
     println!();
     for len in SIZES {
-        let medians = (median(&format!("one_way/copy_{len}")), median(&format!("one_way/bulk_{len}")));
-        if let (Some(copy), Some(bulk)) = medians {
-            let rate = len as f64 / bulk;
-            println!("bulk, {:>4} KiB: {:.2} of plain memcpy ({rate:.1} GB/s)", len >> 10, copy / bulk);
+        for (id, name) in [("bulk", "bulk"), ("unchecked", "without integrity checks")] {
+            let medians = (median(&format!("one_way/copy_{len}")), median(&format!("one_way/{id}_{len}")));
+            if let (Some(copy), Some(bulk)) = medians {
+                let rate = len as f64 / bulk;
+                println!("{name}, {:>4} KiB: {:.2} of plain memcpy ({rate:.1} GB/s)", len >> 10, copy / bulk);
+            }
         }
     }
     if let Some(ping) = median("ping_64/session") {
@@ -210,6 +227,12 @@ fn summary() {
             if let Some(other) = median(id) {
                 println!("  {name}: {:.2} µs, {:.2} × that", other / 1e3, other / ping);
             }
+        }
+        if let Some(bare) = median("ping_64/bare_verbs") {
+            println!("  a message takes {:.0} ns more than on bare verbs", (ping - bare) / 2.0);
+        }
+        if let Some(beside) = median("ping_64/session_beside_4000") {
+            println!("  beside {RESTING} sessions at rest: {:.2} × that", beside / ping);
         }
     }
 }
