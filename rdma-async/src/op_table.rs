@@ -60,6 +60,22 @@ impl<B, E: Clone> OpTable<B, E> {
         self.free.poll_take(waiter, cx, effects, Free::claim)
     }
 
+    /// As [`poll_claim`](Self::poll_claim), but only if `may_claim` with the number of slots in use, or when none is in use
+    ///
+    /// A task that may not claim a slot is polled again when one in use comes free.
+    pub(crate) fn poll_claim_if(
+        &mut self,
+        waiter: &mut Waiter,
+        cx: &Context<'_>,
+        effects: &mut Effects<B>,
+        may_claim: impl FnOnce(usize) -> bool,
+    ) -> Poll<Result<u32, E>> {
+        self.free.poll_take(waiter, cx, effects, |free| {
+            let in_use = free.in_use();
+            (free.closed.is_some() || in_use == 0 || may_claim(in_use)).then(|| free.claim()).flatten()
+        })
+    }
+
     /// Claims a slot if one is free and no task waits; fails at once when the table is closed
     pub(crate) fn try_claim(&mut self) -> Option<Result<u32, E>> {
         self.free.try_take(Free::claim)
@@ -176,8 +192,7 @@ impl<B, E: Clone> OpTable<B, E> {
 
     /// How many requests are in flight or uncollected
     pub(crate) fn in_use(&self) -> usize {
-        let free = self.free.value();
-        free.unused as usize - free.slots.len()
+        self.free.value().in_use()
     }
 
     fn take(&mut self, index: u32) -> Slot<B, E> {
@@ -191,6 +206,10 @@ impl<B, E: Clone> OpTable<B, E> {
 }
 
 impl<E: Clone> Free<E> {
+    fn in_use(&self) -> usize {
+        self.unused as usize - self.slots.len()
+    }
+
     fn unused(&mut self) -> Option<u32> {
         let index = self.unused;
         (index < self.capacity).then(|| {

@@ -3,7 +3,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use rdma_core::Device;
+use rdma_core::{Device, FRAME};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use super::claim::Claim;
@@ -11,7 +11,7 @@ use super::futures::{Closed, Recv};
 use super::message::Message;
 use super::stream::Stream;
 use crate::error::AllocError;
-use crate::pool::{Alloc, Lease};
+use crate::pool::{Alloc, Lease, Zone};
 
 /// The most bytes of a message; longer ones are not faster.
 const LONGEST: usize = 1 << 20;
@@ -39,9 +39,12 @@ const LONGEST: usize = 1 << 20;
 /// # }).value.unwrap();
 /// ```
 ///
-/// Each write is copied, and sent at once as one message of up to 1 MiB or a quarter of the node's send memory; put a
+/// Each write is copied, and sent at once as one message of up to 1 MiB or a quarter of the node's free send memory; put a
 /// [`BufWriter`](tokio::io::BufWriter) before it if writes are small. Flushing waits for nothing. Shutting down
 /// [finishes](Stream::finish) the stream: what was written is still sent, also when the stream is dropped.
+///
+/// Writes wait while the peer does not read, and leave send memory to other streams of the node meanwhile. They do not fail when the
+/// peer has dropped its stream: it drops what arrives.
 ///
 /// # Errors
 ///
@@ -143,11 +146,14 @@ impl<D: Device> AsyncWrite for ByteStream<D> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let total = slices.iter().map(|slice| slice.len()).sum::<usize>();
-        let len = total.min(self.max);
         if total == 0 {
             return Poll::Ready(Ok(0));
         }
-        ready!(self.claim.poll_claim(cx))?;
+        let Self { stream, claim, max, .. } = &mut *self;
+        let (free, max) = (stream.handle.peering.pool.free(Zone::Send) as usize * FRAME, *max);
+        // A stream that the peer does not read leaves as much memory free as it holds.
+        ready!(claim.poll_claim_if(cx, |in_flight| in_flight * max.max(FRAME) <= free))?;
+        let len = total.min(max).min((free / 4).max(FRAME));
         let mut lease = ready!(self.poll_lease(len, cx))?;
         for slice in slices {
             let left = len - lease.len();

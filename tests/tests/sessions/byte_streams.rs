@@ -4,6 +4,7 @@ use std::io::{ErrorKind, IoSlice};
 use std::time::Duration;
 
 use futures::future::join;
+use rdma_async::time::timeout;
 use rdma_async::{ByteStream, Priority, SendError, SessionError};
 use rdma_sim::{LineRate, Sim, SimDevice};
 use rdma_tests::{Pair, begun, message, on_session, options, zeros};
@@ -72,6 +73,34 @@ fn a_small_node_carries_any_length() {
     on_session(Sim::new(), &small, async |_, pair| {
         let (mut a, mut b) = of(&pair);
         carry(&mut a, &mut b, &[100_000], 77).await;
+    });
+}
+
+/// Catches streams of bytes whose peer does not read them, and which take all send memory of their node from the others.
+#[test]
+fn unread_streams_of_bytes_leave_send_memory_to_others() {
+    on_session(Sim::new(), &options(), async |net, pair| {
+        let piece = vec![1; 1 << 20];
+        let (mut unread, mut kept) = (Vec::new(), Vec::new());
+        for _ in 0..15 {
+            let mut bytes = ByteStream::from(pair.ab.open_stream(Priority::Normal).await.unwrap());
+            kept.push(pair.ba.accept_stream().await.unwrap().unwrap());
+            while timeout(&*net.runtime(), Duration::from_millis(5), bytes.write(&piece)).await.is_some() {}
+            unread.push(bytes);
+        }
+        let (mut a, mut b) = of(&pair);
+        carry(&mut a, &mut b, &[1, 3 << 20, 100], 1 << 20).await;
+        // Those that wait go on when they are read.
+        for (mut bytes, stream) in unread.into_iter().zip(kept) {
+            let read =
+                async { tokio::io::copy_buf(&mut ByteStream::from(stream), &mut tokio::io::sink()).await };
+            let write = async {
+                bytes.write_all(&piece).await.unwrap();
+                bytes.shutdown().await.unwrap();
+            };
+            let (read, ()) = join(read, write).await;
+            assert!(read.unwrap() >= 1 << 20);
+        }
     });
 }
 
