@@ -1,9 +1,14 @@
 use std::convert::Infallible;
 use std::future::pending;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
+use futures::channel::oneshot;
 use futures::future::{join, join3, try_join_all};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Bytes, Incoming};
+use http_body_util::{BodyExt as _, Empty, Full};
+use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use rdma_adapters::hyper::{Spawner, connect_http1, connect_http2, serve};
@@ -136,6 +141,56 @@ fn the_end_of_the_session_fails_requests() {
             };
             assert_eq!(served, expected);
             assert_eq!(super::is_reset(&*error), is_reset, "{version:?}, {end:?}: {error:?}");
+        });
+    }
+}
+
+/// A body without an end, which says when it is dropped
+struct Endless {
+    _dropped: oneshot::Sender<Infallible>,
+}
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[0; LEN])))))
+    }
+}
+
+/// Catches a server that goes on to send when its client has gone.
+#[test]
+fn a_client_that_drops_an_answer_stops_the_server() {
+    for version in [Version::Http1, Version::Http2] {
+        on_session(Sim::new(), &options(), async |net, pair| {
+            let [a, b] = ["a", "b"].map(|host| Spawner(net.host(host).runtime()));
+            let (sender, dropped) = oneshot::channel();
+            let sender = Arc::new(Mutex::new(Some(sender)));
+            let service = service_fn(move |_| {
+                let _dropped = sender.lock().expect("not poisoned").take().expect("one request");
+                async { Ok::<_, Infallible>(Response::new(Endless { _dropped })) }
+            });
+            let request = async {
+                let get = Request::get("http://b/").body(Empty::<Bytes>::new())?;
+                let mut answer = match version {
+                    Version::Http1 => connect_http1(&pair.ab, a).await?.send_request(get).await,
+                    Version::Http2 => connect_http2(&pair.ab, a).await?.send_request(get).await,
+                }?;
+                answer.frame().await.expect("a part of the body")?;
+                drop(answer);
+                let at = net.now();
+                let Err(oneshot::Canceled) = dropped.await;
+                assert!(net.now() - at < Duration::from_millis(1), "{:?}", net.now() - at);
+                pair.ab.close().await?;
+                Ok::<_, Failure>(())
+            };
+            let (received, served) = join(request, serve(pair.ba.clone(), b, service)).await;
+            received.expect("the server stops");
+            served.expect("the client closes the session");
         });
     }
 }
