@@ -95,6 +95,9 @@ pub enum SendError {
     /// The peer has closed the session
     #[error("the peer has closed the session")]
     PeerClosed,
+    /// The peer has dropped the stream: nobody reads what is sent on it
+    #[error("the peer has dropped the stream")]
+    StreamDropped,
     /// The message exceeds what the peer takes
     #[error("a message of {len} bytes exceeds the limit of {max}")]
     TooLong {

@@ -140,7 +140,7 @@ impl SendError {
             Self::Closed => io::ErrorKind::NotConnected,
             Self::ForeignLease | Self::TooLong { .. } => io::ErrorKind::InvalidInput,
             Self::Lost(error) => error.kind(),
-            Self::PeerClosed => io::ErrorKind::BrokenPipe,
+            Self::PeerClosed | Self::StreamDropped => io::ErrorKind::BrokenPipe,
             Self::WouldBlock => io::ErrorKind::WouldBlock,
         }
     }

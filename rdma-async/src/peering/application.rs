@@ -194,6 +194,7 @@ impl<D: Device> State<D> {
         }
         let Some(stream) = self.stream(key) else { return };
         stream.is_held = false;
+        self.core.stop(key.session, key.stream);
         self.finish(key, now, effects);
         self.remove_stream_if_unused(key, effects);
     }

@@ -52,6 +52,11 @@ impl<D: Device> State<D> {
                         stream.inbox.close(Ok(()), effects);
                     }
                 }
+                Event::Stopped { session, stream } => {
+                    if let Some(stream) = self.stream(StreamKey { session, stream }) {
+                        stream.refuse(SendError::StreamDropped, effects);
+                    }
+                }
                 Event::Announced { .. } if self.end.is_some() => (),
                 Event::Announced { id, session, stream, len } => {
                     self.announced.push_back(Announced { id, stream: StreamKey { session, stream }, len });

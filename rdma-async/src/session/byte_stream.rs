@@ -43,8 +43,8 @@ const LONGEST: usize = 1 << 20;
 /// [`BufWriter`](tokio::io::BufWriter) before it if writes are small. Flushing waits for nothing. Shutting down
 /// [finishes](Stream::finish) the stream: what was written is still sent, also when the stream is dropped.
 ///
-/// Writes wait while the peer does not read, and leave send memory to other streams of the node meanwhile. They do not fail when the
-/// peer has dropped its stream: it drops what arrives.
+/// Writes wait while the peer does not read, and leave send memory to other streams of the node meanwhile. They fail with
+/// [`io::ErrorKind::BrokenPipe`] when the peer has dropped its stream or closed the session.
 ///
 /// # Errors
 ///

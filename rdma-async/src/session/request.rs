@@ -8,7 +8,7 @@ use rdma_core::Device;
 use rdma_core::session::Priority;
 
 use super::{Message, Session, Stream};
-use crate::error::RequestError;
+use crate::error::{RequestError, SendError};
 use crate::pool::Lease;
 
 impl<D: Device> Session<D> {
@@ -53,7 +53,9 @@ impl<D: Device> Stream<D> {
             Poll::Pending => cancelled.as_mut().poll(cx).map(|end| end.map(|_| None)),
         });
         let Some(answer) = answer.await? else { return Ok(false) };
-        self.send(answer).await.map_err(|failed| failed.error)?;
-        Ok(true)
+        match self.send(answer).await.map_err(|failed| failed.error) {
+            Err(SendError::StreamDropped) => Ok(false),
+            sent => sent.map(|_| true).map_err(RequestError::from),
+        }
     }
 }

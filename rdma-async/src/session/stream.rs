@@ -22,7 +22,8 @@ use crate::wait_queue::Waiter;
 /// Each has a [`Priority`] for what this side sends.
 ///
 /// Cheap to clone; all clones are the same stream, and each keeps the session open. When the last clone and the last future are
-/// dropped, queued messages are still sent, and then the stream is [finished](Self::finish); messages that arrive are dropped.
+/// dropped, queued messages are still sent, and then the stream is [finished](Self::finish); messages that arrive are dropped, and the
+/// peer can send no more.
 ///
 /// ```
 /// # use rdma_async::*;
@@ -60,7 +61,7 @@ impl<D: Device> Stream<D> {
     /// * [`SendError::Closed`] if this side has closed the session or finished the stream;
     /// * [`SendError::ForeignLease`] if the lease is of another node;
     /// * [`SendError::Lost`] if the session is lost: the peer may or may not have the message;
-    /// * [`SendError::PeerClosed`] if the peer has closed the session;
+    /// * [`SendError::PeerClosed`] if the peer has closed the session, [`SendError::StreamDropped`] if it has dropped the stream;
     /// * [`SendError::TooLong`] if the peer does not take messages of this length.
     ///
     /// # Cancel safety

@@ -102,6 +102,8 @@ protocol_states! {
     StreamClosed = "stream closed",
     /// This side opened a stream of a session
     StreamOpened = "stream opened",
+    /// The peer reads no more of a stream
+    StreamStopped = "stream stopped by the peer",
 }
 
 impl fmt::Display for ProtocolState {

@@ -114,6 +114,13 @@ pub enum Event {
         /// The stream
         stream: StreamId,
     },
+    /// The peer reads no more of a stream
+    Stopped {
+        /// The session
+        session: SessionId,
+        /// The stream
+        stream: StreamId,
+    },
     /// The next message of a stream is complete
     Message {
         /// The session

@@ -37,11 +37,13 @@ pub enum PacketKind {
     Room = 7,
     /// Nothing but the fields of its trailer, and needs no report itself
     Report = 8,
+    /// The sender reads no more of a stream
+    Stop = 9,
 }
 
 impl PacketKind {
     /// Every kind, in the order of their numbers
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Fragment,
         Self::Announce,
         Self::Finish,
@@ -50,6 +52,7 @@ impl PacketKind {
         Self::Reset,
         Self::Room,
         Self::Report,
+        Self::Stop,
     ];
 
     /// Whether the receiver reports the packet soon
@@ -332,7 +335,7 @@ mod tests {
         assert_eq!(split(&encoded), Ok(PacketTrailer::default()));
         assert_eq!(split(&encoded[1..]), Err(PacketError::Short(63)));
         assert_eq!(changed(4, 0), Err(PacketError::UnknownKind(0)));
-        assert_eq!(changed(4, 9), Err(PacketError::UnknownKind(9)));
+        assert_eq!(changed(4, 10), Err(PacketError::UnknownKind(10)));
         assert_eq!(changed(40, 2), Err(PacketError::Reserved));
         assert_eq!(changed(47, 1), Err(PacketError::Reserved));
     }

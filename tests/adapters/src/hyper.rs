@@ -4,9 +4,6 @@
 //! of another. As many are open at once as the peer's [`max_streams`](rdma_async::NodeOptions::max_streams); more wait in turn. Both
 //! sides spawn on the [`Runtime`] that is passed, so the adapter runs on tokio and on the executor of the simulator.
 //!
-//! A server of HTTP/1 notices that its client has gone by the end of what the client sends, behind the request: a service that does not
-//! read a request to its end should not answer without an end.
-//!
 //! ```no_run
 //! use std::convert::Infallible;
 //! use std::sync::Arc;

@@ -45,7 +45,7 @@ impl GaugeFn for Figure {
     }
 
     fn set(&self, value: f64) {
-        Figure::set(self, value);
+        Self::set(self, value);
     }
 }
 

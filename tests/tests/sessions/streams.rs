@@ -212,6 +212,34 @@ fn streams_end_with_their_session() {
     });
 }
 
+/// Catches a writer that is not told, or that waits for a place for ever, and an end that takes the other direction along.
+#[test]
+fn a_writer_learns_that_the_peer_has_dropped_the_stream() {
+    on_session(Sim::new(), &options(), async |net, Pair { ab, ba, .. }| {
+        for len in [64, 20_000, 100_000] {
+            let (opened, accepted) = stream_of(&ab, &ba).await;
+            // Until the peer takes no more, either.
+            for _ in 0..3 {
+                fill(&opened, len).await;
+                net.sleep(Duration::from_millis(1)).await;
+            }
+            let waits = begun(opened.send(zeros(&ab, len).await)).await;
+            drop(accepted);
+            assert_eq!(waits.await.unwrap_err().error, SendError::StreamDropped);
+            assert_eq!(opened.send_bytes(b"late").await, Err(SendError::StreamDropped));
+            assert!(opened.recv().await.unwrap().is_none());
+        }
+        // The end of what one side sends does not say that it reads no more.
+        let (opened, accepted) = stream_of(&ab, &ba).await;
+        accepted.finish();
+        net.sleep(Duration::from_millis(1)).await;
+        join(send(&opened, LENS), receive(&accepted, LENS)).await;
+        drop((opened, accepted));
+        net.sleep(Duration::from_millis(1)).await;
+        assert_eq!([&ab, &ba].map(|session| session.snapshot().streams), [1, 1]);
+    });
+}
+
 /// Catches a message of one stream that waits for those of another.
 #[test]
 fn a_stream_with_priority_goes_before_the_others() {

@@ -76,7 +76,7 @@ impl Peering {
                 self.on_message(payload, &trailer)
             }
             kind => {
-                if kind == PacketKind::Room && self.accept(session)? {
+                if matches!(kind, PacketKind::Room | PacketKind::Stop) && self.accept(session)? {
                     self.accept_streams(session, stream)?;
                 }
                 self.on_room(session, stream, trailer.room);
@@ -104,8 +104,10 @@ impl Peering {
         if !rest.is_empty() {
             return Err(Violation::Payload(payload.len()));
         }
-        if kind == PacketKind::Arrived {
-            self.on_arrived(address);
+        match kind {
+            PacketKind::Arrived => self.on_arrived(address),
+            PacketKind::Stop => self.on_stop(SessionId(address.session), StreamId(address.stream)),
+            _ => (),
         }
         let Some(Some(path)) = self.paths.get_mut(path.0 as usize) else { return Ok(()) };
         for grant in grants.iter().map(Grant::from_bytes) {
@@ -274,6 +276,15 @@ impl Peering {
         if let Some(found) = found {
             let token = found.outgoing.arrived(address.message);
             self.on_delivered(id, stream, token);
+        }
+    }
+
+    /// The peer reads no more of a stream
+    fn on_stop(&mut self, session: SessionId, stream: StreamId) {
+        let found = self.session(session).and_then(|session| session.streams.get(&stream));
+        if found.is_some_and(|found| !found.outgoing.is_finished()) {
+            self.events.push_back(Event::Stopped { session, stream });
+            probe::reached(ProtocolState::StreamStopped);
         }
     }
 

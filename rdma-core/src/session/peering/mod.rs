@@ -96,6 +96,8 @@ pub struct Peering {
     /// Messages of the bulk lane whose arrival the peer does not know.
     arrived: VecDeque<Address>,
     resets: VecDeque<(SessionId, u64)>,
+    /// Streams of which this side reads no more.
+    stops: VecDeque<(SessionId, StreamId)>,
     /// Resets of which the peer may not know.
     pending_resets: usize,
     /// Packets of messages that have begun, and that were not sent yet.
@@ -161,6 +163,7 @@ impl Peering {
             ready: Default::default(),
             arrived: VecDeque::new(),
             resets: VecDeque::new(),
+            stops: VecDeque::new(),
             pending_resets: 0,
             begun: 0,
             rooms: VecDeque::new(),
@@ -320,6 +323,16 @@ impl Peering {
     pub fn finish(&mut self, session: SessionId, stream: StreamId) {
         if stream != StreamId::CONTROL {
             self.finish_stream(session, stream);
+        }
+    }
+
+    /// Tells the peer that this side reads no more of a stream, unless the peer has finished it
+    ///
+    /// What arrives nevertheless is handed on as before.
+    pub fn stop(&mut self, session: SessionId, stream: StreamId) {
+        let found = self.session(session).and_then(|session| session.streams.get(&stream));
+        if found.is_some_and(|found| !found.incoming.is_finished()) {
+            self.stops.push_back((session, stream));
         }
     }
 

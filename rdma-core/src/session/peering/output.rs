@@ -110,7 +110,8 @@ impl Peering {
                 }
             }
         }
-        if self.arrived.is_empty() && self.resets.is_empty() && self.rooms.is_empty() {
+        let is_empty = self.arrived.is_empty() && self.resets.is_empty() && self.stops.is_empty();
+        if is_empty && self.rooms.is_empty() {
             return None;
         }
         let index = self.fastest_lane(|path| path.lane.control_room() > 0)?;
@@ -124,6 +125,13 @@ impl Peering {
             let address = Address { session: session.0, ..Address::default() };
             let part = Part::Reset { session, code };
             return Some(self.control(now, index, PacketKind::Reset, payload, address, part));
+        }
+        while let Some((session, stream)) = self.stops.pop_front() {
+            if self.session(session).is_some_and(|session| session.streams.contains_key(&stream)) {
+                let address = Address { session: session.0, stream: stream.0, message: 0 };
+                let part = Part::Stop { session, stream };
+                return Some(self.control(now, index, PacketKind::Stop, Inline::new(), address, part));
+            }
         }
         while let Some((id, stream)) = self.rooms.pop_front() {
             let found = self.session(id).and_then(|session| session.streams.get_mut(&stream));

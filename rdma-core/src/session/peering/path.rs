@@ -70,4 +70,8 @@ pub(super) enum Part {
         session: SessionId,
         code: u64,
     },
+    Stop {
+        session: SessionId,
+        stream: StreamId,
+    },
 }

@@ -21,6 +21,7 @@ impl Peering {
         if session.streams.values().any(|stream| stream.is_queued) {
             self.ready.iter_mut().for_each(|ready| ready.retain(|(other, _)| *other != id));
         }
+        self.stops.retain(|(other, _)| *other != id);
         if session.streams.values().any(|stream| stream.room.is_queued) {
             self.rooms.retain(|(other, _)| *other != id);
         }
@@ -100,12 +101,14 @@ impl Peering {
                     self.arrived.push_back(address);
                 }
             }
+            (Part::Stop { session, stream }, Fate::Lost) => self.stop(session, stream),
             (Part::Reset { session, code }, Fate::Lost) => self.resets.push_back((session, code)),
             (Part::Reset { session, .. }, Fate::Received) => {
                 self.pending_resets = self.pending_resets.saturating_sub(1);
                 self.release(session);
             }
-            (Part::Grants { .. } | Part::Arrived(_), Fate::Received) | (Part::Nothing, _) => (),
+            (Part::Grants { .. } | Part::Arrived(_) | Part::Stop { .. }, Fate::Received)
+            | (Part::Nothing, _) => (),
         }
         if fate == Fate::Lost
             && let Some((id, stream)) = room_of

@@ -63,6 +63,32 @@ fn a_stream_that_nobody_reads_stalls_only_itself() {
     assert_eq!(world.nodes[1].received[&(session, unread)].len(), 2 * SHARE as usize);
 }
 
+/// Catches a writer that never learns that nobody reads: the packet that says so may be lost, and its stream over.
+#[test]
+fn a_peer_learns_that_nobody_reads_a_stream() {
+    let mut world = World::new(1, 1);
+    world.run(Duration::from_millis(1));
+    let session = world.nodes[0].peering.open().unwrap();
+    let stream = world.nodes[0].peering.open_stream(session, Priority::Normal).unwrap();
+    world.run(Duration::from_millis(1));
+    world.faults.lose = 1000;
+    world.nodes[1].peering.stop(session, stream);
+    world.run(Duration::from_millis(1));
+    assert!(world.nodes[0].stopped.is_empty());
+    world.faults.lose = 0;
+    world.run(Duration::from_millis(40));
+    assert_eq!(world.nodes[0].stopped, [(session, stream)]);
+    // What both have finished needs no word.
+    for node in &mut world.nodes {
+        node.peering.finish(session, stream);
+    }
+    world.run(Duration::from_millis(1));
+    world.nodes[1].peering.stop(session, stream);
+    world.nodes[0].peering.stop(session, stream);
+    world.run(Duration::from_millis(1));
+    assert_eq!((world.nodes[0].stopped.len(), world.nodes[1].stopped.len()), (1, 0));
+}
+
 /// Catches a stream that the peer learns of only with its first message, or of whose end one side is not told.
 #[test]
 fn both_sides_learn_when_a_stream_opens_and_when_it_is_over() {

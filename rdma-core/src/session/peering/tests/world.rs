@@ -73,6 +73,7 @@ pub(super) struct Node {
     pub(super) closed: Vec<SessionId>,
     pub(super) opened_streams: Vec<(SessionId, StreamId)>,
     pub(super) closed_streams: Vec<(SessionId, StreamId)>,
+    pub(super) stopped: Vec<(SessionId, StreamId)>,
     pub(super) resets: Vec<(SessionId, u64)>,
     pub(super) undelivered: Vec<u32>,
     pub(super) losses: Vec<PathLoss>,
@@ -105,6 +106,7 @@ impl Node {
             closed: Vec::new(),
             opened_streams: Vec::new(),
             closed_streams: Vec::new(),
+            stopped: Vec::new(),
             resets: Vec::new(),
             undelivered: Vec::new(),
             losses: Vec::new(),
@@ -369,6 +371,7 @@ impl World {
                     node.outgoing.remove(&token.0).expect("it was not delivered");
                     node.undelivered.push(token.0);
                 }
+                Event::Stopped { session, stream } => node.stopped.push((session, stream)),
                 Event::Flushed(_) | Event::PeerClosed(_) => (),
                 Event::Closed(session) => node.closed.push(session),
                 Event::Reset { session, code } => node.resets.push((session, code)),
