@@ -38,7 +38,7 @@
 //!
 //! * `tokio` (default): nodes run on the tokio runtime that they are built in, and any of its streams carries the bootstrap.
 //!   Without it, pass a [`Runtime`] to [`NodeBuilder::runtime`].
-//! * `metrics`: [`Snapshot::publish`] gives figures to the recorder of the crate `metrics`.
+//! * `metrics`: `Snapshot::publish` gives figures to the recorder of the crate `metrics`.
 //! * `shared-key`: a secret without which no peer is connected, by the crate `snow`.
 
 mod bootstrap_stream;

@@ -40,7 +40,7 @@ const LONGEST: usize = 1 << 20;
 /// ```
 ///
 /// Each write is copied, and sent at once as one message of up to 1 MiB or a quarter of the node's free send memory; put a
-/// [`BufWriter`](tokio::io::BufWriter) before it if writes are small. Flushing waits for nothing. Shutting down
+/// `tokio::io::BufWriter` before it if writes are small. Flushing waits for nothing. Shutting down
 /// [finishes](Stream::finish) the stream: what was written is still sent, also when the stream is dropped.
 ///
 /// Writes wait while the peer does not read, and leave send memory to other streams of the node meanwhile. They fail with

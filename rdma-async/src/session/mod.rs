@@ -173,8 +173,7 @@ impl<D: Device> Session<D> {
     ///
     /// # Errors
     ///
-    /// * [`OpenError::Closed`] or [`OpenError::PeerClosed`] if this side or the peer has closed the session;
-    /// * [`OpenError::Lost`] if the session is lost.
+    /// An [`OpenError`](crate::OpenError) if this side or the peer has closed the session, or if it is lost.
     ///
     /// # Cancel safety
     ///
