@@ -256,8 +256,6 @@ pub enum ControlMessage {
 }
 
 impl ControlMessage {
-    /// Length in bytes of what a side with a shared key sends behind its [head](Self::sealed_head): a public key and a tag
-    pub const PROOF_LEN: usize = 32 + 16;
     /// Length of the encoded form in bytes
     pub const LEN: usize = 24 + 2 * QpAddress::WIRE_LEN;
 
