@@ -1,0 +1,161 @@
+use crate::arborescences::pack;
+use crate::cut::Cut;
+use crate::flow::{Flow, INFINITE};
+use crate::network::Network;
+use crate::strength::Strength;
+use crate::tree::{Distance, SpanningTree};
+use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree};
+
+/// From so many hosts, the most central ones, trees are packed; the lowest and fewest are taken.
+const ROOTS: usize = 8;
+
+/// The best plan of an all_reduce
+///
+/// With equal rates in both directions between each two hosts, the plan is optimal among algorithms that send inputs, partial sums
+/// and results. Otherwise each pair is used as if both directions had the lower rate, and [`Plan::bound`] may be below
+/// [`Plan::time`].
+///
+/// # Errors
+///
+/// [`PlanError::OneHost`], [`PlanError::Disconnected`] with the hosts that cannot reach each other, or [`PlanError::Overflow`].
+pub fn all_reduce(cabling: &Cabling) -> Result<Plan, PlanError> {
+    let network = Network::of(cabling)?;
+    let slower = network.map(|from, to| network.capacity(from, to).min(network.capacity(to, from)));
+    let preferred = central_first(&slower);
+    let strength = Strength::of(&slower, &preferred);
+    let time = slower.seconds(strength.scale, strength.trees).ok_or(PlanError::Overflow)?;
+    let (bound, certificate) = match network.is_symmetric() {
+        true => (time, partition(&strength.parts)),
+        false => asymmetric_bound(&network)?,
+    };
+    Ok(Plan {
+        operation: Operation::AllReduce,
+        cabling: cabling.fingerprint(),
+        hosts: cabling.hosts().to_vec(),
+        time,
+        bound,
+        certificate,
+        trees: trees(&slower, &strength)?,
+    })
+}
+
+/// Seconds per byte below which no all_reduce is, with the proof
+pub(crate) fn bound(network: &Network) -> Result<(Ratio, Certificate), PlanError> {
+    if !network.is_symmetric() {
+        return asymmetric_bound(network);
+    }
+    let strength = Strength::of(network, &central_first(network));
+    let bound = network.seconds(strength.scale, strength.trees).ok_or(PlanError::Overflow)?;
+    Ok((bound, partition(&strength.parts)))
+}
+
+/// The larger one of the bound by partitions, which counts both directions together, and that by cuts in one direction
+fn asymmetric_bound(network: &Network) -> Result<(Ratio, Certificate), PlanError> {
+    let both = network.map(|from, to| network.capacity(from, to) + network.capacity(to, from));
+    let strength = Strength::of(&both, &central_first(&both));
+    let by_partition = both.seconds(2 * strength.scale, strength.trees).ok_or(PlanError::Overflow)?;
+    let reversed = network.reversed();
+    let (out, into) = (Cut::narrowest(network, 0), Cut::narrowest(&reversed, 0));
+    let (capacity, cut) = match out.capacity <= into.capacity {
+        true => (out.capacity, out.hosts(true)),
+        false => (into.capacity, into.hosts(false)),
+    };
+    let by_cut = network.seconds(1, capacity).ok_or(PlanError::Overflow)?;
+    Ok(match by_cut > by_partition {
+        true => (by_cut, Certificate::Cut(cut)),
+        false => (by_partition, partition(&strength.parts)),
+    })
+}
+
+fn partition(parts: &[usize]) -> Certificate {
+    let members = |part| (0..parts.len()).filter(|&host| parts[host] == part).collect();
+    Certificate::Partition((0..parts.len()).filter(|&host| parts[host] == host).map(members).collect())
+}
+
+/// Pairs of hosts with a cable, those with low latency and near the centre first: trees of such pairs are low
+fn central_first(network: &Network) -> Vec<(usize, usize)> {
+    let eccentricities = network.eccentricities();
+    let mut edges: Vec<_> = network.edges().collect();
+    edges.sort_by_key(|&(left, right)| {
+        let near = eccentricities[left].min(eccentricities[right]);
+        (network.latency(left, right), near, eccentricities[left].max(eccentricities[right]))
+    });
+    edges
+}
+
+/// Spanning trees that use each pair of hosts as often as the strength permits, the lowest and fewest that were found
+fn trees(network: &Network, strength: &Strength) -> Result<Vec<Tree>, PlanError> {
+    let eccentricities = network.eccentricities();
+    let mut roots: Vec<_> = (0..network.hosts()).collect();
+    roots.sort_by_key(|&root| eccentricities[root]);
+    roots.truncate(ROOTS);
+    let candidates = roots.into_iter().map(|root| spanning_trees(network, strength, root));
+    let best = candidates.min_by_key(|(height, trees)| (*height, trees.len()));
+    let (_, trees) = best.unwrap_or_default();
+    let share = |count| Ratio::new(count, strength.trees).ok_or(PlanError::Overflow);
+    trees.into_iter().map(|(root, arcs, count)| Ok(Tree { share: share(count)?, root, arcs })).collect()
+}
+
+/// Root, arcs and count of a tree
+type Counted = (usize, Vec<(usize, usize)>, u128);
+
+/// Packs trees from one root, and gives each the root that makes it lowest; also the height of the highest
+fn spanning_trees(network: &Network, strength: &Strength, root: usize) -> (Distance, Vec<Counted>) {
+    let oriented = orient(network, strength, root);
+    let mut packed: Vec<(SpanningTree, u128)> = Vec::new();
+    for tree in pack(&oriented, &[(root, strength.trees)]) {
+        let spanning = SpanningTree::new(tree.arcs);
+        match packed.iter_mut().find(|(other, _)| *other == spanning) {
+            Some((_, count)) => *count += tree.count,
+            None => packed.push((spanning, tree.count)),
+        }
+    }
+    let mut work = vec![0; network.hosts()];
+    let mut highest = (0, 0);
+    let mut trees = Vec::new();
+    for (tree, count) in packed {
+        let rooted = (0..network.hosts()).map(|root| {
+            let (arcs, height) = tree.rooted(root, |from, to| network.latency(from, to));
+            (height, work[root], root, arcs)
+        });
+        // Among equally good roots, the one that has summed least so far.
+        let Some((height, _, root, arcs)) = rooted.min() else { continue };
+        work[root] += count;
+        highest = highest.max(height);
+        trees.push((root, arcs, count));
+    }
+    (highest, trees)
+}
+
+/// Gives the uses of each pair of hosts directions, so that each host but the root has `strength.trees` into it
+///
+/// Then each set of `s` hosts without the root has at least that many into it from outside, because at most
+/// `strength.trees * (s - 1)` are within: arborescences can be packed. Uses lead away from the root where possible.
+fn orient(network: &Network, strength: &Strength, root: usize) -> Network {
+    let hosts = network.hosts();
+    let distances = &network.distances()[root];
+    let uses = |left: usize, right: usize| strength.uses[left * hosts + right];
+    let edges: Vec<_> = network.edges().filter(|&(left, right)| uses(left, right) > 0).collect();
+    let (source, sink) = (hosts + edges.len(), hosts + edges.len() + 1);
+    let mut flow = Flow::new(hosts + edges.len() + 2);
+    for host in (0..hosts).filter(|&host| host != root) {
+        flow.add(host, sink, strength.trees, 0);
+    }
+    let mut arcs = Vec::new();
+    for (node, &(left, right)) in (hosts..).zip(&edges) {
+        flow.add(source, node, uses(left, right), 0);
+        for (from, to) in [(left, right), (right, left)] {
+            let outward = distances[from] <= distances[to];
+            let arc = flow.add(node, to, if outward { INFINITE } else { 0 }, 0);
+            arcs.push(((from, to), arc, outward));
+        }
+    }
+    flow.send(source, sink, INFINITE);
+    for (_, arc, _) in arcs.iter().filter(|(_, _, outward)| !outward) {
+        flow.raise(*arc, INFINITE);
+    }
+    flow.send(source, sink, INFINITE);
+    let mut directed = vec![0; hosts * hosts];
+    arcs.iter().for_each(|&((from, to), arc, _)| directed[from * hosts + to] = flow.through(arc));
+    network.map(|from, to| directed[from * hosts + to])
+}

@@ -1,0 +1,290 @@
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// How many hosts a cabling may have.
+pub const MAX_HOSTS: usize = 64;
+
+/// The highest rate of a cable in one direction: 10^12 bytes per second
+///
+/// With it, all sums of the planner fit into 128 bits.
+pub const MAX_RATE: u64 = 1_000_000_000_000;
+
+/// How many cables a cabling may have.
+pub const MAX_CABLES: usize = 4096;
+
+/// A cable between two hosts, with its rate in each direction
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Cable {
+    /// The two hosts, as indices into [`Cabling::hosts`]
+    pub ends: [usize; 2],
+    /// Bytes per second from `ends[0]` to `ends[1]`, and back; both directions carry at once
+    pub rates: [u64; 2],
+    /// Nanoseconds from posting a short message on one host to its arrival on the other
+    pub latency_ns: u64,
+}
+
+impl Cable {
+    /// A cable with the same rate in both directions, in bytes per second, and a latency of zero
+    #[must_use]
+    pub fn new(left: usize, right: usize, rate: u64) -> Self {
+        Self { ends: [left, right], rates: [rate; 2], latency_ns: 0 }
+    }
+
+    /// The same cable with this latency
+    #[must_use]
+    pub fn latency_ns(self, latency_ns: u64) -> Self {
+        Self { latency_ns, ..self }
+    }
+}
+
+/// Hosts by name, and the cables between them
+///
+/// Several cables between the same two hosts count as one with the sum of their rates: what goes from one host to the other is
+/// divided among them in proportion to their rates.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Cabling {
+    hosts: Vec<String>,
+    cables: Vec<Cable>,
+}
+
+impl Cabling {
+    /// A cabling of these hosts
+    ///
+    /// A cabling need not be connected; a plan of a whole cabling needs that it is.
+    ///
+    /// # Errors
+    ///
+    /// [`CablingError::Hosts`] and [`CablingError::Cables`] for too many or no hosts, and too many cables;
+    /// [`CablingError::HostName`] and [`CablingError::DuplicateHost`] for names; [`CablingError::UnknownHost`],
+    /// [`CablingError::CableToItself`] and [`CablingError::Rate`] for a cable.
+    pub fn new<H>(hosts: H, cables: impl Into<Vec<Cable>>) -> Result<Self, CablingError>
+    where
+        H: IntoIterator<Item: Into<String>>,
+    {
+        let hosts: Vec<String> = hosts.into_iter().map(Into::into).collect();
+        let cables = cables.into();
+        if hosts.is_empty() || hosts.len() > MAX_HOSTS {
+            return Err(CablingError::Hosts { hosts: hosts.len() });
+        }
+        if cables.len() > MAX_CABLES {
+            return Err(CablingError::Cables { cables: cables.len() });
+        }
+        let mut names = BTreeSet::new();
+        for host in &hosts {
+            let allowed = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+            if host.is_empty() || !host.chars().all(allowed) {
+                return Err(CablingError::HostName { host: host.clone() });
+            }
+            if !names.insert(host) {
+                return Err(CablingError::DuplicateHost { host: host.clone() });
+            }
+        }
+        for (cable, &Cable { ends, rates, .. }) in cables.iter().enumerate() {
+            if let Some(&end) = ends.iter().find(|&&end| end >= hosts.len()) {
+                return Err(CablingError::UnknownHost { cable, end, hosts: hosts.len() });
+            }
+            if ends[0] == ends[1] {
+                return Err(CablingError::CableToItself { cable, host: hosts[ends[0]].clone() });
+            }
+            if let Some(&rate) = rates.iter().find(|&&rate| rate == 0 || rate > MAX_RATE) {
+                return Err(CablingError::Rate { cable, rate });
+            }
+        }
+        Ok(Self { hosts, cables })
+    }
+
+    /// The names of the hosts
+    #[must_use]
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
+    /// The cables
+    #[must_use]
+    pub fn cables(&self) -> &[Cable] {
+        &self.cables
+    }
+
+    /// The hosts in groups that can reach each other, each sorted, in the order of their first hosts
+    #[must_use]
+    pub fn components(&self) -> Vec<Vec<usize>> {
+        let mut component: Vec<usize> = (0..self.hosts.len()).collect();
+        for cable in &self.cables {
+            let [left, right] = cable.ends.map(|end| component[end]);
+            component.iter_mut().filter(|c| **c == left.max(right)).for_each(|c| *c = left.min(right));
+        }
+        let members = |first| (0..self.hosts.len()).filter(|&host| component[host] == first).collect();
+        (0..self.hosts.len()).filter(|&host| component[host] == host).map(members).collect()
+    }
+
+    /// The same hosts with one cable more
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new) for the cable: [`CablingError::Cables`], [`CablingError::UnknownHost`],
+    /// [`CablingError::CableToItself`], [`CablingError::Rate`].
+    pub fn with_cable(&self, cable: Cable) -> Result<Self, CablingError> {
+        let cables: Vec<_> = self.cables.iter().copied().chain([cable]).collect();
+        Self::new(self.hosts.clone(), cables)
+    }
+
+    /// The same hosts without one cable, or `None` if there is no cable of this index
+    #[must_use]
+    pub fn without_cable(&self, cable: usize) -> Option<Self> {
+        let mut rest = self.clone();
+        (cable < rest.cables.len()).then(|| rest.cables.remove(cable))?;
+        Some(rest)
+    }
+
+    /// A number that tells cablings apart: of the names in their order and the rates between each two hosts
+    ///
+    /// Latencies and the order of the cables do not count, because a plan stays valid when they change.
+    #[must_use]
+    pub fn fingerprint(&self) -> Fingerprint {
+        let mut hash = Fnv::new();
+        for host in &self.hosts {
+            hash.write(host.as_bytes());
+            hash.write(b"\n");
+        }
+        let mut rates = vec![0_u128; self.hosts.len() * self.hosts.len()];
+        for cable in &self.cables {
+            let [left, right] = cable.ends;
+            rates[left * self.hosts.len() + right] += u128::from(cable.rates[0]);
+            rates[right * self.hosts.len() + left] += u128::from(cable.rates[1]);
+        }
+        rates.iter().for_each(|rate| hash.write(&rate.to_le_bytes()));
+        Fingerprint(hash.0)
+    }
+}
+
+/// The hash of a cabling, by which a plan recognises it
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Fingerprint(pub u64);
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// FNV-1a, whose values do not change between versions of the compiler
+struct Fnv(u64);
+
+impl Fnv {
+    fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+/// Why hosts and cables are not a cabling
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CablingError {
+    /// Both ends of a cable are on one host
+    #[error("cable {cable} joins {host} to itself: a cable joins two hosts")]
+    CableToItself {
+        /// Index of the cable
+        cable: usize,
+        /// The host
+        host: String,
+    },
+
+    /// Too many cables
+    #[error("{cables} cables: at most {MAX_CABLES} are supported")]
+    Cables {
+        /// How many there are
+        cables: usize,
+    },
+
+    /// Two hosts have the same name
+    #[error("two hosts are called {host}: give one of them another name")]
+    DuplicateHost {
+        /// The name
+        host: String,
+    },
+
+    /// A name that a plan cannot contain
+    #[error("the host name {host:?} is not made of letters, digits, '-', '_' and '.': choose another name")]
+    HostName {
+        /// The name
+        host: String,
+    },
+
+    /// No hosts, or too many
+    #[error("{hosts} hosts: a cabling has 1 to {MAX_HOSTS}")]
+    Hosts {
+        /// How many there are
+        hosts: usize,
+    },
+
+    /// A cable without capacity in one direction, or with more than any cable has
+    #[error("cable {cable} has a rate of {rate} bytes per second: a rate is 1 to {MAX_RATE}")]
+    Rate {
+        /// Index of the cable
+        cable: usize,
+        /// The rate, in bytes per second
+        rate: u64,
+    },
+
+    /// An end of a cable is not the index of a host
+    #[error("cable {cable} ends at host {end}, and there are {hosts} hosts: count them from 0")]
+    UnknownHost {
+        /// Index of the cable
+        cable: usize,
+        /// The end
+        end: usize,
+        /// How many hosts there are
+        hosts: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_cablings_are_refused() {
+        let refused =
+            |hosts: &[&str], cables: &[Cable]| Cabling::new(hosts.iter().copied(), cables).unwrap_err();
+        assert_eq!(refused(&[], &[]), CablingError::Hosts { hosts: 0 });
+        assert_eq!(refused(&["a"; 65], &[]), CablingError::Hosts { hosts: 65 });
+        assert_eq!(refused(&["a", "a"], &[]), CablingError::DuplicateHost { host: "a".into() });
+        for name in ["", "a b", "a>b", "|"] {
+            assert_eq!(refused(&[name], &[]), CablingError::HostName { host: name.into() });
+        }
+        let hosts = ["a", "b"];
+        let loops = CablingError::CableToItself { cable: 0, host: "b".into() };
+        assert_eq!(refused(&hosts, &[Cable::new(1, 1, 1)]), loops);
+        let unknown = CablingError::UnknownHost { cable: 0, end: 2, hosts: 2 };
+        assert_eq!(refused(&hosts, &[Cable::new(0, 2, 1)]), unknown);
+        for rate in [0, MAX_RATE + 1] {
+            assert_eq!(refused(&hosts, &[Cable::new(0, 1, rate)]), CablingError::Rate { cable: 0, rate });
+        }
+        let many = vec![Cable::new(0, 1, 1); MAX_CABLES + 1];
+        assert_eq!(refused(&hosts, &many), CablingError::Cables { cables: MAX_CABLES + 1 });
+    }
+
+    #[test]
+    fn components_are_the_hosts_that_reach_each_other() {
+        let cables = [Cable::new(4, 1, 1), Cable::new(3, 4, 1), Cable::new(0, 2, 1)];
+        let cabling = Cabling::new(["a", "b", "c", "d", "e", "f"], cables).unwrap();
+        assert_eq!(cabling.components(), [vec![0, 2], vec![1, 3, 4], vec![5]]);
+    }
+
+    #[test]
+    fn a_fingerprint_depends_on_names_and_rates_and_not_on_latency_or_order() {
+        let cables = [Cable::new(0, 1, 5), Cable::new(1, 2, 7)];
+        let of = |hosts: [&str; 3], cables: &[Cable]| Cabling::new(hosts, cables).unwrap().fingerprint();
+        let first = of(["a", "b", "c"], &cables);
+        assert_eq!(first, of(["a", "b", "c"], &[Cable::new(2, 1, 7).latency_ns(9), Cable::new(1, 0, 5)]));
+        assert_ne!(first, of(["a", "c", "b"], &cables));
+        assert_ne!(first, of(["a", "b", "c"], &[Cable::new(0, 1, 5), Cable::new(1, 2, 8)]));
+        assert_ne!(first, of(["a", "b", "c"], &cables[..1]));
+    }
+}

@@ -1,0 +1,142 @@
+use crate::arborescences::{Arborescence, pack};
+use crate::cut::Cut;
+use crate::network::Network;
+use crate::ratio::gcd;
+use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree};
+
+/// The best plan of a broadcast: as many trees from the root as its smallest cut permits
+///
+/// # Errors
+///
+/// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Root`] or [`PlanError::Overflow`].
+pub fn broadcast(cabling: &Cabling, root: usize) -> Result<Plan, PlanError> {
+    let network = Network::of(cabling)?;
+    let (cut, trees) = from_root(&network, root)?;
+    plan(cabling, &network, Operation::Broadcast { root }, (cut.amount, cut.capacity), cut.hosts(true), trees)
+}
+
+/// The best plan of a reduce: the trees of a broadcast over the cables in the other direction
+///
+/// # Errors
+///
+/// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Root`] or [`PlanError::Overflow`].
+pub fn reduce(cabling: &Cabling, root: usize) -> Result<Plan, PlanError> {
+    let network = Network::of(cabling)?;
+    let (cut, trees) = from_root(&network.reversed(), root)?;
+    plan(cabling, &network, Operation::Reduce { root }, (cut.amount, cut.capacity), cut.hosts(false), trees)
+}
+
+/// The best plan of an all_gather, in which host `v` contributes `amounts[v]`
+///
+/// # Errors
+///
+/// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Amounts`], [`PlanError::NothingToSend`] or
+/// [`PlanError::Overflow`].
+pub fn all_gather(cabling: &Cabling, amounts: &[u64]) -> Result<Plan, PlanError> {
+    let network = Network::of(cabling)?;
+    let (cut, time, trees) = from_all(&network, amounts)?;
+    let operation = Operation::AllGather { amounts: amounts.to_vec() };
+    plan(cabling, &network, operation, time, cut.hosts(true), trees)
+}
+
+/// The best plan of a reduce_scatter, in which host `v` gets `amounts[v]` of the sum: the trees of an all_gather over the cables
+/// in the other direction
+///
+/// # Errors
+///
+/// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Amounts`], [`PlanError::NothingToSend`] or
+/// [`PlanError::Overflow`].
+pub fn reduce_scatter(cabling: &Cabling, amounts: &[u64]) -> Result<Plan, PlanError> {
+    let network = Network::of(cabling)?;
+    let (cut, time, trees) = from_all(&network.reversed(), amounts)?;
+    let operation = Operation::ReduceScatter { amounts: amounts.to_vec() };
+    plan(cabling, &network, operation, time, cut.hosts(false), trees)
+}
+
+/// Amounts as wide numbers, one for each host
+pub(crate) fn checked_amounts(network: &Network, amounts: &[u64]) -> Result<Vec<u128>, PlanError> {
+    if amounts.len() != network.hosts() {
+        return Err(PlanError::Amounts { amounts: amounts.len(), hosts: network.hosts() });
+    }
+    Ok(amounts.iter().copied().map(u128::from).collect())
+}
+
+pub(crate) fn checked_root(network: &Network, root: usize) -> Result<(), PlanError> {
+    if root >= network.hosts() {
+        return Err(PlanError::Root { root, hosts: network.hosts() });
+    }
+    Ok(())
+}
+
+fn from_root(network: &Network, root: usize) -> Result<(Cut, Vec<Tree>), PlanError> {
+    checked_root(network, root)?;
+    let cut = Cut::narrowest(network, root);
+    // Fewer and equal trees are as good if the capacities have a common divisor with their number.
+    let unit = network.arcs().fold(cut.capacity, |unit, (from, to)| gcd(unit, network.capacity(from, to)));
+    let network = network.map(|from, to| network.capacity(from, to) / unit);
+    let trees = pack(&network, &[(root, cut.capacity / unit)]);
+    Ok((cut.clone(), shares(trees, cut.capacity / unit)?))
+}
+
+/// The cut that bounds the time, the time as a fraction of the payload over a capacity, and the trees
+fn from_all(network: &Network, amounts: &[u64]) -> Result<(Cut, (u128, u128), Vec<Tree>), PlanError> {
+    let amounts = checked_amounts(network, amounts)?;
+    let everyone: Vec<_> = (0..network.hosts()).collect();
+    let cut = Cut::worst(network, &amounts, &everyone)?;
+    // In the time of the cut, each cable carries `capacity * amount / cut.capacity`: times `cut.capacity`, all are whole.
+    let scaled = network.map(|from, to| network.capacity(from, to) * cut.amount);
+    let counts = amounts.iter().map(|amount| amount * cut.capacity);
+    let unit = counts.clone().chain(scaled.arcs().map(|(from, to)| scaled.capacity(from, to))).fold(0, gcd);
+    let scaled = scaled.map(|from, to| scaled.capacity(from, to) / unit);
+    let roots: Vec<_> = counts.map(|count| count / unit).enumerate().collect();
+    let total: u128 = roots.iter().map(|(_, count)| count).sum();
+    let payload: u128 = amounts.iter().sum();
+    let divisor = gcd(payload, cut.amount);
+    let below = cut.capacity.checked_mul(payload / divisor).ok_or(PlanError::Overflow)?;
+    let time = (cut.amount / divisor, below);
+    let trees = shares(pack(&scaled, &roots), total)?;
+    Ok((cut, time, trees))
+}
+
+fn shares(trees: Vec<Arborescence>, total: u128) -> Result<Vec<Tree>, PlanError> {
+    let mut shared: Vec<Tree> = Vec::new();
+    for Arborescence { root, count, mut arcs } in trees {
+        let share = Ratio::new(count, total).ok_or(PlanError::Overflow)?;
+        sort_from_root(root, &mut arcs);
+        match shared.iter_mut().find(|tree| tree.root == root && tree.arcs == arcs) {
+            Some(tree) => tree.share = tree.share.checked_add(share).ok_or(PlanError::Overflow)?,
+            None => shared.push(Tree { share, root, arcs }),
+        }
+    }
+    Ok(shared)
+}
+
+/// One order for equal trees: level by level
+fn sort_from_root(root: usize, arcs: &mut [(usize, usize)]) {
+    let mut depths = std::collections::BTreeMap::from([(root, 0)]);
+    for &(parent, child) in arcs.iter() {
+        let depth = depths.get(&parent).map_or(0, |depth| depth + 1);
+        depths.insert(child, depth);
+    }
+    arcs.sort_by_key(|&(parent, child)| (depths.get(&child).copied(), parent, child));
+}
+
+fn plan(
+    cabling: &Cabling,
+    network: &Network,
+    operation: Operation,
+    (amount, capacity): (u128, u128),
+    cut: Vec<usize>,
+    trees: Vec<Tree>,
+) -> Result<Plan, PlanError> {
+    let time = network.seconds(amount, capacity).ok_or(PlanError::Overflow)?;
+    Ok(Plan {
+        operation,
+        cabling: cabling.fingerprint(),
+        hosts: cabling.hosts().to_vec(),
+        time,
+        bound: time,
+        certificate: Certificate::Cut(cut),
+        trees,
+    })
+}

@@ -1,0 +1,121 @@
+use std::collections::VecDeque;
+
+use crate::cut::Cut;
+use crate::flow::{Flow, INFINITE};
+use crate::forest::{checked_amounts, checked_root};
+use crate::network::Network;
+use crate::ratio::gcd;
+use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree};
+
+/// The best plan of a scatter, in which host `v` gets `amounts[v]` from the root: a flow, cut into paths
+///
+/// # Errors
+///
+/// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Root`], [`PlanError::Amounts`],
+/// [`PlanError::NothingToSend`] or [`PlanError::Overflow`].
+pub fn scatter(cabling: &Cabling, root: usize, amounts: &[u64]) -> Result<Plan, PlanError> {
+    let network = Network::of(cabling)?;
+    let (cut, trees) = from_root(&network, root, amounts)?;
+    let operation = Operation::Scatter { root, amounts: amounts.to_vec() };
+    plan(cabling, &network, operation, amounts, (&cut, cut.hosts(false)), trees)
+}
+
+/// The best plan of a gather, in which the root gets `amounts[v]` from host `v`: that of a scatter over the cables in the
+/// other direction
+///
+/// # Errors
+///
+/// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Root`], [`PlanError::Amounts`],
+/// [`PlanError::NothingToSend`] or [`PlanError::Overflow`].
+pub fn gather(cabling: &Cabling, root: usize, amounts: &[u64]) -> Result<Plan, PlanError> {
+    let network = Network::of(cabling)?;
+    let (cut, trees) = from_root(&network.reversed(), root, amounts)?;
+    let operation = Operation::Gather { root, amounts: amounts.to_vec() };
+    plan(cabling, &network, operation, amounts, (&cut, cut.hosts(true)), trees)
+}
+
+/// The hosts into which the least capacity leads for what they get, as a cut of the reversed network, and the paths
+fn from_root(network: &Network, root: usize, amounts: &[u64]) -> Result<(Cut, Vec<Tree>), PlanError> {
+    checked_root(network, root)?;
+    let total: u128 = amounts.iter().copied().map(u128::from).sum();
+    let mut amounts = checked_amounts(network, amounts)?;
+    amounts[root] = 0;
+    let cut = Cut::worst(&network.reversed(), &amounts, &[root])?;
+    let sink = network.hosts();
+    let mut flow = Flow::new(sink + 1);
+    let arcs: Vec<_> = network
+        .arcs()
+        .filter(|&(_, to)| to != root)
+        .map(|(from, to)| ((from, to), flow.add(from, to, network.capacity(from, to) * cut.amount, 0)))
+        .collect();
+    let mut wanted: Vec<_> = amounts.iter().map(|amount| amount * cut.capacity).collect();
+    wanted.iter().enumerate().for_each(|(host, &amount)| {
+        flow.add(host, sink, amount, 0);
+    });
+    flow.send(root, sink, INFINITE);
+    let mut used = vec![vec![0; network.hosts()]; network.hosts()];
+    arcs.iter().for_each(|&((from, to), arc)| used[from][to] = flow.through(arc));
+    let mut trees = Vec::new();
+    while let Some((path, count)) = take_path(root, &mut used, &mut wanted) {
+        let divisor = gcd(count, cut.capacity);
+        let below = (cut.capacity / divisor).checked_mul(total).ok_or(PlanError::Overflow)?;
+        let share = Ratio::new(count / divisor, below).ok_or(PlanError::Overflow)?;
+        trees.push(Tree { share, root, arcs: path });
+    }
+    Ok((cut, trees))
+}
+
+/// Takes as much as possible of a shortest path of the flow to a host that still wants some
+fn take_path(
+    root: usize,
+    used: &mut [Vec<u128>],
+    wanted: &mut [u128],
+) -> Option<(Vec<(usize, usize)>, u128)> {
+    let mut parents = vec![None; used.len()];
+    let mut queue = VecDeque::from([root]);
+    while let Some(host) = queue.pop_front() {
+        if wanted[host] > 0 {
+            let mut path = Vec::new();
+            let mut child = host;
+            while let Some(parent) = parents[child] {
+                path.push((parent, child));
+                child = parent;
+            }
+            path.reverse();
+            let count = path.iter().map(|&(from, to)| used[from][to]).fold(wanted[host], u128::min);
+            wanted[host] -= count;
+            path.iter().for_each(|&(from, to)| used[from][to] -= count);
+            return Some((path, count));
+        }
+        for next in 0..used.len() {
+            if used[host][next] > 0 && parents[next].is_none() && next != root {
+                parents[next] = Some(host);
+                queue.push_back(next);
+            }
+        }
+    }
+    None
+}
+
+fn plan(
+    cabling: &Cabling,
+    network: &Network,
+    operation: Operation,
+    amounts: &[u64],
+    (cut, certificate): (&Cut, Vec<usize>),
+    trees: Vec<Tree>,
+) -> Result<Plan, PlanError> {
+    let total: u128 = amounts.iter().copied().map(u128::from).sum();
+    let amount = Ratio::new(cut.amount, total).ok_or(PlanError::Overflow)?;
+    let time = network.seconds(1, cut.capacity).and_then(|second| second.checked_mul(amount));
+    let time = time.ok_or(PlanError::Overflow)?;
+    Ok(Plan {
+        operation,
+        cabling: cabling.fingerprint(),
+        hosts: cabling.hosts().to_vec(),
+        time,
+        bound: time,
+        certificate: Certificate::Cut(certificate),
+        trees,
+    })
+}

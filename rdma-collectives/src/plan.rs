@@ -1,0 +1,174 @@
+use crate::{Fingerprint, Ratio, Tree};
+
+/// A collective operation
+///
+/// The *payload* is what times, bounds and shares are relative to: the vector of one host for [`AllReduce`](Self::AllReduce),
+/// [`Broadcast`](Self::Broadcast) and [`Reduce`](Self::Reduce), and for the others all bytes of all hosts together, including
+/// those that stay where they are. Amounts of hosts are relative to each other: bytes, or 1 for each host.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Every host gets what all hosts have, with so much from each
+    AllGather {
+        /// By host
+        amounts: Vec<u64>,
+    },
+
+    /// Every host gets the sum of the vectors of all hosts
+    AllReduce,
+
+    /// Every host sends so much to each other
+    AllToAll {
+        /// By sender, then by receiver; what a host keeps is on the diagonal
+        amounts: Vec<Vec<u64>>,
+    },
+
+    /// Every host gets the vector of one
+    Broadcast {
+        /// The host that has it
+        root: usize,
+    },
+
+    /// One host gets what all hosts have
+    Gather {
+        /// The host that gets it
+        root: usize,
+        /// By host
+        amounts: Vec<u64>,
+    },
+
+    /// One host gets the sum of the vectors of all hosts
+    Reduce {
+        /// The host that gets it
+        root: usize,
+    },
+
+    /// Every host gets its part of the sum of the vectors of all hosts
+    ReduceScatter {
+        /// The size of the part of each host
+        amounts: Vec<u64>,
+    },
+
+    /// Every host gets its part of what one host has
+    Scatter {
+        /// The host that has it
+        root: usize,
+        /// The size of the part of each host
+        amounts: Vec<u64>,
+    },
+}
+
+/// Why no plan can be faster
+///
+/// `BOUNDS.md` of the package derives the bounds.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Certificate {
+    /// Hosts whose data has to leave them, for hosts outside: divided by the capacity out of the set, it is the bound
+    Cut(Vec<usize>),
+    /// The parts of a partition: in an all_reduce, each element of the vector crosses between different parts at least
+    /// 2 (parts − 1) times; divided by the capacity between different parts in both directions, it is the bound
+    Partition(Vec<Vec<usize>>),
+    /// A price for a byte over each pair of neighbours: the cheapest paths for all data, divided by the price of the whole
+    /// capacity, are the bound
+    Prices(Vec<Price>),
+}
+
+/// The price of sending a byte from one host to a neighbour
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Price {
+    /// The host that sends
+    pub from: usize,
+    /// The neighbour
+    pub to: usize,
+    /// The price; pairs without one are free
+    pub price: u64,
+}
+
+/// How a collective operation uses the cables, how long it takes, and the proof that no plan is faster
+///
+/// [`Display`](std::fmt::Display) writes it as a file, and [`FromStr`](std::str::FromStr) reads it. Any program may make or change
+/// one: before it is used, [`verify`](crate::verify()) has to accept it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Plan {
+    /// What is planned
+    pub operation: Operation,
+    /// The cabling that the plan is for
+    pub cabling: Fingerprint,
+    /// The names of the hosts, whose indices the rest of the plan has
+    pub hosts: Vec<String>,
+    /// Seconds per byte of the payload, for a payload so large that latency does not count
+    pub time: Ratio,
+    /// Seconds per byte of the payload below which no plan is
+    pub bound: Ratio,
+    /// The proof of `bound`
+    pub certificate: Certificate,
+    /// Which way each part of the payload takes
+    pub trees: Vec<Tree>,
+}
+
+impl Plan {
+    /// Whether the time of the plan is the bound, so that no plan is faster
+    ///
+    /// It says what the plan claims; [`verify`](crate::verify()) checks the claims.
+    #[must_use]
+    pub fn is_optimal(&self) -> bool {
+        self.time == self.bound
+    }
+}
+
+/// Why there is no plan
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// There is not one amount for each host
+    #[error("{amounts} amounts for {hosts} hosts: give one for each")]
+    Amounts {
+        /// How many amounts there are
+        amounts: usize,
+        /// How many hosts there are
+        hosts: usize,
+    },
+
+    /// Some hosts cannot reach others
+    #[error("{}: connect them by a cable", unreachable_parts(parts))]
+    Disconnected {
+        /// The names of the hosts that reach each other, part by part
+        parts: Vec<Vec<String>>,
+    },
+
+    /// All amounts that another host needs are zero
+    #[error("no host sends anything to another: give at least one amount that is not 0")]
+    NothingToSend,
+
+    /// A cabling with a single host
+    #[error("there is only one host: a collective operation needs at least two")]
+    OneHost,
+
+    /// The exact figures do not fit into 128 bits
+    #[error("the amounts and rates have no common unit that fits into 128 bits: round them")]
+    Overflow,
+
+    /// The root is not the index of a host
+    #[error("host {root} is the root, and there are {hosts} hosts: count them from 0")]
+    Root {
+        /// The root
+        root: usize,
+        /// How many hosts there are
+        hosts: usize,
+    },
+
+    /// More hosts than the operation can be planned for
+    #[error("{hosts} hosts: this operation can be planned for at most {most}")]
+    TooManyHosts {
+        /// How many hosts there are
+        hosts: usize,
+        /// How many there may be
+        most: usize,
+    },
+}
+
+fn unreachable_parts(parts: &[Vec<String>]) -> String {
+    let names: Vec<_> = parts.iter().map(|part| part.join(", ")).collect();
+    names.join(" cannot reach ")
+}

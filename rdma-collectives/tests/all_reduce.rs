@@ -1,0 +1,53 @@
+//! Plans of all_reduce: their bounds against an oracle over all partitions, and the plans against the verifier
+
+mod common;
+
+use common::{Numbers, best_partition_bound, connected_graphs, random_cabling};
+use rdma_collectives::{Cable, Cabling, PlanError, Ratio, all_reduce, verify};
+
+/// Bytes per second of a cable of 80 Gb/s.
+const RATE: u64 = 9_200_000_000;
+
+/// Catches a strength that misses a partition, orientations and packings that overload a cable or lose a tree, and trees
+/// that do not span: the verifier adds everything up again.
+#[test]
+fn all_994_cablings_of_3_to_7_hosts_are_planned_at_the_bound() {
+    let graphs = connected_graphs(7);
+    assert_eq!(graphs.len(), 994);
+    let mut most = (0, 0);
+    for (hosts, pairs) in graphs {
+        let cabling = Cabling::of_pairs(hosts, pairs, RATE);
+        let plan = all_reduce(&cabling).unwrap();
+        assert_eq!(verify(&cabling, &plan), Ok(Ratio::ONE), "{cabling:?}\n{plan:?}");
+        assert_eq!(plan.bound, best_partition_bound(&cabling), "{cabling:?}");
+        most = most.max((plan.trees.len(), hosts));
+    }
+    println!("at most {most:?} trees, hosts");
+}
+/// As above with rates without a common unit, and with parallel cables.
+#[test]
+fn a_thousand_random_cablings_of_mixed_speed_are_planned_at_the_bound() {
+    let mut numbers = Numbers(1);
+    let mut most = 0;
+    for round in 0..1000 {
+        let rates: &[u64] = match round % 3 {
+            0 => &[RATE, RATE / 2],
+            1 => &[9_217_345_619, 4_608_123_457, 2_499_999_999, 8_999_999_937],
+            _ => &[1, 2, 3, 4, 5, 6, 7, 1_000_000_000_000],
+        };
+        let cabling = random_cabling(&mut numbers, 8, rates);
+        let plan = all_reduce(&cabling).unwrap();
+        assert_eq!(verify(&cabling, &plan), Ok(Ratio::ONE), "{cabling:?}");
+        assert_eq!(plan.bound, best_partition_bound(&cabling), "{cabling:?}");
+        most = most.max(plan.trees.len());
+    }
+    println!("at most {most} trees");
+}
+#[test]
+fn hosts_that_cannot_reach_each_other_are_named() {
+    let cabling = Cabling::of_pairs(4, [(0, 2), (1, 3)], RATE);
+    let error = all_reduce(&cabling).unwrap_err();
+    assert_eq!(error.to_string(), "a, c cannot reach b, d: connect them by a cable");
+    assert_eq!(all_reduce(&Cabling::mesh(1, RATE)), Err(PlanError::OneHost));
+    let _ = Cable::new(0, 1, 1);
+}
