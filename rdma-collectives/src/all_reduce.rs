@@ -39,7 +39,7 @@ pub fn all_reduce(cabling: &Cabling) -> Result<Plan, PlanError> {
     })
 }
 
-/// Seconds per byte below which no all_reduce is, with the proof
+/// Seconds per byte of the vector below which no all_reduce is, with the proof
 pub(crate) fn bound(network: &Network) -> Result<(Ratio, Certificate), PlanError> {
     if !network.is_symmetric() {
         return asymmetric_bound(network);

@@ -1,6 +1,6 @@
 use crate::flow::{Flow, INFINITE};
 use crate::network::Network;
-use crate::plan::PlanError;
+use crate::{PlanError, Ratio};
 
 /// A set of hosts, what has to leave it, and the capacity out of it
 #[derive(Clone, Debug)]
@@ -21,6 +21,12 @@ impl Cut {
     /// The hosts inside, or outside
     pub(crate) fn hosts(&self, inside: bool) -> Vec<usize> {
         (0..self.inside.len()).filter(|&host| self.inside[host] == inside).collect()
+    }
+
+    /// Seconds per byte of a payload of `total` that the cut takes
+    pub(crate) fn seconds(&self, network: &Network, total: u128) -> Result<Ratio, PlanError> {
+        let amount = Ratio::new(self.amount, total).zip(network.seconds(1, self.capacity));
+        amount.and_then(|(amount, second)| amount.checked_mul(second)).ok_or(PlanError::Overflow)
     }
 
     /// The set without one of `outside` whose amount is largest in relation to the capacity out of it

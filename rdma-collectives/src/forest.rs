@@ -12,7 +12,8 @@ use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree};
 pub fn broadcast(cabling: &Cabling, root: usize) -> Result<Plan, PlanError> {
     let network = Network::of(cabling)?;
     let (cut, trees) = from_root(&network, root)?;
-    plan(cabling, &network, Operation::Broadcast { root }, (cut.amount, cut.capacity), cut.hosts(true), trees)
+    let time = cut.seconds(&network, 1)?;
+    Ok(plan(cabling, Operation::Broadcast { root }, time, cut.hosts(true), trees))
 }
 
 /// The best plan of a reduce: the trees of a broadcast over the cables in the other direction
@@ -23,7 +24,8 @@ pub fn broadcast(cabling: &Cabling, root: usize) -> Result<Plan, PlanError> {
 pub fn reduce(cabling: &Cabling, root: usize) -> Result<Plan, PlanError> {
     let network = Network::of(cabling)?;
     let (cut, trees) = from_root(&network.reversed(), root)?;
-    plan(cabling, &network, Operation::Reduce { root }, (cut.amount, cut.capacity), cut.hosts(false), trees)
+    let time = cut.seconds(&network, 1)?;
+    Ok(plan(cabling, Operation::Reduce { root }, time, cut.hosts(false), trees))
 }
 
 /// The best plan of an all_gather, in which host `v` contributes `amounts[v]`
@@ -36,7 +38,7 @@ pub fn all_gather(cabling: &Cabling, amounts: &[u64]) -> Result<Plan, PlanError>
     let network = Network::of(cabling)?;
     let (cut, time, trees) = from_all(&network, amounts)?;
     let operation = Operation::AllGather { amounts: amounts.to_vec() };
-    plan(cabling, &network, operation, time, cut.hosts(true), trees)
+    Ok(plan(cabling, operation, time, cut.hosts(true), trees))
 }
 
 /// The best plan of a reduce_scatter, in which host `v` gets `amounts[v]` of the sum: the trees of an all_gather over the cables
@@ -50,7 +52,7 @@ pub fn reduce_scatter(cabling: &Cabling, amounts: &[u64]) -> Result<Plan, PlanEr
     let network = Network::of(cabling)?;
     let (cut, time, trees) = from_all(&network.reversed(), amounts)?;
     let operation = Operation::ReduceScatter { amounts: amounts.to_vec() };
-    plan(cabling, &network, operation, time, cut.hosts(false), trees)
+    Ok(plan(cabling, operation, time, cut.hosts(false), trees))
 }
 
 /// Amounts as wide numbers, one for each host
@@ -68,6 +70,7 @@ pub(crate) fn checked_root(network: &Network, root: usize) -> Result<(), PlanErr
     Ok(())
 }
 
+/// The narrowest cut on the way from the root, and the trees that fill it
 fn from_root(network: &Network, root: usize) -> Result<(Cut, Vec<Tree>), PlanError> {
     checked_root(network, root)?;
     let cut = Cut::narrowest(network, root);
@@ -75,27 +78,31 @@ fn from_root(network: &Network, root: usize) -> Result<(Cut, Vec<Tree>), PlanErr
     let unit = network.arcs().fold(cut.capacity, |unit, (from, to)| gcd(unit, network.capacity(from, to)));
     let network = network.map(|from, to| network.capacity(from, to) / unit);
     let trees = pack(&network, &[(root, cut.capacity / unit)]);
-    Ok((cut.clone(), shares(trees, cut.capacity / unit)?))
+    let trees = shares(trees, cut.capacity / unit)?;
+    Ok((cut, trees))
 }
 
-/// The cut that bounds the time, the time as a fraction of the payload over a capacity, and the trees
-fn from_all(network: &Network, amounts: &[u64]) -> Result<(Cut, (u128, u128), Vec<Tree>), PlanError> {
-    let amounts = checked_amounts(network, amounts)?;
-    let everyone: Vec<_> = (0..network.hosts()).collect();
-    let cut = Cut::worst(network, &amounts, &everyone)?;
+/// The cut that bounds the time, the time, and the trees
+fn from_all(network: &Network, amounts: &[u64]) -> Result<(Cut, Ratio, Vec<Tree>), PlanError> {
+    let (cut, time) = all_gather_bound(network, amounts)?;
     // In the time of the cut, each cable carries `capacity * amount / cut.capacity`: times `cut.capacity`, all are whole.
     let scaled = network.map(|from, to| network.capacity(from, to) * cut.amount);
-    let counts = amounts.iter().map(|amount| amount * cut.capacity);
+    let counts = amounts.iter().map(|&amount| u128::from(amount) * cut.capacity);
     let unit = counts.clone().chain(scaled.arcs().map(|(from, to)| scaled.capacity(from, to))).fold(0, gcd);
     let scaled = scaled.map(|from, to| scaled.capacity(from, to) / unit);
     let roots: Vec<_> = counts.map(|count| count / unit).enumerate().collect();
     let total: u128 = roots.iter().map(|(_, count)| count).sum();
-    let payload: u128 = amounts.iter().sum();
-    let divisor = gcd(payload, cut.amount);
-    let below = cut.capacity.checked_mul(payload / divisor).ok_or(PlanError::Overflow)?;
-    let time = (cut.amount / divisor, below);
     let trees = shares(pack(&scaled, &roots), total)?;
     Ok((cut, time, trees))
+}
+
+/// Seconds per byte of the payload that the worst cut for trees from all hosts takes
+pub(crate) fn all_gather_bound(network: &Network, amounts: &[u64]) -> Result<(Cut, Ratio), PlanError> {
+    let amounts = checked_amounts(network, amounts)?;
+    let everyone: Vec<_> = (0..network.hosts()).collect();
+    let cut = Cut::worst(network, &amounts, &everyone)?;
+    let bound = cut.seconds(network, amounts.iter().sum())?;
+    Ok((cut, bound))
 }
 
 fn shares(trees: Vec<Arborescence>, total: u128) -> Result<Vec<Tree>, PlanError> {
@@ -121,16 +128,8 @@ fn sort_from_root(root: usize, arcs: &mut [(usize, usize)]) {
     arcs.sort_by_key(|&(parent, child)| (depths.get(&child).copied(), parent, child));
 }
 
-fn plan(
-    cabling: &Cabling,
-    network: &Network,
-    operation: Operation,
-    (amount, capacity): (u128, u128),
-    cut: Vec<usize>,
-    trees: Vec<Tree>,
-) -> Result<Plan, PlanError> {
-    let time = network.seconds(amount, capacity).ok_or(PlanError::Overflow)?;
-    Ok(Plan {
+fn plan(cabling: &Cabling, operation: Operation, time: Ratio, cut: Vec<usize>, trees: Vec<Tree>) -> Plan {
+    Plan {
         operation,
         cabling: cabling.fingerprint(),
         hosts: cabling.hosts().to_vec(),
@@ -138,5 +137,5 @@ fn plan(
         bound: time,
         certificate: Certificate::Cut(cut),
         trees,
-    })
+    }
 }

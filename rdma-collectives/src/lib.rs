@@ -1,26 +1,40 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod advice;
 mod all_reduce;
+mod all_to_all;
 mod arborescences;
+
 mod cabling;
 mod cut;
 mod flow;
 mod forest;
 mod network;
+mod parse;
 mod paths;
 mod plan;
+mod planner;
+mod predict;
 mod ratio;
 mod shapes;
+mod simplex;
 mod strength;
+mod text;
 mod tree;
 mod verify;
 
+pub use advice::{Addition, AdviceError, MAX_PORTS, Recommendation, Unplug, additions, recommend, unplugs};
 pub use all_reduce::all_reduce;
+pub use all_to_all::{MAX_ALL_TO_ALL_HOSTS, all_to_all};
+
 pub use cabling::{Cable, Cabling, CablingError, Fingerprint, MAX_CABLES, MAX_HOSTS, MAX_RATE};
 pub use forest::{all_gather, broadcast, reduce, reduce_scatter};
+pub use parse::ParsePlanError;
 pub use paths::{gather, scatter};
 pub use plan::{Certificate, Operation, Plan, PlanError, Price};
+pub use planner::{bound, plan};
+pub use predict::{Algorithm, AllReducePlans, Costs, Prediction, flood};
 pub use ratio::{Ratio, RatioError};
 pub use tree::Tree;
 pub use verify::{VerifyError, verify};

@@ -1,6 +1,5 @@
-use crate::plan::PlanError;
 use crate::ratio::gcd;
-use crate::{Cabling, Ratio};
+use crate::{Cabling, PlanError, Ratio};
 
 /// The capacities between hosts, all cables of a pair in a direction together, in a common unit
 ///
@@ -97,7 +96,7 @@ impl Network {
         Ratio::new(amount, capacity)?.checked_mul(Ratio::new(1, self.unit)?)
     }
 
-    /// The hosts from which the one furthest away is nearest, by latency and then by hops
+    /// By host, latency and hops to the host that is furthest from it
     pub(crate) fn eccentricities(&self) -> Vec<(u64, u64)> {
         let rows = self.distances();
         rows.iter().map(|row| row.iter().copied().max().unwrap_or_default()).collect()

@@ -15,9 +15,9 @@ use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree};
 /// [`PlanError::NothingToSend`] or [`PlanError::Overflow`].
 pub fn scatter(cabling: &Cabling, root: usize, amounts: &[u64]) -> Result<Plan, PlanError> {
     let network = Network::of(cabling)?;
-    let (cut, trees) = from_root(&network, root, amounts)?;
+    let (cut, time, trees) = from_root(&network, root, amounts)?;
     let operation = Operation::Scatter { root, amounts: amounts.to_vec() };
-    plan(cabling, &network, operation, amounts, (&cut, cut.hosts(false)), trees)
+    Ok(plan(cabling, operation, time, cut.hosts(false), trees))
 }
 
 /// The best plan of a gather, in which the root gets `amounts[v]` from host `v`: that of a scatter over the cables in the
@@ -29,18 +29,32 @@ pub fn scatter(cabling: &Cabling, root: usize, amounts: &[u64]) -> Result<Plan, 
 /// [`PlanError::NothingToSend`] or [`PlanError::Overflow`].
 pub fn gather(cabling: &Cabling, root: usize, amounts: &[u64]) -> Result<Plan, PlanError> {
     let network = Network::of(cabling)?;
-    let (cut, trees) = from_root(&network.reversed(), root, amounts)?;
+    let (cut, time, trees) = from_root(&network.reversed(), root, amounts)?;
     let operation = Operation::Gather { root, amounts: amounts.to_vec() };
-    plan(cabling, &network, operation, amounts, (&cut, cut.hosts(true)), trees)
+    Ok(plan(cabling, operation, time, cut.hosts(true), trees))
 }
 
-/// The hosts into which the least capacity leads for what they get, as a cut of the reversed network, and the paths
-fn from_root(network: &Network, root: usize, amounts: &[u64]) -> Result<(Cut, Vec<Tree>), PlanError> {
+/// The hosts into which the least capacity leads for what they get, as a cut of the reversed network, and the time that it takes
+pub(crate) fn scatter_bound(
+    network: &Network,
+    root: usize,
+    amounts: &[u64],
+) -> Result<(Cut, Ratio), PlanError> {
     checked_root(network, root)?;
+    let mut amounts = checked_amounts(network, amounts)?;
+    let total = amounts.iter().sum();
+    amounts[root] = 0;
+    let cut = Cut::worst(&network.reversed(), &amounts, &[root])?;
+    let bound = cut.seconds(network, total)?;
+    Ok((cut, bound))
+}
+
+/// The cut that bounds the time, the time, and the paths
+fn from_root(network: &Network, root: usize, amounts: &[u64]) -> Result<(Cut, Ratio, Vec<Tree>), PlanError> {
+    let (cut, time) = scatter_bound(network, root, amounts)?;
     let total: u128 = amounts.iter().copied().map(u128::from).sum();
     let mut amounts = checked_amounts(network, amounts)?;
     amounts[root] = 0;
-    let cut = Cut::worst(&network.reversed(), &amounts, &[root])?;
     let sink = network.hosts();
     let mut flow = Flow::new(sink + 1);
     let arcs: Vec<_> = network
@@ -62,7 +76,7 @@ fn from_root(network: &Network, root: usize, amounts: &[u64]) -> Result<(Cut, Ve
         let share = Ratio::new(count / divisor, below).ok_or(PlanError::Overflow)?;
         trees.push(Tree { share, root, arcs: path });
     }
-    Ok((cut, trees))
+    Ok((cut, time, trees))
 }
 
 /// Takes as much as possible of a shortest path of the flow to a host that still wants some
@@ -97,25 +111,14 @@ fn take_path(
     None
 }
 
-fn plan(
-    cabling: &Cabling,
-    network: &Network,
-    operation: Operation,
-    amounts: &[u64],
-    (cut, certificate): (&Cut, Vec<usize>),
-    trees: Vec<Tree>,
-) -> Result<Plan, PlanError> {
-    let total: u128 = amounts.iter().copied().map(u128::from).sum();
-    let amount = Ratio::new(cut.amount, total).ok_or(PlanError::Overflow)?;
-    let time = network.seconds(1, cut.capacity).and_then(|second| second.checked_mul(amount));
-    let time = time.ok_or(PlanError::Overflow)?;
-    Ok(Plan {
+fn plan(cabling: &Cabling, operation: Operation, time: Ratio, cut: Vec<usize>, trees: Vec<Tree>) -> Plan {
+    Plan {
         operation,
         cabling: cabling.fingerprint(),
         hosts: cabling.hosts().to_vec(),
         time,
         bound: time,
-        certificate: Certificate::Cut(certificate),
+        certificate: Certificate::Cut(cut),
         trees,
-    })
+    }
 }

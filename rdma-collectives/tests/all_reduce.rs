@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Numbers, best_partition_bound, connected_graphs, random_cabling};
-use rdma_collectives::{Cable, Cabling, PlanError, Ratio, all_reduce, verify};
+use rdma_collectives::{Cabling, PlanError, Ratio, all_reduce, verify};
 
 /// Bytes per second of a cable of 80 Gb/s.
 const RATE: u64 = 9_200_000_000;
@@ -14,21 +14,19 @@ const RATE: u64 = 9_200_000_000;
 fn all_994_cablings_of_3_to_7_hosts_are_planned_at_the_bound() {
     let graphs = connected_graphs(7);
     assert_eq!(graphs.len(), 994);
-    let mut most = (0, 0);
     for (hosts, pairs) in graphs {
         let cabling = Cabling::of_pairs(hosts, pairs, RATE);
         let plan = all_reduce(&cabling).unwrap();
         assert_eq!(verify(&cabling, &plan), Ok(Ratio::ONE), "{cabling:?}\n{plan:?}");
         assert_eq!(plan.bound, best_partition_bound(&cabling), "{cabling:?}");
-        most = most.max((plan.trees.len(), hosts));
+        assert!(plan.trees.len() <= 11, "few trees: {plan}");
     }
-    println!("at most {most:?} trees, hosts");
 }
+
 /// As above with rates without a common unit, and with parallel cables.
 #[test]
 fn a_thousand_random_cablings_of_mixed_speed_are_planned_at_the_bound() {
     let mut numbers = Numbers(1);
-    let mut most = 0;
     for round in 0..1000 {
         let rates: &[u64] = match round % 3 {
             0 => &[RATE, RATE / 2],
@@ -39,15 +37,14 @@ fn a_thousand_random_cablings_of_mixed_speed_are_planned_at_the_bound() {
         let plan = all_reduce(&cabling).unwrap();
         assert_eq!(verify(&cabling, &plan), Ok(Ratio::ONE), "{cabling:?}");
         assert_eq!(plan.bound, best_partition_bound(&cabling), "{cabling:?}");
-        most = most.max(plan.trees.len());
+        assert!(plan.trees.len() <= 16, "few trees: {plan}");
     }
-    println!("at most {most} trees");
 }
+
 #[test]
 fn hosts_that_cannot_reach_each_other_are_named() {
     let cabling = Cabling::of_pairs(4, [(0, 2), (1, 3)], RATE);
     let error = all_reduce(&cabling).unwrap_err();
     assert_eq!(error.to_string(), "a, c cannot reach b, d: connect them by a cable");
     assert_eq!(all_reduce(&Cabling::mesh(1, RATE)), Err(PlanError::OneHost));
-    let _ = Cable::new(0, 1, 1);
 }

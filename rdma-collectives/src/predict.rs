@@ -1,0 +1,196 @@
+use crate::network::Network;
+use crate::tree::Distance;
+use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree, forest};
+
+/// What a block costs beside the rates and latencies of the cables
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Costs {
+    /// Nanoseconds that a host needs for each block that it passes on, whatever its size
+    pub block_ns: u64,
+}
+
+/// How long an operation takes, by the model of [`Plan::predict`]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// Seconds from the start to the end of the operation on the last host
+    pub seconds: f64,
+    /// Into how many blocks the share of each tree is best divided
+    pub blocks: u64,
+    /// Seconds below which no plan is: the latency of the furthest hosts, or [`Plan::bound`] times the payload, if that is more
+    pub lower_bound: f64,
+}
+
+impl Plan {
+    /// Predicts the time for a payload of so many bytes
+    ///
+    /// Blocks follow each other through the trees. Through a tree of latency `L` with `h` hops, on whose cables the payload
+    /// takes `s` seconds, `k` blocks need `L + (h - 1 + k) (s / k + block_ns)`; an all_reduce goes up and down, so its `L` and `h`
+    /// are twice the height. The best `k` is near the root of `(h - 1) s / block_ns`.
+    ///
+    /// The plan has to be for this cabling, as [`verify`](crate::verify()) finds.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::OneHost`] or [`PlanError::Disconnected`] if the cabling can have no plan.
+    pub fn predict(&self, cabling: &Cabling, payload: u64, costs: Costs) -> Result<Prediction, PlanError> {
+        let network = Network::of(cabling)?;
+        let both_ways = if self.operation == Operation::AllReduce { 2 } else { 1 };
+        let depths = self.trees.iter().map(|tree| height(tree, &network));
+        let (latency, hops) =
+            depths.fold((0, 0), |(latency, hops), height| (height.0.max(latency), height.1.max(hops)));
+        let (latency, hops) = (both_ways * latency, both_ways * hops);
+        let transfer = payload as f64 * self.time.to_f64();
+        let block = nanoseconds(costs.block_ns);
+        let fill = hops.saturating_sub(1) as f64;
+        let blocks = (fill * transfer / block).sqrt().round();
+        // The cast saturates, also from infinity.
+        let blocks = (blocks as u64).clamp(1, payload.max(1));
+        let seconds = nanoseconds(latency) + (fill + blocks as f64) * (transfer / blocks as f64 + block);
+        let lower_bound = nanoseconds(self.reach(&network)).max(payload as f64 * self.bound.to_f64());
+        Ok(Prediction { seconds, blocks, lower_bound })
+    }
+
+    /// The latency between the furthest hosts of which one needs data of the other, in nanoseconds
+    fn reach(&self, network: &Network) -> u64 {
+        let distances = network.distances();
+        let needs = |from: usize, to: usize| match &self.operation {
+            Operation::AllGather { amounts } => amounts.get(from).is_some_and(|&amount| amount > 0),
+            Operation::AllReduce => true,
+            Operation::AllToAll { amounts } => {
+                amounts.get(from).and_then(|row| row.get(to)).is_some_and(|&amount| amount > 0)
+            }
+            Operation::Broadcast { root } => from == *root,
+            Operation::Gather { root, amounts } => {
+                to == *root && amounts.get(from).is_some_and(|&amount| amount > 0)
+            }
+            Operation::Reduce { root } => to == *root,
+            Operation::ReduceScatter { amounts } => amounts.get(to).is_some_and(|&amount| amount > 0),
+            Operation::Scatter { root, amounts } => {
+                from == *root && amounts.get(to).is_some_and(|&amount| amount > 0)
+            }
+        };
+        let pairs = (0..network.hosts()).flat_map(|from| (0..network.hosts()).map(move |to| (from, to)));
+        pairs.filter(|&(from, to)| needs(from, to)).map(|(from, to)| distances[from][to].0).max().unwrap_or(0)
+    }
+}
+
+/// Latency and hops from the root to the host that is furthest from it
+fn height(tree: &Tree, network: &Network) -> Distance {
+    let mut depths = vec![(0, 0); network.hosts()];
+    let mut height = (0, 0);
+    let known = |host: &usize| *host < network.hosts();
+    for &(parent, child) in tree.arcs.iter().filter(|(parent, child)| known(parent) && known(child)) {
+        let (latency, hops): Distance = depths[parent];
+        depths[child] = (latency.saturating_add(network.latency(parent, child)), hops + 1);
+        height = height.max(depths[child]);
+    }
+    height
+}
+
+fn nanoseconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
+
+/// How to do an all_reduce
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// Every host sends its vector to all others by the shortest ways, and each adds them up in the order of the hosts
+    Flood,
+    /// Partial sums go up the trees of the plan, and results down
+    Trees,
+}
+
+/// The two ways to do an all_reduce over a cabling, of which [`choose`](Self::choose) takes the faster one for a size
+#[derive(Clone, Debug, PartialEq)]
+pub struct AllReducePlans {
+    /// The plan of [`all_reduce`](crate::all_reduce()): for large vectors
+    pub trees: Plan,
+    /// The plan of [`flood`], an all_gather of whole vectors: for small ones
+    pub flood: Plan,
+}
+
+impl AllReducePlans {
+    /// Both plans for a cabling
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::OneHost`], [`PlanError::Disconnected`] or [`PlanError::Overflow`].
+    pub fn new(cabling: &Cabling) -> Result<Self, PlanError> {
+        Ok(Self { trees: crate::all_reduce(cabling)?, flood: flood(cabling)? })
+    }
+
+    /// The faster algorithm for vectors of so many bytes, with its prediction
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::OneHost`] or [`PlanError::Disconnected`] if the plans are not for this cabling.
+    pub fn choose(
+        &self,
+        cabling: &Cabling,
+        bytes: u64,
+        costs: Costs,
+    ) -> Result<(Algorithm, Prediction), PlanError> {
+        let trees = self.trees.predict(cabling, bytes, costs)?;
+        // The payload of an all_gather is what all hosts have.
+        let payload = bytes.saturating_mul(cabling.hosts().len() as u64);
+        let flood = self.flood.predict(cabling, payload, costs)?;
+        Ok(match flood.seconds <= trees.seconds {
+            true => (Algorithm::Flood, Prediction { lower_bound: trees.lower_bound, ..flood }),
+            false => (Algorithm::Trees, trees),
+        })
+    }
+}
+
+/// An all_gather of equal amounts by the shortest ways: the lowest latency, and not the highest rate
+///
+/// Each host's data goes over the tree of its shortest paths, by latency and then by hops.
+///
+/// # Errors
+///
+/// [`PlanError::OneHost`], [`PlanError::Disconnected`] or [`PlanError::Overflow`].
+pub fn flood(cabling: &Cabling) -> Result<Plan, PlanError> {
+    let network = Network::of(cabling)?;
+    let hosts = network.hosts();
+    let amounts = vec![1; hosts];
+    let (cut, bound) = forest::all_gather_bound(&network, &amounts)?;
+    let share = Ratio::new(1, hosts as u128).ok_or(PlanError::Overflow)?;
+    let distances = network.distances();
+    let mut loads = vec![vec![0_u128; hosts]; hosts];
+    let mut trees = Vec::new();
+    for (root, distances) in distances.iter().enumerate() {
+        let mut order: Vec<_> = (0..hosts).filter(|&host| host != root).collect();
+        order.sort_by_key(|&host| distances[host]);
+        let mut arcs = Vec::with_capacity(hosts - 1);
+        for child in order {
+            let before = |&parent: &usize| {
+                let (latency, hops) = distances[parent];
+                let arrives = (latency.saturating_add(network.latency(parent, child)), hops + 1);
+                network.capacity(parent, child) > 0 && arrives == distances[child]
+            };
+            // Among equally short ways, the cable with the least load.
+            let load =
+                |&parent: &usize| Ratio::new(loads[parent][child] + 1, network.capacity(parent, child));
+            let parent = (0..hosts).filter(before).min_by_key(|parent| load(parent).unwrap_or(Ratio::ZERO));
+            let Some(parent) = parent else { continue };
+            loads[parent][child] += 1;
+            arcs.push((parent, child));
+        }
+        trees.push(Tree { share, root, arcs });
+    }
+    let mut time = Ratio::ZERO;
+    for (from, to) in network.arcs() {
+        let seconds = network.seconds(loads[from][to], network.capacity(from, to));
+        let seconds = seconds.and_then(|seconds| seconds.checked_mul(share)).ok_or(PlanError::Overflow)?;
+        time = time.max(seconds);
+    }
+    Ok(Plan {
+        operation: Operation::AllGather { amounts },
+        cabling: cabling.fingerprint(),
+        hosts: cabling.hosts().to_vec(),
+        time,
+        bound,
+        certificate: Certificate::Cut(cut.hosts(true)),
+        trees,
+    })
+}

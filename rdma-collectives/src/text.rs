@@ -1,0 +1,79 @@
+use std::fmt;
+
+use crate::{Certificate, Operation, Plan, Price};
+
+/// What the first line of a plan says: the format and its version.
+pub(crate) const HEADER: [&str; 2] = ["rdma-plan", "1"];
+
+/// The names of the operations, as they are written
+pub(crate) mod word {
+    pub(crate) const ALL_GATHER: &str = "all_gather";
+    pub(crate) const ALL_REDUCE: &str = "all_reduce";
+    pub(crate) const ALL_TO_ALL: &str = "all_to_all";
+    pub(crate) const BROADCAST: &str = "broadcast";
+    pub(crate) const GATHER: &str = "gather";
+    pub(crate) const REDUCE: &str = "reduce";
+    pub(crate) const REDUCE_SCATTER: &str = "reduce_scatter";
+    pub(crate) const SCATTER: &str = "scatter";
+}
+
+/// A plan as a file: `rdma-plan 1`, the hosts and the operation, time and bound in seconds per byte, the certificate, and a line
+/// for each tree
+///
+/// Lines that begin with `#` are for readers, and are skipped.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A plan may be wrong, and can be printed then, too.
+        let name = |host: usize| self.hosts.get(host).map_or("?", String::as_str);
+        let row = |amounts: &[u64]| amounts.iter().map(|amount| format!(" {amount}")).collect::<String>();
+        writeln!(f, "{} {}", HEADER[0], HEADER[1])?;
+        writeln!(f, "cabling {}", self.cabling)?;
+        writeln!(f, "hosts {}", self.hosts.join(" "))?;
+        match &self.operation {
+            Operation::AllGather { amounts } => writeln!(f, "operation {}{}", word::ALL_GATHER, row(amounts)),
+            Operation::AllReduce => writeln!(f, "operation {}", word::ALL_REDUCE),
+            Operation::AllToAll { amounts } => {
+                let rows: Vec<_> = amounts.iter().map(|amounts| row(amounts)).collect();
+                writeln!(f, "operation {}{}", word::ALL_TO_ALL, rows.join(" |"))
+            }
+            Operation::Broadcast { root } => writeln!(f, "operation {} {}", word::BROADCAST, name(*root)),
+            Operation::Gather { root, amounts } => {
+                writeln!(f, "operation {} {}{}", word::GATHER, name(*root), row(amounts))
+            }
+            Operation::Reduce { root } => writeln!(f, "operation {} {}", word::REDUCE, name(*root)),
+            Operation::ReduceScatter { amounts } => {
+                writeln!(f, "operation {}{}", word::REDUCE_SCATTER, row(amounts))
+            }
+            Operation::Scatter { root, amounts } => {
+                writeln!(f, "operation {} {}{}", word::SCATTER, name(*root), row(amounts))
+            }
+        }?;
+        writeln!(f, "# seconds per byte of the payload")?;
+        writeln!(f, "time {}", self.time)?;
+        writeln!(f, "bound {}", self.bound)?;
+        let names =
+            |hosts: &[usize]| hosts.iter().map(|&host| format!(" {}", name(host))).collect::<String>();
+        match &self.certificate {
+            Certificate::Cut(inside) => writeln!(f, "cut{}", names(inside)),
+            Certificate::Partition(parts) => {
+                let parts: Vec<_> = parts.iter().map(|part| names(part)).collect();
+                writeln!(f, "partition{}", parts.join(" |"))
+            }
+            Certificate::Prices(prices) => {
+                write!(f, "prices")?;
+                for &Price { from, to, price } in prices {
+                    write!(f, " {}>{} {price}", name(from), name(to))?;
+                }
+                writeln!(f)
+            }
+        }?;
+        for tree in &self.trees {
+            write!(f, "tree {} {}", tree.share, name(tree.root))?;
+            for &(parent, child) in &tree.arcs {
+                write!(f, " {}>{}", name(parent), name(child))?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
