@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use crate::network::Network;
-use crate::ratio::gcd;
+use crate::rounding::{FINE, common_denominator, exact_shares, fine_shares};
 use crate::simplex::{Column, Simplex};
 use crate::{Cabling, Certificate, Operation, Plan, PlanError, Price, Ratio, Tree};
 
@@ -12,10 +12,6 @@ pub const MAX_ALL_TO_ALL_HOSTS: usize = 16;
 const TOLERANCE: f64 = 1e-9;
 /// Steps after which the method ends with the best that it has
 const MAX_STEPS: usize = 20_000;
-/// The largest denominator of shares and prices that are taken to be meant exactly
-const MAX_DENOMINATOR: u64 = 5_000;
-/// The denominator of shares and prices otherwise
-const FINE: u64 = 1 << 36;
 
 /// The best plan of an all_to_all, in which host `s` sends `amounts[s][t]` to host `t`
 ///
@@ -243,39 +239,4 @@ impl<'a> Program<'a> {
         }
         Some((time, trees))
     }
-}
-
-/// The parts of a whole as fractions with small denominators, if they add up to exactly 1
-fn exact_shares(values: &[f64]) -> Option<Vec<Ratio>> {
-    let sum: f64 = values.iter().sum();
-    let parts: Vec<f64> = values.iter().map(|value| value / sum).collect();
-    let (whole, denominator) = common_denominator(&parts)?;
-    let exact = whole.iter().sum::<u64>() == denominator;
-    exact.then(|| whole.iter().filter_map(|&part| Ratio::new(part.into(), denominator.into())).collect())
-}
-
-/// The parts of a whole as fractions with a large denominator, which add up to exactly 1
-fn fine_shares(values: &[f64]) -> Option<Vec<Ratio>> {
-    let sum: f64 = values.iter().sum();
-    let mut whole: Vec<u64> = values.iter().map(|value| (value / sum * FINE as f64) as u64).collect();
-    let missing = FINE.checked_sub(whole.iter().sum())?;
-    *whole.iter_mut().max()? += missing;
-    Some(whole.iter().filter_map(|&part| Ratio::new(part.into(), FINE.into())).collect())
-}
-
-/// Numbers from 0 to 1 as whole multiples of one fraction `1 / d`, with `d`, if they are near to such
-fn common_denominator(values: &[f64]) -> Option<(Vec<u64>, u64)> {
-    let mut common = 1_u64;
-    for &value in values {
-        let near = |&denominator: &u64| {
-            let scaled = value * denominator as f64;
-            (scaled - scaled.round()).abs() < 1e-7
-        };
-        let denominator = (1..=MAX_DENOMINATOR).find(near)?;
-        common = common.checked_mul(denominator / gcd(common.into(), denominator.into()) as u64)?;
-        if common > FINE {
-            return None;
-        }
-    }
-    Some((values.iter().map(|value| (value * common as f64).round() as u64).collect(), common))
 }

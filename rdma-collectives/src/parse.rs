@@ -75,6 +75,13 @@ fn operation(mut line: Line<'_>, hosts: &Hosts) -> Result<Operation, ParsePlanEr
             line.end()?;
             Operation::AllReduce
         }
+        word::ALL_REDUCE_AMONG => {
+            let mut members = Vec::new();
+            while !line.at_end() {
+                members.push(line.host(hosts)?);
+            }
+            Operation::AllReduceAmong { members }
+        }
         word::ALL_TO_ALL => {
             let mut amounts = Vec::new();
             for row in 0..hosts.names.len() {

@@ -4,7 +4,7 @@ use crate::{Fingerprint, Ratio, Tree};
 ///
 /// The *payload* is what times, bounds and shares are relative to: the vector of one host for [`AllReduce`](Self::AllReduce),
 /// [`Broadcast`](Self::Broadcast) and [`Reduce`](Self::Reduce), and for the others all bytes of all hosts together, including
-/// those that stay where they are. Amounts of hosts are relative to each other: bytes, or 1 for each host.
+/// those that stay where they are. A host whose amounts are 0 takes no part in a scatter, gather or all_to_all, but may relay. Amounts of hosts are relative to each other: bytes, or 1 for each host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Operation {
@@ -16,6 +16,12 @@ pub enum Operation {
 
     /// Every host gets the sum of the vectors of all hosts
     AllReduce,
+
+    /// Each of some hosts gets the sum of the vectors of these; others may relay and add up
+    AllReduceAmong {
+        /// The hosts that take part
+        members: Vec<usize>,
+    },
 
     /// Every host sends so much to each other
     AllToAll {
@@ -135,6 +141,13 @@ pub enum PlanError {
     Disconnected {
         /// The names of the hosts that reach each other, part by part
         parts: Vec<Vec<String>>,
+    },
+
+    /// Members that are fewer than two, unknown, or there twice
+    #[error("an operation among hosts needs at least two different ones of the {hosts}: count them from 0")]
+    Members {
+        /// How many hosts there are
+        hosts: usize,
     },
 
     /// All amounts that another host needs are zero

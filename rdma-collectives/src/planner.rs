@@ -1,7 +1,7 @@
 use crate::cut::Cut;
 use crate::network::Network;
 use crate::{Cabling, Certificate, Operation, PlanError, Ratio};
-use crate::{all_reduce, all_to_all, forest, paths};
+use crate::{all_reduce, all_to_all, forest, paths, subgroup};
 
 /// Seconds per byte of the payload below which no plan of the operation is, with the proof, and without a plan
 ///
@@ -10,8 +10,12 @@ use crate::{all_reduce, all_to_all, forest, paths};
 /// # Errors
 ///
 /// Those of planning the operation: [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Root`],
-/// [`PlanError::Amounts`], [`PlanError::NothingToSend`], [`PlanError::TooManyHosts`] or [`PlanError::Overflow`].
+/// [`PlanError::Amounts`], [`PlanError::Members`], [`PlanError::NothingToSend`], [`PlanError::TooManyHosts`] or [`PlanError::Overflow`].
 pub fn bound(cabling: &Cabling, operation: &Operation) -> Result<(Ratio, Certificate), PlanError> {
+    if let Operation::AllReduceAmong { members } = operation {
+        // The other hosts need not be connected.
+        return subgroup::bound(cabling, members);
+    }
     let network = Network::of(cabling)?;
     let cut = |(cut, bound): (Cut, Ratio), inside| (bound, Certificate::Cut(cut.hosts(inside)));
     let narrowest = |network: &Network, root| {
@@ -23,6 +27,7 @@ pub fn bound(cabling: &Cabling, operation: &Operation) -> Result<(Ratio, Certifi
     Ok(match operation {
         Operation::AllGather { amounts } => cut(forest::all_gather_bound(&network, amounts)?, true),
         Operation::AllReduce => all_reduce::bound(&network)?,
+        Operation::AllReduceAmong { members } => subgroup::bound(cabling, members)?,
         Operation::AllToAll { amounts } => {
             let (bound, prices) = all_to_all::bound(&network, amounts)?;
             (bound, Certificate::Prices(prices))
@@ -44,11 +49,12 @@ pub fn bound(cabling: &Cabling, operation: &Operation) -> Result<(Ratio, Certifi
 /// # Errors
 ///
 /// Those of the function for the operation: [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Root`],
-/// [`PlanError::Amounts`], [`PlanError::NothingToSend`], [`PlanError::TooManyHosts`] or [`PlanError::Overflow`].
+/// [`PlanError::Amounts`], [`PlanError::Members`], [`PlanError::NothingToSend`], [`PlanError::TooManyHosts`] or [`PlanError::Overflow`].
 pub fn plan(cabling: &Cabling, operation: &Operation) -> Result<crate::Plan, PlanError> {
     match operation {
         Operation::AllGather { amounts } => forest::all_gather(cabling, amounts),
         Operation::AllReduce => all_reduce::all_reduce(cabling),
+        Operation::AllReduceAmong { members } => subgroup::all_reduce_among(cabling, members),
         Operation::AllToAll { amounts } => all_to_all::all_to_all(cabling, amounts),
         Operation::Broadcast { root } => forest::broadcast(cabling, *root),
         Operation::Gather { root, amounts } => paths::gather(cabling, *root, amounts),

@@ -34,7 +34,10 @@ impl Plan {
     /// [`PlanError::OneHost`] or [`PlanError::Disconnected`] if the cabling can have no plan.
     pub fn predict(&self, cabling: &Cabling, payload: u64, costs: Costs) -> Result<Prediction, PlanError> {
         let network = Network::of(cabling)?;
-        let both_ways = if self.operation == Operation::AllReduce { 2 } else { 1 };
+        let both_ways = match self.operation {
+            Operation::AllReduce | Operation::AllReduceAmong { .. } => 2,
+            _ => 1,
+        };
         let depths = self.trees.iter().map(|tree| height(tree, &network));
         let (latency, hops) =
             depths.fold((0, 0), |(latency, hops), height| (height.0.max(latency), height.1.max(hops)));
@@ -56,6 +59,7 @@ impl Plan {
         let needs = |from: usize, to: usize| match &self.operation {
             Operation::AllGather { amounts } => amounts.get(from).is_some_and(|&amount| amount > 0),
             Operation::AllReduce => true,
+            Operation::AllReduceAmong { members } => members.contains(&from) && members.contains(&to),
             Operation::AllToAll { amounts } => {
                 amounts.get(from).and_then(|row| row.get(to)).is_some_and(|&amount| amount > 0)
             }

@@ -9,6 +9,7 @@ pub(crate) const HEADER: [&str; 2] = ["rdma-plan", "1"];
 pub(crate) mod word {
     pub(crate) const ALL_GATHER: &str = "all_gather";
     pub(crate) const ALL_REDUCE: &str = "all_reduce";
+    pub(crate) const ALL_REDUCE_AMONG: &str = "all_reduce_among";
     pub(crate) const ALL_TO_ALL: &str = "all_to_all";
     pub(crate) const BROADCAST: &str = "broadcast";
     pub(crate) const GATHER: &str = "gather";
@@ -32,6 +33,10 @@ impl fmt::Display for Plan {
         match &self.operation {
             Operation::AllGather { amounts } => writeln!(f, "operation {}{}", word::ALL_GATHER, row(amounts)),
             Operation::AllReduce => writeln!(f, "operation {}", word::ALL_REDUCE),
+            Operation::AllReduceAmong { members } => {
+                let members = members.iter().map(|&member| format!(" {}", name(member)));
+                writeln!(f, "operation {}{}", word::ALL_REDUCE_AMONG, members.collect::<String>())
+            }
             Operation::AllToAll { amounts } => {
                 let rows: Vec<_> = amounts.iter().map(|amounts| row(amounts)).collect();
                 writeln!(f, "operation {}{}", word::ALL_TO_ALL, rows.join(" |"))

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use crate::Ratio;
 
 /// A tree of hosts, and the share of the payload that goes over it
@@ -16,7 +18,7 @@ pub struct Tree {
 /// Latency and hops, compared in this order
 pub(crate) type Distance = (u64, u64);
 
-/// An undirected tree on all hosts, for which any host can be the root
+/// An undirected tree, for which any of its hosts can be the root
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct SpanningTree {
     /// Sorted, the smaller index of each first
@@ -28,6 +30,11 @@ impl SpanningTree {
         let mut edges: Vec<_> = arcs.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
         edges.sort_unstable();
         Self { edges }
+    }
+
+    /// The hosts that it has
+    pub(crate) fn hosts(&self) -> BTreeSet<usize> {
+        self.edges.iter().flat_map(|&(left, right)| [left, right]).collect()
     }
 
     /// The arcs away from a root, and the distance of the host that is furthest from it

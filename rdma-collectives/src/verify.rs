@@ -57,13 +57,11 @@ pub enum VerifyError {
 
     /// A cable has more to carry than the plan says
     #[error(
-        "what goes from {from} to {to} takes {taken} seconds per byte of the payload, and the plan claims {claimed}"
+        "what goes over {arc} takes {taken} seconds per byte of the payload, and the plan claims {claimed}"
     )]
     Load {
-        /// The host that sends
-        from: String,
-        /// The host that receives
-        to: String,
+        /// The host that sends and the one that receives, as `a>b`
+        arc: String,
         /// The time it takes
         taken: Ratio,
         /// The claim of the plan
@@ -93,14 +91,10 @@ pub enum VerifyError {
     Overflow,
 
     /// The trees do not carry what the operation demands
-    #[error(
-        "the trees from {root} to {end} carry {carried} of the payload, and the operation demands {demanded}"
-    )]
+    #[error("the trees {trees} carry {carried} of the payload, and the operation demands {demanded}")]
     Shares {
-        /// The root of the trees, or "all roots" where any will do
-        root: String,
-        /// The last host of the trees, or "all hosts"
-        end: String,
+        /// Which trees: from which root, and to which host
+        trees: String,
         /// The sum of their shares
         carried: Ratio,
         /// What it should be
@@ -144,6 +138,11 @@ impl Check<'_> {
         let sum = |amounts: &[u64]| -> u128 { amounts.iter().copied().map(u128::from).sum() };
         let (root, total) = match &self.plan.operation {
             Operation::AllReduce => (None, 1),
+            Operation::AllReduceAmong { members } => {
+                let different: BTreeSet<_> = members.iter().filter(|&&member| member < self.hosts).collect();
+                let right = different.len() == members.len() && members.len() >= 2;
+                (None, u128::from(right))
+            }
             Operation::Broadcast { root } | Operation::Reduce { root } => (Some(*root), 1),
             Operation::AllGather { amounts } | Operation::ReduceScatter { amounts } => {
                 (None, if amounts.len() == self.hosts { sum(amounts) } else { 0 })
@@ -160,7 +159,9 @@ impl Check<'_> {
             return Err(wrong("the root is not a host"));
         }
         if total == 0 {
-            return Err(wrong("there is not one amount for each host, or all are 0"));
+            return Err(wrong(
+                "there is not one amount for each host, all are 0, or members are unknown or too few",
+            ));
         }
         Ok(total)
     }
@@ -171,6 +172,14 @@ impl Check<'_> {
             self.plan.operation,
             Operation::AllToAll { .. } | Operation::Gather { .. } | Operation::Scatter { .. }
         )
+    }
+
+    /// Whether a host has or gets a part of the payload, of trees to all
+    fn takes_part(&self, host: usize) -> bool {
+        match &self.plan.operation {
+            Operation::AllReduceAmong { members } => members.contains(&host),
+            _ => true,
+        }
     }
 
     fn trees(&self) -> Result<(), VerifyError> {
@@ -203,7 +212,9 @@ impl Check<'_> {
         }
         match self.paths() {
             true if tree.arcs.is_empty() => Err("it is empty"),
-            false if reached.len() != self.hosts => Err("it does not reach all hosts"),
+            false if !(0..self.hosts).all(|host| reached.contains(&host) || !self.takes_part(host)) => {
+                Err("it does not reach all hosts that take part")
+            }
             _ => Ok(()),
         }
     }
@@ -216,7 +227,7 @@ impl Check<'_> {
             ends.map(|end| ((Some(root), Some(end)), u128::from(amounts[end]))).collect()
         };
         match &self.plan.operation {
-            Operation::AllReduce => BTreeMap::from([((None, None), 1)]),
+            Operation::AllReduce | Operation::AllReduceAmong { .. } => BTreeMap::from([((None, None), 1)]),
             Operation::Broadcast { root } | Operation::Reduce { root } => {
                 BTreeMap::from([((Some(*root), None), 1)])
             }
@@ -233,7 +244,8 @@ impl Check<'_> {
     }
 
     fn group(&self, tree: &Tree) -> Group {
-        let root = (!matches!(self.plan.operation, Operation::AllReduce)).then_some(tree.root);
+        let any = matches!(self.plan.operation, Operation::AllReduce | Operation::AllReduceAmong { .. });
+        let root = (!any).then_some(tree.root);
         let end = tree.arcs.last().filter(|_| self.paths()).map(|&(_, child)| child);
         (root, end)
     }
@@ -254,8 +266,8 @@ impl Check<'_> {
             let demanded = Ratio::new(demanded, total).ok_or(VerifyError::Overflow)?;
             let carried = carried.get(&group).copied().unwrap_or(Ratio::ZERO);
             if carried != demanded {
-                let (root, end) = (name(group.0, "all roots"), name(group.1, "all hosts"));
-                return Err(VerifyError::Shares { root, end, carried, demanded });
+                let trees = format!("from {} to {}", name(group.0, "any root"), name(group.1, "all hosts"));
+                return Err(VerifyError::Shares { trees, carried, demanded });
             }
         }
         Ok(())
@@ -263,7 +275,7 @@ impl Check<'_> {
 
     fn loads(&self) -> Result<(), VerifyError> {
         let (down, up) = match self.plan.operation {
-            Operation::AllReduce => (true, true),
+            Operation::AllReduce | Operation::AllReduceAmong { .. } => (true, true),
             Operation::Gather { .. } | Operation::Reduce { .. } | Operation::ReduceScatter { .. } => {
                 (false, true)
             }
@@ -291,8 +303,8 @@ impl Check<'_> {
             let taken = taken.ok_or(VerifyError::Overflow)?;
             if taken > self.plan.time {
                 let name = |host: usize| self.plan.hosts[host].clone();
-                let (from, to) = (name(from), name(to));
-                return Err(VerifyError::Load { from, to, taken, claimed: self.plan.time });
+                let arc = format!("{}>{}", name(from), name(to));
+                return Err(VerifyError::Load { arc, taken, claimed: self.plan.time });
             }
         }
         Ok(())
@@ -321,6 +333,10 @@ impl Check<'_> {
         };
         let leaving = match &self.plan.operation {
             Operation::AllReduce => 1,
+            Operation::AllReduceAmong { members } => {
+                let within = members.iter().filter(|member| inside.contains(member)).count();
+                u128::from(within > 0 && within < members.len())
+            }
             Operation::Broadcast { root } => u128::from(inside.contains(root)),
             Operation::Reduce { root } => u128::from(!inside.contains(root)),
             Operation::AllGather { amounts } => sum(amounts, true),
@@ -336,7 +352,7 @@ impl Check<'_> {
     }
 
     fn partition(&self, parts: &[Vec<usize>]) -> Result<Ratio, VerifyError> {
-        if self.plan.operation != Operation::AllReduce {
+        if !matches!(self.plan.operation, Operation::AllReduce | Operation::AllReduceAmong { .. }) {
             return Err(VerifyError::Certificate { reason: "a partition is one of an all_reduce only" });
         }
         let mut part_of = BTreeMap::new();
@@ -352,6 +368,11 @@ impl Check<'_> {
         if parts.len() < 2 || parts.iter().any(Vec::is_empty) || part_of.len() != self.hosts {
             return Err(VerifyError::Certificate {
                 reason: "the partition lacks a host, has an empty part, or is in one part",
+            });
+        }
+        if parts.iter().any(|part| !part.iter().any(|&host| self.takes_part(host))) {
+            return Err(VerifyError::Certificate {
+                reason: "a part of the partition has no host that takes part",
             });
         }
         let crossing = self.rates.iter().filter(|((from, to), _)| part_of[from] != part_of[to]);

@@ -26,6 +26,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("rdma-sim", &["rdma-arena", "rdma-core"]),
     ("rdma-tb5", &["rdma-arena", "rdma-core", "rdma-verbs-abi"]),
     ("rdma-async", &["rdma-arena", "rdma-core"]),
+    ("rdma-collectives", &[]),
     ("rdma-doctor", &["rdma-core", "rdma-tb5", "rdma-verbs-abi"]),
     ("rdma-sim-verbs", &["rdma-arena", "rdma-core", "rdma-sim", "rdma-verbs-abi"]),
     ("rdma-sim-verbs/librdma", &["rdma-sim-verbs"]),
