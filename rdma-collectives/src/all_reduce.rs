@@ -1,6 +1,9 @@
+use std::collections::BTreeMap;
+
 use crate::arborescences::pack;
 use crate::cut::Cut;
 use crate::flow::{Flow, INFINITE};
+use crate::low::low_trees;
 use crate::network::Network;
 use crate::strength::Strength;
 use crate::tree::{Distance, SpanningTree};
@@ -89,42 +92,48 @@ fn trees(network: &Network, strength: &Strength) -> Result<Vec<Tree>, PlanError>
     let mut roots: Vec<_> = (0..network.hosts()).collect();
     roots.sort_by_key(|&root| eccentricities[root]);
     roots.truncate(ROOTS);
-    let candidates = roots.into_iter().map(|root| spanning_trees(network, strength, root));
-    let best = candidates.min_by_key(|(height, trees)| (*height, trees.len()));
-    let (_, trees) = best.unwrap_or_default();
-    let share = |count| Ratio::new(count, strength.trees).ok_or(PlanError::Overflow);
-    trees.into_iter().map(|(root, arcs, count)| Ok(Tree { share: share(count)?, root, arcs })).collect()
+    let packed = roots.into_iter().map(|root| rooted(network, packed_from(network, strength, root)?));
+    let packed = packed.collect::<Result<Vec<_>, _>>()?;
+    let best = packed.into_iter().min_by_key(|(height, trees)| (*height, trees.len()));
+    let (height, trees) = best.ok_or(PlanError::OneHost)?;
+    match low_trees(network, strength, height) {
+        Some(lower) => Ok(rooted(network, lower)?.1),
+        None => Ok(trees),
+    }
 }
 
-/// Root, arcs and count of a tree
-type Counted = (usize, Vec<(usize, usize)>, u128);
-
-/// Packs trees from one root, and gives each the root that makes it lowest; also the height of the highest
-fn spanning_trees(network: &Network, strength: &Strength, root: usize) -> (Distance, Vec<Counted>) {
+/// Trees and their shares, packed from one root
+fn packed_from(
+    network: &Network,
+    strength: &Strength,
+    root: usize,
+) -> Result<Vec<(SpanningTree, Ratio)>, PlanError> {
     let oriented = orient(network, strength, root);
-    let mut packed: Vec<(SpanningTree, u128)> = Vec::new();
+    let mut packed: BTreeMap<SpanningTree, u128> = BTreeMap::new();
     for tree in pack(&oriented, &[(root, strength.trees)]) {
-        let spanning = SpanningTree::new(tree.arcs);
-        match packed.iter_mut().find(|(other, _)| *other == spanning) {
-            Some((_, count)) => *count += tree.count,
-            None => packed.push((spanning, tree.count)),
-        }
+        *packed.entry(SpanningTree::new(tree.arcs)).or_default() += tree.count;
     }
-    let mut work = vec![0; network.hosts()];
+    let share = |count| Ratio::new(count, strength.trees).ok_or(PlanError::Overflow);
+    packed.into_iter().map(|(tree, count)| Ok((tree, share(count)?))).collect()
+}
+
+/// Gives each tree the root that makes it lowest; also the height of the highest
+fn rooted(network: &Network, trees: Vec<(SpanningTree, Ratio)>) -> Result<(Distance, Vec<Tree>), PlanError> {
+    let mut work = vec![Ratio::ZERO; network.hosts()];
     let mut highest = (0, 0);
-    let mut trees = Vec::new();
-    for (tree, count) in packed {
-        let rooted = (0..network.hosts()).map(|root| {
+    let mut rooted = Vec::new();
+    for (tree, share) in trees {
+        let candidates = (0..network.hosts()).map(|root| {
             let (arcs, height) = tree.rooted(root, |from, to| network.latency(from, to));
             (height, work[root], root, arcs)
         });
         // Among equally good roots, the one that has summed least so far.
-        let Some((height, _, root, arcs)) = rooted.min() else { continue };
-        work[root] += count;
+        let Some((height, _, root, arcs)) = candidates.min() else { continue };
+        work[root] = work[root].checked_add(share).ok_or(PlanError::Overflow)?;
         highest = highest.max(height);
-        trees.push((root, arcs, count));
+        rooted.push(Tree { share, root, arcs });
     }
-    (highest, trees)
+    Ok((highest, rooted))
 }
 
 /// Gives the uses of each pair of hosts directions, so that each host but the root has `strength.trees` into it

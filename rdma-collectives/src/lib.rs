@@ -10,6 +10,7 @@ mod cabling;
 mod cut;
 mod flow;
 mod forest;
+mod low;
 mod network;
 mod parse;
 mod paths;

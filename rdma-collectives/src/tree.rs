@@ -32,6 +32,10 @@ impl SpanningTree {
         Self { edges }
     }
 
+    pub(crate) fn edges(&self) -> &[(usize, usize)] {
+        &self.edges
+    }
+
     /// The hosts that it has
     pub(crate) fn hosts(&self) -> BTreeSet<usize> {
         self.edges.iter().flat_map(|&(left, right)| [left, right]).collect()
