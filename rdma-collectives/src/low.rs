@@ -131,3 +131,22 @@ impl<'a> Search<'a> {
         fits.then(|| trees.into_iter().zip(shares).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cabling;
+
+    /// Floats may be wrong: catches shares that are taken without adding up the loads.
+    #[test]
+    fn trees_that_overload_a_cable_are_not_taken() {
+        let network = Network::of(&Cabling::mesh(3, 1)).unwrap();
+        let strength = Strength::of(&network, &[(0, 1), (0, 2), (1, 2)]);
+        let search = Search::new(&network, &strength, vec![0, 1, 2]);
+        let star =
+            |centre| SpanningTree::new((0..3).filter(|&host| host != centre).map(|host| (centre, host)));
+        assert_eq!(search.exact(vec![(star(0), 1.0)]), None);
+        let all: Vec<_> = (0..3).map(|centre| (star(centre), 1.0 / 3.0)).collect();
+        assert_eq!(search.exact(all).map(|trees| trees.len()), Some(3));
+    }
+}

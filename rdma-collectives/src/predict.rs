@@ -41,7 +41,7 @@ impl Plan {
         let depths = self.trees.iter().map(|tree| height(tree, &network));
         let (latency, hops) =
             depths.fold((0, 0), |(latency, hops), height| (height.0.max(latency), height.1.max(hops)));
-        let (latency, hops) = (both_ways * latency, both_ways * hops);
+        let (latency, hops) = (latency.saturating_mul(both_ways), hops * both_ways);
         let transfer = payload as f64 * self.time.to_f64();
         let block = nanoseconds(costs.block_ns);
         let fill = hops.saturating_sub(1) as f64;

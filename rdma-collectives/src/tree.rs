@@ -49,7 +49,7 @@ impl SpanningTree {
     ) -> (Vec<(usize, usize)>, Distance) {
         let mut arcs = Vec::with_capacity(self.edges.len());
         let mut height = (0, 0);
-        let mut waiting = vec![(root, root, (0, 0))];
+        let mut waiting: Vec<(usize, usize, Distance)> = vec![(root, root, (0, 0))];
         while let Some((host, parent, distance)) = waiting.pop() {
             height = height.max(distance);
             for &(a, b) in self.edges.iter().filter(|&&(a, b)| a == host || b == host) {
@@ -58,7 +58,7 @@ impl SpanningTree {
                     arcs.push((host, child));
                     // Results go down and partial sums up: the slower direction counts.
                     let slower = latency(host, child).max(latency(child, host));
-                    waiting.push((child, host, (distance.0 + slower, distance.1 + 1)));
+                    waiting.push((child, host, (distance.0.saturating_add(slower), distance.1 + 1)));
                 }
             }
         }

@@ -129,11 +129,12 @@ fn a_plan_with_one_wrong_claim_is_refused() {
     for change in [
         &|plan: &mut Plan| plan.trees[0].arcs.truncate(2),
         &|plan: &mut Plan| (plan.trees[0].root, plan.trees[0].arcs) = (0, vec![(1, 2), (0, 1), (0, 3)]),
+        &|plan: &mut Plan| plan.trees[0].arcs.push((1, 2)),
         &|plan: &mut Plan| plan.trees[0].root = 9,
         &|plan: &mut Plan| (plan.trees[0].root, plan.trees[0].arcs) = (0, vec![(0, 1), (0, 2), (1, 3)]),
         &|plan: &mut Plan| plan.trees[0].arcs[2] = (7, 8),
         &|plan: &mut Plan| plan.trees[0].arcs[2] = plan.trees[0].arcs[0],
-    ] as [&dyn Fn(&mut Plan); 6]
+    ] as [&dyn Fn(&mut Plan); 7]
     {
         let error = refused(change);
         assert!(matches!(error, VerifyError::Tree { tree: 1, .. }), "{error}");
@@ -165,6 +166,9 @@ fn data_that_goes_astray_is_noticed() {
     let tree = plan.trees.iter_mut().find(|tree| tree.arcs == [(0, 1)]).unwrap();
     tree.arcs = vec![(0, 2)];
     assert!(matches!(verify(&cabling, &plan), Err(VerifyError::Shares { .. })));
+    let tree = plan.trees.first_mut().unwrap();
+    tree.arcs = vec![(0, 2), (0, 1)];
+    assert!(matches!(verify(&cabling, &plan), Err(VerifyError::Tree { tree: 1, .. })));
     let mut plan = all_gather(&cabling, &[1; 4]).unwrap();
     let first = plan.trees[0].clone();
     plan.trees.iter_mut().for_each(|tree| *tree = first.clone());

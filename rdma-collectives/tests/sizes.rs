@@ -50,3 +50,13 @@ fn vectors_of_16_mib_are_within_a_fifth_of_the_bound_on_all_cablings_of_3_to_7_h
     }
     assert!(worst >= 0.8, "{worst}");
 }
+
+/// Catches sums of latencies that overflow.
+#[test]
+fn absurd_latencies_make_no_panic() {
+    let cabling = Cabling::ring(6, RATE).with_latency(u64::MAX);
+    let plans = AllReducePlans::new(&cabling).unwrap();
+    let (_, prediction) = plans.choose(&cabling, 1 << 20, COSTS).unwrap();
+    assert!(prediction.seconds.is_finite());
+    assert!(verify(&cabling, &plans.trees).is_ok());
+}
