@@ -15,7 +15,7 @@ use crate::sim::Period;
 /// RDMA over Thunderbolt 5, real or simulated
 ///
 /// `copy` and `ping` run on the simulator: two Macs, a cable, virtual time. Equal seeds give equal runs. `devices` and `doctor`
-/// inspect this machine, or a report that was recorded on another one.
+/// inspect this machine, or a report that was recorded on another one. `topo` computes.
 #[derive(Debug, Parser)]
 #[command(name = "tb5", version, after_help = "Exit codes: 0 done, 1 failed, 2 usage.")]
 pub(crate) struct Args {
@@ -86,6 +86,94 @@ pub(crate) enum Command {
     /// Reproduce failures seen in the field on the simulator
     #[command(subcommand)]
     Sim(SimCommand),
+    /// Plan collective operations over a cabling, with a proof that no plan is faster
+    #[cfg(unix)]
+    #[command(subcommand)]
+    Topo(TopoCommand),
+}
+
+#[cfg(unix)]
+#[derive(Debug, Subcommand)]
+pub(crate) enum TopoCommand {
+    /// Check that a plan of `topo plan --out` is right, and how far it is from the bound, without trust in who made it
+    #[command(
+        after_help = "Exit codes: 0 the plan is right, 1 it is not, or is for another cabling, 2 usage."
+    )]
+    Check(TopoCheck),
+    /// Find the best plan of an operation, what each cable is worth for it, and which one to add
+    #[command(
+        after_help = "Times are for data so large that latency does not count, as multiples of the time that one 80 Gb/s cable takes \
+                      for the payload: the vector of one host for all-reduce, broadcast and reduce, else all data of all hosts.\n\n\
+                      Examples: tb5 topo plan ring:4; tb5 topo plan macs.toml --operation broadcast --root studio; \
+                      tb5 topo plan macs.toml --out all-reduce.plan && tb5 topo check macs.toml all-reduce.plan.\n\n\
+                      Exit codes: 0 done, 1 there is no plan or a file cannot be written, 2 usage."
+    )]
+    Plan(TopoPlan),
+}
+
+#[cfg(unix)]
+#[derive(Debug, clap::Args)]
+pub(crate) struct TopoCheck {
+    /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix of MLX in JSON)
+    #[arg(value_name = "SHAPE|FILE")]
+    pub(crate) topology: String,
+    /// The plan
+    pub(crate) plan: PathBuf,
+    /// Number of hosts; by default that of the topology, or 2
+    #[arg(long, value_name = "N")]
+    pub(crate) hosts: Option<usize>,
+}
+
+#[cfg(unix)]
+#[derive(Debug, clap::Args)]
+pub(crate) struct TopoPlan {
+    /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix of MLX in JSON)
+    #[arg(value_name = "SHAPE|FILE")]
+    pub(crate) topology: String,
+    /// Number of hosts; by default that of the topology, or 2
+    #[arg(long, value_name = "N")]
+    pub(crate) hosts: Option<usize>,
+    /// The operation, of equal amounts of data from each host
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) operation: OperationName,
+    /// The host that a broadcast or scatter begins at, or a reduce or gather ends at; by default the first
+    #[arg(long, value_name = "HOST")]
+    pub(crate) root: Option<String>,
+    /// Also write the plan to a file; an existing file is replaced
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// A collective operation
+#[cfg(unix)]
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+pub(crate) enum OperationName {
+    #[default]
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    Broadcast,
+    Reduce,
+    Scatter,
+    Gather,
+    AllToAll,
+}
+
+#[cfg(unix)]
+impl OperationName {
+    /// As in arguments
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all-reduce",
+            Self::AllGather => "all-gather",
+            Self::ReduceScatter => "reduce-scatter",
+            Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
+            Self::Scatter => "scatter",
+            Self::Gather => "gather",
+            Self::AllToAll => "all-to-all",
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

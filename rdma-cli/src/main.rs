@@ -18,12 +18,16 @@ mod report;
 mod run;
 mod signals;
 mod sim;
+#[cfg(unix)]
+mod topo;
 
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
+#[cfg(unix)]
+use crate::args::TopoCommand;
 use crate::args::{Args, Command, SimCommand};
 use crate::failure::Failure;
 
@@ -45,6 +49,10 @@ fn main() -> ExitCode {
         Command::Run(run) => run::run(run, args.output()),
         Command::Sim(SimCommand::Run(run)) => sim::run(run, args.output()),
         Command::Sim(SimCommand::Trace(trace)) => sim::trace(trace, args.output()),
+        #[cfg(unix)]
+        Command::Topo(TopoCommand::Check(check)) => topo::check(check, args.output()),
+        #[cfg(unix)]
+        Command::Topo(TopoCommand::Plan(plan)) => topo::plan(plan, args.output()),
     };
     let Err(error) = done else { return ExitCode::SUCCESS };
     match error.downcast_ref() {

@@ -56,7 +56,7 @@ impl Message {
     ///
     /// # Errors
     ///
-    /// The message itself, if it is on the heap: it has to be copied into a lease.
+    /// The [`Message`] itself, if it is on the heap: it has to be copied into a lease.
     pub fn into_lease(mut self) -> Result<Lease, Self> {
         match self.body.take() {
             Some(Body::Lease(lease)) => Ok(lease),

@@ -12,4 +12,5 @@ mod resume;
 #[cfg(target_os = "linux")]
 mod run;
 mod sim;
+mod topo;
 mod tree;

@@ -37,6 +37,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "rdma-arena",
             "rdma-async",
             "rdma-bare",
+            "rdma-collectives",
             "rdma-core",
             "rdma-doctor",
             "rdma-sim",

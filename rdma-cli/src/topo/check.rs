@@ -1,0 +1,45 @@
+//! `tb5 topo check`: whether a plan is what it claims to be
+
+use anyhow::Context as _;
+use rdma_collectives::{Plan, verify};
+use serde::Serialize;
+
+use super::{cabling, read};
+use crate::args::TopoCheck;
+use crate::failure::at;
+use crate::report::Output;
+
+#[derive(Debug, Serialize)]
+struct Checked {
+    hosts: usize,
+    cables: usize,
+    plan_seconds_per_byte: f64,
+    bound_seconds_per_byte: f64,
+    factor_above_bound: f64,
+    optimal: bool,
+}
+
+pub(crate) fn run(args: &TopoCheck, output: Output) -> anyhow::Result<()> {
+    let topology = read(&args.topology, args.hosts)?;
+    let cabling = cabling(&topology)?;
+    let text = std::fs::read_to_string(&args.plan).map_err(|error| anyhow::anyhow!(at(&args.plan, error)))?;
+    let plan = text.parse::<Plan>().with_context(|| args.plan.display().to_string())?;
+    let factor = verify(&cabling, &plan).with_context(|| args.plan.display().to_string())?;
+    let checked = Checked {
+        hosts: cabling.hosts().len(),
+        cables: cabling.cables().len(),
+        plan_seconds_per_byte: plan.time.to_f64(),
+        bound_seconds_per_byte: plan.bound.to_f64(),
+        factor_above_bound: factor.to_f64(),
+        optimal: plan.is_optimal(),
+    };
+    let verdict = if checked.optimal {
+        "every byte gets where it belongs, and no plan is faster".to_owned()
+    } else {
+        format!(
+            "every byte gets where it belongs, in {:.3} × the time of the bound",
+            checked.factor_above_bound
+        )
+    };
+    output.outcome(&checked, [("plan", args.plan.display().to_string()), ("verdict", verdict)])
+}

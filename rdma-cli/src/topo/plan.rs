@@ -1,0 +1,246 @@
+//! `tb5 topo plan`: the best plan of a collective operation, its proof, and what each cable is worth
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result};
+use rdma_collectives::{
+    Addition, Cabling, Certificate, Operation, Plan, PlanError, Unplug, additions, plan, unplugs, verify,
+};
+use rdma_sim::LineRate;
+use rdma_sim::topology::Topology;
+use serde::Serialize;
+
+use super::{cabling, read};
+use crate::args::{OperationName, TopoPlan};
+use crate::failure::{Failure, at};
+use crate::report::{Output, plain, table};
+
+#[derive(Debug, Serialize)]
+struct Planned<'a> {
+    operation: &'static str,
+    hosts: &'a [String],
+    cable_bytes_per_second: f64,
+    bound_seconds_per_byte: f64,
+    plan_seconds_per_byte: f64,
+    optimal: bool,
+    certificate: Proof<'a>,
+    trees: Vec<Share<'a>>,
+    unplugs: Vec<Without<'a>>,
+    additions: Vec<With<'a>>,
+}
+
+/// Why no plan is faster
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Proof<'a> {
+    Partition(Vec<Vec<&'a str>>),
+    Cut(Vec<&'a str>),
+    Prices(Vec<(&'a str, &'a str, u64)>),
+}
+
+#[derive(Debug, Serialize)]
+struct Share<'a> {
+    share: f64,
+    root: &'a str,
+    edges: Vec<[&'a str; 2]>,
+}
+
+#[derive(Debug, Serialize)]
+struct Without<'a> {
+    cable: [&'a str; 2],
+    /// `null` if hosts cannot reach each other without it.
+    seconds_per_byte: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct With<'a> {
+    cable: [&'a str; 2],
+    seconds_per_byte: f64,
+}
+
+/// How many cables that could be added are shown.
+const ADDITIONS: usize = 5;
+
+pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
+    let topology = read(&args.topology, args.hosts)?;
+    let cabling = cabling(&topology)?;
+    let operation = operation(args, &cabling)?;
+    let made = plan(&cabling, &operation).map_err(|error| unplanned(&error, &cabling))?;
+    // Whatever the planner says, what is printed was checked.
+    verify(&cabling, &made).context("the planner has made a wrong plan; please report this")?;
+    if let Some(path) = &args.out {
+        std::fs::write(path, made.to_string()).map_err(|error| anyhow::anyhow!(at(path, error)))?;
+    }
+    let without = unplugs(&cabling, &operation)?;
+    let rate = LineRate::TB5.ceiling_bytes_per_second();
+    let with = additions(&cabling, &operation, rate as u64, &free_ports(&topology))?;
+    let report = report(args.operation, &cabling, &made, &without, &with);
+    output.print(&report, || text(&report, &made))
+}
+
+/// The operation of the arguments, of equal amounts from each host
+fn operation(args: &TopoPlan, cabling: &Cabling) -> Result<Operation> {
+    let hosts = cabling.hosts().len();
+    let root = || match &args.root {
+        None => Ok(0),
+        Some(name) => cabling.hosts().iter().position(|host| host == name).ok_or_else(|| {
+            Failure::usage(format!("--root {name}: the hosts are {}", cabling.hosts().join(", ")))
+        }),
+    };
+    let amounts = vec![1; hosts];
+    Ok(match args.operation {
+        OperationName::AllReduce => Operation::AllReduce,
+        OperationName::AllGather => Operation::AllGather { amounts },
+        OperationName::ReduceScatter => Operation::ReduceScatter { amounts },
+        OperationName::Broadcast => Operation::Broadcast { root: root()? },
+        OperationName::Reduce => Operation::Reduce { root: root()? },
+        OperationName::Scatter => Operation::Scatter { root: root()?, amounts },
+        OperationName::Gather => Operation::Gather { root: root()?, amounts },
+        OperationName::AllToAll => Operation::AllToAll { amounts: vec![amounts; hosts] },
+    })
+}
+
+/// Why there is no plan, with the names of those who cannot reach each other
+fn unplanned(error: &PlanError, cabling: &Cabling) -> anyhow::Error {
+    let parts = cabling.components();
+    if parts.len() == 1 {
+        return anyhow::anyhow!("{error}");
+    }
+    let name = |part: &Vec<usize>| {
+        part.iter().map(|host| cabling.hosts()[*host].as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let parts = parts.iter().map(name).collect::<Vec<_>>().join(" | ");
+    anyhow::anyhow!("no cables join these groups of hosts: {parts}")
+}
+
+/// How many more cables each host can take
+fn free_ports(topology: &Topology) -> Vec<usize> {
+    let used =
+        |name: &str| topology.links().flat_map(|link| link.ends).filter(|end| end.host == name).count();
+    topology.hosts().iter().map(|host| host.ports().len() - used(host.name())).collect()
+}
+
+fn report<'a>(
+    name: OperationName,
+    cabling: &'a Cabling,
+    plan: &Plan,
+    without: &[Unplug],
+    with: &[Addition],
+) -> Planned<'a> {
+    let hosts = cabling.hosts();
+    let host = |index: usize| hosts[index].as_str();
+    let names = |indices: &[usize]| indices.iter().map(|index| host(*index)).collect::<Vec<_>>();
+    let certificate = match &plan.certificate {
+        Certificate::Partition(parts) => Proof::Partition(parts.iter().map(|part| names(part)).collect()),
+        Certificate::Cut(set) => Proof::Cut(names(set)),
+        Certificate::Prices(prices) => Proof::Prices(
+            prices.iter().map(|price| (host(price.from), host(price.to), price.price)).collect(),
+        ),
+        other => unreachable!("{other:?} is a proof that this tool does not know"),
+    };
+    Planned {
+        operation: name.text(),
+        hosts,
+        cable_bytes_per_second: LineRate::TB5.ceiling_bytes_per_second(),
+        bound_seconds_per_byte: plan.bound.to_f64(),
+        plan_seconds_per_byte: plan.time.to_f64(),
+        optimal: plan.is_optimal(),
+        certificate,
+        trees: plan
+            .trees
+            .iter()
+            .map(|tree| Share {
+                share: tree.share.to_f64(),
+                root: host(tree.root),
+                edges: tree.arcs.iter().map(|&(from, to)| [host(from), host(to)]).collect(),
+            })
+            .collect(),
+        unplugs: without
+            .iter()
+            .map(|unplug| Without {
+                cable: cabling.cables()[unplug.cable].ends.map(host),
+                seconds_per_byte: unplug.without.map(rdma_collectives::Ratio::to_f64),
+            })
+            .collect(),
+        additions: with
+            .iter()
+            .take(ADDITIONS)
+            .map(|addition| With { cable: addition.ends.map(host), seconds_per_byte: addition.with.to_f64() })
+            .collect(),
+    }
+}
+
+fn text(report: &Planned<'_>, plan: &Plan) -> String {
+    let per_cable = |seconds: f64| seconds * report.cable_bytes_per_second;
+    let verdict = if report.optimal {
+        "no plan is faster".to_owned()
+    } else {
+        format!(
+            "at most {:.3} × as long as the best",
+            report.plan_seconds_per_byte / report.bound_seconds_per_byte
+        )
+    };
+    let mut text = table([
+        ["operation".to_owned(), format!("{}, {} hosts", report.operation, report.hosts.len())],
+        [
+            "takes".to_owned(),
+            format!(
+                "{:.3} × the time of one 80 Gb/s cable ({:.2} GB/s of the payload): {verdict}",
+                per_cable(report.plan_seconds_per_byte),
+                1e-9 / report.plan_seconds_per_byte
+            ),
+        ],
+        ["because".to_owned(), plain(&proof(report))],
+        ["trees".to_owned(), trees(plan)],
+    ]);
+    let mut rows = vec![["cable", "if unplugged"].map(str::to_owned)];
+    rows.extend(report.unplugs.iter().map(|unplug| {
+        let cost = match unplug.seconds_per_byte {
+            None => "hosts cannot reach each other".to_owned(),
+            Some(seconds) => format!("{:.3} × as long", seconds / report.bound_seconds_per_byte),
+        };
+        [plain(&unplug.cable.join(" – ")), cost]
+    }));
+    // Writing to a string does not fail.
+    let _ = write!(text, "\n\n{}", table(rows));
+    if !report.additions.is_empty() {
+        let mut rows = vec![["cable to add", "then"].map(str::to_owned)];
+        rows.extend(report.additions.iter().map(|addition| {
+            let gain = addition.seconds_per_byte / report.bound_seconds_per_byte;
+            [plain(&addition.cable.join(" – ")), format!("{gain:.3} × as long")]
+        }));
+        let _ = write!(text, "\n\n{}", table(rows));
+    }
+    text
+}
+
+/// The certificate in words
+fn proof(report: &Planned<'_>) -> String {
+    let set = |hosts: &Vec<&str>| format!("{{{}}}", hosts.join(" "));
+    match &report.certificate {
+        Proof::Partition(parts) => {
+            let crossings = 2 * (parts.len() - 1);
+            let parts = parts.iter().map(set).collect::<Vec<_>>().join(" ");
+            format!(
+                "each byte crosses between {parts} at least {crossings} times, over all cables between them"
+            )
+        }
+        Proof::Cut(hosts) => {
+            format!("what {} have for others goes over the cables out of this set", set(hosts))
+        }
+        Proof::Prices(_) => {
+            "at the prices in the plan file (--out), even the cheapest ways of the data cost as much as that time of all cables"
+                .to_owned()
+        }
+    }
+}
+
+fn trees(plan: &Plan) -> String {
+    let depth = plan.trees.iter().map(|tree| {
+        let mut depths = vec![0; plan.hosts.len()];
+        tree.arcs.iter().for_each(|&(from, to)| depths[to] = depths[from] + 1);
+        depths.into_iter().max().unwrap_or(0)
+    });
+    let depth = depth.max().unwrap_or(0);
+    format!("{}, {depth} {} deep", plan.trees.len(), if depth == 1 { "hop" } else { "hops" })
+}
