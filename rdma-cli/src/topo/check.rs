@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use rdma_collectives::{Plan, verify};
 use serde::Serialize;
 
-use super::{cabling, read};
+use super::cabling::{cabling, read};
 use crate::args::TopoCheck;
 use crate::failure::at;
 use crate::report::Output;

@@ -1,33 +1,8 @@
 //! `tb5 topo`: what a cabling is good for
 
+mod cabling;
 mod check;
 mod plan;
 
-use anyhow::{Context as _, Result};
-use rdma_collectives::{Cable, Cabling};
-use rdma_sim::Timing;
-use rdma_sim::topology::Topology;
-use rdma_sim_verbs::shared::topology;
-
 pub(crate) use self::check::run as check;
 pub(crate) use self::plan::run as plan;
-use crate::failure::Failure;
-
-/// Reads a topology, as its arguments name it
-fn read(text: &str, hosts: Option<usize>) -> Result<Topology> {
-    topology(text, hosts).map_err(|error| Failure::usage(error).into())
-}
-
-/// The cabling of a topology: what a cable carries is its payload in full frames, and its latency that of the simulator
-fn cabling(topology: &Topology) -> Result<Cabling> {
-    let hosts = topology.hosts().iter().map(|host| host.name().to_owned()).collect::<Vec<_>>();
-    let index = |name: &str| hosts.iter().position(|host| host == name).context("a cable ends at no host");
-    let timing = Timing::default();
-    let latency_ns = timing.doorbell_ns + timing.propagation_ns + timing.delivery_ns;
-    let cables = topology.links().map(|link| {
-        let [left, right] = link.ends;
-        let rate = link.rate.ceiling_bytes_per_second() as u64;
-        Ok(Cable::new(index(left.host)?, index(right.host)?, rate).latency_ns(latency_ns))
-    });
-    Ok(Cabling::new(hosts.iter().cloned(), cables.collect::<Result<Vec<_>>>()?)?)
-}

@@ -10,7 +10,7 @@ use rdma_sim::LineRate;
 use rdma_sim::topology::Topology;
 use serde::Serialize;
 
-use super::{cabling, read};
+use super::cabling::{cabling, read};
 use crate::args::{OperationName, TopoPlan};
 use crate::failure::{Failure, at};
 use crate::report::{Output, plain, table};
