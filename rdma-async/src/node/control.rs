@@ -263,7 +263,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
 
     fn is_over(&mut self) -> bool {
         let is_closed = self.node.is_closed();
-        self.peering.with(|state, _, _| state.error().is_some() || state.is_idle(is_closed))
+        self.peering.update(|state, _| state.error().is_some() || state.is_idle(is_closed))
     }
 
     /// Waits for something to do
@@ -332,7 +332,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
 
     /// Hands opened sessions to the node, and begins to make lost paths again
     fn on_news(&mut self) {
-        let (opened, lost) = self.peering.with(|state, _, _| state.take_news());
+        let (opened, lost) = self.peering.update(|state, _| state.take_news());
         for id in opened {
             let route = (Arc::clone(&self.peering), id);
             let refused = self.node.opened.update(|opened| match opened {
@@ -393,7 +393,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         self.on_news();
         let has_path = self.paths.iter().any(|path| matches!(path, PathState::Up { .. }));
         if !has_path {
-            let heard = self.peering.with(|state, _, _| state.last_heard()).max(self.heard);
+            let heard = self.peering.update(|state, _| state.last_heard()).max(self.heard);
             if now >= heard + self.peer_timeout {
                 self.peering.fail(&SessionError::PeerLost(self.peer_timeout));
             }
@@ -428,7 +428,7 @@ impl<D: Device, S> Drop for Control<D, S> {
     /// Ends the peering: also if the attempt to make it is given up, or the runtime drops the task
     fn drop(&mut self) {
         self.peering.fail(&SessionError::RuntimeGone);
-        let (opened, lost) = self.peering.with(|state, _, _| state.take_news());
+        let (opened, lost) = self.peering.update(|state, _| state.take_news());
         lost.iter().for_each(|lost| self.node.remove_route(lost.key));
         for id in opened {
             self.peering.with(|state, now, effects| state.refuse(id, now, effects));

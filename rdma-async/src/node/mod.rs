@@ -194,7 +194,7 @@ impl<D: Device> Node<D> {
         };
         let opened = inner.opened.take_when(take).await;
         opened.map(|(peering, id)| {
-            peering.with(|state, _, _| state.accepted());
+            peering.update(|state, _| state.accepted());
             Session::new(peering, id)
         })
     }

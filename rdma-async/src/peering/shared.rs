@@ -47,12 +47,18 @@ impl<D: Device> PeeringShared<D> {
         Self { peer, pool, reactor, runtime, wake_at: AtomicU64::new(0), state: Mutex::new(state), news }
     }
 
+    /// As [`update`](Self::update), for what depends on the time
     #[inline]
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State<D>, Time, &mut Effects) -> R) -> R {
-        let mut effects = Effects::new();
         let now = self.runtime.now();
+        self.update(|state, effects| f(state, now, effects))
+    }
+
+    #[inline]
+    pub(crate) fn update<R>(&self, f: impl FnOnce(&mut State<D>, &mut Effects) -> R) -> R {
+        let mut effects = Effects::new();
         let mut state = self.state.lock();
-        let result = f(&mut state, now, &mut effects);
+        let result = f(&mut state, &mut effects);
         let has_news = state.has_news();
         // Under the lock: the reactor may be about to store a later time.
         if effects.is_reactor_due() {
@@ -73,9 +79,7 @@ impl<D: Device> PeeringShared<D> {
         id: SessionId,
         f: impl FnOnce(&mut SessionState, &mut Effects) -> R,
     ) -> R {
-        self.with(|state, _, effects| {
-            f(state.session(id).expect("a session with a handle is there"), effects)
-        })
+        self.update(|state, effects| f(state.session(id).expect("a session with a handle is there"), effects))
     }
 
     /// Does something with a stream that has a handle
@@ -85,7 +89,7 @@ impl<D: Device> PeeringShared<D> {
         key: StreamKey,
         f: impl FnOnce(&mut StreamState, &mut Effects) -> R,
     ) -> R {
-        self.with(|state, _, effects| f(state.stream(key).expect("a stream with a handle is there"), effects))
+        self.update(|state, effects| f(state.stream(key).expect("a stream with a handle is there"), effects))
     }
 
     pub(crate) fn poll_open_stream(
@@ -190,7 +194,7 @@ impl<D: Device> PeeringShared<D> {
     }
 
     pub(crate) fn fail(&self, error: &SessionError) {
-        self.with(|state, _, effects| state.fail(error, effects));
+        self.update(|state, effects| state.fail(error, effects));
     }
 }
 

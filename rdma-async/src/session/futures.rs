@@ -258,7 +258,7 @@ impl<D: Device> Closed<D> {
     fn leave(&mut self) {
         let Self { waiter, state, .. } = self;
         if let Watch::Waits(session) = state {
-            session.peering.with(|state, _, effects| state.unwatch(session.key.session, waiter, effects));
+            session.peering.update(|state, effects| state.unwatch(session.key.session, waiter, effects));
         }
     }
 }

@@ -247,7 +247,7 @@ impl<D: Device> Session<D> {
     /// What the session has done, and what it waits for
     pub fn snapshot(&self) -> Snapshot {
         let (id, peer) = (self.id(), self.peer());
-        self.peering().with(|state, _, _| {
+        self.peering().update(|state, _| {
             let paths = (0..state.path_count()).map(PathId);
             let paths = paths.map(|path| {
                 let (status, counts, round_trips) = state.path(path);

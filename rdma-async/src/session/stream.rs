@@ -182,7 +182,7 @@ impl<D: Device> Stream<D> {
     ///
     /// A stream that the peer has opened begins with [`Priority::Normal`] on this side.
     pub fn set_priority(&self, priority: Priority) {
-        self.handle.peering.with(|state, _, _| state.set_priority(self.handle.key, priority));
+        self.handle.peering.update(|state, _| state.set_priority(self.handle.key, priority));
     }
 
     /// The number of the stream in its session, the same on both sides
@@ -192,7 +192,7 @@ impl<D: Device> Stream<D> {
 
     /// The longest message that the peer takes, in bytes
     pub(super) fn max_message(&self) -> usize {
-        let max = self.handle.peering.with(|state, _, _| state.max_message());
+        let max = self.handle.peering.update(|state, _| state.max_message());
         usize::try_from(max).unwrap_or(usize::MAX)
     }
 
