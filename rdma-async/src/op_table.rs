@@ -33,7 +33,9 @@ enum Slot<B, E> {
     /// Not claimed, or claimed and still empty
     Free,
     /// The device, or the queue to it, has the buffer, and a future waits
-    Waiting { buffer: B, waker: Waker },
+    ///
+    /// Without a waker until the future asks for the outcome.
+    Waiting { buffer: B, waker: Option<Waker> },
     /// The device, or the queue to it, has the buffer, and no future waits
     Detached { buffer: B },
     /// The future can collect the outcome
@@ -86,16 +88,14 @@ impl<B, E: Clone> OpTable<B, E> {
         self.free.leave(waiter, effects);
     }
 
-    /// Puts a buffer into a claimed slot; the task of `waker`, if there is one, is woken when the request has ended
+    /// Puts a buffer into a claimed slot, whose outcome a future asks for if it `is_awaited`
     #[inline]
-    pub(crate) fn put(&mut self, index: u32, buffer: B, waker: Option<&Waker>) {
+    pub(crate) fn put(&mut self, index: u32, buffer: B, is_awaited: bool) {
         if index as usize >= self.slots.len() {
             self.slots.resize_with(index as usize + 1, || Slot::Free);
         }
-        self.slots[index as usize] = match waker {
-            Some(waker) => Slot::Waiting { buffer, waker: waker.clone() },
-            None => Slot::Detached { buffer },
-        };
+        self.slots[index as usize] =
+            if is_awaited { Slot::Waiting { buffer, waker: None } } else { Slot::Detached { buffer } };
     }
 
     /// The buffer of a request in flight; `None` if there is no such request
@@ -112,7 +112,7 @@ impl<B, E: Clone> OpTable<B, E> {
         match self.take(index) {
             Slot::Waiting { buffer, waker } => {
                 self.slots[index as usize] = Slot::Done { buffer: Some(buffer), result };
-                effects.wake(Some(waker));
+                effects.wake(waker);
             }
             Slot::Detached { buffer } => {
                 effects.drop([buffer]);
@@ -128,7 +128,7 @@ impl<B, E: Clone> OpTable<B, E> {
         match self.take(index) {
             Slot::Waiting { buffer, waker } => {
                 self.slots[index as usize] = Slot::Done { buffer: None, result: Err(error) };
-                effects.wake(Some(waker));
+                effects.wake(waker);
                 Some(buffer)
             }
             Slot::Detached { buffer } => {
@@ -151,8 +151,8 @@ impl<B, E: Clone> OpTable<B, E> {
     ) -> Poll<Outcome<B, E>> {
         match &mut self.slots[index as usize] {
             Slot::Waiting { waker, .. } => {
-                if !waker.will_wake(cx.waker()) {
-                    effects.drop_waker(Some(std::mem::replace(waker, cx.waker().clone())));
+                if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                    effects.drop_waker(waker.replace(cx.waker().clone()));
                 }
                 probe::waits_for(format_args!("its message to be sent"));
                 Poll::Pending
@@ -175,7 +175,7 @@ impl<B, E: Clone> OpTable<B, E> {
         match self.take(index) {
             Slot::Waiting { buffer, waker } => {
                 self.slots[index as usize] = Slot::Detached { buffer };
-                effects.drop_waker(Some(waker));
+                effects.drop_waker(waker);
             }
             Slot::Done { buffer, .. } => {
                 self.release(index, effects);
@@ -246,7 +246,11 @@ mod tests {
     fn in_flight(waker: Option<&Waker>) -> (Table, u32, Buffer) {
         let (mut table, buffer) = (Table::new(1), Arc::new(7));
         let slot = claim(&mut table);
-        table.put(slot, Arc::clone(&buffer), waker);
+        table.put(slot, Arc::clone(&buffer), waker.is_some());
+        if let Some(waker) = waker {
+            let mut effects = Effects::new();
+            assert!(table.poll_outcome(slot, &Context::from_waker(waker), &mut effects).is_pending());
+        }
         (table, slot, buffer)
     }
 

@@ -188,7 +188,7 @@ fn in_flight() -> (Arc<Table>, u32, Arc<()>) {
     let claimed = run(|effects| table.poll_claim(&mut Waiter::default(), &cx, effects));
     let Poll::Ready(Ok(slot)) = claimed else { panic!("a free slot") };
     let buffer = Arc::new(());
-    table.put(slot, Arc::clone(&buffer), Some(Waker::noop()));
+    table.put(slot, Arc::clone(&buffer), true);
     (Arc::new(Mutex::new(table)), slot, buffer)
 }
 

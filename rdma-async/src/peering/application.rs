@@ -1,6 +1,6 @@
 //! What the application asks of a peering
 
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use rdma_core::session::{MAX_EAGER, Priority, RefusedSend, SessionId, StreamId, Token, packets};
 use rdma_core::{Device, Time, frames};
@@ -12,16 +12,22 @@ use super::session_state::StreamPlaces;
 use super::state::{REFUSED, State};
 use super::stream_state::StreamKey;
 use crate::error::{ConnectError, OpenError, SendError, SessionError};
+use crate::op_table::Outcome;
 use crate::pool::Lease;
 use crate::send_failed::SendFailed;
 use crate::wait_queue::Waiter;
 
 /// What the future of a send waits for
-pub(crate) struct Awaited<'a> {
-    /// Whether it waits for the peer to have the message, and not for its own memory.
-    pub(crate) is_delivery: bool,
-    pub(crate) waker: &'a Waker,
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Awaited {
+    /// Its own memory
+    Memory,
+    /// That the peer has the message
+    Delivery,
 }
+
+/// The slot of a message that was queued, and its outcome, which may be there at once
+pub(crate) type Queued = (u32, Poll<Outcome<Body, SendError>>);
 
 impl<D: Device> State<D> {
     /// Opens a session, unless the peer takes no more, or the peering is over
@@ -40,21 +46,24 @@ impl<D: Device> State<D> {
         Ok(id)
     }
 
-    /// Queues a message, when there is a slot for it and this task is first in line; returns its slot
+    /// Queues a message, when there is a slot for it and this task is first in line
+    #[expect(clippy::too_many_arguments, reason = "the time and the effects come with each call")]
     pub(super) fn poll_send(
         &mut self,
         key: StreamKey,
         message: &mut Option<Lease>,
         waiter: &mut Waiter,
-        awaited: Awaited<'_>,
+        awaited: Awaited,
+        cx: &Context<'_>,
         now: Time,
         effects: &mut Effects,
-    ) -> Poll<Result<u32, SendFailed>> {
+    ) -> Poll<Result<Queued, SendFailed>> {
         let stream = self.stream(key).expect("a stream with a handle is there");
-        let cx = &Context::from_waker(awaited.waker);
         stream.ops.poll_claim(waiter, cx, effects).map(|claimed| {
             let message = message.take().expect("a send that waits has its lease");
-            self.enqueue(key, claimed, message, Some(awaited), now, effects)
+            let slot = self.enqueue(key, claimed, message, Some(awaited), now, effects)?;
+            let stream = self.stream(key).expect("a stream with a handle is there");
+            Ok((slot, stream.ops.poll_outcome(slot, cx, effects)))
         })
     }
 
@@ -94,7 +103,7 @@ impl<D: Device> State<D> {
         key: StreamKey,
         claimed: Result<u32, SendError>,
         message: Lease,
-        awaited: Option<Awaited<'_>>,
+        awaited: Option<Awaited>,
         now: Time,
         effects: &mut Effects,
     ) -> Result<u32, SendFailed> {
@@ -102,7 +111,7 @@ impl<D: Device> State<D> {
             Ok(slot) => slot,
             Err(error) => return Err(SendFailed { error, lease: Some(message) }),
         };
-        let awaits_delivery = awaited.as_ref().is_some_and(|awaited| awaited.is_delivery);
+        let awaits_delivery = awaited == Some(Awaited::Delivery);
         let len = message.len() as u64;
         let token = self.outgoing.vacant_key() as u32;
         let StreamKey { session: id, stream: stream_id } = key;
@@ -124,7 +133,7 @@ impl<D: Device> State<D> {
         }
         let packets = if len > MAX_EAGER as u64 { 0 } else { packets(len) };
         self.outgoing.insert(OutgoingMessage::new(key, slot, awaits_delivery, packets, now));
-        stream.ops.put(slot, Body::Lease(message), awaited.map(|awaited| awaited.waker));
+        stream.ops.put(slot, Body::Lease(message), awaited.is_some());
         session.counts.queued += 1;
         self.pump(now, effects);
         Ok(slot)

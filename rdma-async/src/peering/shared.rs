@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use rdma_core::session::{PathId, PathLoss, Priority, SessionId, StreamId};
 use rdma_core::{Completion, Device, Runtime, Time};
 
-use super::application::Awaited;
+use super::application::{Awaited, Queued};
 use super::body::Effects;
 use super::session_state::SessionState;
 use super::state::State;
@@ -109,13 +109,13 @@ impl<D: Device> PeeringShared<D> {
         awaits_delivery: bool,
         waiter: &mut Waiter,
         cx: &Context<'_>,
-    ) -> Poll<Result<u32, SendFailed>> {
+    ) -> Poll<Result<Queued, SendFailed>> {
         if message.as_ref().is_some_and(|message| !self.pool.owns(message)) {
             return Poll::Ready(Err(SendFailed { error: SendError::ForeignLease, lease: message.take() }));
         }
         self.with(|state, now, effects| {
-            let awaited = Awaited { is_delivery: awaits_delivery, waker: cx.waker() };
-            state.poll_send(key, message, waiter, awaited, now, effects)
+            let awaited = if awaits_delivery { Awaited::Delivery } else { Awaited::Memory };
+            state.poll_send(key, message, waiter, awaited, cx, now, effects)
         })
     }
 

@@ -79,17 +79,24 @@ impl<D: Device> Future for Send<D> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { stream, awaits_delivery, state } = &mut *self;
-        if let SendState::Unqueued(lease, waiter) = state {
-            match ready!(stream.peering.poll_send(stream.key, lease, *awaits_delivery, waiter, cx)) {
-                Ok(slot) => *state = SendState::Queued(slot),
-                Err(failed) => {
-                    *state = SendState::Done;
-                    return Poll::Ready(Err(failed));
+        let outcome = match state {
+            SendState::Unqueued(lease, waiter) => {
+                match ready!(stream.peering.poll_send(stream.key, lease, *awaits_delivery, waiter, cx)) {
+                    Ok((slot, outcome)) => {
+                        *state = SendState::Queued(slot);
+                        outcome
+                    }
+                    Err(failed) => {
+                        *state = SendState::Done;
+                        return Poll::Ready(Err(failed));
+                    }
                 }
             }
-        }
-        let SendState::Queued(slot) = *state else { panic!("a send that has ended was polled again") };
-        let outcome = stream.with(|stream, effects| stream.ops.poll_outcome(slot, cx, effects));
+            SendState::Queued(slot) => {
+                stream.with(|stream, effects| stream.ops.poll_outcome(*slot, cx, effects))
+            }
+            SendState::Done => panic!("a send that has ended was polled again"),
+        };
         let (result, body) = ready!(outcome);
         *state = SendState::Done;
         let lease = match body {
