@@ -44,6 +44,7 @@
 mod bootstrap_stream;
 mod effects;
 mod error;
+mod id_map;
 mod inbox;
 mod io_error;
 mod joining;

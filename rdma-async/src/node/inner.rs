@@ -1,6 +1,6 @@
 //! What a node, its reactor and its control tasks share
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::task::{Wake as _, Waker};
@@ -10,6 +10,7 @@ use rdma_core::{Device, Runtime};
 
 use super::options::NodeOptions;
 use super::port::Port;
+use crate::id_map::IdMap;
 use crate::joining::Joining;
 use crate::peering::shared::PeeringShared;
 use crate::pool::Pool;
@@ -27,7 +28,7 @@ pub(super) type Route<D> = (Arc<PeeringShared<D>>, PathId);
 pub(super) struct NodeInner<D: Device> {
     pub(super) joining: Joining<Arc<PeeringShared<D>>>,
     /// The peering and the path that completions are dispatched to, by key of the path.
-    routes: Mutex<HashMap<u32, Route<D>>>,
+    routes: Mutex<IdMap<u32, Route<D>>>,
     next_key: AtomicU32,
     /// Nodes and control tasks: while there are any, the reactor goes on.
     handles: AtomicUsize,
@@ -54,7 +55,7 @@ impl<D: Device> NodeInner<D> {
     ) -> Self {
         Self {
             joining: Joining::new(),
-            routes: Mutex::new(HashMap::new()),
+            routes: Mutex::new(IdMap::default()),
             next_key: AtomicU32::new(0),
             handles: AtomicUsize::new(0),
             is_closed: SharedWaitQueue::for_all("the peer to take part in the handshake", false, 4),

@@ -1,6 +1,6 @@
 //! The state of a peering and its steps; the caller holds its lock and passes the time
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use rdma_core::session::{
@@ -19,6 +19,7 @@ use super::outgoing::OutgoingMessage;
 use super::session_state::SessionState;
 use super::stream_state::{StreamKey, StreamState};
 use crate::error::SessionError;
+use crate::id_map::IdMap;
 use crate::pool::{Lease, Pool};
 
 /// The protocol, its paths and its tables
@@ -41,7 +42,7 @@ pub(crate) struct State<D: Device> {
     ///
     /// `None` if a device that has not stopped may still read it.
     pub(super) scratch: Option<Lease>,
-    pub(super) sessions: HashMap<SessionId, SessionState>,
+    pub(super) sessions: IdMap<SessionId, SessionState>,
     pub(super) had_session: bool,
     /// Sessions without a handle whose queued messages are still sent.
     pub(super) abandoned: Abandoned,
@@ -93,7 +94,7 @@ pub(super) const REFUSED: u64 = u64::MAX;
 /// The stream, if its session and it are there
 #[inline]
 pub(super) fn find_stream(
-    sessions: &mut HashMap<SessionId, SessionState>,
+    sessions: &mut IdMap<SessionId, SessionState>,
     key: StreamKey,
 ) -> Option<&mut StreamState> {
     sessions.get_mut(&key.session)?.stream(key.stream)
@@ -113,7 +114,7 @@ impl<D: Device> State<D> {
             announced: VecDeque::new(),
             memory: MemoryLine::default(),
             scratch: Some(parts.scratch),
-            sessions: HashMap::new(),
+            sessions: IdMap::default(),
             had_session: false,
             abandoned: Abandoned::new(parts.peer_timeout),
             unaccepted: 0,
