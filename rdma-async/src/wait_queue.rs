@@ -229,7 +229,10 @@ impl<T> SharedWaitQueue<T> {
     }
 
     /// As [`WaitQueue::leave`]
+    #[inline]
     pub(crate) fn leave<E>(&self, waiter: &mut Waiter, effects: &mut Effects<E>) {
-        self.0.lock().leave(waiter, effects);
+        if waiter.waits() {
+            self.0.lock().leave(waiter, effects);
+        }
     }
 }

@@ -212,6 +212,9 @@ impl<D: Device> State<D> {
     /// A stream that would then hold more than what stays free must wait until its messages are read, and does not stand in the
     /// way of others.
     fn find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) {
+        if self.announced.is_empty() && !self.memory.waits() {
+            return self.memory.is_starved = false;
+        }
         loop {
             let has_passed_over = self.try_find_memory(cx, effects);
             let is_starved = !self.announced.is_empty();

@@ -14,3 +14,10 @@ pub(super) struct MemoryLine {
     /// Whether messages wait.
     pub(super) is_starved: bool,
 }
+
+impl MemoryLine {
+    /// Whether it has a place in a line
+    pub(super) fn waits(&self) -> bool {
+        self.frames.waits() || self.freed.waits()
+    }
+}
