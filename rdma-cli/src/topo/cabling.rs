@@ -1,0 +1,28 @@
+//! The cabling of a topology
+
+use anyhow::{Context as _, Result};
+use rdma_collectives::{Cable, Cabling};
+use rdma_sim::Timing;
+use rdma_sim::topology::Topology;
+use rdma_sim_verbs::shared::topology;
+
+use crate::failure::Failure;
+
+/// Reads a topology, as its arguments name it
+pub(super) fn read(text: &str, hosts: Option<usize>) -> Result<Topology> {
+    topology(text, hosts).map_err(|error| Failure::usage(error).into())
+}
+
+/// The cabling of a topology: what a cable carries is its payload in full frames, and its latency that of the simulator
+pub(super) fn cabling(topology: &Topology) -> Result<Cabling> {
+    let hosts = topology.hosts().iter().map(|host| host.name().to_owned()).collect::<Vec<_>>();
+    let index = |name: &str| hosts.iter().position(|host| host == name).context("a cable ends at no host");
+    let timing = Timing::default();
+    let latency_ns = timing.doorbell_ns + timing.propagation_ns + timing.delivery_ns;
+    let cables = topology.links().map(|link| {
+        let [left, right] = link.ends;
+        let rate = link.rate.ceiling_bytes_per_second() as u64;
+        Ok(Cable::new(index(left.host)?, index(right.host)?, rate).latency_ns(latency_ns))
+    });
+    Ok(Cabling::new(hosts.iter().cloned(), cables.collect::<Result<Vec<_>>>()?)?)
+}
