@@ -218,14 +218,16 @@ impl<D: Device> State<D> {
     }
 
     /// Gives the room of a message back that the application has read
-    pub(crate) fn recycle(&mut self, key: StreamKey, len: usize, now: Time, effects: &mut Effects) {
-        self.consume(key, len, effects);
-        self.pump(now, effects);
+    pub(crate) fn recycle(&mut self, key: StreamKey, len: usize, effects: &mut Effects) {
+        if self.consume(key, len, effects) {
+            // Left to the reactor: if the application answers before, the answer carries the room.
+            effects.wake_reactor();
+        }
     }
 
-    /// A message of `len` bytes has left its stream
-    fn consume(&mut self, key: StreamKey, len: usize, effects: &mut Effects) {
-        self.core.consume(key.session, key.stream, packets(len as u64));
+    /// A message of `len` bytes has left its stream; returns whether the peer should learn of the room
+    fn consume(&mut self, key: StreamKey, len: usize, effects: &mut Effects) -> bool {
+        let is_due = self.core.consume(key.session, key.stream, packets(len as u64));
         if len > MAX_EAGER
             && let Some(stream) = self.stream(key)
         {
@@ -234,6 +236,7 @@ impl<D: Device> State<D> {
                 effects.wake_reactor();
             }
         }
+        is_due
     }
 
     /// Drops what has arrived, if the application has dropped its handles

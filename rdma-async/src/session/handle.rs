@@ -31,7 +31,7 @@ impl<D: Device> StreamRef<D> {
 
 impl<D: Device> Recycle for StreamRef<D> {
     fn recycle(&self, len: usize) {
-        self.peering.with(|state, now, effects| state.recycle(self.key, len, now, effects));
+        self.peering.update(|state, effects| state.recycle(self.key, len, effects));
     }
 }
 

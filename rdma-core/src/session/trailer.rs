@@ -55,6 +55,11 @@ impl PacketKind {
         Self::Stop,
     ];
 
+    /// Whether the receiver opens the session and the stream of the packet
+    pub(super) fn opens_streams(self) -> bool {
+        matches!(self, Self::Fragment | Self::Announce | Self::Finish | Self::Room | Self::Stop)
+    }
+
     /// Whether the receiver reports the packet soon
     pub(super) fn is_eliciting(self) -> bool {
         self != Self::Report

@@ -250,7 +250,7 @@ impl Victim {
             }
             Step::Consume { session, stream, packets } => {
                 let id = self.id(*session);
-                id.into_iter().for_each(|id| self.peering.consume(id, StreamId(*stream), *packets));
+                id.into_iter().for_each(|id| _ = self.peering.consume(id, StreamId(*stream), *packets));
             }
             Step::AcceptBulk => {
                 self.announced.pop_front().into_iter().for_each(|id| self.peering.accept_bulk(id));

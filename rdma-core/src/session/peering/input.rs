@@ -76,7 +76,7 @@ impl Peering {
                 self.on_message(payload, &trailer)
             }
             kind => {
-                if matches!(kind, PacketKind::Room | PacketKind::Stop) && self.accept(session)? {
+                if kind.opens_streams() && self.accept(session)? {
                     self.accept_streams(session, stream)?;
                 }
                 self.on_room(session, stream, trailer.room);

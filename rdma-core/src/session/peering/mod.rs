@@ -377,14 +377,17 @@ impl Peering {
 
     /// Gives room for `packets` more packets of a stream to the peer, because the application is done with a [message](super::packets), or
     /// because there is memory
-    pub fn consume(&mut self, session: SessionId, stream: StreamId, packets: u32) {
+    ///
+    /// Returns whether the peer should learn of it soon, by a packet of its own or with the next one of the stream.
+    pub fn consume(&mut self, session: SessionId, stream: StreamId, packets: u32) -> bool {
         let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
-        if let Some(found) = found {
-            found.room.give(packets);
-            if found.room.is_due() && !found.incoming.is_finished() {
-                self.enqueue_room(session, stream);
-            }
+        let Some(found) = found else { return false };
+        found.room.give(packets);
+        let is_due = found.room.is_due() && !found.incoming.is_finished();
+        if is_due {
+            self.enqueue_room(session, stream);
         }
+        is_due
     }
 
     /// The next thing that happened

@@ -1,5 +1,6 @@
 //! What is sent next
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::super::bulk::Slot;
@@ -68,6 +69,7 @@ impl Peering {
         self.next_control(now)
             .or_else(|| self.next_bulk(now))
             .or_else(|| self.next_data(now, memory))
+            .or_else(|| self.next_room(now))
             .or_else(|| self.next_due(now))
     }
 
@@ -133,12 +135,29 @@ impl Peering {
                 return Some(self.control(now, index, PacketKind::Stop, Inline::new(), address, part));
             }
         }
-        while let Some((id, stream)) = self.rooms.pop_front() {
+        // A packet of data that is next anyway carries the room of its stream.
+        let next = self.ready.iter().find_map(VecDeque::front);
+        if next.is_some() && next == self.rooms.front() { None } else { self.next_room(now) }
+    }
+
+    /// The room of a stream, by itself
+    fn next_room(&mut self, now: Time) -> Option<Transmit> {
+        while let Some(&(id, stream)) = self.rooms.front() {
             let found = self.session(id).and_then(|session| session.streams.get_mut(&stream));
-            let Some(found) = found else { continue };
-            found.room.is_queued = false;
-            let address = Address { session: id.0, stream: stream.0, message: 0 };
-            return Some(self.control(now, index, PacketKind::Room, Inline::new(), address, Part::Nothing));
+            if found.is_some_and(|found| found.room.is_queued) {
+                let index = self.fastest_lane(|path| path.lane.control_room() > 0)?;
+                let address = Address { session: id.0, stream: stream.0, message: 0 };
+                return Some(self.control(
+                    now,
+                    index,
+                    PacketKind::Room,
+                    Inline::new(),
+                    address,
+                    Part::Nothing,
+                ));
+            }
+            // The stream is over, or a packet of data has carried its room.
+            self.rooms.pop_front();
         }
         None
     }
@@ -172,8 +191,14 @@ impl Peering {
             && let Some(found) = self.session(id).and_then(|session| session.streams.get_mut(&stream))
         {
             let (room, is_news) = found.room.report();
+            // Other packets do not open a stream that the peer does not know.
+            let opens = trailer.kind.opens_streams();
+            let was_queued = opens && std::mem::take(&mut found.room.is_queued);
             trailer.room = room;
             room_of = (is_news || trailer.kind == PacketKind::Room).then_some((id, stream));
+            if was_queued && self.rooms.front() == Some(&(id, stream)) {
+                self.rooms.pop_front();
+            }
         }
         let path = self.paths[index].as_mut().expect("a path that was just chosen is there");
         trailer.epoch = path.epoch;

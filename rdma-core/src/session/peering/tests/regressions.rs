@@ -34,6 +34,26 @@ fn room_is_reported_when_the_longest_message_would_not_fit() {
     assert_eq!(world.nodes[1].received[&(session, StreamId::MAIN)].len(), 10);
 }
 
+/// Room that was due went in a packet of its own before an answer that was queued already.
+#[test]
+fn a_packet_of_data_carries_the_room_of_its_stream() {
+    let mut world = World::new(1, 1);
+    let session = world.nodes[0].peering.open().unwrap();
+    world.nodes[1].reads = false;
+    for number in 0..SHARE as usize {
+        world.nodes[0].send(session, StreamId::MAIN, message(number, 1));
+    }
+    world.run(Duration::from_millis(1));
+    let (now, node) = (world.now, &mut world.nodes[1]);
+    node.read_all();
+    node.send(session, StreamId::MAIN, message(0, 1));
+    let Some(Transmit::Packet { trailer, .. }) = node.peering.poll_transmit(now, 64) else {
+        panic!("an answer is queued");
+    };
+    assert_eq!((trailer.kind, trailer.room), (PacketKind::Fragment, 2 * SHARE));
+    assert_eq!(node.peering.poll_transmit(now, 64), None);
+}
+
 /// Streams of a session shared its room: one that nobody read stalled the others, and short messages of one kept a long one of
 /// another waiting for ever.
 #[test]
