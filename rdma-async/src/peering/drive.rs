@@ -17,24 +17,31 @@ use crate::pool::{Lease, Zone};
 
 impl<D: Device> State<D> {
     /// Handles one completion of a path; ignores it if its key is of an earlier incarnation of the path
+    ///
+    /// Returns whether the reactor should [drive](Self::drive) the peering.
     pub(super) fn on_completion(
         &mut self,
         path: PathId,
         completion: &Completion,
         now: Time,
         effects: &mut Effects,
-    ) {
+    ) -> bool {
         let (key, request) = Request::parse(completion.id);
         let lanes = self.lanes.get_mut(path.0 as usize).and_then(Option::as_mut);
-        let Some(lanes) = lanes.filter(|lanes| lanes.key() == key) else { return };
+        let Some(lanes) = lanes.filter(|lanes| lanes.key() == key) else { return false };
         if completion.status != Status::Success {
-            return self.lose_path(path, PathLoss::Device, now, effects);
+            self.lose_path(path, PathLoss::Device, now, effects);
+            return true;
         }
         let len = completion.byte_len as usize;
         let is_known = match request {
             Some(Request::Packet(frame)) => {
+                let is_awaited = self.frames.free() == 0 || self.core.wants_to_send();
                 self.core.packet_sent(path);
-                self.frames.completed(frame, key)
+                if self.frames.completed(frame, key) {
+                    return is_awaited;
+                }
+                false
             }
             Some(Request::Receive(index)) => match lanes.take_receive(index) {
                 Some(lease) => {
@@ -70,6 +77,7 @@ impl<D: Device> State<D> {
             self.fail(&SessionError::UnknownCompletion(completion.id), effects);
         }
         self.handle_events(now, effects);
+        true
     }
 
     fn on_packet(
@@ -178,8 +186,7 @@ impl<D: Device> State<D> {
         }
         let give_up = self.give_up_abandoned(now, effects);
         self.find_memory(cx, effects);
-        self.pump(now, effects);
-        self.armed = self.next_timeout().min(give_up);
+        self.armed = self.transmit(now, effects).min(give_up);
         if self.end.is_some() { None } else { Some(self.armed) }
     }
 

@@ -9,107 +9,112 @@ use super::stream_state::StreamKey;
 use crate::error::{SendError, SessionError};
 
 impl<D: Device> State<D> {
+    #[inline]
     pub(super) fn handle_events(&mut self, now: Time, effects: &mut Effects) {
         while let Some(event) = self.core.poll_event() {
-            match event {
-                Event::Opened(id) => {
-                    // A peer may not open more sessions than this side accepts, nor one that still has a handle here.
-                    if self.unaccepted >= self.max_unaccepted || self.sessions.contains_key(&id) {
-                        self.core.reset(id, REFUSED);
-                        continue;
-                    }
-                    self.unaccepted += 1;
-                    self.new_session(id);
-                    self.opened.push(id);
+            self.handle_event(event, now, effects);
+        }
+    }
+
+    fn handle_event(&mut self, event: Event, now: Time, effects: &mut Effects) {
+        match event {
+            Event::Opened(id) => {
+                // A peer may not open more sessions than this side accepts, nor one that still has a handle here.
+                if self.unaccepted >= self.max_unaccepted || self.sessions.contains_key(&id) {
+                    self.core.reset(id, REFUSED);
+                    return;
                 }
-                Event::StreamOpened { session: id, stream } => {
-                    if let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.is_over) {
-                        session.add_opened(stream, effects);
-                    }
+                self.unaccepted += 1;
+                self.new_session(id);
+                self.opened.push(id);
+            }
+            Event::StreamOpened { session: id, stream } => {
+                if let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.is_over) {
+                    session.add_opened(stream, effects);
                 }
-                Event::StreamClosed { session: id, stream } => {
-                    if let Some(session) = self.sessions.get_mut(&id) {
-                        session.stream_over(stream, effects);
-                        self.remove_stream_if_unused(StreamKey { session: id, stream }, effects);
-                    }
+            }
+            Event::StreamClosed { session: id, stream } => {
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.stream_over(stream, effects);
+                    self.remove_stream_if_unused(StreamKey { session: id, stream }, effects);
                 }
-                Event::Message { session: id, stream, id: incoming } => {
-                    let Some(body) = self.incoming.take(incoming) else { continue };
-                    match self.sessions.get_mut(&id).filter(|session| !session.is_over) {
-                        Some(session) => {
-                            session.counts.received += 1;
-                            match session.stream(stream) {
-                                Some(stream) => stream.inbox.push(body, effects),
-                                None => effects.drop([body]),
-                            }
-                            self.discard(StreamKey { session: id, stream }, effects);
+            }
+            Event::Message { session: id, stream, id: incoming } => {
+                let Some(body) = self.incoming.take(incoming) else { return };
+                match self.sessions.get_mut(&id).filter(|session| !session.is_over) {
+                    Some(session) => {
+                        session.counts.received += 1;
+                        match session.stream(stream) {
+                            Some(stream) => stream.inbox.push(body, effects),
+                            None => effects.drop([body]),
                         }
-                        None => effects.drop([body]),
+                        self.discard(StreamKey { session: id, stream }, effects);
                     }
+                    None => effects.drop([body]),
                 }
-                Event::Finished { session, stream } => {
-                    if let Some(stream) = self.stream(StreamKey { session, stream }) {
-                        stream.inbox.close(Ok(()), effects);
-                    }
+            }
+            Event::Finished { session, stream } => {
+                if let Some(stream) = self.stream(StreamKey { session, stream }) {
+                    stream.inbox.close(Ok(()), effects);
                 }
-                Event::Stopped { session, stream } => {
-                    if let Some(stream) = self.stream(StreamKey { session, stream }) {
-                        stream.refuse(SendError::StreamDropped, effects);
-                    }
+            }
+            Event::Stopped { session, stream } => {
+                if let Some(stream) = self.stream(StreamKey { session, stream }) {
+                    stream.refuse(SendError::StreamDropped, effects);
                 }
-                Event::Announced { .. } if self.end.is_some() => (),
-                Event::Announced { id, session, stream, len } => {
-                    self.announced.push_back(Announced { id, stream: StreamKey { session, stream }, len });
+            }
+            Event::Announced { .. } if self.end.is_some() => (),
+            Event::Announced { id, session, stream, len } => {
+                self.announced.push_back(Announced { id, stream: StreamKey { session, stream }, len });
+                effects.wake_reactor();
+            }
+            Event::Withdrawn(id) => {
+                let before = self.announced.len();
+                self.announced.retain(|announced| announced.id != id);
+                if self.announced.len() < before {
+                    // Others may stand behind it in line.
                     effects.wake_reactor();
                 }
-                Event::Withdrawn(id) => {
-                    let before = self.announced.len();
-                    self.announced.retain(|announced| announced.id != id);
-                    if self.announced.len() < before {
-                        // Others may stand behind it in line.
-                        effects.wake_reactor();
-                    }
-                    effects.drop(self.incoming.withdraw(id));
-                }
-                Event::Delivered { token, .. } => self.on_decided(token, Ok(()), now, effects),
-                Event::Undelivered { token, .. } => {
-                    let Some(message) = self.outgoing.get_mut(token.0 as usize) else { continue };
-                    let stream = find_stream(&mut self.sessions, message.stream);
-                    let error = stream.as_ref().map_or(SendError::Closed, |stream| stream.send_error());
-                    if let Some(stream) = stream
-                        && message.is_eager
-                        && let Some(slot) = message.slot.take()
-                    {
-                        stream.ops.complete(slot, Err(error.clone()), effects);
-                        message.unfinished = 0;
-                    }
-                    self.on_decided(token, Err(error), now, effects);
-                }
-                Event::Flushed(id) => {
-                    if let Some(session) = self.sessions.get_mut(&id) {
-                        session.set_end(Ok(()), effects);
-                    }
-                }
-                Event::PeerClosed(id) => {
-                    if let Some(session) = self.sessions.get_mut(&id) {
-                        session.closed_by_peer(effects);
-                        self.core.close(id);
-                    }
-                }
-                Event::Closed(id) => {
-                    if let Some(session) = self.sessions.get_mut(&id) {
-                        session.conclude(effects);
-                    }
-                    self.remove_if_unused(id, effects);
-                }
-                Event::Reset { session: id, code } => {
-                    if let Some(session) = self.sessions.get_mut(&id) {
-                        session.fail(&SessionError::Reset(code), effects);
-                    }
-                    self.remove_if_unused(id, effects);
-                }
-                Event::PathLost { path, reason } => self.stop_path(path, reason, now, effects),
+                effects.drop(self.incoming.withdraw(id));
             }
+            Event::Delivered { token, .. } => self.on_decided(token, Ok(()), now, effects),
+            Event::Undelivered { token, .. } => {
+                let Some(message) = self.outgoing.get_mut(token.0 as usize) else { return };
+                let stream = find_stream(&mut self.sessions, message.stream);
+                let error = stream.as_ref().map_or(SendError::Closed, |stream| stream.send_error());
+                if let Some(stream) = stream
+                    && message.is_eager
+                    && let Some(slot) = message.slot.take()
+                {
+                    stream.ops.complete(slot, Err(error.clone()), effects);
+                    message.unfinished = 0;
+                }
+                self.on_decided(token, Err(error), now, effects);
+            }
+            Event::Flushed(id) => {
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.set_end(Ok(()), effects);
+                }
+            }
+            Event::PeerClosed(id) => {
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.closed_by_peer(effects);
+                    self.core.close(id);
+                }
+            }
+            Event::Closed(id) => {
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.conclude(effects);
+                }
+                self.remove_if_unused(id, effects);
+            }
+            Event::Reset { session: id, code } => {
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.fail(&SessionError::Reset(code), effects);
+                }
+                self.remove_if_unused(id, effects);
+            }
+            Event::PathLost { path, reason } => self.stop_path(path, reason, now, effects),
         }
     }
 

@@ -13,8 +13,16 @@ use super::state::{State, find_stream};
 const PROTOCOL_FRAMES: usize = 16;
 
 impl<D: Device> State<D> {
-    /// Posts everything that the protocol wants
+    /// Posts everything that the protocol wants, and wakes the reactor if time changes something sooner than it knows
     pub(super) fn pump(&mut self, now: Time, effects: &mut Effects) {
+        if self.transmit(now, effects) < self.armed {
+            self.armed = Time::ZERO;
+            effects.wake_reactor();
+        }
+    }
+
+    /// Posts everything that the protocol wants; returns when time changes something
+    pub(super) fn transmit(&mut self, now: Time, effects: &mut Effects) -> Time {
         let had_frames = self.frames.free() > 0;
         // Without a frame, nothing is polled: a packet that is not sent would still take its number.
         while self.frames.free() > 0
@@ -37,16 +45,13 @@ impl<D: Device> State<D> {
         }
         self.handle_events(now, effects);
         if !had_frames && self.frames.free() > 0 && self.end.is_none() {
-            return self.pump(now, effects);
+            return self.transmit(now, effects);
         }
-        if self.next_timeout() < self.armed {
-            self.armed = Time::ZERO;
-            effects.wake_reactor();
-        }
+        self.next_timeout()
     }
 
     /// When time changes something: without a frame, nothing that could be sent
-    pub(super) fn next_timeout(&self) -> Time {
+    fn next_timeout(&self) -> Time {
         if self.frames.free() > 0 { self.core.next_timeout() } else { self.core.next_loss() }
     }
 

@@ -144,10 +144,13 @@ impl<D: Device> PeeringShared<D> {
         effects: &mut Effects,
     ) {
         let mut state = self.state.lock();
+        let mut is_due = false;
         for completion in completions {
-            state.on_completion(path, completion, now, effects);
+            is_due |= state.on_completion(path, completion, now, effects);
         }
-        self.wake_at.store(0, Ordering::Relaxed);
+        if is_due {
+            self.wake_at.store(0, Ordering::Relaxed);
+        }
         drop(state);
         effects.run(&self.reactor);
     }

@@ -238,6 +238,11 @@ impl BulkSender {
         Ok(())
     }
 
+    /// Whether grants are not served
+    pub(super) fn has_grants(&self) -> bool {
+        !self.grants.is_empty()
+    }
+
     /// The grant to serve next
     pub(super) fn pop(&mut self) -> Option<Grant> {
         let grant = (*self.grants.front()?).filter(|_| self.in_flight < self.max)?;

@@ -391,6 +391,7 @@ impl Peering {
     }
 
     /// The next thing that happened
+    #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
         if let Event::Message { id, .. } | Event::Withdrawn(id) = event {

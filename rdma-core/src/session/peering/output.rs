@@ -66,11 +66,27 @@ impl Peering {
     /// the payload until their message is [delivered](super::super::Event::Delivered): a message begins when there is memory for all
     /// of it, so that those that have begun always end. Without memory, only packets are sent again that were sent before.
     pub fn poll_transmit(&mut self, now: Time, memory: u32) -> Option<Transmit> {
+        if !self.wants_to_send() && self.paths.iter().flatten().all(|path| now < path.next_timeout()) {
+            return None;
+        }
         self.next_control(now)
             .or_else(|| self.next_bulk(now))
             .or_else(|| self.next_data(now, memory))
             .or_else(|| self.next_room(now))
             .or_else(|| self.next_due(now))
+    }
+
+    /// Whether something waits to be sent, which no time alone makes due
+    #[inline]
+    pub fn wants_to_send(&self) -> bool {
+        let has_grants = |path: &Path| path.receiver.has_grants() || path.sender.has_grants();
+        self.ready.iter().any(|ready| !ready.is_empty())
+            || !self.arrived.is_empty()
+            || !self.resets.is_empty()
+            || !self.stops.is_empty()
+            || !self.rooms.is_empty()
+            || !self.ungranted.is_empty()
+            || self.paths.iter().flatten().any(has_grants)
     }
 
     /// The path on which something of that length arrives first, among those that are not full
