@@ -31,15 +31,7 @@ pub fn all_reduce(cabling: &Cabling) -> Result<Plan, PlanError> {
         true => (time, partition(&strength.parts)),
         false => asymmetric_bound(&network)?,
     };
-    Ok(Plan {
-        operation: Operation::AllReduce,
-        cabling: cabling.fingerprint(),
-        hosts: cabling.hosts().to_vec(),
-        time,
-        bound,
-        certificate,
-        trees: trees(&slower, &strength)?,
-    })
+    Ok(Plan::new(cabling, Operation::AllReduce, [time, bound], certificate, trees(&slower, &strength)?))
 }
 
 /// Seconds per byte of the vector below which no all_reduce is, with the proof

@@ -29,15 +29,13 @@ pub fn all_to_all(cabling: &Cabling, amounts: &[Vec<u64>]) -> Result<Plan, PlanE
     let solution = program.solve();
     let (bound, prices) = program.best_bound(&solution.prices, total)?;
     let (time, trees) = program.best_paths(&solution, total)?;
-    Ok(Plan {
-        operation: Operation::AllToAll { amounts: amounts.to_vec() },
-        cabling: cabling.fingerprint(),
-        hosts: cabling.hosts().to_vec(),
-        time,
-        bound,
-        certificate: Certificate::Prices(prices),
+    Ok(Plan::new(
+        cabling,
+        Operation::AllToAll { amounts: amounts.to_vec() },
+        [time, bound],
+        Certificate::Prices(prices),
         trees,
-    })
+    ))
 }
 
 /// Seconds per byte of the payload below which no all_to_all is

@@ -13,7 +13,7 @@ pub fn broadcast(cabling: &Cabling, root: usize) -> Result<Plan, PlanError> {
     let network = Network::of(cabling)?;
     let (cut, trees) = from_root(&network, root)?;
     let time = cut.seconds(&network, 1)?;
-    Ok(plan(cabling, Operation::Broadcast { root }, time, cut.hosts(true), trees))
+    Ok(Plan::new(cabling, Operation::Broadcast { root }, [time; 2], Certificate::Cut(cut.hosts(true)), trees))
 }
 
 /// The best plan of a reduce: the trees of a broadcast over the cables in the other direction
@@ -25,7 +25,7 @@ pub fn reduce(cabling: &Cabling, root: usize) -> Result<Plan, PlanError> {
     let network = Network::of(cabling)?;
     let (cut, trees) = from_root(&network.reversed(), root)?;
     let time = cut.seconds(&network, 1)?;
-    Ok(plan(cabling, Operation::Reduce { root }, time, cut.hosts(false), trees))
+    Ok(Plan::new(cabling, Operation::Reduce { root }, [time; 2], Certificate::Cut(cut.hosts(false)), trees))
 }
 
 /// The best plan of an all_gather, in which host `v` contributes `amounts[v]`
@@ -38,7 +38,7 @@ pub fn all_gather(cabling: &Cabling, amounts: &[u64]) -> Result<Plan, PlanError>
     let network = Network::of(cabling)?;
     let (cut, time, trees) = from_all(&network, amounts)?;
     let operation = Operation::AllGather { amounts: amounts.to_vec() };
-    Ok(plan(cabling, operation, time, cut.hosts(true), trees))
+    Ok(Plan::new(cabling, operation, [time; 2], Certificate::Cut(cut.hosts(true)), trees))
 }
 
 /// The best plan of a reduce_scatter, in which host `v` gets `amounts[v]` of the sum: the trees of an all_gather over the cables
@@ -52,7 +52,7 @@ pub fn reduce_scatter(cabling: &Cabling, amounts: &[u64]) -> Result<Plan, PlanEr
     let network = Network::of(cabling)?;
     let (cut, time, trees) = from_all(&network.reversed(), amounts)?;
     let operation = Operation::ReduceScatter { amounts: amounts.to_vec() };
-    Ok(plan(cabling, operation, time, cut.hosts(false), trees))
+    Ok(Plan::new(cabling, operation, [time; 2], Certificate::Cut(cut.hosts(false)), trees))
 }
 
 /// Amounts as wide numbers, one for each host
@@ -126,16 +126,4 @@ fn sort_from_root(root: usize, arcs: &mut [(usize, usize)]) {
         depths.insert(child, depth);
     }
     arcs.sort_by_key(|&(parent, child)| (depths.get(&child).copied(), parent, child));
-}
-
-fn plan(cabling: &Cabling, operation: Operation, time: Ratio, cut: Vec<usize>, trees: Vec<Tree>) -> Plan {
-    Plan {
-        operation,
-        cabling: cabling.fingerprint(),
-        hosts: cabling.hosts().to_vec(),
-        time,
-        bound: time,
-        certificate: Certificate::Cut(cut),
-        trees,
-    }
 }

@@ -17,7 +17,7 @@ pub fn scatter(cabling: &Cabling, root: usize, amounts: &[u64]) -> Result<Plan, 
     let network = Network::of(cabling)?;
     let (cut, time, trees) = from_root(&network, root, amounts)?;
     let operation = Operation::Scatter { root, amounts: amounts.to_vec() };
-    Ok(plan(cabling, operation, time, cut.hosts(false), trees))
+    Ok(Plan::new(cabling, operation, [time; 2], Certificate::Cut(cut.hosts(false)), trees))
 }
 
 /// The best plan of a gather, in which the root gets `amounts[v]` from host `v`: that of a scatter over the cables in the
@@ -31,7 +31,7 @@ pub fn gather(cabling: &Cabling, root: usize, amounts: &[u64]) -> Result<Plan, P
     let network = Network::of(cabling)?;
     let (cut, time, trees) = from_root(&network.reversed(), root, amounts)?;
     let operation = Operation::Gather { root, amounts: amounts.to_vec() };
-    Ok(plan(cabling, operation, time, cut.hosts(true), trees))
+    Ok(Plan::new(cabling, operation, [time; 2], Certificate::Cut(cut.hosts(true)), trees))
 }
 
 /// The hosts into which the least capacity leads for what they get, as a cut of the reversed network, and the time that it takes
@@ -109,16 +109,4 @@ fn take_path(
         }
     }
     None
-}
-
-fn plan(cabling: &Cabling, operation: Operation, time: Ratio, cut: Vec<usize>, trees: Vec<Tree>) -> Plan {
-    Plan {
-        operation,
-        cabling: cabling.fingerprint(),
-        hosts: cabling.hosts().to_vec(),
-        time,
-        bound: time,
-        certificate: Certificate::Cut(cut),
-        trees,
-    }
 }

@@ -1,4 +1,4 @@
-use crate::{Fingerprint, Ratio, Tree};
+use crate::{Cabling, Fingerprint, Ratio, Tree};
 
 /// A collective operation
 ///
@@ -114,6 +114,18 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// A plan of a cabling, whose names and fingerprint it takes
+    pub(crate) fn new(
+        cabling: &Cabling,
+        operation: Operation,
+        [time, bound]: [Ratio; 2],
+        certificate: Certificate,
+        trees: Vec<Tree>,
+    ) -> Self {
+        let (fingerprint, hosts) = (cabling.fingerprint(), cabling.hosts().to_vec());
+        Self { operation, cabling: fingerprint, hosts, time, bound, certificate, trees }
+    }
+
     /// Whether the time of the plan is the bound, so that no plan is faster
     ///
     /// It says what the plan claims; [`verify`](crate::verify()) checks the claims.

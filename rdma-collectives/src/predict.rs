@@ -188,13 +188,11 @@ pub fn flood(cabling: &Cabling) -> Result<Plan, PlanError> {
         let seconds = seconds.and_then(|seconds| seconds.checked_mul(share)).ok_or(PlanError::Overflow)?;
         time = time.max(seconds);
     }
-    Ok(Plan {
-        operation: Operation::AllGather { amounts },
-        cabling: cabling.fingerprint(),
-        hosts: cabling.hosts().to_vec(),
-        time,
-        bound,
-        certificate: Certificate::Cut(cut.hosts(true)),
+    Ok(Plan::new(
+        cabling,
+        Operation::AllGather { amounts },
+        [time, bound],
+        Certificate::Cut(cut.hosts(true)),
         trees,
-    })
+    ))
 }

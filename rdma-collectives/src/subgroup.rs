@@ -42,15 +42,7 @@ pub fn all_reduce_among(cabling: &Cabling, members: &[usize]) -> Result<Plan, Pl
     });
     let best = plans.reduce(|best, next| if next.0 < best.0 { next } else { best });
     let (time, trees) = best.ok_or(PlanError::Overflow)?;
-    Ok(Plan {
-        operation,
-        cabling: cabling.fingerprint(),
-        hosts: cabling.hosts().to_vec(),
-        time,
-        bound,
-        certificate,
-        trees,
-    })
+    Ok(Plan::new(cabling, operation, [time, bound], certificate, trees))
 }
 
 /// The tree with the root that makes it lowest
