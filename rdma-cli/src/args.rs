@@ -95,7 +95,7 @@ pub(crate) enum Command {
 #[cfg(unix)]
 #[derive(Debug, Subcommand)]
 pub(crate) enum TopoCommand {
-    /// Check that a plan of `topo plan --out` is right, and how far it is from the bound, without trust in who made it
+    /// Verify a plan file, made by `topo plan --out` or by another program, and print how far it is from the bound
     #[command(
         after_help = "Exit codes: 0 the plan is right, 1 it is not, or is for another cabling, 2 usage."
     )]
@@ -111,14 +111,13 @@ pub(crate) enum TopoCommand {
     Plan(TopoPlan),
 }
 
+/// Which cabling
 #[cfg(unix)]
 #[derive(Debug, clap::Args)]
-pub(crate) struct TopoCheck {
+pub(crate) struct Topology {
     /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix of MLX in JSON)
     #[arg(value_name = "SHAPE|FILE")]
     pub(crate) topology: String,
-    /// The plan
-    pub(crate) plan: PathBuf,
     /// Number of hosts; by default that of the topology, or 2
     #[arg(long, value_name = "N")]
     pub(crate) hosts: Option<usize>,
@@ -126,13 +125,18 @@ pub(crate) struct TopoCheck {
 
 #[cfg(unix)]
 #[derive(Debug, clap::Args)]
+pub(crate) struct TopoCheck {
+    #[command(flatten)]
+    pub(crate) topology: Topology,
+    /// The plan
+    pub(crate) plan: PathBuf,
+}
+
+#[cfg(unix)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct TopoPlan {
-    /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix of MLX in JSON)
-    #[arg(value_name = "SHAPE|FILE")]
-    pub(crate) topology: String,
-    /// Number of hosts; by default that of the topology, or 2
-    #[arg(long, value_name = "N")]
-    pub(crate) hosts: Option<usize>,
+    #[command(flatten)]
+    pub(crate) topology: Topology,
     /// The operation, of equal amounts of data from each host
     #[arg(long, value_enum, default_value_t)]
     pub(crate) operation: OperationName,
@@ -157,23 +161,6 @@ pub(crate) enum OperationName {
     Scatter,
     Gather,
     AllToAll,
-}
-
-#[cfg(unix)]
-impl OperationName {
-    /// As in arguments
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            Self::AllReduce => "all-reduce",
-            Self::AllGather => "all-gather",
-            Self::ReduceScatter => "reduce-scatter",
-            Self::Broadcast => "broadcast",
-            Self::Reduce => "reduce",
-            Self::Scatter => "scatter",
-            Self::Gather => "gather",
-            Self::AllToAll => "all-to-all",
-        }
-    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -6,11 +6,12 @@ use rdma_sim::Timing;
 use rdma_sim::topology::Topology;
 use rdma_sim_verbs::shared::topology;
 
+use crate::args;
 use crate::failure::Failure;
 
-/// Reads a topology, as its arguments name it
-pub(super) fn read(text: &str, hosts: Option<usize>) -> Result<Topology> {
-    topology(text, hosts).map_err(|error| Failure::usage(error).into())
+/// The topology that the arguments name
+pub(super) fn read(args: &args::Topology) -> Result<Topology> {
+    topology(&args.topology, args.hosts).map_err(|error| Failure::usage(error).into())
 }
 
 /// The cabling of a topology: what a cable carries is its payload in full frames, and its latency that of the simulator

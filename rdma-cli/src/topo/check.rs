@@ -20,7 +20,7 @@ struct Checked {
 }
 
 pub(crate) fn run(args: &TopoCheck, output: Output) -> anyhow::Result<()> {
-    let topology = read(&args.topology, args.hosts)?;
+    let topology = read(&args.topology)?;
     let cabling = cabling(&topology)?;
     let text = std::fs::read_to_string(&args.plan).map_err(|error| anyhow::anyhow!(at(&args.plan, error)))?;
     let plan = text.parse::<Plan>().with_context(|| args.plan.display().to_string())?;

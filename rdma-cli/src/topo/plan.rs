@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
+use clap::ValueEnum as _;
 use rdma_collectives::{
     Addition, Cabling, Certificate, Operation, Plan, PlanError, Unplug, additions, plan, unplugs, verify,
 };
@@ -17,7 +18,7 @@ use crate::report::{Output, plain, table};
 
 #[derive(Debug, Serialize)]
 struct Planned<'a> {
-    operation: &'static str,
+    operation: String,
     hosts: &'a [String],
     cable_bytes_per_second: f64,
     bound_seconds_per_byte: f64,
@@ -62,11 +63,11 @@ struct With<'a> {
 const ADDITIONS: usize = 5;
 
 pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
-    let topology = read(&args.topology, args.hosts)?;
+    let topology = read(&args.topology)?;
     let cabling = cabling(&topology)?;
     let operation = operation(args, &cabling)?;
     let made = plan(&cabling, &operation).map_err(|error| unplanned(&error, &cabling))?;
-    // Whatever the planner says, what is printed was checked.
+    // The verifier shares no code with the planner.
     verify(&cabling, &made).context("the planner has made a wrong plan; please report this")?;
     if let Some(path) = &args.out {
         std::fs::write(path, made.to_string()).map_err(|error| anyhow::anyhow!(at(path, error)))?;
@@ -100,7 +101,7 @@ fn operation(args: &TopoPlan, cabling: &Cabling) -> Result<Operation> {
     })
 }
 
-/// Why there is no plan, with the names of those who cannot reach each other
+/// The groups of hosts that no cables join, or another reason of the planner
 fn unplanned(error: &PlanError, cabling: &Cabling) -> anyhow::Error {
     let parts = cabling.components();
     if parts.len() == 1 {
@@ -139,7 +140,7 @@ fn report<'a>(
         other => unreachable!("{other:?} is a proof that this tool does not know"),
     };
     Planned {
-        operation: name.text(),
+        operation: name.to_possible_value().expect("no operation is skipped").get_name().to_owned(),
         hosts,
         cable_bytes_per_second: LineRate::TB5.ceiling_bytes_per_second(),
         bound_seconds_per_byte: plan.bound.to_f64(),
