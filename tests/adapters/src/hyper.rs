@@ -38,7 +38,7 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
-use rdma_async::{ByteStream, Device, Priority, RecvError, Runtime, Session};
+use rdma_async::{ByteStream, Device, OpenError, Priority, RecvError, Runtime, Session};
 
 /// An error of a body or of a service
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -75,6 +75,11 @@ where
     Ok(())
 }
 
+/// A new stream of the session, as hyper reads and writes it
+async fn open<D: Device>(session: &Session<D>) -> Result<TokioIo<ByteStream<D>>, OpenError> {
+    Ok(TokioIo::new(ByteStream::from(session.open_stream(Priority::Normal).await?)))
+}
+
 /// Opens a connection of HTTP/1
 ///
 /// # Errors
@@ -88,8 +93,7 @@ where
     D: Device,
     B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
-    let stream = session.open_stream(Priority::Normal).await?;
-    let (requests, connection) = http1::handshake(TokioIo::new(ByteStream::from(stream))).await?;
+    let (requests, connection) = http1::handshake(open(session).await?).await?;
     spawner.execute(connection);
     Ok(requests)
 }
@@ -107,9 +111,7 @@ where
     D: Device,
     B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
-    let stream = session.open_stream(Priority::Normal).await?;
-    let io = TokioIo::new(ByteStream::from(stream));
-    let (requests, connection) = http2::handshake(spawner.clone(), io).await?;
+    let (requests, connection) = http2::handshake(spawner.clone(), open(session).await?).await?;
     spawner.execute(connection);
     Ok(requests)
 }
