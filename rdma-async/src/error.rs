@@ -95,7 +95,7 @@ pub enum SendError {
     /// The peer has closed the session
     #[error("the peer has closed the session")]
     PeerClosed,
-    /// The peer has dropped the stream: nobody reads what is sent on it
+    /// The peer's application has dropped the stream, and reads nothing more of it
     #[error("the peer has dropped the stream")]
     StreamDropped,
     /// The message exceeds what the peer takes

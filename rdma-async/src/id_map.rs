@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map whose keys are numbers of 32 bits
+/// A map from numbers of sessions or of paths, of 32 bits
 ///
 /// Sessions that are there at once differ in the low bits of their numbers, which are their places in a table of limited size, and
 /// this hash keeps them apart: a peer that chooses the places cannot make many of them collide.

@@ -88,7 +88,7 @@ impl<B, E: Clone> OpTable<B, E> {
         self.free.leave(waiter, effects);
     }
 
-    /// Puts a buffer into a claimed slot, whose outcome a future asks for if it `is_awaited`
+    /// Puts a buffer into a claimed slot; `is_awaited` if a future will ask for its outcome
     #[inline]
     pub(crate) fn put(&mut self, index: u32, buffer: B, is_awaited: bool) {
         if index as usize >= self.slots.len() {

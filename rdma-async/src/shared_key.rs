@@ -15,7 +15,7 @@ use crate::error::InvalidKey;
 /// # Ok::<_, InvalidKey>(())
 /// ```
 ///
-/// 32 bytes of a good random number generator: who can guess it is a member of the group.
+/// 32 bytes of a good random number generator. A program that guesses the key is a member of the group.
 #[derive(Clone)]
 pub struct SharedKey(pub(crate) [u8; Self::LEN]);
 

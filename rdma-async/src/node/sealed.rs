@@ -1,4 +1,4 @@
-//! A bootstrap stream that nobody without the shared key can read or write
+//! A bootstrap stream that only programs with the shared key can read and write
 //!
 //! Noise with the pattern `NNpsk0`: each side proves that it has the key, and both draw keys for this stream alone.
 
@@ -55,10 +55,10 @@ impl<S: BootstrapStream> SealedStream<S> {
             write_all(&mut stream, &[head.as_slice(), &ours].concat()).await?;
         }
         let mut theirs = [0; Hello::PROOF_LEN];
-        let read = read_handshake(&mut stream, &mut theirs).await;
-        if let Err(ConnectError::Stream(_)) = read {
-            return Err(read.expect_err("it was just seen"));
-        }
+        let read = match read_handshake(&mut stream, &mut theirs).await {
+            Err(error @ ConnectError::Stream(_)) => return Err(error),
+            read => read,
+        };
         let read = read.and_then(|()| {
             noise.read_message(&theirs, &mut []).map(drop).map_err(|_| HelloError::WrongKey.into())
         });

@@ -257,7 +257,7 @@ impl<D: Device> State<D> {
         self.remove_if_unused(id, effects);
     }
 
-    /// Forgets what of a stream nobody needs any more, and its session, if that is so
+    /// Forgets a stream, and its session, unless the application, a message or the protocol needs them
     pub(super) fn remove_stream_if_unused(&mut self, key: StreamKey, effects: &mut Effects) {
         self.discard(key, effects);
         let Some(session) = self.sessions.get_mut(&key.session) else { return };

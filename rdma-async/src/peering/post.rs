@@ -103,7 +103,6 @@ impl<D: Device> State<D> {
             return Some(writable);
         }
         let session = self.sessions.get_mut(&message.stream.session)?;
-        session.counts.progress += 1;
         let stream = session.stream(message.stream.stream)?;
         let slot = message.slot.expect("a message that was not sent whole has its bytes");
         let body = stream.ops.buffer(slot).expect("a message that was queued is in its slot");
@@ -114,6 +113,7 @@ impl<D: Device> State<D> {
             message.slot = None;
             stream.ops.complete(slot, Ok(()), effects);
         }
+        session.counts.progress += 1;
         Some(frame)
     }
 

@@ -103,7 +103,7 @@ impl SessionState {
         self.main.is_held
     }
 
-    /// The last handle was dropped: nobody accepts its streams any more
+    /// Notes that the application has dropped its last handle, and accepts no more streams
     pub(super) fn release(&mut self) {
         self.streams_mut().for_each(|stream| stream.is_held = false);
     }

@@ -184,7 +184,7 @@ impl<D: Device> Session<D> {
 
     /// The next stream that the peer has opened, or `None` when it has closed the session and all were accepted
     ///
-    /// Those of a session that nobody accepts are kept, up to [`max_streams`](crate::NodeOptions::max_streams) at a time.
+    /// Streams that the application does not accept are kept, up to [`max_streams`](crate::NodeOptions::max_streams) at a time.
     ///
     /// # Errors
     ///
