@@ -92,10 +92,10 @@ pub enum SendError {
     /// The session is lost
     #[error(transparent)]
     Lost(#[from] SessionError),
-    /// The peer has closed the session
+    /// The peer has closed the session; messages that were queued before are still sent
     #[error("the peer has closed the session")]
     PeerClosed,
-    /// The peer's application has dropped the stream, and reads nothing more of it
+    /// The peer's application has dropped the stream: it reads nothing more of it, nor what was on its way
     #[error("the peer has dropped the stream")]
     StreamDropped,
     /// The message exceeds what the peer takes

@@ -18,7 +18,7 @@ pub use drop_after::DropAfter;
 pub use hooked::{Hooked, HookedCompletionQueue, HookedMemoryRegion, HookedQueuePair, Hooks};
 pub use pair::{
     DEVICE, Pair, bare_pair, begun, connect, connected, connected_over, hooked_node, message, node,
-    node_over, nodes, on_session, options, try_connected, value_of, zeros,
+    node_over, nodes, on_session, options, stream_of, try_connected, value_of, zeros,
 };
 pub use panics::Panics;
 pub use raw::Raw;

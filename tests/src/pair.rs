@@ -1,8 +1,8 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use futures::future::try_join;
-use rdma_async::{ConnectError, Device, Lease, Node, NodeOptions, Session};
+use futures::future::{join, try_join};
+use rdma_async::{ConnectError, Device, Lease, Node, NodeOptions, Priority, Session, Stream};
 use rdma_bare::BareQp;
 use rdma_sim::{Net, Sim, SimDevice};
 
@@ -71,6 +71,12 @@ pub async fn zeros<D: Device>(session: &Session<D>, len: usize) -> Lease {
     let mut lease = session.alloc(len).await.expect("the memory holds such messages");
     lease.resize(len, 0);
     lease
+}
+
+/// A stream that `from` opens, as both sides see it
+pub async fn stream_of<D: Device>(from: &Session<D>, to: &Session<D>) -> (Stream<D>, Stream<D>) {
+    let (opened, accepted) = join(from.open_stream(Priority::Normal), to.accept_stream()).await;
+    (opened.expect("the session is open"), accepted.expect("it is").expect("it is"))
 }
 
 /// The content of message `number`

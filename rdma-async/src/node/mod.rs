@@ -115,7 +115,7 @@ impl<D: Device> NodeBuilder<D> {
                 options.check_device(&port.device)?;
             }
         }
-        let pool = Pool::new(options.zones(ports.len()))?;
+        let pool = Pool::new(options.zones(ports.len()), options.windows(ports.len()))?;
         let inner = Arc::new(NodeInner::new(ports.into(), pool, runtime, options));
         let guard = Arc::new(NodeHandle(NodeGuard::new(Arc::clone(&inner))));
         inner.runtime.spawn(Box::pin(Reactor::new(Arc::clone(&inner), timer)));
@@ -143,6 +143,8 @@ impl<D: Device> Node<D> {
     /// The stream is any reliable one. It is kept, and carries what is needed to make paths again that were lost. If it ends before
     /// the sessions, paths go on and none is made again: sessions end the peer timeout after the last path and the last word of the
     /// peer. The stream is closed when the last session with the peer is over and dropped.
+    ///
+    /// Fails if no cable works at this moment, or if the last one is pulled meanwhile: connect again, over a new stream.
     ///
     /// # Errors
     ///

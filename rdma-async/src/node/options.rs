@@ -126,8 +126,10 @@ impl NodeOptions {
 
     /// Memory for messages above 68,544 bytes that are being received or read, in bytes; 16 MiB
     ///
-    /// All sessions share it. A stream that holds messages gets memory for another one only if as much stays free as it then holds:
-    /// one that no application reads takes half at most, or one message.
+    /// At least [`max_message`](Self::max_message), in whole frames of 4 KiB. All sessions share it. A message that the application asks
+    /// for gets memory first: for such messages, as much as the longest one takes is kept free, so that what an application leaves
+    /// unread stalls no other. Where there is more, it is for messages that nobody asks for yet. A session that holds messages, read
+    /// or unread, gets memory for another one only if as much stays free as it then holds.
     pub fn receive_memory(self, bytes: usize) -> Self {
         Self { receive_memory: bytes, ..self }
     }
@@ -159,15 +161,19 @@ impl NodeOptions {
         let frames = |bytes: usize| u32::try_from(bytes / FRAME).unwrap_or(u32::MAX);
         let each = |frames: u32| self.max_peers.saturating_mul(frames);
         let sessions = self.max_sessions.saturating_mul(2).saturating_mul(self.stream_share);
-        // The window and the places for trailers of each path, and what sessions may hold.
-        let paths = u32::try_from(ports).unwrap_or(u32::MAX).saturating_mul(WINDOW + 1);
-        let eager = each(paths.saturating_add(sessions));
+        let eager = self.windows(ports).saturating_add(each(sessions));
         [
             frames(self.send_memory),
             eager,
             frames(self.receive_memory),
             each(TRANSMIT + BULK_FRAGMENT / FRAME as u32),
         ]
+    }
+
+    /// Frames for the window and the places for trailers of each path
+    pub(super) fn windows(&self, ports: usize) -> u32 {
+        let paths = u32::try_from(ports).unwrap_or(u32::MAX).saturating_mul(self.max_peers);
+        paths.saturating_mul(WINDOW + 1)
     }
 
     pub(super) fn limits(&self) -> Limits {

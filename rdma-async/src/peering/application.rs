@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 
 use rdma_core::session::{MAX_EAGER, Priority, RefusedSend, SessionId, StreamId, Token, packets};
-use rdma_core::{Device, Time, frames};
+use rdma_core::{Device, Time};
 
 use super::body::{Body, Effects};
 use super::lanes::MAX_TOKENS;
@@ -203,6 +203,9 @@ impl<D: Device> State<D> {
         }
         let Some(stream) = self.stream(key) else { return };
         stream.is_held = false;
+        if stream.is_passed_over {
+            effects.wake_reactor();
+        }
         self.core.stop(key.session, key.stream);
         self.finish(key, now, effects);
         self.remove_stream_if_unused(key, effects);
@@ -219,24 +222,15 @@ impl<D: Device> State<D> {
 
     /// Gives the room of a message back that the application has read
     pub(crate) fn recycle(&mut self, key: StreamKey, len: usize, effects: &mut Effects) {
-        if self.consume(key, len, effects) {
+        if self.consume(key, len) {
             // Left to the reactor: if the application answers before, the answer carries the room.
             effects.wake_reactor();
         }
     }
 
     /// A message of `len` bytes has left its stream; returns whether the peer should learn of the room
-    fn consume(&mut self, key: StreamKey, len: usize, effects: &mut Effects) -> bool {
-        let is_due = self.core.consume(key.session, key.stream, packets(len as u64));
-        if len > MAX_EAGER
-            && let Some(stream) = self.stream(key)
-        {
-            stream.bulk_frames = stream.bulk_frames.saturating_sub(frames(len) as u32);
-            if self.waits_for_memory() {
-                effects.wake_reactor();
-            }
-        }
-        is_due
+    fn consume(&mut self, key: StreamKey, len: usize) -> bool {
+        self.core.consume(key.session, key.stream, packets(len as u64))
     }
 
     /// Drops what has arrived, if the application has dropped its handles
@@ -244,7 +238,7 @@ impl<D: Device> State<D> {
         while let Some(stream) = self.stream(key).filter(|stream| !stream.is_held)
             && let Some(body) = stream.inbox.discard(effects)
         {
-            self.consume(key, body.len(), effects);
+            self.consume(key, body.len());
             effects.drop([body]);
         }
     }

@@ -104,7 +104,7 @@ impl<D: Device> State<D> {
         if let Some(Placement { id, offset, len, total, is_first }) = placement {
             let is_whole = len == total;
             // Instead of this frame, which the application gets, another one is posted.
-            let replacement = if is_whole { self.pool.try_lease(Zone::Eager, 1) } else { None };
+            let replacement = if is_whole { self.pool.try_lease_short(1) } else { None };
             if let Some(replacement) = replacement {
                 lease.truncate(len as usize);
                 self.incoming.insert(id, Body::Lease(std::mem::replace(&mut lease, replacement)));
@@ -216,8 +216,8 @@ impl<D: Device> State<D> {
 
     /// Finds memory for announced messages, in turn
     ///
-    /// A stream that would then hold more than what stays free must wait until its messages are read, and does not stand in the
-    /// way of others.
+    /// Those for which the application waits have precedence: for them, as much as the longest message takes is kept free. Of a
+    /// session that would then hold more than what stays free, messages wait beside the line, in the way of no other.
     fn find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) {
         if self.announced.is_empty() && !self.memory.waits() {
             return self.memory.is_starved = false;
@@ -240,40 +240,44 @@ impl<D: Device> State<D> {
         }
     }
 
-    /// As [`find_memory`](Self::find_memory), once; whether messages were passed over because their streams hold enough
+    /// As [`find_memory`](Self::find_memory), once; whether messages were passed over
     fn try_find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) -> bool {
         let mut passed_over = Vec::new();
         let mut index = 0;
-        while let Some(&Announced { id, stream, len }) = self.announced.get(index) {
+        while let Some(&Announced { id, stream: key, len }) = self.announced.get(index) {
             let span = frames(len as usize) as u32;
-            let held = find_stream(&mut self.sessions, stream).map_or(0, |stream| stream.bulk_frames);
-            // Its later messages wait, too: the application reads the earlier ones first.
-            let is_too_much = held > 0 && held + 2 * span > self.pool.free(Zone::Bulk);
-            if is_too_much || passed_over.contains(&stream) {
-                passed_over.push(stream);
-                index += 1;
-                continue;
-            }
-            let lease = if held > 0 {
-                // Only the application that reads this stream may be able to free so much in one piece.
-                self.pool.try_lease(Zone::Bulk, span)
-            } else {
+            let stream = find_stream(&mut self.sessions, key);
+            let is_awaited = stream.as_ref().is_none_or(|stream| stream.is_awaited());
+            let [unread, in_hand] = stream.as_ref().map_or([0; 2], |stream| stream.long_frames());
+            let free = self.pool.free(Zone::Bulk);
+            let is_fair = |held| held == 0 || held + 2 * span <= free;
+            let lease = if passed_over.contains(&key) {
+                // The application reads the earlier ones first.
+                None
+            } else if is_awaited && is_fair(in_hand) {
                 match self.pool.poll_lease(Zone::Bulk, span, &mut self.memory.frames, cx, effects) {
                     Poll::Ready(lease) => Some(lease),
                     Poll::Pending => return !passed_over.is_empty(),
                 }
+            } else if is_fair(unread + in_hand) {
+                self.pool.try_lease_leaving(Zone::Bulk, span, self.longest)
+            } else {
+                None
             };
             let Some(mut lease) = lease else {
-                passed_over.push(stream);
+                if let Some(stream) = stream {
+                    stream.is_passed_over = true;
+                }
+                passed_over.push(key);
                 index += 1;
                 continue;
             };
             self.announced.remove(index);
             lease.set_received(len as usize);
-            self.incoming.insert(id, Body::Lease(lease));
-            if let Some(stream) = find_stream(&mut self.sessions, stream) {
-                stream.bulk_frames += span;
+            if let Some(stream) = stream {
+                stream.receive_into(&mut lease);
             }
+            self.incoming.insert(id, Body::Lease(lease));
             self.core.accept_bulk(id);
         }
         // Others stand behind in line.

@@ -45,7 +45,7 @@ impl<D: Device> State<D> {
                     Some(session) => {
                         session.counts.received += 1;
                         match session.stream(stream) {
-                            Some(stream) => stream.inbox.push(body, effects),
+                            Some(stream) => stream.push(body, effects),
                             None => effects.drop([body]),
                         }
                         self.discard(StreamKey { session: id, stream }, effects);

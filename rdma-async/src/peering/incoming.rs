@@ -5,7 +5,7 @@ use rdma_core::session::IncomingId;
 use slab::Slab;
 
 use super::body::Body;
-use crate::pool::{Lease, Pool, Zone};
+use crate::pool::{Lease, Pool};
 
 /// The buffers of messages that are not complete, by key, and which message has which
 ///
@@ -40,7 +40,7 @@ impl IncomingBuffers {
 
     /// A buffer for a message of several packets, which are copied there
     pub(super) fn assembly(pool: &Pool, len: usize) -> Body {
-        match pool.try_lease(Zone::Eager, len.div_ceil(FRAME) as u32) {
+        match pool.try_lease_short(len.div_ceil(FRAME) as u32) {
             Some(mut lease) => {
                 lease.set_received(len);
                 Body::Lease(lease)

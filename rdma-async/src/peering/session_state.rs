@@ -9,6 +9,7 @@ use super::body::Effects;
 use super::stream_state::StreamState;
 use crate::error::{CloseError, OpenError, RecvError, SendError, SessionError};
 use crate::inbox::Inbox;
+use crate::pool::Account;
 use crate::wait_queue::WaitQueue;
 
 /// The streams of a session, and where its futures wait
@@ -29,6 +30,8 @@ pub(crate) struct SessionState {
     /// Whether the protocol has forgotten the session.
     pub(crate) is_over: bool,
     max_in_flight: u32,
+    /// Frames of long messages that arrive or are unread, and of those that the application has.
+    accounts: [Account; 2],
 }
 
 /// Streams that this side may still open
@@ -65,8 +68,9 @@ impl SessionState {
     /// Each stream may have `max_in_flight` messages in flight, and this side may open `max_streams`
     pub(super) fn new(max_in_flight: u32, max_streams: u32) -> Self {
         let places = StreamPlaces { free: max_streams, closed: None };
+        let accounts = [Account::default(), Account::default()];
         Self {
-            main: StreamState::new(max_in_flight, false),
+            main: StreamState::new(max_in_flight, false, &accounts),
             streams: BTreeMap::new(),
             opened: Inbox::new("a stream of its peer", 0),
             places: WaitQueue::new("a stream to be over", places, 0),
@@ -76,6 +80,7 @@ impl SessionState {
             deliveries: Histogram::default(),
             is_over: false,
             max_in_flight,
+            accounts,
         }
     }
 
@@ -110,12 +115,12 @@ impl SessionState {
 
     /// Adds a stream that this side has opened
     pub(super) fn add_own(&mut self, id: StreamId) {
-        self.streams.insert(id, StreamState::new(self.max_in_flight, true));
+        self.streams.insert(id, StreamState::new(self.max_in_flight, true, &self.accounts));
     }
 
     /// Adds a stream that the peer has opened
     pub(super) fn add_opened(&mut self, id: StreamId, effects: &mut Effects) {
-        let mut stream = StreamState::new(self.max_in_flight, false);
+        let mut stream = StreamState::new(self.max_in_flight, false, &self.accounts);
         stream.is_held = self.is_held();
         if let Some(error) = self.main.refusal() {
             stream.refuse(error, effects);

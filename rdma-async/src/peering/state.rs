@@ -50,6 +50,8 @@ pub(crate) struct State<D: Device> {
     pub(super) unaccepted: u32,
     pub(super) max_unaccepted: u32,
     pub(super) max_in_flight: u32,
+    /// Frames for the longest message that this side takes.
+    pub(super) longest: u32,
     /// Sessions that the peer has opened, for the listener.
     pub(super) opened: Vec<SessionId>,
     /// Paths that failed and were stopped, for the task that makes new ones.
@@ -85,6 +87,8 @@ pub(crate) struct Parts {
     pub(crate) transmit: Vec<Lease>,
     pub(crate) max_in_flight: u32,
     pub(crate) max_unaccepted: u32,
+    /// Frames for the longest message that this side takes.
+    pub(crate) longest: u32,
     pub(crate) peer_timeout: Duration,
 }
 
@@ -120,6 +124,7 @@ impl<D: Device> State<D> {
             unaccepted: 0,
             max_unaccepted: parts.max_unaccepted,
             max_in_flight: parts.max_in_flight,
+            longest: parts.longest,
             opened: Vec::new(),
             lost_paths: Vec::new(),
             armed: Time::ZERO,

@@ -38,6 +38,19 @@ impl Frames {
         Some(start)
     }
 
+    /// As [`take`](Self::take), if a run of `reserve` frames stays free
+    pub(crate) fn take_leaving(&mut self, n: u32, reserve: u32) -> Option<u32> {
+        if self.free < n.saturating_add(reserve) {
+            return None;
+        }
+        let start = self.take(n)?;
+        if reserve > 0 && self.highest_run(reserve).is_none() {
+            self.give(start, n);
+            return None;
+        }
+        Some(start)
+    }
+
     /// Gives a run back
     pub(crate) fn give(&mut self, start: u32, n: u32) {
         for_words(start, n, |word, mask| {
@@ -142,6 +155,21 @@ mod tests {
         assert_eq!(frames.free(), 0);
         frames.give(1, 1);
         assert_eq!(frames.take(1), Some(1));
+    }
+
+    /// Catches a reserve that is free in pieces only, and frames that are lost when it is not.
+    #[test]
+    fn a_reserve_stays_free_in_one_piece() {
+        let mut frames = Frames::new(100);
+        assert_eq!(frames.take(30), Some(70));
+        assert_eq!(frames.take(10), Some(60));
+        frames.give(70, 30);
+        assert_eq!(frames.take_leaving(20, 61), None, "60 and 30 are free");
+        assert_eq!(frames.take_leaving(31, 30), Some(29), "29 and 30 are left");
+        frames.give(29, 31);
+        assert_eq!(frames.take_leaving(31, 31), None, "29 and 30 would be left");
+        assert_eq!((frames.free(), frames.take_leaving(30, 60)), (90, Some(70)));
+        assert_eq!((frames.take_leaving(1, 60), frames.take_leaving(60, 0)), (None, Some(0)));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use bytes::BufMut;
 use bytes::buf::UninitSlice;
 use rdma_core::FRAME;
 
+use super::Account;
 use super::memory::{Memory, Zone};
 
 /// Effects that may free memory
@@ -21,7 +22,7 @@ pub(crate) type Effects = crate::effects::Effects<Lease>;
 /// Works like a vector of fixed capacity: it starts empty, grows as bytes are written
 /// ([`extend_from_slice`](Self::extend_from_slice), [`io::Write`], [`BufMut`], [`resize`](Self::resize)), and dereferences to the
 /// written bytes. **Bytes of an earlier message in the same memory can neither be read nor sent**, and nothing is cleared for it.
-/// Dropping a lease gives its memory back to the node.
+/// Dropping a lease gives its memory back to the node, and what the [message](crate::Message::into_lease) that it was held in its session.
 ///
 /// ```
 /// # use rdma_async::*;
@@ -47,12 +48,16 @@ pub struct Lease {
     frames: u32,
     /// Bytes that were written, by the application or by the device.
     len: u32,
+    /// What its frames count towards.
+    account: Option<Account>,
+    /// Dropped after the memory was given back.
+    last: Option<Box<dyn Send + Sync>>,
 }
 
 impl Lease {
     /// An empty lease of frames that were taken out of their zone
     pub(super) fn new(memory: Arc<Memory>, zone: Zone, start: u32, frames: u32) -> Self {
-        Self { memory, zone, start, frames, len: 0 }
+        Self { memory, zone, start, frames, len: 0, account: None, last: None }
     }
 
     /// The longest message that fits, in bytes: whole frames
@@ -139,6 +144,19 @@ impl Lease {
         unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
     }
 
+    /// Lets the frames count towards `account`, and no other
+    pub(crate) fn charge_to(&mut self, account: &Account) {
+        account.add(self.frames);
+        if let Some(before) = self.account.replace(account.clone()) {
+            before.subtract(self.frames);
+        }
+    }
+
+    /// Drops `last` after the memory was given back
+    pub(crate) fn drop_last(&mut self, last: Box<dyn Send + Sync>) {
+        self.last = Some(last);
+    }
+
     fn as_ptr(&self) -> NonNull<u8> {
         self.memory.as_ptr(self.zone, self.start)
     }
@@ -207,6 +225,9 @@ impl AsRef<[u8]> for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        if let Some(account) = &self.account {
+            account.subtract(self.frames);
+        }
         self.memory.give(self.zone, self.start, self.frames);
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Memory {
     lens: [u32; ZONES],
     /// Where each zone begins, in frames.
     starts: [u32; ZONES],
+    /// Frames of [`Zone::Eager`] that messages leave to windows.
+    windows: u32,
     arena: Arena,
 }
 
@@ -48,7 +50,7 @@ const WAITING: usize = 64;
 
 impl Memory {
     /// Mapped memory, which each path registers for itself
-    pub(super) fn new(lens: [u32; ZONES]) -> Result<Self, PoolError> {
+    pub(super) fn new(lens: [u32; ZONES], windows: u32) -> Result<Self, PoolError> {
         let mut starts = [0; ZONES];
         let mut end = Some(0u32);
         for (start, len) in starts.iter_mut().zip(lens) {
@@ -68,6 +70,7 @@ impl Memory {
             freed: SharedWaitQueue::for_all("memory of its node to come free", 0, WAITING),
             lens,
             starts,
+            windows,
             arena,
         })
     }
@@ -91,6 +94,11 @@ impl Memory {
         if zone == Zone::Bulk {
             self.freed.update(|count| *count += 1);
         }
+    }
+
+    /// Frames of [`Zone::Eager`] that messages leave to windows
+    pub(super) fn windows(&self) -> u32 {
+        self.windows
     }
 
     /// Length of a zone in frames

@@ -1,5 +1,6 @@
 //! Memory that devices know, leased in whole frames
 
+mod account;
 mod alloc;
 pub(crate) mod frames;
 mod lease;
@@ -13,6 +14,7 @@ use std::task::{Context, Poll};
 
 use rdma_core::{Device, FRAME};
 
+pub(crate) use self::account::Account;
 pub use self::alloc::Alloc;
 use self::frames::Frames;
 pub(crate) use self::lease::Effects;
@@ -34,8 +36,11 @@ pub(crate) struct Pool(Arc<Memory>);
 
 impl Pool {
     /// Maps memory for zones of that many frames, which each path [registers](Self::register) for itself
-    pub(crate) fn new(zones: [u32; memory::ZONES]) -> Result<Self, PoolError> {
-        Memory::new(zones).map(|memory| Self(Arc::new(memory)))
+    ///
+    /// Short messages that arrive leave `windows` frames free, so that an application which keeps many of them does not keep a path
+    /// from being made again.
+    pub(crate) fn new(zones: [u32; memory::ZONES], windows: u32) -> Result<Self, PoolError> {
+        Memory::new(zones, windows).map(|memory| Self(Arc::new(memory)))
     }
 
     /// Registers all of the memory with a device
@@ -73,6 +78,21 @@ impl Pool {
     /// Leases so many frames if they are free and no task waits
     pub(crate) fn try_lease(&self, zone: Zone, frames: u32) -> Option<Lease> {
         let start = self.0.zone(zone).try_take(|zone| zone.take(frames))?;
+        Some(self.lease(zone, start, frames))
+    }
+
+    /// Leases so many frames for a short message that arrives
+    pub(crate) fn try_lease_short(&self, frames: u32) -> Option<Lease> {
+        let start = self.0.zone(Zone::Eager).try_take(|zone| {
+            let is_enough = zone.free() >= self.0.windows().saturating_add(frames);
+            if is_enough { zone.take(frames) } else { None }
+        })?;
+        Some(self.lease(Zone::Eager, start, frames))
+    }
+
+    /// As [`try_lease`](Self::try_lease), if `reserve` frames stay free in one piece
+    pub(crate) fn try_lease_leaving(&self, zone: Zone, frames: u32, reserve: u32) -> Option<Lease> {
+        let start = self.0.zone(zone).try_take(|zone| zone.take_leaving(frames, reserve))?;
         Some(self.lease(zone, start, frames))
     }
 

@@ -61,7 +61,9 @@ impl<D: Device> Send<D> {
         Self { stream, awaits_delivery: false, state }
     }
 
-    /// Resolves when the peer has the message, instead of when the lease may be reused
+    /// Resolves when the peer's node has the message, instead of when the lease may be reused
+    ///
+    /// It says nothing about the application of the peer, which may read the message later, or have dropped the stream meanwhile.
     ///
     /// # Panics
     ///
@@ -155,7 +157,7 @@ impl<D: Device> Future for Recv<D> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { stream, waiter } = &mut *self;
-        let body = ready!(stream.with(|stream, effects| stream.inbox.poll_next(waiter, cx, effects)))?;
+        let body = ready!(stream.with(|stream, effects| stream.poll_next(waiter, cx, effects)))?;
         Poll::Ready(Ok(body.map(|body| stream.message(body))))
     }
 }

@@ -73,7 +73,8 @@ impl<D: Device> StreamHandle<D> {
 
     /// A received message
     pub(super) fn message(&self, body: Body) -> Message {
-        Message::new(body, self.stream_ref() as Arc<dyn Recycle>)
+        let stream = Arc::downgrade(&self.stream);
+        Message::new(body, stream)
     }
 }
 

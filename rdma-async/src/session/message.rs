@@ -1,6 +1,6 @@
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::Weak;
 
 use bytes::Bytes;
 
@@ -28,42 +28,58 @@ use crate::pool::Lease;
 /// ```
 ///
 /// Dereferences to its bytes; becomes [`Bytes`] without a copy. Memory of messages that are kept counts towards the share of
-/// their session, which stalls when they occupy all of it. Messages up to 68,544 bytes take nothing from other sessions; longer ones are
-/// in the [receive memory](crate::NodeOptions::receive_memory) of the node, of which a session gets half at most, or one message.
+/// their stream, which stalls when they occupy all of it. Messages up to 68,544 bytes take nothing from other streams; longer ones are
+/// in the [receive memory](crate::NodeOptions::receive_memory) of the node: what a session keeps of it stalls the session itself when it
+/// is half of what there is.
 #[must_use]
 pub struct Message {
-    /// `None` only while it is dropped.
-    body: Option<Body>,
-    len: usize,
-    recycle: Arc<dyn Recycle>,
+    // In the order in which they must go.
+    body: Body,
+    place: Place,
 }
 
-/// Takes back what a message held in its session
+/// What a message holds of its stream, until it is dropped
+struct Place {
+    len: usize,
+    /// Weak: a peering that sends the message on keeps neither itself nor another one.
+    stream: Weak<dyn Recycle>,
+}
+
+/// Takes back what a message held in its stream
 pub(crate) trait Recycle: Send + Sync {
-    /// A message of `len` bytes was dropped, or became a lease
+    /// A message of `len` bytes was dropped
     fn recycle(&self, len: usize);
 }
 
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(stream) = self.stream.upgrade() {
+            stream.recycle(self.len);
+        }
+    }
+}
+
 impl Message {
-    pub(crate) fn new(body: Body, recycle: Arc<dyn Recycle>) -> Self {
-        Self { len: body.len(), body: Some(body), recycle }
+    pub(crate) fn new(body: Body, stream: Weak<dyn Recycle>) -> Self {
+        Self { place: Place { len: body.len(), stream }, body }
     }
 
     /// Its memory, to be changed or sent on without a copy, on any session of the node that received it
     ///
-    /// What the message took of the share of its stream is given back at once. A short message for which no registered memory was free
-    /// in one piece is on the heap.
+    /// It counts as the message until it is dropped. A short message for which no registered memory was free in one piece is on the
+    /// heap.
     ///
     /// # Errors
     ///
     /// The [`Message`] itself, if it is on the heap: it has to be copied into a lease.
-    pub fn into_lease(mut self) -> Result<Lease, Self> {
-        match self.body.take() {
-            Some(Body::Lease(lease)) => Ok(lease),
-            body => {
-                self.body = body;
-                Err(self)
+    pub fn into_lease(self) -> Result<Lease, Self> {
+        let Self { body, place } = self;
+        match body {
+            Body::Lease(mut lease) => {
+                lease.drop_last(Box::new(place));
+                Ok(lease)
             }
+            body @ Body::Heap(_) => Err(Self { body, place }),
         }
     }
 }
@@ -72,7 +88,7 @@ impl Deref for Message {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.body.as_deref().unwrap_or_default()
+        &self.body
     }
 }
 
@@ -85,13 +101,6 @@ impl AsRef<[u8]> for Message {
 impl From<Message> for Bytes {
     fn from(message: Message) -> Self {
         Self::from_owner(message)
-    }
-}
-
-impl Drop for Message {
-    fn drop(&mut self) {
-        drop(self.body.take());
-        self.recycle.recycle(self.len);
     }
 }
 

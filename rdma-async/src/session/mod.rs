@@ -197,9 +197,9 @@ impl<D: Device> Session<D> {
         AcceptStream { session: Arc::clone(&self.main.handle), waiter: Waiter::default() }
     }
 
-    /// Closes the session: sends the queued messages, and waits until the peer has everything
+    /// Closes the session: sends the queued messages, and waits until the peer's node has everything
     ///
-    /// The peer reads them and then the end; it cannot begin to send more. Messages that it sent before can still be read here.
+    /// The peer's application reads them and then the end; it cannot begin to send more. Messages that it sent before can still be read here.
     ///
     /// # Errors
     ///

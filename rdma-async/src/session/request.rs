@@ -15,7 +15,8 @@ impl<D: Device> Session<D> {
     /// Sends the request in `lease` on a stream of its own, and receives the answer
     ///
     /// Requests do not wait for each other. As many are under way at once as [streams](Self::open_stream) can be open; more wait in
-    /// turn. The peer [answers](Stream::answer) each stream that it accepts.
+    /// turn, with their leases: the node's [`send_memory`](crate::NodeOptions::send_memory) must hold these and the answers that this side
+    /// gives. The peer [answers](Stream::answer) each stream that it accepts.
     ///
     /// # Errors
     ///

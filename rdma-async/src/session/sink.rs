@@ -31,7 +31,11 @@ use crate::pool::Lease;
 /// # }).value.unwrap();
 /// ```
 ///
-/// A message that it took will be sent: flushing waits for nothing. Closing [finishes](super::Stream::finish) the stream.
+/// A message that it took will be sent: flushing waits for nothing. Closing [finishes](super::Stream::finish) the stream. Both fail when
+/// the session is lost or the peer has dropped the stream: messages that were taken may then be lost.
+///
+/// A sink that is ready holds one of the places for [messages in flight](crate::NodeOptions::max_in_flight_sends) until it is given a
+/// message or dropped.
 ///
 /// # Cancel safety
 ///
@@ -63,12 +67,15 @@ impl<D: Device> Sink<Lease> for MessageSink<D> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        Poll::Ready(Ok(()))
+        Poll::Ready(match self.stream.with(|stream, _| stream.refusal()) {
+            Some(error @ (SendError::Lost(_) | SendError::StreamDropped)) => Err(error),
+            _ => Ok(()),
+        })
     }
 
-    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+    fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         self.stream.finish();
-        Poll::Ready(Ok(()))
+        self.poll_flush(cx)
     }
 }
 

@@ -19,7 +19,8 @@ use crate::wait_queue::Waiter;
 /// Messages in order, in both directions, beside the other streams of a [`Session`](crate::Session)
 ///
 /// Streams do not wait for each other: not for what was lost on another one, nor for an application that does not read another one.
-/// Each has a [`Priority`] for what this side sends.
+/// A message above 68,544 bytes is sent when the peer has memory for it: at the latest when its application asks for it, unless messages
+/// that it keeps take all [`receive_memory`](crate::NodeOptions::receive_memory). Each stream has a [`Priority`] for what this side sends.
 ///
 /// Cheap to clone; all clones are the same stream, and each keeps the session open. When the last clone and the last future are
 /// dropped, queued messages are still sent, and then the stream is [finished](Self::finish); messages that arrive are dropped, and the
@@ -52,7 +53,8 @@ impl<D: Device> Stream<D> {
 
     /// Sends the message in `lease`
     ///
-    /// Resolves when the lease may be reused, and returns it. [`Send::delivered`] resolves when the peer has the message.
+    /// Resolves when the lease may be reused, and returns it. [`Send::delivered`] resolves when the peer's node has the message. While the
+    /// peer keeps the stream and does not read it, both may wait, also after the peer has closed the session.
     ///
     /// # Errors
     ///
@@ -137,7 +139,7 @@ impl<D: Device> Stream<D> {
     ///
     /// [`RecvError::Lost`] if the session is lost; [`RecvError::WouldBlock`] if no message is there, or if tasks wait for one.
     pub fn try_recv(&self) -> Result<Option<Message>, RecvError> {
-        let received = self.handle.with(|stream, _| stream.inbox.try_next());
+        let received = self.handle.with(|stream, effects| stream.try_next(effects));
         let body = received.unwrap_or(Err(RecvError::WouldBlock))?;
         Ok(body.map(|body| self.handle.message(body)))
     }

@@ -7,7 +7,7 @@ use futures::future::join;
 use rdma_async::time::timeout;
 use rdma_async::{ByteStream, Priority, SendError, SessionError};
 use rdma_sim::{LineRate, Sim, SimDevice};
-use rdma_tests::{Pair, begun, message, on_session, options, zeros};
+use rdma_tests::{Pair, begun, message, on_session, options, stream_of, zeros};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 
 type SimBytes = ByteStream<SimDevice>;
@@ -224,4 +224,29 @@ fn a_sink_takes_messages_while_there_are_places() {
         let ((), lens) = join(feed, lens).await;
         assert_eq!(lens.unwrap(), (0..100).map(|number| number * 700).collect::<Vec<_>>());
     });
+}
+
+/// Regression: flushing and closing succeeded although the session was lost, or the peer had dropped the stream.
+#[test]
+fn a_sink_tells_that_its_messages_may_be_lost() {
+    use futures::SinkExt as _;
+    for is_dropped in [true, false] {
+        on_session(Sim::new(), &options(), async |net, Pair { ab, ba, .. }| {
+            let (from, to) = stream_of(&ab, &ba).await;
+            let mut sink = from.sink();
+            sink.send(zeros(&ab, 10).await).await.unwrap();
+            sink.flush().await.unwrap();
+            let error = if is_dropped {
+                drop(to);
+                SendError::StreamDropped
+            } else {
+                ba.reset(3);
+                SendError::Lost(SessionError::Reset(3))
+            };
+            net.sleep(Duration::from_millis(1)).await;
+            assert_eq!(sink.flush().await, Err(error.clone()));
+            assert_eq!(sink.close().await, Err(error.clone()));
+            assert_eq!(sink.feed(zeros(&ab, 10).await).await, Err(error));
+        });
+    }
 }

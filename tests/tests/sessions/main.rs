@@ -10,6 +10,7 @@ mod figures;
 mod front_door;
 mod introduction;
 mod lifetimes;
+mod memory;
 mod messages;
 mod observing;
 mod outages;

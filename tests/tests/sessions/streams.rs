@@ -5,15 +5,9 @@ use std::time::Duration;
 use futures::future::{join, join_all, try_join};
 use rdma_async::{OpenError, Priority, RecvError, SendError, Session, SessionError, Stream};
 use rdma_sim::{Sim, SimDevice};
-use rdma_tests::{Pair, begun, message, on_session, options, zeros};
+use rdma_tests::{Pair, begun, message, on_session, options, stream_of, zeros};
 
 type SimStream = Stream<SimDevice>;
-
-/// A stream that `from` opens, as both sides see it
-async fn stream_of(from: &Session<SimDevice>, to: &Session<SimDevice>) -> (SimStream, SimStream) {
-    let (opened, accepted) = join(from.open_stream(Priority::Normal), to.accept_stream()).await;
-    (opened.unwrap(), accepted.unwrap().expect("the session is open"))
-}
 
 async fn send(stream: &SimStream, lens: impl IntoIterator<Item = usize>) {
     for (number, len) in lens.into_iter().enumerate() {

@@ -1,0 +1,26 @@
+//! How much memory is held on whose account
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Counts the frames of leases that are charged to it, until they are dropped
+///
+/// Clones count together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Account(Arc<AtomicU32>);
+
+impl Account {
+    /// How many frames its leases have
+    pub(crate) fn frames(&self) -> u32 {
+        // Memory that comes free is counted first: the lock of the pool orders both.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add(&self, frames: u32) {
+        self.0.fetch_add(frames, Ordering::Relaxed);
+    }
+
+    pub(super) fn subtract(&self, frames: u32) {
+        self.0.fetch_sub(frames, Ordering::Relaxed);
+    }
+}

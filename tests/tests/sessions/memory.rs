@@ -1,0 +1,234 @@
+//! Receive memory: whoever waits for a message gets it, whatever others leave unread or keep
+
+use std::time::Duration;
+
+use futures::future::{join, join_all};
+use rdma_async::time::timeout;
+use rdma_async::{Lease, Message, RecvError, Session};
+use rdma_sim::{Sim, SimDevice};
+use rdma_tests::{Pair, connect, message, node, on_session, options, stream_of, zeros};
+
+const MIB: usize = 1 << 20;
+
+/// Sends long and short messages, which the other side reads
+async fn exchange(from: &Session<SimDevice>, to: &Session<SimDevice>) {
+    let lens = [68_545, 64, 68_544, 4 * MIB, 300_000, 4 * MIB];
+    let send = async {
+        for (number, len) in lens.into_iter().enumerate() {
+            from.send_bytes(&message(number, len)).await.unwrap();
+        }
+    };
+    let receive = async {
+        for (number, len) in lens.into_iter().enumerate() {
+            assert!(*to.recv().await.unwrap().unwrap() == message(number, len), "message {number}");
+        }
+    };
+    join(send, receive).await;
+}
+
+/// Another session with the same peer
+async fn another(pair: &Pair) -> (Session<SimDevice>, Session<SimDevice>) {
+    let ab = pair.ab.open().unwrap();
+    (ab, pair.b.accept().await.unwrap())
+}
+
+/// Regression: the first long message of each stream always got memory, until nobody else had any.
+#[test]
+fn streams_that_nobody_reads_leave_memory_for_those_that_wait() {
+    for (streams, len) in [(4, 4 * MIB), (8, 2 * MIB), (16, MIB), (16, 68_545)] {
+        for count in [1, 3, 40] {
+            let options = options().send_memory(64 * MIB);
+            on_session(Sim::new(), &options, async |net, pair| {
+                let mut unread = Vec::new();
+                for _ in 0..streams {
+                    let stream = stream_of(&pair.ab, &pair.ba).await;
+                    for _ in 0..count.min(48 * MIB / len / streams) {
+                        stream.0.try_send(zeros(&pair.ab, len).await).unwrap();
+                    }
+                    unread.push(stream);
+                }
+                net.sleep(Duration::from_millis(20)).await;
+                let other = another(&pair).await;
+                for [from, to] in [[&pair.ab, &pair.ba], [&other.0, &other.1], [&pair.ba, &pair.ab]] {
+                    exchange(from, to).await;
+                }
+                // What was not read is all there, in whatever order it is read now.
+                for (_, nobody) in unread.iter().rev() {
+                    assert_eq!(nobody.recv().await.unwrap().unwrap().len(), len);
+                }
+            });
+        }
+    }
+}
+
+/// Regression: where the memory is for one message, streams that were read in another order than they were written stalled.
+#[test]
+fn memory_for_one_message_suffices_for_any_order_of_reading() {
+    let options = options().max_message(MIB).receive_memory(MIB).send_memory(32 * MIB);
+    on_session(Sim::new(), &options, async |net, Pair { ab, ba, .. }| {
+        let mut streams = Vec::new();
+        for _ in 0..6 {
+            let stream = stream_of(&ab, &ba).await;
+            for number in 0..4 {
+                stream.0.send_bytes(&[number]).await.unwrap();
+                stream.0.try_send(zeros(&ab, MIB - usize::from(number)).await).unwrap();
+            }
+            streams.push(stream);
+        }
+        net.sleep(Duration::from_millis(20)).await;
+        for number in 0..4 {
+            for (_, to) in streams.iter().rev() {
+                assert_eq!(*to.recv().await.unwrap().unwrap(), [number]);
+                assert_eq!(to.recv().await.unwrap().unwrap().len(), MIB - usize::from(number));
+            }
+        }
+    });
+}
+
+/// Catches a message for which only [`Stream::try_recv`](rdma_async::Stream::try_recv) asks, and that never gets memory.
+#[test]
+fn asking_without_waiting_is_asking() {
+    let options = options().max_message(MIB).receive_memory(MIB);
+    on_session(Sim::new(), &options, async |net, Pair { ab, ba, .. }| {
+        for _ in 0..3 {
+            ab.try_send(zeros(&ab, MIB).await).unwrap();
+        }
+        for _ in 0..3 {
+            let mut tries = 0;
+            let message = loop {
+                match ba.try_recv() {
+                    Err(RecvError::WouldBlock) => net.sleep(Duration::from_millis(1)).await,
+                    received => break received.unwrap().unwrap(),
+                }
+                tries += 1;
+                assert!(tries < 10, "the message comes");
+            };
+            assert_eq!(message.len(), MIB);
+        }
+    });
+}
+
+/// Catches long messages of a dropped stream that wait for a reader.
+#[test]
+fn long_messages_of_a_dropped_stream_are_thrown_away() {
+    let options = options().max_message(MIB).receive_memory(MIB);
+    on_session(Sim::new(), &options, async |net, Pair { ab, ba, .. }| {
+        let (from, to) = stream_of(&ab, &ba).await;
+        let sends = join_all([from.send(zeros(&ab, MIB).await), from.send(zeros(&ab, MIB).await)]);
+        let ends = async {
+            net.sleep(Duration::from_millis(5)).await;
+            drop(to);
+        };
+        let (_sent, ()) = join(sends, ends).await;
+        from.finish();
+        let content = message(0, MIB);
+        let (sent, received) = join(ab.send_bytes(&content), ba.recv()).await;
+        sent.unwrap();
+        assert!(*received.unwrap().unwrap() == content);
+    });
+}
+
+/// What an application does with messages that it does not drop
+#[derive(Clone, Copy, Debug)]
+enum Keeps {
+    Messages,
+    Leases,
+    Answers,
+}
+
+/// Receives `len` bytes, and keeps what it received
+async fn keep(keeps: Keeps, from: &Session<SimDevice>, to: &Session<SimDevice>, len: usize) -> Kept {
+    let lease = zeros(from, len).await;
+    match keeps {
+        Keeps::Messages | Keeps::Leases => {
+            let (sent, received) = join(from.send(lease), to.recv()).await;
+            sent.unwrap();
+            let message = received.unwrap().unwrap();
+            match keeps {
+                Keeps::Messages => Kept::Message(message),
+                _ => Kept::Lease(message.into_lease().unwrap()),
+            }
+        }
+        Keeps::Answers => {
+            let serve = async {
+                from.accept_stream().await.unwrap().unwrap().answer(async |_| lease).await.unwrap();
+            };
+            let (answer, ()) = join(to.request(zeros(to, 1).await), serve).await;
+            Kept::Message(answer.unwrap())
+        }
+    }
+}
+
+#[expect(dead_code, reason = "kept, not looked at")]
+enum Kept {
+    Message(Message),
+    Lease(Lease),
+}
+
+/// Regression: leases made of messages, and answers, counted for nobody, and took all memory.
+#[test]
+fn a_session_that_keeps_what_it_gets_stalls_only_itself() {
+    for keeps in [Keeps::Messages, Keeps::Leases, Keeps::Answers] {
+        for len in [4 * MIB, MIB, 68_545, 68_544, 64] {
+            on_session(Sim::new(), &options(), async |net, pair| {
+                let (other, runtime) = (another(&pair).await, net.runtime());
+                let mut kept = Vec::new();
+                // A stream's share of short messages, which answers on streams of their own do not count towards, and half of the memory
+                // for long ones.
+                let is_bounded = len > 68_544 || !matches!(keeps, Keeps::Answers);
+                let stalled = loop {
+                    let next = Box::pin(keep(keeps, &pair.ab, &pair.ba, len));
+                    match timeout(&*runtime, Duration::from_millis(5), next).await {
+                        Some(next) => kept.push(next),
+                        None => break true,
+                    }
+                    if kept.len() > 400 {
+                        break false;
+                    }
+                };
+                assert_eq!(stalled, is_bounded, "{keeps:?} of {len} bytes: {} kept", kept.len());
+                assert!(
+                    !is_bounded || kept.len() * len <= 8 * MIB,
+                    "{keeps:?}: {} of {len} bytes",
+                    kept.len()
+                );
+                exchange(&other.0, &other.1).await;
+                kept.clear();
+                exchange(&other.0, &other.1).await;
+                keep(keeps, &pair.ab, &pair.ba, len).await;
+            });
+        }
+    }
+}
+
+/// Catches memory that one peer leaves unread, and that the sessions of another peer need.
+#[test]
+fn a_peer_whose_messages_are_not_read_stalls_no_other_peer() {
+    on_session(Sim::new(), &options(), async |net, pair| {
+        let second = node(&net, "a", &options());
+        let (from, to) = connect(&second, &pair.b).await.unwrap();
+        for _ in 0..4 {
+            pair.ab.try_send(zeros(&pair.ab, 4 * MIB).await).unwrap();
+            let third = pair.ab.open().unwrap();
+            third.try_send(zeros(&third, MIB).await).unwrap();
+            std::mem::forget(third);
+        }
+        net.sleep(Duration::from_millis(20)).await;
+        exchange(&from, &to).await;
+        exchange(&to, &from).await;
+    });
+}
+
+/// Catches short messages that are kept and take what a path of another peer needs.
+#[test]
+fn a_peer_can_connect_whatever_messages_are_kept() {
+    let options = options().max_peers(2).max_sessions(1).stream_share(128);
+    on_session(Sim::new(), &options, async |_, Pair { a, b, ab, ba }| {
+        let mut kept = Vec::new();
+        for _ in 0..1000 {
+            kept.push(keep(Keeps::Answers, &ab, &ba, 64).await);
+        }
+        let (from, to) = connect(&a, &b).await.unwrap();
+        exchange(&from, &to).await;
+    });
+}
