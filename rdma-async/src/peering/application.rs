@@ -203,9 +203,6 @@ impl<D: Device> State<D> {
         }
         let Some(stream) = self.stream(key) else { return };
         stream.is_held = false;
-        if stream.is_passed_over {
-            effects.wake_reactor();
-        }
         self.core.stop(key.session, key.stream);
         self.finish(key, now, effects);
         self.remove_stream_if_unused(key, effects);

@@ -6,7 +6,7 @@ use futures::future::{join, join_all};
 use rdma_async::time::timeout;
 use rdma_async::{Lease, Message, RecvError, Session};
 use rdma_sim::{Sim, SimDevice};
-use rdma_tests::{Pair, connect, message, node, on_session, options, stream_of, zeros};
+use rdma_tests::{Pair, begun, connect, message, node, on_session, options, stream_of, zeros};
 
 const MIB: usize = 1 << 20;
 
@@ -104,6 +104,27 @@ fn asking_without_waiting_is_asking() {
                 assert!(tries < 10, "the message comes");
             };
             assert_eq!(message.len(), MIB);
+        }
+    });
+}
+
+/// Catches an application that asks, or drops a stream, and is noticed only with the next heartbeat.
+#[test]
+fn asking_for_a_message_is_noticed_at_once() {
+    let options = options().max_message(MIB).receive_memory(MIB);
+    on_session(Sim::new(), &options, async |net, Pair { ab, ba, .. }| {
+        let quickly = Duration::from_micros(200);
+        for round in 0..20 {
+            ab.try_send(zeros(&ab, MIB).await).unwrap();
+            net.sleep(Duration::from_micros(3700 + 10 * round)).await;
+            let received = timeout(&*net.runtime(), quickly, ba.recv()).await;
+            assert_eq!(received.expect("it comes quickly").unwrap().unwrap().len(), MIB);
+            let (from, to) = stream_of(&ab, &ba).await;
+            let mut send = begun(from.send(zeros(&ab, MIB).await).delivered()).await;
+            net.sleep(Duration::from_micros(3700 + 10 * round)).await;
+            assert!(futures::poll!(send.as_mut()).is_pending());
+            drop(to);
+            timeout(&*net.runtime(), quickly, send).await.expect("it is thrown away quickly").unwrap();
         }
     });
 }
