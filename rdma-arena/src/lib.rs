@@ -9,6 +9,7 @@
 //! `rdma-core`.
 
 mod fork;
+mod mapped_bytes;
 mod mapping;
 mod reuse;
 
@@ -16,6 +17,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+pub use self::mapped_bytes::MappedBytes;
 use self::mapping::{BOUNDARY, Mapping};
 pub use self::reuse::Reuse;
 

@@ -41,6 +41,7 @@
 //! * `metrics`: `Snapshot::publish` gives figures to the recorder of the crate `metrics`.
 //! * `shared-key`: a secret without which no peer is connected, by the crate `snow`.
 
+mod adopt_error;
 mod bootstrap_stream;
 mod effects;
 mod error;
@@ -75,6 +76,7 @@ pub mod future {
     pub use crate::pool::Alloc;
     pub use crate::session::futures::{Closed, Messages, Recv, Send};
     pub use crate::session::opening::{AcceptStream, OpenStream};
+    pub use crate::session::recv_into::RecvInto;
 }
 
 pub use rdma_core::session::{
@@ -85,6 +87,7 @@ pub use rdma_core::{
     Runtime, Status, Time, Timer, Verb, WrId,
 };
 
+pub use adopt_error::AdoptError;
 pub use bootstrap_stream::BootstrapStream;
 #[cfg(feature = "shared-key")]
 pub use error::InvalidKey;
@@ -94,7 +97,8 @@ pub use error::{
 };
 pub use node::{Node, NodeBuilder, NodeOptions};
 pub use node_id::NodeId;
-pub use pool::{Lease, PoolStats, ZoneStats};
+pub use pool::{Adopted, Lease, PoolStats, ZoneStats};
+pub use rdma_arena::MappedBytes;
 pub use send_failed::SendFailed;
 #[cfg(feature = "tokio")]
 pub use session::ByteStream;

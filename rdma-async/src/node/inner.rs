@@ -13,7 +13,7 @@ use super::port::Port;
 use crate::id_map::IdMap;
 use crate::joining::Joining;
 use crate::peering::shared::PeeringShared;
-use crate::pool::Pool;
+use crate::pool::{AdoptedMemory, Pool};
 use crate::reactor_waker::ReactorWaker;
 use crate::sync::Mutex;
 use crate::wait_queue::SharedWaitQueue;
@@ -40,6 +40,8 @@ pub(super) struct NodeInner<D: Device> {
     pub(super) opened: SharedWaitQueue<Option<VecDeque<Opened<D>>>>,
     pub(super) incarnation: u64,
     pub(super) pool: Pool,
+    /// Memory of the application, and whether it has given it up.
+    pub(super) adopted: Mutex<Vec<(AdoptedMemory, bool)>>,
     pub(super) ports: Box<[Port<D>]>,
     pub(super) reactor: Arc<ReactorWaker>,
     pub(super) runtime: Arc<dyn Runtime>,
@@ -63,6 +65,7 @@ impl<D: Device> NodeInner<D> {
             opened: SharedWaitQueue::new("a session that a peer opens", Some(VecDeque::new()), 8),
             incarnation: runtime.random(),
             pool,
+            adopted: Mutex::new(Vec::new()),
             ports,
             reactor: Arc::new(ReactorWaker::new()),
             runtime,
@@ -83,6 +86,11 @@ impl<D: Device> NodeInner<D> {
     pub(super) fn remove_route(&self, key: u32) {
         let route = self.routes.lock().remove(&key);
         drop(route);
+    }
+
+    /// The paths that there are
+    pub(super) fn routes(&self) -> Vec<Route<D>> {
+        self.routes.lock().values().cloned().collect()
     }
 
     pub(super) fn route(&self, key: u32) -> Option<Route<D>> {

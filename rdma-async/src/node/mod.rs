@@ -1,5 +1,6 @@
 //! This process with its devices
 
+mod adopted;
 mod control;
 mod inner;
 mod introduction;

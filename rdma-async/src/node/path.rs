@@ -12,7 +12,7 @@ use crate::error::ConnectError;
 use crate::peering::lanes::Lanes;
 use crate::peering::paths::NewPath;
 use crate::peering::shared::PeeringShared;
-use crate::pool::Zone;
+use crate::pool::{Pool, Zone};
 
 /// Queue pairs that are not connected yet
 pub(super) struct PreparedPath<D: Device> {
@@ -34,6 +34,8 @@ impl<D: Device> PreparedPath<D> {
     fn try_new(node: &NodeInner<D>, path: PathId, epoch: u16) -> Result<Self, ConnectError> {
         let port = node.ports[path.0 as usize].open()?;
         let registration = node.pool.register(&port.device)?;
+        let adopted = node.adopted().into_iter().map(|memory| Pool::register_adopted(&memory, &port.device));
+        let adopted = adopted.collect::<Result<Vec<_>, _>>()?;
         let trailers = node.pool.try_lease(Zone::Eager, 1).ok_or(ConnectError::Memory)?;
         let max = port.device.caps().max_queue_frames;
         let qp = |frames: u32| QpInit {
@@ -49,6 +51,7 @@ impl<D: Device> PreparedPath<D> {
             &qp(2 * WINDOW),
             &qp(MAX_SLOTS * part),
             registration,
+            adopted,
             trailers,
             Arc::clone(&port) as _,
         )?;
@@ -108,6 +111,9 @@ impl<D: Device> PreparedPath<D> {
         if added.is_err() {
             node.remove_route(key);
         }
-        added
+        added?;
+        // What was adopted since the queue pairs were made.
+        let adopt = |memory| peering.update(|state, _| state.adopt(end.path, memory));
+        Ok(node.adopted().iter().try_for_each(adopt)?)
     }
 }

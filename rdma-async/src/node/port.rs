@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rdma_core::{Cause, Device, PortState};
 
 use crate::error::ConnectError;
+use crate::peering::lanes::DeviceHandle;
 use crate::sync::Mutex;
 
 /// Opens a device
@@ -22,6 +23,12 @@ pub(super) struct OpenPort<D: Device> {
     // In the order in which they must go.
     pub(super) cq: D::Cq,
     pub(super) device: D,
+}
+
+impl<D: Device> DeviceHandle<D> for OpenPort<D> {
+    fn device(&self) -> &D {
+        &self.device
+    }
 }
 
 impl<D: Device> Port<D> {

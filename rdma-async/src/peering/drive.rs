@@ -246,14 +246,23 @@ impl<D: Device> State<D> {
         let mut index = 0;
         while let Some(&Announced { id, stream: key, len }) = self.announced.get(index) {
             let span = frames(len as usize) as u32;
-            let stream = find_stream(&mut self.sessions, key);
+            let mut stream = find_stream(&mut self.sessions, key);
             let is_awaited = stream.as_ref().is_none_or(|stream| stream.is_awaited());
             let [unread, in_hand] = stream.as_ref().map_or([0; 2], |stream| stream.long_frames());
             let free = self.pool.free(Zone::Bulk);
             let is_fair = |held| held == 0 || held + 2 * span <= free;
+            let lanes = &self.lanes;
+            let offer = stream.as_mut().and_then(|stream| {
+                stream.take_offer(len as usize, |lease| {
+                    lanes.iter().flatten().all(|lanes| lanes.receives_into(lease))
+                })
+            });
+            let is_offered = offer.is_some();
             let lease = if passed_over.contains(&key) {
                 // The application reads the earlier ones first.
                 None
+            } else if is_offered {
+                offer
             } else if is_awaited && is_fair(in_hand) {
                 match self.pool.poll_lease(Zone::Bulk, span, &mut self.memory.frames, cx, effects) {
                     Poll::Ready(lease) => Some(lease),
@@ -275,7 +284,10 @@ impl<D: Device> State<D> {
             self.announced.remove(index);
             lease.set_received(len as usize);
             if let Some(stream) = stream {
-                stream.receive_into(&mut lease);
+                stream.receives();
+                if !is_offered {
+                    lease.charge_to(stream.unread());
+                }
             }
             self.incoming.insert(id, Body::Lease(lease));
             self.core.accept_bulk(id);

@@ -5,17 +5,17 @@
 
 #![allow(unsafe_code, reason = "posting needs a promise about the memory")]
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rdma_core::session::{BulkTrailer, MAX_SLOTS};
 use rdma_core::{
-    CompletionQueue, Device, FRAME, QpAddress, QpCapacity, QpInit, QueuePair, RecvRequest, SendOp,
-    SendRequest, Sge, Teardown, WrId,
+    CompletionQueue, Device, FRAME, Invalid, Lkey, QpAddress, QpCapacity, QpInit, QueuePair, RecvRequest,
+    SendOp, SendRequest, Sge, Teardown, Verb, WrId,
 };
 
-use crate::pool::{Lease, Registration};
+use crate::error::PoolError;
+use crate::pool::{AdoptedMemory, Lease, Pool, Registration};
 
 type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
 
@@ -73,6 +73,9 @@ pub(crate) struct Lanes<D: Device> {
     eager: Qp<D>,
     bulk: Qp<D>,
     registration: Registration<D>,
+    /// Memory of the application, and whether receives may name it: Apple's device does not write to memory that was registered after
+    /// its queue pair was set up (field reports).
+    adopted: Vec<(Registration<D>, bool)>,
     /// Receives of the eager lane, by index.
     receives: Box<[Option<Lease>]>,
     /// Receives of the bulk lane, oldest first.
@@ -88,7 +91,12 @@ pub(crate) struct Lanes<D: Device> {
     /// How many sends of trailers have not completed.
     trailer_sends: u32,
     /// The device and its completion queue, which go last.
-    _port: Arc<dyn Any + Send + Sync>,
+    port: Arc<dyn DeviceHandle<D>>,
+}
+
+/// Keeps a device open
+pub(crate) trait DeviceHandle<D>: Send + Sync {
+    fn device(&self) -> &D;
 }
 
 /// A receive of the bulk lane
@@ -112,14 +120,16 @@ impl<D: Device> Lanes<D> {
         eager: &QpInit,
         bulk: &QpInit,
         registration: Registration<D>,
+        adopted: Vec<Registration<D>>,
         trailers: Lease,
-        port: Arc<dyn Any + Send + Sync>,
+        port: Arc<dyn DeviceHandle<D>>,
     ) -> Result<Self, rdma_core::Error> {
         Ok(Self {
             key,
             eager: cq.create_qp(eager)?,
             bulk: cq.create_qp(bulk)?,
             registration,
+            adopted: adopted.into_iter().map(|registration| (registration, true)).collect(),
             receives: Box::default(),
             bulk_receives: VecDeque::with_capacity(2 * MAX_SLOTS as usize),
             payload: None,
@@ -127,8 +137,40 @@ impl<D: Device> Lanes<D> {
             trailers: Some(trailers),
             trailer_count: [0; 2],
             trailer_sends: 0,
-            _port: port,
+            port,
         })
+    }
+
+    /// Registers memory of the application, unless it is; from now on, it can be sent from
+    pub(super) fn adopt(&mut self, memory: &AdoptedMemory) -> Result<(), PoolError> {
+        if !self.adopted.iter().any(|(registration, _)| registration.is_of(memory)) {
+            let registration = Pool::register_adopted(memory, self.port.device())?;
+            self.adopted.push((registration, false));
+        }
+        Ok(())
+    }
+
+    /// Deregisters memory of the application, of which there is no lease
+    pub(super) fn disown(&mut self, memory: &AdoptedMemory) {
+        self.adopted.retain(|(registration, _)| !registration.is_of(memory));
+    }
+
+    /// Whether receives may name `lease`
+    pub(super) fn receives_into(&self, lease: &Lease) -> bool {
+        let is_early =
+            |(registration, is_early): &(Registration<D>, _)| *is_early && registration.holds(lease);
+        self.registration.holds(lease) || self.adopted.iter().any(is_early)
+    }
+
+    /// `len` bytes at `offset` of a lease of the pool or of the application, as the device names them
+    fn sge(&self, lease: &Lease, offset: usize, len: usize) -> Result<Sge, rdma_core::Error> {
+        let adopted = self.adopted.iter().map(|(registration, _)| registration);
+        let registration =
+            std::iter::once(&self.registration).chain(adopted).find(|known| known.holds(lease));
+        // Memory that was adopted while the path was being made: the next path knows it.
+        let registration = registration
+            .ok_or_else(|| rdma_core::Error::new(Verb::RegMr, Invalid::Lkey { lkey: Lkey(0) }.into()))?;
+        Ok(registration.sge(lease, offset, len))
     }
 
     /// The name of the path in requests
@@ -183,7 +225,7 @@ impl<D: Device> Lanes<D> {
         offset: u64,
         len: u32,
     ) -> Result<(), rdma_core::Error> {
-        let sge = self.registration.sge(lease, offset as usize, len as usize);
+        let sge = self.sge(lease, offset as usize, len as usize)?;
         self.push_bulk_receive(BulkReceive::Payload { buffer, offset, len }, sge)
     }
 
@@ -242,7 +284,7 @@ impl<D: Device> Lanes<D> {
         offset: usize,
         len: usize,
     ) -> Result<(), rdma_core::Error> {
-        let sge = self.registration.sge(lease, offset, len);
+        let sge = self.sge(lease, offset, len)?;
         let id = Request::BulkPayload(message).wr_id(self.key);
         let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
         // SAFETY: `&mut self` excludes other posts on the queue pair. The message stays in its table, which counts the posts, and
@@ -285,8 +327,12 @@ impl<D: Device> Lanes<D> {
     /// Destroys both queue pairs and deregisters the memory; whether one or the other proves that the device has stopped
     fn quiesce(&mut self) -> bool {
         let destroyed = [self.eager.destroy(), self.bulk.destroy()];
-        let deregistered = self.registration.deregister();
-        destroyed == [Teardown::Quiesced; 2] || deregistered == Teardown::Quiesced
+        let adopted = self.adopted.iter_mut().map(|(registration, _)| registration);
+        let deregistered =
+            std::iter::once(&mut self.registration).chain(adopted).map(Registration::deregister);
+        let is_unknown =
+            deregistered.fold(false, |is_unknown, teardown| is_unknown | (teardown == Teardown::Unknown));
+        destroyed == [Teardown::Quiesced; 2] || !is_unknown
     }
 
     /// Ends the path; returns what was posted, and whether it may be used again

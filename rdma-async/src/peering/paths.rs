@@ -7,8 +7,8 @@ use rdma_core::{Device, Time};
 use super::body::{Body, Effects};
 use super::lanes::{BulkReceive, Lanes, SCRATCH};
 use super::state::{LostPath, State, find_stream};
-use crate::error::{ConnectError, SessionError};
-use crate::pool::{Lease, Zone};
+use crate::error::{ConnectError, PoolError, SessionError};
+use crate::pool::{AdoptedMemory, Lease, Zone};
 
 /// A path with connected queue pairs
 pub(crate) struct NewPath<D: Device> {
@@ -66,6 +66,19 @@ impl<D: Device> State<D> {
         (0..count).for_each(|_| self.core.packet_receive_posted(path));
         self.pump(now, effects);
         Ok(())
+    }
+
+    /// Lets a path send from memory of the application
+    pub(crate) fn adopt(&mut self, path: PathId, memory: &AdoptedMemory) -> Result<(), PoolError> {
+        let lanes = self.lanes.get_mut(path.0 as usize).and_then(Option::as_mut);
+        lanes.map_or(Ok(()), |lanes| lanes.adopt(memory))
+    }
+
+    /// Lets a path forget memory of the application, of which there is no lease
+    pub(crate) fn disown(&mut self, path: PathId, memory: &AdoptedMemory) {
+        if let Some(lanes) = self.lanes.get_mut(path.0 as usize).and_then(Option::as_mut) {
+            lanes.disown(memory);
+        }
     }
 
     pub(crate) fn lose_path(&mut self, path: PathId, reason: PathLoss, now: Time, effects: &mut Effects) {

@@ -41,6 +41,9 @@ pub(crate) struct StreamState {
     pub(super) is_passed_over: bool,
     /// Whether the application has asked for a message, and none has come since.
     is_asked: bool,
+    /// Memory of the application for the next long message, and the number of the offer.
+    offer: Option<(u32, Lease)>,
+    offers: u32,
     /// Frames of long messages of the session that arrive or are unread.
     unread: Account,
     /// Frames of those that the application has.
@@ -60,6 +63,8 @@ impl StreamState {
             arriving: 0,
             is_passed_over: false,
             is_asked: false,
+            offer: None,
+            offers: 0,
             unread: unread.clone(),
             in_hand: in_hand.clone(),
             closed: None,
@@ -102,19 +107,42 @@ impl StreamState {
     }
 
     fn take(&self, mut next: Result<Option<Body>, RecvError>) -> Result<Option<Body>, RecvError> {
-        if let Ok(Some(Body::Lease(lease))) = &mut next
-            && lease.len() > MAX_EAGER
-        {
-            lease.charge_to(&self.in_hand);
+        if let Ok(Some(Body::Lease(lease))) = &mut next {
+            lease.recharge_to(&self.in_hand);
         }
         next
     }
 
-    /// Lets a long message have `lease`
-    pub(super) fn receive_into(&mut self, lease: &mut Lease) {
-        lease.charge_to(&self.unread);
+    /// A long message got memory
+    pub(super) fn receives(&mut self) {
         self.arriving += 1;
         self.is_passed_over = false;
+    }
+
+    /// Offers memory for the next long message, unless another task has; returns the number of the offer
+    pub(crate) fn offer(&mut self, lease: &mut Option<Lease>) -> Option<u32> {
+        let lease = lease.take_if(|_| self.offer.is_none())?;
+        self.offers = self.offers.wrapping_add(1);
+        self.offer = Some((self.offers, lease));
+        Some(self.offers)
+    }
+
+    /// Takes back what was offered under `number`, unless a message arrives there
+    pub(crate) fn take_back(&mut self, number: u32) -> Option<Lease> {
+        self.offer.take_if(|(current, _)| *current == number).map(|(_, lease)| lease)
+    }
+
+    /// Takes the memory that the application has offered, if the message for which it waits fits there
+    pub(super) fn take_offer(&mut self, len: usize, is_usable: impl FnOnce(&Lease) -> bool) -> Option<Lease> {
+        let is_awaited = self.is_awaited();
+        let offer =
+            self.offer.take_if(|(_, lease)| is_awaited && lease.capacity() >= len && is_usable(lease));
+        offer.map(|(_, lease)| lease)
+    }
+
+    /// Where the frames of messages count that arrive or are unread
+    pub(super) fn unread(&self) -> &Account {
+        &self.unread
     }
 
     /// Whether a message would be read, or dropped, as soon as it is here

@@ -51,6 +51,21 @@ impl Frames {
         Some(start)
     }
 
+    /// Takes the run of `n` frames at `start`, if it is free and inside
+    pub(crate) fn take_at(&mut self, start: u32, n: u32) -> bool {
+        let end = start.checked_add(n).filter(|end| n > 0 && (*end as usize) <= self.words.len() * 64);
+        if end.is_none() {
+            return false;
+        }
+        let mut is_free = true;
+        for_words(start, n, |word, mask| is_free &= self.words[word] & mask == 0);
+        if is_free {
+            for_words(start, n, |word, mask| self.words[word] |= mask);
+            self.free -= n;
+        }
+        is_free
+    }
+
     /// Gives a run back
     pub(crate) fn give(&mut self, start: u32, n: u32) {
         for_words(start, n, |word, mask| {

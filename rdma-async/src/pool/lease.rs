@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use bytes::BufMut;
 use bytes::buf::UninitSlice;
-use rdma_core::FRAME;
 
 use super::Account;
 use super::memory::{Memory, Zone};
@@ -60,9 +59,16 @@ impl Lease {
         Self { memory, zone, start, frames, len: 0, account: None, last: None }
     }
 
-    /// The longest message that fits, in bytes: whole frames
+    /// A lease of adopted memory, with what is there
+    pub(super) fn adopted(memory: Arc<Memory>, start: u32, frames: u32) -> Self {
+        let mut lease = Self::new(memory, Zone::Send, start, frames);
+        lease.len = lease.capacity() as u32;
+        lease
+    }
+
+    /// The longest message that fits, in bytes: whole frames, but for the end of [adopted](crate::Adopted) memory
     pub fn capacity(&self) -> usize {
-        self.frames as usize * FRAME
+        self.memory.len_of(self.zone, self.start, self.frames)
     }
 
     /// Makes the message empty
@@ -106,9 +112,15 @@ impl Lease {
         assert!(len <= self.capacity(), "{len} bytes do not fit into {} of a lease", self.capacity());
     }
 
-    /// Whether the memory is `memory`
-    pub(super) fn is_of(&self, memory: &Arc<Memory>) -> bool {
+    /// Whether it is a part of `memory`
+    #[inline]
+    pub(super) fn is_part_of(&self, memory: &Arc<Memory>) -> bool {
         Arc::ptr_eq(&self.memory, memory)
+    }
+
+    /// Whether it is of the node whose pool has `memory`
+    pub(super) fn is_of_node(&self, memory: &Memory) -> bool {
+        self.memory.is_of_node(memory)
     }
 
     /// Makes the message `len` bytes long, which the device has written or will write before they are read
@@ -144,11 +156,18 @@ impl Lease {
         unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
     }
 
-    /// Lets the frames count towards `account`, and no other
+    /// Lets the frames count towards `account`
     pub(crate) fn charge_to(&mut self, account: &Account) {
         account.add(self.frames);
         if let Some(before) = self.account.replace(account.clone()) {
             before.subtract(self.frames);
+        }
+    }
+
+    /// As [`charge_to`](Self::charge_to), if they count towards another one
+    pub(crate) fn recharge_to(&mut self, account: &Account) {
+        if self.account.is_some() {
+            self.charge_to(account);
         }
     }
 

@@ -1,9 +1,11 @@
 //! The memory of a node, and which of its frames are free
 #![allow(unsafe_code, reason = "leases are ranges of this memory")]
 
+use std::any::Any;
 use std::fmt;
 use std::io::ErrorKind;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use rdma_arena::Arena;
 use rdma_core::FRAME;
@@ -31,7 +33,7 @@ pub(crate) enum Zone {
 /// How many zones there are
 pub(super) const ZONES: usize = 4;
 
-/// Mapped memory, divided into zones of frames
+/// Memory that is divided into zones of frames
 pub(super) struct Memory {
     zones: [SharedWaitQueue<Frames>; ZONES],
     /// How often memory for longer messages came free, for those that must not stand in line.
@@ -42,8 +44,17 @@ pub(super) struct Memory {
     starts: [u32; ZONES],
     /// Frames of [`Zone::Eager`] that messages leave to windows.
     windows: u32,
-    arena: Arena,
+    /// All of it, which nobody but leases touches while `owner` is here.
+    bytes: NonNull<[u8]>,
+    owner: Box<dyn Any + Send>,
+    /// The same for all memory of a node.
+    node: Arc<()>,
 }
+
+// SAFETY: the bytes are memory that leases divide among themselves; the owner is only moved, by who has the memory alone.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
 
 /// Places for tasks that wait for memory, before waiting itself allocates.
 const WAITING: usize = 64;
@@ -51,33 +62,67 @@ const WAITING: usize = 64;
 impl Memory {
     /// Mapped memory, which each path registers for itself
     pub(super) fn new(lens: [u32; ZONES], windows: u32) -> Result<Self, PoolError> {
-        let mut starts = [0; ZONES];
-        let mut end = Some(0u32);
-        for (start, len) in starts.iter_mut().zip(lens) {
-            *start = end.unwrap_or_default();
-            end = end.and_then(|end| end.checked_add(len));
-        }
-        let end = end.ok_or(PoolError::Memory(ErrorKind::OutOfMemory))?;
-        let arena = Arena::new(end as usize * FRAME).map_err(|error| PoolError::Memory(error.kind()))?;
-        Ok(Self {
-            zones: lens.map(|frames| {
-                SharedWaitQueue::new(
-                    "memory of its node, which leases and messages hold",
-                    Frames::new(frames),
-                    WAITING,
-                )
-            }),
+        let total = lens.iter().try_fold(0u32, |total, len| total.checked_add(*len));
+        let total = total.ok_or(PoolError::Memory(ErrorKind::OutOfMemory))?;
+        let arena = Arena::new(total as usize * FRAME).map_err(|error| PoolError::Memory(error.kind()))?;
+        let bytes = arena.as_slice_ptr();
+        Ok(Self::divided(lens, windows, bytes, Box::new(arena), Arc::default()))
+    }
+
+    /// Memory of the application, one zone for the node of `pool`
+    ///
+    /// # Safety
+    ///
+    /// While `owner` lives, `bytes` are memory of it, at least one and less than 4 GiB, that nobody else touches.
+    pub(super) unsafe fn adopted(pool: &Self, bytes: NonNull<[u8]>, owner: Box<dyn Any + Send>) -> Self {
+        let frames = rdma_core::frames(bytes.len()) as u32;
+        Self::divided([frames, 0, 0, 0], 0, bytes, owner, Arc::clone(&pool.node))
+    }
+
+    fn divided(
+        lens: [u32; ZONES],
+        windows: u32,
+        bytes: NonNull<[u8]>,
+        owner: Box<dyn Any + Send>,
+        node: Arc<()>,
+    ) -> Self {
+        let mut end = 0;
+        let starts = lens.map(|len| {
+            end += len;
+            end - len
+        });
+        let waits_for = "memory of its node, which leases and messages hold";
+        Self {
+            zones: lens.map(|frames| SharedWaitQueue::new(waits_for, Frames::new(frames), WAITING)),
             freed: SharedWaitQueue::for_all("memory of its node to come free", 0, WAITING),
             lens,
             starts,
             windows,
-            arena,
-        })
+            bytes,
+            owner,
+            node,
+        }
     }
 
     /// All of the memory
-    pub(super) fn arena(&self) -> &Arena {
-        &self.arena
+    pub(super) fn bytes(&self) -> NonNull<[u8]> {
+        self.bytes
+    }
+
+    /// The owner of the memory
+    pub(super) fn into_owner(self) -> Box<dyn Any + Send> {
+        self.owner
+    }
+
+    /// Whether both are memory of one node
+    pub(super) fn is_of_node(&self, pool: &Self) -> bool {
+        Arc::ptr_eq(&self.node, &pool.node)
+    }
+
+    /// How many bytes there are from frame `frame` of a zone to the end of `frames`
+    pub(super) fn len_of(&self, zone: Zone, frame: u32, frames: u32) -> usize {
+        // The last frame of adopted memory may be short.
+        (frames as usize * FRAME).min(self.bytes.len() - self.offset(zone, frame))
     }
 
     pub(super) fn zone(&self, zone: Zone) -> &SharedWaitQueue<Frames> {
@@ -108,8 +153,8 @@ impl Memory {
 
     /// The first byte of frame `frame` of a zone
     pub(super) fn as_ptr(&self, zone: Zone, frame: u32) -> NonNull<u8> {
-        // SAFETY: leases are made of frames of their zone, which are inside the arena.
-        unsafe { self.arena.as_ptr().add(self.offset(zone, frame)) }
+        // SAFETY: leases are made of frames of their zone, which begin inside the memory.
+        unsafe { self.bytes.cast().add(self.offset(zone, frame)) }
     }
 
     /// Where frame `frame` of a zone is, in bytes
@@ -120,6 +165,6 @@ impl Memory {
 
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").field("bytes", &self.arena.len()).finish_non_exhaustive()
+        f.debug_struct("Memory").field("bytes", &self.bytes.len()).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,7 @@
 //! Memory that devices know, leased in whole frames
 
 mod account;
+mod adopted;
 mod alloc;
 pub(crate) mod frames;
 mod lease;
@@ -15,6 +16,8 @@ use std::task::{Context, Poll};
 use rdma_core::{Device, FRAME};
 
 pub(crate) use self::account::Account;
+pub use self::adopted::Adopted;
+pub(crate) use self::adopted::{AdoptedMemory, Disown};
 pub use self::alloc::Alloc;
 use self::frames::Frames;
 pub(crate) use self::lease::Effects;
@@ -46,6 +49,14 @@ impl Pool {
     /// Registers all of the memory with a device
     pub(crate) fn register<D: Device>(&self, device: &D) -> Result<Registration<D>, PoolError> {
         Registration::new(&self.0, device)
+    }
+
+    /// As [`register`](Self::register), for memory of the application
+    pub(crate) fn register_adopted<D: Device>(
+        memory: &AdoptedMemory,
+        device: &D,
+    ) -> Result<Registration<D>, PoolError> {
+        Registration::new(&memory.0, device)
     }
 
     /// How many frames a lease of `len` bytes takes
@@ -138,9 +149,9 @@ impl Pool {
         self.0.zone(zone).leave(waiter, effects);
     }
 
-    /// Whether `lease` is of this pool
+    /// Whether `lease` is of the node of this pool
     pub(crate) fn owns(&self, lease: &Lease) -> bool {
-        lease.is_of(&self.0)
+        lease.is_of_node(&self.0)
     }
 
     /// How much there is, and how much of it is free

@@ -1,30 +1,42 @@
-//! The memory of a pool as one device knows it
+//! Memory as one device knows it
 #![allow(unsafe_code, reason = "the device is told of memory by its address")]
 
 use std::sync::Arc;
 
 use rdma_core::{Access, Device, MemoryRegion, Sge, Teardown};
 
+use super::adopted::AdoptedMemory;
 use super::lease::Lease;
 use super::memory::Memory;
 use crate::error::PoolError;
 
-/// All memory of a pool, registered for one path
+/// All memory of a pool, or that the application has given, registered for one path
 ///
-/// A registration for each path: when it is gone, the device touches no memory any more because of that path.
+/// Registrations of its own for each path: when they are gone, the device touches no memory any more because of that path.
 pub(crate) struct Registration<D: Device> {
     // In the order in which they must go.
     region: D::Mr,
-    _memory: Arc<Memory>,
+    memory: Arc<Memory>,
 }
 
 impl<D: Device> Registration<D> {
     pub(super) fn new(memory: &Arc<Memory>, device: &D) -> Result<Self, PoolError> {
-        let slice = memory.arena().as_slice_ptr();
+        let slice = memory.bytes();
         // SAFETY: the memory lives in the same structure as the registration and is dropped after it; leases, the only way to
         // its memory, are owned by the tables of the peering while they are posted.
         let region = unsafe { device.register(slice, Access::LOCAL_WRITE) };
-        Ok(Self { region: region.map_err(PoolError::Register)?, _memory: Arc::clone(memory) })
+        Ok(Self { region: region.map_err(PoolError::Register)?, memory: Arc::clone(memory) })
+    }
+
+    /// Whether `lease` is a part of the memory
+    #[inline]
+    pub(crate) fn holds(&self, lease: &Lease) -> bool {
+        lease.is_part_of(&self.memory)
+    }
+
+    /// Whether it is that of `adopted`
+    pub(crate) fn is_of(&self, adopted: &AdoptedMemory) -> bool {
+        Arc::ptr_eq(&self.memory, &adopted.0)
     }
 
     /// Deregisters the memory; the queue pairs that named it are destroyed

@@ -9,6 +9,7 @@ mod message;
 pub(crate) mod opening;
 #[cfg(feature = "metrics")]
 mod publish;
+pub(crate) mod recv_into;
 mod request;
 mod sink;
 mod snapshot;

@@ -10,6 +10,7 @@ use rdma_core::session::{Priority, StreamId};
 use super::futures::{Closed, Messages, Recv, Send};
 use super::handle::StreamHandle;
 use super::message::Message;
+use super::recv_into::RecvInto;
 use super::sink::MessageSink;
 use crate::error::{AllocError, RecvError, SendError};
 use crate::pool::{Alloc, Lease};
@@ -131,6 +132,23 @@ impl<D: Device> Stream<D> {
     /// Messages are received whether or not a future waits: dropping the future loses none.
     pub fn recv(&self) -> Recv<D> {
         Recv { stream: Arc::clone(&self.handle), waiter: Waiter::default() }
+    }
+
+    /// The next message, or `None` at the end, as [`recv`](Self::recv), in the memory of `lease`
+    ///
+    /// A message above 68,544 bytes that comes while this future waits is received there without a copy; others are copied. One that is
+    /// longer than the [capacity](Lease::capacity) is received as by [`recv`](Self::recv). If several tasks receive from the stream,
+    /// one may get a message in the lease of another. [`Message::into_lease`] gives the lease back.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no message, and drops the lease.
+    pub fn recv_into(&self, lease: Lease) -> RecvInto<D> {
+        RecvInto::new(&self.handle, lease)
     }
 
     /// The next message, or `None` at the end, as [`recv`](Self::recv), without waiting

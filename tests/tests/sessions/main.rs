@@ -1,6 +1,7 @@
 //! Sessions over simulated cables: everything arrives once and in order, whatever happens to the cables
 
 mod abandoned;
+mod adopted;
 mod broken_device;
 mod byte_streams;
 mod cancel;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::{join, join_all, try_join};
-use rdma_async::{OpenError, Priority, RecvError, SendError, Session, SessionError, Stream};
+use rdma_async::{OpenError, Priority, RecvError, SendError, SessionError, Stream};
 use rdma_sim::{Sim, SimDevice};
 use rdma_tests::{Pair, begun, message, on_session, options, stream_of, zeros};
 

@@ -1,0 +1,86 @@
+//! Memory of the application, on all paths of a node
+
+use std::ops::DerefMut;
+use std::sync::Arc;
+
+use rdma_core::Device;
+use stable_deref_trait::StableDeref;
+
+use super::Node;
+use super::inner::NodeInner;
+use super::port::Port;
+use crate::adopt_error::AdoptError;
+use crate::error::PoolError;
+use crate::pool::{Adopted, AdoptedMemory, Disown, Pool};
+
+impl<D: Device> Node<D> {
+    /// Takes memory of the application, to send from it and receive into it without a copy, on all sessions of the node
+    ///
+    /// Registered once for each path, also for those that are made later. Apple's device takes no memory of the heap, and none that is
+    /// not aligned to 16 KiB (field reports): [`MappedBytes`](crate::MappedBytes) suits it. A device takes about 100 registrations.
+    ///
+    /// Messages are [received](crate::Stream::recv_into) without a copy when all paths to the peer were made after the memory was adopted:
+    /// Apple's device does not write to memory that was registered after a queue pair was set up (field reports). Until then, they
+    /// are copied.
+    ///
+    /// # Errors
+    ///
+    /// With the owner: [`AdoptError`] if a device refuses the memory, or if it has no byte, or 4 GiB or more.
+    pub fn adopt<T>(&self, owner: T) -> Result<Adopted<T>, AdoptError<T>>
+    where
+        T: DerefMut<Target = [u8]> + StableDeref + Send + 'static,
+    {
+        let node = self.inner();
+        let memory = match AdoptedMemory::new(&node.pool, owner) {
+            Ok(memory) => memory,
+            Err(owner) => return Err(AdoptError { refusal: None, owner: Some(owner) }),
+        };
+        let registered = node.adopt(&memory);
+        let adopted = Adopted::new(memory, Arc::clone(node) as _);
+        match registered {
+            Ok(()) => Ok(adopted),
+            Err(refusal) => Err(AdoptError { refusal: Some(refusal), owner: adopted.into_inner().ok() }),
+        }
+    }
+}
+
+impl<D: Device> NodeInner<D> {
+    /// The memory that each path registers
+    pub(super) fn adopted(&self) -> Vec<AdoptedMemory> {
+        self.adopted.lock().iter().map(|(memory, _)| memory.clone()).collect()
+    }
+
+    fn adopt(&self, memory: &AdoptedMemory) -> Result<(), PoolError> {
+        self.forget_unused();
+        // Also the devices that no path uses now.
+        for port in self.ports.iter().filter_map(Port::current) {
+            drop(Pool::register_adopted(memory, &port.device)?);
+        }
+        // First for paths that are being made.
+        self.adopted.lock().push((memory.clone(), false));
+        let mut paths = self.routes().into_iter();
+        paths.try_for_each(|(peering, path)| peering.update(|state, _| state.adopt(path, memory)))
+    }
+
+    /// Lets all paths forget the memory that was given up and has no lease
+    fn forget_unused(&self) {
+        let mut adopted = self.adopted.lock();
+        let unused = adopted.extract_if(.., |(memory, is_given_up)| *is_given_up && memory.is_free());
+        let unused = unused.collect::<Vec<_>>();
+        drop(adopted);
+        for (memory, _) in unused {
+            for (peering, path) in self.routes() {
+                peering.update(|state, _| state.disown(path, &memory));
+            }
+        }
+    }
+}
+
+impl<D: Device> Disown for NodeInner<D> {
+    fn disown(&self, memory: &AdoptedMemory) {
+        for (known, is_given_up) in self.adopted.lock().iter_mut() {
+            *is_given_up |= known.is(memory);
+        }
+        self.forget_unused();
+    }
+}

@@ -1,0 +1,160 @@
+//! Memory of the application, from which leases are made
+#![allow(unsafe_code, reason = "devices are told of memory that the application owns")]
+
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{DerefMut, Range};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rdma_core::FRAME;
+use stable_deref_trait::StableDeref;
+
+use super::Pool;
+use super::frames::Frames;
+use super::lease::Lease;
+use super::memory::{Memory, Zone};
+
+/// Memory of the application, as the tables of a node keep it
+#[derive(Clone)]
+pub(crate) struct AdoptedMemory(pub(super) Arc<Memory>);
+
+impl AdoptedMemory {
+    /// Memory of `owner` for the node of `pool`
+    ///
+    /// # Errors
+    ///
+    /// The owner, if it has no byte, or 4 GiB or more.
+    pub(crate) fn new<T>(pool: &Pool, owner: T) -> Result<Self, T>
+    where
+        T: DerefMut<Target = [u8]> + StableDeref + Send + 'static,
+    {
+        // Before its bytes are looked for: moving a box may forbid the use of pointers that were made before.
+        let mut owner = Box::new(owner);
+        let bytes = NonNull::from(&mut **owner);
+        if bytes.is_empty() || u32::try_from(bytes.len()).is_err() {
+            return Err(*owner);
+        }
+        // SAFETY: `StableDeref` promises that the bytes stay where they are. The owner is in the memory, which gives it away only as
+        // a whole: nobody else can touch them.
+        Ok(Self(Arc::new(unsafe { Memory::adopted(&pool.0, bytes, owner) })))
+    }
+
+    /// Whether both are the same memory
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether there is no lease of it
+    pub(crate) fn is_free(&self) -> bool {
+        let zone = self.0.zone(Zone::Send);
+        zone.inspect(Frames::free) == self.0.zone_len(Zone::Send)
+    }
+
+    /// The owner, if nothing else knows the memory any more
+    pub(crate) fn into_owner(self) -> Result<Box<dyn Any + Send>, Self> {
+        Arc::try_unwrap(self.0).map(Memory::into_owner).map_err(Self)
+    }
+}
+
+/// Lets a node forget memory
+pub(crate) trait Disown: Send + Sync {
+    fn disown(&self, memory: &AdoptedMemory);
+}
+
+/// Memory of the application that a node sends from and receives into without a copy
+///
+/// Made by [`Node::adopt`](crate::Node::adopt). While a node has it, the bytes are reached by [leases](Self::lease) only, which do not
+/// overlap: so nothing reads them while a device writes, whatever futures are dropped. Dropping it frees the memory as soon as no lease
+/// and no path needs it.
+///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// let weights = a.adopt(MappedBytes::zeroed(1 << 20)?)?;
+/// let part = weights.lease(0..300_000).expect("nobody else has this part");
+/// session.try_send(part)?;
+/// assert_eq!(peer.recv().await?.expect("a message").len(), 300_000);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+pub struct Adopted<T> {
+    /// `None` only while it is dropped.
+    memory: Option<AdoptedMemory>,
+    node: Arc<dyn Disown>,
+    owner: PhantomData<fn() -> T>,
+}
+
+impl<T: 'static> Adopted<T> {
+    pub(crate) fn new(memory: AdoptedMemory, node: Arc<dyn Disown>) -> Self {
+        Self { memory: Some(memory), node, owner: PhantomData }
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.memory.as_ref().expect("it was not dropped").0
+    }
+
+    /// Length in bytes
+    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        self.memory().bytes().len()
+    }
+
+    /// The bytes in `range`, as a message; `None` while another lease has any of them
+    ///
+    /// Dropping the lease changes none of its bytes.
+    ///
+    /// # Panics
+    ///
+    /// Unless the range is inside the memory, not empty, begins at a multiple of 4096 bytes, and ends at one or at the end of the memory;
+    /// a range that ends elsewhere takes the rest of its 4096 bytes with it, as [`capacity`](Lease::capacity).
+    #[must_use]
+    pub fn lease(&self, range: Range<usize>) -> Option<Lease> {
+        let Range { start, end } = range;
+        assert!(start < end && end <= self.len(), "{start}..{end} of {} bytes", self.len());
+        assert!(start.is_multiple_of(FRAME), "{start} is no multiple of {FRAME}");
+        let (first, frames) = ((start / FRAME) as u32, (end - start).div_ceil(FRAME) as u32);
+        let is_free = self.memory().zone(Zone::Send).update(|zone| zone.take_at(first, frames));
+        let memory = self.memory.as_ref().filter(|_| is_free)?;
+        let mut lease = Lease::adopted(Arc::clone(&memory.0), first, frames);
+        lease.truncate(end - start);
+        Some(lease)
+    }
+
+    /// Gives the memory back
+    ///
+    /// # Errors
+    ///
+    /// Itself, while leases are there, or messages that were made of them, or while a path is being made.
+    pub fn into_inner(mut self) -> Result<T, Self> {
+        let Some(memory) = self.memory.take_if(|memory| memory.is_free()) else { return Err(self) };
+        self.node.disown(&memory);
+        match memory.into_owner() {
+            Ok(owner) => Ok(*owner.downcast().expect("the owner that was given")),
+            Err(memory) => {
+                Err(Self { memory: Some(memory), node: Arc::clone(&self.node), owner: PhantomData })
+            }
+        }
+    }
+}
+
+impl<T> Drop for Adopted<T> {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.node.disown(&memory);
+        }
+    }
+}
+
+impl<T> fmt::Debug for Adopted<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let len = self.memory.as_ref().map(|memory| memory.0.bytes().len());
+        f.debug_struct("Adopted").field("len", &len).finish_non_exhaustive()
+    }
+}

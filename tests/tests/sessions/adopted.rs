@@ -1,0 +1,307 @@
+//! Memory of the application: sent from and received into without a copy, and given back
+#![allow(unsafe_code, reason = "an owner of memory promises where its bytes are")]
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::join;
+use rdma_async::time::timeout;
+use rdma_async::{Adopted, MappedBytes, SendError, Session};
+use rdma_sim::{Model, Sim, SimDevice};
+use rdma_tests::{
+    DropAfter, Pair, begun, connect, connected, message, node, nodes, on_session, options, zeros,
+};
+use stable_deref_trait::StableDeref;
+
+const MIB: usize = 1 << 20;
+
+fn mapped(len: usize) -> MappedBytes {
+    MappedBytes::zeroed(len).unwrap()
+}
+
+/// Sends message `number` from the first bytes of `from`, and receives it into those of `to`
+async fn carry(
+    [ab, ba]: [&Session<SimDevice>; 2],
+    [from, to]: [&Adopted<MappedBytes>; 2],
+    number: usize,
+    len: usize,
+) {
+    let mut lease = from.lease(0..len.max(1)).expect("nobody else has it");
+    lease.truncate(len);
+    lease.copy_from_slice(&message(number, len));
+    let recv = ba.main_stream().recv_into(to.lease(0..to.len()).expect("nobody else has it"));
+    let (sent, received) = join(ab.send(lease), recv).await;
+    sent.unwrap();
+    let received = received.unwrap().unwrap();
+    assert!(*received == message(number, len), "message {number} of {len} bytes");
+    let place = to_address(&received) - BASE.with(|base| base.get());
+    assert_eq!(place, 0, "message {number} of {len} bytes is where it should be");
+}
+
+thread_local! {
+    /// Where the memory that is received into begins.
+    static BASE: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+fn to_address(bytes: &[u8]) -> usize {
+    bytes.as_ptr().addr()
+}
+
+fn based(bytes: MappedBytes) -> MappedBytes {
+    BASE.with(|base| base.set(to_address(&bytes)));
+    bytes
+}
+
+const LENS: [usize; 9] = [0, 1, 4032, 4033, 68_544, 68_545, 300_001, MIB, 4 * MIB];
+
+/// Catches bytes that are sent from or received at another place, on a path made before or after the memory was adopted, and what an
+/// outage or a loss on either lane leaves there.
+#[test]
+fn messages_go_from_memory_to_memory() {
+    let faults =
+        ["", "after 300 frames b:rdma_en2 lose 3", "at 1ms b:rdma_en2 unplug; at 4ms b:rdma_en2 replug"];
+    for (is_early, faults) in [(true, faults), (false, faults)]
+        .into_iter()
+        .flat_map(|(early, faults)| faults.map(|fault| (early, fault)))
+    {
+        let sim = Sim::new().faults(faults.parse().unwrap());
+        let run = sim.run(async |net| {
+            let (a, b) = nodes(&net, &options());
+            let memory = || (a.adopt(mapped(5 * MIB)).unwrap(), b.adopt(based(mapped(4 * MIB))).unwrap());
+            let early = is_early.then(memory);
+            let (ab, ba) = connect(&a, &b).await.unwrap();
+            let (from, to) = early.unwrap_or_else(memory);
+            for (number, len) in LENS.into_iter().chain(LENS).enumerate() {
+                carry([&ab, &ba], [&from, &to], number, len).await;
+            }
+            let to = to.into_inner().expect("no lease is left");
+            assert!(to[..] == message(17, 4 * MIB));
+            drop(from.into_inner().expect("no lease is left"));
+        });
+        assert_eq!(run.findings, [], "{faults}");
+    }
+}
+
+/// Catches a copy: all receive memory is in use, so that the message can only go to the memory of the application.
+#[test]
+fn long_messages_take_no_receive_memory() {
+    Sim::new().run(async |net| {
+        let options = options().receive_memory(4 * MIB);
+        let (a, b) = nodes(&net, &options);
+        let to = b.adopt(based(mapped(4 * MIB))).unwrap();
+        let (ab, ba) = connect(&a, &b).await.unwrap();
+        let late = b.adopt(mapped(4 * MIB)).unwrap();
+        ab.try_send(zeros(&ab, 4 * MIB).await).unwrap();
+        let kept = ba.recv().await.unwrap().unwrap();
+        for number in 0..3 {
+            ab.try_send(zeros(&ab, 4 * MIB - number).await).unwrap();
+            let recv = ba.main_stream().recv_into(to.lease(0..4 * MIB).unwrap());
+            let received =
+                timeout(&*net.runtime(), Duration::from_millis(2), recv).await.expect("there is memory");
+            assert_eq!(received.unwrap().unwrap().len(), 4 * MIB - number);
+        }
+        // Apple's device writes only to memory that was registered before its queue pairs were set up.
+        ab.try_send(zeros(&ab, 4 * MIB).await).unwrap();
+        let recv = begun(ba.main_stream().recv_into(late.lease(0..4 * MIB).unwrap())).await;
+        net.sleep(Duration::from_millis(2)).await;
+        let received = timeout(&*net.runtime(), Duration::from_millis(2), recv).await;
+        assert!(received.is_none(), "it would be copied, from memory that is not there");
+        drop(kept);
+        assert_eq!(ba.recv().await.unwrap().unwrap().len(), 4 * MIB);
+    });
+}
+
+/// Catches a message that is lost with its future, memory that is given back while a device writes there, and an offer that another future
+/// takes back.
+#[test]
+fn receiving_can_be_given_up_at_any_moment() {
+    for len in [64, 300_000, 2 * MIB] {
+        for polls in 0..40 {
+            let run = Sim::new().run(async |net| {
+                let (a, b) = nodes(&net, &options());
+                let to = b.adopt(based(mapped(4 * MIB))).unwrap();
+                let (ab, ba) = connect(&a, &b).await.unwrap();
+                for number in 0..2 {
+                    ab.try_send({
+                        let mut lease = ab.alloc(len).await.unwrap();
+                        lease.extend_from_slice(&message(number, len));
+                        lease
+                    })
+                    .unwrap();
+                }
+                let every = Duration::from_micros(3);
+                let first = ba.main_stream().recv_into(to.lease(0..2 * MIB).unwrap());
+                let second = ba.main_stream().recv_into(to.lease(2 * MIB..4 * MIB).unwrap());
+                let first = DropAfter::new(net.runtime(), every, polls, first);
+                let second = DropAfter::new(net.runtime(), every, polls / 2, second);
+                let (first, second) = join(first, second).await;
+                let mut received = [first, second]
+                    .into_iter()
+                    .flatten()
+                    .map(|received| received.unwrap().unwrap())
+                    .collect::<Vec<_>>();
+                while received.len() < 2 {
+                    received.push(ba.recv().await.unwrap().unwrap());
+                }
+                // Tasks that share a stream share its messages.
+                for number in 0..2 {
+                    assert!(
+                        received.iter().any(|received| **received == message(number, len)),
+                        "message {number}"
+                    );
+                }
+                assert!(
+                    to.lease(0..4096).is_some()
+                        || received
+                            .iter()
+                            .any(|received| to_address(received) == BASE.with(|base| base.get()))
+                );
+                drop(received);
+                to.into_inner().expect("no lease is left");
+            });
+            assert_eq!(run.findings, [], "{len} bytes, {polls} polls");
+        }
+    }
+}
+
+/// Catches memory that no device can take and that fails later, and an owner that is lost.
+#[test]
+fn memory_that_a_device_refuses_comes_back() {
+    on_session(Sim::new(), &options(), async |net, Pair { a, .. }| {
+        let refused = a.adopt(vec![7; 10]).unwrap_err();
+        assert!(refused.refusal.is_some());
+        assert_eq!(refused.owner, Some(vec![7; 10]));
+        let empty = a.adopt(Vec::new()).unwrap_err();
+        assert!(empty.refusal.is_none() && empty.owner.is_some(), "{empty}");
+        // Also without a path.
+        let alone = node(&net, "b", &options());
+        assert!(alone.adopt(vec![7; 10]).is_err());
+    });
+    // Other devices take memory of the heap.
+    on_session(Sim::new().model(Model::roce()), &options(), async |_, Pair { a, ab, ba, .. }| {
+        let heap = a.adopt(message(3, 100_001)).unwrap();
+        ab.try_send(heap.lease(0..100_001).unwrap()).unwrap();
+        assert!(*ba.recv().await.unwrap().unwrap() == message(3, 100_001));
+    });
+}
+
+/// Catches leases that overlap, and ranges that are not those of the bytes.
+#[test]
+fn leases_of_adopted_memory_do_not_overlap() {
+    Sim::new().run(async |net| {
+        let a = node(&net, "a", &options());
+        let mut bytes = mapped(10_000);
+        bytes.copy_from_slice(&message(1, 10_000));
+        let memory = a.adopt(bytes).unwrap();
+        let first = memory.lease(0..4096).unwrap();
+        let rest = memory.lease(4096..10_000).unwrap();
+        assert_eq!((first.capacity(), rest.capacity()), (4096, 10_000 - 4096));
+        assert_eq!([&*first, &*rest].concat(), message(1, 10_000));
+        for range in [0..1, 0..10_000, 4096..4097, 8192..10_000] {
+            assert!(memory.lease(range).is_none());
+        }
+        let memory = memory.into_inner().expect_err("there are leases");
+        drop(first);
+        let mut short = memory.lease(0..5).unwrap();
+        assert_eq!((short.len(), short.capacity()), (5, 4096));
+        short.copy_from_slice(b"hello");
+        drop((short, rest));
+        assert_eq!(memory.into_inner().unwrap()[..8], [b"hello".as_slice(), &message(1, 8)[5..]].concat());
+    });
+}
+
+/// Catches registrations that are kept: the device has a hundred.
+#[test]
+fn memory_can_be_adopted_and_given_back_any_number_of_times() {
+    on_session(Sim::new(), &options(), async |net, Pair { a, b, ab, ba }| {
+        let before = net.objects();
+        for round in 0..300 {
+            let (from, to) = (a.adopt(mapped(MIB)).unwrap(), b.adopt(based(mapped(MIB))).unwrap());
+            if round % 50 == 0 {
+                carry([&ab, &ba], [&from, &to], round, 100_000).await;
+            }
+            if round % 3 == 0 {
+                drop((from, to));
+            } else {
+                from.into_inner().unwrap();
+                to.into_inner().unwrap();
+            }
+        }
+        assert_eq!(net.objects(), before);
+        let many = (0..200).map(|_| a.adopt(mapped(4096))).take_while(Result::is_ok).collect::<Vec<_>>();
+        assert!((50..100).contains(&many.len()), "{} registrations", many.len());
+        // The session goes on, and a path can be made again.
+        drop(many);
+        ab.send_bytes(&message(1, MIB)).await.unwrap();
+        assert!(*ba.recv().await.unwrap().unwrap() == message(1, MIB));
+    });
+}
+
+/// Bytes that count how many of them are left
+struct Counted(MappedBytes, Arc<AtomicUsize>);
+
+impl Deref for Counted {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl DerefMut for Counted {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: the bytes are those of the mapping inside, which stay where they are.
+unsafe impl StableDeref for Counted {}
+
+/// Catches memory that is freed under a lease, or never.
+#[test]
+fn dropped_memory_is_freed_after_its_last_lease() {
+    on_session(Sim::new(), &options(), async |net, Pair { a, b, ab, ba }| {
+        let left = Arc::new(AtomicUsize::new(2));
+        let [from, to] = [&a, &b].map(|node| node.adopt(Counted(mapped(MIB), Arc::clone(&left))).unwrap());
+        let (lease, place) = (from.lease(0..MIB).unwrap(), to.lease(0..MIB).unwrap());
+        drop((from, to));
+        // The path that is made now knows memory that was given up and is still leased.
+        for fault in ["at 0s b:rdma_en2 unplug", "at 1ms b:rdma_en2 replug"] {
+            net.inject(fault.parse().unwrap());
+        }
+        net.sleep(Duration::from_millis(40)).await;
+        let (sent, received) = join(ab.send(lease), ba.main_stream().recv_into(place)).await;
+        let received = received.unwrap().unwrap();
+        assert_eq!((received.len(), left.load(Ordering::Relaxed)), (MIB, 2));
+        drop((sent.unwrap(), received));
+        // Looked for when memory is adopted or given up.
+        [&a, &b].into_iter().for_each(|node| drop(node.adopt(mapped(4096)).unwrap()));
+        assert_eq!(left.load(Ordering::Relaxed), 0);
+    });
+}
+
+/// Catches memory of one node that another node's devices are told of.
+#[test]
+fn memory_is_of_one_node() {
+    on_session(Sim::new(), &options(), async |net, Pair { b, ab, ba, .. }| {
+        let memory = b.adopt(based(mapped(MIB))).unwrap();
+        let failed = ab.send(memory.lease(0..MIB).unwrap()).await.unwrap_err();
+        assert_eq!(failed.error, SendError::ForeignLease);
+        drop(failed);
+        let other = connected(&net, &options()).await;
+        other.ab.send_bytes(&message(0, MIB)).await.unwrap();
+        // A place that is of no use is not used.
+        let received = other.ba.main_stream().recv_into(memory.lease(0..MIB).unwrap()).await;
+        assert!(*received.unwrap().unwrap() == message(0, MIB));
+        memory.into_inner().expect("no lease is left");
+        drop(ba);
+    });
+}
