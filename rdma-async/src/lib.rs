@@ -83,8 +83,8 @@ pub use rdma_core::session::{
     HelloError, Integrity, PathCounts, PathLoss, PathStatus, Priority, SessionId, StreamId, Violation,
 };
 pub use rdma_core::{
-    AnyDevice, Caps, Cause, Device, Error, Gid, Histogram, Invalid, PortState, PortStatus, Qpn, Resource,
-    Runtime, Status, Time, Timer, Verb, WrId,
+    Access, AnyDevice, Caps, Cause, Device, Error, Gid, Histogram, Invalid, PortState, PortStatus, Qpn,
+    Resource, Runtime, Status, Time, Timer, Verb, WrId,
 };
 
 pub use adopt_error::AdoptError;
@@ -102,7 +102,7 @@ pub use rdma_arena::MappedBytes;
 pub use send_failed::SendFailed;
 #[cfg(feature = "tokio")]
 pub use session::ByteStream;
-pub use session::{Message, MessageSink, PathSnapshot, Session, Snapshot, Stream};
+pub use session::{Message, MessageSink, PathSnapshot, Regions, RemoteError, Session, Snapshot, Stream};
 #[cfg(feature = "shared-key")]
 pub use shared_key::SharedKey;
 pub use spin_runtime::SpinRuntime;

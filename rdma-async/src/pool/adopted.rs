@@ -5,6 +5,7 @@ use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{DerefMut, Range};
+use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -46,6 +47,37 @@ impl AdoptedMemory {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    fn len(&self) -> usize {
+        self.0.bytes().len()
+    }
+
+    /// Where the frames of `range` begin, and how many they are
+    #[track_caller]
+    fn frames(&self, range: &Range<usize>) -> (u32, u32) {
+        let Range { start, end } = *range;
+        assert!(start < end && end <= self.len(), "{start}..{end} of {} bytes", self.len());
+        assert!(start.is_multiple_of(FRAME), "{start} is no multiple of {FRAME}");
+        ((start / FRAME) as u32, (end - start).div_ceil(FRAME) as u32)
+    }
+
+    fn take(&self, range: &Range<usize>, zone: &mut Frames) -> Option<Lease> {
+        let (first, frames) = self.frames(range);
+        if !zone.take_at(first, frames) {
+            return None;
+        }
+        let mut lease = Lease::adopted(Arc::clone(&self.0), first, frames);
+        lease.truncate(range.len());
+        Some(lease)
+    }
+
+    fn lease(&self, range: Range<usize>) -> Option<Lease> {
+        self.0.zone(Zone::Send).try_take(|zone| self.take(&range, zone))
+    }
+
+    async fn lease_when_free(&self, range: Range<usize>) -> Lease {
+        self.0.zone(Zone::Send).take_when(|zone| self.take(&range, zone)).await
+    }
+
     /// Whether there is no lease of it
     pub(crate) fn is_free(&self) -> bool {
         let zone = self.0.zone(Zone::Send);
@@ -55,6 +87,24 @@ impl AdoptedMemory {
     /// The owner, if nothing else knows the memory any more
     pub(crate) fn into_owner(self) -> Result<Box<dyn Any + Send>, Self> {
         Arc::try_unwrap(self.0).map(Memory::into_owner).map_err(Self)
+    }
+}
+
+/// Adopted memory of any type
+pub(crate) trait RegionMemory: Send + Sync {
+    fn len(&self) -> usize;
+
+    /// As [`Adopted::lease_when_free`]
+    fn lease(&self, range: Range<usize>) -> Pin<Box<dyn Future<Output = Lease> + Send + '_>>;
+}
+
+impl<T: 'static> RegionMemory for Adopted<T> {
+    fn len(&self) -> usize {
+        self.kept().len()
+    }
+
+    fn lease(&self, range: Range<usize>) -> Pin<Box<dyn Future<Output = Lease> + Send + '_>> {
+        Box::pin(self.kept().lease_when_free(range))
     }
 }
 
@@ -96,14 +146,14 @@ impl<T: 'static> Adopted<T> {
         Self { memory: Some(memory), node, owner: PhantomData }
     }
 
-    fn memory(&self) -> &Memory {
-        &self.memory.as_ref().expect("it was not dropped").0
+    fn kept(&self) -> &AdoptedMemory {
+        self.memory.as_ref().expect("it was not dropped")
     }
 
     /// Length in bytes
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
-        self.memory().bytes().len()
+        self.kept().len()
     }
 
     /// The bytes in `range`, as a message; `None` while another lease has any of them
@@ -116,15 +166,22 @@ impl<T: 'static> Adopted<T> {
     /// a range that ends elsewhere takes the rest of its 4096 bytes with it, as [`capacity`](Lease::capacity).
     #[must_use]
     pub fn lease(&self, range: Range<usize>) -> Option<Lease> {
-        let Range { start, end } = range;
-        assert!(start < end && end <= self.len(), "{start}..{end} of {} bytes", self.len());
-        assert!(start.is_multiple_of(FRAME), "{start} is no multiple of {FRAME}");
-        let (first, frames) = ((start / FRAME) as u32, (end - start).div_ceil(FRAME) as u32);
-        let is_free = self.memory().zone(Zone::Send).update(|zone| zone.take_at(first, frames));
-        let memory = self.memory.as_ref().filter(|_| is_free)?;
-        let mut lease = Lease::adopted(Arc::clone(&memory.0), first, frames);
-        lease.truncate(end - start);
-        Some(lease)
+        self.kept().lease(range)
+    }
+
+    /// As [`lease`](Self::lease), when all of the bytes are free
+    ///
+    /// Tasks that wait are not in line: those who take parts of the range one after the other can keep it from being free.
+    ///
+    /// # Panics
+    ///
+    /// As [`lease`](Self::lease).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn lease_when_free(&self, range: Range<usize>) -> Lease {
+        self.kept().lease_when_free(range).await
     }
 
     /// Gives the memory back

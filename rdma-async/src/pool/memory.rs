@@ -76,7 +76,11 @@ impl Memory {
     /// While `owner` lives, `bytes` are memory of it, at least one and less than 4 GiB, that nobody else touches.
     pub(super) unsafe fn adopted(pool: &Self, bytes: NonNull<[u8]>, owner: Box<dyn Any + Send>) -> Self {
         let frames = rdma_core::frames(bytes.len()) as u32;
-        Self::divided([frames, 0, 0, 0], 0, bytes, owner, Arc::clone(&pool.node))
+        let mut memory = Self::divided([frames, 0, 0, 0], 0, bytes, owner, Arc::clone(&pool.node));
+        // Those who wait for some bytes are in the way of nobody who wants others.
+        memory.zones[Zone::Send as usize] =
+            SharedWaitQueue::for_all("bytes of adopted memory, which others have", Frames::new(frames), 0);
+        memory
     }
 
     fn divided(

@@ -17,7 +17,7 @@ use rdma_core::{Device, FRAME};
 
 pub(crate) use self::account::Account;
 pub use self::adopted::Adopted;
-pub(crate) use self::adopted::{AdoptedMemory, Disown};
+pub(crate) use self::adopted::{AdoptedMemory, Disown, RegionMemory};
 pub use self::alloc::Alloc;
 use self::frames::Frames;
 pub(crate) use self::lease::Effects;

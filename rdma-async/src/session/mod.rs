@@ -10,6 +10,9 @@ pub(crate) mod opening;
 #[cfg(feature = "metrics")]
 mod publish;
 pub(crate) mod recv_into;
+mod region_message;
+mod regions;
+mod remote_memory;
 mod request;
 mod sink;
 mod snapshot;
@@ -18,8 +21,8 @@ mod stream;
 use std::fmt;
 use std::sync::Arc;
 
-use rdma_core::Device;
 use rdma_core::session::{PathId, Priority, SessionId};
+use rdma_core::{Device, Runtime};
 
 #[cfg(feature = "tokio")]
 pub use self::byte_stream::ByteStream;
@@ -27,6 +30,8 @@ use self::futures::{Closed, Messages, Recv, Send};
 use self::handle::StreamHandle;
 pub use self::message::Message;
 use self::opening::{AcceptStream, OpenStream};
+pub use self::regions::Regions;
+pub use self::remote_memory::RemoteError;
 pub use self::sink::MessageSink;
 pub use self::snapshot::{PathSnapshot, Snapshot};
 pub use self::stream::Stream;
@@ -73,6 +78,11 @@ impl<D: Device> Session<D> {
 
     fn peering(&self) -> &Arc<PeeringShared<D>> {
         &self.main.handle.peering
+    }
+
+    /// The clock and the tasks of the node
+    fn runtime(&self) -> &dyn Runtime {
+        &*self.peering().runtime
     }
 
     /// Opens another session with the same peer, over the same paths

@@ -104,7 +104,7 @@ impl<D: Device> Stream<D> {
     }
 
     /// Leases memory for a message of `len` bytes; fails when it cannot be sent, or nothing can be any more
-    async fn alloc_to_send(&self, len: usize) -> Result<Lease, SendError> {
+    pub(super) async fn alloc_to_send(&self, len: usize) -> Result<Lease, SendError> {
         let max = self.max_message();
         if len > max {
             return Err(SendError::TooLong { len, max });

@@ -16,6 +16,7 @@ mod messages;
 mod observing;
 mod outages;
 mod regressions;
+mod remote_memory;
 mod requests;
 mod shared_key;
 mod silence;
