@@ -33,9 +33,10 @@ impl<D: Device> PreparedPath<D> {
 
     fn try_new(node: &NodeInner<D>, path: PathId, epoch: u16) -> Result<Self, ConnectError> {
         let port = node.ports[path.0 as usize].open()?;
-        let registration = node.pool.register(&port.device)?;
-        let adopted = node.adopted().into_iter().map(|memory| Pool::register_adopted(&memory, &port.device));
-        let adopted = adopted.collect::<Result<Vec<_>, _>>()?;
+        let mut registrations = vec![node.pool.register(&port.device)?];
+        for memory in node.adopted() {
+            registrations.push(Pool::register_adopted(&memory, &port.device)?);
+        }
         let trailers = node.pool.try_lease(Zone::Eager, 1).ok_or(ConnectError::Memory)?;
         let max = port.device.caps().max_queue_frames;
         let qp = |frames: u32| QpInit {
@@ -50,8 +51,7 @@ impl<D: Device> PreparedPath<D> {
             key,
             &qp(2 * WINDOW),
             &qp(MAX_SLOTS * part),
-            registration,
-            adopted,
+            registrations,
             trailers,
             Arc::clone(&port) as _,
         )?;

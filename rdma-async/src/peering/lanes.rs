@@ -72,10 +72,9 @@ pub(crate) struct Lanes<D: Device> {
     key: u32,
     eager: Qp<D>,
     bulk: Qp<D>,
-    registration: Registration<D>,
-    /// Memory of the application, and whether receives may name it: Apple's device does not write to memory that was registered after
-    /// its queue pair was set up (field reports).
-    adopted: Vec<(Registration<D>, bool)>,
+    /// The pool, then adopted memory, and whether receives may name it: Apple's device does not write to memory that was registered
+    /// after its queue pair was set up (field reports).
+    registrations: Vec<(Registration<D>, bool)>,
     /// Receives of the eager lane, by index.
     receives: Box<[Option<Lease>]>,
     /// Receives of the bulk lane, oldest first.
@@ -113,14 +112,13 @@ const PLACE: usize = 64;
 const _: () = assert!(BulkTrailer::LEN <= PLACE && 2 * MAX_SLOTS as usize * PLACE <= FRAME);
 
 impl<D: Device> Lanes<D> {
-    /// Unconnected queue pairs, with memory for the trailers of the bulk lane
+    /// Unconnected queue pairs, with the memory of the pool, adopted memory, and that for the trailers of the bulk lane
     pub(crate) fn new(
         cq: &D::Cq,
         key: u32,
         eager: &QpInit,
         bulk: &QpInit,
-        registration: Registration<D>,
-        adopted: Vec<Registration<D>>,
+        registrations: Vec<Registration<D>>,
         trailers: Lease,
         port: Arc<dyn DeviceHandle<D>>,
     ) -> Result<Self, rdma_core::Error> {
@@ -128,8 +126,7 @@ impl<D: Device> Lanes<D> {
             key,
             eager: cq.create_qp(eager)?,
             bulk: cq.create_qp(bulk)?,
-            registration,
-            adopted: adopted.into_iter().map(|registration| (registration, true)).collect(),
+            registrations: registrations.into_iter().map(|registration| (registration, true)).collect(),
             receives: Box::default(),
             bulk_receives: VecDeque::with_capacity(2 * MAX_SLOTS as usize),
             payload: None,
@@ -143,33 +140,33 @@ impl<D: Device> Lanes<D> {
 
     /// Registers memory of the application, unless it is; from now on, it can be sent from
     pub(super) fn adopt(&mut self, memory: &AdoptedMemory) -> Result<(), PoolError> {
-        if !self.adopted.iter().any(|(registration, _)| registration.is_of(memory)) {
+        if !self.registrations.iter().any(|(registration, _)| registration.is_of(memory)) {
             let registration = Pool::register_adopted(memory, self.port.device())?;
-            self.adopted.push((registration, false));
+            self.registrations.push((registration, false));
         }
         Ok(())
     }
 
     /// Deregisters memory of the application, of which there is no lease
     pub(super) fn disown(&mut self, memory: &AdoptedMemory) {
-        self.adopted.retain(|(registration, _)| !registration.is_of(memory));
+        self.registrations.retain(|(registration, _)| !registration.is_of(memory));
     }
 
     /// Whether receives may name `lease`
     pub(super) fn receives_into(&self, lease: &Lease) -> bool {
-        let is_early =
-            |(registration, is_early): &(Registration<D>, _)| *is_early && registration.holds(lease);
-        self.registration.holds(lease) || self.adopted.iter().any(is_early)
+        self.registrations.iter().any(|(registration, is_early)| *is_early && registration.holds(lease))
     }
 
-    /// `len` bytes at `offset` of a lease of the pool or of the application, as the device names them
+    fn pool(&self) -> &Registration<D> {
+        &self.registrations[0].0
+    }
+
+    /// `len` bytes at `offset` of a lease, as the device names them
     fn sge(&self, lease: &Lease, offset: usize, len: usize) -> Result<Sge, rdma_core::Error> {
-        let adopted = self.adopted.iter().map(|(registration, _)| registration);
-        let registration =
-            std::iter::once(&self.registration).chain(adopted).find(|known| known.holds(lease));
+        let known = self.registrations.iter().find(|(registration, _)| registration.holds(lease));
         // Memory that was adopted while the path was being made: the next path knows it.
-        let registration = registration
-            .ok_or_else(|| rdma_core::Error::new(Verb::RegMr, Invalid::Lkey { lkey: Lkey(0) }.into()))?;
+        let unknown = || rdma_core::Error::new(Verb::RegMr, Invalid::Lkey { lkey: Lkey(0) }.into());
+        let (registration, _) = known.ok_or_else(unknown)?;
         Ok(registration.sge(lease, offset, len))
     }
 
@@ -202,7 +199,7 @@ impl<D: Device> Lanes<D> {
 
     /// Offers a frame for the next packet, under a number that is free
     pub(super) fn post_receive(&mut self, index: u16, lease: Lease) -> Result<(), rdma_core::Error> {
-        let sgl = [self.registration.sge(&lease, 0, FRAME)];
+        let sgl = [self.pool().sge(&lease, 0, FRAME)];
         let request = RecvRequest { id: Request::Receive(index).wr_id(self.key), sgl: &sgl };
         let place = &mut self.receives[index as usize];
         debug_assert!(place.is_none(), "the number is free");
@@ -234,7 +231,7 @@ impl<D: Device> Lanes<D> {
         let place = self.trailer_count[0] % MAX_SLOTS;
         self.trailer_count[0] += 1;
         let trailers = self.trailers.as_ref().expect("a path that has not stopped has places");
-        let sge = self.registration.sge(trailers, place as usize * PLACE, PLACE);
+        let sge = self.pool().sge(trailers, place as usize * PLACE, PLACE);
         self.push_bulk_receive(BulkReceive::Trailer { place }, sge)
     }
 
@@ -268,7 +265,7 @@ impl<D: Device> Lanes<D> {
         lease: &Lease,
         len: usize,
     ) -> Result<(), rdma_core::Error> {
-        let sge = self.registration.sge(lease, 0, len);
+        let sge = self.pool().sge(lease, 0, len);
         let id = Request::Packet(frame).wr_id(self.key);
         let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
         // SAFETY: `&mut self` excludes other posts on the queue pair. The frame is noted as posted on this path, and not written
@@ -307,7 +304,7 @@ impl<D: Device> Lanes<D> {
         let at = place as usize * PLACE;
         let trailers = self.trailers.as_mut().expect("a path that has not stopped has places");
         trailers.write_at(at, trailer);
-        let sge = self.registration.sge(trailers, at, trailer.len());
+        let sge = self.registrations[0].0.sge(trailers, at, trailer.len());
         let id = Request::BulkTrailer.wr_id(self.key);
         let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
         // SAFETY: `&mut self` excludes other posts on the queue pair. The place is written again only after the completion of
@@ -327,11 +324,10 @@ impl<D: Device> Lanes<D> {
     /// Destroys both queue pairs and deregisters the memory; whether one or the other proves that the device has stopped
     fn quiesce(&mut self) -> bool {
         let destroyed = [self.eager.destroy(), self.bulk.destroy()];
-        let adopted = self.adopted.iter_mut().map(|(registration, _)| registration);
-        let deregistered =
-            std::iter::once(&mut self.registration).chain(adopted).map(Registration::deregister);
-        let is_unknown =
-            deregistered.fold(false, |is_unknown, teardown| is_unknown | (teardown == Teardown::Unknown));
+        let registrations = self.registrations.iter_mut();
+        let is_unknown = registrations.fold(false, |is_unknown, (registration, _)| {
+            is_unknown | (registration.deregister() == Teardown::Unknown)
+        });
         destroyed == [Teardown::Quiesced; 2] || !is_unknown
     }
 
