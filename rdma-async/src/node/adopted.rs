@@ -36,7 +36,8 @@ impl<D: Device> Node<D> {
             Err(owner) => return Err(AdoptError { refusal: None, owner: Some(owner) }),
         };
         let registered = node.adopt(&memory);
-        let adopted = Adopted::new(memory, Arc::clone(node) as _);
+        let weak = Arc::downgrade(node);
+        let adopted = Adopted::new(memory, weak);
         match registered {
             Ok(()) => Ok(adopted),
             Err(refusal) => Err(AdoptError { refusal: Some(refusal), owner: adopted.into_inner().ok() }),

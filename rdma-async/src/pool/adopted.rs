@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::ops::{DerefMut, Range};
 use std::pin::Pin;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rdma_core::FRAME;
 use stable_deref_trait::StableDeref;
@@ -137,12 +137,13 @@ pub(crate) trait Disown: Send + Sync {
 pub struct Adopted<T> {
     /// `None` only while it is dropped.
     memory: Option<AdoptedMemory>,
-    node: Arc<dyn Disown>,
+    /// Weak: it keeps no device open.
+    node: Weak<dyn Disown>,
     owner: PhantomData<fn() -> T>,
 }
 
 impl<T: 'static> Adopted<T> {
-    pub(crate) fn new(memory: AdoptedMemory, node: Arc<dyn Disown>) -> Self {
+    pub(crate) fn new(memory: AdoptedMemory, node: Weak<dyn Disown>) -> Self {
         Self { memory: Some(memory), node, owner: PhantomData }
     }
 
@@ -191,12 +192,19 @@ impl<T: 'static> Adopted<T> {
     /// Itself, while leases are there, or messages that were made of them, or while a path is being made.
     pub fn into_inner(mut self) -> Result<T, Self> {
         let Some(memory) = self.memory.take_if(|memory| memory.is_free()) else { return Err(self) };
-        self.node.disown(&memory);
+        self.disown(&memory);
         match memory.into_owner() {
             Ok(owner) => Ok(*owner.downcast().expect("the owner that was given")),
-            Err(memory) => {
-                Err(Self { memory: Some(memory), node: Arc::clone(&self.node), owner: PhantomData })
-            }
+            Err(memory) => Err(Self::new(memory, Weak::clone(&self.node))),
+        }
+    }
+}
+
+impl<T> Adopted<T> {
+    /// Lets the node forget the memory, unless the node is gone
+    fn disown(&self, memory: &AdoptedMemory) {
+        if let Some(node) = self.node.upgrade() {
+            node.disown(memory);
         }
     }
 }
@@ -204,7 +212,7 @@ impl<T: 'static> Adopted<T> {
 impl<T> Drop for Adopted<T> {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.node.disown(&memory);
+            self.disown(&memory);
         }
     }
 }

@@ -76,6 +76,8 @@ fn messages_go_from_memory_to_memory() {
             for (number, len) in LENS.into_iter().chain(LENS).enumerate() {
                 carry([&ab, &ba], [&from, &to], number, len).await;
             }
+            // A device that ignores receives into memory that it was told of too late costs a path.
+            assert!(!faults.is_empty() || ba.snapshot().paths[0].counts.made == 1);
             let to = to.into_inner().expect("no lease is left");
             assert!(to[..] == message(17, 4 * MIB));
             drop(from.into_inner().expect("no lease is left"));
@@ -303,5 +305,21 @@ fn memory_is_of_one_node() {
         assert!(*received.unwrap().unwrap() == message(0, MIB));
         memory.into_inner().expect("no lease is left");
         drop(ba);
+    });
+}
+
+/// Catches memory that keeps the devices of its node open.
+#[test]
+fn adopted_memory_outlives_its_node() {
+    Sim::new().run(async |net| {
+        let before = net.objects();
+        let pair = connected(&net, &options()).await;
+        let memory = pair.a.adopt(mapped(MIB)).unwrap();
+        let lease = memory.lease(0..4096).unwrap();
+        drop(pair);
+        net.sleep(Duration::from_secs(1)).await;
+        assert_eq!(net.objects(), before);
+        drop(lease);
+        assert_eq!(memory.into_inner().expect("nothing else knows it").len(), MIB);
     });
 }
