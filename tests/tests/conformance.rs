@@ -1,15 +1,17 @@
-//! The conformance body on the arms that every machine has: the simulator, and the real path over the simulated provider
+//! The conformance body on the arms that every machine has: the simulator, the real path over the simulated provider, and TCP
 
 #![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
 
 use std::env;
 use std::ffi::{CStr, c_char, c_int};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rdma_core::Error;
 use rdma_sim::{Driver, Sim, SimDevice};
 use rdma_tb5::{OpenError, OpenOptions, Provider, VerbsDevice};
+use rdma_tcp::{TcpDevice, TcpOptions};
 use rdma_tests::DEVICE;
 use rdma_tests::conformance::{Arm, BEHAVIOURS, Expectations, Verdict, run};
 use rdma_tests::hosts::library;
@@ -92,6 +94,29 @@ fn the_real_path_conforms_over_the_simulated_provider() {
     assert!(provider.devices().unwrap().contains(&"rdma_en2@a".to_owned()));
     let verdicts = run(|| OverTheAbi { provider: Arc::clone(&provider), rest });
     assert_conforms(&verdicts, BEHAVIOURS.len());
+}
+
+/// TCP on the loopback interface; each device that is opened is one of its own
+struct OverTcp;
+
+impl Arm for OverTcp {
+    type Device = TcpDevice;
+
+    fn open(&self, _: usize) -> Result<TcpDevice, Error> {
+        let address = (Ipv4Addr::LOCALHOST, 0).into();
+        Ok(TcpDevice::bind(address, TcpOptions::new()).unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    fn expectations(&self) -> Expectations {
+        // As an adapter, without its reliable queue pairs.
+        Expectations { is_unreliable_only: true, ..Expectations::ADAPTER }
+    }
+}
+
+/// Skipped are `an_unknown_peer_is_not_found`, `a_send_queue_fills_up` and four limits, which `rdma-tcp` tests itself.
+#[test]
+fn the_tcp_device_conforms() {
+    assert_conforms(&run(|| OverTcp), BEHAVIOURS.len() - 6);
 }
 
 /// `VerbsDevice` over whatever provider this machine has: two devices with a cable between them

@@ -25,6 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("rdma-bare", &["rdma-arena", "rdma-core"]),
     ("rdma-sim", &["rdma-arena", "rdma-core"]),
     ("rdma-tb5", &["rdma-arena", "rdma-core", "rdma-verbs-abi"]),
+    ("rdma-tcp", &["rdma-core"]),
     ("rdma-async", &["rdma-arena", "rdma-core"]),
     ("rdma-collectives", &[]),
     ("rdma-doctor", &["rdma-core", "rdma-tb5", "rdma-verbs-abi"]),

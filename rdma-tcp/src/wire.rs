@@ -1,0 +1,354 @@
+//! The TCP connection of a queue pair, and the messages that are under way on it
+//!
+//! A message is its length, four bytes big-endian, and its bytes. A queue pair that is destroyed sends the length
+//! [`GOODBYE`]: its peer then falls silent, as on any unreliable connection, whereas a connection that is cut is an error.
+#![allow(unsafe_code, reason = "moves bytes between the socket and posted memory")]
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Mutex;
+
+use mio::net::TcpStream;
+use rdma_core::{Sge, Status};
+
+use crate::frame_counts::Queue;
+use crate::regions::{Mapped, Regions};
+use crate::sync::lock;
+use crate::transfer::{self, MAX_RANGES, Ranges};
+use crate::work::{Finisher, Request, Work};
+
+/// Stands for the length of a message when there will be none.
+const GOODBYE: u32 = u32::MAX;
+/// Bytes of the length before a message.
+const HEADER: usize = 4;
+/// Bytes of one direction after which other queue pairs have their turn.
+const BUDGET: usize = 256 << 10;
+/// Bytes that one read takes beyond the receive that it fills. They are copied: lengths, short messages, and beginnings of long ones.
+pub(crate) const STAGING: usize = 16 << 10;
+
+/// The connection of a queue pair
+pub(crate) struct Wire {
+    stream: TcpStream,
+    pub(crate) is_readable: bool,
+    pub(crate) is_writable: bool,
+    header: [u8; HEADER],
+    /// Bytes of `header` that have arrived, while `body` is [`Body::Expected`].
+    header_len: usize,
+    body: Body,
+    sending: VecDeque<Outgoing>,
+    /// Bytes of the first message in `sending` that the system has taken, its length included.
+    sent: usize,
+}
+
+/// Where the bytes of the message that arrives go
+enum Body {
+    /// No message is arriving
+    Expected,
+    /// Into a receive: so many of so many bytes are there
+    Into { request: Request, filled: u32, len: u32 },
+    /// Nowhere: so many bytes are still to come
+    Discard(u32),
+}
+
+/// A message that is being sent
+struct Outgoing {
+    header: [u8; HEADER],
+    request: Request,
+}
+
+/// Why a connection is over
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Ended {
+    /// The peer destroyed its queue pair
+    Goodbye,
+    /// The connection is cut, or the peer does not follow the protocol, or memory of a request was deregistered
+    Lost,
+}
+
+/// What a connection works on
+pub(crate) struct Resources<'a, 'f> {
+    pub(crate) work: &'a Mutex<Work>,
+    pub(crate) regions: &'a Regions,
+    pub(crate) finisher: Finisher<'f>,
+    pub(crate) staging: &'a mut [u8; STAGING],
+    pub(crate) max_message: u32,
+}
+
+impl Wire {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            // The handshake may have used up the events of the socket.
+            is_readable: true,
+            is_writable: true,
+            header: [0; HEADER],
+            header_len: 0,
+            body: Body::Expected,
+            sending: VecDeque::new(),
+            sent: 0,
+        }
+    }
+
+    /// Whether there may be something to do without another event
+    pub(crate) fn is_ready(&self, work: &Mutex<Work>) -> bool {
+        self.is_readable || self.is_writable && !(self.sending.is_empty() && lock(work).sends.is_empty())
+    }
+
+    /// Reads messages into the posted receives until there are no more, or others have their turn
+    pub(crate) fn receive(&mut self, resources: &mut Resources<'_, '_>) -> Result<(), Ended> {
+        let mut budget = BUDGET;
+        while self.is_readable && budget > 0 {
+            let n = match self.read(resources)? {
+                Ok(0) => return Err(Ended::Lost),
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_readable = false;
+                    break;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return Err(Ended::Lost),
+            };
+            budget = budget.saturating_sub(n);
+        }
+        Ok(())
+    }
+
+    /// Reads once: the rest of the message that arrives into its receive, and what follows into the staging buffer
+    fn read(&mut self, resources: &mut Resources<'_, '_>) -> Result<io::Result<usize>, Ended> {
+        let mapped = resources.regions.map();
+        let mut ranges = Ranges::new();
+        let rest = match &self.body {
+            Body::Into { request, filled, len } => {
+                let Ok(at) = mapped.range(&part(request, *filled, len - filled), true) else {
+                    drop(mapped);
+                    return Err(self.refuse_receive(resources));
+                };
+                let rest = (len - filled) as usize;
+                // SAFETY: `mapped` keeps the memory valid and outlives the ranges. The poster promises that nothing else
+                // accesses it until the request has completed, or the queue pair was destroyed, which waits for the lock of
+                // this connection.
+                unsafe { ranges.push(at, rest) };
+                rest
+            }
+            Body::Expected | Body::Discard(_) => 0,
+        };
+        ranges.push_buffer(&mut resources.staging[..]);
+        let n = match transfer::receive(&mut ranges, &self.stream) {
+            Ok(n) => n,
+            Err(error) => return Ok(Err(error)),
+        };
+        drop(mapped);
+        let direct = n.min(rest);
+        self.fill(direct as u32, &mut resources.finisher);
+        self.distribute(n - direct, resources)?;
+        Ok(Ok(n))
+    }
+
+    /// Notes that bytes have arrived in the receive
+    fn fill(&mut self, arrived: u32, finisher: &mut Finisher<'_>) {
+        let Body::Into { request, filled, len } = &mut self.body else { return };
+        *filled += arrived;
+        if filled == len {
+            finisher.finish(Queue::Recv, request, Status::Success, *len);
+            self.body = Body::Expected;
+        }
+    }
+
+    /// Copies the first `staged` bytes of the staging buffer to where they belong
+    fn distribute(&mut self, staged: usize, resources: &mut Resources<'_, '_>) -> Result<(), Ended> {
+        let mut at = 0;
+        loop {
+            match &mut self.body {
+                Body::Expected => {
+                    let bytes = &resources.staging[at..staged];
+                    let n = bytes.len().min(HEADER - self.header_len);
+                    self.header[self.header_len..][..n].copy_from_slice(&bytes[..n]);
+                    self.header_len += n;
+                    at += n;
+                    if self.header_len < HEADER {
+                        return Ok(());
+                    }
+                    self.header_len = 0;
+                    self.begin(u32::from_be_bytes(self.header), resources)?;
+                }
+                Body::Discard(left) => {
+                    let n = (staged - at).min(*left as usize);
+                    at += n;
+                    *left -= n as u32;
+                    if *left > 0 {
+                        return Ok(());
+                    }
+                    self.body = Body::Expected;
+                }
+                Body::Into { request, filled, len } => {
+                    let bytes = &resources.staging[at..staged];
+                    let n = bytes.len().min((*len - *filled) as usize);
+                    if n == 0 {
+                        return Ok(());
+                    }
+                    let mapped = resources.regions.map();
+                    let Ok(into) = mapped.range(&part(request, *filled, n as u32), true) else {
+                        drop(mapped);
+                        return Err(self.refuse_receive(resources));
+                    };
+                    // SAFETY: `mapped` keeps the memory valid, and nothing else accesses it until the request has completed, as
+                    // its poster promises; the staging buffer is elsewhere.
+                    unsafe { into.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), n) };
+                    drop(mapped);
+                    at += n;
+                    self.fill(n as u32, &mut resources.finisher);
+                }
+            }
+        }
+    }
+
+    /// Takes the oldest receive for a message of `len` bytes
+    fn begin(&mut self, len: u32, resources: &mut Resources<'_, '_>) -> Result<(), Ended> {
+        if len == GOODBYE {
+            return Err(Ended::Goodbye);
+        }
+        if len > resources.max_message {
+            return Err(Ended::Lost);
+        }
+        let request = lock(resources.work).recvs.pop_front();
+        self.body = match request {
+            // Nothing waits for it: as on any unreliable connection, it is lost.
+            None => Body::Discard(len),
+            Some(request) if len > request.sge.len => {
+                resources.finisher.finish(Queue::Recv, &request, Status::LocalLength, 0);
+                Body::Discard(len)
+            }
+            Some(request) => Body::Into { request, filled: 0, len },
+        };
+        if len == 0 {
+            self.fill(0, &mut resources.finisher);
+        }
+        Ok(())
+    }
+
+    /// Completes the receive whose memory is not registered any more
+    fn refuse_receive(&mut self, resources: &mut Resources<'_, '_>) -> Ended {
+        if let Body::Into { request, .. } = std::mem::replace(&mut self.body, Body::Expected) {
+            resources.finisher.finish(Queue::Recv, &request, Status::LocalProtection, 0);
+        }
+        Ended::Lost
+    }
+
+    /// Writes posted sends until there are no more, the socket is full, or others have their turn
+    pub(crate) fn transmit(&mut self, resources: &mut Resources<'_, '_>) -> Result<(), Ended> {
+        let mut budget = BUDGET;
+        while self.is_writable && budget > 0 {
+            self.refill(resources.work);
+            if self.sending.is_empty() {
+                break;
+            }
+            let mapped = resources.regions.map();
+            let mut ranges = Ranges::new();
+            let is_first_valid = gather(&self.sending, self.sent, budget, &mapped, &mut ranges);
+            let written = is_first_valid.then(|| ranges.send(&self.stream));
+            drop(mapped);
+            let n = match written {
+                None => {
+                    if let Some(Outgoing { request, .. }) = self.sending.pop_front() {
+                        resources.finisher.finish(Queue::Send, &request, Status::LocalProtection, 0);
+                    }
+                    return Err(Ended::Lost);
+                }
+                Some(Ok(n)) => n,
+                Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_writable = false;
+                    break;
+                }
+                Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // What the peer said before may be unread, its goodbye among it.
+                Some(Err(_)) => {
+                    self.is_writable = false;
+                    self.is_readable = true;
+                    break;
+                }
+            };
+            budget = budget.saturating_sub(n);
+            self.advance(n, &mut resources.finisher);
+        }
+        Ok(())
+    }
+
+    /// Takes over sends that the system can take in one call
+    fn refill(&mut self, work: &Mutex<Work>) {
+        let space = (MAX_RANGES / 2).saturating_sub(self.sending.len());
+        if space == 0 {
+            return;
+        }
+        let mut work = lock(work);
+        let n = space.min(work.sends.len());
+        let outgoing = |request: Request| Outgoing { header: request.sge.len.to_be_bytes(), request };
+        self.sending.extend(work.sends.drain(..n).map(outgoing));
+    }
+
+    /// Notes that the system has taken `n` bytes
+    fn advance(&mut self, n: usize, finisher: &mut Finisher<'_>) {
+        self.sent += n;
+        while let Some(Outgoing { request, .. }) = self.sending.front() {
+            let len = HEADER + request.sge.len as usize;
+            if self.sent < len {
+                break;
+            }
+            self.sent -= len;
+            finisher.finish(Queue::Send, request, Status::Success, 0);
+            self.sending.pop_front();
+        }
+    }
+
+    /// Tells the peer that the queue pair is destroyed, if no message is in the middle
+    pub(crate) fn say_goodbye(&self) {
+        if self.sent == 0 {
+            let header = GOODBYE.to_be_bytes();
+            let mut ranges = Ranges::new();
+            ranges.push_slice(&header);
+            // A peer that cannot be told sees the connection end.
+            let _ = ranges.send(&self.stream);
+        }
+    }
+
+    /// Closes the connection; returns the requests that it has begun, oldest first
+    pub(crate) fn close(self) -> (Option<Request>, impl Iterator<Item = Request>) {
+        let recv = match self.body {
+            Body::Into { request, .. } => Some(request),
+            Body::Expected | Body::Discard(_) => None,
+        };
+        (recv, self.sending.into_iter().map(|outgoing| outgoing.request))
+    }
+}
+
+/// `len` bytes of the memory of a request, from `offset` on
+fn part(request: &Request, offset: u32, len: u32) -> Sge {
+    Sge { addr: request.sge.addr + u64::from(offset), len, lkey: request.sge.lkey }
+}
+
+/// Adds the unsent bytes of messages, at most `budget`; false if the memory of the first is not registered any more
+fn gather<'a>(
+    sending: &'a VecDeque<Outgoing>,
+    sent: usize,
+    budget: usize,
+    mapped: &'a Mapped<'_>,
+    ranges: &mut Ranges<'a>,
+) -> bool {
+    let mut skip = sent;
+    for (number, Outgoing { header, request }) in sending.iter().enumerate() {
+        let Ok(at) = mapped.range(&request.sge, false) else { return number > 0 };
+        let space = budget.saturating_sub(ranges.bytes());
+        if space == 0 {
+            break;
+        }
+        ranges.push_slice(&header[skip.min(HEADER)..]);
+        let offset = skip.saturating_sub(HEADER);
+        let rest = (request.sge.len as usize - offset).min(space);
+        // SAFETY: the offset is below the length of the request, or equal.
+        let at = unsafe { at.add(offset) };
+        // SAFETY: `mapped` keeps the memory valid for `'a`. The poster promises that it is not written until the request has
+        // completed, or the queue pair was destroyed, which waits for the lock of this connection.
+        unsafe { ranges.push(at, rest) };
+        skip = 0;
+    }
+    true
+}
