@@ -65,8 +65,7 @@ impl TcpDevice {
         if advertised.to_canonical().is_unspecified() {
             return Err(BindError::Unspecified { address: (advertised, address.port()).into() });
         }
-        let listener =
-            TcpListener::bind(address).map_err(|source| BindError::Listen { address, source })?;
+        let listener = TcpListener::bind(address).map_err(|source| BindError::Listen { address, source })?;
         let bound = listener.local_addr().map_err(|source| BindError::Listen { address, source })?;
         let scope = match address {
             SocketAddr::V4(_) => 0,

@@ -34,12 +34,7 @@ pub(crate) enum NoSpace {
 
 impl FrameCounts {
     pub(crate) fn new(capacity: QpCapacity) -> Self {
-        Self {
-            capacity,
-            recv: AtomicU32::new(0),
-            send: AtomicU32::new(0),
-            unsignaled: AtomicU32::new(0),
-        }
+        Self { capacity, recv: AtomicU32::new(0), send: AtomicU32::new(0), unsignaled: AtomicU32::new(0) }
     }
 
     pub(crate) fn capacity(&self) -> QpCapacity {

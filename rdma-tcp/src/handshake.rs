@@ -52,7 +52,8 @@ impl Handshake {
         if [m0, m1, m2, m3, m4, m5, m6].map(|byte| *byte) != *MAGIC {
             return None;
         }
-        let step = [Step::Hello, Step::Welcome, Step::Confirm].into_iter().find(|known| *known as u8 == *step)?;
+        let step =
+            [Step::Hello, Step::Welcome, Step::Confirm].into_iter().find(|known| *known as u8 == *step)?;
         let (from, to) = addresses.split_first_chunk()?;
         Some(Self { step, from: QpAddress::from_bytes(from), to: QpAddress::from_bytes(to.try_into().ok()?) })
     }

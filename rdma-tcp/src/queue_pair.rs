@@ -102,7 +102,8 @@ impl QueuePair for TcpQueuePair {
     }
 
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
-        self.post(Queue::Recv, request.id, request.sgl, true).map_err(|cause| Error::new(Verb::PostRecv, cause))
+        self.post(Queue::Recv, request.id, request.sgl, true)
+            .map_err(|cause| Error::new(Verb::PostRecv, cause))
     }
 
     fn destroy(&mut self) -> Teardown {

@@ -77,7 +77,8 @@ impl Mapped<'_> {
         let outside = Invalid::OutsideRegion { addr: sge.addr, len: sge.len };
         let base = region.memory.cast::<u8>();
         let offset = sge.addr.checked_sub(base.as_ptr() as u64).ok_or(outside)?;
-        let is_inside = offset.checked_add(sge.len.into()).is_some_and(|end| end <= region.memory.len() as u64);
+        let is_inside =
+            offset.checked_add(sge.len.into()).is_some_and(|end| end <= region.memory.len() as u64);
         if !is_inside {
             return Err(outside);
         }
@@ -109,7 +110,8 @@ mod tests {
         let base = bytes.as_ptr() as u64;
         let regions = Regions::new(2);
         let lkey = add(&regions, &mut bytes, Access::LOCAL_WRITE).unwrap();
-        let range = |addr, len| regions.map().range(&Sge { addr, len, lkey }, true).map(|at| at.as_ptr() as u64);
+        let range =
+            |addr, len| regions.map().range(&Sge { addr, len, lkey }, true).map(|at| at.as_ptr() as u64);
         for (offset, len) in [(0, 100), (99, 1), (100, 0), (40, 60)] {
             assert_eq!(range(base + offset, len), Ok(base + offset));
         }

@@ -80,7 +80,10 @@ impl Shared {
     }
 
     /// Adds the queue pair that `make` makes for an address
-    pub(crate) fn add_endpoint(&self, make: impl FnOnce(QpAddress) -> Endpoint) -> Result<Arc<Endpoint>, Cause> {
+    pub(crate) fn add_endpoint(
+        &self,
+        make: impl FnOnce(QpAddress) -> Endpoint,
+    ) -> Result<Arc<Endpoint>, Cause> {
         let limit = self.caps.max_qp;
         let mut endpoints = lock(&self.endpoints);
         if endpoints.len() >= limit as usize {

@@ -10,7 +10,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The time of the I/O thread, which has no runtime to ask
-#[expect(clippy::disallowed_methods, reason = "the I/O thread bounds handshakes by wall time, outside of any runtime")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the I/O thread bounds handshakes by wall time, outside of any runtime"
+)]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }

@@ -116,8 +116,10 @@ impl Joining {
         for _ in 0..MAX_ACCEPTS {
             match self.listener.accept() {
                 Ok((stream, _)) => {
-                    let strangers = self.handshakes.iter().filter(|(_, other)| matches!(other.role, Role::Stranger));
-                    let oldest = strangers.clone().min_by_key(|(_, other)| other.deadline).map(|(token, _)| *token);
+                    let strangers =
+                        self.handshakes.iter().filter(|(_, other)| matches!(other.role, Role::Stranger));
+                    let oldest =
+                        strangers.clone().min_by_key(|(_, other)| other.deadline).map(|(token, _)| *token);
                     if strangers.count() >= MAX_STRANGERS
                         && let Some(oldest) = oldest
                     {
@@ -187,7 +189,8 @@ impl Joining {
     /// Begins to connect a queue pair, or ends what was begun for it
     pub(super) fn on_changed(&mut self, endpoint: &Arc<Endpoint>, now: Instant) {
         let current = endpoint.attempt();
-        let is_current = |other: &Arc<Endpoint>, attempt| !Arc::ptr_eq(other, endpoint) || Some(attempt) == current;
+        let is_current =
+            |other: &Arc<Endpoint>, attempt| !Arc::ptr_eq(other, endpoint) || Some(attempt) == current;
         self.pending.retain(|pending| is_current(&pending.endpoint, pending.attempt));
         let may_connect = current.is_some() || endpoint.may_connect();
         self.handshakes.retain(|_, joiner| match &joiner.role {
@@ -223,7 +226,8 @@ impl Joining {
     }
 
     fn dial(&mut self, endpoint: &Arc<Endpoint>, attempt: Attempt, now: Instant) {
-        let stream = handshake::listener(&attempt.peer, self.shared.scope).and_then(|to| TcpStream::connect(to).ok());
+        let stream =
+            handshake::listener(&attempt.peer, self.shared.scope).and_then(|to| TcpStream::connect(to).ok());
         let role = Role::Dialing { endpoint: Arc::clone(endpoint), attempt, is_hello_sent: false };
         let is_begun = stream.is_some_and(|stream| self.begin(stream, role, now + STEP_TIMEOUT));
         if !is_begun {
@@ -232,7 +236,8 @@ impl Joining {
     }
 
     fn dial_later(&mut self, endpoint: &Arc<Endpoint>, attempt: Attempt, now: Instant) {
-        let is_this = |pending: &&mut Pending| Arc::ptr_eq(&pending.endpoint, endpoint) && pending.attempt == attempt;
+        let is_this =
+            |pending: &&mut Pending| Arc::ptr_eq(&pending.endpoint, endpoint) && pending.attempt == attempt;
         if let Some(pending) = self.pending.iter_mut().find(is_this) {
             pending.dial_at = Some(now + pending.pause);
             pending.pause = (pending.pause * 2).min(LONGEST_PAUSE);
