@@ -61,7 +61,7 @@ impl TcpDevice {
     /// # Ok::<(), rdma_tcp::BindError>(())
     /// ```
     pub fn bind(address: SocketAddr, options: TcpOptions) -> Result<Self, BindError> {
-        let advertised = options.advertise.unwrap_or(address.ip());
+        let advertised = options.advertise.unwrap_or_else(|| address.ip());
         if advertised.to_canonical().is_unspecified() {
             return Err(BindError::Unspecified { address: (advertised, address.port()).into() });
         }

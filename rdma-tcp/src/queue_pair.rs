@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::task::Waker;
 
 use rdma_core::{
     Cause, Error, Invalid, QpAddress, QpCapacity, QpInit, QpState, QpType, QueuePair, RecvRequest, SendOp,
@@ -14,6 +13,7 @@ use crate::completions::Completions;
 use crate::endpoint::Endpoint;
 use crate::frame_counts::{FrameCounts, Queue};
 use crate::handle::Handle;
+use crate::sync::wake;
 use crate::work::Request;
 
 /// A queue pair of a [`TcpDevice`](crate::TcpDevice)
@@ -62,7 +62,7 @@ impl TcpQueuePair {
         shared.regions.map().range(sge, queue == Queue::Recv)?;
         let frames = frames(sge.len as usize) as u32;
         let waker = self.endpoint.post(queue, Request { id, sge: *sge, frames, is_signaled })?;
-        waker.map(Waker::wake);
+        waker.into_iter().for_each(wake);
         Ok(())
     }
 }
@@ -87,7 +87,7 @@ impl QueuePair for TcpQueuePair {
         if to != Transition::ReadyToSend {
             self.device.shared.mailbox.changed(&self.endpoint);
         }
-        waker.map(Waker::wake);
+        waker.into_iter().for_each(wake);
         Ok(())
     }
 

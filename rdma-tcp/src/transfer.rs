@@ -62,7 +62,7 @@ impl<'a> Ranges<'a> {
     pub(crate) fn send(&self, socket: &impl AsRawFd) -> io::Result<usize> {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         const FLAGS: c_int = libc::MSG_NOSIGNAL;
-        // The option SO_NOSIGPIPE of the socket does it there.
+        // There, `suppress_signals` does it.
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         const FLAGS: c_int = 0;
         // SAFETY: a message header of zeros is a value of its type.
@@ -74,6 +74,19 @@ impl<'a> Ranges<'a> {
         usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
 }
+
+/// Has writes to a connection that is gone fail without a signal, where this is an option of the socket
+#[cfg(target_vendor = "apple")]
+pub(crate) fn suppress_signals(socket: &impl AsRawFd) {
+    let (fd, on, len) = (socket.as_raw_fd(), 1 as c_int, size_of::<c_int>() as libc::socklen_t);
+    // SAFETY: the option is an integer, which is valid during the call. Rust programs ignore the signal anyway, so that a failure
+    // matters in others only.
+    unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_NOSIGPIPE, (&raw const on).cast(), len) };
+}
+
+/// Nothing is to be done here: [`Ranges::send`] states it for each call
+#[cfg(not(target_vendor = "apple"))]
+pub(crate) fn suppress_signals(_: &impl AsRawFd) {}
 
 /// Reads from a socket into `ranges`, which were pushed as memory to write
 pub(crate) fn receive(ranges: &mut Ranges<'_>, socket: &impl AsRawFd) -> io::Result<usize> {

@@ -14,6 +14,7 @@ use crate::endpoint::{Attempt, Endpoint};
 use crate::handshake::{self, Handshake, LEN, Step};
 use crate::shared::Shared;
 use crate::sync::now;
+use crate::transfer;
 
 /// How long each step of a handshake may take.
 const STEP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -149,6 +150,7 @@ impl Joining {
         if is_registered {
             // Where it cannot be set, messages are late, and arrive.
             let _ = stream.set_nodelay(true);
+            transfer::suppress_signals(&stream);
             self.handshakes.insert(token, Joiner { stream, role, buffer: [0; LEN], filled: 0, deadline });
         }
         is_registered

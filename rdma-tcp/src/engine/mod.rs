@@ -7,10 +7,8 @@ mod joining;
 
 use std::collections::HashMap;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Waker;
 use std::time::Duration;
 
 use mio::net::TcpListener;
@@ -20,7 +18,7 @@ use self::joining::Joining;
 use crate::endpoint::{Endpoint, Scratch};
 use crate::mailbox::Notices;
 use crate::shared::Shared;
-use crate::sync::now;
+use crate::sync::{now, wake};
 use crate::wire::STAGING;
 
 /// The token of the mailbox.
@@ -144,7 +142,7 @@ impl Engine {
         for index in 0..count {
             let Ready { endpoint, is_readable, is_writable } = &self.ready[index];
             let turn = endpoint.turn(*is_readable, *is_writable, &mut self.scratch);
-            turn.waker.map(wake);
+            turn.waker.into_iter().for_each(wake);
             let endpoint = Arc::clone(endpoint);
             if turn.has_ended {
                 self.unlink(&endpoint);
@@ -153,13 +151,6 @@ impl Engine {
             }
         }
         self.ready.drain(..count);
-    }
-}
-
-/// Wakes a task, without a lock; its panic is not one of the device
-fn wake(waker: Waker) {
-    if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
-        tracing::error!("a waker has panicked");
     }
 }
 
