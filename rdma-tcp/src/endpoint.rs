@@ -209,10 +209,14 @@ impl Endpoint {
 
     /// Uses `stream` from now on, unless `attempt` is over; returns whether it does
     pub(crate) fn attach(&self, stream: TcpStream, attempt: u64) -> bool {
+        let wire = Wire::new(stream);
         let mut link = lock(&self.link);
         let is_current = matches!(*link, Link::None) && lock(&self.work).attempt == attempt;
         if is_current {
-            *link = Link::Up(Wire::new(stream));
+            *link = Link::Up(wire);
+        } else {
+            // The peer may count on the connection already.
+            wire.say_goodbye();
         }
         is_current
     }

@@ -34,6 +34,7 @@ pub(crate) struct Shared {
 pub(crate) fn caps() -> Caps {
     let mut caps = Caps::roce();
     caps.max_message = caps.max_queue_frames * caps.frame;
+    caps.max_pd = 1;
     caps.one_sided = false;
     caps
 }

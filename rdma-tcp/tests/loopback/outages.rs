@@ -38,6 +38,23 @@ fn a_cut_connection_is_an_error_on_both_sides() {
     });
 }
 
+/// Catches a side that dials once: the first calls end at once.
+#[test]
+fn a_call_that_fails_is_repeated() {
+    run(async {
+        let network = Network::default();
+        network.set_down(true);
+        let [mut a, mut b] = BareQp::pair(network.open(), network.open(), 64 * FRAME).unwrap();
+        b.recv(1, 0..64).unwrap();
+        a.send(1, 0..64).unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!((a.poll().unwrap(), b.poll().unwrap()), (None, None));
+        network.set_down(false);
+        assert_eq!(completion(&mut b).await.status, Status::Success);
+        assert_eq!(completion(&mut a).await.status, Status::Success);
+    });
+}
+
 /// Catches messages that are lost, doubled or misplaced when their connection is cut, and a path that is not made again.
 #[test]
 fn a_session_outlives_cut_connections() {

@@ -3,6 +3,7 @@
 //! The device listens on 127.0.0.1 and advertises 127.0.0.2, where the proxy listens on the same port.
 
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rdma_tcp::{TcpDevice, TcpOptions};
@@ -17,6 +18,7 @@ const OUTSIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 pub(crate) struct Network {
     listeners: Arc<Mutex<Vec<AbortHandle>>>,
     connections: Arc<Mutex<JoinSet<()>>>,
+    is_down: Arc<AtomicBool>,
 }
 
 impl Network {
@@ -27,10 +29,13 @@ impl Network {
         let port = device.local_addr().port();
         let listener = std::net::TcpListener::bind((OUTSIDE, port)).unwrap();
         listener.set_nonblocking(true).unwrap();
-        let connections = Arc::clone(&self.connections);
+        let (connections, is_down) = (Arc::clone(&self.connections), Arc::clone(&self.is_down));
         let accept = async move {
             let listener = TcpListener::from_std(listener).unwrap();
             while let Ok((mut outside, _)) = listener.accept().await {
+                if is_down.load(Ordering::Relaxed) {
+                    continue;
+                }
                 let carry = async move {
                     let Ok(mut inside) = TcpStream::connect((INSIDE, port)).await else { return };
                     let _ = tokio::io::copy_bidirectional(&mut outside, &mut inside).await;
@@ -52,6 +57,11 @@ impl Network {
         let mut connections = self.connections.lock().unwrap();
         while connections.try_join_next().is_some() {}
         connections.len()
+    }
+
+    /// Whether connections end as soon as they are accepted
+    pub(crate) fn set_down(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::Relaxed);
     }
 
     /// Refuses connections from now on
