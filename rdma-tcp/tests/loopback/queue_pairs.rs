@@ -1,14 +1,17 @@
 //! Queue pairs without sessions: limits, errors, and ends
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Wake};
 use std::time::Duration;
 
 use rdma_arena::Arena;
 use rdma_bare::BareQp;
 use rdma_core::{
-    Access, Cause, CompletionQueue as _, Device as _, FRAME, Gid, Invalid, MemoryRegion as _, Opcode, Psn,
-    QpAddress, QpInit, QpState, QueuePair as _, RecvRequest, Resource, Sge, Status, Teardown, Transition,
-    Verb, WrId,
+    Access, AnyDevice, Cause, CompletionQueue as _, Device as _, FRAME, Gid, Invalid, MemoryRegion as _,
+    Opcode, Psn, QpAddress, QpInit, QpState, Qpn, QueuePair as _, RecvRequest, Resource, Sge, Status,
+    Teardown, Transition, Verb, WrId,
 };
 use rdma_tcp::{TcpDevice, TcpOptions};
 
@@ -221,5 +224,107 @@ fn queues_stay_usable_over_many_messages() {
                 assert_eq!(completion(&mut a).await.status, Status::Success);
             }
         }
+    });
+}
+
+/// Catches a receiver that stops reading for want of receives: both sides would block each other.
+#[test]
+fn messages_without_receives_are_lost_and_block_nothing() {
+    run(async {
+        let [mut a, mut b] = BareQp::pair(open().unwrap(), open().unwrap(), 256 * FRAME).unwrap();
+        for number in 0..64 {
+            a.send(number, 0..256 * FRAME).unwrap();
+            b.send(number, 0..256 * FRAME).unwrap();
+        }
+        for number in 0..64 {
+            for qp in [&mut a, &mut b] {
+                let sent = completion(qp).await;
+                assert_eq!((sent.id.0, sent.opcode, sent.status), (number, Opcode::Send, Status::Success));
+            }
+        }
+        // The peer may still be reading what is lost: what is sent now comes after that.
+        a.write(0, &[7; 64]);
+        let arrived = loop {
+            b.recv(1, 0..64).unwrap();
+            a.send(2, 0..64).unwrap();
+            assert_eq!(completion(&mut a).await.status, Status::Success);
+            let received = completion(&mut b).await;
+            if received.status == Status::Success {
+                break received;
+            }
+            assert_eq!(received.status, Status::LocalLength);
+        };
+        assert_eq!((arrived.byte_len, b.read(0..64)), (64, vec![7; 64]));
+    });
+}
+
+/// Catches a message that overflows its receive, and one that damages those behind it.
+#[test]
+fn a_message_that_is_too_long_fails_its_receive_alone() {
+    run(async {
+        let [mut a, mut b] = BareQp::pair(open().unwrap(), open().unwrap(), 64 * FRAME).unwrap();
+        b.write(0, &[1; 3 * FRAME]);
+        a.write(0, &[2; 3 * FRAME]);
+        b.recv(1, 0..FRAME).unwrap();
+        b.recv(2, 2 * FRAME..3 * FRAME).unwrap();
+        a.send(1, 0..FRAME + 1).unwrap();
+        a.send(2, 0..FRAME).unwrap();
+        let (failed, arrived) = (completion(&mut b).await, completion(&mut b).await);
+        assert_eq!((failed.id.0, failed.status), (1, Status::LocalLength));
+        assert_eq!((arrived.id.0, arrived.status, arrived.byte_len), (2, Status::Success, FRAME as u32));
+        assert_eq!(b.read(0..2 * FRAME), [1; 2 * FRAME]);
+        assert_eq!(b.read(2 * FRAME..3 * FRAME), [2; FRAME]);
+    });
+}
+
+/// Catches GIDs that lose IPv6 addresses.
+#[test]
+fn ipv6_addresses_work() {
+    run(async {
+        let open = || TcpDevice::bind((Ipv6Addr::LOCALHOST, 0).into(), TcpOptions::new());
+        let Ok(device) = open() else { return };
+        assert_eq!(device.gids().unwrap()[0].to_string(), "::1");
+        let [mut a, mut b] = BareQp::pair(device, open().unwrap(), 64 * FRAME).unwrap();
+        b.recv(1, 0..64).unwrap();
+        a.send(1, 0..64).unwrap();
+        assert_eq!(completion(&mut b).await.status, Status::Success);
+    });
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker that panics, as the test wants");
+    }
+}
+
+/// Catches an I/O thread that dies of the panic of a task, with every queue pair of the device.
+#[test]
+fn the_panic_of_a_waker_ends_nothing() {
+    run(async {
+        let options = TcpOptions::new().connect_timeout(Duration::from_secs(1));
+        let device = TcpDevice::bind((Ipv4Addr::LOCALHOST, 0).into(), options).unwrap();
+        let device = AnyDevice::new(device);
+        let mut a = BareQp::new(device.clone(), &QpInit::with_frames(8), FRAME).unwrap();
+        let waker = Arc::new(Panics).into();
+        // The request is flushed by the I/O thread, because the peer does not answer.
+        a.recv(1, 0..8).unwrap();
+        a.qp().connect(&QpAddress { qpn: Qpn(1), ..a.qp().address() }).unwrap();
+        {
+            let mut completion = pin!(a.completion());
+            assert!(completion.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        while a.qp().state() != QpState::Error {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(a.completion().await.unwrap().status, Status::Flushed);
+        let [c, mut d] =
+            [(); 2].map(|()| BareQp::new(device.clone(), &QpInit::with_frames(8), FRAME).unwrap());
+        d.connect(&c).unwrap();
+        d.send(1, 0..8).unwrap();
+        assert_eq!(d.completion().await.unwrap().status, Status::Success);
+        drop(a);
+        assert!(device.port().is_ok());
     });
 }
