@@ -122,7 +122,7 @@ async fn queue_pairs() -> Result {
         b.recv(slot as u64, slot * CHUNK..(slot + 1) * CHUNK)?;
     }
     let start = now();
-    // What is sent before it has a receive is lost: the receiver grants each message with a short one.
+    // A message without a receive is lost: the receiver grants each message with a short one.
     let send = tokio::spawn(async move {
         for slot in 0..WINDOW {
             a.recv(0, 0..0)?;

@@ -1,4 +1,4 @@
-//! The state of a queue pair, which its handle and the I/O thread share
+//! The state that the handle of a queue pair and the I/O thread share
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -37,7 +37,7 @@ enum Link {
     /// There is none: not yet, or not any more
     None,
     Up(Wire),
-    /// The peer has destroyed its queue pair: what is sent is lost
+    /// The peer has destroyed its queue pair: later messages are lost
     PeerGone,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Attempt {
     pub(crate) peer: QpAddress,
 }
 
-/// What a turn of a queue pair has come to
+/// The outcome of a turn
 #[derive(Debug)]
 pub(crate) struct Turn {
     /// Whether the connection is over
@@ -58,7 +58,7 @@ pub(crate) struct Turn {
     pub(crate) waker: Option<Waker>,
 }
 
-/// What the I/O thread uses for each turn
+/// Buffers of the I/O thread, for every turn
 pub(crate) struct Scratch {
     pub(crate) staging: Box<[u8; STAGING]>,
     pub(crate) finished: Vec<Finished>,
@@ -92,7 +92,7 @@ impl Endpoint {
         Finisher { counts: &self.counts, qpn: self.address.qpn, out }
     }
 
-    /// Makes a transition; the caller tells the I/O thread and wakes the waker
+    /// Makes a transition; the caller notifies the I/O thread and wakes the waker
     pub(crate) fn modify(&self, to: Transition) -> Result<Option<Waker>, Cause> {
         if let Transition::ReadyToReceive { peer } = to
             && (peer == self.address || handshake::listener(&peer, 0).is_none())
@@ -121,7 +121,7 @@ impl Endpoint {
         if lock(&self.work).is_destroyed { Err(Invalid::Destroyed.into()) } else { Ok(()) }
     }
 
-    /// Posts a request; the caller tells the I/O thread of a send, and wakes the waker
+    /// Posts a request; the caller notifies the I/O thread of a send, and wakes the waker
     pub(crate) fn post(&self, queue: Queue, request: Request) -> Result<Option<Waker>, Cause> {
         let mut work = lock(&self.work);
         let is_queued = work.admit(queue)?;

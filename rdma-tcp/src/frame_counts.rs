@@ -48,7 +48,7 @@ impl FrameCounts {
         }
     }
 
-    /// Takes `frames` of a queue; one thread at a time, that which posts
+    /// Takes `frames` of a queue; called by one thread at a time, as posts are
     pub(crate) fn take(&self, queue: Queue, frames: u32) -> Result<(), NoSpace> {
         let (used, capacity) = self.of(queue);
         if frames > capacity {

@@ -2,8 +2,8 @@
 //!
 //! The queue pair with the smaller address dials and sends a hello, the other one answers with a welcome, and the first confirms.
 //! Each message names both queue pairs by their whole addresses. 48 bits of each address are random, so that a process
-//! to which no address was sent cannot name a queue pair. The confirmation tells the side that listens that the connection was
-//! not given up meanwhile: until then it takes another hello.
+//! to which no address was sent cannot name a queue pair. With the confirmation, the side that listens knows that the
+//! connection was not given up meanwhile: until then it accepts another hello.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 

@@ -1,4 +1,4 @@
-//! What other threads tell the I/O thread
+//! Notices of other threads to the I/O thread
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ pub(crate) struct Mailbox {
     waker: Waker,
 }
 
-/// What has happened since the I/O thread looked
+/// Notices since the I/O thread last took them
 #[derive(Default)]
 pub(crate) struct Notices {
     /// Queue pairs with new sends
@@ -61,7 +61,7 @@ impl Mailbox {
         }
     }
 
-    /// Moves what has happened into `notices`, which is empty
+    /// Moves the notices into `notices`, which is empty
     pub(crate) fn take(&self, notices: &mut Notices) {
         // Before the look: a notice that comes later wakes the thread again.
         if self.is_woken.swap(false, Ordering::AcqRel) {

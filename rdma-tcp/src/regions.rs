@@ -1,7 +1,7 @@
 //! The registered memory of a device, and every access to it
 //!
-//! Memory is reached only through [`Mapped`], which holds the lock of the table: whoever deregisters a region waits until the system
-//! call that uses it has returned, and no later one finds it.
+//! Memory is reached only through [`Mapped`], which holds the lock of the table: deregistering a region waits until the system
+//! call that uses it has returned, and no later call finds it.
 #![allow(unsafe_code, reason = "names memory by its address")]
 
 use std::collections::HashMap;

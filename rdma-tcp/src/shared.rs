@@ -1,4 +1,4 @@
-//! What all objects of a device and its I/O thread share
+//! The state that all objects of a device and its I/O thread share
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,7 +96,7 @@ impl Shared {
                 break qpn;
             }
         };
-        // What a peer must know to connect: the number, the LID and the upper bits of the PSN are random.
+        // A stranger cannot guess the address: the number, the LID and the upper bits of the PSN are random.
         let random = random();
         let psn = Psn((random as u32 & 0xff) << 16 | u32::from(self.port));
         let address = QpAddress { gid: self.gid, lid: Lid((random >> 8) as u16), psn, qpn };

@@ -65,7 +65,7 @@ pub(crate) enum Ended {
     Lost,
 }
 
-/// What a connection works on
+/// The parts of a queue pair that its connection uses during a turn
 pub(crate) struct Resources<'a, 'f> {
     pub(crate) work: &'a Mutex<Work>,
     pub(crate) regions: &'a Regions,
@@ -113,32 +113,33 @@ impl Wire {
         Ok(())
     }
 
-    /// Reads once: the rest of the message that arrives into its receive, and what follows into the staging buffer
+    /// Reads once: the rest of the message that arrives into its receive, and bytes behind it into the staging buffer
     fn read(&mut self, resources: &mut Resources<'_, '_>) -> Result<io::Result<usize>, Ended> {
         let mapped = resources.regions.map();
         let mut ranges = Ranges::new();
-        let rest = match &self.body {
-            Body::Into { request, filled, len } => {
-                let Ok(at) = mapped.range(&part(request, *filled, len - filled), true) else {
-                    drop(mapped);
-                    return Err(self.refuse_receive(resources));
-                };
-                let rest = (len - filled) as usize;
-                // SAFETY: `mapped` keeps the memory valid and outlives the ranges. The poster promises that nothing else
-                // accesses it until the request has completed, or the queue pair was destroyed, which waits for the lock of
-                // this connection.
-                unsafe { ranges.push(at, rest) };
-                rest
-            }
-            Body::Expected | Body::Discard(_) => 0,
-        };
-        ranges.push_buffer(&mut resources.staging[..]);
+        let mut direct = 0;
+        let mut is_rest = true;
+        if let Body::Into { request, filled, len } = &self.body {
+            let Ok(at) = mapped.range(&part(request, *filled, len - filled), true) else {
+                drop(mapped);
+                return Err(self.refuse_receive(resources));
+            };
+            direct = ((len - filled) as usize).min(BUDGET);
+            is_rest = direct == (len - filled) as usize;
+            // SAFETY: `mapped` keeps the memory valid and outlives the ranges. The poster promises that nothing else
+            // accesses it until the request has completed, or the queue pair was destroyed, which waits for the lock of
+            // this connection.
+            unsafe { ranges.push(at, direct) };
+        }
+        if is_rest {
+            ranges.push_buffer(&mut resources.staging[..]);
+        }
         let n = match transfer::receive(&mut ranges, &self.stream) {
             Ok(n) => n,
             Err(error) => return Ok(Err(error)),
         };
         drop(mapped);
-        let direct = n.min(rest);
+        let direct = n.min(direct);
         self.fill(direct as u32, &mut resources.finisher);
         self.distribute(n - direct, resources)?;
         Ok(Ok(n))
@@ -260,7 +261,7 @@ impl Wire {
                     break;
                 }
                 Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // What the peer said before may be unread, its goodbye among it.
+                // Messages of the peer may be unread, its goodbye among them: reading decides.
                 Some(Err(_)) => {
                     self.is_writable = false;
                     self.is_readable = true;
@@ -299,13 +300,13 @@ impl Wire {
         }
     }
 
-    /// Tells the peer that the queue pair is destroyed, if no message is in the middle
+    /// Announces to the peer that the queue pair is destroyed, unless a message is half sent
     pub(crate) fn say_goodbye(&self) {
         if self.sent == 0 {
             let header = GOODBYE.to_be_bytes();
             let mut ranges = Ranges::new();
             ranges.push_slice(&header);
-            // A peer that cannot be told sees the connection end.
+            // If this fails, the peer sees a connection that is cut.
             let _ = ranges.send(&self.stream);
         }
     }

@@ -17,12 +17,12 @@ pub(crate) struct Request {
     pub(crate) is_signaled: bool,
 }
 
-/// What the poster and the I/O thread share: the state, and the requests that the thread has not begun
+/// The state of a queue pair, and the requests that the I/O thread has not begun
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     pub(crate) state: QpState,
     pub(crate) peer: Option<QpAddress>,
-    /// Number of the current connection or attempt; changes whenever what was begun before is over.
+    /// Number of the current connection or attempt; changes whenever the one before is over.
     pub(crate) attempt: u64,
     pub(crate) is_destroyed: bool,
     pub(crate) recvs: VecDeque<Request>,

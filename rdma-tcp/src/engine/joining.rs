@@ -50,7 +50,7 @@ struct Joiner {
     deadline: Instant,
 }
 
-/// What is known of a connection
+/// The step of the handshake that a connection has reached
 enum Role {
     /// Accepted; no hello has arrived
     Stranger,
@@ -73,7 +73,7 @@ struct Pending {
     pause: Duration,
 }
 
-/// What has come of an event
+/// The outcome of an event
 enum Progress {
     Ended,
     Joined(Arc<Endpoint>, Attempt),
@@ -156,7 +156,7 @@ impl Joining {
         is_registered
     }
 
-    /// Does what has become due; returns wakers to be called
+    /// Ends late handshakes, gives up late attempts and dials again; returns wakers to be called
     pub(super) fn on_time(&mut self) -> Vec<Waker> {
         let Some(deadline) = self.next_deadline() else { return Vec::new() };
         let now = now();
@@ -188,7 +188,7 @@ impl Joining {
         given_up.into_iter().filter_map(give_up).collect()
     }
 
-    /// Begins to connect a queue pair, or ends what was begun for it
+    /// Begins to connect a queue pair whose state was changed, and ends its earlier attempts
     pub(super) fn on_changed(&mut self, endpoint: &Arc<Endpoint>, now: Instant) {
         let current = endpoint.attempt();
         let is_current =

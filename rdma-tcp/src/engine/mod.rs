@@ -38,7 +38,7 @@ pub(crate) struct Engine {
     scratch: Scratch,
 }
 
-/// A queue pair that may have something to do, and what its socket is ready for
+/// A queue pair that may have something to do, with the readiness of its socket
 struct Ready {
     endpoint: Arc<Endpoint>,
     is_readable: bool,

@@ -46,7 +46,7 @@ impl<D: Device> Pair<D> {
         Self { a, b, ab, ba }
     }
 
-    /// Closes the session; what the node had is free again
+    /// Closes the session, and checks that all memory of the nodes is free again
     async fn end(self) {
         let Self { a, b, ab, ba } = self;
         let (closed, end) = join(ab.close(), ba.recv()).await;

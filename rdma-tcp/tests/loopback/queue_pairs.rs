@@ -116,7 +116,7 @@ fn impossible_peers_are_refused() {
     }
 }
 
-/// Catches a transition to the error state that keeps requests, and one that tells the peer.
+/// Catches a transition to the error state that keeps requests, and one that the peer notices.
 #[test]
 fn the_error_state_flushes_requests_and_the_peer_sees_silence() {
     run(async {
@@ -136,7 +136,7 @@ fn the_error_state_flushes_requests_and_the_peer_sees_silence() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(b.poll().unwrap(), None);
-        // As on an adapter, what is sent to nobody is lost.
+        // As on an adapter, a message without a receiver is lost.
         b.send(2, FRAME..2 * FRAME).unwrap();
         assert_eq!(completion(&mut b).await.status, Status::Success);
     });
@@ -192,7 +192,7 @@ fn memory_stays_as_it_was_when_destroy_returned() {
             unsafe { qp.post_recv(&RecvRequest { id: WrId(1), sgl: &sgl }) }.unwrap();
             a.write(0, &vec![0xff; 512 * FRAME]);
             a.send(1, 0..512 * FRAME).unwrap();
-            // Until some bytes have arrived, as the completion of the send does not tell.
+            // Long enough for some bytes to arrive, short enough for others to be under way.
             tokio::time::sleep(Duration::from_micros(300)).await;
             assert_eq!(qp.destroy(), Teardown::Quiesced);
             let snapshot = || {
@@ -242,7 +242,7 @@ fn messages_without_receives_are_lost_and_block_nothing() {
                 assert_eq!((sent.id.0, sent.opcode, sent.status), (number, Opcode::Send, Status::Success));
             }
         }
-        // The peer may still be reading what is lost: what is sent now comes after that.
+        // The peer may still be reading messages that are lost; one of them may take the receive.
         a.write(0, &[7; 64]);
         let arrived = loop {
             b.recv(1, 0..64).unwrap();

@@ -1,4 +1,4 @@
-//! What a device takes of the system
+//! Threads, processor time and sockets of a device
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};

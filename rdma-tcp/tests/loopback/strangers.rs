@@ -20,7 +20,7 @@ fn hello(from: QpAddress, to: QpAddress) -> Vec<u8> {
     [b"rdmatc\x01\x01".as_slice(), &from.to_bytes(), &to.to_bytes()].concat()
 }
 
-/// Writes `bytes` and returns what is answered before the device closes the connection
+/// Writes `bytes` and returns the answer, up to the end of the connection
 async fn call(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     // The device may have closed it already.
