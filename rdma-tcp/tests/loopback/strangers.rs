@@ -1,6 +1,6 @@
 //! Connections to the listener that are no peers
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use futures::future::{join, join_all};
@@ -9,7 +9,7 @@ use rdma_bare::BareQp;
 use rdma_core::{
     CompletionQueue as _, Device as _, FRAME, Lid, Opcode, QpAddress, QpInit, QueuePair as _, Status,
 };
-use rdma_tcp::TcpDevice;
+use rdma_tcp::{TcpDevice, TcpOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -119,5 +119,30 @@ fn a_session_works_beside_a_port_scanner() {
         assert_eq!(pair.ab.snapshot().paths[0].counts.made, 1);
         drop(open);
         pair.end().await;
+    });
+}
+
+/// Catches a limit on half-open connections that refuses a peer: the strangers stay for longer than the peer may take.
+#[test]
+fn silent_strangers_do_not_keep_a_peer_out() {
+    run(async {
+        let open = || {
+            let options = TcpOptions::new().connect_timeout(Duration::from_secs(2));
+            TcpDevice::bind((Ipv4Addr::LOCALHOST, 0).into(), options).unwrap()
+        };
+        let devices = [open(), open()];
+        let mut strangers = Vec::new();
+        for address in devices.iter().map(TcpDevice::local_addr) {
+            for _ in 0..200 {
+                strangers.push(TcpStream::connect(address).await.unwrap());
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let [a, b] = devices;
+        let [mut a, mut b] = BareQp::pair(a, b, 64 * FRAME).unwrap();
+        b.recv(1, 0..64).unwrap();
+        a.send(1, 0..64).unwrap();
+        assert_eq!(completion(&mut b).await.status, Status::Success);
+        drop(strangers);
     });
 }
