@@ -24,8 +24,12 @@ pub(crate) struct Network {
 impl Network {
     /// Opens a device that peers reach over this network; called on tokio
     pub(crate) fn open(&self) -> TcpDevice {
-        let device =
-            TcpDevice::bind((INSIDE, 0).into(), TcpOptions::new().advertise(OUTSIDE.into())).unwrap();
+        self.open_with(TcpOptions::new())
+    }
+
+    /// As [`open`](Self::open), with options
+    pub(crate) fn open_with(&self, options: TcpOptions) -> TcpDevice {
+        let device = TcpDevice::bind((INSIDE, 0).into(), options.advertise(OUTSIDE.into())).unwrap();
         let port = device.local_addr().port();
         let listener = std::net::TcpListener::bind((OUTSIDE, port)).unwrap();
         listener.set_nonblocking(true).unwrap();

@@ -61,3 +61,39 @@ fn a_session_moves_to_the_faster_port_when_it_appears() {
         pair.end().await;
     });
 }
+
+/// Catches a session that waits for a faster path that is gone, or that does not go back to it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_session_falls_back_and_moves_again() {
+    run(async {
+        let network = super::proxy::Network::default();
+        let node = || {
+            let network = network.clone();
+            let fast = move || {
+                let options = TcpOptions::new().bits_per_second(80_000_000_000).name("fast0");
+                Ok::<_, io::Error>(AnyDevice::new(network.open_with(options)))
+            };
+            Node::builder(|| open().map(AnyDevice::new)).device(fast).build().unwrap()
+        };
+        let pair = Pair::new(node(), node()).await;
+        let is_fast = || pair.ba.snapshot().paths.get(1).is_some_and(|path| path.status == PathStatus::Up);
+        let lens = [64, 2 << 20, 30_000].repeat(4);
+        for _ in 0..3 {
+            let mut waited = 0;
+            while !is_fast() {
+                transfer(&pair.ab, &pair.ba, &lens).await;
+                waited += 1;
+                assert!(waited < 10_000, "the faster path is made again: {}", pair.ba.snapshot());
+            }
+            network.set_down(true);
+            network.cut();
+            for _ in 0..4 {
+                transfer(&pair.ab, &pair.ba, &lens).await;
+            }
+            assert!(!is_fast(), "{}", pair.ba.snapshot());
+            network.set_down(false);
+        }
+        pair.end().await;
+    });
+}
