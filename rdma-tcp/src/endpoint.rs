@@ -196,12 +196,6 @@ impl Endpoint {
         Some(Attempt { number: work.attempt, peer })
     }
 
-    /// Whether the peer may still become known
-    pub(crate) fn may_connect(&self) -> bool {
-        let work = lock(&self.work);
-        !work.is_destroyed && matches!(work.state, QpState::Reset | QpState::Init)
-    }
-
     /// Whether there is a connection
     pub(crate) fn is_linked(&self) -> bool {
         matches!(*lock(&self.link), Link::Up(_))

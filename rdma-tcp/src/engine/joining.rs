@@ -25,7 +25,7 @@ const MAX_ACCEPTS: usize = 64;
 /// The pause after the system refused to accept a connection: it may have no file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The pauses between calls of a peer that does not answer; each is twice the one before.
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Connections whose handshake is not over, and queue pairs without a connection
@@ -54,8 +54,6 @@ struct Joiner {
 enum Role {
     /// Accepted; no hello has arrived
     Stranger,
-    /// The hello has arrived before this side knows its peer
-    Early { endpoint: Arc<Endpoint>, from: QpAddress },
     /// The welcome is sent
     Welcomed { endpoint: Arc<Endpoint>, attempt: Attempt },
     /// This side dials
@@ -194,10 +192,8 @@ impl Joining {
         let is_current =
             |other: &Arc<Endpoint>, attempt| !Arc::ptr_eq(other, endpoint) || Some(attempt) == current;
         self.pending.retain(|pending| is_current(&pending.endpoint, pending.attempt));
-        let may_connect = current.is_some() || endpoint.may_connect();
         self.handshakes.retain(|_, joiner| match &joiner.role {
             Role::Stranger => true,
-            Role::Early { endpoint: other, .. } => may_connect || !Arc::ptr_eq(other, endpoint),
             Role::Welcomed { endpoint, attempt } | Role::Dialing { endpoint, attempt, .. } => {
                 is_current(endpoint, *attempt)
             }
@@ -215,15 +211,6 @@ impl Joining {
         });
         if handshake::dials(&endpoint.address, &attempt.peer) {
             self.dial(endpoint, attempt, now);
-            return;
-        }
-        let is_early = |joiner: &mut Joiner| matches!(&joiner.role, Role::Early { endpoint: other, .. } if Arc::ptr_eq(other, endpoint));
-        let early: Vec<_> = self.handshakes.extract_if(|_, joiner| is_early(joiner)).collect();
-        for (token, mut joiner) in early {
-            let Role::Early { from, .. } = joiner.role else { continue };
-            if let Progress::Waits = self.welcome(&mut joiner, endpoint, from, now) {
-                self.handshakes.insert(token, joiner);
-            }
         }
     }
 
@@ -326,7 +313,7 @@ impl Joining {
         }
     }
 
-    /// Answers a hello for `endpoint`, or keeps it until its peer is known
+    /// Answers a hello for `endpoint`, unless it comes from another queue pair or too early: its sender dials again
     ///
     /// A later hello takes the place of an earlier one: its sender has given that up.
     fn welcome(
@@ -336,18 +323,7 @@ impl Joining {
         from: QpAddress,
         now: Instant,
     ) -> Progress {
-        let Some(attempt) = endpoint.attempt() else {
-            if !endpoint.may_connect() {
-                return Progress::Ended;
-            }
-            let is_other = |other: &Arc<Endpoint>| !Arc::ptr_eq(other, endpoint);
-            self.handshakes.retain(
-                |_, other| !matches!(&other.role, Role::Early { endpoint, .. } if !is_other(endpoint)),
-            );
-            joiner.role = Role::Early { endpoint: Arc::clone(endpoint), from };
-            joiner.deadline = now + STEP_TIMEOUT;
-            return Progress::Waits;
-        };
+        let Some(attempt) = endpoint.attempt() else { return Progress::Ended };
         if attempt.peer != from || handshake::dials(&endpoint.address, &from) {
             return Progress::Ended;
         }

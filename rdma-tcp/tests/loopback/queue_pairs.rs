@@ -82,7 +82,7 @@ fn a_peer_that_does_not_answer_is_an_error_within_the_timeout() {
     });
 }
 
-/// Catches a dialer that gives up after the first attempt, and a listener that forgets an early hello.
+/// Catches a side that dials once, and a listener that answers before it knows its peer.
 #[test]
 fn both_sides_may_connect_in_any_order_and_late() {
     run(async {
