@@ -328,3 +328,28 @@ fn the_panic_of_a_waker_ends_nothing() {
         assert!(device.port().is_ok());
     });
 }
+
+/// Catches the connection of an earlier attempt that is used for a later one: the message would go to the wrong peer.
+#[test]
+fn a_reset_queue_pair_connects_to_another_peer() {
+    run(async {
+        for pause in 0..100 {
+            let [mut a, mut b, mut c] = [(); 3].map(|()| single(Duration::from_secs(10)));
+            a.connect(&b).unwrap();
+            b.recv(1, 0..64).unwrap();
+            c.recv(1, 0..64).unwrap();
+            // Up to the middle of the handshake, and beyond.
+            let until = tokio::time::Instant::now() + Duration::from_micros(5 * pause);
+            while tokio::time::Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            a.qp().modify(Transition::Reset).unwrap();
+            a.qp().modify(Transition::Init).unwrap();
+            a.connect(&c).unwrap();
+            a.send(1, 0..64).unwrap();
+            assert_eq!(completion(&mut c).await.status, Status::Success);
+            // A handshake that was under way is dropped, or the peer sees silence.
+            assert_eq!(b.poll().unwrap(), None);
+        }
+    });
+}
