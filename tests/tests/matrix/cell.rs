@@ -15,6 +15,7 @@ use rdma_tests::{DEVICE, Hooked, Hooks, options};
 use tokio::io::AsyncWriteExt as _;
 
 use super::program::{Ends, Promise, Seen, close, empty, fill, open, transfer};
+use super::remote::Remote;
 
 /// What the data goes over
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,13 +28,15 @@ pub(crate) enum Carrier {
     Cables,
     /// Messages of both lanes, on streams of a session
     Streams,
+    /// Writes and reads of both lengths, in a region of the peer
+    Region,
 }
 
 impl Carrier {
-    pub(crate) const ALL: [Self; 4] = [Self::Eager, Self::Bulk, Self::Cables, Self::Streams];
+    pub(crate) const ALL: [Self; 5] = [Self::Eager, Self::Bulk, Self::Cables, Self::Streams, Self::Region];
 
     pub(crate) fn name(self) -> &'static str {
-        ["eager", "bulk", "two cables", "streams"][self as usize]
+        ["eager", "bulk", "two cables", "streams", "put and get"][self as usize]
     }
 
     fn ports(self) -> &'static [&'static str] {
@@ -45,7 +48,7 @@ impl Carrier {
         let lens: &[usize] = match self {
             Self::Eager => &[64, 64, 4032, 4033, 20_000, 20_000, 0, 68_544],
             Self::Bulk => &[100_000, 100_000, 68_545, 300_000, 300_000, 1 << 20],
-            Self::Cables | Self::Streams => &[64, 100_000, 100_000, 5_000, 5_000, 300_000],
+            Self::Cables | Self::Streams | Self::Region => &[64, 100_000, 100_000, 5_000, 5_000, 300_000],
         };
         lens.iter().copied().cycle().take(30).collect()
     }
@@ -267,6 +270,7 @@ async fn program(net: &Net, cell: Cell, delivers: bool, seen: &Seen) {
         Carrier::Streams => vec![open(&ab, &ba, Priority::High).await, open(&ab, &ba, Priority::Low).await],
         _ => vec![Ends { from: ab.main_stream().clone(), to: ba.main_stream().clone() }],
     };
+    let remote = if cell.carrier == Carrier::Region { Some(Remote::new(&ab, &b).await) } else { None };
     let half = cell::Cell::new(None);
     let at_half = || {
         if half.replace(Some(net.now())).is_none() {
@@ -275,7 +279,10 @@ async fn program(net: &Net, cell: Cell, delivers: bool, seen: &Seen) {
         }
     };
     let lens = cell.carrier.lens();
-    let transfers = || join_all(ends.iter().map(|ends| transfer(ends, &lens, delivers, seen, &at_half)));
+    let transfers = async || match &remote {
+        Some(remote) => vec![remote.transfer(&lens, seen, &at_half).await],
+        None => join_all(ends.iter().map(|ends| transfer(ends, &lens, delivers, seen, &at_half))).await,
+    };
     if cell.is_lost() {
         let tasks = async {
             let waiting = join3(ab.recv(), ab.closed(), ab.accept_stream());
@@ -305,7 +312,7 @@ async fn program(net: &Net, cell: Cell, delivers: bool, seen: &Seen) {
         close(&ab, &ba, seen).await;
     }
     assert!(has_shown(cell, &[&ab.snapshot(), &ba.snapshot()]), "{cell:?}: the fault has done nothing");
-    drop((unread, ends, ab, ba));
+    drop((unread, ends, remote, ab, ba));
     net.sleep(Duration::from_millis(50)).await;
     if cell.situation == Situation::UnprovenTeardown {
         return;

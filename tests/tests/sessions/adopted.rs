@@ -323,3 +323,21 @@ fn adopted_memory_outlives_its_node() {
         assert_eq!(memory.into_inner().expect("nothing else knows it").len(), MIB);
     });
 }
+
+/// Catches a future that takes back what another one has offered.
+#[test]
+fn a_future_that_is_dropped_takes_its_own_offer_only() {
+    Sim::new().run(async |net| {
+        let (a, b) = nodes(&net, &options());
+        let to = b.adopt(based(mapped(2 * MIB))).unwrap();
+        let (ab, ba) = connect(&a, &b).await.unwrap();
+        let first = begun(ba.main_stream().recv_into(to.lease(0..MIB).unwrap())).await;
+        ab.try_send(zeros(&ab, MIB).await).unwrap();
+        // The message is arriving in the first place.
+        net.sleep(Duration::from_micros(60)).await;
+        let second = begun(ba.main_stream().recv_into(to.lease(MIB..2 * MIB).unwrap())).await;
+        drop(first);
+        let received = second.await.unwrap().unwrap();
+        assert_eq!(to_address(&received) - BASE.with(|base| base.get()), MIB);
+    });
+}
