@@ -167,6 +167,14 @@ impl fmt::Display for Fingerprint {
     }
 }
 
+/// The FNV-1a hash of some bytes
+#[cfg(feature = "groups")]
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    let mut hash = Fnv::new();
+    hash.write(bytes);
+    hash.0
+}
+
 /// FNV-1a, whose values do not change between versions of the compiler
 struct Fnv(u64);
 

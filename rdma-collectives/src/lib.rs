@@ -5,11 +5,12 @@ mod advice;
 mod all_reduce;
 mod all_to_all;
 mod arborescences;
-
 mod cabling;
 mod cut;
 mod flow;
 mod forest;
+#[cfg(feature = "groups")]
+mod group;
 mod low;
 mod network;
 mod parse;
@@ -30,9 +31,13 @@ mod verify;
 pub use advice::{Addition, AdviceError, MAX_PORTS, Recommendation, Unplug, additions, recommend, unplugs};
 pub use all_reduce::all_reduce;
 pub use all_to_all::{MAX_ALL_TO_ALL_HOSTS, all_to_all};
-
 pub use cabling::{Cable, Cabling, CablingError, Fingerprint, MAX_CABLES, MAX_HOSTS, MAX_RATE};
 pub use forest::{all_gather, broadcast, reduce, reduce_scatter};
+#[cfg(feature = "groups")]
+pub use group::{
+    Call, Complex64, Element, ElementType, Group, GroupError, GroupOptions, JoinError, OperationKind,
+    Reduction,
+};
 pub use parse::ParsePlanError;
 pub use paths::{gather, scatter};
 pub use plan::{Certificate, Operation, Plan, PlanError, Price};

@@ -27,7 +27,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("rdma-tb5", &["rdma-arena", "rdma-core", "rdma-verbs-abi"]),
     ("rdma-tcp", &["rdma-core"]),
     ("rdma-async", &["rdma-arena", "rdma-core"]),
-    ("rdma-collectives", &[]),
+    ("rdma-collectives", &["rdma-async"]),
     ("rdma-doctor", &["rdma-core", "rdma-tb5", "rdma-verbs-abi"]),
     ("rdma-sim-verbs", &["rdma-arena", "rdma-core", "rdma-sim", "rdma-verbs-abi"]),
     ("rdma-sim-verbs/librdma", &["rdma-sim-verbs"]),

@@ -1,0 +1,147 @@
+//! What a rank asks its group for
+
+use std::fmt;
+
+use super::element::{ElementType, Reduction};
+
+/// The kind of an operation of a group
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum OperationKind {
+    /// [`Group::all_gather`](crate::Group::all_gather)
+    AllGather,
+    /// [`Group::all_reduce`](crate::Group::all_reduce)
+    AllReduce,
+    /// [`Group::all_to_all`](crate::Group::all_to_all)
+    AllToAll,
+    /// [`Group::barrier`](crate::Group::barrier)
+    Barrier,
+    /// [`Group::broadcast`](crate::Group::broadcast)
+    Broadcast,
+    /// [`Group::gather`](crate::Group::gather)
+    Gather,
+    /// [`Group::reduce`](crate::Group::reduce)
+    Reduce,
+    /// [`Group::reduce_scatter`](crate::Group::reduce_scatter)
+    ReduceScatter,
+    /// [`Group::scatter`](crate::Group::scatter)
+    Scatter,
+    /// [`Group::transfer`](crate::Group::transfer)
+    Transfer,
+}
+
+impl OperationKind {
+    const ALL: [Self; 10] = [
+        Self::AllGather,
+        Self::AllReduce,
+        Self::AllToAll,
+        Self::Barrier,
+        Self::Broadcast,
+        Self::Gather,
+        Self::Reduce,
+        Self::ReduceScatter,
+        Self::Scatter,
+        Self::Transfer,
+    ];
+}
+
+impl fmt::Display for OperationKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AllGather => "all_gather",
+            Self::AllReduce => "all_reduce",
+            Self::AllToAll => "all_to_all",
+            Self::Barrier => "barrier",
+            Self::Broadcast => "broadcast",
+            Self::Gather => "gather",
+            Self::Reduce => "reduce",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::Scatter => "scatter",
+            Self::Transfer => "transfer",
+        })
+    }
+}
+
+/// An operation with what all ranks have to agree on
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub struct Call {
+    /// The operation
+    pub operation: OperationKind,
+    /// The type of the elements
+    pub element: ElementType,
+    /// How elements are combined, if they are
+    pub reduction: Option<Reduction>,
+    /// The rank that has or gets everything, if there is one
+    pub root: Option<usize>,
+    /// The rank that gets a transfer
+    pub to: Option<usize>,
+    /// How many elements: of the vector of one rank, or of the part of each rank
+    pub count: u64,
+}
+
+impl Call {
+    /// Whether `count` is the length of the part of each rank
+    pub(super) fn has_parts(&self) -> bool {
+        matches!(
+            self.operation,
+            OperationKind::AllGather
+                | OperationKind::AllToAll
+                | OperationKind::Gather
+                | OperationKind::ReduceScatter
+                | OperationKind::Scatter
+        )
+    }
+
+    /// The length of an encoded call in bytes
+    pub(super) const LEN: usize = 16;
+
+    pub(super) fn encode(&self) -> [u8; Self::LEN] {
+        let index = |found: Option<usize>| found.map_or(u8::MAX, |index| index as u8);
+        let operation = OperationKind::ALL.iter().position(|kind| *kind == self.operation);
+        let element = ElementType::ALL.iter().position(|kind| *kind == self.element);
+        let reduction =
+            self.reduction.and_then(|kind| Reduction::ALL.iter().position(|other| *other == kind));
+        let mut bytes = [0; Self::LEN];
+        bytes[..8].copy_from_slice(&self.count.to_le_bytes());
+        bytes[8..13].copy_from_slice(&[
+            index(operation),
+            index(element),
+            index(reduction),
+            index(self.root),
+            index(self.to),
+        ]);
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8; Self::LEN]) -> Option<Self> {
+        let rank = |byte: u8| (byte != u8::MAX).then_some(usize::from(byte));
+        let [.., operation, element, reduction, root, to, _, _, _] = *bytes;
+        Some(Self {
+            operation: *OperationKind::ALL.get(usize::from(operation))?,
+            element: *ElementType::ALL.get(usize::from(element))?,
+            reduction: match rank(reduction) {
+                Some(index) => Some(*Reduction::ALL.get(index)?),
+                None => None,
+            },
+            root: rank(root),
+            to: rank(to),
+            count: u64::from_le_bytes(*bytes.first_chunk()?),
+        })
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { operation, element, reduction, root, to, count } = self;
+        write!(f, "{operation} of {count} {element}")?;
+        if let Some(reduction) = reduction {
+            write!(f, ", {reduction}")?;
+        }
+        match (root, to) {
+            (Some(root), Some(to)) => write!(f, ", from rank {root} to rank {to}"),
+            (Some(root), None) => write!(f, ", root {root}"),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+/// How a group divides vectors; the defaults suit Thunderbolt 5
+///
+/// All ranks have to use the same options.
+///
+/// ```
+/// use rdma_collectives::GroupOptions;
+///
+/// let options = GroupOptions::new().block_bytes(128 << 10);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use]
+pub struct GroupOptions {
+    pub(super) block_bytes: usize,
+    pub(super) receive_bytes: usize,
+}
+
+/// No shorter blocks are worth their cost.
+pub(super) const MIN_BLOCK: usize = 4096;
+/// The most blocks of a channel that are under way, or held by the receiver.
+const MAX_WINDOW: usize = 16;
+
+impl Default for GroupOptions {
+    fn default() -> Self {
+        Self { block_bytes: 256 << 10, receive_bytes: 12 << 20 }
+    }
+}
+
+impl GroupOptions {
+    /// The defaults
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The longest message, in bytes; 256 KiB
+    ///
+    /// Multiples of 4 KiB fill their frames, and from 4 KiB on count. For each neighbour a group leases four times as much of the send memory of the node.
+    pub fn block_bytes(self, bytes: usize) -> Self {
+        Self { block_bytes: bytes.max(MIN_BLOCK), ..self }
+    }
+
+    /// How much of the receive memory of the nodes a rank may use for blocks that cannot be combined yet, in bytes; 12 MiB
+    ///
+    /// At least two blocks for each tree and neighbour are used, also if they are more than that.
+    pub fn receive_bytes(self, bytes: usize) -> Self {
+        Self { receive_bytes: bytes, ..self }
+    }
+
+    /// How many blocks of so many bytes of each of so many channels into a rank may be under way
+    pub(super) fn window(&self, channels: usize, block: usize) -> u32 {
+        (self.receive_bytes / block.max(1) / channels.max(1)).clamp(2, MAX_WINDOW) as u32
+    }
+}

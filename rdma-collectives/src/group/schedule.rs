@@ -1,0 +1,284 @@
+//! A plan as one rank carries it out: what it receives, combines, keeps and sends on
+
+use std::collections::BTreeMap;
+
+use super::call::Call;
+use super::wire::Channel;
+use crate::{Operation, Plan, Tree};
+
+/// What one rank does in an operation; offsets and lengths are in bytes
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Schedule {
+    pub(crate) ins: Vec<In>,
+    pub(crate) outs: Vec<Out>,
+    pub(crate) sinks: Vec<Sink>,
+    /// What the rank copies to itself
+    pub(crate) copies: Vec<Copy>,
+}
+
+/// Blocks from a neighbour
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct In {
+    pub(crate) from: usize,
+    pub(crate) channel: Channel,
+    pub(crate) len: usize,
+}
+
+/// Blocks to a neighbour
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Out {
+    pub(crate) to: usize,
+    pub(crate) channel: Channel,
+    pub(crate) len: usize,
+    pub(crate) feed: Feed,
+    /// How many cables further a block goes, itself or what it becomes
+    pub(crate) beyond: u32,
+}
+
+/// Where blocks to a neighbour come from
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Feed {
+    /// What the rank has itself, if it takes part, combined with what arrives, in this order
+    Combined { own: Option<usize>, ins: Vec<usize> },
+    /// The input from an offset on
+    Input(usize),
+    /// What a sink has kept so far
+    Sink(usize),
+}
+
+/// Blocks that the rank keeps: what it has itself combined with what arrives
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Sink {
+    pub(crate) own: Option<usize>,
+    pub(crate) ins: Vec<usize>,
+    pub(crate) output: usize,
+    pub(crate) len: usize,
+}
+
+/// Bytes of the input that belong into the output
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Copy {
+    pub(crate) input: usize,
+    pub(crate) output: usize,
+    pub(crate) len: usize,
+}
+
+impl Schedule {
+    /// What `rank` does for `count` elements of `size` bytes: those of a vector, or of the part of each rank
+    pub(crate) fn new(plan: &Plan, rank: usize, count: usize, size: usize) -> Self {
+        let mut schedule = Self::default();
+        let operation = &plan.operation;
+        schedule.copies.extend(own_part(operation, rank, count).map(|[input, output]| Copy {
+            input: input * size,
+            output: output * size,
+            len: count * size,
+        }));
+        for (number, (tree, [start, end])) in (0..).zip(parts(plan, count)) {
+            let place = Place { operation, tree, count };
+            let at = |offset: Option<usize>| offset.map(|offset| (offset + start) * size);
+            let (input, output) = (at(place.input(rank)), at(place.output(rank)));
+            if end > start {
+                schedule.add(
+                    tree,
+                    rank,
+                    number,
+                    (end - start) * size,
+                    [input, output],
+                    directions(operation),
+                );
+            }
+        }
+        schedule
+    }
+
+    /// What a single rank does: it copies its input to its output
+    pub(crate) fn alone(call: Call, size: usize) -> Self {
+        let copy = Copy { input: 0, output: 0, len: call.count as usize * size };
+        Self { copies: vec![copy], ..Self::default() }
+    }
+
+    /// Adds the part of the rank in one tree
+    fn add(
+        &mut self,
+        tree: &Tree,
+        rank: usize,
+        number: u16,
+        len: usize,
+        [input, output]: [Option<usize>; 2],
+        [up, down]: [bool; 2],
+    ) {
+        let parent = tree.arcs.iter().find(|(_, child)| *child == rank).map(|(parent, _)| *parent);
+        let children: Vec<_> =
+            tree.arcs.iter().filter(|(parent, _)| *parent == rank).map(|(_, child)| *child).collect();
+        let is_root = tree.root == rank;
+        if parent.is_none() && !is_root {
+            return;
+        }
+        let mut kept = None;
+        if up {
+            let channel = Channel { tree: number, is_up: true };
+            let ins: Vec<_> = children.iter().map(|&from| self.receive(In { from, channel, len })).collect();
+            match (parent, output) {
+                (Some(to), _) => {
+                    let back = if down { height(tree, tree.root) } else { 0 };
+                    let beyond = depth(tree, to) + back;
+                    self.outs.push(Out {
+                        to,
+                        channel,
+                        len,
+                        feed: Feed::Combined { own: input, ins },
+                        beyond,
+                    });
+                }
+                (None, Some(output)) => kept = Some(self.keep(Sink { own: input, ins, output, len })),
+                (None, None) => (),
+            }
+        }
+        if down {
+            let channel = Channel { tree: number, is_up: false };
+            let mut feed = kept.map(Feed::Sink).or(input.filter(|_| is_root).map(Feed::Input));
+            if let Some(from) = parent {
+                let ins = vec![self.receive(In { from, channel, len })];
+                feed = Some(match output {
+                    Some(output) => Feed::Sink(self.keep(Sink { own: None, ins, output, len })),
+                    // A relay, whose tree is a path.
+                    None => Feed::Combined { own: None, ins },
+                });
+            }
+            let Some(feed) = feed else { return };
+            self.outs.extend(children.into_iter().map(|to| {
+                let beyond = height(tree, to);
+                Out { to, channel, len, feed: feed.clone(), beyond }
+            }));
+        }
+    }
+
+    fn receive(&mut self, from: In) -> usize {
+        self.ins.push(from);
+        self.ins.len() - 1
+    }
+
+    fn keep(&mut self, sink: Sink) -> usize {
+        self.sinks.push(sink);
+        self.sinks.len() - 1
+    }
+}
+
+/// How many arcs lead from the root to a host
+fn depth(tree: &Tree, host: usize) -> u32 {
+    let parent = tree.arcs.iter().find(|(_, child)| *child == host);
+    parent.map_or(0, |&(parent, _)| depth(tree, parent) + 1)
+}
+
+/// How many arcs lead from a host to the furthest one below it
+fn height(tree: &Tree, host: usize) -> u32 {
+    let children = tree.arcs.iter().filter(|(parent, _)| *parent == host);
+    children.map(|&(_, child)| height(tree, child) + 1).max().unwrap_or(0)
+}
+
+/// Whether data goes up the trees, and whether down
+fn directions(operation: &Operation) -> [bool; 2] {
+    match operation {
+        Operation::AllReduce | Operation::AllReduceAmong { .. } => [true, true],
+        Operation::Gather { .. } | Operation::Reduce { .. } | Operation::ReduceScatter { .. } => {
+            [true, false]
+        }
+        Operation::AllGather { .. }
+        | Operation::AllToAll { .. }
+        | Operation::Broadcast { .. }
+        | Operation::Scatter { .. } => [false, true],
+    }
+}
+
+/// Where the part that a rank has for itself begins in its input and in its output
+fn own_part(operation: &Operation, rank: usize, count: usize) -> Option<[usize; 2]> {
+    let there = rank * count;
+    match operation {
+        Operation::AllGather { .. } => Some([0, there]),
+        Operation::AllToAll { .. } => Some([there, there]),
+        Operation::Gather { root, amounts } if *root == rank && amounts[rank] > 0 => Some([0, there]),
+        Operation::Scatter { root, amounts } if *root == rank && amounts[rank] > 0 => Some([there, 0]),
+        _ => None,
+    }
+}
+
+/// What a tree carries
+struct Place<'a> {
+    operation: &'a Operation,
+    tree: &'a Tree,
+    count: usize,
+}
+
+impl Place<'_> {
+    /// The last host, of a tree that is a path
+    fn end(&self) -> usize {
+        self.tree.arcs.last().map_or(self.tree.root, |(_, child)| *child)
+    }
+
+    /// From which element on of its input the rank takes what it contributes
+    fn input(&self, rank: usize) -> Option<usize> {
+        let Self { operation, tree, count } = self;
+        let is_root = rank == tree.root;
+        match operation {
+            Operation::AllReduce | Operation::Reduce { .. } => Some(0),
+            Operation::AllReduceAmong { members } => members.contains(&rank).then_some(0),
+            Operation::AllGather { .. } | Operation::Broadcast { .. } => is_root.then_some(0),
+            Operation::Gather { .. } => (rank == self.end()).then_some(0),
+            Operation::ReduceScatter { .. } => Some(tree.root * count),
+            // A transfer is a scatter to one rank: there are no other parts before that of the receiver.
+            Operation::Scatter { amounts, .. } => {
+                let before = amounts[..self.end()].iter().filter(|amount| **amount > 0).count();
+                is_root.then_some(before * count)
+            }
+            Operation::AllToAll { .. } => is_root.then_some(self.end() * count),
+        }
+    }
+
+    /// From which element on of its output the rank keeps what the tree carries
+    fn output(&self, rank: usize) -> Option<usize> {
+        let Self { operation, tree, count } = self;
+        let (is_root, is_end) = (rank == tree.root, rank == self.end());
+        match operation {
+            Operation::AllReduce => Some(0),
+            Operation::AllReduceAmong { members } => members.contains(&rank).then_some(0),
+            Operation::Broadcast { .. } => (!is_root).then_some(0),
+            Operation::Reduce { .. } | Operation::ReduceScatter { .. } => is_root.then_some(0),
+            Operation::AllGather { .. } => (!is_root).then_some(tree.root * count),
+            Operation::Gather { .. } => is_root.then_some(self.end() * count),
+            Operation::Scatter { .. } => is_end.then_some(0),
+            Operation::AllToAll { .. } => is_end.then_some(tree.root * count),
+        }
+    }
+}
+
+/// The trees, and which elements of the part that they share each carries
+///
+/// Computed in floats: every host gets the same result, because sums, products and quotients are rounded the same way everywhere.
+fn parts(plan: &Plan, count: usize) -> Vec<(&Tree, [usize; 2])> {
+    // Trees with the same key divide a vector, or a part of it, among them.
+    let key = |tree: &Tree| match plan.operation {
+        Operation::AllGather { .. } | Operation::ReduceScatter { .. } => (tree.root, 0),
+        Operation::AllToAll { .. } | Operation::Gather { .. } | Operation::Scatter { .. } => {
+            (tree.root, tree.arcs.last().map_or(tree.root, |(_, child)| *child))
+        }
+        _ => (0, 0),
+    };
+    let mut totals: BTreeMap<_, f64> = BTreeMap::new();
+    let mut last = BTreeMap::new();
+    for (number, tree) in plan.trees.iter().enumerate() {
+        *totals.entry(key(tree)).or_default() += tree.share.to_f64();
+        last.insert(key(tree), number);
+    }
+    let mut done: BTreeMap<_, (f64, usize)> = BTreeMap::new();
+    let part = |(number, tree): (usize, &Tree)| -> [usize; 2] {
+        let (share, start) = done.entry(key(tree)).or_default();
+        *share += tree.share.to_f64();
+        let end = (count as f64 * (*share / totals[&key(tree)])).round() as usize;
+        let end = if last[&key(tree)] == number { count } else { end.clamp(*start, count) };
+        let range = [*start, end];
+        *start = end;
+        range
+    };
+    let ranges: Vec<_> = plan.trees.iter().enumerate().map(part).collect();
+    plan.trees.iter().zip(ranges).collect()
+}

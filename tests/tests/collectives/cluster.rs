@@ -1,0 +1,82 @@
+//! Simulated Macs that are the ranks of a group
+
+use futures::future::join_all;
+use rdma_async::{Node, NodeOptions, Session};
+use rdma_collectives::{Cable, Cabling, Group, GroupOptions};
+use rdma_sim::{Net, SimDevice, Topology};
+
+/// The payload that a cable of 80 Gb/s carries in one direction, in bytes per second
+pub(crate) const RATE: u64 = 9_200_000_000;
+/// From posting a short message to its arrival: doorbell, propagation, delivery, and a frame
+const LATENCY_NS: u64 = 6_300;
+
+/// The cabling of a topology, for the planner
+pub(crate) fn cabling(hosts: usize, edges: &[(usize, usize)]) -> Cabling {
+    let names: Vec<_> = (0..hosts).map(name).collect();
+    let cables: Vec<_> =
+        edges.iter().map(|&(left, right)| Cable::new(left, right, RATE).latency_ns(LATENCY_NS)).collect();
+    Cabling::new(names, cables).expect("the hosts exist")
+}
+
+/// The Macs `a`, `b`, … with these cables
+pub(crate) fn topology(hosts: usize, edges: &[(usize, usize)]) -> Topology {
+    Topology::graph(hosts, 6, edges).expect("six ports suffice")
+}
+
+pub(crate) fn name(rank: usize) -> String {
+    char::from(b'a' + rank as u8).to_string()
+}
+
+/// The sessions of each rank, with their neighbours, and the nodes, which have to live
+pub(crate) struct Cluster {
+    pub(crate) sessions: Vec<Vec<(usize, Session<SimDevice>)>>,
+    pub(crate) nodes: Vec<(usize, Node<SimDevice>)>,
+}
+
+/// Connects each two neighbours by nodes of their own: the first ports of two nodes pair
+pub(crate) async fn connect(net: &Net, cabling: &Cabling, options: &NodeOptions) -> Cluster {
+    let hosts = cabling.hosts();
+    let mut sessions: Vec<Vec<_>> = hosts.iter().map(|_| Vec::new()).collect();
+    let mut nodes = Vec::new();
+    for cable in cabling.cables() {
+        let [left, right] = cable.ends;
+        let node = |host: usize, peer: usize| {
+            let (from, to) = (net.host(&hosts[host]), hosts[peer].clone());
+            let runtime = from.runtime();
+            let builder = Node::builder(move || from.open_to(&to)).runtime(runtime);
+            builder.options(options.clone()).build().expect("the options are usable")
+        };
+        let (a, b) = (node(left, right), node(right, left));
+        let (ab, ba) = rdma_tests::connect(&a, &b).await.expect("a cable joins them");
+        sessions[left].push((right, ab));
+        sessions[right].push((left, ba));
+        nodes.extend([(left, a), (right, b)]);
+    }
+    Cluster { sessions, nodes }
+}
+
+/// The groups of all ranks
+pub(crate) async fn joined(cluster: &Cluster, cabling: &Cabling) -> Vec<Group<SimDevice>> {
+    joined_with(GroupOptions::new(), cluster, cabling).await
+}
+
+/// The groups of all ranks, with these options
+pub(crate) async fn joined_with(
+    options: GroupOptions,
+    cluster: &Cluster,
+    cabling: &Cabling,
+) -> Vec<Group<SimDevice>> {
+    let joins = cluster.sessions.iter().cloned().enumerate();
+    let joins = joins.map(|(rank, sessions)| Group::join_with(options, rank, cabling, sessions));
+    let joined = join_all(joins).await;
+    joined.into_iter().map(|group| group.unwrap_or_else(|error| panic!("{error}"))).collect()
+}
+
+/// Runs `program` on all ranks at once, and returns what each returns
+pub(crate) async fn on_all<T>(
+    groups: &mut [Group<SimDevice>],
+    program: impl AsyncFn(usize, &mut Group<SimDevice>) -> T,
+) -> Vec<T> {
+    let program = &program;
+    join_all(groups.iter_mut().enumerate().map(async |(rank, group)| program(rank, group).await)).await
+}

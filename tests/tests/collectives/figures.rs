@@ -1,0 +1,51 @@
+//! How fast operations are, in virtual time: exact figures of the model
+
+use rdma_collectives::{Operation, Reduction, bound};
+use rdma_sim::Sim;
+use rdma_tests::options;
+
+use crate::cluster::{cabling, connect, joined, on_all, topology};
+
+const K2: (usize, &[(usize, usize)]) = (2, &[(0, 1)]);
+const MESH_4: (usize, &[(usize, usize)]) = (4, &[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
+const RING_4: (usize, &[(usize, usize)]) = (4, &[(0, 1), (1, 2), (2, 3), (3, 0)]);
+const LINE_3: (usize, &[(usize, usize)]) = (3, &[(0, 1), (1, 2)]);
+/// A ring of four with a chord, and a fifth Mac with two cables
+const IRREGULAR_5: (usize, &[(usize, usize)]) =
+    (5, &[(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (2, 4), (3, 4)]);
+
+/// The part of the rate of the bound that an all_reduce of `f32` with so many bytes reaches
+fn efficiency((hosts, edges): (usize, &[(usize, usize)]), bytes: usize) -> f64 {
+    let cabling = cabling(hosts, edges);
+    let (bound, _) = bound(&cabling, &Operation::AllReduce).unwrap();
+    let run = Sim::new().topology(topology(hosts, edges)).sanitize(false).run(async |net| {
+        let cluster = connect(&net, &cabling, &options()).await;
+        let mut groups = joined(&cluster, &cabling).await;
+        on_all(&mut groups, async |_, group| group.barrier().await.unwrap()).await;
+        let start = net.now();
+        let done = on_all(&mut groups, async |rank, group| {
+            let mut vector = vec![rank as f32 + 1.0; bytes / 4];
+            group.all_reduce(&mut vector, Reduction::Sum).await.unwrap();
+            let sum = (hosts * (hosts + 1) / 2) as f32;
+            assert!(vector.iter().all(|element| *element == sum));
+            net.now()
+        });
+        let end = done.await.into_iter().max().unwrap();
+        bytes as f64 * bound.to_f64() / (end - start).as_secs_f64()
+    });
+    run.value
+}
+
+#[test]
+fn large_vectors_are_reduced_at_the_bound() {
+    for (name, shape, least) in [
+        ("pair", K2, 0.975),
+        ("mesh of 4", MESH_4, 0.975),
+        ("ring of 4", RING_4, 0.965),
+        ("line of 3", LINE_3, 0.975),
+        ("irregular", IRREGULAR_5, 0.945),
+    ] {
+        let found = efficiency(shape, 64 << 20);
+        assert!(found >= least, "{name}: {found:.4} of the bound, at least {least} expected");
+    }
+}

@@ -1,0 +1,4 @@
+//! Collective operations of simulated Macs over sessions
+
+mod cluster;
+mod figures;
