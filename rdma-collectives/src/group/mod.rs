@@ -12,7 +12,6 @@ mod operations;
 mod options;
 mod plans;
 mod schedule;
-mod tests;
 mod wire;
 
 use std::fmt;
@@ -137,7 +136,7 @@ impl<D: Device> Group<D> {
         sessions: impl IntoIterator<Item = (usize, Session<D>)>,
     ) -> Result<Self, JoinError> {
         let sessions = join::sessions(rank, cabling, sessions)?;
-        let plans = Plans::new(cabling.clone(), options)?;
+        let plans = Plans::new(cabling.clone())?;
         let greeting = join::greeting(rank, &plans, &options);
         let mut links = Vec::with_capacity(sessions.len());
         // In ascending order on all ranks: none waits for one that waits for it.

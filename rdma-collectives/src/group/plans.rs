@@ -25,7 +25,7 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    fn new(plan: Plan, options: &GroupOptions) -> Self {
+    fn new(plan: Plan) -> Self {
         let channels = |rank| Schedule::new(&plan, rank, 1 << 32, 1).ins.len();
         let most = (0..plan.hosts.len()).map(channels).max().unwrap_or(0);
         let largest_share = plan.trees.iter().map(|tree| tree.share.to_f64()).fold(0.0, f64::max);
@@ -53,7 +53,6 @@ impl Planned {
 #[derive(Debug)]
 pub(crate) struct Plans {
     pub(crate) cabling: Cabling,
-    options: GroupOptions,
     /// `None` for a single host
     pub(crate) all_reduce: Option<[Arc<Planned>; 2]>,
     /// The longest vector that is flooded, in bytes
@@ -62,13 +61,13 @@ pub(crate) struct Plans {
 }
 
 impl Plans {
-    pub(crate) fn new(cabling: Cabling, options: GroupOptions) -> Result<Self, PlanError> {
-        let mut plans = Self { cabling, options, all_reduce: None, most_flooded: 0, others: BTreeMap::new() };
+    pub(crate) fn new(cabling: Cabling) -> Result<Self, PlanError> {
+        let mut plans = Self { cabling, all_reduce: None, most_flooded: 0, others: BTreeMap::new() };
         if plans.cabling.hosts().len() > 1 {
             let all_reduce = AllReducePlans::new(&plans.cabling)?;
             plans.most_flooded = plans.crossover(&all_reduce)?;
             let AllReducePlans { trees, flood } = all_reduce;
-            plans.all_reduce = Some([trees, flood].map(|plan| Arc::new(Planned::new(plan, &options))));
+            plans.all_reduce = Some([trees, flood].map(|plan| Arc::new(Planned::new(plan))));
         }
         Ok(plans)
     }
@@ -118,7 +117,7 @@ impl Plans {
             }
         };
         let plan = planner::plan(&self.cabling, &operation)?;
-        let planned = Arc::new(Planned::new(plan, &self.options));
+        let planned = Arc::new(Planned::new(plan));
         self.others.insert(key, Arc::clone(&planned));
         Ok(planned)
     }

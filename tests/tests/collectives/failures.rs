@@ -1,0 +1,225 @@
+//! What ranks learn when they disagree, or when one of them is gone
+
+use std::time::Duration;
+
+use futures::future::{Either, join_all, select};
+use rdma_async::NodeOptions;
+use rdma_collectives::{Cabling, Group, GroupError, GroupOptions, JoinError, Reduction};
+use rdma_sim::{Net, Sim, SimDevice};
+
+use crate::cluster::{Cluster, RATE, cabling, connect, joined, on_all, topology};
+
+const LINE_4: (usize, &[(usize, usize)]) = (4, &[(0, 1), (1, 2), (2, 3)]);
+/// How long an error may take to reach all ranks: two heartbeats at the timeout of `quick`, and the way
+const BOUND: Duration = Duration::from_millis(50);
+
+fn quick() -> NodeOptions {
+    NodeOptions::new().peer_timeout(Duration::from_millis(40))
+}
+
+/// Runs `program` with the groups of a line of four hosts
+fn on_line<T>(program: impl AsyncFnOnce(Net, Cluster, Vec<Group<SimDevice>>) -> T) -> T {
+    let (hosts, edges) = LINE_4;
+    let cabling = cabling(hosts, edges);
+    Sim::new()
+        .topology(topology(hosts, edges))
+        .run(async |net| {
+            let cluster = connect(&net, &cabling, &quick()).await;
+            let groups = joined(&cluster, &cabling).await;
+            program(net, cluster, groups).await
+        })
+        .value
+}
+
+/// Catches a header that is not compared, and an error that only neighbours learn: without it, the far ranks hang.
+#[test]
+fn a_different_call_is_an_error_that_names_both_ranks() {
+    type Call = fn(&mut Group<SimDevice>) -> futures::future::LocalBoxFuture<'_, Result<(), GroupError>>;
+    let others: [(&str, Call); 6] = [
+        ("all_reduce of 8 i32, sum", |group| {
+            Box::pin(async { group.all_reduce(&mut [0_i32; 8], Reduction::Sum).await })
+        }),
+        ("all_reduce of 9 f32, sum", |group| {
+            Box::pin(async { group.all_reduce(&mut [0_f32; 9], Reduction::Sum).await })
+        }),
+        ("all_reduce of 0 f32, sum", |group| {
+            Box::pin(async { group.all_reduce::<f32>(&mut [], Reduction::Sum).await })
+        }),
+        ("all_reduce of 8 f32, max", |group| {
+            Box::pin(async { group.all_reduce(&mut [0_f32; 8], Reduction::Max).await })
+        }),
+        ("broadcast of 8 f32, root 0", |group| Box::pin(async { group.broadcast(0, &mut [0_f32; 8]).await })),
+        ("barrier of 1 u8", |group| Box::pin(async { group.barrier().await })),
+    ];
+    for (expected, other) in others {
+        on_line(async |net, _cluster, mut groups| {
+            on_all(&mut groups, async |_, group| group.barrier().await.unwrap()).await;
+            let start = net.now();
+            let errors = on_all(&mut groups, async |rank, group| {
+                match rank {
+                    3 => other(group).await,
+                    _ => group.all_reduce(&mut [0_f32; 8], Reduction::Sum).await,
+                }
+                .unwrap_err()
+            })
+            .await;
+            assert!(net.now() - start < BOUND);
+            for error in &errors {
+                let GroupError::Mismatch { sequence: 1, ranks, calls } = error else {
+                    panic!("{expected}: {error}")
+                };
+                let of = |rank| calls[ranks.iter().position(|found| *found == rank).unwrap()].to_string();
+                assert_eq!([of(2), of(3)], ["all_reduce of 8 f32, sum", expected]);
+            }
+            // The group is over.
+            let again = on_all(&mut groups, async |_, group| group.barrier().await.unwrap_err()).await;
+            assert_eq!(again, errors);
+        });
+    }
+}
+
+/// A rank that is one call behind the others, and one that has left out a call
+#[test]
+fn another_order_of_calls_is_an_error() {
+    on_line(async |_net, _cluster, mut groups| {
+        let errors = on_all(&mut groups, async |rank, group| {
+            let first = if rank == 1 { 5 } else { 4 };
+            group.all_reduce(&mut vec![0_u8; first], Reduction::Sum).await?;
+            group.all_reduce(&mut vec![0_u8; 9 - first], Reduction::Sum).await
+        })
+        .await;
+        for error in errors {
+            assert!(matches!(error, Err(GroupError::Mismatch { sequence: 0, .. })), "{error:?}");
+        }
+    });
+}
+
+/// Catches a loss that only the neighbours of the lost rank learn of, or that names another rank.
+#[test]
+fn the_loss_of_a_rank_is_an_error_that_names_it_on_all_others() {
+    for lost in 0..4 {
+        for len in [10, 8 << 20] {
+            on_line(async |net, mut cluster, groups| {
+                let mut groups: Vec<_> = groups.into_iter().enumerate().collect();
+                let (_, gone) = groups.remove(lost);
+                let fail = async |rank: usize, mut group: Group<SimDevice>| {
+                    group
+                        .all_reduce(&mut vec![1_u8; len], Reduction::Sum)
+                        .await
+                        .map_err(|error| (rank, error))
+                };
+                let losing = async {
+                    // It takes part for a while, and is then gone with its nodes and sessions.
+                    let operation = fail(lost, gone);
+                    let pause = net.sleep(Duration::from_micros(if len > 10 { 300 } else { 0 }));
+                    let ended = select(Box::pin(operation), Box::pin(pause)).await;
+                    let Either::Right((_, operation)) = ended else { panic!("it cannot end so soon") };
+                    net.inject(format!("at 0us {} kill", crate::cluster::name(lost)).parse().unwrap());
+                    net.sleep(Duration::from_millis(200)).await;
+                    drop(operation);
+                };
+                let start = net.now();
+                let survive = join_all(groups.into_iter().map(async |(rank, group)| {
+                    let (_, error) = fail(rank, group).await.unwrap_err();
+                    (rank, error, net.now() - start)
+                }));
+                let ((), errors) = futures::future::join(losing, survive).await;
+                for (rank, error, after) in errors {
+                    assert!(
+                        matches!(error, GroupError::Lost { rank, .. } if rank == lost),
+                        "{rank}: {error:?}"
+                    );
+                    assert!(after <= BOUND, "rank {rank} learned of {lost} after {after:?}");
+                }
+                cluster.nodes.clear();
+            });
+        }
+    }
+}
+
+/// Catches a dropped operation after which the others wait for ever.
+#[test]
+fn a_dropped_operation_ends_the_group_on_all_ranks() {
+    on_line(async |net, _cluster, mut groups| {
+        let start = net.now();
+        let errors = on_all(&mut groups, async |rank, group| {
+            if rank == 0 {
+                let mut vector = vec![1_u32; 1 << 20];
+                let operation = Box::pin(group.all_reduce(&mut vector, Reduction::Sum));
+                let pause = Box::pin(net.sleep(Duration::from_micros(100)));
+                assert!(matches!(select(operation, pause).await, Either::Right(_)));
+            }
+            group.all_reduce(&mut vec![1_u32; 1 << 20], Reduction::Sum).await.unwrap_err()
+        })
+        .await;
+        assert!(net.now() - start < BOUND);
+        for error in errors {
+            assert_eq!(error, GroupError::Cancelled { rank: 0, sequence: 0 });
+        }
+    });
+}
+
+/// What cannot be sent is refused before anything is, and the group goes on.
+#[test]
+fn wrong_arguments_leave_the_group_as_it_is() {
+    on_line(async |_net, _cluster, mut groups| {
+        on_all(&mut groups, async |_, group| {
+            let error = group.all_gather(&[1, 2], &mut [0; 7]).await.unwrap_err();
+            assert_eq!(error, GroupError::Argument { name: "all", expected: 8, found: 7 });
+            let error = group.broadcast(4, &mut [0; 7]).await.unwrap_err();
+            assert_eq!(error, GroupError::Root { rank: 4, size: 4 });
+            let error = group.all_reduce(&mut [true], Reduction::Average).await.unwrap_err();
+            assert_eq!(error.to_string(), "elements of type bool have no average");
+            assert_eq!(group.sequence(), 0);
+            group.barrier().await.unwrap();
+        })
+        .await;
+    });
+}
+
+/// Joins two hosts with these cablings, ranks and options
+fn join_errors(
+    cablings: [&Cabling; 2],
+    ranks: [(usize, usize); 2],
+    options: [GroupOptions; 2],
+) -> [Result<(), JoinError>; 2] {
+    let pair = cabling(2, &[(0, 1)]);
+    Sim::new()
+        .topology(topology(2, &[(0, 1)]))
+        .run(async |net| {
+            let mut cluster = connect(&net, &pair, &NodeOptions::new()).await;
+            let [a, b] = [0, 1].map(|host| {
+                let (_, session) = cluster.sessions[host].remove(0);
+                let (rank, neighbour) = ranks[host];
+                Group::join_with(options[host], rank, cablings[host], [(neighbour, session)])
+            });
+            let (a, b) = futures::future::join(a, b).await;
+            [a.map(drop), b.map(drop)]
+        })
+        .value
+}
+
+/// Catches a greeting that is not compared: the ranks would then carry out different plans.
+#[test]
+fn ranks_that_disagree_do_not_join() {
+    let pair = cabling(2, &[(0, 1)]);
+    let slow = Cabling::line(2, RATE / 2);
+    let three = cabling(3, &[(0, 1), (1, 2), (0, 2)]);
+    let (default, short) = (GroupOptions::new(), GroupOptions::new().block_bytes(64 << 10));
+    let what = |results: [Result<(), JoinError>; 2]| {
+        results.map(|result| match result.unwrap_err() {
+            JoinError::Disagreement { ranks, what, .. } => (ranks, what),
+            other => panic!("{other}"),
+        })
+    };
+    let right = [(0, 1), (1, 0)];
+    let both = |what| [([0, 1], what), ([1, 0], what)];
+    assert_eq!(what(join_errors([&pair, &slow], right, [default; 2])), both("cabling"));
+    assert_eq!(what(join_errors([&pair, &pair], right, [default, short])), both("block_bytes"));
+    let found = join_errors([&pair, &three], right, [default; 2]);
+    let missing = JoinError::Sessions { rank: 1, neighbour: 2, expected: 1, found: 0 };
+    let gone = JoinError::Lost { rank: 1, reason: rdma_async::SessionError::PeerGone };
+    assert_eq!(found, [Err(gone), Err(missing)]);
+    let error = join_errors([&pair, &pair], [(0, 1), (2, 0)], [default; 2])[1].clone();
+    assert_eq!(error, Err(JoinError::Rank { rank: 2, size: 2 }));
+}
