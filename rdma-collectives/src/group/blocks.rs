@@ -47,9 +47,9 @@ mod tests {
         /// Blocks follow each other without a gap, hold whole elements, and fit into messages: catches a range that is off by one.
         #[test]
         fn blocks_cover_a_part(
-            len in 0..1_000_000_usize, best in 0..400_u64, message in 1..200_usize, size in 0..4,
+            len in 0..1_000_000_usize, best in 0..400_u64, message in 1..200_usize, size in 0..4_u32,
         ) {
-            let (size, message) = (1 << size, message * MIN_BLOCK);
+            let (size, message) = (1_usize << size, message * MIN_BLOCK);
             let len = len * size;
             let blocks = Blocks::new(len, best, message, size);
             let mut end = 0;

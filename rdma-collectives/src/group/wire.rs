@@ -162,3 +162,50 @@ impl Greeting {
         (rest.is_empty() && magic == u64::from_le_bytes(*b"rdma-grp")).then_some(Self { values, rank })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{ElementType, OperationKind, Reduction};
+
+    fn call(count: u64, root: Option<usize>) -> Call {
+        let (operation, element) = (OperationKind::Reduce, ElementType::U64);
+        Call { operation, element, reduction: Some(Reduction::Sum), root, to: None, count }
+    }
+
+    proptest! {
+        /// Catches two fields that share bytes.
+        #[test]
+        fn messages_survive_the_way(
+            [sequence, number, blocks] in any::<[u32; 3]>(), tree in any::<u16>(), is_up in any::<bool>(),
+            count in any::<u64>(), root in prop::option::of(0..64_usize), ranks in [0..64_usize, 0..64_usize],
+            has_block in any::<bool>(),
+        ) {
+            let (channel, call) = (Channel { tree, is_up }, call(count, root));
+            let header = Header { sequence, call, block: has_block.then_some((channel, number)) };
+            prop_assert_eq!(Header::decode(&header.encode()), Some(header));
+            let [rank, _] = ranks;
+            for control in [
+                Control::Credit { sequence, channel, blocks },
+                Control::End(GroupError::Mismatch { sequence, ranks, calls: [call, Call { count: 0, ..call }] }),
+                Control::End(GroupError::Cancelled { rank, sequence }),
+                Control::End(GroupError::Lost { rank, reason: None }),
+                Control::End(GroupError::Protocol { rank, sequence }),
+                Control::End(GroupError::Left { rank }),
+            ] {
+                prop_assert_eq!(Control::decode(&control.encode()), Some(control));
+            }
+            let greeting = Greeting { rank: count, values: [1, 2, 3, 4, 5, u64::from(number)] };
+            prop_assert_eq!(Greeting::decode(&greeting.encode()), Some(greeting));
+        }
+
+        /// Catches a panic on what a foreign program sends.
+        #[test]
+        fn other_bytes_are_refused_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let _ = (Header::decode(&bytes), Control::decode(&bytes));
+            prop_assert_eq!(Greeting::decode(&bytes), None);
+        }
+    }
+}
