@@ -1,4 +1,4 @@
-//! The examples of `rdma-async`, each run as a process
+//! The examples of `rdma-async` and of groups, each run as a process
 //!
 //! They are programs of this package, too, so that cargo builds them before this test.
 #![cfg(unix)]
@@ -17,6 +17,7 @@ const UNPLUG_AND_RECOVER: &str = env!("CARGO_BIN_EXE_unplug_and_recover");
 const FUZZ_YOUR_PROTOCOL: &str = env!("CARGO_BIN_EXE_fuzz_your_protocol");
 const LEADER_ELECTION: &str = env!("CARGO_BIN_EXE_leader_election");
 const REPLAY_A_SEED: &str = env!("CARGO_BIN_EXE_replay_a_seed");
+const GRADIENT_AVERAGING: &str = env!("CARGO_BIN_EXE_gradient_averaging");
 const OPEN_DEVICE: &str = env!("CARGO_BIN_EXE_open_device");
 
 /// Long enough for any example on a machine that runs other programs, too
@@ -127,6 +128,14 @@ fn leader_election_finds_the_planted_bug_and_nothing_else() {
     assert_ne!(forgetful.code, Some(0), "{forgetful:?}");
     assert!(forgetful.stderr.contains("a term has one leader"), "{forgetful:?}");
     assert!(forgetful.stderr.contains("restart"), "the shrunk run has the fault that matters: {forgetful:?}");
+}
+
+/// Catches an operation that fails, or never ends, when a cable is pulled, and sums that differ between Macs.
+#[test]
+fn gradient_averaging_goes_on_without_a_cable() {
+    let ended = Example::run(GRADIENT_AVERAGING, &[]).succeeded();
+    assert_eq!(ended.stdout.lines().filter(|line| line.starts_with("step ")).count(), 8, "{ended:?}");
+    assert!(ended.stdout.ends_with("all Macs have the same weights\n"), "{ended:?}");
 }
 
 #[test]
