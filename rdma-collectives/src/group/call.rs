@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::element::{ElementType, Reduction};
+use super::element::ElementType;
+use super::reduction::Reduction;
 
 /// The kind of an operation of a group
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -6,38 +6,7 @@ use half::{bf16, f16};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::kernels::{self, Kernel};
-
-/// How elements of several ranks become one
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum Reduction {
-    /// The sum, divided by the number of ranks; integers round towards zero
-    Average,
-    /// The largest; a number beside a NaN wins
-    Max,
-    /// The smallest; a number beside a NaN wins
-    Min,
-    /// The product, which wraps around in integers; of booleans, whether all are true
-    Product,
-    /// The sum, which wraps around in integers; of booleans, whether any is true
-    Sum,
-}
-
-impl Reduction {
-    pub(super) const ALL: [Self; 5] = [Self::Average, Self::Max, Self::Min, Self::Product, Self::Sum];
-}
-
-impl fmt::Display for Reduction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Average => "average",
-            Self::Max => "max",
-            Self::Min => "min",
-            Self::Product => "product",
-            Self::Sum => "sum",
-        })
-    }
-}
+use super::reduction::Reduction;
 
 /// A complex number of two `f32`
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, PartialEq)]

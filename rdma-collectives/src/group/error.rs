@@ -3,7 +3,8 @@
 use rdma_async::{AllocError, OpenError, RecvError, SendError, SessionError};
 
 use super::call::Call;
-use super::element::{ElementType, Reduction};
+use super::element::ElementType;
+use super::reduction::Reduction;
 use crate::PlanError;
 
 /// Why an operation failed

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod call;
+mod dispatch;
 mod element;
 mod error;
 mod execution;
@@ -11,7 +12,10 @@ mod link;
 mod operations;
 mod options;
 mod plans;
+mod reduction;
 mod schedule;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::fmt;
@@ -21,13 +25,14 @@ use rdma_async::{Device, Session};
 
 use self::blocks::Blocks;
 pub use self::call::{Call, OperationKind};
-pub use self::element::{Complex64, Element, ElementType, Reduction};
+pub use self::element::{Complex64, Element, ElementType};
 pub use self::error::{GroupError, JoinError};
 use self::execution::{Buffers, Execution, Job};
 use self::kernels::Kernel;
 use self::link::Link;
 pub use self::options::GroupOptions;
 use self::plans::{Planned, Plans};
+pub use self::reduction::Reduction;
 use self::schedule::Schedule;
 use crate::Cabling;
 

@@ -4,10 +4,11 @@ use rdma_async::Device;
 
 use super::Group;
 use super::call::{Call, OperationKind};
-use super::element::{Element, Reduction};
+use super::dispatch::{call, expect, kernel};
+use super::element::Element;
 use super::error::GroupError;
 use super::execution::Buffers;
-use super::kernels::Kernel;
+use super::reduction::Reduction;
 
 /// Every operation returns, beside what it says itself, [`GroupError::Mismatch`], [`GroupError::Lost`], [`GroupError::Left`],
 /// [`GroupError::Cancelled`] or [`GroupError::Protocol`] if the group is over, or is then; and [`GroupError::Plan`] if the
@@ -16,6 +17,26 @@ impl<D: Device> Group<D> {
     /// Gives every rank the vectors of all ranks combined, element by element
     ///
     /// Short vectors are flooded, and combined in the order of the ranks; long ones go up and down the trees of the plan.
+    ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// # use rdma_collectives::{Cabling, Group, Reduction};
+    /// # let cabling = &Cabling::line(2, 9_200_000_000);
+    /// # let rank = async |rank: usize, session| {
+    /// # let mut group = Group::join(rank, cabling, [(1 - rank, session)]).await?;
+    /// let mut vector = [rank as i32, 10];
+    /// group.all_reduce(&mut vector, Reduction::Sum).await?;
+    /// assert_eq!(vector, [1, 20]);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # };
+    /// # futures::future::try_join(rank(0, session), rank(1, peer)).await
+    /// # }).value.unwrap();
+    /// ```
     ///
     /// # Errors
     ///
@@ -42,36 +63,27 @@ impl<D: Device> Group<D> {
         }
     }
 
-    async fn all_reduce_bytes(
-        &mut self,
-        call: Call,
-        kernel: Kernel,
-        vector: &mut [u8],
-    ) -> Result<(), GroupError> {
-        self.check()?;
-        match self.plans.all_reduce(vector.len() as u64) {
-            Some((flood, true)) => {
-                let mut all = vec![0; vector.len() * self.size()];
-                let buffers = Buffers { input: Some(vector), output: &mut all };
-                self.run(call, Some(&flood), None, buffers).await?;
-                let mut vectors = all.chunks_exact(vector.len().max(1));
-                if let Some(first) = vectors.next() {
-                    vector.copy_from_slice(first);
-                }
-                vectors.for_each(|other| (kernel.combine)(vector, other));
-                if let Some(divide) = kernel.divide {
-                    divide(vector, self.size());
-                }
-                Ok(())
-            }
-            Some((trees, false)) => {
-                self.run(call, Some(&trees), Some(kernel), Buffers { input: None, output: vector }).await
-            }
-            None => self.run(call, None, Some(kernel), Buffers { input: None, output: vector }).await,
-        }
-    }
-
     /// Gives the vector of rank `root` to every rank
+    ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// # use rdma_collectives::{Cabling, Group, Reduction};
+    /// # let cabling = &Cabling::line(2, 9_200_000_000);
+    /// # let rank = async |rank: usize, session| {
+    /// # let mut group = Group::join(rank, cabling, [(1 - rank, session)]).await?;
+    /// let mut vector = [rank as u32; 3];
+    /// group.broadcast(1, &mut vector).await?;
+    /// assert_eq!(vector, [1; 3]);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # };
+    /// # futures::future::try_join(rank(0, session), rank(1, peer)).await
+    /// # }).value.unwrap();
+    /// ```
     ///
     /// # Errors
     ///
@@ -86,6 +98,26 @@ impl<D: Device> Group<D> {
     }
 
     /// Gives rank `root` the vectors of all ranks combined, element by element; those of the others stay as they are
+    ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// # use rdma_collectives::{Cabling, Group, Reduction};
+    /// # let cabling = &Cabling::line(2, 9_200_000_000);
+    /// # let rank = async |rank: usize, session| {
+    /// # let mut group = Group::join(rank, cabling, [(1 - rank, session)]).await?;
+    /// let mut vector = [rank as f32];
+    /// group.reduce(0, &mut vector, Reduction::Max).await?;
+    /// assert_eq!(vector, [1.0], "rank 0 gets the larger one, and rank 1 keeps its own");
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # };
+    /// # futures::future::try_join(rank(0, session), rank(1, peer)).await
+    /// # }).value.unwrap();
+    /// ```
     ///
     /// # Errors
     ///
@@ -109,6 +141,26 @@ impl<D: Device> Group<D> {
 
     /// Gives every rank the parts of all ranks, in the order of the ranks
     ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// # use rdma_collectives::{Cabling, Group, Reduction};
+    /// # let cabling = &Cabling::line(2, 9_200_000_000);
+    /// # let rank = async |rank: usize, session| {
+    /// # let mut group = Group::join(rank, cabling, [(1 - rank, session)]).await?;
+    /// let mut all = [0; 4];
+    /// group.all_gather(&[rank as u8; 2], &mut all).await?;
+    /// assert_eq!(all, [0, 0, 1, 1]);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # };
+    /// # futures::future::try_join(rank(0, session), rank(1, peer)).await
+    /// # }).value.unwrap();
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`GroupError::Argument`] if `all` is not as long as the parts of all ranks, which have the same length; those of every operation.
@@ -122,6 +174,26 @@ impl<D: Device> Group<D> {
     }
 
     /// Combines the vectors of all ranks, element by element, and gives each rank its part: the first one to rank 0, and so on
+    ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// # use rdma_collectives::{Cabling, Group, Reduction};
+    /// # let cabling = &Cabling::line(2, 9_200_000_000);
+    /// # let rank = async |rank: usize, session| {
+    /// # let mut group = Group::join(rank, cabling, [(1 - rank, session)]).await?;
+    /// let mut part = [0];
+    /// group.reduce_scatter(&[10, 20], &mut part, Reduction::Sum).await?;
+    /// assert_eq!(part, [[20], [40]][rank]);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # };
+    /// # futures::future::try_join(rank(0, session), rank(1, peer)).await
+    /// # }).value.unwrap();
+    /// ```
     ///
     /// # Errors
     ///
@@ -146,6 +218,27 @@ impl<D: Device> Group<D> {
     /// Gives each rank its part of what rank `root` has: the first one to rank 0, and so on
     ///
     /// `all` of the other ranks is not used, and may be empty.
+    ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// # use rdma_collectives::{Cabling, Group, Reduction};
+    /// # let cabling = &Cabling::line(2, 9_200_000_000);
+    /// # let rank = async |rank: usize, session| {
+    /// # let mut group = Group::join(rank, cabling, [(1 - rank, session)]).await?;
+    /// let all: &[u16] = if rank == 0 { &[7, 8] } else { &[] };
+    /// let mut part = [0];
+    /// group.scatter(0, all, &mut part).await?;
+    /// assert_eq!(part, [[7], [8]][rank]);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # };
+    /// # futures::future::try_join(rank(0, session), rank(1, peer)).await
+    /// # }).value.unwrap();
+    /// ```
     ///
     /// # Errors
     ///
@@ -172,6 +265,26 @@ impl<D: Device> Group<D> {
     ///
     /// `all` of the other ranks is not used, and may be empty.
     ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// # use rdma_collectives::{Cabling, Group, Reduction};
+    /// # let cabling = &Cabling::line(2, 9_200_000_000);
+    /// # let rank = async |rank: usize, session| {
+    /// # let mut group = Group::join(rank, cabling, [(1 - rank, session)]).await?;
+    /// let mut all = if rank == 1 { vec![false; 2] } else { Vec::new() };
+    /// group.gather(1, &[rank == 1], &mut all).await?;
+    /// assert!(rank == 0 || all == [false, true]);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # };
+    /// # futures::future::try_join(rank(0, session), rank(1, peer)).await
+    /// # }).value.unwrap();
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`GroupError::Argument`] if `all` of the root is not as long as the parts of all ranks, which have the same length;
@@ -195,6 +308,26 @@ impl<D: Device> Group<D> {
 
     /// Sends a part to each rank, the first one to rank 0 and so on, and receives one from each, in the same order
     ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// # use rdma_collectives::{Cabling, Group, Reduction};
+    /// # let cabling = &Cabling::line(2, 9_200_000_000);
+    /// # let rank = async |rank: usize, session| {
+    /// # let mut group = Group::join(rank, cabling, [(1 - rank, session)]).await?;
+    /// let mut received = [0; 2];
+    /// group.all_to_all(&[10 * rank as i64, 10 * rank as i64 + 1], &mut received).await?;
+    /// assert_eq!(received, [[0, 10], [1, 11]][rank]);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # };
+    /// # futures::future::try_join(rank(0, session), rank(1, peer)).await
+    /// # }).value.unwrap();
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`GroupError::Argument`] if the slices are not equally long, or cannot be divided by the number of ranks;
@@ -213,6 +346,26 @@ impl<D: Device> Group<D> {
     /// Sends a vector from rank `from` to rank `to`; the others pass it on
     ///
     /// All ranks call it, with vectors of the same length; those of the other ranks are not used.
+    ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// # use rdma_collectives::{Cabling, Group, Reduction};
+    /// # let cabling = &Cabling::line(2, 9_200_000_000);
+    /// # let rank = async |rank: usize, session| {
+    /// # let mut group = Group::join(rank, cabling, [(1 - rank, session)]).await?;
+    /// let mut vector = [rank as u64 + 5];
+    /// group.transfer(0, 1, &mut vector).await?;
+    /// assert_eq!(vector, [5]);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # };
+    /// # futures::future::try_join(rank(0, session), rank(1, peer)).await
+    /// # }).value.unwrap();
+    /// ```
     ///
     /// # Errors
     ///
@@ -235,6 +388,24 @@ impl<D: Device> Group<D> {
 
     /// Waits until all ranks have called it
     ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// # use rdma_collectives::{Cabling, Group, Reduction};
+    /// # let cabling = &Cabling::line(2, 9_200_000_000);
+    /// # let rank = async |rank: usize, session| {
+    /// # let mut group = Group::join(rank, cabling, [(1 - rank, session)]).await?;
+    /// group.barrier().await?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # };
+    /// # futures::future::try_join(rank(0, session), rank(1, peer)).await
+    /// # }).value.unwrap();
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of every operation, such as [`GroupError::Lost`].
@@ -249,84 +420,4 @@ impl<D: Device> Group<D> {
         let mut all = vec![0; self.size()];
         self.run(call, flood.as_deref(), None, Buffers { input: Some(&[0]), output: &mut all }).await
     }
-
-    /// Carries out an operation whose input is its output
-    async fn in_place<T: Element>(
-        &mut self,
-        call: Call,
-        kernel: Option<Kernel>,
-        vector: &mut [T],
-    ) -> Result<(), GroupError> {
-        match T::bytes_mut(vector) {
-            Some(output) => self.planned(call, kernel, Buffers { input: None, output }).await,
-            None => {
-                let mut bytes = T::bytes(vector).to_vec();
-                self.planned(call, kernel, Buffers { input: None, output: &mut bytes }).await?;
-                T::copy_from(vector, &bytes);
-                Ok(())
-            }
-        }
-    }
-
-    /// Carries out an operation with an input and an output
-    async fn apart<T: Element>(
-        &mut self,
-        call: Call,
-        kernel: Option<Kernel>,
-        from: &[T],
-        into: &mut [T],
-    ) -> Result<(), GroupError> {
-        let input = Some(T::bytes(from));
-        match T::bytes_mut(into) {
-            Some(output) => self.planned(call, kernel, Buffers { input, output }).await,
-            None => {
-                let mut bytes = T::bytes(into).to_vec();
-                self.planned(call, kernel, Buffers { input, output: &mut bytes }).await?;
-                T::copy_from(into, &bytes);
-                Ok(())
-            }
-        }
-    }
-
-    async fn planned(
-        &mut self,
-        call: Call,
-        kernel: Option<Kernel>,
-        buffers: Buffers<'_>,
-    ) -> Result<(), GroupError> {
-        self.check()?;
-        if let Some(root) = call.root {
-            self.check_rank(root)?;
-        }
-        let is_alone = self.size() == 1 || call.to.is_some() && call.to == call.root;
-        let planned = if is_alone { None } else { Some(self.plans.of(&call)?) };
-        self.run(call, planned.as_deref(), kernel, buffers).await
-    }
-
-    /// Whether the group works
-    fn check(&self) -> Result<(), GroupError> {
-        self.end.clone().map_or(Ok(()), Err)
-    }
-
-    fn check_rank(&self, rank: usize) -> Result<(), GroupError> {
-        if rank >= self.size() {
-            return Err(GroupError::Root { rank, size: self.size() });
-        }
-        Ok(())
-    }
-}
-
-fn call<T: Element>(operation: OperationKind, count: usize) -> Call {
-    Call { operation, element: T::TYPE, reduction: None, root: None, to: None, count: count as u64 }
-}
-
-fn kernel<T: Element>(reduction: Reduction) -> Result<Kernel, GroupError> {
-    T::kernel(reduction).ok_or(GroupError::Unsupported { element: T::TYPE, reduction })
-}
-
-fn expect(name: &'static str, found: usize, expected: usize) -> Result<(), GroupError> {
-    if found != expected {
-        return Err(GroupError::Argument { name, expected, found });
-    }
-    Ok(())
 }

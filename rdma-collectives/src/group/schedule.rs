@@ -136,7 +136,7 @@ impl Schedule {
         }
         if down {
             let channel = Channel { tree: number, is_up: false };
-            let mut feed = kept.map(Feed::Sink).or(input.filter(|_| is_root).map(Feed::Input));
+            let mut feed = kept.map(Feed::Sink).or_else(|| input.filter(|_| is_root).map(Feed::Input));
             if let Some(from) = parent {
                 let ins = vec![self.receive(In { from, channel, len })];
                 feed = Some(match output {

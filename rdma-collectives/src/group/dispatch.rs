@@ -1,0 +1,123 @@
+//! From elements to bytes, and from an operation to its plan
+
+use rdma_async::Device;
+
+use super::Group;
+use super::call::{Call, OperationKind};
+use super::element::Element;
+use super::error::GroupError;
+use super::execution::Buffers;
+use super::kernels::Kernel;
+use super::reduction::Reduction;
+
+impl<D: Device> Group<D> {
+    /// Floods a short vector, and reduces a long one over trees
+    pub(super) async fn all_reduce_bytes(
+        &mut self,
+        call: Call,
+        kernel: Kernel,
+        vector: &mut [u8],
+    ) -> Result<(), GroupError> {
+        self.check()?;
+        match self.plans.all_reduce(vector.len() as u64) {
+            Some((flood, true)) => {
+                let mut all = vec![0; vector.len() * self.size()];
+                let buffers = Buffers { input: Some(vector), output: &mut all };
+                self.run(call, Some(&flood), None, buffers).await?;
+                let mut vectors = all.chunks_exact(vector.len().max(1));
+                if let Some(first) = vectors.next() {
+                    vector.copy_from_slice(first);
+                }
+                vectors.for_each(|other| (kernel.combine)(vector, other));
+                if let Some(divide) = kernel.divide {
+                    divide(vector, self.size());
+                }
+                Ok(())
+            }
+            Some((trees, false)) => {
+                self.run(call, Some(&trees), Some(kernel), Buffers { input: None, output: vector }).await
+            }
+            None => self.run(call, None, Some(kernel), Buffers { input: None, output: vector }).await,
+        }
+    }
+
+    /// Carries out an operation whose input is its output
+    pub(super) async fn in_place<T: Element>(
+        &mut self,
+        call: Call,
+        kernel: Option<Kernel>,
+        vector: &mut [T],
+    ) -> Result<(), GroupError> {
+        match T::bytes_mut(vector) {
+            Some(output) => self.planned(call, kernel, Buffers { input: None, output }).await,
+            None => {
+                let mut bytes = T::bytes(vector).to_vec();
+                self.planned(call, kernel, Buffers { input: None, output: &mut bytes }).await?;
+                T::copy_from(vector, &bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Carries out an operation with an input and an output
+    pub(super) async fn apart<T: Element>(
+        &mut self,
+        call: Call,
+        kernel: Option<Kernel>,
+        from: &[T],
+        into: &mut [T],
+    ) -> Result<(), GroupError> {
+        let input = Some(T::bytes(from));
+        match T::bytes_mut(into) {
+            Some(output) => self.planned(call, kernel, Buffers { input, output }).await,
+            None => {
+                let mut bytes = T::bytes(into).to_vec();
+                self.planned(call, kernel, Buffers { input, output: &mut bytes }).await?;
+                T::copy_from(into, &bytes);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) async fn planned(
+        &mut self,
+        call: Call,
+        kernel: Option<Kernel>,
+        buffers: Buffers<'_>,
+    ) -> Result<(), GroupError> {
+        self.check()?;
+        if let Some(root) = call.root {
+            self.check_rank(root)?;
+        }
+        let is_alone = self.size() == 1 || call.to.is_some() && call.to == call.root;
+        let planned = if is_alone { None } else { Some(self.plans.of(&call)?) };
+        self.run(call, planned.as_deref(), kernel, buffers).await
+    }
+
+    /// Whether the group works
+    pub(super) fn check(&self) -> Result<(), GroupError> {
+        self.end.clone().map_or(Ok(()), Err)
+    }
+
+    pub(super) fn check_rank(&self, rank: usize) -> Result<(), GroupError> {
+        if rank >= self.size() {
+            return Err(GroupError::Root { rank, size: self.size() });
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn call<T: Element>(operation: OperationKind, count: usize) -> Call {
+    Call { operation, element: T::TYPE, reduction: None, root: None, to: None, count: count as u64 }
+}
+
+pub(super) fn kernel<T: Element>(reduction: Reduction) -> Result<Kernel, GroupError> {
+    T::kernel(reduction).ok_or(GroupError::Unsupported { element: T::TYPE, reduction })
+}
+
+pub(super) fn expect(name: &'static str, found: usize, expected: usize) -> Result<(), GroupError> {
+    if found != expected {
+        return Err(GroupError::Argument { name, expected, found });
+    }
+    Ok(())
+}
