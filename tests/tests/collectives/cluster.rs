@@ -1,9 +1,9 @@
 //! Simulated Macs that are the ranks of a group
 
 use futures::future::join_all;
-use rdma_async::{Node, NodeOptions, Session};
+use rdma_async::{Node, NodeOptions, Session, Time};
 use rdma_collectives::{Cable, Cabling, Group, GroupOptions};
-use rdma_sim::{Net, SimDevice, Topology};
+use rdma_sim::{Net, Sim, SimDevice, Topology};
 
 /// The payload that a cable of 80 Gb/s carries in one direction, in bytes per second
 pub(crate) const RATE: u64 = 9_200_000_000;
@@ -18,8 +18,12 @@ pub(crate) fn cabling(hosts: usize, edges: &[(usize, usize)]) -> Cabling {
     Cabling::new(names, cables).expect("the hosts exist")
 }
 
-/// The Macs `a`, `b`, … with these cables
-pub(crate) fn topology(hosts: usize, edges: &[(usize, usize)]) -> Topology {
+/// A simulation of the Macs `a`, `b`, … with these cables, which fails when an operation hangs: sessions alone go on for ever
+pub(crate) fn sim(hosts: usize, edges: &[(usize, usize)]) -> Sim {
+    Sim::new().topology(topology(hosts, edges)).time_limit(Time::from_nanos(2_000_000_000))
+}
+
+fn topology(hosts: usize, edges: &[(usize, usize)]) -> Topology {
     Topology::graph(hosts, 6, edges).expect("six ports suffice")
 }
 

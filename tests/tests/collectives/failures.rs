@@ -5,9 +5,9 @@ use std::time::Duration;
 use futures::future::{Either, join_all, select};
 use rdma_async::NodeOptions;
 use rdma_collectives::{Cabling, Group, GroupError, GroupOptions, JoinError, Reduction};
-use rdma_sim::{Net, Sim, SimDevice};
+use rdma_sim::{Net, SimDevice};
 
-use crate::cluster::{Cluster, RATE, cabling, connect, joined, on_all, topology};
+use crate::cluster::{Cluster, RATE, cabling, connect, joined, on_all, sim};
 
 const LINE_4: (usize, &[(usize, usize)]) = (4, &[(0, 1), (1, 2), (2, 3)]);
 /// How long an error may take to reach all ranks: two heartbeats at the timeout of `quick`, and the way
@@ -21,8 +21,7 @@ fn quick() -> NodeOptions {
 fn on_line<T>(program: impl AsyncFnOnce(Net, Cluster, Vec<Group<SimDevice>>) -> T) -> T {
     let (hosts, edges) = LINE_4;
     let cabling = cabling(hosts, edges);
-    Sim::new()
-        .topology(topology(hosts, edges))
+    sim(hosts, edges)
         .run(async |net| {
             let cluster = connect(&net, &cabling, &quick()).await;
             let groups = joined(&cluster, &cabling).await;
@@ -184,8 +183,7 @@ fn join_errors(
     options: [GroupOptions; 2],
 ) -> [Result<(), JoinError>; 2] {
     let pair = cabling(2, &[(0, 1)]);
-    Sim::new()
-        .topology(topology(2, &[(0, 1)]))
+    sim(2, &[(0, 1)])
         .run(async |net| {
             let mut cluster = connect(&net, &pair, &NodeOptions::new()).await;
             let [a, b] = [0, 1].map(|host| {

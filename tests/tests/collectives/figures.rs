@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures::future::LocalBoxFuture;
 use rdma_collectives::{Group, GroupError, Operation, Reduction, bound};
-use rdma_sim::{Sim, SimDevice};
+use rdma_sim::SimDevice;
 use rdma_tests::options;
 
-use crate::cluster::{cabling, connect, joined, on_all, topology};
+use crate::cluster::{cabling, connect, joined, on_all, sim};
 
 type Shape = (usize, &'static [(usize, usize)]);
 
@@ -35,7 +35,7 @@ impl<F: for<'a> Fn(&'a mut Group<SimDevice>) -> LocalBoxFuture<'a, Result<(), Gr
 /// How long it takes until all ranks have done it, when they begin at the same time
 fn time_of((hosts, edges): Shape, program: &dyn Program) -> Duration {
     let cabling = cabling(hosts, edges);
-    let run = Sim::new().topology(topology(hosts, edges)).sanitize(false).run(async |net| {
+    let run = sim(hosts, edges).sanitize(false).run(async |net| {
         let cluster = connect(&net, &cabling, &options()).await;
         let mut groups = joined(&cluster, &cabling).await;
         on_all(&mut groups, async |_, group| group.barrier().await.unwrap()).await;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use rdma_async::NodeOptions;
 use rdma_collectives::{Cabling, Complex64, Element, Group, Reduction};
-use rdma_sim::{Sim, SimDevice};
+use rdma_sim::SimDevice;
 
-use crate::cluster::{cabling, connect, joined, on_all, topology};
+use crate::cluster::{cabling, connect, joined, on_all, sim};
 
 /// Rank counts with a cabling each: one cable, a line, and five hosts with an irregular one
 const SHAPES: [(usize, &[(usize, usize)]); 4] = [
@@ -97,8 +97,8 @@ async fn all_operations(rank: usize, group: &mut Group<SimDevice>, len: usize, s
 fn every_operation_agrees_with_a_scalar_oracle() {
     for (number, (hosts, edges)) in SHAPES.into_iter().enumerate() {
         let cabling = cabling(hosts, edges);
-        let sim = Sim::new().seed(number as u64).topology(topology(hosts, edges));
-        let run = sim.run(async |net| {
+        let simulation = sim(hosts, edges).seed(number as u64);
+        let run = simulation.run(async |net| {
             let cluster = connect(&net, &cabling, &NodeOptions::new()).await;
             let mut groups = joined(&cluster, &cabling).await;
             for (seed, len) in LENS.into_iter().enumerate() {
@@ -118,8 +118,8 @@ fn operations_go_on_when_the_cable_is_back() {
     let (hosts, edges) = SHAPES[3];
     let cabling = cabling(hosts, edges);
     let elapsed = |faults: &str| {
-        let sim = Sim::new().topology(topology(hosts, edges)).faults(faults.parse().unwrap());
-        let run = sim.run(async |net| {
+        let simulation = sim(hosts, edges).faults(faults.parse().unwrap());
+        let run = simulation.run(async |net| {
             let cluster = connect(&net, &cabling, &NodeOptions::new()).await;
             let mut groups = joined(&cluster, &cabling).await;
             net.sleep_until(rdma_async::Time::from_nanos(1_000_000)).await;
@@ -140,8 +140,8 @@ fn results_are_the_same_bits_on_all_ranks_and_in_each_run() {
     let (hosts, edges) = SHAPES[3];
     let cabling = cabling(hosts, edges);
     let bits = |seed: u64| {
-        let sim = Sim::new().seed(seed).topology(topology(hosts, edges)).sanitize(false);
-        sim.run(async |net| {
+        let simulation = sim(hosts, edges).seed(seed).sanitize(false);
+        simulation.run(async |net| {
             let cluster = connect(&net, &cabling, &NodeOptions::new()).await;
             let mut groups = joined(&cluster, &cabling).await;
             let results = on_all(&mut groups, async |rank, group| {
@@ -188,7 +188,7 @@ fn every_type_of_element_is_reduced() {
     const LEN: usize = 70_001;
     let (hosts, edges) = SHAPES[2];
     let cabling: Cabling = cabling(hosts, edges);
-    Sim::new().topology(topology(hosts, edges)).run(async |net| {
+    sim(hosts, edges).run(async |net| {
         let cluster = connect(&net, &cabling, &NodeOptions::new()).await;
         let mut groups = joined(&cluster, &cabling).await;
         macro_rules! numbers {
