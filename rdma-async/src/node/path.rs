@@ -25,7 +25,7 @@ impl<D: Device> PreparedPath<D> {
     pub(super) fn new(node: &NodeInner<D>, path: PathId, epoch: u16) -> Result<Self, ConnectError> {
         let port = &node.ports[path.0 as usize];
         match Self::try_new(node, path, epoch) {
-            // While there was no peer, nobody has looked at the port.
+            // A device may have vanished while there was no peer.
             Err(error) if port.forget_if_gone(&error) => Self::try_new(node, path, epoch),
             made => made,
         }

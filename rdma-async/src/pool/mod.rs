@@ -108,6 +108,7 @@ impl Pool {
     }
 
     /// How long a lease for sending can be, in bytes
+    #[cfg(feature = "tokio")]
     pub(crate) fn send_bytes(&self) -> usize {
         self.0.zone_len(Zone::Send) as usize * FRAME
     }
