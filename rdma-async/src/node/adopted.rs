@@ -31,7 +31,7 @@ impl<D: Device> Node<D> {
         T: DerefMut<Target = [u8]> + StableDeref + Send + 'static,
     {
         let node = self.inner();
-        let memory = match AdoptedMemory::new(&node.pool, owner) {
+        let memory = match node.pool.adopt(owner) {
             Ok(memory) => memory,
             Err(owner) => return Err(AdoptError { refusal: None, owner: Some(owner) }),
         };

@@ -12,7 +12,6 @@ use std::sync::{Arc, Weak};
 use rdma_core::FRAME;
 use stable_deref_trait::StableDeref;
 
-use super::Pool;
 use super::frames::Frames;
 use super::lease::Lease;
 use super::memory::{Memory, Zone};
@@ -22,12 +21,12 @@ use super::memory::{Memory, Zone};
 pub(crate) struct AdoptedMemory(pub(super) Arc<Memory>);
 
 impl AdoptedMemory {
-    /// Memory of `owner` for the node of `pool`
+    /// Memory of `owner` for the node whose pool has `pool`
     ///
     /// # Errors
     ///
     /// The owner, if it has no byte, or 4 GiB or more.
-    pub(crate) fn new<T>(pool: &Pool, owner: T) -> Result<Self, T>
+    pub(super) fn new<T>(pool: &Memory, owner: T) -> Result<Self, T>
     where
         T: DerefMut<Target = [u8]> + StableDeref + Send + 'static,
     {
@@ -39,7 +38,7 @@ impl AdoptedMemory {
         }
         // SAFETY: `StableDeref` promises that the bytes stay where they are. The owner is in the memory, which gives it away only as
         // a whole: nobody else can touch them.
-        Ok(Self(Arc::new(unsafe { Memory::adopted(&pool.0, bytes, owner) })))
+        Ok(Self(Arc::new(unsafe { Memory::adopted(pool, bytes, owner) })))
     }
 
     /// Whether both are the same memory
@@ -189,7 +188,7 @@ impl<T: 'static> Adopted<T> {
     ///
     /// # Errors
     ///
-    /// Itself, while leases are there, or messages that were made of them, or while a path is being made.
+    /// The [`Adopted`] itself, while leases are there, or messages that were made of them, or while a path is being made.
     pub fn into_inner(mut self) -> Result<T, Self> {
         let Some(memory) = self.memory.take_if(|memory| memory.is_free()) else { return Err(self) };
         self.disown(&memory);

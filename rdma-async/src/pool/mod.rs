@@ -10,10 +10,12 @@ mod registration;
 #[cfg(test)]
 mod tests;
 
+use std::ops::DerefMut;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rdma_core::{Device, FRAME};
+use stable_deref_trait::StableDeref;
 
 pub(crate) use self::account::Account;
 pub use self::adopted::Adopted;
@@ -49,6 +51,18 @@ impl Pool {
     /// Registers all of the memory with a device
     pub(crate) fn register<D: Device>(&self, device: &D) -> Result<Registration<D>, PoolError> {
         Registration::new(&self.0, device)
+    }
+
+    /// Memory of the application for the node of this pool
+    ///
+    /// # Errors
+    ///
+    /// The owner, if it has no byte, or 4 GiB or more.
+    pub(crate) fn adopt<T>(&self, owner: T) -> Result<AdoptedMemory, T>
+    where
+        T: DerefMut<Target = [u8]> + StableDeref + Send + 'static,
+    {
+        AdoptedMemory::new(&self.0, owner)
     }
 
     /// As [`register`](Self::register), for memory of the application
