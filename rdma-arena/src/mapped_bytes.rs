@@ -38,7 +38,7 @@ impl Deref for MappedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory is mapped and was zero-filled; nothing but this value knows it.
+        // SAFETY: the memory is mapped and was zero-filled; nothing but this value accesses it while it lives.
         unsafe { self.0.as_slice_ptr().as_ref() }
     }
 }

@@ -191,6 +191,9 @@ pub enum RequestError {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecvError {
+    /// The lease is of another node
+    #[error("the lease is of another node")]
+    ForeignLease,
     /// The session is lost
     #[error(transparent)]
     Lost(#[from] SessionError),

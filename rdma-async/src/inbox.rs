@@ -31,7 +31,12 @@ impl<T, E: Clone> Inbox<T, E> {
         self.0.update(effects, |inner| inner.messages.push_back(message));
     }
 
-    /// How many messages nobody has taken
+    /// Whether tasks wait for a message
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.0.has_waiting()
+    }
+
+    /// How many messages no task has taken
     pub(crate) fn len(&self) -> usize {
         self.0.value().messages.len()
     }

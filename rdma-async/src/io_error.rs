@@ -116,6 +116,7 @@ impl OpenError {
 impl RecvError {
     fn kind(&self) -> io::ErrorKind {
         match self {
+            Self::ForeignLease => io::ErrorKind::InvalidInput,
             Self::Lost(error) => error.kind(),
             Self::WouldBlock => io::ErrorKind::WouldBlock,
         }

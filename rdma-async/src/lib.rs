@@ -9,7 +9,8 @@
 //! A node [leases](Lease) pieces of its memory, which is registered once for each path. A message is written into a lease. One
 //! above 68,544 bytes is read there by the device, and the peer's device writes it into the memory from which the receiving application
 //! reads it as a [`Message`]; a shorter one is copied on its way out, and again on
-//! arrival if it is longer than 4,032 bytes. Nothing is allocated per message.
+//! arrival if it is longer than 4,032 bytes. Nothing is allocated per message, but for those that become leases. Memory of the application
+//! can be [adopted](Node::adopt), and is then sent from and received into as a node's own.
 //!
 //! # Safety model
 //!
@@ -22,11 +23,13 @@
 //! * A timeout resolves a future; it never hands out memory that the device may still touch.
 //! * When a path ends, its queue pairs are destroyed and its registration is given back before its memory is used again. If neither
 //!   proves that the device has stopped, the memory of posted requests is never used again, and the sessions of that peer end.
-//! * A [`Lease`] shows and sends only bytes that were written into it, never those of an earlier message.
+//! * A [`Lease`] shows and sends only bytes that were written into it, never those of an earlier message; one of [`Adopted`] memory also
+//!   what the application had there.
 //! * Wakers run without a lock: they may use the session. If one panics, the panic is caught and logged, and every other task is
 //!   still woken.
 //! * A device that reports what cannot be ends the sessions of the peer that its report names, and no other.
-//! * The public API has no `unsafe` of its own; [`bytes::BufMut`] has.
+//! * The public API has no `unsafe` of its own; [`bytes::BufMut`] has, and adopted memory is where its type promises by
+//!   `StableDeref` that it stays.
 //!
 //! # When cables and devices fail
 //!

@@ -117,6 +117,11 @@ impl<T> WaitQueue<T> {
         &self.value
     }
 
+    /// Whether tasks wait
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Stops waiting; the next task in line is woken, so that a wake-up is not lost with this one
     #[inline]
     pub(crate) fn leave<E>(&mut self, waiter: &mut Waiter, effects: &mut Effects<E>) {

@@ -24,6 +24,9 @@ pub struct TcpOptions {
     pub(crate) name: String,
 }
 
+/// Added to the time of day: without a bound, the sum would overflow.
+const LONGEST: Duration = Duration::from_hours(24);
+
 impl Default for TcpOptions {
     fn default() -> Self {
         Self {
@@ -56,9 +59,9 @@ impl TcpOptions {
         Self { bits_per_second, ..self }
     }
 
-    /// How long a queue pair waits for the connection to its peer before it enters the error state; 10 s
+    /// How long a queue pair waits for the connection to its peer before it enters the error state, at most a day; 10 s
     pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
-        Self { connect_timeout, ..self }
+        Self { connect_timeout: connect_timeout.min(LONGEST), ..self }
     }
 
     /// The name of the device and of its thread; `tcp0`

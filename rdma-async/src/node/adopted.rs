@@ -3,7 +3,8 @@
 use std::ops::DerefMut;
 use std::sync::Arc;
 
-use rdma_core::Device;
+use rdma_core::session::PathId;
+use rdma_core::{Cause, Device};
 use stable_deref_trait::StableDeref;
 
 use super::Node;
@@ -11,13 +12,15 @@ use super::inner::NodeInner;
 use super::port::Port;
 use crate::adopt_error::AdoptError;
 use crate::error::PoolError;
-use crate::pool::{Adopted, AdoptedMemory, Disown, Pool};
+use crate::peering::shared::PeeringShared;
+use crate::pool::{Adopted, AdoptedMemory, Adopter};
 
 impl<D: Device> Node<D> {
     /// Takes memory of the application, to send from it and receive into it without a copy, on all sessions of the node
     ///
     /// Registered once for each path, also for those that are made later. Apple's device takes no memory of the heap, and none that is
-    /// not aligned to 16 KiB (field reports): [`MappedBytes`](crate::MappedBytes) suits it. A device takes about 100 registrations.
+    /// not aligned to 16 KiB (field reports): [`MappedBytes`](crate::MappedBytes) suits it. A device takes about 100 registrations: as
+    /// many times as many memories as paths, and no path can be made beyond.
     ///
     /// Messages are [received](crate::Stream::recv_into) without a copy when all paths to the peer were made after the memory was adopted:
     /// Apple's device does not write to memory that was registered after a queue pair was set up (field reports). Until then, they
@@ -51,16 +54,21 @@ impl<D: Device> NodeInner<D> {
         self.adopted.lock().iter().map(|(memory, _)| memory.clone()).collect()
     }
 
+    /// Registers `memory` for all paths, and tries the devices that no path uses now
     fn adopt(&self, memory: &AdoptedMemory) -> Result<(), PoolError> {
         self.forget_unused();
-        // Also the devices that no path uses now.
         for port in self.ports.iter().filter_map(Port::current) {
-            drop(Pool::register_adopted(memory, &port.device)?);
+            match memory.register(&port.device) {
+                Err(error) if error.cause != Cause::DeviceGone => return Err(PoolError::Register(error)),
+                registered => drop(registered),
+            }
         }
         // First for paths that are being made.
-        self.adopted.lock().push((memory.clone(), false));
+        self.keep(memory);
         let mut paths = self.routes().into_iter();
-        paths.try_for_each(|(peering, path)| peering.update(|state, _| state.adopt(path, memory)))
+        let adopted =
+            paths.try_for_each(|(peering, path)| peering.update(|state, _| state.adopt(path, memory)));
+        adopted.map_err(PoolError::Register)
     }
 
     /// Lets all paths forget the memory that was given up and has no lease
@@ -69,15 +77,26 @@ impl<D: Device> NodeInner<D> {
         let unused = adopted.extract_if(.., |(memory, is_given_up)| *is_given_up && memory.is_free());
         let unused = unused.collect::<Vec<_>>();
         drop(adopted);
-        for (memory, _) in unused {
+        if !unused.is_empty() {
             for (peering, path) in self.routes() {
-                peering.update(|state, _| state.disown(path, &memory));
+                self.forget_on(&peering, path);
             }
         }
     }
+
+    /// Lets a path forget what is not adopted any more
+    pub(super) fn forget_on(&self, peering: &PeeringShared<D>, path: PathId) {
+        let adopted = self.adopted();
+        let forgotten = peering.update(|state, _| state.retain_adopted(path, &adopted));
+        drop(forgotten);
+    }
 }
 
-impl<D: Device> Disown for NodeInner<D> {
+impl<D: Device> Adopter for NodeInner<D> {
+    fn keep(&self, memory: &AdoptedMemory) {
+        self.adopted.lock().push((memory.clone(), false));
+    }
+
     fn disown(&self, memory: &AdoptedMemory) {
         for (known, is_given_up) in self.adopted.lock().iter_mut() {
             *is_given_up |= known.is(memory);

@@ -346,7 +346,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 peering.with(|state, now, effects| state.refuse(id, now, effects));
             }
         }
-        for LostPath { path, epoch, key, reason } in lost {
+        for LostPath { path, epoch, key, reason, .. } in lost {
             self.node.remove_route(key);
             tracing::info!(path = path.0, %reason, "path lost");
             let (index, now) = (path.0 as usize, self.now());

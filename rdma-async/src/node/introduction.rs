@@ -178,7 +178,7 @@ fn make_peering<D: Device>(
         transmit: (0..TRANSMIT).map(|_| lease(1)).collect::<Result<_, _>>()?,
         max_in_flight: node.options.max_in_flight_sends,
         max_unaccepted: node.options.max_sessions,
-        longest: rdma_core::frames(node.options.max_message) as u32,
+        longest: node.options.max_message,
         peer_timeout,
     };
     let (reactor, runtime) = (node.reactor_waker(), Arc::clone(&node.runtime));

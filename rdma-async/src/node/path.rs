@@ -12,7 +12,7 @@ use crate::error::ConnectError;
 use crate::peering::lanes::Lanes;
 use crate::peering::paths::NewPath;
 use crate::peering::shared::PeeringShared;
-use crate::pool::{Pool, Zone};
+use crate::pool::Zone;
 
 /// Queue pairs that are not connected yet
 pub(super) struct PreparedPath<D: Device> {
@@ -35,7 +35,7 @@ impl<D: Device> PreparedPath<D> {
         let port = node.ports[path.0 as usize].open()?;
         let mut registrations = vec![node.pool.register(&port.device)?];
         for memory in node.adopted() {
-            registrations.push(Pool::register_adopted(&memory, &port.device)?);
+            registrations.push(memory.register(&port.device)?);
         }
         let trailers = node.pool.try_lease(Zone::Eager, 1).ok_or(ConnectError::Memory)?;
         let max = port.device.caps().max_queue_frames;
@@ -111,9 +111,8 @@ impl<D: Device> PreparedPath<D> {
         if added.is_err() {
             node.remove_route(key);
         }
-        added?;
-        // What was adopted since the queue pairs were made.
-        let adopt = |memory| peering.update(|state, _| state.adopt(end.path, memory));
-        Ok(node.adopted().iter().try_for_each(adopt)?)
+        // What was given up since the queue pairs were made.
+        node.forget_on(peering, end.path);
+        added
     }
 }

@@ -243,33 +243,41 @@ impl<D: Device> State<D> {
     /// As [`find_memory`](Self::find_memory), once; whether messages were passed over
     fn try_find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) -> bool {
         let mut passed_over = Vec::new();
+        let mut stands_in_line = false;
+        let reserve = frames(self.longest_received()) as u32;
         let mut index = 0;
         while let Some(&Announced { id, stream: key, len }) = self.announced.get(index) {
+            index += 1;
+            // The application reads the earlier ones first.
+            if passed_over.contains(&key) {
+                continue;
+            }
             let span = frames(len as usize) as u32;
             let mut stream = find_stream(&mut self.sessions, key);
+            let (core, lanes) = (&self.core, &self.lanes);
+            let offered = stream.as_mut().and_then(|stream| {
+                stream.take_offer(len as usize, |lease| {
+                    core.is_next(id) && lanes.iter().flatten().all(|lanes| lanes.receives_into(lease))
+                })
+            });
             let is_awaited = stream.as_ref().is_none_or(|stream| stream.is_awaited());
             let [unread, in_hand] = stream.as_ref().map_or([0; 2], |stream| stream.long_frames());
             let free = self.pool.free(Zone::Bulk);
             let is_fair = |held| held == 0 || held + 2 * span <= free;
-            let lanes = &self.lanes;
-            let offer = stream.as_mut().and_then(|stream| {
-                stream.take_offer(len as usize, |lease| {
-                    lanes.iter().flatten().all(|lanes| lanes.receives_into(lease))
-                })
-            });
-            let is_offered = offer.is_some();
-            let lease = if passed_over.contains(&key) {
-                // The application reads the earlier ones first.
+            let is_offered = offered.is_some();
+            let lease = if is_offered {
+                offered
+            } else if stands_in_line {
                 None
-            } else if is_offered {
-                offer
             } else if is_awaited && is_fair(in_hand) {
-                match self.pool.poll_lease(Zone::Bulk, span, &mut self.memory.frames, cx, effects) {
+                let leased = self.pool.poll_lease(Zone::Bulk, span, &mut self.memory.frames, cx, effects);
+                stands_in_line = leased.is_pending();
+                match leased {
                     Poll::Ready(lease) => Some(lease),
-                    Poll::Pending => return !passed_over.is_empty(),
+                    Poll::Pending => None,
                 }
             } else if is_fair(unread + in_hand) {
-                self.pool.try_lease_leaving(Zone::Bulk, span, self.longest)
+                self.pool.try_lease_leaving(Zone::Bulk, span, reserve)
             } else {
                 None
             };
@@ -278,9 +286,9 @@ impl<D: Device> State<D> {
                     stream.is_passed_over = true;
                 }
                 passed_over.push(key);
-                index += 1;
                 continue;
             };
+            index -= 1;
             self.announced.remove(index);
             lease.set_received(len as usize);
             if let Some(stream) = stream {
@@ -292,8 +300,10 @@ impl<D: Device> State<D> {
             self.incoming.insert(id, Body::Lease(lease));
             self.core.accept_bulk(id);
         }
-        // Others stand behind in line.
-        self.pool.leave(Zone::Bulk, &mut self.memory.frames, effects);
+        if !stands_in_line {
+            // Others stand behind in line.
+            self.pool.leave(Zone::Bulk, &mut self.memory.frames, effects);
+        }
         !passed_over.is_empty()
     }
 }

@@ -10,12 +10,11 @@ use std::sync::Arc;
 
 use rdma_core::session::{BulkTrailer, MAX_SLOTS};
 use rdma_core::{
-    CompletionQueue, Device, FRAME, Invalid, Lkey, QpAddress, QpCapacity, QpInit, QueuePair, RecvRequest,
-    SendOp, SendRequest, Sge, Teardown, Verb, WrId,
+    CompletionQueue, Device, FRAME, QpAddress, QpCapacity, QpInit, QueuePair, RecvRequest, SendOp,
+    SendRequest, Sge, Teardown, WrId,
 };
 
-use crate::error::PoolError;
-use crate::pool::{AdoptedMemory, Lease, Pool, Registration};
+use crate::pool::{AdoptedMemory, Lease, Registration};
 
 type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
 
@@ -139,17 +138,21 @@ impl<D: Device> Lanes<D> {
     }
 
     /// Registers memory of the application, unless it is; from now on, it can be sent from
-    pub(super) fn adopt(&mut self, memory: &AdoptedMemory) -> Result<(), PoolError> {
+    pub(super) fn adopt(&mut self, memory: &AdoptedMemory) -> Result<(), rdma_core::Error> {
         if !self.registrations.iter().any(|(registration, _)| registration.is_of(memory)) {
-            let registration = Pool::register_adopted(memory, self.port.device())?;
-            self.registrations.push((registration, false));
+            self.registrations.push((memory.register(self.port.device())?, false));
         }
         Ok(())
     }
 
-    /// Deregisters memory of the application, of which there is no lease
-    pub(super) fn disown(&mut self, memory: &AdoptedMemory) {
-        self.registrations.retain(|(registration, _)| !registration.is_of(memory));
+    /// Forgets all memory of the application but this; of the other there is no lease
+    pub(super) fn retain_adopted(&mut self, adopted: &[AdoptedMemory]) -> Vec<AdoptedMemory> {
+        let mut index = 0;
+        let forgotten = self.registrations.extract_if(.., |(registration, _)| {
+            index += 1;
+            index > 1 && !adopted.iter().any(|memory| registration.is_of(memory))
+        });
+        forgotten.map(|(registration, _)| registration.into_memory()).collect()
     }
 
     /// Whether receives may name `lease`
@@ -161,13 +164,18 @@ impl<D: Device> Lanes<D> {
         &self.registrations[0].0
     }
 
-    /// `len` bytes at `offset` of a lease, as the device names them
-    fn sge(&self, lease: &Lease, offset: usize, len: usize) -> Result<Sge, rdma_core::Error> {
-        let known = self.registrations.iter().find(|(registration, _)| registration.holds(lease));
-        // Memory that was adopted while the path was being made: the next path knows it.
-        let unknown = || rdma_core::Error::new(Verb::RegMr, Invalid::Lkey { lkey: Lkey(0) }.into());
-        let (registration, _) = known.ok_or_else(unknown)?;
-        Ok(registration.sge(lease, offset, len))
+    /// `len` bytes at `offset` of a lease, as the device names them; registers memory that was adopted while the path was being made
+    fn sge(&mut self, lease: &Lease, offset: usize, len: usize) -> Result<Sge, rdma_core::Error> {
+        let known = self.registrations.iter().position(|(registration, _)| registration.holds(lease));
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let registration = Registration::of(lease, self.port.device())?;
+                self.registrations.push((registration, false));
+                self.registrations.len() - 1
+            }
+        };
+        Ok(self.registrations[index].0.sge(lease, offset, len))
     }
 
     /// The name of the path in requests
@@ -336,7 +344,14 @@ impl<D: Device> Lanes<D> {
         let is_quiesced = self.quiesce();
         let leases = self.receives.iter_mut().filter_map(Option::take).chain(self.trailers.take()).collect();
         let bulk_receives = std::mem::take(&mut self.bulk_receives);
-        Stopped { is_quiesced, leases, bulk_receives, bulk_sends: std::mem::take(&mut self.bulk_sends) }
+        let adopted = self.retain_adopted(&[]);
+        Stopped {
+            adopted,
+            is_quiesced,
+            leases,
+            bulk_receives,
+            bulk_sends: std::mem::take(&mut self.bulk_sends),
+        }
     }
 }
 
@@ -347,6 +362,8 @@ pub(super) struct Stopped {
     /// Frames that were posted
     pub(super) leases: Vec<Lease>,
     pub(super) bulk_receives: VecDeque<BulkReceive>,
+    /// Memory of the application that was registered, to be dropped after unlocking
+    pub(super) adopted: Vec<AdoptedMemory>,
     /// Messages that were posted on the bulk lane, once for each post
     pub(super) bulk_sends: VecDeque<u32>,
 }

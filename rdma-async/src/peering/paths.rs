@@ -7,7 +7,7 @@ use rdma_core::{Device, Time};
 use super::body::{Body, Effects};
 use super::lanes::{BulkReceive, Lanes, SCRATCH};
 use super::state::{LostPath, State, find_stream};
-use crate::error::{ConnectError, PoolError, SessionError};
+use crate::error::{ConnectError, SessionError};
 use crate::pool::{AdoptedMemory, Lease, Zone};
 
 /// A path with connected queue pairs
@@ -69,16 +69,15 @@ impl<D: Device> State<D> {
     }
 
     /// Lets a path send from memory of the application
-    pub(crate) fn adopt(&mut self, path: PathId, memory: &AdoptedMemory) -> Result<(), PoolError> {
+    pub(crate) fn adopt(&mut self, path: PathId, memory: &AdoptedMemory) -> Result<(), rdma_core::Error> {
         let lanes = self.lanes.get_mut(path.0 as usize).and_then(Option::as_mut);
         lanes.map_or(Ok(()), |lanes| lanes.adopt(memory))
     }
 
-    /// Lets a path forget memory of the application, of which there is no lease
-    pub(crate) fn disown(&mut self, path: PathId, memory: &AdoptedMemory) {
-        if let Some(lanes) = self.lanes.get_mut(path.0 as usize).and_then(Option::as_mut) {
-            lanes.disown(memory);
-        }
+    /// Lets a path forget all memory of the application but this; returns what is to be dropped after unlocking
+    pub(crate) fn retain_adopted(&mut self, path: PathId, adopted: &[AdoptedMemory]) -> Vec<AdoptedMemory> {
+        let lanes = self.lanes.get_mut(path.0 as usize).and_then(Option::as_mut);
+        lanes.map(|lanes| lanes.retain_adopted(adopted)).unwrap_or_default()
     }
 
     pub(crate) fn lose_path(&mut self, path: PathId, reason: PathLoss, now: Time, effects: &mut Effects) {
@@ -90,9 +89,10 @@ impl<D: Device> State<D> {
     pub(super) fn stop_path(&mut self, path: PathId, reason: PathLoss, now: Time, effects: &mut Effects) {
         let Some(lanes) = self.lanes.get_mut(path.0 as usize).and_then(Option::take) else { return };
         let (key, epoch) = (lanes.key(), self.epochs[path.0 as usize]);
-        self.lost_paths.push(LostPath { path, epoch, key, reason });
         let payload = lanes.payload;
-        let stopped = lanes.stop();
+        let mut stopped = lanes.stop();
+        let adopted = std::mem::take(&mut stopped.adopted);
+        self.lost_paths.push(LostPath { path, epoch, key, reason, _adopted: adopted });
         if !stopped.is_quiesced {
             // Nothing that was posted may be used again: what is counted as posted stays so for good.
             stopped.leases.into_iter().for_each(std::mem::forget);

@@ -20,7 +20,7 @@ use super::session_state::SessionState;
 use super::stream_state::{StreamKey, StreamState};
 use crate::error::SessionError;
 use crate::id_map::IdMap;
-use crate::pool::{Lease, Pool};
+use crate::pool::{AdoptedMemory, Lease, Pool};
 
 /// The protocol, its paths and its tables
 ///
@@ -50,8 +50,8 @@ pub(crate) struct State<D: Device> {
     pub(super) unaccepted: u32,
     pub(super) max_unaccepted: u32,
     pub(super) max_in_flight: u32,
-    /// Frames for the longest message that this side takes.
-    pub(super) longest: u32,
+    /// Length of the longest message that this side takes.
+    longest: usize,
     /// Sessions that the peer has opened, for the listener.
     pub(super) opened: Vec<SessionId>,
     /// Paths that failed and were stopped, for the task that makes new ones.
@@ -76,6 +76,8 @@ pub(crate) struct LostPath {
     /// Its name in requests.
     pub(crate) key: u32,
     pub(crate) reason: PathLoss,
+    /// What it had registered of the application's memory, which may be dropped here.
+    pub(super) _adopted: Vec<AdoptedMemory>,
 }
 
 /// What a peering is made of
@@ -87,8 +89,8 @@ pub(crate) struct Parts {
     pub(crate) transmit: Vec<Lease>,
     pub(crate) max_in_flight: u32,
     pub(crate) max_unaccepted: u32,
-    /// Frames for the longest message that this side takes.
-    pub(crate) longest: u32,
+    /// Length of the longest message that this side takes.
+    pub(crate) longest: usize,
     pub(crate) peer_timeout: Duration,
 }
 
@@ -207,6 +209,11 @@ impl<D: Device> State<D> {
     /// How many long messages of a session wait for memory
     pub(crate) fn wants_memory(&self, id: SessionId) -> usize {
         self.announced.iter().filter(|announced| announced.stream.session == id).count()
+    }
+
+    /// The longest message that this side takes, in bytes
+    pub(crate) fn longest_received(&self) -> usize {
+        self.longest
     }
 
     /// The longest message that the peer takes

@@ -25,6 +25,19 @@ impl StreamKey {
     }
 }
 
+/// Memory of the application for a message
+pub(crate) struct Offer {
+    pub(crate) lease: Lease,
+    /// The longest message that is received there, in bytes.
+    pub(crate) max: usize,
+}
+
+impl Offer {
+    pub(crate) fn fits(&self, len: usize) -> bool {
+        len <= self.max.min(self.lease.capacity())
+    }
+}
+
 /// Where the futures of a stream wait
 pub(crate) struct StreamState {
     pub(crate) ops: OpTable<Body, SendError>,
@@ -39,10 +52,10 @@ pub(crate) struct StreamState {
     pub(super) arriving: u32,
     /// Whether a long message waits for memory beside the line.
     pub(super) is_passed_over: bool,
-    /// Whether the application has asked for a message, and none has come since.
-    is_asked: bool,
+    /// Whether the application has looked for a message without waiting, and none has come since.
+    is_tried: bool,
     /// Memory of the application for the next long message, and the number of the offer.
-    offer: Option<(u32, Lease)>,
+    offer: Option<(u32, Offer)>,
     offers: u32,
     /// Frames of long messages of the session that arrive or are unread.
     unread: Account,
@@ -62,7 +75,7 @@ impl StreamState {
             is_over: false,
             arriving: 0,
             is_passed_over: false,
-            is_asked: false,
+            is_tried: false,
             offer: None,
             offers: 0,
             unread: unread.clone(),
@@ -76,7 +89,7 @@ impl StreamState {
         if body.len() > MAX_EAGER {
             self.arriving -= 1;
         }
-        self.is_asked = false;
+        self.is_tried = false;
         self.inbox.push(body, effects);
     }
 
@@ -87,23 +100,26 @@ impl StreamState {
         cx: &Context<'_>,
         effects: &mut Effects,
     ) -> Poll<Result<Option<Body>, RecvError>> {
+        let was_awaited = self.is_awaited();
         let next = self.inbox.poll_next(waiter, cx, effects);
-        self.asked(next.is_pending(), effects);
+        self.look_for_memory(was_awaited, effects);
         next.map(|next| self.take(next))
     }
 
     /// The next message, or the end, if it is there and no task waits for it
     pub(crate) fn try_next(&mut self, effects: &mut Effects) -> Option<Result<Option<Body>, RecvError>> {
+        let was_awaited = self.is_awaited();
         let next = self.inbox.try_next();
-        self.asked(next.is_none(), effects);
+        self.is_tried |= next.is_none();
+        self.look_for_memory(was_awaited, effects);
         next.map(|next| self.take(next))
     }
 
-    fn asked(&mut self, is_missing: bool, effects: &mut Effects) {
-        if is_missing && self.is_passed_over && !self.is_asked {
+    /// Lets the reactor find memory for a message that the application has begun to wait for
+    fn look_for_memory(&self, was_awaited: bool, effects: &mut Effects) {
+        if self.is_passed_over && !was_awaited && self.is_awaited() {
             effects.wake_reactor();
         }
-        self.is_asked |= is_missing;
     }
 
     fn take(&self, mut next: Result<Option<Body>, RecvError>) -> Result<Option<Body>, RecvError> {
@@ -120,24 +136,26 @@ impl StreamState {
     }
 
     /// Offers memory for the next long message, unless another task has; returns the number of the offer
-    pub(crate) fn offer(&mut self, lease: &mut Option<Lease>) -> Option<u32> {
-        let lease = lease.take_if(|_| self.offer.is_none())?;
+    pub(crate) fn offer(&mut self, offer: &mut Option<Offer>, effects: &mut Effects) -> Option<u32> {
+        let offer = offer.take_if(|_| self.offer.is_none())?;
         self.offers = self.offers.wrapping_add(1);
-        self.offer = Some((self.offers, lease));
+        self.offer = Some((self.offers, offer));
+        if self.is_passed_over {
+            effects.wake_reactor();
+        }
         Some(self.offers)
     }
 
     /// Takes back what was offered under `number`, unless a message arrives there
-    pub(crate) fn take_back(&mut self, number: u32) -> Option<Lease> {
-        self.offer.take_if(|(current, _)| *current == number).map(|(_, lease)| lease)
+    pub(crate) fn take_back(&mut self, number: u32) -> Option<Offer> {
+        self.offer.take_if(|(current, _)| *current == number).map(|(_, offer)| offer)
     }
 
     /// Takes the memory that the application has offered, if the message for which it waits fits there
     pub(super) fn take_offer(&mut self, len: usize, is_usable: impl FnOnce(&Lease) -> bool) -> Option<Lease> {
         let is_awaited = self.is_awaited();
-        let offer =
-            self.offer.take_if(|(_, lease)| is_awaited && lease.capacity() >= len && is_usable(lease));
-        offer.map(|(_, lease)| lease)
+        let offer = self.offer.take_if(|(_, offer)| is_awaited && offer.fits(len) && is_usable(&offer.lease));
+        offer.map(|(_, offer)| offer.lease)
     }
 
     /// Where the frames of messages count that arrive or are unread
@@ -147,7 +165,8 @@ impl StreamState {
 
     /// Whether a message would be read, or dropped, as soon as it is here
     pub(super) fn is_awaited(&self) -> bool {
-        !self.is_held || (self.is_asked && self.arriving == 0)
+        let is_empty = self.arriving == 0 && self.inbox.len() == 0;
+        !self.is_held || (is_empty && (self.is_tried || self.inbox.is_awaited()))
     }
 
     /// Frames of long messages of the session: unread, and in the hands of the application

@@ -9,12 +9,13 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
-use rdma_core::FRAME;
+use rdma_core::{Device, FRAME};
 use stable_deref_trait::StableDeref;
 
 use super::frames::Frames;
 use super::lease::Lease;
 use super::memory::{Memory, Zone};
+use super::registration::Registration;
 
 /// Memory of the application, as the tables of a node keep it
 #[derive(Clone)]
@@ -39,6 +40,11 @@ impl AdoptedMemory {
         // SAFETY: `StableDeref` promises that the bytes stay where they are. The owner is in the memory, which gives it away only as
         // a whole: nobody else can touch them.
         Ok(Self(Arc::new(unsafe { Memory::adopted(pool, bytes, owner) })))
+    }
+
+    /// Registers all of it with a device
+    pub(crate) fn register<D: Device>(&self, device: &D) -> Result<Registration<D>, rdma_core::Error> {
+        Registration::new(&self.0, device)
     }
 
     /// Whether both are the same memory
@@ -107,16 +113,20 @@ impl<T: 'static> RegionMemory for Adopted<T> {
     }
 }
 
-/// Lets a node forget memory
-pub(crate) trait Disown: Send + Sync {
+/// The node that has adopted memory
+pub(crate) trait Adopter: Send + Sync {
+    /// Lets paths that are made from now on register `memory`
+    fn keep(&self, memory: &AdoptedMemory);
+
+    /// Forgets `memory`, at once or when it has no lease any more
     fn disown(&self, memory: &AdoptedMemory);
 }
 
 /// Memory of the application that a node sends from and receives into without a copy
 ///
 /// Made by [`Node::adopt`](crate::Node::adopt). While a node has it, the bytes are reached by [leases](Self::lease) only, which do not
-/// overlap: so nothing reads them while a device writes, whatever futures are dropped. Dropping it frees the memory as soon as no lease
-/// and no path needs it.
+/// overlap: so nothing reads them while a device writes, whatever futures are dropped. Memory that is dropped before its last lease is freed
+/// when other memory is adopted or dropped afterwards, or with the node.
 ///
 /// ```
 /// # use rdma_async::*;
@@ -137,12 +147,12 @@ pub struct Adopted<T> {
     /// `None` only while it is dropped.
     memory: Option<AdoptedMemory>,
     /// Weak: it keeps no device open.
-    node: Weak<dyn Disown>,
+    node: Weak<dyn Adopter>,
     owner: PhantomData<fn() -> T>,
 }
 
 impl<T: 'static> Adopted<T> {
-    pub(crate) fn new(memory: AdoptedMemory, node: Weak<dyn Disown>) -> Self {
+    pub(crate) fn new(memory: AdoptedMemory, node: Weak<dyn Adopter>) -> Self {
         Self { memory: Some(memory), node, owner: PhantomData }
     }
 
@@ -162,8 +172,8 @@ impl<T: 'static> Adopted<T> {
     ///
     /// # Panics
     ///
-    /// Unless the range is inside the memory, not empty, begins at a multiple of 4096 bytes, and ends at one or at the end of the memory;
-    /// a range that ends elsewhere takes the rest of its 4096 bytes with it, as [`capacity`](Lease::capacity).
+    /// Unless the range is inside the memory, not empty, and begins at a multiple of 4096 bytes. A range that does not end at one has the
+    /// rest of its last 4096 bytes to itself, as [`capacity`](Lease::capacity).
     #[must_use]
     pub fn lease(&self, range: Range<usize>) -> Option<Lease> {
         self.kept().lease(range)

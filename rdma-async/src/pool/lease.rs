@@ -20,7 +20,8 @@ pub(crate) type Effects = crate::effects::Effects<Lease>;
 ///
 /// Works like a vector of fixed capacity: it starts empty, grows as bytes are written
 /// ([`extend_from_slice`](Self::extend_from_slice), [`io::Write`], [`BufMut`], [`resize`](Self::resize)), and dereferences to the
-/// written bytes. **Bytes of an earlier message in the same memory can neither be read nor sent**, and nothing is cleared for it.
+/// written bytes. **Bytes of an earlier message in the same memory can neither be read nor sent**, and nothing is cleared for it. One of
+/// [adopted](crate::Adopted) memory starts with what is there.
 /// Dropping a lease gives its memory back to the node, and what the [message](crate::Message::into_lease) that it was held in its session.
 ///
 /// ```
@@ -112,6 +113,11 @@ impl Lease {
         assert!(len <= self.capacity(), "{len} bytes do not fit into {} of a lease", self.capacity());
     }
 
+    /// The memory that it is a part of
+    pub(super) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
     /// Whether it is a part of `memory`
     #[inline]
     pub(super) fn is_part_of(&self, memory: &Arc<Memory>) -> bool {
@@ -164,7 +170,7 @@ impl Lease {
         }
     }
 
-    /// As [`charge_to`](Self::charge_to), if they count towards another one
+    /// As [`charge_to`](Self::charge_to), if they count at all
     pub(crate) fn recharge_to(&mut self, account: &Account) {
         if self.account.is_some() {
             self.charge_to(account);
@@ -185,7 +191,7 @@ impl Deref for Lease {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory is mapped and was zero-filled, this lease alone names it, and no device writes it: a lease that is
+        // SAFETY: the memory is initialized, mapped with zeros or given as bytes, this lease alone names it, and no device writes it: a lease that is
         // posted for receiving is owned by the queue pairs, which hand it out when the device is done with it.
         unsafe { std::slice::from_raw_parts(self.as_ptr().as_ptr(), self.len as usize) }
     }

@@ -19,7 +19,7 @@ use stable_deref_trait::StableDeref;
 
 pub(crate) use self::account::Account;
 pub use self::adopted::Adopted;
-pub(crate) use self::adopted::{AdoptedMemory, Disown, RegionMemory};
+pub(crate) use self::adopted::{AdoptedMemory, Adopter, RegionMemory};
 pub use self::alloc::Alloc;
 use self::frames::Frames;
 pub(crate) use self::lease::Effects;
@@ -50,7 +50,7 @@ impl Pool {
 
     /// Registers all of the memory with a device
     pub(crate) fn register<D: Device>(&self, device: &D) -> Result<Registration<D>, PoolError> {
-        Registration::new(&self.0, device)
+        Registration::new(&self.0, device).map_err(PoolError::Register)
     }
 
     /// Memory of the application for the node of this pool
@@ -63,14 +63,6 @@ impl Pool {
         T: DerefMut<Target = [u8]> + StableDeref + Send + 'static,
     {
         AdoptedMemory::new(&self.0, owner)
-    }
-
-    /// As [`register`](Self::register), for memory of the application
-    pub(crate) fn register_adopted<D: Device>(
-        memory: &AdoptedMemory,
-        device: &D,
-    ) -> Result<Registration<D>, PoolError> {
-        Registration::new(&memory.0, device)
     }
 
     /// How many frames a lease of `len` bytes takes

@@ -8,7 +8,6 @@ use rdma_core::{Access, Device, MemoryRegion, Sge, Teardown};
 use super::adopted::AdoptedMemory;
 use super::lease::Lease;
 use super::memory::Memory;
-use crate::error::PoolError;
 
 /// All memory of a pool, or that the application has given, registered for one path
 ///
@@ -20,12 +19,24 @@ pub(crate) struct Registration<D: Device> {
 }
 
 impl<D: Device> Registration<D> {
-    pub(super) fn new(memory: &Arc<Memory>, device: &D) -> Result<Self, PoolError> {
+    pub(super) fn new(memory: &Arc<Memory>, device: &D) -> Result<Self, rdma_core::Error> {
         let slice = memory.bytes();
         // SAFETY: the memory lives in the same structure as the registration and is dropped after it; leases, the only way to
         // its memory, are owned by the tables of the peering while they are posted.
         let region = unsafe { device.register(slice, Access::LOCAL_WRITE) };
-        Ok(Self { region: region.map_err(PoolError::Register)?, memory: Arc::clone(memory) })
+        Ok(Self { region: region?, memory: Arc::clone(memory) })
+    }
+
+    /// The memory of `lease`
+    pub(crate) fn of(lease: &Lease, device: &D) -> Result<Self, rdma_core::Error> {
+        Self::new(lease.memory(), device)
+    }
+
+    /// Deregisters the memory, which may be the last that is left of it
+    pub(crate) fn into_memory(self) -> AdoptedMemory {
+        let Self { region, memory } = self;
+        drop(region);
+        AdoptedMemory(memory)
     }
 
     /// Whether `lease` is a part of the memory

@@ -29,9 +29,9 @@ impl<D: Device> StreamRef<D> {
     }
 }
 
-impl<D: Device> Recycle for StreamRef<D> {
-    fn recycle(&self, len: usize) {
-        self.peering.update(|state, effects| state.recycle(self.key, len, effects));
+impl<D: Device> Recycle for PeeringShared<D> {
+    fn recycle(&self, stream: StreamKey, len: usize) {
+        self.update(|state, effects| state.recycle(stream, len, effects));
     }
 }
 
@@ -73,8 +73,8 @@ impl<D: Device> StreamHandle<D> {
 
     /// A received message
     pub(super) fn message(&self, body: Body) -> Message {
-        let stream = Arc::downgrade(&self.stream);
-        Message::new(body, stream)
+        let peering = Arc::downgrade(&self.peering);
+        Message::new(body, peering, self.key)
     }
 }
 

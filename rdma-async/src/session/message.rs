@@ -5,6 +5,7 @@ use std::sync::Weak;
 use bytes::Bytes;
 
 use crate::peering::body::Body;
+use crate::peering::stream_state::StreamKey;
 use crate::pool::Lease;
 
 /// A received message
@@ -41,27 +42,28 @@ pub struct Message {
 /// What a message holds of its stream, until it is dropped
 struct Place {
     len: usize,
+    stream: StreamKey,
     /// Weak: a peering that sends the message on keeps neither itself nor another one.
-    stream: Weak<dyn Recycle>,
+    peering: Weak<dyn Recycle>,
 }
 
 /// Takes back what a message held in its stream
 pub(crate) trait Recycle: Send + Sync {
     /// A message of `len` bytes was dropped
-    fn recycle(&self, len: usize);
+    fn recycle(&self, stream: StreamKey, len: usize);
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(stream) = self.stream.upgrade() {
-            stream.recycle(self.len);
+        if let Some(peering) = self.peering.upgrade() {
+            peering.recycle(self.stream, self.len);
         }
     }
 }
 
 impl Message {
-    pub(crate) fn new(body: Body, stream: Weak<dyn Recycle>) -> Self {
-        Self { place: Place { len: body.len(), stream }, body }
+    pub(crate) fn new(body: Body, peering: Weak<dyn Recycle>, stream: StreamKey) -> Self {
+        Self { place: Place { len: body.len(), stream, peering }, body }
     }
 
     /// Its memory, to be changed or sent on without a copy, on any session of the node that received it

@@ -11,6 +11,7 @@ use super::handle::StreamHandle;
 use super::message::Message;
 use crate::error::RecvError;
 use crate::peering::body::Body;
+use crate::peering::stream_state::Offer;
 use crate::pool::Lease;
 use crate::wait_queue::Waiter;
 
@@ -41,17 +42,18 @@ use crate::wait_queue::Waiter;
 #[must_use = "futures do nothing unless polled"]
 pub struct RecvInto<D: Device> {
     stream: Arc<StreamHandle<D>>,
-    /// Until it is offered.
-    lease: Option<Lease>,
+    /// Until it is made.
+    unmade: Option<Offer>,
     /// The number of the offer, once it is made.
     offer: Option<u32>,
     waiter: Waiter,
 }
 
 impl<D: Device> RecvInto<D> {
-    pub(super) fn new(stream: &Arc<StreamHandle<D>>, lease: Lease) -> Self {
-        let waiter = Waiter::default();
-        Self { stream: Arc::clone(stream), lease: Some(lease), offer: None, waiter }
+    /// Receives messages of at most `max` bytes into `lease`
+    pub(super) fn new(stream: &Arc<StreamHandle<D>>, lease: Lease, max: usize) -> Self {
+        let unmade = Some(Offer { lease, max });
+        Self { stream: Arc::clone(stream), unmade, offer: None, waiter: Waiter::default() }
     }
 }
 
@@ -59,26 +61,26 @@ impl<D: Device> Future for RecvInto<D> {
     type Output = Result<Option<Message>, RecvError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { stream, lease, offer, waiter } = &mut *self;
-        if lease.as_ref().is_some_and(|lease| !stream.peering.pool.owns(lease)) {
-            // Of no use here; the message comes all the same.
-            *lease = None;
+        let Self { stream, unmade, offer, waiter } = &mut *self;
+        if unmade.take_if(|unmade| !stream.peering.pool.owns(&unmade.lease)).is_some() {
+            return Poll::Ready(Err(RecvError::ForeignLease));
         }
         let received = stream.with(|stream, effects| {
-            if lease.is_some() {
-                *offer = stream.offer(lease);
+            if unmade.is_some() {
+                *offer = stream.offer(unmade, effects);
             }
             let received = stream.poll_next(waiter, cx, effects);
             if received.is_ready()
                 && let Some(number) = offer.take()
             {
-                *lease = stream.take_back(number);
+                *unmade = stream.take_back(number);
             }
             received
         });
         let body = ready!(received)?;
-        let body = match (body, lease.take()) {
-            (Some(body), Some(mut lease)) if body.len() <= lease.capacity() => {
+        let body = match (body, unmade.take()) {
+            (Some(body), Some(offer)) if offer.fits(body.len()) => {
+                let Offer { mut lease, .. } = offer;
                 lease.write_at(0, &body);
                 lease.set_received(body.len());
                 Some(Body::Lease(lease))
@@ -93,11 +95,11 @@ impl<D: Device> Drop for RecvInto<D> {
     fn drop(&mut self) {
         let Self { stream, offer, waiter, .. } = self;
         if waiter.waits() {
-            let lease = stream.with(|stream, effects| {
+            let offer = stream.with(|stream, effects| {
                 stream.inbox.leave(waiter, effects);
                 stream.take_back((*offer)?)
             });
-            drop(lease);
+            drop(offer);
         }
     }
 }

@@ -6,17 +6,20 @@ use std::sync::Arc;
 
 use rdma_core::{Access, Device, FRAME};
 
+use super::recv_into::RecvInto;
 use super::region_message::{Answer, MAX_NAME, Request};
 use super::{Session, Stream};
 use crate::error::{RecvError, RequestError};
-use crate::pool::{Adopted, RegionMemory};
+use crate::pool::{Adopted, Lease, RegionMemory};
 use crate::sync::Mutex;
 
 /// Memory that peers [get](Session::get) and [put](Session::put) by its name
 ///
 /// Peers reach nothing else, and only what the rights of a region permit. Both sides take part: Apple's device has no RDMA write and no
-/// RDMA read. An operation has the bytes that it names to itself, so that none sees half of another one; those of other bytes go on
-/// beside it, and those of the same bytes wait, also for a [lease](Adopted::lease) of the application.
+/// RDMA read. An operation has the frames of 4 KiB that it touches to itself until its bytes are here or under way: operations on others go
+/// on beside it, and those on the same frames wait, also for a [lease](Adopted::lease) of the application. So a peer that asks and
+/// takes nothing keeps others from what it asked for, until its session ends. A write that its sender gives up may have written a
+/// part.
 ///
 /// Cheap to clone; all clones are the same regions.
 ///
@@ -140,24 +143,39 @@ fn frames_of(request: &Request<'_>) -> (std::ops::Range<usize>, usize) {
     (start - inside..start + len, inside)
 }
 
+/// The bytes of a request, when they are free, if a device of this session can read or write them in place
+async fn in_place<D: Device>(
+    stream: &Stream<D>,
+    memory: &dyn RegionMemory,
+    request: &Request<'_>,
+) -> Option<Lease> {
+    let (range, inside) = frames_of(request);
+    if inside > 0 || range.is_empty() {
+        return None;
+    }
+    // The region may be in memory of another node of this process.
+    Some(memory.lease(range).await).filter(|lease| stream.handle.peering.pool.owns(lease))
+}
+
 async fn read<D: Device>(
     stream: &Stream<D>,
     memory: &dyn RegionMemory,
     request: &Request<'_>,
 ) -> Result<(), RequestError> {
     let len = request.len as usize;
-    let (range, inside) = frames_of(request);
     stream.send_bytes(&Answer::Done.to_bytes()).await?;
-    if inside == 0 && len > 0 {
-        let lease = memory.lease(range).await;
-        stream.send(lease).await.map_err(|failed| failed.error)?;
-        return Ok(());
-    }
-    let mut copy = stream.alloc_to_send(len).await?;
-    if len > 0 {
-        copy.extend_from_slice(&memory.lease(range).await[inside..]);
-    }
-    stream.send(copy).await.map_err(|failed| failed.error)?;
+    let lease = match in_place(stream, memory, request).await {
+        Some(lease) => lease,
+        None => {
+            let mut copy = stream.alloc_to_send(len).await?;
+            if len > 0 {
+                let (range, inside) = frames_of(request);
+                copy.extend_from_slice(&memory.lease(range).await[inside..]);
+            }
+            copy
+        }
+    };
+    stream.send(lease).await.map_err(|failed| failed.error)?;
     Ok(())
 }
 
@@ -167,15 +185,16 @@ async fn write<D: Device>(
     request: &Request<'_>,
 ) -> Result<Answer, RequestError> {
     let len = request.len as usize;
-    let (range, inside) = frames_of(request);
-    let place = if inside == 0 && len > 0 { Some(memory.lease(range.clone()).await) } else { None };
-    let is_placed = place.is_some();
+    let place = in_place(stream, memory, request).await;
+    let is_in_place = place.is_some();
     let received = match place {
-        Some(place) => stream.recv_into(place).await?,
+        // No more than the request names, also of a peer that sends more.
+        Some(place) => RecvInto::new(&stream.handle, place, len).await?,
         None => stream.recv().await?,
     };
     let Some(message) = received.filter(|message| message.len() == len) else { return Ok(Answer::Malformed) };
-    if !is_placed && len > 0 {
+    if !is_in_place && len > 0 {
+        let (range, inside) = frames_of(request);
         memory.lease(range).await[inside..].copy_from_slice(&message);
     }
     Ok(Answer::Done)
@@ -183,6 +202,7 @@ async fn write<D: Device>(
 
 impl fmt::Debug for Regions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.lock().keys()).finish()
+        let names = self.0.lock().keys().cloned().collect::<Vec<_>>();
+        f.debug_set().entries(names).finish()
     }
 }

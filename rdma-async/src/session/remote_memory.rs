@@ -50,9 +50,17 @@ pub enum RemoteError {
     /// Nothing could be received
     #[error(transparent)]
     Recv(#[from] RecvError),
-    /// Nothing could be sent, or the peer could not send so much at once
+    /// Nothing could be sent
     #[error(transparent)]
     Send(#[from] SendError),
+    /// This side takes no such long message
+    #[error("{len} bytes exceed the limit of {max} for one message")]
+    TooLong {
+        /// Length in bytes
+        len: usize,
+        /// The longest message that this side takes, in bytes
+        max: usize,
+    },
     /// The peer does not serve regions on this session, or speaks otherwise
     #[error("the peer does not serve regions on this session")]
     Unanswered,
@@ -72,10 +80,20 @@ impl<D: Device> Session<D> {
     ///
     /// Dropping the future does what the loss of the session does.
     pub async fn put(&self, region: &str, offset: u64, lease: Lease) -> Result<Lease, RemoteError> {
+        let (len, max) = (lease.len(), self.max_message());
+        if len > max {
+            return Err(SendError::TooLong { len, max }.into());
+        }
+        if !self.peering().pool.owns(&lease) {
+            return Err(SendError::ForeignLease.into());
+        }
         let access = Access::REMOTE_WRITE;
-        let request = Request { access, offset, len: lease.len() as u64, name: region };
+        let request = Request { access, offset, len: len as u64, name: region };
         let stream = self.ask(&request).await?;
         let sent = stream.send(lease).await;
+        if sent.is_err() {
+            stream.finish();
+        }
         // A peer that refuses answers before it drops the stream: its reason counts.
         let answer = stream.recv().await?;
         let lease = sent.map_err(|failed| failed.error);
@@ -96,7 +114,7 @@ impl<D: Device> Session<D> {
     /// Dropping the future changes nothing.
     pub async fn get(&self, region: &str, offset: u64, len: usize) -> Result<Message, RemoteError> {
         let stream = self.asked_to_read(region, offset, len).await?;
-        stream.recv().await?.ok_or(RemoteError::Unanswered)
+        stream.recv().await?.filter(|message| message.len() == len).ok_or(RemoteError::Unanswered)
     }
 
     /// Reads as many bytes of a [region](super::Regions) of the peer as are in `lease` into it, as [`get`](Self::get)
@@ -109,12 +127,21 @@ impl<D: Device> Session<D> {
     ///
     /// Dropping the future drops the lease.
     pub async fn get_into(&self, region: &str, offset: u64, lease: Lease) -> Result<Message, RemoteError> {
-        let stream = self.asked_to_read(region, offset, lease.len()).await?;
-        stream.recv_into(lease).await?.ok_or(RemoteError::Unanswered)
+        if !self.peering().pool.owns(&lease) {
+            return Err(RecvError::ForeignLease.into());
+        }
+        let len = lease.len();
+        let stream = self.asked_to_read(region, offset, len).await?;
+        let message = stream.recv_into(lease).await?;
+        message.filter(|message| message.len() == len).ok_or(RemoteError::Unanswered)
     }
 
     /// A stream on which the bytes follow
     async fn asked_to_read(&self, region: &str, offset: u64, len: usize) -> Result<Stream<D>, RemoteError> {
+        let max = self.peering().update(|state, _| state.longest_received());
+        if len > max {
+            return Err(RemoteError::TooLong { len, max });
+        }
         let request = Request { access: Access::REMOTE_READ, offset, len: len as u64, name: region };
         let stream = self.ask(&request).await?;
         check(stream.recv().await?, None)?;

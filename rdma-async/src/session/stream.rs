@@ -21,7 +21,7 @@ use crate::wait_queue::Waiter;
 ///
 /// Streams do not wait for each other: not for what was lost on another one, nor for an application that does not read another one.
 /// A message above 68,544 bytes is sent when the peer has memory for it: at the latest when its application asks for it, unless messages
-/// that it keeps take all [`receive_memory`](crate::NodeOptions::receive_memory). Each stream has a [`Priority`] for what this side sends.
+/// that it keeps take half of its [`receive_memory`](crate::NodeOptions::receive_memory), or those of others the rest. Each stream has a [`Priority`] for what this side sends.
 ///
 /// Cheap to clone; all clones are the same stream, and each keeps the session open. When the last clone and the last future are
 /// dropped, queued messages are still sent, and then the stream is [finished](Self::finish); messages that arrive are dropped, and the
@@ -142,13 +142,14 @@ impl<D: Device> Stream<D> {
     ///
     /// # Errors
     ///
-    /// As [`recv`](Self::recv).
+    /// As [`recv`](Self::recv), and [`RecvError::ForeignLease`] if the lease is of another node.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future loses no message, and drops the lease.
     pub fn recv_into(&self, lease: Lease) -> RecvInto<D> {
-        RecvInto::new(&self.handle, lease)
+        let max = lease.capacity();
+        RecvInto::new(&self.handle, lease, max)
     }
 
     /// The next message, or `None` at the end, as [`recv`](Self::recv), without waiting

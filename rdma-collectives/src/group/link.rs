@@ -35,7 +35,10 @@ pub(crate) struct Link<D: Device> {
     pub(crate) early: Option<Block>,
 }
 
-/// A message that arrived, off the share of its stream: other messages do not wait until it is used
+/// The longest message that takes room of the share of its stream at the receiver, in bytes.
+const MAX_EAGER: usize = 68_544;
+
+/// A message that arrived; a short one is copied, so that none waits for its share of the stream until it is used
 pub(crate) enum Block {
     Heap(Box<[u8]>),
     Lease(Lease),
@@ -43,7 +46,8 @@ pub(crate) enum Block {
 
 impl Block {
     fn new(message: Message) -> Self {
-        match message.into_lease() {
+        let message = if message.len() > MAX_EAGER { message.into_lease() } else { Err(message) };
+        match message {
             Ok(lease) => Self::Lease(lease),
             Err(message) => Self::Heap(Box::from(&*message)),
         }

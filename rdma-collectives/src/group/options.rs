@@ -34,7 +34,8 @@ impl GroupOptions {
 
     /// The longest message, in bytes; 256 KiB
     ///
-    /// Multiples of 4 KiB fill their frames, and from 4 KiB on count. For each neighbour a group leases four times as much of the send memory of the node.
+    /// Multiples of 4 KiB fill their frames, and from 4 KiB on count. For each neighbour a group leases
+    /// eight times as much of the send memory of the node, and joining waits for it.
     pub fn block_bytes(self, bytes: usize) -> Self {
         Self { block_bytes: bytes.max(MIN_BLOCK), ..self }
     }

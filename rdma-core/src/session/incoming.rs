@@ -88,6 +88,11 @@ impl IncomingStream {
         Some(entry)
     }
 
+    /// Whether message `number` is the first one that was not handed on
+    pub(super) fn is_next(&self, number: u32) -> bool {
+        number == self.next
+    }
+
     /// Whether the end was handed on
     pub(super) fn is_finished(&self) -> bool {
         self.is_finished

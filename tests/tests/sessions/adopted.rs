@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::join;
 use rdma_async::time::timeout;
-use rdma_async::{Adopted, MappedBytes, SendError, Session};
+use rdma_async::{Adopted, MappedBytes, RecvError, SendError, Session};
 use rdma_sim::{Model, Sim, SimDevice};
 use rdma_tests::{
     DropAfter, Pair, begun, connect, connected, message, node, nodes, on_session, options, zeros,
@@ -300,9 +300,9 @@ fn memory_is_of_one_node() {
         drop(failed);
         let other = connected(&net, &options()).await;
         other.ab.send_bytes(&message(0, MIB)).await.unwrap();
-        // A place that is of no use is not used.
-        let received = other.ba.main_stream().recv_into(memory.lease(0..MIB).unwrap()).await;
-        assert!(*received.unwrap().unwrap() == message(0, MIB));
+        let refused = other.ba.main_stream().recv_into(memory.lease(0..MIB).unwrap()).await.unwrap_err();
+        assert_eq!(refused, RecvError::ForeignLease);
+        assert!(*other.ba.recv().await.unwrap().unwrap() == message(0, MIB), "it is not lost");
         memory.into_inner().expect("no lease is left");
         drop(ba);
     });
@@ -340,4 +340,107 @@ fn a_future_that_is_dropped_takes_its_own_offer_only() {
         let received = second.await.unwrap().unwrap();
         assert_eq!(to_address(&received) - BASE.with(|base| base.get()), MIB);
     });
+}
+
+/// Regression: the lease was dropped under the lock of the peering when an earlier message waited for memory, and the reactor waited for
+/// itself.
+#[test]
+fn an_offer_outlives_an_earlier_message_that_does_not_fit() {
+    on_session(Sim::new(), &options(), async |net, Pair { ab, ba, .. }| {
+        for len in [4 * MIB, MIB] {
+            ab.try_send(zeros(&ab, len).await).unwrap();
+        }
+        let kept = ba.recv().await.unwrap().unwrap();
+        let lease = ba.recv().await.unwrap().unwrap().into_lease().unwrap();
+        for len in [4 * MIB, 100_000] {
+            ab.try_send(zeros(&ab, len).await).unwrap();
+        }
+        let recv = begun(ba.main_stream().recv_into(lease)).await;
+        net.sleep(Duration::from_millis(5)).await;
+        drop(kept);
+        assert_eq!(recv.await.unwrap().unwrap().len(), 4 * MIB);
+        assert_eq!(ba.recv().await.unwrap().unwrap().len(), 100_000);
+    });
+}
+
+/// Regression: a long message that was announced while an earlier one was on its way got the place of the future that returned the
+/// earlier one.
+#[test]
+fn the_place_is_for_the_message_that_is_returned() {
+    for frame in 1..40 {
+        let fault = format!("after {frame} frames b:rdma_en2 lose 1");
+        Sim::new().faults(fault.parse().unwrap()).run(async |net| {
+            let (a, b) = nodes(&net, &options());
+            let to = b.adopt(based(mapped(MIB))).unwrap();
+            let (ab, ba) = connect(&a, &b).await.unwrap();
+            let recv = begun(ba.main_stream().recv_into(to.lease(0..MIB).unwrap())).await;
+            for (number, len) in [20_000, 300_000].into_iter().enumerate() {
+                let mut lease = ab.alloc(len).await.unwrap();
+                lease.extend_from_slice(&message(number, len));
+                ab.try_send(lease).unwrap();
+            }
+            let first = recv.await.unwrap().unwrap();
+            assert!(*first == message(0, 20_000));
+            assert_eq!(to_address(&first), BASE.with(|base| base.get()), "{fault}");
+            assert!(*ba.recv().await.unwrap().unwrap() == message(1, 300_000));
+        });
+    }
+}
+
+/// Regression: a message with a place of its own waited behind one for which there was no memory.
+#[test]
+fn an_offer_does_not_wait_in_line() {
+    Sim::new().run(async |net| {
+        let (a, b) = nodes(&net, &options().receive_memory(4 * MIB));
+        let to = b.adopt(mapped(MIB)).unwrap();
+        let (ab, ba) = connect(&a, &b).await.unwrap();
+        let sessions = [(); 2].map(|()| ab.open().unwrap());
+        let others = [b.accept().await.unwrap(), b.accept().await.unwrap()];
+        ab.try_send(zeros(&ab, 4 * MIB).await).unwrap();
+        let kept = ba.recv().await.unwrap().unwrap();
+        sessions[0].try_send(zeros(&ab, 4 * MIB).await).unwrap();
+        let waits = begun(others[0].recv()).await;
+        net.sleep(Duration::from_millis(1)).await;
+        sessions[1].try_send(zeros(&ab, MIB).await).unwrap();
+        let recv = others[1].main_stream().recv_into(to.lease(0..MIB).unwrap());
+        let received = timeout(&*net.runtime(), Duration::from_millis(2), recv).await;
+        assert_eq!(received.expect("it has a place").unwrap().unwrap().len(), MIB);
+        drop(kept);
+        assert_eq!(waits.await.unwrap().unwrap().len(), 4 * MIB);
+    });
+}
+
+/// Regression: memory that could not be given back was unknown to its node afterwards.
+#[test]
+fn memory_that_is_not_given_back_stays_adopted() {
+    Sim::new().run(async |net| {
+        let (a, b) = nodes(&net, &options());
+        let mut memory = b.adopt(based(mapped(4 * MIB))).unwrap();
+        let (ab, ba) = connect(&a, &b).await.unwrap();
+        let mut refusals = 0;
+        for fault in ["at 0s a:rdma_en2 unplug", "at 30ms a:rdma_en2 replug"] {
+            net.inject(fault.parse().unwrap());
+        }
+        for _ in 0..400 {
+            net.sleep(Duration::from_micros(100)).await;
+            memory = match memory.into_inner() {
+                Ok(owner) => b.adopt(owner).unwrap(),
+                Err(memory) => {
+                    refusals += 1;
+                    memory
+                }
+            };
+        }
+        assert!(refusals < 400);
+        carry_from(&ba, &ab, &memory).await;
+    });
+}
+
+/// Sends from the memory, on the path that there is
+async fn carry_from(from: &Session<SimDevice>, to: &Session<SimDevice>, memory: &Adopted<MappedBytes>) {
+    let made = from.snapshot().paths[0].counts.made;
+    let (sent, received) = join(from.send(memory.lease(0..MIB).unwrap()), to.recv()).await;
+    drop(sent.unwrap());
+    assert_eq!(received.unwrap().unwrap().len(), MIB);
+    assert_eq!(from.snapshot().paths[0].counts.made, made, "it costs no path");
 }

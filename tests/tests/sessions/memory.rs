@@ -1,4 +1,4 @@
-//! Receive memory: whoever waits for a message gets it, whatever others leave unread or keep
+//! Receive memory: a task that waits for a message gets it, however much is left unread or kept elsewhere
 
 use std::time::Duration;
 
@@ -251,5 +251,48 @@ fn a_peer_can_connect_whatever_messages_are_kept() {
         }
         let (from, to) = connect(&a, &b).await.unwrap();
         exchange(&from, &to).await;
+    });
+}
+
+/// Regression: a task that had given up waiting still counted as one that waits, and took the memory that is kept for others.
+#[test]
+fn a_task_that_has_given_up_takes_no_precedence() {
+    on_session(Sim::new(), &options(), async |net, pair| {
+        let mut streams = Vec::new();
+        for _ in 0..6 {
+            let (from, to) = stream_of(&pair.ab, &pair.ba).await;
+            drop(begun(to.recv()).await);
+            streams.push((from, to));
+        }
+        for (from, _) in &streams {
+            from.try_send(zeros(&pair.ab, 2 * MIB).await).unwrap();
+        }
+        net.sleep(Duration::from_millis(20)).await;
+        let other = another(&pair).await;
+        exchange(&other.0, &other.1).await;
+    });
+}
+
+/// Regression: the room of messages that were dropped after their stream was lost, and what the peer still sent waited for ever.
+#[test]
+fn messages_that_outlive_their_stream_give_their_room_back() {
+    on_session(Sim::new(), &options(), async |net, Pair { ab, ba, .. }| {
+        for _ in 0..40 {
+            let (from, to) = stream_of(&ab, &ba).await;
+            let mut kept = Vec::new();
+            for number in 0..7 {
+                from.send_bytes(&message(number, 68_544)).await.unwrap();
+                kept.push(to.recv().await.unwrap().unwrap());
+            }
+            drop(to);
+            // On its way when the stream is dropped, or refused.
+            let send = begun(from.send(zeros(&ab, 68_544).await).delivered()).await;
+            drop(kept);
+            let sent = timeout(&*net.runtime(), Duration::from_millis(5), send).await;
+            drop(sent.expect("it is thrown away"));
+            drop(from);
+        }
+        net.sleep(Duration::from_millis(5)).await;
+        assert_eq!(ab.snapshot().streams, 1);
     });
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use futures::future::{join, join_all};
 use rdma_async::time::timeout;
-use rdma_async::{Access, Adopted, MappedBytes, Priority, Regions, RemoteError, SendError, Session};
+use rdma_async::{
+    Access, Adopted, MappedBytes, Priority, RecvError, Regions, RemoteError, SendError, Session,
+};
 use rdma_sim::{Model, Net, Sim, SimDevice};
-use rdma_tests::{DropAfter, Pair, connect, message, nodes, on_session, options, zeros};
+use rdma_tests::{DropAfter, Pair, connect, message, node, nodes, on_session, options, zeros};
 
 const MIB: usize = 1 << 20;
 const SIZE: usize = 5 * MIB + 77;
@@ -109,8 +111,11 @@ fn a_region_gives_no_more_than_its_rights() {
             assert!(regions.close(WEIGHTS) && !regions.close(WEIGHTS));
             assert_eq!(ab.get(WEIGHTS, 0, 1).await.unwrap_err(), RemoteError::NoRegion);
             regions.open(WEIGHTS, Arc::clone(memory), BOTH.union(other));
-            let too_long = ab.get(WEIGHTS, 0, 4 * MIB + 1).await.unwrap_err();
-            assert_eq!(too_long, RemoteError::Unanswered, "the peer cannot send it");
+            let (len, max) = (4 * MIB + 1, 4 * MIB);
+            let too_long = ab.get(WEIGHTS, 0, len).await.unwrap_err();
+            assert_eq!(too_long, RemoteError::TooLong { len, max });
+            let too_long = ab.put(WEIGHTS, 0, zeros(ab, len).await).await.unwrap_err();
+            assert_eq!(too_long, RemoteError::Send(SendError::TooLong { len, max }));
             read(0, 10).await.unwrap();
         });
     }
@@ -183,6 +188,7 @@ fn a_peer_that_speaks_otherwise_is_answered() {
             (request(10), vec![7; 11]),
             (request(10), vec![7; 9]),
             (request(100_000), vec![0; 300_000]),
+            (request(100_000), vec![0; 102_400]),
         ];
         for (request, data) in cases {
             let stream = ab.open_stream(Priority::Normal).await.unwrap();
@@ -197,8 +203,9 @@ fn a_peer_that_speaks_otherwise_is_answered() {
         stream.send_bytes(&request(10)).await.unwrap();
         stream.finish();
         assert_eq!(stream.recv().await.unwrap().expect("an answer")[0], 4);
-        let got = ab.get(WEIGHTS, 4096, 300_000).await.unwrap();
-        assert!(*got == message(0, SIZE)[4096..][..300_000], "none of the others' bytes were written");
+        // Nothing but what a request has named.
+        let got = ab.get(WEIGHTS, 100_000, 300_000).await.unwrap();
+        assert!(*got == message(0, SIZE)[100_000..][..300_000]);
         net.sleep(Duration::from_millis(1)).await;
         assert!(memory.lease(0..SIZE).is_some(), "no operation has it any more");
     });
@@ -251,5 +258,38 @@ fn a_lost_session_ends_operations() {
         drop(lease);
         net.sleep(Duration::from_millis(1)).await;
         assert!(memory.lease(0..MIB).is_some());
+    });
+}
+
+/// Regression: a write into memory that another node had adopted was answered, and wrote nothing.
+#[test]
+fn a_region_may_be_in_memory_of_another_node() {
+    on_session(Sim::new(), &options(), async |net, Pair { ab, ba, .. }| {
+        let other = node(&net, "b", &options());
+        let memory = Arc::new(other.adopt(MappedBytes::zeroed(2 * MIB).unwrap()).unwrap());
+        let regions = Regions::new();
+        regions.open(WEIGHTS, memory, BOTH);
+        let uses = async {
+            for (offset, len) in [(0, MIB), (4096, 100), (5, 300_000)] {
+                put(&ab, offset, &message(offset, len)).await.unwrap();
+                assert!(*ab.get(WEIGHTS, offset as u64, len).await.unwrap() == message(offset, len));
+            }
+            ab.close().await.unwrap();
+        };
+        join(regions.serve(&ba), uses).await.0.unwrap();
+    });
+}
+
+/// Regression: a write whose lease was refused waited for an answer for ever, and kept others from the bytes.
+#[test]
+fn a_lease_of_another_node_is_refused_before_anything_is_written() {
+    with_region(Sim::new(), BOTH, async |net, Pair { ab, .. }, memory, _| {
+        let other = node(&net, "a", &options());
+        let lease = other.alloc(100).await.unwrap();
+        assert_eq!(ab.put(WEIGHTS, 0, lease).await.unwrap_err(), RemoteError::Send(SendError::ForeignLease));
+        let lease = other.alloc(100).await.unwrap();
+        let refused = ab.get_into(WEIGHTS, 0, lease).await.unwrap_err();
+        assert_eq!(refused, RemoteError::Recv(RecvError::ForeignLease));
+        assert!(memory.lease(0..SIZE).is_some());
     });
 }

@@ -1,6 +1,6 @@
 //! What a peering tells about itself
 
-use super::super::{PathCounts, PathId, PathStatus, SessionId, SessionWaits, StreamId};
+use super::super::{Address, IncomingId, PathCounts, PathId, PathStatus, SessionId, SessionWaits, StreamId};
 use super::{Incoming, Peering, Progress};
 use crate::Histogram;
 
@@ -22,6 +22,15 @@ impl Peering {
             Some(Some(_)) => PathStatus::Unproven,
             _ => PathStatus::Down,
         }
+    }
+
+    /// Whether all messages of its stream before this one were handed on
+    pub fn is_next(&self, id: IncomingId) -> bool {
+        let Some(message) = self.incoming.get(id.0 as usize) else { return false };
+        let Address { session, stream, message } = message.address;
+        let session = self.sessions[session as usize & 1].peek(SessionId(session));
+        let stream = session.and_then(|session| session.streams.get(&StreamId(stream)));
+        stream.is_some_and(|stream| stream.incoming.is_next(message))
     }
 
     /// What a session waits for; nothing if it is over
