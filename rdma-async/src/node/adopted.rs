@@ -13,7 +13,7 @@ use super::port::Port;
 use crate::adopt_error::AdoptError;
 use crate::error::PoolError;
 use crate::peering::shared::PeeringShared;
-use crate::pool::{Adopted, AdoptedMemory, Adopter};
+use crate::pool::{Adopted, AdoptedMemory, Adopter, Registration};
 
 impl<D: Device> Node<D> {
     /// Takes memory of the application, to send from it and receive into it without a copy, on all sessions of the node
@@ -58,7 +58,7 @@ impl<D: Device> NodeInner<D> {
     fn adopt(&self, memory: &AdoptedMemory) -> Result<(), PoolError> {
         self.forget_unused();
         for port in self.ports.iter().filter_map(Port::current) {
-            match memory.register(&port.device) {
+            match Registration::adopted(memory, &port.device) {
                 Err(error) if error.cause != Cause::DeviceGone => return Err(PoolError::Register(error)),
                 registered => drop(registered),
             }

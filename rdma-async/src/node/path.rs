@@ -12,7 +12,7 @@ use crate::error::ConnectError;
 use crate::peering::lanes::Lanes;
 use crate::peering::paths::NewPath;
 use crate::peering::shared::PeeringShared;
-use crate::pool::Zone;
+use crate::pool::{Registration, Zone};
 
 /// Queue pairs that are not connected yet
 pub(super) struct PreparedPath<D: Device> {
@@ -35,7 +35,7 @@ impl<D: Device> PreparedPath<D> {
         let port = node.ports[path.0 as usize].open()?;
         let mut registrations = vec![node.pool.register(&port.device)?];
         for memory in node.adopted() {
-            registrations.push(memory.register(&port.device)?);
+            registrations.push(Registration::adopted(&memory, &port.device)?);
         }
         let trailers = node.pool.try_lease(Zone::Eager, 1).ok_or(ConnectError::Memory)?;
         let max = port.device.caps().max_queue_frames;

@@ -140,7 +140,7 @@ impl<D: Device> Lanes<D> {
     /// Registers memory of the application, unless it is; from now on, it can be sent from
     pub(super) fn adopt(&mut self, memory: &AdoptedMemory) -> Result<(), rdma_core::Error> {
         if !self.registrations.iter().any(|(registration, _)| registration.is_of(memory)) {
-            self.registrations.push((memory.register(self.port.device())?, false));
+            self.registrations.push((Registration::adopted(memory, self.port.device())?, false));
         }
         Ok(())
     }

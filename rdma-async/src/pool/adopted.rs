@@ -9,13 +9,12 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
-use rdma_core::{Device, FRAME};
+use rdma_core::FRAME;
 use stable_deref_trait::StableDeref;
 
 use super::frames::Frames;
 use super::lease::Lease;
 use super::memory::{Memory, Zone};
-use super::registration::Registration;
 
 /// Memory of the application, as the tables of a node keep it
 #[derive(Clone)]
@@ -40,11 +39,6 @@ impl AdoptedMemory {
         // SAFETY: `StableDeref` promises that the bytes stay where they are. The owner is in the memory, which gives it away only as
         // a whole: nobody else can touch them.
         Ok(Self(Arc::new(unsafe { Memory::adopted(pool, bytes, owner) })))
-    }
-
-    /// Registers all of it with a device
-    pub(crate) fn register<D: Device>(&self, device: &D) -> Result<Registration<D>, rdma_core::Error> {
-        Registration::new(&self.0, device)
     }
 
     /// Whether both are the same memory

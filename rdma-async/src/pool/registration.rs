@@ -27,6 +27,11 @@ impl<D: Device> Registration<D> {
         Ok(Self { region: region?, memory: Arc::clone(memory) })
     }
 
+    /// Memory of the application
+    pub(crate) fn adopted(memory: &AdoptedMemory, device: &D) -> Result<Self, rdma_core::Error> {
+        Self::new(&memory.0, device)
+    }
+
     /// The memory of `lease`
     pub(crate) fn of(lease: &Lease, device: &D) -> Result<Self, rdma_core::Error> {
         Self::new(lease.memory(), device)
