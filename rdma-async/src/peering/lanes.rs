@@ -147,11 +147,10 @@ impl<D: Device> Lanes<D> {
 
     /// Forgets all memory of the application but this; of the other there is no lease
     pub(super) fn retain_adopted(&mut self, adopted: &[AdoptedMemory]) -> Vec<AdoptedMemory> {
-        let mut index = 0;
-        let forgotten = self.registrations.extract_if(.., |(registration, _)| {
-            index += 1;
-            index > 1 && !adopted.iter().any(|memory| registration.is_of(memory))
-        });
+        // Behind that of the pool.
+        let forgotten = self
+            .registrations
+            .extract_if(1.., |(registration, _)| !adopted.iter().any(|memory| registration.is_of(memory)));
         forgotten.map(|(registration, _)| registration.into_memory()).collect()
     }
 

@@ -1,4 +1,4 @@
-//! How much memory is held on whose account
+//! How many frames the messages of a session hold
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -21,7 +21,7 @@ use super::memory::{Memory, Zone};
 pub(crate) struct AdoptedMemory(pub(super) Arc<Memory>);
 
 impl AdoptedMemory {
-    /// Memory of `owner` for the node whose pool has `pool`
+    /// Memory of `owner` for the node to which the memory `pool` belongs
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ impl AdoptedMemory {
             return Err(*owner);
         }
         // SAFETY: `StableDeref` promises that the bytes stay where they are. The owner is in the memory, which gives it away only as
-        // a whole: nobody else can touch them.
+        // a whole: no other code can reach the bytes.
         Ok(Self(Arc::new(unsafe { Memory::adopted(pool, bytes, owner) })))
     }
 
@@ -131,7 +131,7 @@ pub(crate) trait Adopter: Send + Sync {
 /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
 /// # let peer = b.accept().await.unwrap();
 /// let weights = a.adopt(MappedBytes::zeroed(1 << 20)?)?;
-/// let part = weights.lease(0..300_000).expect("nobody else has this part");
+/// let part = weights.lease(0..300_000).expect("no other lease has this part");
 /// session.try_send(part)?;
 /// assert_eq!(peer.recv().await?.expect("a message").len(), 300_000);
 /// # Ok::<_, Box<dyn std::error::Error>>(())
@@ -175,7 +175,7 @@ impl<T: 'static> Adopted<T> {
 
     /// As [`lease`](Self::lease), when all of the bytes are free
     ///
-    /// Tasks that wait are not in line: those who take parts of the range one after the other can keep it from being free.
+    /// Tasks that wait are not in line: leases of parts of the range that follow each other can keep the whole range from being free.
     ///
     /// # Panics
     ///

@@ -124,7 +124,7 @@ impl Lease {
         Arc::ptr_eq(&self.memory, memory)
     }
 
-    /// Whether it is of the node whose pool has `memory`
+    /// Whether the lease is of the node to which `memory` belongs
     pub(super) fn is_of_node(&self, memory: &Memory) -> bool {
         self.memory.is_of_node(memory)
     }

@@ -44,14 +44,14 @@ pub(super) struct Memory {
     starts: [u32; ZONES],
     /// Frames of [`Zone::Eager`] that messages leave to windows.
     windows: u32,
-    /// All of it, which nobody but leases touches while `owner` is here.
+    /// All of the memory; while `owner` is here, only leases reach it.
     bytes: NonNull<[u8]>,
     owner: Box<dyn Any + Send>,
     /// The same for all memory of a node.
     node: Arc<()>,
 }
 
-// SAFETY: the bytes are memory that leases divide among themselves; the owner is only moved, by who has the memory alone.
+// SAFETY: the bytes are memory that leases divide among themselves; the owner is only moved, out of memory that no lease and no path shares.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -73,11 +73,11 @@ impl Memory {
     ///
     /// # Safety
     ///
-    /// While `owner` lives, `bytes` are memory of it, at least one and less than 4 GiB, that nobody else touches.
+    /// While `owner` lives, `bytes` are memory of it, at least one and less than 4 GiB, that no other code accesses.
     pub(super) unsafe fn adopted(pool: &Self, bytes: NonNull<[u8]>, owner: Box<dyn Any + Send>) -> Self {
         let frames = rdma_core::frames(bytes.len()) as u32;
         let mut memory = Self::divided([frames, 0, 0, 0], 0, bytes, owner, Arc::clone(&pool.node));
-        // Those who wait for some bytes are in the way of nobody who wants others.
+        // A task that waits for some bytes is not in the way of one that wants others.
         memory.zones[Zone::Send as usize] =
             SharedWaitQueue::for_all("bytes of adopted memory, which others have", Frames::new(frames), 0);
         memory
