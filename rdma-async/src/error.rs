@@ -266,9 +266,15 @@ pub enum ConnectError {
     Pool(#[from] PoolError),
     /// No cable joins a port of this side to one of the peer's
     #[error(
-        "no path to the peer could be made; check the cables, and that both sides can open their devices"
+        "no path from {} to any of the {peer_ports} ports of the peer could be made; \
+         check the cables, and that both sides can open their devices", ports.join(" or ")
     )]
-    NoPath,
+    NoPath {
+        /// The names of the devices of this side
+        ports: Vec<String>,
+        /// How many ports the peer uses
+        peer_ports: u32,
+    },
     /// The peer speaks no compatible protocol, or belongs to another group
     #[error(transparent)]
     Peer(#[from] HelloError),
@@ -386,6 +392,14 @@ pub enum InvalidOptions {
         min: Duration,
         /// A day
         max: Duration,
+    },
+    /// The node was given too many devices
+    #[error("the node was given {found} devices; at most {max} can be used")]
+    Ports {
+        /// How many
+        found: usize,
+        /// The most
+        max: usize,
     },
     /// The receive memory does not hold the longest message
     #[error("receive_memory is {found} bytes; the longest message needs {min}")]

@@ -92,7 +92,7 @@ impl ConnectError {
             Self::Device(error) | Self::Pool(PoolError::Register(error)) => kind_of(error),
             Self::Lost(error) => error.kind(),
             Self::Memory => io::ErrorKind::OutOfMemory,
-            Self::NoPath => io::ErrorKind::HostUnreachable,
+            Self::NoPath { .. } => io::ErrorKind::HostUnreachable,
             Self::Open(_) => io::ErrorKind::NotFound,
             Self::Peer(_) => io::ErrorKind::InvalidData,
             Self::Pool(PoolError::Memory(kind)) => *kind,

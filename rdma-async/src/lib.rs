@@ -83,7 +83,7 @@ pub mod future {
 }
 
 pub use rdma_core::session::{
-    HelloError, Integrity, PathCounts, PathLoss, PathStatus, Priority, SessionId, StreamId, Violation,
+    HelloError, Integrity, LinkId, PathCounts, PathLoss, PathStatus, Priority, SessionId, StreamId, Violation,
 };
 pub use rdma_core::{
     Access, AnyDevice, Caps, Cause, Device, Error, Gid, Histogram, Invalid, PortState, PortStatus, Qpn,

@@ -22,6 +22,9 @@ pub trait Hooks: Send + Sync + 'static {
     /// Changes what a poll has found
     fn polled(&self, _completions: &mut [Completion]) {}
 
+    /// Told what the device answers to a transition of a queue pair
+    fn modified(&self, _outcome: &Result<(), Error>) {}
+
     /// Refuses a receive
     fn post_recv(&self, _qp: u32) -> Result<(), Error> {
         Ok(())
@@ -167,7 +170,9 @@ impl<H: Hooks> QueuePair for HookedQueuePair<H> {
     }
 
     fn modify(&self, to: Transition) -> Result<(), Error> {
-        self.qp.modify(to)
+        let outcome = self.qp.modify(to);
+        self.hooks.modified(&outcome);
+        outcome
     }
 
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {

@@ -8,7 +8,7 @@ use rdma_core::{Cause, Device};
 use stable_deref_trait::StableDeref;
 
 use super::Node;
-use super::inner::NodeInner;
+use super::inner::{NodeInner, Route};
 use super::port::Port;
 use crate::adopt_error::AdoptError;
 use crate::error::PoolError;
@@ -66,8 +66,8 @@ impl<D: Device> NodeInner<D> {
         // First for paths that are being made.
         self.keep(memory);
         let mut paths = self.routes().into_iter();
-        let adopted =
-            paths.try_for_each(|(peering, path)| peering.update(|state, _| state.adopt(path, memory)));
+        let adopted = paths
+            .try_for_each(|Route { peering, path, .. }| peering.update(|state, _| state.adopt(path, memory)));
         adopted.map_err(PoolError::Register)
     }
 
@@ -78,7 +78,7 @@ impl<D: Device> NodeInner<D> {
         let unused = unused.collect::<Vec<_>>();
         drop(adopted);
         if !unused.is_empty() {
-            for (peering, path) in self.routes() {
+            for Route { peering, path, .. } in self.routes() {
                 self.forget_on(&peering, path);
             }
         }

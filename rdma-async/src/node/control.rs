@@ -1,15 +1,18 @@
 //! The task beside a peering that keeps the bootstrap stream: it makes paths, and makes them again
 
+mod first_paths;
+
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rdma_core::session::{ControlMessage, HelloError, PathEnd, PathId, Side};
+use rdma_core::session::{ControlMessage, HelloError, LinkId, PathEnd, PathId, Side};
 use rdma_core::{Device, Time, Timer};
 
 use super::inner::NodeInner;
+use super::pairing::{Pairing, RETRY_INTERVAL};
 use super::path::PreparedPath;
 use super::wire::ControlStream;
 use crate::bootstrap_stream::BootstrapStream;
@@ -21,19 +24,13 @@ use crate::wait_queue::Waiter;
 
 /// How often the ports are looked at.
 const PORT_INTERVAL: Duration = Duration::from_millis(4);
-/// The pause after an attempt to make a path that failed; longer after several.
-const RETRY_INTERVAL: Duration = Duration::from_millis(5);
-/// Failures that come of a cable that was just plugged in, after which the pauses grow.
-const QUICK_RETRIES: u32 = 3;
-/// How often the pause doubles: repeated failures wedge a port of Apple's device until it restarts (field reports).
-const MAX_DOUBLINGS: u32 = 6;
-/// How long a path must have been up before failures count from zero again.
+/// How long a path must have been up to be made again at once.
 const LASTING: Duration = Duration::from_secs(1);
 
 /// A path as this side knows it
 enum PathState<D: Device> {
-    /// It carries data, since this time
-    Up { epoch: u16, since: Time },
+    /// It carries data on a port of this side, since this time
+    Up { epoch: u16, port: usize, since: Time },
     /// The peer was asked for its end
     Offered { prepared: Box<PreparedPath<D>>, until: Time },
     /// It is to be made from this time on
@@ -46,10 +43,12 @@ pub(super) struct Control<D: Device, S> {
     stream: ControlStream<S>,
     side: Side,
     peer_timeout: Duration,
+    /// A path for each port of the connecting side.
     paths: Vec<PathState<D>>,
     epochs: Vec<u16>,
-    /// How often each path could not be made, or failed at once.
-    failures: Vec<u32>,
+    /// Where each port leads; used by the connecting side only.
+    pairings: Vec<Pairing>,
+    peer_ports: u32,
     timer: Pin<Box<dyn Timer>>,
     news: Waiter,
     /// When the latest message of the peer arrived on the stream.
@@ -77,7 +76,10 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         peer_ports: u32,
     ) -> Self {
         let now = node.runtime.now();
-        let count = node.ports.len().min(peer_ports as usize);
+        let count = match side {
+            Side::Connecting => node.ports.len(),
+            Side::Accepting => peer_ports as usize,
+        };
         Self {
             node: Arc::clone(node),
             peering,
@@ -86,7 +88,8 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             peer_timeout,
             paths: (0..count).map(|_| PathState::Down { from: now }).collect(),
             epochs: vec![0; count],
-            failures: vec![0; count],
+            pairings: (0..count).map(|index| Pairing::new(index, peer_ports)).collect(),
+            peer_ports,
             timer: node.runtime.timer(),
             news: Waiter::default(),
             heard: now,
@@ -99,75 +102,27 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         self.node.runtime.now()
     }
 
-    /// Makes as many paths as can be made now, at least one
-    pub(super) async fn make_first_paths(&mut self) -> Result<(), ConnectError> {
-        let mut failure = None;
-        for index in 0..self.paths.len() {
-            let made = match self.side {
-                Side::Connecting => self.make_first_path(index).await,
-                Side::Accepting => {
-                    let received = self.stream.next().await;
-                    received.and_then(|message| self.on_offer_or_lost(message))
-                }
-            };
-            match made {
-                Err(ConnectError::Stream(error)) => {
-                    return Err(failure.unwrap_or(ConnectError::Stream(error)));
-                }
-                Err(error) => failure = failure.or(Some(error)),
-                Ok(()) => (),
-            }
-        }
-        let is_up = self.paths.iter().any(|path| matches!(path, PathState::Up { .. }));
-        let failure = failure.unwrap_or(ConnectError::NoPath);
-        self.stream.flush().await?;
-        if is_up { Ok(()) } else { Err(failure) }
+    fn has_path(&self) -> bool {
+        self.paths.iter().any(|path| matches!(path, PathState::Up { .. }))
     }
 
-    async fn make_first_path(&mut self, index: usize) -> Result<(), ConnectError> {
-        let made = self.try_first_path(index).await;
-        if made.is_err() {
-            self.retry_later(index);
-        }
-        made
-    }
-
-    async fn try_first_path(&mut self, index: usize) -> Result<(), ConnectError> {
-        let prepared = match self.prepare(index) {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                let lost = ControlMessage::Lost { path: PathId(index as u32), epoch: self.epochs[index] };
-                self.send(lost);
-                return Err(error);
-            }
-        };
-        let end = prepared.end();
-        self.paths[index] = PathState::Offered { prepared: Box::new(prepared), until: Time::MAX };
-        self.send(ControlMessage::Offer(end));
-        match self.stream.next().await? {
-            ControlMessage::Answer(theirs) if theirs.path == end.path => self.on_answer(&theirs),
-            ControlMessage::Lost { .. } => Err(ConnectError::NoPath),
-            _ => Err(HelloError::Unexpected.into()),
-        }
-    }
-
-    fn on_offer_or_lost(&mut self, message: ControlMessage) -> Result<(), ConnectError> {
-        match message {
-            ControlMessage::Offer(theirs) => self.on_offer(&theirs),
-            ControlMessage::Lost { .. } => Err(ConnectError::NoPath),
-            _ => Err(HelloError::Unexpected.into()),
-        }
-    }
-
-    /// Creates this side's end of a path
-    fn prepare(&mut self, index: usize) -> Result<PreparedPath<D>, ConnectError> {
-        let epoch = &mut self.epochs[index];
-        *epoch = epoch.wrapping_add(1);
-        PreparedPath::new(&self.node, PathId(index as u32), *epoch)
+    /// Creates this side's end of a path, and the offer of it; none if all ports of the peer have paths
+    fn prepare_offer(&mut self, index: usize) -> Result<Option<ControlMessage>, ConnectError> {
+        let taken = self.paths.iter().zip(&self.pairings).enumerate();
+        let taken =
+            taken.filter(|(other, (path, _))| *other != index && !matches!(path, PathState::Down { .. }));
+        let taken = taken.map(|(_, (_, pairing))| pairing.port()).collect::<Vec<_>>();
+        let Some(port) = self.pairings[index].find(|port| taken.contains(&port)) else { return Ok(None) };
+        self.epochs[index] = self.epochs[index].wrapping_add(1);
+        let prepared = PreparedPath::new(&self.node, PathId(index as u32), index, self.epochs[index])?;
+        let offer = ControlMessage::Offer { end: prepared.end(), port, link: self.node.ports[index].link() };
+        let until = self.now() + self.peer_timeout;
+        self.paths[index] = PathState::Offered { prepared: Box::new(prepared), until };
+        Ok(Some(offer))
     }
 
     /// Connects this side's end of an offered path to the peer's
-    fn on_answer(&mut self, theirs: &PathEnd) -> Result<(), ConnectError> {
+    fn on_answer(&mut self, theirs: &PathEnd, port: u32) -> Result<(), ConnectError> {
         let index = theirs.path.0 as usize;
         let Some(place) = self.paths.get_mut(index) else { return Ok(()) };
         if let Some(error) = self.peering.error() {
@@ -181,10 +136,11 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         let down = PathState::Down { from: self.now() };
         let offered = std::mem::replace(&mut self.paths[index], down);
         let PathState::Offered { prepared, .. } = offered else { return Ok(()) };
+        self.pairings[index].answered(port);
         match prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, true) {
             Ok(()) => {
-                tracing::info!(path = index, "path up");
-                self.paths[index] = PathState::Up { epoch: theirs.epoch, since: self.now() };
+                tracing::info!(path = index, port, "path up");
+                self.paths[index] = PathState::Up { epoch: theirs.epoch, port: index, since: self.now() };
                 Ok(())
             }
             Err(error) => {
@@ -195,7 +151,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     }
 
     /// Makes this side's end of a path that the peer offers
-    fn on_offer(&mut self, theirs: &PathEnd) -> Result<(), ConnectError> {
+    fn on_offer(&mut self, theirs: &PathEnd, port: u32, link: Option<LinkId>) -> Result<(), ConnectError> {
         let (path, epoch) = (theirs.path, theirs.epoch);
         let index = path.0 as usize;
         if index >= self.paths.len() {
@@ -207,15 +163,17 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             return Err(error.into());
         }
         self.epochs[index] = epoch;
-        let made = PreparedPath::new(&self.node, path, epoch).and_then(|prepared| {
+        let made = self.find_port(index, port, link).and_then(|port| {
+            let prepared = PreparedPath::new(&self.node, path, port, epoch)?;
             let end = prepared.end();
-            prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, false).map(|()| end)
+            prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, false)?;
+            Ok((end, port))
         });
         match made {
-            Ok(end) => {
-                tracing::info!(path = index, "path up");
-                self.paths[index] = PathState::Up { epoch, since: self.now() };
-                self.send(ControlMessage::Answer(end));
+            Ok((end, port)) => {
+                tracing::info!(path = index, port, "path up");
+                self.paths[index] = PathState::Up { epoch, port, since: self.now() };
+                self.send(ControlMessage::Answer { end, port: port as u32 });
                 Ok(())
             }
             Err(error) => {
@@ -223,6 +181,23 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 Err(error)
             }
         }
+    }
+
+    /// The port of this side at the other end of an offered path
+    fn find_port(&self, path: usize, asked: u32, link: Option<LinkId>) -> Result<usize, ConnectError> {
+        let ports = &self.node.ports;
+        let links = ports.iter().map(|port| link.and_then(|_| port.link())).collect::<Vec<_>>();
+        let joined = links.iter().position(|other| other.is_some() && *other == link);
+        // A port whose cable has another name leads elsewhere.
+        let asked = Some(asked as usize).filter(|port| links.get(*port).is_some_and(Option::is_none));
+        let found = joined.or(asked).ok_or_else(|| self.no_path())?;
+        let is_used = |(other, state): (usize, &PathState<D>)| matches!(state, PathState::Up { port, .. } if other != path && *port == found);
+        if self.paths.iter().enumerate().any(is_used) { Err(self.no_path()) } else { Ok(found) }
+    }
+
+    fn no_path(&self) -> ConnectError {
+        let ports = self.node.ports.iter().enumerate().map(|(index, port)| port.name(index)).collect();
+        ConnectError::NoPath { ports, peer_ports: self.peer_ports }
     }
 
     /// Sends a message on the stream
@@ -233,10 +208,8 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
 
     /// Notes that a path could not be made, or failed at once
     fn retry_later(&mut self, index: usize) {
-        let failures = &mut self.failures[index];
-        let doublings = failures.saturating_sub(QUICK_RETRIES).min(MAX_DOUBLINGS);
-        *failures = failures.saturating_add(1);
-        self.paths[index] = PathState::Down { from: self.now() + RETRY_INTERVAL * (1 << doublings) };
+        let pause = self.pairings[index].failed();
+        self.paths[index] = PathState::Down { from: self.now() + pause };
     }
 
     /// Runs until the peering is over
@@ -301,20 +274,20 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     fn on_message(&mut self, message: ControlMessage) {
         self.heard = self.now();
         match message {
-            ControlMessage::Offer(theirs) if self.side == Side::Accepting => {
-                if let Err(error) = self.on_offer(&theirs) {
-                    tracing::debug!(path = theirs.path.0, %error, "no path");
+            ControlMessage::Offer { end, port, link } if self.side == Side::Accepting => {
+                if let Err(error) = self.on_offer(&end, port, link) {
+                    tracing::debug!(path = end.path.0, %error, "no path");
                 }
             }
-            ControlMessage::Answer(theirs) => {
-                if let Err(error) = self.on_answer(&theirs) {
-                    tracing::debug!(path = theirs.path.0, %error, "no path");
+            ControlMessage::Answer { end, port } => {
+                if let Err(error) = self.on_answer(&end, port) {
+                    tracing::debug!(path = end.path.0, %error, "no path");
                 }
             }
             ControlMessage::Lost { path, epoch } => self.on_lost(path, epoch),
             ControlMessage::Bye => self.peering.fail(&SessionError::PeerGone),
             ControlMessage::Alive => (),
-            ControlMessage::Confirm(_) | ControlMessage::Offer(_) => self.stream.end(),
+            ControlMessage::Confirm(_) | ControlMessage::Offer { .. } => self.stream.end(),
         }
         self.on_news();
     }
@@ -346,16 +319,19 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 peering.with(|state, now, effects| state.refuse(id, now, effects));
             }
         }
-        for LostPath { path, epoch, key, reason, .. } in lost {
+        for LostPath { path, epoch, key, reason, was_proven, .. } in lost {
             self.node.remove_route(key);
             tracing::info!(path = path.0, %reason, "path lost");
             let (index, now) = (path.0 as usize, self.now());
-            if let Some(&PathState::Up { epoch: current, since }) = self.paths.get(index)
+            if let Some(&PathState::Up { epoch: current, since, .. }) = self.paths.get(index)
                 && current == epoch
             {
+                let has_lasted = now >= since + LASTING;
+                if was_proven {
+                    self.pairings[index].proven(has_lasted);
+                }
                 // A path that fails at once is made again after a pause.
-                if now >= since + LASTING {
-                    self.failures[index] = 0;
+                if has_lasted {
                     self.paths[index] = PathState::Down { from: now };
                 } else {
                     self.retry_later(index);
@@ -376,8 +352,8 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         for index in 0..self.paths.len() {
             let path = PathId(index as u32);
             match &self.paths[index] {
-                PathState::Up { .. } => {
-                    if !self.node.ports[index].is_active() {
+                PathState::Up { port, .. } => {
+                    if !self.node.ports[*port].is_active() {
                         self.peering.lose_path(path);
                     }
                 }
@@ -391,8 +367,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             }
         }
         self.on_news();
-        let has_path = self.paths.iter().any(|path| matches!(path, PathState::Up { .. }));
-        if !has_path {
+        if !self.has_path() {
             let heard = self.peering.update(|state, _| state.last_heard()).max(self.heard);
             if now >= heard + self.peer_timeout {
                 self.peering.fail(&SessionError::PeerLost(self.peer_timeout));
@@ -404,23 +379,22 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     fn offer(&mut self, index: usize) {
         let now = self.now();
         let port = &self.node.ports[index];
-        let is_possible = self.stream.is_open() && (port.is_active() || port.current().is_none());
-        if !is_possible {
+        let is_known = port.current().is_some();
+        if !self.stream.is_open() || is_known && !port.is_active() {
+            if is_known {
+                self.pairings[index].unplugged();
+            }
             self.paths[index] = PathState::Down { from: now + RETRY_INTERVAL };
             return;
         }
-        let prepared = match self.prepare(index) {
-            Ok(prepared) => prepared,
+        match self.prepare_offer(index) {
+            Ok(Some(offer)) => self.send(offer),
+            Ok(None) => self.paths[index] = PathState::Down { from: now + RETRY_INTERVAL },
             Err(error) => {
                 tracing::debug!(path = index, %error, "no path");
                 self.retry_later(index);
-                return;
             }
-        };
-        let end = prepared.end();
-        self.paths[index] =
-            PathState::Offered { prepared: Box::new(prepared), until: now + self.peer_timeout };
-        self.send(ControlMessage::Offer(end));
+        }
     }
 }
 

@@ -21,8 +21,18 @@ use crate::wait_queue::SharedWaitQueue;
 /// A session that a peer has opened
 pub(super) type Opened<D> = (Arc<PeeringShared<D>>, SessionId);
 
-/// A peering and one of its paths
-pub(super) type Route<D> = (Arc<PeeringShared<D>>, PathId);
+/// A peering, one of its paths, and the port that it is on
+pub(super) struct Route<D: Device> {
+    pub(super) peering: Arc<PeeringShared<D>>,
+    pub(super) path: PathId,
+    pub(super) port: usize,
+}
+
+impl<D: Device> Clone for Route<D> {
+    fn clone(&self) -> Self {
+        Self { peering: Arc::clone(&self.peering), ..*self }
+    }
+}
 
 /// The devices, the memory, and the account of peerings
 pub(super) struct NodeInner<D: Device> {

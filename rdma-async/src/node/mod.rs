@@ -5,6 +5,7 @@ mod control;
 mod inner;
 mod introduction;
 mod options;
+mod pairing;
 mod path;
 mod port;
 mod reactor;
@@ -18,7 +19,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use rdma_core::session::Side;
+use rdma_core::session::{LinkId, Side};
 use rdma_core::{Device, Runtime};
 
 use self::inner::{NodeGuard, NodeInner};
@@ -73,13 +74,24 @@ pub struct NodeBuilder<D: Device> {
 impl<D: Device> NodeBuilder<D> {
     /// Adds another device, which `open` opens
     ///
-    /// Devices pair by their order: a cable joins the first device of a node to the first of the peer, and so on.
+    /// Which device a cable joins to which of the peer is found by trial, in the order of the devices first, unless cables are
+    /// [named](Self::link). On Apple's device each attempt that fails may take a second (field reports).
     pub fn device<E>(mut self, open: impl Fn() -> Result<D, E> + std::marker::Send + Sync + 'static) -> Self
     where
         E: Into<Box<dyn Error + std::marker::Send + Sync>>,
     {
         let open: Opener<D> = Box::new(move || open().map_err(Into::into));
         self.ports.push(Port::new(open));
+        self
+    }
+
+    /// Names the cable of the device that was added last, so that nothing has to be tried
+    ///
+    /// `link` is asked whenever a path is made. It tells the same name at both ends of a cable, and `None` if it does not know.
+    pub fn link(mut self, link: impl Fn() -> Option<LinkId> + std::marker::Send + Sync + 'static) -> Self {
+        if let Some(port) = self.ports.last_mut() {
+            port.link_of = Some(Box::new(link));
+        }
         self
     }
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use rdma_core::session::{Integrity, Limits, MAX_EAGER, MAX_SLOTS, MAX_UNREPORTED, MIN_PEER_TIMEOUT};
+use rdma_core::session::{Hello, Integrity, Limits, MAX_EAGER, MAX_SLOTS, MAX_UNREPORTED, MIN_PEER_TIMEOUT};
 use rdma_core::{Device, FRAME};
 
 use crate::error::InvalidOptions;
@@ -194,6 +194,10 @@ impl NodeOptions {
         }
         if !(1..=4096).contains(&self.max_in_flight_sends) {
             return Err(InvalidOptions::MaxInFlightSends { found: self.max_in_flight_sends, max: 4096 });
+        }
+        let max_ports = Hello::MAX_PORTS as usize;
+        if ports > max_ports {
+            return Err(InvalidOptions::Ports { found: ports, max: max_ports });
         }
         if !self.limits().is_usable() || !(1..=4096).contains(&self.max_peers) {
             return Err(InvalidOptions::Sessions {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rdma_core::session::{HelloError, MAX_SLOTS, MIN_WINDOW, PathEnd, PathId, lane_config};
 use rdma_core::{Cause, Device, FRAME, Invalid, QpCapacity, QpInit, QpType, Verb};
 
-use super::inner::NodeInner;
+use super::inner::{NodeInner, Route};
 use super::options::{BULK_FRAGMENT, WINDOW};
 use crate::error::ConnectError;
 use crate::peering::lanes::Lanes;
@@ -17,22 +17,28 @@ use crate::pool::{Registration, Zone};
 /// Queue pairs that are not connected yet
 pub(super) struct PreparedPath<D: Device> {
     lanes: Lanes<D>,
+    port: usize,
     end: PathEnd,
     bulk_slots: u32,
 }
 
 impl<D: Device> PreparedPath<D> {
-    pub(super) fn new(node: &NodeInner<D>, path: PathId, epoch: u16) -> Result<Self, ConnectError> {
-        let port = &node.ports[path.0 as usize];
-        match Self::try_new(node, path, epoch) {
+    /// Creates the queue pairs on a port of this side
+    pub(super) fn new(
+        node: &NodeInner<D>,
+        path: PathId,
+        port: usize,
+        epoch: u16,
+    ) -> Result<Self, ConnectError> {
+        match Self::try_new(node, path, port, epoch) {
             // A device may have vanished while there was no peer.
-            Err(error) if port.forget_if_gone(&error) => Self::try_new(node, path, epoch),
+            Err(error) if node.ports[port].forget_if_gone(&error) => Self::try_new(node, path, port, epoch),
             made => made,
         }
     }
 
-    fn try_new(node: &NodeInner<D>, path: PathId, epoch: u16) -> Result<Self, ConnectError> {
-        let port = node.ports[path.0 as usize].open()?;
+    fn try_new(node: &NodeInner<D>, path: PathId, index: usize, epoch: u16) -> Result<Self, ConnectError> {
+        let port = node.ports[index].open()?;
         let mut registrations = vec![node.pool.register(&port.device)?];
         for memory in node.adopted() {
             registrations.push(Registration::adopted(&memory, &port.device)?);
@@ -70,7 +76,7 @@ impl<D: Device> PreparedPath<D> {
             return Err(rdma_core::Error::new(Verb::ModifyQp, Cause::GidTableEmpty).into());
         }
         let rate = port.device.port()?.bits_per_second / 8;
-        Ok(Self { lanes, end: PathEnd { path, epoch, window, rate, eager, bulk }, bulk_slots })
+        Ok(Self { lanes, port: index, end: PathEnd { path, epoch, window, rate, eager, bulk }, bulk_slots })
     }
 
     /// This side's end, for the peer
@@ -89,7 +95,7 @@ impl<D: Device> PreparedPath<D> {
         peer_timeout: Duration,
         probes: bool,
     ) -> Result<(), ConnectError> {
-        let Self { lanes, end, bulk_slots } = self;
+        let Self { lanes, port, end, bulk_slots } = self;
         let window = end.window.min(theirs.window);
         let config = lane_config(peer_timeout, window, bulk_slots);
         if !config.is_usable() {
@@ -101,7 +107,7 @@ impl<D: Device> PreparedPath<D> {
         let key = lanes.key();
         // The reactor looks at devices that were just opened.
         node.wake_reactor();
-        node.add_route(key, (Arc::clone(peering), end.path));
+        node.add_route(key, Route { peering: Arc::clone(peering), path: end.path, port });
         let rate = end.rate.min(theirs.rate);
         let added = peering.with(|state, now, effects| {
             let PathEnd { path, epoch, .. } = end;

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
+use rdma_core::session::LinkId;
 use rdma_core::{Cause, Device, PortState};
 
 use crate::error::ConnectError;
@@ -12,9 +13,13 @@ use crate::sync::Mutex;
 /// Opens a device
 pub(super) type Opener<D> = Box<dyn Fn() -> Result<D, Box<dyn Error + Send + Sync>> + Send + Sync>;
 
+/// Tells the name of the cable that is in a port now, if it is known
+pub(super) type LinkOf = Box<dyn Fn() -> Option<LinkId> + Send + Sync>;
+
 /// A device, opened or not
 pub(super) struct Port<D: Device> {
     open: Opener<D>,
+    pub(super) link_of: Option<LinkOf>,
     current: Mutex<Option<Arc<OpenPort<D>>>>,
 }
 
@@ -33,7 +38,17 @@ impl<D: Device> DeviceHandle<D> for OpenPort<D> {
 
 impl<D: Device> Port<D> {
     pub(super) fn new(open: Opener<D>) -> Self {
-        Self { open, current: Mutex::new(None) }
+        Self { open, link_of: None, current: Mutex::new(None) }
+    }
+
+    /// The cable, if its name is known
+    pub(super) fn link(&self) -> Option<LinkId> {
+        self.link_of.as_ref().and_then(|link_of| link_of())
+    }
+
+    /// The name of the device, or its number in the node if it is not open
+    pub(super) fn name(&self, index: usize) -> String {
+        self.current().map_or_else(|| format!("device {index}"), |open| open.device.name().to_owned())
     }
 
     /// The device, if it is open

@@ -4,10 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use rdma_core::session::PathId;
 use rdma_core::{Completion, CompletionQueue, Device, Time, Timer};
 
-use super::inner::NodeInner;
+use super::inner::{NodeInner, Route};
 use super::port::{OpenPort, Port};
 use crate::error::SessionError;
 use crate::peering::body::Effects;
@@ -88,7 +87,7 @@ impl<D: Device> Reactor<D> {
 
     /// Hands what has completed to the peerings; returns how much that is, and whether the queues are empty
     fn poll_queues(&mut self, cx: &mut Context<'_>) -> (usize, bool) {
-        let Self { node, batch, peerings, ports, effects, .. } = self;
+        let Self { node, batch, ports, effects, .. } = self;
         let (mut count, mut is_drained) = (0, true);
         ports.retain(|port| match port.cq.poll_completions(cx, batch) {
             Poll::Pending => true,
@@ -98,7 +97,7 @@ impl<D: Device> Reactor<D> {
                 let now = node.runtime.now();
                 let key = |completion: &Completion| Request::parse(completion.id).0;
                 for run in batch[..n].chunk_by(|one, other| key(one) == key(other)) {
-                    if let Some((peering, path)) = node.route(key(&run[0])) {
+                    if let Some(Route { peering, path, .. }) = node.route(key(&run[0])) {
                         peering.on_completions(path, run, now, effects);
                     }
                 }
@@ -107,7 +106,8 @@ impl<D: Device> Reactor<D> {
             Poll::Ready(Err(_)) => {
                 // Nothing completes there any more: the device is opened anew.
                 if let Some(index) = node.ports.iter().position(|other| other.forget_open(port)) {
-                    peerings.iter().for_each(|peering| peering.lose_path(PathId(index as u32)));
+                    let lost = node.routes().into_iter().filter(|route| route.port == index);
+                    lost.for_each(|route| route.peering.lose_path(route.path));
                 }
                 false
             }

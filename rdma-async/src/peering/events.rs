@@ -114,7 +114,9 @@ impl<D: Device> State<D> {
                 }
                 self.remove_if_unused(id, effects);
             }
-            Event::PathLost { path, reason } => self.stop_path(path, reason, now, effects),
+            Event::PathLost { path, reason, was_proven } => {
+                self.stop_path(path, reason, was_proven, now, effects);
+            }
         }
     }
 

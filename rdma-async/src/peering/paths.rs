@@ -86,13 +86,20 @@ impl<D: Device> State<D> {
     }
 
     /// Ends the queue pairs of a path that has failed
-    pub(super) fn stop_path(&mut self, path: PathId, reason: PathLoss, now: Time, effects: &mut Effects) {
+    pub(super) fn stop_path(
+        &mut self,
+        path: PathId,
+        reason: PathLoss,
+        was_proven: bool,
+        now: Time,
+        effects: &mut Effects,
+    ) {
         let Some(lanes) = self.lanes.get_mut(path.0 as usize).and_then(Option::take) else { return };
         let (key, epoch) = (lanes.key(), self.epochs[path.0 as usize]);
         let payload = lanes.payload;
         let mut stopped = lanes.stop();
         let adopted = std::mem::take(&mut stopped.adopted);
-        self.lost_paths.push(LostPath { path, epoch, key, reason, _adopted: adopted });
+        self.lost_paths.push(LostPath { path, epoch, key, reason, was_proven, _adopted: adopted });
         if !stopped.is_quiesced {
             // Nothing that was posted may be used again: what is counted as posted stays so for good.
             stopped.leases.into_iter().for_each(std::mem::forget);

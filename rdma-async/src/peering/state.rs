@@ -76,6 +76,8 @@ pub(crate) struct LostPath {
     /// Its name in requests.
     pub(crate) key: u32,
     pub(crate) reason: PathLoss,
+    /// Whether the peer was ever heard on it
+    pub(crate) was_proven: bool,
     /// What it had registered of the application's memory, which may be dropped here.
     pub(super) _adopted: Vec<AdoptedMemory>,
 }

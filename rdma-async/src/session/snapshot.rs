@@ -47,7 +47,7 @@ pub struct Snapshot {
     pub messages_in_flight: usize,
     /// Streams, with the main one, that are open or still have a handle
     pub streams: usize,
-    /// The paths to the peer, by the order of the devices; all sessions with this peer share them
+    /// The paths to the peer, by the order of the devices of the side that connected; all sessions with this peer share them
     pub paths: Vec<PathSnapshot>,
     pub(crate) is_over: bool,
     pub(crate) waits: SessionWaits,

@@ -1,5 +1,6 @@
 //! What two processes say to each other on a byte stream, before there is a path and beside it
 
+use std::num::NonZeroU128;
 use std::time::Duration;
 
 use super::trailer::{Reader, Writer};
@@ -45,6 +46,12 @@ pub struct Hello {
     /// How many ports this side has
     pub ports: u32,
 }
+
+/// Names a cable: equal at both of its ends, and not zero
+///
+/// Verbs tell of no such name. On macOS, those of the Thunderbolt domains at both ends can be made into one.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct LinkId(pub NonZeroU128);
 
 /// Bytes that are not the [`Hello`] of a compatible peer
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -93,7 +100,9 @@ const SEALED_MAGIC: [u8; 6] = *b"tb5key";
 
 impl Hello {
     /// Version of the protocol, which covers this message and all messages after it
-    pub const VERSION: u16 = 4;
+    pub const VERSION: u16 = 5;
+    /// The most ports of a side
+    pub const MAX_PORTS: u32 = 64;
     /// Length of a nonce in bytes
     pub const NONCE_LEN: usize = 16;
     /// Length in bytes of the part that every version begins with: the magic number and the version
@@ -195,7 +204,8 @@ impl Hello {
         let is_usable = hello.limits.is_usable()
             && hello.bulk_fragment as usize >= crate::FRAME
             && hello.bulk_fragment.is_multiple_of(crate::FRAME as u32)
-            && hello.peer_timeout >= MIN_PEER_TIMEOUT;
+            && hello.peer_timeout >= MIN_PEER_TIMEOUT
+            && (1..=Self::MAX_PORTS).contains(&hello.ports);
         if is_usable { Ok(hello) } else { Err(HelloError::Unusable) }
     }
 }
@@ -239,9 +249,21 @@ pub enum ControlMessage {
     /// The nonce of the peer's hello
     Confirm([u8; Hello::NONCE_LEN]),
     /// The connecting side's end of a path
-    Offer(PathEnd),
+    Offer {
+        /// The end
+        end: PathEnd,
+        /// The port of the accepting side that is asked for
+        port: u32,
+        /// The cable, if its name is known: the accepting side takes the port at the other end
+        link: Option<LinkId>,
+    },
     /// The accepting side's end of the path that was offered; it receives already
-    Answer(PathEnd),
+    Answer {
+        /// The end
+        end: PathEnd,
+        /// The port of the accepting side that it is on
+        port: u32,
+    },
     /// The sender has no path of this number and incarnation: it was lost, or cannot be made
     Lost {
         /// The path
@@ -257,7 +279,7 @@ pub enum ControlMessage {
 
 impl ControlMessage {
     /// Length of the encoded form in bytes
-    pub const LEN: usize = 24 + 2 * QpAddress::WIRE_LEN;
+    pub const LEN: usize = 40 + 2 * QpAddress::WIRE_LEN;
 
     /// The encoded form, of fixed length: a tag, then the fields, little-endian, then zeros
     pub fn to_bytes(self) -> [u8; Self::LEN] {
@@ -268,8 +290,15 @@ impl ControlMessage {
                 writer.put([1]);
                 writer.put(nonce);
             }
-            Self::Offer(end) => end.write(&mut writer, 2),
-            Self::Answer(end) => end.write(&mut writer, 3),
+            Self::Offer { end, port, link } => {
+                end.write(&mut writer, 2);
+                writer.put(port.to_le_bytes());
+                writer.put(link.map_or(0, |link| link.0.get()).to_le_bytes());
+            }
+            Self::Answer { end, port } => {
+                end.write(&mut writer, 3);
+                writer.put(port.to_le_bytes());
+            }
             Self::Lost { path, epoch } => {
                 writer.put([4]);
                 writer.put(path.0.to_le_bytes());
@@ -291,8 +320,12 @@ impl ControlMessage {
         let [tag] = reader.take();
         Ok(match tag {
             1 => Self::Confirm(reader.take()),
-            2 => Self::Offer(PathEnd::read(&mut reader)),
-            3 => Self::Answer(PathEnd::read(&mut reader)),
+            2 => Self::Offer {
+                end: PathEnd::read(&mut reader),
+                port: reader.number(),
+                link: NonZeroU128::new(u128::from_le_bytes(reader.take())).map(LinkId),
+            },
+            3 => Self::Answer { end: PathEnd::read(&mut reader), port: reader.number() },
             4 => Self::Lost { path: PathId(reader.number()), epoch: u16::from_le_bytes(reader.take()) },
             5 => Self::Alive,
             6 => Self::Bye,
@@ -338,8 +371,9 @@ mod tests {
     fn control_messages_are_decoded_as_they_were_encoded() {
         for message in [
             ControlMessage::Confirm([9; 16]),
-            ControlMessage::Offer(end()),
-            ControlMessage::Answer(end()),
+            ControlMessage::Offer { end: end(), port: 3, link: None },
+            ControlMessage::Offer { end: end(), port: u32::MAX, link: Some(LinkId(NonZeroU128::MAX)) },
+            ControlMessage::Answer { end: end(), port: 4 },
             ControlMessage::Lost { path: PathId(1), epoch: 2 },
             ControlMessage::Alive,
             ControlMessage::Bye,
@@ -374,6 +408,8 @@ mod tests {
             Hello { bulk_fragment: 0, ..good },
             Hello { bulk_fragment: 4097, ..good },
             Hello { peer_timeout: short, ..good },
+            Hello { ports: 0, ..good },
+            Hello { ports: Hello::MAX_PORTS + 1, ..good },
         ] {
             assert_eq!(Hello::from_bytes(&unusable.to_bytes()), Err(HelloError::Unusable));
         }

@@ -183,6 +183,8 @@ pub enum Event {
         path: PathId,
         /// Why it failed
         reason: PathLoss,
+        /// Whether the peer was ever heard on it
+        was_proven: bool,
     },
 }
 

@@ -15,6 +15,7 @@ mod memory;
 mod messages;
 mod observing;
 mod outages;
+mod pairing;
 mod regressions;
 mod remote_memory;
 mod requests;

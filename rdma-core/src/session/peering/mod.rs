@@ -224,7 +224,7 @@ impl Peering {
         for content in lost.lane.drain().collect::<Vec<_>>() {
             self.on_fate(path, content, Fate::Lost);
         }
-        self.events.push_back(Event::PathLost { path, reason });
+        self.events.push_back(Event::PathLost { path, reason, was_proven: lost.is_proven });
     }
 
     /// Tells that the device does not work on a path any more that was lost

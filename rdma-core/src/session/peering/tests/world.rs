@@ -375,7 +375,7 @@ impl World {
                 Event::Flushed(_) | Event::PeerClosed(_) => (),
                 Event::Closed(session) => node.closed.push(session),
                 Event::Reset { session, code } => node.resets.push((session, code)),
-                Event::PathLost { path, reason } => {
+                Event::PathLost { path, reason, .. } => {
                     node.losses.push(reason);
                     let at = self.now + REPAIR;
                     self.repairs[path.0 as usize].get_or_insert(at);

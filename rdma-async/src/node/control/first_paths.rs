@@ -1,0 +1,84 @@
+//! The paths that are made before a peering is used
+
+use rdma_core::Device;
+use rdma_core::session::{ControlMessage, HelloError, PathId, Side};
+
+use super::Control;
+use crate::bootstrap_stream::BootstrapStream;
+use crate::error::ConnectError;
+
+impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
+    /// Makes the paths that can be made now, at least one
+    ///
+    /// Ports are tried with those of the same number first, and crosswise only if none of them leads to the peer: an attempt
+    /// that fails may harm Apple's device.
+    pub(in crate::node) async fn make_first_paths(&mut self) -> Result<(), ConnectError> {
+        let made = match self.side {
+            Side::Connecting => self.offer_first_paths().await,
+            Side::Accepting => self.answer_first_path().await,
+        };
+        self.stream.flush().await?;
+        made
+    }
+
+    async fn offer_first_paths(&mut self) -> Result<(), ConnectError> {
+        let mut failure = None;
+        for _ in 0..self.peer_ports {
+            for index in 0..self.paths.len() {
+                match self.offer_first_path(index).await {
+                    Err(ConnectError::Stream(error)) => {
+                        return Err(failure.unwrap_or(ConnectError::Stream(error)));
+                    }
+                    Err(error) => failure = failure.or(Some(error)),
+                    Ok(()) => (),
+                }
+            }
+            if self.has_path() {
+                return Ok(());
+            }
+        }
+        Err(failure.unwrap_or_else(|| self.no_path()))
+    }
+
+    /// Makes a path, if a port of the peer is free
+    async fn offer_first_path(&mut self, index: usize) -> Result<(), ConnectError> {
+        let offer = match self.prepare_offer(index) {
+            Ok(Some(offer)) => offer,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                self.retry_later(index);
+                return Err(error);
+            }
+        };
+        let path = PathId(index as u32);
+        self.send(offer);
+        match self.stream.next().await? {
+            ControlMessage::Answer { end, port } if end.path == path => self.on_answer(&end, port),
+            ControlMessage::Lost { .. } => {
+                self.retry_later(index);
+                Err(self.no_path())
+            }
+            _ => Err(HelloError::Unexpected.into()),
+        }
+    }
+
+    /// Answers until one path is made
+    async fn answer_first_path(&mut self) -> Result<(), ConnectError> {
+        let mut failure = None;
+        // Each path once with each port.
+        for _ in 0..self.paths.len() * self.node.ports.len() {
+            let message = match self.stream.next().await {
+                Err(error) => return Err(failure.unwrap_or(error)),
+                Ok(message) => message,
+            };
+            let ControlMessage::Offer { end, port, link } = message else {
+                return Err(failure.unwrap_or_else(|| HelloError::Unexpected.into()));
+            };
+            match self.on_offer(&end, port, link) {
+                Ok(()) => return Ok(()),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        Err(failure.unwrap_or_else(|| self.no_path()))
+    }
+}
