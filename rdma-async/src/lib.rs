@@ -87,7 +87,7 @@ pub use rdma_core::session::{
 };
 pub use rdma_core::{
     Access, AnyDevice, Caps, Cause, Device, Error, Gid, Histogram, Invalid, PortState, PortStatus, Qpn,
-    Resource, Runtime, Status, Time, Timer, Verb, WrId,
+    Resource, Runtime, Status, Time, Timer, Transport, Verb, WrId,
 };
 
 pub use adopt_error::AdoptError;

@@ -74,6 +74,12 @@ fn line(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Prints a remark to standard error
+pub(crate) fn note(text: &str) {
+    // There is no other place to report a failed write to standard error.
+    let _ = writeln!(io::stderr(), "tb5: {}", plain(text));
+}
+
 /// Prints an error and its sources to standard error
 pub(crate) fn error(error: &anyhow::Error) {
     let mut text = format!("tb5: {error}");

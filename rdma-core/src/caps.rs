@@ -41,6 +41,27 @@ pub struct Caps {
     pub one_sided: bool,
     /// Whether a SEND waits in hardware until the peer posts a receive; if not, the peer's device drops it
     pub send_waits_for_receive: bool,
+    /// What carries the messages
+    pub transport: Transport,
+}
+
+/// What carries the messages of a device; queue pairs of different transports cannot be connected
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum Transport {
+    /// A network adapter or a Thunderbolt port with RDMA
+    Rdma = 1,
+    /// TCP, in software
+    Tcp = 2,
+}
+
+impl Transport {
+    /// The transport with this number in messages, if there is one
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        [Self::Rdma, Self::Tcp].into_iter().find(|transport| *transport as u8 == number)
+    }
 }
 
 impl Caps {
@@ -62,6 +83,7 @@ impl Caps {
             max_sge: 1,
             one_sided: false,
             send_waits_for_receive: true,
+            transport: Transport::Rdma,
         }
     }
 

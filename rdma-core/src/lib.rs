@@ -41,7 +41,7 @@ pub use access::Access;
 pub use address::{Gid, Lid, Psn, QpAddress, Qpn};
 pub use any::{AnyCompletionQueue, AnyDevice, AnyMemoryRegion, AnyQueuePair};
 pub use attr::{AttrMask, QpAttr};
-pub use caps::Caps;
+pub use caps::{Caps, Transport};
 pub use device::{CompletionQueue, Device, MemoryRegion, QueuePair, Teardown};
 pub use error::{Cause, Error, Resource, Verb};
 pub use frame::{FRAME, frames};

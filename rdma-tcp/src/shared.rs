@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use rdma_core::{Caps, Cause, Gid, Lid, Psn, QpAddress, Qpn, Resource};
+use rdma_core::{Caps, Cause, Gid, Lid, Psn, QpAddress, Qpn, Resource, Transport};
 
 use crate::completions::Completions;
 use crate::endpoint::Endpoint;
@@ -36,6 +36,7 @@ pub(crate) fn caps() -> Caps {
     caps.max_message = caps.max_queue_frames * caps.frame;
     caps.max_pd = 1;
     caps.one_sided = false;
+    caps.transport = Transport::Tcp;
     caps
 }
 

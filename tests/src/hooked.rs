@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use rdma_core::{
     Access, Caps, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion, PortStatus, QpAddress,
-    QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendRequest, Teardown, Transition,
+    QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendRequest, Teardown, Transition, Transport,
 };
 use rdma_sim::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
 
@@ -21,6 +21,11 @@ pub trait Hooks: Send + Sync + 'static {
 
     /// Changes what a poll has found
     fn polled(&self, _completions: &mut [Completion]) {}
+
+    /// The transport that a device states
+    fn transport(&self, _device: &str) -> Transport {
+        Transport::Rdma
+    }
 
     /// Told what the device answers to a transition of a queue pair
     fn modified(&self, _outcome: &Result<(), Error>) {}
@@ -44,6 +49,7 @@ pub trait Hooks: Send + Sync + 'static {
 /// A device with [`Hooks`]
 pub struct Hooked<H> {
     device: SimDevice,
+    caps: Caps,
     hooks: Arc<H>,
 }
 
@@ -69,10 +75,12 @@ pub struct HookedQueuePair<H> {
     hooks: Arc<H>,
 }
 
-impl<H> Hooked<H> {
+impl<H: Hooks> Hooked<H> {
     /// The device under `hooks`
     pub fn new(device: SimDevice, hooks: &Arc<H>) -> Self {
-        Self { device, hooks: Arc::clone(hooks) }
+        let mut caps = device.caps().clone();
+        caps.transport = hooks.transport(device.name());
+        Self { device, caps, hooks: Arc::clone(hooks) }
     }
 }
 
@@ -87,7 +95,7 @@ unsafe impl<H: Hooks> Device for Hooked<H> {
     }
 
     fn caps(&self) -> &Caps {
-        self.device.caps()
+        &self.caps
     }
 
     fn port(&self) -> Result<PortStatus, Error> {

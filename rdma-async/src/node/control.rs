@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rdma_core::session::{ControlMessage, HelloError, LinkId, PathEnd, PathId, Side};
+use rdma_core::session::{ControlMessage, HelloError, Offer, PathEnd, PathId, Side};
 use rdma_core::{Device, Time, Timer};
 
 use super::inner::NodeInner;
@@ -115,10 +115,11 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         let Some(port) = self.pairings[index].find(|port| taken.contains(&port)) else { return Ok(None) };
         self.epochs[index] = self.epochs[index].wrapping_add(1);
         let prepared = PreparedPath::new(&self.node, PathId(index as u32), index, self.epochs[index])?;
-        let offer = ControlMessage::Offer { end: prepared.end(), port, link: self.node.ports[index].link() };
+        let (end, transport) = (prepared.end(), prepared.transport());
+        let offer = Offer { end, port, transport, link: self.node.ports[index].link() };
         let until = self.now() + self.peer_timeout;
         self.paths[index] = PathState::Offered { prepared: Box::new(prepared), until };
-        Ok(Some(offer))
+        Ok(Some(ControlMessage::Offer(offer)))
     }
 
     /// Connects this side's end of an offered path to the peer's
@@ -151,7 +152,8 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     }
 
     /// Makes this side's end of a path that the peer offers
-    fn on_offer(&mut self, theirs: &PathEnd, port: u32, link: Option<LinkId>) -> Result<(), ConnectError> {
+    fn on_offer(&mut self, offer: &Offer) -> Result<(), ConnectError> {
+        let theirs = &offer.end;
         let (path, epoch) = (theirs.path, theirs.epoch);
         let index = path.0 as usize;
         if index >= self.paths.len() {
@@ -163,7 +165,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             return Err(error.into());
         }
         self.epochs[index] = epoch;
-        let made = self.find_port(index, port, link).and_then(|port| {
+        let made = self.find_port(offer).and_then(|port| {
             let prepared = PreparedPath::new(&self.node, path, port, epoch)?;
             let end = prepared.end();
             prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, false)?;
@@ -184,15 +186,20 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     }
 
     /// The port of this side at the other end of an offered path
-    fn find_port(&self, path: usize, asked: u32, link: Option<LinkId>) -> Result<usize, ConnectError> {
-        let ports = &self.node.ports;
+    fn find_port(&self, offer: &Offer) -> Result<usize, ConnectError> {
+        let (ports, Offer { link, transport, .. }) = (&self.node.ports, *offer);
         let links = ports.iter().map(|port| link.and_then(|_| port.link())).collect::<Vec<_>>();
         let joined = links.iter().position(|other| other.is_some() && *other == link);
         // A port whose cable has another name leads elsewhere.
-        let asked = Some(asked as usize).filter(|port| links.get(*port).is_some_and(Option::is_none));
+        let asked = Some(offer.port as usize).filter(|port| links.get(*port).is_some_and(Option::is_none));
         let found = joined.or(asked).ok_or_else(|| self.no_path())?;
-        let is_used = |(other, state): (usize, &PathState<D>)| matches!(state, PathState::Up { port, .. } if other != path && *port == found);
-        if self.paths.iter().enumerate().any(is_used) { Err(self.no_path()) } else { Ok(found) }
+        let is_used = |(path, state): (usize, &PathState<D>)| {
+            let is_other = path != offer.end.path.0 as usize;
+            is_other && matches!(state, PathState::Up { port, .. } if *port == found)
+        };
+        let is_free = !self.paths.iter().enumerate().any(is_used);
+        let is_alike = ports[found].open()?.device.caps().transport == transport;
+        if is_free && is_alike { Ok(found) } else { Err(self.no_path()) }
     }
 
     fn no_path(&self) -> ConnectError {
@@ -274,9 +281,9 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     fn on_message(&mut self, message: ControlMessage) {
         self.heard = self.now();
         match message {
-            ControlMessage::Offer { end, port, link } if self.side == Side::Accepting => {
-                if let Err(error) = self.on_offer(&end, port, link) {
-                    tracing::debug!(path = end.path.0, %error, "no path");
+            ControlMessage::Offer(offer) if self.side == Side::Accepting => {
+                if let Err(error) = self.on_offer(&offer) {
+                    tracing::debug!(path = offer.end.path.0, %error, "no path");
                 }
             }
             ControlMessage::Answer { end, port } => {
@@ -287,7 +294,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             ControlMessage::Lost { path, epoch } => self.on_lost(path, epoch),
             ControlMessage::Bye => self.peering.fail(&SessionError::PeerGone),
             ControlMessage::Alive => (),
-            ControlMessage::Confirm(_) | ControlMessage::Offer { .. } => self.stream.end(),
+            ControlMessage::Confirm(_) | ControlMessage::Offer(_) => self.stream.end(),
         }
         self.on_news();
     }

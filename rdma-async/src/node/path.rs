@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdma_core::session::{HelloError, MAX_SLOTS, MIN_WINDOW, PathEnd, PathId, lane_config};
-use rdma_core::{Cause, Device, FRAME, Invalid, QpCapacity, QpInit, QpType, Verb};
+use rdma_core::{Cause, Device, FRAME, Invalid, QpCapacity, QpInit, QpType, Transport, Verb};
 
 use super::inner::{NodeInner, Route};
 use super::options::{BULK_FRAGMENT, WINDOW};
@@ -82,6 +82,10 @@ impl<D: Device> PreparedPath<D> {
     /// This side's end, for the peer
     pub(super) fn end(&self) -> PathEnd {
         self.end
+    }
+
+    pub(super) fn transport(&self) -> Transport {
+        self.lanes.device().caps().transport
     }
 
     /// Connects the queue pairs to those of the peer, posts receives, and hands the path to the peering

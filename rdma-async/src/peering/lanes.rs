@@ -182,6 +182,10 @@ impl<D: Device> Lanes<D> {
         self.key
     }
 
+    pub(crate) fn device(&self) -> &D {
+        self.port.device()
+    }
+
     /// The addresses of the eager and of the bulk queue pair
     pub(crate) fn addresses(&self) -> [QpAddress; 2] {
         [self.eager.address(), self.bulk.address()]

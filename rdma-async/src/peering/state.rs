@@ -204,6 +204,12 @@ impl<D: Device> State<D> {
         (self.core.path_status(path), self.core.path_counts(path), self.core.round_trips(path))
     }
 
+    /// The device that a path is on, while there is one
+    pub(crate) fn device_of(&self, path: PathId) -> Option<String> {
+        let lanes = self.lanes.get(path.0 as usize).and_then(Option::as_ref);
+        lanes.map(|lanes| lanes.device().name().to_owned())
+    }
+
     pub(crate) fn session_waits(&self, id: SessionId) -> SessionWaits {
         self.core.session_waits(id)
     }

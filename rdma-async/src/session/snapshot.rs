@@ -59,6 +59,8 @@ pub struct Snapshot {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PathSnapshot {
+    /// The device of this side that it is on, while there is one
+    pub device: Option<String>,
     /// How it is
     pub status: PathStatus,
     /// What it has done
@@ -116,7 +118,8 @@ impl fmt::Display for Snapshot {
         )?;
         writeln!(f, "  received: {}, of which {} unread", self.messages_received, self.messages_unread)?;
         writeln!(f, "  delivery: {}", self.deliveries)?;
-        for (number, PathSnapshot { status, counts, round_trips }) in self.paths.iter().enumerate() {
+        for (number, PathSnapshot { device, status, counts, round_trips }) in self.paths.iter().enumerate() {
+            let device = device.as_ref().map_or_else(String::new, |device| format!(" on {device}"));
             let status = match status {
                 PathStatus::Down => "down",
                 PathStatus::Unproven => "up, without a word of the peer yet",
@@ -124,7 +127,7 @@ impl fmt::Display for Snapshot {
             };
             writeln!(
                 f,
-                "  path {number}: {status}; made {}; {} packets sent, {} received, {} lost; {} B sent again",
+                "  path {number}{device}: {status}; made {}; {} packets sent, {} received, {} lost; {} B sent again",
                 plural(counts.made as usize, "time", "times"),
                 counts.packets_sent,
                 counts.packets_received,

@@ -6,8 +6,7 @@
 //! whole copy.
 
 use anyhow::{Context as _, Result, bail};
-use rdma_async::{Message, Session};
-use rdma_sim::SimDevice;
+use rdma_async::{Device, Message, Session};
 
 use crate::signals::Interrupt;
 
@@ -38,6 +37,6 @@ pub(super) fn check(interrupt: &Interrupt) -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn next(session: &Session<SimDevice>) -> Result<Message> {
+pub(super) async fn next<D: Device>(session: &Session<D>) -> Result<Message> {
     session.recv().await?.context("the peer closed the session before the copy was complete")
 }

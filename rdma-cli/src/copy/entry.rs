@@ -64,22 +64,24 @@ impl Entry {
         let kind = match tag {
             1 => Kind::Directory,
             2 => Kind::File(u64::from_le_bytes(*len)),
-            3 => Kind::Link(path_of(target)?),
+            3 => Kind::Link(Self::path_of(target)?),
             _ => bail!(UNEXPECTED),
         };
-        Ok(Self { path: path_of(path)?, mode: u32::from_le_bytes(*mode), kind })
+        Ok(Self { path: Self::path_of(path)?, mode: u32::from_le_bytes(*mode), kind })
     }
-}
 
-#[cfg(unix)]
-fn path_of(bytes: &[u8]) -> Result<PathBuf> {
-    use std::os::unix::ffi::OsStringExt;
-    Ok(OsString::from_vec(bytes.to_vec()).into())
-}
+    /// The path that a peer sent
+    #[cfg(unix)]
+    pub(crate) fn path_of(bytes: &[u8]) -> Result<PathBuf> {
+        use std::os::unix::ffi::OsStringExt;
+        Ok(OsString::from_vec(bytes.to_vec()).into())
+    }
 
-#[cfg(not(unix))]
-fn path_of(bytes: &[u8]) -> Result<PathBuf> {
-    Ok(OsString::from(std::str::from_utf8(bytes).context(UNEXPECTED)?).into())
+    /// The path that a peer sent
+    #[cfg(not(unix))]
+    pub(crate) fn path_of(bytes: &[u8]) -> Result<PathBuf> {
+        Ok(OsString::from(std::str::from_utf8(bytes).context(UNEXPECTED)?).into())
+    }
 }
 
 #[cfg(test)]

@@ -6,13 +6,14 @@ mod digest;
 mod entry;
 mod faults;
 mod receive;
+mod remote;
 mod send;
 mod source;
 mod transfer;
 mod tree;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -54,20 +55,38 @@ struct CopyResult {
 }
 
 pub(crate) fn run(args: &Copy, output: Output) -> anyhow::Result<()> {
-    let cables = args.cables;
+    if let Some(root) = &args.listen {
+        return remote::listen(args, root, output);
+    }
+    let (src, dst) = (args.source()?, args.destination()?);
+    match dst.to_str().and_then(remote::Place::parse) {
+        Some(place) => {
+            args.require_effect(true)?;
+            remote::send(args, &place, output)
+        }
+        None => {
+            args.require_effect(false)?;
+            simulate(args, src, dst, output)
+        }
+    }
+}
+
+/// Copies between two simulated Macs
+fn simulate(args: &Copy, src: &Path, dst: &Path, output: Output) -> anyhow::Result<()> {
+    let (cables, seed) = (args.cables.unwrap_or(1), args.seed.unwrap_or(0));
     let faults =
         args.fault.as_deref().map_or_else(|| Ok(Faults::default()), |text| Faults::parse(text, cables))?;
     let interrupt = Interrupt::listen()?;
-    let sources = Sources::open(&args.src, args.recursive)?;
-    let destination = destination(&sources, &args.dst)?;
+    let sources = Sources::open(src, args.recursive)?;
+    let destination = destination(&sources, dst)?;
     output.announce(&simulated(cables))?;
 
     let progress = progress(sources.len(), output);
     let wall = Wall::start();
     let last_fault = faults.end();
-    let (path, shown) = (args.dst.clone(), progress.clone());
+    let (path, shown) = (dst.to_owned(), progress.clone());
     let transfer = Transfer { sources, destination, path, progress: shown, interrupt, cables, last_fault };
-    let sim = Sim::new().seed(args.seed).topology(mac::topology(cables)).faults(faults.plan());
+    let sim = Sim::new().seed(seed).topology(mac::topology(cables)).faults(faults.plan());
     let run = sim.run(async |net| transfer.run(&net).await);
     progress.finish_and_clear();
     let done = run.value?;
@@ -95,25 +114,20 @@ pub(crate) fn run(args: &Copy, output: Output) -> anyhow::Result<()> {
         cables,
         reconnects: done.reconnects,
         retransmitted_bytes: done.retransmitted_bytes,
-        seed: args.seed,
+        seed,
         trace_digest: run.digest.to_string(),
     };
-    let rate = |rate: f64| format!("{:.2} GB/s", rate / 1e9);
     let faults = (!faults.is_empty()).then(|| ("faults", faults.describe(done.end)));
-    let again = format!(
-        "{cables}, made again {}; {} sent again",
-        times(done.reconnects),
-        bytes(done.retransmitted_bytes)
-    );
+    let again = format!("{cables}, {}", repairs(done.reconnects, done.retransmitted_bytes));
     let rows = [
-        ("copied", format!("{} to {}", args.src.display(), args.dst.display())),
+        ("copied", format!("{} to {}", src.display(), dst.display())),
         ("size", size(received)),
         ("blake3", format!("{} (verified at both ends)", report.blake3)),
         ("virtual", format!("{:.6} s, {}", virtual_seconds, rate(goodput))),
         ("ceiling", format!("{}, of which {:.1} %", rate(ceiling), report.efficiency * 100.0)),
         ("cables", again),
         ("wall", format!("{wall_seconds:.3} s")),
-        ("trace digest", format!("{} (seed {})", report.trace_digest, args.seed)),
+        ("trace digest", format!("{} (seed {})", report.trace_digest, seed)),
     ];
     output.outcome(&report, rows.into_iter().chain(faults).chain(earlier(received)))
 }
@@ -134,6 +148,14 @@ fn destination(sources: &Sources, path: &Path) -> anyhow::Result<Destination> {
 
 /// Fails unless a directory can be at `path` or is there, outside of `source`
 fn require_outside(path: &Path, source: &Path) -> anyhow::Result<()> {
+    let folder = require_directory(path)?;
+    let source = fs::canonicalize(source).with_context(|| at(source, "cannot be read"))?;
+    ensure!(!folder.starts_with(&source), at(path, "is in the directory that is copied"));
+    Ok(())
+}
+
+/// Fails unless a directory can be at `path` or is there; returns it, or the one that it would be in
+fn require_directory(path: &Path) -> anyhow::Result<PathBuf> {
     let folder = match fs::metadata(path) {
         Ok(found) if found.is_dir() => path,
         Ok(_) => bail!(at(path, "is not a directory")),
@@ -143,10 +165,7 @@ fn require_outside(path: &Path, source: &Path) -> anyhow::Result<()> {
         },
     };
     let created = || at(path, format!("cannot be created: there is no folder {}", folder.display()));
-    let folder = fs::canonicalize(folder).with_context(created)?;
-    let source = fs::canonicalize(source).with_context(|| at(source, "cannot be read"))?;
-    ensure!(!folder.starts_with(&source), at(path, "is in the directory that is copied"));
-    Ok(())
+    fs::canonicalize(folder).with_context(created)
 }
 
 fn size(received: &Received) -> String {
@@ -176,11 +195,15 @@ fn earlier(received: &Received) -> Option<(&'static str, String)> {
     Some(("resumed", text))
 }
 
-fn times(count: u32) -> String {
-    match count {
-        1 => "once".to_owned(),
-        _ => format!("{count} times"),
-    }
+/// What the session repaired
+fn repairs(reconnects: u32, retransmitted_bytes: u64) -> String {
+    let times = if reconnects == 1 { "once".to_owned() } else { format!("{reconnects} times") };
+    format!("made again {times}; {} sent again", bytes(retransmitted_bytes))
+}
+
+/// Bytes per second
+fn rate(rate: f64) -> String {
+    format!("{:.2} GB/s", rate / 1e9)
 }
 
 /// A progress bar on a terminal, hidden elsewhere

@@ -6,8 +6,7 @@ use std::io::Read as _;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::ProgressBar;
-use rdma_async::Session;
-use rdma_sim::SimDevice;
+use rdma_async::{Device, Session};
 
 use super::agreed::{DIFFERS, PIECE, UNEXPECTED, check, next};
 use super::destination::Destination;
@@ -30,8 +29,8 @@ pub(crate) struct Received {
     pub(crate) discarded: u64,
 }
 
-pub(super) struct Receiver<'a> {
-    session: &'a Session<SimDevice>,
+pub(super) struct Receiver<'a, D: Device> {
+    session: &'a Session<D>,
     destination: Destination,
     progress: &'a ProgressBar,
     interrupt: &'a Interrupt,
@@ -49,9 +48,9 @@ struct Present {
     is_destination: bool,
 }
 
-impl<'a> Receiver<'a> {
+impl<'a, D: Device> Receiver<'a, D> {
     pub(super) fn new(
-        session: &'a Session<SimDevice>,
+        session: &'a Session<D>,
         destination: Destination,
         progress: &'a ProgressBar,
         interrupt: &'a Interrupt,

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use futures::stream::{self, TryStreamExt};
-use rdma_async::Session;
-use rdma_sim::SimDevice;
+use indicatif::ProgressBar;
+use rdma_async::{Device, Session};
 
 use super::agreed::{DIFFERS, PIECE, PIECES, UNEXPECTED, check, next};
 use super::digest::Digest;
@@ -42,19 +42,28 @@ impl Sources {
     }
 }
 
-pub(super) struct Sender<'a> {
-    session: &'a Session<SimDevice>,
-    interrupt: &'a Interrupt,
-    digest: Digest,
+/// What was sent, confirmed by the receiver
+pub(super) struct Sent {
+    pub(super) hash: blake3::Hash,
+    /// Bytes that the receiver had before.
+    pub(super) resumed: u64,
 }
 
-impl<'a> Sender<'a> {
-    pub(super) fn new(session: &'a Session<SimDevice>, interrupt: &'a Interrupt) -> Self {
-        Self { session, interrupt, digest: Digest::default() }
+pub(super) struct Sender<'a, D: Device> {
+    session: &'a Session<D>,
+    progress: &'a ProgressBar,
+    interrupt: &'a Interrupt,
+    digest: Digest,
+    resumed: u64,
+}
+
+impl<'a, D: Device> Sender<'a, D> {
+    pub(super) fn new(session: &'a Session<D>, progress: &'a ProgressBar, interrupt: &'a Interrupt) -> Self {
+        Self { session, progress, interrupt, digest: Digest::default(), resumed: 0 }
     }
 
     /// Sends everything, and returns its hash once the receiver has confirmed it
-    pub(super) async fn send(mut self, sources: Sources) -> Result<blake3::Hash> {
+    pub(super) async fn send(mut self, sources: Sources) -> Result<Sent> {
         match sources {
             Sources::File(source) => self.send_file(PathBuf::new(), source).await?,
             Sources::Directory { root, entries } => {
@@ -72,7 +81,7 @@ impl<'a> Sender<'a> {
         let hash = self.digest.hash();
         self.session.send_bytes(END).await?;
         ensure!(*next(self.session).await? == *hash.as_bytes(), DIFFERS);
-        Ok(hash)
+        Ok(Sent { hash, resumed: self.resumed })
     }
 
     async fn announce(&mut self, entry: &Entry) -> Result<()> {
@@ -86,7 +95,7 @@ impl<'a> Sender<'a> {
         let entry = Entry { path, mode: source.mode(), kind: Kind::File(source.len()) };
         self.announce(&entry).await?;
         let mut hasher = self.hash_of_present(&mut source).await?;
-        let session = self.session;
+        let (session, progress) = (self.session, self.progress);
         let pieces = stream::try_unfold((&mut source, &mut hasher), async |(source, hasher)| {
             let len = source.rest().min(PIECE as u64) as usize;
             if len == 0 {
@@ -97,6 +106,7 @@ impl<'a> Sender<'a> {
             lease.resize(len, 0);
             source.read(&mut lease)?;
             hasher.update(&lease);
+            progress.inc(len as u64);
             anyhow::Ok(Some((session.send(lease), (source, hasher))))
         });
         let sends = pieces.map_ok(async |send| Ok(send.await?));
@@ -110,7 +120,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Says where the file begins, and returns the hash of everything before: what the receiver has, or nothing
-    async fn hash_of_present(&self, source: &mut Source) -> Result<blake3::Hasher> {
+    async fn hash_of_present(&mut self, source: &mut Source) -> Result<blake3::Hasher> {
         let present = next(self.session).await?;
         let Some((len, hash)) = present.split_first_chunk() else { bail!(UNEXPECTED) };
         let mut start = u64::from_le_bytes(*len);
@@ -131,6 +141,8 @@ impl<'a> Sender<'a> {
             source.rewind()?;
             (start, hasher) = (0, blake3::Hasher::new());
         }
+        self.resumed += start;
+        self.progress.inc(start);
         self.session.send_bytes(&start.to_le_bytes()).await?;
         Ok(hasher)
     }

@@ -57,8 +57,10 @@ impl Transfer {
         let start = net.now();
         let incomplete = RefCell::new(None);
         let receiver = Receiver::new(&b, destination, &progress, &interrupt, &incomplete);
+        // The receiver shows how far the copy is.
+        let unseen = ProgressBar::hidden();
         let copied = {
-            let both = try_join(Sender::new(&a, &interrupt).send(sources), receiver.receive());
+            let both = try_join(Sender::new(&a, &unseen, &interrupt).send(sources), receiver.receive());
             match select(pin!(both), pin!(stalled(net, &progress, last_fault))).await {
                 Either::Left((copied, _)) => copied,
                 Either::Right(_) => Err(Stopped::Stalled.into()),
@@ -77,7 +79,7 @@ impl Transfer {
             }
             copied => copied?,
         };
-        ensure!(sent == received.hash, DIFFERS);
+        ensure!(sent.hash == received.hash, DIFFERS);
         let end = net.now();
         let (reconnects, retransmitted_bytes) = repairs([&a, &b]);
         try_join(a.close(), b.close()).await?;

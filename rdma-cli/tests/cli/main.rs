@@ -7,6 +7,7 @@ mod support;
 mod arguments;
 mod copy;
 mod doctor;
+mod machines;
 mod ping;
 mod resume;
 #[cfg(target_os = "linux")]

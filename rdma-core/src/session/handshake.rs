@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::trailer::{Reader, Writer};
 use super::{Integrity, LaneConfig, Limits, PathId};
-use crate::QpAddress;
+use crate::{QpAddress, Transport};
 
 /// The first message of each side on a bootstrap stream
 ///
@@ -243,20 +243,26 @@ pub struct PathEnd {
     pub bulk: QpAddress,
 }
 
+/// A path that the connecting side offers
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Offer {
+    /// The end of the connecting side
+    pub end: PathEnd,
+    /// The port of the accepting side that is asked for
+    pub port: u32,
+    /// What carries the messages of this end: the accepting side needs a port of the same kind
+    pub transport: Transport,
+    /// The cable, if its name is known: the accepting side takes the port at the other end
+    pub link: Option<LinkId>,
+}
+
 /// A message on a bootstrap stream after the [`Hello`]s
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ControlMessage {
     /// The nonce of the peer's hello
     Confirm([u8; Hello::NONCE_LEN]),
-    /// The connecting side's end of a path
-    Offer {
-        /// The end
-        end: PathEnd,
-        /// The port of the accepting side that is asked for
-        port: u32,
-        /// The cable, if its name is known: the accepting side takes the port at the other end
-        link: Option<LinkId>,
-    },
+    /// A path, with the connecting side's end of it
+    Offer(Offer),
     /// The accepting side's end of the path that was offered; it receives already
     Answer {
         /// The end
@@ -290,9 +296,10 @@ impl ControlMessage {
                 writer.put([1]);
                 writer.put(nonce);
             }
-            Self::Offer { end, port, link } => {
+            Self::Offer(Offer { end, port, transport, link }) => {
                 end.write(&mut writer, 2);
                 writer.put(port.to_le_bytes());
+                writer.put([transport as u8]);
                 writer.put(link.map_or(0, |link| link.0.get()).to_le_bytes());
             }
             Self::Answer { end, port } => {
@@ -320,11 +327,15 @@ impl ControlMessage {
         let [tag] = reader.take();
         Ok(match tag {
             1 => Self::Confirm(reader.take()),
-            2 => Self::Offer {
+            2 => Self::Offer(Offer {
                 end: PathEnd::read(&mut reader),
                 port: reader.number(),
+                transport: {
+                    let [number] = reader.take();
+                    Transport::from_number(number).ok_or(HelloError::Unexpected)?
+                },
                 link: NonZeroU128::new(u128::from_le_bytes(reader.take())).map(LinkId),
-            },
+            }),
             3 => Self::Answer { end: PathEnd::read(&mut reader), port: reader.number() },
             4 => Self::Lost { path: PathId(reader.number()), epoch: u16::from_le_bytes(reader.take()) },
             5 => Self::Alive,
@@ -369,10 +380,15 @@ mod tests {
 
     #[test]
     fn control_messages_are_decoded_as_they_were_encoded() {
+        let offer = Offer { end: end(), port: u32::MAX, transport: Transport::Tcp, link: None };
         for message in [
             ControlMessage::Confirm([9; 16]),
-            ControlMessage::Offer { end: end(), port: 3, link: None },
-            ControlMessage::Offer { end: end(), port: u32::MAX, link: Some(LinkId(NonZeroU128::MAX)) },
+            ControlMessage::Offer(offer),
+            ControlMessage::Offer(Offer {
+                transport: Transport::Rdma,
+                link: Some(LinkId(NonZeroU128::MAX)),
+                ..offer
+            }),
             ControlMessage::Answer { end: end(), port: 4 },
             ControlMessage::Lost { path: PathId(1), epoch: 2 },
             ControlMessage::Alive,
@@ -385,6 +401,9 @@ mod tests {
             bytes[0] = tag;
             assert_eq!(ControlMessage::from_bytes(&bytes), Err(HelloError::Unexpected));
         }
+        let mut bytes = ControlMessage::Offer(offer).to_bytes();
+        bytes[75] = 3;
+        assert_eq!(ControlMessage::from_bytes(&bytes), Err(HelloError::Unexpected), "no such transport");
     }
 
     /// Catches each condition on a hello left out.

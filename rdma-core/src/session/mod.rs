@@ -31,7 +31,9 @@ mod trailer;
 pub use bulk::{BulkTrailer, Grant, MAX_SLOTS};
 pub use config::{Limits, MAX_ROOM, MAX_SESSIONS, MAX_STREAMS, PeeringConfig, Side};
 pub use error::{RefusedSend, Violation};
-pub use handshake::{ControlMessage, Hello, HelloError, LinkId, MIN_PEER_TIMEOUT, PathEnd, lane_config};
+pub use handshake::{
+    ControlMessage, Hello, HelloError, LinkId, MIN_PEER_TIMEOUT, Offer, PathEnd, lane_config,
+};
 pub use ids::{IncomingId, PathId, Priority, SessionId, StreamId, Token};
 pub use lane::{LaneConfig, MIN_WINDOW};
 pub use packets::{MAX_UNREPORTED, Report};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use rdma_async::{Device, Error, LinkId, Node, PathStatus, Session};
+use rdma_async::{Device, Error, LinkId, Node, PathStatus, Session, Transport};
 use rdma_sim::{LineRate, Net, Sim, SimDevice, Topology};
 
 use rdma_tests::{Hooked, Hooks, connect, message, node_over, options};
@@ -109,13 +109,21 @@ fn cables_that_trade_places_are_found_again() {
     assert_eq!(run.findings, []);
 }
 
-/// Counts the transitions of queue pairs that the device has refused
+/// Counts the transitions of queue pairs that the devices of a host have refused
 #[derive(Default)]
-struct Refusals(AtomicUsize);
+struct Refusals {
+    count: AtomicUsize,
+    /// The device that says that it is one over TCP.
+    tcp: Option<&'static str>,
+}
 
 impl Hooks for Refusals {
     fn modified(&self, outcome: &Result<(), Error>) {
-        self.0.fetch_add(usize::from(outcome.is_err()), Ordering::Relaxed);
+        self.count.fetch_add(usize::from(outcome.is_err()), Ordering::Relaxed);
+    }
+
+    fn transport(&self, device: &str) -> Transport {
+        if Some(device) == self.tcp { Transport::Tcp } else { Transport::Rdma }
     }
 }
 
@@ -153,7 +161,23 @@ fn named_cables_are_found_without_a_failure() {
             let (ab, ba) = connect(&a, &b).await.unwrap();
             net.sleep(Duration::from_millis(100)).await;
             assert_eq!((paths_up(&ab), paths_up(&ba)), (paths, paths), "{ours:?} {theirs:?}");
-            assert!(may_fail || refusals.0.load(Ordering::Relaxed) == 0, "{ours:?} {theirs:?}");
+            assert!(may_fail || refusals.count.load(Ordering::Relaxed) == 0, "{ours:?} {theirs:?}");
         });
     }
+}
+
+/// Catches queue pairs of different transports that are connected: no address of one means anything to the other.
+#[test]
+fn only_ports_of_the_same_transport_are_tried() {
+    Sim::new().topology(cabled(&[1, 0, 2])).run(async |net| {
+        let [ours, theirs] =
+            ["rdma_en2", "rdma_en3"].map(|tcp| Arc::new(Refusals { tcp: Some(tcp), ..Refusals::default() }));
+        let a = named_node(&net, "a", &ours, [None; 3]);
+        let b = named_node(&net, "b", &theirs, [None; 3]);
+        let (ab, ba) = connect(&a, &b).await.unwrap();
+        net.sleep(Duration::from_millis(100)).await;
+        assert_eq!((paths_up(&ab), paths_up(&ba)), (3, 3), "{}", ab.snapshot());
+        let refused = [ours, theirs].map(|refusals| refusals.count.load(Ordering::Relaxed));
+        assert_eq!(refused, [0, 0]);
+    });
 }

@@ -71,10 +71,10 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 Err(error) => return Err(failure.unwrap_or(error)),
                 Ok(message) => message,
             };
-            let ControlMessage::Offer { end, port, link } = message else {
+            let ControlMessage::Offer(offer) = message else {
                 return Err(failure.unwrap_or_else(|| HelloError::Unexpected.into()));
             };
-            match self.on_offer(&end, port, link) {
+            match self.on_offer(&offer) {
                 Ok(()) => return Ok(()),
                 Err(error) => failure = failure.or(Some(error)),
             }

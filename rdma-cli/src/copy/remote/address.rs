@@ -1,0 +1,70 @@
+//! `HOST:PATH`: a place on another machine
+
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Result, ensure};
+
+/// A machine where `tb5 copy --listen` runs, and a place in the directory that it was given
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) host: String,
+    pub(crate) path: PathBuf,
+}
+
+impl Place {
+    /// The place that `text` names, unless it is a local path: a colon before the first slash makes the difference, as for `scp`
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (host, path) = match text.strip_prefix('[') {
+            Some(bracketed) => bracketed.split_once("]:")?,
+            None => text.split_once(':')?,
+        };
+        let is_host = !host.is_empty() && !host.contains('/');
+        is_host.then(|| Self { host: host.to_owned(), path: path.into() })
+    }
+}
+
+/// Fails unless `path` stays below the directory that it is appended to
+pub(crate) fn require_below(path: &Path) -> Result<()> {
+    let is_below = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    ensure!(
+        is_below,
+        "{}: must be below the directory of the listening side: write HOST:NAME",
+        path.display()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_colon_before_the_first_slash_names_a_machine() {
+        let place = |host: &str, path: &str| Some(Place { host: host.into(), path: path.into() });
+        for (text, expected) in [
+            ("mini:model.bin", place("mini", "model.bin")),
+            ("mini:", place("mini", "")),
+            ("10.0.0.2:a/b:c", place("10.0.0.2", "a/b:c")),
+            ("[fe80::1%en5]:x", place("fe80::1%en5", "x")),
+            ("./a:b", None),
+            ("/a:b", None),
+            ("a/b:c", None),
+            ("plain", None),
+            (":x", None),
+            ("[::1]", None),
+            ("[]:x", None),
+        ] {
+            assert_eq!(Place::parse(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_leads_out_of_the_directory_is_refused() {
+        for inside in ["", "a", "a/b", "./a", "a/."] {
+            require_below(Path::new(inside)).unwrap();
+        }
+        for outside in ["/", "/etc", "..", "a/../b", "a/.."] {
+            require_below(Path::new(outside)).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What carries a copy between two machines: RDMA where both have it, TCP elsewhere
+
+use std::net::SocketAddr;
+use std::num::NonZeroU128;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use rdma_async::{AnyDevice, LinkId, Node, NodeBuilder, NodeOptions, PathCounts, Session};
+use rdma_doctor::HostReport;
+use rdma_doctor::report::DeviceSummary;
+use rdma_tb5::{OpenOptions, Provider, VerbsDevice};
+use rdma_tcp::{TcpDevice, TcpOptions};
+use serde::Serialize;
+
+use crate::args::Carrier;
+use crate::copy::agreed::{PIECE, PIECES};
+use crate::copy::repairs;
+use crate::recorded;
+
+/// The name of the device over TCP.
+const TCP: &str = "tcp";
+/// The rate that is stated for TCP beside RDMA, in bits per second: so low that TCP is used only while no cable works.
+const RESERVE: u64 = 1_000_000;
+
+/// A device with RDMA, and the cable in its port
+struct RdmaDevice {
+    provider: Arc<Provider>,
+    name: String,
+    link: Option<LinkId>,
+}
+
+/// The devices of this machine that a copy may use
+pub(super) struct Carriers {
+    rdma: Vec<RdmaDevice>,
+    uses_tcp: bool,
+    /// Why there is no RDMA, if there is none
+    absent: String,
+}
+
+/// What carried a copy
+#[derive(Debug, Serialize)]
+pub(super) struct Carried {
+    /// The devices of this side with a path to the peer at the end; `tcp` is not RDMA
+    pub(super) devices: Vec<String>,
+    /// How often the path of a cable was made again
+    pub(super) reconnects: u32,
+    pub(super) retransmitted_bytes: u64,
+}
+
+impl Carried {
+    pub(super) fn over(session: &Session<AnyDevice>) -> Self {
+        let paths = session.snapshot().paths;
+        let counts = |of: fn(&PathCounts) -> u64| paths.iter().map(|path| of(&path.counts)).sum::<u64>();
+        Self {
+            reconnects: counts(|counts| counts.made.saturating_sub(1).into()) as u32,
+            retransmitted_bytes: counts(|counts| counts.retransmitted_bytes),
+            devices: paths.into_iter().filter_map(|path| path.device).collect(),
+        }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        format!("paths {}", repairs(self.reconnects, self.retransmitted_bytes))
+    }
+}
+
+impl Carriers {
+    /// Looks for what `carrier` allows
+    pub(super) fn find(carrier: Carrier) -> Result<Self> {
+        let uses_tcp = carrier != Carrier::Rdma;
+        let (rdma, absent) = match carrier {
+            Carrier::Tcp => (Vec::new(), "as --carrier says".to_owned()),
+            Carrier::Auto | Carrier::Rdma => match active_devices() {
+                Ok(devices) => (devices, String::new()),
+                Err(error) => (Vec::new(), format!("{error:#}")),
+            },
+        };
+        if rdma.is_empty() && !uses_tcp {
+            bail!("no RDMA device can be used: {absent}");
+        }
+        Ok(Self { rdma, uses_tcp, absent })
+    }
+
+    /// A node on all of them; `local` is the address that the peer knows this machine by
+    pub(super) fn node(&self, local: SocketAddr, options: NodeOptions) -> Result<Node<AnyDevice>> {
+        let mut builder: Option<NodeBuilder<AnyDevice>> = None;
+        for RdmaDevice { provider, name, link } in &self.rdma {
+            let (provider, name, link) = (Arc::clone(provider), name.clone(), *link);
+            let open = move || VerbsDevice::open(&provider, &name, OpenOptions::new()).map(AnyDevice::new);
+            let with_device = match builder {
+                None => Node::builder(open),
+                Some(builder) => builder.device(open),
+            };
+            builder = Some(with_device.link(move || link));
+        }
+        if self.uses_tcp {
+            let mut address = local;
+            address.set_port(0);
+            let tcp = TcpOptions::new().name(TCP);
+            let tcp = if self.rdma.is_empty() { tcp } else { tcp.bits_per_second(RESERVE) };
+            let open = move || TcpDevice::bind(address, tcp.clone()).map(AnyDevice::new);
+            builder = Some(match builder {
+                None => Node::builder(open),
+                Some(builder) => builder.device(open),
+            });
+        }
+        let memory = PIECE * PIECES;
+        let options = options.max_peers(1).max_message(PIECE).send_memory(memory).receive_memory(2 * memory);
+        builder.context("there is no device")?.options(options).build().context("the devices cannot be used")
+    }
+
+    /// What carries `session` now, and why
+    pub(super) fn describe(&self, session: &Session<AnyDevice>) -> String {
+        let devices = Carried::over(session).devices;
+        let (tcp, rdma): (Vec<_>, Vec<_>) = devices.iter().map(String::as_str).partition(|name| *name == TCP);
+        match (&*rdma, &*tcp) {
+            ([], _) if self.rdma.is_empty() => format!("TCP ({})", self.absent),
+            ([], _) => "TCP (no cable leads to the other machine, or it has no RDMA)".to_owned(),
+            (rdma, []) => format!("RDMA over {}", rdma.join(", ")),
+            (rdma, _) => format!("RDMA over {}; TCP while no cable works", rdma.join(", ")),
+        }
+    }
+}
+
+/// The active devices of this machine, with the names of their cables
+///
+/// They are listed by another process, because a wedged driver hangs or crashes the one that asks.
+fn active_devices() -> Result<Vec<RdmaDevice>> {
+    let host = recorded::this_machine();
+    let devices =
+        host.report.devices.as_deref().context("the RDMA devices could not be listed: try `tb5 doctor`")?;
+    if devices.is_empty() {
+        bail!("this machine has no RDMA device");
+    }
+    let active = devices.iter().filter(|device| device.active_ports().next().is_some());
+    let active: Vec<_> = active.map(|device| (device.name.clone(), link(&host.report, device))).collect();
+    if active.is_empty() {
+        bail!("no port of an RDMA device of this machine is active");
+    }
+    let provider = Provider::load()?;
+    let device = |(name, link)| RdmaDevice { provider: Arc::clone(&provider), name, link };
+    Ok(active.into_iter().map(device).collect())
+}
+
+/// The name of the cable in the port of `device`: of the Thunderbolt domains at both ends
+fn link(host: &HostReport, device: &DeviceSummary) -> Option<LinkId> {
+    let bus = host.bus_of(device)?;
+    let mut peers = bus.hosts();
+    let (peer, None) = (peers.next()?, peers.next()) else { return None };
+    let mut ends = [bus.domain_uuid.as_deref()?, peer.domain_uuid.as_deref()?].map(str::to_ascii_lowercase);
+    ends.sort();
+    let hash = blake3::hash(ends.concat().as_bytes());
+    let name = hash.as_bytes().first_chunk().map(|name| u128::from_le_bytes(*name));
+    name.and_then(NonZeroU128::new).map(LinkId)
+}

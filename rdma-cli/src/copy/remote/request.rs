@@ -1,0 +1,128 @@
+//! The first message of a copy between two machines: what comes, and where it goes
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::address::require_below;
+use crate::copy::destination::Destination;
+use crate::copy::entry::{Entry, Kind};
+use crate::copy::require_directory;
+use crate::failure::at;
+use crate::file::Replacement;
+
+/// What the sender asks for
+pub(super) struct Request {
+    /// The source itself: its name, its mode, and what it is
+    pub(super) source: Entry,
+    /// Below the directory of the receiver
+    pub(super) path: PathBuf,
+    /// Bytes of all files
+    pub(super) bytes: u64,
+}
+
+const FOREIGN: &str = "the peer does not speak the protocol of this version of `tb5 copy`";
+const MAGIC: &[u8; 8] = b"tb5copy1";
+
+impl Request {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let source = self.source.to_bytes();
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(self.bytes.to_le_bytes());
+        bytes.extend((source.len() as u32).to_le_bytes());
+        bytes.extend(source);
+        bytes.extend(self.path.as_os_str().as_encoded_bytes());
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let rest = bytes.strip_prefix(MAGIC).context(FOREIGN)?;
+        let (total, rest) = rest.split_first_chunk().context(FOREIGN)?;
+        let (len, rest) = rest.split_first_chunk().context(FOREIGN)?;
+        let (source, path) = rest.split_at_checked(u32::from_le_bytes(*len) as usize).context(FOREIGN)?;
+        let source = Entry::from_bytes(source)?;
+        if matches!(source.kind, Kind::Link(_)) {
+            bail!(FOREIGN);
+        }
+        Ok(Self { source, path: Entry::path_of(path)?, bytes: u64::from_le_bytes(*total) })
+    }
+
+    /// The place of the copy below `root`: in a directory that is there, under the name of the source
+    pub(super) fn place(&self, root: &Path) -> Result<PathBuf> {
+        require_below(&self.path)?;
+        let is_file = matches!(self.source.kind, Kind::File(_));
+        let mut place = root.join(&self.path);
+        if is_file && place.is_dir() {
+            require_below(&self.source.path)?;
+            place.push(self.source.path.file_name().context("the name of the source is needed")?);
+        }
+        let parent = place.parent().filter(|_| place != root).unwrap_or(root);
+        let found = parent.canonicalize().with_context(|| at(parent, "is not there: create it first"))?;
+        let root = root.canonicalize().with_context(|| at(root, "cannot be read"))?;
+        ensure!(found.starts_with(&root), at(&place, "leads out of the directory that was given"));
+        Ok(place)
+    }
+
+    /// Prepares `place`, or refuses it
+    pub(super) fn destination(&self, place: &Path) -> Result<Destination> {
+        match self.source.kind {
+            Kind::File(_) => {
+                Ok(Destination::File(Some(Replacement::create(place, self.source.mode & 0o777)?)))
+            }
+            _ => {
+                require_directory(place)?;
+                Ok(Destination::folder(place))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(kind: Kind, path: &str) -> Request {
+        Request { source: Entry { path: "name".into(), mode: 0o644, kind }, path: path.into(), bytes: 7 }
+    }
+
+    #[test]
+    fn a_request_is_read_as_it_was_written_and_nothing_else_is_one() {
+        let bytes = request(Kind::File(7), "a/b").to_bytes();
+        let read = Request::from_bytes(&bytes).unwrap();
+        assert_eq!(
+            (read.source, read.path, read.bytes),
+            (request(Kind::File(7), "").source, "a/b".into(), 7)
+        );
+        for len in 0..bytes.len() - 3 {
+            assert!(Request::from_bytes(&bytes[..len]).is_err(), "{len}");
+        }
+        assert!(Request::from_bytes(&request(Kind::Link("x".into()), "a").to_bytes()).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_copy_stays_below_the_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        std::fs::create_dir_all(root.join("inside")).unwrap();
+        std::os::unix::fs::symlink(folder.path(), root.join("out")).unwrap();
+        let place = |path: &str| request(Kind::File(1), path).place(&root);
+        assert_eq!(place("").unwrap(), root.join("name"));
+        assert_eq!(place("x").unwrap(), root.join("x"));
+        assert_eq!(place("inside").unwrap(), root.join("inside/name"));
+        for (outside, why) in [
+            ("..", "must be below"),
+            ("/etc/passwd", "must be below"),
+            ("out", "leads out"),
+            ("out/x", "leads out"),
+            ("missing/x", "create it first"),
+        ] {
+            let error = place(outside).unwrap_err().to_string();
+            assert!(error.contains(why), "{outside}: {error}");
+        }
+        let directory = |path: &str| request(Kind::Directory, path).place(&root);
+        assert_eq!(directory("").unwrap(), root);
+        assert_eq!(directory("new").unwrap(), root.join("new"));
+        assert!(directory("out/new").is_err());
+    }
+}

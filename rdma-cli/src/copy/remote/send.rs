@@ -1,0 +1,92 @@
+//! The side that sends
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::address::{Place, require_below};
+use super::carriers::{Carried, Carriers};
+use super::request::Request;
+use super::{Outcome, PATIENCE, explain, options, part, runtime, unless_interrupted};
+use crate::args::{Carrier, Copy};
+use crate::copy::entry::{Entry, Kind};
+use crate::copy::send::{Sender, Sent, Sources};
+use crate::copy::{progress, rate};
+use crate::report::{Output, Wall, bytes};
+use crate::signals::Interrupt;
+
+/// Copies what `args` name to `place`
+pub(crate) fn send(args: &Copy, place: &Place, output: Output) -> Result<()> {
+    require_below(&place.path)?;
+    let interrupt = Interrupt::listen()?;
+    let source = args.source()?;
+    let sources = Sources::open(source, args.recursive)?;
+    let options = options(args.machines.key.as_deref())?;
+    let carriers = Carriers::find(args.machines.carrier.unwrap_or(Carrier::Auto))?;
+    let request = Request { source: root(&sources, source)?, path: place.path.clone(), bytes: sources.len() };
+    let progress = progress(sources.len(), output);
+    let wall = Wall::start();
+    let (sent, carried) = runtime()?.block_on(async {
+        let stream = unless_interrupted(&interrupt, connect(&place.host, args.machines.port())).await?;
+        let peer = stream.peer_addr()?;
+        let node = carriers.node(stream.local_addr()?, options)?;
+        let connected = async { Ok(node.connect(stream).await?) };
+        let session = unless_interrupted(&interrupt, connected)
+            .await
+            .with_context(|| format!("{peer} was reached, but no session could be made"))?;
+        output.announce(&format!("carrier: {}", carriers.describe(&session)))?;
+        let copied = unless_interrupted(&interrupt, async {
+            session.send_bytes(&request.to_bytes()).await?;
+            Sender::new(&session, &progress, &interrupt).send(sources).await
+        });
+        let done = copied.await;
+        let carried = Carried::over(&session);
+        part(node, session, &done).await;
+        anyhow::Ok((done.map_err(explain)?, carried))
+    })?;
+    progress.finish_and_clear();
+    let Sent { hash, resumed } = sent;
+    let wall_seconds = wall.seconds();
+    let goodput = (request.bytes - resumed) as f64 / wall_seconds;
+    let report = Outcome {
+        backend: "machines",
+        role: "sender",
+        peer: place.host.clone(),
+        path: &place.path,
+        bytes: request.bytes,
+        resumed_bytes: resumed,
+        blake3: hash.to_string(),
+        wall_seconds,
+        goodput_bytes_per_second: goodput,
+        carried,
+    };
+    let rows = [
+        ("copied", format!("{} to {}:{}", source.display(), place.host, place.path.display())),
+        ("size", format!("{} ({} bytes)", bytes(request.bytes), request.bytes)),
+        ("blake3", format!("{} (verified at both ends)", report.blake3)),
+        ("wall", format!("{wall_seconds:.3} s, {}", rate(goodput))),
+        ("repairs", report.carried.describe()),
+    ];
+    let earlier = (resumed > 0).then(|| ("resumed", format!("{} were there already", bytes(resumed))));
+    output.outcome(&report, rows.into_iter().chain(earlier))
+}
+
+/// The source itself, for the receiver
+fn root(sources: &Sources, path: &std::path::Path) -> Result<Entry> {
+    let (kind, mode) = match sources {
+        Sources::File(source) => (Kind::File(source.len()), source.mode()),
+        Sources::Directory { .. } => (Kind::Directory, 0o777),
+    };
+    let name = path.file_name().map(PathBuf::from).unwrap_or_default();
+    Ok(Entry { path: name, mode, kind })
+}
+
+async fn connect(host: &str, port: u16) -> Result<TcpStream> {
+    let remedy = || format!("{host}, port {port}: run `tb5 copy --listen DIR` there first");
+    match timeout(PATIENCE, TcpStream::connect((host, port))).await {
+        Ok(connected) => connected.with_context(remedy),
+        Err(_) => bail!("{}: nothing answered for {PATIENCE:?}", remedy()),
+    }
+}
