@@ -264,19 +264,21 @@ impl<D: Device> State<D> {
             let [unread, in_hand] = stream.as_ref().map_or([0; 2], |stream| stream.long_frames());
             let free = self.pool.free(Zone::Bulk);
             let is_fair = |held| held == 0 || held + 2 * span <= free;
+            // A peer that announces messages and does not send them must not hold the memory of others.
+            let is_peer_fair = is_fair(self.incoming.announced_frames());
             let is_offered = offered.is_some();
             let lease = if is_offered {
                 offered
             } else if stands_in_line {
                 None
-            } else if is_awaited && is_fair(in_hand) {
+            } else if is_awaited && is_peer_fair && is_fair(in_hand) {
                 let leased = self.pool.poll_lease(Zone::Bulk, span, &mut self.memory.frames, cx, effects);
                 stands_in_line = leased.is_pending();
                 match leased {
                     Poll::Ready(lease) => Some(lease),
                     Poll::Pending => None,
                 }
-            } else if is_fair(unread + in_hand) {
+            } else if is_peer_fair && is_fair(unread + in_hand) {
                 self.pool.try_lease_leaving(Zone::Bulk, span, reserve)
             } else {
                 None
@@ -297,7 +299,7 @@ impl<D: Device> State<D> {
                     lease.charge_to(stream.unread());
                 }
             }
-            self.incoming.insert(id, Body::Lease(lease));
+            self.incoming.insert_announced(id, lease);
             self.core.accept_bulk(id);
         }
         if !stands_in_line {

@@ -1,7 +1,7 @@
 //! Memory of messages that arrive
 
-use rdma_core::FRAME;
 use rdma_core::session::IncomingId;
+use rdma_core::{FRAME, frames};
 use slab::Slab;
 
 use super::body::Body;
@@ -15,6 +15,8 @@ pub(super) struct IncomingBuffers {
     buffers: Slab<Buffer>,
     /// By number of the message.
     keys: Vec<Option<u32>>,
+    /// Frames of those for messages that the peer has announced, and that are not given up.
+    announced_frames: u32,
 }
 
 #[derive(Debug)]
@@ -24,16 +26,34 @@ struct Buffer {
     posted: u32,
     /// The message is given up: the buffer goes when nothing is posted for it.
     is_orphan: bool,
+    /// Its frames, if the peer has announced the message.
+    announced_frames: u32,
 }
 
 impl IncomingBuffers {
-    /// Gives message `id` a buffer
+    /// Gives message `id`, which the peer has announced, a buffer
+    pub(super) fn insert_announced(&mut self, id: IncomingId, lease: Lease) {
+        let frames = frames(lease.capacity()) as u32;
+        self.announced_frames += frames;
+        self.add(id, Body::Lease(lease), frames);
+    }
+
+    /// Gives message `id`, whose first packet is here, a buffer
     pub(super) fn insert(&mut self, id: IncomingId, body: Body) {
+        self.add(id, body, 0);
+    }
+
+    /// Frames of messages that the peer has announced, and that have not arrived
+    pub(super) fn announced_frames(&self) -> u32 {
+        self.announced_frames
+    }
+
+    fn add(&mut self, id: IncomingId, body: Body, announced_frames: u32) {
         let index = id.0 as usize;
         if index >= self.keys.len() {
             self.keys.resize(index + 1, None);
         }
-        let key = self.buffers.insert(Buffer { body, posted: 0, is_orphan: false });
+        let key = self.buffers.insert(Buffer { body, posted: 0, is_orphan: false, announced_frames });
         debug_assert!(self.keys[index].is_none(), "the number is free");
         self.keys[index] = Some(key as u32);
     }
@@ -61,14 +81,18 @@ impl IncomingBuffers {
     /// Takes the buffer of message `id`, which is complete
     pub(super) fn take(&mut self, id: IncomingId) -> Option<Body> {
         let key = self.keys.get_mut(id.0 as usize)?.take()?;
-        Some(self.buffers.remove(key as usize).body)
+        let buffer = self.buffers.remove(key as usize);
+        self.announced_frames -= buffer.announced_frames;
+        Some(buffer.body)
     }
 
     /// Gives message `id` up; returns its buffer unless a device may write there
     #[must_use = "it is dropped after unlocking"]
     pub(super) fn withdraw(&mut self, id: IncomingId) -> Option<Body> {
         let key = self.keys.get_mut(id.0 as usize)?.take()?;
-        self.buffers[key as usize].is_orphan = true;
+        let buffer = &mut self.buffers[key as usize];
+        buffer.is_orphan = true;
+        self.announced_frames -= buffer.announced_frames;
         self.remove_orphan(key)
     }
 

@@ -9,6 +9,7 @@ mod chaos;
 mod endings;
 mod figures;
 mod front_door;
+mod hostile;
 mod introduction;
 mod lifetimes;
 mod memory;

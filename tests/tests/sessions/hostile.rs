@@ -1,0 +1,375 @@
+//! A hostile process beside an honest one at the same node: the honest one hardly notices, and nothing is left behind
+
+use std::time::Duration;
+
+use futures::future::{Either, join, select};
+use rdma_async::{Node, NodeOptions, Session, Transport};
+use rdma_core::session::{
+    Address, ControlMessage, Hello, Integrity, Limits, Offer, PacketKind, PacketTrailer, PathEnd, PathId,
+    Report,
+};
+use rdma_core::{Access, FRAME, QpCapacity, QpInit, QpType, QueuePair as _, SendOp};
+use rdma_sim::{LineRate, Net, Sim, SimDevice, Topology};
+use rdma_tests::{DEVICE, Raw, connect, message, node, node_over, options};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+
+/// `b` has a cable to the honest `a`, and one to the hostile `c`
+fn topology() -> Topology {
+    let hosts = Topology::new().host("a", 1).host("b", 2).host("c", 1);
+    hosts.cable(("a", 0), ("b", 0), LineRate::TB5).cable(("c", 0), ("b", 1), LineRate::TB5)
+}
+
+/// What `c` does once it has a path
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Attack {
+    /// Bytes that are no packet
+    Noise,
+    /// Frames without room for a trailer
+    Short,
+    /// Announcements of messages of the greatest length, none of which comes
+    Announcements,
+    /// First parts of messages, and never the rest
+    Beginnings,
+    /// Sessions and streams without end
+    Sessions,
+    /// Lengths that fit nothing
+    Lengths,
+    /// Reports of packets that were never sent
+    Reports,
+    /// Questions without end
+    Questions,
+    /// Packets of another incarnation of the path
+    Epochs,
+    /// Messages on the bulk lane for which nothing was granted
+    Bulk,
+    /// Receives nothing
+    Deaf,
+    /// Offers the path again and again
+    Offers,
+    /// A long message in each of as many sessions as there may be, none of which comes, and correct reports of what arrives
+    Hoard,
+}
+
+/// Each attack, and whether the node ends the peering at once: what no correct peer sends is a violation
+const ATTACKS: [(Attack, bool); 13] = [
+    (Attack::Noise, false),
+    (Attack::Short, true),
+    (Attack::Announcements, true),
+    (Attack::Beginnings, true),
+    (Attack::Sessions, true),
+    (Attack::Lengths, true),
+    (Attack::Reports, true),
+    (Attack::Questions, false),
+    (Attack::Epochs, false),
+    (Attack::Bulk, false),
+    (Attack::Deaf, false),
+    (Attack::Offers, false),
+    (Attack::Hoard, false),
+];
+
+/// The sessions that a peer may have by default.
+const MAX_SESSIONS: u32 = 16;
+/// Frames of `c` under way at once, and its receives.
+const SLOTS: usize = 32;
+
+/// A process that speaks the bootstrap correctly, and then not
+struct Hostile {
+    stream: DuplexStream,
+    eager: Raw,
+    bulk: Raw,
+    epoch: u16,
+    sent: u32,
+    /// The number of the packet of the node that is expected next
+    received: u32,
+    random: u64,
+    /// The numbers of the first two sessions that a connecting side opens
+    sessions: [u32; 2],
+}
+
+impl Hostile {
+    /// Connects to the node that serves the other end of `stream`
+    async fn introduce(net: &Net, mut stream: DuplexStream, sessions: [u32; 2]) -> Self {
+        let limits = Limits {
+            max_message: 4 << 20,
+            max_sessions: 1 << 18,
+            max_streams: 1 << 10,
+            stream_share: 1 << 14,
+        };
+        let hello = Hello {
+            incarnation: 666,
+            nonce: [6; Hello::NONCE_LEN],
+            group_epoch: 0,
+            limits,
+            bulk_fragment: 256 << 10,
+            integrity: Integrity::Crc32,
+            peer_timeout: Duration::from_secs(2),
+            ports: 1,
+        };
+        stream.write_all(&hello.to_bytes()).await.unwrap();
+        let mut theirs = [0; Hello::LEN];
+        stream.read_exact(&mut theirs).await.unwrap();
+        let theirs = Hello::from_bytes(&theirs).unwrap();
+        stream.write_all(&ControlMessage::Confirm(theirs.nonce).to_bytes()).await.unwrap();
+        let raw = || {
+            let capacity = QpCapacity { recv_frames: 1024, send_frames: 1024 };
+            let init = QpInit { capacity, qp_type: QpType::Uc };
+            let device = net.open("c", DEVICE).unwrap();
+            Raw::new(device, &init, Access::LOCAL_WRITE, 2 * SLOTS * FRAME)
+        };
+        let (eager, bulk) = (raw(), raw());
+        Self { stream, eager, bulk, epoch: 0, sent: 0, received: 0, random: 1, sessions }
+    }
+
+    async fn next(&mut self) -> Option<ControlMessage> {
+        let mut bytes = [0; ControlMessage::LEN];
+        self.stream.read_exact(&mut bytes).await.ok()?;
+        Some(ControlMessage::from_bytes(&bytes).unwrap())
+    }
+
+    /// Offers the path; whether it was answered
+    async fn offer(&mut self, port: u32) -> bool {
+        self.epoch = self.epoch.wrapping_add(1);
+        let end = PathEnd {
+            path: PathId(0),
+            epoch: self.epoch,
+            window: 64,
+            rate: u64::MAX,
+            eager: self.eager.qp.address(),
+            bulk: self.bulk.qp.address(),
+        };
+        let offer = Offer { end, port, transport: Transport::Rdma, link: None };
+        if self.stream.write_all(&ControlMessage::Offer(offer).to_bytes()).await.is_err() {
+            return false;
+        }
+        loop {
+            match self.next().await {
+                Some(ControlMessage::Answer { end, .. }) => {
+                    // Only once: an offer that is repeated names the same queue pairs.
+                    if self.eager.qp.connect(&end.eager).is_ok() {
+                        self.bulk.qp.connect(&end.bulk).unwrap();
+                    }
+                    return true;
+                }
+                Some(ControlMessage::Lost { .. }) | None => return false,
+                Some(_) => (),
+            }
+        }
+    }
+
+    fn random(&mut self) -> u32 {
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33) as u32
+    }
+
+    fn noise(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.random() as u8).collect()
+    }
+
+    /// Whether the node has ended the peering
+    async fn is_thrown_out(&mut self, net: &Net) -> bool {
+        loop {
+            let message = select(Box::pin(self.next()), Box::pin(net.sleep(Duration::from_millis(1)))).await;
+            match message {
+                Either::Left((None | Some(ControlMessage::Bye), _)) => return true,
+                Either::Left(_) => (),
+                Either::Right(_) => return false,
+            }
+        }
+    }
+
+    /// The next frame of an attack
+    fn frame(&mut self, attack: Attack) -> Vec<u8> {
+        let number = self.sent;
+        let long = FRAME - PacketTrailer::LEN;
+        let [session, second] = self.sessions;
+        let (kind, address, len, payload) = match attack {
+            Attack::Noise => {
+                let len = PacketTrailer::LEN + self.random() as usize % long;
+                return self.noise(len);
+            }
+            Attack::Short => return self.noise(number as usize % PacketTrailer::LEN),
+            Attack::Announcements => {
+                let address = Address { session, stream: 0, message: number };
+                (PacketKind::Announce, address, 0, (4_u64 << 20).to_le_bytes().to_vec())
+            }
+            Attack::Beginnings => {
+                let address = Address { session, stream: 0, message: number };
+                (PacketKind::Fragment, address, 17 * long as u32, self.noise(long))
+            }
+            Attack::Sessions => {
+                let address = Address {
+                    session: session + (second - session) * number,
+                    stream: 2 * (number % 64),
+                    message: 0,
+                };
+                (PacketKind::Fragment, address, 1, vec![0])
+            }
+            Attack::Lengths => {
+                let address = Address { session, stream: 0, message: 0 };
+                (PacketKind::Fragment, address, self.random(), self.noise(9))
+            }
+            Attack::Reports | Attack::Questions | Attack::Epochs => {
+                (PacketKind::Report, Address::default(), 0, Vec::new())
+            }
+            Attack::Hoard if number < MAX_SESSIONS => {
+                let session = session + (second - session) * number;
+                let address = Address { session, stream: 0, message: 0 };
+                (PacketKind::Announce, address, 0, (4_u64 << 20).to_le_bytes().to_vec())
+            }
+            Attack::Hoard => (PacketKind::Report, Address::default(), 0, Vec::new()),
+            Attack::Bulk | Attack::Deaf | Attack::Offers => {
+                let address = Address { session, stream: 0, message: number };
+                (PacketKind::Fragment, address, 8, self.noise(8))
+            }
+        };
+        let trailer = PacketTrailer {
+            kind,
+            address,
+            len,
+            number,
+            fragment: 0,
+            wants_report: attack == Attack::Questions,
+            epoch: if attack == Attack::Epochs { self.epoch.wrapping_sub(1) } else { self.epoch },
+            limit: self.received + SLOTS as u32,
+            report: match attack {
+                Attack::Reports => Report { next: 1000, bitmap: u128::MAX },
+                Attack::Hoard => {
+                    let bitmap = u128::MAX.checked_shl(self.received).map_or(u128::MAX, |above| !above);
+                    Report { next: self.received, bitmap }
+                }
+                _ => Report { next: 0, bitmap: 0 },
+            },
+            room: 1 << 14,
+        };
+        let trailer = trailer.to_bytes(&payload, Integrity::Crc32);
+        [&payload[..], &trailer].concat()
+    }
+
+    /// Attacks as fast as the device takes it, until the node has ended the peering or `count` frames are sent
+    async fn attack(&mut self, net: &Net, attack: Attack, count: u32) {
+        if attack != Attack::Deaf {
+            for slot in 0..SLOTS {
+                let at = (SLOTS + slot) * FRAME;
+                let sge = self.eager.sge(at..at + FRAME);
+                if self.eager.recv(1 << 32 | slot as u64, &[sge]).is_err() {
+                    return;
+                }
+            }
+        }
+        let mut free: Vec<_> = (0..SLOTS).collect();
+        for _ in 0..count {
+            if attack == Attack::Offers && !self.offer(1).await {
+                return;
+            }
+            let lane = if attack == Attack::Bulk { &self.bulk } else { &self.eager };
+            while let Some(done) = lane.poll() {
+                match done.id.0 >> 32 {
+                    0 => free.push(done.id.0 as usize),
+                    _ => {
+                        self.received += 1;
+                        let at = (SLOTS + done.id.0 as u32 as usize) * FRAME;
+                        // The path may be over.
+                        let _ = lane.recv(done.id.0, &[lane.sge(at..at + FRAME)]);
+                    }
+                }
+            }
+            if attack == Attack::Hoard && self.sent >= MAX_SESSIONS {
+                net.sleep(Duration::from_micros(20)).await;
+                if self.sent.is_multiple_of(1024) {
+                    self.stream.write_all(&ControlMessage::Alive.to_bytes()).await.unwrap();
+                }
+            }
+            let Some(slot) = free.pop() else {
+                net.sleep(Duration::from_micros(2)).await;
+                continue;
+            };
+            let frame = self.frame(attack);
+            let lane = if attack == Attack::Bulk { &self.bulk } else { &self.eager };
+            lane.write(slot * FRAME, &frame);
+            let sge = lane.sge(slot * FRAME..slot * FRAME + frame.len());
+            if lane.post(slot as u64, SendOp::Send, &[sge]).is_err() {
+                return;
+            }
+            self.sent = self.sent.wrapping_add(1);
+        }
+    }
+}
+
+/// Reads all messages of all sessions, as a server does
+async fn read_all(net: Net, node: Node<SimDevice>) {
+    while let Some(session) = node.accept().await {
+        net.spawn(async move { while let Ok(Some(_)) = session.recv().await {} });
+    }
+}
+
+/// Sends 64 MiB, with short messages between, and returns how long it took
+async fn transfer(net: &Net, from: &Session<SimDevice>, to: &Session<SimDevice>) -> Duration {
+    let start = net.now();
+    let lens = [1 << 20, 100, 1 << 20, 30_000].repeat(32);
+    let send = async {
+        for (number, len) in lens.iter().enumerate() {
+            from.send_bytes(&message(number, *len)).await.unwrap();
+        }
+    };
+    let receive = async {
+        for (number, len) in lens.iter().enumerate() {
+            let got = to.recv().await.unwrap().unwrap();
+            assert!(*got == message(number, *len), "message {number}");
+        }
+    };
+    join(send, receive).await;
+    net.now() - start
+}
+
+/// How long the honest transfer takes beside an attack, which is a violation or not, or alone
+fn duration(attack: Option<(Attack, bool)>, options: &NodeOptions) -> Duration {
+    let run = Sim::new().topology(topology()).run(async |net| {
+        let (a, b) = (node(&net, "a", options), node_over(&net, "b", &[DEVICE, "rdma_en3"], options));
+        let (ab, ba) = connect(&a, &b).await.unwrap();
+        let Some((attack, is_violation)) = attack else { return transfer(&net, &ab, &ba).await };
+        let sessions = [&ab, &ab.open().unwrap()].map(|session| session.id().number());
+        let (ours, theirs) = tokio::io::duplex(1024);
+        let (served, mut hostile) = join(b.serve(theirs), async {
+            let mut hostile = Hostile::introduce(&net, ours, sessions).await;
+            assert!(matches!(hostile.next().await, Some(ControlMessage::Confirm(_))));
+            assert!(!hostile.offer(0).await, "that cable leads elsewhere");
+            assert!(hostile.offer(1).await);
+            hostile
+        })
+        .await;
+        served.unwrap();
+        net.spawn(read_all(net.clone(), b.clone()));
+        let took = {
+            let attacked = async {
+                hostile.attack(&net, attack, u32::MAX).await;
+                // An attacker that was thrown out keeps its objects.
+                std::future::pending::<()>().await;
+            };
+            let honest = Box::pin(transfer(&net, &ab, &ba));
+            let Either::Left((took, _)) = select(honest, Box::pin(attacked)).await else { unreachable!() };
+            took
+        };
+        assert_eq!(hostile.is_thrown_out(&net).await, is_violation, "{attack:?}");
+        drop(hostile);
+        // Sessions that the attacker has opened, as the application takes and drops them.
+        b.close();
+        drop((ab, ba));
+        net.sleep(Duration::from_secs(5)).await;
+        assert!(b.pool_stats().is_whole(), "{attack:?}: {:?}", b.pool_stats());
+        took
+    });
+    run.value
+}
+
+/// Catches memory, credit or time of an honest peer that a hostile one can take.
+#[test]
+fn an_honest_session_keeps_its_goodput() {
+    let options = options();
+    let alone = duration(None, &options);
+    for attack in ATTACKS {
+        let beside = duration(Some(attack), &options);
+        let part = alone.as_secs_f64() / beside.as_secs_f64();
+        assert!(part >= 0.9, "{attack:?}: {part:.3} of the goodput");
+    }
+}
