@@ -31,6 +31,8 @@ pub(crate) struct Wire {
     stream: TcpStream,
     pub(crate) is_readable: bool,
     pub(crate) is_writable: bool,
+    /// Whether the system has refused bytes: the connection is over when everything of the peer is read.
+    has_failed: bool,
     header: [u8; HEADER],
     /// Bytes of `header` that have arrived, while `body` is [`Body::Expected`].
     header_len: usize,
@@ -81,6 +83,7 @@ impl Wire {
             // The handshake may have used up the events of the socket.
             is_readable: true,
             is_writable: true,
+            has_failed: false,
             header: [0; HEADER],
             header_len: 0,
             body: Body::Expected,
@@ -101,7 +104,7 @@ impl Wire {
             let n = match self.read(resources)? {
                 Ok(0) => return Err(Ended::Lost),
                 Ok(n) => n,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !self.has_failed => {
                     self.is_readable = false;
                     break;
                 }
@@ -261,10 +264,9 @@ impl Wire {
                     break;
                 }
                 Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // Messages of the peer may be unread, its goodbye among them: reading decides.
+                // Messages of the peer may be unread, its goodbye among them.
                 Some(Err(_)) => {
-                    self.is_writable = false;
-                    self.is_readable = true;
+                    (self.has_failed, self.is_writable, self.is_readable) = (true, false, true);
                     break;
                 }
             };

@@ -4,6 +4,7 @@
 //! something to do has its turn.
 
 mod joining;
+mod turns;
 
 use std::collections::HashMap;
 use std::io;
@@ -15,6 +16,7 @@ use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 
 use self::joining::Joining;
+use self::turns::{Turn, Turns};
 use crate::endpoint::{Endpoint, Scratch};
 use crate::mailbox::Notices;
 use crate::shared::Shared;
@@ -34,15 +36,8 @@ pub(crate) struct Engine {
     poll: Poll,
     joining: Joining,
     links: HashMap<Token, Arc<Endpoint>>,
-    ready: Vec<Ready>,
+    turns: Turns<Endpoint>,
     scratch: Scratch,
-}
-
-/// A queue pair that may have something to do, with the readiness of its socket
-struct Ready {
-    endpoint: Arc<Endpoint>,
-    is_readable: bool,
-    is_writable: bool,
 }
 
 impl Engine {
@@ -54,7 +49,7 @@ impl Engine {
             poll,
             joining,
             links: HashMap::new(),
-            ready: Vec::new(),
+            turns: Turns::default(),
             scratch: Scratch { staging: Box::new([0; STAGING]), finished: Vec::new() },
         })
     }
@@ -85,7 +80,7 @@ impl Engine {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if !self.ready.is_empty() {
+        if !self.turns.is_empty() {
             return Some(Duration::ZERO);
         }
         self.joining.next_deadline().map(|at| at.saturating_duration_since(now()))
@@ -96,11 +91,9 @@ impl Engine {
             let token = event.token();
             if let Some(endpoint) = self.links.get(&token) {
                 let is_broken = event.is_error();
-                self.ready.push(Ready {
-                    endpoint: Arc::clone(endpoint),
-                    is_readable: event.is_readable() || event.is_read_closed() || is_broken,
-                    is_writable: event.is_writable() || event.is_write_closed() || is_broken,
-                });
+                let is_readable = event.is_readable() || event.is_read_closed() || is_broken;
+                let is_writable = event.is_writable() || event.is_write_closed() || is_broken;
+                self.turns.add(Arc::clone(endpoint), is_readable, is_writable);
             } else if token == LISTENER {
                 self.joining.accept(now());
             } else if token != MAILBOX {
@@ -116,8 +109,7 @@ impl Engine {
             }
             self.joining.on_changed(&endpoint, now());
         }
-        let ready = |endpoint| Ready { endpoint, is_readable: false, is_writable: false };
-        self.ready.extend(notices.posted.drain(..).map(ready));
+        notices.posted.drain(..).for_each(|endpoint| self.turns.add(endpoint, false, false));
     }
 
     /// Brings handshakes forward, and uses the connections that are made
@@ -128,7 +120,7 @@ impl Engine {
         for (token, endpoint) in self.joining.take_joined() {
             self.unlink(&endpoint);
             self.links.insert(token, Arc::clone(&endpoint));
-            self.ready.push(Ready { endpoint, is_readable: true, is_writable: true });
+            self.turns.add(endpoint, true, true);
         }
     }
 
@@ -137,20 +129,16 @@ impl Engine {
     }
 
     fn take_turns(&mut self) {
-        // Those that are not done have another turn after the others, and after a look at the events.
-        let count = self.ready.len();
-        for index in 0..count {
-            let Ready { endpoint, is_readable, is_writable } = &self.ready[index];
-            let turn = endpoint.turn(*is_readable, *is_writable, &mut self.scratch);
-            turn.waker.into_iter().for_each(wake);
-            let endpoint = Arc::clone(endpoint);
-            if turn.has_ended {
+        // Those that are not done have another turn after a look at the events.
+        for Turn { of: endpoint, is_readable, is_writable } in self.turns.take() {
+            let outcome = endpoint.turn(is_readable, is_writable, &mut self.scratch);
+            outcome.waker.into_iter().for_each(wake);
+            if outcome.has_ended {
                 self.unlink(&endpoint);
-            } else if turn.is_ready {
-                self.ready.push(Ready { endpoint, is_readable: false, is_writable: false });
+            } else if outcome.is_ready {
+                self.turns.add(endpoint, false, false);
             }
         }
-        self.ready.drain(..count);
     }
 }
 
