@@ -2,7 +2,7 @@ use crate::network::Network;
 use crate::tree::Distance;
 use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree, forest};
 
-/// What a block costs beside the rates and latencies of the cables
+/// The costs of a block beside the rates and latencies of the cables
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Costs {
     /// Nanoseconds that a host needs for each block that it passes on, whatever its size
@@ -33,6 +33,11 @@ impl Plan {
     ///
     /// [`PlanError::OneHost`] or [`PlanError::Disconnected`] if the cabling can have no plan.
     pub fn predict(&self, cabling: &Cabling, payload: u64, costs: Costs) -> Result<Prediction, PlanError> {
+        Ok(self.forecast(cabling)?.at(payload, costs))
+    }
+
+    /// As [`predict`](Self::predict), for many payloads
+    pub(crate) fn forecast(&self, cabling: &Cabling) -> Result<Forecast, PlanError> {
         let network = Network::of(cabling)?;
         let both_ways = match self.operation {
             Operation::AllReduce | Operation::AllReduceAmong { .. } => 2,
@@ -41,16 +46,13 @@ impl Plan {
         let depths = self.trees.iter().map(|tree| height(tree, &network));
         let (latency, hops) =
             depths.fold((0, 0), |(latency, hops), height| (height.0.max(latency), height.1.max(hops)));
-        let (latency, hops) = (latency.saturating_mul(both_ways), hops * both_ways);
-        let transfer = payload as f64 * self.time.to_f64();
-        let block = nanoseconds(costs.block_ns);
-        let fill = hops.saturating_sub(1) as f64;
-        let blocks = (fill * transfer / block).sqrt().round();
-        // The cast saturates, also from infinity.
-        let blocks = (blocks as u64).clamp(1, payload.max(1));
-        let seconds = nanoseconds(latency) + (fill + blocks as f64) * (transfer / blocks as f64 + block);
-        let lower_bound = nanoseconds(self.reach(&network)).max(payload as f64 * self.bound.to_f64());
-        Ok(Prediction { seconds, blocks, lower_bound })
+        Ok(Forecast {
+            latency: nanoseconds(latency.saturating_mul(both_ways)),
+            fill: (hops * both_ways).saturating_sub(1) as f64,
+            time: self.time.to_f64(),
+            reach: nanoseconds(self.reach(&network)),
+            bound: self.bound.to_f64(),
+        })
     }
 
     /// The latency between the furthest hosts of which one needs data of the other, in nanoseconds
@@ -75,6 +77,32 @@ impl Plan {
         };
         let pairs = (0..network.hosts()).flat_map(|from| (0..network.hosts()).map(move |to| (from, to)));
         pairs.filter(|&(from, to)| needs(from, to)).map(|(from, to)| distances[from][to].0).max().unwrap_or(0)
+    }
+}
+
+/// The parts of a prediction that do not depend on the payload; times are in seconds
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Forecast {
+    latency: f64,
+    /// How many blocks pass before the first one is at the end
+    fill: f64,
+    /// For each byte
+    time: f64,
+    reach: f64,
+    /// For each byte
+    bound: f64,
+}
+
+impl Forecast {
+    pub(crate) fn at(&self, payload: u64, costs: Costs) -> Prediction {
+        let Self { latency, fill, time, reach, bound } = *self;
+        let transfer = payload as f64 * time;
+        let block = nanoseconds(costs.block_ns);
+        let blocks = (fill * transfer / block).sqrt().round();
+        // The cast saturates, also from infinity.
+        let blocks = (blocks as u64).clamp(1, payload.max(1));
+        let seconds = latency + (fill + blocks as f64) * (transfer / blocks as f64 + block);
+        Prediction { seconds, blocks, lower_bound: reach.max(payload as f64 * bound) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a rank asks its group for
+//! Operations as ranks call them
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::element::ElementType;
 use super::reduction::Reduction;
 
 /// The kind of an operation of a group
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
 pub enum OperationKind {
     /// [`Group::all_gather`](crate::Group::all_gather)
@@ -82,18 +82,6 @@ pub struct Call {
 }
 
 impl Call {
-    /// Whether `count` is the length of the part of each rank
-    pub(super) fn has_parts(&self) -> bool {
-        matches!(
-            self.operation,
-            OperationKind::AllGather
-                | OperationKind::AllToAll
-                | OperationKind::Gather
-                | OperationKind::ReduceScatter
-                | OperationKind::Scatter
-        )
-    }
-
     /// The length of an encoded call in bytes
     pub(super) const LEN: usize = 16;
 

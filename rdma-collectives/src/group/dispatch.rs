@@ -19,26 +19,20 @@ impl<D: Device> Group<D> {
         vector: &mut [u8],
     ) -> Result<(), GroupError> {
         self.check()?;
-        match self.plans.all_reduce(vector.len() as u64) {
-            Some((flood, true)) => {
-                let mut all = vec![0; vector.len() * self.size()];
-                let buffers = Buffers { input: Some(vector), output: &mut all };
-                self.run(call, Some(&flood), None, buffers).await?;
-                let mut vectors = all.chunks_exact(vector.len().max(1));
-                if let Some(first) = vectors.next() {
-                    vector.copy_from_slice(first);
-                }
-                vectors.for_each(|other| (kernel.combine)(vector, other));
-                if let Some(divide) = kernel.divide {
-                    divide(vector, self.size());
-                }
-                Ok(())
-            }
-            Some((trees, false)) => {
-                self.run(call, Some(&trees), Some(kernel), Buffers { input: None, output: vector }).await
-            }
-            None => self.run(call, None, Some(kernel), Buffers { input: None, output: vector }).await,
+        if !self.plans.floods(vector.len()) {
+            return self.run(call, Some(kernel), Buffers { input: None, output: vector }).await;
         }
+        let mut all = vec![0; vector.len() * self.size()];
+        self.run(call, None, Buffers { input: Some(vector), output: &mut all }).await?;
+        let mut vectors = all.chunks_exact(vector.len().max(1));
+        if let Some(first) = vectors.next() {
+            vector.copy_from_slice(first);
+        }
+        vectors.for_each(|other| (kernel.combine)(vector, other));
+        if let Some(divide) = kernel.divide {
+            divide(vector, self.size());
+        }
+        Ok(())
     }
 
     /// Carries out an operation whose input is its output
@@ -89,9 +83,7 @@ impl<D: Device> Group<D> {
         if let Some(root) = call.root {
             self.check_rank(root)?;
         }
-        let is_alone = self.size() == 1 || call.to.is_some() && call.to == call.root;
-        let planned = if is_alone { None } else { Some(self.plans.of(&call)?) };
-        self.run(call, planned.as_deref(), kernel, buffers).await
+        self.run(call, kernel, buffers).await
     }
 
     /// Whether the group works
@@ -101,7 +93,7 @@ impl<D: Device> Group<D> {
 
     pub(super) fn check_rank(&self, rank: usize) -> Result<(), GroupError> {
         if rank >= self.size() {
-            return Err(GroupError::Root { rank, size: self.size() });
+            return Err(GroupError::Rank { rank, size: self.size() });
         }
         Ok(())
     }

@@ -5,13 +5,14 @@ use rdma_async::{AllocError, OpenError, RecvError, SendError, SessionError};
 use super::call::Call;
 use super::element::ElementType;
 use super::reduction::Reduction;
+use super::wire::{CABLING, PLAN};
 use crate::PlanError;
 
 /// Why an operation failed
 ///
-/// After [`Argument`](Self::Argument), [`Plan`](Self::Plan), [`Root`](Self::Root) and [`Unsupported`](Self::Unsupported) nothing was sent and
+/// After [`Argument`](Self::Argument), [`Plan`](Self::Plan), [`Rank`](Self::Rank) and [`Unsupported`](Self::Unsupported) nothing was sent and
 /// the group goes on. After the others it is over: each further operation returns the same error, and so do those of all ranks that can be
-/// reached. What the operation has written by then is undefined.
+/// reached. The contents of its output are then undefined.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupError {
@@ -35,7 +36,7 @@ pub enum GroupError {
         sequence: u32,
     },
 
-    /// A rank has left the group while others need it
+    /// A rank has left the group, or has failed to join it, while others need it
     #[error("rank {rank} has left the group")]
     Left {
         /// The rank
@@ -47,7 +48,7 @@ pub enum GroupError {
     Lost {
         /// The rank
         rank: usize,
-        /// What the session with it reported, if this rank has one
+        /// Why the session with it ended, if this rank has one
         reason: Option<SessionError>,
     },
 
@@ -61,7 +62,7 @@ pub enum GroupError {
         sequence: u32,
         /// The two ranks
         ranks: [usize; 2],
-        /// What each asked for
+        /// The call of each
         calls: [Call; 2],
     },
 
@@ -82,7 +83,7 @@ pub enum GroupError {
 
     /// There is no such rank
     #[error("rank {rank} does not exist in a group of {size}: count ranks from 0")]
-    Root {
+    Rank {
         /// The rank
         rank: usize,
         /// How many ranks there are
@@ -100,18 +101,13 @@ pub enum GroupError {
 }
 
 impl GroupError {
-    /// What `error` of the session with `rank` means to the group
+    /// The meaning of `error` of the session with `rank` for the group
     pub(super) fn of_recv(rank: usize, error: RecvError) -> Self {
         match error {
-            RecvError::Lost(reason) => Self::Lost { rank, reason: Some(reason) },
-            _ => Self::Left { rank },
-        }
-    }
-
-    /// As [`of_recv`](Self::of_recv)
-    pub(super) fn of_send(rank: usize, error: SendError) -> Self {
-        match error {
-            SendError::Lost(reason) => Self::Lost { rank, reason: Some(reason) },
+            RecvError::Lost(reason) => match JoinError::failed(&reason) {
+                Some(rank) => Self::Left { rank },
+                None => Self::Lost { rank, reason: Some(reason) },
+            },
             _ => Self::Left { rank },
         }
     }
@@ -126,14 +122,21 @@ fn because(reason: Option<&SessionError>) -> String {
 #[non_exhaustive]
 pub enum JoinError {
     /// Two ranks would be in different groups
-    #[error("ranks {} and {} disagree on the {what}: {:#x} and {:#x}", ranks[0], ranks[1], values[0], values[1])]
+    #[error("ranks {} and {} disagree on the {what}{}", ranks[0], ranks[1], disagreement(what, *values))]
     Disagreement {
         /// This rank, and the neighbour
         ranks: [usize; 2],
         /// On what they disagree
         what: &'static str,
-        /// What each has
+        /// The value of each; a hash for cablings and plans
         values: [u64; 2],
+    },
+
+    /// Another rank could not join, or has dropped its attempt
+    #[error("rank {rank} could not join the group: its own error says why")]
+    Failed {
+        /// The rank, which need not be a neighbour
+        rank: usize,
     },
 
     /// A neighbour has closed its session, or sent something else than its greeting
@@ -152,10 +155,12 @@ pub enum JoinError {
         reason: SessionError,
     },
 
-    /// Memory for sending cannot be had
-    #[error("blocks for rank {rank}: {reason}; lower block_bytes, or raise send_memory of the node")]
+    /// Memory for sending is not free
+    #[error(
+        "memory for what is sent to rank {rank}: {reason}; lower block_bytes, or raise send_memory of the node"
+    )]
     Memory {
-        /// The neighbour that blocks are for
+        /// The neighbour that it is for
         rank: usize,
         /// Why
         reason: AllocError,
@@ -197,29 +202,77 @@ pub enum JoinError {
         /// How many were given
         found: usize,
     },
+
+    /// No more streams can be opened to a neighbour
+    #[error(
+        "a group needs {needed} streams to rank {rank}, which takes no more: drop others, or raise max_streams of its node"
+    )]
+    Streams {
+        /// The neighbour
+        rank: usize,
+        /// How many a group needs to each neighbour
+        needed: usize,
+    },
 }
 
+/// The code with which ranks that do not join reset their sessions; the lowest byte is the rank that is the cause.
+const FAILED: u64 = u64::from_be_bytes(*b"no-join\0");
+
 impl JoinError {
+    /// The code with which to reset sessions because `rank` does not join
+    pub(super) fn reset_code(rank: usize) -> u64 {
+        FAILED | (rank as u64).min(0xff)
+    }
+
+    /// The rank that did not join, if that is why a session has ended
+    pub(super) fn failed(reason: &SessionError) -> Option<usize> {
+        match reason {
+            SessionError::Reset(code) if code & !0xff == FAILED => Some((code & 0xff) as usize),
+            _ => None,
+        }
+    }
+
+    /// The rank that is the cause for the neighbours of `own`
+    pub(super) fn cause(&self, own: usize) -> usize {
+        match self {
+            Self::Failed { rank } | Self::Greeting { rank } | Self::Lost { rank, .. } => *rank,
+            _ => own,
+        }
+    }
+
+    fn lost(rank: usize, reason: SessionError) -> Self {
+        match Self::failed(&reason) {
+            Some(rank) => Self::Failed { rank },
+            None => Self::Lost { rank, reason },
+        }
+    }
+
     pub(super) fn of_open(rank: usize, error: OpenError) -> Self {
         match error {
-            OpenError::Lost(reason) => Self::Lost { rank, reason },
+            OpenError::Lost(reason) => Self::lost(rank, reason),
             _ => Self::Greeting { rank },
         }
     }
 
     pub(super) fn of_recv(rank: usize, error: RecvError) -> Self {
         match error {
-            RecvError::Lost(reason) => Self::Lost { rank, reason },
+            RecvError::Lost(reason) => Self::lost(rank, reason),
             _ => Self::Greeting { rank },
         }
     }
 
     pub(super) fn of_send(rank: usize, error: SendError) -> Self {
         match error {
-            SendError::Lost(reason) => Self::Lost { rank, reason },
-            SendError::Alloc(reason) => Self::Memory { rank, reason },
-            SendError::TooLong { len, max } => Self::MaxMessage { rank, max, len },
+            SendError::Lost(reason) => Self::lost(rank, reason),
             _ => Self::Greeting { rank },
         }
+    }
+}
+
+fn disagreement(what: &str, [own, other]: [u64; 2]) -> String {
+    match what {
+        CABLING => ": give all the same hosts, cables, rates and latencies".to_owned(),
+        PLAN => ": run the same version on all".to_owned(),
+        _ => format!(": {own} and {other}"),
     }
 }

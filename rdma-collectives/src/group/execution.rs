@@ -5,13 +5,14 @@ use std::task::{Context, Poll};
 
 use rdma_async::{Device, Lease};
 
-use super::blocks::Blocks;
+use super::block::Block;
 use super::call::Call;
 use super::error::GroupError;
 use super::kernels::Kernel;
-use super::link::{Block, Link};
-use super::schedule::{Feed, Schedule};
-use super::wire::{Channel, Control, Header};
+use super::link::Link;
+use super::plans::Prepared;
+use super::schedule::Feed;
+use super::wire::{Channel, Credit, Header};
 
 /// The memory that an operation works on
 pub(crate) struct Buffers<'a> {
@@ -26,19 +27,16 @@ impl Buffers<'_> {
     }
 }
 
-/// What an operation is carried out with
+/// An operation, and how it is carried out
 pub(crate) struct Job<'a> {
     pub(crate) rank: usize,
     pub(crate) ranks: usize,
     pub(crate) sequence: u32,
     pub(crate) call: Call,
-    /// What this rank called before
-    pub(crate) previous: Option<Call>,
-    pub(crate) schedule: &'a Schedule,
+    pub(crate) prepared: &'a Prepared,
     pub(crate) kernel: Option<Kernel>,
-    pub(crate) blocks: Blocks,
-    /// How many blocks of a channel may be under way, or held by the receiver
-    pub(crate) window: u32,
+    /// How much of the receive memory of its node blocks may hold while they wait for others, in bytes
+    pub(crate) max_held: usize,
     pub(crate) buffers: Buffers<'a>,
 }
 
@@ -54,12 +52,18 @@ pub(crate) struct Execution<'a, D: Device> {
     outs: Vec<OutState>,
     /// How many blocks each sink has
     kept: Vec<u32>,
+    /// How many bytes of its own part the rank has copied
+    copied: usize,
+    /// How many bytes this poll has copied or combined
+    work: usize,
     /// The blocks of the longest channel to a neighbour
     longest: i64,
 }
 
 /// How many blocks of the longest channel pass while a block takes one step: measured over simulated sessions.
 const BLOCKS_AHEAD: i64 = 2;
+/// How many bytes a poll copies and combines before it lets other tasks run.
+const MAX_WORK: usize = 1 << 20;
 
 struct Neighbour {
     /// Indices of what goes to it
@@ -70,8 +74,13 @@ struct Neighbour {
     has_begun: bool,
     /// Whether this rank has told it
     is_told: bool,
-    /// Whether it has begun the next operation
-    is_ahead: bool,
+}
+
+impl Neighbour {
+    /// Whether messages of this operation are still to come
+    fn is_awaited(&self) -> bool {
+        !self.has_begun || self.expected > 0
+    }
 }
 
 struct InState {
@@ -92,20 +101,13 @@ struct OutState {
 
 impl<'a, D: Device> Execution<'a, D> {
     pub(crate) fn new(job: Job<'a>, links: &'a mut [Link<D>]) -> Self {
-        for copy in &job.schedule.copies {
-            if let Some(input) = job.buffers.input {
-                job.buffers.output[copy.output..][..copy.len]
-                    .copy_from_slice(&input[copy.input..][..copy.len]);
-            }
-        }
         let index: BTreeMap<_, _> = links.iter().map(|link| link.rank).zip(0..).collect();
-        let new =
-            || Neighbour { outs: Vec::new(), expected: 0, has_begun: false, is_told: false, is_ahead: false };
+        let new = || Neighbour { outs: Vec::new(), expected: 0, has_begun: false, is_told: false };
         let mut neighbours: Vec<_> = links.iter().map(|_| new()).collect();
         let mut channels = BTreeMap::new();
         let mut ins = Vec::new();
-        for (number, from) in job.schedule.ins.iter().enumerate() {
-            let (link, total) = (index[&from.from], job.blocks.count(from.len));
+        for (number, from) in job.prepared.schedule.ins.iter().enumerate() {
+            let (link, total) = (index[&from.from], job.prepared.blocks.count(from.len));
             neighbours[link].expected += total;
             channels.insert((link, from.channel), number);
             ins.push(InState {
@@ -113,24 +115,29 @@ impl<'a, D: Device> Execution<'a, D> {
                 blocks: VecDeque::new(),
                 arrived: 0,
                 total,
-                granted: job.window,
+                granted: job.prepared.window.min(total),
                 used: 0,
             });
         }
         let mut outs = Vec::new();
-        for (number, to) in job.schedule.outs.iter().enumerate() {
+        for (number, to) in job.prepared.schedule.outs.iter().enumerate() {
             neighbours[index[&to.to]].outs.push(number);
-            outs.push(OutState { sent: 0, total: job.blocks.count(to.len), granted: job.window });
+            let total = job.prepared.blocks.count(to.len);
+            outs.push(OutState { sent: 0, total, granted: job.prepared.window.min(total) });
         }
-        let kept = vec![0; job.schedule.sinks.len()];
+        let kept = vec![0; job.prepared.schedule.sinks.len()];
         let longest = outs.iter().map(|out| i64::from(out.total)).max().unwrap_or(1);
-        Self { job, links, neighbours, channels, ins, outs, kept, longest }
+        Self { job, links, neighbours, channels, ins, outs, kept, copied: 0, work: 0, longest }
     }
 
-    /// Goes on until there is nothing to do before something arrives or has been sent
+    /// Goes on until there is nothing to do before something arrives or has been sent, or other tasks should run
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), GroupError>> {
+        self.work = 0;
         loop {
-            let mut has_progress = false;
+            let mut has_progress = self.copy();
+            for link in &mut *self.links {
+                link.poll_end(self.job.sequence, cx)?;
+            }
             for link in 0..self.links.len() {
                 has_progress |= self.receive(link, cx)?;
             }
@@ -144,66 +151,85 @@ impl<'a, D: Device> Execution<'a, D> {
             if self.is_done() {
                 return Poll::Ready(Ok(()));
             }
-            if !has_progress {
-                return Poll::Pending;
+            if self.has_worked() {
+                cx.waker().wake_by_ref();
+            } else if has_progress {
+                continue;
+            } else if let Some(error) = self.find_gone() {
+                return Poll::Ready(Err(error));
             }
+            self.release();
+            return Poll::Pending;
         }
     }
 
     fn is_done(&self) -> bool {
-        let has_met =
-            |neighbour: &Neighbour| neighbour.has_begun && neighbour.is_told && neighbour.expected == 0;
-        self.neighbours.iter().all(has_met)
+        self.copied == self.job.prepared.schedule.copy.len
+            && self.neighbours.iter().all(|neighbour| neighbour.is_told && !neighbour.is_awaited())
+            && self.links.iter().all(Link::is_queued)
             && self.outs.iter().all(|out| out.sent == out.total)
             && self
                 .kept
                 .iter()
-                .zip(&self.job.schedule.sinks)
-                .all(|(kept, sink)| *kept == self.job.blocks.count(sink.len))
+                .zip(&self.job.prepared.schedule.sinks)
+                .all(|(kept, sink)| *kept == self.job.prepared.blocks.count(sink.len))
+    }
+
+    /// Whether other tasks should run
+    fn has_worked(&self) -> bool {
+        self.work >= MAX_WORK
+    }
+
+    /// Why a neighbour is gone that has not done its part; evaluated when nothing else remains to be done
+    fn find_gone(&self) -> Option<GroupError> {
+        let mut neighbours = self.links.iter().zip(&self.neighbours);
+        neighbours.find_map(|(link, neighbour)| {
+            let gone = link.gone()?;
+            // Messages may arrive behind the end of another stream.
+            let lacks = neighbour.is_awaited() && link.has_ended();
+            let has_to_send = |&number: &usize| self.outs[number].sent < self.outs[number].total;
+            let owes = link.has_failed() || !neighbour.is_told || neighbour.outs.iter().any(has_to_send);
+            (lacks || owes).then(|| gone.clone())
+        })
+    }
+
+    /// Copies a piece of the rank's own part to the output
+    fn copy(&mut self) -> bool {
+        let copy = &self.job.prepared.schedule.copy;
+        let len = (copy.len - self.copied).min(MAX_WORK);
+        if let Buffers { input: Some(input), output } = &mut self.job.buffers {
+            let from = &input[copy.input + self.copied..][..len];
+            output[copy.output + self.copied..][..len].copy_from_slice(from);
+            self.work += len;
+        }
+        self.copied += len;
+        len > 0
     }
 
     fn receive(&mut self, link: usize, cx: &mut Context<'_>) -> Result<bool, GroupError> {
         let mut has_progress = self.links[link].poll_sent(cx)?;
-        while let Poll::Ready(control) = self.links[link].poll_control(cx) {
-            has_progress = true;
-            match control {
-                Control::Credit { sequence, channel, blocks } => self.credit(link, sequence, channel, blocks),
-                Control::End(error) => return Err(error),
-            }
-        }
-        loop {
-            let neighbour = &self.neighbours[link];
-            if neighbour.is_ahead || neighbour.has_begun && neighbour.expected == 0 {
-                return Ok(has_progress);
-            }
-            let Poll::Ready(block) = self.links[link].poll_message(cx) else { return Ok(has_progress) };
-            self.arrived(link, block?)?;
+        while let Poll::Ready(credit) = self.links[link].poll_credit(self.job.sequence, cx) {
+            self.credit(link, credit?)?;
             has_progress = true;
         }
+        while self.neighbours[link].is_awaited()
+            && let Poll::Ready(block) = self.links[link].poll_message(cx)
+        {
+            self.arrived(link, block)?;
+            has_progress = true;
+        }
+        Ok(has_progress)
     }
 
     fn arrived(&mut self, link: usize, block: Block) -> Result<(), GroupError> {
-        let Job { sequence, call, previous, .. } = self.job;
+        let Job { sequence, call, .. } = self.job;
         let (rank, neighbour) = (self.job.rank, self.links[link].rank);
         let protocol = GroupError::Protocol { rank: neighbour, sequence };
-        let Some(header) = Header::decode(block.message()) else { return Err(protocol) };
-        let mismatch = |sequence, own, other| {
-            Err(GroupError::Mismatch { sequence, ranks: [rank, neighbour], calls: [own, other] })
-        };
-        if header.sequence == sequence.wrapping_add(1) && self.neighbours[link].has_begun {
-            self.links[link].early = Some(block);
-            self.neighbours[link].is_ahead = true;
-            return Ok(());
-        }
-        if header.sequence == sequence.wrapping_sub(1) {
-            return previous
-                .map_or(Err(protocol), |previous| mismatch(header.sequence, previous, header.call));
-        }
-        if header.sequence != sequence {
-            return Err(protocol);
-        }
+        let header = Header::decode(block.message()).filter(|header| header.sequence == sequence);
+        let Some(header) = header else { return Err(protocol) };
         if header.call != call {
-            return mismatch(sequence, call, header.call);
+            let (ranks, calls) = ([rank, neighbour], [call, header.call]);
+            return Err(GroupError::Mismatch { sequence, ranks, calls });
         }
         self.neighbours[link].has_begun = true;
         let Some((channel, number)) = header.block else { return Ok(()) };
@@ -212,7 +238,7 @@ impl<'a, D: Device> Execution<'a, D> {
         if number != arrived || number >= total {
             return Err(protocol);
         }
-        let [_, len] = self.job.blocks.range(number, self.job.schedule.ins[index].len);
+        let [_, len] = self.job.prepared.blocks.range(number, self.job.prepared.schedule.ins[index].len);
         if block.payload().len() != len {
             return Err(protocol);
         }
@@ -223,25 +249,30 @@ impl<'a, D: Device> Execution<'a, D> {
     }
 
     /// The neighbour has used blocks
-    fn credit(&mut self, link: usize, sequence: u32, channel: Channel, blocks: u32) {
-        if sequence != self.job.sequence {
-            return;
-        }
-        let outs = &self.job.schedule.outs;
+    fn credit(&mut self, link: usize, credit: Credit) -> Result<(), GroupError> {
+        let Job { sequence, .. } = self.job;
+        let outs = &self.job.prepared.schedule.outs;
         let mut to_link = self.neighbours[link].outs.iter();
-        if let Some(&out) = to_link.find(|&&out| outs[out].channel == channel) {
-            self.outs[out].granted = self.outs[out].granted.saturating_add(blocks);
+        let out = to_link.find(|&&out| outs[out].channel == credit.channel).map(|&out| &mut self.outs[out]);
+        // All credit of an operation is used in it.
+        match out.filter(|out| credit.sequence == sequence && credit.blocks <= out.total - out.granted) {
+            Some(out) => {
+                out.granted += credit.blocks;
+                Ok(())
+            }
+            None => Err(GroupError::Protocol { rank: self.links[link].rank, sequence }),
         }
     }
 
     /// Combines and keeps what has arrived for a sink
     fn keep(&mut self, number: usize) -> bool {
-        let schedule = self.job.schedule;
+        let schedule = &self.job.prepared.schedule;
         let sink = &schedule.sinks[number];
         let before = self.kept[number];
-        let total = self.job.blocks.count(sink.len);
-        while self.kept[number] < total && self.have_all(&sink.ins) {
-            let [start, len] = self.job.blocks.range(self.kept[number], sink.len);
+        let total = self.job.prepared.blocks.count(sink.len);
+        while self.kept[number] < total && !self.has_worked() && self.have_all(&sink.ins) {
+            let [start, len] = self.job.prepared.blocks.range(self.kept[number], sink.len);
+            self.work += len * sink.ins.len();
             let Buffers { input, output } = &mut self.job.buffers;
             let output = &mut output[sink.output + start..][..len];
             if let (Some(own), Some(input)) = (sink.own, input) {
@@ -272,7 +303,7 @@ impl<'a, D: Device> Execution<'a, D> {
     /// Sends what can be sent to a neighbour, the most urgent first
     fn send(&mut self, link: usize, cx: &mut Context<'_>) -> Result<bool, GroupError> {
         let mut has_progress = false;
-        while self.links[link].has_room() {
+        while !self.has_worked() && self.links[link].has_room() {
             let outs = self.neighbours[link].outs.iter().copied().filter(|&out| self.can_send(out));
             let next = outs.min_by_key(|&out| self.urgency(out));
             let is_told = &mut self.neighbours[link].is_told;
@@ -303,14 +334,14 @@ impl<'a, D: Device> Execution<'a, D> {
     fn urgency(&self, out: usize) -> i64 {
         const SCALE: i64 = 1 << 16;
         let OutState { sent, total, .. } = self.outs[out];
-        let beyond = i64::from(self.job.schedule.outs[out].beyond);
+        let beyond = i64::from(self.job.prepared.schedule.outs[out].beyond);
         let done = i64::from(sent) * self.longest * SCALE / i64::from(total.max(1));
         done - BLOCKS_AHEAD * SCALE * beyond
     }
 
     fn can_send(&self, out: usize) -> bool {
         let OutState { sent, total, granted } = self.outs[out];
-        let is_there = match &self.job.schedule.outs[out].feed {
+        let is_there = match &self.job.prepared.schedule.outs[out].feed {
             Feed::Combined { ins, .. } => self.have_all(ins),
             Feed::Input(_) => true,
             Feed::Sink(sink) => sent < self.kept[*sink],
@@ -320,12 +351,13 @@ impl<'a, D: Device> Execution<'a, D> {
 
     /// Writes the next block of a channel into a lease
     fn write(&mut self, number: usize, lease: &mut Lease) {
-        let schedule = self.job.schedule;
+        let schedule = &self.job.prepared.schedule;
         let out = &schedule.outs[number];
         let block = self.outs[number].sent;
         let Job { sequence, call, .. } = self.job;
         lease.extend_from_slice(&Header { sequence, call, block: Some((out.channel, block)) }.encode());
-        let [start, len] = self.job.blocks.range(block, out.len);
+        let [start, len] = self.job.prepared.blocks.range(block, out.len);
+        self.work += len;
         match &out.feed {
             Feed::Input(from) => lease.extend_from_slice(&self.job.buffers.input()[from + start..][..len]),
             Feed::Sink(sink) => {
@@ -339,6 +371,7 @@ impl<'a, D: Device> Execution<'a, D> {
                 let mut is_first = own.is_none();
                 for &index in ins {
                     let Some(block) = self.ins[index].take() else { continue };
+                    self.work += len;
                     match (self.job.kernel, is_first) {
                         (_, true) => lease.extend_from_slice(block.payload()),
                         (Some(kernel), false) => (kernel.combine)(&mut lease[Header::LEN..], block.payload()),
@@ -353,7 +386,8 @@ impl<'a, D: Device> Execution<'a, D> {
 
     /// Tells neighbours how many more blocks they may send
     fn grant(&mut self, cx: &mut Context<'_>) -> Result<bool, GroupError> {
-        let Job { sequence, window, schedule, .. } = self.job;
+        let Job { sequence, prepared: Prepared { schedule, window, .. }, .. } = self.job;
+        let window = *window;
         let mut has_progress = false;
         for (input, from) in self.ins.iter_mut().zip(&schedule.ins) {
             let granted = input.used.saturating_add(window).min(input.total);
@@ -362,13 +396,27 @@ impl<'a, D: Device> Execution<'a, D> {
             if blocks == 0 || blocks < window.div_ceil(2) && granted < input.total {
                 continue;
             }
-            let credit = Control::Credit { sequence, channel: from.channel, blocks };
-            if self.links[input.link].send_control(&credit, cx)? {
+            let credit = Credit { sequence, channel: from.channel, blocks };
+            if self.links[input.link].send_credit(credit, cx)? {
                 input.granted = granted;
                 has_progress = true;
             }
         }
         Ok(has_progress)
+    }
+
+    /// Copies blocks that hold more of the receive memory of the node than they may while they wait for others
+    ///
+    /// A session that holds too much of it receives nothing more, and the next block may be the one for which the others wait.
+    fn release(&mut self) {
+        let mut held = 0;
+        for block in self.ins.iter_mut().flat_map(|input| &mut input.blocks) {
+            held += block.held();
+            if held > self.job.max_held {
+                held -= block.held();
+                block.release();
+            }
+        }
     }
 }
 

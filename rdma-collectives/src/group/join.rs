@@ -1,27 +1,91 @@
 //! How the ranks of a group come together
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 
-use rdma_async::{Device, Priority, Session, Stream};
+use rdma_async::{AllocError, Device, Lease, Priority, Session, Stream};
 
 use super::error::JoinError;
-use super::link::{Link, MAX_MESSAGES};
+use super::link::{Leases, Link, MAX_MESSAGES, Streams};
 use super::options::GroupOptions;
 use super::plans::Plans;
-use super::wire::{Control, Greeting};
+use super::wire::{Credit, End, Greeting};
 use crate::Cabling;
 use crate::cabling::hash;
 
 /// Changes when ranks of this version cannot work with those of another one.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+/// How many streams a link has.
+const STREAMS: usize = 3;
 
-/// What this rank tells its neighbours
-pub(super) fn greeting(rank: usize, plans: &Plans, options: &GroupOptions) -> Greeting {
+/// Sessions of a rank that joins, which are reset unless it does: neighbours would wait for ever
+pub(super) struct Joining<D: Device> {
+    rank: usize,
+    sessions: Vec<(usize, Session<D>)>,
+    /// The rank that is to blame if this one does not join
+    cause: usize,
+}
+
+/// A rank that has joined its neighbours
+pub(super) struct Joined<D: Device> {
+    /// In ascending order
+    pub(super) links: Vec<Link<D>>,
+    pub(super) plans: Plans,
+    /// The longest message that the node of the rank takes, in bytes; if each link has a node of its own, the least of all
+    pub(super) max_message: usize,
+}
+
+impl<D: Device> Joining<D> {
+    pub(super) fn new(rank: usize, sessions: impl IntoIterator<Item = (usize, Session<D>)>) -> Self {
+        Self { rank, sessions: sessions.into_iter().collect(), cause: rank }
+    }
+
+    /// Joins the neighbours; resets the sessions if that fails
+    pub(super) async fn join(
+        mut self,
+        options: GroupOptions,
+        cabling: &Cabling,
+    ) -> Result<Joined<D>, JoinError> {
+        let joined = self.links(options, cabling).await;
+        match &joined {
+            Ok(_) => self.sessions.clear(),
+            Err(error) => self.cause = error.cause(self.rank),
+        }
+        joined
+    }
+
+    async fn links(&self, options: GroupOptions, cabling: &Cabling) -> Result<Joined<D>, JoinError> {
+        let sessions = by_neighbour(self.rank, cabling, &self.sessions)?;
+        let plans = Plans::new(cabling.clone())?;
+        let greeting = greeting(self.rank, &plans, &options);
+        let mut joined = Joined { links: Vec::with_capacity(sessions.len()), plans, max_message: usize::MAX };
+        // In ascending order on all ranks: none waits for one that waits for it.
+        for (neighbour, session) in sessions {
+            let (link, max_message) = link(greeting, neighbour, session, options).await?;
+            joined.links.push(link);
+            joined.max_message = joined.max_message.min(max_message);
+        }
+        Ok(joined)
+    }
+}
+
+impl<D: Device> Drop for Joining<D> {
+    fn drop(&mut self) {
+        let code = JoinError::reset_code(self.cause);
+        self.sessions.iter().for_each(|(_, session)| session.reset(code));
+    }
+}
+
+/// The first message to each neighbour
+fn greeting(rank: usize, plans: &Plans, options: &GroupOptions) -> Greeting {
     let cables = plans.cabling.cables().iter().map(|cable| (cable.ends, cable.latency_ns));
     let latencies = cables.fold(String::new(), |text, cable| text + &format!("{cable:?}"));
-    let plan = plans.all_reduce.as_ref().map_or_else(String::new, |[trees, _]| trees.plan.to_string());
+    let plan = plans.trees.as_ref().map_or_else(String::new, ToString::to_string);
     Greeting {
         rank: rank as u64,
+        max_message: 0,
         values: [
             VERSION,
             plans.cabling.hosts().len() as u64,
@@ -34,11 +98,11 @@ pub(super) fn greeting(rank: usize, plans: &Plans, options: &GroupOptions) -> Gr
 }
 
 /// One session for each neighbour of a rank, by neighbour
-pub(super) fn sessions<D: Device>(
+fn by_neighbour<'a, D: Device>(
     rank: usize,
     cabling: &Cabling,
-    sessions: impl IntoIterator<Item = (usize, Session<D>)>,
-) -> Result<BTreeMap<usize, Session<D>>, JoinError> {
+    sessions: &'a [(usize, Session<D>)],
+) -> Result<BTreeMap<usize, &'a Session<D>>, JoinError> {
     let size = cabling.hosts().len();
     if rank >= size {
         return Err(JoinError::Rank { rank, size });
@@ -53,8 +117,8 @@ pub(super) fn sessions<D: Device>(
     }
     let mut by_neighbour = BTreeMap::new();
     for (neighbour, session) in sessions {
-        counts.entry(neighbour).or_default()[1] += 1;
-        by_neighbour.insert(neighbour, session);
+        counts.entry(*neighbour).or_default()[1] += 1;
+        by_neighbour.insert(*neighbour, session);
     }
     match counts.into_iter().find(|(_, [expected, found])| expected != found) {
         Some((neighbour, [expected, found])) => Err(JoinError::Sessions { rank, neighbour, expected, found }),
@@ -62,22 +126,30 @@ pub(super) fn sessions<D: Device>(
     }
 }
 
-/// Opens the streams to a neighbour, and compares what both sides have
-pub(super) async fn link<D: Device>(
+/// Opens the streams to a neighbour, and compares the greetings; also returns the longest message that the node of this rank takes
+async fn link<D: Device>(
     own: Greeting,
     neighbour: usize,
-    session: Session<D>,
+    session: &Session<D>,
     options: GroupOptions,
-) -> Result<Link<D>, JoinError> {
+) -> Result<(Link<D>, usize), JoinError> {
     let rank = own.rank as usize;
-    let streams = match rank < neighbour {
-        true => opened(neighbour, &session).await?,
-        false => accepted(neighbour, &session).await?,
+    let (len, max) = (options.block_bytes, session.max_message());
+    if len > max {
+        return Err(JoinError::MaxMessage { rank: neighbour, max, len });
+    }
+    let mut leases = leases(session, len).map_err(|reason| JoinError::Memory { rank: neighbour, reason })?;
+    let [data, credit, end] = match rank < neighbour {
+        true => opened(neighbour, session).await?,
+        false => accepted(neighbour, session).await?,
     };
-    let [data, control] = &streams;
-    control.set_priority(Priority::High);
-    let failed = |error| JoinError::of_send(neighbour, error);
-    data.send_bytes(&own.encode()).await.map_err(failed)?;
+    for urgent in [&credit, &end] {
+        urgent.set_priority(Priority::High);
+    }
+    leases.end.extend_from_slice(&Greeting { max_message: max as u64, ..own }.encode());
+    // Delivered before anything is compared: a rank that finds a difference resets the session, and the neighbour should find it, too.
+    let sent = data.send(leases.end).delivered().await;
+    leases.end = sent.map_err(|failed| JoinError::of_send(neighbour, failed.error))?;
     let received = data.recv().await.map_err(|error| JoinError::of_recv(neighbour, error))?;
     let other = received.as_deref().and_then(Greeting::decode);
     let other = other.ok_or(JoinError::Greeting { rank: neighbour })?;
@@ -88,31 +160,42 @@ pub(super) async fn link<D: Device>(
             return Err(JoinError::Disagreement { ranks: [rank, neighbour], what, values: [mine, theirs] });
         }
     }
-    let (len, max) = (options.block_bytes, session.max_message());
-    if len > max {
-        return Err(JoinError::MaxMessage { rank: neighbour, max, len });
-    }
-    let memory = |reason| JoinError::Memory { rank: neighbour, reason };
-    let mut spare = Vec::with_capacity(MAX_MESSAGES);
-    for _ in 0..MAX_MESSAGES {
-        spare.push(session.alloc(len).await.map_err(memory)?);
-    }
-    let spare_control = session.alloc(Control::LEN).await.map_err(memory)?;
-    Ok(Link::new(neighbour, session, streams, spare, spare_control))
+    let max_received = usize::try_from(other.max_message).unwrap_or(usize::MAX);
+    Ok((Link::new([rank, neighbour], Streams { data, credit, end }, leases), max_received))
 }
 
-async fn opened<D: Device>(neighbour: usize, session: &Session<D>) -> Result<[Stream<D>; 2], JoinError> {
-    let failed = |error| JoinError::of_open(neighbour, error);
-    let data = session.open_stream(Priority::Normal).await.map_err(failed)?;
-    Ok([data, session.open_stream(Priority::High).await.map_err(failed)?])
+/// Memory for all that is under way to a neighbour at once, without waiting: the rank itself may have the rest of it
+fn leases<D: Device>(session: &Session<D>, len: usize) -> Result<Leases, AllocError> {
+    let data: Result<Vec<Lease>, _> = (0..MAX_MESSAGES).map(|_| session.try_alloc(len)).collect();
+    let end = session.try_alloc(Greeting::LEN.max(End::LEN))?;
+    Ok(Leases { data: data?, credit: session.try_alloc(Credit::LEN)?, end })
 }
 
-async fn accepted<D: Device>(neighbour: usize, session: &Session<D>) -> Result<[Stream<D>; 2], JoinError> {
+async fn opened<D: Device>(
+    neighbour: usize,
+    session: &Session<D>,
+) -> Result<[Stream<D>; STREAMS], JoinError> {
+    let open = async || {
+        let mut opening = pin!(session.open_stream(Priority::Normal));
+        // Ready at once, unless the peer takes no more streams.
+        match poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await {
+            Poll::Ready(opened) => opened.map_err(|error| JoinError::of_open(neighbour, error)),
+            Poll::Pending => Err(JoinError::Streams { rank: neighbour, needed: STREAMS }),
+        }
+    };
+    Ok([open().await?, open().await?, open().await?])
+}
+
+async fn accepted<D: Device>(
+    neighbour: usize,
+    session: &Session<D>,
+) -> Result<[Stream<D>; STREAMS], JoinError> {
     let accept = async || {
         let accepted = session.accept_stream().await.map_err(|error| JoinError::of_recv(neighbour, error))?;
         accepted.ok_or(JoinError::Greeting { rank: neighbour })
     };
-    let (first, second) = (accept().await?, accept().await?);
+    let mut streams = [accept().await?, accept().await?, accept().await?];
     // Streams are numbered in the order in which they are opened.
-    Ok(if first.id().0 < second.id().0 { [first, second] } else { [second, first] })
+    streams.sort_by_key(|stream| stream.id().0);
+    Ok(streams)
 }

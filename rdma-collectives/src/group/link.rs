@@ -5,10 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use rdma_async::future::{Recv, Send};
-use rdma_async::{Device, Lease, Message, Session, Stream};
+use rdma_async::{Device, Lease, SendError, Stream};
 
+use super::block::Block;
 use super::error::GroupError;
-use super::wire::{Control, Header};
+use super::wire::{Credit, End};
 
 /// How many messages can be under way to a neighbour, each in a lease of its own.
 pub(crate) const MAX_MESSAGES: usize = 8;
@@ -16,107 +17,130 @@ pub(crate) const MAX_MESSAGES: usize = 8;
 /// is more urgent queues behind them.
 const MAX_BYTES: usize = 384 << 10;
 
+/// The streams of a link, from the time of joining on
+pub(crate) struct Streams<D: Device> {
+    /// Messages of operations
+    pub(crate) data: Stream<D>,
+    /// Credit for these
+    pub(crate) credit: Stream<D>,
+    /// One message at most: why the group is over. Nothing goes before it, so there is always a place for it.
+    pub(crate) end: Stream<D>,
+}
+
+/// The memory for what a link sends
+pub(crate) struct Leases {
+    pub(crate) data: Vec<Lease>,
+    pub(crate) credit: Lease,
+    pub(crate) end: Lease,
+}
+
 /// A neighbour, and what is under way to it
 pub(crate) struct Link<D: Device> {
     pub(crate) rank: usize,
-    pub(crate) session: Session<D>,
-    data: Stream<D>,
-    control: Stream<D>,
+    /// The rank of this side
+    own: usize,
+    streams: Streams<D>,
     recv: Recv<D>,
+    /// Whether the neighbour sends no more messages of operations
+    has_ended: bool,
     /// `None` once the neighbour sends no more
-    recv_control: Option<Recv<D>>,
+    recv_credit: Option<Recv<D>>,
+    recv_end: Recv<D>,
+    /// Why the neighbour is gone
+    gone: Option<GroupError>,
     spare: Vec<Lease>,
     sends: VecDeque<(usize, Send<D>)>,
     /// The sum of the lengths of `sends`
     sending: usize,
-    spare_control: Option<Lease>,
-    send_control: Option<Send<D>>,
-    /// The first message of the next operation, which arrived during this one
-    pub(crate) early: Option<Block>,
-}
-
-/// The longest message that takes room of the share of its stream at the receiver, in bytes.
-const MAX_EAGER: usize = 68_544;
-
-/// A message that arrived; a short one is copied, so that none waits for its share of the stream until it is used
-pub(crate) enum Block {
-    Heap(Box<[u8]>),
-    Lease(Lease),
-}
-
-impl Block {
-    fn new(message: Message) -> Self {
-        let message = if message.len() > MAX_EAGER { message.into_lease() } else { Err(message) };
-        match message {
-            Ok(lease) => Self::Lease(lease),
-            Err(message) => Self::Heap(Box::from(&*message)),
-        }
-    }
-
-    pub(crate) fn message(&self) -> &[u8] {
-        match self {
-            Self::Heap(bytes) => bytes,
-            Self::Lease(lease) => lease,
-        }
-    }
-
-    /// What stands behind the header
-    pub(crate) fn payload(&self) -> &[u8] {
-        self.message().get(Header::LEN..).unwrap_or_default()
-    }
+    /// Whether the neighbour did not take a message
+    has_failed: bool,
+    spare_credit: Option<Lease>,
+    send_credit: Option<Send<D>>,
+    spare_end: Option<Lease>,
 }
 
 impl<D: Device> Link<D> {
-    /// A link over these streams, with [`MAX_MESSAGES`] leases for blocks and one for control
-    pub(crate) fn new(
-        rank: usize,
-        session: Session<D>,
-        [data, control]: [Stream<D>; 2],
-        spare: Vec<Lease>,
-        spare_control: Lease,
-    ) -> Self {
-        let (recv, recv_control) = (data.recv(), Some(control.recv()));
+    /// A link from rank `own` to rank `rank`
+    pub(crate) fn new([own, rank]: [usize; 2], streams: Streams<D>, leases: Leases) -> Self {
         Self {
             rank,
-            session,
-            data,
-            control,
-            recv,
-            recv_control,
-            spare,
+            own,
+            recv: streams.data.recv(),
+            has_ended: false,
+            recv_credit: Some(streams.credit.recv()),
+            recv_end: streams.end.recv(),
+            gone: None,
+            streams,
+            spare: leases.data,
             sends: VecDeque::new(),
             sending: 0,
-            spare_control: Some(spare_control),
-            send_control: None,
-            early: None,
+            has_failed: false,
+            spare_credit: Some(leases.credit),
+            send_credit: None,
+            spare_end: Some(leases.end),
         }
     }
 
-    /// The next message of operations
-    pub(crate) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Block, GroupError>> {
-        if let Some(early) = self.early.take() {
-            return Poll::Ready(Ok(early));
-        }
+    /// Fails if the neighbour has ended the group, and notes whether it is gone
+    pub(crate) fn poll_end(&mut self, sequence: u32, cx: &mut Context<'_>) -> Result<(), GroupError> {
         let rank = self.rank;
-        Pin::new(&mut self.recv).poll(cx).map(|received| match received {
-            Ok(Some(message)) => Ok(Block::new(message)),
-            Ok(None) => Err(GroupError::Left { rank }),
-            Err(error) => Err(GroupError::of_recv(rank, error)),
-        })
+        if self.gone.is_none()
+            && let Poll::Ready(received) = Pin::new(&mut self.recv_end).poll(cx)
+        {
+            self.gone = Some(match received {
+                Ok(Some(message)) => {
+                    return Err(End::decode(&message)
+                        .map_or(GroupError::Protocol { rank, sequence }, |End(error)| error));
+                }
+                Ok(None) => GroupError::Left { rank },
+                Err(error) => GroupError::of_recv(rank, error),
+            });
+        }
+        Ok(())
     }
 
-    /// The next message beside the data; pending for ever when the neighbour sends no more
-    pub(crate) fn poll_control(&mut self, cx: &mut Context<'_>) -> Poll<Control> {
-        while let Some(recv) = &mut self.recv_control {
+    /// Why the neighbour is gone; it may have done all of its part before
+    pub(crate) fn gone(&self) -> Option<&GroupError> {
+        self.gone.as_ref()
+    }
+
+    /// Whether the neighbour sends no more messages of operations
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Whether the neighbour did not take a message
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// The next message of operations; pending for ever when the neighbour sends no more
+    pub(crate) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Block> {
+        if !self.has_ended {
+            match Pin::new(&mut self.recv).poll(cx) {
+                Poll::Ready(Ok(Some(message))) => return Poll::Ready(Block::new(message)),
+                // The end of the stream of ends says why.
+                Poll::Ready(_) => self.has_ended = true,
+                Poll::Pending => (),
+            }
+        }
+        Poll::Pending
+    }
+
+    /// The next credit; pending for ever when the neighbour sends no more
+    pub(crate) fn poll_credit(
+        &mut self,
+        sequence: u32,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Credit, GroupError>> {
+        if let Some(recv) = &mut self.recv_credit {
             match Pin::new(recv).poll(cx) {
                 Poll::Ready(Ok(Some(message))) => {
-                    if let Some(control) = Control::decode(&message) {
-                        return Poll::Ready(control);
-                    }
+                    let wrong = GroupError::Protocol { rank: self.rank, sequence };
+                    return Poll::Ready(Credit::decode(&message).ok_or(wrong));
                 }
-                // What is needed of the neighbour is found missing by `poll_message`.
-                Poll::Ready(_) => self.recv_control = None,
-                Poll::Pending => return Poll::Pending,
+                Poll::Ready(_) => self.recv_credit = None,
+                Poll::Pending => (),
             }
         }
         Poll::Pending
@@ -124,30 +148,32 @@ impl<D: Device> Link<D> {
 
     /// Takes back the leases of what has been sent; returns whether there are any
     pub(crate) fn poll_sent(&mut self, cx: &mut Context<'_>) -> Result<bool, GroupError> {
-        let rank = self.rank;
         let mut has_progress = false;
         let mut index = 0;
         while let Some((len, send)) = self.sends.get_mut(index) {
-            match Pin::new(send).poll(cx) {
-                Poll::Ready(Ok(lease)) => {
-                    self.sending -= *len;
-                    self.spare.push(lease);
-                    self.sends.remove(index);
-                    has_progress = true;
+            let Poll::Ready(sent) = Pin::new(send).poll(cx) else {
+                index += 1;
+                continue;
+            };
+            self.sending -= *len;
+            self.sends.remove(index);
+            has_progress = true;
+            match sent {
+                Ok(lease) => self.spare.push(lease),
+                // The application has closed the session below the group.
+                Err(failed) if failed.error == SendError::Closed => {
+                    return Err(GroupError::Left { rank: self.own });
                 }
-                Poll::Ready(Err(failed)) => {
-                    self.sends.remove(index);
-                    return Err(GroupError::of_send(rank, failed.error));
-                }
-                Poll::Pending => index += 1,
+                // The stream of ends says why the neighbour does not take it.
+                Err(_) => self.has_failed = true,
             }
         }
-        if let Some(send) = &mut self.send_control
+        if let Some(send) = &mut self.send_credit
             && let Poll::Ready(sent) = Pin::new(send).poll(cx)
         {
-            self.send_control = None;
+            self.send_credit = None;
             // Without a lease no more credit is sent: the neighbour takes none any more.
-            self.spare_control = sent.ok();
+            self.spare_credit = sent.ok();
             has_progress = true;
         }
         Ok(has_progress)
@@ -155,7 +181,14 @@ impl<D: Device> Link<D> {
 
     /// Whether another message may be under way
     pub(crate) fn has_room(&self) -> bool {
-        !self.spare.is_empty() && self.sending < MAX_BYTES
+        !self.spare.is_empty() && self.sending < MAX_BYTES && !self.has_failed
+    }
+
+    /// Whether everything is sent without another poll
+    ///
+    /// A stream has a place for one message at least, and gives places in turn: the last of several may still wait for one.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.sends.len() <= 1 && !self.has_failed
     }
 
     /// A lease for the next message, if there is [room](Self::has_room)
@@ -163,34 +196,32 @@ impl<D: Device> Link<D> {
         self.spare.pop()
     }
 
-    /// Queues a block
+    /// Queues a message of an operation
     pub(crate) fn send(&mut self, lease: Lease, cx: &mut Context<'_>) -> Result<(), GroupError> {
         self.sending += lease.len();
-        self.sends.push_back((lease.len(), self.data.send(lease)));
+        self.sends.push_back((lease.len(), self.streams.data.send(lease)));
         self.poll_sent(cx).map(drop)
     }
 
-    /// Queues a control message; returns whether there was room
-    pub(crate) fn send_control(
-        &mut self,
-        control: &Control,
-        cx: &mut Context<'_>,
-    ) -> Result<bool, GroupError> {
-        let Some(mut lease) = self.spare_control.take() else { return Ok(false) };
+    /// Queues credit; returns whether there was room
+    pub(crate) fn send_credit(&mut self, credit: Credit, cx: &mut Context<'_>) -> Result<bool, GroupError> {
+        let Some(mut lease) = self.spare_credit.take() else { return Ok(false) };
         lease.clear();
-        lease.extend_from_slice(&control.encode());
-        self.send_control = Some(self.control.send(lease));
+        lease.extend_from_slice(&credit.encode());
+        self.send_credit = Some(self.streams.credit.send(lease));
         self.poll_sent(cx)?;
         Ok(true)
     }
 
-    /// Sends the last message, if the neighbour can still be reached
+    /// Says why the group is over, if the neighbour can still be reached
     pub(crate) fn end(&mut self, error: &GroupError) {
-        let lease = self.spare_control.take().or_else(|| self.session.try_alloc(Control::LEN).ok());
-        let Some(mut lease) = lease.or_else(|| self.spare.pop()) else { return };
-        lease.clear();
-        lease.extend_from_slice(&Control::End(error.clone()).encode());
-        // Fails if the neighbour is lost, or has left.
-        let _ = self.control.try_send(lease);
+        if let Some(mut lease) = self.spare_end.take() {
+            lease.clear();
+            lease.extend_from_slice(&End(error.clone()).encode());
+            // Fails if the neighbour is lost, or has left.
+            let _ = self.streams.end.try_send(lease);
+        }
+        // Whatever has become of the message, the neighbour waits for no other.
+        self.streams.end.finish();
     }
 }

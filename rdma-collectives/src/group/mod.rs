@@ -1,5 +1,6 @@
 //! Ranks that carry out collective operations together
 
+mod block;
 mod blocks;
 mod call;
 mod dispatch;
@@ -20,20 +21,20 @@ mod wire;
 
 use std::fmt;
 use std::future::poll_fn;
+use std::sync::Arc;
 
 use rdma_async::{Device, Session};
 
-use self::blocks::Blocks;
 pub use self::call::{Call, OperationKind};
 pub use self::element::{Complex64, Element, ElementType};
 pub use self::error::{GroupError, JoinError};
 use self::execution::{Buffers, Execution, Job};
+use self::join::{Joined, Joining};
 use self::kernels::Kernel;
 use self::link::Link;
 pub use self::options::GroupOptions;
-use self::plans::{Planned, Plans};
+use self::plans::{Plans, Prepared};
 pub use self::reduction::Reduction;
-use self::schedule::Schedule;
 use crate::Cabling;
 
 /// One rank of several that carry out collective operations over the cables between them
@@ -94,11 +95,17 @@ pub struct Group<D: Device> {
     plans: Plans,
     /// Number of the next operation
     sequence: u32,
-    /// The operation before
-    previous: Option<Call>,
+    /// How much of the receive memory of its node blocks may hold while they wait for others, in bytes
+    max_held: usize,
     /// Why the group is over
     end: Option<GroupError>,
 }
+
+/// Blocks that wait hold at most this part of the longest message that the node takes
+///
+/// A session receives nothing more when it holds half of the receive memory, which is at least as long as that message. With a quarter,
+/// a node with the least receive memory has a block's length to spare, and one with the default of it several groups.
+const HELD_PART: usize = 4;
 
 impl<D: Device> Group<D> {
     /// Joins the group of all hosts of `cabling` as one of them, with default options
@@ -111,12 +118,15 @@ impl<D: Device> Group<D> {
     ///
     /// [`JoinError::Disagreement`] if a neighbour has another cabling, number of ranks, rank or other options, or other plans because of its
     /// version; [`JoinError::Rank`] or [`JoinError::Sessions`] if the arguments contradict each other; [`JoinError::Plan`] if the
-    /// cabling has no plan; [`JoinError::Lost`] or [`JoinError::Greeting`] if a neighbour does not join;
-    /// [`JoinError::Memory`] or [`JoinError::MaxMessage`] if blocks are too long for the node.
+    /// cabling has no plan; [`JoinError::Failed`], [`JoinError::Lost`] or [`JoinError::Greeting`] if another rank does not join;
+    /// [`JoinError::Memory`], [`JoinError::MaxMessage`] or [`JoinError::Streams`] if the nodes have too little for the group.
+    ///
+    /// A rank that does not join [resets](Session::reset) its sessions, so that its neighbours do not wait for it: they get
+    /// [`JoinError::Failed`], and [`GroupError::Left`] if they have joined already.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the sessions. Neighbours get [`JoinError::Greeting`], or fail in their first operation.
+    /// Dropping the future is a failure to join: it resets the sessions.
     pub async fn join(
         rank: usize,
         cabling: &Cabling,
@@ -140,15 +150,9 @@ impl<D: Device> Group<D> {
         cabling: &Cabling,
         sessions: impl IntoIterator<Item = (usize, Session<D>)>,
     ) -> Result<Self, JoinError> {
-        let sessions = join::sessions(rank, cabling, sessions)?;
-        let plans = Plans::new(cabling.clone())?;
-        let greeting = join::greeting(rank, &plans, &options);
-        let mut links = Vec::with_capacity(sessions.len());
-        // In ascending order on all ranks: none waits for one that waits for it.
-        for (neighbour, session) in sessions {
-            links.push(join::link(greeting, neighbour, session, options).await?);
-        }
-        Ok(Self { rank, links, options, plans, sequence: 0, previous: None, end: None })
+        let Joined { links, plans, max_message } =
+            Joining::new(rank, sessions).join(options, cabling).await?;
+        Ok(Self { rank, links, options, plans, sequence: 0, max_held: max_message / HELD_PART, end: None })
     }
 
     /// The number of this rank, from 0: its index in [`Cabling::hosts`]
@@ -175,37 +179,28 @@ impl<D: Device> Group<D> {
         self.end.as_ref()
     }
 
-    /// Carries out the next operation by a plan; `None` for a single rank, which only copies
+    /// Carries out the next operation, by a plan unless this rank does it alone
     async fn run(
         &mut self,
         call: Call,
-        planned: Option<&Planned>,
         kernel: Option<Kernel>,
         buffers: Buffers<'_>,
     ) -> Result<(), GroupError> {
-        let size = call.element.size();
-        let count = call.count as usize;
-        let (schedule, blocks, window) = match planned {
-            Some(planned) => {
-                let schedule = Schedule::new(&planned.plan, self.rank, count, size);
-                let (blocks, window) = planned.blocks(&self.plans.cabling, call, self.options)?;
-                (schedule, blocks, window)
-            }
-            None => (Schedule::alone(call, size), Blocks::new(0, 1, self.options.block_bytes, size), 1),
+        let prepared = if self.size() == 1 || call.to.is_some() && call.to == call.root {
+            Arc::new(Prepared::alone(&call, self.options))
+        } else {
+            self.plans.prepare(self.rank, &call, self.options)?
         };
         let job = Job {
             rank: self.rank,
             ranks: self.size(),
             sequence: self.sequence,
             call,
-            previous: self.previous,
-            schedule: &schedule,
+            prepared: &prepared,
             kernel,
-            blocks,
-            window,
+            max_held: self.max_held,
             buffers,
         };
-        self.previous = Some(call);
         self.sequence = self.sequence.wrapping_add(1);
         let running = Running { sequence: job.sequence, group: self };
         let mut execution = Execution::new(job, &mut running.group.links);

@@ -87,7 +87,7 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// [`GroupError::Root`] if there is no such rank, and those of every operation.
+    /// [`GroupError::Rank`] if there is no such rank, and those of every operation.
     ///
     /// # Cancel safety
     ///
@@ -121,7 +121,7 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// [`GroupError::Unsupported`] if elements of the type have no such reduction; [`GroupError::Root`] if there is no such rank;
+    /// [`GroupError::Unsupported`] if elements of the type have no such reduction; [`GroupError::Rank`] if there is no such rank;
     /// those of every operation.
     ///
     /// # Cancel safety
@@ -243,7 +243,7 @@ impl<D: Device> Group<D> {
     /// # Errors
     ///
     /// [`GroupError::Argument`] if `all` of the root is not as long as the parts of all ranks, which have the same length;
-    /// [`GroupError::Root`] if there is no such rank; those of every operation.
+    /// [`GroupError::Rank`] if there is no such rank; those of every operation.
     ///
     /// # Cancel safety
     ///
@@ -288,7 +288,7 @@ impl<D: Device> Group<D> {
     /// # Errors
     ///
     /// [`GroupError::Argument`] if `all` of the root is not as long as the parts of all ranks, which have the same length;
-    /// [`GroupError::Root`] if there is no such rank; those of every operation.
+    /// [`GroupError::Rank`] if there is no such rank; those of every operation.
     ///
     /// # Cancel safety
     ///
@@ -369,7 +369,7 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// [`GroupError::Root`] if there is no such rank; those of every operation.
+    /// [`GroupError::Rank`] if there is no such rank; those of every operation.
     ///
     /// # Cancel safety
     ///
@@ -415,9 +415,8 @@ impl<D: Device> Group<D> {
     /// Not cancel safe: dropping the future ends the group.
     pub async fn barrier(&mut self) -> Result<(), GroupError> {
         self.check()?;
-        let call = call::<u8>(OperationKind::Barrier, 1);
-        let flood = self.plans.all_reduce(0).map(|(flood, _)| flood);
         let mut all = vec![0; self.size()];
-        self.run(call, flood.as_deref(), None, Buffers { input: Some(&[0]), output: &mut all }).await
+        let buffers = Buffers { input: Some(&[0]), output: &mut all };
+        self.run(call::<u8>(OperationKind::Barrier, 1), None, buffers).await
     }
 }

@@ -35,14 +35,15 @@ impl GroupOptions {
     /// The longest message, in bytes; 256 KiB
     ///
     /// Multiples of 4 KiB fill their frames, and from 4 KiB on count. For each neighbour a group leases
-    /// eight times as much of the send memory of the node, and joining waits for it.
+    /// eight times as much of the send memory of the node, and 8 KiB, which have to be free when it joins.
     pub fn block_bytes(self, bytes: usize) -> Self {
         Self { block_bytes: bytes.max(MIN_BLOCK), ..self }
     }
 
-    /// How much of the receive memory of the nodes a rank may use for blocks that cannot be combined yet, in bytes; 12 MiB
+    /// How many bytes of blocks may be under way to a rank, or wait there for others with which they are combined; 12 MiB
     ///
-    /// At least two blocks for each tree and neighbour are used, also if they are more than that.
+    /// At least two blocks for each tree and neighbour are, also if they are more than that. Of the receive memory of its node
+    /// a group holds a quarter of [`max_message`](rdma_async::NodeOptions::max_message) while blocks wait, at most; the others wait on the heap.
     pub fn receive_bytes(self, bytes: usize) -> Self {
         Self { receive_bytes: bytes, ..self }
     }

@@ -5,69 +5,114 @@ use std::sync::Arc;
 
 use super::blocks::Blocks;
 use super::call::{Call, OperationKind};
-use super::error::GroupError;
 use super::options::GroupOptions;
 use super::schedule::Schedule;
+use crate::predict::Forecast;
 use crate::{Algorithm, AllReducePlans, Cabling, Costs, Operation, Plan, PlanError, planner};
 
-/// What a block costs beside its bytes: measured over simulated sessions.
+/// The costs of a block beside its bytes: measured over simulated sessions.
 const COSTS: Costs = Costs { block_ns: 1_000 };
 /// Vectors above this are never flooded, in bytes.
 const MAX_FLOOD: u64 = 1 << 20;
+/// How many schedules are kept: those of a program with layers of many shapes.
+const MAX_SCHEDULES: usize = 64;
 
 /// A plan, and how its blocks follow each other
 #[derive(Debug)]
 pub(crate) struct Planned {
-    pub(crate) plan: Plan,
+    plan: Plan,
+    forecast: Forecast,
     /// The most channels into a rank
     channels: usize,
     largest_share: f64,
 }
 
 impl Planned {
-    fn new(plan: Plan) -> Self {
+    fn new(cabling: &Cabling, plan: Plan) -> Result<Self, PlanError> {
         let channels = |rank| Schedule::new(&plan, rank, 1 << 32, 1).ins.len();
         let most = (0..plan.hosts.len()).map(channels).max().unwrap_or(0);
         let largest_share = plan.trees.iter().map(|tree| tree.share.to_f64()).fold(0.0, f64::max);
-        Self { channels: most, largest_share, plan }
+        Ok(Self { forecast: plan.forecast(cabling)?, channels: most, largest_share, plan })
     }
 
-    /// How the parts of an operation are divided into blocks
-    pub(crate) fn blocks(
-        &self,
-        cabling: &Cabling,
-        call: Call,
-        options: GroupOptions,
-    ) -> Result<(Blocks, u32), PlanError> {
-        let size = call.element.size();
-        let ranks = if call.has_parts() { cabling.hosts().len() as u64 } else { 1 };
-        let payload = call.count.saturating_mul(size as u64).saturating_mul(ranks);
-        let best = self.plan.predict(cabling, payload, COSTS)?.blocks;
+    /// The payload of the plan, in bytes, if the vector or the part of each rank has `bytes`
+    fn payload(&self, bytes: u64) -> u64 {
+        let parts = match &self.plan.operation {
+            Operation::AllReduce
+            | Operation::AllReduceAmong { .. }
+            | Operation::Broadcast { .. }
+            | Operation::Reduce { .. } => 1,
+            Operation::AllGather { amounts }
+            | Operation::Gather { amounts, .. }
+            | Operation::ReduceScatter { amounts }
+            | Operation::Scatter { amounts, .. } => amounts.iter().sum(),
+            Operation::AllToAll { amounts } => amounts.iter().flatten().sum(),
+        };
+        bytes.saturating_mul(parts)
+    }
+
+    /// How `rank` carries out the operation for `count` elements of `size` bytes
+    fn prepare(&self, rank: usize, count: u64, size: usize, options: GroupOptions) -> Prepared {
+        let payload = self.payload(count.saturating_mul(size as u64));
+        let best = self.forecast.at(payload, COSTS).blocks;
         let largest = (payload as f64 * self.largest_share).ceil() as usize;
         let blocks = Blocks::new(largest, best, options.block_bytes, size);
-        Ok((blocks, options.window(self.channels, blocks.longest())))
+        let window = options.window(self.channels, blocks.longest());
+        Prepared { schedule: Schedule::new(&self.plan, rank, count as usize, size), blocks, window }
     }
 }
 
-/// All plans over a cabling
+/// How a rank carries out an operation
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) schedule: Schedule,
+    pub(crate) blocks: Blocks,
+    /// How many blocks of a channel may be under way, or held by the receiver
+    pub(crate) window: u32,
+}
+
+impl Prepared {
+    /// How a rank carries an operation out that needs no other: its input becomes its output
+    pub(crate) fn alone(call: &Call, options: GroupOptions) -> Self {
+        let size = call.element.size();
+        let schedule = Schedule::alone(call.count as usize * size);
+        Self { schedule, blocks: Blocks::new(0, 1, options.block_bytes, size), window: 1 }
+    }
+}
+
+/// Names a plan: the kind of an operation, its root, and the receiver of a transfer
+type PlanKey = (OperationKind, usize, usize);
+/// Names a schedule: its plan, and the number and the size of elements
+type ScheduleKey = (PlanKey, u64, usize);
+
+/// All plans over a cabling, and the schedules of one rank
 #[derive(Debug)]
 pub(crate) struct Plans {
     pub(crate) cabling: Cabling,
     /// `None` for a single host
-    pub(crate) all_reduce: Option<[Arc<Planned>; 2]>,
+    pub(crate) trees: Option<Plan>,
     /// The longest vector that is flooded, in bytes
     most_flooded: u64,
-    others: BTreeMap<(u8, usize, usize), Arc<Planned>>,
+    planned: BTreeMap<PlanKey, Planned>,
+    /// With the time of their last use
+    prepared: BTreeMap<ScheduleKey, (u64, Arc<Prepared>)>,
+    uses: u64,
 }
 
 impl Plans {
     pub(crate) fn new(cabling: Cabling) -> Result<Self, PlanError> {
-        let mut plans = Self { cabling, all_reduce: None, most_flooded: 0, others: BTreeMap::new() };
+        let (planned, prepared) = (BTreeMap::new(), BTreeMap::new());
+        let mut plans = Self { cabling, trees: None, most_flooded: 0, planned, prepared, uses: 0 };
         if plans.cabling.hosts().len() > 1 {
             let all_reduce = AllReducePlans::new(&plans.cabling)?;
             plans.most_flooded = plans.crossover(&all_reduce)?;
             let AllReducePlans { trees, flood } = all_reduce;
-            plans.all_reduce = Some([trees, flood].map(|plan| Arc::new(Planned::new(plan))));
+            plans.trees = Some(trees.clone());
+            // A barrier floods one byte, and a flood is an operation of its own here.
+            for (kind, plan) in [(OperationKind::AllReduce, trees), (OperationKind::Barrier, flood)] {
+                let planned = Planned::new(&plans.cabling, plan)?;
+                plans.planned.insert((kind, 0, 0), planned);
+            }
         }
         Ok(plans)
     }
@@ -85,27 +130,48 @@ impl Plans {
         Ok(low)
     }
 
-    /// The plan of an all_reduce of so many bytes, and whether it floods; `None` for a single host
-    pub(crate) fn all_reduce(&self, bytes: u64) -> Option<(Arc<Planned>, bool)> {
-        let [trees, flood] = self.all_reduce.as_ref()?;
-        Some(match bytes <= self.most_flooded {
-            true => (Arc::clone(flood), true),
-            false => (Arc::clone(trees), false),
-        })
+    /// Whether an all_reduce of so many bytes floods
+    pub(crate) fn floods(&self, bytes: usize) -> bool {
+        self.trees.is_some() && bytes as u64 <= self.most_flooded
     }
 
-    /// The plan of another operation
-    pub(crate) fn of(&mut self, call: &Call) -> Result<Arc<Planned>, GroupError> {
+    /// How `rank` carries out an operation, as often as it is called with the same number of elements
+    pub(crate) fn prepare(
+        &mut self,
+        rank: usize,
+        call: &Call,
+        options: GroupOptions,
+    ) -> Result<Arc<Prepared>, PlanError> {
+        let size = call.element.size();
+        let floods = call.operation == OperationKind::AllReduce && self.floods(call.count as usize * size);
+        let kind = if floods { OperationKind::Barrier } else { call.operation };
+        let plan = (kind, call.root.unwrap_or(0), call.to.unwrap_or(0));
+        let key = (plan, call.count, size);
+        self.uses += 1;
+        if let Some((used, prepared)) = self.prepared.get_mut(&key) {
+            *used = self.uses;
+            return Ok(Arc::clone(prepared));
+        }
+        if !self.planned.contains_key(&plan) {
+            let planned = Planned::new(&self.cabling, planner::plan(&self.cabling, &self.operation(call))?)?;
+            self.planned.insert(plan, planned);
+        }
+        let prepared = Arc::new(self.planned[&plan].prepare(rank, call.count, size, options));
+        if self.prepared.len() == MAX_SCHEDULES {
+            let oldest = self.prepared.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| *key);
+            oldest.and_then(|key| self.prepared.remove(&key));
+        }
+        self.prepared.insert(key, (self.uses, Arc::clone(&prepared)));
+        Ok(prepared)
+    }
+
+    fn operation(&self, call: &Call) -> Operation {
         let ranks = self.cabling.hosts().len();
         let (root, to) = (call.root.unwrap_or(0), call.to.unwrap_or(0));
-        let key = (call.operation as u8, root, to);
-        if let Some(planned) = self.others.get(&key) {
-            return Ok(Arc::clone(planned));
-        }
         let amounts = vec![1; ranks];
-        let operation = match call.operation {
-            OperationKind::AllGather => Operation::AllGather { amounts },
-            OperationKind::AllReduce | OperationKind::Barrier => Operation::AllReduce,
+        match call.operation {
+            OperationKind::AllGather | OperationKind::Barrier => Operation::AllGather { amounts },
+            OperationKind::AllReduce => Operation::AllReduce,
             OperationKind::AllToAll => Operation::AllToAll { amounts: vec![amounts; ranks] },
             OperationKind::Broadcast => Operation::Broadcast { root },
             OperationKind::Gather => Operation::Gather { root, amounts },
@@ -115,10 +181,68 @@ impl Plans {
             OperationKind::Transfer => {
                 Operation::Scatter { root, amounts: (0..ranks).map(|rank| u64::from(rank == to)).collect() }
             }
-        };
-        let plan = planner::plan(&self.cabling, &operation)?;
-        let planned = Arc::new(Planned::new(plan));
-        self.others.insert(key, Arc::clone(&planned));
-        Ok(planned)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ElementType;
+
+    const RATE: u64 = 9_200_000_000;
+
+    fn call(operation: OperationKind, count: u64) -> Call {
+        Call { operation, element: ElementType::U8, reduction: None, root: None, to: None, count }
+    }
+
+    /// Regression: floods and all_to_all were divided as if only one rank had data, so that their blocks were too long.
+    #[test]
+    fn blocks_suit_the_payload_of_the_plan() {
+        let cabling = Cabling::ring(6, RATE);
+        let mut plans = Plans::new(cabling.clone()).unwrap();
+        let flood = crate::flood(&cabling).unwrap();
+        let all_to_all = crate::all_to_all(&cabling, &vec![vec![1; 6]; 6]).unwrap();
+        let bytes = plans.most_flooded;
+        assert!(bytes > 1000, "{bytes}");
+        for (kind, plan, bytes, parts) in
+            [(OperationKind::AllReduce, flood, bytes, 6), (OperationKind::AllToAll, all_to_all, 1 << 20, 36)]
+        {
+            let best = plan.predict(&cabling, bytes * parts, COSTS).unwrap().blocks;
+            let longest = plan.trees.iter().map(|tree| tree.share.to_f64()).fold(0.0, f64::max);
+            let longest = ((bytes * parts) as f64 * longest).ceil() as usize;
+            let expected = Blocks::new(longest, best, 256 << 10, 1);
+            let prepared = plans.prepare(0, &call(kind, bytes), GroupOptions::new()).unwrap();
+            assert_eq!(prepared.blocks, expected, "{kind}");
+        }
+    }
+
+    /// Catches a plan or a schedule that is made again for each call, and one that is taken for another.
+    #[test]
+    fn schedules_are_kept_by_operation_length_and_root() {
+        let mut plans = Plans::new(Cabling::ring(5, RATE)).unwrap();
+        let mut prepare = |call: &Call| plans.prepare(1, call, GroupOptions::new()).unwrap();
+        let calls = [
+            call(OperationKind::AllReduce, 1 << 20),
+            call(OperationKind::AllReduce, 1),
+            call(OperationKind::Barrier, 1),
+            Call { element: ElementType::U16, ..call(OperationKind::AllReduce, 1 << 20) },
+            Call { root: Some(0), ..call(OperationKind::Broadcast, 1 << 20) },
+            Call { root: Some(2), ..call(OperationKind::Broadcast, 1 << 20) },
+            Call { root: Some(0), to: Some(3), ..call(OperationKind::Transfer, 1 << 20) },
+        ];
+        let first = calls.each_ref().map(&mut prepare);
+        for (call, prepared) in calls.iter().zip(&first) {
+            assert!(Arc::ptr_eq(prepared, &prepare(call)), "{call}");
+        }
+        let distinct = |at: usize, other: usize| first[at].schedule != first[other].schedule;
+        assert!(distinct(0, 1) && distinct(0, 3) && distinct(4, 5) && distinct(5, 6));
+        // The one that was not used for the longest time is given up.
+        for count in 1..MAX_SCHEDULES as u64 {
+            prepare(&call(OperationKind::AllGather, count));
+            assert!(Arc::ptr_eq(&first[0], &prepare(&calls[0])), "{count}");
+        }
+        assert!(!Arc::ptr_eq(&first[6], &prepare(&calls[6])));
+        assert_eq!(plans.prepared.len(), MAX_SCHEDULES);
     }
 }

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::call::Call;
 use super::wire::Channel;
 use crate::{Operation, Plan, Tree};
 
-/// What one rank does in an operation; offsets and lengths are in bytes
+/// The part of one rank in an operation; offsets and lengths are in bytes
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Schedule {
     pub(crate) ins: Vec<In>,
     pub(crate) outs: Vec<Out>,
     pub(crate) sinks: Vec<Sink>,
-    /// What the rank copies to itself
-    pub(crate) copies: Vec<Copy>,
+    /// The part that the rank has for itself
+    pub(crate) copy: Copy,
 }
 
 /// Blocks from a neighbour
@@ -38,15 +37,15 @@ pub(crate) struct Out {
 /// Where blocks to a neighbour come from
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Feed {
-    /// What the rank has itself, if it takes part, combined with what arrives, in this order
+    /// The rank's own input, if it takes part, combined with blocks that arrive, in this order
     Combined { own: Option<usize>, ins: Vec<usize> },
     /// The input from an offset on
     Input(usize),
-    /// What a sink has kept so far
+    /// The blocks that a sink has kept
     Sink(usize),
 }
 
-/// Blocks that the rank keeps: what it has itself combined with what arrives
+/// Blocks that the rank keeps: its own input combined with blocks that arrive
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Sink {
     pub(crate) own: Option<usize>,
@@ -56,7 +55,7 @@ pub(crate) struct Sink {
 }
 
 /// Bytes of the input that belong into the output
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Copy {
     pub(crate) input: usize,
     pub(crate) output: usize,
@@ -64,15 +63,15 @@ pub(crate) struct Copy {
 }
 
 impl Schedule {
-    /// What `rank` does for `count` elements of `size` bytes: those of a vector, or of the part of each rank
+    /// The part of `rank` for `count` elements of `size` bytes: those of a vector, or of the part of each rank
     pub(crate) fn new(plan: &Plan, rank: usize, count: usize, size: usize) -> Self {
-        let mut schedule = Self::default();
         let operation = &plan.operation;
-        schedule.copies.extend(own_part(operation, rank, count).map(|[input, output]| Copy {
+        let copy = own_part(operation, rank, count).map(|[input, output]| Copy {
             input: input * size,
             output: output * size,
             len: count * size,
-        }));
+        });
+        let mut schedule = Self { copy: copy.unwrap_or_default(), ..Self::default() };
         for (number, (tree, [start, end])) in (0..).zip(parts(plan, count)) {
             let place = Place { operation, tree, count };
             let at = |offset: Option<usize>| offset.map(|offset| (offset + start) * size);
@@ -91,10 +90,9 @@ impl Schedule {
         schedule
     }
 
-    /// What a single rank does: it copies its input to its output
-    pub(crate) fn alone(call: Call, size: usize) -> Self {
-        let copy = Copy { input: 0, output: 0, len: call.count as usize * size };
-        Self { copies: vec![copy], ..Self::default() }
+    /// The part of a single rank, which copies `len` bytes of its input to its output
+    pub(crate) fn alone(len: usize) -> Self {
+        Self { copy: Copy { input: 0, output: 0, len }, ..Self::default() }
     }
 
     /// Adds the part of the rank in one tree
@@ -202,7 +200,7 @@ fn own_part(operation: &Operation, rank: usize, count: usize) -> Option<[usize; 
     }
 }
 
-/// What a tree carries
+/// A tree with the elements that it carries
 struct Place<'a> {
     operation: &'a Operation,
     tree: &'a Tree,

@@ -1,4 +1,4 @@
-//! What ranks send each other
+//! The messages between ranks
 
 use super::call::Call;
 use super::error::GroupError;
@@ -10,7 +10,7 @@ pub(crate) struct Channel {
     pub(crate) is_up: bool,
 }
 
-/// What stands before the bytes of each message of an operation
+/// The first bytes of each message of an operation
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Header {
     pub(crate) sequence: u32,
@@ -54,45 +54,57 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
-/// A message beside the data
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Control {
-    /// So many more blocks of a channel may be sent
-    Credit { sequence: u32, channel: Channel, blocks: u32 },
-    /// The group is over
-    End(GroupError),
+/// So many more blocks of a channel may be sent
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Credit {
+    pub(crate) sequence: u32,
+    pub(crate) channel: Channel,
+    pub(crate) blocks: u32,
 }
 
-impl Control {
+impl Credit {
+    pub(crate) const LEN: usize = 12;
+
+    pub(crate) fn encode(&self) -> [u8; Self::LEN] {
+        let Self { sequence, channel: Channel { tree, is_up }, blocks } = self;
+        encode_words([*sequence, u32::from(*tree) << 1 | u32::from(*is_up), *blocks])
+    }
+
+    pub(crate) fn decode(message: &[u8]) -> Option<Self> {
+        let bytes: &[u8; Self::LEN] = message.try_into().ok()?;
+        let [sequence, channel, blocks] = [0, 4, 8].map(|at| u32_at(bytes, at));
+        let channel = Channel { tree: u16::try_from(channel >> 1).ok()?, is_up: channel & 1 != 0 };
+        Some(Self { sequence, channel, blocks })
+    }
+}
+
+/// Why the group is over
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct End(pub(crate) GroupError);
+
+impl End {
     pub(crate) const LEN: usize = 48;
 
     pub(crate) fn encode(&self) -> [u8; Self::LEN] {
-        let mut bytes = [0; Self::LEN];
-        let mut words = |kind: u32, words: [u32; 3]| {
-            for (at, word) in [kind].iter().chain(&words).enumerate() {
-                bytes[4 * at..][..4].copy_from_slice(&word.to_le_bytes());
+        let (words, calls) = match &self.0 {
+            GroupError::Cancelled { rank, sequence } => ([1, *sequence, *rank as u32, 0], None),
+            GroupError::Left { rank } => ([2, 0, *rank as u32, 0], None),
+            GroupError::Lost { rank, .. } => ([3, 0, *rank as u32, 0], None),
+            GroupError::Mismatch { sequence, ranks, calls } => {
+                ([4, *sequence, ranks[0] as u32, ranks[1] as u32], Some(calls))
             }
+            GroupError::Protocol { rank, sequence } => ([5, *sequence, *rank as u32, 0], None),
+            // These end no group.
+            GroupError::Argument { .. }
+            | GroupError::Plan(_)
+            | GroupError::Rank { .. }
+            | GroupError::Unsupported { .. } => ([0; 4], None),
         };
-        let rank = |rank: usize| rank as u32;
-        match self {
-            Self::Credit { sequence, channel: Channel { tree, is_up }, blocks } => {
-                words(0, [*sequence, u32::from(*tree) << 1 | u32::from(*is_up), *blocks]);
-            }
-            Self::End(GroupError::Mismatch { sequence, ranks, calls }) => {
-                words(1, [*sequence, rank(ranks[0]), rank(ranks[1])]);
-                bytes[16..32].copy_from_slice(&calls[0].encode());
-                bytes[32..48].copy_from_slice(&calls[1].encode());
-            }
-            Self::End(GroupError::Cancelled { rank: cancelled, sequence }) => {
-                words(2, [*sequence, rank(*cancelled), 0]);
-            }
-            Self::End(GroupError::Lost { rank: lost, .. }) => words(3, [0, rank(*lost), 0]),
-            Self::End(GroupError::Protocol { rank: wrong, sequence }) => {
-                words(4, [*sequence, rank(*wrong), 0]);
-            }
-            Self::End(GroupError::Left { rank: left }) => words(5, [0, rank(*left), 0]),
-            // No other error ends a group on other ranks.
-            Self::End(_) => words(6, [0; 3]),
+        let mut bytes = [0; Self::LEN];
+        bytes[..16].copy_from_slice(&encode_words::<4, 16>(words));
+        if let Some([left, right]) = calls {
+            bytes[16..32].copy_from_slice(&left.encode());
+            bytes[32..].copy_from_slice(&right.encode());
         }
         bytes
     }
@@ -101,65 +113,69 @@ impl Control {
         let bytes: &[u8; Self::LEN] = message.try_into().ok()?;
         let [kind, sequence, first, second] = [0, 4, 8, 12].map(|at| u32_at(bytes, at));
         let rank = first as usize;
-        Some(match kind {
-            0 => {
-                let channel = Channel { tree: (first >> 1) as u16, is_up: first & 1 != 0 };
-                Self::Credit { sequence, channel, blocks: second }
-            }
-            1 => {
-                let [left, right] = [16, 32]
-                    .map(|at| bytes.get(at..at + 16).and_then(|call| Call::decode(call.try_into().ok()?)));
-                Self::End(GroupError::Mismatch {
+        Some(Self(match kind {
+            1 => GroupError::Cancelled { rank, sequence },
+            2 => GroupError::Left { rank },
+            3 => GroupError::Lost { rank, reason: None },
+            4 => {
+                let call = |at: usize| Call::decode(bytes[at..].first_chunk()?);
+                GroupError::Mismatch {
                     sequence,
                     ranks: [rank, second as usize],
-                    calls: [left?, right?],
-                })
+                    calls: [call(16)?, call(32)?],
+                }
             }
-            2 => Self::End(GroupError::Cancelled { rank, sequence }),
-            3 => Self::End(GroupError::Lost { rank, reason: None }),
-            4 => Self::End(GroupError::Protocol { rank, sequence }),
-            5 => Self::End(GroupError::Left { rank }),
+            5 => GroupError::Protocol { rank, sequence },
             _ => return None,
-        })
+        }))
     }
 }
 
-/// What neighbours have to agree on before the first operation
+fn encode_words<const WORDS: usize, const LEN: usize>(words: [u32; WORDS]) -> [u8; LEN] {
+    let mut bytes = [0; LEN];
+    for (bytes, word) in bytes.chunks_exact_mut(4).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+/// The first message to a neighbour, which has to agree with this side
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Greeting {
-    /// In the order of [`NAMES`](Self::NAMES)
-    pub(crate) values: [u64; 6],
     pub(crate) rank: u64,
+    /// The longest message that the node of the neighbour takes, in bytes, which the neighbour cannot ask for itself
+    pub(crate) max_message: u64,
+    /// Has to be the same on both sides; in the order of [`NAMES`](Self::NAMES)
+    pub(crate) values: [u64; 6],
 }
+
+/// The name of a value that is a hash.
+pub(crate) const CABLING: &str = "cabling";
+/// The name of a value that is a hash.
+pub(crate) const PLAN: &str = "plan of all_reduce";
+const GREETING: u64 = u64::from_le_bytes(*b"rdma-grp");
 
 impl Greeting {
     /// The length of an encoded greeting in bytes
-    pub(crate) const LEN: usize = 64;
-    pub(crate) const NAMES: [&'static str; 6] = [
-        "version of the protocol",
-        "number of ranks",
-        "cabling",
-        "plan of all_reduce",
-        "block_bytes",
-        "receive_bytes",
-    ];
+    pub(crate) const LEN: usize = 72;
+    pub(crate) const NAMES: [&'static str; 6] =
+        ["version of the protocol", "number of ranks", CABLING, PLAN, "block_bytes", "receive_bytes"];
 
     pub(crate) fn encode(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
-        for (at, value) in
-            [u64::from_le_bytes(*b"rdma-grp"), self.rank].iter().chain(&self.values).enumerate()
-        {
-            bytes[8 * at..][..8].copy_from_slice(&value.to_le_bytes());
+        let words = [GREETING, self.rank, self.max_message].into_iter().chain(self.values);
+        for (bytes, value) in bytes.chunks_exact_mut(8).zip(words) {
+            bytes.copy_from_slice(&value.to_le_bytes());
         }
         bytes
     }
 
     pub(crate) fn decode(message: &[u8]) -> Option<Self> {
         let (words, rest) = message.as_chunks::<8>();
-        let words: [u64; 8] =
+        let words: [u64; 9] =
             words.iter().map(|word| u64::from_le_bytes(*word)).collect::<Vec<_>>().try_into().ok()?;
-        let [magic, rank, values @ ..] = words;
-        (rest.is_empty() && magic == u64::from_le_bytes(*b"rdma-grp")).then_some(Self { values, rank })
+        let [magic, rank, max_message, values @ ..] = words;
+        (rest.is_empty() && magic == GREETING).then_some(Self { rank, max_message, values })
     }
 }
 
@@ -187,24 +203,26 @@ mod tests {
             let header = Header { sequence, call, block: has_block.then_some((channel, number)) };
             prop_assert_eq!(Header::decode(&header.encode()), Some(header));
             let [rank, _] = ranks;
-            for control in [
-                Control::Credit { sequence, channel, blocks },
-                Control::End(GroupError::Mismatch { sequence, ranks, calls: [call, Call { count: 0, ..call }] }),
-                Control::End(GroupError::Cancelled { rank, sequence }),
-                Control::End(GroupError::Lost { rank, reason: None }),
-                Control::End(GroupError::Protocol { rank, sequence }),
-                Control::End(GroupError::Left { rank }),
+            let credit = Credit { sequence, channel, blocks };
+            prop_assert_eq!(Credit::decode(&credit.encode()), Some(credit));
+            for error in [
+                GroupError::Cancelled { rank, sequence },
+                GroupError::Left { rank },
+                GroupError::Lost { rank, reason: None },
+                GroupError::Mismatch { sequence, ranks, calls: [call, Call { count: 0, ..call }] },
+                GroupError::Protocol { rank, sequence },
             ] {
-                prop_assert_eq!(Control::decode(&control.encode()), Some(control));
+                let end = End(error);
+                prop_assert_eq!(End::decode(&end.encode()), Some(end));
             }
-            let greeting = Greeting { rank: count, values: [1, 2, 3, 4, 5, u64::from(number)] };
+            let greeting = Greeting { rank: count, max_message: 7, values: [1, 2, 3, 4, 5, u64::from(number)] };
             prop_assert_eq!(Greeting::decode(&greeting.encode()), Some(greeting));
         }
 
-        /// Catches a panic on what a foreign program sends.
+        /// Catches a panic on the bytes of a foreign program.
         #[test]
         fn other_bytes_are_refused_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
-            let _ = (Header::decode(&bytes), Control::decode(&bytes));
+            let _ = (Header::decode(&bytes), Credit::decode(&bytes), End::decode(&bytes));
             prop_assert_eq!(Greeting::decode(&bytes), None);
         }
     }

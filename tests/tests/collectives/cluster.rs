@@ -10,6 +10,9 @@ pub(crate) const RATE: u64 = 9_200_000_000;
 /// From posting a short message to its arrival: doorbell, propagation, delivery, and a frame
 const LATENCY_NS: u64 = 6_300;
 
+/// How many hosts, and which have a cable
+pub(crate) type Shape = (usize, &'static [(usize, usize)]);
+
 /// The cabling of a topology, for the planner
 pub(crate) fn cabling(hosts: usize, edges: &[(usize, usize)]) -> Cabling {
     let names: Vec<_> = (0..hosts).map(name).collect();

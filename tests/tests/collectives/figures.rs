@@ -7,9 +7,7 @@ use rdma_collectives::{Group, GroupError, Operation, Reduction, bound};
 use rdma_sim::SimDevice;
 use rdma_tests::options;
 
-use crate::cluster::{cabling, connect, joined, on_all, sim};
-
-type Shape = (usize, &'static [(usize, usize)]);
+use crate::cluster::{Shape, cabling, connect, joined, on_all, sim};
 
 const K2: Shape = (2, &[(0, 1)]);
 const MESH_4: Shape = (4, &[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);

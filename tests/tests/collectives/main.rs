@@ -1,6 +1,7 @@
 //! Collective operations of simulated Macs over sessions
 
 mod cluster;
+mod deaths;
 mod failures;
 mod figures;
 mod oracle;
