@@ -1,4 +1,4 @@
-//! What vectors consist of, and how their elements are combined
+//! The elements of vectors
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::kernels::{self, Kernel};
 use super::reduction::Reduction;
 
-/// A complex number of two `f32`
+/// A complex number of two `f32`: 64 bits in all, as `complex64` of NumPy, PyTorch and MLX
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, PartialEq)]
 #[repr(C)]
 pub struct Complex64 {

@@ -20,12 +20,16 @@ const VERSION: u64 = 2;
 /// How many streams a link has.
 const STREAMS: usize = 3;
 
-/// Sessions of a rank that joins, which are reset unless it does: neighbours would wait for ever
+/// A rank that joins; resets its sessions unless it succeeds, because its neighbours would wait for ever
 pub(super) struct Joining<D: Device> {
     rank: usize,
     sessions: Vec<(usize, Session<D>)>,
     /// The rank that is to blame if this one does not join
     cause: usize,
+    /// Dropped behind the reset: neighbours should learn of that first
+    links: Vec<Link<D>>,
+    /// Those of the next link
+    streams: Vec<Stream<D>>,
 }
 
 /// A rank that has joined its neighbours
@@ -39,7 +43,8 @@ pub(super) struct Joined<D: Device> {
 
 impl<D: Device> Joining<D> {
     pub(super) fn new(rank: usize, sessions: impl IntoIterator<Item = (usize, Session<D>)>) -> Self {
-        Self { rank, sessions: sessions.into_iter().collect(), cause: rank }
+        let sessions = sessions.into_iter().collect();
+        Self { rank, sessions, cause: rank, links: Vec::new(), streams: Vec::new() }
     }
 
     /// Joins the neighbours; resets the sessions if that fails
@@ -48,7 +53,7 @@ impl<D: Device> Joining<D> {
         options: GroupOptions,
         cabling: &Cabling,
     ) -> Result<Joined<D>, JoinError> {
-        let joined = self.links(options, cabling).await;
+        let joined = self.link_all(options, cabling).await;
         match &joined {
             Ok(_) => self.sessions.clear(),
             Err(error) => self.cause = error.cause(self.rank),
@@ -56,18 +61,66 @@ impl<D: Device> Joining<D> {
         joined
     }
 
-    async fn links(&self, options: GroupOptions, cabling: &Cabling) -> Result<Joined<D>, JoinError> {
+    async fn link_all(&mut self, options: GroupOptions, cabling: &Cabling) -> Result<Joined<D>, JoinError> {
         let sessions = by_neighbour(self.rank, cabling, &self.sessions)?;
         let plans = Plans::new(cabling.clone())?;
         let greeting = greeting(self.rank, &plans, &options);
-        let mut joined = Joined { links: Vec::with_capacity(sessions.len()), plans, max_message: usize::MAX };
+        let mut max_message = usize::MAX;
         // In ascending order on all ranks: none waits for one that waits for it.
         for (neighbour, session) in sessions {
-            let (link, max_message) = link(greeting, neighbour, session, options).await?;
-            joined.links.push(link);
-            joined.max_message = joined.max_message.min(max_message);
+            max_message = self.link(greeting, neighbour, &session, options).await?.min(max_message);
         }
-        Ok(joined)
+        Ok(Joined { links: std::mem::take(&mut self.links), plans, max_message })
+    }
+
+    /// Adds a link; returns the longest message that the node of this rank takes
+    async fn link(
+        &mut self,
+        own: Greeting,
+        neighbour: usize,
+        session: &Session<D>,
+        options: GroupOptions,
+    ) -> Result<usize, JoinError> {
+        let rank = self.rank;
+        let (len, max) = (options.block_bytes, session.max_message());
+        if len > max {
+            return Err(JoinError::MaxMessage { rank: neighbour, max, len });
+        }
+        let mut leases =
+            leases(session, len).map_err(|reason| JoinError::Memory { rank: neighbour, reason })?;
+        while self.streams.len() < STREAMS {
+            let stream = match rank < neighbour {
+                true => opened(neighbour, session).await?,
+                false => accepted(neighbour, session).await?,
+            };
+            self.streams.push(stream);
+        }
+        // Streams are numbered in the order in which they are opened.
+        self.streams.sort_by_key(|stream| stream.id().0);
+        self.streams[1..].iter().for_each(|urgent| urgent.set_priority(Priority::High));
+        let data = &self.streams[0];
+        leases.end.extend_from_slice(&Greeting { max_message: max as u64, ..own }.encode());
+        // Delivered before anything is compared: a rank that finds a difference resets the session, and the neighbour should find it, too.
+        let sent = data.send(leases.end).delivered().await;
+        leases.end = sent.map_err(|failed| JoinError::of_send(neighbour, failed.error))?;
+        let received = data.recv().await.map_err(|error| JoinError::of_recv(neighbour, error))?;
+        let other = received.as_deref().and_then(Greeting::decode);
+        let other = other.ok_or(JoinError::Greeting { rank: neighbour })?;
+        let names = Greeting::NAMES.into_iter().zip(own.values.into_iter().zip(other.values));
+        let rank_of_neighbour = [("rank of the neighbour", (neighbour as u64, other.rank))];
+        for (what, (mine, theirs)) in names.chain(rank_of_neighbour) {
+            if mine != theirs {
+                let (ranks, values) = ([rank, neighbour], [mine, theirs]);
+                return Err(JoinError::Disagreement { ranks, what, values });
+            }
+        }
+        let (Some(end), Some(credit), Some(data)) =
+            (self.streams.pop(), self.streams.pop(), self.streams.pop())
+        else {
+            unreachable!("there are three streams")
+        };
+        self.links.push(Link::new([rank, neighbour], Streams { data, credit, end }, leases));
+        Ok(usize::try_from(other.max_message).unwrap_or(usize::MAX))
     }
 }
 
@@ -98,11 +151,11 @@ fn greeting(rank: usize, plans: &Plans, options: &GroupOptions) -> Greeting {
 }
 
 /// One session for each neighbour of a rank, by neighbour
-fn by_neighbour<'a, D: Device>(
+fn by_neighbour<D: Device>(
     rank: usize,
     cabling: &Cabling,
-    sessions: &'a [(usize, Session<D>)],
-) -> Result<BTreeMap<usize, &'a Session<D>>, JoinError> {
+    sessions: &[(usize, Session<D>)],
+) -> Result<BTreeMap<usize, Session<D>>, JoinError> {
     let size = cabling.hosts().len();
     if rank >= size {
         return Err(JoinError::Rank { rank, size });
@@ -118,50 +171,12 @@ fn by_neighbour<'a, D: Device>(
     let mut by_neighbour = BTreeMap::new();
     for (neighbour, session) in sessions {
         counts.entry(*neighbour).or_default()[1] += 1;
-        by_neighbour.insert(*neighbour, session);
+        by_neighbour.insert(*neighbour, session.clone());
     }
     match counts.into_iter().find(|(_, [expected, found])| expected != found) {
         Some((neighbour, [expected, found])) => Err(JoinError::Sessions { rank, neighbour, expected, found }),
         None => Ok(by_neighbour),
     }
-}
-
-/// Opens the streams to a neighbour, and compares the greetings; also returns the longest message that the node of this rank takes
-async fn link<D: Device>(
-    own: Greeting,
-    neighbour: usize,
-    session: &Session<D>,
-    options: GroupOptions,
-) -> Result<(Link<D>, usize), JoinError> {
-    let rank = own.rank as usize;
-    let (len, max) = (options.block_bytes, session.max_message());
-    if len > max {
-        return Err(JoinError::MaxMessage { rank: neighbour, max, len });
-    }
-    let mut leases = leases(session, len).map_err(|reason| JoinError::Memory { rank: neighbour, reason })?;
-    let [data, credit, end] = match rank < neighbour {
-        true => opened(neighbour, session).await?,
-        false => accepted(neighbour, session).await?,
-    };
-    for urgent in [&credit, &end] {
-        urgent.set_priority(Priority::High);
-    }
-    leases.end.extend_from_slice(&Greeting { max_message: max as u64, ..own }.encode());
-    // Delivered before anything is compared: a rank that finds a difference resets the session, and the neighbour should find it, too.
-    let sent = data.send(leases.end).delivered().await;
-    leases.end = sent.map_err(|failed| JoinError::of_send(neighbour, failed.error))?;
-    let received = data.recv().await.map_err(|error| JoinError::of_recv(neighbour, error))?;
-    let other = received.as_deref().and_then(Greeting::decode);
-    let other = other.ok_or(JoinError::Greeting { rank: neighbour })?;
-    let names = Greeting::NAMES.into_iter().zip(own.values.into_iter().zip(other.values));
-    let rank_of_neighbour = [("rank of the neighbour", (neighbour as u64, other.rank))];
-    for (what, (mine, theirs)) in names.chain(rank_of_neighbour) {
-        if mine != theirs {
-            return Err(JoinError::Disagreement { ranks: [rank, neighbour], what, values: [mine, theirs] });
-        }
-    }
-    let max_received = usize::try_from(other.max_message).unwrap_or(usize::MAX);
-    Ok((Link::new([rank, neighbour], Streams { data, credit, end }, leases), max_received))
 }
 
 /// Memory for all that is under way to a neighbour at once, without waiting: the rank itself may have the rest of it
@@ -171,31 +186,16 @@ fn leases<D: Device>(session: &Session<D>, len: usize) -> Result<Leases, AllocEr
     Ok(Leases { data: data?, credit: session.try_alloc(Credit::LEN)?, end })
 }
 
-async fn opened<D: Device>(
-    neighbour: usize,
-    session: &Session<D>,
-) -> Result<[Stream<D>; STREAMS], JoinError> {
-    let open = async || {
-        let mut opening = pin!(session.open_stream(Priority::Normal));
-        // Ready at once, unless the peer takes no more streams.
-        match poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await {
-            Poll::Ready(opened) => opened.map_err(|error| JoinError::of_open(neighbour, error)),
-            Poll::Pending => Err(JoinError::Streams { rank: neighbour, needed: STREAMS }),
-        }
-    };
-    Ok([open().await?, open().await?, open().await?])
+async fn opened<D: Device>(neighbour: usize, session: &Session<D>) -> Result<Stream<D>, JoinError> {
+    let mut opening = pin!(session.open_stream(Priority::Normal));
+    // Ready at once, unless the peer takes no more streams.
+    match poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await {
+        Poll::Ready(opened) => opened.map_err(|error| JoinError::of_open(neighbour, error)),
+        Poll::Pending => Err(JoinError::Streams { rank: neighbour, needed: STREAMS }),
+    }
 }
 
-async fn accepted<D: Device>(
-    neighbour: usize,
-    session: &Session<D>,
-) -> Result<[Stream<D>; STREAMS], JoinError> {
-    let accept = async || {
-        let accepted = session.accept_stream().await.map_err(|error| JoinError::of_recv(neighbour, error))?;
-        accepted.ok_or(JoinError::Greeting { rank: neighbour })
-    };
-    let mut streams = [accept().await?, accept().await?, accept().await?];
-    // Streams are numbered in the order in which they are opened.
-    streams.sort_by_key(|stream| stream.id().0);
-    Ok(streams)
+async fn accepted<D: Device>(neighbour: usize, session: &Session<D>) -> Result<Stream<D>, JoinError> {
+    let accepted = session.accept_stream().await.map_err(|error| JoinError::of_recv(neighbour, error))?;
+    accepted.ok_or(JoinError::Greeting { rank: neighbour })
 }

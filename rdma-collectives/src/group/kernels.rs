@@ -16,7 +16,7 @@ pub struct Kernel {
     pub(crate) divide: Option<fn(&mut [u8], usize)>,
 }
 
-/// What `$fold` makes of each two elements, read from memory of any alignment
+/// Combines each two elements by `$fold`, read from memory of any alignment
 macro_rules! combine {
     ($element:ty, $fold:expr) => {
         |into: &mut [u8], from: &[u8]| {
@@ -71,15 +71,68 @@ integers! {
     of_u64: u64, |a, ranks| a / ranks as u64;
 }
 
+/// Folds of floats whose result has the same bits on each machine and in each build
+///
+/// IEEE 754 leaves open which NaN a computation yields, and Rust which zero is the larger one. So each NaN becomes that of the
+/// type, and 0 is more than -0.
+trait Fold: Copy {
+    fn sum(self, other: Self) -> Self;
+    fn product(self, other: Self) -> Self;
+    /// The larger one; a number beside a NaN wins
+    fn larger(self, other: Self) -> Self;
+    /// The smaller one; a number beside a NaN wins
+    fn smaller(self, other: Self) -> Self;
+    fn quotient(self, ranks: usize) -> Self;
+}
+
 macro_rules! floats {
-    ($($name:ident: $element:ty;)*) => {$(
+    ($($name:ident: $element:ident;)*) => {$(
+        impl Fold for $element {
+            #[inline]
+            fn sum(self, other: Self) -> Self {
+                $name::canonical(self + other)
+            }
+
+            #[inline]
+            fn product(self, other: Self) -> Self {
+                $name::canonical(self * other)
+            }
+
+            #[inline]
+            fn larger(self, other: Self) -> Self {
+                // Equal numbers differ in the sign of a zero only.
+                let equal = $element::from_bits(self.to_bits() & other.to_bits());
+                let number = if self == other { equal } else if self > other { self } else { other };
+                if other.is_nan() { $name::canonical(self) } else if self.is_nan() { other } else { number }
+            }
+
+            #[inline]
+            fn smaller(self, other: Self) -> Self {
+                let equal = $element::from_bits(self.to_bits() | other.to_bits());
+                let number = if self == other { equal } else if self < other { self } else { other };
+                if other.is_nan() { $name::canonical(self) } else if self.is_nan() { other } else { number }
+            }
+
+            #[inline]
+            fn quotient(self, ranks: usize) -> Self {
+                $name::canonical(self / ranks as Self)
+            }
+        }
+
+        mod $name {
+            #[inline]
+            pub(super) fn canonical(number: $element) -> $element {
+                if number.is_nan() { $element::NAN } else { number }
+            }
+        }
+
         pub(super) fn $name(reduction: Reduction) -> Option<Kernel> {
-            let sum: fn(&mut [u8], &[u8]) = combine!($element, |a, b| a + b);
+            let sum: fn(&mut [u8], &[u8]) = combine!($element, Fold::sum);
             let (combine, divide): (fn(&mut [u8], &[u8]), Option<fn(&mut [u8], usize)>) = match reduction {
-                Reduction::Average => (sum, divide!($element, |a, ranks| a / ranks as $element)),
-                Reduction::Max => (combine!($element, |a, b| a.max(b)), None),
-                Reduction::Min => (combine!($element, |a, b| a.min(b)), None),
-                Reduction::Product => (combine!($element, |a, b| a * b), None),
+                Reduction::Average => (sum, divide!($element, Fold::quotient)),
+                Reduction::Max => (combine!($element, Fold::larger), None),
+                Reduction::Min => (combine!($element, Fold::smaller), None),
+                Reduction::Product => (combine!($element, Fold::product), None),
                 Reduction::Sum => (sum, None),
             };
             Some(Kernel { combine, divide })
@@ -114,17 +167,17 @@ macro_rules! halves {
                     into.copy_from_slice(halves.as_bytes());
                 }
             }
-            let sum: fn(&mut [u8], &[u8]) = |into, from| fold(into, from, |a, b| a + b);
+            let sum: fn(&mut [u8], &[u8]) = |into, from| fold(into, from, Fold::sum);
             let divide: fn(&mut [u8], usize) = |into, ranks| {
                 for half in into.as_chunks_mut::<{ size_of::<$half>() }>().0 {
-                    *half = <$half>::from_f32(<$half>::from_ne_bytes(*half).to_f32() / ranks as f32).to_ne_bytes();
+                    *half = <$half>::from_f32(<$half>::from_ne_bytes(*half).to_f32().quotient(ranks)).to_ne_bytes();
                 }
             };
             let (combine, divide): (fn(&mut [u8], &[u8]), _) = match reduction {
                 Reduction::Average => (sum, Some(divide)),
-                Reduction::Max => (|into, from| fold(into, from, f32::max), None),
-                Reduction::Min => (|into, from| fold(into, from, f32::min), None),
-                Reduction::Product => (|into, from| fold(into, from, |a, b| a * b), None),
+                Reduction::Max => (|into, from| fold(into, from, Fold::larger), None),
+                Reduction::Min => (|into, from| fold(into, from, Fold::smaller), None),
+                Reduction::Product => (|into, from| fold(into, from, Fold::product), None),
                 Reduction::Sum => (sum, None),
             };
             Some(Kernel { combine, divide })
@@ -148,7 +201,8 @@ pub(super) fn of_complex64(reduction: Reduction) -> Option<Kernel> {
                 let (into, _) = into.as_chunks_mut::<8>();
                 for (into, from) in into.iter_mut().zip(from.as_chunks::<8>().0) {
                     let ([a, b], [c, d]) = (parts(into), parts(from));
-                    into.copy_from_slice([a * c - b * d, a * d + b * c].as_bytes());
+                    let product = [(a * c - b * d), (a * d + b * c)].map(of_f32::canonical);
+                    into.copy_from_slice(product.as_bytes());
                 }
             },
             divide: None,

@@ -221,7 +221,7 @@ impl<D: Device> Link<D> {
             // Fails if the neighbour is lost, or has left.
             let _ = self.streams.end.try_send(lease);
         }
-        // Whatever has become of the message, the neighbour waits for no other.
+        // The neighbour waits for no other message, whether or not this one was sent.
         self.streams.end.finish();
     }
 }

@@ -44,8 +44,10 @@ use crate::Cabling;
 /// [plan](crate::plan()) for the cabling, in blocks that follow each other: no rank waits for another between blocks, and each
 /// byte goes over a cable as often as the plan says.
 ///
-/// Vectors have any length, the same one on all ranks. The elements of a result are combined in an order that depends on the plan only:
-/// all ranks get the same bits, in each run.
+/// Vectors have any length, the same one on all ranks. The elements of a result are combined in an order that depends on the plan and the
+/// length only: all ranks get the same bits, in each run, on each machine and in each build. For that, a NaN that comes out of a
+/// reduction has the bits of `NAN` of its type, whatever those of the inputs were, and 0 is more than -0. Elements that are only
+/// passed on keep their bits.
 ///
 /// ```
 /// # rdma_sim::Sim::new().run(async |net| {

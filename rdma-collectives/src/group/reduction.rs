@@ -6,9 +6,9 @@ use std::fmt;
 pub enum Reduction {
     /// The sum, divided by the number of ranks; integers round towards zero
     Average,
-    /// The largest; a number beside a NaN wins
+    /// The largest; a number beside a NaN wins, and 0 is more than -0
     Max,
-    /// The smallest; a number beside a NaN wins
+    /// The smallest; a number beside a NaN wins, and -0 is less than 0
     Min,
     /// The product, which wraps around in integers; of booleans, whether all are true
     Product,

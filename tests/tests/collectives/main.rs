@@ -4,4 +4,7 @@ mod cluster;
 mod deaths;
 mod failures;
 mod figures;
+mod joins;
+mod limits;
 mod oracle;
+mod protocol;

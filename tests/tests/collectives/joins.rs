@@ -1,0 +1,167 @@
+//! Groups whose ranks do not all join
+
+use std::time::Duration;
+
+use futures::future::{Either, join_all, select};
+use rdma_async::{AllocError, NodeOptions, Priority};
+use rdma_collectives::{Cabling, Group, GroupError, GroupOptions, JoinError};
+use rdma_sim::SimDevice;
+
+use crate::cluster::{Cluster, RATE, Shape, cabling, connect, sim};
+
+const LINE_3: Shape = (3, &[(0, 1), (1, 2)]);
+
+/// Joins two hosts with these cablings, ranks and options
+fn join_errors(
+    cablings: [&Cabling; 2],
+    ranks: [(usize, usize); 2],
+    options: [GroupOptions; 2],
+) -> [Result<(), JoinError>; 2] {
+    let pair = cabling(2, &[(0, 1)]);
+    sim(2, &[(0, 1)])
+        .run(async |net| {
+            let mut cluster = connect(&net, &pair, &NodeOptions::new()).await;
+            let [a, b] = [0, 1].map(|host| {
+                let (_, session) = cluster.sessions[host].remove(0);
+                let (rank, neighbour) = ranks[host];
+                Group::join_with(options[host], rank, cablings[host], [(neighbour, session)])
+            });
+            let (a, b) = futures::future::join(a, b).await;
+            [a.map(drop), b.map(drop)]
+        })
+        .value
+}
+
+/// Catches a greeting that is not compared: the ranks would then carry out different plans.
+#[test]
+fn ranks_that_disagree_do_not_join() {
+    let pair = cabling(2, &[(0, 1)]);
+    let slow = Cabling::line(2, RATE / 2);
+    let three = cabling(3, &[(0, 1), (1, 2), (0, 2)]);
+    let (default, short) = (GroupOptions::new(), GroupOptions::new().block_bytes(64 << 10));
+    let what = |results: [Result<(), JoinError>; 2]| {
+        results.map(|result| match result.unwrap_err() {
+            JoinError::Disagreement { ranks, what, .. } => (ranks, what),
+            other => panic!("{other}"),
+        })
+    };
+    let right = [(0, 1), (1, 0)];
+    let both = |what| [([0, 1], what), ([1, 0], what)];
+    assert_eq!(what(join_errors([&pair, &slow], right, [default; 2])), both("cabling"));
+    assert_eq!(what(join_errors([&pair, &pair], right, [default, short])), both("block_bytes"));
+    let found = join_errors([&pair, &three], right, [default; 2]);
+    let missing = JoinError::Sessions { rank: 1, neighbour: 2, expected: 1, found: 0 };
+    assert_eq!(found, [Err(JoinError::Failed { rank: 1 }), Err(missing)]);
+    let error = join_errors([&pair, &pair], [(0, 1), (2, 0)], [default; 2])[1].clone();
+    assert_eq!(error, Err(JoinError::Rank { rank: 2, size: 2 }));
+}
+
+/// The end of a rank that joins: why it did not, or why its first operation failed
+#[derive(Debug, PartialEq)]
+enum Ended {
+    Joining(JoinError),
+    Working(GroupError),
+}
+
+/// Joins the hosts of a line, whose applications keep the sessions and `hinder` them before; then each has a barrier
+fn ends_on_line<T>(
+    options: &NodeOptions,
+    join: [GroupOptions; 3],
+    hinder: impl AsyncFnOnce(&mut Cluster) -> T,
+) -> Vec<Option<Ended>> {
+    let cabling = cabling(LINE_3.0, LINE_3.1);
+    sim(LINE_3.0, LINE_3.1)
+        .run(async |net| {
+            let mut cluster = connect(&net, &cabling, options).await;
+            let hindrance = hinder(&mut cluster).await;
+            let ends = cluster.sessions.iter().cloned().enumerate().map(async |(rank, sessions)| {
+                let mut group =
+                    match Group::<SimDevice>::join_with(join[rank], rank, &cabling, sessions).await {
+                        Ok(group) => group,
+                        Err(error) => return Some(Ended::Joining(error)),
+                    };
+                group.barrier().await.err().map(Ended::Working)
+            });
+            let ends = join_all(ends).await;
+            drop(hindrance);
+            ends
+        })
+        .value
+}
+
+/// Regression: joining waited for send memory that the rank itself had, and its neighbours waited for it.
+#[test]
+fn a_rank_without_send_memory_fails_and_its_neighbours_do_not_wait() {
+    // The application has all but 1 MiB of the memory for what rank 1 sends to rank 2; a group needs 2 MiB.
+    let ends = ends_on_line(&NodeOptions::new(), [GroupOptions::new(); 3], async |cluster: &mut Cluster| {
+        cluster.sessions[1][1].1.alloc(15 << 20).await.unwrap()
+    });
+    let own = JoinError::Memory { rank: 2, reason: AllocError::WouldBlock };
+    let failed = JoinError::Failed { rank: 1 };
+    assert_eq!(ends[1..], [Some(Ended::Joining(own)), Some(Ended::Joining(failed))]);
+    // Rank 0 has no other neighbour, and had joined.
+    assert_eq!(ends[0], Some(Ended::Working(GroupError::Left { rank: 1 })));
+    let text = JoinError::Memory { rank: 2, reason: AllocError::WouldBlock }.to_string();
+    assert!(text.contains("no memory is free now; lower block_bytes, or raise send_memory"), "{text}");
+}
+
+/// Regression: joining waited for streams that the peer does not take, and its neighbours waited for it.
+#[test]
+fn a_rank_without_streams_fails_and_its_neighbours_do_not_wait() {
+    let options = NodeOptions::new().max_streams(3);
+    let streams = |opener: usize| {
+        ends_on_line(&options, [GroupOptions::new(); 3], async |cluster: &mut Cluster| {
+            let session = &cluster.sessions[opener].last().unwrap().1;
+            session.open_stream(Priority::Normal).await.unwrap()
+        })
+    };
+    let own = |rank| Some(Ended::Joining(JoinError::Streams { rank, needed: 3 }));
+    let failed = |rank| Some(Ended::Joining(JoinError::Failed { rank }));
+    assert_eq!(streams(0), [own(1), failed(0), failed(0)]);
+    let left = Some(Ended::Working(GroupError::Left { rank: 1 }));
+    assert_eq!(streams(1), [left, own(2), failed(1)]);
+}
+
+/// Regression: the neighbours of a rank that was called with wrong arguments waited for ever if its application kept the sessions.
+#[test]
+fn a_rank_that_is_called_with_other_options_ends_all_others() {
+    let mut options = [GroupOptions::new(); 3];
+    options[2] = options[2].receive_bytes(1 << 20);
+    let ends = ends_on_line(&NodeOptions::new(), options, async |_: &mut Cluster| ());
+    let differ = |ranks, values| {
+        Some(Ended::Joining(JoinError::Disagreement { ranks, what: "receive_bytes", values }))
+    };
+    let (most, least) = (12 << 20, 1 << 20);
+    assert_eq!(ends[1..], [differ([1, 2], [most, least]), differ([2, 1], [least, most])]);
+    assert_eq!(ends[0], Some(Ended::Working(GroupError::Left { rank: 1 })));
+}
+
+/// Regression: the neighbours of a rank that gave up joining waited for ever if its application kept the sessions.
+#[test]
+fn a_rank_that_gives_up_joining_ends_all_others() {
+    let cabling = cabling(LINE_3.0, LINE_3.1);
+    sim(LINE_3.0, LINE_3.1).run(async |net| {
+        let cluster = connect(&net, &cabling, &NodeOptions::new()).await;
+        let join = async |rank: usize| {
+            let joined = Group::<SimDevice>::join(rank, &cabling, cluster.sessions[rank].clone()).await;
+            joined.map(drop)
+        };
+        // Rank 2 never joins, and rank 1 does not wait for it.
+        let gives_up = async {
+            let pause = Box::pin(net.sleep(Duration::from_millis(1)));
+            assert!(matches!(select(Box::pin(join(1)), pause).await, Either::Right(_)));
+        };
+        futures::future::join(gives_up, async { join(0).await.unwrap() }).await;
+        assert_eq!(join(2).await, Err(JoinError::Failed { rank: 1 }));
+    });
+}
+
+/// Catches hashes in an error that a person reads, and numbers that are left out.
+#[test]
+fn a_disagreement_says_what_to_do() {
+    let differ = |what| JoinError::Disagreement { ranks: [0, 3], what, values: [4096, 65_536] }.to_string();
+    assert_eq!(differ("block_bytes"), "ranks 0 and 3 disagree on the block_bytes: 4096 and 65536");
+    let cabling =
+        "ranks 0 and 3 disagree on the cabling: give all the same hosts, cables, rates and latencies";
+    assert_eq!(differ("cabling"), cabling);
+}

@@ -1,0 +1,137 @@
+//! Ranks behind a relay that changes their messages: a rank of another version, or one with a defect
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use futures::future::{Either, join, join_all, select};
+use rdma_async::{NodeOptions, Priority, Session, Stream};
+use rdma_collectives::{Cabling, Group, GroupError, Reduction};
+use rdma_sim::SimDevice;
+
+use crate::cluster::{RATE, Shape, cabling, connect, on_all, sim};
+
+/// The host in the middle is the relay.
+const RELAYED: Shape = (3, &[(0, 1), (1, 2)]);
+/// The number of a stream of a link, in the order in which they are opened
+const DATA: usize = 0;
+const CREDIT: usize = 1;
+/// Where the sequence number of an operation stands in its messages
+const SEQUENCE: usize = 16;
+
+/// A message on its way
+struct Passing {
+    /// The rank that sent it
+    from: usize,
+    stream: usize,
+    /// Its number in the stream and direction; the first one of the data is the greeting
+    number: usize,
+    bytes: Vec<u8>,
+}
+
+/// Becomes these messages
+type Change<'a> = &'a dyn Fn(Passing) -> Vec<Vec<u8>>;
+
+async fn relay(left: Session<SimDevice>, right: Session<SimDevice>, change: Change<'_>) {
+    let mut streams = Vec::new();
+    for stream in 0..3 {
+        let opened = left.accept_stream().await.unwrap().expect("rank 0 opens three streams");
+        streams.push((stream, opened, right.open_stream(Priority::Normal).await.unwrap()));
+    }
+    let pass = async |from: usize, stream: usize, source: &Stream<SimDevice>, target: &Stream<SimDevice>| {
+        let mut number = 0;
+        while let Ok(Some(message)) = source.recv().await {
+            for message in change(Passing { from, stream, number, bytes: message.to_vec() }) {
+                // Fails when the rank has its error.
+                let _ = target.send_bytes(&message).await;
+            }
+            number += 1;
+        }
+        target.finish();
+    };
+    let pass = &pass;
+    let both = streams.iter().map(async |(stream, left, right)| {
+        join(pass(0, *stream, left, right), pass(1, *stream, right, left)).await;
+    });
+    join_all(both).await;
+}
+
+/// The errors of two ranks that carry out operations while messages between them are changed
+fn errors(change: Change<'_>) -> Vec<GroupError> {
+    let pair = Cabling::line(2, RATE);
+    let relayed = cabling(RELAYED.0, RELAYED.1);
+    sim(RELAYED.0, RELAYED.1)
+        .run(async |net| {
+            let mut cluster = connect(&net, &relayed, &NodeOptions::new()).await;
+            let [(_, left), (_, right)] = cluster.sessions[1].clone().try_into().expect("two sessions");
+            let (_, a) = cluster.sessions[0].remove(0);
+            let (_, b) = cluster.sessions[2].remove(0);
+            let work = async {
+                let joins = join(Group::join(0, &pair, [(1, a)]), Group::join(1, &pair, [(0, b)]));
+                let (a, b) = joins.await;
+                on_all(&mut [a.unwrap(), b.unwrap()], async |_, group| {
+                    loop {
+                        let mut vector = vec![1_u8; 6 << 20];
+                        if let Err(error) = group.reduce(1, &mut vector, Reduction::Sum).await {
+                            return error;
+                        }
+                    }
+                })
+                .await
+            };
+            let relays = async {
+                relay(left, right, change).await;
+                net.sleep(Duration::from_secs(1)).await;
+            };
+            match select(Box::pin(work), Box::pin(relays)).await {
+                Either::Left((errors, _)) => errors,
+                Either::Right(_) => panic!("the ranks wait for ever"),
+            }
+        })
+        .value
+}
+
+/// Regression: a message of the next operation before the end of this one was kept, and the operation waited for ever; one of the
+/// operation before was an error that blamed the caller; credit that is not needed and unknown messages were ignored.
+#[test]
+fn messages_that_do_not_belong_to_the_operation_are_errors() {
+    type Edit = fn(&mut Vec<u8>);
+    let next: Edit = |message| message[SEQUENCE] += 1;
+    let other_channel: Edit = |message| message[4] ^= 2;
+    let short: Edit = |message| message.truncate(message.len() / 2);
+    let more: Edit = |message| message[8] = 100;
+    for (from, stream, number, edit, name) in [
+        (0, DATA, 1, next, "the first message has the number of the next operation"),
+        (0, DATA, 3, next, "a later message has the number of the next operation"),
+        (0, DATA, 2, short, "a short block"),
+        (1, CREDIT, 0, next_credit as Edit, "credit for the next operation"),
+        (1, CREDIT, 0, other_channel, "credit for a channel that does not exist"),
+        (1, CREDIT, 0, short, "half of a credit"),
+        (1, CREDIT, 0, more, "more credit than there are blocks"),
+    ] {
+        let found = errors(&|mut passing| {
+            if (passing.from, passing.stream, passing.number) == (from, stream, number) {
+                edit(&mut passing.bytes);
+            }
+            vec![passing.bytes]
+        });
+        assert_eq!(found, vec![GroupError::Protocol { rank: from, sequence: 0 }; 2], "{name}");
+    }
+
+    // The last block of the first operation comes again as the first one of the second operation.
+    let last = RefCell::new(Some(Vec::new()));
+    let again = errors(&|Passing { from, stream, number, bytes }| {
+        let is_block = (from, stream) == (0, DATA) && number > 0;
+        let is_first = is_block && bytes[SEQUENCE] == 1;
+        let last = &mut *last.borrow_mut();
+        match last {
+            Some(last) if is_block && !is_first => last.clone_from(&bytes),
+            _ => (),
+        }
+        last.take_if(|_| is_first).into_iter().chain([bytes]).collect()
+    });
+    assert_eq!(again, vec![GroupError::Protocol { rank: 0, sequence: 1 }; 2]);
+}
+
+fn next_credit(message: &mut Vec<u8>) {
+    message[0] += 1;
+}
