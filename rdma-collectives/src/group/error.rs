@@ -3,6 +3,7 @@
 use rdma_async::{AllocError, OpenError, RecvError, SendError, SessionError};
 
 use super::call::Call;
+use super::cause::Cause;
 use super::element::ElementType;
 use super::reduction::Reduction;
 use super::wire::{CABLING, PLAN};
@@ -104,8 +105,9 @@ impl GroupError {
     /// The meaning of `error` of the session with `rank` for the group
     pub(super) fn of_recv(rank: usize, error: RecvError) -> Self {
         match error {
-            RecvError::Lost(reason) => match JoinError::failed(&reason) {
-                Some(rank) => Self::Left { rank },
+            RecvError::Lost(reason) => match Cause::of(&reason) {
+                Some(Cause { rank, is_lost: false }) => Self::Left { rank },
+                Some(Cause { rank, is_lost: true }) => Self::Lost { rank, reason: None },
                 None => Self::Lost { rank, reason: Some(reason) },
             },
             _ => Self::Left { rank },
@@ -146,13 +148,13 @@ pub enum JoinError {
         rank: usize,
     },
 
-    /// The session with a neighbour is lost
-    #[error("rank {rank} is lost: {reason}")]
+    /// Another rank is lost: its process has ended, or no way leads to it
+    #[error("rank {rank} is lost{}", because(reason.as_ref()))]
     Lost {
-        /// The neighbour
+        /// The rank, which need not be a neighbour
         rank: usize,
-        /// Why the session is lost
-        reason: SessionError,
+        /// Why the session with it ended, if this rank has one
+        reason: Option<SessionError>,
     },
 
     /// Memory for sending is not free
@@ -215,35 +217,21 @@ pub enum JoinError {
     },
 }
 
-/// The code with which ranks that do not join reset their sessions; the lowest byte is the rank that is the cause.
-const FAILED: u64 = u64::from_be_bytes(*b"no-join\0");
-
 impl JoinError {
-    /// The code with which to reset sessions because `rank` does not join
-    pub(super) fn reset_code(rank: usize) -> u64 {
-        FAILED | (rank as u64).min(0xff)
-    }
-
-    /// The rank that did not join, if that is why a session has ended
-    pub(super) fn failed(reason: &SessionError) -> Option<usize> {
-        match reason {
-            SessionError::Reset(code) if code & !0xff == FAILED => Some((code & 0xff) as usize),
-            _ => None,
-        }
-    }
-
-    /// The rank that is the cause for the neighbours of `own`
-    pub(super) fn cause(&self, own: usize) -> usize {
-        match self {
-            Self::Failed { rank } | Self::Greeting { rank } | Self::Lost { rank, .. } => *rank,
-            _ => own,
+    /// The cause for the neighbours of rank `own`
+    pub(super) fn cause(&self, own: usize) -> Cause {
+        match *self {
+            Self::Failed { rank } | Self::Greeting { rank } => Cause { rank, is_lost: false },
+            Self::Lost { rank, .. } => Cause { rank, is_lost: true },
+            _ => Cause { rank: own, is_lost: false },
         }
     }
 
     fn lost(rank: usize, reason: SessionError) -> Self {
-        match Self::failed(&reason) {
-            Some(rank) => Self::Failed { rank },
-            None => Self::Lost { rank, reason },
+        match Cause::of(&reason) {
+            Some(Cause { rank, is_lost: false }) => Self::Failed { rank },
+            Some(Cause { rank, is_lost: true }) => Self::Lost { rank, reason: None },
+            None => Self::Lost { rank, reason: Some(reason) },
         }
     }
 

@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use rdma_async::{AllocError, Device, Lease, Priority, Session, Stream};
 
+use super::cause::Cause;
 use super::error::JoinError;
 use super::link::{Leases, Link, MAX_MESSAGES, Streams};
 use super::options::GroupOptions;
@@ -24,8 +25,8 @@ const STREAMS: usize = 3;
 pub(super) struct Joining<D: Device> {
     rank: usize,
     sessions: Vec<(usize, Session<D>)>,
-    /// The rank that is to blame if this one does not join
-    cause: usize,
+    /// Why this rank does not join, if so
+    cause: Cause,
     /// Dropped behind the reset: neighbours should learn of that first
     links: Vec<Link<D>>,
     /// Those of the next link
@@ -44,7 +45,7 @@ pub(super) struct Joined<D: Device> {
 impl<D: Device> Joining<D> {
     pub(super) fn new(rank: usize, sessions: impl IntoIterator<Item = (usize, Session<D>)>) -> Self {
         let sessions = sessions.into_iter().collect();
-        Self { rank, sessions, cause: rank, links: Vec::new(), streams: Vec::new() }
+        Self { rank, sessions, cause: Cause { rank, is_lost: false }, links: Vec::new(), streams: Vec::new() }
     }
 
     /// Joins the neighbours; resets the sessions if that fails
@@ -126,7 +127,7 @@ impl<D: Device> Joining<D> {
 
 impl<D: Device> Drop for Joining<D> {
     fn drop(&mut self) {
-        let code = JoinError::reset_code(self.cause);
+        let code = self.cause.reset_code();
         self.sessions.iter().for_each(|(_, session)| session.reset(code));
     }
 }

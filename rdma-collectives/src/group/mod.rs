@@ -3,6 +3,7 @@
 mod block;
 mod blocks;
 mod call;
+mod cause;
 mod dispatch;
 mod element;
 mod error;
@@ -124,7 +125,8 @@ impl<D: Device> Group<D> {
     /// [`JoinError::Memory`], [`JoinError::MaxMessage`] or [`JoinError::Streams`] if the nodes have too little for the group.
     ///
     /// A rank that does not join [resets](Session::reset) its sessions, so that its neighbours do not wait for it: they get
-    /// [`JoinError::Failed`], and [`GroupError::Left`] if they have joined already.
+    /// [`JoinError::Failed`] or [`JoinError::Lost`] with the rank that is the cause, and [`GroupError::Left`] or [`GroupError::Lost`] if they
+    /// have joined already.
     ///
     /// # Cancel safety
     ///

@@ -12,11 +12,11 @@ use crate::cluster::{Shape, cabling, connect, joined, name, sim};
 
 const LINE_4: Shape = (4, &[(0, 1), (1, 2), (2, 3)]);
 const RING_5: Shape = (5, &[(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]);
-const TIMEOUT: Duration = Duration::from_millis(40);
+const TIMEOUT: Duration = Duration::from_millis(20);
 /// How long after the death all survivors may need: the timeout of a session, and the way of the error over all cables
-const BOUND: Duration = Duration::from_millis(50);
+const BOUND: Duration = Duration::from_millis(25);
 /// When the rank dies, after the groups have been joined
-const DEATH: Duration = Duration::from_millis(5);
+const DEATH: Duration = Duration::from_millis(3);
 
 /// How the rank spends the time before its death
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,7 +30,7 @@ enum Last {
 }
 
 /// Longer than what neighbours send without credit
-const LEN: usize = 6 << 20;
+const LEN: usize = 5 << 20;
 
 /// An operation whose ranks play different parts: sender, receiver, relay
 async fn operate(group: &mut Group<SimDevice>, number: usize, len: usize) -> Result<(), GroupError> {
@@ -56,7 +56,8 @@ async fn deaths(
     number: usize,
 ) -> Vec<Option<(GroupError, Duration)>> {
     let cabling = cabling(shape.0, shape.1);
-    let options = NodeOptions::new().peer_timeout(TIMEOUT);
+    // Little memory: hundreds of nodes are made.
+    let options = NodeOptions::new().peer_timeout(TIMEOUT).max_peers(1).max_sessions(1);
     let cluster = connect(net, &cabling, &options).await;
     let groups = joined(&cluster, &cabling).await;
     // Only the groups keep the sessions: a rank that has its error goes at once.
@@ -99,9 +100,10 @@ async fn deaths(
 #[test]
 fn every_survivor_learns_which_rank_died() {
     let mut wrong = Vec::new();
-    for shape in [LINE_4, RING_5] {
+    use Last::{Idles, Stalls, Works};
+    for (shape, states) in [(LINE_4, &[Works, Stalls, Idles][..]), (RING_5, &[Stalls])] {
         for (dead, number) in (0..shape.0).flat_map(|dead| (0..5).map(move |number| (dead, number))) {
-            for last in [Last::Works, Last::Stalls, Last::Idles] {
+            for &last in states {
                 let simulation = sim(shape.0, shape.1).sanitize(false);
                 let ends = simulation.run(async |net| deaths(&net, shape, dead, last, number).await);
                 for (rank, end) in ends.value.into_iter().enumerate().filter(|(rank, _)| *rank != dead) {

@@ -122,7 +122,7 @@ fn a_rank_without_streams_fails_and_its_neighbours_do_not_wait() {
     assert_eq!(streams(1), [left, own(2), failed(1)]);
 }
 
-/// Regression: the neighbours of a rank that was called with wrong arguments waited for ever if its application kept the sessions.
+/// Catches a rank that ends its session before the neighbour has found the same difference, and one that has joined and waits.
 #[test]
 fn a_rank_that_is_called_with_other_options_ends_all_others() {
     let mut options = [GroupOptions::new(); 3];
@@ -153,6 +153,30 @@ fn a_rank_that_gives_up_joining_ends_all_others() {
         };
         futures::future::join(gives_up, async { join(0).await.unwrap() }).await;
         assert_eq!(join(2).await, Err(JoinError::Failed { rank: 1 }));
+    });
+}
+
+/// Catches a death that ranks further away take for a failure of the rank that found it.
+#[test]
+fn the_death_of_a_rank_that_should_join_is_named_by_all_others() {
+    let options = NodeOptions::new().peer_timeout(Duration::from_millis(20));
+    let cabling = cabling(4, &[(0, 1), (1, 2), (2, 3)]);
+    sim(4, &[(0, 1), (1, 2), (2, 3)]).run(async |net| {
+        let cluster = connect(&net, &cabling, &options).await;
+        net.inject("at 0us d kill".parse().unwrap());
+        let joins = [0, 1, 2].map(async |rank| {
+            let joined = Group::<SimDevice>::join(rank, &cabling, cluster.sessions[rank].clone()).await;
+            match joined {
+                Ok(mut group) => Ended::Working(group.barrier().await.unwrap_err()),
+                Err(error) => Ended::Joining(error),
+            }
+        });
+        let ends = join_all(joins).await;
+        let found = |end: &Ended| matches!(end, Ended::Joining(JoinError::Lost { rank: 3, reason: Some(_) }));
+        assert!(found(&ends[2]), "{ends:?}");
+        // They had joined all of their neighbours.
+        let lost = || Ended::Working(GroupError::Lost { rank: 3, reason: None });
+        assert_eq!(ends[..2], [lost(), lost()]);
     });
 }
 
