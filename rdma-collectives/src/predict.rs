@@ -83,11 +83,11 @@ impl Plan {
 /// The parts of a prediction that do not depend on the payload; times are in seconds
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forecast {
-    latency: f64,
+    pub(crate) latency: f64,
     /// How many blocks pass before the first one is at the end
-    fill: f64,
+    pub(crate) fill: f64,
     /// For each byte
-    time: f64,
+    pub(crate) time: f64,
     reach: f64,
     /// For each byte
     bound: f64,

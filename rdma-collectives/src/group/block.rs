@@ -2,10 +2,8 @@
 
 use rdma_async::{Lease, Message};
 
+use super::blocks::MAX_EAGER;
 use super::wire::Header;
-
-/// The longest message that takes room of the share of its stream at the receiver, in bytes.
-const MAX_EAGER: usize = 68_544;
 
 /// A message of an operation
 ///
@@ -31,7 +29,7 @@ impl Block {
         }
     }
 
-    /// What stands behind the header
+    /// The bytes behind the header
     pub(crate) fn payload(&self) -> &[u8] {
         self.message().get(Header::LEN..).unwrap_or_default()
     }

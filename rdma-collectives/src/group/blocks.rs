@@ -1,7 +1,47 @@
 //! How a part of a vector is divided into blocks
 
-use super::options::MIN_BLOCK;
 use super::wire::Header;
+use crate::predict::Forecast;
+
+/// The longest message that goes over the eager lane of a session, in bytes: whole packets.
+pub(crate) const MAX_EAGER: usize = 17 * PACKET;
+/// The bytes of a message in a packet of the eager lane.
+const PACKET: usize = 4032;
+/// Longer messages go over the bulk lane, and fill these frames.
+const FRAME: usize = 4096;
+
+/// A way of messages over a session, as measured over simulated sessions
+struct Lane {
+    /// How much longer bytes take than the cable alone needs for them, with both directions busy
+    stretch: f64,
+    /// The time of a block beside that of its bytes, in seconds, among the blocks of other trees
+    block: f64,
+    /// How often a message crosses the cable until it has arrived
+    crossings: f64,
+    /// The shortest and the longest message, in bytes
+    range: [usize; 2],
+}
+
+const EAGER: Lane = Lane { stretch: 1.29, block: 0.3e-6, crossings: 1.0, range: [1, MAX_EAGER] };
+/// A message is announced, and memory for it granted, before it is sent.
+const BULK: Lane = Lane { stretch: 1.012, block: 2.5e-6, crossings: 3.0, range: [MAX_EAGER + 1, usize::MAX] };
+
+impl Lane {
+    /// The time of an operation with the best number of blocks for a part of `len` bytes, and that number
+    fn best(&self, len: usize, forecast: &Forecast, payload: u64) -> Option<(f64, u64)> {
+        let Forecast { latency, fill, time, .. } = forecast;
+        let [shortest, longest] = self.range.map(|message| message.saturating_sub(Header::LEN).max(1));
+        let fewest = len.div_ceil(longest).max(1) as u64;
+        let most = (len / shortest) as u64;
+        let transfer = payload as f64 * time * self.stretch;
+        let blocks = (fill * transfer / self.block).sqrt().round();
+        // The cast saturates, also from infinity.
+        let blocks = (blocks as u64).min(most).max(fewest);
+        let seconds =
+            latency * self.crossings + (fill + blocks as f64) * (transfer / blocks as f64 + self.block);
+        (blocks <= most.max(1)).then_some((seconds, blocks))
+    }
+}
 
 /// The lengths of blocks, in bytes: the same on all ranks
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -11,13 +51,20 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
+    /// The blocks with which an operation takes the least time, whose longest part has `len` bytes
+    pub(crate) fn best(len: usize, forecast: &Forecast, payload: u64, message: usize, size: usize) -> Self {
+        let lanes = [EAGER, BULK].iter().filter_map(|lane| lane.best(len, forecast, payload));
+        let best = lanes.min_by(|(one, _), (other, _)| one.total_cmp(other));
+        Self::new(len, best.map_or(1, |(_, blocks)| blocks), message, size)
+    }
+
     /// Blocks of elements of `size` bytes, in messages of at most `message` bytes, for a part of `len` bytes of which so many are best
     pub(crate) fn new(len: usize, best: u64, message: usize, size: usize) -> Self {
         let even = len.div_ceil(usize::try_from(best.max(1)).unwrap_or(usize::MAX));
-        // Whole frames with the header.
-        let even = even.saturating_add(Header::LEN).next_multiple_of(MIN_BLOCK);
-        let payload = even.clamp(MIN_BLOCK, message) - Header::LEN;
-        Self { longest: payload / size * size }
+        let even = even.saturating_add(Header::LEN);
+        // Whole packets or frames, with the header.
+        let even = even.next_multiple_of(if even <= MAX_EAGER { PACKET } else { FRAME });
+        Self { longest: (even.min(message) - Header::LEN) / size * size }
     }
 
     /// The most bytes of a block
@@ -49,7 +96,7 @@ mod tests {
         fn blocks_cover_a_part(
             len in 0..1_000_000_usize, best in 0..400_u64, message in 1..200_usize, size in 0..4_u32,
         ) {
-            let (size, message) = (1_usize << size, message * MIN_BLOCK);
+            let (size, message) = (1_usize << size, message * FRAME);
             let len = len * size;
             let blocks = Blocks::new(len, best, message, size);
             let mut end = 0;

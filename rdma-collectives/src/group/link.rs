@@ -13,9 +13,11 @@ use super::wire::{Credit, End};
 
 /// How many messages can be under way to a neighbour, each in a lease of its own.
 pub(crate) const MAX_MESSAGES: usize = 8;
-/// How many bytes are under way to a neighbour before the next message waits: as many as keep the cable busy, and no more, because what
-/// is more urgent queues behind them.
+/// How many bytes are under way to a neighbour before the next message waits: as many as keep the cable busy, and no more, because
+/// more urgent messages queue behind them.
 const MAX_BYTES: usize = 384 << 10;
+/// How many messages may be under way whatever their length: one crosses the cable while others are announced and granted.
+const MIN_MESSAGES: usize = 3;
 
 /// The streams of a link, from the time of joining on
 pub(crate) struct Streams<D: Device> {
@@ -181,7 +183,8 @@ impl<D: Device> Link<D> {
 
     /// Whether another message may be under way
     pub(crate) fn has_room(&self) -> bool {
-        !self.spare.is_empty() && self.sending < MAX_BYTES && !self.has_failed
+        let has_place = self.sending < MAX_BYTES || self.sends.len() < MIN_MESSAGES;
+        has_place && !self.spare.is_empty() && !self.has_failed
     }
 
     /// Whether everything is sent without another poll

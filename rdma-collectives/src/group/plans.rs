@@ -8,9 +8,9 @@ use super::call::{Call, OperationKind};
 use super::options::GroupOptions;
 use super::schedule::Schedule;
 use crate::predict::Forecast;
-use crate::{Algorithm, AllReducePlans, Cabling, Costs, Operation, Plan, PlanError, planner};
+use crate::{Algorithm, AllReducePlans, Cabling, Costs, Operation, Plan, PlanError, Ratio, Tree, planner};
 
-/// The costs of a block beside its bytes: measured over simulated sessions.
+/// The costs of a block beside its bytes, between flooding and trees: measured over simulated sessions.
 const COSTS: Costs = Costs { block_ns: 1_000 };
 /// Vectors above this are never flooded, in bytes.
 const MAX_FLOOD: u64 = 1 << 20;
@@ -54,9 +54,8 @@ impl Planned {
     /// How `rank` carries out the operation for `count` elements of `size` bytes
     fn prepare(&self, rank: usize, count: u64, size: usize, options: GroupOptions) -> Prepared {
         let payload = self.payload(count.saturating_mul(size as u64));
-        let best = self.forecast.at(payload, COSTS).blocks;
         let largest = (payload as f64 * self.largest_share).ceil() as usize;
-        let blocks = Blocks::new(largest, best, options.block_bytes, size);
+        let blocks = Blocks::best(largest, &self.forecast, payload, options.block_bytes, size);
         let window = options.window(self.channels, blocks.longest());
         Prepared { schedule: Schedule::new(&self.plan, rank, count as usize, size), blocks, window }
     }
@@ -106,7 +105,8 @@ impl Plans {
         if plans.cabling.hosts().len() > 1 {
             let all_reduce = AllReducePlans::new(&plans.cabling)?;
             plans.most_flooded = plans.crossover(&all_reduce)?;
-            let AllReducePlans { trees, flood } = all_reduce;
+            let AllReducePlans { mut trees, flood } = all_reduce;
+            balance(&mut trees);
             plans.trees = Some(trees.clone());
             // A barrier floods one byte, and a flood is an operation of its own here.
             for (kind, plan) in [(OperationKind::AllReduce, trees), (OperationKind::Barrier, flood)] {
@@ -185,6 +185,17 @@ impl Plans {
     }
 }
 
+/// Divides the one tree of two hosts between both roots: both directions of the cable then carry blocks from the beginning to the end
+fn balance(plan: &mut Plan) {
+    if let [tree] = &mut plan.trees[..]
+        && let [(parent, child)] = tree.arcs[..]
+        && let Some(share) = Ratio::new(1, 2).and_then(|half| tree.share.checked_mul(half))
+    {
+        tree.share = share;
+        plan.trees.push(Tree { share, root: child, arcs: vec![(child, parent)] });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,6 +205,15 @@ mod tests {
 
     fn call(operation: OperationKind, count: u64) -> Call {
         Call { operation, element: ElementType::U8, reduction: None, root: None, to: None, count }
+    }
+
+    /// Catches a plan of two hosts that takes longer than the bound, or has another way for a part.
+    #[test]
+    fn two_hosts_combine_half_of_the_vector_each() {
+        let cabling = Cabling::line(2, RATE);
+        let plan = Plans::new(cabling.clone()).unwrap().trees.unwrap();
+        assert_eq!(crate::verify(&cabling, &plan).unwrap(), Ratio::ONE);
+        assert_eq!(plan.trees.iter().map(|tree| tree.root).collect::<Vec<_>>(), [0, 1]);
     }
 
     /// Regression: floods and all_to_all were divided as if only one rank had data, so that their blocks were too long.
@@ -208,10 +228,10 @@ mod tests {
         for (kind, plan, bytes, parts) in
             [(OperationKind::AllReduce, flood, bytes, 6), (OperationKind::AllToAll, all_to_all, 1 << 20, 36)]
         {
-            let best = plan.predict(&cabling, bytes * parts, COSTS).unwrap().blocks;
             let longest = plan.trees.iter().map(|tree| tree.share.to_f64()).fold(0.0, f64::max);
             let longest = ((bytes * parts) as f64 * longest).ceil() as usize;
-            let expected = Blocks::new(longest, best, 256 << 10, 1);
+            let forecast = plan.forecast(&cabling).unwrap();
+            let expected = Blocks::best(longest, &forecast, bytes * parts, 256 << 10, 1);
             let prepared = plans.prepare(0, &call(kind, bytes), GroupOptions::new()).unwrap();
             assert_eq!(prepared.blocks, expected, "{kind}");
         }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::future::LocalBoxFuture;
 use rdma_collectives::{Group, GroupError, Operation, Reduction, bound};
 use rdma_sim::SimDevice;
-use rdma_tests::options;
 use rdma_tests::files::{assert_golden, root};
+use rdma_tests::options;
 
 use crate::cluster::{RATE, Shape, cabling, connect, joined, on_all, sim};
 
@@ -156,7 +156,7 @@ fn session_alone() -> f64 {
         }));
         let receives = async {
             for _ in 0..MESSAGES {
-                b.recv().await.unwrap().unwrap();
+                drop(b.recv().await.unwrap().expect("a message"));
             }
         };
         futures::future::join(sends, receives).await;
@@ -180,7 +180,7 @@ fn figures() -> String {
     text.push_str("\n| all_reduce of | 1 MiB | 16 MiB | 64 MiB |\n|---|---|---|---|\n");
     for (name, shape) in SHAPES.into_iter().chain(OTHERS) {
         let found = [1, 16, 64].map(|mebibytes| all_reduce(shape, mebibytes << 20));
-        assert!(found[1] > 0.5 && found[2] > 0.5, "{name}: {found:.4?} of the bound");
+        assert!(found[1] > 0.86 && found[2] > 0.93, "{name}: {found:.4?} of the bound");
         let cells = found.map(|found| format!("{found:.3}")).join(" | ");
         writeln!(text, "| {name} | {cells} |").expect("a string takes everything");
     }

@@ -7,4 +7,5 @@ mod figures;
 mod joins;
 mod limits;
 mod oracle;
+
 mod protocol;
