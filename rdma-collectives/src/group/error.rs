@@ -6,7 +6,6 @@ use super::call::Call;
 use super::cause::Cause;
 use super::element::ElementType;
 use super::reduction::Reduction;
-use super::wire::{CABLING, PLAN};
 use crate::PlanError;
 
 /// Why an operation failed
@@ -256,6 +255,11 @@ impl JoinError {
         }
     }
 }
+
+/// The name of a value that is a hash: a person compares the cablings instead.
+pub(super) const CABLING: &str = "cabling";
+/// The name of a value that is a hash: the same version makes the same plan.
+pub(super) const PLAN: &str = "plan of all_reduce";
 
 fn disagreement(what: &str, [own, other]: [u64; 2]) -> String {
     match what {

@@ -1,7 +1,7 @@
 //! The messages between ranks
 
 use super::call::Call;
-use super::error::GroupError;
+use super::error::{CABLING, GroupError, PLAN};
 
 /// Which stream of blocks: a tree of the plan, and whether towards its root
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -149,10 +149,6 @@ pub(crate) struct Greeting {
     pub(crate) values: [u64; 6],
 }
 
-/// The name of a value that is a hash.
-pub(crate) const CABLING: &str = "cabling";
-/// The name of a value that is a hash.
-pub(crate) const PLAN: &str = "plan of all_reduce";
 const GREETING: u64 = u64::from_le_bytes(*b"rdma-grp");
 
 impl Greeting {

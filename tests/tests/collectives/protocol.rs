@@ -96,6 +96,7 @@ fn errors(change: Change<'_>) -> Vec<GroupError> {
 fn messages_that_do_not_belong_to_the_operation_are_errors() {
     type Edit = fn(&mut Vec<u8>);
     let next: Edit = |message| message[SEQUENCE] += 1;
+    let next_credit: Edit = |message| message[0] += 1;
     let other_channel: Edit = |message| message[4] ^= 2;
     let short: Edit = |message| message.truncate(message.len() / 2);
     let more: Edit = |message| message[8] = 100;
@@ -103,7 +104,7 @@ fn messages_that_do_not_belong_to_the_operation_are_errors() {
         (0, DATA, 1, next, "the first message has the number of the next operation"),
         (0, DATA, 3, next, "a later message has the number of the next operation"),
         (0, DATA, 2, short, "a short block"),
-        (1, CREDIT, 0, next_credit as Edit, "credit for the next operation"),
+        (1, CREDIT, 0, next_credit, "credit for the next operation"),
         (1, CREDIT, 0, other_channel, "credit for a channel that does not exist"),
         (1, CREDIT, 0, short, "half of a credit"),
         (1, CREDIT, 0, more, "more credit than there are blocks"),
@@ -130,8 +131,4 @@ fn messages_that_do_not_belong_to_the_operation_are_errors() {
         last.take_if(|_| is_first).into_iter().chain([bytes]).collect()
     });
     assert_eq!(again, vec![GroupError::Protocol { rank: 0, sequence: 1 }; 2]);
-}
-
-fn next_credit(message: &mut Vec<u8>) {
-    message[0] += 1;
 }
