@@ -134,7 +134,7 @@ fn operations_go_on_when_the_cable_is_back() {
     assert!(disturbed > undisturbed + Duration::from_millis(5), "{disturbed:?} after {undisturbed:?}");
 }
 
-/// All ranks get the same bits of sums that are rounded: catches an order of reduction that depends on arrival.
+/// Catches an order of reduction that depends on arrival, by sums that are rounded, and bits of a NaN or a zero that depend on the order.
 #[test]
 fn results_are_the_same_bits_on_all_ranks_and_in_each_run() {
     let (hosts, edges) = SHAPES[3];
@@ -150,8 +150,14 @@ fn results_are_the_same_bits_on_all_ranks_and_in_each_run() {
                 let mut results = Vec::new();
                 for len in [3, 300_000] {
                     let mut vector: Vec<f32> = (0..len).map(|at| 1.0 / (at + 3 * rank + 1) as f32).collect();
+                    // A NaN of its own on each rank, and zeros of both signs.
+                    vector[1] = f32::from_bits(0xffc0_0001 + rank as u32);
                     group.all_reduce(&mut vector, Reduction::Sum).await.unwrap();
+                    assert_eq!(vector[1].to_bits(), f32::NAN.to_bits());
                     results.extend(vector.into_iter().map(f32::to_bits));
+                    let mut zeros = vec![if rank % 2 == 0 { -0.0_f32 } else { 0.0 }; len];
+                    group.all_reduce(&mut zeros, Reduction::Min).await.unwrap();
+                    assert!(zeros.iter().all(|zero| zero.to_bits() == 1 << 31));
                 }
                 results
             })
