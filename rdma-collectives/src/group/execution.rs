@@ -151,15 +151,16 @@ impl<'a, D: Device> Execution<'a, D> {
             if self.is_done() {
                 return Poll::Ready(Ok(()));
             }
+            if !has_progress {
+                self.release();
+            }
             if self.has_worked() {
                 cx.waker().wake_by_ref();
-            } else if has_progress {
-                continue;
-            } else if let Some(error) = self.find_gone() {
-                return Poll::Ready(Err(error));
+                return Poll::Pending;
             }
-            self.release();
-            return Poll::Pending;
+            if !has_progress {
+                return self.find_gone().map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
+            }
         }
     }
 
@@ -212,9 +213,11 @@ impl<'a, D: Device> Execution<'a, D> {
             self.credit(link, credit?)?;
             has_progress = true;
         }
-        while self.neighbours[link].is_awaited()
+        while !self.has_worked()
+            && self.neighbours[link].is_awaited()
             && let Poll::Ready(block) = self.links[link].poll_message(cx)
         {
+            self.work += block.message().len() - block.held();
             self.arrived(link, block)?;
             has_progress = true;
         }
@@ -411,9 +414,11 @@ impl<'a, D: Device> Execution<'a, D> {
     fn release(&mut self) {
         let mut held = 0;
         for block in self.ins.iter_mut().flat_map(|input| &mut input.blocks) {
-            held += block.held();
-            if held > self.job.max_held {
-                held -= block.held();
+            let len = block.held();
+            if held + len <= self.job.max_held {
+                held += len;
+            } else if self.work < MAX_WORK {
+                self.work += len;
                 block.release();
             }
         }
