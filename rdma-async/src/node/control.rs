@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rdma_core::session::{ControlMessage, HelloError, Offer, PathEnd, PathId, Side};
-use rdma_core::{Device, Time, Timer};
+use rdma_core::{Cause, Device, Time, Timer};
 
 use super::inner::NodeInner;
 use super::pairing::{Pairing, RETRY_INTERVAL};
@@ -112,7 +112,9 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         let taken =
             taken.filter(|(other, (path, _))| *other != index && !matches!(path, PathState::Down { .. }));
         let taken = taken.map(|(_, (_, pairing))| pairing.port()).collect::<Vec<_>>();
-        let Some(port) = self.pairings[index].find(|port| taken.contains(&port)) else { return Ok(None) };
+        let is_needed = !self.has_path();
+        let found = self.pairings[index].find(is_needed, |port| taken.contains(&port));
+        let Some(port) = found else { return Ok(None) };
         self.epochs[index] = self.epochs[index].wrapping_add(1);
         let prepared = PreparedPath::new(&self.node, PathId(index as u32), index, self.epochs[index])?;
         let (end, transport) = (prepared.end(), prepared.transport());
@@ -145,7 +147,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 Ok(())
             }
             Err(error) => {
-                self.retry_later(index);
+                self.retry_later(index, is_unreachable(&error));
                 Err(error)
             }
         }
@@ -179,7 +181,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 Ok(())
             }
             Err(error) => {
-                self.send(ControlMessage::Lost { path, epoch });
+                self.send(ControlMessage::Lost { path, epoch, is_unreachable: is_unreachable(&error) });
                 Err(error)
             }
         }
@@ -197,9 +199,11 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             let is_other = path != offer.end.path.0 as usize;
             is_other && matches!(state, PathState::Up { port, .. } if *port == found)
         };
-        let is_free = !self.paths.iter().enumerate().any(is_used);
+        if self.paths.iter().enumerate().any(is_used) {
+            return Err(HelloError::Unexpected.into());
+        }
         let is_alike = ports[found].open()?.device.caps().transport == transport;
-        if is_free && is_alike { Ok(found) } else { Err(self.no_path()) }
+        if is_alike { Ok(found) } else { Err(self.no_path()) }
     }
 
     fn no_path(&self) -> ConnectError {
@@ -214,8 +218,8 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     }
 
     /// Notes that a path could not be made, or failed at once
-    fn retry_later(&mut self, index: usize) {
-        let pause = self.pairings[index].failed();
+    fn retry_later(&mut self, index: usize, is_unreachable: bool) {
+        let pause = self.pairings[index].failed(is_unreachable);
         self.paths[index] = PathState::Down { from: self.now() + pause };
     }
 
@@ -291,7 +295,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                     tracing::debug!(path = end.path.0, %error, "no path");
                 }
             }
-            ControlMessage::Lost { path, epoch } => self.on_lost(path, epoch),
+            ControlMessage::Lost { path, epoch, is_unreachable } => self.on_lost(path, epoch, is_unreachable),
             ControlMessage::Bye => self.peering.fail(&SessionError::PeerGone),
             ControlMessage::Alive => (),
             ControlMessage::Confirm(_) | ControlMessage::Offer(_) => self.stream.end(),
@@ -300,11 +304,11 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     }
 
     /// The peer has no such path
-    fn on_lost(&mut self, path: PathId, epoch: u16) {
+    fn on_lost(&mut self, path: PathId, epoch: u16, is_unreachable: bool) {
         match self.paths.get(path.0 as usize) {
             Some(PathState::Up { epoch: current, .. }) if *current == epoch => self.peering.lose_path(path),
             Some(PathState::Offered { prepared, .. }) if prepared.end().epoch == epoch => {
-                self.retry_later(path.0 as usize);
+                self.retry_later(path.0 as usize, is_unreachable);
             }
             _ => (),
         }
@@ -341,10 +345,10 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 if has_lasted {
                     self.paths[index] = PathState::Down { from: now };
                 } else {
-                    self.retry_later(index);
+                    self.retry_later(index, false);
                 }
                 if self.side == Side::Accepting {
-                    self.send(ControlMessage::Lost { path, epoch });
+                    self.send(ControlMessage::Lost { path, epoch, is_unreachable: false });
                 }
             }
         }
@@ -365,7 +369,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                     }
                 }
                 PathState::Offered { until, .. } if now >= *until => {
-                    self.retry_later(index);
+                    self.retry_later(index, false);
                 }
                 PathState::Down { from } if now >= *from && self.side == Side::Connecting => {
                     self.offer(index);
@@ -399,9 +403,18 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             Ok(None) => self.paths[index] = PathState::Down { from: now + RETRY_INTERVAL },
             Err(error) => {
                 tracing::debug!(path = index, %error, "no path");
-                self.retry_later(index);
+                self.retry_later(index, false);
             }
         }
+    }
+}
+
+/// Whether a path cannot be made because no cable joins the two ports
+fn is_unreachable(error: &ConnectError) -> bool {
+    match error {
+        ConnectError::NoPath { .. } => true,
+        ConnectError::Device(error) => error.cause == Cause::PeerUnreachable,
+        _ => false,
     }
 }
 

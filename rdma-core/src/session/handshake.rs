@@ -276,6 +276,8 @@ pub enum ControlMessage {
         path: PathId,
         /// Its incarnation
         epoch: u16,
+        /// Whether it cannot be made because no cable joins the two ports
+        is_unreachable: bool,
     },
     /// The sender is alive
     Alive,
@@ -306,10 +308,11 @@ impl ControlMessage {
                 end.write(&mut writer, 3);
                 writer.put(port.to_le_bytes());
             }
-            Self::Lost { path, epoch } => {
+            Self::Lost { path, epoch, is_unreachable } => {
                 writer.put([4]);
                 writer.put(path.0.to_le_bytes());
                 writer.put(epoch.to_le_bytes());
+                writer.put([is_unreachable.into()]);
             }
             Self::Alive => writer.put([5]),
             Self::Bye => writer.put([6]),
@@ -337,7 +340,11 @@ impl ControlMessage {
                 link: NonZeroU128::new(u128::from_le_bytes(reader.take())).map(LinkId),
             }),
             3 => Self::Answer { end: PathEnd::read(&mut reader), port: reader.number() },
-            4 => Self::Lost { path: PathId(reader.number()), epoch: u16::from_le_bytes(reader.take()) },
+            4 => Self::Lost {
+                path: PathId(reader.number()),
+                epoch: u16::from_le_bytes(reader.take()),
+                is_unreachable: reader.take() != [0],
+            },
             5 => Self::Alive,
             6 => Self::Bye,
             _ => return Err(HelloError::Unexpected),
@@ -390,7 +397,8 @@ mod tests {
                 ..offer
             }),
             ControlMessage::Answer { end: end(), port: 4 },
-            ControlMessage::Lost { path: PathId(1), epoch: 2 },
+            ControlMessage::Lost { path: PathId(1), epoch: 2, is_unreachable: false },
+            ControlMessage::Lost { path: PathId(1), epoch: 2, is_unreachable: true },
             ControlMessage::Alive,
             ControlMessage::Bye,
         ] {

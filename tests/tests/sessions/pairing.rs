@@ -181,3 +181,23 @@ fn only_ports_of_the_same_transport_are_tried() {
         assert_eq!(refused, [0, 0]);
     });
 }
+
+/// Catches attempts without an end on ports that lead to other peers: on Apple's device each may do harm.
+#[test]
+fn ports_that_lead_elsewhere_are_not_tried_for_ever() {
+    let hosts = ["a", "b", "c"].into_iter().fold(Topology::new(), |hosts, host| hosts.host(host, 3));
+    // A cable from `a` to each of the others, in ports of different numbers.
+    let star = hosts.cable(("a", 0), ("b", 1), LineRate::TB5).cable(("a", 2), ("c", 0), LineRate::TB5);
+    Sim::new().topology(star).run(async |net| {
+        let refusals = Arc::new(Refusals::default());
+        let [a, b, c] = ["a", "b", "c"].map(|host| named_node(&net, host, &refusals, [None; 3]));
+        let (ab, ba) = connect(&a, &b).await.unwrap();
+        let (ca, ac) = connect(&c, &a).await.unwrap();
+        net.sleep(Duration::from_millis(500)).await;
+        let count = refusals.count.load(Ordering::Relaxed);
+        assert!((1..=12).contains(&count), "{count}");
+        net.sleep(Duration::from_secs(600)).await;
+        assert_eq!(refusals.count.load(Ordering::Relaxed), count);
+        assert_eq!([&ab, &ba, &ca, &ac].map(paths_up), [1; 4]);
+    });
+}

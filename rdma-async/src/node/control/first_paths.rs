@@ -46,7 +46,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             Ok(Some(offer)) => offer,
             Ok(None) => return Ok(()),
             Err(error) => {
-                self.retry_later(index);
+                self.retry_later(index, false);
                 return Err(error);
             }
         };
@@ -54,8 +54,8 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         self.send(offer);
         match self.stream.next().await? {
             ControlMessage::Answer { end, port } if end.path == path => self.on_answer(&end, port),
-            ControlMessage::Lost { .. } => {
-                self.retry_later(index);
+            ControlMessage::Lost { is_unreachable, .. } => {
+                self.retry_later(index, is_unreachable);
                 Err(self.no_path())
             }
             _ => Err(HelloError::Unexpected.into()),
