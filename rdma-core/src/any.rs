@@ -4,7 +4,7 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use crate::{
     Access, Caps, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion, PortStatus, QpAddress,
@@ -65,6 +65,7 @@ unsafe impl Device for AnyDevice {
         fn name(&self) -> &str;
         fn caps(&self) -> &Caps;
         fn port(&self) -> Result<PortStatus, Error>;
+        fn watch_port(&self, waker: Waker) -> bool;
         fn gids(&self) -> Result<Vec<Gid>, Error>;
         fn create_cq(&self, depth: u32) -> Result<AnyCompletionQueue, Error>;
     }
@@ -133,6 +134,7 @@ unsafe impl<D: Device> Device for Erased<D> {
         fn name(&self) -> &str;
         fn caps(&self) -> &Caps;
         fn port(&self) -> Result<PortStatus, Error>;
+        fn watch_port(&self, waker: Waker) -> bool;
         fn gids(&self) -> Result<Vec<Gid>, Error>;
     }
 

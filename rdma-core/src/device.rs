@@ -1,7 +1,7 @@
 #![allow(unsafe_code, reason = "declares the unsafe trait and methods")]
 
 use std::ptr::NonNull;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use crate::{
     Access, Caps, Completion, Error, Gid, Lkey, PortStatus, QpAddress, QpCapacity, QpInit, QpState,
@@ -62,6 +62,15 @@ pub unsafe trait Device: Send + Sync + 'static {
     ///
     /// [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished.
     fn port(&self) -> Result<PortStatus, Error>;
+
+    /// Wakes `waker` from now on, instead of that of the call before, whenever the state of the port may have changed; false if the device
+    /// cannot tell, which is the default: then the port has to be [queried](Self::port) from time to time
+    ///
+    /// The waker is dropped with the last object of the device.
+    fn watch_port(&self, waker: Waker) -> bool {
+        drop(waker);
+        false
+    }
 
     /// Reads the GID table of the port, without trailing unset entries
     ///

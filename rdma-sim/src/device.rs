@@ -5,7 +5,7 @@
 use std::fmt;
 use std::panic::Location;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use rdma_core::{
@@ -44,6 +44,8 @@ struct DeviceContext {
     device: DeviceRef,
     /// Whether a protection domain is part of it.
     has_pd: bool,
+    /// The number of its waker for changes of the port
+    port_watch: OnceLock<u64>,
 }
 
 impl DeviceContext {
@@ -59,6 +61,11 @@ impl Drop for DeviceContext {
         if self.has_pd {
             self.net.lock().fabric.world.dealloc_pd(self.device);
         }
+        if let Some(watch) = self.port_watch.get() {
+            // Dropping a waker may run any code: not under the lock.
+            let waker = self.net.lock().ports.leave(*watch);
+            drop(waker);
+        }
     }
 }
 
@@ -73,7 +80,8 @@ impl SimDevice {
         let (name, caps) = (world.device_name(device).to_owned(), model.caps.clone());
         let device = world.current(device);
         drop(state);
-        let context = DeviceContext { net: Arc::clone(net), device, has_pd: false };
+        let context =
+            DeviceContext { net: Arc::clone(net), device, has_pd: false, port_watch: OnceLock::new() };
         Self { context: Arc::new(context), name, caps }
     }
 
@@ -86,7 +94,12 @@ impl SimDevice {
     pub fn alloc_pd(&self) -> Result<Self, Error> {
         let DeviceContext { net, device, .. } = &*self.context;
         net.verb(*device, |fabric| fabric.world.alloc_pd(*device))?;
-        let context = DeviceContext { net: Arc::clone(net), device: *device, has_pd: true };
+        let context = DeviceContext {
+            net: Arc::clone(net),
+            device: *device,
+            has_pd: true,
+            port_watch: OnceLock::new(),
+        };
         Ok(Self { context: Arc::new(context), name: self.name.clone(), caps: self.caps.clone() })
     }
 
@@ -131,6 +144,16 @@ unsafe impl Device for SimDevice {
 
     fn port(&self) -> Result<PortStatus, Error> {
         Ok(self.context.net.lock().fabric.world.port(self.context.device.index))
+    }
+
+    fn watch_port(&self, waker: Waker) -> bool {
+        let mut state = self.context.net.lock();
+        let watch = self.context.port_watch.get_or_init(|| state.ports.number());
+        let before = state.ports.watch(*watch, waker);
+        // Dropping a waker may run any code: not under the lock.
+        drop(state);
+        drop(before);
+        true
     }
 
     fn gids(&self) -> Result<Vec<Gid>, Error> {

@@ -121,7 +121,9 @@ impl Driver {
 /// Under `#[tokio::test(start_paused = true)]`
 ///
 /// tokio's paused clock knows whole milliseconds only. Time is therefore dilated: a microsecond of the fabric takes a
-/// millisecond of tokio's clock, which takes no wall time.
+/// millisecond of tokio's clock, which takes no wall time. A test therefore measures with [`Net::now`](crate::Net::now) and waits with
+/// [`Net::sleep`](crate::Net::sleep): a `tokio::time::timeout` of a second ends after a millisecond of the fabric. Options of nodes are
+/// times of the fabric, if their runtime is that of [`Net::runtime`](crate::Net::runtime) or of a host.
 ///
 /// ```
 /// use rdma_core::Time;

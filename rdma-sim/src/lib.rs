@@ -14,6 +14,7 @@ mod marking;
 mod model;
 mod net;
 mod open_error;
+mod port_wakers;
 pub mod remote;
 pub mod rules;
 mod scheduler;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rdma_core::probe::Observation;
 use rdma_core::{Gid, PortStatus, Runtime, Time, Timer};
 
 use crate::catalogue::rule;
@@ -12,6 +13,7 @@ use crate::device::SimDevice;
 use crate::executor::SimRuntime;
 use crate::fabric::{CableStats, DeviceIndex, Fabric, Finding};
 use crate::fault::{Fault, FaultPlan};
+use crate::marking;
 use crate::open_error::OpenError;
 use crate::shared::Shared;
 use crate::tcp::Listening;
@@ -222,6 +224,15 @@ impl Net {
 
     pub(crate) fn listening(&self) -> &Arc<Listening> {
         &self.listening
+    }
+
+    /// Keeps in the [history](Self::history) what the program of this thread states, such as [`state!`](rdma_core::state!), until the result
+    /// is dropped
+    ///
+    /// For programs under a [`Driver`](crate::Driver), on the thread that runs their tasks; a [`Sim`](crate::Sim) that keeps records does so
+    /// by itself. Statements of tasks that another executor runs have no host.
+    pub fn observe(&self) -> Observation {
+        marking::observe(&self.runtime)
     }
 
     /// The events so far, if records are [kept](crate::Sim::keep_records)

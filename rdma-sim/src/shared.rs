@@ -10,6 +10,7 @@ use spin::mutex::{SpinMutex, SpinMutexGuard};
 use spin::relax::Yield;
 
 use crate::fabric::{CqKey, DeviceRef, Fabric, Process};
+use crate::port_wakers::PortWakers;
 use crate::wall_clock::WallClock;
 
 #[derive(Debug)]
@@ -71,6 +72,7 @@ pub(crate) struct State {
     pub(crate) fabric: Fabric,
     /// The waker of the task that waits for each completion queue
     wakers: SecondaryMap<CqKey, Waker>,
+    pub(crate) ports: PortWakers,
 }
 
 /// The result of advancing time
@@ -83,7 +85,7 @@ pub(crate) struct Advanced {
 
 impl Shared {
     pub(crate) fn new(fabric: Fabric, clock: Option<Arc<WallClock>>) -> Self {
-        Self { state: SpinMutex::new(State { fabric, wakers: SecondaryMap::new() }), clock }
+        Self { state: SpinMutex::new(State::new(fabric)), clock }
     }
 
     /// The clock of a simulation in real time
@@ -201,10 +203,11 @@ impl Shared {
         }
     }
 
-    /// Releases the lock, then calls the wakers of the completion queues with news: a waker may run any code
+    /// Releases the lock, then calls the wakers of the completion queues with news, and of ports: a waker may run any code
     fn notify(mut state: Locked<'_>) -> Advanced {
         let first = state.pop_woken();
         let second = if first.is_some() { state.pop_woken() } else { None };
+        let ports = if state.fabric.world.take_ports_changed() { state.ports.all() } else { Vec::new() };
         let fabric = &mut state.fabric;
         let advanced =
             Advanced { now: fabric.schedule.now(), has_host_news: fabric.world.take_processes_changed() };
@@ -215,11 +218,16 @@ impl Shared {
         if let Some(waker) = second.flatten() {
             waker.wake();
         }
+        ports.into_iter().for_each(Waker::wake);
         advanced
     }
 }
 
 impl State {
+    fn new(fabric: Fabric) -> Self {
+        Self { fabric, wakers: SecondaryMap::new(), ports: PortWakers::default() }
+    }
+
     /// The waker of a completion queue that has news; the queue may have none
     pub(crate) fn pop_woken(&mut self) -> Option<Option<Waker>> {
         let cq = self.fabric.cqs.pop_woken()?;

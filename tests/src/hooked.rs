@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use rdma_core::{
     Access, Caps, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion, PortStatus, QpAddress,
@@ -100,6 +100,10 @@ unsafe impl<H: Hooks> Device for Hooked<H> {
 
     fn port(&self) -> Result<PortStatus, Error> {
         self.device.port()
+    }
+
+    fn watch_port(&self, waker: Waker) -> bool {
+        self.device.watch_port(waker)
     }
 
     fn gids(&self) -> Result<Vec<Gid>, Error> {

@@ -37,6 +37,19 @@ async fn a_paused_tokio_sees_microseconds_as_milliseconds() {
     ab.close().await.unwrap();
 }
 
+/// Regression: what a program states was kept under a `Sim` alone.
+#[tokio::test(start_paused = true)]
+async fn a_history_has_the_statements_of_a_program_under_a_driver() {
+    let net = rdma_sim::driver::tokio::start(Sim::new().keep_records()).unwrap();
+    let observation = net.observe();
+    net.sleep(Duration::from_micros(3)).await;
+    rdma_sim::state!("leader");
+    drop(observation);
+    rdma_sim::state!("follower");
+    let page = net.history().to_html("states");
+    assert!(page.contains("state leader") && !page.contains("state follower"), "{page}");
+}
+
 #[test]
 fn equal_seeds_give_equal_runs_under_a_paused_tokio() {
     let run = || {

@@ -14,6 +14,7 @@ use rdma_core::{Cause, Device, Time, Timer};
 use super::inner::NodeInner;
 use super::pairing::{Pairing, RETRY_INTERVAL};
 use super::path::PreparedPath;
+use super::port_watch::Watcher;
 use super::wire::ControlStream;
 use crate::bootstrap_stream::BootstrapStream;
 use crate::error::{ConnectError, SessionError};
@@ -22,7 +23,7 @@ use crate::peering::state::LostPath;
 use crate::time::timeout;
 use crate::wait_queue::Waiter;
 
-/// How often the ports are looked at.
+/// How often a port is looked at that is down, or whose device does not tell of changes.
 const PORT_INTERVAL: Duration = Duration::from_millis(4);
 /// How long a path must have been up to be made again at once.
 const LASTING: Duration = Duration::from_secs(1);
@@ -51,9 +52,10 @@ pub(super) struct Control<D: Device, S> {
     peer_ports: u32,
     timer: Pin<Box<dyn Timer>>,
     news: Waiter,
+    watcher: Watcher,
     /// When the latest message of the peer arrived on the stream.
     heard: Time,
-    /// When this side looks at its ports again.
+    /// When this side looks at its ports again; never, as long as no port needs it.
     port_at: Time,
     /// When this side sends `Alive`, if it sends nothing else on the stream before.
     alive_at: Time,
@@ -63,6 +65,8 @@ enum Input {
     Message(ControlMessage),
     StreamEnded,
     News,
+    /// A port may have changed, or the node is closed
+    Changed,
     Tick,
 }
 
@@ -92,6 +96,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             peer_ports,
             timer: node.runtime.timer(),
             news: Waiter::default(),
+            watcher: Watcher::default(),
             heard: now,
             port_at: now,
             alive_at: now,
@@ -202,7 +207,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         if self.paths.iter().enumerate().any(is_used) {
             return Err(HelloError::Unexpected.into());
         }
-        let is_alike = ports[found].open()?.device.caps().transport == transport;
+        let is_alike = ports[found].open(&self.node.port_watch)?.device.caps().transport == transport;
         if is_alike { Ok(found) } else { Err(self.no_path()) }
     }
 
@@ -231,7 +236,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         while !self.is_over() {
             match self.next().await {
                 Input::Message(message) => self.on_message(message),
-                Input::StreamEnded => (),
+                Input::StreamEnded | Input::Changed => (),
                 Input::News => self.on_news(),
                 Input::Tick => self.on_tick(),
             }
@@ -267,10 +272,29 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         if self.peering.poll_news(&mut self.news, cx).is_ready() {
             return Poll::Ready(Input::News);
         }
+        if self.node.port_watch.poll_changed(&mut self.watcher, cx).is_ready() {
+            return Poll::Ready(Input::Changed);
+        }
         Poll::Pending
     }
 
-    fn next_tick(&self) -> Time {
+    /// Whether there are paths that carry data, and their devices tell when that may end; other paths have times of their own
+    fn needs_no_look(&self) -> bool {
+        let needs_no_look = |path: &PathState<D>| match path {
+            PathState::Up { port, .. } => self.node.ports[*port].needs_no_look(),
+            PathState::Offered { .. } | PathState::Down { .. } => true,
+        };
+        self.has_path() && self.paths.iter().all(needs_no_look)
+    }
+
+    fn next_tick(&mut self) -> Time {
+        if self.needs_no_look() {
+            self.port_at = Time::MAX;
+        } else if self.port_at == Time::MAX {
+            // As late as without a device that tells: how soon a failure is noticed does not depend on the device.
+            let nanos = self.now().as_nanos().next_multiple_of(PORT_INTERVAL.as_nanos() as u64);
+            self.port_at = Time::from_nanos(nanos);
+        }
         let mut at = self.port_at;
         for path in &self.paths {
             match path {
@@ -421,6 +445,7 @@ fn is_unreachable(error: &ConnectError) -> bool {
 impl<D: Device, S> Drop for Control<D, S> {
     /// Ends the peering: also if the attempt to make it is given up, or the runtime drops the task
     fn drop(&mut self) {
+        self.node.port_watch.leave(&mut self.watcher);
         self.peering.fail(&SessionError::RuntimeGone);
         let (opened, lost) = self.peering.update(|state, _| state.take_news());
         lost.iter().for_each(|lost| self.node.remove_route(lost.key));

@@ -10,6 +10,7 @@ use rdma_core::{Device, Runtime};
 
 use super::options::NodeOptions;
 use super::port::Port;
+use super::port_watch::PortWatch;
 use crate::id_map::IdMap;
 use crate::joining::Joining;
 use crate::peering::shared::PeeringShared;
@@ -53,6 +54,7 @@ pub(super) struct NodeInner<D: Device> {
     /// Memory of the application, and whether it has given it up.
     pub(super) adopted: Mutex<Vec<(AdoptedMemory, bool)>>,
     pub(super) ports: Box<[Port<D>]>,
+    pub(super) port_watch: Arc<PortWatch>,
     pub(super) reactor: Arc<ReactorWaker>,
     pub(super) runtime: Arc<dyn Runtime>,
     pub(super) options: NodeOptions,
@@ -61,6 +63,7 @@ pub(super) struct NodeInner<D: Device> {
 impl<D: Device> NodeInner<D> {
     pub(super) fn new(
         ports: Box<[Port<D>]>,
+        port_watch: Arc<PortWatch>,
         pool: Pool,
         runtime: Arc<dyn Runtime>,
         options: NodeOptions,
@@ -77,6 +80,7 @@ impl<D: Device> NodeInner<D> {
             pool,
             adopted: Mutex::new(Vec::new()),
             ports,
+            port_watch,
             reactor: Arc::new(ReactorWaker::new()),
             runtime,
             options,
@@ -113,6 +117,7 @@ impl<D: Device> NodeInner<D> {
         for (peering, id) in rest.into_iter().flatten() {
             peering.with(|state, now, effects| state.refuse(id, now, effects));
         }
+        self.port_watch.changed();
         self.wake_reactor();
     }
 

@@ -8,6 +8,7 @@ mod options;
 mod pairing;
 mod path;
 mod port;
+mod port_watch;
 mod reactor;
 #[cfg(feature = "shared-key")]
 mod sealed;
@@ -25,6 +26,7 @@ use rdma_core::{Device, Runtime};
 use self::inner::{NodeGuard, NodeInner};
 pub use self::options::NodeOptions;
 use self::port::{Opener, Port};
+use self::port_watch::PortWatch;
 use self::reactor::Reactor;
 use crate::bootstrap_stream::BootstrapStream;
 use crate::error::{AllocError, ConnectError, NodeError};
@@ -122,14 +124,15 @@ impl<D: Device> NodeBuilder<D> {
         // Tokio tells in no other way that its timers are not enabled.
         let timer = catch_unwind(AssertUnwindSafe(|| runtime.timer())).map_err(|_| NodeError::NoTimers)?;
         options.check(ports.len())?;
+        let port_watch = Arc::new(PortWatch::new());
         for port in &ports {
             // A port that is down now is opened later.
-            if let Ok(port) = port.open() {
+            if let Ok(port) = port.open(&port_watch) {
                 options.check_device(&port.device)?;
             }
         }
         let pool = Pool::new(options.zones(ports.len()), options.windows(ports.len()))?;
-        let inner = Arc::new(NodeInner::new(ports.into(), pool, runtime, options));
+        let inner = Arc::new(NodeInner::new(ports.into(), port_watch, pool, runtime, options));
         let guard = Arc::new(NodeHandle(NodeGuard::new(Arc::clone(&inner))));
         inner.runtime.spawn(Box::pin(Reactor::new(Arc::clone(&inner), timer)));
         Ok(Node { guard })

@@ -38,7 +38,7 @@ impl<D: Device> PreparedPath<D> {
     }
 
     fn try_new(node: &NodeInner<D>, path: PathId, index: usize, epoch: u16) -> Result<Self, ConnectError> {
-        let port = node.ports[index].open()?;
+        let port = node.ports[index].open(&node.port_watch)?;
         let mut registrations = vec![node.pool.register(&port.device)?];
         for memory in node.adopted() {
             registrations.push(Registration::adopted(&memory, &port.device)?);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rdma_core::session::LinkId;
 use rdma_core::{Cause, Device, PortState};
 
+use super::port_watch::PortWatch;
 use crate::error::ConnectError;
 use crate::peering::lanes::DeviceHandle;
 use crate::sync::Mutex;
@@ -28,6 +29,8 @@ pub(super) struct OpenPort<D: Device> {
     // In the order in which they must go.
     pub(super) cq: D::Cq,
     pub(super) device: D,
+    /// Whether the device tells of changes of its port.
+    is_watched: bool,
 }
 
 impl<D: Device> DeviceHandle<D> for OpenPort<D> {
@@ -51,19 +54,25 @@ impl<D: Device> Port<D> {
         self.current().map_or_else(|| format!("device {index}"), |open| open.device.name().to_owned())
     }
 
+    /// Whether the port is active, and its device tells when that may have changed
+    pub(super) fn needs_no_look(&self) -> bool {
+        self.current().is_some_and(|open| open.is_watched) && self.is_active()
+    }
+
     /// The device, if it is open
     pub(super) fn current(&self) -> Option<Arc<OpenPort<D>>> {
         self.current.lock().clone()
     }
 
-    /// Opens the device, unless it is open
-    pub(super) fn open(&self) -> Result<Arc<OpenPort<D>>, ConnectError> {
+    /// Opens the device, unless it is open, and lets it tell `watch` of changes of its port
+    pub(super) fn open(&self, watch: &Arc<PortWatch>) -> Result<Arc<OpenPort<D>>, ConnectError> {
         if let Some(current) = self.current() {
             return Ok(current);
         }
         let device = (self.open)().map_err(ConnectError::Open)?;
         let cq = device.create_cq(device.caps().max_cqe)?;
-        let opened = Arc::new(OpenPort { cq, device });
+        let is_watched = device.watch_port(Arc::clone(watch).into());
+        let opened = Arc::new(OpenPort { cq, device, is_watched });
         // Another task may have opened the device meanwhile: all paths share one queue, which the reactor polls.
         let current = Arc::clone(self.current.lock().get_or_insert_with(|| Arc::clone(&opened)));
         Ok(current)

@@ -124,7 +124,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     /// Tries all seeds, or all orders
     pub(super) fn explore(&self, base: &Replay) -> Result<Report, Box<CheckFailure>> {
         let explore = || if self.check.is_exhaustive { self.exhaust(base) } else { self.try_seeds(base) };
-        if self.check.runs == 0 { Ok(self.report()) } else { self.watched(explore) }
+        self.watched(explore)
     }
 
     /// A report without runs

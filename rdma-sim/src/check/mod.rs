@@ -73,7 +73,7 @@ pub fn check<O: Outcome>(check: Check, test: impl AsyncFn(Net) -> O + Sync) {
 ///
 /// # Panics
 ///
-/// If an environment variable is not a number or a replay line, if the [replay](Check::replay) is of another topology or model, if an
+/// If the check has no [runs](Check::runs), if an environment variable is not a number or a replay line, if the [replay](Check::replay) is of another topology or model, if an
 /// [expectation](Check::reaches) names a rule, fault or state of the protocol that the model does not have, or if the
 /// [corpus](Check::corpus) cannot be read or written.
 ///
@@ -114,5 +114,6 @@ pub fn try_check<O: Outcome, F: AsyncFn(Net) -> O + Sync>(
         }
         return Ok(report);
     }
+    assert!(check.runs > 0, "{name}: a check of 0 runs tests nothing; give `Check::runs` one at least");
     Checking::new(&check, &name, &test).explore(&base)
 }

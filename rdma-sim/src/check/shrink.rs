@@ -1,9 +1,11 @@
 //! Makes a failing run smaller: fewer faults, then fewer choices, then rounder times
 
+use std::time::Duration;
+
 use rdma_core::Time;
 
 use super::replay::Replay;
-use crate::fault::Trigger;
+use crate::fault::{Fault, Trigger};
 use crate::{FaultPlan, Scheduler};
 
 /// Most runs of a shrinking
@@ -12,6 +14,12 @@ const BUDGET: u32 = 300;
 const ROUNDINGS: u32 = 40;
 /// Units of rounder times in nanoseconds, from a millisecond down to a microsecond
 const UNITS: [u64; 4] = [1_000_000, 100_000, 10_000, 1000];
+
+/// The multiple of `unit` that is nearest to `ns`, unless that is `ns`
+fn rounded(ns: u64, unit: u64) -> Option<u64> {
+    let above = (ns % unit != 0).then(|| ns.checked_next_multiple_of(unit)).flatten()?;
+    Some(if ns % unit < unit / 2 { above - unit } else { above })
+}
 
 /// Tries smaller runs
 struct Shrinking<F, R> {
@@ -54,22 +62,36 @@ impl<F, R: FnMut(&Replay) -> Option<F>> Shrinking<F, R> {
         }
     }
 
-    /// Moves each fault to the next time that is a multiple of the largest unit with which the run still fails
+    /// Moves each fault to the nearest time that is a multiple of the largest unit with which the run still fails, and rounds how long the
+    /// fault lasts
     fn round_times(&mut self) {
         self.budget = self.budget.min(ROUNDINGS);
         for position in 0..self.best.0.faults.0.len() {
-            for unit in UNITS {
-                let mut case = self.best.0.clone();
-                let Trigger::At(time) = &mut case.faults.0[position].trigger else { break };
-                let ns = time.as_nanos();
-                let Some(rounded) = (ns % unit != 0).then(|| ns.checked_next_multiple_of(unit)).flatten()
-                else {
-                    break;
-                };
-                *time = Time::from_nanos(if ns % unit < unit / 2 { rounded - unit } else { rounded });
-                if self.attempt(case) {
-                    break;
-                }
+            self.round(position, |fault, round| match &mut fault.trigger {
+                Trigger::At(time) => round(time.as_nanos()).map(|ns| *time = Time::from_nanos(ns)),
+                Trigger::AfterFrames(_) => None,
+            });
+            self.round(position, |fault, round| {
+                let duration = fault.kind.duration_mut()?;
+                // Without a duration, a fault would be another one.
+                let ns = round(u64::try_from(duration.as_nanos()).ok()?).filter(|ns| *ns > 0)?;
+                *duration = Duration::from_nanos(ns);
+                Some(())
+            });
+        }
+    }
+
+    /// Tries larger units first; `change` rounds a time of a fault, or returns `None` if there is nothing to round
+    fn round(
+        &mut self,
+        position: usize,
+        change: impl Fn(&mut Fault, &dyn Fn(u64) -> Option<u64>) -> Option<()>,
+    ) {
+        for unit in UNITS {
+            let mut case = self.best.0.clone();
+            let changed = change(&mut case.faults.0[position], &|ns| rounded(ns, unit));
+            if changed.is_some() && self.attempt(case) {
+                return;
             }
         }
     }
@@ -153,6 +175,24 @@ mod tests {
                 (low..=high).contains(&time.as_nanos())
             });
             assert_eq!(faults, format!("at {expected} a:rdma_en2 unplug"));
+        }
+    }
+
+    /// Regression: `flap 2345678ns` stayed as it was drawn. Catches a duration that becomes zero, too.
+    #[test]
+    fn durations_of_faults_are_as_round_as_the_failure_lets_them() {
+        let down_of = |text: &str| text.parse::<FaultPlan>().unwrap().0[0].kind.duration_mut().copied();
+        for (given, low, expected) in [
+            ("flap 2345678ns", 0, "flap 2ms"),
+            ("flap 2345678ns", 2_300_001, "flap 2350us"),
+            ("reboot 345678ns", 0, "reboot 300us"),
+            ("delay 2345678ns", 2_345_678, "delay 2345678ns"),
+        ] {
+            let target = if given.starts_with("reboot") { "a" } else { "a:rdma_en2" };
+            let (faults, _) = shrunk(&format!("at 7ms {target} {given}"), |text| {
+                !text.is_empty() && down_of(text).is_some_and(|down| down.as_nanos() >= low)
+            });
+            assert_eq!(faults, format!("at 7ms {target} {expected}"));
         }
     }
 

@@ -45,8 +45,9 @@ pub enum Stalled {
     },
     /// The limit of virtual time has passed
     #[error(
-        "the simulation reached its limit of {} of virtual time and the main task still waits; raise `time_limit`, or find the task \
-         that never ends{waits}",
+        "the simulation reached its limit of {} of virtual time and the main task still waits{waits}\n\
+         A task that waits for a message that never comes does so for ever, because open sessions go on with their heartbeats: let it \
+         give up after a while (`rdma_async::time::timeout`). A test that takes longer raises `time_limit`",
         HumanDuration(limit.since(Time::ZERO))
     )]
     TimeLimit {

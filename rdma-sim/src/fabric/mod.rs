@@ -267,6 +267,7 @@ impl Fabric {
     /// Applies what a fault of the world does to the other components
     fn apply(&mut self, effects: Vec<FaultEffect>) {
         let now = self.schedule.now();
+        self.world.set_ports_changed();
         for effect in effects {
             match effect {
                 FaultEffect::After(time, event) => self.schedule.add(now + time, event),

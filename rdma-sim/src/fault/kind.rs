@@ -105,6 +105,14 @@ macro_rules! fault_kinds {
 }
 
 impl FaultKind {
+    /// The duration that is its argument, if it has one
+    pub(crate) fn duration_mut(&mut self) -> Option<&mut Duration> {
+        match self {
+            Self::Delay { by: time } | Self::Flap { down: time } | Self::Reboot { down: time } => Some(time),
+            _ => None,
+        }
+    }
+
     /// The fault that ends this one, if it lasts until another does
     pub fn end(&self) -> Option<Self> {
         match self {
@@ -232,4 +240,19 @@ fault_kinds! {
 
     /// The driver of the port creates no object until a reboot.
     Wedge = "wedge" on Port, shown by a_wedged_driver_creates_nothing;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a kind with a duration that shrinking does not round.
+    #[test]
+    fn every_fault_with_a_time_has_a_duration() {
+        for info in FAULTS {
+            let argument = if info.argument == "TIME" { "5ms" } else { "7" };
+            let mut kind = FaultKind::parse(info.name, [argument].into_iter()).expect("the argument fits");
+            assert_eq!(kind.duration_mut().is_some(), info.argument == "TIME", "{}", info.name);
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rdma_core::Time;
-use rdma_sim::{Check, CheckFailure, FailureKind, Net, Outcome, Scheduler, try_check};
+use rdma_sim::{Check, CheckFailure, FailureKind, Net, Outcome, Scheduler, check, try_check};
 use rdma_tests::{connected, options};
 
 fn failure<O: Outcome>(check: Check, test: impl AsyncFn(Net) -> O + Sync) -> Box<CheckFailure> {
@@ -80,6 +80,26 @@ fn a_test_that_waits_for_the_library_says_for_what() {
             .contains("a task spawned by a library on host a waits for a completion at a:rdma_en2\n"),
         "{failure}"
     );
+}
+
+/// Regression: an hour of heartbeats went by, and nothing said what to do.
+#[test]
+fn a_test_that_waits_for_ever_over_a_session_is_found_after_ten_minutes() {
+    let failure = failure(plain().shrink(false), async |net: Net| {
+        let pair = connected(&net, &options()).await;
+        pair.ab.recv().await.unwrap();
+    });
+    assert_eq!(failure.kind, FailureKind::TimeLimit);
+    let text = &failure.reason;
+    assert!(text.starts_with("the simulation reached its limit of 10.0 min of virtual time"), "{text}");
+    assert!(text.contains("let it give up after a while (`rdma_async::time::timeout`)"), "{text}");
+}
+
+/// Regression: nothing was tried, and the check passed.
+#[test]
+#[should_panic(expected = "a check of 0 runs tests nothing; give `Check::runs` one at least")]
+fn a_check_without_runs_is_refused() {
+    check(plain().runs(0), async |_| ());
 }
 
 #[test]

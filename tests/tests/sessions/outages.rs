@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::{RecvError, SendError, SessionError};
+use rdma_async::{PathStatus, RecvError, SendError, SessionError};
+use rdma_core::Time;
 use rdma_sim::{LineRate, Sim};
 use rdma_tests::{DEVICE, connect, connected, connected_over, nodes, options};
 
@@ -71,6 +72,34 @@ fn a_session_survives_a_pause_of_its_peer() {
             exchange(&pair, &[1 << 20; 20]).await;
         });
         assert_eq!(run.findings, [], "{faults}");
+    }
+}
+
+/// Regression: each side looked at its port 250 times a second, which was most of what a simulation did.
+#[test]
+fn a_session_at_rest_is_polled_only_for_its_heartbeats() {
+    let run = Sim::new().run(async |net| {
+        let _pair = connected(&net, &options()).await;
+        net.sleep(Duration::from_mins(1)).await;
+    });
+    assert!(run.steps < 5_000, "{} polls in a minute", run.steps);
+}
+
+/// Catches a device that wakes no task when its port changes, and a look at the ports that is not made as soon as without that.
+#[test]
+fn a_port_that_goes_down_is_noticed_within_4_ms_at_rest() {
+    for fault in ["b:rdma_en2 unplug", "b rdma-off", "b sleep", "b reboot 1s"] {
+        for at in [20_300, 23_900] {
+            let plan = format!("at {at}us {fault}");
+            Sim::new().topology(cables(&[LineRate::TB5; 2])).faults(plan.parse().unwrap()).run(async |net| {
+                let pair = connected_over(&net, &TWO_PORTS, &options()).await;
+                net.sleep_until(Time::from_nanos(at * 1_000 - 1)).await;
+                let status = || pair.ab.snapshot().paths[0].status;
+                assert_eq!(status(), PathStatus::Up, "{plan}");
+                net.sleep_until(Time::from_nanos(at * 1_000 + 4_100_000)).await;
+                assert_eq!(status(), PathStatus::Down, "{plan}");
+            });
+        }
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct World {
     cables: Vec<Cable>,
     /// Processes have stopped or started since the last [`take_processes_changed`](Self::take_processes_changed).
     has_news: bool,
+    /// Faults have fired since the last [`take_ports_changed`](Self::take_ports_changed), which may have changed ports.
+    ports_changed: bool,
     /// The only host that is simulated here, if other processes simulate the others.
     here: Option<u32>,
     max_pd: u32,
@@ -62,7 +64,7 @@ impl World {
             hosts.push(Host::new(host.name.clone(), first..devices.len() as u32));
         }
         let (max_pd, rules) = (model.caps.max_pd, model.rules.clone());
-        Self { hosts, devices, cables, has_news: false, here: None, max_pd, rules }
+        Self { hosts, devices, cables, has_news: false, ports_changed: false, here: None, max_pd, rules }
     }
 
     // ─── Hosts ───
@@ -104,12 +106,22 @@ impl World {
     }
 
     pub(crate) fn has_news(&self) -> bool {
-        self.has_news
+        self.has_news || self.ports_changed
     }
 
     /// Whether processes have stopped or started since the last call, or a fault waits to be announced
     pub(crate) fn take_processes_changed(&mut self) -> bool {
         std::mem::take(&mut self.has_news)
+    }
+
+    /// Whether ports may have changed since the last call
+    pub(crate) fn take_ports_changed(&mut self) -> bool {
+        std::mem::take(&mut self.ports_changed)
+    }
+
+    /// A fault has fired or ended
+    pub(super) fn set_ports_changed(&mut self) {
+        self.ports_changed = true;
     }
 
     pub(super) fn set_news(&mut self) {
