@@ -35,7 +35,7 @@ mod watch;
 use self::checking::Checking;
 pub use self::failure::{CheckFailure, FailureKind};
 pub use self::observer::Count;
-pub use self::outcome::Outcome;
+pub use self::outcome::{Outcome, Sendable};
 pub use self::replay::{Branch, Replay, ReplayError};
 pub use self::report::{Orders, Report};
 pub use self::settings::Check;
@@ -57,7 +57,7 @@ use crate::Net;
 ///
 /// [`try_check`] returns the failure instead.
 #[track_caller]
-pub fn check<O: Outcome>(check: Check, test: impl AsyncFn(Net) -> O + Sync) {
+pub fn check<Kind, O: Outcome<Kind>>(check: Check, test: impl AsyncFn(Net) -> O + Sync) {
     match try_check(check, test) {
         Ok(report) if report.runs > 1 => environment::print(&report),
         Ok(_) => (),
@@ -93,12 +93,13 @@ pub fn check<O: Outcome>(check: Check, test: impl AsyncFn(Net) -> O + Sync) {
 /// assert!(failure.to_string().contains("RDMA_SIM_REPLAY='2 test=cable setup="));
 /// # Ok::<(), rdma_sim::FaultError>(())
 /// ```
-pub fn try_check<O: Outcome, F: AsyncFn(Net) -> O + Sync>(
+pub fn try_check<Kind, O: Outcome<Kind>, F: AsyncFn(Net) -> O + Sync>(
     check: Check,
     test: F,
 ) -> Result<Report, Box<CheckFailure>> {
     let mut check = check;
     let name = check.name.take().unwrap_or_else(environment::test_name::<F>);
+    let test = async |net| test(net).await.into_text();
     let is_named = environment::apply(&mut check, &name);
     for name in &check.reaches {
         expectation::check_name(name, &check.model).unwrap_or_else(|error| panic!("{error}"));

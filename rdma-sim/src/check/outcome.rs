@@ -13,7 +13,24 @@ use std::error::Error;
 ///     Ok::<(), rdma_sim::OpenError>(())
 /// });
 /// ```
-pub trait Outcome {
+///
+/// An error of several kinds is a `Box<dyn Error>`, with or without `Send + Sync`. The parameter is inferred: it tells these two apart.
+///
+/// ```
+/// use std::error::Error;
+///
+/// use rdma_sim::{Check, Net, check};
+///
+/// async fn begin(net: &Net) -> Result<(), Box<dyn Error + Send + Sync>> {
+///     let stream = net.host("a").dial("b", "7000".parse()?).await;
+///     assert!(stream.is_err(), "no process listens there");
+///     Ok(())
+/// }
+///
+/// check(Check::new().runs(3), async |net| begin(&net).await);
+/// check(Check::new().runs(3), async |net| Ok::<(), Box<dyn Error>>(net.open("a", "rdma_en2").map(drop)?));
+/// ```
+pub trait Outcome<Kind = ()> {
     /// The error as text, with those that have caused it
     ///
     /// # Errors
@@ -28,22 +45,33 @@ impl Outcome for () {
     }
 }
 
+/// The kind of an [`Outcome`] whose error can be sent to another thread
+#[derive(Clone, Copy, Debug)]
+pub enum Sendable {}
+
 impl<E: Into<Box<dyn Error>>> Outcome for Result<(), E> {
     fn into_text(self) -> Result<(), String> {
-        self.map_err(|error| {
-            let error = error.into();
-            let mut text = error.to_string();
-            let mut source = error.source();
-            while let Some(cause) = source {
-                let cause_text = cause.to_string();
-                // Many errors have the text of their cause in their own.
-                if !text.contains(&cause_text) {
-                    text += ": ";
-                    text += &cause_text;
-                }
-                source = cause.source();
-            }
-            text
-        })
+        self.map_err(|error| text_of(&*error.into()))
     }
+}
+
+impl Outcome<Sendable> for Result<(), Box<dyn Error + Send + Sync>> {
+    fn into_text(self) -> Result<(), String> {
+        self.map_err(|error| text_of(&*error))
+    }
+}
+
+fn text_of(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Many errors have the text of their cause in their own.
+        if !text.contains(&cause_text) {
+            text += ": ";
+            text += &cause_text;
+        }
+        source = cause.source();
+    }
+    text
 }

@@ -186,7 +186,7 @@ mod tests {
             ("flap 2345678ns", 0, "flap 2ms"),
             ("flap 2345678ns", 2_300_001, "flap 2350us"),
             ("reboot 345678ns", 0, "reboot 300us"),
-            ("delay 2345678ns", 2_345_678, "delay 2345678ns"),
+            ("delay 2345678ns", 2_345_678, "delay 2350us"),
         ] {
             let target = if given.starts_with("reboot") { "a" } else { "a:rdma_en2" };
             let (faults, _) = shrunk(&format!("at 7ms {target} {given}"), |text| {
