@@ -363,6 +363,30 @@ mod tests {
         assert_eq!(late(Some(14_000), 3_000, true), None);
     }
 
+    /// Regression: a process that joined later lost the frames once more that its predecessor had lost.
+    #[test]
+    fn a_fault_that_was_used_up_does_not_fire_in_a_later_process() {
+        let name = format!("once-{}", std::process::id());
+        let settings = Settings::new(Topology::pair());
+        let fabric = SharedFabric::create(&name, &settings).unwrap();
+        for line in ["at 0s a:rdma_en2 slow 50%", "at 0s a:rdma_en2 lose 3", "at 0s b:rdma_en2 corrupt 2"] {
+            fabric.add_fault(line).unwrap();
+        }
+        let faults_of_a_process = || {
+            let (host, driver) = LocalHost::open(SharedFabric::open(&name).unwrap(), "a").unwrap();
+            host.claim(&driver).unwrap();
+            host.session(&driver, true).end();
+            let faults = driver.net().faults().to_string();
+            host.leave(&driver);
+            faults
+        };
+        assert_eq!(
+            faults_of_a_process(),
+            "at 0s a:rdma_en2 slow 50%; at 0s a:rdma_en2 lose 3; at 0s b:rdma_en2 corrupt 2"
+        );
+        assert_eq!(faults_of_a_process(), "at 0s a:rdma_en2 slow 50%; at 0s b:rdma_en2 corrupt 2");
+    }
+
     /// Catches a send that goes on while another thread has read messages and has not applied them.
     #[test]
     fn a_sender_waits_for_a_thread_that_applies_messages_and_a_poller_does_not() {

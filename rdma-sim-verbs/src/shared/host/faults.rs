@@ -4,11 +4,14 @@ use std::sync::atomic::Ordering;
 
 use rdma_core::Time;
 use rdma_sim::driver::{Process, RemoteInput};
-use rdma_sim::{CableStats, Driver, Fault, Trigger};
+use rdma_sim::{CableStats, Driver, Fault, FaultKind, Trigger};
 use rustix::process::Signal;
 
 use super::super::error::FabricError;
 use super::{HostClaim, LocalHost, NONE, Receivers};
+
+/// The incarnation of a host that no process has claimed
+const NO_INCARNATION: u32 = 0;
 
 impl LocalHost {
     /// Schedules the faults that were added to the log
@@ -26,10 +29,21 @@ impl LocalHost {
                     (Trigger::AfterFrames(frames), Some(HostClaim { before, .. })) => {
                         self.arm(fault, frames, before, input)
                     }
+                    _ if self.was_used_up(&fault) => (),
                     _ => drop(input.plan(fault, self.fabric.settings().topology())),
                 }
             }
         }
+    }
+
+    /// Whether an earlier process of this host has lost or damaged the frames, or placed the region, that `fault` is for
+    fn was_used_up(&self, fault: &Fault) -> bool {
+        let is_for_once =
+            matches!(fault.kind, FaultKind::Boundary | FaultKind::Corrupt { .. } | FaultKind::Lose { .. });
+        let is_past = matches!(fault.trigger, Trigger::At(time) if time < self.now());
+        let has_predecessor =
+            self.fabric.segment.slot(self.host).incarnation.load(Ordering::Relaxed) != NO_INCARNATION;
+        is_for_once && is_past && !self.is_claimed() && has_predecessor && fault.target.host() == self.name()
     }
 
     /// Schedules the faults that wait for frames of this host
