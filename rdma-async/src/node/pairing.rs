@@ -125,7 +125,7 @@ mod tests {
         let mut pairing = Pairing::new(0, 2);
         let unproven = [0; 6].map(|_| ms(pairing.failed(false)));
         assert_eq!(unproven, [5, 5, 10, 10, 20, 20]);
-        (0..40).for_each(|_| drop(pairing.failed(false)));
+        (0..40).for_each(|_| _ = pairing.failed(false));
         assert_eq!(ms(pairing.failed(false)), 81_920);
         pairing.unplugged();
         assert_eq!(ms(pairing.failed(false)), 5);
@@ -134,7 +134,7 @@ mod tests {
         pairing.proven(true);
         let proven = [0; 5].map(|_| (pairing.port(), ms(pairing.failed(false))));
         assert_eq!(proven, [(1, 5), (1, 5), (1, 5), (1, 5), (0, 10)]);
-        (0..40).for_each(|_| drop(pairing.failed(false)));
+        (0..40).for_each(|_| _ = pairing.failed(false));
         assert_eq!(ms(pairing.failed(false)), 320);
     }
 }
