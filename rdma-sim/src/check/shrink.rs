@@ -17,7 +17,7 @@ const UNITS: [u64; 4] = [1_000_000, 100_000, 10_000, 1000];
 
 /// The multiple of `unit` that is nearest to `ns`, unless that is `ns`
 fn rounded(ns: u64, unit: u64) -> Option<u64> {
-    let above = (ns % unit != 0).then(|| ns.checked_next_multiple_of(unit)).flatten()?;
+    let above = (!ns.is_multiple_of(unit)).then(|| ns.checked_next_multiple_of(unit)).flatten()?;
     Some(if ns % unit < unit / 2 { above - unit } else { above })
 }
 
