@@ -124,6 +124,20 @@ impl Folder {
     }
 }
 
+/// Fails unless a directory can be at `path` or is there; returns it, or the one that it would be in
+pub(crate) fn require_directory(path: &Path) -> Result<PathBuf> {
+    let folder = match fs::metadata(path) {
+        Ok(found) if found.is_dir() => path,
+        Ok(_) => bail!(at(path, "is not a directory")),
+        Err(_) => match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        },
+    };
+    let created = || at(path, format!("cannot be created: there is no folder {}", folder.display()));
+    fs::canonicalize(folder).with_context(created)
+}
+
 #[cfg(unix)]
 fn create(path: &Path, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;

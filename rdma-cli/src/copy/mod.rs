@@ -11,25 +11,25 @@ mod send;
 mod source;
 mod transfer;
 mod tree;
+mod words;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context as _, bail, ensure};
-use indicatif::{ProgressBar, ProgressStyle};
+use anyhow::{Context as _, ensure};
 use rdma_sim::{LineRate, Sim};
 use serde::Serialize;
 
 use self::destination::Destination;
 use self::faults::Faults;
-use self::receive::Received;
 use self::send::Sources;
 use self::transfer::Transfer;
+use self::words::{earlier, progress, rate, repairs, size};
 use crate::args::Copy;
 use crate::failure::at;
 use crate::file::Replacement;
 use crate::mac;
-use crate::report::{Output, SIMULATOR, Wall, bytes, simulated};
+use crate::report::{Output, SIMULATOR, Wall, simulated};
 use crate::signals::Interrupt;
 
 #[derive(Debug, Serialize)]
@@ -148,69 +148,8 @@ fn destination(sources: &Sources, path: &Path) -> anyhow::Result<Destination> {
 
 /// Fails unless a directory can be at `path` or is there, outside of `source`
 fn require_outside(path: &Path, source: &Path) -> anyhow::Result<()> {
-    let folder = require_directory(path)?;
+    let folder = destination::require_directory(path)?;
     let source = fs::canonicalize(source).with_context(|| at(source, "cannot be read"))?;
     ensure!(!folder.starts_with(&source), at(path, "is in the directory that is copied"));
     Ok(())
-}
-
-/// Fails unless a directory can be at `path` or is there; returns it, or the one that it would be in
-fn require_directory(path: &Path) -> anyhow::Result<PathBuf> {
-    let folder = match fs::metadata(path) {
-        Ok(found) if found.is_dir() => path,
-        Ok(_) => bail!(at(path, "is not a directory")),
-        Err(_) => match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        },
-    };
-    let created = || at(path, format!("cannot be created: there is no folder {}", folder.display()));
-    fs::canonicalize(folder).with_context(created)
-}
-
-fn size(received: &Received) -> String {
-    let Received { bytes: len, files, directories, links, .. } = received;
-    let size = format!("{} ({len} bytes)", bytes(*len));
-    if *directories == 0 {
-        return size;
-    }
-    let count =
-        |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
-    let files = count(*files, "file", "files");
-    let directories = count(*directories, "directory", "directories");
-    format!("{size} in {files}, {directories}, {}", count(*links, "link", "links"))
-}
-
-/// What became of what was there before
-fn earlier(received: &Received) -> Option<(&'static str, String)> {
-    let Received { resumed, discarded, .. } = received;
-    let continued = format!("{} were there already", bytes(*resumed));
-    let anew = format!("{} of an earlier copy are of another source: copied anew", bytes(*discarded));
-    let text = match (*resumed > 0, *discarded > 0) {
-        (false, false) => return None,
-        (true, false) => continued,
-        (false, true) => anew,
-        (true, true) => format!("{continued}; {anew}"),
-    };
-    Some(("resumed", text))
-}
-
-/// What the session repaired
-fn repairs(reconnects: u32, retransmitted_bytes: u64) -> String {
-    let times = if reconnects == 1 { "once".to_owned() } else { format!("{reconnects} times") };
-    format!("made again {times}; {} sent again", bytes(retransmitted_bytes))
-}
-
-/// Bytes per second
-fn rate(rate: f64) -> String {
-    format!("{:.2} GB/s", rate / 1e9)
-}
-
-/// A progress bar on a terminal, hidden elsewhere
-fn progress(len: u64, output: Output) -> ProgressBar {
-    if output == Output::Json {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {eta}");
-    ProgressBar::new(len).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

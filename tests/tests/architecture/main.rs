@@ -44,6 +44,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "rdma-sim",
             "rdma-sim-verbs",
             "rdma-tb5",
+            "rdma-tcp",
         ],
     ),
 ];

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::args::Carrier;
 use crate::copy::agreed::{PIECE, PIECES};
-use crate::copy::repairs;
+use crate::copy::words::repairs;
 use crate::recorded;
 
 /// The name of the device over TCP.

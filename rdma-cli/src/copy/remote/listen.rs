@@ -12,12 +12,12 @@ use tokio::time::timeout;
 
 use super::carriers::{Carried, Carriers};
 use super::request::Request;
-use super::{Outcome, PATIENCE, explain, options, part, runtime, unless_interrupted};
+use super::sides::{FAILED, Outcome, PATIENCE, explain, options, part, runtime, unless_interrupted};
 use crate::args::{Carrier, Copy};
 use crate::copy::agreed::next;
 use crate::copy::destination::Destination;
 use crate::copy::receive::{Received, Receiver};
-use crate::copy::{earlier, progress, rate, size};
+use crate::copy::words::{earlier, progress, rate, size};
 use crate::failure::at;
 use crate::file::Replacement;
 use crate::report::{Output, Wall, note};
@@ -47,7 +47,7 @@ pub(crate) fn listen(args: &Copy, root: &Path, output: Output) -> Result<()> {
     let carriers = Carriers::find(args.machines.carrier.unwrap_or(Carrier::Auto))?;
     runtime()?.block_on(async {
         let address =
-            SocketAddr::new(args.bind.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), args.machines.port());
+            SocketAddr::new(args.bind.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), args.machines.port());
         let listener = TcpListener::bind(address).await;
         let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
         output.announce(&format!("listening on {}", listener.local_addr()?))?;
@@ -124,7 +124,7 @@ async fn admit(
                 Ok(Accepted { node, session, peer, request, place, destination })
             }
             Err(error) => {
-                session.reset(super::FAILED);
+                session.reset(FAILED);
                 Err(error)
             }
         }

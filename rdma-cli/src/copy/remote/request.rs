@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::address::require_below;
-use crate::copy::destination::Destination;
+use crate::copy::destination::{Destination, require_directory};
 use crate::copy::entry::{Entry, Kind};
-use crate::copy::require_directory;
 use crate::failure::at;
 use crate::file::Replacement;
 

@@ -9,11 +9,11 @@ use tokio::time::timeout;
 use super::address::{Place, require_below};
 use super::carriers::{Carried, Carriers};
 use super::request::Request;
-use super::{Outcome, PATIENCE, explain, options, part, runtime, unless_interrupted};
+use super::sides::{Outcome, PATIENCE, explain, options, part, runtime, unless_interrupted};
 use crate::args::{Carrier, Copy};
 use crate::copy::entry::{Entry, Kind};
 use crate::copy::send::{Sender, Sent, Sources};
-use crate::copy::{progress, rate};
+use crate::copy::words::{progress, rate};
 use crate::report::{Output, Wall, bytes};
 use crate::signals::Interrupt;
 

@@ -1,0 +1,54 @@
+//! What is said of a copy, in all of its forms
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::receive::Received;
+use crate::report::{Output, bytes};
+
+/// How much was copied
+pub(super) fn size(received: &Received) -> String {
+    let Received { bytes: len, files, directories, links, .. } = received;
+    let size = format!("{} ({len} bytes)", bytes(*len));
+    if *directories == 0 {
+        return size;
+    }
+    let count =
+        |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    let files = count(*files, "file", "files");
+    let directories = count(*directories, "directory", "directories");
+    format!("{size} in {files}, {directories}, {}", count(*links, "link", "links"))
+}
+
+/// What became of what was there before
+pub(super) fn earlier(received: &Received) -> Option<(&'static str, String)> {
+    let Received { resumed, discarded, .. } = received;
+    let continued = format!("{} were there already", bytes(*resumed));
+    let anew = format!("{} of an earlier copy are of another source: copied anew", bytes(*discarded));
+    let text = match (*resumed > 0, *discarded > 0) {
+        (false, false) => return None,
+        (true, false) => continued,
+        (false, true) => anew,
+        (true, true) => format!("{continued}; {anew}"),
+    };
+    Some(("resumed", text))
+}
+
+/// What the session repaired
+pub(super) fn repairs(reconnects: u32, retransmitted_bytes: u64) -> String {
+    let times = if reconnects == 1 { "once".to_owned() } else { format!("{reconnects} times") };
+    format!("made again {times}; {} sent again", bytes(retransmitted_bytes))
+}
+
+/// Bytes per second
+pub(super) fn rate(rate: f64) -> String {
+    format!("{:.2} GB/s", rate / 1e9)
+}
+
+/// A progress bar on a terminal, hidden elsewhere
+pub(super) fn progress(len: u64, output: Output) -> ProgressBar {
+    if output == Output::Json {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {eta}");
+    ProgressBar::new(len).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
