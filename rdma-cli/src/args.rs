@@ -11,13 +11,15 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
 use crate::mac::PORTS;
+use crate::remote_path::RemotePath;
 use crate::report::Output;
 #[cfg(unix)]
 use crate::sim::Period;
 
 /// RDMA over Thunderbolt 5, real or simulated
 ///
-/// `copy` and `ping` run on the simulator: two Macs, a cable, virtual time. Equal seeds give equal runs. `devices` and `doctor`
+/// `copy` and `ping` run on the simulator: two Macs, a cable, virtual time. Equal seeds give equal runs. `copy` with `--listen` or
+/// HOST:NAME works between machines. `devices` and `doctor`
 /// inspect this machine, or a report that was recorded on another one. `topo` computes.
 #[derive(Debug, Parser)]
 #[command(name = "tb5", version, after_help = "Exit codes: 0 done, 1 failed, 2 usage.")]
@@ -51,7 +53,7 @@ pub(crate) enum Command {
                       Between two machines: tb5 copy --listen DIR on the one that receives, then tb5 copy SRC HOST:NAME on the other \
                       one, which puts the copy into DIR under that name; HOST: keeps the name of SRC. Bytes go over all cables with \
                       RDMA between the machines, and over TCP while there is none. Without --key, every machine that reaches the \
-                      port can write into DIR, and what goes over TCP can be read on its way. A firewall must let the port and \
+                      port can write into DIR. What goes over TCP is never encrypted. A firewall must let the port and \
                       further ones pass: each machine may be connected to.\n\n\
                       A copy that is interrupted leaves .NAME.tb5-partial beside the destination NAME. The next copy continues it, if \
                       the source begins with the same bytes, and else starts anew; with -r, it does not copy equal files again."
@@ -349,6 +351,16 @@ impl Copy {
     /// The file or directory to copy
     pub(crate) fn source(&self) -> anyhow::Result<&Path> {
         self.src.as_deref().context("SRC is missing")
+    }
+
+    /// Whether one side of the copy is another machine
+    pub(crate) fn is_between_machines(&self) -> bool {
+        self.listen.is_some() || self.remote().is_some()
+    }
+
+    /// The destination, if it is on another machine
+    pub(crate) fn remote(&self) -> Option<RemotePath> {
+        RemotePath::parse(self.dst.as_deref()?.to_str()?)
     }
 
     /// The name of the copy

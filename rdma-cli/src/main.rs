@@ -13,6 +13,7 @@ mod file;
 mod mac;
 mod ping;
 mod recorded;
+mod remote_path;
 mod report;
 #[cfg(unix)]
 mod run;
@@ -36,6 +37,10 @@ fn main() -> ExitCode {
     let done = match &args.command {
         Command::Devices(_) | Command::Doctor(_) if args.sim => {
             let why = "--sim: the simulator has no devices to discover; leave the option out";
+            Err(Failure::usage(why).into())
+        }
+        Command::Copy(copy) if args.sim && copy.is_between_machines() => {
+            let why = "--sim: a copy between machines is not simulated; leave the option out";
             Err(Failure::usage(why).into())
         }
         Command::Copy(copy) => copy::run(copy, args.output()),

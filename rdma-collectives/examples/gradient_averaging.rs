@@ -65,22 +65,23 @@ async fn train(
     Ok(weights)
 }
 
-/// A session for each cable, as both of its Macs see it, by Mac
+/// A node on all devices of each Mac, and a session for each cable, as both of its Macs see it, by Mac
 async fn connect(net: &Net, cabling: &Cabling) -> Result<Vec<Vec<(usize, Session<SimDevice>)>>> {
-    let mut sessions: Vec<Vec<_>> = cabling.hosts().iter().map(|_| Vec::new()).collect();
+    let node = |mac: &String| {
+        let [first, second, third] =
+            ["rdma_en2", "rdma_en3", "rdma_en4"].map(|device| net.opener(mac, device));
+        // It finds out by itself where each cable leads.
+        Node::builder(first).device(second).device(third).runtime(net.runtime()).build()
+    };
+    let nodes: Vec<_> = cabling.hosts().iter().map(node).collect::<std::result::Result<_, _>>()?;
+    let mut sessions: Vec<Vec<_>> = nodes.iter().map(|_| Vec::new()).collect();
     for cable in cabling.cables() {
         let [left, right] = cable.ends;
-        let node = |mac: usize, peer: usize| {
-            let (host, peer) = (net.host(&cabling.hosts()[mac]), cabling.hosts()[peer].clone());
-            let runtime = host.runtime();
-            Node::builder(move || host.open_to(&peer)).runtime(runtime).build()
-        };
-        let (a, b) = (node(left, right)?, node(right, left)?);
         // Between Macs, this is a TCP connection over another network.
         let (to_right, to_left) = tokio::io::duplex(1024);
-        let (session, ()) = try_join(a.connect(to_right), b.serve(to_left)).await?;
+        let (session, ()) = try_join(nodes[left].connect(to_right), nodes[right].serve(to_left)).await?;
         sessions[left].push((right, session));
-        sessions[right].push((left, b.accept().await.ok_or("the node is closed")?));
+        sessions[right].push((left, nodes[right].accept().await.ok_or("the node is closed")?));
     }
     Ok(sessions)
 }

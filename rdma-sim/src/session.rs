@@ -62,6 +62,8 @@ impl<'a> Session<'a> {
                 return;
             }
             self.has_host_news |= self.state().fabric.world.take_processes_changed();
+            let ports = self.state().take_port_wakers();
+            self.woken.extend(ports);
             while let Some(waker) = self.state().pop_woken() {
                 self.woken.extend(waker);
             }

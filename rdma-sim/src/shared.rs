@@ -207,7 +207,7 @@ impl Shared {
     fn notify(mut state: Locked<'_>) -> Advanced {
         let first = state.pop_woken();
         let second = if first.is_some() { state.pop_woken() } else { None };
-        let ports = if state.fabric.world.take_ports_changed() { state.ports.all() } else { Vec::new() };
+        let ports = state.take_port_wakers();
         let fabric = &mut state.fabric;
         let advanced =
             Advanced { now: fabric.schedule.now(), has_host_news: fabric.world.take_processes_changed() };
@@ -224,6 +224,11 @@ impl Shared {
 }
 
 impl State {
+    /// The wakers of programs that watch ports, if ports may have changed; they are to be woken without the lock
+    pub(crate) fn take_port_wakers(&mut self) -> Vec<Waker> {
+        if self.fabric.world.take_ports_changed() { self.ports.all() } else { Vec::new() }
+    }
+
     fn new(fabric: Fabric) -> Self {
         Self { fabric, wakers: SecondaryMap::new(), ports: PortWakers::default() }
     }

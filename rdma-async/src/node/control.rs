@@ -47,12 +47,14 @@ pub(super) struct Control<D: Device, S> {
     /// A path for each port of the connecting side.
     paths: Vec<PathState<D>>,
     epochs: Vec<u16>,
-    /// Where each port leads; used by the connecting side only.
+    /// Where each port leads, at the connecting side.
     pairings: Vec<Pairing>,
     peer_ports: u32,
     timer: Pin<Box<dyn Timer>>,
     news: Waiter,
     watcher: Watcher,
+    /// Whether a port has changed since this side looked.
+    has_changed: bool,
     /// When the latest message of the peer arrived on the stream.
     heard: Time,
     /// When this side looks at its ports again; never, as long as no port needs it.
@@ -92,11 +94,15 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             peer_timeout,
             paths: (0..count).map(|_| PathState::Down { from: now }).collect(),
             epochs: vec![0; count],
-            pairings: (0..count).map(|index| Pairing::new(index, peer_ports)).collect(),
+            pairings: match side {
+                Side::Connecting => (0..count).map(|index| Pairing::new(index, peer_ports)).collect(),
+                Side::Accepting => Vec::new(),
+            },
             peer_ports,
             timer: node.runtime.timer(),
             news: Waiter::default(),
             watcher: Watcher::default(),
+            has_changed: false,
             heard: now,
             port_at: now,
             alive_at: now,
@@ -111,22 +117,26 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         self.paths.iter().any(|path| matches!(path, PathState::Up { .. }))
     }
 
-    /// Creates this side's end of a path, and the offer of it; none if all ports of the peer have paths
-    fn prepare_offer(&mut self, index: usize) -> Result<Option<ControlMessage>, ConnectError> {
+    /// The port of the peer to try, or when there may be one
+    fn find_candidate(&mut self, index: usize) -> Result<u32, Time> {
         let taken = self.paths.iter().zip(&self.pairings).enumerate();
         let taken =
             taken.filter(|(other, (path, _))| *other != index && !matches!(path, PathState::Down { .. }));
         let taken = taken.map(|(_, (_, pairing))| pairing.port()).collect::<Vec<_>>();
-        let is_needed = !self.has_path();
-        let found = self.pairings[index].find(is_needed, |port| taken.contains(&port));
-        let Some(port) = found else { return Ok(None) };
+        let now = self.now();
+        self.pairings[index].find(now, |port| taken.contains(&port))
+    }
+
+    /// Creates this side's end of a path, and the offer of it
+    fn prepare_offer(&mut self, index: usize, port: u32) -> Result<Offer, ConnectError> {
         self.epochs[index] = self.epochs[index].wrapping_add(1);
         let prepared = PreparedPath::new(&self.node, PathId(index as u32), index, self.epochs[index])?;
         let (end, transport) = (prepared.end(), prepared.transport());
-        let offer = Offer { end, port, transport, link: self.node.ports[index].link() };
+        // A name that did not help may be that of a cable which was moved.
+        let link = self.node.ports[index].link().filter(|_| !self.pairings[index].has_failed());
         let until = self.now() + self.peer_timeout;
         self.paths[index] = PathState::Offered { prepared: Box::new(prepared), until };
-        Ok(Some(ControlMessage::Offer(offer)))
+        Ok(Offer { end, port, transport, link })
     }
 
     /// Connects this side's end of an offered path to the peer's
@@ -144,7 +154,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         let down = PathState::Down { from: self.now() };
         let offered = std::mem::replace(&mut self.paths[index], down);
         let PathState::Offered { prepared, .. } = offered else { return Ok(()) };
-        self.pairings[index].answered(port);
+        self.pairings[index].on_answer(port);
         match prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, true) {
             Ok(()) => {
                 tracing::info!(path = index, port, "path up");
@@ -224,8 +234,11 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
 
     /// Notes that a path could not be made, or failed at once
     fn retry_later(&mut self, index: usize, is_unreachable: bool) {
-        let pause = self.pairings[index].failed(is_unreachable);
-        self.paths[index] = PathState::Down { from: self.now() + pause };
+        let now = self.now();
+        if let Some(pairing) = self.pairings.get_mut(index) {
+            pairing.on_failure(now, is_unreachable);
+        }
+        self.paths[index] = PathState::Down { from: now };
     }
 
     /// Runs until the peering is over
@@ -236,7 +249,8 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         while !self.is_over() {
             match self.next().await {
                 Input::Message(message) => self.on_message(message),
-                Input::StreamEnded | Input::Changed => (),
+                Input::StreamEnded => (),
+                Input::Changed => self.has_changed = true,
                 Input::News => self.on_news(),
                 Input::Tick => self.on_tick(),
             }
@@ -284,7 +298,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             PathState::Up { port, .. } => self.node.ports[*port].needs_no_look(),
             PathState::Offered { .. } | PathState::Down { .. } => true,
         };
-        self.has_path() && self.paths.iter().all(needs_no_look)
+        !self.has_changed && self.has_path() && self.paths.iter().all(needs_no_look)
     }
 
     fn next_tick(&mut self) -> Time {
@@ -354,6 +368,15 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 peering.with(|state, now, effects| state.refuse(id, now, effects));
             }
         }
+        if !lost.is_empty() {
+            // Their ports of the peer are free.
+            let now = self.now();
+            for path in &mut self.paths {
+                if let PathState::Down { from } = path {
+                    *from = (*from).min(now);
+                }
+            }
+        }
         for LostPath { path, epoch, key, reason, was_proven, .. } in lost {
             self.node.remove_route(key);
             tracing::info!(path = path.0, %reason, "path lost");
@@ -362,8 +385,8 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 && current == epoch
             {
                 let has_lasted = now >= since + LASTING;
-                if was_proven {
-                    self.pairings[index].proven(has_lasted);
+                if let Some(pairing) = self.pairings.get_mut(index).filter(|_| was_proven) {
+                    pairing.on_proof(has_lasted);
                 }
                 // A path that fails at once is made again after a pause.
                 if has_lasted {
@@ -380,7 +403,11 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
 
     fn on_tick(&mut self) {
         let now = self.now();
-        self.port_at = now + PORT_INTERVAL;
+        let looks = now >= self.port_at;
+        if looks {
+            self.port_at = now + PORT_INTERVAL;
+        }
+        let has_changed = looks && std::mem::take(&mut self.has_changed);
         if self.stream.is_open() && now >= self.alive_at {
             self.send(ControlMessage::Alive);
         }
@@ -395,8 +422,15 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 PathState::Offered { until, .. } if now >= *until => {
                     self.retry_later(index, false);
                 }
-                PathState::Down { from } if now >= *from && self.side == Side::Connecting => {
-                    self.offer(index);
+                PathState::Down { from } if self.side == Side::Connecting => {
+                    let (from, port) = (*from, &self.node.ports[index]);
+                    if has_changed || port.current().is_some() && !port.is_active() {
+                        self.pairings[index].on_unplug();
+                        self.paths[index] = PathState::Down { from: from.min(now + RETRY_INTERVAL) };
+                    }
+                    if now >= from {
+                        self.offer(index);
+                    }
                 }
                 PathState::Offered { .. } | PathState::Down { .. } => (),
             }
@@ -414,17 +448,19 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     fn offer(&mut self, index: usize) {
         let now = self.now();
         let port = &self.node.ports[index];
-        let is_known = port.current().is_some();
-        if !self.stream.is_open() || is_known && !port.is_active() {
-            if is_known {
-                self.pairings[index].unplugged();
-            }
+        if !self.stream.is_open() || port.current().is_some() && !port.is_active() {
             self.paths[index] = PathState::Down { from: now + RETRY_INTERVAL };
             return;
         }
-        match self.prepare_offer(index) {
-            Ok(Some(offer)) => self.send(offer),
-            Ok(None) => self.paths[index] = PathState::Down { from: now + RETRY_INTERVAL },
+        let prepared = match self.find_candidate(index) {
+            Ok(port) => self.prepare_offer(index, port),
+            Err(from) => {
+                self.paths[index] = PathState::Down { from };
+                return;
+            }
+        };
+        match prepared {
+            Ok(offer) => self.send(ControlMessage::Offer(offer)),
             Err(error) => {
                 tracing::debug!(path = index, %error, "no path");
                 self.retry_later(index, false);

@@ -132,9 +132,8 @@ impl NodeOptions {
     /// application keeps messages gets memory for another one only if as much stays free as it then keeps; before it is asked for,
     /// unread messages count, too.
     ///
-    /// While messages of a peer are arriving, it gets memory for another one only if as much stays free as they then hold. So peers
-    /// that announce messages and do not send them leave memory to others, as long as they are fewer than `receive_memory` divided
-    /// by [`max_message`](Self::max_message), which are 4 by default.
+    /// While messages of a peer are arriving, it gets memory for another one only if as much stays free as they then hold: a peer that
+    /// announces messages and does not send them leaves about half of the memory to others.
     pub fn receive_memory(self, bytes: usize) -> Self {
         Self { receive_memory: bytes, ..self }
     }

@@ -2,86 +2,109 @@
 
 use std::time::Duration;
 
+use rdma_core::Time;
+
 /// The pause after an attempt to make a path that failed; longer after several.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// Failures that come of a cable that was just plugged in, after which the pauses grow.
 const QUICK_RETRIES: u32 = 3;
 /// How often the pause doubles: repeated failures wedge a port of Apple's device until it restarts (field reports).
 const MAX_DOUBLINGS: u32 = 6;
-/// As [`MAX_DOUBLINGS`], for a port that has never led to this peer: its cable may lead elsewhere.
-const MAX_DOUBLINGS_UNPROVEN: u32 = 14;
+/// As [`MAX_DOUBLINGS`], for two ports that have never carried data: the peer's may have no cable.
+const MAX_DOUBLINGS_UNPROVEN: u32 = 10;
+/// As [`MAX_DOUBLINGS`], for two ports that have never carried data and cannot reach each other: no cable may join them.
+const MAX_DOUBLINGS_APART: u32 = 20;
 
 /// Where one port of the connecting side leads, as far as is known
 ///
 /// Ports are first tried with those of the same number. A device tells only by a failure that a port leads elsewhere.
 pub(super) struct Pairing {
-    /// How many ports the peer has.
-    count: u32,
-    /// The port of the peer that is tried next, or that a path goes to.
-    port: u32,
-    /// Whether data of the peer has ever come here.
-    is_proven: bool,
-    /// Failures since the last path that lasted.
-    failures: u32,
-    /// The ports of the peer that no cable joins to this port, a bit for each.
-    apart: u64,
+    /// The ports of the peer.
+    candidates: Vec<Candidate>,
+    /// The one that is tried next, or that a path goes to.
+    port: usize,
+    /// The one on which data has come.
+    proven: Option<usize>,
 }
+
+#[derive(Clone, Copy)]
+struct Candidate {
+    /// Since the last path that lasted.
+    failures: u32,
+    /// When it may be tried.
+    from: Time,
+}
+
+const FRESH: Candidate = Candidate { failures: 0, from: Time::ZERO };
 
 impl Pairing {
     pub(super) fn new(index: usize, count: u32) -> Self {
-        Self { count, port: index as u32 % count, is_proven: false, failures: 0, apart: 0 }
+        let count = count as usize;
+        Self { candidates: vec![FRESH; count], port: index % count, proven: None }
     }
 
     /// The port of the peer
     pub(super) fn port(&self) -> u32 {
-        self.port
+        self.port as u32
     }
 
-    /// The next port of the peer to try, if one is free
-    ///
-    /// Ports that are known to be apart are tried again only if `is_needed`: each attempt may do harm.
-    pub(super) fn find(&mut self, is_needed: bool, is_taken: impl Fn(u32) -> bool) -> Option<u32> {
-        let (first, count, apart) = (self.port, self.count, if is_needed { 0 } else { self.apart });
-        let is_free = |port: &u32| apart >> port & 1 == 0 && !is_taken(*port);
-        let found = (0..count).map(|shift| (first + shift) % count).find(is_free)?;
-        self.port = found;
-        Some(found)
+    /// Whether an attempt with the port that is tried next has failed
+    pub(super) fn has_failed(&self) -> bool {
+        self.candidates[self.port].failures > 0
+    }
+
+    /// The next port of the peer to try, or when there may be one
+    pub(super) fn find(&mut self, now: Time, is_taken: impl Fn(u32) -> bool) -> Result<u32, Time> {
+        let count = self.candidates.len();
+        let is_quick = |&port: &usize| self.candidates[port].failures <= QUICK_RETRIES;
+        let order = match self.proven.filter(is_quick) {
+            Some(proven) => proven..proven + 1,
+            None => self.port..self.port + count,
+        };
+        let free = order.map(|port| port % count).filter(|&port| !is_taken(port as u32));
+        let first = free.min_by_key(|&port| self.candidates[port].from.max(now));
+        let Some(port) = first else { return Err(Time::MAX) };
+        let from = self.candidates[port].from;
+        if from > now {
+            return Err(from);
+        }
+        self.port = port;
+        Ok(port as u32)
     }
 
     /// Notes the port that the peer has answered on
-    pub(super) fn answered(&mut self, port: u32) {
-        self.port = port % self.count;
+    pub(super) fn on_answer(&mut self, port: u32) {
+        self.port = port as usize % self.candidates.len();
     }
 
-    /// Notes that data has come here, and whether for long
-    pub(super) fn proven(&mut self, has_lasted: bool) {
-        self.is_proven = true;
-        self.apart = 0;
+    /// Notes that data has come on the path that is lost now, and whether for long
+    pub(super) fn on_proof(&mut self, has_lasted: bool) {
+        self.proven = Some(self.port);
         if has_lasted {
-            self.failures = 0;
+            self.candidates.fill(FRESH);
         }
     }
 
     /// Notes that the port of this side has no cable: another one may be plugged in
-    pub(super) fn unplugged(&mut self) {
-        (self.failures, self.apart) = (0, 0);
+    pub(super) fn on_unplug(&mut self) {
+        self.candidates.fill(FRESH);
     }
 
-    /// Notes that a path could not be made, perhaps because no cable joins the two ports, or failed at once; returns the pause
-    /// before the next attempt
-    pub(super) fn failed(&mut self, is_unreachable: bool) -> Duration {
-        self.apart |= u64::from(is_unreachable) << self.port;
-        let doublings = if self.is_proven {
-            self.failures.saturating_sub(QUICK_RETRIES).min(MAX_DOUBLINGS)
-        } else {
-            // Once for each time that all ports of the peer were tried.
-            (self.failures / self.count).min(MAX_DOUBLINGS_UNPROVEN)
+    /// Notes that a path could not be made, perhaps because the ports cannot reach each other, or failed at once
+    pub(super) fn on_failure(&mut self, now: Time, is_unreachable: bool) {
+        let candidate = &mut self.candidates[self.port];
+        let is_proven = self.proven == Some(self.port);
+        let grown = candidate.failures.saturating_sub(QUICK_RETRIES);
+        let doublings = match is_unreachable {
+            _ if is_proven => grown.min(MAX_DOUBLINGS),
+            false => grown.min(MAX_DOUBLINGS_UNPROVEN),
+            true => candidate.failures.min(MAX_DOUBLINGS_APART),
         };
-        if !self.is_proven || self.failures >= QUICK_RETRIES {
-            self.port = (self.port + 1) % self.count;
+        candidate.failures = candidate.failures.saturating_add(1);
+        candidate.from = now + RETRY_INTERVAL * (1 << doublings);
+        if !is_proven || candidate.failures > QUICK_RETRIES {
+            self.port = (self.port + 1) % self.candidates.len();
         }
-        self.failures = self.failures.saturating_add(1);
-        RETRY_INTERVAL * (1 << doublings)
     }
 }
 
@@ -89,52 +112,78 @@ impl Pairing {
 mod tests {
     use super::*;
 
-    fn ms(failed: Duration) -> u128 {
-        failed.as_millis()
+    fn ms(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
+    /// The attempts until `end`, each of which fails
+    fn attempts(pairing: &mut Pairing, from: Time, end: Time, is_unreachable: bool) -> Vec<(u32, u64)> {
+        let (mut now, mut attempts) = (from, Vec::new());
+        while now < end {
+            match pairing.find(now, |_| false) {
+                Ok(port) => {
+                    attempts.push((port, (now - from).as_millis() as u64));
+                    pairing.on_failure(now, is_unreachable);
+                }
+                Err(at) => now = at,
+            }
+        }
+        attempts
     }
 
     /// Catches a port that is not tried, and one that is tried although another path has it.
     #[test]
     fn every_free_port_is_tried_in_turn() {
         let mut pairing = Pairing::new(4, 3);
-        let mut tried = Vec::new();
-        for _ in 0..4 {
-            tried.extend(pairing.find(false, |port| port == 0));
-            pairing.failed(false);
-        }
-        assert_eq!(tried, [1, 2, 1, 2]);
-        assert_eq!(pairing.find(true, |_| true), None);
+        let tried = [0, 100, 200, 300].map(|now| {
+            let found = pairing.find(ms(now), |port| port == 0);
+            pairing.on_failure(ms(now), false);
+            found
+        });
+        assert_eq!(tried, [Ok(1), Ok(2), Ok(1), Ok(2)]);
+        assert_eq!(pairing.find(ms(400), |_| true), Err(Time::MAX));
     }
 
-    /// Catches attempts on ports that are known to be apart, which harm Apple's device, and a port that is never tried again.
+    /// Catches attempts without an end where no cable leads: each may harm Apple's device. A late neighbour is found all the same.
     #[test]
-    fn ports_that_are_apart_are_left_alone() {
+    fn ports_that_cannot_reach_each_other_are_tried_seldom() {
         let mut pairing = Pairing::new(0, 2);
-        for expected in [Some(0), Some(1), None, None] {
-            assert_eq!(pairing.find(false, |_| false), expected);
-            pairing.failed(true);
-        }
-        assert!(pairing.find(true, |_| false).is_some(), "there is no other path");
-        pairing.unplugged();
-        assert!(pairing.find(false, |_| false).is_some());
+        let early = attempts(&mut pairing, Time::ZERO, ms(76), true);
+        let pauses = [0, 5, 15, 35, 75];
+        assert_eq!(early, pauses.map(|at| [(0, at), (1, at)]).concat());
+        let hours = attempts(&mut pairing, ms(155), ms(8 * 3_600_000), true);
+        assert!(hours.len() <= 2 * 22, "{}", hours.len());
+        pairing.on_unplug();
+        assert_eq!(pairing.find(ms(8 * 3_600_000), |_| false), Ok(0));
     }
 
-    /// Catches a pause that does not grow, one that grows for a port that worked before, and a cable that was moved and is not found.
+    /// Catches a port of a device that opens late, which is tried too seldom because others cannot be reached.
     #[test]
-    fn pauses_grow_and_a_proven_port_is_tried_again_first() {
+    fn a_port_that_failed_otherwise_is_tried_soon() {
         let mut pairing = Pairing::new(0, 2);
-        let unproven = [0; 6].map(|_| ms(pairing.failed(false)));
-        assert_eq!(unproven, [5, 5, 10, 10, 20, 20]);
-        (0..40).for_each(|_| _ = pairing.failed(false));
-        assert_eq!(ms(pairing.failed(false)), 81_920);
-        pairing.unplugged();
-        assert_eq!(ms(pairing.failed(false)), 5);
+        let (mut now, mut tried) = (Time::ZERO, 0);
+        while now < ms(100_000) {
+            match pairing.find(now, |_| false) {
+                Ok(port) => {
+                    tried += u32::from(port == 1);
+                    pairing.on_failure(now, port == 0);
+                }
+                Err(at) => now = at,
+            }
+        }
+        assert!((25..35).contains(&tried), "{tried}");
+    }
 
-        pairing.answered(1);
-        pairing.proven(true);
-        let proven = [0; 5].map(|_| (pairing.port(), ms(pairing.failed(false))));
-        assert_eq!(proven, [(1, 5), (1, 5), (1, 5), (1, 5), (0, 10)]);
-        (0..40).for_each(|_| _ = pairing.failed(false));
-        assert_eq!(ms(pairing.failed(false)), 320);
+    /// Catches a proven port that is given up at once, and a cable that was moved and is not found.
+    #[test]
+    fn a_proven_port_is_tried_again_first() {
+        let mut pairing = Pairing::new(0, 2);
+        pairing.on_answer(1);
+        pairing.on_proof(true);
+        let tried = attempts(&mut pairing, Time::ZERO, ms(40), true);
+        assert_eq!(tried[..6], [(1, 0), (1, 5), (1, 10), (1, 15), (0, 15), (1, 20)]);
+        let proven =
+            attempts(&mut pairing, ms(10_000), ms(20_000), true).into_iter().filter(|(port, _)| *port == 1);
+        assert!((28..40).contains(&proven.count()));
     }
 }

@@ -299,7 +299,11 @@ impl<D: Device> State<D> {
                     lease.charge_to(stream.unread());
                 }
             }
-            self.incoming.insert_announced(id, lease);
+            if is_offered {
+                self.incoming.insert(id, Body::Lease(lease));
+            } else {
+                self.incoming.insert_announced(id, lease);
+            }
             self.core.accept_bulk(id);
         }
         if !stands_in_line {

@@ -15,7 +15,7 @@ pub(super) struct IncomingBuffers {
     buffers: Slab<Buffer>,
     /// By number of the message.
     keys: Vec<Option<u32>>,
-    /// Frames of those for messages that the peer has announced, and that are not given up.
+    /// Frames of the node's memory for messages that the peer has announced, and that are not given up.
     announced_frames: u32,
 }
 
@@ -31,14 +31,14 @@ struct Buffer {
 }
 
 impl IncomingBuffers {
-    /// Gives message `id`, which the peer has announced, a buffer
+    /// Gives message `id`, which the peer has announced, a buffer of the node's memory
     pub(super) fn insert_announced(&mut self, id: IncomingId, lease: Lease) {
         let frames = frames(lease.capacity()) as u32;
         self.announced_frames += frames;
         self.add(id, Body::Lease(lease), frames);
     }
 
-    /// Gives message `id`, whose first packet is here, a buffer
+    /// Gives message `id` a buffer that does not count: its first packet is here, or the application has offered the memory
     pub(super) fn insert(&mut self, id: IncomingId, body: Body) {
         self.add(id, body, 0);
     }

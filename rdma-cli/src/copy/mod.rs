@@ -59,10 +59,10 @@ pub(crate) fn run(args: &Copy, output: Output) -> anyhow::Result<()> {
         return remote::listen(args, root, output);
     }
     let (src, dst) = (args.source()?, args.destination()?);
-    match dst.to_str().and_then(remote::Place::parse) {
-        Some(place) => {
+    match args.remote() {
+        Some(path) => {
             args.require_effect(true)?;
-            remote::send(args, &place, output)
+            remote::send(args, &path, output)
         }
         None => {
             args.require_effect(false)?;

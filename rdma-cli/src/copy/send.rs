@@ -45,6 +45,7 @@ impl Sources {
 /// What was sent, confirmed by the receiver
 pub(super) struct Sent {
     pub(super) hash: blake3::Hash,
+    pub(super) bytes: u64,
     /// Bytes that the receiver had before.
     pub(super) resumed: u64,
 }
@@ -54,12 +55,13 @@ pub(super) struct Sender<'a, D: Device> {
     progress: &'a ProgressBar,
     interrupt: &'a Interrupt,
     digest: Digest,
+    bytes: u64,
     resumed: u64,
 }
 
 impl<'a, D: Device> Sender<'a, D> {
     pub(super) fn new(session: &'a Session<D>, progress: &'a ProgressBar, interrupt: &'a Interrupt) -> Self {
-        Self { session, progress, interrupt, digest: Digest::default(), resumed: 0 }
+        Self { session, progress, interrupt, digest: Digest::default(), bytes: 0, resumed: 0 }
     }
 
     /// Sends everything, and returns its hash once the receiver has confirmed it
@@ -81,7 +83,7 @@ impl<'a, D: Device> Sender<'a, D> {
         let hash = self.digest.hash();
         self.session.send_bytes(END).await?;
         ensure!(*next(self.session).await? == *hash.as_bytes(), DIFFERS);
-        Ok(Sent { hash, resumed: self.resumed })
+        Ok(Sent { hash, bytes: self.bytes, resumed: self.resumed })
     }
 
     async fn announce(&mut self, entry: &Entry) -> Result<()> {
@@ -94,6 +96,7 @@ impl<'a, D: Device> Sender<'a, D> {
     async fn send_file(&mut self, path: PathBuf, mut source: Source) -> Result<()> {
         let entry = Entry { path, mode: source.mode(), kind: Kind::File(source.len()) };
         self.announce(&entry).await?;
+        self.bytes += entry.len();
         let mut hasher = self.hash_of_present(&mut source).await?;
         let (session, progress) = (self.session, self.progress);
         let pieces = stream::try_unfold((&mut source, &mut hasher), async |(source, hasher)| {

@@ -67,7 +67,7 @@ fn a_file_is_copied_between_machines() {
         let report = json(&sent);
         let hash = blake3::hash(&content).to_string();
         assert_eq!((&report["blake3"], &report["bytes"]), (&hash.into(), &LEN.into()));
-        assert_eq!((&report["backend"], &report["role"]), (&"machines".into(), &"sender".into()));
+        assert_eq!((&report["backend"], &report["role"]), (&"tcp".into(), &"sender".into()));
         let expected = [
             "backend",
             "blake3",

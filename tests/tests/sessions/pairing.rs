@@ -194,10 +194,10 @@ fn ports_that_lead_elsewhere_are_not_tried_for_ever() {
         let (ab, ba) = connect(&a, &b).await.unwrap();
         let (ca, ac) = connect(&c, &a).await.unwrap();
         net.sleep(Duration::from_millis(500)).await;
+        // A late neighbour is found soon; a cable that leads elsewhere is tried ever more seldom.
+        net.sleep(Duration::from_secs(2 * 3600)).await;
         let count = refusals.count.load(Ordering::Relaxed);
-        assert!((1..=12).contains(&count), "{count}");
-        net.sleep(Duration::from_secs(600)).await;
-        assert_eq!(refusals.count.load(Ordering::Relaxed), count);
+        assert!(count <= 150, "{count}");
         assert_eq!([&ab, &ba, &ca, &ac].map(paths_up), [1; 4]);
     });
 }

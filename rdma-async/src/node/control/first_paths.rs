@@ -1,7 +1,7 @@
 //! The paths that are made before a peering is used
 
 use rdma_core::Device;
-use rdma_core::session::{ControlMessage, HelloError, PathId, Side};
+use rdma_core::session::{ControlMessage, HelloError, Side};
 
 use super::Control;
 use crate::bootstrap_stream::BootstrapStream;
@@ -40,25 +40,38 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         Err(failure.unwrap_or_else(|| self.no_path()))
     }
 
-    /// Makes a path, if a port of the peer is free
+    /// Makes a path, if a port of the peer is free that was not tried
     async fn offer_first_path(&mut self, index: usize) -> Result<(), ConnectError> {
-        let offer = match self.prepare_offer(index) {
-            Ok(Some(offer)) => offer,
-            Ok(None) => return Ok(()),
+        let Ok(port) = self.find_candidate(index) else { return Ok(()) };
+        let offer = match self.prepare_offer(index, port) {
+            Ok(offer) => offer,
             Err(error) => {
                 self.retry_later(index, false);
                 return Err(error);
             }
         };
-        let path = PathId(index as u32);
-        self.send(offer);
-        match self.stream.next().await? {
-            ControlMessage::Answer { end, port } if end.path == path => self.on_answer(&end, port),
-            ControlMessage::Lost { is_unreachable, .. } => {
-                self.retry_later(index, is_unreachable);
-                Err(self.no_path())
+        let (path, epoch) = (offer.end.path, offer.end.epoch);
+        self.send(ControlMessage::Offer(offer));
+        loop {
+            match self.stream.next().await? {
+                ControlMessage::Answer { end, port } if (end.path, end.epoch) == (path, epoch) => {
+                    return self.on_answer(&end, port);
+                }
+                ControlMessage::Lost { path: lost, epoch: of, is_unreachable }
+                    if (lost, of) == (path, epoch) =>
+                {
+                    self.retry_later(index, is_unreachable);
+                    return Err(self.no_path());
+                }
+                ControlMessage::Confirm(_) | ControlMessage::Offer(_) => {
+                    return Err(HelloError::Unexpected.into());
+                }
+                // Of an earlier path, or that the peer is alive.
+                other => self.on_message(other),
             }
-            _ => Err(HelloError::Unexpected.into()),
+            if let Some(error) = self.peering.error() {
+                return Err(error.into());
+            }
         }
     }
 

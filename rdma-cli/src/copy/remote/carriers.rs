@@ -108,6 +108,11 @@ impl Carriers {
         builder.context("there is no device")?.options(options).build().context("the devices cannot be used")
     }
 
+    /// The backend in JSON output
+    pub(super) fn backend(&self, carried: &Carried) -> &'static str {
+        if carried.devices.iter().any(|name| name != TCP) { "rdma" } else { "tcp" }
+    }
+
     /// What carries `session` now, and why
     pub(super) fn describe(&self, session: &Session<AnyDevice>) -> String {
         let devices = Carried::over(session).devices;

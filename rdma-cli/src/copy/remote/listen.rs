@@ -3,16 +3,19 @@
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 
 use anyhow::{Context as _, Result, ensure};
-use futures::stream::{FuturesUnordered, StreamExt as _};
+use futures::future::select_all;
 use rdma_async::{AnyDevice, ConnectError, Node, NodeOptions, Session};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::carriers::{Carried, Carriers};
 use super::request::Request;
-use super::sides::{FAILED, Outcome, PATIENCE, explain, options, part, runtime, unless_interrupted};
+use super::sides::{
+    CHECK_INTERVAL, FAILED, Outcome, PATIENCE, explain, options, part, runtime, unless_interrupted,
+};
 use crate::args::{Carrier, Copy};
 use crate::copy::agreed::next;
 use crate::copy::destination::Destination;
@@ -20,10 +23,10 @@ use crate::copy::receive::{Received, Receiver};
 use crate::copy::words::{earlier, progress, rate, size};
 use crate::failure::at;
 use crate::file::Replacement;
-use crate::report::{Output, Wall, note};
+use crate::report::{Output, Wall, note, plain};
 use crate::signals::Interrupt;
 
-/// Connections that have not become a session; further ones wait in the queue of the system.
+/// Connections that have not become a session; for a further one, the oldest is dropped.
 const MAX_ATTEMPTS: usize = 16;
 
 /// A sender, and what it asks for
@@ -51,15 +54,15 @@ pub(crate) fn listen(args: &Copy, root: &Path, output: Output) -> Result<()> {
         let listener = TcpListener::bind(address).await;
         let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
         output.announce(&format!("listening on {}", listener.local_addr()?))?;
-        let doorway = Doorway { root, carriers: &carriers, options, nodes: Vec::new() };
-        let accepted = unless_interrupted(&interrupt, doorway.accept(&listener)).await?;
+        let door = Door { root, carriers: &carriers, options, nodes: Vec::new() };
+        let accepted = unless_interrupted(&interrupt, door.accept(&listener)).await?;
         drop(listener);
         receive(accepted, &carriers, &interrupt, output).await
     })
 }
 
 /// Where connections become senders
-struct Doorway<'a> {
+struct Door<'a> {
     root: &'a Path,
     carriers: &'a Carriers,
     options: NodeOptions,
@@ -67,35 +70,80 @@ struct Doorway<'a> {
     nodes: Vec<(IpAddr, Node<AnyDevice>)>,
 }
 
-impl Doorway<'_> {
+/// A connection that may become a sender
+type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Accepted, Refused>> + 'a>>;
+
+/// A connection that did not become a sender
+struct Refused {
+    peer: SocketAddr,
+    error: anyhow::Error,
+    /// The node that has a peering with it.
+    node: Option<Node<AnyDevice>>,
+}
+
+impl<'a> Door<'a> {
     /// Waits for the first sender whose request can be met
     async fn accept(mut self, listener: &TcpListener) -> Result<Accepted> {
-        let mut attempts = FuturesUnordered::new();
+        let mut attempts: Vec<Attempt<'a>> = Vec::new();
         loop {
-            let has_room = attempts.len() < MAX_ATTEMPTS;
             tokio::select! {
-                arrived = listener.accept(), if has_room => {
-                    let (stream, peer) = arrived.context("cannot accept connections")?;
-                    let node = self.node(&stream)?;
-                    attempts.push(admit(self.root, node, stream, peer));
-                }
-                Some((peer, admitted)) = attempts.next() => match admitted {
-                    Ok(accepted) => return Ok(accepted),
-                    Err(error) => note(&format!("{peer}: {error:#}")),
+                arrived = listener.accept() => match arrived.map_err(Into::into).and_then(|(stream, peer)| self.admit(stream, peer)) {
+                    Ok(attempt) => {
+                        if attempts.len() == MAX_ATTEMPTS {
+                            // The oldest one has had the most time.
+                            drop(attempts.remove(0));
+                        }
+                        attempts.push(attempt);
+                    }
+                    // The connection is gone already, or too many files are open.
+                    Err(error) => {
+                        note(&format!("{error:#}"));
+                        sleep(CHECK_INTERVAL).await;
+                    }
                 },
+                (admitted, index) = next_of(&mut attempts) => {
+                    drop(attempts.remove(index));
+                    match admitted {
+                        Ok(accepted) => return Ok(accepted),
+                        Err(refused) => self.refuse(refused),
+                    }
+                }
             }
         }
     }
 
-    fn node(&mut self, stream: &TcpStream) -> Result<Node<AnyDevice>> {
+    /// Begins to make a connection a sender
+    fn admit(&mut self, stream: TcpStream, peer: SocketAddr) -> Result<Attempt<'a>> {
         let local = stream.local_addr()?;
-        if let Some((_, node)) = self.nodes.iter().find(|(address, _)| *address == local.ip()) {
-            return Ok(node.clone());
-        }
-        let node = self.carriers.node(local, self.options.clone())?;
-        self.nodes.push((local.ip(), node.clone()));
-        Ok(node)
+        let known = self.nodes.iter().find(|(address, _)| *address == local.ip());
+        let node = match known {
+            Some((_, node)) => node.clone(),
+            None => {
+                let node = self.carriers.node(local, self.options.clone())?;
+                self.nodes.push((local.ip(), node.clone()));
+                node
+            }
+        };
+        Ok(Box::pin(admit(self.root, node, stream, peer)))
     }
+
+    fn refuse(&mut self, Refused { peer, error, node }: Refused) {
+        note(&format!("{peer}: {error:#}"));
+        // A node has a place for one peer, which would keep it as long as it likes.
+        if let Some(node) = node {
+            self.nodes.retain(|(_, other)| other.id() != node.id());
+            node.close();
+        }
+    }
+}
+
+/// What the first attempt that is over has come to, and which one it is
+async fn next_of(attempts: &mut [Attempt<'_>]) -> (Result<Accepted, Refused>, usize) {
+    if attempts.is_empty() {
+        return std::future::pending().await;
+    }
+    let (admitted, index, _) = select_all(attempts).await;
+    (admitted, index)
 }
 
 /// Makes a connection a sender with a request that can be met
@@ -104,32 +152,39 @@ async fn admit(
     node: Node<AnyDevice>,
     stream: TcpStream,
     peer: SocketAddr,
-) -> (SocketAddr, Result<Accepted>) {
-    let admitted = async {
-        let asked = async {
-            node.serve(stream).await?;
-            let session = node.accept().await.ok_or(ConnectError::Closed)?;
-            let request = next(&session).await;
-            anyhow::Ok((session, request))
-        };
-        let (session, request) = timeout(PATIENCE, asked).await.context("it asked for nothing")??;
+) -> Result<Accepted, Refused> {
+    if let Err(error) = node.serve(stream).await {
+        return Err(Refused { peer, error: error.into(), node: None });
+    }
+    let asked = async {
+        let session = node.accept().await.ok_or(ConnectError::Closed)?;
+        let request = next(&session).await;
+        anyhow::Ok((session, request))
+    };
+    let asked = timeout(PATIENCE, asked).await.context("it asked for nothing").flatten();
+    let met = asked.and_then(|(session, request)| {
         let met = request.and_then(|request| {
             let request = Request::from_bytes(&request)?;
             let place = request.place(root)?;
             let destination = request.destination(&place)?;
             Ok((request, place, destination))
         });
-        match met {
-            Ok((request, place, destination)) => {
-                Ok(Accepted { node, session, peer, request, place, destination })
-            }
-            Err(error) => {
-                session.reset(FAILED);
-                Err(error)
-            }
+        if met.is_err() {
+            session.reset(FAILED);
         }
-    };
-    (peer, admitted.await)
+        met.map(|met| (session, met))
+    });
+    match met {
+        Ok((session, (request, place, destination))) => {
+            Ok(Accepted { node, session, peer, request, place, destination })
+        }
+        Err(error) => Err(Refused { peer, error, node: Some(node) }),
+    }
+}
+
+/// A name that the peer chose, for people
+fn shown(path: &Path) -> String {
+    plain(&path.display().to_string())
 }
 
 async fn receive(
@@ -139,7 +194,7 @@ async fn receive(
     output: Output,
 ) -> Result<()> {
     let Accepted { node, session, peer, request, place, destination } = accepted;
-    output.announce(&format!("{peer} copies to {}", place.display()))?;
+    output.announce(&format!("{peer} copies to {}", shown(&place)))?;
     output.announce(&format!("carrier: {}", carriers.describe(&session)))?;
     let progress = progress(request.bytes, output);
     let wall = Wall::start();
@@ -148,19 +203,21 @@ async fn receive(
     let done = unless_interrupted(interrupt, receiver.receive()).await;
     let wall_seconds = wall.seconds();
     let carried = Carried::over(&session);
+    let carrier = carriers.backend(&carried);
     part(node, session, &done).await;
     progress.finish_and_clear();
     let kept = incomplete.take().map(Replacement::keep).transpose()?.flatten();
     let received: Received = done.map_err(|error| {
-        let rest = kept.map_or(String::new(), |kept| format!("; what has arrived is in {}", kept.display()));
-        explain(error).context(at(&place, format!("the copy is not complete: copy again to continue{rest}")))
+        let rest = kept.map_or(String::new(), |kept| format!("; what has arrived is in {}", shown(&kept)));
+        explain(error)
+            .context(format!("{}: the copy is not complete: copy again to continue{rest}", shown(&place)))
     })?;
     let goodput = (received.bytes - received.resumed) as f64 / wall_seconds;
     let report = Outcome {
-        backend: "machines",
+        backend: carrier,
         role: "receiver",
         peer: peer.to_string(),
-        path: &place,
+        path: shown(&place),
         bytes: received.bytes,
         resumed_bytes: received.resumed,
         blake3: received.hash.to_string(),
@@ -169,7 +226,7 @@ async fn receive(
         carried,
     };
     let rows = [
-        ("received", place.display().to_string()),
+        ("received", shown(&place)),
         ("size", size(&received)),
         ("blake3", format!("{} (verified at both ends)", report.blake3)),
         ("wall", format!("{wall_seconds:.3} s, {}", rate(goodput))),

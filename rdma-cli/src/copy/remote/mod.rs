@@ -1,12 +1,10 @@
 //! `tb5 copy` between two machines: one listens, the other one sends
 
-mod address;
 mod carriers;
 mod listen;
 mod request;
 mod send;
 mod sides;
 
-pub(super) use self::address::Place;
 pub(super) use self::listen::listen;
 pub(super) use self::send::send;

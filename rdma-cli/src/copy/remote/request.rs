@@ -1,14 +1,15 @@
 //! The first message of a copy between two machines: what comes, and where it goes
 
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::address::require_below;
 use crate::copy::destination::{Destination, require_directory};
 use crate::copy::entry::{Entry, Kind};
 use crate::failure::at;
 use crate::file::Replacement;
+use crate::remote_path::require_below;
 
 /// What the sender asks for
 pub(super) struct Request {
@@ -46,19 +47,23 @@ impl Request {
         Ok(Self { source, path: Entry::path_of(path)?, bytes: u64::from_le_bytes(*total) })
     }
 
-    /// The place of the copy below `root`: in a directory that is there, under the name of the source
+    /// The place of the copy below `root`, reached through no link: in a directory that is there, under the name of the source
     pub(super) fn place(&self, root: &Path) -> Result<PathBuf> {
         require_below(&self.path)?;
-        let is_file = matches!(self.source.kind, Kind::File(_));
-        let mut place = root.join(&self.path);
-        if is_file && place.is_dir() {
-            require_below(&self.source.path)?;
-            place.push(self.source.path.file_name().context("the name of the source is needed")?);
+        let mut names: Vec<_> = self.path.components().filter(is_name).collect();
+        let asked = root.join(names.iter().collect::<PathBuf>());
+        if matches!(self.source.kind, Kind::File(_)) && asked.is_dir() {
+            names.extend(self.source.path.components().next_back().filter(is_name));
         }
-        let parent = place.parent().filter(|_| place != root).unwrap_or(root);
-        let found = parent.canonicalize().with_context(|| at(parent, "is not there: create it first"))?;
-        let root = root.canonicalize().with_context(|| at(root, "cannot be read"))?;
-        ensure!(found.starts_with(&root), at(&place, "leads out of the directory that was given"));
+        let mut place = root.to_owned();
+        for (index, name) in names.iter().enumerate() {
+            ensure!(index == 0 || place.is_dir(), at(&place, "is not there: create it first"));
+            place.push(name);
+            let is_link = fs::symlink_metadata(&place).is_ok_and(|found| found.is_symlink());
+            ensure!(!is_link, at(&place, "is a symbolic link: remove it first"));
+        }
+        let is_whole = matches!(self.source.kind, Kind::Directory) || place != root;
+        ensure!(is_whole, "the source has no name");
         Ok(place)
     }
 
@@ -74,6 +79,10 @@ impl Request {
             }
         }
     }
+}
+
+fn is_name(component: &Component<'_>) -> bool {
+    matches!(component, Component::Normal(_))
 }
 
 #[cfg(test)]
@@ -103,8 +112,10 @@ mod tests {
     fn a_copy_stays_below_the_directory() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");
-        std::fs::create_dir_all(root.join("inside")).unwrap();
+        fs::create_dir_all(root.join("inside")).unwrap();
+        fs::write(folder.path().join("secret"), "").unwrap();
         std::os::unix::fs::symlink(folder.path(), root.join("out")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("secret"), root.join("link")).unwrap();
         let place = |path: &str| request(Kind::File(1), path).place(&root);
         assert_eq!(place("").unwrap(), root.join("name"));
         assert_eq!(place("x").unwrap(), root.join("x"));
@@ -112,8 +123,9 @@ mod tests {
         for (outside, why) in [
             ("..", "must be below"),
             ("/etc/passwd", "must be below"),
-            ("out", "leads out"),
-            ("out/x", "leads out"),
+            ("out", "is a symbolic link"),
+            ("out/x", "is a symbolic link"),
+            ("link", "is a symbolic link"),
             ("missing/x", "create it first"),
         ] {
             let error = place(outside).unwrap_err().to_string();
@@ -122,6 +134,9 @@ mod tests {
         let directory = |path: &str| request(Kind::Directory, path).place(&root);
         assert_eq!(directory("").unwrap(), root);
         assert_eq!(directory("new").unwrap(), root.join("new"));
-        assert!(directory("out/new").is_err());
+        for outside in ["out", "out/", "out/.", "./out", "out/new", "link"] {
+            let error = directory(outside).unwrap_err().to_string();
+            assert!(error.contains("is a symbolic link"), "{outside}: {error}");
+        }
     }
 }

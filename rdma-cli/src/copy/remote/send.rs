@@ -6,7 +6,6 @@ use anyhow::{Context as _, Result, bail};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::address::{Place, require_below};
 use super::carriers::{Carried, Carriers};
 use super::request::Request;
 use super::sides::{Outcome, PATIENCE, explain, options, part, runtime, unless_interrupted};
@@ -14,22 +13,23 @@ use crate::args::{Carrier, Copy};
 use crate::copy::entry::{Entry, Kind};
 use crate::copy::send::{Sender, Sent, Sources};
 use crate::copy::words::{progress, rate};
+use crate::remote_path::{RemotePath, require_below};
 use crate::report::{Output, Wall, bytes};
 use crate::signals::Interrupt;
 
-/// Copies what `args` name to `place`
-pub(crate) fn send(args: &Copy, place: &Place, output: Output) -> Result<()> {
-    require_below(&place.path)?;
+/// Copies what `args` name
+pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
+    require_below(&to.path)?;
     let interrupt = Interrupt::listen()?;
     let source = args.source()?;
     let sources = Sources::open(source, args.recursive)?;
     let options = options(args.machines.key.as_deref())?;
     let carriers = Carriers::find(args.machines.carrier.unwrap_or(Carrier::Auto))?;
-    let request = Request { source: root(&sources, source)?, path: place.path.clone(), bytes: sources.len() };
+    let request = Request { source: root(&sources, source)?, path: to.path.clone(), bytes: sources.len() };
     let progress = progress(sources.len(), output);
     let wall = Wall::start();
-    let (sent, carried) = runtime()?.block_on(async {
-        let stream = unless_interrupted(&interrupt, connect(&place.host, args.machines.port())).await?;
+    let (sent, carried, carrier) = runtime()?.block_on(async {
+        let stream = unless_interrupted(&interrupt, connect(&to.host, args.machines.port())).await?;
         let peer = stream.peer_addr()?;
         let node = carriers.node(stream.local_addr()?, options)?;
         let connected = async { Ok(node.connect(stream).await?) };
@@ -43,19 +43,20 @@ pub(crate) fn send(args: &Copy, place: &Place, output: Output) -> Result<()> {
         });
         let done = copied.await;
         let carried = Carried::over(&session);
+        let carrier = carriers.backend(&carried);
         part(node, session, &done).await;
-        anyhow::Ok((done.map_err(explain)?, carried))
+        anyhow::Ok((done.map_err(explain)?, carried, carrier))
     })?;
     progress.finish_and_clear();
-    let Sent { hash, resumed } = sent;
+    let Sent { hash, resumed, bytes: sent } = sent;
     let wall_seconds = wall.seconds();
-    let goodput = (request.bytes - resumed) as f64 / wall_seconds;
+    let goodput = (sent - resumed) as f64 / wall_seconds;
     let report = Outcome {
-        backend: "machines",
+        backend: carrier,
         role: "sender",
-        peer: place.host.clone(),
-        path: &place.path,
-        bytes: request.bytes,
+        peer: to.host.clone(),
+        path: to.path.display().to_string(),
+        bytes: sent,
         resumed_bytes: resumed,
         blake3: hash.to_string(),
         wall_seconds,
@@ -63,8 +64,8 @@ pub(crate) fn send(args: &Copy, place: &Place, output: Output) -> Result<()> {
         carried,
     };
     let rows = [
-        ("copied", format!("{} to {}:{}", source.display(), place.host, place.path.display())),
-        ("size", format!("{} ({} bytes)", bytes(request.bytes), request.bytes)),
+        ("copied", format!("{} to {}:{}", source.display(), to.host, to.path.display())),
+        ("size", format!("{} ({sent} bytes)", bytes(sent))),
         ("blake3", format!("{} (verified at both ends)", report.blake3)),
         ("wall", format!("{wall_seconds:.3} s, {}", rate(goodput))),
         ("repairs", report.carried.describe()),

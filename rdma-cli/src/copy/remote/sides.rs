@@ -17,17 +17,17 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// The time for a word to the peer before the program ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How often it is checked whether the user has asked to stop.
-const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The code with which a side that fails resets the session.
 pub(super) const FAILED: u64 = 1;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Outcome<'a> {
-    /// `machines`: a copy between two of them
+pub(super) struct Outcome {
+    /// What carried the copy at its end: `rdma` or `tcp`
     pub(super) backend: &'static str,
     pub(super) role: &'static str,
     pub(super) peer: String,
-    pub(super) path: &'a Path,
+    pub(super) path: String,
     pub(super) bytes: u64,
     pub(super) resumed_bytes: u64,
     pub(super) blake3: String,
@@ -37,10 +37,10 @@ pub(super) struct Outcome<'a> {
     pub(super) carried: Carried,
 }
 
-/// A runtime on this thread
+/// A runtime with a thread for sessions, which go on while this one reads, writes and hashes
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all().build().context("the runtime cannot be started")
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).enable_all().build().context("the runtime cannot be started")
 }
 
 /// The options of a node, with the key in the file `key`

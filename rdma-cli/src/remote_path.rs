@@ -6,12 +6,12 @@ use anyhow::{Result, ensure};
 
 /// A machine where `tb5 copy --listen` runs, and a place in the directory that it was given
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct RemotePath {
     pub(crate) host: String,
     pub(crate) path: PathBuf,
 }
 
-impl Place {
+impl RemotePath {
     /// The place that `text` names, unless it is a local path: a colon before the first slash makes the difference, as for `scp`
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (host, path) = match text.strip_prefix('[') {
@@ -40,12 +40,12 @@ mod tests {
 
     #[test]
     fn a_colon_before_the_first_slash_names_a_machine() {
-        let place = |host: &str, path: &str| Some(Place { host: host.into(), path: path.into() });
+        let remote = |host: &str, path: &str| Some(RemotePath { host: host.into(), path: path.into() });
         for (text, expected) in [
-            ("mini:model.bin", place("mini", "model.bin")),
-            ("mini:", place("mini", "")),
-            ("10.0.0.2:a/b:c", place("10.0.0.2", "a/b:c")),
-            ("[fe80::1%en5]:x", place("fe80::1%en5", "x")),
+            ("mini:model.bin", remote("mini", "model.bin")),
+            ("mini:", remote("mini", "")),
+            ("10.0.0.2:a/b:c", remote("10.0.0.2", "a/b:c")),
+            ("[fe80::1%en5]:x", remote("fe80::1%en5", "x")),
             ("./a:b", None),
             ("/a:b", None),
             ("a/b:c", None),
@@ -54,7 +54,7 @@ mod tests {
             ("[::1]", None),
             ("[]:x", None),
         ] {
-            assert_eq!(Place::parse(text), expected, "{text}");
+            assert_eq!(RemotePath::parse(text), expected, "{text}");
         }
     }
 
