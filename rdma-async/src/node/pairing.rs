@@ -56,8 +56,9 @@ impl Pairing {
     /// The next port of the peer to try, or when there may be one
     pub(super) fn find(&mut self, now: Time, is_taken: impl Fn(u32) -> bool) -> Result<u32, Time> {
         let count = self.candidates.len();
-        let is_quick = |&port: &usize| self.candidates[port].failures <= QUICK_RETRIES;
-        let order = match self.proven.filter(is_quick) {
+        let is_first =
+            |&port: &usize| self.candidates[port].failures <= QUICK_RETRIES && !is_taken(port as u32);
+        let order = match self.proven.filter(is_first) {
             Some(proven) => proven..proven + 1,
             None => self.port..self.port + count,
         };
@@ -182,6 +183,8 @@ mod tests {
         pairing.on_proof(true);
         let tried = attempts(&mut pairing, Time::ZERO, ms(40), true);
         assert_eq!(tried[..6], [(1, 0), (1, 5), (1, 10), (1, 15), (0, 15), (1, 20)]);
+        let mut taken = Pairing { proven: Some(1), ..Pairing::new(1, 2) };
+        assert_eq!(taken.find(Time::ZERO, |port| port == 1), Ok(0));
         let proven =
             attempts(&mut pairing, ms(10_000), ms(20_000), true).into_iter().filter(|(port, _)| *port == 1);
         assert!((28..40).contains(&proven.count()));

@@ -237,8 +237,8 @@ impl<'a, D: Device> Execution<'a, D> {
         self.neighbours[link].has_begun = true;
         let Some((channel, number)) = header.block else { return Ok(()) };
         let Some(&index) = self.channels.get(&(link, channel)) else { return Err(protocol) };
-        let (arrived, total) = (self.ins[index].arrived, self.ins[index].total);
-        if number != arrived || number >= total {
+        // Blocks beyond the credit would take memory without a bound.
+        if number != self.ins[index].arrived || number >= self.ins[index].granted {
             return Err(protocol);
         }
         let [_, len] = self.job.prepared.blocks.range(number, self.job.prepared.schedule.ins[index].len);

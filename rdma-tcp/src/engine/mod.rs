@@ -37,6 +37,8 @@ pub(crate) struct Engine {
     joining: Joining,
     links: HashMap<Token, Arc<Endpoint>>,
     turns: Turns<Endpoint>,
+    /// Empty between rounds.
+    taken: Vec<Turn<Endpoint>>,
     scratch: Scratch,
 }
 
@@ -50,6 +52,7 @@ impl Engine {
             joining,
             links: HashMap::new(),
             turns: Turns::default(),
+            taken: Vec::new(),
             scratch: Scratch { staging: Box::new([0; STAGING]), finished: Vec::new() },
         })
     }
@@ -130,7 +133,9 @@ impl Engine {
 
     fn take_turns(&mut self) {
         // Those that are not done have another turn after a look at the events.
-        for Turn { of: endpoint, is_readable, is_writable } in self.turns.take() {
+        let mut taken = std::mem::take(&mut self.taken);
+        self.turns.swap(&mut taken);
+        for Turn { endpoint, is_readable, is_writable } in taken.drain(..) {
             let outcome = endpoint.turn(is_readable, is_writable, &mut self.scratch);
             outcome.waker.into_iter().for_each(wake);
             if outcome.has_ended {
@@ -139,6 +144,7 @@ impl Engine {
                 self.turns.add(endpoint, false, false);
             }
         }
+        self.taken = taken;
     }
 }
 

@@ -1,10 +1,10 @@
-//! Who may have something to do: each once, in the order of the first reason
+//! The turns of queue pairs that may have something to do: one each, in the order of the first reason
 
 use std::sync::Arc;
 
-/// Something whose turn it is, and the readiness of its socket
+/// The turn of an endpoint, and the readiness of its socket
 pub(super) struct Turn<T> {
-    pub(super) of: Arc<T>,
+    pub(super) endpoint: Arc<T>,
     pub(super) is_readable: bool,
     pub(super) is_writable: bool,
 }
@@ -23,20 +23,21 @@ impl<T> Turns<T> {
         self.0.is_empty()
     }
 
-    /// Gives `of` a turn, or adds the readiness to the one that it has
-    pub(super) fn add(&mut self, of: Arc<T>, is_readable: bool, is_writable: bool) {
+    /// Gives `endpoint` a turn, or adds the readiness to the one that it has
+    pub(super) fn add(&mut self, endpoint: Arc<T>, is_readable: bool, is_writable: bool) {
         // There are at most as many as queue pairs of a device.
-        match self.0.iter_mut().find(|turn| Arc::ptr_eq(&turn.of, &of)) {
+        match self.0.iter_mut().find(|turn| Arc::ptr_eq(&turn.endpoint, &endpoint)) {
             Some(turn) => {
                 turn.is_readable |= is_readable;
                 turn.is_writable |= is_writable;
             }
-            None => self.0.push(Turn { of, is_readable, is_writable }),
+            None => self.0.push(Turn { endpoint, is_readable, is_writable }),
         }
     }
 
-    pub(super) fn take(&mut self) -> Vec<Turn<T>> {
-        std::mem::take(&mut self.0)
+    /// Exchanges all turns for `other`, which is empty: its memory is used again
+    pub(super) fn swap(&mut self, other: &mut Vec<Turn<T>>) {
+        std::mem::swap(&mut self.0, other);
     }
 }
 
@@ -53,8 +54,9 @@ mod tests {
             turns.add(Arc::clone(&busy), is_readable, is_writable);
             turns.add(Arc::clone(&other), false, false);
         }
-        let taken = turns.take();
-        let taken = taken.iter().map(|turn| (*turn.of, turn.is_readable, turn.is_writable));
+        let mut taken = Vec::new();
+        turns.swap(&mut taken);
+        let taken = taken.iter().map(|turn| (*turn.endpoint, turn.is_readable, turn.is_writable));
         assert_eq!(taken.collect::<Vec<_>>(), [(0, true, true), (1, false, false)]);
         assert!(turns.is_empty());
     }

@@ -148,19 +148,17 @@ fn named_node(
 fn named_cables_are_found_without_a_failure() {
     let link = |number| Some(LinkId(NonZeroU128::new(number).unwrap()));
     let [x, y, z, other] = [1, 2, 3, 4].map(link);
-    // Cables as in the model; one end named wrongly, so that nothing is tried there; some without a name.
-    for (ours, theirs, paths, may_fail) in [
-        ([x, y, z], [y, z, x], 3, false),
-        ([x, y, z], [y, z, other], 2, false),
-        ([x, None, z], [None, z, x], 3, true),
-    ] {
+    // Cables as in the model; one end named wrongly, as after a cable was moved; some without a name.
+    for (ours, theirs, may_fail) in
+        [([x, y, z], [y, z, x], false), ([x, y, z], [y, z, other], true), ([x, None, z], [None, z, x], true)]
+    {
         Sim::new().topology(cabled(&[2, 0, 1])).run(async |net| {
             let refusals = Arc::new(Refusals::default());
             let a = named_node(&net, "a", &refusals, ours);
             let b = named_node(&net, "b", &refusals, theirs);
             let (ab, ba) = connect(&a, &b).await.unwrap();
             net.sleep(Duration::from_millis(100)).await;
-            assert_eq!((paths_up(&ab), paths_up(&ba)), (paths, paths), "{ours:?} {theirs:?}");
+            assert_eq!((paths_up(&ab), paths_up(&ba)), (3, 3), "{ours:?} {theirs:?}");
             assert!(may_fail || refusals.count.load(Ordering::Relaxed) == 0, "{ours:?} {theirs:?}");
         });
     }
