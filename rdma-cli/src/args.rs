@@ -51,7 +51,7 @@ pub(crate) enum Command {
                       With -r, what is in SRC is put into DST, which is created if it does not exist: files, directories and symbolic \
                       links, with their modes. Nothing is written through a symbolic link in DST.\n\n\
                       Between two machines: tb5 copy --listen DIR on the one that receives, then tb5 copy SRC HOST:NAME on the other \
-                      one, which puts the copy into DIR under that name; HOST: keeps the name of SRC. Bytes go over all cables with \
+                      one, which puts the copy into DIR under that name; HOST: keeps the name of a file, and with -r puts what is in SRC into DIR. Bytes go over all cables with \
                       RDMA between the machines, and over TCP while there is none. Without --key, every machine that reaches the \
                       port can write into DIR. What goes over TCP is never encrypted. A firewall must let the port and \
                       further ones pass: each machine may be connected to.\n\n\

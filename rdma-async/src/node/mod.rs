@@ -160,7 +160,9 @@ impl<D: Device> Node<D> {
     /// the sessions, paths go on and none is made again: sessions end the peer timeout after the last path and the last word of the
     /// peer. The stream is closed when the last session with the peer is over and dropped.
     ///
-    /// Fails if no cable works at this moment, or if the last one is pulled meanwhile: connect again, over a new stream.
+    /// Fails if no device accepts a path to the peer at this moment, or if the last cable is pulled meanwhile: connect again, over a new
+    /// stream. A path that is accepted and carries nothing does not fail the attempt: messages wait, and
+    /// [`Session::snapshot`](crate::Session::snapshot) says for what.
     ///
     /// # Errors
     ///

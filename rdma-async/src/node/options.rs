@@ -130,7 +130,8 @@ impl NodeOptions {
     /// for gets memory first: for such messages, as much as the longest one takes is kept free, so that what an application leaves
     /// unread stalls no other. The rest is for messages that arrive before the application asks for them. A session whose
     /// application keeps messages gets memory for another one only if as much stays free as it then keeps; before it is asked for,
-    /// unread messages count, too.
+    /// unread messages count, too. A message that was asked for keeps its memory when the future that waited for it is dropped: read it
+    /// later, or drop the stream, because it may have the memory that is kept free for others.
     ///
     /// While messages of a peer are arriving, it gets memory for another one only if as much stays free as they then hold: a peer that
     /// announces messages and does not send them leaves about half of the memory to others.

@@ -78,7 +78,8 @@ impl<D: Device> Session<D> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does what the loss of the session does.
+    /// Dropping the future does what the loss of the session does. What was on its way is still written, also over the bytes of a put
+    /// that was made later and has resolved.
     pub async fn put(&self, region: &str, offset: u64, lease: Lease) -> Result<Lease, RemoteError> {
         let (len, max) = (lease.len(), self.max_message());
         if len > max {

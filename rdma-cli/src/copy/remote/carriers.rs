@@ -119,7 +119,7 @@ impl Carriers {
         let (tcp, rdma): (Vec<_>, Vec<_>) = devices.iter().map(String::as_str).partition(|name| *name == TCP);
         match (&*rdma, &*tcp) {
             ([], _) if self.rdma.is_empty() => format!("TCP ({})", self.absent),
-            ([], _) => "TCP (no cable leads to the other machine, or it has no RDMA)".to_owned(),
+            ([], _) => "TCP (no cable to the other machine was found yet, or it has no RDMA)".to_owned(),
             (rdma, []) => format!("RDMA over {}", rdma.join(", ")),
             (rdma, _) => format!("RDMA over {}; TCP while no cable works", rdma.join(", ")),
         }

@@ -230,6 +230,7 @@ async fn receive(
         ("size", size(&received)),
         ("blake3", format!("{} (verified at both ends)", report.blake3)),
         ("wall", format!("{wall_seconds:.3} s, {}", rate(goodput))),
+        ("carried by", report.carried.devices.join(", ")),
         ("repairs", report.carried.describe()),
     ];
     output.outcome(&report, rows.into_iter().chain(earlier(&received)))

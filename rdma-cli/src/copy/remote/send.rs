@@ -68,6 +68,7 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
         ("size", format!("{} ({sent} bytes)", bytes(sent))),
         ("blake3", format!("{} (verified at both ends)", report.blake3)),
         ("wall", format!("{wall_seconds:.3} s, {}", rate(goodput))),
+        ("carried by", report.carried.devices.join(", ")),
         ("repairs", report.carried.describe()),
     ];
     let earlier = (resumed > 0).then(|| ("resumed", format!("{} were there already", bytes(resumed))));
