@@ -58,6 +58,11 @@ impl Carried {
         }
     }
 
+    /// The backend in JSON output
+    pub(super) fn backend(&self) -> &'static str {
+        if self.devices.iter().any(|name| name != TCP) { "rdma" } else { "tcp" }
+    }
+
     pub(super) fn describe(&self) -> String {
         format!("paths {}", repairs(self.reconnects, self.retransmitted_bytes))
     }
@@ -106,11 +111,6 @@ impl Carriers {
         let memory = PIECE * PIECES;
         let options = options.max_peers(1).max_message(PIECE).send_memory(memory).receive_memory(2 * memory);
         builder.context("there is no device")?.options(options).build().context("the devices cannot be used")
-    }
-
-    /// The backend in JSON output
-    pub(super) fn backend(&self, carried: &Carried) -> &'static str {
-        if carried.devices.iter().any(|name| name != TCP) { "rdma" } else { "tcp" }
     }
 
     /// What carries `session` now, and why

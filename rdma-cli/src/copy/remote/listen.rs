@@ -20,7 +20,7 @@ use crate::args::{Carrier, Copy};
 use crate::copy::agreed::next;
 use crate::copy::destination::Destination;
 use crate::copy::receive::{Received, Receiver};
-use crate::copy::words::{earlier, progress, rate, size};
+use crate::copy::words::{earlier, progress, size};
 use crate::failure::at;
 use crate::file::Replacement;
 use crate::report::{Output, Wall, note, plain};
@@ -203,7 +203,6 @@ async fn receive(
     let done = unless_interrupted(interrupt, receiver.receive()).await;
     let wall_seconds = wall.seconds();
     let carried = Carried::over(&session);
-    let carrier = carriers.backend(&carried);
     part(node, session, &done).await;
     progress.finish_and_clear();
     let kept = incomplete.take().map(Replacement::keep).transpose()?.flatten();
@@ -214,7 +213,7 @@ async fn receive(
     })?;
     let goodput = (received.bytes - received.resumed) as f64 / wall_seconds;
     let report = Outcome {
-        backend: carrier,
+        backend: carried.backend(),
         role: "receiver",
         peer: peer.to_string(),
         path: shown(&place),
@@ -225,13 +224,6 @@ async fn receive(
         goodput_bytes_per_second: goodput,
         carried,
     };
-    let rows = [
-        ("received", shown(&place)),
-        ("size", size(&received)),
-        ("blake3", format!("{} (verified at both ends)", report.blake3)),
-        ("wall", format!("{wall_seconds:.3} s, {}", rate(goodput))),
-        ("carried by", report.carried.devices.join(", ")),
-        ("repairs", report.carried.describe()),
-    ];
-    output.outcome(&report, rows.into_iter().chain(earlier(&received)))
+    let rows = [("received", shown(&place)), ("size", size(&received))];
+    output.outcome(&report, rows.into_iter().chain(report.rows()).chain(earlier(&received)))
 }

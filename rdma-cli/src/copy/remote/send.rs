@@ -12,7 +12,7 @@ use super::sides::{Outcome, PATIENCE, explain, options, part, runtime, unless_in
 use crate::args::{Carrier, Copy};
 use crate::copy::entry::{Entry, Kind};
 use crate::copy::send::{Sender, Sent, Sources};
-use crate::copy::words::{progress, rate};
+use crate::copy::words::progress;
 use crate::remote_path::{RemotePath, require_below};
 use crate::report::{Output, Wall, bytes};
 use crate::signals::Interrupt;
@@ -28,7 +28,7 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
     let request = Request { source: root(&sources, source)?, path: to.path.clone(), bytes: sources.len() };
     let progress = progress(sources.len(), output);
     let wall = Wall::start();
-    let (sent, carried, carrier) = runtime()?.block_on(async {
+    let (sent, carried) = runtime()?.block_on(async {
         let stream = unless_interrupted(&interrupt, connect(&to.host, args.machines.port())).await?;
         let peer = stream.peer_addr()?;
         let node = carriers.node(stream.local_addr()?, options)?;
@@ -43,16 +43,15 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
         });
         let done = copied.await;
         let carried = Carried::over(&session);
-        let carrier = carriers.backend(&carried);
         part(node, session, &done).await;
-        anyhow::Ok((done.map_err(explain)?, carried, carrier))
+        anyhow::Ok((done.map_err(explain)?, carried))
     })?;
     progress.finish_and_clear();
     let Sent { hash, resumed, bytes: sent } = sent;
     let wall_seconds = wall.seconds();
     let goodput = (sent - resumed) as f64 / wall_seconds;
     let report = Outcome {
-        backend: carrier,
+        backend: carried.backend(),
         role: "sender",
         peer: to.host.clone(),
         path: to.path.display().to_string(),
@@ -66,13 +65,9 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
     let rows = [
         ("copied", format!("{} to {}:{}", source.display(), to.host, to.path.display())),
         ("size", format!("{} ({sent} bytes)", bytes(sent))),
-        ("blake3", format!("{} (verified at both ends)", report.blake3)),
-        ("wall", format!("{wall_seconds:.3} s, {}", rate(goodput))),
-        ("carried by", report.carried.devices.join(", ")),
-        ("repairs", report.carried.describe()),
     ];
     let earlier = (resumed > 0).then(|| ("resumed", format!("{} were there already", bytes(resumed))));
-    output.outcome(&report, rows.into_iter().chain(earlier))
+    output.outcome(&report, rows.into_iter().chain(report.rows()).chain(earlier))
 }
 
 /// The source itself, for the receiver

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::carriers::Carried;
 use crate::copy::agreed::Stopped;
+use crate::copy::words::rate;
 use crate::failure::at;
 use crate::signals::Interrupt;
 
@@ -35,6 +36,19 @@ pub(super) struct Outcome {
     pub(super) goodput_bytes_per_second: f64,
     #[serde(flatten)]
     pub(super) carried: Carried,
+}
+
+impl Outcome {
+    /// The rows of text output that both sides have
+    pub(super) fn rows(&self) -> [(&'static str, String); 4] {
+        let Self { blake3, wall_seconds, carried, .. } = self;
+        [
+            ("blake3", format!("{blake3} (verified at both ends)")),
+            ("wall", format!("{wall_seconds:.3} s, {}", rate(self.goodput_bytes_per_second))),
+            ("carried by", carried.devices.join(", ")),
+            ("repairs", carried.describe()),
+        ]
+    }
 }
 
 /// A runtime with a thread for sessions, which go on while this one reads, writes and hashes
@@ -87,7 +101,7 @@ pub(super) async fn part<T>(node: Node<AnyDevice>, session: Session<AnyDevice>, 
     let _ = tokio::time::timeout(FAREWELL, over).await;
 }
 
-/// Says whose failure it was
+/// The error, or which side has failed
 pub(super) fn explain(error: anyhow::Error) -> anyhow::Error {
     let lost = |error: &(dyn std::error::Error + 'static)| match (error.downcast_ref(), error.downcast_ref())
     {
