@@ -83,11 +83,12 @@ pub mod future {
 }
 
 pub use rdma_core::session::{
-    HelloError, Integrity, LinkId, PathCounts, PathLoss, PathStatus, Priority, SessionId, StreamId, Violation,
+    FRAGMENT, HelloError, Integrity, LinkId, MAX_EAGER, PathCounts, PathLoss, PathStatus, Priority,
+    SessionId, Side, StreamId, Violation,
 };
 pub use rdma_core::{
-    Access, AnyDevice, Caps, Cause, Device, Error, Gid, Histogram, Invalid, PortState, PortStatus, Qpn,
-    Resource, Runtime, Status, Time, Timer, Transport, Verb, WrId,
+    Access, AnyDevice, Caps, Cause, Device, Error, FRAME, Gid, Histogram, Invalid, PortState, PortStatus,
+    Qpn, Resource, Runtime, Status, Time, Timer, Transport, Verb, WrId,
 };
 
 pub use adopt_error::AdoptError;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use rdma_core::session::{
-    IncomingId, Integrity, PathCounts, PathId, PathLoss, PathStatus, Peering, SessionId, SessionWaits,
+    IncomingId, Integrity, PathCounts, PathId, PathLoss, PathStatus, Peering, SessionId, SessionWaits, Side,
 };
 use rdma_core::{Device, Histogram, Time};
 use slab::Slab;
@@ -208,6 +208,10 @@ impl<D: Device> State<D> {
     pub(crate) fn device_of(&self, path: PathId) -> Option<String> {
         let lanes = self.lanes.get(path.0 as usize).and_then(Option::as_ref);
         lanes.map(|lanes| lanes.device().name().to_owned())
+    }
+
+    pub(crate) fn side(&self) -> Side {
+        self.core.side()
     }
 
     pub(crate) fn session_waits(&self, id: SessionId) -> SessionWaits {

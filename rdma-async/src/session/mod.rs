@@ -21,7 +21,7 @@ mod stream;
 use std::fmt;
 use std::sync::Arc;
 
-use rdma_core::session::{PathId, Priority, SessionId};
+use rdma_core::session::{PathId, Priority, SessionId, Side};
 use rdma_core::{Device, Runtime};
 
 #[cfg(feature = "tokio")]
@@ -253,6 +253,13 @@ impl<D: Device> Session<D> {
     /// The process at the other end
     pub fn peer(&self) -> NodeId {
         self.peering().peer
+    }
+
+    /// Which side of the peering this end is, the same for all sessions with the peer; the other end is the other side
+    ///
+    /// Tells the two ends apart if both run the same program.
+    pub fn side(&self) -> Side {
+        self.peering().update(|state, _| state.side())
     }
 
     /// What the session has done, and what it waits for

@@ -1,8 +1,7 @@
 //! Messages that arrived, until they are used
 
-use rdma_async::{Lease, Message};
+use rdma_async::{Lease, MAX_EAGER, Message};
 
-use super::blocks::MAX_EAGER;
 use super::wire::Header;
 
 /// A message of an operation

@@ -1,14 +1,9 @@
 //! How a part of a vector is divided into blocks
 
+use rdma_async::{FRAGMENT, FRAME, MAX_EAGER};
+
 use super::wire::Header;
 use crate::predict::Forecast;
-
-/// The longest message that goes over the eager lane of a session, in bytes: whole packets.
-pub(crate) const MAX_EAGER: usize = 17 * PACKET;
-/// The bytes of a message in a packet of the eager lane.
-const PACKET: usize = 4032;
-/// Longer messages go over the bulk lane, and fill these frames.
-const FRAME: usize = 4096;
 
 /// A way of messages over a session, as measured over simulated sessions
 struct Lane {
@@ -62,8 +57,8 @@ impl Blocks {
     pub(crate) fn new(len: usize, best: u64, message: usize, size: usize) -> Self {
         let even = len.div_ceil(usize::try_from(best.max(1)).unwrap_or(usize::MAX));
         let even = even.saturating_add(Header::LEN);
-        // Whole packets or frames, with the header.
-        let even = even.next_multiple_of(if even <= MAX_EAGER { PACKET } else { FRAME });
+        // Whole packets of the eager lane or whole frames of the bulk lane, with the header.
+        let even = even.next_multiple_of(if even <= MAX_EAGER { FRAGMENT } else { FRAME });
         Self { longest: (even.min(message) - Header::LEN) / size * size }
     }
 

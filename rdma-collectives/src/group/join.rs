@@ -5,7 +5,9 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use rdma_async::{AllocError, Device, Lease, Priority, Session, Stream};
+use futures::TryStreamExt;
+use futures::stream::FuturesUnordered;
+use rdma_async::{AllocError, Device, Lease, Priority, Session, Side, Stream};
 
 use super::cause::Cause;
 use super::error::JoinError;
@@ -17,21 +19,9 @@ use crate::Cabling;
 use crate::cabling::hash;
 
 /// Changes when ranks of this version cannot work with those of another one.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// How many streams a link has.
 const STREAMS: usize = 3;
-
-/// A rank that joins; resets its sessions unless it succeeds, because its neighbours would wait for ever
-pub(super) struct Joining<D: Device> {
-    rank: usize,
-    sessions: Vec<(usize, Session<D>)>,
-    /// Why this rank does not join, if so
-    cause: Cause,
-    /// Dropped behind the reset: neighbours should learn of that first
-    links: Vec<Link<D>>,
-    /// Those of the next link
-    streams: Vec<Stream<D>>,
-}
 
 /// A rank that has joined its neighbours
 pub(super) struct Joined<D: Device> {
@@ -42,90 +32,95 @@ pub(super) struct Joined<D: Device> {
     pub(super) max_message: usize,
 }
 
-impl<D: Device> Joining<D> {
-    pub(super) fn new(rank: usize, sessions: impl IntoIterator<Item = (usize, Session<D>)>) -> Self {
-        let sessions = sessions.into_iter().collect();
-        Self { rank, sessions, cause: Cause { rank, is_lost: false }, links: Vec::new(), streams: Vec::new() }
-    }
-
-    /// Joins the neighbours; resets the sessions if that fails
-    pub(super) async fn join(
-        mut self,
-        options: GroupOptions,
-        cabling: &Cabling,
-    ) -> Result<Joined<D>, JoinError> {
-        let joined = self.link_all(options, cabling).await;
-        match &joined {
-            Ok(_) => self.sessions.clear(),
-            Err(error) => self.cause = error.cause(self.rank),
-        }
-        joined
-    }
-
-    async fn link_all(&mut self, options: GroupOptions, cabling: &Cabling) -> Result<Joined<D>, JoinError> {
-        let sessions = by_neighbour(self.rank, cabling, &self.sessions)?;
+/// Joins the neighbours; resets the sessions if that fails, or if the future is dropped: the neighbours would wait for ever
+pub(super) async fn join<D: Device>(
+    rank: usize,
+    sessions: Vec<(usize, Session<D>)>,
+    options: GroupOptions,
+    cabling: &Cabling,
+) -> Result<Joined<D>, JoinError> {
+    // Dropped behind the reset: neighbours should learn of that before they see the ends of streams.
+    let (mut links, mut linking) = (Vec::new(), FuturesUnordered::new());
+    let mut reset = Reset { sessions, cause: Cause { rank, is_lost: false } };
+    let joined = async {
+        let sessions = by_neighbour(rank, cabling, &reset.sessions)?;
         let plans = Plans::new(cabling.clone())?;
-        let greeting = greeting(self.rank, &plans, &options);
-        let mut max_message = usize::MAX;
-        // In ascending order on all ranks: none waits for one that waits for it.
-        for (neighbour, session) in sessions {
-            max_message = self.link(greeting, neighbour, &session, options).await?.min(max_message);
+        let own = greeting(rank, &plans, &options);
+        // All at once: a failure is found whichever neighbour it is with.
+        let all = sessions.into_iter().map(|(neighbour, session)| link(own, neighbour, session, options));
+        linking.extend(all);
+        let mut longest = usize::MAX;
+        while let Some((link, max_message)) = linking.try_next().await? {
+            links.push(link);
+            longest = longest.min(max_message);
         }
-        Ok(Joined { links: std::mem::take(&mut self.links), plans, max_message })
+        links.sort_by_key(|link| link.rank);
+        Ok((plans, longest))
     }
-
-    /// Adds a link; returns the longest message that the node of this rank takes
-    async fn link(
-        &mut self,
-        own: Greeting,
-        neighbour: usize,
-        session: &Session<D>,
-        options: GroupOptions,
-    ) -> Result<usize, JoinError> {
-        let rank = self.rank;
-        let (len, max) = (options.block_bytes, session.max_message());
-        if len > max {
-            return Err(JoinError::MaxMessage { rank: neighbour, max, len });
-        }
-        let mut leases =
-            leases(session, len).map_err(|reason| JoinError::Memory { rank: neighbour, reason })?;
-        while self.streams.len() < STREAMS {
-            let stream = match rank < neighbour {
-                true => opened(neighbour, session).await?,
-                false => accepted(neighbour, session).await?,
-            };
-            self.streams.push(stream);
-        }
-        // Streams are numbered in the order in which they are opened.
-        self.streams.sort_by_key(|stream| stream.id().0);
-        self.streams[1..].iter().for_each(|urgent| urgent.set_priority(Priority::High));
-        let data = &self.streams[0];
-        leases.end.extend_from_slice(&Greeting { max_message: max as u64, ..own }.encode());
-        // Delivered before anything is compared: a rank that finds a difference resets the session, and the neighbour should find it, too.
-        let sent = data.send(leases.end).delivered().await;
-        leases.end = sent.map_err(|failed| JoinError::of_send(neighbour, failed.error))?;
-        let received = data.recv().await.map_err(|error| JoinError::of_recv(neighbour, error))?;
-        let other = received.as_deref().and_then(Greeting::decode);
-        let other = other.ok_or(JoinError::Greeting { rank: neighbour })?;
-        let names = Greeting::NAMES.into_iter().zip(own.values.into_iter().zip(other.values));
-        let rank_of_neighbour = [("rank of the neighbour", (neighbour as u64, other.rank))];
-        for (what, (mine, theirs)) in names.chain(rank_of_neighbour) {
-            if mine != theirs {
-                let (ranks, values) = ([rank, neighbour], [mine, theirs]);
-                return Err(JoinError::Disagreement { ranks, what, values });
-            }
-        }
-        let (Some(end), Some(credit), Some(data)) =
-            (self.streams.pop(), self.streams.pop(), self.streams.pop())
-        else {
-            unreachable!("there are three streams")
-        };
-        self.links.push(Link::new([rank, neighbour], Streams { data, credit, end }, leases));
-        Ok(usize::try_from(other.max_message).unwrap_or(usize::MAX))
+    .await;
+    match &joined {
+        Ok(_) => reset.sessions.clear(),
+        Err(error) => reset.cause = JoinError::cause(error, rank),
     }
+    drop(reset);
+    joined.map(|(plans, max_message)| Joined { links, plans, max_message })
 }
 
-impl<D: Device> Drop for Joining<D> {
+/// Makes a link; returns it, and the longest message that the node of this rank takes
+async fn link<D: Device>(
+    own: Greeting,
+    neighbour: usize,
+    session: Session<D>,
+    options: GroupOptions,
+) -> Result<(Link<D>, usize), JoinError> {
+    let (len, max) = (options.block_bytes, session.max_message());
+    if len > max {
+        return Err(JoinError::MaxMessage { rank: neighbour, max, len });
+    }
+    let mut leases = leases(&session, len).map_err(|reason| JoinError::Memory { rank: neighbour, reason })?;
+    let mut streams = Vec::with_capacity(STREAMS);
+    while streams.len() < STREAMS {
+        // By sides and not by ranks, which the greeting compares: neighbours that take each other for another rank find that out.
+        streams.push(match session.side() {
+            Side::Connecting => opened(neighbour, &session).await?,
+            Side::Accepting => accepted(neighbour, &session).await?,
+        });
+    }
+    // Streams are numbered in the order in which they are opened.
+    streams.sort_by_key(|stream| stream.id().0);
+    let Ok([data, credit, end]) = <[Stream<D>; STREAMS]>::try_from(streams) else {
+        unreachable!("there are three streams")
+    };
+    for urgent in [&credit, &end] {
+        urgent.set_priority(Priority::High);
+    }
+    leases.end.extend_from_slice(&Greeting { max_message: max as u64, ..own }.encode());
+    // Delivered before anything is compared: a rank that finds a difference resets the session, and the neighbour should find it, too.
+    let sent = data.send(leases.end).delivered().await;
+    leases.end = sent.map_err(|failed| JoinError::of_send(neighbour, failed.error))?;
+    let received = data.recv().await.map_err(|error| JoinError::of_recv(neighbour, error))?;
+    let other = received.as_deref().and_then(Greeting::decode);
+    let other = other.ok_or(JoinError::Greeting { rank: neighbour })?;
+    let names = Greeting::NAMES.into_iter().zip(own.values.into_iter().zip(other.values));
+    let rank_of_neighbour = [("rank of the neighbour", (neighbour as u64, other.rank))];
+    let ranks = [own.rank as usize, neighbour];
+    for (what, (mine, theirs)) in names.chain(rank_of_neighbour) {
+        if mine != theirs {
+            return Err(JoinError::Disagreement { ranks, what, values: [mine, theirs] });
+        }
+    }
+    let max_message = usize::try_from(other.max_message).unwrap_or(usize::MAX);
+    Ok((Link::new(ranks, Streams { data, credit, end }, leases), max_message))
+}
+
+/// Resets the sessions of a rank that does not join when it is dropped
+struct Reset<D: Device> {
+    sessions: Vec<(usize, Session<D>)>,
+    /// Why this rank does not join
+    cause: Cause,
+}
+
+impl<D: Device> Drop for Reset<D> {
     fn drop(&mut self) {
         let code = self.cause.reset_code();
         self.sessions.iter().for_each(|(_, session)| session.reset(code));

@@ -30,7 +30,7 @@ pub use self::call::{Call, OperationKind};
 pub use self::element::{Complex64, Element, ElementType};
 pub use self::error::{GroupError, JoinError};
 use self::execution::{Buffers, Execution, Job};
-use self::join::{Joined, Joining};
+use self::join::Joined;
 use self::kernels::Kernel;
 use self::link::Link;
 pub use self::options::GroupOptions;
@@ -154,8 +154,8 @@ impl<D: Device> Group<D> {
         cabling: &Cabling,
         sessions: impl IntoIterator<Item = (usize, Session<D>)>,
     ) -> Result<Self, JoinError> {
-        let Joined { links, plans, max_message } =
-            Joining::new(rank, sessions).join(options, cabling).await?;
+        let sessions = sessions.into_iter().collect();
+        let Joined { links, plans, max_message } = join::join(rank, sessions, options, cabling).await?;
         Ok(Self { rank, links, options, plans, sequence: 0, max_held: max_message / HELD_PART, end: None })
     }
 

@@ -63,6 +63,50 @@ enum Ended {
     Working(GroupError),
 }
 
+/// Regression: both ends opened streams, or both waited for streams, if they took each other for another rank, and joining never ended.
+#[test]
+fn ranks_that_take_each_other_for_another_do_not_join() {
+    let mesh = cabling(3, &[(0, 1), (1, 2), (0, 2)]);
+    // Each host has a session with both others; these ranks join, and take the sessions for those with these ranks.
+    let ends = |claims: [(usize, [usize; 2]); 3]| {
+        sim(3, &[(0, 1), (1, 2), (0, 2)])
+            .run(async |net| {
+                let mut cluster = connect(&net, &mesh, &NodeOptions::new()).await;
+                for sessions in &mut cluster.sessions {
+                    sessions.sort_by_key(|(neighbour, _)| *neighbour);
+                }
+                let ends =
+                    claims.into_iter().zip(&cluster.sessions).map(async |((rank, labels), sessions)| {
+                        let sessions = sessions.iter().map(|(_, session)| session.clone());
+                        let sessions: Vec<_> = labels.into_iter().zip(sessions).collect();
+                        match Group::<SimDevice>::join(rank, &mesh, sessions).await {
+                            Ok(mut group) => group.barrier().await.err().map(Ended::Working),
+                            Err(error) => Some(Ended::Joining(error)),
+                        }
+                    });
+                join_all(ends).await
+            })
+            .value
+    };
+    let right = [(0, [1, 2]), (1, [0, 2]), (2, [0, 1])];
+    assert_eq!(ends(right), [None, None, None]);
+    // One rank has swapped its sessions, and two hosts join as the same rank.
+    for wrong in [
+        [(0, [2, 1]), right[1], right[2]],
+        [right[0], (1, [2, 0]), right[2]],
+        [right[0], right[1], (2, [1, 0])],
+        [(1, [0, 2]), right[1], right[2]],
+        [right[0], (0, [1, 2]), right[2]],
+        [right[0], right[1], (0, [1, 2])],
+    ] {
+        let ends = ends(wrong);
+        let is_found = ends.iter().flatten().any(|end| {
+            matches!(end, Ended::Joining(JoinError::Disagreement { what: "rank of the neighbour", .. }))
+        });
+        assert!(is_found && ends.iter().all(Option::is_some), "{wrong:?}: {ends:?}");
+    }
+}
+
 /// Joins the hosts of a line, whose applications keep the sessions and `hinder` them before; then each has a barrier
 fn ends_on_line<T>(
     options: &NodeOptions,
@@ -98,9 +142,7 @@ fn a_rank_without_send_memory_fails_and_its_neighbours_do_not_wait() {
     });
     let own = JoinError::Memory { rank: 2, reason: AllocError::WouldBlock };
     let failed = JoinError::Failed { rank: 1 };
-    assert_eq!(ends[1..], [Some(Ended::Joining(own)), Some(Ended::Joining(failed))]);
-    // Rank 0 has no other neighbour, and had joined.
-    assert_eq!(ends[0], Some(Ended::Working(GroupError::Left { rank: 1 })));
+    assert_eq!(ends, [failed.clone(), own, failed].map(|error| Some(Ended::Joining(error))));
     let text = JoinError::Memory { rank: 2, reason: AllocError::WouldBlock }.to_string();
     assert!(text.contains("no memory is free now; lower block_bytes, or raise send_memory"), "{text}");
 }
@@ -118,8 +160,7 @@ fn a_rank_without_streams_fails_and_its_neighbours_do_not_wait() {
     let own = |rank| Some(Ended::Joining(JoinError::Streams { rank, needed: 3 }));
     let failed = |rank| Some(Ended::Joining(JoinError::Failed { rank }));
     assert_eq!(streams(0), [own(1), failed(0), failed(0)]);
-    let left = Some(Ended::Working(GroupError::Left { rank: 1 }));
-    assert_eq!(streams(1), [left, own(2), failed(1)]);
+    assert_eq!(streams(1), [failed(1), own(2), failed(1)]);
 }
 
 /// Catches a rank that ends its session before the neighbour has found the same difference, and one that has joined and waits.

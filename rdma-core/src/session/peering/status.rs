@@ -1,6 +1,8 @@
 //! What a peering tells about itself
 
-use super::super::{Address, IncomingId, PathCounts, PathId, PathStatus, SessionId, SessionWaits, StreamId};
+use super::super::{
+    Address, IncomingId, PathCounts, PathId, PathStatus, SessionId, SessionWaits, Side, StreamId,
+};
 use super::{Incoming, Peering, Progress};
 use crate::Histogram;
 
@@ -31,6 +33,11 @@ impl Peering {
         let session = self.sessions[session as usize & 1].peek(SessionId(session));
         let stream = session.and_then(|session| session.streams.get(&StreamId(stream)));
         stream.is_some_and(|stream| stream.incoming.is_next(message))
+    }
+
+    /// Which side this is
+    pub fn side(&self) -> Side {
+        self.config.side
     }
 
     /// What a session waits for; nothing if it is over
