@@ -36,7 +36,7 @@ pub use forest::{all_gather, broadcast, reduce, reduce_scatter};
 #[cfg(feature = "groups")]
 pub use group::{
     Call, Complex64, Element, ElementType, Group, GroupError, GroupOptions, JoinError, OperationKind,
-    Reduction,
+    Reduction, ShrinkError,
 };
 pub use parse::ParsePlanError;
 pub use paths::{gather, scatter};

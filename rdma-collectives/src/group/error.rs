@@ -90,6 +90,13 @@ pub enum GroupError {
         size: usize,
     },
 
+    /// A rank has revoked the group
+    #[error("rank {rank} has revoked the group")]
+    Revoked {
+        /// The rank
+        rank: usize,
+    },
+
     /// Elements of this type have no such reduction
     #[error("elements of type {element} have no {reduction}")]
     Unsupported {
@@ -226,6 +233,11 @@ impl JoinError {
         }
     }
 
+    /// Whether another attempt would fail as well
+    pub(super) fn is_lasting(&self) -> bool {
+        !matches!(self, Self::Failed { .. } | Self::Greeting { .. } | Self::Lost { .. })
+    }
+
     fn lost(rank: usize, reason: SessionError) -> Self {
         match Cause::of(&reason) {
             Some(Cause { rank, is_lost: false }) => Self::Failed { rank },
@@ -254,6 +266,31 @@ impl JoinError {
             _ => Self::Greeting { rank },
         }
     }
+}
+
+/// Why the ranks that are left do not go on
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShrinkError {
+    /// The others take this rank for one that has left
+    #[error("the other ranks go on without {host}: they have seen it leave the group")]
+    Excluded {
+        /// The host of this rank
+        host: String,
+    },
+
+    /// A group of the ranks that are left can not come together
+    #[error(transparent)]
+    Join(#[from] JoinError),
+
+    /// Too few ranks are left: the others may be a group of their own
+    #[error("{} of {size} ranks are left ({}): too few to go on", hosts.len(), hosts.join(", "))]
+    Minority {
+        /// The hosts of the ranks that this one reaches, itself among them
+        hosts: Vec<String>,
+        /// How many ranks the group had
+        size: usize,
+    },
 }
 
 /// The name of a value that is a hash: a person compares the cablings instead.

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use futures::TryStreamExt;
 use futures::stream::FuturesUnordered;
-use rdma_async::{AllocError, Device, Lease, Priority, Session, Side, Stream};
+use rdma_async::{Device, Priority, Session, Side, Stream};
 
 use super::cause::Cause;
 use super::error::JoinError;
@@ -23,22 +23,15 @@ const VERSION: u64 = 3;
 /// How many streams a link has.
 const STREAMS: usize = 3;
 
-/// A rank that has joined its neighbours
-pub(super) struct Joined<D: Device> {
-    /// In ascending order
-    pub(super) links: Vec<Link<D>>,
-    pub(super) plans: Plans,
-    /// The longest message that the node of the rank takes, in bytes; if each link has a node of its own, the least of all
-    pub(super) max_message: usize,
-}
-
-/// Joins the neighbours; resets the sessions if that fails, or if the future is dropped: the neighbours would wait for ever
+/// Joins the neighbours: returns the links, each with the longest message that the node of this rank takes over it
+///
+/// Resets the sessions if that fails, or if the future is dropped: the neighbours would wait for ever.
 pub(super) async fn join<D: Device>(
     rank: usize,
     sessions: Vec<(usize, Session<D>)>,
     options: GroupOptions,
     cabling: &Cabling,
-) -> Result<Joined<D>, JoinError> {
+) -> Result<(Vec<(Link<D>, usize)>, Plans), JoinError> {
     // Dropped behind the reset: neighbours should learn of that before they see the ends of streams.
     let (mut links, mut linking) = (Vec::new(), FuturesUnordered::new());
     let mut reset = Reset { sessions, cause: Cause { rank, is_lost: false } };
@@ -49,13 +42,10 @@ pub(super) async fn join<D: Device>(
         // All at once: a failure is found whichever neighbour it is with.
         let all = sessions.into_iter().map(|(neighbour, session)| link(own, neighbour, session, options));
         linking.extend(all);
-        let mut longest = usize::MAX;
-        while let Some((link, max_message)) = linking.try_next().await? {
+        while let Some(link) = linking.try_next().await? {
             links.push(link);
-            longest = longest.min(max_message);
         }
-        links.sort_by_key(|link| link.rank);
-        Ok((plans, longest))
+        Ok(plans)
     }
     .await;
     match &joined {
@@ -63,7 +53,7 @@ pub(super) async fn join<D: Device>(
         Err(error) => reset.cause = JoinError::cause(error, rank),
     }
     drop(reset);
-    joined.map(|(plans, max_message)| Joined { links, plans, max_message })
+    joined.map(|plans| (links, plans))
 }
 
 /// Makes a link; returns it, and the longest message that the node of this rank takes
@@ -73,11 +63,8 @@ async fn link<D: Device>(
     session: Session<D>,
     options: GroupOptions,
 ) -> Result<(Link<D>, usize), JoinError> {
-    let (len, max) = (options.block_bytes, session.max_message());
-    if len > max {
-        return Err(JoinError::MaxMessage { rank: neighbour, max, len });
-    }
-    let mut leases = leases(&session, len).map_err(|reason| JoinError::Memory { rank: neighbour, reason })?;
+    // Without waiting: the rank itself may have the rest of the memory.
+    let leases = Leases::new(&session, neighbour, options, false).await?;
     let mut streams = Vec::with_capacity(STREAMS);
     while streams.len() < STREAMS {
         // By sides and not by ranks, which the greeting compares: neighbours that take each other for another rank find that out.
@@ -91,14 +78,26 @@ async fn link<D: Device>(
     let Ok([data, credit, end]) = <[Stream<D>; STREAMS]>::try_from(streams) else {
         unreachable!("there are three streams")
     };
-    for urgent in [&credit, &end] {
+    greet(own, neighbour, session.max_message(), Streams { data, credit, end }, leases).await
+}
+
+/// Makes a link of its streams, whose node takes messages of up to `max` bytes; returns it, and the longest message that the node of
+/// this rank takes
+pub(super) async fn greet<D: Device>(
+    own: Greeting,
+    neighbour: usize,
+    max: usize,
+    streams: Streams<D>,
+    mut leases: Leases,
+) -> Result<(Link<D>, usize), JoinError> {
+    for urgent in [&streams.credit, &streams.end] {
         urgent.set_priority(Priority::High);
     }
     leases.end.extend_from_slice(&Greeting { max_message: max as u64, ..own }.encode());
     // Delivered before anything is compared: a rank that finds a difference resets the session, and the neighbour should find it, too.
-    let sent = data.send(leases.end).delivered().await;
+    let sent = streams.data.send(leases.end).delivered().await;
     leases.end = sent.map_err(|failed| JoinError::of_send(neighbour, failed.error))?;
-    let received = data.recv().await.map_err(|error| JoinError::of_recv(neighbour, error))?;
+    let received = streams.data.recv().await.map_err(|error| JoinError::of_recv(neighbour, error))?;
     let other = received.as_deref().and_then(Greeting::decode);
     let other = other.ok_or(JoinError::Greeting { rank: neighbour })?;
     let names = Greeting::NAMES.into_iter().zip(own.values.into_iter().zip(other.values));
@@ -110,14 +109,14 @@ async fn link<D: Device>(
         }
     }
     let max_message = usize::try_from(other.max_message).unwrap_or(usize::MAX);
-    Ok((Link::new(ranks, Streams { data, credit, end }, leases), max_message))
+    Ok((Link::new(ranks, streams, leases), max_message))
 }
 
 /// Resets the sessions of a rank that does not join when it is dropped
-struct Reset<D: Device> {
-    sessions: Vec<(usize, Session<D>)>,
+pub(super) struct Reset<D: Device> {
+    pub(super) sessions: Vec<(usize, Session<D>)>,
     /// Why this rank does not join
-    cause: Cause,
+    pub(super) cause: Cause,
 }
 
 impl<D: Device> Drop for Reset<D> {
@@ -128,7 +127,7 @@ impl<D: Device> Drop for Reset<D> {
 }
 
 /// The first message to each neighbour
-fn greeting(rank: usize, plans: &Plans, options: &GroupOptions) -> Greeting {
+pub(super) fn greeting(rank: usize, plans: &Plans, options: &GroupOptions) -> Greeting {
     let cables = plans.cabling.cables().iter().map(|cable| (cable.ends, cable.latency_ns));
     let latencies = cables.fold(String::new(), |text, cable| text + &format!("{cable:?}"));
     let plan = plans.trees.as_ref().map_or_else(String::new, ToString::to_string);
@@ -175,11 +174,28 @@ fn by_neighbour<D: Device>(
     }
 }
 
-/// Memory for all that is under way to a neighbour at once, without waiting: the rank itself may have the rest of it
-fn leases<D: Device>(session: &Session<D>, len: usize) -> Result<Leases, AllocError> {
-    let data: Result<Vec<Lease>, _> = (0..MAX_MESSAGES).map(|_| session.try_alloc(len)).collect();
-    let end = session.try_alloc(Greeting::LEN.max(End::LEN))?;
-    Ok(Leases { data: data?, credit: session.try_alloc(Credit::LEN)?, end })
+impl Leases {
+    /// Memory for all that is under way to a neighbour at once; waits for it or not
+    pub(super) async fn new<D: Device>(
+        session: &Session<D>,
+        neighbour: usize,
+        options: GroupOptions,
+        waits: bool,
+    ) -> Result<Self, JoinError> {
+        let (block, max) = (options.block_bytes, session.max_message());
+        if block > max {
+            return Err(JoinError::MaxMessage { rank: neighbour, max, len: block });
+        }
+        let lease = async |len| {
+            let leased = if waits { session.alloc(len).await } else { session.try_alloc(len) };
+            leased.map_err(|reason| JoinError::Memory { rank: neighbour, reason })
+        };
+        let mut data = Vec::with_capacity(MAX_MESSAGES);
+        while data.len() < MAX_MESSAGES {
+            data.push(lease(block).await?);
+        }
+        Ok(Self { data, credit: lease(Credit::LEN).await?, end: lease(Greeting::LEN.max(End::LEN)).await? })
+    }
 }
 
 async fn opened<D: Device>(neighbour: usize, session: &Session<D>) -> Result<Stream<D>, JoinError> {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use rdma_async::future::{Recv, Send};
-use rdma_async::{Device, Lease, SendError, Stream};
+use rdma_async::{Device, Lease, SendError, Session, Stream};
 
 use super::block::Block;
 use super::error::GroupError;
@@ -81,6 +81,11 @@ impl<D: Device> Link<D> {
             send_credit: None,
             spare_end: Some(leases.end),
         }
+    }
+
+    /// The session with the neighbour
+    pub(crate) fn session(&self) -> Session<D> {
+        self.streams.data.session()
     }
 
     /// Fails if the neighbour has ended the group, and notes whether it is gone

@@ -16,8 +16,10 @@ mod options;
 mod plans;
 mod reduction;
 mod schedule;
+mod shrink;
 #[cfg(test)]
 mod tests;
+mod views;
 mod wire;
 
 use std::fmt;
@@ -28,9 +30,8 @@ use rdma_async::{Device, Session};
 
 pub use self::call::{Call, OperationKind};
 pub use self::element::{Complex64, Element, ElementType};
-pub use self::error::{GroupError, JoinError};
+pub use self::error::{GroupError, JoinError, ShrinkError};
 use self::execution::{Buffers, Execution, Job};
-use self::join::Joined;
 use self::kernels::Kernel;
 use self::link::Link;
 pub use self::options::GroupOptions;
@@ -102,6 +103,17 @@ pub struct Group<D: Device> {
     max_held: usize,
     /// Why the group is over
     end: Option<GroupError>,
+    founding: Founding,
+}
+
+/// The group from which a group came about by loss
+#[derive(Clone, Debug)]
+struct Founding {
+    cabling: Cabling,
+    /// The rank in it of each rank
+    ranks: Vec<usize>,
+    /// How often ranks have come together since
+    epoch: u64,
 }
 
 /// Blocks that wait hold at most this part of the longest message that the node takes
@@ -155,8 +167,84 @@ impl<D: Device> Group<D> {
         sessions: impl IntoIterator<Item = (usize, Session<D>)>,
     ) -> Result<Self, JoinError> {
         let sessions = sessions.into_iter().collect();
-        let Joined { links, plans, max_message } = join::join(rank, sessions, options, cabling).await?;
-        Ok(Self { rank, links, options, plans, sequence: 0, max_held: max_message / HELD_PART, end: None })
+        let (links, plans) = join::join(rank, sessions, options, cabling).await?;
+        let ranks = (0..cabling.hosts().len()).collect();
+        Ok(Self::new(rank, links, plans, options, Founding { cabling: cabling.clone(), ranks, epoch: 0 }))
+    }
+
+    /// A group of links, each with the longest message that the node of this rank takes over it
+    fn new(
+        rank: usize,
+        links: Vec<(Link<D>, usize)>,
+        plans: Plans,
+        options: GroupOptions,
+        founding: Founding,
+    ) -> Self {
+        // If each link has a node of its own, the least of all.
+        let max_message = links.iter().map(|(_, max_message)| *max_message).min().unwrap_or(usize::MAX);
+        let mut links: Vec<_> = links.into_iter().map(|(link, _)| link).collect();
+        links.sort_by_key(|link| link.rank);
+        let max_held = max_message / HELD_PART;
+        Self { rank, links, options, plans, sequence: 0, max_held, end: None, founding }
+    }
+
+    /// Goes on without the ranks that are lost or have left
+    ///
+    /// All ranks that are left call it, as soon as an operation has failed, or the group is [revoked](Self::revoke); they get a new
+    /// group, which begins with operation 0. Its ranks are numbered anew in the same order ([`hosts`](Self::hosts) names them), and its cabling is
+    /// what is left of the first one: pairs of ranks whose session is over have no cable.
+    ///
+    /// The ranks agree on who is left, also if more of them are lost meanwhile. Only more than half of the ranks of the group go on, or
+    /// half of them with the lowest one: ranks that are cut off from each other do not go on side by side.
+    ///
+    /// # Errors
+    ///
+    /// [`ShrinkError::Minority`] if too few are left; [`ShrinkError::Excluded`] if the others take this rank for one that has left;
+    /// [`ShrinkError::Join`] if the nodes have too little for a group. The rank then [resets](Session::reset) its sessions, as one that fails
+    /// to [`join`](Self::join) does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Waits for every rank that can be reached, until that rank calls it or its sessions end. Dropping the future leaves the group: it
+    /// resets the sessions, and the others go on without this rank.
+    pub async fn shrink(mut self) -> Result<Self, ShrinkError> {
+        if self.end.is_none() {
+            self.revoke();
+        }
+        let Self { rank, links, options, end, founding, .. } = self;
+        let gone = match end {
+            Some(GroupError::Left { rank: gone }) if gone != rank => {
+                founding.ranks[gone..=gone].iter().copied()
+            }
+            _ => [].iter().copied(),
+        };
+        let gone = views::set(gone);
+        let sessions = links.iter().map(|link| (founding.ranks[link.rank], link.session())).collect();
+        // Their memory and their streams are needed for the new ones.
+        drop(links);
+        shrink::shrink(founding.ranks[rank], founding, sessions, gone, options).await
+    }
+
+    /// Ends the group on all ranks that can be reached: operations under way and later ones fail with [`GroupError::Revoked`] there
+    ///
+    /// Does nothing if the group is over already.
+    pub fn revoke(&mut self) {
+        if self.end.is_none() {
+            self.end_with(GroupError::Revoked { rank: self.rank });
+        }
+    }
+
+    /// The names of the hosts of the ranks, in the order of the ranks
+    #[must_use]
+    pub fn hosts(&self) -> &[String] {
+        self.plans.cabling.hosts()
+    }
+
+    /// How often ranks have come together since the group was joined: 0 for the first group; the same on all ranks, and higher with each
+    /// [`shrink`](Self::shrink)
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.founding.epoch
     }
 
     /// The number of this rank, from 0: its index in [`Cabling::hosts`]

@@ -94,6 +94,7 @@ impl End {
                 ([4, *sequence, ranks[0] as u32, ranks[1] as u32], Some(calls))
             }
             GroupError::Protocol { rank, sequence } => ([5, *sequence, *rank as u32, 0], None),
+            GroupError::Revoked { rank } => ([6, 0, *rank as u32, 0], None),
             // These end no group.
             GroupError::Argument { .. }
             | GroupError::Plan(_)
@@ -126,6 +127,7 @@ impl End {
                 }
             }
             5 => GroupError::Protocol { rank, sequence },
+            6 => GroupError::Revoked { rank },
             _ => return None,
         }))
     }
@@ -207,6 +209,7 @@ mod tests {
                 GroupError::Lost { rank, reason: None },
                 GroupError::Mismatch { sequence, ranks, calls: [call, Call { count: 0, ..call }] },
                 GroupError::Protocol { rank, sequence },
+                GroupError::Revoked { rank },
             ] {
                 let end = End(error);
                 prop_assert_eq!(End::decode(&end.encode()), Some(end));

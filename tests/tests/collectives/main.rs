@@ -7,5 +7,6 @@ mod figures;
 mod joins;
 mod limits;
 mod oracle;
+mod shrinking;
 
 mod protocol;

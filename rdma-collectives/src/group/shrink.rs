@@ -1,0 +1,328 @@
+//! How the ranks of a group go on without those that were lost
+//!
+//! Each rank opens streams of its own to its neighbours and tells them what it knows ([`Views`]), until all that it reaches have said
+//! which ranks they reach. They then know the same, decide the same, tell each other so, and join a group of themselves. A rank that learns
+//! of another loss meanwhile, or whose group does not come together, begins another attempt, and the others follow it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::future::{BoxFuture, Either, select, try_join_all};
+use futures::stream::FuturesUnordered;
+use rdma_async::{Device, Priority, RecvError, Session, Side, Stream, StreamId};
+
+use super::cause::Cause;
+use super::error::{JoinError, ShrinkError};
+use super::join::{self, Reset};
+use super::link::{Leases, Streams};
+use super::options::GroupOptions;
+use super::plans::Plans;
+use super::views::{Decision, Ranks, Statement, Views, members, set};
+use super::{Founding, Group};
+use crate::{Cable, Cabling};
+
+/// How many streams two ranks open: one for statements, and those of a link.
+const STREAMS: usize = 4;
+
+/// The streams to a neighbour
+struct Bundle<D: Device> {
+    statements: Arc<Stream<D>>,
+    /// `None` once they are used
+    link: Option<Streams<D>>,
+    /// The decision of the neighbour in the present attempt, or 0
+    decided: u64,
+}
+
+enum Event<D: Device> {
+    /// The streams to a neighbour, or `None` if the session is over
+    Opened(usize, Option<Bundle<D>>),
+    /// What a neighbour sent on the stream with this number: `None` at its end, and `Some(None)` if that is no statement
+    Received(usize, StreamId, Result<Option<Option<Statement>>, RecvError>),
+    Sent,
+}
+
+/// A rank that is looking for the others
+struct Survivor<D: Device> {
+    /// Founding ranks, as everywhere here
+    own: usize,
+    founding: Founding,
+    options: GroupOptions,
+    /// The last group that was agreed on, and those that may have been since
+    groups: Vec<Ranks>,
+    attempt: u64,
+    views: Views,
+    sessions: BTreeMap<usize, Session<D>>,
+    bundles: BTreeMap<usize, Bundle<D>>,
+    /// The neighbours to which streams are being opened
+    opening: BTreeSet<usize>,
+    /// What the neighbours were told last
+    told: Option<Statement>,
+    events: FuturesUnordered<BoxFuture<'static, Event<D>>>,
+}
+
+/// Joins a group of the ranks of `founding` that are left
+///
+/// `sessions` are those with neighbours, and `gone` the ranks that have left, by founding rank. Resets the sessions if it fails or is dropped.
+pub(super) async fn shrink<D: Device>(
+    own: usize,
+    founding: Founding,
+    sessions: BTreeMap<usize, Session<D>>,
+    gone: Ranks,
+    options: GroupOptions,
+) -> Result<Group<D>, ShrinkError> {
+    let reset = sessions.iter().map(|(rank, session)| (*rank, session.clone())).collect();
+    let mut survivor = Survivor {
+        own,
+        options,
+        groups: vec![set(founding.ranks.iter().copied())],
+        attempt: founding.epoch + 1,
+        founding,
+        views: Views::new(own, set(sessions.keys().copied()), gone),
+        sessions,
+        bundles: BTreeMap::new(),
+        opening: BTreeSet::new(),
+        told: None,
+        events: FuturesUnordered::new(),
+    };
+    // Dropped before the streams: neighbours should learn of the reset before they see the ends of streams.
+    let mut reset = Reset { sessions: reset, cause: Cause { rank: own, is_lost: false } };
+    let group = survivor.agree().await;
+    if group.is_ok() {
+        reset.sessions.clear();
+    }
+    drop(reset);
+    group
+}
+
+impl<D: Device> Survivor<D> {
+    async fn agree(&mut self) -> Result<Group<D>, ShrinkError> {
+        loop {
+            self.open_all();
+            let decision = self.decision()?;
+            self.tell(decision.as_ref());
+            match decision.filter(|decision| self.is_agreed(decision)) {
+                Some(decision) => {
+                    // It may come together at others, and not here.
+                    self.groups.push(decision.members);
+                    let attempt = self.attempt;
+                    match self.join(&decision).await {
+                        Some(joined) => return joined,
+                        None => self.begin_again(attempt),
+                    }
+                }
+                None => {
+                    let Some(event) = self.events.next().await else {
+                        unreachable!("a rank without a decision waits for a neighbour")
+                    };
+                    self.apply(event);
+                }
+            }
+        }
+    }
+
+    /// The ranks that go on, as far as this one knows
+    fn decision(&self) -> Result<Option<Decision>, ShrinkError> {
+        if self.views.is_excluded() {
+            return Err(ShrinkError::Excluded { host: self.name(self.own) });
+        }
+        let decision = self.views.decision();
+        if let Some(decision) = &decision
+            && let Some(group) = self.groups.iter().find(|group| !decision.has_quorum(**group))
+        {
+            let hosts = members(decision.members).map(|rank| self.name(rank)).collect();
+            return Err(ShrinkError::Minority { hosts, size: group.count_ones() as usize });
+        }
+        Ok(decision)
+    }
+
+    fn name(&self, rank: usize) -> String {
+        self.founding.cabling.hosts()[rank].clone()
+    }
+
+    /// Whether all neighbours have decided the same
+    fn is_agreed(&self, decision: &Decision) -> bool {
+        let expected = decision.fingerprint(self.attempt);
+        let decided = |rank| self.bundles.get(&rank).map(|bundle| bundle.decided);
+        decision.neighbours(self.own).all(|rank| decided(rank) == Some(expected))
+    }
+
+    /// Tells the neighbours what this rank knows, if they do not know it yet
+    fn tell(&mut self, decision: Option<&Decision>) {
+        let decided = decision.map_or(0, |decision| decision.fingerprint(self.attempt));
+        let statement = Statement { attempt: self.attempt, decided, views: self.views.views().clone() };
+        if self.told.as_ref() != Some(&statement) {
+            for bundle in self.bundles.values() {
+                let (stream, bytes) = (Arc::clone(&bundle.statements), statement.encode());
+                self.events.push(Box::pin(async move {
+                    // Receiving says why, if the neighbour does not take it.
+                    let _ = stream.send_bytes(&bytes).await;
+                    Event::Sent
+                }));
+            }
+            self.told = Some(statement);
+        }
+    }
+
+    fn apply(&mut self, event: Event<D>) {
+        match event {
+            Event::Sent => (),
+            Event::Opened(rank, None) => {
+                self.opening.remove(&rank);
+                self.lose(rank);
+            }
+            Event::Opened(rank, Some(bundle)) => {
+                self.opening.remove(&rank);
+                self.receive(rank, &bundle.statements);
+                self.bundles.insert(rank, bundle);
+                self.told = None;
+            }
+            Event::Received(rank, stream, received) => {
+                let bundle = self.bundles.get_mut(&rank);
+                let Some(bundle) = bundle.filter(|bundle| bundle.statements.id() == stream) else { return };
+                match received {
+                    Ok(Some(Some(statement))) => {
+                        let stream = Arc::clone(&bundle.statements);
+                        self.views.merge(&statement.views);
+                        if statement.attempt > self.attempt {
+                            self.attempt = statement.attempt;
+                            self.bundles.values_mut().for_each(|bundle| bundle.decided = 0);
+                        }
+                        if let Some(bundle) = self.bundles.get_mut(&rank)
+                            && statement.attempt == self.attempt
+                        {
+                            bundle.decided = statement.decided;
+                        }
+                        self.receive(rank, &stream);
+                    }
+                    // The neighbour begins again, or has joined a group that did not come together here.
+                    Ok(None) => drop(self.bundles.remove(&rank)),
+                    // It runs another protocol, and goes on with no rank of this group.
+                    Err(_) | Ok(Some(None)) => self.lose(rank),
+                }
+            }
+        }
+    }
+
+    /// Opens streams to all neighbours to which there are none
+    fn open_all(&mut self) {
+        let lacking = |rank: &usize| !self.bundles.contains_key(rank) && !self.opening.contains(rank);
+        let lacking: Vec<_> = self.sessions.keys().copied().filter(lacking).collect();
+        for rank in lacking {
+            self.opening.insert(rank);
+            self.events.push(Box::pin(open(rank, self.sessions[&rank].clone())));
+        }
+    }
+
+    fn receive(&self, rank: usize, stream: &Stream<D>) {
+        let (id, receiving) = (stream.id(), stream.recv());
+        self.events.push(Box::pin(async move {
+            let received = receiving.await;
+            Event::Received(
+                rank,
+                id,
+                received.map(|message| message.map(|message| Statement::decode(&message))),
+            )
+        }));
+    }
+
+    /// The session with a neighbour is over
+    fn lose(&mut self, rank: usize) {
+        self.views.lose(rank);
+        self.bundles.remove(&rank);
+        self.sessions.remove(&rank);
+    }
+
+    /// Joins the group that was decided; `None` if it does not come together
+    async fn join(&mut self, decision: &Decision) -> Option<Result<Group<D>, ShrinkError>> {
+        let attempt = self.attempt;
+        let mut streams = Vec::new();
+        for rank in decision.neighbours(self.own) {
+            streams.push((
+                rank,
+                self.sessions.get(&rank)?.clone(),
+                self.bundles.get_mut(&rank)?.link.take()?,
+            ));
+        }
+        let founding = Founding { epoch: attempt, ..self.founding.clone() };
+        let mut joining = pin!(join_members(self.own, founding, decision.clone(), streams, self.options));
+        loop {
+            let event = match select(joining, self.events.next()).await {
+                Either::Left((Ok(group), _)) => return Some(Ok(group)),
+                Either::Left((Err(error), _)) => return error.map(|error| Err(error.into())),
+                Either::Right((event, rest)) => {
+                    joining = rest;
+                    event
+                }
+            };
+            // Without a neighbour there is no event, and nothing to wait for.
+            event.into_iter().for_each(|event| self.apply(event));
+            if self.attempt > attempt || self.views.decision().as_ref() != Some(decision) {
+                return None;
+            }
+        }
+    }
+
+    /// Begins another attempt: all streams are opened anew
+    fn begin_again(&mut self, failed: u64) {
+        self.attempt = self.attempt.max(failed + 1);
+        self.bundles.clear();
+    }
+}
+
+/// Opens streams to a neighbour
+async fn open<D: Device>(rank: usize, session: Session<D>) -> Event<D> {
+    let mut streams = Vec::with_capacity(STREAMS);
+    while streams.len() < STREAMS {
+        // Waits for places, which the streams of the group before have until both ranks have dropped them.
+        let stream = match session.side() {
+            Side::Connecting => session.open_stream(Priority::Normal).await.ok(),
+            Side::Accepting => session.accept_stream().await.ok().flatten(),
+        };
+        match stream {
+            Some(stream) => streams.push(stream),
+            None => return Event::Opened(rank, None),
+        }
+    }
+    streams.sort_by_key(|stream| stream.id().0);
+    let Ok([statements, data, credit, end]) = <[Stream<D>; STREAMS]>::try_from(streams) else {
+        unreachable!("there are four streams")
+    };
+    let (statements, link) = (Arc::new(statements), Some(Streams { data, credit, end }));
+    Event::Opened(rank, Some(Bundle { statements, link, decided: 0 }))
+}
+
+/// The group of the ranks that were decided, once all of them are there; an error only if it can never come together
+async fn join_members<D: Device>(
+    own: usize,
+    founding: Founding,
+    decision: Decision,
+    neighbours: Vec<(usize, Session<D>, Streams<D>)>,
+    options: GroupOptions,
+) -> Result<Group<D>, Option<JoinError>> {
+    let ranks: Vec<usize> = members(decision.members).collect();
+    let number = |rank: usize| ranks.iter().position(|other| *other == rank).unwrap_or(ranks.len());
+    let is_left = |cable: &&Cable| {
+        let [left, right] = cable.ends;
+        decision.pairs.contains(&[left.min(right), left.max(right)])
+    };
+    let cables = founding.cabling.cables().iter().filter(is_left);
+    let cables: Vec<_> = cables.map(|cable| Cable { ends: cable.ends.map(number), ..*cable }).collect();
+    let hosts = ranks.iter().map(|rank| founding.cabling.hosts()[*rank].as_str());
+    let Ok(cabling) = Cabling::new(hosts, cables) else { unreachable!("a part of a cabling is one") };
+    let plans = Plans::new(cabling).map_err(|error| Some(error.into()))?;
+    let rank = number(own);
+    let greeting = join::greeting(rank, &plans, &options);
+    let links = neighbours.into_iter().map(async |(neighbour, session, streams)| {
+        let neighbour = number(neighbour);
+        // The memory of the group before comes back, also what was under way to ranks that are lost.
+        let leases = Leases::new(&session, neighbour, options, true).await?;
+        join::greet(greeting, neighbour, session.max_message(), streams, leases).await
+    });
+    let links = try_join_all(links).await.map_err(|error| error.is_lasting().then_some(error))?;
+    let mut group = Group::new(rank, links, plans, options, Founding { ranks, ..founding });
+    // Another rank may have been lost meanwhile: no rank goes on before all are there.
+    group.barrier().await.map_err(|_| None)?;
+    Ok(group)
+}
