@@ -35,8 +35,8 @@ pub use cabling::{Cable, Cabling, CablingError, Fingerprint, MAX_CABLES, MAX_HOS
 pub use forest::{all_gather, broadcast, reduce, reduce_scatter};
 #[cfg(feature = "groups")]
 pub use group::{
-    Call, Complex64, Element, ElementType, Group, GroupError, GroupOptions, JoinError, OperationKind,
-    Reduction, ShrinkError,
+    Call, Complex64, Element, ElementType, Group, GroupError, GroupOptions, JoinError, Monitor,
+    OperationKind, Reduction, ShrinkError, Wait, WaitReason, Waits,
 };
 pub use parse::ParsePlanError;
 pub use paths::{gather, scatter};

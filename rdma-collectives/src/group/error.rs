@@ -12,7 +12,7 @@ use crate::PlanError;
 ///
 /// After [`Argument`](Self::Argument), [`Plan`](Self::Plan), [`Rank`](Self::Rank) and [`Unsupported`](Self::Unsupported) nothing was sent and
 /// the group goes on. After the others it is over: each further operation returns the same error, and so do those of all ranks that can be
-/// reached. The contents of its output are then undefined.
+/// reached. The contents of its output are then undefined. The ranks that are left can [shrink](super::Group::shrink) the group and go on.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupError {
@@ -154,6 +154,15 @@ pub enum JoinError {
         rank: usize,
     },
 
+    /// A cabling for a group that [grows](super::Group::grow) lacks a host of it
+    #[error(
+        "the cabling has no host {host}, which is in the group: give it all hosts of the group, by their names"
+    )]
+    Host {
+        /// The host
+        host: String,
+    },
+
     /// Another rank is lost: its process has ended, or no way leads to it
     #[error("rank {rank} is lost{}", because(reason.as_ref()))]
     Lost {
@@ -233,6 +242,24 @@ impl JoinError {
         }
     }
 
+    /// The meaning of an error of the first operation, for which all ranks have to be there
+    pub(super) fn of_group(error: GroupError) -> Self {
+        match error {
+            GroupError::Lost { rank, reason } => Self::Lost { rank, reason },
+            GroupError::Plan(error) => Self::Plan(error),
+            GroupError::Cancelled { rank, .. }
+            | GroupError::Left { rank }
+            | GroupError::Revoked { rank }
+            | GroupError::Rank { rank, .. } => Self::Failed { rank },
+            GroupError::Mismatch { ranks: [_, rank], .. } | GroupError::Protocol { rank, .. } => {
+                Self::Greeting { rank }
+            }
+            GroupError::Argument { .. } | GroupError::Unsupported { .. } => {
+                unreachable!("integers have a maximum, and the vectors one length")
+            }
+        }
+    }
+
     /// Whether another attempt would fail as well
     pub(super) fn is_lasting(&self) -> bool {
         !matches!(self, Self::Failed { .. } | Self::Greeting { .. } | Self::Lost { .. })
@@ -286,7 +313,7 @@ pub enum ShrinkError {
     /// Too few ranks are left: the others may be a group of their own
     #[error("{} of {size} ranks are left ({}): too few to go on", hosts.len(), hosts.join(", "))]
     Minority {
-        /// The hosts of the ranks that this one reaches, itself among them
+        /// The hosts of the ranks that this one reaches, itself among them, without those that have given up before
         hosts: Vec<String>,
         /// How many ranks the group had
         size: usize,

@@ -10,6 +10,7 @@ use super::call::Call;
 use super::error::GroupError;
 use super::kernels::Kernel;
 use super::link::Link;
+use super::monitor::{Monitor, Wait, WaitReason};
 use super::plans::Prepared;
 use super::schedule::Feed;
 use super::wire::{Channel, Credit, Header};
@@ -37,6 +38,7 @@ pub(crate) struct Job<'a> {
     pub(crate) kernel: Option<Kernel>,
     /// How much of the receive memory of its node blocks may hold while they wait for others, in bytes
     pub(crate) max_held: usize,
+    pub(crate) monitor: &'a Monitor,
     pub(crate) buffers: Buffers<'a>,
 }
 
@@ -159,6 +161,10 @@ impl<'a, D: Device> Execution<'a, D> {
                 return Poll::Pending;
             }
             if !has_progress {
+                if self.job.monitor.is_watched() {
+                    let waits = self.waits().collect();
+                    self.job.monitor.update(|found| found.neighbours = waits);
+                }
                 return self.find_gone().map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
             }
         }
@@ -174,6 +180,23 @@ impl<'a, D: Device> Execution<'a, D> {
                 .iter()
                 .zip(&self.job.prepared.schedule.sinks)
                 .all(|(kept, sink)| *kept == self.job.prepared.blocks.count(sink.len))
+    }
+
+    /// The neighbours that have to do something before this rank goes on
+    fn waits(&self) -> impl Iterator<Item = Wait> {
+        self.links.iter().zip(&self.neighbours).filter_map(|(link, neighbour)| {
+            let has_to_send = |&number: &usize| self.outs[number].sent < self.outs[number].total;
+            let reason = if !neighbour.has_begun {
+                WaitReason::Begin
+            } else if neighbour.expected > 0 {
+                WaitReason::Blocks(neighbour.expected)
+            } else if !link.is_queued() || neighbour.outs.iter().any(has_to_send) {
+                WaitReason::Take
+            } else {
+                return None;
+            };
+            Some(Wait { rank: link.rank, reason })
+        })
     }
 
     /// Whether other tasks should run

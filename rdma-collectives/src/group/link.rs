@@ -88,6 +88,11 @@ impl<D: Device> Link<D> {
         self.streams.data.session()
     }
 
+    /// The stream of ends, on which the neighbour says that it has left by finishing it; the rest of the link is dropped
+    pub(crate) fn into_end(self) -> Stream<D> {
+        self.streams.end
+    }
+
     /// Fails if the neighbour has ended the group, and notes whether it is gone
     pub(crate) fn poll_end(&mut self, sequence: u32, cx: &mut Context<'_>) -> Result<(), GroupError> {
         let rank = self.rank;
@@ -226,10 +231,8 @@ impl<D: Device> Link<D> {
         if let Some(mut lease) = self.spare_end.take() {
             lease.clear();
             lease.extend_from_slice(&End(error.clone()).encode());
-            // Fails if the neighbour is lost, or has left.
+            // Fails if the neighbour is lost, or has left. The stream stays open: finishing it without another word is to leave.
             let _ = self.streams.end.try_send(lease);
         }
-        // The neighbour waits for no other message, whether or not this one was sent.
-        self.streams.end.finish();
     }
 }

@@ -11,6 +11,7 @@ mod execution;
 mod join;
 mod kernels;
 mod link;
+mod monitor;
 mod operations;
 mod options;
 mod plans;
@@ -29,11 +30,14 @@ use std::sync::Arc;
 use rdma_async::{Device, Session};
 
 pub use self::call::{Call, OperationKind};
+use self::cause::Cause;
 pub use self::element::{Complex64, Element, ElementType};
 pub use self::error::{GroupError, JoinError, ShrinkError};
 use self::execution::{Buffers, Execution, Job};
+use self::join::Reset;
 use self::kernels::Kernel;
 use self::link::Link;
+pub use self::monitor::{Monitor, Wait, WaitReason, Waits};
 pub use self::options::GroupOptions;
 use self::plans::{Plans, Prepared};
 pub use self::reduction::Reduction;
@@ -104,6 +108,7 @@ pub struct Group<D: Device> {
     /// Why the group is over
     end: Option<GroupError>,
     founding: Founding,
+    monitor: Monitor,
 }
 
 /// The group from which a group came about by loss
@@ -127,7 +132,8 @@ impl<D: Device> Group<D> {
     ///
     /// `sessions` are pairs of a rank and a session with it: one for each rank that has a cable with this one. The group opens streams of
     /// its own in each session, and takes those that the neighbour opens; the main stream stays free for the application. It must not accept
-    /// streams meanwhile. All ranks have to join at the same time with the same cabling, including names, rates and latencies.
+    /// streams meanwhile. All ranks have to join at the same time with the same cabling, including names, rates and latencies; a
+    /// rank has joined when all have.
     ///
     /// # Errors
     ///
@@ -136,9 +142,8 @@ impl<D: Device> Group<D> {
     /// cabling has no plan; [`JoinError::Failed`], [`JoinError::Lost`] or [`JoinError::Greeting`] if another rank does not join;
     /// [`JoinError::Memory`], [`JoinError::MaxMessage`] or [`JoinError::Streams`] if the nodes have too little for the group.
     ///
-    /// A rank that does not join [resets](Session::reset) its sessions, so that its neighbours do not wait for it: they get
-    /// [`JoinError::Failed`] or [`JoinError::Lost`] with the rank that is the cause, and [`GroupError::Left`] or [`GroupError::Lost`] if they
-    /// have joined already.
+    /// A rank that does not join [resets](Session::reset) its sessions, so that the others do not wait for it: they get
+    /// [`JoinError::Failed`] or [`JoinError::Lost`] with the rank that is the cause.
     ///
     /// # Cancel safety
     ///
@@ -167,9 +172,32 @@ impl<D: Device> Group<D> {
         sessions: impl IntoIterator<Item = (usize, Session<D>)>,
     ) -> Result<Self, JoinError> {
         let sessions = sessions.into_iter().collect();
+        Self::found(options, rank, cabling, sessions, 0).await
+    }
+
+    /// Joins a group that is not what is left of another one
+    async fn found(
+        options: GroupOptions,
+        rank: usize,
+        cabling: &Cabling,
+        sessions: Vec<(usize, Session<D>)>,
+        epoch: u64,
+    ) -> Result<Self, JoinError> {
         let (links, plans) = join::join(rank, sessions, options, cabling).await?;
-        let ranks = (0..cabling.hosts().len()).collect();
-        Ok(Self::new(rank, links, plans, options, Founding { cabling: cabling.clone(), ranks, epoch: 0 }))
+        let founding =
+            Founding { cabling: cabling.clone(), ranks: (0..cabling.hosts().len()).collect(), epoch };
+        let group = Self::new(rank, links, plans, options, founding);
+        group.meet().await.map_err(JoinError::of_group)
+    }
+
+    /// Waits until all ranks are there; agrees on the highest epoch
+    async fn meet(mut self) -> Result<Self, GroupError> {
+        let mut epoch = [self.founding.epoch];
+        // The number before that of the first operation of the application.
+        self.sequence = u32::MAX;
+        self.all_reduce(&mut epoch, Reduction::Max).await?;
+        [self.founding.epoch] = epoch;
+        Ok(self)
     }
 
     /// A group of links, each with the longest message that the node of this rank takes over it
@@ -185,7 +213,8 @@ impl<D: Device> Group<D> {
         let mut links: Vec<_> = links.into_iter().map(|(link, _)| link).collect();
         links.sort_by_key(|link| link.rank);
         let max_held = max_message / HELD_PART;
-        Self { rank, links, options, plans, sequence: 0, max_held, end: None, founding }
+        let monitor = Monitor::new(rank);
+        Self { rank, links, options, plans, sequence: 0, max_held, end: None, founding, monitor }
     }
 
     /// Goes on without the ranks that are lost or have left
@@ -211,18 +240,52 @@ impl<D: Device> Group<D> {
         if self.end.is_none() {
             self.revoke();
         }
-        let Self { rank, links, options, end, founding, .. } = self;
-        let gone = match end {
-            Some(GroupError::Left { rank: gone }) if gone != rank => {
-                founding.ranks[gone..=gone].iter().copied()
-            }
-            _ => [].iter().copied(),
+        let Self { rank, links, options, founding, .. } = self;
+        // The memory and the other streams of the links are needed for the new ones.
+        let ends = links.into_iter().map(|link| (founding.ranks[link.rank], link.into_end())).collect();
+        shrink::shrink(founding.ranks[rank], founding, ends, options).await
+    }
+
+    /// Goes on with further ranks
+    ///
+    /// All ranks of the group call it with the same cabling, in the place of an operation; the new ranks [`join`](Self::join) with that
+    /// cabling at the same time. Its hosts are those of the group, by their names, and the new ones, in any order. `sessions` are those with new
+    /// neighbours, by their ranks in `cabling`; the group keeps the sessions that it has, as far as the cabling has a cable for them. The
+    /// new group begins with operation 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`join`](Self::join): a [`JoinError`]; [`JoinError::Host`] if the cabling lacks a host of the group.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`join`](Self::join).
+    pub async fn grow(
+        self,
+        cabling: &Cabling,
+        sessions: impl IntoIterator<Item = (usize, Session<D>)>,
+    ) -> Result<Self, JoinError> {
+        let kept: Vec<_> = self.links.iter().map(|link| (link.rank, link.session())).collect();
+        let mut reset = Reset { sessions: kept.clone(), cause: Cause { rank: self.rank, is_lost: false } };
+        let number = |rank: usize| {
+            let host = &self.hosts()[rank];
+            let found = cabling.hosts().iter().position(|other| other == host);
+            found.ok_or_else(|| JoinError::Host { host: host.clone() })
         };
-        let gone = views::set(gone);
-        let sessions = links.iter().map(|link| (founding.ranks[link.rank], link.session())).collect();
+        let rank = number(self.rank)?;
+        let mut all: Vec<_> = sessions.into_iter().collect();
+        for (neighbour, session) in kept {
+            let neighbour = number(neighbour)?;
+            let ends = [[rank, neighbour], [neighbour, rank]];
+            if cabling.cables().iter().any(|cable| ends.contains(&cable.ends)) {
+                all.push((neighbour, session));
+            }
+        }
+        reset.sessions.clear();
+        let Self { links, options, founding, .. } = self;
         // Their memory and their streams are needed for the new ones.
         drop(links);
-        shrink::shrink(founding.ranks[rank], founding, sessions, gone, options).await
+        Self::found(options, rank, cabling, all, founding.epoch + 1).await
     }
 
     /// Ends the group on all ranks that can be reached: operations under way and later ones fail with [`GroupError::Revoked`] there
@@ -240,8 +303,8 @@ impl<D: Device> Group<D> {
         self.plans.cabling.hosts()
     }
 
-    /// How often ranks have come together since the group was joined: 0 for the first group; the same on all ranks, and higher with each
-    /// [`shrink`](Self::shrink)
+    /// How often ranks have come together since the group was first joined, the same on all ranks: higher with each
+    /// [`shrink`](Self::shrink) and [`grow`](Self::grow)
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.founding.epoch
@@ -265,6 +328,34 @@ impl<D: Device> Group<D> {
         self.sequence
     }
 
+    /// Shows what this rank waits for, also while an operation is under way
+    ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// # use rdma_collectives::{Cabling, Group, Reduction};
+    /// # let cabling = &Cabling::line(2, 9_200_000_000);
+    /// # let join = |rank: usize, session| Group::join(rank, cabling, [(1 - rank, session)]);
+    /// # let (mut group, _other) = futures::future::try_join(join(0, session), join(1, peer)).await?;
+    /// let monitor = group.monitor();
+    /// let mut vector = [1.0; 8];
+    /// let mut operation = Box::pin(group.all_reduce(&mut vector, Reduction::Sum));
+    /// # let pause = Box::pin(net.sleep(std::time::Duration::from_millis(1)));
+    /// # let _ = futures::future::select(operation.as_mut(), pause).await;
+    /// let found = "rank 0 is in operation 0 (all_reduce of 8 f64, sum) and waits for rank 1 to call it";
+    /// assert_eq!(monitor.waits().to_string(), found);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # }).value.unwrap();
+    /// ```
+    #[must_use]
+    pub fn monitor(&self) -> Monitor {
+        self.monitor.clone()
+    }
+
     /// Why the group is over, or `None` while it works
     #[must_use]
     pub fn end(&self) -> Option<&GroupError> {
@@ -283,19 +374,14 @@ impl<D: Device> Group<D> {
         } else {
             self.plans.prepare(self.rank, &call, self.options)?
         };
-        let job = Job {
-            rank: self.rank,
-            ranks: self.size(),
-            sequence: self.sequence,
-            call,
-            prepared: &prepared,
-            kernel,
-            max_held: self.max_held,
-            buffers,
-        };
-        self.sequence = self.sequence.wrapping_add(1);
-        let running = Running { sequence: job.sequence, group: self };
-        let mut execution = Execution::new(job, &mut running.group.links);
+        let (rank, ranks, sequence, max_held) = (self.rank, self.size(), self.sequence, self.max_held);
+        self.sequence = sequence.wrapping_add(1);
+        self.monitor.update(|waits| (waits.sequence, waits.call) = (sequence, Some(call)));
+        let running = Running { sequence, group: self };
+        let Self { links, monitor, .. } = &mut *running.group;
+        let prepared = &prepared;
+        let job = Job { rank, ranks, sequence, call, prepared, kernel, max_held, monitor, buffers };
+        let mut execution = Execution::new(job, links);
         let result = poll_fn(|cx| execution.poll(cx)).await;
         running.finish(result)
     }
@@ -315,6 +401,10 @@ struct Running<'a, D: Device> {
 
 impl<D: Device> Running<'_, D> {
     fn finish(self, result: Result<(), GroupError>) -> Result<(), GroupError> {
+        self.group.monitor.update(|waits| {
+            waits.sequence = self.group.sequence;
+            (waits.call, waits.neighbours) = (None, Vec::new());
+        });
         if let Err(error) = &result {
             self.group.end_with(error.clone());
         }

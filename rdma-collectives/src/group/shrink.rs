@@ -35,12 +35,22 @@ struct Bundle<D: Device> {
     decided: u64,
 }
 
+impl<D: Device> Drop for Bundle<D> {
+    fn drop(&mut self) {
+        // The future that receives keeps the stream, and the neighbour would wait for another statement.
+        self.statements.finish();
+    }
+}
+
 enum Event<D: Device> {
     /// The streams to a neighbour, or `None` if the session is over
     Opened(usize, Option<Bundle<D>>),
     /// What a neighbour sent on the stream with this number: `None` at its end, and `Some(None)` if that is no statement
     Received(usize, StreamId, Result<Option<Option<Statement>>, RecvError>),
-    Sent,
+    /// A neighbour has finished its stream of ends
+    Finished(usize),
+    /// Nothing that is news
+    Done,
 }
 
 /// A rank that is looking for the others
@@ -57,6 +67,8 @@ struct Survivor<D: Device> {
     bundles: BTreeMap<usize, Bundle<D>>,
     /// The neighbours to which streams are being opened
     opening: BTreeSet<usize>,
+    /// The neighbours that have taken part
+    met: BTreeSet<usize>,
     /// What the neighbours were told last
     told: Option<Statement>,
     events: FuturesUnordered<BoxFuture<'static, Event<D>>>,
@@ -64,14 +76,14 @@ struct Survivor<D: Device> {
 
 /// Joins a group of the ranks of `founding` that are left
 ///
-/// `sessions` are those with neighbours, and `gone` the ranks that have left, by founding rank. Resets the sessions if it fails or is dropped.
+/// `ends` are the streams of ends to the neighbours, by founding rank. Resets their sessions if it fails or is dropped.
 pub(super) async fn shrink<D: Device>(
     own: usize,
     founding: Founding,
-    sessions: BTreeMap<usize, Session<D>>,
-    gone: Ranks,
+    ends: BTreeMap<usize, Stream<D>>,
     options: GroupOptions,
 ) -> Result<Group<D>, ShrinkError> {
+    let sessions: BTreeMap<_, _> = ends.iter().map(|(rank, end)| (*rank, end.session())).collect();
     let reset = sessions.iter().map(|(rank, session)| (*rank, session.clone())).collect();
     let mut survivor = Survivor {
         own,
@@ -79,13 +91,17 @@ pub(super) async fn shrink<D: Device>(
         groups: vec![set(founding.ranks.iter().copied())],
         attempt: founding.epoch + 1,
         founding,
-        views: Views::new(own, set(sessions.keys().copied()), gone),
+        views: Views::new(own, set(sessions.keys().copied())),
         sessions,
         bundles: BTreeMap::new(),
         opening: BTreeSet::new(),
+        met: BTreeSet::new(),
         told: None,
         events: FuturesUnordered::new(),
     };
+    for (rank, end) in ends {
+        survivor.events.push(Box::pin(finished(rank, end)));
+    }
     // Dropped before the streams: neighbours should learn of the reset before they see the ends of streams.
     let mut reset = Reset { sessions: reset, cause: Cause { rank: own, is_lost: false } };
     let group = survivor.agree().await;
@@ -158,7 +174,7 @@ impl<D: Device> Survivor<D> {
                 self.events.push(Box::pin(async move {
                     // Receiving says why, if the neighbour does not take it.
                     let _ = stream.send_bytes(&bytes).await;
-                    Event::Sent
+                    Event::Done
                 }));
             }
             self.told = Some(statement);
@@ -167,7 +183,10 @@ impl<D: Device> Survivor<D> {
 
     fn apply(&mut self, event: Event<D>) {
         match event {
-            Event::Sent => (),
+            Event::Done => (),
+            // One that has taken part finishes the stream when it has a new group.
+            Event::Finished(rank) if self.met.contains(&rank) => (),
+            Event::Finished(rank) => self.views.leave(rank),
             Event::Opened(rank, None) => {
                 self.opening.remove(&rank);
                 self.lose(rank);
@@ -183,6 +202,7 @@ impl<D: Device> Survivor<D> {
                 let Some(bundle) = bundle.filter(|bundle| bundle.statements.id() == stream) else { return };
                 match received {
                     Ok(Some(Some(statement))) => {
+                        self.met.insert(rank);
                         let stream = Arc::clone(&bundle.statements);
                         self.views.merge(&statement.views);
                         if statement.attempt > self.attempt {
@@ -271,6 +291,19 @@ impl<D: Device> Survivor<D> {
     }
 }
 
+/// Waits until a neighbour leaves the group before; keeps the stream open meanwhile, because this rank has not left
+async fn finished<D: Device>(rank: usize, end: Stream<D>) -> Event<D> {
+    loop {
+        match end.recv().await {
+            // Why the group is over.
+            Ok(Some(_)) => (),
+            Ok(None) => return Event::Finished(rank),
+            // The session is over, and the rank may be there.
+            Err(_) => return Event::Done,
+        }
+    }
+}
+
 /// Opens streams to a neighbour
 async fn open<D: Device>(rank: usize, session: Session<D>) -> Event<D> {
     let mut streams = Vec::with_capacity(STREAMS);
@@ -321,8 +354,7 @@ async fn join_members<D: Device>(
         join::greet(greeting, neighbour, session.max_message(), streams, leases).await
     });
     let links = try_join_all(links).await.map_err(|error| error.is_lasting().then_some(error))?;
-    let mut group = Group::new(rank, links, plans, options, Founding { ranks, ..founding });
-    // Another rank may have been lost meanwhile: no rank goes on before all are there.
-    group.barrier().await.map_err(|_| None)?;
-    Ok(group)
+    let group = Group::new(rank, links, plans, options, Founding { ranks, ..founding });
+    // Another rank may have been lost meanwhile.
+    group.meet().await.map_err(|_| None)
 }

@@ -63,8 +63,8 @@ pub(super) struct Views {
 }
 
 impl Views {
-    pub(super) fn new(own: usize, neighbours: Ranks, gone: Ranks) -> Self {
-        Self { own, views: BTreeMap::from([(own, View { version: 1, neighbours, gone })]) }
+    pub(super) fn new(own: usize, neighbours: Ranks) -> Self {
+        Self { own, views: BTreeMap::from([(own, View { version: 1, neighbours, gone: 0 })]) }
     }
 
     pub(super) fn views(&self) -> &BTreeMap<usize, View> {
@@ -76,6 +76,14 @@ impl Views {
         if let Some(view) = self.views.get_mut(&self.own).filter(|view| view.neighbours >> neighbour & 1 == 1)
         {
             view.neighbours &= !(1 << neighbour);
+            view.version += 1;
+        }
+    }
+
+    /// Notes that a neighbour has left
+    pub(super) fn leave(&mut self, neighbour: usize) {
+        if let Some(view) = self.views.get_mut(&self.own) {
+            view.gone |= 1 << neighbour;
             view.version += 1;
         }
     }
@@ -165,7 +173,7 @@ mod tests {
 
     /// The views of ranks that lost these sessions, each known to rank `own`
     fn known(own: usize, neighbours: &[&[usize]]) -> Views {
-        let mut views = Views::new(own, set(neighbours[own].iter().copied()), 0);
+        let mut views = Views::new(own, set(neighbours[own].iter().copied()));
         let all = neighbours.iter().enumerate().map(|(rank, neighbours)| {
             (rank, View { version: 1, neighbours: set(neighbours.iter().copied()), gone: 0 })
         });
@@ -176,7 +184,7 @@ mod tests {
     /// Catches a rank that decides before its neighbours have spoken, and one that counts a session which the other end has lost.
     #[test]
     fn a_rank_decides_when_all_that_it_reaches_have_spoken() {
-        let mut views = Views::new(0, 0b10, 0);
+        let mut views = Views::new(0, 0b10);
         assert_eq!(views.decision(), None);
         views.merge(&BTreeMap::from([(1, View { version: 1, neighbours: 0b101, gone: 0 })]));
         assert_eq!(views.decision(), None);

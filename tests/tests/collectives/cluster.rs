@@ -1,7 +1,7 @@
 //! Simulated Macs that are the ranks of a group
 
-use futures::future::join_all;
-use rdma_async::{Node, NodeOptions, Session, Time};
+use futures::future::{join_all, try_join};
+use rdma_async::{BootstrapStream, Node, NodeOptions, Session, Time};
 use rdma_collectives::{Cable, Cabling, Group, GroupOptions};
 use rdma_sim::{Net, Sim, SimDevice, Topology};
 
@@ -42,6 +42,16 @@ pub(crate) struct Cluster {
 
 /// Connects each two neighbours by nodes of their own: the first ports of two nodes pair
 pub(crate) async fn connect(net: &Net, cabling: &Cabling, options: &NodeOptions) -> Cluster {
+    connect_over(net, cabling, options, |_| tokio::io::duplex(1024)).await
+}
+
+/// Connects each two neighbours over the two ends of a byte stream between these ranks
+pub(crate) async fn connect_over<S: BootstrapStream + Send + 'static>(
+    net: &Net,
+    cabling: &Cabling,
+    options: &NodeOptions,
+    stream: impl Fn([usize; 2]) -> (S, S),
+) -> Cluster {
     let hosts = cabling.hosts();
     let mut sessions: Vec<Vec<_>> = hosts.iter().map(|_| Vec::new()).collect();
     let mut nodes = Vec::new();
@@ -54,7 +64,10 @@ pub(crate) async fn connect(net: &Net, cabling: &Cabling, options: &NodeOptions)
             builder.options(options.clone()).build().expect("the options are usable")
         };
         let (a, b) = (node(left, right), node(right, left));
-        let (ab, ba) = rdma_tests::connect(&a, &b).await.expect("a cable joins them");
+        let (to_b, to_a) = stream(cable.ends);
+        let connected = try_join(a.connect(to_b), b.serve(to_a)).await;
+        let (ab, ()) = connected.expect("a cable joins them");
+        let ba = b.accept().await.expect("the node is open");
         sessions[left].push((right, ab));
         sessions[right].push((left, ba));
         nodes.extend([(left, a), (right, b)]);

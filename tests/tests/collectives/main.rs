@@ -4,6 +4,7 @@ mod cluster;
 mod deaths;
 mod failures;
 mod figures;
+mod growing;
 mod joins;
 mod limits;
 mod oracle;

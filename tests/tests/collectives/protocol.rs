@@ -23,7 +23,7 @@ struct Passing {
     /// The rank that sent it
     from: usize,
     stream: usize,
-    /// Its number in the stream and direction; the first one of the data is the greeting
+    /// Its number in the stream and direction; the first two of the data are the greeting, and that of the meeting of all ranks
     number: usize,
     bytes: Vec<u8>,
 }
@@ -101,9 +101,9 @@ fn messages_that_do_not_belong_to_the_operation_are_errors() {
     let short: Edit = |message| message.truncate(message.len() / 2);
     let more: Edit = |message| message[8] = 100;
     for (from, stream, number, edit, name) in [
-        (0, DATA, 1, next, "the first message has the number of the next operation"),
-        (0, DATA, 3, next, "a later message has the number of the next operation"),
-        (0, DATA, 2, short, "a short block"),
+        (0, DATA, 2, next, "the first message has the number of the next operation"),
+        (0, DATA, 4, next, "a later message has the number of the next operation"),
+        (0, DATA, 3, short, "a short block"),
         (1, CREDIT, 0, next_credit, "credit for the next operation"),
         (1, CREDIT, 0, other_channel, "credit for a channel that does not exist"),
         (1, CREDIT, 0, short, "half of a credit"),
@@ -121,7 +121,7 @@ fn messages_that_do_not_belong_to_the_operation_are_errors() {
     // The last block of the first operation comes again as the first one of the second operation.
     let last = RefCell::new(Some(Vec::new()));
     let again = errors(&|Passing { from, stream, number, bytes }| {
-        let is_block = (from, stream) == (0, DATA) && number > 0;
+        let is_block = (from, stream) == (0, DATA) && number > 1;
         let is_first = is_block && bytes[SEQUENCE] == 1;
         let last = &mut *last.borrow_mut();
         match last {

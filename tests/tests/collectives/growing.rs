@@ -1,0 +1,68 @@
+//! Groups that go on with further ranks
+
+use futures::future::{join, join_all};
+use rdma_async::NodeOptions;
+use rdma_collectives::{Cable, Cabling, Group, GroupError, JoinError, Reduction};
+use rdma_sim::SimDevice;
+
+use crate::cluster::{cabling, connect, sim};
+
+const EDGES: &[(usize, usize)] = &[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)];
+
+async fn sum(group: &mut Group<SimDevice>) -> Result<u32, GroupError> {
+    let mut vector = vec![1; 10_000];
+    group.all_reduce(&mut vector, Reduction::Sum).await?;
+    assert!(vector.iter().all(|element| *element == vector[0]));
+    Ok(vector[0])
+}
+
+/// Catches a new rank that does not learn the epoch, sessions that get another rank, and a plan that leaves the new rank out.
+#[test]
+fn a_rank_that_comes_late_takes_part() {
+    let (three, four) = (cabling(3, &[(0, 1), (0, 2), (1, 2)]), cabling(4, EDGES));
+    sim(4, EDGES).run(async |net| {
+        let cluster = connect(&net, &four, &NodeOptions::new()).await;
+        let sessions = |rank: usize, with: &dyn Fn(usize) -> bool| {
+            let sessions = cluster.sessions[rank].iter().filter(|(neighbour, _)| with(*neighbour));
+            sessions.cloned().collect::<Vec<_>>()
+        };
+        let member = async |rank: usize| {
+            let mut group = Group::join(rank, &three, sessions(rank, &|other| other < 3)).await?;
+            assert_eq!(sum(&mut group).await.unwrap(), 3);
+            group.revoke();
+            // As after a loss.
+            let mut group = group.shrink().await.unwrap();
+            assert_eq!(sum(&mut group).await.unwrap(), 3);
+            let mut group = group.grow(&four, sessions(rank, &|other| other == 3)).await?;
+            assert_eq!((group.epoch(), group.size(), group.rank()), (2, 4, rank));
+            assert_eq!(sum(&mut group).await.unwrap(), 4);
+            Ok::<_, JoinError>(group.shrink().await.unwrap().size())
+        };
+        let newcomer = async {
+            let mut group = Group::join(3, &four, sessions(3, &|_| true)).await?;
+            assert_eq!((group.epoch(), group.size(), group.rank()), (2, 4, 3));
+            assert_eq!(sum(&mut group).await.unwrap(), 4);
+            let error = sum(&mut group).await.unwrap_err();
+            assert!(matches!(error, GroupError::Revoked { .. }), "{error}");
+            Ok::<_, JoinError>(group.shrink().await.unwrap().size())
+        };
+        let (members, newcomer) = join(join_all((0..3).map(member)), newcomer).await;
+        assert_eq!((members, newcomer), (vec![Ok(4); 3], Ok(4)));
+    });
+}
+
+/// Catches a host of the group that gets the number of another one, and sessions that stay open.
+#[test]
+fn a_cabling_without_a_host_of_the_group_is_refused() {
+    let pair = cabling(2, &[(0, 1)]);
+    sim(2, &[(0, 1)]).run(async |net| {
+        let cluster = connect(&net, &pair, &NodeOptions::new()).await;
+        let joins = [0, 1].map(|rank| Group::join(rank, &pair, cluster.sessions[rank].clone()));
+        let groups = join_all(joins).await;
+        let other = Cabling::new(["a", "c"], [Cable::new(0, 1, crate::cluster::RATE)]).unwrap();
+        let grown = join_all(groups.into_iter().map(|group| group.unwrap().grow(&other, []))).await;
+        let errors: Vec<_> = grown.into_iter().map(Result::unwrap_err).collect();
+        // Rank 0 lacks its neighbour as well, and does not wait for it.
+        assert_eq!(errors, [0, 1].map(|_| JoinError::Host { host: "b".to_owned() }));
+    });
+}
