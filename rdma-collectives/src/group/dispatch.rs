@@ -2,13 +2,13 @@
 
 use rdma_async::Device;
 
-use super::Group;
 use super::call::{Call, OperationKind};
 use super::element::Element;
 use super::error::GroupError;
 use super::execution::Buffers;
 use super::kernels::Kernel;
 use super::reduction::Reduction;
+use super::state::Group;
 
 impl<D: Device> Group<D> {
     /// Floods a short vector, and reduces a long one over trees

@@ -2,13 +2,13 @@
 
 use rdma_async::Device;
 
-use super::Group;
 use super::call::{Call, OperationKind};
 use super::dispatch::{call, expect, kernel};
 use super::element::Element;
 use super::error::GroupError;
 use super::execution::Buffers;
 use super::reduction::Reduction;
+use super::state::Group;
 
 /// Every operation returns, beside what it says itself, [`GroupError::Mismatch`], [`GroupError::Lost`], [`GroupError::Left`],
 /// [`GroupError::Cancelled`] or [`GroupError::Protocol`] if the group is over, or is then; and [`GroupError::Plan`] if the

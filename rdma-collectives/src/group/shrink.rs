@@ -19,8 +19,8 @@ use super::join::{self, Reset};
 use super::link::{Leases, Streams};
 use super::options::GroupOptions;
 use super::plans::Plans;
+use super::state::{Founding, Group};
 use super::views::{Decision, Ranks, Statement, Views, members, set};
-use super::{Founding, Group};
 use crate::{Cable, Cabling};
 
 /// How many streams two ranks open: one for statements, and those of a link.

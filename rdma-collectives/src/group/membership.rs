@@ -1,0 +1,166 @@
+//! Which ranks a group has: joining, going on without those that are lost, and taking others in
+
+use rdma_async::{Device, Session};
+
+use super::cause::Cause;
+use super::error::{GroupError, JoinError, ShrinkError};
+use super::join::{self, Reset};
+use super::options::GroupOptions;
+use super::reduction::Reduction;
+use super::shrink;
+use super::state::{Founding, Group};
+use crate::Cabling;
+
+impl<D: Device> Group<D> {
+    /// Joins the group of all hosts of `cabling` as one of them, with default options
+    ///
+    /// `sessions` are pairs of a rank and a session with it: one for each rank that has a cable with this one. The group opens streams of
+    /// its own in each session, and takes those that the neighbour opens; the main stream stays free for the application. It must not accept
+    /// streams meanwhile. All ranks have to join at the same time with the same cabling, including names, rates and latencies; a
+    /// rank has joined when all have.
+    ///
+    /// # Errors
+    ///
+    /// [`JoinError::Disagreement`] if a neighbour has another cabling, number of ranks, rank or other options, or other plans because of its
+    /// version; [`JoinError::Rank`] or [`JoinError::Sessions`] if the arguments contradict each other; [`JoinError::Plan`] if the
+    /// cabling has no plan; [`JoinError::Failed`], [`JoinError::Lost`] or [`JoinError::Greeting`] if another rank does not join;
+    /// [`JoinError::Memory`], [`JoinError::MaxMessage`] or [`JoinError::Streams`] if the nodes have too little for the group.
+    ///
+    /// A rank that does not join [resets](Session::reset) its sessions, so that the others do not wait for it: they get
+    /// [`JoinError::Failed`] or [`JoinError::Lost`] with the rank that is the cause.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future is a failure to join: it resets the sessions.
+    pub async fn join(
+        rank: usize,
+        cabling: &Cabling,
+        sessions: impl IntoIterator<Item = (usize, Session<D>)>,
+    ) -> Result<Self, JoinError> {
+        Self::join_with(GroupOptions::new(), rank, cabling, sessions).await
+    }
+
+    /// Joins with these options, as [`join`](Self::join)
+    ///
+    /// # Errors
+    ///
+    /// As [`join`](Self::join): a [`JoinError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`join`](Self::join).
+    pub async fn join_with(
+        options: GroupOptions,
+        rank: usize,
+        cabling: &Cabling,
+        sessions: impl IntoIterator<Item = (usize, Session<D>)>,
+    ) -> Result<Self, JoinError> {
+        let sessions = sessions.into_iter().collect();
+        Self::found(options, rank, cabling, sessions, 0).await
+    }
+
+    /// Joins a group that is not what is left of another one
+    async fn found(
+        options: GroupOptions,
+        rank: usize,
+        cabling: &Cabling,
+        sessions: Vec<(usize, Session<D>)>,
+        epoch: u64,
+    ) -> Result<Self, JoinError> {
+        let (links, plans) = join::join(rank, sessions, options, cabling).await?;
+        let founding =
+            Founding { cabling: cabling.clone(), ranks: (0..cabling.hosts().len()).collect(), epoch };
+        let group = Self::new(rank, links, plans, options, founding);
+        group.meet().await.map_err(JoinError::of_group)
+    }
+
+    /// Waits until all ranks are there; agrees on the highest epoch
+    pub(super) async fn meet(mut self) -> Result<Self, GroupError> {
+        let mut epoch = [self.founding.epoch];
+        // The number before that of the first operation of the application.
+        self.sequence = u32::MAX;
+        self.all_reduce(&mut epoch, Reduction::Max).await?;
+        [self.founding.epoch] = epoch;
+        Ok(self)
+    }
+
+    /// Goes on without the ranks that are lost or have left
+    ///
+    /// All ranks that are left call it, as soon as an operation has failed, or the group is [revoked](Self::revoke); they get a new
+    /// group, which begins with operation 0. Its ranks are numbered anew in the same order ([`hosts`](Self::hosts) names them), and its cabling is
+    /// what is left of the first one: pairs of ranks whose session is over have no cable.
+    ///
+    /// The ranks agree on who is left, also if more of them are lost meanwhile. Only more than half of the ranks of the group go on, or
+    /// half of them with the lowest one: ranks that are cut off from each other do not go on side by side.
+    ///
+    /// # Errors
+    ///
+    /// [`ShrinkError::Minority`] if too few are left; [`ShrinkError::Excluded`] if the others take this rank for one that has left;
+    /// [`ShrinkError::Join`] if the nodes have too little for a group. The rank then [resets](Session::reset) its sessions, as one that fails
+    /// to [`join`](Self::join) does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Waits for every rank that can be reached, until that rank calls it or its sessions end. Dropping the future leaves the group: it
+    /// resets the sessions, and the others go on without this rank.
+    pub async fn shrink(mut self) -> Result<Self, ShrinkError> {
+        if self.end.is_none() {
+            self.revoke();
+        }
+        let Self { rank, links, options, founding, .. } = self;
+        // The memory and the other streams of the links are needed for the new ones.
+        let ends = links.into_iter().map(|link| (founding.ranks[link.rank], link.into_end())).collect();
+        shrink::shrink(founding.ranks[rank], founding, ends, options).await
+    }
+
+    /// Goes on with further ranks
+    ///
+    /// All ranks of the group call it with the same cabling, in the place of an operation; the new ranks [`join`](Self::join) with that
+    /// cabling at the same time. Its hosts are those of the group, by their names, and the new ones, in any order. `sessions` are those with new
+    /// neighbours, by their ranks in `cabling`; the group keeps the sessions that it has, as far as the cabling has a cable for them. The
+    /// new group begins with operation 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`join`](Self::join): a [`JoinError`]; [`JoinError::Host`] if the cabling lacks a host of the group.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`join`](Self::join).
+    pub async fn grow(
+        self,
+        cabling: &Cabling,
+        sessions: impl IntoIterator<Item = (usize, Session<D>)>,
+    ) -> Result<Self, JoinError> {
+        let kept: Vec<_> = self.links.iter().map(|link| (link.rank, link.session())).collect();
+        let mut reset = Reset { sessions: kept.clone(), cause: Cause { rank: self.rank, is_lost: false } };
+        let number = |rank: usize| {
+            let host = &self.hosts()[rank];
+            let found = cabling.hosts().iter().position(|other| other == host);
+            found.ok_or_else(|| JoinError::Host { host: host.clone() })
+        };
+        let rank = number(self.rank)?;
+        let mut all: Vec<_> = sessions.into_iter().collect();
+        for (neighbour, session) in kept {
+            let neighbour = number(neighbour)?;
+            let ends = [[rank, neighbour], [neighbour, rank]];
+            if cabling.cables().iter().any(|cable| ends.contains(&cable.ends)) {
+                all.push((neighbour, session));
+            }
+        }
+        reset.sessions.clear();
+        let Self { links, options, founding, .. } = self;
+        // Their memory and their streams are needed for the new ones.
+        drop(links);
+        Self::found(options, rank, cabling, all, founding.epoch + 1).await
+    }
+
+    /// Ends the group on all ranks that can be reached: operations under way and later ones fail with [`GroupError::Revoked`] there
+    ///
+    /// Does nothing if the group is over already.
+    pub fn revoke(&mut self) {
+        if self.end.is_none() {
+            self.end_with(GroupError::Revoked { rank: self.rank });
+        }
+    }
+}

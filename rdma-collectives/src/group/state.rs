@@ -1,0 +1,248 @@
+//! A rank of a group, and how it carries an operation out
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use rdma_async::Device;
+
+use super::call::Call;
+use super::error::GroupError;
+use super::execution::{Buffers, Execution, Job};
+use super::kernels::Kernel;
+use super::link::Link;
+use super::monitor::Monitor;
+use super::options::GroupOptions;
+use super::plans::{Plans, Prepared};
+use crate::Cabling;
+
+/// One rank of several that carry out collective operations over the cables between them
+///
+/// The ranks are the hosts of a [`Cabling`], in its order. Each has a session with each rank that a cable joins it to, and calls the same
+/// operations in the same order; data for others goes through it while it does. An operation is carried out by the
+/// [plan](crate::plan()) for the cabling, in blocks that follow each other: no rank waits for another between blocks, and each
+/// byte goes over a cable as often as the plan says.
+///
+/// Vectors have any length, the same one on all ranks. The elements of a result are combined in an order that depends on the plan and the
+/// length only: all ranks get the same bits, in each run, on each machine and in each build. For that, a NaN that comes out of a
+/// reduction has the bits of `NAN` of its type, whatever those of the inputs were, and 0 is more than -0. Elements that are only
+/// passed on keep their bits.
+///
+/// ```
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # use rdma_async::Node;
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a")?, node("b")?);
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+/// # let peer = b.accept().await.expect("the node is open");
+/// use rdma_collectives::{Cabling, Group, Reduction};
+///
+/// // Two Macs with one cable; `session` and `peer` are the two ends of a session between them.
+/// let cabling = Cabling::line(2, 9_200_000_000);
+/// let rank_0 = async {
+///     let mut group = Group::join(0, &cabling, [(1, session)]).await?;
+///     let mut vector = [1.0, 2.0, 3.0];
+///     group.all_reduce(&mut vector, Reduction::Sum).await?;
+///     Ok::<_, Box<dyn std::error::Error>>(vector)
+/// };
+/// let rank_1 = async {
+///     let mut group = Group::join(1, &cabling, [(0, peer)]).await?;
+///     let mut vector = [0.5; 3];
+///     group.all_reduce(&mut vector, Reduction::Sum).await?;
+///     Ok::<_, Box<dyn std::error::Error>>(vector)
+/// };
+/// let (zero, one) = futures::future::try_join(rank_0, rank_1).await?;
+/// assert_eq!(zero, [1.5, 2.5, 3.5]);
+/// assert_eq!(zero, one);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+///
+/// # Errors
+///
+/// An operation whose ranks do not agree, or of which one is lost, fails on every rank that can be reached, with the same
+/// [`GroupError`]; it names the ranks. A cable that is pulled and plugged in again is no error: the sessions go on, and the operation takes
+/// longer.
+///
+/// # Cancel safety
+///
+/// An operation whose future is dropped before its end ends the group: this rank and the others get [`GroupError::Cancelled`]. Data
+/// of the caller is only read and written while the future is polled, never by a device.
+pub struct Group<D: Device> {
+    pub(super) rank: usize,
+    pub(super) links: Vec<Link<D>>,
+    pub(super) options: GroupOptions,
+    pub(super) plans: Plans,
+    /// Number of the next operation
+    pub(super) sequence: u32,
+    /// How much of the receive memory of its node blocks may hold while they wait for others, in bytes
+    max_held: usize,
+    /// Why the group is over
+    pub(super) end: Option<GroupError>,
+    pub(super) founding: Founding,
+    monitor: Monitor,
+}
+
+/// The group from which a group came about by loss
+#[derive(Clone, Debug)]
+pub(super) struct Founding {
+    pub(super) cabling: Cabling,
+    /// The rank in it of each rank
+    pub(super) ranks: Vec<usize>,
+    /// How often ranks have come together since
+    pub(super) epoch: u64,
+}
+
+/// Blocks that wait hold at most this part of the longest message that the node takes
+///
+/// A session receives nothing more when it holds half of the receive memory, which is at least as long as that message. With a quarter,
+/// a node with the least receive memory has a block's length to spare, and one with the default of it several groups.
+const HELD_PART: usize = 4;
+
+impl<D: Device> Group<D> {
+    /// A group of links, each with the longest message that the node of this rank takes over it
+    pub(super) fn new(
+        rank: usize,
+        links: Vec<(Link<D>, usize)>,
+        plans: Plans,
+        options: GroupOptions,
+        founding: Founding,
+    ) -> Self {
+        // If each link has a node of its own, the least of all.
+        let max_message = links.iter().map(|(_, max_message)| *max_message).min().unwrap_or(usize::MAX);
+        let mut links: Vec<_> = links.into_iter().map(|(link, _)| link).collect();
+        links.sort_by_key(|link| link.rank);
+        let max_held = max_message / HELD_PART;
+        let monitor = Monitor::new(rank);
+        Self { rank, links, options, plans, sequence: 0, max_held, end: None, founding, monitor }
+    }
+
+    /// The number of this rank, from 0: its index in [`Cabling::hosts`]
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks there are
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.plans.cabling.hosts().len()
+    }
+
+    /// The names of the hosts of the ranks, in the order of the ranks
+    #[must_use]
+    pub fn hosts(&self) -> &[String] {
+        self.plans.cabling.hosts()
+    }
+
+    /// How often ranks have come together since the group was first joined, the same on all ranks: higher with each
+    /// [`shrink`](Self::shrink) and [`grow`](Self::grow)
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.founding.epoch
+    }
+
+    /// How many operations this rank has begun: the number of the next one
+    #[must_use]
+    pub fn sequence(&self) -> u32 {
+        self.sequence
+    }
+
+    /// Shows what this rank waits for, also while an operation is under way
+    ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// # use rdma_collectives::{Cabling, Group, Reduction};
+    /// # let cabling = &Cabling::line(2, 9_200_000_000);
+    /// # let join = |rank: usize, session| Group::join(rank, cabling, [(1 - rank, session)]);
+    /// # let (mut group, _other) = futures::future::try_join(join(0, session), join(1, peer)).await?;
+    /// let monitor = group.monitor();
+    /// let mut vector = [1.0; 8];
+    /// let mut operation = Box::pin(group.all_reduce(&mut vector, Reduction::Sum));
+    /// # let pause = Box::pin(net.sleep(std::time::Duration::from_millis(1)));
+    /// # let _ = futures::future::select(operation.as_mut(), pause).await;
+    /// let found = "rank 0 is in operation 0 (all_reduce of 8 f64, sum) and waits for rank 1 to call it";
+    /// assert_eq!(monitor.waits().to_string(), found);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # }).value.unwrap();
+    /// ```
+    #[must_use]
+    pub fn monitor(&self) -> Monitor {
+        self.monitor.clone()
+    }
+
+    /// Why the group is over, or `None` while it works
+    #[must_use]
+    pub fn end(&self) -> Option<&GroupError> {
+        self.end.as_ref()
+    }
+
+    /// Carries out the next operation, by a plan unless this rank does it alone
+    pub(super) async fn run(
+        &mut self,
+        call: Call,
+        kernel: Option<Kernel>,
+        buffers: Buffers<'_>,
+    ) -> Result<(), GroupError> {
+        let prepared = if self.size() == 1 || call.to.is_some() && call.to == call.root {
+            Arc::new(Prepared::alone(&call, self.options))
+        } else {
+            self.plans.prepare(self.rank, &call, self.options)?
+        };
+        let (rank, ranks, sequence, max_held) = (self.rank, self.size(), self.sequence, self.max_held);
+        self.sequence = sequence.wrapping_add(1);
+        self.monitor.update(|waits| (waits.sequence, waits.call) = (sequence, Some(call)));
+        let running = Running { sequence, group: self };
+        let Self { links, monitor, .. } = &mut *running.group;
+        let prepared = &prepared;
+        let job = Job { rank, ranks, sequence, call, prepared, kernel, max_held, monitor, buffers };
+        let mut execution = Execution::new(job, links);
+        let result = poll_fn(|cx| execution.poll(cx)).await;
+        running.finish(result)
+    }
+
+    /// Ends the group here and on all ranks that can be reached
+    pub(super) fn end_with(&mut self, error: GroupError) {
+        self.links.iter_mut().for_each(|link| link.end(&error));
+        self.end = Some(error);
+    }
+}
+
+/// An operation under way, which ends the group if it is dropped
+struct Running<'a, D: Device> {
+    group: &'a mut Group<D>,
+    sequence: u32,
+}
+
+impl<D: Device> Running<'_, D> {
+    fn finish(self, result: Result<(), GroupError>) -> Result<(), GroupError> {
+        self.group.monitor.update(|waits| {
+            waits.sequence = self.group.sequence;
+            (waits.call, waits.neighbours) = (None, Vec::new());
+        });
+        if let Err(error) = &result {
+            self.group.end_with(error.clone());
+        }
+        std::mem::forget(self);
+        result
+    }
+}
+
+impl<D: Device> Drop for Running<'_, D> {
+    fn drop(&mut self) {
+        let (rank, sequence) = (self.group.rank, self.sequence);
+        self.group.end_with(GroupError::Cancelled { rank, sequence });
+    }
+}
+
+impl<D: Device> fmt::Debug for Group<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group").field("rank", &self.rank).field("size", &self.size()).finish_non_exhaustive()
+    }
+}
