@@ -5,6 +5,8 @@ pub mod discover;
 pub mod parse;
 pub mod report;
 
-pub use checks::{CHECKS, Check, Diagnosis, Finding, Host, NOT_VISIBLE, Verdict, diagnose};
+pub use checks::{
+    CHECKS, Check, Diagnosis, FIELD_FAILURES, FieldFailure, Finding, Host, NOT_VISIBLE, Verdict, diagnose,
+};
 pub use discover::collect;
 pub use report::HostReport;

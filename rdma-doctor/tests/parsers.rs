@@ -20,7 +20,19 @@ fn parse_all(text: &str) -> usize {
         parse::ifconfig(text).len(),
         parse::ibv_devices(text).len(),
         parse::ibv_devinfo(text).len(),
+        parse::arp(text).len(),
+        parse::ndp(text).len(),
+        parse::ps(text).len(),
+        parse::port_owners(text).len(),
+        parse::kernel_log(text).links_down.len(),
+        parse::network_settings(text).map_or(0, |settings| settings.services.len()),
     ];
+    let _ = parse::incident(text);
+    let _ = parse::route_get(text);
+    let _ = parse::launchctl(text);
+    let _ = parse::firewall(text);
+    let _ = parse::uptime(text);
+    let _ = parse::vm_stat(text);
     let _ = parse::rdma_ctl(text);
     let _ = parse::sw_vers(text);
     let _ = parse::ioclasscount(text);
@@ -170,9 +182,15 @@ fn a_device_with_unreadable_fields_is_still_listed() {
 
 #[test]
 fn every_fixture_goes_through_every_parser_at_every_length() {
-    for group in fs::read_dir(folder()).unwrap() {
-        for file in fs::read_dir(group.unwrap().path()).unwrap() {
-            let text = fs::read_to_string(file.unwrap().path()).unwrap();
+    let mut folders = vec![folder()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(path).unwrap();
             for end in (0..text.len()).step_by(37).filter(|&end| text.is_char_boundary(end)) {
                 parse_all(&text[..end]);
                 parse_all(&text[end..]);
@@ -190,6 +208,10 @@ fn huge_outputs_are_read_in_part_and_lists_are_bounded() {
         "Hardware Port: Thunderbolt 1\nDevice: en1\n",
         "Domain UUID: 1\nServices:\n",
         "hca_id: x\nport: 1\n GID[0]: ::1\n",
+        "? (10.0.0.1) at 1:2:3:4:5:6 on en1\n",
+        "fe80::1%en1 1:2:3:4:5:6 en1 1s R\n",
+        "1 U 00:01 program\n",
+        "+-o x\n\"BSD Name\" = \"en1\"\n",
     ];
     for line in repeated {
         let text = line.repeat(2 * MAX_INPUT / line.len());

@@ -36,19 +36,31 @@ fn the_keys_of_a_report_are_stable() {
     let keys: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
     let promised = [
         "devices",
+        "exo_daemon",
+        "firewall",
         "hardware_model",
         "hardware_ports",
         "idle_sleep_minutes",
+        "incidents",
         "interfaces",
+        "ipv4_neighbours",
+        "ipv6_neighbours",
+        "kernel_log",
         "kernel_objects",
         "live_links",
         "macos_build",
         "macos_version",
+        "network_settings",
+        "peer_probes",
         "platform",
+        "port_owners",
         "provider",
         "rdma_ctl",
+        "routes",
         "thunderbolt",
         "tools",
+        "uptime",
+        "waiting_processes",
     ];
     assert_eq!(keys, promised);
 }

@@ -120,6 +120,25 @@ pub(super) fn ipv4_gid_index(host: &HostReport) -> Vec<Note> {
     })
 }
 
+/// F12, F51: after a flap the IPv4 entry can move and leave its old place empty
+pub(super) fn gid_holes(host: &HostReport) -> Vec<Note> {
+    each_table(host, |gids| {
+        let last = gids.iter().map(|gid| gid.index).max()?;
+        let is_set = |index: &u32| gids.iter().any(|gid| gid.index == *index);
+        // A table has 1024 entries at most; a report can claim any index.
+        let holes: Vec<_> = (0..last.min(1024)).filter(|index| !is_set(index)).collect();
+        let shown: Vec<_> = holes.iter().take(4).map(ToString::to_string).collect();
+        Some(if holes.is_empty() {
+            Note::ok(format!("entries 0 to {last} are set"))
+        } else {
+            Note::warn(
+                format!("entry {} is empty, and entry {last} is set", shown.join(", ")),
+                "reset the interface with `sudo ifconfig INTERFACE down` and `up`: programs that expect the IPv4 address in entry 1 fail until then",
+            )
+        })
+    })
+}
+
 /// F75: connections were reported to fail (error number 60) with addresses of 169.254 only; Apple's example uses them
 pub(super) fn link_local(host: &HostReport) -> Vec<Note> {
     each_table(host, |gids| {

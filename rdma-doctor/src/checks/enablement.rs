@@ -109,7 +109,7 @@ fn no_devices(host: &HostReport) -> Note {
 
 /// F2: Thunderbolt 3 and 4 stop at 40 Gb/s
 ///
-/// Devices may be listed on such Macs or not; both were reported. If all receptacles carry 40 Gb/s links, their limit is not known:
+/// Devices may be listed on such Macs or not, and work or not; all of that was reported. If all receptacles carry 40 Gb/s links, their limit is not known:
 /// then only [`link_speed`](super::cables::link_speed) has a finding.
 pub(super) fn thunderbolt_5(host: &HostReport) -> Note {
     let Some(buses) = host.thunderbolt.as_deref() else {
@@ -123,7 +123,7 @@ pub(super) fn thunderbolt_5(host: &HostReport) -> Note {
     } else if is_thunderbolt_5(&speeds) {
         Note::ok(evidence)
     } else if speeds.iter().any(|speed| speed.is_limit) {
-        Note::fail(evidence, "use a Mac with Thunderbolt 5: RDMA needs receptacles of 80 Gb/s")
+        Note::warn(evidence, "use a Mac with Thunderbolt 5: RDMA is documented for receptacles of 80 Gb/s")
     } else {
         Note::unknown(evidence)
             .advise("unplug one cable and run this again: only a free receptacle shows its limit")

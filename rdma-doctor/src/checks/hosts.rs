@@ -1,9 +1,10 @@
 //! Several hosts compared
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use super::check::{Host, Note};
-use crate::report::{Bus, HostReport};
+use crate::report::{Bus, HostReport, Interface, Neighbour};
 
 /// F3: ports of hosts with different versions or builds of macOS were reported not to discover each other
 pub(super) fn same_macos(hosts: &[Host]) -> Vec<Note> {
@@ -143,6 +144,73 @@ pub(super) fn parallel_cables(hosts: &[Host]) -> Vec<Note> {
             )
         };
         notes.push(note.on(format!("{} and {}", hosts[a].label, hosts[b].label)));
+    }
+    notes
+}
+
+/// An end of a cable with its interface, if that is known
+fn interface<'a>(hosts: &'a [Host], (index, bus): (usize, &Bus)) -> Option<&'a Interface> {
+    let report = &hosts[index].report;
+    report.interface(report.interface_of(bus)?)
+}
+
+/// F14: ends of a cable without a common network cannot resolve each other (error number 60)
+pub(super) fn common_network(hosts: &[Host]) -> Vec<Note> {
+    let mut notes = Vec::new();
+    for Cable { ends: [left, right] } in cables(hosts) {
+        let (Some(a), Some(b)) = (interface(hosts, left), interface(hosts, right)) else { continue };
+        if a.ipv4.is_empty() || b.ipv4.is_empty() {
+            continue;
+        }
+        let list = |interface: &Interface| {
+            let addresses = interface.ipv4.iter().map(|net| format!("{}/{}", net.address, net.prefix_len));
+            addresses.collect::<Vec<_>>().join(", ")
+        };
+        let evidence = format!("{} here and {} on {}", list(a), list(b), end(hosts, right));
+        let pairs = || a.ipv4.iter().flat_map(|x| b.ipv4.iter().map(move |y| (x, y)));
+        let note = if pairs().any(|(x, y)| x.address == y.address) {
+            Note::fail(
+                format!("{evidence}: the same address"),
+                "give each end of the cable an address of its own",
+            )
+        } else if pairs().any(|(x, y)| x.overlaps(y)) {
+            Note::ok(evidence)
+        } else {
+            Note::fail(
+                format!("{evidence}: no common network"),
+                "give both ends of the cable addresses of one network, such as a /30",
+            )
+        };
+        notes.push(note.on(end(hosts, left)));
+    }
+    notes
+}
+
+/// F14: an entry of the ARP table that names another hardware address than that of the other end is stale
+pub(super) fn neighbour_identity(hosts: &[Host]) -> Vec<Note> {
+    let mut notes = Vec::new();
+    for Cable { ends: [left, right] } in cables(hosts) {
+        for (here, there) in [(left, right), (right, left)] {
+            let (Some(own), Some(other)) = (interface(hosts, here), interface(hosts, there)) else {
+                continue;
+            };
+            let Some(expected) = other.ether.as_deref() else { continue };
+            let has_address =
+                |entry: &&Neighbour| other.ipv4.iter().any(|net| IpAddr::V4(net.address) == entry.address);
+            let entries = hosts[here.0].report.ipv4_neighbours_on(&own.name).filter(has_address);
+            for (address, found) in entries.filter_map(|entry| Some((entry.address, entry.ether.as_deref()?)))
+            {
+                let note = if found == expected {
+                    Note::ok(format!("{address} is at {found}, which is {}", end(hosts, there)))
+                } else {
+                    Note::fail(
+                        format!("{address} is at {found}, and {} has {expected}", end(hosts, there)),
+                        "clear the entry with `sudo arp -d ADDRESS` and ping the address again",
+                    )
+                };
+                notes.push(note.on(end(hosts, here)));
+            }
+        }
     }
     notes
 }

@@ -3,7 +3,7 @@
 use rdma_core::Caps;
 
 use super::check::Note;
-use crate::report::{DeviceSummary, HostReport};
+use crate::report::{DeviceSummary, HostReport, Process};
 
 /// F15, F19, F28: protection domains that a crashed process or a replugged cable has left behind
 pub(super) fn protection_domains(host: &HostReport) -> Vec<Note> {
@@ -47,4 +47,53 @@ fn count(
     } else {
         Note::ok(evidence)
     }]
+}
+
+/// F15, F64: two programs on one live port were reported to disturb each other
+pub(super) fn port_owners(host: &HostReport) -> Vec<Note> {
+    let Some(ports) = &host.port_owners else {
+        return vec![Note::unknown("which processes have the driver open at which port is not known")];
+    };
+    let used = ports.iter().filter(|port| !port.owners.is_empty());
+    let notes: Vec<_> = used
+        .map(|port| {
+            let owners = port.owners.join("; ");
+            let note = if port.owners.len() > 1 {
+                Note::warn(owners, "run one program per port: end the others")
+            } else {
+                Note::ok(owners)
+            };
+            note.on(&port.interface)
+        })
+        .collect();
+    if notes.is_empty() { vec![Note::ok("no process has the driver open at a port")] } else { notes }
+}
+
+/// F53, F57: a process that waits in the driver and cannot be interrupted keeps its objects until a restart
+pub(super) fn stuck_processes(host: &HostReport) -> Vec<Note> {
+    const TOOLS: [&str; 3] = ["ibv_devinfo", "ibv_devices", "ibv_uc_pingpong"];
+    let Some(waiting) = &host.waiting_processes else {
+        return vec![Note::unknown("ps listed no processes")];
+    };
+    let is_owner = |process: &Process| {
+        let owner = format!("pid {},", process.pid);
+        let of_ports = host.port_owners.iter().flatten().flat_map(|port| &port.owners);
+        host.kernel_objects.owners.iter().flatten().chain(of_ports).any(|name| name.starts_with(&owner))
+    };
+    // Every process waits in the kernel now and then: only those are stuck that are ending, or that use the driver.
+    let is_stuck = |process: &&Process| {
+        process.is_unkillable() || is_owner(process) || TOOLS.contains(&process.program.as_str())
+    };
+    let notes: Vec<_> = waiting
+        .iter()
+        .filter(is_stuck)
+        .map(|process| {
+            let Process { pid, program, state, elapsed } = process;
+            Note::fail(
+                format!("pid {pid}, {program} is in state {state}, started {elapsed} ago"),
+                "replug its cable, and restart the host if the process stays: no signal ends it, and its memory and queue pairs stay in use",
+            )
+        })
+        .collect();
+    if notes.is_empty() { vec![Note::ok("no process is stuck in the driver")] } else { notes }
 }

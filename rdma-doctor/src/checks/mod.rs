@@ -11,9 +11,15 @@ mod cables;
 mod catalogue;
 mod check;
 mod enablement;
+mod field;
 mod hosts;
 mod kernel;
+mod neighbours;
+mod peers;
 mod ports;
+mod settings;
+mod wear;
 
 pub use catalogue::{CHECKS, NOT_VISIBLE, diagnose};
 pub use check::{Check, Diagnosis, Finding, Host, Verdict};
+pub use field::{FIELD_FAILURES, FieldFailure};

@@ -13,10 +13,12 @@ pub(super) fn driver(host: &HostReport) -> Vec<Note> {
             return vec![Note::fail(format!("{tool} did not answer in time"), REMEDY)];
         }
     }
-    match host.tool("ibv_devinfo") {
-        Some(run) => vec![Note::ok(format!("{} ended", run.tool))],
-        None if host.is_mac() => vec![Note::unknown("ibv_devinfo was not run")],
-        None => Vec::new(),
+    match host.tool("ibv_devinfo").map(|run| run.outcome) {
+        Some(Outcome::Done) => vec![Note::ok("ibv_devinfo -v ended")],
+        Some(Outcome::Absent) => vec![Note::unknown("there is no ibv_devinfo")],
+        Some(Outcome::Failed) => vec![Note::unknown("ibv_devinfo -v ended with an error")],
+        _ if host.is_mac() => vec![Note::unknown("ibv_devinfo was not run")],
+        _ => Vec::new(),
     }
 }
 

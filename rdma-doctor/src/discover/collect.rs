@@ -36,19 +36,17 @@ pub fn collect() -> HostReport {
 fn macos() -> HostReport {
     use std::time::Duration;
 
-    use super::{Outputs, Tool, iokit, run};
+    use super::{incidents, iokit, run};
     use crate::report::{Outcome, ToolRun};
 
-    let mut outputs = Outputs::default();
-    for tool in Tool::ALL {
-        let [program, args @ ..] = tool.command() else { continue };
-        outputs.tools.insert(tool, run::run(program, args, tool.timeout()));
-    }
+    let mut outputs = super::gather(|program, args, timeout| run::run(program, args, timeout));
     let registry = run::spawn(iokit::registry).recv_timeout(Duration::from_secs(5)).ok();
     let outcome = if registry.is_some() { Outcome::Done } else { Outcome::Hung };
     let registry = registry.unwrap_or_default();
     outputs.live_links = registry.live_links;
     outputs.owners = registry.objects.owners;
+    let reading = run::spawn(|| incidents::read(&incidents::folders()));
+    outputs.incidents = reading.recv_timeout(Duration::from_secs(5)).ok().flatten();
     let mut report = outputs.report();
     // The registry has the counts that `ioclasscount` prints, on a Mac without that tool.
     let objects = &mut report.kernel_objects;

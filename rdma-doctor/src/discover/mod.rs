@@ -4,6 +4,10 @@
 //! finding (F53): each runs with a bound on its time and on its output.
 
 mod collect;
+#[cfg(any(target_os = "macos", test))]
+mod gather;
+#[cfg(any(target_os = "macos", test))]
+mod incidents;
 mod outputs;
 #[cfg(unix)]
 pub mod provider_probe;
@@ -17,5 +21,7 @@ mod iokit;
 mod linux;
 
 pub use collect::collect;
+#[cfg(target_os = "macos")]
+use gather::gather;
 pub use outputs::Outputs;
 pub use tool::{Captured, Tool};

@@ -1,10 +1,14 @@
 //! From the outputs of a Mac's tools to a report
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use super::{Captured, Tool};
 use crate::parse::{self, short};
-use crate::report::{DeviceSummary, HostReport, LiveLinks, Outcome, Platform, RdmaCtl, ToolRun};
+use crate::report::{
+    DeviceSummary, HostReport, Incident, LaunchDaemon, LiveLinks, Outcome, Platform, PortOwners, RdmaCtl,
+    Route, ToolRun, Uptime,
+};
 
 /// The outputs of the tools of a Mac
 ///
@@ -27,6 +31,10 @@ pub struct Outputs {
     pub live_links: Option<LiveLinks>,
     /// Processes that have the driver open
     pub owners: Option<Vec<String>>,
+    /// The run of `route -n get` for each address of a peer
+    pub routes: BTreeMap<Ipv4Addr, Captured>,
+    /// Panics and crashes, from the reports of macOS
+    pub incidents: Option<Vec<Incident>>,
 }
 
 impl Outputs {
@@ -58,10 +66,15 @@ impl Outputs {
             Some(Outcome::Hung) => RdmaCtl::Hung,
             _ => self.read(Tool::RdmaCtl).map_or(RdmaCtl::Unknown, parse::rdma_ctl),
         };
-        let mut unreadable = None;
+        let mut unreadable = Vec::new();
         match self.read(Tool::SystemProfiler).map(parse::system_profiler) {
             Some(Ok(buses)) => report.thunderbolt = Some(buses),
-            Some(Err(error)) => unreadable = Some(error),
+            Some(Err(error)) => unreadable.push((Tool::SystemProfiler, error)),
+            None => {}
+        }
+        match self.ended(Tool::NetworkSettings).map(parse::network_settings) {
+            Some(Ok(settings)) => report.network_settings = Some(settings),
+            Some(Err(error)) => unreadable.push((Tool::NetworkSettings, error)),
             None => {}
         }
         self.add_services(&mut report);
@@ -72,9 +85,26 @@ impl Outputs {
         report.kernel_objects.owners.clone_from(&self.owners);
         report.live_links.clone_from(&self.live_links);
         report.idle_sleep_minutes = self.read(Tool::Pmset).and_then(parse::pmset);
+        report.ipv4_neighbours = self.ended(Tool::Arp).map(parse::arp);
+        report.ipv6_neighbours = self.ended(Tool::Ndp).map(parse::ndp);
+        report.routes = self.known_routes();
+        report.exo_daemon = self.exo_daemon();
+        report.firewall = self.read(Tool::Firewall).and_then(parse::firewall);
+        report.waiting_processes = self.ended(Tool::Ps).map(parse::ps);
+        report.port_owners = self.ended(Tool::IoregPorts).map(parse::port_owners);
+        if report.kernel_objects.owners.is_none() {
+            report.kernel_objects.owners = report.port_owners.as_deref().map(all_owners);
+        }
+        report.incidents.clone_from(&self.incidents);
+        report.uptime = Uptime {
+            uptime_seconds: self.read(Tool::Uptime).and_then(parse::uptime),
+            memory_bytes: self.read(Tool::Memory).and_then(|text| text.trim().parse().ok()),
+            wired_bytes: self.read(Tool::VmStat).and_then(parse::vm_stat),
+        };
+        report.kernel_log = self.ended(Tool::KernelLog).map(parse::kernel_log);
         report.tools = self.tools.iter().map(|(&tool, captured)| tool_run(tool, captured)).collect();
-        if let Some(error) = unreadable {
-            let name = Tool::SystemProfiler.to_string();
+        for (tool, error) in unreadable {
+            let name = tool.to_string();
             for run in report.tools.iter_mut().filter(|run| run.tool == name) {
                 run.detail = error.to_string();
             }
@@ -93,6 +123,28 @@ impl Outputs {
         let captured = self.tools.get(&tool)?;
         let said = captured.outcome == Outcome::Done && !captured.stdout.trim().is_empty();
         said.then_some(captured.stdout.as_str())
+    }
+
+    /// The routes that `route` found, or said that there are none
+    fn known_routes(&self) -> Option<Vec<Route>> {
+        if self.routes.is_empty() {
+            return None;
+        }
+        let route = |(&destination, captured): (&Ipv4Addr, &Captured)| match captured.outcome {
+            Outcome::Done => Some(Route::new(destination, Some(parse::route_get(&captured.stdout)?))),
+            Outcome::Failed if captured.says("not in table") => Some(Route::new(destination, None)),
+            _ => None,
+        };
+        Some(self.routes.iter().filter_map(route).collect())
+    }
+
+    fn exo_daemon(&self) -> Option<LaunchDaemon> {
+        let captured = self.tools.get(&Tool::Launchctl)?;
+        match captured.outcome {
+            Outcome::Done => parse::launchctl(&captured.stdout),
+            Outcome::Failed if captured.says("could not find service") => Some(LaunchDaemon::default()),
+            _ => None,
+        }
     }
 
     fn add_services(&self, report: &mut HostReport) {
@@ -126,10 +178,16 @@ impl Outputs {
     fn says_no_devices(&self) -> bool {
         let listed = self.tools.get(&Tool::IbvDevices).is_some_and(|listed| listed.outcome == Outcome::Done);
         listed
-            || self.tools.get(&Tool::IbvDevinfo).is_some_and(|captured| {
-                [&captured.stdout, &captured.stderr].iter().any(|text| text.contains("No IB devices found"))
-            })
+            || self.tools.get(&Tool::IbvDevinfo).is_some_and(|captured| captured.says("no ib devices found"))
     }
+}
+
+/// The processes that have the driver open at any port
+fn all_owners(ports: &[PortOwners]) -> Vec<String> {
+    let mut owners: Vec<_> = ports.iter().flat_map(|port| port.owners.iter().cloned()).collect();
+    owners.sort();
+    owners.dedup();
+    owners
 }
 
 fn tool_run(tool: Tool, captured: &Captured) -> ToolRun {

@@ -53,6 +53,13 @@ pub(super) fn number(text: &str) -> Option<u64> {
     }
 }
 
+/// A hardware address with two digits in each part; macOS prints `2:0:0:0:2:83`
+pub(super) fn ether(text: &str) -> Option<String> {
+    let parts: Option<Vec<_>> = text.split(':').map(|part| u8::from_str_radix(part, 16).ok()).collect();
+    let [a, b, c, d, e, f] = parts?[..] else { return None };
+    Some(format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +77,14 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(number(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn hardware_addresses_have_six_parts() {
+        assert_eq!(ether("2:0:0:0:a:83").as_deref(), Some("02:00:00:00:0a:83"));
+        for text in ["", "(incomplete)", "1:2:3:4:5", "1:2:3:4:5:6:7", "1:2:3:4:5:100"] {
+            assert_eq!(ether(text), None, "{text:?}");
         }
     }
 

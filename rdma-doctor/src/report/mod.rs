@@ -8,10 +8,16 @@ use serde::{Deserialize, Serialize};
 
 mod device;
 mod lookup;
+mod network;
+mod peer_probe;
 mod thunderbolt;
+mod wear;
 
 pub use device::{DeviceSummary, GidEntry, KernelObjects, Port};
+pub use network::{Firewall, LaunchDaemon, Neighbour, NetworkService, NetworkSettings, Route, VirtualBridge};
+pub use peer_probe::{PeerProbe, ProbeStep, QueuePairProbe, Reach};
 pub use thunderbolt::{Bus, HardwarePort, IpLink, LinkSpeed, LiveLinks, Peer};
+pub use wear::{Incident, KernelLog, PortOwners, Process, Uptime};
 
 /// What was found on one host
 ///
@@ -57,6 +63,30 @@ pub struct HostReport {
     pub live_links: Option<LiveLinks>,
     /// Minutes without input until the host sleeps; 0 is never
     pub idle_sleep_minutes: Option<u32>,
+    /// The ARP table
+    pub ipv4_neighbours: Option<Vec<Neighbour>>,
+    /// The table of neighbour discovery
+    pub ipv6_neighbours: Option<Vec<Neighbour>>,
+    /// The way to each address that the other end of a cable can have
+    pub routes: Option<Vec<Route>>,
+    /// Network settings that survive a restart
+    pub network_settings: Option<NetworkSettings>,
+    /// The daemon with which EXO sets up the network
+    pub exo_daemon: Option<LaunchDaemon>,
+    /// The application firewall
+    pub firewall: Option<Firewall>,
+    /// Processes that wait in the kernel and cannot be interrupted
+    pub waiting_processes: Option<Vec<Process>>,
+    /// The processes that have the driver open, by port
+    pub port_owners: Option<Vec<PortOwners>>,
+    /// Panics and crashes that name RDMA or Thunderbolt
+    pub incidents: Option<Vec<Incident>>,
+    /// Uptime and memory
+    pub uptime: Uptime,
+    /// What the kernel logged in the last hour
+    pub kernel_log: Option<KernelLog>,
+    /// Probes of peers; none unless the caller asked for them
+    pub peer_probes: Vec<PeerProbe>,
     /// How each tool ended
     pub tools: Vec<ToolRun>,
 }
@@ -190,6 +220,22 @@ impl Address {
         let shared = self.prefix_len.min(other.prefix_len).min(32);
         let differs = self.address.to_bits() ^ other.address.to_bits();
         shared == 0 || differs >> (32 - u32::from(shared)) == 0
+    }
+
+    /// Whether `address` is the one of all hosts of the network
+    pub(crate) fn is_broadcast(&self, address: Ipv4Addr) -> bool {
+        let hosts = u32::MAX.checked_shr(self.prefix_len.into()).unwrap_or(0);
+        address.to_bits() == self.address.to_bits() | hosts
+    }
+
+    /// The other host of a network that has two
+    pub(crate) fn only_other(&self) -> Option<Ipv4Addr> {
+        let bits = self.address.to_bits();
+        match (self.prefix_len, bits & 3) {
+            (31, _) => Some((bits ^ 1).into()),
+            (30, 1 | 2) => Some((bits ^ 3).into()),
+            _ => None,
+        }
     }
 }
 

@@ -71,8 +71,14 @@ pub fn discover(data: &[u8]) {
         parse::ifconfig(&text).len(),
         parse::ibv_devices(&text).len(),
         parse::ibv_devinfo(&text).len(),
+        parse::arp(&text).len(),
+        parse::ndp(&text).len(),
+        parse::ps(&text).len(),
+        parse::port_owners(&text).len(),
+        parse::network_settings(&text).map_or(0, |settings| settings.services.len()),
     ];
     assert!(lists.into_iter().all(|len| len <= MAX_ITEMS));
+    let incident = parse::incident(&text);
 
     let mut parts = text.split('\0');
     let mut part = "";
@@ -81,6 +87,7 @@ pub fn discover(data: &[u8]) {
         part = parts.next().unwrap_or(part);
         outputs = outputs.with(tool, part);
     }
+    outputs.incidents = Some(incident.into_iter().collect());
     let report = outputs.report();
     let json = serde_json::to_string(&report).expect("a report can be written");
     let back: HostReport = serde_json::from_str(&json).expect("a written report can be read");
