@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::{Parser, Subcommand};
+#[cfg(unix)]
+use rdma_doctor::discover::peer_probe::PeerTarget;
 
 use crate::failure::Failure;
 use crate::mac::PORTS;
@@ -68,7 +70,7 @@ pub(crate) enum Command {
     Ping(Ping),
     /// Query the verbs provider in a process of its own, which may hang or crash; started by `devices` and `doctor`
     #[command(hide = true)]
-    Provider,
+    Provider(ProviderArgs),
     /// Run verbs programs as the hosts of a simulated fabric, without a Mac
     #[cfg(unix)]
     #[command(
@@ -416,6 +418,18 @@ pub(crate) struct Doctor {
     /// Write the report of this machine to a file; an existing file is replaced
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     pub(crate) record: Option<PathBuf>,
+    /// Try to reach the host at the other end of each cable: with a socket, with ping, and with a queue pair that is destroyed at
+    /// once; run it on both hosts, and not while programs use the ports
+    #[cfg(unix)]
+    #[arg(long, value_name = "DEVICE=ADDRESS", num_args = 0.., conflicts_with = "from")]
+    pub(crate) probe: Option<Vec<PeerTarget>>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ProviderArgs {
+    /// Make a queue pair to the host at the other end of a cable instead
+    #[cfg(unix)]
+    pub(crate) peer: Option<PeerTarget>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -31,7 +31,7 @@ struct Summary<'a> {
 
 pub(crate) fn run(args: &Doctor, output: Output) -> anyhow::Result<()> {
     let hosts = if args.from.is_empty() {
-        vec![recorded::this_machine()]
+        vec![this_machine(args)?]
     } else {
         let mut hosts = args.from.iter().map(|path| recorded::read(path)).collect::<Result<Vec<_>, _>>()?;
         recorded::shorten(&mut hosts);
@@ -53,6 +53,22 @@ pub(crate) fn run(args: &Doctor, output: Output) -> anyhow::Result<()> {
     };
     output.print(&report, || text(&hosts, &diagnosis, &report))?;
     if report.verdict == Verdict::Fail { Err(Failure::Reported.into()) } else { Ok(()) }
+}
+
+/// This machine, with the probes that were asked for
+#[cfg(unix)]
+fn this_machine(args: &Doctor) -> anyhow::Result<Host> {
+    let mut host = recorded::this_machine();
+    if let Some(targets) = &args.probe {
+        recorded::probe_peers(&mut host.report, targets)?;
+    }
+    Ok(host)
+}
+
+/// This machine; there are no probes on this system
+#[cfg(not(unix))]
+fn this_machine(_args: &Doctor) -> anyhow::Result<Host> {
+    Ok(recorded::this_machine())
 }
 
 fn summary(host: &Host) -> Summary<'_> {

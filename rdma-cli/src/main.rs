@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         #[cfg(unix)]
         Command::Fabric(fabric) => fabric::run(fabric, args.output()),
         Command::Ping(ping) => ping::run(ping, args.output()),
-        Command::Provider => recorded::print_probe(),
+        Command::Provider(provider) => recorded::print_probe(provider),
         #[cfg(unix)]
         Command::Run(run) => run::run(run, args.output()),
         Command::Sim(SimCommand::Run(run)) => sim::run(run, args.output()),

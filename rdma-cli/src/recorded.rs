@@ -7,11 +7,15 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 #[cfg(unix)]
-use rdma_doctor::discover::provider_probe::{self, ProviderProbe};
+use rdma_doctor::discover::{
+    peer_probe::{self, PeerTarget},
+    provider_probe::{self, ProviderProbe},
+};
 use rdma_doctor::report::Platform;
 use rdma_doctor::{Host, HostReport, collect};
-use serde::Deserialize;
+use serde_json::{Map, Value};
 
+use crate::args::ProviderArgs;
 use crate::failure::at;
 use crate::report::Output;
 
@@ -32,21 +36,36 @@ pub(crate) fn this_machine() -> Host {
 #[cfg(unix)]
 const PROBE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// Probes the verbs provider, for the process that started this one
-pub(crate) fn print_probe() -> Result<()> {
-    #[cfg(unix)]
-    let probe = ProviderProbe::run();
-    #[cfg(not(unix))]
-    let probe = serde_json::json!({});
-    Output::Json.print(&probe, String::new)
+/// The time after which a probe of a peer is given up: a queue pair waits a second for an address that is not resolved
+#[cfg(unix)]
+const PEER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Probes the hosts at the other ends of cables: the targets, or one for each active port if there are none
+#[cfg(unix)]
+pub(crate) fn probe_peers(report: &mut HostReport, targets: &[PeerTarget]) -> Result<()> {
+    let found = if targets.is_empty() { peer_probe::targets(report) } else { targets.to_vec() };
+    let program = std::env::current_exe().context("the path of this program is not known")?;
+    peer_probe::run_in_process(report, &found, program, &["provider"], PEER_TIMEOUT);
+    Ok(())
 }
 
-/// The key that every recorded report has: the others may be missing, and any other JSON object would pass
-#[derive(Deserialize)]
-struct Head {
-    #[serde(rename = "platform")]
-    _platform: Platform,
+/// Probes the verbs provider, or a peer with it, for the process that started this one
+#[cfg(unix)]
+pub(crate) fn print_probe(args: &ProviderArgs) -> Result<()> {
+    match &args.peer {
+        Some(target) => Output::Json.print(&peer_probe::queue_pair(target), String::new),
+        None => Output::Json.print(&ProviderProbe::run(), String::new),
+    }
 }
+
+/// Nothing: this system has no provider
+#[cfg(not(unix))]
+pub(crate) fn print_probe(_args: &ProviderArgs) -> Result<()> {
+    Output::Json.print(&serde_json::json!({}), String::new)
+}
+
+/// The platforms that reports have
+const PLATFORMS: [&str; 3] = ["linux", "macos", "other"];
 
 /// Reads a report, labelled with the path of its file
 pub(crate) fn read(path: &Path) -> Result<Host> {
@@ -58,7 +77,21 @@ pub(crate) fn read(path: &Path) -> Result<Host> {
     }
     // The JSON error names line and column.
     let invalid = || at(path, "is not a host report");
-    let Head { .. } = serde_json::from_slice(&json).with_context(invalid)?;
+    // Every key may be missing but this one: otherwise any other JSON would pass for a report.
+    let keys: Map<String, Value> = serde_json::from_slice(&json).with_context(invalid)?;
+    let Some(platform) = keys.get("platform") else {
+        bail!(at(
+            path,
+            "is not a host report: missing field `platform`; record one with `tb5 doctor --record FILE`"
+        ));
+    };
+    if !PLATFORMS.iter().any(|known| platform == known) {
+        let known = PLATFORMS.join(", ");
+        bail!(at(
+            path,
+            format_args!("is not a host report: its platform is {platform}, and not one of {known}")
+        ));
+    }
     let report = serde_json::from_slice(&json).with_context(invalid)?;
     Ok(Host::new(path.display().to_string(), report))
 }

@@ -6,7 +6,9 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::support::{Folder, assert_code, assert_refused, json as object, keys, stderr, stdout, tool};
+use crate::support::{
+    Folder, assert_code, assert_refused, json as object, keys, simulated_provider, stderr, stdout, tool,
+};
 
 /// A composed report of the fixtures of `rdma-doctor`
 fn composed(name: &str) -> PathBuf {
@@ -163,7 +165,7 @@ fn invalid_reports_are_refused_with_file_and_line() {
         (folder.write("bytes.json", b"\xff\xfe{}"), "line 1"),
         (
             folder
-                .write("gid.json", "{\"devices\":[{\"ports\":[{\"gids\":[{\"index\":0,\"gid\":\"x\"}]}]}]}"),
+                .write("gid.json", "{\"platform\":\"macos\",\"devices\":[{\"ports\":[{\"gids\":[{\"index\":0,\"gid\":\"x\"}]}]}]}"),
             "line 1",
         ),
         (folder.write("deep.json", "{\"new\":".to_owned() + &"[".repeat(10_000)), "line 1"),
@@ -200,14 +202,25 @@ fn empty_and_newer_reports_are_read() {
     }
 }
 
-/// Regression: any JSON object passed as a report of which nothing is known, a trace of the simulator among them.
+/// Regression: any JSON object passed as a report of which nothing is known, a trace of the simulator among them; a list of texts
+/// passed for the fields in their order, and an image of a container for a report of its platform.
 #[test]
 fn other_json_is_no_report() {
     let folder = Folder::new();
-    for text in ["{}", r#"{"traceEvents": []}"#] {
+    let diagnosis = stdout(&tb5!["doctor", "--json", "--from", composed("left")]);
+    for (text, why) in [
+        ("{}", "missing field `platform`"),
+        (r#"{"traceEvents": []}"#, "missing field `platform`"),
+        (diagnosis.as_str(), "missing field `platform`"),
+        (r#"["hello"]"#, "expected a map"),
+        ("7", "expected a map"),
+        ("null", "expected a map"),
+        (r#"{"platform": "linux/arm64"}"#, "not one of linux, macos, other"),
+        (r#"{"platform": 7}"#, "not one of linux, macos, other"),
+    ] {
         let path = folder.write("other.json", text);
         for command in ["doctor", "devices"] {
-            assert_refused(&tb5![command, "--from", &path], &path, "missing field `platform`");
+            assert_refused(&tb5![command, "--from", &path], &path, why);
         }
     }
 }
@@ -233,15 +246,9 @@ fn with_provider(provider: &Path, args: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// The simulated provider, which cargo built beside this test
-fn simulated() -> PathBuf {
-    let name = format!("{}rdma{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    std::env::current_exe().unwrap().parent().unwrap().join(name)
-}
-
 #[test]
 fn devices_of_the_provider_are_listed_with_limits_ports_and_gids() {
-    let output = with_provider(&simulated(), &["devices", "--json"]);
+    let output = with_provider(&simulated_provider(), &["devices", "--json"]);
     assert_code(&output, 0);
     let report = object(&output);
     assert_eq!(report["rdma"], true);
@@ -255,11 +262,11 @@ fn devices_of_the_provider_are_listed_with_limits_ports_and_gids() {
     assert!(gid.starts_with("::ffff:169.254."), "{gid}");
     let idle = devices.iter().find(|device| device["name"] == "rdma_en3@a").unwrap();
     assert_eq!(idle["ports"][0]["state"], "PORT_DOWN");
-    let text = stdout(&with_provider(&simulated(), &["devices"]));
+    let text = stdout(&with_provider(&simulated_provider(), &["devices"]));
     assert!(text.contains("PORT_ACTIVE") && text.contains(gid), "{text}");
-    let doctor = object(&with_provider(&simulated(), &["doctor", "--json"]));
+    let doctor = object(&with_provider(&simulated_provider(), &["doctor", "--json"]));
     let provider = found(&doctor, "provider")[0];
-    assert_eq!((&provider["verdict"], &provider["evidence"]), (&json!("ok"), &json!(simulated())));
+    assert_eq!((&provider["verdict"], &provider["evidence"]), (&json!("ok"), &json!(simulated_provider())));
     assert_eq!(found(&doctor, "verbs_devices")[0]["verdict"], "ok");
 }
 

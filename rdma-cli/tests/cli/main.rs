@@ -7,6 +7,7 @@ mod support;
 mod arguments;
 mod copy;
 mod doctor;
+mod field_failures;
 mod machines;
 mod ping;
 mod resume;

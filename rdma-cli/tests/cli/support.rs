@@ -27,6 +27,12 @@ pub(crate) fn tool() -> Command {
     program(env!("CARGO_BIN_EXE_tb5"))
 }
 
+/// The simulated provider, which cargo built beside this test
+pub(crate) fn simulated_provider() -> PathBuf {
+    let name = format!("{}rdma{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    std::env::current_exe().unwrap().parent().unwrap().join(name)
+}
+
 /// A program that reads nothing and ends with the test
 ///
 /// The test may have been started where SIGINT and SIGHUP are ignored, as `nohup` and background jobs of a script do: the program

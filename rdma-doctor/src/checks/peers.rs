@@ -22,13 +22,18 @@ pub(super) fn local_network(host: &HostReport) -> Vec<Note> {
                 format!("{address} answers ping and drops the connection of this program"),
                 "let the program through the firewall of the other host",
             ),
+            // A firewall in stealth mode does not answer either, and does not stop RDMA.
             (Reach::Silent, Reach::Silent | Reach::Unreachable) => {
-                Note::fail(format!("{address} answers neither this program nor ping"), NO_PEER)
+                Note::warn(format!("{address} answers neither this program nor ping"), NO_PEER)
             }
             _ => Note::unknown(format!("whether {address} answers is not known")),
         }
         .on(&probe.device)
     };
+    if host.peer_probes.is_empty() && host.tool("peer_probe").is_some() {
+        let none = Note::unknown("no active port has a known address of the other host");
+        return vec![none.advise("name both with `tb5 doctor --probe DEVICE=ADDRESS`")];
+    }
     host.peer_probes.iter().map(note).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Wear: what builds up until a restart, and what happened before
+//! Wear that builds up until a restart, and incidents of the past
 
 use super::check::Note;
 use crate::report::{HostReport, Incident};

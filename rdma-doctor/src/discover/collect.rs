@@ -4,8 +4,8 @@ use crate::report::HostReport;
 
 /// Collects the report of the machine that this runs on
 ///
-/// Takes seconds on a Mac, where it runs Apple's tools one after the other, each with a timeout. Needs no privileges and changes
-/// nothing. What could not be found out is `None` in the report: collecting never fails.
+/// Takes seconds on a Mac, where it runs Apple's tools one after the other, each with a timeout: a tool that hangs costs its
+/// timeout, and no other tool. Needs no privileges and changes nothing. What could not be found out is `None` in the report: collecting never fails.
 ///
 /// ```
 /// use rdma_doctor::report::Platform;

@@ -1,6 +1,6 @@
 //! Collecting a report: the tools of macOS, the I/O Registry, sysfs of Linux, and the verbs provider
 //!
-//! [`collect()`] opens no device, so it cannot wedge one. [`provider_probe`] does, in a process of its own. A tool that hangs is itself a
+//! [`collect()`] opens no device, so it cannot wedge one. [`provider_probe`] and [`peer_probe`] do, in a process of its own. A tool that hangs is itself a
 //! finding (F53): each runs with a bound on its time and on its output.
 
 mod collect;
@@ -9,6 +9,8 @@ mod gather;
 #[cfg(any(target_os = "macos", test))]
 mod incidents;
 mod outputs;
+#[cfg(unix)]
+pub mod peer_probe;
 #[cfg(unix)]
 pub mod provider_probe;
 #[cfg(unix)]

@@ -3,7 +3,7 @@ use serde_json::Value;
 use super::bounds::{MAX_INPUT, short};
 use crate::report::Incident;
 
-/// What backtraces of panics name: the drivers, and the GPU memory that fails on RDMA clusters (F61)
+/// The names that are looked for in backtraces of panics: drivers, and the GPU memory that fails on RDMA clusters (F61)
 const DRIVERS: [&str; 6] = [
     "AppleThunderboltRDMA",
     "IORDMAFamily",

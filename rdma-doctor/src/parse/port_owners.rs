@@ -1,7 +1,7 @@
 use super::bounds::{keep, lines, short};
 use crate::report::PortOwners;
 
-/// Reads who has the driver open at which port, from `ioreg -r -l -w0 -c AppleThunderboltIPPort`
+/// Reads the processes that have the driver open, by port, from `ioreg -r -l -w0 -c AppleThunderboltIPPort`
 ///
 /// Below each port are its network interface (`"BSD Name"`) and the user clients of the RDMA interface (`"IOUserClientCreator"`
 /// of `IORDMAUserClient`). Class names are those of field notes.

@@ -83,7 +83,7 @@ pub struct HostReport {
     pub incidents: Option<Vec<Incident>>,
     /// Uptime and memory
     pub uptime: Uptime,
-    /// What the kernel logged in the last hour
+    /// Messages of the kernel in the last hour
     pub kernel_log: Option<KernelLog>,
     /// Probes of peers; none unless the caller asked for them
     pub peer_probes: Vec<PeerProbe>,

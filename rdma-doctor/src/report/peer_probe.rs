@@ -1,4 +1,4 @@
-//! What an active probe of a peer found
+//! Results of an active probe of a peer
 
 use std::net::Ipv4Addr;
 
@@ -63,7 +63,7 @@ pub struct QueuePairProbe {
     pub step: ProbeStep,
     /// Its error number; `None` if it succeeded
     pub errno: Option<i32>,
-    /// What the step reported
+    /// The message of the step
     pub detail: String,
 }
 

@@ -1,4 +1,4 @@
-//! What happened to a host since it started, and before: processes, crashes, uptime, memory, messages of the kernel
+//! The history of a host, since it started and before: processes, crashes, uptime, memory, messages of the kernel
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ pub struct Uptime {
     pub wired_bytes: Option<u64>,
 }
 
-/// What the kernel logged about RDMA and Thunderbolt in the last hour
+/// Messages of the kernel about RDMA and Thunderbolt in the last hour
 ///
 /// The words are those that field notes quote; a message with other words is not counted.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
