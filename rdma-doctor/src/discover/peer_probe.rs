@@ -77,7 +77,7 @@ pub fn targets(report: &HostReport) -> Vec<PeerTarget> {
             let mut entries = report.ipv4_neighbours_on(interface);
             entries.any(|entry| entry.address == **address && entry.ether.is_some())
         };
-        let address = *peers.iter().find(is_resolved).or(peers.first())?;
+        let address = *peers.iter().find(is_resolved).or_else(|| peers.first())?;
         Some(PeerTarget { device: device.name.clone(), address })
     };
     active.filter_map(target).collect()
