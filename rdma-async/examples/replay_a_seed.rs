@@ -63,6 +63,7 @@ async fn test(net: Net) {
     assert!(slowest <= DEADLINE, "an answer took {slowest:?}");
 }
 
+// ANCHOR: find
 /// Runs the test until a seed fails
 ///
 /// In a test, `check` panics with the same text, whose last line can be set as an environment variable to repeat the run.
@@ -72,11 +73,14 @@ fn find() -> Result<Replay> {
     let failure = try_check(check, test).err().ok_or("no seed fails")?;
     Ok(failure.replay)
 }
+// ANCHOR_END: find
 
+// ANCHOR: repeat
 /// Runs a replay and keeps every event
 fn repeat(replay: &Replay) -> Run<Result<Duration>> {
     Sim::new().replay(replay).keep_records().run(round_trips)
 }
+// ANCHOR_END: repeat
 
 fn find_and_repeat(replay: Option<&str>) -> Result {
     let replay = match replay {

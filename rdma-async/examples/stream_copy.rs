@@ -50,6 +50,7 @@ async fn read(end: End) -> Result {
     let session = node.connect(end.stream().await?).await?;
     let source = io::repeat(7).take(LEN);
     let start = runtime.now();
+    // ANCHOR: in_flight
     let sends = stream::try_unfold(source, async |mut source| {
         let mut lease = session.alloc(CHUNK).await?;
         io::copy(&mut source.by_ref().take(CHUNK as u64), &mut lease)?;
@@ -60,6 +61,7 @@ async fn read(end: End) -> Result {
     sends.try_buffered(8).try_for_each(async |_lease| Ok(())).await?;
     // A send that resolves frees its lease, and does not say that the message arrived: closing waits for that.
     session.close().await?;
+    // ANCHOR_END: in_flight
     let seconds = (runtime.now() - start).as_secs_f64();
     drop(session);
     node.wait_idle().await;

@@ -44,6 +44,7 @@ async fn receive(end: End) -> Result {
     Ok(())
 }
 
+// ANCHOR: send
 /// Sends the numbers
 async fn send(end: End) -> Result {
     let node = Node::builder(end.opener()).runtime(end.runtime()).build()?;
@@ -57,3 +58,4 @@ async fn send(end: End) -> Result {
     node.wait_idle().await;
     Ok(())
 }
+// ANCHOR_END: send

@@ -40,6 +40,7 @@ fn main() -> Result {
         .value
 }
 
+// ANCHOR: train
 /// Trains one Mac's copy of the model on its own data, and returns the weights
 async fn train(
     net: &Net,
@@ -64,6 +65,7 @@ async fn train(
     group.barrier().await?;
     Ok(weights)
 }
+// ANCHOR_END: train
 
 /// A node on all devices of each Mac, and a session for each cable, as both of its Macs see it, by Mac
 async fn connect(net: &Net, cabling: &Cabling) -> Result<Vec<Vec<(usize, Session<SimDevice>)>>> {
