@@ -179,6 +179,7 @@ fn make_peering<D: Device>(
         max_in_flight: node.options.max_in_flight_sends,
         max_unaccepted: node.options.max_sessions,
         longest: node.options.max_message,
+        other_peers: node.options.max_peers - 1,
         peer_timeout,
     };
     let (reactor, runtime) = (node.reactor_waker(), Arc::clone(&node.runtime));

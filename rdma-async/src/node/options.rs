@@ -11,7 +11,7 @@ use crate::shared_key::SharedKey;
 ///
 /// A node maps [`send_memory`](Self::send_memory), [`receive_memory`](Self::receive_memory), and for each of
 /// [`max_peers`](Self::max_peers) 129 frames of 4 KiB for each port, twice [`stream_share`](Self::stream_share) for each of
-/// [`max_sessions`](Self::max_sessions), and 320 frames for sending: 121 MiB with one port. Each path registers all of it.
+/// [`max_sessions`](Self::max_sessions), and 320 frames for sending: 137 MiB with one port. Each path registers all of it.
 ///
 /// Checked when the node is made: contradictions are an [`InvalidOptions`].
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Default for NodeOptions {
             max_sessions: 16,
             max_streams: 16,
             peer_timeout: Duration::from_secs(2),
-            receive_memory: 16 << 20,
+            receive_memory: 32 << 20,
             send_memory: 16 << 20,
             #[cfg(feature = "shared-key")]
             shared_key: None,
@@ -124,17 +124,19 @@ impl NodeOptions {
         Self { peer_timeout, ..self }
     }
 
-    /// Memory for messages above 68,544 bytes that are being received or read, in bytes; 16 MiB
+    /// Memory for messages above 68,544 bytes that are being received or read, in bytes; 32 MiB
     ///
     /// At least [`max_message`](Self::max_message), in whole frames of 4 KiB. All sessions share it. A message that the application asks
     /// for gets memory first: for such messages, as much as the longest one takes is kept free, so that what an application leaves
     /// unread stalls no other. The rest is for messages that arrive before the application asks for them. A session whose
     /// application keeps messages gets memory for another one only if as much stays free as it then keeps; before it is asked for,
-    /// unread messages count, too. A message that was asked for keeps its memory when the future that waited for it is dropped: read it
-    /// later, or drop the stream, because it may have the memory that is kept free for others.
+    /// unread messages count, too. A message that comes after the future that asked for it was dropped moves to the heap if it has the memory that is kept free:
+    /// one message of each stream at most.
     ///
-    /// While messages of a peer are arriving, it gets memory for another one only if as much stays free as they then hold: a peer that
-    /// announces messages and does not send them leaves about half of the memory to others.
+    /// Each peer has a share for messages that are arriving, as long as the longest message. Beyond it, a peer gets memory for another
+    /// message only if the share of each other one of [`max_peers`](Self::max_peers) stays free, and as much as its messages then
+    /// hold: peers that announce messages and do not send them leave half of the memory to others, and each its share, if the memory is
+    /// at least `max_peers` times the longest message.
     pub fn receive_memory(self, bytes: usize) -> Self {
         Self { receive_memory: bytes, ..self }
     }

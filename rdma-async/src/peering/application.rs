@@ -217,6 +217,14 @@ impl<D: Device> State<D> {
         self.remove_if_unused(id, effects);
     }
 
+    /// A task has given up waiting for a message
+    pub(crate) fn stop_waiting(&mut self, key: StreamKey, waiter: &mut Waiter, effects: &mut Effects) {
+        if let Some(stream) = self.stream(key) {
+            stream.inbox.leave(waiter, effects);
+            self.restore_reserve(key, effects);
+        }
+    }
+
     /// Gives the room of a message back that the application has read
     pub(crate) fn recycle(&mut self, key: StreamKey, len: usize, effects: &mut Effects) {
         if self.consume(key, len) {

@@ -17,6 +17,19 @@ pub(crate) enum Body {
     Heap(Box<[u8]>),
 }
 
+impl Body {
+    /// Copies the bytes to the heap; returns the registered memory, if they were there
+    pub(super) fn move_to_heap(&mut self) -> Option<Self> {
+        match self {
+            Self::Lease(lease) => {
+                let copy = Self::Heap(lease.as_ref().into());
+                Some(std::mem::replace(self, copy))
+            }
+            Self::Heap(_) => None,
+        }
+    }
+}
+
 impl Deref for Body {
     type Target = [u8];
 

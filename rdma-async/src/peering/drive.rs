@@ -12,6 +12,7 @@ use super::lanes::{BulkReceive, Request};
 use super::memory_line::MemoryLine;
 use super::session_state::SessionState;
 use super::state::{Announced, REFUSED, State, find_stream};
+use super::stream_state::StreamKey;
 use crate::error::SessionError;
 use crate::pool::{Lease, Zone};
 
@@ -265,15 +266,17 @@ impl<D: Device> State<D> {
             let free = self.pool.free(Zone::Bulk);
             let is_fair = |held| held == 0 || held + 2 * span <= free;
             // A peer that announces messages and does not send them must not hold the memory of others.
-            let is_peer_fair = is_fair(self.incoming.announced_frames());
-            let is_offered = offered.is_some();
+            let held = self.incoming.announced_frames();
+            let leaves_shares = free >= span.saturating_add(self.other_shares);
+            let is_peer_fair = held + span <= reserve || (leaves_shares && is_fair(held));
+            let (is_offered, mut is_in_reserve) = (offered.is_some(), false);
             let lease = if is_offered {
                 offered
             } else if stands_in_line {
                 None
             } else if is_awaited && is_peer_fair && is_fair(in_hand) {
                 let leased = self.pool.poll_lease(Zone::Bulk, span, &mut self.memory.frames, cx, effects);
-                stands_in_line = leased.is_pending();
+                (stands_in_line, is_in_reserve) = (leased.is_pending(), true);
                 match leased {
                     Poll::Ready(lease) => Some(lease),
                     Poll::Pending => None,
@@ -294,7 +297,7 @@ impl<D: Device> State<D> {
             self.announced.remove(index);
             lease.set_received(len as usize);
             if let Some(stream) = stream {
-                stream.receives();
+                stream.receives(is_in_reserve);
                 if !is_offered {
                     lease.charge_to(stream.unread());
                 }
@@ -311,5 +314,19 @@ impl<D: Device> State<D> {
             self.pool.leave(Zone::Bulk, &mut self.memory.frames, effects);
         }
         !passed_over.is_empty()
+    }
+
+    /// Keeps as much memory free for messages that are asked for as before a task asked for one and gave up waiting
+    ///
+    /// Such a message moves to the heap: one of each stream at most, because a stream gets that memory only when it is empty.
+    pub(super) fn restore_reserve(&mut self, key: StreamKey, effects: &mut Effects) {
+        let reserve = frames(self.longest_received()) as u32;
+        let Some(stream) = find_stream(&mut self.sessions, key) else { return };
+        if let Some(body) = stream.unread_in_reserve()
+            && !self.pool.has_room(Zone::Bulk, reserve)
+        {
+            effects.drop(body.move_to_heap());
+            stream.has_left_reserve();
+        }
     }
 }

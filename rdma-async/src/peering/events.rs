@@ -48,7 +48,9 @@ impl<D: Device> State<D> {
                             Some(stream) => stream.push(body, effects),
                             None => effects.drop([body]),
                         }
-                        self.discard(StreamKey { session: id, stream }, effects);
+                        let key = StreamKey { session: id, stream };
+                        self.discard(key, effects);
+                        self.restore_reserve(key, effects);
                     }
                     None => effects.drop([body]),
                 }

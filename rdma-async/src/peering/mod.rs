@@ -4,6 +4,7 @@ mod abandoned;
 pub(crate) mod application;
 pub(crate) mod body;
 mod drive;
+pub(crate) mod dropped_puts;
 mod events;
 mod frames;
 mod incoming;

@@ -6,6 +6,7 @@ use rdma_core::Histogram;
 use rdma_core::session::StreamId;
 
 use super::body::Effects;
+use super::dropped_puts::DroppedPuts;
 use super::stream_state::StreamState;
 use crate::error::{CloseError, OpenError, RecvError, SendError, SessionError};
 use crate::inbox::Inbox;
@@ -20,6 +21,7 @@ pub(crate) struct SessionState {
     /// Streams that the peer has opened, until the application accepts them.
     pub(crate) opened: Inbox<StreamId, RecvError>,
     pub(crate) places: WaitQueue<StreamPlaces>,
+    pub(crate) dropped_puts: WaitQueue<DroppedPuts>,
     /// How the session ended, for this side.
     pub(crate) end: WaitQueue<Option<Result<(), CloseError>>>,
     /// Futures that wait for the end, and keep no session open.
@@ -74,6 +76,7 @@ impl SessionState {
             streams: BTreeMap::new(),
             opened: Inbox::new("a stream of its peer", 0),
             places: WaitQueue::new("a stream to be over", places, 0),
+            dropped_puts: WaitQueue::for_all("the peer to end a dropped put", DroppedPuts::default(), 0),
             end: WaitQueue::for_all("its session to end", None, 4),
             watchers: 0,
             counts: Counts::default(),
@@ -138,6 +141,16 @@ impl SessionState {
         if stream.is_own {
             self.places.update(effects, |places| places.free += 1);
         }
+        if !self.dropped_puts.value().is_empty() {
+            self.dropped_puts.update(effects, |puts| puts.stream_over(id));
+        }
+    }
+
+    /// The application has dropped a put whose request may be on its way on a stream
+    pub(crate) fn put_dropped(&mut self, region: &str, id: StreamId, effects: &mut Effects) {
+        if !self.is_over && self.stream(id).is_some_and(|stream| !stream.is_over) {
+            self.dropped_puts.update(effects, |puts| puts.push(region, id));
+        }
     }
 
     /// Forgets a stream that the protocol has forgotten, unless the application or a message needs it
@@ -160,6 +173,7 @@ impl SessionState {
     /// The peer opens no more streams, and sends no more messages
     fn close_inboxes(&mut self, end: &Result<(), RecvError>, effects: &mut Effects) {
         self.opened.close(end.clone(), effects);
+        self.dropped_puts.update(effects, DroppedPuts::clear);
         self.streams_mut().for_each(|stream| stream.inbox.close(end.clone(), effects));
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rdma_core::session::{
     IncomingId, Integrity, PathCounts, PathId, PathLoss, PathStatus, Peering, SessionId, SessionWaits, Side,
 };
-use rdma_core::{Device, Histogram, Time};
+use rdma_core::{Device, Histogram, Time, frames};
 use slab::Slab;
 
 use super::abandoned::Abandoned;
@@ -52,6 +52,8 @@ pub(crate) struct State<D: Device> {
     pub(super) max_in_flight: u32,
     /// Length of the longest message that this side takes.
     longest: usize,
+    /// Frames for the longest message of each other peer that there may be.
+    pub(super) other_shares: u32,
     /// Sessions that the peer has opened, for the listener.
     pub(super) opened: Vec<SessionId>,
     /// Paths that failed and were stopped, for the task that makes new ones.
@@ -94,6 +96,8 @@ pub(crate) struct Parts {
     /// Length of the longest message that this side takes.
     pub(crate) longest: usize,
     pub(crate) peer_timeout: Duration,
+    /// How many other peers the node may have.
+    pub(crate) other_peers: u32,
 }
 
 /// The code with which a node resets sessions that nobody accepts, or that it gives up.
@@ -129,6 +133,7 @@ impl<D: Device> State<D> {
             max_unaccepted: parts.max_unaccepted,
             max_in_flight: parts.max_in_flight,
             longest: parts.longest,
+            other_shares: (frames(parts.longest) as u32).saturating_mul(parts.other_peers),
             opened: Vec::new(),
             lost_paths: Vec::new(),
             armed: Time::ZERO,

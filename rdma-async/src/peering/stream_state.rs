@@ -25,6 +25,11 @@ impl StreamKey {
     }
 }
 
+/// Whether a message came by the bulk lane
+fn is_long(body: &Body) -> bool {
+    body.len() > MAX_EAGER
+}
+
 /// Memory of the application for a message
 pub(crate) struct Offer {
     pub(crate) lease: Lease,
@@ -52,6 +57,8 @@ pub(crate) struct StreamState {
     pub(super) arriving: u32,
     /// Whether a long message waits for memory beside the line.
     pub(super) is_passed_over: bool,
+    /// Whether its first long message has memory that is kept free for those that are asked for.
+    is_in_reserve: bool,
     /// Whether the application has looked for a message without waiting, and none has come since.
     is_tried: bool,
     /// Memory of the application for the next long message, and the number of the offer.
@@ -75,6 +82,7 @@ impl StreamState {
             is_over: false,
             arriving: 0,
             is_passed_over: false,
+            is_in_reserve: false,
             is_tried: false,
             offer: None,
             offers: 0,
@@ -86,7 +94,7 @@ impl StreamState {
 
     /// A message has arrived
     pub(super) fn push(&mut self, body: Body, effects: &mut Effects) {
-        if body.len() > MAX_EAGER {
+        if is_long(&body) {
             self.arriving -= 1;
         }
         self.is_tried = false;
@@ -122,17 +130,32 @@ impl StreamState {
         }
     }
 
-    fn take(&self, mut next: Result<Option<Body>, RecvError>) -> Result<Option<Body>, RecvError> {
-        if let Ok(Some(Body::Lease(lease))) = &mut next {
-            lease.recharge_to(&self.in_hand);
+    fn take(&mut self, mut next: Result<Option<Body>, RecvError>) -> Result<Option<Body>, RecvError> {
+        if let Ok(Some(body)) = &mut next {
+            self.is_in_reserve &= !is_long(body);
+            if let Body::Lease(lease) = body {
+                lease.recharge_to(&self.in_hand);
+            }
         }
         next
     }
 
-    /// A long message got memory
-    pub(super) fn receives(&mut self) {
+    /// A long message got memory, perhaps of that which is kept free for messages that are asked for
+    pub(super) fn receives(&mut self, is_in_reserve: bool) {
         self.arriving += 1;
         self.is_passed_over = false;
+        self.is_in_reserve |= is_in_reserve;
+    }
+
+    /// The message that has memory which is kept free for others, if it is here and no task waits for it any more
+    pub(super) fn unread_in_reserve(&mut self) -> Option<&mut Body> {
+        let is_unread = self.is_in_reserve && !self.inbox.is_awaited();
+        is_unread.then(|| self.inbox.find_mut(is_long))?
+    }
+
+    /// That message has other memory now
+    pub(super) fn has_left_reserve(&mut self) {
+        self.is_in_reserve = false;
     }
 
     /// Offers memory for the next long message, unless another task has; returns the number of the offer

@@ -38,13 +38,18 @@ impl Frames {
         Some(start)
     }
 
+    /// Whether a run of `n` frames is free
+    pub(crate) fn has_run(&self, n: u32) -> bool {
+        n == 0 || self.highest_run(n).is_some()
+    }
+
     /// As [`take`](Self::take), if a run of `reserve` frames stays free
     pub(crate) fn take_leaving(&mut self, n: u32, reserve: u32) -> Option<u32> {
         if self.free < n.saturating_add(reserve) {
             return None;
         }
         let start = self.take(n)?;
-        if reserve > 0 && self.highest_run(reserve).is_none() {
+        if !self.has_run(reserve) {
             self.give(start, n);
             return None;
         }

@@ -107,6 +107,11 @@ impl Pool {
         Some(self.lease(Zone::Eager, start, frames))
     }
 
+    /// Whether so many frames are free in one piece
+    pub(crate) fn has_room(&self, zone: Zone, frames: u32) -> bool {
+        self.0.zone(zone).inspect(|zone| zone.has_run(frames))
+    }
+
     /// As [`try_lease`](Self::try_lease), if `reserve` frames stay free in one piece
     pub(crate) fn try_lease_leaving(&self, zone: Zone, frames: u32, reserve: u32) -> Option<Lease> {
         let start = self.0.zone(zone).try_take(|zone| zone.take_leaving(frames, reserve))?;

@@ -166,7 +166,7 @@ impl<D: Device> Drop for Recv<D> {
     fn drop(&mut self) {
         let Self { stream, waiter } = self;
         if waiter.waits() {
-            stream.with(|stream, effects| stream.inbox.leave(waiter, effects));
+            stream.peering.update(|state, effects| state.stop_waiting(stream.key, waiter, effects));
         }
     }
 }

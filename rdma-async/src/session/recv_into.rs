@@ -95,9 +95,9 @@ impl<D: Device> Drop for RecvInto<D> {
     fn drop(&mut self) {
         let Self { stream, offer, waiter, .. } = self;
         if waiter.waits() {
-            let offer = stream.with(|stream, effects| {
-                stream.inbox.leave(waiter, effects);
-                stream.take_back((*offer)?)
+            let offer = stream.peering.update(|state, effects| {
+                state.stop_waiting(stream.key, waiter, effects);
+                state.stream(stream.key)?.take_back((*offer)?)
             });
             drop(offer);
         }

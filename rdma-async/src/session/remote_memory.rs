@@ -1,12 +1,17 @@
 //! Reading and writing the regions of a peer
 
+use std::future::poll_fn;
+
 use rdma_core::session::Priority;
 use rdma_core::{Access, Device};
 
+use super::handle::StreamHandle;
 use super::region_message::{Answer, MAX_NAME, Request};
 use super::{Message, Session, Stream};
 use crate::error::{OpenError, RecvError, SendError};
+use crate::peering::dropped_puts::DroppedPuts;
 use crate::pool::Lease;
+use crate::wait_queue::Waiter;
 
 /// Why a region of the peer was not read or written
 ///
@@ -78,8 +83,8 @@ impl<D: Device> Session<D> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does what the loss of the session does. What was on its way is still written, also over the bytes of a put
-    /// that was made later and has resolved.
+    /// Dropping the future does what the loss of the session does: what was on its way may still be written. It is written before a later
+    /// put of this session to the same region resolves, and never afterwards: that one waits until the peer is done with it.
     pub async fn put(&self, region: &str, offset: u64, lease: Lease) -> Result<Lease, RemoteError> {
         let (len, max) = (lease.len(), self.max_message());
         if len > max {
@@ -90,7 +95,10 @@ impl<D: Device> Session<D> {
         }
         let access = Access::REMOTE_WRITE;
         let request = Request { access, offset, len: len as u64, name: region };
-        let stream = self.ask(&request).await?;
+        self.dropped_puts_over(region).await;
+        let mut put = Put { stream: self.open_for(&request).await?, region, is_over: false };
+        put.stream.send_bytes(&request.to_bytes()).await?;
+        let stream = &put.stream;
         let sent = stream.send(lease).await;
         if sent.is_err() {
             stream.finish();
@@ -99,7 +107,22 @@ impl<D: Device> Session<D> {
         let answer = stream.recv().await?;
         let lease = sent.map_err(|failed| failed.error);
         check(answer, lease.as_ref().err())?;
+        put.is_over = true;
+        // Others may have been dropped since this one began.
+        self.dropped_puts_over(region).await;
         Ok(lease?)
+    }
+
+    /// Waits until the peer has ended the puts to a region that were dropped
+    fn dropped_puts_over(&self, region: &str) -> impl Future<Output = ()> {
+        let mut place = Place { session: &self.main.handle, waiter: Waiter::default() };
+        poll_fn(move |cx| {
+            let Place { session, waiter } = &mut place;
+            session.with_session(|session, effects| {
+                let is_over = |puts: &mut DroppedPuts| (!puts.may_write(region)).then_some(());
+                session.dropped_puts.poll_take(waiter, cx, effects, is_over)
+            })
+        })
     }
 
     /// Reads `len` bytes of a [region](super::Regions) of the peer, `offset` bytes behind its beginning
@@ -144,18 +167,51 @@ impl<D: Device> Session<D> {
             return Err(RemoteError::TooLong { len, max });
         }
         let request = Request { access: Access::REMOTE_READ, offset, len: len as u64, name: region };
-        let stream = self.ask(&request).await?;
+        let stream = self.open_for(&request).await?;
+        stream.send_bytes(&request.to_bytes()).await?;
         check(stream.recv().await?, None)?;
         Ok(stream)
     }
 
-    async fn ask(&self, request: &Request<'_>) -> Result<Stream<D>, RemoteError> {
+    /// A stream for a request
+    async fn open_for(&self, request: &Request<'_>) -> Result<Stream<D>, RemoteError> {
         if request.name.len() > MAX_NAME {
             return Err(RemoteError::NoRegion);
         }
-        let stream = self.open_stream(Priority::Normal).await?;
-        stream.send_bytes(&request.to_bytes()).await?;
-        Ok(stream)
+        Ok(self.open_stream(Priority::Normal).await?)
+    }
+}
+
+/// A put whose request may be on its way; later ones wait for it if it is dropped before it is over
+struct Put<'a, D: Device> {
+    stream: Stream<D>,
+    region: &'a str,
+    is_over: bool,
+}
+
+impl<D: Device> Drop for Put<'_, D> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let handle = &self.stream.handle;
+            handle.with_session(|session, effects| {
+                session.put_dropped(self.region, handle.key.stream, effects);
+            });
+        }
+    }
+}
+
+/// A place in line for the end of dropped puts
+struct Place<'a, D: Device> {
+    session: &'a StreamHandle<D>,
+    waiter: Waiter,
+}
+
+impl<D: Device> Drop for Place<'_, D> {
+    fn drop(&mut self) {
+        let Self { session, waiter } = self;
+        if waiter.waits() {
+            session.with_session(|session, effects| session.dropped_puts.leave(waiter, effects));
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::future::{Either, join, select};
+use futures::future::{Either, join, join_all, select};
 use rdma_async::{Node, NodeOptions, Session, Transport};
 use rdma_core::session::{
     Address, ControlMessage, Hello, Integrity, Limits, Offer, PacketKind, PacketTrailer, PathEnd, PathId,
@@ -13,13 +13,22 @@ use rdma_sim::{LineRate, Net, Sim, SimDevice, Topology};
 use rdma_tests::{DEVICE, Raw, connect, message, node, node_over, options};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
-/// `b` has a cable to the honest `a`, and one to the hostile `c`
-fn topology() -> Topology {
-    let hosts = Topology::new().host("a", 1).host("b", 2).host("c", 1);
-    hosts.cable(("a", 0), ("b", 0), LineRate::TB5).cable(("c", 0), ("b", 1), LineRate::TB5)
+/// Hosts of hostile processes
+const HOSTS: [&str; 4] = ["c", "d", "e", "f"];
+const DEVICES: [&str; 5] = [DEVICE, "rdma_en3", "rdma_en4", "rdma_en5", "rdma_en6"];
+
+/// `b` has a cable to the honest `a`, and one to each hostile host
+fn topology(hostile: usize) -> Topology {
+    let ports = hostile + 1;
+    let hosts = Topology::new().host("a", 1).host("b", ports);
+    let hosts = hosts.cable(("a", 0), ("b", 0), LineRate::TB5);
+    HOSTS[..hostile]
+        .iter()
+        .zip(1..)
+        .fold(hosts, |hosts, (host, port)| hosts.host(*host, 1).cable((*host, 0), ("b", port), LineRate::TB5))
 }
 
-/// What `c` does once it has a path
+/// What a hostile process does once it has a path
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Attack {
     /// Bytes that are no packet
@@ -69,7 +78,7 @@ const ATTACKS: [(Attack, bool); 13] = [
 
 /// The sessions that a peer may have by default.
 const MAX_SESSIONS: u32 = 16;
-/// Frames of `c` under way at once, and its receives.
+/// Frames of a hostile process under way at once, and its receives.
 const SLOTS: usize = 32;
 
 /// A process that speaks the bootstrap correctly, and then not
@@ -87,8 +96,8 @@ struct Hostile {
 }
 
 impl Hostile {
-    /// Connects to the node that serves the other end of `stream`
-    async fn introduce(net: &Net, mut stream: DuplexStream, sessions: [u32; 2]) -> Self {
+    /// Connects from `host` to the node that serves the other end of `stream`
+    async fn introduce(net: &Net, host: &str, mut stream: DuplexStream, sessions: [u32; 2]) -> Self {
         let limits = Limits {
             max_message: 4 << 20,
             max_sessions: 1 << 18,
@@ -113,7 +122,7 @@ impl Hostile {
         let raw = || {
             let capacity = QpCapacity { recv_frames: 1024, send_frames: 1024 };
             let init = QpInit { capacity, qp_type: QpType::Uc };
-            let device = net.open("c", DEVICE).unwrap();
+            let device = net.open(host, DEVICE).unwrap();
             Raw::new(device, &init, Access::LOCAL_WRITE, 2 * SLOTS * FRAME)
         };
         let (eager, bulk) = (raw(), raw());
@@ -247,7 +256,7 @@ impl Hostile {
     }
 
     /// Attacks as fast as the device takes it, until the node has ended the peering or `count` frames are sent
-    async fn attack(&mut self, net: &Net, attack: Attack, count: u32) {
+    async fn attack(&mut self, net: &Net, attack: Attack, port: u32, count: u32) {
         if attack != Attack::Deaf {
             for slot in 0..SLOTS {
                 let at = (SLOTS + slot) * FRAME;
@@ -259,7 +268,7 @@ impl Hostile {
         }
         let mut free: Vec<_> = (0..SLOTS).collect();
         for _ in 0..count {
-            if attack == Attack::Offers && !self.offer(1).await {
+            if attack == Attack::Offers && !self.offer(port).await {
                 return;
             }
             let lane = if attack == Attack::Bulk { &self.bulk } else { &self.eager };
@@ -322,42 +331,61 @@ async fn transfer(net: &Net, from: &Session<SimDevice>, to: &Session<SimDevice>)
     net.now() - start
 }
 
-/// How long the honest transfer takes beside an attack, which is a violation or not, or alone
-fn duration(attack: Option<(Attack, bool)>, options: &NodeOptions) -> Duration {
-    let run = Sim::new().topology(topology()).run(async |net| {
-        let (a, b) = (node(&net, "a", options), node_over(&net, "b", &[DEVICE, "rdma_en3"], options));
+/// How long the honest transfer takes beside so many processes with an attack, which is a violation or not
+fn duration(hostile: usize, attack: Attack, is_violation: bool, options: &NodeOptions) -> Duration {
+    let run = Sim::new().topology(topology(hostile)).run(async |net| {
+        let (a, b) = (node(&net, "a", options), node_over(&net, "b", &DEVICES[..hostile + 1], options));
         let (ab, ba) = connect(&a, &b).await.unwrap();
-        let Some((attack, is_violation)) = attack else { return transfer(&net, &ab, &ba).await };
         let sessions = [&ab, &ab.open().unwrap()].map(|session| session.id().number());
-        let (ours, theirs) = tokio::io::duplex(1024);
-        let (served, mut hostile) = join(b.serve(theirs), async {
-            let mut hostile = Hostile::introduce(&net, ours, sessions).await;
-            assert!(matches!(hostile.next().await, Some(ControlMessage::Confirm(_))));
-            assert!(!hostile.offer(0).await, "that cable leads elsewhere");
-            assert!(hostile.offer(1).await);
-            hostile
-        })
-        .await;
-        served.unwrap();
         net.spawn(read_all(net.clone(), b.clone()));
+        let mut attackers = Vec::new();
+        for (host, port) in HOSTS[..hostile].iter().zip(1..) {
+            let (ours, theirs) = tokio::io::duplex(1024);
+            let serving = b.clone();
+            net.spawn(async move { drop(serving.serve(theirs).await) });
+            let mut attacker = Hostile::introduce(&net, host, ours, sessions).await;
+            assert!(matches!(attacker.next().await, Some(ControlMessage::Confirm(_))));
+            assert!(!attacker.offer(0).await, "that cable leads elsewhere");
+            assert!(attacker.offer(port).await);
+            attackers.push((attacker, port));
+        }
         let took = {
-            let attacked = async {
-                hostile.attack(&net, attack, u32::MAX).await;
-                // An attacker that was thrown out keeps its objects.
-                std::future::pending::<()>().await;
-            };
-            let honest = Box::pin(transfer(&net, &ab, &ba));
-            let Either::Left((took, _)) = select(honest, Box::pin(attacked)).await else { unreachable!() };
+            let attacked = attackers.iter_mut().map(|(attacker, port)| {
+                let net = &net;
+                async move {
+                    attacker.attack(net, attack, *port, u32::MAX).await;
+                    // An attacker that was thrown out keeps its objects.
+                    std::future::pending::<()>().await;
+                }
+            });
+            let honest = Box::pin(async {
+                // The attackers come first.
+                net.sleep(Duration::from_micros(300)).await;
+                transfer(&net, &ab, &ba).await
+            });
+            let Either::Left((took, _)) = select(honest, join_all(attacked)).await else { unreachable!() };
             took
         };
-        assert_eq!(hostile.is_thrown_out(&net).await, is_violation, "{attack:?}");
-        drop(hostile);
+        for (attacker, _) in &mut attackers {
+            assert_eq!(attacker.is_thrown_out(&net).await, is_violation, "{attack:?}");
+        }
+        drop(attackers);
         // Sessions that the attacker has opened, as the application takes and drops them.
         b.close();
         drop((ab, ba));
-        net.sleep(Duration::from_secs(5)).await;
+        net.sleep(Duration::from_secs(15)).await;
         assert!(b.pool_stats().is_whole(), "{attack:?}: {:?}", b.pool_stats());
         took
+    });
+    run.value
+}
+
+/// How long the honest transfer takes alone
+fn alone(options: &NodeOptions) -> Duration {
+    let run = Sim::new().topology(topology(1)).run(async |net| {
+        let (a, b) = (node(&net, "a", options), node_over(&net, "b", &DEVICES[..2], options));
+        let (ab, ba) = connect(&a, &b).await.unwrap();
+        transfer(&net, &ab, &ba).await
     });
     run.value
 }
@@ -366,10 +394,24 @@ fn duration(attack: Option<(Attack, bool)>, options: &NodeOptions) -> Duration {
 #[test]
 fn an_honest_session_keeps_its_goodput() {
     let options = options();
-    let alone = duration(None, &options);
-    for attack in ATTACKS {
-        let beside = duration(Some(attack), &options);
+    let alone = alone(&options);
+    for (attack, is_violation) in ATTACKS {
+        let beside = duration(1, attack, is_violation, &options);
         let part = alone.as_secs_f64() / beside.as_secs_f64();
         assert!(part >= 0.9, "{attack:?}: {part:.3} of the goodput");
+    }
+}
+
+/// Regression: three peers that announced messages and sent none had all receive memory. Catches a peer without a share of its own.
+#[test]
+fn an_honest_session_keeps_its_goodput_beside_several_hostile_peers() {
+    let options = options();
+    let alone = alone(&options);
+    for hostile in [3, 4] {
+        for attack in [Attack::Hoard, Attack::Bulk, Attack::Questions] {
+            let beside = duration(hostile, attack, false, &options);
+            let part = alone.as_secs_f64() / beside.as_secs_f64();
+            assert!(part >= 0.9, "{hostile} times {attack:?}: {part:.3} of the goodput");
+        }
     }
 }

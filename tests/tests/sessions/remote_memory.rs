@@ -8,7 +8,7 @@ use rdma_async::time::timeout;
 use rdma_async::{
     Access, Adopted, MappedBytes, Priority, RecvError, Regions, RemoteError, SendError, Session,
 };
-use rdma_sim::{Model, Net, Sim, SimDevice};
+use rdma_sim::{Model, Net, Scheduler, Sim, SimDevice};
 use rdma_tests::{DropAfter, Pair, connect, message, node, nodes, on_session, options, zeros};
 
 const MIB: usize = 1 << 20;
@@ -292,4 +292,29 @@ fn a_lease_of_another_node_is_refused_before_anything_is_written() {
         assert_eq!(refused, RemoteError::Recv(RecvError::ForeignLease));
         assert!(memory.lease(0..SIZE).is_some());
     });
+}
+
+/// Regression: the peer served dropped puts and a later one in any order, so that bytes of a dropped one replaced those of one that had
+/// resolved. Catches a later put that does not wait for the dropped ones of its region.
+#[test]
+fn a_dropped_put_never_follows_a_later_one() {
+    for seed in 0..60 {
+        let sim = Sim::new().seed(seed).scheduler(Scheduler::Random);
+        let len = if seed % 3 == 0 { 10_000 } else { MIB };
+        with_region(sim, BOTH, async |net, Pair { ab, .. }, _, _| {
+            for round in 0..2 {
+                for number in 0..4 {
+                    let polls = 2 + (seed as usize * 7 + number * 5) % 40;
+                    let lease = zeros(ab, len).await;
+                    let write = ab.put(WEIGHTS, 0, lease);
+                    drop(DropAfter::new(net.runtime(), Duration::from_micros(1), polls, write).await);
+                }
+                let last = message(9 + round, len);
+                put(ab, 0, &last).await.unwrap();
+                assert!(*ab.get(WEIGHTS, 0, len).await.unwrap() == last, "seed {seed}");
+                net.sleep(Duration::from_millis(2)).await;
+                assert!(*ab.get(WEIGHTS, 0, len).await.unwrap() == last, "seed {seed}, later");
+            }
+        });
+    }
 }
