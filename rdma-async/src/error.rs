@@ -287,6 +287,17 @@ pub enum ConnectError {
     /// The peer takes no more sessions
     #[error("the peer takes no more sessions")]
     TooManySessions,
+    /// Paths were made, and on none of them packets passed in both directions in time
+    #[error(
+        "no path from {} carried packets in both directions within {waited:?}; check the cables, and that no firewall blocks the \
+         ports of the data path", ports.join(" or ")
+    )]
+    Unproven {
+        /// The names of the devices of this side
+        ports: Vec<String>,
+        /// The time that connecting may take
+        waited: Duration,
+    },
 }
 
 /// Why a node cannot be made

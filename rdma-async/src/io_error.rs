@@ -97,7 +97,7 @@ impl ConnectError {
             Self::Peer(_) => io::ErrorKind::InvalidData,
             Self::Pool(PoolError::Memory(kind)) => *kind,
             Self::Stream(error) => error.kind(),
-            Self::Timeout(_) => io::ErrorKind::TimedOut,
+            Self::Timeout(_) | Self::Unproven { .. } => io::ErrorKind::TimedOut,
             Self::TooManySessions => io::ErrorKind::QuotaExceeded,
         }
     }

@@ -222,8 +222,11 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     }
 
     fn no_path(&self) -> ConnectError {
-        let ports = self.node.ports.iter().enumerate().map(|(index, port)| port.name(index)).collect();
-        ConnectError::NoPath { ports, peer_ports: self.peer_ports }
+        ConnectError::NoPath { ports: self.port_names(), peer_ports: self.peer_ports }
+    }
+
+    fn port_names(&self) -> Vec<String> {
+        self.node.ports.iter().enumerate().map(|(index, port)| port.name(index)).collect()
     }
 
     /// Sends a message on the stream
@@ -243,17 +246,8 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
 
     /// Runs until the peering is over
     pub(super) async fn run(mut self) {
-        // Making the first paths may have taken long.
-        self.heard = self.now();
-        self.port_at = self.heard + PORT_INTERVAL;
         while !self.is_over() {
-            match self.next().await {
-                Input::Message(message) => self.on_message(message),
-                Input::StreamEnded => (),
-                Input::Changed => self.has_changed = true,
-                Input::News => self.on_news(),
-                Input::Tick => self.on_tick(),
-            }
+            self.step().await;
         }
         match self.peering.error() {
             Some(error) => tracing::warn!(%error, "peer lost"),
@@ -262,6 +256,16 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         self.send(ControlMessage::Bye);
         // A peer that does not read learns of the end by its own timeout.
         let _ = timeout(&*self.node.runtime, self.peer_timeout, self.stream.flush()).await;
+    }
+
+    async fn step(&mut self) {
+        match self.next().await {
+            Input::Message(message) => self.on_message(message),
+            Input::StreamEnded => (),
+            Input::Changed => self.has_changed = true,
+            Input::News => self.on_news(),
+            Input::Tick => self.on_tick(),
+        }
     }
 
     fn is_over(&mut self) -> bool {

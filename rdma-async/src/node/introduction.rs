@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rdma_core::session::{ControlMessage, Hello, HelloError, Integrity, Peering, PeeringConfig, Side};
-use rdma_core::{Device, FRAME};
+use rdma_core::{Device, FRAME, Time};
 use tracing::Instrument as _;
 
 use super::control::Control;
@@ -31,7 +31,7 @@ pub(super) async fn establish<D: Device, S: BootstrapStream + Send + 'static>(
     side: Side,
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
     let limit = node.options.connect_timeout;
-    let introduced = introduce(node, Attempt::new(node), stream, side);
+    let introduced = introduce(node, Attempt::new(node), stream, side, node.runtime.now() + limit);
     let (mut closed, mut attempt) = (pin!(node.closed()), pin!(timeout(&*node.runtime, limit, introduced)));
     poll_fn(|cx| match closed.as_mut().poll(cx) {
         Poll::Ready(()) => Poll::Ready(Err(ConnectError::Closed)),
@@ -47,13 +47,14 @@ async fn introduce<D: Device, S: BootstrapStream + Send + 'static>(
     attempt: Attempt<D>,
     stream: S,
     side: Side,
+    until: Time,
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
     #[cfg(feature = "shared-key")]
     if let Some(key) = &node.options.shared_key {
         let stream = SealedStream::new(stream, key, side).await?;
-        return introduce_over(node, attempt, stream, side).await;
+        return introduce_over(node, attempt, stream, side, until).await;
     }
-    introduce_over(node, attempt, stream, side).await
+    introduce_over(node, attempt, stream, side, until).await
 }
 
 /// As [`introduce`], over a stream that is as safe as it has to be
@@ -62,6 +63,7 @@ async fn introduce_over<D: Device, S: BootstrapStream + Send + 'static>(
     attempt: Attempt<D>,
     mut stream: S,
     side: Side,
+    until: Time,
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
     let ours = hello(node);
     let theirs = exchange_hellos(&mut stream, &ours, side).await?;
@@ -78,6 +80,10 @@ async fn introduce_over<D: Device, S: BootstrapStream + Send + 'static>(
     }
     node.joining.push(Arc::clone(&peering)).map_err(|_| SessionError::RuntimeGone)?;
     node.wake_reactor();
+    // Ends before the attempt does, so that the caller learns for what it has waited.
+    let left = until - node.runtime.now();
+    let proven = timeout(&*node.runtime, left, control.prove_path()).instrument(span.clone()).await;
+    proven.unwrap_or_else(|| Err(control.unproven(node.options.connect_timeout)))?;
     node.runtime.spawn(Box::pin(async move {
         control.run().instrument(span).await;
         drop(attempt);

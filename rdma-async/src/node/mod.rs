@@ -160,9 +160,8 @@ impl<D: Device> Node<D> {
     /// the sessions, paths go on and none is made again: sessions end the peer timeout after the last path and the last word of the
     /// peer. The stream is closed when the last session with the peer is over and dropped.
     ///
-    /// Fails if no device accepts a path to the peer at this moment, or if the last cable is pulled meanwhile: connect again, over a new
-    /// stream. A path that is accepted and carries nothing does not fail the attempt: messages wait, and
-    /// [`Session::snapshot`](crate::Session::snapshot) says for what.
+    /// Succeeds when packets have passed in both directions on one path at least. Fails if no device accepts a path to the peer at this
+    /// moment, or if the last cable is pulled meanwhile: connect again, over a new stream.
     ///
     /// # Errors
     ///
@@ -171,6 +170,7 @@ impl<D: Device> Node<D> {
     /// * [`ConnectError::Open`], [`ConnectError::Device`], [`ConnectError::Pool`], [`ConnectError::Memory`] or
     ///   [`ConnectError::NoPath`] if no path can be made;
     /// * [`ConnectError::TooManySessions`] if the peer takes no session;
+    /// * [`ConnectError::Unproven`] if paths were made, and no packet passes on any of them;
     /// * [`ConnectError::Lost`] if the peer is lost meanwhile.
     ///
     /// # Cancel safety

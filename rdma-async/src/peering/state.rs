@@ -44,6 +44,8 @@ pub(crate) struct State<D: Device> {
     pub(super) scratch: Option<Lease>,
     pub(super) sessions: IdMap<SessionId, SessionState>,
     pub(super) had_session: bool,
+    /// Whether the task that makes paths waits until one carries packets in both directions.
+    awaits_proof: bool,
     /// Sessions without a handle whose queued messages are still sent.
     pub(super) abandoned: Abandoned,
     /// Sessions of the peer that the application has not accepted, and how many there may be.
@@ -128,6 +130,7 @@ impl<D: Device> State<D> {
             scratch: Some(parts.scratch),
             sessions: IdMap::default(),
             had_session: false,
+            awaits_proof: true,
             abandoned: Abandoned::new(parts.peer_timeout),
             unaccepted: 0,
             max_unaccepted: parts.max_unaccepted,
@@ -163,7 +166,18 @@ impl<D: Device> State<D> {
 
     /// Whether there is something for the task that accepts sessions and makes paths
     pub(super) fn has_news(&self) -> bool {
-        !self.opened.is_empty() || !self.lost_paths.is_empty() || self.end.is_some() || self.is_idle(false)
+        !self.opened.is_empty()
+            || !self.lost_paths.is_empty()
+            || self.end.is_some()
+            || self.is_idle(false)
+            || (self.awaits_proof && self.core.has_confirmed_path())
+    }
+
+    /// Whether a path carries packets in both directions; once it does, no task waits for it any more
+    pub(crate) fn take_proof(&mut self) -> bool {
+        let has_proof = self.core.has_confirmed_path();
+        self.awaits_proof &= !has_proof;
+        has_proof
     }
 
     /// Sessions that the peer opened and paths that failed since the last call

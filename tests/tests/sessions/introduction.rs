@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::{AnyDevice, ConnectError, InvalidOptions, Node, NodeError, Session};
+use rdma_async::{AnyDevice, ConnectError, InvalidOptions, Node, NodeError, Session, SessionError};
 use rdma_core::session::{Hello, HelloError, Integrity, Limits};
 use rdma_core::{Cause, FRAME, Invalid, Verb};
 use rdma_sim::{LineRate, OpenError, Sim};
@@ -213,4 +213,36 @@ fn a_device_chosen_at_run_time_does_the_same() {
         }
         ab.close().await.unwrap();
     });
+}
+
+/// Regression: `connect` and `serve` succeeded over a path on which nothing had ever arrived. Catches an end that resolves before packets
+/// have passed in both directions, and one that does not say why it fails.
+#[test]
+fn a_path_that_carries_nothing_makes_no_session() {
+    for fault in [
+        "at 0ns a:rdma_en2 lose 1000000; at 0ns b:rdma_en2 lose 1000000",
+        "at 0ns a:rdma_en2 lose 1000000",
+        "at 0ns b:rdma_en2 lose 1000000",
+    ] {
+        Sim::new().faults(fault.parse().unwrap()).run(async |net| {
+            net.sleep(Duration::from_micros(1)).await;
+            let limit = Duration::from_secs(5);
+            let [a, b] = ["a", "b"].map(|host| node(&net, host, &options().connect_timeout(limit)));
+            let (to_b, to_a) = tokio::io::duplex(256);
+            let start = net.now();
+            let (connected, served) = join(a.connect(to_b), b.serve(to_a)).await;
+            for refused in [connected.map(drop), served] {
+                let is_expected = match &refused {
+                    Err(ConnectError::Unproven { waited, .. }) => *waited == limit,
+                    // The other end was first to give up.
+                    Err(ConnectError::Lost(SessionError::PeerGone) | ConnectError::Stream(_)) => true,
+                    _ => false,
+                };
+                assert!(is_expected, "{fault}: {refused:?}");
+            }
+            assert_eq!(net.now() - start, limit);
+            net.sleep(Duration::from_secs(5)).await;
+            assert!(a.pool_stats().is_whole() && b.pool_stats().is_whole());
+        });
+    }
 }

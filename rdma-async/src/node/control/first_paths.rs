@@ -1,9 +1,12 @@
 //! The paths that are made before a peering is used
 
+use std::io;
+use std::time::Duration;
+
 use rdma_core::Device;
 use rdma_core::session::{ControlMessage, HelloError, Side};
 
-use super::Control;
+use super::{Control, PORT_INTERVAL};
 use crate::bootstrap_stream::BootstrapStream;
 use crate::error::ConnectError;
 
@@ -93,5 +96,30 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             }
         }
         Err(failure.unwrap_or_else(|| self.no_path()))
+    }
+
+    /// Runs until a path carries packets in both directions
+    ///
+    /// The connecting side sends nothing but questions before it has the answer to one, so the accepting side has its proof with the
+    /// first session.
+    pub(in crate::node) async fn prove_path(&mut self) -> Result<(), ConnectError> {
+        // Making the first paths may have taken long.
+        self.heard = self.now();
+        self.port_at = self.heard + PORT_INTERVAL;
+        while !self.peering.update(|state, _| state.take_proof()) {
+            if let Some(error) = self.peering.error() {
+                return Err(error.into());
+            }
+            if !self.stream.is_open() {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            self.step().await;
+        }
+        Ok(())
+    }
+
+    /// No path was proven within `waited`
+    pub(in crate::node) fn unproven(&self, waited: Duration) -> ConnectError {
+        ConnectError::Unproven { ports: self.port_names(), waited }
     }
 }

@@ -26,6 +26,11 @@ impl Peering {
         }
     }
 
+    /// Whether packets have passed in both directions on a path: the peer has reported one of this side there
+    pub fn has_confirmed_path(&self) -> bool {
+        self.paths.iter().flatten().any(|path| path.is_confirmed)
+    }
+
     /// Whether all messages of its stream before this one were handed on
     pub fn is_next(&self, id: IncomingId) -> bool {
         let Some(message) = self.incoming.get(id.0 as usize) else { return false };
