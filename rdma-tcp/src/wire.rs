@@ -355,3 +355,73 @@ fn gather<'a>(
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::{Shutdown, TcpListener};
+    use std::ptr::NonNull;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use rdma_core::{Access, QpCapacity, Qpn, WrId};
+
+    use super::*;
+    use crate::frame_counts::FrameCounts;
+
+    /// Catches a connection that ends with the first write that fails, although a message of the peer is unread, and one that waits for
+    /// more afterwards.
+    #[test]
+    fn messages_of_the_peer_are_read_after_a_write_has_failed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.write_all(&[&5_u32.to_be_bytes()[..], b"hello"].concat()).unwrap();
+        // The system refuses bytes from now on, and what the peer sends still arrives.
+        ours.shutdown(Shutdown::Write).unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut wire = Wire::new(TcpStream::from_std(ours));
+
+        let mut memory = vec![0; 16].into_boxed_slice();
+        let addr = memory.as_ptr() as u64;
+        let regions = Regions::new(1);
+        // SAFETY: the memory outlives the table, and is read only after all requests have completed.
+        let lkey = unsafe { regions.add(NonNull::from(&mut *memory), Access::LOCAL_WRITE) }.unwrap();
+        let request = |id, addr, len| Request {
+            id: WrId(id),
+            sge: Sge { addr, len, lkey },
+            frames: 1,
+            is_signaled: true,
+        };
+        let work = Mutex::new(Work::default());
+        lock(&work).recvs.push_back(request(1, addr, 8));
+        lock(&work).sends.push_back(request(2, addr + 8, 8));
+        let counts = Arc::new(FrameCounts::new(QpCapacity { recv_frames: 8, send_frames: 8 }));
+        let (mut out, mut staging) = (Vec::new(), [0; STAGING]);
+        let mut resources = Resources {
+            work: &work,
+            regions: &regions,
+            finisher: Finisher { counts: &counts, qpn: Qpn(1), out: &mut out },
+            staging: &mut staging,
+            max_message: 16,
+        };
+        wire.is_readable = false;
+        assert_eq!(wire.transmit(&mut resources), Ok(()), "the message of the peer is unread");
+        assert!(wire.is_readable);
+        // Until the message is here; the bound only ends a test that hangs.
+        let until = Instant::now() + Duration::from_secs(20);
+        let ended = loop {
+            match wire.receive(&mut resources) {
+                Err(ended) => break Some(ended),
+                Ok(()) if Instant::now() > until => break None,
+                Ok(()) => wire.is_readable = true,
+            }
+        };
+        assert_eq!(ended, Some(Ended::Lost), "nothing can be written any more");
+        let completions = out.iter().map(|finished| finished.completion);
+        let completions = completions.map(|done| (done.id, done.status, done.byte_len)).collect::<Vec<_>>();
+        assert_eq!(completions, [(WrId(1), Status::Success, 5)]);
+        assert_eq!(memory[..5], *b"hello");
+        drop(peer);
+    }
+}

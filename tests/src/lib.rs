@@ -23,7 +23,7 @@ pub use pair::{
     node_over, nodes, on_session, options, stream_of, try_connected, value_of, zeros,
 };
 pub use panics::Panics;
-pub use raw::Raw;
+pub use raw::{Raw, hello};
 
 /// The clock on the wall, for what measures it
 #[expect(clippy::disallowed_methods, reason = "programs that measure ask the clock on the wall")]

@@ -2,8 +2,10 @@
 
 use std::future::poll_fn;
 use std::ops::Range;
+use std::time::Duration;
 
 use rdma_arena::Arena;
+use rdma_core::session::{Hello, Integrity, Limits};
 use rdma_core::{
     Access, Completion, CompletionQueue, Device, Error, MemoryRegion, QpInit, QueuePair, RecvRequest, SendOp,
     SendRequest, Sge, WrId,
@@ -11,6 +13,20 @@ use rdma_core::{
 use rdma_sim::{Net, SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
 
 use crate::DEVICE;
+
+/// The hello of a process that speaks the bootstrap itself
+pub fn hello(limits: Limits) -> Hello {
+    Hello {
+        incarnation: 666,
+        nonce: [6; Hello::NONCE_LEN],
+        group_epoch: 0,
+        limits,
+        bulk_fragment: 256 << 10,
+        integrity: Integrity::Crc32,
+        peer_timeout: Duration::from_secs(2),
+        ports: 1,
+    }
+}
 
 /// A queue pair and registered memory, for what the checks of [`BareQp`](rdma_bare::BareQp) forbid
 ///

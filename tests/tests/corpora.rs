@@ -3,12 +3,15 @@
 //! The corpora are archives, one for each target: `fuzz/corpora/TARGET.tar.gz`. Inputs in `fuzz/artifacts/TARGET`, where `cargo
 //! fuzz` puts those that crash, are replayed too. A failure prints the name of the input and its steps.
 
-use std::fs;
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fs, mem};
 
+use rdma_core::session::{BulkTrailer, ControlMessage, Hello, Integrity, PacketKind, PacketTrailer};
 use rdma_tests::fuzz;
+use tempfile::TempDir;
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten();
@@ -17,16 +20,22 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-#[expect(clippy::print_stderr, reason = "the name of the input is for the engineer who reads the failure")]
-fn replay(target: &str, run: fn(&[u8])) {
-    let fuzz = rdma_tests::files::root().join("fuzz");
+/// The inputs of a target, in a folder that is removed with the first field
+fn unpack(target: &str) -> (TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().unwrap();
-    let archive = fuzz.join(format!("corpora/{target}.tar.gz"));
+    let archive = rdma_tests::files::root().join(format!("fuzz/corpora/{target}.tar.gz"));
     let unpacked = Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(folder.path()).status();
     assert!(unpacked.expect("tar is installed").success(), "{}", archive.display());
     let corpus = files(&folder.path().join(target));
     assert!(!corpus.is_empty(), "{} has no inputs", archive.display());
-    for path in corpus.into_iter().chain(files(&fuzz.join("artifacts").join(target))) {
+    (folder, corpus)
+}
+
+#[expect(clippy::print_stderr, reason = "the name of the input is for the engineer who reads the failure")]
+fn replay(target: &str, run: fn(&[u8])) {
+    let (_folder, corpus) = unpack(target);
+    let artifacts = rdma_tests::files::root().join("fuzz/artifacts").join(target);
+    for path in corpus.into_iter().chain(files(&artifacts)) {
         let input = fs::read(&path).unwrap();
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&input))) {
             eprintln!("the input {} of target {target} fails: {input:?}", path.display());
@@ -43,6 +52,25 @@ fn the_discover_corpus_replays() {
 #[test]
 fn the_greeting_corpus_replays() {
     replay("greeting", fuzz::greeting);
+}
+
+/// Regression: all inputs were of earlier versions, so that fuzzing began with what the first check refuses. Catches a version that
+/// changes and a corpus that stays, and a message of the handshake or a kind of packet without an input.
+#[test]
+fn the_greeting_corpus_reaches_every_decoder() {
+    let (_folder, corpus) = unpack("greeting");
+    let inputs = corpus.iter().map(|path| fs::read(path).unwrap()).collect::<Vec<_>>();
+    let hellos = inputs.iter().filter_map(|input| Hello::from_bytes(input.first_chunk()?).ok());
+    assert!(hellos.count() >= 3, "hellos of version {}", Hello::VERSION);
+    let messages = inputs.iter().filter_map(|input| ControlMessage::from_bytes(input.first_chunk()?).ok());
+    let messages = messages.map(|message| mem::discriminant(&message)).collect::<HashSet<_>>();
+    assert_eq!(messages.len(), 6, "control messages");
+    let packets = inputs.iter().filter_map(|input| PacketTrailer::split(input, Integrity::Unchecked).ok());
+    let kinds = packets.map(|(_, trailer)| trailer.kind).collect::<HashSet<_>>();
+    let missing = PacketKind::ALL.iter().filter(|kind| !kinds.contains(kind)).collect::<Vec<_>>();
+    assert!(missing.is_empty(), "{missing:?}");
+    let is_bulk = |input: &Vec<u8>| BulkTrailer::from_bytes(input, &[], Integrity::Unchecked).is_ok();
+    assert!(inputs.iter().any(is_bulk));
 }
 
 #[test]

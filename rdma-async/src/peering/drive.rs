@@ -318,7 +318,7 @@ impl<D: Device> State<D> {
 
     /// Keeps as much memory free for messages that are asked for as before a task asked for one and gave up waiting
     ///
-    /// Such a message moves to the heap: one of each stream at most, because a stream gets that memory only when it is empty.
+    /// Such a message moves to the heap: one unread message of each stream at most, because a stream gets that memory only when it is empty.
     pub(super) fn restore_reserve(&mut self, key: StreamKey, effects: &mut Effects) {
         let reserve = frames(self.longest_received()) as u32;
         let Some(stream) = find_stream(&mut self.sessions, key) else { return };

@@ -1,6 +1,6 @@
 //! What the protocol says that happened
 
-use rdma_core::session::{Event, Token};
+use rdma_core::session::{Event, MAX_EAGER, Token};
 use rdma_core::{Device, Time};
 
 use super::body::Effects;
@@ -41,6 +41,7 @@ impl<D: Device> State<D> {
             }
             Event::Message { session: id, stream, id: incoming } => {
                 let Some(body) = self.incoming.take(incoming) else { return };
+                let is_long = body.len() > MAX_EAGER;
                 match self.sessions.get_mut(&id).filter(|session| !session.is_over) {
                     Some(session) => {
                         session.counts.received += 1;
@@ -50,7 +51,9 @@ impl<D: Device> State<D> {
                         }
                         let key = StreamKey { session: id, stream };
                         self.discard(key, effects);
-                        self.restore_reserve(key, effects);
+                        if is_long {
+                            self.restore_reserve(key, effects);
+                        }
                     }
                     None => effects.drop([body]),
                 }

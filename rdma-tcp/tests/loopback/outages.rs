@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::{Node, NodeOptions, RecvError, SessionError};
+use rdma_async::{ConnectError, Node, NodeOptions, RecvError, SessionError};
 use rdma_bare::BareQp;
 use rdma_core::{FRAME, QpState, QueuePair as _, Status};
 
@@ -118,5 +118,28 @@ fn a_network_that_is_gone_is_an_error_within_the_peer_timeout() {
         let lost = RecvError::Lost(SessionError::PeerLost(timeout));
         assert_eq!([one.unwrap_err(), other.unwrap_err()], [lost.clone(), lost]);
         assert!(start.elapsed() < 10 * timeout, "{:?}", start.elapsed());
+    });
+}
+
+/// Regression: `connect` and `serve` succeeded although no connection for data could be made. Catches an end that does not wait for one.
+#[test]
+fn a_data_port_that_cannot_be_reached_makes_no_session() {
+    run(async {
+        let network = Network::default();
+        network.set_down(true);
+        let limit = Duration::from_millis(300);
+        let node = || {
+            let network = network.clone();
+            let options = NodeOptions::new().connect_timeout(limit);
+            Node::builder(move || Ok::<_, Infallible>(network.open())).options(options).build().unwrap()
+        };
+        let (a, b) = (node(), node());
+        let (to_b, to_a) = tokio::io::duplex(1024);
+        let (connected, served) = join(a.connect(to_b), b.serve(to_a)).await;
+        let results = [connected.map(drop), served];
+        let is_unproven = |result: &Result<(), ConnectError>| matches!(result, Err(ConnectError::Unproven { waited, .. }) if *waited == limit);
+        assert!(results.iter().all(Result::is_err) && results.iter().any(is_unproven), "{results:?}");
+        network.set_down(false);
+        Pair::new(a, b).await.end().await;
     });
 }

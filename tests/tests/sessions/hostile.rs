@@ -10,7 +10,7 @@ use rdma_core::session::{
 };
 use rdma_core::{Access, FRAME, QpCapacity, QpInit, QpType, QueuePair as _, SendOp};
 use rdma_sim::{LineRate, Net, Sim, SimDevice, Topology};
-use rdma_tests::{DEVICE, Raw, connect, message, node, node_over, options};
+use rdma_tests::{DEVICE, Raw, connect, hello, message, node, node_over, options};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
 /// Hosts of hostile processes
@@ -104,17 +104,7 @@ impl Hostile {
             max_streams: 1 << 10,
             stream_share: 1 << 14,
         };
-        let hello = Hello {
-            incarnation: 666,
-            nonce: [6; Hello::NONCE_LEN],
-            group_epoch: 0,
-            limits,
-            bulk_fragment: 256 << 10,
-            integrity: Integrity::Crc32,
-            peer_timeout: Duration::from_secs(2),
-            ports: 1,
-        };
-        stream.write_all(&hello.to_bytes()).await.unwrap();
+        stream.write_all(&hello(limits).to_bytes()).await.unwrap();
         let mut theirs = [0; Hello::LEN];
         stream.read_exact(&mut theirs).await.unwrap();
         let theirs = Hello::from_bytes(&theirs).unwrap();

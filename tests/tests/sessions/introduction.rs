@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures::future::join;
 use rdma_async::{AnyDevice, ConnectError, InvalidOptions, Node, NodeError, Session, SessionError};
-use rdma_core::session::{Hello, HelloError, Integrity, Limits};
+use rdma_core::session::{Hello, HelloError, Limits};
 use rdma_core::{Cause, FRAME, Invalid, Verb};
 use rdma_sim::{LineRate, OpenError, Sim};
-use rdma_tests::{DEVICE, connect, node, node_over, options};
+use rdma_tests::{DEVICE, connect, hello, node, node_over, options};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::figures::cables;
@@ -29,16 +29,7 @@ fn strangers_and_other_versions_are_turned_away() {
         };
         assert_eq!(refusal(&[b'x'; Hello::LEN]).await, HelloError::ForeignProtocol);
         let limits = Limits { max_message: 1, max_sessions: 0, max_streams: 1, stream_share: 17 };
-        let hello = Hello {
-            incarnation: 1,
-            nonce: [7; Hello::NONCE_LEN],
-            group_epoch: 0,
-            limits,
-            bulk_fragment: 1 << 18,
-            integrity: Integrity::Crc32,
-            peer_timeout: Duration::from_secs(2),
-            ports: 1,
-        };
+        let hello = hello(limits);
         assert_eq!(refusal(&hello.to_bytes()).await, HelloError::Unusable);
         let mut newer = hello.to_bytes();
         newer[6] += 1;
@@ -55,9 +46,8 @@ fn a_stream_that_ends_is_an_error() {
         let b = node(&net, "b", &options());
         for len in [0, Hello::HEAD_LEN, Hello::LEN - 1] {
             let (mut stranger, to_b) = tokio::io::duplex(1024);
-            let head = [b"tb5rdm".as_slice(), &Hello::VERSION.to_le_bytes()].concat();
-            let bytes = head.into_iter().chain([0; Hello::LEN]).take(len).collect::<Vec<_>>();
-            stranger.write_all(&bytes).await.unwrap();
+            let limits = Limits { max_message: 1, max_sessions: 1, max_streams: 1, stream_share: 17 };
+            stranger.write_all(&hello(limits).to_bytes()[..len]).await.unwrap();
             drop(stranger);
             let error = b.serve(to_b).await.unwrap_err();
             assert!(
