@@ -25,7 +25,7 @@ fn topology(hostile: usize) -> Topology {
     HOSTS[..hostile]
         .iter()
         .zip(1..)
-        .fold(hosts, |hosts, (host, port)| hosts.host(*host, 1).cable((*host, 0), ("b", port), LineRate::TB5))
+        .fold(hosts, |hosts, (host, port)| hosts.host(host, 1).cable((*host, 0), ("b", port), LineRate::TB5))
 }
 
 /// What a hostile process does once it has a path
