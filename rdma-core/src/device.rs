@@ -217,7 +217,10 @@ pub trait QueuePair: Send + Sync + 'static {
     /// The address that the peer needs to connect to this queue pair
     fn address(&self) -> QpAddress;
 
-    /// The space that was granted, which may be more or less than was asked for
+    /// The space that was granted, as the device reports it
+    ///
+    /// It may be more or less than was asked for. Devices have been reported to accept less than they report: a program that
+    /// keeps to the lesser of the two is right on every device.
     fn capacity(&self) -> QpCapacity;
 
     /// The state of the queue pair
@@ -230,7 +233,7 @@ pub trait QueuePair: Send + Sync + 'static {
     /// [`Invalid::Transition`](crate::Invalid::Transition) from a state that does not permit it, and
     /// [`Invalid::Destroyed`](crate::Invalid::Destroyed) after [`destroy`](Self::destroy);
     /// [`Invalid::AttrMask`](crate::Invalid::AttrMask) or [`Invalid::Port`](crate::Invalid::Port) for attributes of another device;
-    /// [`Cause::PeerUnreachable`](crate::Cause::PeerUnreachable), [`Cause::NoRoute`](crate::Cause::NoRoute),
+    /// [`Cause::PeerUnreachable`](crate::Cause::PeerUnreachable), [`Cause::NoNeighbour`](crate::Cause::NoNeighbour), [`Cause::NoRoute`](crate::Cause::NoRoute),
     /// [`Cause::NoUsableGid`](crate::Cause::NoUsableGid), [`Cause::GidTableEmpty`](crate::Cause::GidTableEmpty) or
     /// [`Cause::Busy`](crate::Cause::Busy) if the transition to ready-to-receive fails: destroy the queue pair then, the
     /// device does not retry; [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished.

@@ -52,7 +52,7 @@ impl From<Error> for io::Error {
             Cause::LockedMemory { .. } => io::ErrorKind::OutOfMemory,
             Cause::NoRoute => io::ErrorKind::NetworkUnreachable,
             Cause::Os(errno) => Self::from_raw_os_error(errno).kind(),
-            Cause::PeerUnreachable => io::ErrorKind::HostUnreachable,
+            Cause::NoNeighbour | Cause::PeerUnreachable => io::ErrorKind::HostUnreachable,
             Cause::NotImplemented | Cause::Unsupported => io::ErrorKind::Unsupported,
         };
         Self::new(kind, error)
@@ -186,6 +186,9 @@ pub enum Cause {
         /// The longest that fits
         max: u64,
     },
+    /// The system has no entry for the peer's address among the neighbours of the port (`EPERM`)
+    #[error("the peer is not among the neighbours of this port")]
+    NoNeighbour,
     /// No route leads from the port to the peer's address (`ENETUNREACH`, `EHOSTUNREACH`)
     #[error("no route leads from this port to the peer")]
     NoRoute,
@@ -222,6 +225,7 @@ impl Cause {
             Self::Exhausted { .. } | Self::LockedMemory { .. } | Self::QueueFull => 12,
             Self::GidTableEmpty => 96,
             Self::Invalid(_) | Self::MessageTooLong { .. } | Self::NoUsableGid | Self::PortDown => 22,
+            Self::NoNeighbour => 1,
             Self::NoRoute => 51,
             Self::NotImplemented => 78,
             Self::Os(errno) => *errno,
@@ -244,6 +248,9 @@ impl Cause {
                 "raise the limit (`ulimit -l`, or memlock in /etc/security/limits.conf), or register less memory"
             }
             Self::MessageTooLong { .. } => "send less at once",
+            Self::NoNeighbour => {
+                "ping the peer's address from this port, and reset the interface if that does not help"
+            }
             Self::NoRoute => "give the port an address in the subnet of the peer's",
             Self::NotImplemented => {
                 "install the current provider of the device (on Linux ibverbs-providers), or name another in RDMA_PROVIDER"

@@ -29,6 +29,10 @@ pub(crate) struct Engine {
     pub(crate) is_roce: bool,
     /// The link layer that ports report.
     pub(crate) link_layer: u8,
+    /// Whether completion channels report completions.
+    pub(crate) has_events: bool,
+    /// Whether the process ends where Apple's provider crashes it.
+    crashes: bool,
     progress: Progress,
     /// Polls in a row that found nothing.
     idle: AtomicU32,
@@ -136,8 +140,26 @@ impl Engine {
                 ));
             }
         };
-        let (progress, idle) = (Progress::default(), AtomicU32::new(0));
-        Ok(Self { driver, clock, devices, topology, is_roce, link_layer, progress, idle })
+        let rules = settings.model().rules;
+        let crashes = match variable("RDMA_SIM_CRASHES").as_deref() {
+            None => rules.crashes,
+            Some("0") => false,
+            Some("1") => true,
+            Some(other) => return Err(format!("RDMA_SIM_CRASHES={other:?} is neither 0 nor 1")),
+        };
+        let (has_events, progress, idle) = (rules.completion_events, Progress::default(), AtomicU32::new(0));
+        Ok(Self {
+            driver,
+            clock,
+            devices,
+            topology,
+            is_roce,
+            link_layer,
+            has_events,
+            crashes,
+            progress,
+            idle,
+        })
     }
 
     /// Claims the host of this process, if it has one; returns whether the program may use its devices
@@ -297,6 +319,24 @@ impl Engine {
     pub(crate) fn rest(&self, ns: u64) {
         if self.is_virtual() {
             self.driver.advance_to(self.driver.now() + Duration::from_nanos(ns));
+        }
+    }
+
+    /// Lets a verb take `time`, in which the calling thread does nothing else
+    pub(crate) fn spend(&self, time: Duration) {
+        if time.is_zero() {
+        } else if self.is_virtual() {
+            self.driver.advance_to(self.driver.now() + time);
+        } else {
+            std::thread::sleep(time);
+        }
+    }
+
+    /// Apple's provider crashes the program in `call` because of `why`: so does this one, if it was told to
+    pub(crate) fn crash(&self, call: &str, why: &str) {
+        if self.crashes {
+            log_error(&format!("{call}: {why}; Apple's provider crashes here, and so does this one"));
+            std::process::abort();
         }
     }
 

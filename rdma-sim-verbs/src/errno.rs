@@ -11,6 +11,8 @@ use crate::lifetime;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Errno(pub(crate) c_int);
 
+/// The cable was pulled.
+pub(crate) const ENXIO: Errno = Errno(6);
 pub(crate) const EBUSY: Errno = Errno(16);
 pub(crate) const EINVAL: Errno = Errno(22);
 /// The device belongs to the process that this one was forked from.
@@ -44,6 +46,12 @@ pub(crate) fn guarded<T>(fail: impl FnOnce(Errno) -> T, f: impl FnOnce() -> Resu
 
 /// The error number itself
 pub(crate) fn same(errno: Errno) -> c_int {
+    errno.0
+}
+
+/// The error number itself, which is in `errno` as well
+pub(crate) fn same_and_set(errno: Errno) -> c_int {
+    minus_one(errno);
     errno.0
 }
 

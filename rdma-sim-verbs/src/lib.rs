@@ -25,10 +25,13 @@
 //!
 //! # Everywhere
 //!
-//! `RDMA_SIM_PROFILE` is `tb5`, `tb5-macos-26.2`, `tb5-lenient` (with the room of other adapters) or `roce`; `RDMA_SIM_LINK_LAYER` is
-//! the link layer that ports report: `thunderbolt`, or `ethernet` or `infiniband` for programs that know no other.
+//! `RDMA_SIM_PROFILE` is `tb5`, `tb5-strict` (the strict side of every disputed rule), `tb5-macos-26.2`, `tb5-lenient` (with the room
+//! of other adapters) or `roce`; `RDMA_SIM_LINK_LAYER` is the link layer that ports report: `thunderbolt`, or `ethernet` or `infiniband`
+//! for programs that know no other.
 //!
-//! No function panics across the ABI: misuse is an error number.
+//! No function panics across the ABI: misuse is an error number. With `RDMA_SIM_CRASHES=1`, and under `tb5-strict`, the process ends
+//! instead where Apple's provider was seen to crash, and standard error names the call: memory registered with a NULL protection domain,
+//! and a post after the cable was pulled.
 //!
 //! ```
 //! use rdma_sim_verbs::{ibv_free_device_list, ibv_get_device_list, rdma_sim_configure};

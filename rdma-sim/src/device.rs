@@ -303,7 +303,21 @@ impl SimQueuePair {
     /// [`modify`](QueuePair::modify) answers.
     pub fn modify_attr(&self, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
         self.require_alive(Verb::ModifyQp)?;
-        self.context.verb(|fabric| fabric.modify_qp(self.key, Change::Attributes(attr, mask)))
+        self.change(Change::Attributes(attr, mask))
+    }
+
+    fn change(&self, change: Change<'_>) -> Result<(), Error> {
+        let mut blocked_ns = 0;
+        let outcome = self.context.verb(|fabric| {
+            let outcome = fabric.modify_qp(self.key, change);
+            if outcome.is_err_and(|error| matches!(error.cause, Cause::NoNeighbour | Cause::PeerUnreachable))
+            {
+                blocked_ns = fabric.block_for_neighbour();
+            }
+            outcome
+        });
+        self.context.net.block(blocked_ns);
+        outcome
     }
 
     /// The key of the queue pair in the simulation `shared`, which has to be its own
@@ -338,7 +352,7 @@ impl QueuePair for SimQueuePair {
 
     fn modify(&self, to: Transition) -> Result<(), Error> {
         self.require_alive(Verb::ModifyQp)?;
-        self.context.verb(|fabric| fabric.modify_qp(self.key, Change::To(to)))
+        self.change(Change::To(to))
     }
 
     #[track_caller]

@@ -4,6 +4,7 @@ pub mod realtime;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rdma_core::Time;
 
@@ -75,6 +76,11 @@ impl Driver {
     /// The virtual time
     pub fn now(&self) -> Time {
         self.net.now()
+    }
+
+    /// How long the verbs take that were called since the last call: their caller does nothing else meanwhile
+    pub fn take_blocked(&self) -> Duration {
+        Duration::from_nanos(self.net.shared().take_blocked())
     }
 
     /// Simulates only `host` from now on; `transport` carries messages to the processes that simulate the others

@@ -3,7 +3,7 @@ use std::time::Duration;
 use rdma_core::{Caps, FRAME, Time};
 
 use crate::Rules;
-use crate::rules::QueueUnit;
+use crate::rules::{QueueGrant, QueueUnit};
 
 /// How a simulated device and its cables behave: numbers, no code
 ///
@@ -61,6 +61,7 @@ impl Model {
         caps.send_waits_for_receive = model.caps.send_waits_for_receive;
         model.caps = caps;
         model.rules.queue_unit = QueueUnit::Requests;
+        model.rules.queue_grant = QueueGrant::AtLeast(0);
         model
     }
 
@@ -70,13 +71,21 @@ impl Model {
         Self { caps: Caps::roce(), rules: Rules::roce(), timing: Timing::default() }
     }
 
+    /// As [`tb5`](Self::tb5) on the strict side of every rule that is disputed, or whose extent is not known
+    ///
+    /// A program that passes here passes on every Mac that was reported, as far as the simulator has its behaviour.
+    pub fn tb5_strict() -> Self {
+        Self { rules: Rules::tb5_strict(), ..Self::tb5() }
+    }
+
     /// The names of all profiles; the first is the default
-    pub const PROFILES: [&'static str; 4] = ["tb5", "tb5-macos-26.2", "tb5-lenient", "roce"];
+    pub const PROFILES: [&'static str; 5] = ["tb5", "tb5-strict", "tb5-macos-26.2", "tb5-lenient", "roce"];
 
     /// The profile called `name`, one of [`PROFILES`](Self::PROFILES)
     pub fn profile(name: &str) -> Option<Self> {
         match name {
             "tb5" => Some(Self::tb5()),
+            "tb5-strict" => Some(Self::tb5_strict()),
             "tb5-macos-26.2" => Some(Self::tb5_macos_26_2()),
             "tb5-lenient" => Some(Self::tb5_lenient()),
             "roce" => Some(Self::roce()),
@@ -111,6 +120,8 @@ pub struct Timing {
     pub send_completion_ns: u64,
     /// Whether bytes take as long as the line rate says, rather than no time
     pub line_rate: bool,
+    /// What a transition to RTR takes that finds no neighbour, in the thread or task that asked for it
+    pub unresolved_rtr_ns: u64,
 }
 
 impl Timing {
@@ -123,6 +134,7 @@ impl Timing {
         jitter_ns: 0,
         send_completion_ns: 0,
         line_rate: false,
+        unresolved_rtr_ns: 0,
     };
 }
 
@@ -136,6 +148,7 @@ impl Default for Timing {
             jitter_ns: 200,
             send_completion_ns: 300,
             line_rate: true,
+            unresolved_rtr_ns: 1_000_000_000,
         }
     }
 }

@@ -24,6 +24,10 @@ pub struct Rules {
     pub alignment: usize,
     /// `four-gib-boundary`: whether data beyond a 4 GiB boundary inside a region is misplaced
     pub boundary: bool,
+    /// `completion-channels`: whether completion channels report completions, or polling alone does
+    pub completion_events: bool,
+    /// `provider-crashes`: whether the simulated provider crashes the program where Apple's was seen to
+    pub crashes: bool,
     /// `receives-before-rts`: from which state on receives can be posted
     pub early_receives: EarlyReceives,
     /// `error-state-keeps-mappings`: whether regions stay counted after a queue pair was set to the error state
@@ -32,8 +36,12 @@ pub struct Rules {
     pub failed_rtr_wedges: Option<u32>,
     /// `frame-match`: how a message and its receive must fit
     pub frame_match: FrameMatch,
+    /// `gid-moves`: whether the IPv4 entry of the GID table moves, and leaves a hole, each time a link comes up again
+    pub gids_move: bool,
     /// `idle-death`: how long a queue pair can be idle before it is dead
     pub idle_death: Option<Duration>,
+    /// `idle-death-spoils`: whether a queue pair that died of idleness spoils its port until a reboot
+    pub idle_death_spoils: bool,
     /// `late-registration`: whether receives reach memory that was registered after the queue pair was ready to receive
     pub late_registration: bool,
     /// `link-local-source`: whether an IPv4 address of 169.254.0.0/16 is valid as the source
@@ -44,8 +52,16 @@ pub struct Rules {
     pub local_write_alone: bool,
     /// `multi-sge`: how a send with several elements is treated
     pub multi_sge: MultiSge,
+    /// `process-end`: protection domains that each end of a process leaks on each device where it had any
+    pub process_end_leaks_pds: u32,
+    /// `queue-grant`: how much a queue accepts
+    pub queue_grant: QueueGrant,
+    /// `queue-read-back`: the depth that a queue pair reports
+    pub queue_read_back: QueueReadBack,
     /// `queue-frames`: the unit in which queues count
     pub queue_unit: QueueUnit,
+    /// `reboot-addresses`: whether a Mac has other IPv4 addresses after a reboot
+    pub reboot_readdresses: bool,
     /// `replug-leaks-pd`: protection domains that each replugging leaks
     pub replug_leaks_pds: u32,
     /// `ring-overflow`: how requests beyond the capacity of the queue are treated
@@ -56,6 +72,8 @@ pub struct Rules {
     pub source_gid: SourceGid,
     /// `tb4-devices`: whether ports of 40 Gb/s have devices
     pub tb4_devices: bool,
+    /// `rtr-unresolved`: how the transition to RTR fails if the peer is not among the neighbours
+    pub unresolved: Unresolved,
     /// `uc-write`: how an RDMA WRITE is treated
     pub uc_write: UcWrite,
 }
@@ -90,6 +108,42 @@ pub enum MultiSge {
     Refused,
     /// Each element becomes a message and a completion of its own
     Split,
+}
+
+/// How many frames a queue accepts, by how many were asked for; never more than the device's limit
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum QueueGrant {
+    /// A ring of a power of two, of which one entry stays free: at least what was asked for, and at least this many
+    AtLeast(u32),
+    /// As many as were asked for
+    Exact,
+    /// This many, whatever was asked for
+    Fixed(u32),
+}
+
+impl QueueGrant {
+    /// What a queue accepts for which `asked` frames were asked, on a device whose queues have at most `max`
+    pub(crate) fn accepts(self, asked: u32, max: u32) -> u32 {
+        let accepted = match self {
+            Self::AtLeast(least) => ((asked + 1).next_power_of_two() - 1).max(least),
+            Self::Exact => asked,
+            Self::Fixed(frames) => frames,
+        };
+        accepted.min(max)
+    }
+}
+
+/// The depth that a queue pair reports when it is created or queried
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum QueueReadBack {
+    /// What the queue accepts
+    Accepted,
+    /// What the program asked for
+    Asked,
+    /// The limit of the device
+    Limit,
 }
 
 /// The unit in which queues count
@@ -132,6 +186,16 @@ pub enum SourceGid {
     Ipv4,
 }
 
+/// How the transition to RTR fails if the peer is not among the neighbours of the port
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Unresolved {
+    /// With 1, `EPERM`
+    NotPermitted,
+    /// With 60, `ETIMEDOUT`
+    TimedOut,
+}
+
 /// How an RDMA WRITE is treated on an unreliable queue pair of a device without one-sided operations
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -154,23 +218,57 @@ impl Rules {
         Self {
             alignment: 16 * 1024,
             boundary: true,
+            completion_events: true,
+            crashes: false,
             early_receives: EarlyReceives::FromInit,
             error_keeps_mappings: true,
             failed_rtr_wedges: None,
             frame_match: FrameMatch::Exact,
+            gids_move: true,
             idle_death: Some(Duration::from_mins(23)),
+            idle_death_spoils: false,
             late_registration: false,
             link_local_source: true,
             large_mtu: true,
             local_write_alone: true,
             multi_sge: MultiSge::Refused,
+            process_end_leaks_pds: 0,
+            queue_grant: QueueGrant::AtLeast(1023),
+            queue_read_back: QueueReadBack::Accepted,
             queue_unit: QueueUnit::Frames,
+            reboot_readdresses: false,
             replug_leaks_pds: 1,
             ring_overflow: RingOverflow::Refused,
             send_completion: SendCompletion::Departure,
             source_gid: SourceGid::Ipv4,
             tb4_devices: true,
+            unresolved: Unresolved::TimedOut,
             uc_write: UcWrite::AsSend,
+        }
+    }
+
+    /// As [`tb5`](Self::tb5) on the strict side of every rule that is disputed, or whose extent is not known
+    ///
+    /// Where neither side is stricter, it takes the side that fewer programs expect.
+    pub const fn tb5_strict() -> Self {
+        Self {
+            completion_events: false,
+            crashes: true,
+            early_receives: EarlyReceives::FromReadyToSend,
+            failed_rtr_wedges: Some(8),
+            idle_death_spoils: true,
+            large_mtu: false,
+            local_write_alone: false,
+            process_end_leaks_pds: 1,
+            queue_grant: QueueGrant::Exact,
+            queue_read_back: QueueReadBack::Limit,
+            reboot_readdresses: true,
+            ring_overflow: RingOverflow::Corrupts,
+            send_completion: SendCompletion::HandOff,
+            tb4_devices: false,
+            unresolved: Unresolved::NotPermitted,
+            uc_write: UcWrite::Refused,
+            ..Self::tb5()
         }
     }
 
@@ -181,8 +279,10 @@ impl Rules {
             boundary: false,
             error_keeps_mappings: false,
             frame_match: FrameMatch::Fits,
+            gids_move: false,
             idle_death: None,
             late_registration: true,
+            queue_grant: QueueGrant::AtLeast(0),
             queue_unit: QueueUnit::Requests,
             replug_leaks_pds: 0,
             source_gid: SourceGid::Any,

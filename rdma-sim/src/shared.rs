@@ -2,6 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use rdma_core::{Completion, Error, Time};
@@ -19,6 +20,8 @@ pub(crate) struct Shared {
     state: SpinMutex<State, Yield>,
     /// In real time
     clock: Option<Arc<WallClock>>,
+    /// How long the verbs take that the running task has called since [`take_blocked`](Self::take_blocked), in nanoseconds
+    blocked_ns: AtomicU64,
 }
 
 /// The locked simulation; in real time, the thread of the clock learns of new events when it is unlocked
@@ -85,7 +88,23 @@ pub(crate) struct Advanced {
 
 impl Shared {
     pub(crate) fn new(fabric: Fabric, clock: Option<Arc<WallClock>>) -> Self {
-        Self { state: SpinMutex::new(State::new(fabric)), clock }
+        Self { state: SpinMutex::new(State::new(fabric)), clock, blocked_ns: AtomicU64::new(0) }
+    }
+
+    /// The running task has called a verb that takes so many nanoseconds
+    pub(crate) fn block(&self, ns: u64) {
+        if ns > 0 {
+            self.blocked_ns.fetch_add(ns, Ordering::Relaxed);
+        }
+    }
+
+    /// How long the verbs take that the running task has called since the last call
+    #[inline]
+    pub(crate) fn take_blocked(&self) -> u64 {
+        match self.blocked_ns.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.blocked_ns.swap(0, Ordering::Relaxed),
+        }
     }
 
     /// The clock of a simulation in real time

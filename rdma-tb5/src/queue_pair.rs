@@ -32,7 +32,6 @@ pub struct VerbsQueuePair {
     qp: Option<NonNull<Qp>>,
     in_flight: Arc<InFlight>,
     address: QpAddress,
-    sgid_index: u8,
     qp_type: QpType,
     teardown: Teardown,
 }
@@ -55,17 +54,18 @@ impl VerbsQueuePair {
         }
         // All that may fail comes before the queue pair: from its creation on, `Self` owns it.
         let port = device.context.port()?;
-        let (sgid_index, gid) = device.source_gid().unwrap_or_default();
+        let (_, gid) = device.source_gid().unwrap_or_default();
+        let asked = QpCap {
+            max_send_wr: send_frames.max(1),
+            max_recv_wr: recv_frames.max(1),
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
         let mut attr = QpInitAttr {
             send_cq: cq.as_ptr(),
             recv_cq: cq.as_ptr(),
-            cap: QpCap {
-                max_send_wr: send_frames.max(1),
-                max_recv_wr: recv_frames.max(1),
-                max_send_sge: 1,
-                max_recv_sge: 1,
-                max_inline_data: 0,
-            },
+            cap: asked,
             qp_type: match init.qp_type {
                 QpType::Uc => constants::QPT_UC,
                 QpType::Rc => constants::QPT_RC,
@@ -82,10 +82,12 @@ impl VerbsQueuePair {
         // SAFETY: the queue pair was just created, and its number does not change.
         let qpn = unsafe { (*qp.as_ptr()).qp_num };
         let granted = transition::granted(device, qp, attr.cap);
+        // A device has been reported to accept less than it reports, and another to damage the data of what it does not hold:
+        // what was asked for and reported is safe.
         let in_flight = Arc::new(InFlight {
             qpn,
-            send: PostedFrames::new(granted.max_send_wr.min(max)),
-            recv: PostedFrames::new(granted.max_recv_wr.min(max)),
+            send: PostedFrames::new(granted.max_send_wr.min(asked.max_send_wr)),
+            recv: PostedFrames::new(granted.max_recv_wr.min(asked.max_recv_wr)),
         });
         cq.add(Arc::clone(&in_flight));
         let pair = Self {
@@ -93,7 +95,6 @@ impl VerbsQueuePair {
             qp: Some(qp),
             in_flight,
             address: QpAddress { gid, lid: Lid(port.lid), psn: Psn(7), qpn: Qpn(qpn) },
-            sgid_index,
             qp_type: init.qp_type,
             teardown: Teardown::Unknown,
         };
@@ -120,6 +121,10 @@ impl VerbsQueuePair {
         let [sge] = sgl else {
             return Err(Error::new(verb, Invalid::SgeCount { count: sgl.len(), max: 1 }.into()));
         };
+        let max = device.caps.max_message;
+        if sge.len > max {
+            return Err(Error::new(verb, Cause::MessageTooLong { len: sge.len.into(), max: max.into() }));
+        }
         let span = frames(sge.len as usize) as u32;
         if !queue.fits(span) {
             return Err(full(queue, span, verb));
@@ -165,7 +170,7 @@ impl QueuePair for VerbsQueuePair {
 
     fn modify(&self, to: Transition) -> Result<(), Error> {
         let qp = self.alive(Verb::ModifyQp)?;
-        let local = Local { address: &self.address, sgid_index: self.sgid_index, qp_type: self.qp_type };
+        let local = Local { address: &self.address, qp_type: self.qp_type };
         transition::apply(&self.cq.device, qp, to, &local)
     }
 

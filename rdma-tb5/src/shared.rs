@@ -1,7 +1,6 @@
 //! What all objects of a device share: its context, its protection domain, its settings
 #![allow(unsafe_code, reason = "calls the functions of the provider")]
 
-use std::ffi::c_int;
 use std::ptr::NonNull;
 
 use rdma_core::{Caps, Cause, Error, Gid, Resource, Verb};
@@ -74,23 +73,27 @@ impl DeviceShared {
     }
 }
 
-/// What the device can do: Apple's documented limits, or what another device reports
+/// What the device can do: what it reports, where that is less than Apple documents, or than other devices have
 fn query_caps(context: &OpenContext, port: &PortAttr, is_apple: bool) -> Caps {
-    if is_apple {
-        // It reports one queue pair more than it gives.
-        return Caps::tb5();
-    }
-    let mut caps = Caps::roce();
+    let mut caps = if is_apple { Caps::tb5() } else { Caps::roce() };
+    let at_most = |cap: &mut u32, limit: u32| {
+        // Nothing is reported as zero.
+        if limit > 0 {
+            *cap = (*cap).min(limit);
+        }
+    };
+    at_most(&mut caps.max_message, port.max_msg_sz);
     let Some(attr) = context.attributes() else { return caps };
-    let at_most = |cap: &mut u32, limit: c_int| *cap = (*cap).min(u32::try_from(limit).unwrap_or(0).max(1));
-    at_most(&mut caps.max_cq, attr.max_cq);
-    at_most(&mut caps.max_cqe, attr.max_cqe);
-    at_most(&mut caps.max_mr, attr.max_mr);
-    at_most(&mut caps.max_pd, attr.max_pd);
-    at_most(&mut caps.max_qp, attr.max_qp);
-    at_most(&mut caps.max_queue_frames, attr.max_qp_wr.min(4095));
-    if port.max_msg_sz > 0 {
-        caps.max_message = caps.max_message.min(port.max_msg_sz);
+    // Apple's device reports one queue pair more than it gives.
+    for (cap, limit) in [
+        (&mut caps.max_cq, attr.max_cq),
+        (&mut caps.max_cqe, attr.max_cqe),
+        (&mut caps.max_mr, attr.max_mr),
+        (&mut caps.max_pd, attr.max_pd),
+        (&mut caps.max_qp, attr.max_qp),
+        (&mut caps.max_queue_frames, attr.max_qp_wr.min(4095)),
+    ] {
+        at_most(cap, u32::try_from(limit).unwrap_or(0));
     }
     caps
 }

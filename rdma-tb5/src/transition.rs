@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 use std::ptr::NonNull;
 
-use rdma_core::{AttrMask, Cause, Error, QpAddress, QpState, QpType, Transition, Verb};
+use rdma_core::{AttrMask, Cause, Error, Gid, QpAddress, QpState, QpType, Transition, Verb};
 use rdma_verbs_abi::{AhAttr, GlobalRoute, Qp, QpAttr, QpCap, QpInitAttr, RawGid, constants};
 
 use crate::errno;
@@ -48,7 +48,6 @@ fn query(device: &DeviceShared, qp: NonNull<Qp>, mask: c_int) -> Option<(QpAttr,
 /// What a transition needs to know about its queue pair
 pub(crate) struct Local<'a> {
     pub(crate) address: &'a QpAddress,
-    pub(crate) sgid_index: u8,
     pub(crate) qp_type: QpType,
 }
 
@@ -70,9 +69,17 @@ pub(crate) fn apply(
             Cause::GidTableEmpty
         }
         (22 | -22, Transition::ReadyToReceive { .. }) => Cause::NoUsableGid,
+        // EPERM: the look-up of the peer among the neighbours of the port failed.
+        (1 | -1, Transition::ReadyToReceive { .. }) if device.is_apple => Cause::NoNeighbour,
         (failed, _) => errno::cause(failed),
     };
     Err(Error::new(Verb::ModifyQp, cause))
+}
+
+/// Where the GID table of the device has `gid` now: entries move while an interface gets its addresses anew
+fn source_index(device: &DeviceShared, gid: &Gid) -> u8 {
+    let index = device.context.gids().iter().position(|entry| entry == gid);
+    index.map_or_else(|| device.source_gid().map_or(0, |(index, _)| index), |index| index as u8)
 }
 
 /// The attributes of a transition, and the mask that names them
@@ -90,7 +97,7 @@ fn attributes(device: &DeviceShared, to: Transition, local: &Local<'_>) -> (QpAt
         Transition::ReadyToReceive { peer } => {
             let grh = GlobalRoute {
                 dgid: RawGid { raw: peer.gid.0 },
-                sgid_index: local.sgid_index,
+                sgid_index: source_index(device, &local.address.gid),
                 hop_limit: 1,
                 ..GlobalRoute::default()
             };

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdma_core::Error;
-use rdma_sim::{Driver, Sim, SimDevice};
+
+use rdma_sim::rules::{QueueGrant, QueueReadBack};
+use rdma_sim::{Choices as _, Driver, Model, Seeded, Sim, SimDevice};
 use rdma_tb5::{OpenError, OpenOptions, Provider, VerbsDevice};
 use rdma_tcp::{TcpDevice, TcpOptions};
 use rdma_tests::DEVICE;
@@ -45,6 +47,43 @@ fn the_simulator_conforms() {
     assert!(BEHAVIOURS.len() >= 60, "{} behaviours", BEHAVIOURS.len());
     let verdicts = run(|| Simulated(Driver::new(Sim::new().seed(1), drop).unwrap()));
     assert_conforms(&verdicts, BEHAVIOURS.len());
+}
+
+/// Twenty-four random grants, which give more, less or exactly what was asked for, and report that, or something else.
+///
+/// Catches a body that takes the reported depth for the accepted one: the body before failed on every grant but the old default.
+#[test]
+fn the_simulator_conforms_whatever_depth_it_grants() {
+    let mut choices = Seeded::new(14);
+    for _ in 0..24 {
+        let mut model = Model::tb5();
+        model.rules.queue_grant = match choices.pick(3) {
+            0 => QueueGrant::AtLeast(choices.pick(4096)),
+            1 => QueueGrant::Exact,
+            _ => QueueGrant::Fixed(64 + choices.pick(4032)),
+        };
+        // A device that accepts less than what was asked for and reported cannot be used.
+        model.rules.queue_read_back = match (model.rules.queue_grant, choices.pick(3)) {
+            (QueueGrant::Fixed(_), _) | (_, 0) => QueueReadBack::Accepted,
+            (_, 1) => QueueReadBack::Asked,
+            _ => QueueReadBack::Limit,
+        };
+        let fresh = || Simulated(Driver::new(Sim::new().seed(1).model(model.clone()), drop).unwrap());
+        let verdicts = run(fresh);
+        let failed: Vec<_> = verdicts.iter().filter(|(_, verdict)| *verdict != Verdict::Passed).collect();
+        assert!(failed.is_empty(), "{:?}: {failed:#?}", model.rules);
+    }
+}
+
+/// A device that takes less than was asked for and says otherwise is found, by name.
+#[test]
+fn a_device_that_takes_less_than_it_says_does_not_conform() {
+    let mut model = Model::tb5();
+    (model.rules.queue_grant, model.rules.queue_read_back) = (QueueGrant::Fixed(64), QueueReadBack::Limit);
+    let verdicts = run(|| Simulated(Driver::new(Sim::new().seed(1).model(model.clone()), drop).unwrap()));
+    let verdict = verdicts.iter().find(|(name, _)| *name == "what_was_asked_for_or_reported_fits");
+    let (_, Verdict::Failed(why)) = verdict.unwrap() else { panic!("{verdicts:#?}") };
+    assert!(why.contains("asked for 200, reported 4095"), "{why}");
 }
 
 /// `VerbsDevice` over the C ABI of the simulated provider, loaded as a program would

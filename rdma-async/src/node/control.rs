@@ -477,7 +477,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
 fn is_unreachable(error: &ConnectError) -> bool {
     match error {
         ConnectError::NoPath { .. } => true,
-        ConnectError::Device(error) => error.cause == Cause::PeerUnreachable,
+        ConnectError::Device(error) => matches!(error.cause, Cause::NoNeighbour | Cause::PeerUnreachable),
         _ => false,
     }
 }

@@ -1,6 +1,6 @@
 //! Completion queues
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::{Arc, OnceLock};
 
 use rdma_core::{Completion, Device as _, Opcode};
@@ -103,19 +103,4 @@ fn work_completion(completion: &Completion) -> Wc {
         qp_num: completion.qpn.0,
         ..Wc::default()
     }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
-    let text: &CStr = match status {
-        0 => c"success",
-        1 => c"local length error",
-        4 => c"local protection error",
-        5 => c"Work Request Flushed Error",
-        7 => c"bad response error",
-        10 => c"remote access error",
-        12 => c"transport retry counter exceeded",
-        _ => c"unknown",
-    };
-    text.as_ptr()
 }

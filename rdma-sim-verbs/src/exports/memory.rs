@@ -37,6 +37,9 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut Pd) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_reg_mr(pd: *mut Pd, addr: *mut c_void, length: usize, access: c_int) -> *mut Mr {
     guarded(null, || {
+        if pd.is_null() {
+            Engine::get()?.crash("ibv_reg_mr", "the protection domain is NULL");
+        }
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<PdObject>(pd) }?;
         let start = NonNull::new(addr.cast::<u8>()).ok_or(EINVAL)?;

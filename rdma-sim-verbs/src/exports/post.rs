@@ -7,7 +7,7 @@ use rdma_sim::driver::Session;
 use rdma_verbs_abi::{Qp, RecvWr, SendWr, Sge, constants};
 
 use crate::engine::Engine;
-use crate::errno::{EINVAL, ENOTSUP, Errno, guarded, same};
+use crate::errno::{EINVAL, ENOTSUP, ENXIO, Errno, guarded, same};
 use crate::objects::QpObject;
 use crate::slots::object;
 
@@ -31,6 +31,7 @@ impl Request for RecvWr {
 
 /// Posts the requests of a list with `post`, up to the first that is refused
 unsafe fn post_list<T: Request>(
+    call: &str,
     qp: *mut Qp,
     first: *mut T,
     bad: *mut *mut T,
@@ -40,7 +41,7 @@ unsafe fn post_list<T: Request>(
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<QpObject>(qp) }?;
         let engine = Engine::get()?;
-        engine.post(|session| {
+        let posted = engine.post(|session| {
             let mut next = first;
             // SAFETY: the list is the caller's and ends with NULL.
             while let Some(request) = unsafe { next.as_ref() } {
@@ -61,7 +62,11 @@ unsafe fn post_list<T: Request>(
                 next = following;
             }
             Ok(0)
-        })
+        });
+        if posted == Err(ENXIO) {
+            engine.crash(call, "the cable of the device was pulled");
+        }
+        posted
     })
 }
 
@@ -116,7 +121,7 @@ pub(super) unsafe extern "C" fn post_send(qp: *mut Qp, wr: *mut SendWr, bad: *mu
         Ok(unsafe { session.post_send(&found.pair, &request) }?)
     };
     // SAFETY: the contract of all functions.
-    unsafe { post_list(qp, wr, bad, post) }
+    unsafe { post_list("ibv_post_send", qp, wr, bad, post) }
 }
 
 pub(super) unsafe extern "C" fn post_recv(qp: *mut Qp, wr: *mut RecvWr, bad: *mut *mut RecvWr) -> c_int {
@@ -126,5 +131,5 @@ pub(super) unsafe extern "C" fn post_recv(qp: *mut Qp, wr: *mut RecvWr, bad: *mu
         Ok(unsafe { session.post_recv(&found.pair, &request) }?)
     };
     // SAFETY: the contract of all functions.
-    unsafe { post_list(qp, wr, bad, post) }
+    unsafe { post_list("ibv_post_recv", qp, wr, bad, post) }
 }

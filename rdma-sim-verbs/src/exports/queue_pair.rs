@@ -8,7 +8,7 @@ use rdma_core::{
 use rdma_verbs_abi::{Pd, Qp, QpAttr, QpCap, QpInitAttr, constants};
 
 use crate::engine::Engine;
-use crate::errno::{EINVAL, guarded, null, same};
+use crate::errno::{EINVAL, guarded, null, same, same_and_set};
 use crate::objects::{CqObject, PdObject, QpObject};
 use crate::slots::{hand_out, hold, object, release, take_back};
 
@@ -61,7 +61,7 @@ fn cap(capacity: QpCapacity) -> QpCap {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: c_int) -> c_int {
-    guarded(same, || {
+    guarded(same_and_set, || {
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<QpObject>(qp) }?;
         // SAFETY: as above.
@@ -85,8 +85,10 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: c_i
         step.rq_psn = Psn(attr.rq_psn);
         step.sq_psn = Psn(attr.sq_psn);
         let outcome = found.pair.modify_attr(&step, AttrMask(mask as u32));
+        let engine = Engine::get()?;
+        engine.spend(engine.driver.take_blocked());
         // Messages that waited for this queue pair may leave now.
-        Engine::get()?.catch_up();
+        engine.catch_up();
         let now = state_number(found.pair.state());
         // SAFETY: the field is the provider's to write; a program that modifies a queue pair does nothing else with it
         // meanwhile, as the manual page says.

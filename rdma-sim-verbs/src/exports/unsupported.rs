@@ -90,6 +90,19 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
     })
 }
 
+/// A function of Apple's library; in the header of rdma-core it is inline
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_gid_ex(
+    context: *mut Context,
+    port: u32,
+    index: u32,
+    entry: *mut GidEntry,
+    flags: u32,
+) -> c_int {
+    // SAFETY: the contract of all functions.
+    unsafe { _ibv_query_gid_ex(context, port, index, entry, flags, size_of::<GidEntry>()) }
+}
+
 /// There is no such directory: devices are simulated
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_read_sysfs_file(

@@ -127,7 +127,7 @@ impl Settings {
         Self { profile: "tb5".to_owned(), is_paced: false, seed: 0, topology }
     }
 
-    /// Devices of a profile: `tb5`, `tb5-macos-26.2`, `tb5-lenient` or `roce`
+    /// Devices of a profile: one of [`Model::PROFILES`]
     ///
     /// # Errors
     ///

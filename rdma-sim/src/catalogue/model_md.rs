@@ -112,8 +112,8 @@ fn profiles(md: &mut String) {
             let (_, value) = &model[row];
             if value == default { value.clone() } else { format!("**{value}**") }
         });
-        let [tb5, old, lenient, roce] = &cells;
-        line(md, &[&code(name), tb5, old, lenient, roce]);
+        let row: Vec<_> = [code(name)].into_iter().chain(cells).collect();
+        line(md, &row.iter().map(String::as_str).collect::<Vec<_>>());
     }
 }
 

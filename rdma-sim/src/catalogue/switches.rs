@@ -20,12 +20,14 @@ pub(super) fn switches(model: &Model) -> Vec<(&'static str, String)> {
         send_waits_for_receive
     } ..);
     list!(rules: Rules {
-        alignment, boundary, early_receives, error_keeps_mappings, failed_rtr_wedges, frame_match, idle_death,
-        late_registration, link_local_source, large_mtu, local_write_alone, multi_sge, queue_unit, replug_leaks_pds,
-        ring_overflow, send_completion, source_gid, tb4_devices, uc_write
+        alignment, boundary, completion_events, crashes, early_receives, error_keeps_mappings, failed_rtr_wedges,
+        frame_match, gids_move, idle_death, idle_death_spoils, late_registration, link_local_source, large_mtu,
+        local_write_alone, multi_sge, process_end_leaks_pds, queue_grant, queue_read_back, queue_unit,
+        reboot_readdresses, replug_leaks_pds, ring_overflow, send_completion, source_gid, tb4_devices, unresolved, uc_write
     });
     list!(timing: Timing {
-        doorbell_ns, per_message_ns, propagation_ns, delivery_ns, jitter_ns, send_completion_ns, line_rate
+        doorbell_ns, per_message_ns, propagation_ns, delivery_ns, jitter_ns, send_completion_ns, line_rate,
+        unresolved_rtr_ns
     });
     all
 }

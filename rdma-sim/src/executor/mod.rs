@@ -6,11 +6,11 @@
 mod progress;
 mod stalled;
 mod task;
+mod tasks;
 mod timers;
 mod unfinished;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::panic::Location;
 use std::pin::Pin;
@@ -24,10 +24,10 @@ pub(crate) use self::progress::Progress;
 pub(crate) use self::stalled::HumanDuration;
 use self::stalled::wait_of;
 pub use self::stalled::{Stalled, Wait, Waits};
-use self::task::{BoxFuture, MAIN, Queue, Spawned, Task, TaskName, TaskWaker};
+use self::task::{BoxFuture, MAIN, Queue, Spawned, Task, TaskWaker};
 pub(crate) use self::task::{Origin, Owner, UnfinishedTask};
+use self::tasks::Tasks;
 use self::timers::Clock;
-use crate::choices::Step;
 use crate::fabric::Process;
 use crate::fabric::steps::due;
 use crate::scheduler::{NextAction, Order};
@@ -69,21 +69,6 @@ pub(crate) struct Ended<T> {
     pub(crate) order: Order,
     /// The tasks that waited then
     pub(crate) unfinished: Vec<UnfinishedTask>,
-}
-
-/// A run: its tasks, and what they wait for
-struct Tasks {
-    /// The main task has the first place, and is not in it
-    tasks: Vec<Option<Task>>,
-    /// Tasks that may run now
-    ready: VecDeque<usize>,
-    /// Tasks that were woken and are late
-    late: BinaryHeap<Reverse<(Time, u64, usize)>>,
-    order: Order,
-    /// Whether an event of this very moment has not fired yet
-    has_event: bool,
-    /// How many times tasks were polled at this instant
-    polls: u64,
 }
 
 impl SimRuntime {
@@ -153,14 +138,7 @@ impl SimRuntime {
         let mut main = std::pin::pin!(main);
         let main_wake = TaskWaker::new(MAIN, &self.queue);
         let main_waker = Waker::from(Arc::clone(&main_wake));
-        let mut run = Tasks {
-            tasks: vec![None],
-            ready: VecDeque::new(),
-            late: BinaryHeap::new(),
-            order,
-            has_event: false,
-            polls: 0,
-        };
+        let mut run = Tasks::new(order);
         main_waker.wake_by_ref();
         loop {
             match self.next(shared, limit, &mut run) {
@@ -170,8 +148,12 @@ impl SimRuntime {
                         let unfinished = self.unfinished(shared, &mut run, settles);
                         return Ok(Ended { value, order: run.order, unfinished });
                     }
+                    run.block(MAIN, self.now(), shared.take_blocked());
                 }
-                Ok(id) => run.poll(id),
+                Ok(id) => {
+                    run.poll(id);
+                    run.block(id, self.now(), shared.take_blocked());
+                }
                 Err(mut stalled) => {
                     if let Stalled::Deadlock { waits, .. } | Stalled::TimeLimit { waits, .. } = &mut stalled {
                         let main = || main.as_mut().poll(&mut Context::from_waker(&main_waker)).is_ready();
@@ -209,6 +191,10 @@ impl SimRuntime {
                     // The usual position: no other task moves in the queue.
                     let id = if position == 0 { run.ready.pop_front() } else { run.ready.remove(position) };
                     let Some(id) = id else { continue };
+                    if let Some(ns) = run.blocked_ns(id, self.now()) {
+                        run.delay(id, self.now(), ns);
+                        continue;
+                    }
                     return self.start(id, shared, run);
                 }
                 NextAction::Interrupt(position, ns) => {
@@ -316,6 +302,7 @@ impl SimRuntime {
 
     /// Ends the tasks of dead processes, wakes the tasks of resumed ones, and starts those of restarted ones
     fn update_processes(&self, shared: &Shared, run: &mut Tasks) {
+        let mut ended = Vec::new();
         for (id, slot) in run.tasks.iter_mut().enumerate() {
             let Some(task) = slot else { continue };
             let Some(Owner { host, generation }) = task.origin.owner else { continue };
@@ -323,7 +310,7 @@ impl SimRuntime {
             if process == Process::Dead || current != generation {
                 // Its objects find a host that is gone.
                 drop(slot.take());
-                run.order.forget(id);
+                ended.push(id);
                 continue;
             }
             task.is_stopped = process == Process::Stopped;
@@ -331,6 +318,7 @@ impl SimRuntime {
                 task.wake_again();
             }
         }
+        ended.into_iter().for_each(|id| run.forget(id));
         let mut starts = std::mem::take(&mut *lock(&self.starts));
         for (host, start) in &mut starts {
             if shared.lock().fabric.world.take_start(*host) {
@@ -387,51 +375,6 @@ impl SimRuntime {
     /// When the next timer expires, or earlier
     pub(crate) fn next_timer(&self) -> Time {
         self.clock.next()
-    }
-}
-
-impl Tasks {
-    fn poll(&mut self, id: usize) {
-        let Some(task) = &mut self.tasks[id] else { return };
-        if task.is_stopped {
-            task.is_held = true;
-        } else if task.poll() {
-            self.tasks[id] = None;
-            self.order.forget(id);
-        }
-    }
-
-    /// Lets a task run later by so many nanoseconds
-    fn delay(&mut self, id: usize, now: Time, ns: u64) {
-        let at = Time::from_nanos(now.as_nanos().saturating_add(ns));
-        self.late.push(Reverse((at, self.order.steps(), id)));
-    }
-
-    /// The poll of a task as a step
-    fn step(&self, id: usize, shares: bool) -> Step {
-        let owner = self.tasks[id].as_ref().and_then(|task| task.origin.owner).filter(|_| !shares);
-        Step { id: id as u64, hosts: owner.map_or(u64::MAX, |owner| 1 << owner.host.min(63)) }
-    }
-
-    /// Adds what each task waits for
-    fn add_waits(&mut self, waits: &mut Waits, shared: &Shared) {
-        for id in 1..self.tasks.len() {
-            let name = self.name(id, shared);
-            let Some(task) = &mut self.tasks[id] else { continue };
-            let is_late = self.late.iter().any(|Reverse((_, _, other))| *other == id);
-            waits.0.push(match () {
-                () if task.is_held => Wait::new(name, "its host to go on: a fault has stopped it"),
-                () if is_late => Wait::new(name, "its turn: it was woken, and is late"),
-                () => wait_of(name, || task.poll()),
-            });
-        }
-    }
-
-    fn name(&self, id: usize, shared: &Shared) -> String {
-        let Some(task) = &self.tasks[id] else { return "main".to_owned() };
-        let world = &shared.lock().fabric.world;
-        let host = task.origin.owner.map(|owner| world.host_name(owner.host));
-        TaskName(task.origin, host).to_string()
     }
 }
 

@@ -9,7 +9,7 @@ use rdma_core::{
 
 use super::Fabric;
 use super::event::Nanos;
-use super::ids::{CqKey, DeviceRef, QpKey, RegionKey};
+use super::ids::{CqKey, DeviceIndex, DeviceRef, QpKey, RegionKey};
 use super::memory::Registered;
 use super::queue_pairs::QueuePair;
 use crate::catalogue::rule;
@@ -103,10 +103,11 @@ impl Fabric {
         let leaked = self.world.leaked(device).qps;
         let is_shared = self.qps.of(device).iter().any(|other| self.qps[*other].completes_to(cqs));
         let key = self.qps.create(device, cqs, init.qp_type, init.capacity, leaked, now)?;
-        let qp = &self.qps[key];
+        let (qp, reported) = (&self.qps[key], self.qps.read_back(key, init.capacity));
         for (applies, number) in [
             (is_shared, rule!("shared-cq")),
             (qp.capacity != init.capacity, rule!("queue-grant")),
+            (true, rule!("queue-read-back")),
             (true, rule!("qp-numbers")),
         ] {
             if applies {
@@ -115,15 +116,18 @@ impl Fabric {
         }
         let lid = Lid(device.0 as u16 + 1);
         let address = QpAddress { gid: self.world.address(device), lid, psn: PSN, qpn: qp.qpn };
-        Ok((key, address, qp.capacity))
+        Ok((key, address, reported))
     }
 
     /// Destroys a queue pair: its requests touch no memory any more
     pub(crate) fn destroy_qp(&mut self, key: QpKey) {
         self.sanitizer.forget(key);
         self.withdraw(key);
-        if self.qps.get(key).is_some_and(QueuePair::has_requests) {
-            self.coverage.rule(rule!("destroy"));
+        if let Some(qp) = self.qps.get(key) {
+            if qp.has_requests() {
+                self.coverage.rule(rule!("destroy"));
+            }
+            self.note_idle_death(qp.device);
         }
         let subject = self.qps.get(key).map(QueuePair::subject);
         self.trace.note_dropped(self.schedule.now(), subject, Ending::Destroyed);
@@ -159,8 +163,16 @@ impl Fabric {
         Ok(())
     }
 
+    /// A queue pair of `device` connects or goes: notes whether one has died of idleness, which may spoil the port
+    fn note_idle_death(&mut self, device: DeviceIndex) {
+        if self.qps.has_idled(device, self.schedule.now()) {
+            self.world.qp_idled(device);
+        }
+    }
+
     fn receive_from(&mut self, key: QpKey, attr: &QpAttr) -> Result<(), Cause> {
         let now = self.schedule.now();
+        self.note_idle_death(self.qps[key].device);
         let qp = &mut self.qps[key];
         let exercise = |number| self.coverage.rule(number);
         let resolved = self.world.resolve_peer(qp.device, attr, qp.has_failed_rtr, exercise);
@@ -182,6 +194,14 @@ impl Fabric {
         self.schedule.add_all(self.qps.announce_ready(key, visible, neighbour));
         self.announce(key);
         Ok(())
+    }
+
+    /// How long a transition to RTR takes that found no neighbour, in nanoseconds
+    pub(crate) fn block_for_neighbour(&mut self) -> u64 {
+        if self.model.timing.unresolved_rtr_ns > 0 {
+            self.coverage.rule(rule!("rtr-second"));
+        }
+        self.model.timing.unresolved_rtr_ns
     }
 
     /// Sets a queue pair to the error state

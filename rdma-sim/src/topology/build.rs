@@ -5,7 +5,7 @@ use super::{Cable, Host, MacModel, Port, PortIndex, PortRef, Topology, TopologyE
 use crate::LineRate;
 
 impl Topology {
-    /// Adds a Mac whose devices are named from `rdma_en2`: a [`MacModel`], or a number of ports
+    /// Adds a Mac, whose devices are named as its model has them: a [`MacModel`], or a number of ports
     ///
     /// # Panics
     ///
@@ -29,14 +29,15 @@ impl Topology {
         self
     }
 
-    /// Adds a Mac whose devices are named from `rdma_en2`: a [`MacModel`], or a number of ports
+    /// Adds a Mac, whose devices are named as its model has them: a [`MacModel`], or a number of ports
     ///
     /// # Errors
     ///
     /// [`TopologyError::UnusableName`], [`DuplicateHost`](TopologyError::DuplicateHost),
     /// [`PortCount`](TopologyError::PortCount), [`TooManyHosts`](TopologyError::TooManyHosts).
     pub fn add_host(&mut self, name: &str, mac: impl Into<MacModel>) -> Result<&mut Self, TopologyError> {
-        self.add_host_from(name, mac, Self::FIRST_INTERFACE)
+        let mac = mac.into();
+        self.add_host_from(name, mac, mac.first_interface())
     }
 
     /// As [`add_host`](Self::add_host), with devices named from `rdma_en<first_interface>`
@@ -68,7 +69,8 @@ impl Topology {
             return Err(TopologyError::PortCount { host, ports: mac.ports() });
         }
         let index = self.hosts.len();
-        let ports = (0..mac.ports()).map(|position| Port::new(index, position, first_interface)).collect();
+        let ports =
+            (0..mac.ports()).map(|position| Port::new(index, position, first_interface, mac)).collect();
         self.hosts.push(Host { name: host, mac, first_interface, ports });
         Ok(self)
     }

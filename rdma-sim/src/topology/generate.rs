@@ -1,3 +1,5 @@
+use std::net::Ipv6Addr;
+
 use super::shapes::host_name;
 use super::{MacModel, Port, Topology};
 use crate::{Choices, LineRate};
@@ -56,13 +58,12 @@ impl Topology {
     fn readdress_by_chance(&mut self, choices: &mut dyn Choices) {
         let host = choices.pick(self.hosts.len() as u32) as usize;
         let port = choices.pick(self.hosts[host].ports.len() as u32) as usize;
-        let usual = Port::new(host, port, Self::FIRST_INTERFACE);
-        let [link_local, ipv4] = [usual.addresses()[0], usual.addresses()[1]];
-        let secured = [0xfe80, 0, 0, 0, 0, 0, host as u16 + 1, port as u16 + 1].into();
+        let usual = Port::new(host, port, Self::FIRST_INTERFACE, self.hosts[host].mac);
+        let [link_local, ipv4, secured] = [0, 1, 2].map(|index| usual.addresses()[index]);
         let addresses = match choices.pick(4) {
             0 => vec![link_local],
             1 => vec![link_local, secured, ipv4],
-            2 => vec![link_local, ipv4, secured],
+            2 => vec![link_local, Ipv6Addr::UNSPECIFIED.into(), ipv4, secured],
             _ => Vec::new(),
         };
         self.set_addresses((host_name(host).as_str(), port), addresses).expect("they are all different");

@@ -18,6 +18,9 @@ use crate::LineRate;
 /// | `mac-studio-m3-ultra` | 6     | 80   | documented: the MLX documentation lists `rdma_en2` to `rdma_en7`           |
 /// | `generic-N`           | N     | 80   | none: as many as a test wants                                              |
 ///
+/// Devices are numbered from `rdma_en2`; those of a MacBook Pro are `rdma_en1`, `rdma_en2` and `rdma_en6`. Reported are the first
+/// and the last of these three, on some MacBook Pros (issue 3162 of MLX).
+///
 /// Reports differ on whether a Mac with Thunderbolt 4 has RDMA devices at all; here it has.
 ///
 /// ```
@@ -78,6 +81,23 @@ impl MacModel {
     /// The fastest link that its ports make
     pub const fn line_rate(self) -> LineRate {
         self.describe().2
+    }
+
+    /// The N of `enN`, the interface of its first port
+    pub(super) const fn first_interface(self) -> u16 {
+        if self.is_macbook() { 1 } else { 2 }
+    }
+
+    /// By how much the number of a port's interface exceeds that of the first port
+    pub(super) const fn interface_offset(self, position: usize) -> usize {
+        if self.is_macbook() && position > 1 { position + 3 } else { position }
+    }
+
+    const fn is_macbook(self) -> bool {
+        matches!(
+            self,
+            Self::MacBookProM4Max | Self::MacBookProM4Pro | Self::MacBookProM5Max | Self::MacBookProM5Pro
+        )
     }
 
     /// Its name in text; [`Display`](fmt::Display) adds the number of ports of a generic one

@@ -40,6 +40,7 @@ pub use self::error::TopologyError;
 pub use self::generate::strategies;
 pub use self::mac::MacModel;
 pub use self::matrix_error::MatrixError;
+pub(crate) use self::port::self_assigned_again;
 pub use self::port::{Guid, MacAddress, Port};
 pub use self::shape::Shape;
 pub use self::text::TopologyTable;

@@ -3,6 +3,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rdma_core::Gid;
 
+use super::MacModel;
+
 /// Macs whose ports have different addresses.
 pub(super) const MAX_HOSTS: usize = 254 * 7;
 
@@ -17,13 +19,17 @@ pub struct Port {
 
 impl Port {
     /// The port at `position` of the Mac at `host`, whose first interface is `en<first_interface>`
-    pub(super) fn new(host: usize, position: usize, first_interface: u16) -> Self {
+    pub(super) fn new(host: usize, position: usize, first_interface: u16, mac: MacModel) -> Self {
         let mac_address = MacAddress::new(host, position);
         Self {
-            device: device_name(first_interface, position),
+            device: device_name(first_interface, mac.interface_offset(position)),
             guid: Guid::new(host, position),
             mac_address,
-            addresses: vec![mac_address.link_local().into(), self_assigned(host, position).into()],
+            addresses: vec![
+                mac_address.link_local().into(),
+                self_assigned(host, position).into(),
+                secured(host, position).into(),
+            ],
         }
     }
 
@@ -49,8 +55,8 @@ impl Port {
 
     /// The addresses of the interface, in the order of the GID table
     ///
-    /// As on a Mac without configuration: the link-local address that derives from the hardware address, then a
-    /// self-assigned IPv4 address. [`Topology::set_addresses`](super::Topology::set_addresses) changes them.
+    /// As on a Mac without configuration: the address that derives from the hardware address, a self-assigned IPv4 address,
+    /// and a secured link-local address. [`Topology::set_addresses`](super::Topology::set_addresses) changes them.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }
@@ -59,7 +65,8 @@ impl Port {
     ///
     /// # Model
     ///
-    /// Documented (TN3205): IPv6 addresses as they are, IPv4 addresses mapped into IPv6. The unspecified address stands
+    /// Documented (TN3205, revision of 2026-04-13): three entries on a configured port. The first is the EUI-64 of the
+    /// hardware address; the others are addresses of the interface, IPv4 mapped into IPv6. The unspecified address stands
     /// for an entry that is not set.
     pub fn gids(&self) -> Vec<Gid> {
         let gid = |address: &IpAddr| match address {
@@ -90,6 +97,18 @@ pub(super) fn self_assigned(host: usize, position: usize) -> Ipv4Addr {
     // The first and the last 256 addresses of the block are reserved (RFC 3927).
     let (block, row) = (host % 254, host / 254);
     Ipv4Addr::new(169, 254, block as u8 + 1, (32 * row + position) as u8 + 1)
+}
+
+/// The secured link-local address of a port (RFC 3972); unlike on a Mac, not a hash
+fn secured(host: usize, position: usize) -> Ipv6Addr {
+    Ipv6Addr::new(0xfe80, 0, 0, 0, 0x1c5e, 0x5ec0, host as u16, position as u16 + 1)
+}
+
+/// The address that a port gives itself instead of `address`, which it gave itself before
+pub(crate) fn self_assigned_again(address: Ipv4Addr) -> Ipv4Addr {
+    let [a, b, c, d] = address.octets();
+    // Each step moves all ports of a Mac alike, so that they keep different addresses; 97 has no divisor in common with 254.
+    Ipv4Addr::new(a, b, c, ((u16::from(d) + 254 - 1 + 97) % 254 + 1) as u8)
 }
 
 /// The identifier of a device (`node_guid`)

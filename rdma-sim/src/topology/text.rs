@@ -98,7 +98,7 @@ impl Topology {
     /// # Ok::<(), rdma_sim::TopologyError>(())
     /// ```
     ///
-    /// Among the addresses, `link-local` and `ipv4` are those that the port has by itself.
+    /// Among the addresses, `link-local`, `ipv4` and `secured` are those that the port has by itself.
     ///
     /// Or a [`Shape`], whose hosts are called `a`, `b`, …; further hosts and cables may follow:
     ///
@@ -212,7 +212,7 @@ impl HostTable {
     ) -> Result<(), TopologyError> {
         let name = self.name.get_ref();
         let mac = model(text, &wrong, name.clone(), self.mac.as_ref(), self.ports.as_ref())?;
-        let first_interface = self.first_interface.unwrap_or(Topology::FIRST_INTERFACE);
+        let first_interface = self.first_interface.unwrap_or(mac.first_interface());
         topology.add_host_from(name, mac, first_interface).map_err(|error| match (&error, &self.ports) {
             (TopologyError::PortCount { .. }, Some(ports)) => at(text, ports)(error),
             _ => at(text, &self.name)(error),
@@ -295,12 +295,14 @@ fn read_end<'a>(text: &str, end: &'a Spanned<String>) -> Result<(&'a str, &'a st
 }
 
 const LINK_LOCAL: &str = "link-local";
+const SECURED: &str = "secured";
 const IPV4: &str = "ipv4";
 
 /// Reads an address; `own` are those that the port has by itself
 fn read_address(text: &str, address: &Spanned<String>, own: &[IpAddr]) -> Result<IpAddr, TopologyError> {
     let found = match address.get_ref().as_str() {
         LINK_LOCAL => own.iter().find(|own| own.is_ipv6()).copied(),
+        SECURED => own.iter().rfind(|own| own.is_ipv6()).copied(),
         IPV4 => own.iter().find(|own| own.is_ipv4()).copied(),
         literal => literal.parse().ok(),
     };
@@ -330,7 +332,7 @@ impl HostTable {
             mac => (Some(spanless(mac.to_string())), None),
         };
         let first = host.first_interface;
-        let usual = |position| Port::new(index, position, first).addresses;
+        let usual = |position| Port::new(index, position, first, host.mac).addresses;
         let changed = host.ports.iter().enumerate().filter_map(|(position, port)| {
             let usual = usual(position);
             (port.addresses != usual).then(|| PortTable::new(port, &usual))
@@ -339,7 +341,7 @@ impl HostTable {
             name: spanless(host.name.clone()),
             mac,
             ports,
-            first_interface: (first != Topology::FIRST_INTERFACE).then_some(first),
+            first_interface: (first != host.mac.first_interface()).then_some(first),
             port: changed.collect(),
         }
     }
@@ -349,7 +351,8 @@ impl PortTable {
     fn new(port: &Port, usual: &[IpAddr]) -> Self {
         let write = |address: &IpAddr| match usual.contains(address) {
             true if address.is_ipv4() => IPV4.to_owned(),
-            true => LINK_LOCAL.to_owned(),
+            true if usual.first() == Some(address) => LINK_LOCAL.to_owned(),
+            true => SECURED.to_owned(),
             false => address.to_string(),
         };
         Self {

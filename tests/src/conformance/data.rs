@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rdma_bare::BareQp;
-use rdma_core::{FRAME, Status};
+use rdma_core::{Device as _, FRAME, QpCapacity, QueuePair as _, Status};
 
 use super::{Arm, assert_silent, completion, pair, pair_of, received};
 
@@ -36,6 +36,11 @@ pub(super) fn messages_around_every_boundary_arrive<A: Arm>(arm: &A) {
     let around = [FRAME, 2 * FRAME].map(|frames| [frames - 1, frames, frames + 1]).concat();
     for len in [1, 64].into_iter().chain(around).chain([100_000, 1 << 20]) {
         let [mut a, mut b] = pair_of(arm, 511, len.next_multiple_of(FRAME));
+        let depth = [&a, &b].map(|qp| qp.qp().capacity());
+        let frames = depth.map(|QpCapacity { recv_frames, send_frames }| recv_frames.min(send_frames));
+        if len > frames[0].min(frames[1]) as usize * FRAME || len > a.device().caps().max_message as usize {
+            continue;
+        }
         transfer(arm, &mut a, &mut b, 5, len);
         transfer(arm, &mut b, &mut a, 6, len);
     }

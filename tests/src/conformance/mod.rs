@@ -141,7 +141,7 @@ behaviours! {
     states: connecting_goes_through_all_states, steps_cannot_be_skipped, steps_cannot_be_repeated_backwards,
         a_send_before_ready_is_refused, a_receive_after_init_is_kept, a_queue_pair_can_begin_anew_after_reset,
         an_unknown_peer_is_not_found, a_queue_pair_without_peer_sends_nothing;
-    capacity: as_much_is_granted_as_was_asked_for, queues_deeper_than_the_device_are_refused,
+    capacity: what_was_asked_for_or_reported_fits, queues_deeper_than_the_device_are_refused,
         long_and_short_receives_share_the_queue, a_receive_longer_than_the_queue_is_refused,
         a_send_longer_than_the_queue_is_refused, a_full_queue_takes_more_after_a_completion, a_send_queue_fills_up;
     data: messages_around_every_boundary_arrive, nothing_arrives_as_nothing, both_directions_work_at_once, a_hundred_messages_keep_their_order,
@@ -186,6 +186,7 @@ fn pair_of<A: Arm>(arm: &A, frames: u32, len: usize) -> [BareQp<A::Device>; 2] {
     BareQp::pair_of(open(0), open(1), &QpInit::with_frames(frames), len).expect("the devices are fresh")
 }
 
+/// As [`pair_of`], with queues for every behaviour that does not look at their depth: each of those keeps at most 64 frames posted
 fn pair<A: Arm>(arm: &A) -> [BareQp<A::Device>; 2] {
     pair_of(arm, 511, 64 << 12)
 }

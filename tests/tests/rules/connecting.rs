@@ -1,11 +1,13 @@
 //! How the step to ready-to-receive fails
 
+use std::time::Duration;
+
 use rdma_core::{Cause, Device, QpAttr, QpInit, QpState, QueuePair, Transition};
-use rdma_sim::Sim;
-use rdma_sim::rules::SourceGid;
+use rdma_sim::rules::{SourceGid, Unresolved};
+use rdma_sim::{Model, Sim};
 use rdma_tests::DEVICE;
 
-use super::{bare, errno, happen, pair, under};
+use super::{bare, errno, happen, pair, rest, under};
 use crate::counting::{Simulate, value_of};
 
 /// Every error number of the step to ready-to-receive, with its source.
@@ -139,5 +141,66 @@ fn a_taken_receive_queue_refuses_the_step() {
         let step = Transition::ReadyToReceive { peer: b.qp().address() };
         assert_eq!(a.qp().modify(step).unwrap_err().cause, Cause::Busy);
         assert!(a.device().create_cq(8).is_ok(), "nothing else is refused");
+    });
+}
+
+/// Sources: 60 by hellas and tmc/apple; 1 by the notes of the ds4 rig ("inet_arp_lookup failed").
+#[test]
+fn an_unresolved_neighbour_is_a_timeout_or_not_permitted() {
+    let run = |unresolved| {
+        value_of(under(|rules| rules.unresolved = unresolved), async |net| {
+            happen(&net, "a:rdma_en2 unresolvable").await;
+            let (a, b) = (bare(&net, "a"), bare(&net, "b"));
+            let error = a.qp().connect(&b.qp().address()).unwrap_err();
+            (error.errno(), error.cause)
+        })
+    };
+    assert_eq!(run(Unresolved::TimedOut), (60, Cause::PeerUnreachable));
+    assert_eq!(run(Unresolved::NotPermitted), (1, Cause::NoNeighbour));
+}
+
+/// Catches a transition that fails at once: programs that connect in their only thread stand still for a second on a Mac.
+#[test]
+fn an_unresolved_neighbour_takes_a_second() {
+    let took = |model: Model| {
+        value_of(Sim::new().model(model), async |net| {
+            let (start, moment) = (net.now(), Duration::from_nanos(1));
+            let (a, b) = (bare(&net, "a"), bare(&net, "b"));
+            a.qp().connect(&b.qp().address()).unwrap();
+            rest(&net, moment).await;
+            let connected = net.now().since(start);
+            happen(&net, "a:rdma_en2 unresolvable").await;
+            let (c, start) = (bare(&net, "a"), net.now());
+            c.qp().connect(&b.qp().address()).unwrap_err();
+            rest(&net, moment).await;
+            let failed = net.now().since(start);
+            // The second is over: nothing of it is left for the next verb.
+            let start = net.now();
+            rest(&net, moment).await;
+            [connected, failed, net.now().since(start)].map(|time| time.as_nanos())
+        })
+    };
+    assert_eq!(took(Model::tb5()), [1, 1_000_000_000, 1]);
+    let mut instant = Model::tb5();
+    instant.timing.unresolved_rtr_ns = 0;
+    assert_eq!(took(instant), [1, 1, 1]);
+}
+
+/// Only the task that has called the verb stands still.
+#[test]
+fn other_tasks_go_on_while_one_looks_for_a_neighbour() {
+    Sim::new().simulate(async |net| {
+        happen(&net, "a:rdma_en2 unresolvable").await;
+        let b = bare(&net, "b").qp().address();
+        let of_task = net.clone();
+        let (sender, receiver) = futures::channel::oneshot::channel();
+        net.spawn(async move {
+            bare(&of_task, "a").qp().connect(&b).unwrap_err();
+            rest(&of_task, Duration::from_millis(1)).await;
+            let _ = sender.send(of_task.now());
+        });
+        rest(&net, Duration::from_millis(10)).await;
+        assert!(net.now() < rdma_core::Time::from_nanos(20_000_000), "{:?}", net.now());
+        assert!(receiver.await.unwrap() >= rdma_core::Time::from_nanos(1_000_000_000));
     });
 }

@@ -11,7 +11,7 @@ use rdma_sim::{LineRate, Model, Net, Sim};
 use rdma_tests::DEVICE;
 
 use super::{
-    Bare, bare, device, errno, happen, on_pair, pair, pair_of, passes, rest, under, within_a_second,
+    Bare, bare, device, errno, happen, on_pair, pair, pair_of, passes, rest, shallow, under, within_a_second,
 };
 use crate::counting::{Simulate, value_of};
 
@@ -242,7 +242,7 @@ fn the_excess_of_a_message_is_lost_where_receives_may_be_longer() {
 
 #[test]
 fn a_refused_post_takes_nothing() {
-    Sim::new().simulate(async |net| {
+    shallow().simulate(async |net| {
         let [mut a, mut b] = pair_of(&net, 3, 1 << 16);
         for id in 0..2 {
             a.send(id, 0..8).unwrap();

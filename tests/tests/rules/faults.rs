@@ -7,7 +7,7 @@ use rdma_sim::fault::FaultReason;
 use rdma_sim::{FaultPlan, LineRate, Net, Sim};
 use rdma_tests::DEVICE;
 
-use super::{Bare, errno, happen, on_pair, pair, pair_of, passes, rest, within_a_second};
+use super::{Bare, errno, happen, on_pair, pair, pair_of, passes, rest, shallow, within_a_second};
 use crate::counting::Simulate;
 
 /// How long a megabyte takes, in nanoseconds
@@ -76,7 +76,7 @@ fn lost_messages_take_no_receive() {
 
 #[test]
 fn an_overflowing_ring_damages_the_excess() {
-    Sim::new().simulate(async |net| {
+    shallow().simulate(async |net| {
         let [mut a, mut b] = pair_of(&net, 1, 4 * FRAME);
         b.recv(1, 0..8).unwrap();
         assert_eq!(errno(b.recv(2, 8..16)), 12);

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use rdma_arena::Arena;
 use rdma_core::{
-    Access, Cause, CompletionQueue, Device, Error, FRAME, QpCapacity, QpInit, QpType, Qpn, QueuePair,
-    Resource, Rkey, SendOp, SendRequest, Status, WrId,
+    Access, Cause, CompletionQueue, Device, Error, FRAME, QpInit, QpType, Qpn, QueuePair, Resource, Rkey,
+    SendOp, SendRequest, Status, WrId,
 };
-use rdma_sim::rules::{MultiSge, RingOverflow, UcWrite};
+use rdma_sim::rules::{MultiSge, QueueGrant, QueueReadBack, RingOverflow, UcWrite};
 use rdma_sim::{Model, Sim};
 use rdma_tests::{DEVICE, Raw};
 
-use super::{Bare, bare, device, errno, pair, pair_of, passes, rest, under};
+use super::{Bare, bare, device, errno, pair, pair_of, passes, rest, shallow, under};
 use crate::counting::{Simulate, add, value_of};
 
 #[test]
@@ -115,15 +115,77 @@ fn a_queue_has_at_most_4095_frames() {
     });
 }
 
+/// Frames of receives that a queue takes for which `asked` was asked, and the depth that it reports
+fn taken_and_reported(net: &rdma_sim::Net, asked: u32) -> (u32, u32) {
+    let mut qp = Bare::new(device(net, "a"), &QpInit::with_frames(asked), 5000 * 64).unwrap();
+    let taken = (0..5000).find(|number| {
+        let posted = qp.recv(*number, *number as usize * 64..*number as usize * 64 + 8);
+        posted.is_err_and(|error| error.cause == Cause::QueueFull)
+    });
+    (taken.expect("the queue is bounded") as u32, qp.qp().capacity().recv_frames)
+}
+
+/// Sources: MLX asks for 32 and posts 256 frames; hellas asked for 1 (256 frames passed), and for 64, 128 and 256 (1008 passed,
+/// 1024 did not). The rule before, the next power of two less one, gave 63 for 32 and 1 for 1.
 #[test]
-fn the_granted_space_is_read_back() {
+fn a_queue_accepts_what_its_rule_says() {
+    let accepted = |grant| {
+        value_of(under(|rules| rules.queue_grant = grant), async |net| {
+            [1, 32, 64, 256, 1023, 1024, 4095].map(|asked| taken_and_reported(&net, asked))
+        })
+    };
+    let same = |frames: [u32; 7]| frames.map(|frames| (frames, frames));
+    assert_eq!(
+        accepted(rdma_sim::Rules::tb5().queue_grant),
+        same([1023, 1023, 1023, 1023, 1023, 2047, 4095])
+    );
+    assert_eq!(accepted(QueueGrant::AtLeast(0)), same([1, 63, 127, 511, 1023, 2047, 4095]));
+    assert_eq!(accepted(QueueGrant::Exact), same([1, 32, 64, 256, 1023, 1024, 4095]));
+    assert_eq!(accepted(QueueGrant::Fixed(1023)), same([1023; 7]));
+    assert_eq!(accepted(QueueGrant::Fixed(9999)), same([4095; 7]), "the limit of the device holds");
+}
+
+#[test]
+fn the_reported_depth_is_not_always_the_accepted_one() {
+    let run = |read_back| {
+        value_of(under(|rules| rules.queue_read_back = read_back), async |net| taken_and_reported(&net, 32))
+    };
+    assert_eq!(run(QueueReadBack::Accepted), (1023, 1023));
+    assert_eq!(run(QueueReadBack::Asked), (1023, 32));
+    assert_eq!(run(QueueReadBack::Limit), (1023, 4095));
+}
+
+/// As MLX does on every Mac: queue pairs of depth 32, and two messages of 128 frames posted in each direction. With the rule
+/// before, the first post failed: the message exceeded the queue.
+#[test]
+fn queue_pairs_of_mlx_keep_256_frames_posted_each_way() {
+    const LEN: usize = 512 << 10;
     Sim::new().simulate(async |net| {
-        let cq = device(&net, "a").create_cq(8).unwrap();
-        for (asked, granted) in [(1, 1), (2, 3), (32, 63), (63, 63), (512, 1023), (1008, 1023), (2048, 4095)]
-        {
-            let capacity = QpCapacity { recv_frames: asked, send_frames: 7 };
-            let qp = cq.create_qp(&QpInit { capacity, qp_type: QpType::Uc }).unwrap();
-            assert_eq!(qp.capacity(), QpCapacity { recv_frames: granted, send_frames: 7 }, "{asked}");
+        let [mut a, mut b] = pair_of(&net, 32, 4 * LEN);
+        for round in 0..8_u8 {
+            for (side, qp) in [&mut a, &mut b].into_iter().enumerate() {
+                for slot in 0..2 {
+                    qp.recv(slot as u64, slot * LEN..(slot + 1) * LEN).unwrap();
+                    qp.write((2 + slot) * LEN, &vec![round * 4 + side as u8 * 2 + slot as u8; LEN]);
+                }
+            }
+            for qp in [&mut a, &mut b] {
+                for slot in 2..4 {
+                    qp.send(slot as u64, slot * LEN..(slot + 1) * LEN).unwrap();
+                }
+            }
+            for (side, qp) in [&mut a, &mut b].into_iter().enumerate() {
+                for _ in 0..4 {
+                    assert_eq!(qp.completion().await.unwrap().status, Status::Success);
+                }
+                for slot in 0..2 {
+                    let expected = round * 4 + (1 - side as u8) * 2 + slot as u8;
+                    assert!(
+                        qp.read(slot * LEN..(slot + 1) * LEN) == vec![expected; LEN],
+                        "{round} {side} {slot}"
+                    );
+                }
+            }
         }
     });
 }
@@ -171,10 +233,10 @@ fn queues_of_lenient_devices_count_requests() {
 fn a_message_fits_the_queue_or_is_refused() {
     Sim::new().simulate(async |net| {
         let mut a = Bare::new(device(&net, "a"), &QpInit::with_frames(7), 16 << 20).unwrap();
-        a.recv(1, 0..7 * FRAME).unwrap();
+        a.recv(1, 0..1023 * FRAME).unwrap();
         let mut a = Bare::new(device(&net, "a"), &QpInit::with_frames(7), 16 << 20).unwrap();
-        let refused = a.recv(1, 0..7 * FRAME + 1).unwrap_err();
-        assert_eq!(refused.cause, Cause::MessageTooLong { len: 8 * 4096, max: 7 * 4096 });
+        let refused = a.recv(1, 0..1023 * FRAME + 1).unwrap_err();
+        assert_eq!(refused.cause, Cause::MessageTooLong { len: 1024 * 4096, max: 1023 * 4096 });
         assert_eq!(refused.errno(), 22);
     });
 }
@@ -206,7 +268,7 @@ fn under_macos_26_2_a_message_is_one_frame() {
 
 #[test]
 fn space_returns_with_the_completion() {
-    Sim::new().simulate(async |net| {
+    shallow().simulate(async |net| {
         let [mut a, mut b] = pair_of(&net, 1, 4 * FRAME);
         b.recv(1, 0..FRAME).unwrap();
         a.send(1, 0..FRAME).unwrap();
@@ -222,21 +284,24 @@ fn space_returns_with_the_completion() {
 #[test]
 fn a_full_ring_refuses_or_corrupts() {
     let run = |overflow| {
-        value_of(under(|rules| rules.ring_overflow = overflow), async |net| {
-            let [mut a, mut b] = pair_of(&net, 1, 4 * FRAME);
-            b.recv(1, 0..FRAME).unwrap();
-            b.recv(2, FRAME..2 * FRAME).map_err(|error| error.errno())?;
-            // Only received data is damaged, by assumption: sends stay within their queue.
-            a.write(0, &[7; FRAME]);
-            a.send(1, 0..FRAME).unwrap();
-            assert_eq!(errno(a.send(2, 0..FRAME)), 12);
-            b.received().await.unwrap();
-            a.completion().await.unwrap();
-            a.send(2, 0..FRAME).unwrap();
-            assert_eq!(b.received().await.unwrap().status, Status::Success, "no error is reported");
-            let bytes = b.read(0..2 * FRAME);
-            Ok(bytes.chunks(FRAME).map(|frame| frame == [7; FRAME]).collect::<Vec<_>>())
-        })
+        value_of(
+            under(|rules| (rules.ring_overflow, rules.queue_grant) = (overflow, QueueGrant::Exact)),
+            async |net| {
+                let [mut a, mut b] = pair_of(&net, 1, 4 * FRAME);
+                b.recv(1, 0..FRAME).unwrap();
+                b.recv(2, FRAME..2 * FRAME).map_err(|error| error.errno())?;
+                // Only received data is damaged, by assumption: sends stay within their queue.
+                a.write(0, &[7; FRAME]);
+                a.send(1, 0..FRAME).unwrap();
+                assert_eq!(errno(a.send(2, 0..FRAME)), 12);
+                b.received().await.unwrap();
+                a.completion().await.unwrap();
+                a.send(2, 0..FRAME).unwrap();
+                assert_eq!(b.received().await.unwrap().status, Status::Success, "no error is reported");
+                let bytes = b.read(0..2 * FRAME);
+                Ok(bytes.chunks(FRAME).map(|frame| frame == [7; FRAME]).collect::<Vec<_>>())
+            },
+        )
     };
     assert_eq!(run(RingOverflow::Refused), Err(12));
     assert_eq!(run(RingOverflow::Corrupts), Ok(vec![true, false]));
@@ -293,23 +358,26 @@ fn a_write_travels_like_a_send_or_is_refused() {
 #[test]
 fn several_elements_are_refused_or_split() {
     let run = |multi_sge| {
-        value_of(under(|rules| rules.multi_sge = multi_sge), async |net| {
-            let [a, b] = raws(&net);
-            for at in [0, 4096] {
-                b.recv(1, &[b.sge(at..at + 10)]).unwrap();
-            }
-            a.post(1, SendOp::Send, &[a.sge(0..10), a.sge(8192..8196)]).map_err(|error| error.errno())?;
-            let lengths = [b.completion().await, b.completion().await].map(|done| done.byte_len);
-            a.completion().await;
-            a.completion().await;
-            // Of a list that does not fit, nothing is taken.
-            let half = a.sge(0..8 * FRAME);
-            assert_eq!(errno(a.post(2, SendOp::Send, &[half, half])), 12);
-            b.recv(3, &[b.sge(0..1)]).unwrap();
-            rest(&net, Duration::from_secs(1)).await;
-            assert_eq!(b.poll(), None);
-            Ok(lengths)
-        })
+        value_of(
+            under(|rules| (rules.multi_sge, rules.queue_grant) = (multi_sge, QueueGrant::Exact)),
+            async |net| {
+                let [a, b] = raws(&net);
+                for at in [0, 4096] {
+                    b.recv(1, &[b.sge(at..at + 10)]).unwrap();
+                }
+                a.post(1, SendOp::Send, &[a.sge(0..10), a.sge(8192..8196)]).map_err(|error| error.errno())?;
+                let lengths = [b.completion().await, b.completion().await].map(|done| done.byte_len);
+                a.completion().await;
+                a.completion().await;
+                // Of a list that does not fit, nothing is taken.
+                let half = a.sge(0..8 * FRAME);
+                assert_eq!(errno(a.post(2, SendOp::Send, &[half, half])), 12);
+                b.recv(3, &[b.sge(0..1)]).unwrap();
+                rest(&net, Duration::from_secs(1)).await;
+                assert_eq!(b.poll(), None);
+                Ok(lengths)
+            },
+        )
     };
     assert_eq!(run(MultiSge::Refused), Err(22));
     assert_eq!(run(MultiSge::Split), Ok([10, 4]));

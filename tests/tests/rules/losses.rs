@@ -199,3 +199,60 @@ fn crossed_cables_lead_elsewhere() {
         assert!(passes(&net, &mut near, &mut far).await);
     });
 }
+
+/// Sources: exo#1847 and #1973, where new connections failed until a reboot; gojaccl, where they did not.
+#[test]
+fn idle_death_spoils_the_port_or_not() {
+    /// Whether a new pair connects after idleness, and whether another does after a reboot.
+    fn connects(spoils: bool, destroyed: bool) -> [Result<(), i32>; 2] {
+        let change = |rules: &mut rdma_sim::Rules| rules.idle_death_spoils = spoils;
+        value_of(under(change), async |net| {
+            let connect = || {
+                let (a, b) = (bare(&net, "a"), bare(&net, "b"));
+                a.qp().connect(&b.qp().address()).map_err(|error| error.errno())
+            };
+            let old = pair(&net);
+            rest(&net, 24 * MINUTE).await;
+            if destroyed {
+                drop(old);
+                let first = connect();
+                happen(&net, "a reboot 1s").await;
+                rest(&net, Duration::from_secs(2)).await;
+                return [first, connect()];
+            }
+            let first = connect();
+            happen(&net, "a reboot 1s").await;
+            rest(&net, Duration::from_secs(2)).await;
+            drop(old);
+            [first, connect()]
+        })
+    }
+    assert_eq!(connects(false, false), [Ok(()), Ok(())]);
+    assert_eq!(connects(true, false), [Err(22), Ok(())]);
+    assert_eq!(connects(true, true), [Err(22), Ok(())], "destroying what is dead comes too late");
+}
+
+/// Sources: nix-ai and mlx#3207: "resource exhaustion after 2 to 3 launches", until a reboot.
+#[test]
+fn what_ends_of_processes_leak_adds_up_until_a_reboot() {
+    let left = |leaks| {
+        value_of(under(|rules| rules.process_end_leaks_pds = leaks), async |net| {
+            let free = || std::iter::from_fn(|| net.open("a", DEVICE).ok()).collect::<Vec<_>>().len();
+            let mut left = Vec::new();
+            for _ in 0..3 {
+                let _used = [device(&net, "a"), device(&net, "a")];
+                happen(&net, "a restart").await;
+                left.push(free());
+            }
+            happen(&net, "a restart").await;
+            left.push(free());
+            happen(&net, "a reboot 1s").await;
+            rest(&net, Duration::from_secs(2)).await;
+            left.push(free());
+            left
+        })
+    };
+    assert_eq!(left(0), [11; 5]);
+    assert_eq!(left(1), [10, 9, 8, 8, 11], "an end that leaves nothing leaks nothing");
+    assert_eq!(left(5), [9, 7, 5, 5, 11], "no more is leaked than there was");
+}

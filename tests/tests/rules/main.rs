@@ -63,6 +63,11 @@ fn under(change: impl FnOnce(&mut Rules)) -> Sim {
     Sim::new().model(model)
 }
 
+/// A simulation of the pair on devices that grant no more than was asked for, so that few requests fill a queue
+fn shallow() -> Sim {
+    under(|rules| rules.queue_grant = rdma_sim::rules::QueueGrant::Exact)
+}
+
 /// Lets time pass
 async fn rest(net: &Net, time: Duration) {
     rdma_async::time::sleep(&*net.runtime(), time).await;

@@ -6,8 +6,8 @@ use rdma_core::{Cause, CompletionQueue, Device, PortState, QpAttr, QpInit, QpSta
 use rdma_sim::{LineRate, Model, Sim, Topology};
 use rdma_tests::DEVICE;
 
-use super::{bare, device, errno, happen, on_pair, pair, passes, rest};
-use crate::counting::Simulate;
+use super::{bare, device, errno, happen, on_pair, pair, passes, rest, under};
+use crate::counting::{Simulate, value_of};
 
 #[test]
 fn a_port_is_active_while_rdma_is_enabled_at_both_ends() {
@@ -70,8 +70,11 @@ fn gid_tables_mirror_addresses() {
     Sim::new().simulate(async |net| {
         let [a, b] = ["a", "b"].map(|host| net.gids(host, DEVICE).unwrap());
         for gids in [&a, &b] {
-            assert_eq!(gids[0].0[..2], [0xfe, 0x80], "the link-local address comes first");
-            assert!(gids.iter().any(|gid| gid.ipv4().is_some_and(|address| address.is_link_local())));
+            assert_eq!(gids.len(), 3);
+            assert_eq!(gids[0].0[..2], [0xfe, 0x80], "the EUI-64 of the port comes first");
+            assert_eq!(gids[0].0[11..13], [0xff, 0xfe], "{}", gids[0]);
+            assert!(gids[1].ipv4().is_some_and(|address| address.is_link_local()));
+            assert_eq!(gids[2].0[..2], [0xfe, 0x80], "the secured address");
         }
         assert!(a.iter().all(|gid| !b.contains(gid)));
     });
@@ -83,7 +86,7 @@ fn the_ipv4_entry_may_be_anywhere() {
         happen(&net, "a:rdma_en2 gid-at 4").await;
         let gids = net.gids("a", DEVICE).unwrap();
         assert_eq!(gids.iter().position(|gid| gid.ipv4().is_some()), Some(4));
-        assert!(gids[2].is_zero(), "entries that are not set are zeros");
+        assert!(gids[3].is_zero(), "entries that are not set are zeros");
         // A program that searches for the entry connects; a program that uses index 1 does not.
         let (mut a, mut b) = (bare(&net, "a"), bare(&net, "b"));
         let (attr, mask) = QpAttr::ready_to_receive(&b.qp().address(), 1, 1024);
@@ -109,7 +112,7 @@ fn a_port_without_an_address_has_no_usable_gid() {
     Sim::new().simulate(async |net| {
         happen(&net, "a:rdma_en2 link-local-gids").await;
         let [a, b] = ["a", "b"].map(|host| bare(&net, host));
-        assert_eq!(net.gids("a", DEVICE).unwrap().len(), 1);
+        assert!(net.gids("a", DEVICE).unwrap().iter().all(|gid| gid.ipv4().is_none()));
         assert_eq!(a.qp().connect(&b.qp().address()).unwrap_err().cause, Cause::NoUsableGid);
     });
 }
@@ -213,4 +216,57 @@ fn ports_of_40_gbps_have_devices_or_none() {
             assert_eq!(opened.is_ok(), has_devices, "{opened:?}");
         });
     }
+}
+
+/// As on the ds4 rig: after a flap the IPv4 entry stands at index 2, and index 1 is empty. Programs that ask for index 1 fail.
+#[test]
+fn the_ipv4_entry_moves_when_a_link_comes_up_again() {
+    let indices = |moves| {
+        value_of(under(|rules| rules.gids_move = moves), async |net| {
+            let mut indices = Vec::new();
+            for fault in
+                ["a:rdma_en2 flap 1ms", "b sleep", "b wake", "a:rdma_en2 unplug", "a:rdma_en2 replug"]
+            {
+                happen(&net, fault).await;
+                rest(&net, Duration::from_millis(2)).await;
+                let found = ["a", "b"].map(|host| {
+                    let gids = net.gids(host, DEVICE).unwrap();
+                    assert!(
+                        gids[0].0[..2] == [0xfe, 0x80]
+                            && gids.iter().filter(|gid| !gid.is_zero()).count() == 3
+                    );
+                    gids.iter().position(|gid| gid.ipv4().is_some()).unwrap()
+                });
+                indices.push(found);
+            }
+            let (a, b) = (bare(&net, "a"), bare(&net, "b"));
+            let (attr, mask) = QpAttr::ready_to_receive(&b.qp().address(), 1, 1024);
+            let by_index = a.qp().modify_attr(&attr, mask).map_err(|error| error.errno());
+            let (c, d) = (bare(&net, "a"), bare(&net, "b"));
+            (indices, by_index, c.connect(&d))
+        })
+    };
+    let moved = vec![[2, 2], [2, 2], [1, 1], [1, 1], [2, 2]];
+    assert_eq!(indices(true), (moved, Err(22), Ok(())));
+    assert_eq!(indices(false), (vec![[1, 1]; 5], Ok(()), Ok(())));
+}
+
+#[test]
+fn addresses_survive_a_reboot_or_not() {
+    let run = |readdresses| {
+        let change = |rules: &mut rdma_sim::Rules| {
+            (rules.reboot_readdresses, rules.gids_move) = (readdresses, false);
+        };
+        value_of(under(change), async |net| {
+            let before = net.gids("a", DEVICE).unwrap();
+            happen(&net, "a reboot 1s").await;
+            rest(&net, Duration::from_secs(2)).await;
+            let after = net.gids("a", DEVICE).unwrap();
+            assert_eq!([before[0], before[2]], [after[0], after[2]], "only the IPv4 address is another");
+            assert!(after[1].ipv4().unwrap().is_link_local());
+            before == after
+        })
+    };
+    assert!(run(false));
+    assert!(!run(true));
 }

@@ -82,4 +82,10 @@ rules! {
     /// With Thunderbolt networking dead, the receiver looks for frames once a second.
     "timer-path", Measured by "hellas thunderbolt-ibverbs", caused by "slow-receive",
         shown by a_slow_receiver_looks_once_a_second;
+
+    /// Completion channels report completions, as the manual says, or never: they are exported, and no program was reported to
+    /// use them.
+    "completion-channels", Disputed by "libibverbs manual, ibv_get_cq_event; MLX, llama.cpp and mesh-flow source, which only poll",
+        set by Rules::completion_events, uncounted as "only programs in C meet it",
+        shown by completion_channels_fire_or_never_do;
 }

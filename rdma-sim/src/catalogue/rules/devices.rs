@@ -4,7 +4,7 @@ use super::rule::rules;
 
 rules! {
     /// Each Thunderbolt port of a Mac is a device with one port, named after its interface: `rdma_en2` belongs to
-    /// `en2`. Macs have three to six of them.
+    /// `en2`. Macs have three to six of them, numbered from 2, and MacBook Pros otherwise (mlx#3162).
     "device-per-port", Documented by "Apple TN3205; MLX documentation, distributed.rst", uncounted as "every topology has it",
         shown by models_have_their_published_ports_and_rates;
 
@@ -39,25 +39,31 @@ rules! {
     "interface-down", Measured by "mlx#3910; mlx#4278", caused by "interface-down",
         shown by an_interface_that_is_down_stops_only_new_connections;
 
-    /// The GID table mirrors the addresses of the interface: the link-local one first, IPv4 addresses mapped into IPv6
-    /// after it.
-    "gid-table", Documented by "Apple TN3205", uncounted as "every topology has it",
+    /// The GID table of a configured port has three entries. The first is the EUI-64 of the hardware address; after it come the
+    /// IPv4 address, mapped into IPv6, and a secured link-local address.
+    "gid-table", Documented by "Apple TN3205, revision of 2026-04-13", uncounted as "every topology has it",
         shown by gid_tables_mirror_addresses;
 
     /// The IPv4 entry may be at any index of the GID table, and entries between may be unset.
     "gid-index", Reported by "mlx#3389", caused by "gid-at",
         shown by the_ipv4_entry_may_be_anywhere;
 
+    /// Each time a link comes up again the entries after the first move by one and leave a hole, or move back. A program that
+    /// takes index 1 for granted fails then. That the next time moves them back is assumed.
+    "gid-moves", Measured by "ds4 rig notes", set by Rules::gids_move,
+        applies if |model| model.rules.gids_move,
+        shown by the_ipv4_entry_moves_when_a_link_comes_up_again;
+
     /// A port without an IPv4 address has link-local entries only, and no usable source.
     "no-ipv4", Reported by "mlx#3467; mlx#3468", caused by "link-local-gids",
         shown by a_port_without_an_address_has_no_usable_gid;
 
-    /// A port that the Thunderbolt Bridge has captured has an empty GID table. Other sources report that its link-local
-    /// entry stays, which is the fault `link-local-gids`.
+    /// A port that the Thunderbolt Bridge has captured has an empty GID table. Other sources report that its first entry
+    /// stays, which is the fault `link-local-gids`.
     "bridge-capture", Measured by "mlx-jaccl-cluster, docs/from-scratch.md; exo#1390", caused by "no-gids",
         shown by a_captured_port_has_no_gids;
 
-    /// Cables in a loop of bridged ports carry frames for ever, which leaves a smaller share of each cable.
+    /// Cables in a loop of bridged ports carry frames for ever. That a share of each cable is left is assumed.
     "bridge-storm", Documented by "Apple TN3205", caused by "storm",
         shown by a_slow_cable_carries_less;
 
@@ -75,6 +81,6 @@ rules! {
         shown by a_queue_pair_cannot_reach_its_own_device;
 
     /// A Mac that sleeps takes its links down, and its processes stop.
-    "sleep", Documented by "Apple TN3205; mlx#3933", caused by "sleep",
+    "sleep", Reported by "mlx#3933; Apple TN3205 advises against sleep", caused by "sleep",
         shown by a_sleeping_mac_takes_its_ports_along;
 }

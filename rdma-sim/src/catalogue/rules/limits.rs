@@ -5,7 +5,7 @@ use crate::rules::QueueUnit;
 
 rules! {
     /// A device has ten queue pairs for all processes together; an eleventh is refused (16).
-    "max-qp", Documented by "Apple TN3205; mlx#3162; mlx#4209", set by Caps::max_qp,
+    "max-qp", Measured by "mlx#3162; mlx#4209; the number also in Apple TN3205", set by Caps::max_qp,
         shown by an_eleventh_queue_pair_is_refused;
 
     /// A device has eleven protection domains; a twelfth is refused. The error number 12 is assumed.
@@ -20,8 +20,9 @@ rules! {
     "max-mr", Measured by "mlx#3162", set by Caps::max_mr,
         shown by a_hundred_and_first_memory_region_is_refused;
 
-    /// A completion queue has at most 4096 entries, one more than requests can be in flight.
-    "max-cqe", Documented by "Apple TN3205", set by Caps::max_cqe,
+    /// A completion queue has at most 4096 entries, as many as the sample of Apple TN3205 asks for: one more than requests can
+    /// be in flight. That more are refused (22) is assumed.
+    "max-cqe", Assumed by "this project, from Apple TN3205", set by Caps::max_cqe,
         shown by a_completion_queue_has_at_most_4096_entries;
 
     /// Each direction of a queue pair holds at most 4095 frames.
@@ -45,10 +46,18 @@ rules! {
         applies if |model| model.rules.queue_unit == QueueUnit::Frames,
         shown by queues_are_counted_in_frames;
 
-    /// The device grants a power of two less one, at least the requested depth. That the grant may differ is
-    /// documented; this size fits the one run that was measured.
-    "queue-grant", Assumed by "Apple TN3205; hellas thunderbolt-ibverbs PR 35",
-        shown by the_granted_space_is_read_back;
+    /// A queue accepts a power of two less one, at least the requested depth and at least 1023 frames: MLX keeps 256 frames
+    /// in each queue of a queue pair for which it asked 32, a request for depth 1 took messages of 256 frames (PR 44), and
+    /// requests for 64, 128 and 256 all ended at 1023 (PR 35). That there is no such least depth, or one depth for all
+    /// requests, fits some of these.
+    "queue-grant", Disputed by "MLX source, jaccl/rdma.cpp; hellas thunderbolt-ibverbs PR 35, PR 41, PR 44",
+        set by Rules::queue_grant,
+        shown by a_queue_accepts_what_its_rule_says;
+
+    /// A queue pair reports the depth that it accepts, as Apple TN3205 lets programs read it back; the depth that was asked
+    /// for; or more than it accepts (PR 41).
+    "queue-read-back", Disputed by "Apple TN3205; hellas thunderbolt-ibverbs PR 41", set by Rules::queue_read_back,
+        shown by the_reported_depth_is_not_always_the_accepted_one;
 
     /// The depth of a queue bounds the message: a message that spans more frames than the queue has is refused. The
     /// error number 22 is assumed.
@@ -71,7 +80,7 @@ rules! {
         shown by only_unreliable_connected_queue_pairs_exist;
 
     /// SEND is the only operation; reads and atomics are not supported (102).
-    "operations", Documented by "Apple TN3205; tmc/apple rdma", set by Caps::one_sided,
+    "operations", Measured by "tmc/apple rdma; that there is no other operation also in Apple TN3205", set by Caps::one_sided,
         applies if |model| !model.caps.one_sided,
         shown by reads_and_atomics_are_not_supported;
 

@@ -4,7 +4,7 @@ use super::rule::rules;
 
 rules! {
     /// Registered memory begins at a page of 16 KiB; other addresses are refused (22).
-    "registration-alignment", Documented by "Apple TN3205; openclawradar, 2026-05-06", set by Rules::alignment,
+    "registration-alignment", Measured by "openclawradar, 2026-05-06; Verbifrost notes; Apple TN3205 advises it", set by Rules::alignment,
         applies if |model| model.rules.alignment > 1,
         shown by memory_begins_at_a_page;
 

@@ -3,9 +3,9 @@
 use super::rule::rules;
 
 rules! {
-    /// The transitions to INIT, RTR and RTS need the attributes 0x39, 0x101181 and 0x10001; a transition that lacks one
-    /// of them is refused (22).
-    "masks", Documented by "Apple TN3205",
+    /// The transitions to INIT, RTR and RTS need the attributes 0x39, 0x101181 and 0x10001, which the sample of Apple TN3205
+    /// passes. That a transition which lacks one of them is refused (22) is assumed.
+    "masks", Assumed by "this project, from Apple TN3205; libibverbs manual, ibv_modify_qp",
         shown by every_step_needs_its_mask;
 
     /// Transitions lead from RESET to INIT, RTR and RTS, and from every state to RESET and ERROR; all others are
@@ -17,8 +17,8 @@ rules! {
     "init-access", Measured by "MLX source; mesh-flow source; llama.cpp source", uncounted as "nothing depends on it",
         shown by every_access_is_accepted_at_init;
 
-    /// The port is 1 and the partition key 0; other values are refused (22).
-    "port-and-pkey", Documented by "Apple TN3205",
+    /// The port is 1 and the partition key 0, as Apple TN3205 has them. That other values are refused (22) is assumed.
+    "port-and-pkey", Assumed by "this project, from Apple TN3205",
         shown by the_port_is_1_and_the_partition_key_0;
 
     /// The transition to RTR fails with 22 if the entry at the source index is not usable.
@@ -45,6 +45,16 @@ rules! {
     "rtr-neighbour", Measured by "hellas thunderbolt-ibverbs; tmc/apple rdma", caused by "unresolvable",
         shown by a_step_needs_the_gid_of_the_neighbour;
 
+    /// If the peer is not there the transition to RTR fails with 60 (hellas, tmc/apple), or with 1 (ds4). Either takes a second.
+    "rtr-unresolved", Disputed by "hellas thunderbolt-ibverbs; tmc/apple rdma; ds4 rig notes", set by Rules::unresolved,
+        shown by an_unresolved_neighbour_is_a_timeout_or_not_permitted;
+
+    /// A transition to RTR that finds no neighbour takes a second. In programs in C the calling thread waits for it; a simulated
+    /// task that has called it does not run for so long.
+    "rtr-second", Measured by "hellas thunderbolt-ibverbs; tmc/apple rdma", set by Timing::unresolved_rtr_ns,
+        applies if |model| model.timing.unresolved_rtr_ns > 0,
+        shown by an_unresolved_neighbour_takes_a_second;
+
     /// With an empty GID table the transition to RTR fails with 96.
     "rtr-no-gids", Measured by "mlx-jaccl-cluster, docs/from-scratch.md", caused by "no-gids",
         shown by every_failing_step_has_its_errno;
@@ -68,12 +78,12 @@ rules! {
         set by Rules::early_receives,
         shown by receives_are_taken_from_a_state_on;
 
-    /// Sends can be posted in RTS only (22 before).
+    /// Sends can be posted in RTS only. The error number before, 22, is assumed.
     "send-at-rts", Documented by "Apple TN3205",
         shown by nothing_is_sent_before_ready_to_send;
 
     /// The receives of a peer count from its RTR on: a message for a peer that is not ready yet waits.
-    "peer-readiness", Documented by "Apple TN3205; pytorch PR 189856",
+    "peer-readiness", Reported by "pytorch PR 189856, against its comment on lost messages; Apple TN3205 on credits",
         shown by a_sender_waits_for_a_peer_that_is_not_ready;
 
     /// Messages pass between queue pairs that name each other. The transition to RTR does not notice a queue pair

@@ -23,7 +23,7 @@ use super::event::Event;
 use super::ids::{CqKey, DeviceIndex, QpKey, QpRef, RegionKey, Span};
 use crate::Model;
 use crate::catalogue::rule;
-use crate::rules::{FrameMatch, QueueUnit};
+use crate::rules::{FrameMatch, QueueGrant, QueueReadBack, QueueUnit};
 
 /// The queue pairs of all devices
 pub(crate) struct QueuePairs {
@@ -33,6 +33,8 @@ pub(crate) struct QueuePairs {
     idle_ns: u64,
     max_qp: u32,
     max_frames: u32,
+    grant: QueueGrant,
+    read_back: QueueReadBack,
     unit: QueueUnit,
     frame_match: FrameMatch,
 }
@@ -71,6 +73,8 @@ impl QueuePairs {
             idle_ns: idle.unwrap_or(u64::MAX),
             max_qp: model.caps.max_qp,
             max_frames: model.caps.max_queue_frames,
+            grant: model.rules.queue_grant,
+            read_back: model.rules.queue_read_back,
             unit: model.rules.queue_unit,
             frame_match: model.rules.frame_match,
         }
@@ -99,11 +103,19 @@ impl QueuePairs {
         if frames > max {
             return fail(Invalid::QueueFrames { frames, max }.into());
         }
-        // A ring of a power of two, of which one entry stays free.
-        let grant = |asked: u32| ((asked + 1).next_power_of_two() - 1).min(max);
+        let grant = |asked| self.grant.accepts(asked, max);
         let capacity = QpCapacity { recv_frames: grant(recv_frames), send_frames: grant(send_frames) };
         let qpn = self.take_qpn(device);
         Ok(self.insert(QueuePair::new(device, cqs, qpn, qp_type, capacity, self.unit, now)))
+    }
+
+    /// The capacity that a queue pair reports for which `asked` was asked
+    pub(super) fn read_back(&self, key: QpKey, asked: QpCapacity) -> QpCapacity {
+        match self.read_back {
+            QueueReadBack::Accepted => self.all[key].capacity,
+            QueueReadBack::Asked => asked,
+            QueueReadBack::Limit => QpCapacity { recv_frames: self.max_frames, send_frames: self.max_frames },
+        }
     }
 
     fn insert(&mut self, qp: QueuePair) -> QpKey {
@@ -285,6 +297,13 @@ impl QueuePairs {
     pub(super) fn expire_if_idle(&mut self, key: QpKey, now: Time) -> bool {
         let idle_ns = self.idle_ns;
         self.all[key].expire_if_idle(now, idle_ns)
+    }
+
+    /// Whether a queue pair of `device` is dead because it has rested for too long
+    pub(super) fn has_idled(&mut self, device: DeviceIndex, now: Time) -> bool {
+        let idle_ns = self.idle_ns;
+        let keys = &self.devices[device.position()].keys;
+        keys.iter().any(|key| self.all[*key].expire_if_idle(now, idle_ns))
     }
 
     /// When the oldest open receive of a queue pair becomes visible to its sender

@@ -6,7 +6,7 @@ use super::World;
 use super::device::Device;
 use crate::catalogue::rule;
 use crate::fabric::ids::DeviceIndex;
-use crate::rules::SourceGid;
+use crate::rules::{SourceGid, Unresolved};
 
 impl World {
     /// Whether a queue pair of `device` can begin to receive from the peer that `attr` names; a failure is counted
@@ -39,6 +39,7 @@ impl World {
             (faults.is_busy, rule!("rtr-busy"), Cause::Busy),
             (faults.is_wedged, rule!("wedge"), Cause::Busy),
             (is_worn, rule!("failed-rtr-wedges"), Cause::Busy),
+            (faults.is_spoiled, rule!("idle-death-spoils"), Cause::NoUsableGid),
             (gids.iter().all(Gid::is_zero), rule!("rtr-no-gids"), Cause::GidTableEmpty),
         ];
         if let Some((_, number, cause)) = refusals.into_iter().find(|(applies, ..)| *applies) {
@@ -70,6 +71,10 @@ impl World {
             exercise(number);
             if refuses {
                 resolved = Err(Cause::PeerUnreachable);
+                if number == rule!("rtr-neighbour") && rules.unresolved == Unresolved::NotPermitted {
+                    exercise(rule!("rtr-unresolved"));
+                    resolved = Err(Cause::NoNeighbour);
+                }
             }
         }
         resolved

@@ -1,11 +1,13 @@
 //! Devices: a port of a host, its GID table, and what faults have done to it
 
+use std::net::Ipv4Addr;
+
 use rdma_core::{Gid, Time};
 
 use crate::LineRate;
 use crate::fabric::event::Nanos;
 use crate::fabric::ids::LinkEnd;
-use crate::topology::Port;
+use crate::topology::{Port, self_assigned_again};
 
 /// One port of a Mac
 #[derive(Debug)]
@@ -54,6 +56,8 @@ pub(super) struct DeviceFaults {
     pub(super) overflows: bool,
     /// Completions are visible at whole seconds only.
     pub(super) slow_receive: bool,
+    /// A queue pair died of idleness, after which no other connects.
+    pub(super) is_spoiled: bool,
 }
 
 impl Device {
@@ -69,6 +73,27 @@ impl Device {
             pds: 0,
             leaked: Leaked::default(),
             faults: DeviceFaults::default(),
+        }
+    }
+
+    /// The interface gets its addresses anew: they come to stand one entry further, or back where they were before the last time
+    ///
+    /// The entry of the old IPv4 address is still taken when the new one comes, and is free the next time.
+    pub(super) fn move_gids(&mut self) {
+        let Some(index) = self.gids.iter().position(|gid| gid.ipv4().is_some()) else { return };
+        if index > 0 && self.gids[index - 1].is_zero() {
+            self.gids.remove(index - 1);
+        } else {
+            self.gids.insert(index, Gid::default());
+        }
+    }
+
+    /// The interface gives itself another IPv4 address, if it gave itself the one that it has
+    pub(super) fn readdress(&mut self) {
+        for gid in &mut self.gids {
+            if let Some(address) = gid.ipv4().filter(Ipv4Addr::is_link_local) {
+                *gid = Gid::from_ipv4(self_assigned_again(address));
+            }
         }
     }
 }

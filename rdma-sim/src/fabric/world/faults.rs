@@ -51,8 +51,12 @@ impl World {
         let mut out = Vec::new();
         self.change_host(host, |host| (host.is_booting, host.is_asleep) = (false, false), &mut out);
         for index in self.devices_of(host) {
+            let readdresses = self.rules.reboot_readdresses;
             let device = self.device_mut(index);
             (device.faults, device.leaked) = (DeviceFaults::default(), Leaked::default());
+            if readdresses {
+                device.readdress();
+            }
             self.set_unresolvable(index, false);
         }
         self.set_process(host, Process::Running);
@@ -67,7 +71,7 @@ impl World {
         }
         self.change_both_ends(device, |found| found.faults.no_pds = false);
         if self.is_active(device) {
-            self.leak_pds(device);
+            self.link_up(device);
         }
         vec![FaultEffect::PluggedIn(device)]
     }
@@ -145,9 +149,11 @@ impl World {
     fn kill(&mut self, host: u32, out: &mut Effects) {
         self.set_process(host, Process::Dead);
         for index in self.devices_of(host) {
+            let leak = self.rules.process_end_leaks_pds;
             let device = self.device_mut(index);
             device.incarnation += 1;
             device.generation += 1;
+            device.leaked.pds = device.leaked.pds.saturating_add(leak.min(device.pds));
             device.pds = 0;
             out.push(FaultEffect::Reclaim(index));
         }
@@ -172,7 +178,7 @@ impl World {
         for (device, was_active) in were_active {
             match (was_active, self.is_active(device)) {
                 (true, false) => self.cut_off(device, out),
-                (false, true) => self.leak_pds(device),
+                (false, true) => self.link_up(device),
                 _ => (),
             }
         }
@@ -241,10 +247,15 @@ impl World {
         }
     }
 
-    /// The ends of a cable find each other again, which costs protection domains
-    fn leak_pds(&mut self, device: DeviceIndex) {
-        let leak = self.rules.replug_leaks_pds;
-        self.change_both_ends(device, |found| found.leaked.pds = found.leaked.pds.saturating_add(leak));
+    /// The ends of a cable find each other again: it costs protection domains, and their interfaces get their addresses anew
+    fn link_up(&mut self, device: DeviceIndex) {
+        let (leak, moves) = (self.rules.replug_leaks_pds, self.rules.gids_move);
+        self.change_both_ends(device, |found| {
+            found.leaked.pds = found.leaked.pds.saturating_add(leak);
+            if moves {
+                found.move_gids();
+            }
+        });
     }
 
     /// Exchanges the remote ends of two cables of a host

@@ -355,6 +355,12 @@ impl World {
         device.faults.keeps_mappings
     }
 
+    /// A queue pair has died of idleness
+    pub(super) fn qp_idled(&mut self, device: DeviceIndex) {
+        let spoils = self.rules.idle_death_spoils;
+        self.device_mut(device).faults.is_spoiled |= spoils;
+    }
+
     /// A queue pair was set to the error state
     pub(super) fn qp_failed(&mut self, device: DeviceIndex) {
         let keeps_mappings = self.rules.error_keeps_mappings;

@@ -46,7 +46,7 @@ fn the_gid_table_mirrors_the_addresses() {
     let port = &topology.hosts()[1].ports()[2];
     assert_eq!(port.mac_address().to_string(), "36:96:00:01:00:08");
     let gids: Vec<_> = port.gids().iter().map(ToString::to_string).collect();
-    assert_eq!(gids, ["fe80::3496:ff:fe01:8", "::ffff:169.254.2.3"]);
+    assert_eq!(gids, ["fe80::3496:ff:fe01:8", "::ffff:169.254.2.3", "fe80::1c5e:5ec0:1:3"]);
 
     let [link_local, ipv4] = [port.addresses()[0], port.addresses()[1]];
     let secured = "fe80::c0de".parse().unwrap();
@@ -73,4 +73,16 @@ fn numbers_are_different_for_each_port_of_the_largest_topology() {
     let error = topology.add_host("late", 3).unwrap_err();
     assert_eq!(error, TopologyError::TooManyHosts { host: "late".to_owned() });
     assert_eq!(error.to_string(), "late is one host too many: the simulator has room for 1778");
+}
+
+/// Source: mlx#3162 lists `rdma_en1` and `rdma_en6` on some MacBook Pros.
+#[test]
+fn devices_of_macbooks_are_numbered_otherwise() {
+    let topology =
+        Topology::new().host("book", MacModel::MacBookProM4Max).host("mini", MacModel::MacMiniM4Pro);
+    let devices =
+        |host| topology.find_host(host).unwrap().ports().iter().map(Port::device).collect::<Vec<_>>();
+    assert_eq!(devices("book"), ["rdma_en1", "rdma_en2", "rdma_en6"]);
+    assert_eq!(devices("mini"), ["rdma_en2", "rdma_en3", "rdma_en4"]);
+    assert_eq!(Topology::from_toml(&topology.to_toml()).unwrap(), topology);
 }

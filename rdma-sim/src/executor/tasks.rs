@@ -1,0 +1,115 @@
+//! The tasks of a run
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use rdma_core::Time;
+
+use super::stalled::{Wait, Waits, wait_of};
+use super::task::{MAIN, Task, TaskName};
+use crate::choices::Step;
+use crate::scheduler::Order;
+use crate::shared::Shared;
+
+/// A run: its tasks, and what they wait for
+pub(super) struct Tasks {
+    /// The main task has the first place, and is not in it
+    pub(super) tasks: Vec<Option<Task>>,
+    /// Tasks that may run now
+    pub(super) ready: VecDeque<usize>,
+    /// Tasks that were woken and are late
+    pub(super) late: BinaryHeap<Reverse<(Time, u64, usize)>>,
+    pub(super) order: Order,
+    /// Whether an event of this very moment has not fired yet
+    pub(super) has_event: bool,
+    /// How many times tasks were polled at this instant
+    pub(super) polls: u64,
+    /// Tasks that have called a verb which takes time, and when it is over
+    pub(super) blocked: Vec<(usize, Time)>,
+}
+
+impl Tasks {
+    pub(super) fn poll(&mut self, id: usize) {
+        let Some(task) = &mut self.tasks[id] else { return };
+        if task.is_stopped {
+            task.is_held = true;
+        } else if task.poll() {
+            self.tasks[id] = None;
+            self.forget(id);
+        }
+    }
+
+    /// A run that has not begun
+    pub(super) fn new(order: Order) -> Self {
+        Self {
+            tasks: vec![None],
+            ready: VecDeque::new(),
+            late: BinaryHeap::new(),
+            order,
+            has_event: false,
+            polls: 0,
+            blocked: Vec::new(),
+        }
+    }
+
+    /// Forgets a task that has ended
+    pub(super) fn forget(&mut self, id: usize) {
+        self.order.forget(id);
+        self.blocked.retain(|(other, _)| *other != id);
+    }
+
+    /// The task has called verbs that take so many nanoseconds together
+    #[inline]
+    pub(super) fn block(&mut self, id: usize, now: Time, ns: u64) {
+        if ns > 0 && (id == MAIN || self.tasks[id].is_some()) {
+            self.blocked.push((id, now + Duration::from_nanos(ns)));
+        }
+    }
+
+    /// For how long the task cannot run because of verbs that it has called
+    #[inline]
+    pub(super) fn blocked_ns(&mut self, id: usize, now: Time) -> Option<u64> {
+        if self.blocked.is_empty() {
+            return None;
+        }
+        self.blocked.retain(|(_, until)| *until > now);
+        let until = self.blocked.iter().filter(|(other, _)| *other == id).map(|(_, until)| *until).max()?;
+        Some(until.since(now).as_nanos() as u64)
+    }
+
+    /// Lets a task run later by so many nanoseconds
+    pub(super) fn delay(&mut self, id: usize, now: Time, ns: u64) {
+        let at = Time::from_nanos(now.as_nanos().saturating_add(ns));
+        self.late.push(Reverse((at, self.order.steps(), id)));
+    }
+
+    /// The poll of a task as a step
+    pub(super) fn step(&self, id: usize, shares: bool) -> Step {
+        let owner = self.tasks[id].as_ref().and_then(|task| task.origin.owner).filter(|_| !shares);
+        Step { id: id as u64, hosts: owner.map_or(u64::MAX, |owner| 1 << owner.host.min(63)) }
+    }
+
+    /// Adds what each task waits for
+    pub(super) fn add_waits(&mut self, waits: &mut Waits, shared: &Shared) {
+        for id in 1..self.tasks.len() {
+            let name = self.name(id, shared);
+            let Some(task) = &mut self.tasks[id] else { continue };
+            let is_late = self.late.iter().any(|Reverse((_, _, other))| *other == id);
+            waits.0.push(match () {
+                () if task.is_held => Wait::new(name, "its host to go on: a fault has stopped it"),
+                () if is_late => {
+                    Wait::new(name, "its turn: it was woken, and is late or in a verb that takes time")
+                }
+                () => wait_of(name, || task.poll()),
+            });
+        }
+    }
+
+    pub(super) fn name(&self, id: usize, shared: &Shared) -> String {
+        let Some(task) = &self.tasks[id] else { return "main".to_owned() };
+        let world = &shared.lock().fabric.world;
+        let host = task.origin.owner.map(|owner| world.host_name(owner.host));
+        TaskName(task.origin, host).to_string()
+    }
+}
