@@ -310,10 +310,7 @@ impl SimQueuePair {
         let mut blocked_ns = 0;
         let outcome = self.context.verb(|fabric| {
             let outcome = fabric.modify_qp(self.key, change);
-            if outcome.is_err_and(|error| matches!(error.cause, Cause::NoNeighbour | Cause::PeerUnreachable))
-            {
-                blocked_ns = fabric.block_for_neighbour();
-            }
+            blocked_ns = std::mem::take(&mut fabric.blocked_ns);
             outcome
         });
         self.context.net.block(blocked_ns);

@@ -120,8 +120,12 @@ pub struct Timing {
     pub send_completion_ns: u64,
     /// Whether bytes take as long as the line rate says, rather than no time
     pub line_rate: bool,
-    /// What a transition to RTR takes that finds no neighbour, in the thread or task that asked for it
+    /// What a transition to RTR takes that finds no neighbour: a program in C waits for it
     pub unresolved_rtr_ns: u64,
+    /// Whether a simulated task does not run while a verb takes time that it has called
+    ///
+    /// Off: a session looks for its ports on the task that answers its peer, which the peer takes for dead meanwhile.
+    pub verbs_block_tasks: bool,
 }
 
 impl Timing {
@@ -135,6 +139,7 @@ impl Timing {
         send_completion_ns: 0,
         line_rate: false,
         unresolved_rtr_ns: 0,
+        verbs_block_tasks: false,
     };
 }
 
@@ -149,6 +154,7 @@ impl Default for Timing {
             send_completion_ns: 300,
             line_rate: true,
             unresolved_rtr_ns: 1_000_000_000,
+            verbs_block_tasks: false,
         }
     }
 }

@@ -150,6 +150,20 @@ fn ibv_rc_pingpong_runs_on_the_roce_profile_and_is_refused_on_a_mac() {
     }
 }
 
+/// What a Mac can do needs no other profile than that of a Mac: as many messages in flight as a ring of 1023 frames holds. On queues
+/// of the next power of two less one, the first post failed. The longest sizes of `-a` and its 512 receives do not fit a Mac.
+#[test]
+fn perftest_streams_long_messages_on_the_profile_of_a_mac() {
+    let ethernet = [("RDMA_SIM_LINK_LAYER", "ethernet")];
+    let mac = hosts("streams", &Settings::new(topology(1)));
+    for (size, depth) in [(4096, 512), (65536, 31), (524_288, 4)] {
+        let words = format!("ib_send_bw -d rdma_en2 -x 1 -c UC -s {size} -r {depth} -t {depth} -n 200");
+        let [_, client] = between(&mac, &words, &ethernet);
+        let has_line = |line: &str| line.split_whitespace().next() == Some(&size.to_string());
+        assert!(client.lines().any(has_line), "{size}: {client}");
+    }
+}
+
 /// perftest knows the link layers Ethernet and InfiniBand only, and asks for deeper queues than those of a Mac.
 #[test]
 fn perftest_measures_latency_and_bandwidth() {

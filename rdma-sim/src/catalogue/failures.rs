@@ -81,7 +81,7 @@ pub const FAILURES: &[Failure] = &[
     failure(28, "A twelfth protection domain, or leaked ones", "asmi; nix-ai, rdma-protection-domains.md",
         Fault(&["leak-pds", "leak-cqs", "flap"])),
     failure(29, "A missing protection domain is used", "mlx#3777; mlx#4485",
-        No("no verb of the traits takes a protection domain")),
+        Rule(&["provider-crashes"])),
     failure(30, "A message exceeds the queue, or 16,773,120 bytes", "Apple TN3205",
         Rule(&["max-message", "queue-depth"])),
     failure(31, "More is posted than the ring holds", "hellas thunderbolt-ibverbs PR 35; mesh-flow field notes",

@@ -27,7 +27,7 @@ pub(super) fn switches(model: &Model) -> Vec<(&'static str, String)> {
     });
     list!(timing: Timing {
         doorbell_ns, per_message_ns, propagation_ns, delivery_ns, jitter_ns, send_completion_ns, line_rate,
-        unresolved_rtr_ns
+        unresolved_rtr_ns, verbs_block_tasks
     });
     all
 }

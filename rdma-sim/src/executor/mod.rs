@@ -140,6 +140,8 @@ impl SimRuntime {
         let main_waker = Waker::from(Arc::clone(&main_wake));
         let mut run = Tasks::new(order);
         main_waker.wake_by_ref();
+        let verbs_block = shared.lock().fabric.model.timing.verbs_block_tasks;
+        let blocked = || if verbs_block { shared.take_blocked() } else { 0 };
         loop {
             match self.next(shared, limit, &mut run) {
                 Ok(MAIN) => {
@@ -148,11 +150,11 @@ impl SimRuntime {
                         let unfinished = self.unfinished(shared, &mut run, settles);
                         return Ok(Ended { value, order: run.order, unfinished });
                     }
-                    run.block(MAIN, self.now(), shared.take_blocked());
+                    run.block(MAIN, self.now(), blocked());
                 }
                 Ok(id) => {
                     run.poll(id);
-                    run.block(id, self.now(), shared.take_blocked());
+                    run.block(id, self.now(), blocked());
                 }
                 Err(mut stalled) => {
                     if let Stalled::Deadlock { waits, .. } | Stalled::TimeLimit { waits, .. } = &mut stalled {

@@ -70,6 +70,8 @@ pub(crate) struct Fabric {
     pub(crate) plan: Vec<Fault>,
     /// Counts registrations and transitions to ready-to-receive.
     setup_steps: u64,
+    /// How long the verb takes that was called last, in nanoseconds.
+    pub(crate) blocked_ns: u64,
     pub(crate) world: World,
     pub(crate) qps: QueuePairs,
     pub(crate) cqs: CompletionQueues,
@@ -121,6 +123,7 @@ impl Fabric {
             lateness,
             plan: Vec::new(),
             setup_steps: 0,
+            blocked_ns: 0,
             qps: QueuePairs::new(devices, &model),
             cqs: CompletionQueues::new(),
             links: Links::new(rates, model.timing.line_rate, model.timing.per_message_ns),
@@ -183,6 +186,9 @@ impl Fabric {
         match event {
             Event::Boot(host) => {
                 let effects = self.world.boot(host);
+                if self.model.rules.reboot_readdresses {
+                    self.coverage.rule(rule!("reboot-addresses"));
+                }
                 self.apply(effects);
             }
             Event::Calm => {
@@ -292,10 +298,14 @@ impl Fabric {
                 }
                 FaultEffect::Lose(link, frames) => self.links.lose(link, frames),
                 FaultEffect::PluggedIn(device) => {
-                    if self.model.rules.replug_leaks_pds > 0
-                        && self.world.port(device).state == PortState::Active
-                    {
-                        self.coverage.rule(rule!("replug-leaks-pd"));
+                    let is_active = self.world.port(device).state == PortState::Active;
+                    for (applies, number) in [
+                        (self.model.rules.replug_leaks_pds > 0, rule!("replug-leaks-pd")),
+                        (self.model.rules.gids_move, rule!("gid-moves")),
+                    ] {
+                        if applies && is_active {
+                            self.coverage.rule(number);
+                        }
                     }
                     self.trace.record(now, RecordKind::Plugged, device.0, 1);
                 }

@@ -9,7 +9,7 @@ use rdma_core::{
 
 use super::Fabric;
 use super::event::Nanos;
-use super::ids::{CqKey, DeviceIndex, DeviceRef, QpKey, RegionKey};
+use super::ids::{CqKey, DeviceRef, QpKey, RegionKey};
 use super::memory::Registered;
 use super::queue_pairs::QueuePair;
 use crate::catalogue::rule;
@@ -124,10 +124,11 @@ impl Fabric {
         self.sanitizer.forget(key);
         self.withdraw(key);
         if let Some(qp) = self.qps.get(key) {
+            let device = qp.device;
             if qp.has_requests() {
                 self.coverage.rule(rule!("destroy"));
             }
-            self.note_idle_death(qp.device);
+            self.world.note_idleness(device, self.qps.has_idled(device, self.schedule.now()));
         }
         let subject = self.qps.get(key).map(QueuePair::subject);
         self.trace.note_dropped(self.schedule.now(), subject, Ending::Destroyed);
@@ -163,16 +164,10 @@ impl Fabric {
         Ok(())
     }
 
-    /// A queue pair of `device` connects or goes: notes whether one has died of idleness, which may spoil the port
-    fn note_idle_death(&mut self, device: DeviceIndex) {
-        if self.qps.has_idled(device, self.schedule.now()) {
-            self.world.qp_idled(device);
-        }
-    }
-
     fn receive_from(&mut self, key: QpKey, attr: &QpAttr) -> Result<(), Cause> {
         let now = self.schedule.now();
-        self.note_idle_death(self.qps[key].device);
+        let device = self.qps[key].device;
+        self.world.note_idleness(device, self.qps.has_idled(device, now));
         let qp = &mut self.qps[key];
         let exercise = |number| self.coverage.rule(number);
         let resolved = self.world.resolve_peer(qp.device, attr, qp.has_failed_rtr, exercise);
@@ -181,6 +176,11 @@ impl Fabric {
         self.trace.record_with(now, RecordKind::Connect, qp.subject(), is_ok, peer.into());
         if let Err(cause) = resolved {
             qp.has_failed_rtr = true;
+            let takes_time = matches!(cause, Cause::NoNeighbour | Cause::PeerUnreachable);
+            if takes_time && self.model.timing.unresolved_rtr_ns > 0 {
+                self.blocked_ns = self.model.timing.unresolved_rtr_ns;
+                self.coverage.rule(rule!("rtr-second"));
+            }
             return Err(cause);
         }
         self.setup_steps += 1;
@@ -194,14 +194,6 @@ impl Fabric {
         self.schedule.add_all(self.qps.announce_ready(key, visible, neighbour));
         self.announce(key);
         Ok(())
-    }
-
-    /// How long a transition to RTR takes that found no neighbour, in nanoseconds
-    pub(crate) fn block_for_neighbour(&mut self) -> u64 {
-        if self.model.timing.unresolved_rtr_ns > 0 {
-            self.coverage.rule(rule!("rtr-second"));
-        }
-        self.model.timing.unresolved_rtr_ns
     }
 
     /// Sets a queue pair to the error state

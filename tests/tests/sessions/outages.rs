@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::join;
 use rdma_async::{PathStatus, RecvError, SendError, SessionError};
 use rdma_core::Time;
-use rdma_sim::{LineRate, Sim};
+use rdma_sim::{LineRate, Model, Sim};
 use rdma_tests::{DEVICE, connect, connected, connected_over, nodes, options};
 
 use super::exchange;
@@ -101,6 +101,39 @@ fn a_port_that_goes_down_is_noticed_within_4_ms_at_rest() {
             });
         }
     }
+}
+
+/// Entries of the GID table move and leave holes, interfaces give themselves other addresses, a port grants just what was asked for.
+/// Catches a GID that is looked up once for all.
+#[test]
+fn a_session_survives_flaps_and_moving_gids_on_the_strict_side_of_every_rule() {
+    let faults = "at 5ms a:rdma_en2 flap 5ms; at 30ms b:rdma_en2 gid-at 4; at 40ms a:rdma_en2 flap 5ms; at 70ms b rdma-off; \
+                  at 75ms b rdma-on";
+    for model in [Model::tb5(), Model::tb5_strict()] {
+        let run = Sim::new().model(model).faults(faults.parse().unwrap()).run(async |net| {
+            let pair = connected(&net, &options()).await;
+            for _ in 0..12 {
+                exchange(&pair, &[1 << 20; 3]).await;
+                net.sleep(Duration::from_millis(10)).await;
+            }
+        });
+        assert_eq!(run.findings, []);
+    }
+}
+
+/// After a reboot ports have other addresses: the program that starts again finds its peer by them.
+#[test]
+fn a_program_connects_again_after_a_reboot_with_other_addresses() {
+    let mut model = Model::tb5();
+    model.rules.reboot_readdresses = true;
+    Sim::new().model(model).faults("at 20ms b reboot 50ms".parse().unwrap()).run(async |net| {
+        let before = net.gids("b", DEVICE).unwrap();
+        drop(connected(&net, &options()).await);
+        net.sleep(Duration::from_millis(200)).await;
+        assert_ne!(before, net.gids("b", DEVICE).unwrap());
+        let pair = connected(&net, &options()).await;
+        exchange(&pair, &[1 << 20; 3]).await;
+    });
 }
 
 /// A cable that carries nothing, and does not say so, is given up after its timeout; another one takes over.

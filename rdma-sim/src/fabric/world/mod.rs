@@ -355,10 +355,10 @@ impl World {
         device.faults.keeps_mappings
     }
 
-    /// A queue pair has died of idleness
-    pub(super) fn qp_idled(&mut self, device: DeviceIndex) {
+    /// Notes whether a queue pair of a device has died of idleness
+    pub(super) fn note_idleness(&mut self, device: DeviceIndex, has_idled: bool) {
         let spoils = self.rules.idle_death_spoils;
-        self.device_mut(device).faults.is_spoiled |= spoils;
+        self.device_mut(device).faults.is_spoiled |= spoils && has_idled;
     }
 
     /// A queue pair was set to the error state
