@@ -11,6 +11,8 @@ use clap::{Parser, Subcommand};
 #[cfg(unix)]
 use rdma_doctor::discover::peer_probe::PeerTarget;
 
+#[cfg(unix)]
+use crate::bench::{NumberType, Sizes};
 use crate::failure::Failure;
 use crate::mac::PORTS;
 use crate::remote_path::RemotePath;
@@ -20,7 +22,7 @@ use crate::sim::Period;
 
 /// RDMA over Thunderbolt 5, real or simulated
 ///
-/// `copy` and `ping` run on the simulator: two Macs, a cable, virtual time. Equal seeds give equal runs. `copy` with `--listen` or
+/// `copy` and `ping` run on the simulator: two Macs, a cable, virtual time; `bench` with more of them. Equal seeds give equal runs. `copy` with `--listen` or
 /// HOST:NAME works between machines. `devices` and `doctor`
 /// inspect this machine, or a report that was recorded on another one. `topo` computes.
 #[derive(Debug, Parser)]
@@ -45,6 +47,18 @@ impl Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Measure a collective operation of simulated Macs, beside the bound and the schedules of JACCL
+    #[cfg(unix)]
+    #[command(
+        after_help = "Columns and conventions are those of nccl-tests; results are checked element by element. No program is faster than the \
+                      bound: the latency between the furthest hosts, or the time of the best plan for so many bytes, if that is more. JACCL \
+                      is the collectives of MLX: its published schedules on bare verbs, where the cabling is a mesh or has a ring \
+                      of at most 8 Macs. Equal arguments give equal times, which are virtual.\n\n\
+                      Examples: tb5 bench all-reduce; tb5 bench all-reduce --topology ring:5 --bytes 4..256MiB --dtype bf16; \
+                      tb5 bench all-to-all --topology macs.toml --json.\n\n\
+                      Exit codes: 0 done, 1 a result is wrong, there is no plan or a rank failed, 2 usage."
+    )]
+    Bench(Bench),
     /// Copy a file or a directory from one Mac to another over the cable, and verify it
     #[command(
         after_help = "Faults show how a copy goes on: --fault unplug@2ms,replug@8ms pulls the cable after 2 ms, and plugs it in again. \
@@ -158,6 +172,32 @@ pub(crate) struct TopoPlan {
     /// Also write the plan to a file; an existing file is replaced
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+}
+
+#[cfg(unix)]
+#[derive(Debug, clap::Args)]
+pub(crate) struct Bench {
+    /// The operation; one with a root begins or ends at the first host
+    #[arg(value_enum)]
+    pub(crate) operation: OperationName,
+    /// Number of hosts; by default that of the topology, or 4
+    #[arg(long, value_name = "N")]
+    pub(crate) hosts: Option<usize>,
+    /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix of MLX in JSON)
+    #[arg(long, default_value = "mesh", value_name = "SHAPE|FILE")]
+    pub(crate) topology: String,
+    /// Sizes from A to B in B, KiB, MiB or GiB, each twice the one before
+    #[arg(long, default_value = "4KiB..64MiB", value_name = "A..B", value_parser = Sizes::parse)]
+    pub(crate) bytes: Sizes,
+    /// Type of the elements
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) dtype: NumberType,
+    /// Seed of all random choices of the simulator
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Overwrite this element of the result of a rank, to see that the check finds it
+    #[arg(long, value_name = "ELEMENT", hide = true)]
+    pub(crate) spoil: Option<usize>,
 }
 
 /// A collective operation

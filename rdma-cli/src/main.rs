@@ -1,6 +1,8 @@
 //! `tb5`: RDMA over Thunderbolt 5 from the terminal, real or simulated
 
 mod args;
+#[cfg(unix)]
+mod bench;
 mod copy;
 mod devices;
 mod doctor;
@@ -39,6 +41,8 @@ fn main() -> ExitCode {
             let why = "--sim: the simulator has no devices to discover; leave the option out";
             Err(Failure::usage(why).into())
         }
+        #[cfg(unix)]
+        Command::Bench(bench) => bench::run(bench, args.output()),
         Command::Copy(copy) if args.sim && copy.is_between_machines() => {
             let why = "--sim: a copy between machines is not simulated; leave the option out";
             Err(Failure::usage(why).into())

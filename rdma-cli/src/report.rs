@@ -29,7 +29,10 @@ pub(crate) fn simulated(cables: u8) -> String {
 impl Output {
     /// Prints the line that names the backend, in text output
     pub(crate) fn announce(self, backend: &str) -> anyhow::Result<()> {
-        if self == Self::Text { line(backend) } else { Ok(()) }
+        if self == Self::Text {
+            print_line(backend)?;
+        }
+        Ok(())
     }
 
     /// Prints the result: `json` as one object, or `rows` as a table of names and values
@@ -44,9 +47,10 @@ impl Output {
     /// Prints the result in the chosen format
     pub(crate) fn print(self, json: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
         match self {
-            Self::Json => line(&serde_json::to_string(json)?),
-            Self::Text => line(&text()),
-        }
+            Self::Json => print_line(&serde_json::to_string(json)?)?,
+            Self::Text => print_line(&text())?,
+        };
+        Ok(())
     }
 }
 
@@ -65,12 +69,13 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// Prints a line; a closed pipe is not a failure
-fn line(text: &str) -> anyhow::Result<()> {
+/// Prints a line, and returns whether the output is read: a closed pipe is not a failure
+pub(crate) fn print_line(text: &str) -> anyhow::Result<bool> {
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

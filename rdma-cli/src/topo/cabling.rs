@@ -1,7 +1,7 @@
 //! The cabling of a topology
 
 use anyhow::{Context as _, Result};
-use rdma_collectives::{Cable, Cabling};
+use rdma_collectives::{Cable, Cabling, PlanError};
 use rdma_sim::Timing;
 use rdma_sim::topology::Topology;
 use rdma_sim_verbs::shared::topology;
@@ -15,7 +15,7 @@ pub(super) fn read(args: &args::Topology) -> Result<Topology> {
 }
 
 /// The cabling of a topology: what a cable carries is its payload in full frames, and its latency that of the simulator
-pub(super) fn cabling(topology: &Topology) -> Result<Cabling> {
+pub(crate) fn cabling(topology: &Topology) -> Result<Cabling> {
     let hosts = topology.hosts().iter().map(|host| host.name().to_owned()).collect::<Vec<_>>();
     let index = |name: &str| hosts.iter().position(|host| host == name).context("a cable ends at no host");
     let timing = Timing::default();
@@ -26,4 +26,17 @@ pub(super) fn cabling(topology: &Topology) -> Result<Cabling> {
         Ok(Cable::new(index(left.host)?, index(right.host)?, rate).latency_ns(latency_ns))
     });
     Ok(Cabling::new(hosts.iter().cloned(), cables.collect::<Result<Vec<_>>>()?)?)
+}
+
+/// The groups of hosts that no cables join, or another reason of the planner
+pub(crate) fn unplanned(error: &PlanError, cabling: &Cabling) -> anyhow::Error {
+    let parts = cabling.components();
+    if parts.len() == 1 {
+        return anyhow::anyhow!("{error}");
+    }
+    let name = |part: &Vec<usize>| {
+        part.iter().map(|host| cabling.hosts()[*host].as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let parts = parts.iter().map(name).collect::<Vec<_>>().join(" | ");
+    anyhow::anyhow!("no cables join these groups of hosts: {parts}")
 }

@@ -2,7 +2,10 @@
 
 mod cabling;
 mod check;
+mod operation;
 mod plan;
 
+pub(crate) use self::cabling::{cabling, unplanned};
 pub(crate) use self::check::run as check;
+pub(crate) use self::operation::operation;
 pub(crate) use self::plan::run as plan;

@@ -4,14 +4,13 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum as _;
-use rdma_collectives::{
-    Addition, Cabling, Certificate, Operation, Plan, PlanError, Unplug, additions, plan, unplugs, verify,
-};
+use rdma_collectives::{Addition, Cabling, Certificate, Plan, Unplug, additions, plan, unplugs, verify};
 use rdma_sim::LineRate;
 use rdma_sim::topology::Topology;
 use serde::Serialize;
 
-use super::cabling::{cabling, read};
+use super::cabling::{cabling, read, unplanned};
+use super::operation::operation;
 use crate::args::{OperationName, TopoPlan};
 use crate::failure::{Failure, at};
 use crate::report::{Output, plain, table};
@@ -65,7 +64,7 @@ const ADDITIONS: usize = 5;
 pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
     let topology = read(&args.topology)?;
     let cabling = cabling(&topology)?;
-    let operation = operation(args, &cabling)?;
+    let operation = operation(args.operation, cabling.hosts().len(), root(args, &cabling)?);
     let made = plan(&cabling, &operation).map_err(|error| unplanned(&error, &cabling))?;
     // The verifier shares no code with the planner.
     verify(&cabling, &made).context("the planner has made a wrong plan; please report this")?;
@@ -79,39 +78,14 @@ pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
     output.print(&report, || text(&report, &made))
 }
 
-/// The operation of the arguments, of equal amounts from each host
-fn operation(args: &TopoPlan, cabling: &Cabling) -> Result<Operation> {
-    let hosts = cabling.hosts().len();
-    let root = || match &args.root {
+/// The host that the arguments name as root
+fn root(args: &TopoPlan, cabling: &Cabling) -> Result<usize, Failure> {
+    match &args.root {
         None => Ok(0),
         Some(name) => cabling.hosts().iter().position(|host| host == name).ok_or_else(|| {
             Failure::usage(format!("--root {name}: the hosts are {}", cabling.hosts().join(", ")))
         }),
-    };
-    let amounts = vec![1; hosts];
-    Ok(match args.operation {
-        OperationName::AllReduce => Operation::AllReduce,
-        OperationName::AllGather => Operation::AllGather { amounts },
-        OperationName::ReduceScatter => Operation::ReduceScatter { amounts },
-        OperationName::Broadcast => Operation::Broadcast { root: root()? },
-        OperationName::Reduce => Operation::Reduce { root: root()? },
-        OperationName::Scatter => Operation::Scatter { root: root()?, amounts },
-        OperationName::Gather => Operation::Gather { root: root()?, amounts },
-        OperationName::AllToAll => Operation::AllToAll { amounts: vec![amounts; hosts] },
-    })
-}
-
-/// The groups of hosts that no cables join, or another reason of the planner
-fn unplanned(error: &PlanError, cabling: &Cabling) -> anyhow::Error {
-    let parts = cabling.components();
-    if parts.len() == 1 {
-        return anyhow::anyhow!("{error}");
     }
-    let name = |part: &Vec<usize>| {
-        part.iter().map(|host| cabling.hosts()[*host].as_str()).collect::<Vec<_>>().join(", ")
-    };
-    let parts = parts.iter().map(name).collect::<Vec<_>>().join(" | ");
-    anyhow::anyhow!("no cables join these groups of hosts: {parts}")
 }
 
 /// How many more cables each host can take
