@@ -195,7 +195,7 @@ pub(crate) struct Bench {
     /// Seed of all random choices of the simulator
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Overwrite this element of the result of a rank, to see that the check finds it
+    /// Overwrite this element of the result of the first host, to see that the check finds it
     #[arg(long, value_name = "ELEMENT", hide = true)]
     pub(crate) spoil: Option<usize>,
 }

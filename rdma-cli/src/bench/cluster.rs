@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result};
 use futures::future::{try_join, try_join_all};
-use rdma_async::{Node, NodeOptions, Session, Time};
+use rdma_async::{Node, NodeBuilder, NodeOptions, Session, Time};
 use rdma_collectives::{Cabling, Group};
-use rdma_sim::topology::Topology;
+use rdma_sim::topology::{LinkEnd, Topology};
 use rdma_sim::{Net, Sim, SimDevice};
 
 /// Macs, and the cables between them
@@ -19,8 +19,8 @@ pub(super) struct Macs<'a> {
 /// Longer than any measurement: sessions go on for ever, so that nothing else ends one that hangs.
 const TIME_LIMIT: Time = Time::from_nanos(600_000_000_000);
 
-/// How many neighbours the node of a Mac has memory for, unless it has more ports.
-const DEFAULT_PEERS: u32 = 5;
+/// How many neighbours a node has at most: so many paths have room in a completion queue. No Mac has more ports.
+const NEIGHBOURS: usize = 6;
 
 impl Macs<'_> {
     /// Runs a program in a simulation of these Macs
@@ -39,33 +39,57 @@ impl Macs<'_> {
         net: &Net,
         program: impl AsyncFnOnce(Vec<Group<SimDevice>>) -> Result<T>,
     ) -> Result<T> {
-        let hosts = self.cabling.hosts();
-        let nodes = hosts.iter().map(|host| self.node(net, host)).collect::<Result<Vec<_>>>()?;
-        let mut sessions: Vec<Vec<(usize, Session<SimDevice>)>> = hosts.iter().map(|_| Vec::new()).collect();
-        // Cables between the same Macs are paths of one session.
-        let neighbours: BTreeSet<_> = self.cabling.cables().iter().map(|cable| cable.ends).collect();
-        for [left, right] in neighbours {
-            if sessions[left].iter().any(|(rank, _)| *rank == right) {
-                continue;
+        let ranks = self.cabling.hosts().len();
+        let nodes = (0..ranks).map(|rank| self.nodes(net, rank)).collect::<Result<Vec<_>>>()?;
+        let node = |rank: usize, neighbour: usize| {
+            let position = nodes[rank].iter().position(|(neighbours, _)| neighbours.contains(&neighbour));
+            position.map(|position| &nodes[rank][position].1).context("no cable leads to a neighbour")
+        };
+        let mut sessions: Vec<Vec<(usize, Session<SimDevice>)>> = (0..ranks).map(|_| Vec::new()).collect();
+        for left in 0..ranks {
+            for right in self.neighbours(left).into_iter().filter(|right| left < *right) {
+                let (a, b) = (node(left, right)?, node(right, left)?);
+                let (to_right, to_left) = tokio::io::duplex(64 << 10);
+                let (session, ()) = try_join(a.connect(to_right), b.serve(to_left)).await?;
+                sessions[left].push((right, session));
+                sessions[right].push((left, b.accept().await.context("the node is closed")?));
             }
-            let (to_right, to_left) = tokio::io::duplex(64 << 10);
-            let (session, ()) = try_join(nodes[left].connect(to_right), nodes[right].serve(to_left)).await?;
-            sessions[left].push((right, session));
-            sessions[right].push((left, nodes[right].accept().await.context("the node is closed")?));
         }
         let joins = sessions.into_iter().enumerate();
         let joins = joins.map(|(rank, sessions)| Group::join(rank, self.cabling, sessions));
         program(try_join_all(joins).await?).await
     }
 
-    /// A node on all ports of a Mac that have a cable; it finds out by itself where each one leads
-    fn node(&self, net: &Net, host: &str) -> Result<Node<SimDevice>> {
-        let ends = self.topology.links().flat_map(|link| link.ends).filter(|end| end.host == host);
-        let mut devices = ends.map(|end| net.opener(host, end.device));
-        let builder = Node::builder(devices.next().context("a Mac has no cable")?);
-        let (builder, ports) =
-            devices.fold((builder, 1), |(builder, ports), device| (builder.device(device), ports + 1));
-        let options = NodeOptions::new().max_peers(ports.max(DEFAULT_PEERS));
-        Ok(builder.runtime(net.host(host).runtime()).options(options).build()?)
+    /// The ranks that a cable joins to one
+    fn neighbours(&self, rank: usize) -> Vec<usize> {
+        let ends = self.cabling.cables().iter().map(|cable| cable.ends);
+        let neighbours = ends.filter_map(|[left, right]| match rank {
+            _ if rank == left => Some(right),
+            _ if rank == right => Some(left),
+            _ => None,
+        });
+        neighbours.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// A node on all ports of a Mac that have a cable, with the neighbours; it finds out by itself where each port leads
+    ///
+    /// A Mac with more ports than there are gets several nodes.
+    fn nodes(&self, net: &Net, rank: usize) -> Result<Vec<(Vec<usize>, Node<SimDevice>)>> {
+        let hosts = self.cabling.hosts();
+        let host = &hosts[rank];
+        let node = |neighbours: &[usize]| {
+            let leads_there = |ends: &[LinkEnd<'_>; 2]| {
+                ends[0].host == host && neighbours.iter().any(|neighbour| ends[1].host == hosts[*neighbour])
+            };
+            let links = self.topology.links().map(|link| link.ends);
+            let ends = links.flat_map(|[left, right]| [[left, right], [right, left]]).filter(leads_there);
+            let mut devices = ends.map(|[own, _]| net.opener(host, own.device));
+            let builder = Node::builder(devices.next().context("a Mac has no cable")?);
+            let builder = devices.fold(builder, NodeBuilder::device);
+            let options = NodeOptions::new().max_peers(neighbours.len() as u32);
+            let node = builder.runtime(net.host(host).runtime()).options(options).build()?;
+            Ok((neighbours.to_vec(), node))
+        };
+        self.neighbours(rank).chunks(NEIGHBOURS).map(node).collect()
     }
 }

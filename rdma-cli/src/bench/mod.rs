@@ -33,8 +33,8 @@ const HOSTS: usize = 4;
 const MAX_DATA: u64 = 4 << 30;
 
 pub(crate) fn run(args: &Bench, output: Output) -> Result<()> {
-    let topology =
-        topology(&args.topology, args.hosts.or(default_hosts(&args.topology))).map_err(Failure::usage)?;
+    let hosts = args.hosts.or_else(|| default_hosts(&args.topology));
+    let topology = topology(&args.topology, hosts).map_err(Failure::usage)?;
     let cabling = cabling(&topology)?;
     let ranks = cabling.hosts().len();
     let longest = args.bytes.each().last().unwrap_or(0);
@@ -106,9 +106,9 @@ impl Measurement<'_> {
     fn row<T: Number>(&self, workload: &Workload) -> Result<Row> {
         let mut measured = measure::<T>(&self.macs, workload)?;
         if let Some(element) = self.args.spoil
-            && let Some(output) = measured.outputs.iter_mut().rev().find(|output| element < output.len())
+            && let Some(found) = measured.outputs[ROOT].get_mut(element)
         {
-            output[element] = T::default();
+            *found = T::default();
         }
         let jaccl = self.jaccl.measure::<T>(&self.macs, workload)?;
         let mut row = Row::new(workload, size_of::<T>(), measured.time);

@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 use rdma_collectives::Element;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// The type of elements
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
@@ -22,13 +23,9 @@ pub(crate) enum NumberType {
 }
 
 /// A type of elements that represents the sums of the measurement exactly
-pub(super) trait Number: Element + Default + PartialEq {
+pub(super) trait Number: Element + Default + FromBytes + Immutable + IntoBytes + PartialEq {
     /// A whole number up to 127
     fn of(value: u8) -> Self;
-    /// The bytes of elements, as they are in memory
-    fn to_bytes(numbers: &[Self]) -> Vec<u8>;
-    /// The elements of such bytes
-    fn from_bytes(bytes: &[u8]) -> Vec<Self>;
     /// Adds elements to others, both as bytes
     fn add(sums: &mut [u8], bytes: &[u8]);
 }
@@ -38,15 +35,6 @@ macro_rules! numbers {
         impl Number for $number {
             fn of(value: u8) -> Self {
                 $of(value)
-            }
-
-            fn to_bytes(numbers: &[Self]) -> Vec<u8> {
-                numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
-            }
-
-            fn from_bytes(bytes: &[u8]) -> Vec<Self> {
-                let (numbers, _) = bytes.as_chunks();
-                numbers.iter().map(|bytes| Self::from_ne_bytes(*bytes)).collect()
             }
 
             fn add(sums: &mut [u8], bytes: &[u8]) {

@@ -64,20 +64,18 @@ impl Workload {
         self.inputs[rank].iter().map(|value| T::of(*value)).collect()
     }
 
-    /// What a rank must have after the operation; empty if nothing is promised
-    fn expected(&self, rank: usize) -> Vec<u8> {
+    /// What a rank must have after the operation, in pieces that follow each other; none if nothing is promised
+    fn expected(&self, rank: usize) -> Vec<&[u8]> {
         let Self { count, inputs, sums, .. } = self;
         let part = rank * count..(rank + 1) * count;
         match self.operation {
             OperationName::Reduce | OperationName::Gather if rank != ROOT => Vec::new(),
-            OperationName::AllReduce | OperationName::Reduce => sums.clone(),
-            OperationName::AllGather | OperationName::Gather => inputs.concat(),
-            OperationName::ReduceScatter => sums[part].to_vec(),
-            OperationName::AllToAll => {
-                inputs.iter().flat_map(|input| &input[part.clone()]).copied().collect()
-            }
-            OperationName::Broadcast => inputs[ROOT].clone(),
-            OperationName::Scatter => inputs[ROOT][part].to_vec(),
+            OperationName::AllReduce | OperationName::Reduce => vec![sums],
+            OperationName::AllGather | OperationName::Gather => inputs.iter().map(Vec::as_slice).collect(),
+            OperationName::ReduceScatter => vec![&sums[part]],
+            OperationName::AllToAll => inputs.iter().map(|input| &input[part.clone()]).collect(),
+            OperationName::Broadcast => vec![&inputs[ROOT]],
+            OperationName::Scatter => vec![&inputs[ROOT][part]],
         }
     }
 
@@ -94,10 +92,18 @@ impl Workload {
 
     /// How many elements of the results of all ranks are wrong
     pub(super) fn wrong<T: Number>(&self, outputs: &[Vec<T>]) -> usize {
-        let of_rank = |(rank, output): (usize, &Vec<T>)| {
-            let expected = self.expected(rank);
-            let differs = |(found, expected): &(&T, &u8)| **found != T::of(**expected);
-            expected.len().saturating_sub(output.len()) + output.iter().zip(&expected).filter(differs).count()
+        let in_piece = |output: &[T], expected: &[u8]| {
+            let equal = output.iter().zip(expected).filter(|(found, expected)| **found == T::of(**expected));
+            expected.len() - equal.count()
+        };
+        let of_rank = |(rank, output): (usize, &Vec<T>)| -> usize {
+            let mut rest = output.as_slice();
+            let pieces = self.expected(rank).into_iter().map(|expected| {
+                let (piece, after) = rest.split_at(expected.len().min(rest.len()));
+                rest = after;
+                in_piece(piece, expected)
+            });
+            pieces.sum()
         };
         outputs.iter().enumerate().map(of_rank).sum()
     }
@@ -136,8 +142,9 @@ mod tests {
     fn every_wrong_element_counts() {
         for operation in [OperationName::AllReduce, OperationName::AllToAll, OperationName::Gather] {
             let workload = Workload::new(operation, 3, 3 * 64, 4);
-            let right: Vec<Vec<f32>> =
-                (0..3).map(|rank| workload.expected(rank).into_iter().map(f32::of).collect()).collect();
+            let right: Vec<Vec<f32>> = (0..3)
+                .map(|rank| workload.expected(rank).concat().into_iter().map(f32::of).collect())
+                .collect();
             assert_eq!(workload.wrong(&right), 0);
             let rank = right.iter().rposition(|output| !output.is_empty()).unwrap();
             let mut wrong = right.clone();

@@ -5,6 +5,8 @@
 mod support;
 
 mod arguments;
+mod bench;
+mod bench_figures;
 mod copy;
 mod doctor;
 mod field_failures;

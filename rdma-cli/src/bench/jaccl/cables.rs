@@ -75,18 +75,15 @@ impl<'a> Cables<'a> {
     /// The wires of each rank of a ring: those to the next rank, then those to the one before
     pub(super) fn ring_wires(&self, net: &Net, order: &RingOrder) -> Result<Vec<Vec<Wire>>> {
         let ranks = order.hosts.len();
-        let mut to_next: Vec<Vec<_>> = (0..ranks).map(|_| Vec::new()).collect();
-        let mut to_previous: Vec<Vec<_>> = (0..ranks).map(|_| Vec::new()).collect();
-        for rank in 0..ranks {
-            let next = (rank + 1) % ranks;
+        let mut wires: Vec<[Vec<_>; 2]> = (0..ranks).map(|_| [Vec::new(), Vec::new()]).collect();
+        for (rank, ends) in neighbours(&order.hosts).enumerate() {
             for number in 0..order.wires {
-                let [a, b] = self.wire(net, [order.hosts[rank], order.hosts[next]], number)?;
-                to_next[rank].push(a);
-                to_previous[next].push(b);
+                let [a, b] = self.wire(net, ends, number)?;
+                wires[rank][0].push(a);
+                wires[(rank + 1) % ranks][1].push(b);
             }
         }
-        to_next.iter_mut().zip(to_previous).for_each(|(wires, previous)| wires.extend(previous));
-        Ok(to_next)
+        Ok(wires.into_iter().map(|both| both.into_iter().flatten().collect()).collect())
     }
 
     /// Both ends of a wire over one of the cables between two hosts
@@ -127,14 +124,19 @@ impl<'a> Cables<'a> {
 
     /// The rate of a ring with the best number of cables, which has to be the same everywhere
     fn fastest(&self, hosts: &[usize]) -> Option<(u64, RingOrder)> {
-        let neighbours = || hosts.iter().zip(hosts.iter().cycle().skip(1)).map(|(a, b)| self.between(*a, *b));
-        let fewest = neighbours().map(<[_]>::len).min()?.min(MAX_WIRES);
+        let between = || neighbours(hosts).map(|[from, to]| self.between(from, to));
+        let fewest = between().map(<[_]>::len).min()?.min(MAX_WIRES);
         let rings = (1..=fewest).map(|wires| {
-            let slowest = neighbours().map(|cables| cables[wires - 1].rate).min().unwrap_or(0);
+            let slowest = between().map(|cables| cables[wires - 1].rate).min().unwrap_or(0);
             (wires as u64 * slowest, RingOrder { hosts: hosts.to_vec(), wires })
         });
         rings.max_by_key(|(rate, _)| *rate)
     }
+}
+
+/// Each host of a ring with the next one
+fn neighbours(hosts: &[usize]) -> impl Iterator<Item = [usize; 2]> {
+    hosts.iter().zip(hosts.iter().cycle().skip(1)).map(|(from, to)| [*from, *to])
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use anyhow::Result;
 use futures::future::try_join_all;
 use rdma_sim::Net;
 use rdma_sim::topology::Topology;
+use zerocopy::IntoBytes as _;
 
 use self::cables::{Cables, RingOrder};
 use self::mesh::Mesh;
@@ -95,19 +96,19 @@ impl<'a> Jaccl<'a> {
             Schedule::Mesh => self.cables.mesh_wires(net)?,
             Schedule::Ring(order) => self.cables.ring_wires(net, order)?,
         };
-        let inputs: Vec<_> = (0..workload.ranks).map(|rank| T::to_bytes(&workload.input(rank))).collect();
-        let mut outputs: Vec<_> =
-            (0..workload.ranks).map(|rank| vec![0; workload.output_len(rank) * size_of::<T>()]).collect();
+        let inputs: Vec<Vec<T>> = (0..workload.ranks).map(|rank| workload.input(rank)).collect();
+        let outputs = (0..workload.ranks).map(|rank| vec![T::default(); workload.output_len(rank)]);
+        let mut outputs: Vec<_> = outputs.collect();
         net.sleep(QUIET).await;
         let start = net.now();
         let all = ranks.iter_mut().zip(inputs.iter().zip(&mut outputs)).enumerate();
         let all = all.map(async |(rank, (wires, (input, output)))| {
+            let (input, output) = (input.as_bytes(), output.as_mut_bytes());
             let mut vectors = Vectors { input, output, add: T::add };
             self.operate(schedule, [rank, workload.ranks], wires, &mut vectors, size_of::<T>()).await?;
             anyhow::Ok(net.now())
         });
         let end = try_join_all(all).await?.into_iter().max().unwrap_or(start);
-        let outputs = outputs.iter().map(|bytes| T::from_bytes(bytes)).collect();
         Ok(Measured { time: end - start, outputs })
     }
 
