@@ -50,7 +50,7 @@ pub(crate) enum Command {
     /// Measure a collective operation of simulated Macs, beside the bound and the schedules of JACCL
     #[cfg(unix)]
     #[command(
-        after_help = "Columns and conventions are those of nccl-tests; results are checked element by element. No program is faster than the \
+        after_help = "Columns and conventions are those of nccl-tests; results are checked element by element. No plan is faster than the \
                       bound: the latency between the furthest hosts, or the time of the best plan for so many bytes, if that is more. JACCL \
                       is the collectives of MLX: its published schedules on bare verbs, where the cabling is a mesh or has a ring \
                       of at most 8 Macs. Equal arguments give equal times, which are virtual.\n\n\

@@ -33,7 +33,7 @@ pub(super) struct Row {
     time_ns: u64,
     algbw_bytes_per_second: f64,
     busbw_bytes_per_second: f64,
-    /// No program is faster on this cabling
+    /// The latency between the furthest hosts, or the time of the best plan, if that is more
     pub(super) lower_bound_ns: u64,
     pub(super) jaccl_ns: Option<u64>,
     /// `ok`, or how many elements are wrong

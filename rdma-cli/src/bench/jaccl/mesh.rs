@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::wire::{Flow, Sink, Source, Step, Vectors, Wire};
 
-/// Up to so many bytes, everyone sends everything to everyone.
+/// Up to so many bytes, each rank sends its whole vector to each other rank.
 const ONE_PHASE: usize = 32 << 10;
 
 /// A rank of a mesh, with a wire to each other rank, in their order
@@ -17,7 +17,7 @@ pub(super) struct Mesh<'a> {
 }
 
 impl Mesh<'_> {
-    /// One phase for up to 32 KiB or two ranks; above, each rank adds up an equal share, and sends it to all
+    /// One phase for up to 32 KiB or two ranks; above, each rank adds up an equal share and sends it to the others
     ///
     /// Elements beyond the equal shares are added up in one phase of their own. A rank begins the second phase when its own first one is
     /// over.
@@ -35,7 +35,7 @@ impl Mesh<'_> {
         if rest.is_empty() { Ok(()) } else { self.all_to_all_of(rest, vectors).await }
     }
 
-    /// One phase: everyone sends its part to everyone
+    /// One phase: each rank sends its part to each other rank
     pub(super) async fn all_gather(&mut self, vectors: &mut Vectors<'_>) -> Result<()> {
         let part = vectors.input.len();
         let places = |rank: usize| rank * part..(rank + 1) * part;
@@ -49,7 +49,7 @@ impl Mesh<'_> {
         self.scatter(|rank| rank * part..(rank + 1) * part, 0..part, vectors).await
     }
 
-    /// Everyone sends the same part of its input to everyone, and adds up what it receives
+    /// Each rank sends the same part of its input to each other rank, and adds up what it receives
     async fn all_to_all_of(&mut self, part: Range<usize>, vectors: &mut Vectors<'_>) -> Result<()> {
         vectors.output[part.clone()].copy_from_slice(&vectors.input[part.clone()]);
         let flows = self.flows(part.len(), |_| part.clone(), |_| part.clone());
@@ -57,7 +57,7 @@ impl Mesh<'_> {
         step.run(self.wires, &flows, vectors).await
     }
 
-    /// Everyone sends each rank its share, and adds up its own one at `own` of the output
+    /// Each rank sends each other rank its share, and adds up its own one at `own` of the output
     async fn scatter(
         &mut self,
         shares: impl Fn(usize) -> Range<usize>,
@@ -70,7 +70,7 @@ impl Mesh<'_> {
         step.run(self.wires, &flows, vectors).await
     }
 
-    /// Everyone sends its part to everyone
+    /// Each rank sends its part to each other rank
     async fn gather(
         &mut self,
         source: Source,
