@@ -13,10 +13,10 @@ use super::wire::{Credit, End};
 
 /// How many messages can be under way to a neighbour, each in a lease of its own.
 pub(crate) const MAX_MESSAGES: usize = 8;
-/// How many bytes are under way to a neighbour before the next message waits: as many as keep the cable busy, and no more, because
-/// more urgent messages queue behind them.
+/// How many bytes are under way over each cable to a neighbour before the next message waits: as many as keep the cable busy, and no
+/// more, because more urgent messages queue behind them.
 const MAX_BYTES: usize = 384 << 10;
-/// How many messages may be under way whatever their length: one crosses the cable while others are announced and granted.
+/// How many messages may be under way over each cable whatever their length: one crosses it while others are announced and granted.
 const MIN_MESSAGES: usize = 3;
 
 /// The streams of a link, from the time of joining on
@@ -41,6 +41,8 @@ pub(crate) struct Link<D: Device> {
     pub(crate) rank: usize,
     /// The rank of this side
     own: usize,
+    /// How many cables lead to the neighbour
+    pub(crate) cables: usize,
     streams: Streams<D>,
     recv: Recv<D>,
     /// Whether the neighbour sends no more messages of operations
@@ -67,6 +69,7 @@ impl<D: Device> Link<D> {
         Self {
             rank,
             own,
+            cables: 1,
             recv: streams.data.recv(),
             has_ended: false,
             recv_credit: Some(streams.credit.recv()),
@@ -193,7 +196,8 @@ impl<D: Device> Link<D> {
 
     /// Whether another message may be under way
     pub(crate) fn has_room(&self) -> bool {
-        let has_place = self.sending < MAX_BYTES || self.sends.len() < MIN_MESSAGES;
+        let has_place =
+            self.sending < self.cables * MAX_BYTES || self.sends.len() < self.cables * MIN_MESSAGES;
         has_place && !self.spare.is_empty() && !self.has_failed
     }
 

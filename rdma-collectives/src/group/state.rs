@@ -113,6 +113,11 @@ impl<D: Device> Group<D> {
         let max_message = links.iter().map(|(_, max_message)| *max_message).min().unwrap_or(usize::MAX);
         let mut links: Vec<_> = links.into_iter().map(|(link, _)| link).collect();
         links.sort_by_key(|link| link.rank);
+        for link in &mut links {
+            let ends = [[rank, link.rank], [link.rank, rank]];
+            let cables = plans.cabling.cables().iter();
+            link.cables = cables.filter(|cable| ends.contains(&cable.ends)).count();
+        }
         let max_held = max_message / HELD_PART;
         let monitor = Monitor::new(rank);
         Self { rank, links, options, plans, sequence: 0, max_held, end: None, founding, monitor }
