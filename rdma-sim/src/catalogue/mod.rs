@@ -4,7 +4,7 @@
 //! use rdma_sim::catalogue;
 //!
 //! let rule = catalogue::rules().find(|rule| rule.name == "max-qp").unwrap();
-//! assert_eq!(rule.source, "Apple TN3205; mlx#3162; mlx#4209");
+//! assert_eq!(rule.source, "mlx#3162; mlx#4209; the number also in Apple TN3205");
 //! assert_eq!(rule.switch.name(), "Caps::max_qp");
 //! ```
 //!

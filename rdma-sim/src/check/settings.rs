@@ -19,7 +19,7 @@ use crate::{Model, RandomFaults, Scheduler, Seeded, Topology};
 /// let settings = Check::new().runs(20).topology(Topology::ring(3, 4)?).random_faults(RandomFaults::up_to(3));
 /// check(settings, async |net| {
 ///     // The test: whatever the faults did, the devices of the other Macs are there.
-///     assert_eq!(net.gids("c", "rdma_en2").map(|gids| gids.len() <= 2), Ok(true));
+///     assert!(net.gids("c", "rdma_en2").is_ok());
 /// });
 /// # Ok::<(), rdma_sim::TopologyError>(())
 /// ```

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use futures::future::{Either, select};
 use rdma_bare::BareQp;
 use rdma_core::{Error, FRAME, QpInit};
+use rdma_sim::rules::QueueGrant;
 use rdma_sim::topology::{MacModel, Shape};
 use rdma_sim::{LineRate, Model, Net, SimDevice, Topology};
 use rdma_tests::DEVICE;
@@ -69,7 +70,8 @@ pub(crate) const BUGS: &[Bug] = &[
         Delay,
         "the send queue is full",
         "Requests are counted against a queue that holds frames."
-    ),
+    )
+    .model(shallow),
     bug!(
         buffer_reused_after_the_answer,
         Fault,
@@ -324,6 +326,13 @@ async fn credits_of_a_former_peer(net: Net, is_fixed: bool) {
 /// The next frame of the arena
 fn frame(index: usize) -> std::ops::Range<usize> {
     index * FRAME..index * FRAME + 8
+}
+
+/// Devices that grant no more than was asked for, so that few frames fill a queue
+fn shallow() -> Model {
+    let mut model = Model::tb5();
+    model.rules.queue_grant = QueueGrant::Exact;
+    model
 }
 
 fn pair(net: &Net, device: &str, frames: u32) -> Result<[BareQp<SimDevice>; 2], Error> {

@@ -378,7 +378,11 @@ fn invalid_arguments_are_refused_with_the_reason() {
         (&["--topology", "mesh:3", "--hosts", "2", "--", "true"], 2, "2 hosts, but the topology has 3"),
         (&["--topology", "ring", "--hosts", "2", "--", "true"], 2, "at least 3"),
         (&["--topology", "mesh", "--hosts", "0", "--", "true"], 2, "at least 2"),
-        (&["--profile", "tb6", "--", "true"], 2, "[possible values: tb5, tb5-macos-26.2, tb5-lenient, roce]"),
+        (
+            &["--profile", "tb6", "--", "true"],
+            2,
+            "[possible values: tb5, tb5-strict, tb5-macos-26.2, tb5-lenient, roce]",
+        ),
         (&["--fault", "at 1s a explode", "--", "true"], 2, "explode"),
         (&["--fault", "at 1s z kill", "--", "true"], 2, "the topology has no host \"z\""),
         (&["--grace", "5", "--", "true"], 2, "such as 300ms"),

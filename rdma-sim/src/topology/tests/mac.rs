@@ -69,7 +69,7 @@ fn numbers_are_different_for_each_port_of_the_largest_topology() {
     let guids: BTreeSet<_> = ports.iter().map(|port| port.guid()).collect();
     let macs: BTreeSet<_> = ports.iter().map(|port| port.mac_address()).collect();
     let addresses: BTreeSet<_> = ports.iter().flat_map(|port| port.addresses()).collect();
-    assert_eq!((guids.len(), macs.len(), addresses.len()), (ports.len(), ports.len(), 2 * ports.len()));
+    assert_eq!((guids.len(), macs.len(), addresses.len()), (ports.len(), ports.len(), 3 * ports.len()));
     let error = topology.add_host("late", 3).unwrap_err();
     assert_eq!(error, TopologyError::TooManyHosts { host: "late".to_owned() });
     assert_eq!(error.to_string(), "late is one host too many: the simulator has room for 1778");
