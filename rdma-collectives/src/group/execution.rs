@@ -135,6 +135,9 @@ impl<'a, D: Device> Execution<'a, D> {
     /// Goes on until there is nothing to do before something arrives or has been sent, or other tasks should run
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), GroupError>> {
         self.work = 0;
+        if self.job.monitor.is_watched() {
+            self.job.monitor.update(|found| found.neighbours.clear());
+        }
         loop {
             let mut has_progress = self.copy();
             for link in &mut *self.links {

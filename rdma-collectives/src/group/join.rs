@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use futures::TryStreamExt;
@@ -14,7 +15,7 @@ use super::error::JoinError;
 use super::link::{Leases, Link, MAX_MESSAGES, Streams};
 use super::options::GroupOptions;
 use super::plans::Plans;
-use super::wire::{Credit, End, Greeting};
+use super::wire::{Credit, End, Greeting, LEAVING};
 use crate::Cabling;
 use crate::cabling::hash;
 
@@ -23,37 +24,41 @@ const VERSION: u64 = 3;
 /// How many streams a link has.
 const STREAMS: usize = 3;
 
+/// Whether joining waits for memory and places of streams
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Waiting {
+    /// Another group of the same ranks gives them back
+    ForEarlierGroup,
+    /// The application may have them for ever
+    Never,
+}
+
 /// Joins the neighbours: returns the links, each with the longest message that the node of this rank takes over it
 ///
-/// Resets the sessions if that fails, or if the future is dropped: the neighbours would wait for ever.
+/// The caller resets the sessions if that fails: the neighbours would wait for ever. `links` and what is still being made are dropped
+/// behind that, because neighbours should learn of the reset before they see the ends of streams.
 pub(super) async fn join<D: Device>(
     rank: usize,
-    sessions: Vec<(usize, Session<D>)>,
     options: GroupOptions,
     cabling: &Cabling,
+    waiting: Waiting,
+    reset: &mut Reset<D>,
 ) -> Result<(Vec<(Link<D>, usize)>, Plans), JoinError> {
-    // Dropped behind the reset: neighbours should learn of that before they see the ends of streams.
     let (mut links, mut linking) = (Vec::new(), FuturesUnordered::new());
-    let mut reset = Reset { sessions, cause: Cause { rank, is_lost: false } };
     let joined = async {
         let sessions = by_neighbour(rank, cabling, &reset.sessions)?;
         let plans = Plans::new(cabling.clone())?;
         let own = greeting(rank, &plans, &options);
         // All at once: a failure is found whichever neighbour it is with.
-        let all = sessions.into_iter().map(|(neighbour, session)| link(own, neighbour, session, options));
-        linking.extend(all);
+        let link = |(neighbour, session)| link(own, neighbour, session, options, waiting);
+        linking.extend(sessions.into_iter().map(link));
         while let Some(link) = linking.try_next().await? {
             links.push(link);
         }
         Ok(plans)
     }
     .await;
-    match &joined {
-        Ok(_) => reset.sessions.clear(),
-        Err(error) => reset.cause = JoinError::cause(error, rank),
-    }
-    drop(reset);
-    joined.map(|plans| (links, plans))
+    joined.inspect_err(|error: &JoinError| reset.now(error.cause(rank))).map(|plans| (links, plans))
 }
 
 /// Makes a link; returns it, and the longest message that the node of this rank takes
@@ -62,14 +67,14 @@ async fn link<D: Device>(
     neighbour: usize,
     session: Session<D>,
     options: GroupOptions,
+    waiting: Waiting,
 ) -> Result<(Link<D>, usize), JoinError> {
-    // Without waiting: the rank itself may have the rest of the memory.
-    let leases = Leases::new(&session, neighbour, options, false).await?;
+    let leases = Leases::new(&session, neighbour, options, waiting).await?;
     let mut streams = Vec::with_capacity(STREAMS);
     while streams.len() < STREAMS {
         // By sides and not by ranks, which the greeting compares: neighbours that take each other for another rank find that out.
         streams.push(match session.side() {
-            Side::Connecting => opened(neighbour, &session).await?,
+            Side::Connecting => opened(neighbour, &session, waiting).await?,
             Side::Accepting => accepted(neighbour, &session).await?,
         });
     }
@@ -78,7 +83,7 @@ async fn link<D: Device>(
     let Ok([data, credit, end]) = <[Stream<D>; STREAMS]>::try_from(streams) else {
         unreachable!("there are three streams")
     };
-    greet(own, neighbour, session.max_message(), Streams { data, credit, end }, leases).await
+    greet(own, neighbour, session.max_message(), Streams { data, credit, end: Arc::new(end) }, leases).await
 }
 
 /// Makes a link of its streams, whose node takes messages of up to `max` bytes; returns it, and the longest message that the node of
@@ -90,7 +95,7 @@ pub(super) async fn greet<D: Device>(
     streams: Streams<D>,
     mut leases: Leases,
 ) -> Result<(Link<D>, usize), JoinError> {
-    for urgent in [&streams.credit, &streams.end] {
+    for urgent in [&streams.credit, &*streams.end] {
         urgent.set_priority(Priority::High);
     }
     leases.end.extend_from_slice(&Greeting { max_message: max as u64, ..own }.encode());
@@ -115,14 +120,21 @@ pub(super) async fn greet<D: Device>(
 /// Resets the sessions of a rank that does not join when it is dropped
 pub(super) struct Reset<D: Device> {
     pub(super) sessions: Vec<(usize, Session<D>)>,
-    /// Why this rank does not join
-    pub(super) cause: Cause,
+    /// The rank that does not join, as its neighbours number it
+    pub(super) rank: usize,
+}
+
+impl<D: Device> Reset<D> {
+    /// Resets them at once
+    pub(super) fn now(&mut self, cause: Cause) {
+        let code = cause.reset_code();
+        self.sessions.drain(..).for_each(|(_, session)| session.reset(code));
+    }
 }
 
 impl<D: Device> Drop for Reset<D> {
     fn drop(&mut self) {
-        let code = self.cause.reset_code();
-        self.sessions.iter().for_each(|(_, session)| session.reset(code));
+        self.now(Cause { rank: self.rank, is_lost: false });
     }
 }
 
@@ -175,36 +187,46 @@ fn by_neighbour<D: Device>(
 }
 
 impl Leases {
-    /// Memory for all that is under way to a neighbour at once; waits for it or not
+    /// Memory for all that is under way to a neighbour at once
     pub(super) async fn new<D: Device>(
         session: &Session<D>,
         neighbour: usize,
         options: GroupOptions,
-        waits: bool,
+        waiting: Waiting,
     ) -> Result<Self, JoinError> {
         let (block, max) = (options.block_bytes, session.max_message());
         if block > max {
             return Err(JoinError::MaxMessage { rank: neighbour, max, len: block });
         }
         let lease = async |len| {
-            let leased = if waits { session.alloc(len).await } else { session.try_alloc(len) };
+            let leased = match waiting {
+                Waiting::ForEarlierGroup => session.alloc(len).await,
+                Waiting::Never => session.try_alloc(len),
+            };
             leased.map_err(|reason| JoinError::Memory { rank: neighbour, reason })
         };
         let mut data = Vec::with_capacity(MAX_MESSAGES);
         while data.len() < MAX_MESSAGES {
             data.push(lease(block).await?);
         }
-        Ok(Self { data, credit: lease(Credit::LEN).await?, end: lease(Greeting::LEN.max(End::LEN)).await? })
+        let (credit, end) = (lease(Credit::LEN).await?, lease(Greeting::LEN.max(End::LEN)).await?);
+        Ok(Self { data, credit, end, leaving: lease(LEAVING.len()).await? })
     }
 }
 
-async fn opened<D: Device>(neighbour: usize, session: &Session<D>) -> Result<Stream<D>, JoinError> {
+async fn opened<D: Device>(
+    neighbour: usize,
+    session: &Session<D>,
+    waiting: Waiting,
+) -> Result<Stream<D>, JoinError> {
     let mut opening = pin!(session.open_stream(Priority::Normal));
     // Ready at once, unless the peer takes no more streams.
-    match poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await {
-        Poll::Ready(opened) => opened.map_err(|error| JoinError::of_open(neighbour, error)),
-        Poll::Pending => Err(JoinError::Streams { rank: neighbour, needed: STREAMS }),
-    }
+    let opened = match poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await {
+        Poll::Ready(opened) => opened,
+        Poll::Pending if waiting == Waiting::ForEarlierGroup => opening.await,
+        Poll::Pending => return Err(JoinError::Streams { rank: neighbour, needed: STREAMS }),
+    };
+    opened.map_err(|error| JoinError::of_open(neighbour, error))
 }
 
 async fn accepted<D: Device>(neighbour: usize, session: &Session<D>) -> Result<Stream<D>, JoinError> {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rdma_async::future::{Recv, Send};
@@ -9,7 +10,7 @@ use rdma_async::{Device, Lease, SendError, Session, Stream};
 
 use super::block::Block;
 use super::error::GroupError;
-use super::wire::{Credit, End};
+use super::wire::{Credit, End, LEAVING};
 
 /// How many messages can be under way to a neighbour, each in a lease of its own.
 pub(crate) const MAX_MESSAGES: usize = 8;
@@ -25,8 +26,8 @@ pub(crate) struct Streams<D: Device> {
     pub(crate) data: Stream<D>,
     /// Credit for these
     pub(crate) credit: Stream<D>,
-    /// One message at most: why the group is over. Nothing goes before it, so there is always a place for it.
-    pub(crate) end: Stream<D>,
+    /// Two messages at most: why the group is over, and that the rank has left. Nothing goes before them, so there is always a place.
+    pub(crate) end: Arc<Stream<D>>,
 }
 
 /// The memory for what a link sends
@@ -34,6 +35,7 @@ pub(crate) struct Leases {
     pub(crate) data: Vec<Lease>,
     pub(crate) credit: Lease,
     pub(crate) end: Lease,
+    pub(crate) leaving: Lease,
 }
 
 /// A neighbour, and what is under way to it
@@ -61,6 +63,9 @@ pub(crate) struct Link<D: Device> {
     spare_credit: Option<Lease>,
     send_credit: Option<Send<D>>,
     spare_end: Option<Lease>,
+    leaving: Option<Lease>,
+    /// Whether the rank has left the group when the link is dropped, and does not go on in another one
+    pub(crate) is_last: bool,
 }
 
 impl<D: Device> Link<D> {
@@ -83,6 +88,8 @@ impl<D: Device> Link<D> {
             spare_credit: Some(leases.credit),
             send_credit: None,
             spare_end: Some(leases.end),
+            leaving: Some(leases.leaving),
+            is_last: false,
         }
     }
 
@@ -91,9 +98,9 @@ impl<D: Device> Link<D> {
         self.streams.data.session()
     }
 
-    /// The stream of ends, on which the neighbour says that it has left by finishing it; the rest of the link is dropped
-    pub(crate) fn into_end(self) -> Stream<D> {
-        self.streams.end
+    /// The stream of ends, on which the neighbour says that it has left
+    pub(crate) fn end_stream(&self) -> Arc<Stream<D>> {
+        Arc::clone(&self.streams.end)
     }
 
     /// Fails if the neighbour has ended the group, and notes whether it is gone
@@ -103,6 +110,7 @@ impl<D: Device> Link<D> {
             && let Poll::Ready(received) = Pin::new(&mut self.recv_end).poll(cx)
         {
             self.gone = Some(match received {
+                Ok(Some(message)) if *message == LEAVING => GroupError::Left { rank },
                 Ok(Some(message)) => {
                     return Err(End::decode(&message)
                         .map_or(GroupError::Protocol { rank, sequence }, |End(error)| error));
@@ -235,7 +243,18 @@ impl<D: Device> Link<D> {
         if let Some(mut lease) = self.spare_end.take() {
             lease.clear();
             lease.extend_from_slice(&End(error.clone()).encode());
-            // Fails if the neighbour is lost, or has left. The stream stays open: finishing it without another word is to leave.
+            // Fails if the neighbour is lost, or has left.
+            let _ = self.streams.end.try_send(lease);
+        }
+    }
+}
+
+impl<D: Device> Drop for Link<D> {
+    fn drop(&mut self) {
+        if let Some(mut lease) = self.leaving.take_if(|_| self.is_last) {
+            lease.clear();
+            lease.extend_from_slice(&LEAVING);
+            // Fails if the neighbour is lost, or has left.
             let _ = self.streams.end.try_send(lease);
         }
     }

@@ -2,13 +2,12 @@
 
 use rdma_async::{Device, Session};
 
-use super::cause::Cause;
 use super::error::{GroupError, JoinError, ShrinkError};
-use super::join::{self, Reset};
+use super::join::{self, Reset, Waiting};
 use super::options::GroupOptions;
 use super::reduction::Reduction;
 use super::shrink;
-use super::state::{Founding, Group};
+use super::state::{FIRST, Founding, Group};
 use crate::Cabling;
 
 impl<D: Device> Group<D> {
@@ -55,32 +54,39 @@ impl<D: Device> Group<D> {
         cabling: &Cabling,
         sessions: impl IntoIterator<Item = (usize, Session<D>)>,
     ) -> Result<Self, JoinError> {
-        let sessions = sessions.into_iter().collect();
-        Self::found(options, rank, cabling, sessions, 0).await
+        let reset = Reset { sessions: sessions.into_iter().collect(), rank };
+        // The rank itself may have the rest of the memory.
+        Self::join_at(options, rank, cabling, reset, Waiting::Never, 0).await
     }
 
-    /// Joins a group that is not what is left of another one
-    async fn found(
+    /// Joins a group that is not what is left of another one; resets the sessions if that fails
+    async fn join_at(
         options: GroupOptions,
         rank: usize,
         cabling: &Cabling,
-        sessions: Vec<(usize, Session<D>)>,
+        mut reset: Reset<D>,
+        waiting: Waiting,
         epoch: u64,
     ) -> Result<Self, JoinError> {
-        let (links, plans) = join::join(rank, sessions, options, cabling).await?;
+        let (links, plans) = join::join(rank, options, cabling, waiting, &mut reset).await?;
         let founding =
             Founding { cabling: cabling.clone(), ranks: (0..cabling.hosts().len()).collect(), epoch };
         let group = Self::new(rank, links, plans, options, founding);
-        group.meet().await.map_err(JoinError::of_group)
+        let agreed = group.agree_on_epoch().await.map_err(JoinError::of_group);
+        match &agreed {
+            Ok(_) => reset.sessions.clear(),
+            Err(error) => reset.now(error.cause(rank)),
+        }
+        agreed
     }
 
     /// Waits until all ranks are there; agrees on the highest epoch
-    pub(super) async fn meet(mut self) -> Result<Self, GroupError> {
+    pub(super) async fn agree_on_epoch(mut self) -> Result<Self, GroupError> {
         let mut epoch = [self.founding.epoch];
-        // The number before that of the first operation of the application.
-        self.sequence = u32::MAX;
+        self.sequence = FIRST;
         self.all_reduce(&mut epoch, Reduction::Max).await?;
         [self.founding.epoch] = epoch;
+        self.links.iter_mut().for_each(|link| link.is_last = true);
         Ok(self)
     }
 
@@ -90,7 +96,7 @@ impl<D: Device> Group<D> {
     /// group, which begins with operation 0. Its ranks are numbered anew in the same order ([`hosts`](Self::hosts) names them), and its cabling is
     /// what is left of the first one: pairs of ranks whose session is over have no cable.
     ///
-    /// The ranks agree on who is left, also if more of them are lost meanwhile. Only more than half of the ranks of the group go on, or
+    /// The ranks agree on which of them are left, also if more are lost meanwhile. Only more than half of the ranks of the group go on, or
     /// half of them with the lowest one: ranks that are cut off from each other do not go on side by side.
     ///
     /// # Errors
@@ -101,24 +107,27 @@ impl<D: Device> Group<D> {
     ///
     /// # Cancel safety
     ///
-    /// Waits for every rank that can be reached, until that rank calls it or its sessions end. Dropping the future leaves the group: it
-    /// resets the sessions, and the others go on without this rank.
+    /// Waits for every rank that can be reached, until that rank calls it, drops its group, or its sessions end; and for the memory of the
+    /// group, if the application has leased it meanwhile. Dropping the future leaves the group: it resets the sessions, and the others go
+    /// on without this rank.
     pub async fn shrink(mut self) -> Result<Self, ShrinkError> {
         if self.end.is_none() {
             self.revoke();
         }
+        self.links.iter_mut().for_each(|link| link.is_last = false);
         let Self { rank, links, options, founding, .. } = self;
-        // The memory and the other streams of the links are needed for the new ones.
-        let ends = links.into_iter().map(|link| (founding.ranks[link.rank], link.into_end())).collect();
-        shrink::shrink(founding.ranks[rank], founding, ends, options).await
+        let ends = links.iter().map(|link| (founding.ranks[link.rank], link.end_stream())).collect();
+        // Their memory and their other streams are needed for the new ones.
+        drop(links);
+        shrink::shrink(rank, founding, ends, options).await
     }
 
     /// Goes on with further ranks
     ///
     /// All ranks of the group call it with the same cabling, in the place of an operation; the new ranks [`join`](Self::join) with that
     /// cabling at the same time. Its hosts are those of the group, by their names, and the new ones, in any order. `sessions` are those with new
-    /// neighbours, by their ranks in `cabling`; the group keeps the sessions that it has, as far as the cabling has a cable for them. The
-    /// new group begins with operation 0.
+    /// neighbours, by their ranks in `cabling`; the group keeps the sessions that it has, as far as the cabling has a cable for them. A host
+    /// that was lost or has left comes back with a new session. The new group begins with operation 0.
     ///
     /// # Errors
     ///
@@ -128,31 +137,37 @@ impl<D: Device> Group<D> {
     ///
     /// As [`join`](Self::join).
     pub async fn grow(
-        self,
+        mut self,
         cabling: &Cabling,
         sessions: impl IntoIterator<Item = (usize, Session<D>)>,
     ) -> Result<Self, JoinError> {
+        self.links.iter_mut().for_each(|link| link.is_last = false);
         let kept: Vec<_> = self.links.iter().map(|link| (link.rank, link.session())).collect();
-        let mut reset = Reset { sessions: kept.clone(), cause: Cause { rank: self.rank, is_lost: false } };
+        let mut reset = Reset { sessions: sessions.into_iter().collect(), rank: self.rank };
+        let newcomers = reset.sessions.len();
+        reset.sessions.extend(kept.iter().cloned());
         let number = |rank: usize| {
             let host = &self.hosts()[rank];
             let found = cabling.hosts().iter().position(|other| other == host);
             found.ok_or_else(|| JoinError::Host { host: host.clone() })
         };
         let rank = number(self.rank)?;
-        let mut all: Vec<_> = sessions.into_iter().collect();
-        for (neighbour, session) in kept {
-            let neighbour = number(neighbour)?;
+        let kept: Vec<_> = kept
+            .into_iter()
+            .map(|(neighbour, session)| Ok((number(neighbour)?, session)))
+            .collect::<Result<_, JoinError>>()?;
+        reset.sessions.truncate(newcomers);
+        let is_cabled = |neighbour: usize| {
             let ends = [[rank, neighbour], [neighbour, rank]];
-            if cabling.cables().iter().any(|cable| ends.contains(&cable.ends)) {
-                all.push((neighbour, session));
-            }
-        }
-        reset.sessions.clear();
+            cabling.cables().iter().any(|cable| ends.contains(&cable.ends))
+        };
+        reset.sessions.extend(kept.into_iter().filter(|(neighbour, _)| is_cabled(*neighbour)));
+        reset.rank = rank;
         let Self { links, options, founding, .. } = self;
         // Their memory and their streams are needed for the new ones.
         drop(links);
-        Self::found(options, rank, cabling, all, founding.epoch + 1).await
+        let epoch = founding.epoch + 1;
+        Self::join_at(options, rank, cabling, reset, Waiting::ForEarlierGroup, epoch).await
     }
 
     /// Ends the group on all ranks that can be reached: operations under way and later ones fail with [`GroupError::Revoked`] there

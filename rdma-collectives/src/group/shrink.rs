@@ -9,18 +9,18 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use futures::future::{BoxFuture, Either, select, try_join_all};
+use futures::future::{BoxFuture, Either, pending, select, try_join_all};
 use futures::stream::FuturesUnordered;
 use rdma_async::{Device, Priority, RecvError, Session, Side, Stream, StreamId};
 
-use super::cause::Cause;
 use super::error::{JoinError, ShrinkError};
-use super::join::{self, Reset};
+use super::join::{self, Reset, Waiting};
 use super::link::{Leases, Streams};
 use super::options::GroupOptions;
 use super::plans::Plans;
 use super::state::{Founding, Group};
 use super::views::{Decision, Ranks, Statement, Views, members, set};
+use super::wire::LEAVING;
 use crate::{Cable, Cabling};
 
 /// How many streams two ranks open: one for statements, and those of a link.
@@ -33,6 +33,10 @@ struct Bundle<D: Device> {
     link: Option<Streams<D>>,
     /// The decision of the neighbour in the present attempt, or 0
     decided: u64,
+    /// The statement that was sent last
+    sent: Option<Statement>,
+    /// Whether it is still being sent: one at a time, so that none overtakes another
+    is_sending: bool,
 }
 
 impl<D: Device> Drop for Bundle<D> {
@@ -47,10 +51,12 @@ enum Event<D: Device> {
     Opened(usize, Option<Bundle<D>>),
     /// What a neighbour sent on the stream with this number: `None` at its end, and `Some(None)` if that is no statement
     Received(usize, StreamId, Result<Option<Option<Statement>>, RecvError>),
-    /// A neighbour has finished its stream of ends
-    Finished(usize),
-    /// Nothing that is news
-    Done,
+    /// The last statement has been sent on the stream with this number
+    Sent(usize, StreamId),
+    /// A neighbour has left the group before, or one that did not come together
+    Left(usize),
+    /// A neighbour says no more on a stream of ends
+    Silent,
 }
 
 /// A rank that is looking for the others
@@ -67,43 +73,39 @@ struct Survivor<D: Device> {
     bundles: BTreeMap<usize, Bundle<D>>,
     /// The neighbours to which streams are being opened
     opening: BTreeSet<usize>,
-    /// The neighbours that have taken part
-    met: BTreeSet<usize>,
-    /// What the neighbours were told last
-    told: Option<Statement>,
     events: FuturesUnordered<BoxFuture<'static, Event<D>>>,
 }
 
-/// Joins a group of the ranks of `founding` that are left
+/// Joins a group of the ranks of `founding` that are left, as rank `rank` of the group that has lost some
 ///
 /// `ends` are the streams of ends to the neighbours, by founding rank. Resets their sessions if it fails or is dropped.
 pub(super) async fn shrink<D: Device>(
-    own: usize,
+    rank: usize,
     founding: Founding,
-    ends: BTreeMap<usize, Stream<D>>,
+    ends: Vec<(usize, Arc<Stream<D>>)>,
     options: GroupOptions,
 ) -> Result<Group<D>, ShrinkError> {
+    let own = founding.ranks[rank];
     let sessions: BTreeMap<_, _> = ends.iter().map(|(rank, end)| (*rank, end.session())).collect();
     let reset = sessions.iter().map(|(rank, session)| (*rank, session.clone())).collect();
+    let group = set(founding.ranks.iter().copied());
     let mut survivor = Survivor {
         own,
         options,
-        groups: vec![set(founding.ranks.iter().copied())],
+        groups: vec![group],
         attempt: founding.epoch + 1,
+        views: Views::new(own, group, founding.epoch, set(sessions.keys().copied())),
         founding,
-        views: Views::new(own, set(sessions.keys().copied())),
         sessions,
         bundles: BTreeMap::new(),
         opening: BTreeSet::new(),
-        met: BTreeSet::new(),
-        told: None,
         events: FuturesUnordered::new(),
     };
-    for (rank, end) in ends {
-        survivor.events.push(Box::pin(finished(rank, end)));
-    }
+    // Never empty: its end would be an event at once, again and again.
+    survivor.events.push(Box::pin(pending()));
+    survivor.watch(ends);
     // Dropped before the streams: neighbours should learn of the reset before they see the ends of streams.
-    let mut reset = Reset { sessions: reset, cause: Cause { rank: own, is_lost: false } };
+    let mut reset = Reset { sessions: reset, rank };
     let group = survivor.agree().await;
     if group.is_ok() {
         reset.sessions.clear();
@@ -117,11 +119,13 @@ impl<D: Device> Survivor<D> {
         loop {
             self.open_all();
             let decision = self.decision()?;
-            self.tell(decision.as_ref());
+            self.send_statements(decision.as_ref());
             match decision.filter(|decision| self.is_agreed(decision)) {
                 Some(decision) => {
                     // It may come together at others, and not here.
-                    self.groups.push(decision.members);
+                    if !self.groups.contains(&decision.members) {
+                        self.groups.push(decision.members);
+                    }
                     let attempt = self.attempt;
                     match self.join(&decision).await {
                         Some(joined) => return joined,
@@ -129,10 +133,8 @@ impl<D: Device> Survivor<D> {
                     }
                 }
                 None => {
-                    let Some(event) = self.events.next().await else {
-                        unreachable!("a rank without a decision waits for a neighbour")
-                    };
-                    self.apply(event);
+                    let event = self.events.next().await;
+                    event.into_iter().for_each(|event| self.apply(event));
                 }
             }
         }
@@ -147,7 +149,7 @@ impl<D: Device> Survivor<D> {
         if let Some(decision) = &decision
             && let Some(group) = self.groups.iter().find(|group| !decision.has_quorum(**group))
         {
-            let hosts = members(decision.members).map(|rank| self.name(rank)).collect();
+            let hosts = members(decision.members & group).map(|rank| self.name(rank)).collect();
             return Err(ShrinkError::Minority { hosts, size: group.count_ones() as usize });
         }
         Ok(decision)
@@ -164,29 +166,38 @@ impl<D: Device> Survivor<D> {
         decision.neighbours(self.own).all(|rank| decided(rank) == Some(expected))
     }
 
-    /// Tells the neighbours what this rank knows, if they do not know it yet
-    fn tell(&mut self, decision: Option<&Decision>) {
+    /// Sends the neighbours what this rank knows, if they were not sent it yet
+    fn send_statements(&mut self, decision: Option<&Decision>) {
         let decided = decision.map_or(0, |decision| decision.fingerprint(self.attempt));
         let statement = Statement { attempt: self.attempt, decided, views: self.views.views().clone() };
-        if self.told.as_ref() != Some(&statement) {
-            for bundle in self.bundles.values() {
-                let (stream, bytes) = (Arc::clone(&bundle.statements), statement.encode());
-                self.events.push(Box::pin(async move {
-                    // Receiving says why, if the neighbour does not take it.
-                    let _ = stream.send_bytes(&bytes).await;
-                    Event::Done
-                }));
+        for (&rank, bundle) in &mut self.bundles {
+            if bundle.is_sending || bundle.sent.as_ref() == Some(&statement) {
+                continue;
             }
-            self.told = Some(statement);
+            (bundle.sent, bundle.is_sending) = (Some(statement.clone()), true);
+            let (stream, bytes) = (Arc::clone(&bundle.statements), statement.encode());
+            self.events.push(Box::pin(async move {
+                // Receiving says why, if the neighbour does not take it.
+                let _ = stream.send_bytes(&bytes).await;
+                Event::Sent(rank, stream.id())
+            }));
         }
+    }
+
+    /// The streams to a neighbour, unless the one with this number belongs to earlier ones
+    fn bundle(&mut self, rank: usize, statements: StreamId) -> Option<&mut Bundle<D>> {
+        self.bundles.get_mut(&rank).filter(|bundle| bundle.statements.id() == statements)
     }
 
     fn apply(&mut self, event: Event<D>) {
         match event {
-            Event::Done => (),
-            // One that has taken part finishes the stream when it has a new group.
-            Event::Finished(rank) if self.met.contains(&rank) => (),
-            Event::Finished(rank) => self.views.leave(rank),
+            Event::Silent => (),
+            Event::Left(rank) => self.views.leave(rank),
+            Event::Sent(rank, stream) => {
+                if let Some(bundle) = self.bundle(rank, stream) {
+                    bundle.is_sending = false;
+                }
+            }
             Event::Opened(rank, None) => {
                 self.opening.remove(&rank);
                 self.lose(rank);
@@ -195,39 +206,61 @@ impl<D: Device> Survivor<D> {
                 self.opening.remove(&rank);
                 self.receive(rank, &bundle.statements);
                 self.bundles.insert(rank, bundle);
-                self.told = None;
             }
             Event::Received(rank, stream, received) => {
-                let bundle = self.bundles.get_mut(&rank);
-                let Some(bundle) = bundle.filter(|bundle| bundle.statements.id() == stream) else { return };
+                let Some(bundle) = self.bundle(rank, stream) else { return };
                 match received {
                     Ok(Some(Some(statement))) => {
-                        self.met.insert(rank);
-                        let stream = Arc::clone(&bundle.statements);
+                        let statements = Arc::clone(&bundle.statements);
                         self.views.merge(&statement.views);
                         if statement.attempt > self.attempt {
                             self.attempt = statement.attempt;
                             self.bundles.values_mut().for_each(|bundle| bundle.decided = 0);
                         }
-                        if let Some(bundle) = self.bundles.get_mut(&rank)
-                            && statement.attempt == self.attempt
+                        if statement.attempt == self.attempt
+                            && let Some(bundle) = self.bundle(rank, stream)
                         {
                             bundle.decided = statement.decided;
                         }
-                        self.receive(rank, &stream);
+                        self.receive(rank, &statements);
                     }
                     // The neighbour begins again, or has joined a group that did not come together here.
                     Ok(None) => drop(self.bundles.remove(&rank)),
                     // It runs another protocol, and goes on with no rank of this group.
-                    Err(_) | Ok(Some(None)) => self.lose(rank),
+                    Ok(Some(None)) => {
+                        let session = self.sessions.get(&rank);
+                        session.into_iter().for_each(|session| session.reset(0));
+                        self.lose(rank);
+                    }
+                    Err(_) => self.lose(rank),
                 }
             }
         }
     }
 
+    /// Waits until a neighbour leaves the group of these streams of ends, by founding rank
+    fn watch(&self, ends: Vec<(usize, Arc<Stream<D>>)>) {
+        for (rank, end) in ends {
+            self.events.push(Box::pin(async move {
+                loop {
+                    match end.recv().await {
+                        Ok(Some(message)) if *message == LEAVING => return Event::Left(rank),
+                        // Why the group is over.
+                        Ok(Some(_)) => (),
+                        // The session is over, which other streams say, or the neighbour has joined another group.
+                        Ok(None) | Err(_) => return Event::Silent,
+                    }
+                }
+            }));
+        }
+    }
+
     /// Opens streams to all neighbours to which there are none
     fn open_all(&mut self) {
-        let lacking = |rank: &usize| !self.bundles.contains_key(rank) && !self.opening.contains(rank);
+        let gone = self.views.gone();
+        let lacking = |rank: &usize| {
+            gone >> rank & 1 == 0 && !self.bundles.contains_key(rank) && !self.opening.contains(rank)
+        };
         let lacking: Vec<_> = self.sessions.keys().copied().filter(lacking).collect();
         for rank in lacking {
             self.opening.insert(rank);
@@ -256,15 +289,26 @@ impl<D: Device> Survivor<D> {
 
     /// Joins the group that was decided; `None` if it does not come together
     async fn join(&mut self, decision: &Decision) -> Option<Result<Group<D>, ShrinkError>> {
-        let attempt = self.attempt;
-        let mut streams = Vec::new();
+        let (mut streams, mut ends) = (Vec::new(), Vec::new());
         for rank in decision.neighbours(self.own) {
-            streams.push((
-                rank,
-                self.sessions.get(&rank)?.clone(),
-                self.bundles.get_mut(&rank)?.link.take()?,
-            ));
+            let link = self.bundles.get_mut(&rank)?.link.take()?;
+            ends.push((rank, Arc::clone(&link.end)));
+            streams.push((rank, self.sessions.get(&rank)?.clone(), link));
         }
+        let joined = self.join_with(decision, streams).await;
+        if joined.is_none() {
+            // It may have come together at a neighbour, which may leave it.
+            self.watch(ends);
+        }
+        joined
+    }
+
+    async fn join_with(
+        &mut self,
+        decision: &Decision,
+        streams: Vec<(usize, Session<D>, Streams<D>)>,
+    ) -> Option<Result<Group<D>, ShrinkError>> {
+        let attempt = self.attempt;
         let founding = Founding { epoch: attempt, ..self.founding.clone() };
         let mut joining = pin!(join_members(self.own, founding, decision.clone(), streams, self.options));
         loop {
@@ -276,7 +320,6 @@ impl<D: Device> Survivor<D> {
                     event
                 }
             };
-            // Without a neighbour there is no event, and nothing to wait for.
             event.into_iter().for_each(|event| self.apply(event));
             if self.attempt > attempt || self.views.decision().as_ref() != Some(decision) {
                 return None;
@@ -286,21 +329,8 @@ impl<D: Device> Survivor<D> {
 
     /// Begins another attempt: all streams are opened anew
     fn begin_again(&mut self, failed: u64) {
-        self.attempt = self.attempt.max(failed + 1);
+        self.attempt = self.attempt.max(failed.saturating_add(1));
         self.bundles.clear();
-    }
-}
-
-/// Waits until a neighbour leaves the group before; keeps the stream open meanwhile, because this rank has not left
-async fn finished<D: Device>(rank: usize, end: Stream<D>) -> Event<D> {
-    loop {
-        match end.recv().await {
-            // Why the group is over.
-            Ok(Some(_)) => (),
-            Ok(None) => return Event::Finished(rank),
-            // The session is over, and the rank may be there.
-            Err(_) => return Event::Done,
-        }
     }
 }
 
@@ -322,8 +352,9 @@ async fn open<D: Device>(rank: usize, session: Session<D>) -> Event<D> {
     let Ok([statements, data, credit, end]) = <[Stream<D>; STREAMS]>::try_from(streams) else {
         unreachable!("there are four streams")
     };
-    let (statements, link) = (Arc::new(statements), Some(Streams { data, credit, end }));
-    Event::Opened(rank, Some(Bundle { statements, link, decided: 0 }))
+    let link = Some(Streams { data, credit, end: Arc::new(end) });
+    let statements = Arc::new(statements);
+    Event::Opened(rank, Some(Bundle { statements, link, decided: 0, sent: None, is_sending: false }))
 }
 
 /// The group of the ranks that were decided, once all of them are there; an error only if it can never come together
@@ -350,11 +381,11 @@ async fn join_members<D: Device>(
     let links = neighbours.into_iter().map(async |(neighbour, session, streams)| {
         let neighbour = number(neighbour);
         // The memory of the group before comes back, also what was under way to ranks that are lost.
-        let leases = Leases::new(&session, neighbour, options, true).await?;
+        let leases = Leases::new(&session, neighbour, options, Waiting::ForEarlierGroup).await?;
         join::greet(greeting, neighbour, session.max_message(), streams, leases).await
     });
     let links = try_join_all(links).await.map_err(|error| error.is_lasting().then_some(error))?;
     let group = Group::new(rank, links, plans, options, Founding { ranks, ..founding });
     // Another rank may have been lost meanwhile.
-    group.meet().await.map_err(|_| None)
+    group.agree_on_epoch().await.map_err(|_| None)
 }

@@ -11,7 +11,7 @@ use super::error::GroupError;
 use super::execution::{Buffers, Execution, Job};
 use super::kernels::Kernel;
 use super::link::Link;
-use super::monitor::Monitor;
+use super::monitor::{Monitor, Waits};
 use super::options::GroupOptions;
 use super::plans::{Plans, Prepared};
 use crate::Cabling;
@@ -94,6 +94,9 @@ pub(super) struct Founding {
     pub(super) epoch: u64,
 }
 
+/// The number of the operation in which all ranks come together, before those of the application.
+pub(super) const FIRST: u32 = u32::MAX;
+
 /// Blocks that wait hold at most this part of the longest message that the node takes
 ///
 /// A session receives nothing more when it holds half of the receive memory, which is at least as long as that message. With a quarter,
@@ -154,7 +157,8 @@ impl<D: Device> Group<D> {
         self.sequence
     }
 
-    /// Shows what this rank waits for, also while an operation is under way
+    /// Shows what this rank waits for, also while an operation is under way; not after [`shrink`](Self::shrink) or [`grow`](Self::grow), whose
+    /// groups have monitors of their own
     ///
     /// ```
     /// # rdma_sim::Sim::new().run(async |net| {
@@ -226,23 +230,28 @@ struct Running<'a, D: Device> {
 }
 
 impl<D: Device> Running<'_, D> {
-    fn finish(self, result: Result<(), GroupError>) -> Result<(), GroupError> {
-        self.group.monitor.update(|waits| {
-            waits.sequence = self.group.sequence;
-            (waits.call, waits.neighbours) = (None, Vec::new());
-        });
-        if let Err(error) = &result {
-            self.group.end_with(error.clone());
-        }
+    fn finish(mut self, result: Result<(), GroupError>) -> Result<(), GroupError> {
+        self.end(result.as_ref().err().cloned());
         std::mem::forget(self);
         result
+    }
+
+    fn end(&mut self, error: Option<GroupError>) {
+        let sequence = self.group.sequence;
+        self.group.monitor.update(|waits| *waits = Waits { rank: waits.rank, sequence, ..Waits::default() });
+        if let Some(error) = error {
+            self.group.end_with(error);
+        }
     }
 }
 
 impl<D: Device> Drop for Running<'_, D> {
     fn drop(&mut self) {
         let (rank, sequence) = (self.group.rank, self.sequence);
-        self.group.end_with(GroupError::Cancelled { rank, sequence });
+        self.end(Some(match sequence {
+            FIRST => GroupError::Left { rank },
+            _ => GroupError::Cancelled { rank, sequence },
+        }));
     }
 }
 

@@ -59,12 +59,16 @@ impl Decision {
 #[derive(Clone, Debug)]
 pub(super) struct Views {
     own: usize,
+    /// The ranks of the group: what others say of further ranks does not count
+    group: Ranks,
     views: BTreeMap<usize, View>,
 }
 
 impl Views {
-    pub(super) fn new(own: usize, neighbours: Ranks) -> Self {
-        Self { own, views: BTreeMap::from([(own, View { version: 1, neighbours, gone: 0 })]) }
+    /// What rank `own` of `group` knows at first; the epoch of the group makes it newer than all that was said in earlier ones
+    pub(super) fn new(own: usize, group: Ranks, epoch: u64, neighbours: Ranks) -> Self {
+        let view = View { version: epoch.saturating_add(1) << 32, neighbours, gone: 0 };
+        Self { own, group, views: BTreeMap::from([(own, view)]) }
     }
 
     pub(super) fn views(&self) -> &BTreeMap<usize, View> {
@@ -90,10 +94,11 @@ impl Views {
 
     /// Takes over what another rank knows
     pub(super) fn merge(&mut self, views: &BTreeMap<usize, View>) {
-        for (&rank, view) in views.iter().filter(|(rank, _)| **rank != self.own) {
+        for (&rank, view) in views {
             let known = self.views.entry(rank).or_default();
-            if view.version > known.version {
-                *known = *view;
+            if rank != self.own && view.version > known.version {
+                let (neighbours, gone) = (view.neighbours & self.group, view.gone & self.group);
+                *known = View { version: view.version, neighbours, gone };
             }
         }
     }
@@ -103,7 +108,8 @@ impl Views {
         self.gone() >> self.own & 1 == 1
     }
 
-    fn gone(&self) -> Ranks {
+    /// The ranks that have left
+    pub(super) fn gone(&self) -> Ranks {
         self.views.values().fold(0, |gone, view| gone | view.gone)
     }
 
@@ -173,7 +179,7 @@ mod tests {
 
     /// The views of ranks that lost these sessions, each known to rank `own`
     fn known(own: usize, neighbours: &[&[usize]]) -> Views {
-        let mut views = Views::new(own, set(neighbours[own].iter().copied()));
+        let mut views = Views::new(own, Ranks::MAX, 0, set(neighbours[own].iter().copied()));
         let all = neighbours.iter().enumerate().map(|(rank, neighbours)| {
             (rank, View { version: 1, neighbours: set(neighbours.iter().copied()), gone: 0 })
         });
@@ -184,7 +190,7 @@ mod tests {
     /// Catches a rank that decides before its neighbours have spoken, and one that counts a session which the other end has lost.
     #[test]
     fn a_rank_decides_when_all_that_it_reaches_have_spoken() {
-        let mut views = Views::new(0, 0b10);
+        let mut views = Views::new(0, 0b1111, 0, 0b10);
         assert_eq!(views.decision(), None);
         views.merge(&BTreeMap::from([(1, View { version: 1, neighbours: 0b101, gone: 0 })]));
         assert_eq!(views.decision(), None);
@@ -221,6 +227,19 @@ mod tests {
         assert_eq!(decisions[0].as_ref().map(|decision| decision.members), Some(0b111));
         assert!(decisions.iter().all(|decision| decision == &decisions[0]));
         assert_eq!(known(3, &mesh).decision().map(|decision| decision.members), Some(0b11000));
+    }
+
+    /// Regression: a peer that named a rank which the group does not have made it a member; a rank that began to shrink a second time
+    /// counted as older than what it had said the first time.
+    #[test]
+    fn ranks_beyond_the_group_and_older_groups_do_not_count() {
+        let mut views = Views::new(0, 0b11, 0, 0b10);
+        let foreign = View { version: u64::MAX, neighbours: u64::MAX, gone: 1 << 50 };
+        views.merge(&BTreeMap::from([(1, foreign), (50, foreign)]));
+        assert_eq!(views.decision(), Some(Decision { members: 0b11, pairs: vec![[0, 1]] }));
+        let mut first = Views::new(0, 0b11, 0, 0b10);
+        (0..10).for_each(|_| first.leave(5));
+        assert!(Views::new(0, 0b11, 1, 0b10).views()[&0].version > first.views()[&0].version);
     }
 
     proptest! {

@@ -78,6 +78,9 @@ impl Credit {
     }
 }
 
+/// The message of a rank that leaves, on the stream of ends
+pub(crate) const LEAVING: [u8; 1] = [0];
+
 /// Why the group is over
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct End(pub(crate) GroupError);
