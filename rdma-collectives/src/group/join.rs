@@ -33,18 +33,26 @@ pub(super) enum Waiting {
     Never,
 }
 
-/// Joins the neighbours: returns the links, each with the longest message that the node of this rank takes over it
+/// The links of a rank, each with the longest message that its node takes over it
+pub(super) struct Linked<D: Device> {
+    pub(super) reset: Reset<D>,
+    pub(super) links: Vec<(Link<D>, usize)>,
+    pub(super) plans: Plans,
+}
+
+/// Joins the neighbours
 ///
-/// The caller resets the sessions if that fails: the neighbours would wait for ever. `links` and what is still being made are dropped
-/// behind that, because neighbours should learn of the reset before they see the ends of streams.
+/// Resets the sessions if that fails, or if the future is dropped: the neighbours would wait for ever.
 pub(super) async fn join<D: Device>(
     rank: usize,
     options: GroupOptions,
     cabling: &Cabling,
     waiting: Waiting,
-    reset: &mut Reset<D>,
-) -> Result<(Vec<(Link<D>, usize)>, Plans), JoinError> {
+    reset: Reset<D>,
+) -> Result<Linked<D>, JoinError> {
+    // Dropped behind the reset: neighbours should learn of that before they see the ends of streams.
     let (mut links, mut linking) = (Vec::new(), FuturesUnordered::new());
+    let mut reset = reset;
     let joined = async {
         let sessions = by_neighbour(rank, cabling, &reset.sessions)?;
         let plans = Plans::new(cabling.clone())?;
@@ -58,7 +66,13 @@ pub(super) async fn join<D: Device>(
         Ok(plans)
     }
     .await;
-    joined.inspect_err(|error: &JoinError| reset.now(error.cause(rank))).map(|plans| (links, plans))
+    match joined {
+        Ok(plans) => Ok(Linked { links, plans, reset }),
+        Err(error) => {
+            reset.now(JoinError::cause(&error, rank));
+            Err(error)
+        }
+    }
 }
 
 /// Makes a link; returns it, and the longest message that the node of this rank takes

@@ -54,6 +54,7 @@ pub(crate) struct Link<D: Device> {
     recv_end: Recv<D>,
     /// Why the neighbour is gone
     gone: Option<GroupError>,
+    has_left: bool,
     spare: Vec<Lease>,
     sends: VecDeque<(usize, Send<D>)>,
     /// The sum of the lengths of `sends`
@@ -80,6 +81,7 @@ impl<D: Device> Link<D> {
             recv_credit: Some(streams.credit.recv()),
             recv_end: streams.end.recv(),
             gone: None,
+            has_left: false,
             streams,
             spare: leases.data,
             sends: VecDeque::new(),
@@ -110,7 +112,10 @@ impl<D: Device> Link<D> {
             && let Poll::Ready(received) = Pin::new(&mut self.recv_end).poll(cx)
         {
             self.gone = Some(match received {
-                Ok(Some(message)) if *message == LEAVING => GroupError::Left { rank },
+                Ok(Some(message)) if *message == LEAVING => {
+                    self.has_left = true;
+                    GroupError::Left { rank }
+                }
                 Ok(Some(message)) => {
                     return Err(End::decode(&message)
                         .map_or(GroupError::Protocol { rank, sequence }, |End(error)| error));
@@ -120,6 +125,11 @@ impl<D: Device> Link<D> {
             });
         }
         Ok(())
+    }
+
+    /// Whether the neighbour has said that it goes on in no other group
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left
     }
 
     /// Why the neighbour is gone; it may have done all of its part before

@@ -3,7 +3,7 @@
 use rdma_async::{Device, Session};
 
 use super::error::{GroupError, JoinError, ShrinkError};
-use super::join::{self, Reset, Waiting};
+use super::join::{self, Linked, Reset, Waiting};
 use super::options::GroupOptions;
 use super::reduction::Reduction;
 use super::shrink;
@@ -64,11 +64,11 @@ impl<D: Device> Group<D> {
         options: GroupOptions,
         rank: usize,
         cabling: &Cabling,
-        mut reset: Reset<D>,
+        reset: Reset<D>,
         waiting: Waiting,
         epoch: u64,
     ) -> Result<Self, JoinError> {
-        let (links, plans) = join::join(rank, options, cabling, waiting, &mut reset).await?;
+        let Linked { links, plans, mut reset } = join::join(rank, options, cabling, waiting, reset).await?;
         let founding =
             Founding { cabling: cabling.clone(), ranks: (0..cabling.hosts().len()).collect(), epoch };
         let group = Self::new(rank, links, plans, options, founding);
@@ -117,9 +117,11 @@ impl<D: Device> Group<D> {
         self.links.iter_mut().for_each(|link| link.is_last = false);
         let Self { rank, links, options, founding, .. } = self;
         let ends = links.iter().map(|link| (founding.ranks[link.rank], link.end_stream())).collect();
+        let left =
+            links.iter().filter(|link| link.has_left()).map(|link| founding.ranks[link.rank]).collect();
         // Their memory and their other streams are needed for the new ones.
         drop(links);
-        shrink::shrink(rank, founding, ends, options).await
+        shrink::shrink(rank, founding, ends, left, options).await
     }
 
     /// Goes on with further ranks

@@ -78,11 +78,13 @@ struct Survivor<D: Device> {
 
 /// Joins a group of the ranks of `founding` that are left, as rank `rank` of the group that has lost some
 ///
-/// `ends` are the streams of ends to the neighbours, by founding rank. Resets their sessions if it fails or is dropped.
+/// `ends` are the streams of ends to the neighbours, and `left` those that have said that they leave, by founding rank. Resets their
+/// sessions if it fails or is dropped.
 pub(super) async fn shrink<D: Device>(
     rank: usize,
     founding: Founding,
     ends: Vec<(usize, Arc<Stream<D>>)>,
+    left: Vec<usize>,
     options: GroupOptions,
 ) -> Result<Group<D>, ShrinkError> {
     let own = founding.ranks[rank];
@@ -103,6 +105,7 @@ pub(super) async fn shrink<D: Device>(
     };
     // Never empty: its end would be an event at once, again and again.
     survivor.events.push(Box::pin(pending()));
+    left.into_iter().for_each(|rank| survivor.views.leave(rank));
     survivor.watch(ends);
     // Dropped before the streams: neighbours should learn of the reset before they see the ends of streams.
     let mut reset = Reset { sessions: reset, rank };
@@ -159,11 +162,13 @@ impl<D: Device> Survivor<D> {
         self.founding.cabling.hosts()[rank].clone()
     }
 
-    /// Whether all neighbours have decided the same
+    /// Whether all neighbours have decided the same, and were sent that this rank has
     fn is_agreed(&self, decision: &Decision) -> bool {
         let expected = decision.fingerprint(self.attempt);
-        let decided = |rank| self.bundles.get(&rank).map(|bundle| bundle.decided);
-        decision.neighbours(self.own).all(|rank| decided(rank) == Some(expected))
+        let is_agreed = |bundle: &Bundle<D>| {
+            bundle.decided == expected && bundle.sent.as_ref().is_some_and(|sent| sent.decided == expected)
+        };
+        decision.neighbours(self.own).all(|rank| self.bundles.get(&rank).is_some_and(is_agreed))
     }
 
     /// Sends the neighbours what this rank knows, if they were not sent it yet
