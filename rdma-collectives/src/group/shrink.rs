@@ -13,14 +13,14 @@ use futures::future::{BoxFuture, Either, pending, select, try_join_all};
 use futures::stream::FuturesUnordered;
 use rdma_async::{Device, Priority, RecvError, Session, Side, Stream, StreamId};
 
-use super::error::{JoinError, ShrinkError};
+use super::error::{GroupError, JoinError, ShrinkError};
 use super::join::{self, Reset, Waiting};
 use super::link::{Leases, Streams};
 use super::options::GroupOptions;
 use super::plans::Plans;
 use super::state::{Founding, Group};
 use super::views::{Decision, Ranks, Statement, Views, members, set};
-use super::wire::LEAVING;
+use super::wire::{End, LEAVING};
 use crate::{Cable, Cabling};
 
 /// How many streams two ranks open: one for statements, and those of a link.
@@ -302,6 +302,15 @@ impl<D: Device> Survivor<D> {
         }
         let joined = self.join_with(decision, streams).await;
         if joined.is_none() {
+            let rank = members(decision.members).take_while(|rank| *rank != self.own).count();
+            for (_, end) in &ends {
+                let (end, message) = (Arc::clone(end), End(GroupError::Revoked { rank }).encode());
+                self.events.push(Box::pin(async move {
+                    // Fails if the neighbour is lost, which other streams say.
+                    let _ = end.send_bytes(&message).await;
+                    Event::Silent
+                }));
+            }
             // It may have come together at a neighbour, which may leave it.
             self.watch(ends);
         }
