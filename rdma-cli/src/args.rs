@@ -459,7 +459,8 @@ pub(crate) struct Doctor {
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     pub(crate) record: Option<PathBuf>,
     /// Try to reach the host at the other end of each cable: with a socket, with ping, and with a queue pair that is destroyed at
-    /// once; run it on both hosts, and not while programs use the ports
+    /// once, unless a verb hangs: its process is then killed and destroys nothing; run it on both hosts, and not while programs use the
+    /// ports
     #[cfg(unix)]
     #[arg(long, value_name = "DEVICE=ADDRESS", num_args = 0.., conflicts_with = "from")]
     pub(crate) probe: Option<Vec<PeerTarget>>,

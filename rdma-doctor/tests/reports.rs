@@ -41,6 +41,7 @@ fn the_keys_of_a_report_are_stable() {
         "hardware_model",
         "hardware_ports",
         "idle_sleep_minutes",
+        "incident_reports",
         "incidents",
         "interfaces",
         "ipv4_neighbours",
@@ -127,4 +128,21 @@ fn an_unreadable_output_is_recorded_with_its_tool() {
     assert_eq!(report.thunderbolt, None);
     let detail = &report.tool("system_profiler").unwrap().detail;
     assert!(detail.starts_with("not JSON: "), "{detail}");
+}
+
+/// Breaks if ports below which no owner is listed, perhaps because the names of field notes are wrong, show that there is none.
+#[test]
+fn a_registry_without_the_class_of_owners_does_not_show_that_there_are_none() {
+    let owners = |outputs: Outputs| Outputs { owners: None, ..outputs }.report().kernel_objects.owners;
+    assert_eq!(owners(outputs("left")), None);
+    let listed = fixture("field/two-programs-one-port/left/ioreg.txt");
+    assert_eq!(owners(outputs("left").with(Tool::IoregPorts, listed)).unwrap().len(), 2);
+}
+
+/// Breaks if the ports of an output that was cut off count as all of them.
+#[test]
+fn an_output_of_ioreg_that_was_cut_off_lists_no_owners() {
+    let whole = fixture("left/ioreg.txt");
+    let long = format!("{whole}{}", " ".repeat(rdma_doctor::parse::MAX_INPUT - whole.len()));
+    assert_eq!(outputs("left").with(Tool::IoregPorts, long).report().port_owners, None);
 }

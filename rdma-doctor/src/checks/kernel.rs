@@ -66,7 +66,16 @@ pub(super) fn port_owners(host: &HostReport) -> Vec<Note> {
             note.on(&port.interface)
         })
         .collect();
-    if notes.is_empty() { vec![Note::ok("no process has the driver open at a port")] } else { notes }
+    if !notes.is_empty() {
+        return notes;
+    }
+    vec![match host.kernel_objects.owners.as_deref() {
+        Some([]) => Note::ok("no process has the driver open at a port"),
+        Some(owners) => {
+            Note::unknown(format!("at which port it is open is not known: {}", owners.join("; ")))
+        }
+        None => Note::unknown("no port lists a process, and whether one has the driver open is not known"),
+    }]
 }
 
 /// F53, F57: a process that waits in the driver and cannot be interrupted keeps its objects until a restart
@@ -89,10 +98,19 @@ pub(super) fn stuck_processes(host: &HostReport) -> Vec<Note> {
         .filter(is_stuck)
         .map(|process| {
             let Process { pid, program, state, elapsed } = process;
-            Note::fail(
-                format!("pid {pid}, {program} is in state {state}, started {elapsed} ago"),
-                "replug its cable, and restart the host if the process stays: no signal ends it, and its memory and queue pairs stay in use",
-            )
+            let evidence = format!("pid {pid}, {program} is in state {state}, started {elapsed} ago");
+            if process.is_unkillable() {
+                Note::fail(
+                    evidence,
+                    "replug its cable, and restart the host if the process stays: no signal ends it, and its memory and queue pairs stay in use",
+                )
+            } else {
+                // One sample does not tell a short wait, as every program at work has, from an endless one.
+                Note::warn(
+                    evidence,
+                    "run this again: the process is at work if its state changes, and waits in the driver if it does not",
+                )
+            }
         })
         .collect();
     if notes.is_empty() { vec![Note::ok("no process is stuck in the driver")] } else { notes }

@@ -7,7 +7,7 @@ use crate::report::{HostReport, PeerProbe, ProbeStep, Reach};
 pub(super) fn local_network(host: &HostReport) -> Vec<Note> {
     const UNSENT: &str = "the system refuses to send from this program (EHOSTUNREACH)";
     const NO_PEER: &str = "see the findings about neighbours and routes, and whether the other host is on";
-    let note = |probe: &PeerProbe| {
+    let answer = |probe: &PeerProbe| {
         let address = probe.address;
         match (probe.socket, probe.ping) {
             (Reach::Answered, _) => Note::ok(format!("{address} answers this program")),
@@ -28,7 +28,23 @@ pub(super) fn local_network(host: &HostReport) -> Vec<Note> {
             }
             _ => Note::unknown(format!("whether {address} answers is not known")),
         }
-        .on(&probe.device)
+    };
+    // Neither the socket nor ping is bound to the cable: over another interface, another host may have the address.
+    let note = |probe: &PeerProbe| {
+        let address = probe.address;
+        let route = host.routes.iter().flatten().find(|route| route.destination == address);
+        let note = match route.map(|route| route.interface.as_deref()) {
+            Some(Some(interface)) if Some(interface) == probe.interface() => answer(probe),
+            Some(Some(other)) => Note::unknown(format!(
+                "{address} is reached over {other}: another host may have this address"
+            ))
+            .advise("see the finding about routes"),
+            Some(None) => Note::unknown(format!("there is no route to {address}")),
+            None => Note::unknown(format!(
+                "the route to {address} is not known: another host may have this address"
+            )),
+        };
+        note.on(&probe.device)
     };
     if host.peer_probes.is_empty() && host.tool("peer_probe").is_some() {
         let none = Note::unknown("no active port has a known address of the other host");

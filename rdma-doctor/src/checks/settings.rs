@@ -9,6 +9,7 @@ use crate::report::{Firewall, HostReport};
 /// service.
 pub(super) fn exo_daemon(host: &HostReport) -> Note {
     const REMEDY: &str = "without EXO, run `sudo launchctl bootout system/io.exo.networksetup`, delete its file in /Library/LaunchDaemons, and select another network location; with EXO, use the addresses that it assigns, because fixed ones are undone";
+    const LEFT_BEHIND: &str = "without EXO, select another network location in System Settings, Network; with EXO, use the addresses that it assigns";
     let location = host.network_settings.as_ref().and_then(|settings| settings.location.as_deref());
     let Some(daemon) = host.exo_daemon else {
         return Note::unknown("whether launchd runs io.exo.networksetup is not known");
@@ -23,7 +24,7 @@ pub(super) fn exo_daemon(host: &HostReport) -> Note {
         );
         Note::warn(evidence, REMEDY)
     } else if location == Some("exo") {
-        Note::warn("the network location is exo, which EXO left behind", REMEDY)
+        Note::warn("the network location is exo, which EXO left behind", LEFT_BEHIND)
     } else {
         Note::ok("launchd does not run io.exo.networksetup")
     }

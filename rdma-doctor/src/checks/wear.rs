@@ -53,7 +53,12 @@ pub(super) fn link_flaps(host: &HostReport) -> Vec<Note> {
             .on(name)
         })
         .collect();
-    if notes.is_empty() { vec![Note::ok("no link went down in the last hour")] } else { notes }
+    // That the kernel says `link down` is assumed: without a message, the state of the link is not known to have stayed.
+    if notes.is_empty() {
+        vec![Note::ok("no `link down` message was logged in the last hour")]
+    } else {
+        notes
+    }
 }
 
 /// F14, F17, F18: failed connections show in the log; repeated ones wedge the port
@@ -91,7 +96,10 @@ pub(super) fn failed_connects(host: &HostReport) -> Vec<Note> {
 pub(super) fn incidents(host: &HostReport) -> Vec<Note> {
     match host.incidents.as_deref() {
         None => vec![Note::unknown("the reports of panics and crashes could not be read")],
-        Some([]) => vec![Note::ok("no report of a panic or a crash names RDMA")],
+        Some([]) => vec![Note::ok(match host.incident_reports {
+            Some(count) => format!("reports of panics and crashes that were read: {count}; none names RDMA"),
+            None => "no report of a panic or a crash names RDMA".to_owned(),
+        })],
         Some(incidents) => incidents.iter().map(incident).collect(),
     }
 }

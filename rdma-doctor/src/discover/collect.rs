@@ -46,7 +46,9 @@ fn macos() -> HostReport {
     outputs.live_links = registry.live_links;
     outputs.owners = registry.objects.owners;
     let reading = run::spawn(|| incidents::read(&incidents::folders()));
-    outputs.incidents = reading.recv_timeout(Duration::from_secs(5)).ok().flatten();
+    if let Ok(found) = reading.recv_timeout(Duration::from_secs(5)) {
+        (outputs.incidents, outputs.incident_reports) = (found.incidents, Some(found.reports));
+    }
     let mut report = outputs.report();
     // The registry has the counts that `ioclasscount` prints, on a Mac without that tool.
     let objects = &mut report.kernel_objects;

@@ -1,7 +1,7 @@
 //! Collecting a report: the tools of macOS, the I/O Registry, sysfs of Linux, and the verbs provider
 //!
-//! [`collect()`] opens no device, so it cannot wedge one. [`provider_probe`] and [`peer_probe`] do, in a process of its own. A tool that hangs is itself a
-//! finding (F53): each runs with a bound on its time and on its output.
+//! [`collect()`] opens no device, so it cannot wedge one. [`provider_probe`] and [`peer_probe`] do, each in a process of its own. A tool
+//! that hangs is itself a finding (F53): each runs with a bound on its time and on its output.
 
 mod collect;
 #[cfg(any(target_os = "macos", test))]

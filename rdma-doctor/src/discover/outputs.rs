@@ -35,6 +35,8 @@ pub struct Outputs {
     pub routes: BTreeMap<Ipv4Addr, Captured>,
     /// Panics and crashes, from the reports of macOS
     pub incidents: Option<Vec<Incident>>,
+    /// How many reports of panics and crashes were read
+    pub incident_reports: Option<u32>,
 }
 
 impl Outputs {
@@ -91,11 +93,16 @@ impl Outputs {
         report.exo_daemon = self.exo_daemon();
         report.firewall = self.read(Tool::Firewall).and_then(parse::firewall);
         report.waiting_processes = self.ended(Tool::Ps).map(parse::ps);
-        report.port_owners = self.ended(Tool::IoregPorts).map(parse::port_owners);
+        // An output that was cut off lacks ports and owners.
+        let ports = self.ended(Tool::IoregPorts).filter(|text| text.len() < parse::MAX_INPUT);
+        report.port_owners = ports.map(parse::port_owners);
         if report.kernel_objects.owners.is_none() {
-            report.kernel_objects.owners = report.port_owners.as_deref().map(all_owners);
+            let owners = report.port_owners.as_deref().map(all_owners);
+            // Clients of another class, or elsewhere in the registry, are not listed: an empty list shows nothing.
+            report.kernel_objects.owners = owners.filter(|owners| !owners.is_empty());
         }
         report.incidents.clone_from(&self.incidents);
+        report.incident_reports = self.incident_reports;
         report.uptime = Uptime {
             uptime_seconds: self.read(Tool::Uptime).and_then(parse::uptime),
             memory_bytes: self.read(Tool::Memory).and_then(|text| text.trim().parse().ok()),
@@ -130,12 +137,7 @@ impl Outputs {
         if self.routes.is_empty() {
             return None;
         }
-        let route = |(&destination, captured): (&Ipv4Addr, &Captured)| match captured.outcome {
-            Outcome::Done => Some(Route::new(destination, Some(parse::route_get(&captured.stdout)?))),
-            Outcome::Failed if captured.says("not in table") => Some(Route::new(destination, None)),
-            _ => None,
-        };
-        Some(self.routes.iter().filter_map(route).collect())
+        Some(self.routes.iter().filter_map(|(&destination, captured)| route(destination, captured)).collect())
     }
 
     fn exo_daemon(&self) -> Option<LaunchDaemon> {
@@ -179,6 +181,15 @@ impl Outputs {
         let listed = self.tools.get(&Tool::IbvDevices).is_some_and(|listed| listed.outcome == Outcome::Done);
         listed
             || self.tools.get(&Tool::IbvDevinfo).is_some_and(|captured| captured.says("no ib devices found"))
+    }
+}
+
+/// The way to an address by a run of `route -n get`, if it found one or said that there is none
+pub(super) fn route(destination: Ipv4Addr, captured: &Captured) -> Option<Route> {
+    match captured.outcome {
+        Outcome::Done => Some(Route::new(destination, Some(parse::route_get(&captured.stdout)?))),
+        Outcome::Failed if captured.says("not in table") => Some(Route::new(destination, None)),
+        _ => None,
     }
 }
 

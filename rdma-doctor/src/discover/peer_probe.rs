@@ -1,8 +1,9 @@
 //! An active probe of the host at the other end of a cable: a socket, `ping`, and a throw-away queue pair
 //!
-//! A socket of this program and `ping` of the system differ where macOS denies this program the local network. The queue pair goes up
-//! to ready-to-receive, where the kernel looks the address up; it sends nothing, and one side shows nothing about the other: run the
-//! probe on both. Repeated failures of that transition were reported to wedge a port: each probe makes one attempt.
+//! A socket of this program and `ping` of the system differ where macOS denies this program the local network. Neither is bound to the
+//! cable: the route to the address is looked up, too. The queue pair goes up to ready-to-receive, where the kernel looks the address up;
+//! it sends nothing, and one side shows nothing about the other: run the probe on both. Repeated failures of that transition were
+//! reported to wedge a port: each probe makes one attempt. After a verb that hangs, the process is killed and destroys nothing.
 //!
 //! The step of the queue pair was run over the simulated provider. None of this was run on a Mac.
 
@@ -17,6 +18,8 @@ use rdma_core::{
 };
 use rdma_tb5::{OpenError, OpenOptions, Provider, VerbsDevice};
 
+use super::outputs::route;
+use super::tool::TIMEOUT;
 use super::{Captured, run};
 use crate::report::{HostReport, Outcome, PeerProbe, ProbeStep, QueuePairProbe, Reach, ToolRun};
 
@@ -97,6 +100,7 @@ pub fn run_in_process(
     for target in targets {
         let text = format!("{}={}", target.device, target.address);
         let args = [args, &[text.as_str()]].concat();
+        add_route(report, target.address, |program, args| run::run(program, args, TIMEOUT));
         report.peer_probes.push(PeerProbe {
             socket: socket(target.address),
             ping: ping(target.address),
@@ -106,6 +110,17 @@ pub fn run_in_process(
     }
     let detail = format!("peers: {}", targets.len());
     report.tools.push(ToolRun { tool: NAME.to_owned(), outcome: Outcome::Done, detail });
+}
+
+/// Adds the way to an address of a Mac's peer that the report lacks, such as one that the caller named
+fn add_route(report: &mut HostReport, address: Ipv4Addr, run: impl FnOnce(&str, &[&str]) -> Captured) {
+    if !report.is_mac() || report.routes.iter().flatten().any(|route| route.destination == address) {
+        return;
+    }
+    let found = route(address, &run("route", &["-n", "get", &address.to_string()]));
+    if let Some(found) = found {
+        report.routes.get_or_insert_default().push(found);
+    }
 }
 
 fn socket(address: Ipv4Addr) -> Reach {
@@ -199,6 +214,20 @@ mod tests {
         assert_eq!(failed(io::ErrorKind::TimedOut), Reach::Silent);
         assert_eq!(failed(io::ErrorKind::PermissionDenied), Reach::Unknown);
         assert_eq!(socket(Ipv4Addr::LOCALHOST), Reach::Answered);
+    }
+
+    /// Breaks if the route to an address that only the caller named stays unknown.
+    #[test]
+    fn the_route_to_a_target_is_looked_up_once() {
+        let mut report: HostReport = serde_json::from_str(r#"{"platform": "macos"}"#).unwrap();
+        let address = Ipv4Addr::new(10, 0, 0, 2);
+        add_route(&mut report, address, |program, args| {
+            assert_eq!((program, args), ("route", &["-n", "get", "10.0.0.2"][..]));
+            captured(Outcome::Done, "  interface: en4\n", "")
+        });
+        add_route(&mut report, address, |_, _| unreachable!("the route is known"));
+        let routes = report.routes.unwrap();
+        assert_eq!((routes.len(), routes[0].interface.as_deref()), (1, Some("en4")));
     }
 
     #[test]

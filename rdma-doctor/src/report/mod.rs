@@ -81,6 +81,8 @@ pub struct HostReport {
     pub port_owners: Option<Vec<PortOwners>>,
     /// Panics and crashes that name RDMA or Thunderbolt
     pub incidents: Option<Vec<Incident>>,
+    /// How many reports of panics and crashes were read
+    pub incident_reports: Option<u32>,
     /// Uptime and memory
     pub uptime: Uptime,
     /// Messages of the kernel in the last hour

@@ -26,6 +26,11 @@ pub struct PeerProbe {
 }
 
 impl PeerProbe {
+    /// The interface that the device is named after, such as `en3`
+    pub fn interface(&self) -> Option<&str> {
+        self.device.strip_prefix("rdma_")
+    }
+
     pub(crate) fn new(device: impl Into<String>, address: Ipv4Addr) -> Self {
         Self {
             device: device.into(),

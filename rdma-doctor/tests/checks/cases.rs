@@ -168,6 +168,13 @@ pub(crate) const CASES: &[(&str, Verdict, Change)] = &[
     ("lasting_bridge", Verdict::Warn, |h| settings_bridge(h, "en4")),
     ("lasting_bridge", Verdict::Unknown, |h| h[0].report.network_settings = None),
     ("neighbours", Verdict::Fail, |h| neighbour(h).ether = None),
+    // Breaks if an old entry without an answer fails a port whose peer is resolved.
+    ("neighbours", Verdict::Ok, |h| {
+        interface(h).ipv4[0].prefix_len = 24;
+        let mut old = neighbour(h).clone();
+        (old.address, old.ether) = (std::net::Ipv4Addr::new(192, 168, 30, 77).into(), None);
+        h[0].report.ipv4_neighbours.as_mut().unwrap().push(old);
+    }),
     ("neighbours", Verdict::Unknown, |h| h[0].report.ipv4_neighbours = Some(Vec::new())),
     ("neighbours", Verdict::Unknown, |h| {
         h[0].report.ipv4_neighbours = Some(Vec::new());
@@ -186,6 +193,15 @@ pub(crate) const CASES: &[(&str, Verdict, Change)] = &[
     ("local_network", Verdict::Warn, |h| probe(h, "silent", "answered", "unknown", None)),
     ("local_network", Verdict::Unknown, |h| probe(h, "silent", "unknown", "unknown", None)),
     ("local_network", Verdict::Unknown, |h| probe(h, "unreachable", "unknown", "unknown", None)),
+    // Breaks if the answer of a host that is reached over another interface counts for the cable.
+    ("local_network", Verdict::Unknown, |h| {
+        probe(h, "answered", "answered", "unknown", None);
+        route(h).interface = Some("en0".into());
+    }),
+    ("local_network", Verdict::Unknown, |h| {
+        probe(h, "unreachable", "answered", "unknown", None);
+        h[0].report.routes = None;
+    }),
     ("queue_pair_probe", Verdict::Ok, |h| probe(h, "unknown", "unknown", "ready_to_receive", None)),
     ("queue_pair_probe", Verdict::Fail, |h| probe(h, "answered", "answered", "ready_to_receive", Some(60))),
     ("queue_pair_probe", Verdict::Fail, |h| probe(h, "answered", "answered", "ready_to_receive", Some(5))),
@@ -196,10 +212,16 @@ pub(crate) const CASES: &[(&str, Verdict, Change)] = &[
     ("port_owners", Verdict::Ok, |h| owners(h, &["pid 412, python3"])),
     ("port_owners", Verdict::Warn, |h| owners(h, &["pid 412, python3", "pid 413, python3"])),
     ("port_owners", Verdict::Unknown, |h| h[0].report.port_owners = None),
+    // Breaks if a port without an owner passes although the class of the owners was not seen.
+    ("port_owners", Verdict::Unknown, |h| h[0].report.kernel_objects.owners = None),
+    ("port_owners", Verdict::Unknown, |h| {
+        h[0].report.kernel_objects.owners = Some(vec!["pid 412, python3".into()]);
+    }),
     ("stuck_processes", Verdict::Fail, |h| waiting(h, 412, "UE", "python3")),
-    ("stuck_processes", Verdict::Fail, |h| waiting(h, 412, "U+", "ibv_devinfo")),
+    ("stuck_processes", Verdict::Warn, |h| waiting(h, 412, "U+", "ibv_devinfo")),
     ("stuck_processes", Verdict::Ok, |h| waiting(h, 412, "U", "python3")),
-    ("stuck_processes", Verdict::Fail, |h| {
+    // Breaks if one sample of a process at work in the driver condemns it.
+    ("stuck_processes", Verdict::Warn, |h| {
         waiting(h, 412, "U", "python3");
         owners(h, &["pid 412, python3"]);
     }),
@@ -349,7 +371,7 @@ fn objects(hosts: &mut [Host; 2], domains: u64, pairs: u64, owners: Option<Vec<S
     objects.owners = owners;
 }
 
-fn settings(hosts: &mut [Host; 2]) -> &mut rdma_doctor::report::NetworkSettings {
+pub(crate) fn settings(hosts: &mut [Host; 2]) -> &mut rdma_doctor::report::NetworkSettings {
     hosts[0].report.network_settings.as_mut().unwrap()
 }
 
@@ -365,7 +387,7 @@ fn neighbour(hosts: &mut [Host; 2]) -> &mut rdma_doctor::report::Neighbour {
     hosts[0].report.ipv4_neighbours.as_mut().unwrap().iter_mut().find(|it| it.address == peer).unwrap()
 }
 
-fn route(hosts: &mut [Host; 2]) -> &mut rdma_doctor::report::Route {
+pub(crate) fn route(hosts: &mut [Host; 2]) -> &mut rdma_doctor::report::Route {
     &mut hosts[0].report.routes.as_mut().unwrap()[0]
 }
 
@@ -380,7 +402,7 @@ fn owners(hosts: &mut [Host; 2], owners: &[&str]) {
     ports[0].owners = owners.iter().map(|&owner| owner.into()).collect();
 }
 
-fn waiting(hosts: &mut [Host; 2], pid: u32, state: &str, program: &str) {
+pub(crate) fn waiting(hosts: &mut [Host; 2], pid: u32, state: &str, program: &str) {
     let process = serde_json::json!({"pid": pid, "state": state, "elapsed": "00:10", "program": program});
     hosts[0].report.waiting_processes = Some(vec![serde_json::from_value(process).unwrap()]);
 }

@@ -4,7 +4,7 @@ mod cases;
 #[path = "../support/mod.rs"]
 mod support;
 
-use cases::{CASES, Change, findings, pair, speeds};
+use cases::{CASES, Change, findings, pair, route, settings, speeds, waiting};
 use rdma_doctor::report::{Platform, RdmaCtl};
 use rdma_doctor::{CHECKS, Host, HostReport, Verdict, diagnose};
 
@@ -121,4 +121,53 @@ fn checks_about_macos_find_nothing_on_linux() {
         ("gid_table", Verdict::Ok),
     ];
     assert_eq!(seen, expected);
+}
+
+/// The evidence and the remedies of the findings of a check
+fn words(id: &str, change: Change) -> (String, String) {
+    let found = findings(id, change);
+    let evidence: Vec<_> = found.iter().map(|finding| finding.evidence.as_str()).collect();
+    let remedies: Vec<_> = found.iter().filter_map(|finding| finding.remedy).collect();
+    (evidence.join("; "), remedies.join("; "))
+}
+
+/// Breaks if the user is told to pull the cable of a process that may be at work.
+#[test]
+fn a_process_that_waits_once_is_not_to_be_replugged() {
+    let (evidence, remedy) = words("stuck_processes", |h| waiting(h, 412, "U", "ibv_devinfo"));
+    assert!(evidence.contains("state U"), "{evidence}");
+    assert!(!remedy.contains("replug") && remedy.contains("run this again"), "{remedy}");
+    assert!(words("stuck_processes", |h| waiting(h, 412, "UE", "python3")).1.contains("replug"));
+}
+
+/// Breaks if a missing route is to be changed, or a default route: `route change` adds no entry.
+#[test]
+fn a_missing_route_is_added_and_another_one_is_not_changed() {
+    let (_, missing) = words("routes", |h| route(h).interface = None);
+    assert!(missing.contains("route add -host") && !missing.contains("route change"), "{missing}");
+    let (_, other) = words("routes", |h| route(h).interface = Some("en0".into()));
+    assert!(other.starts_with("give ") && !other.contains("route change"), "{other}");
+}
+
+/// Breaks if the words of the kernel, which are assumed, are taken for the state of the link.
+#[test]
+fn a_log_without_messages_is_no_link_that_stayed_up() {
+    let (evidence, _) = words("link_flaps", |_| ());
+    assert!(evidence.contains("no `link down` message was logged"), "{evidence}");
+}
+
+/// Breaks if a daemon that is not loaded is to be booted out, which fails.
+#[test]
+fn only_a_loaded_daemon_is_booted_out() {
+    let (_, left_behind) = words("exo_daemon", |h| settings(h).location = Some("exo".into()));
+    assert!(!left_behind.contains("bootout") && left_behind.contains("location"), "{left_behind}");
+    let (_, loaded) = words("exo_daemon", |h| h[0].report.exo_daemon.as_mut().unwrap().is_loaded = true);
+    assert!(loaded.contains("bootout"), "{loaded}");
+}
+
+/// Breaks if a host without a single readable report looks like one whose reports were all read.
+#[test]
+fn the_number_of_reports_that_were_read_is_evidence() {
+    let (evidence, _) = words("incidents", |h| h[0].report.incident_reports = Some(7));
+    assert!(evidence.contains("were read: 7; none names RDMA"), "{evidence}");
 }

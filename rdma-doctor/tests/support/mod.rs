@@ -43,8 +43,8 @@ pub(crate) fn outputs(host: &str) -> Outputs {
 
 /// Replaces the outputs that the folder has
 ///
-/// `route-ADDRESS.txt` is an output of `route`, `incident-*` a report of a panic or a crash. `outcomes.txt` says how tools ended that
-/// did not succeed, by the name of their file.
+/// `route-ADDRESS.txt` is an output of `route`, `incident-*` a report of a panic or a crash, and `owners.txt` has the processes that
+/// the I/O Registry lists. `outcomes.txt` says how tools ended that did not succeed, by the name of their file.
 fn overlay(outputs: &mut Outputs, folder: &Path) {
     for tool in Tool::ALL {
         let path = folder.join(file_name(tool));
@@ -60,9 +60,12 @@ fn overlay(outputs: &mut Outputs, folder: &Path) {
             outputs.routes.insert(address.parse().unwrap(), captured);
         } else if name.starts_with("incident-") {
             incidents.push(parse::incident(&read(&path)).unwrap_or_else(|| panic!("{name} names nothing")));
+        } else if name == "owners.txt" {
+            outputs.owners = Some(read(&path).lines().map(str::to_owned).collect());
         }
     }
     if !incidents.is_empty() || outputs.incidents.is_none() {
+        outputs.incident_reports = Some(incidents.len().try_into().unwrap());
         outputs.incidents = Some(incidents);
     }
     let outcomes = folder.join("outcomes.txt");
