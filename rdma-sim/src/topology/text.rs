@@ -212,7 +212,7 @@ impl HostTable {
     ) -> Result<(), TopologyError> {
         let name = self.name.get_ref();
         let mac = model(text, &wrong, name.clone(), self.mac.as_ref(), self.ports.as_ref())?;
-        let first_interface = self.first_interface.unwrap_or(mac.first_interface());
+        let first_interface = self.first_interface.unwrap_or_else(|| mac.first_interface());
         topology.add_host_from(name, mac, first_interface).map_err(|error| match (&error, &self.ports) {
             (TopologyError::PortCount { .. }, Some(ports)) => at(text, ports)(error),
             _ => at(text, &self.name)(error),
