@@ -217,7 +217,7 @@ pub trait QueuePair: Send + Sync + 'static {
     /// The address that the peer needs to connect to this queue pair
     fn address(&self) -> QpAddress;
 
-    /// The space that was granted, as the device reports it
+    /// The space that was granted: at most what the device reports
     ///
     /// It may be more or less than was asked for. Devices have been reported to accept less than they report: a program that
     /// keeps to the lesser of the two is right on every device.

@@ -268,7 +268,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         }
     }
 
-    fn is_over(&mut self) -> bool {
+    pub(in crate::node) fn is_over(&mut self) -> bool {
         let is_closed = self.node.is_closed();
         self.peering.update(|state, _| state.error().is_some() || state.is_idle(is_closed))
     }

@@ -15,7 +15,7 @@ use super::wire::{Credit, End, LEAVING};
 /// How many messages can be under way to a neighbour, each in a lease of its own.
 pub(crate) const MAX_MESSAGES: usize = 8;
 /// How many bytes are under way over each cable to a neighbour before the next message waits: as many as keep the cable busy, and no
-/// more, because more urgent messages queue behind them.
+/// more, because more urgent messages queue behind them. The leases of [`MAX_MESSAGES`] bound both for more than two cables.
 const MAX_BYTES: usize = 384 << 10;
 /// How many messages may be under way over each cable whatever their length: one crosses it while others are announced and granted.
 const MIN_MESSAGES: usize = 3;
@@ -26,7 +26,8 @@ pub(crate) struct Streams<D: Device> {
     pub(crate) data: Stream<D>,
     /// Credit for these
     pub(crate) credit: Stream<D>,
-    /// Two messages at most: why the group is over, and that the rank has left. Nothing goes before them, so there is always a place.
+    /// Why the group is over, and that the rank has left: at most these two go without waiting, so there is always a place. A rank whose
+    /// attempt to go on has failed waits for one, to say that it has.
     pub(crate) end: Arc<Stream<D>>,
 }
 

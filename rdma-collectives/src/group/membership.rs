@@ -1,6 +1,12 @@
 //! Which ranks a group has: joining, going on without those that are lost, and taking others in
 
-use rdma_async::{Device, Session};
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::future::{Either, pending, select};
+use futures::stream::FuturesUnordered;
+use rdma_async::{Device, Session, Stream};
 
 use super::error::{GroupError, JoinError, ShrinkError};
 use super::join::{self, Linked, Reset, Waiting};
@@ -108,7 +114,8 @@ impl<D: Device> Group<D> {
     /// # Cancel safety
     ///
     /// Waits for every rank that can be reached, until that rank calls it, drops its group, or its sessions end; and for the memory of the
-    /// group, if the application has leased it meanwhile. Dropping the future leaves the group: it resets the sessions, and the others go
+    /// group, if the application has leased it meanwhile, and four streams to each neighbour
+    /// ([`max_streams`](rdma_async::NodeOptions::max_streams)). Dropping the future leaves the group: it resets the sessions, and the others go
     /// on without this rank.
     pub async fn shrink(mut self) -> Result<Self, ShrinkError> {
         if self.end.is_none() {
@@ -133,7 +140,8 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// As [`join`](Self::join): a [`JoinError`]; [`JoinError::Host`] if the cabling lacks a host of the group.
+    /// As [`join`](Self::join): a [`JoinError`]; [`JoinError::Host`] if the cabling lacks a host of the group; [`JoinError::Failed`] with a
+    /// neighbour that does not come, because it has lost another rank or leaves.
     ///
     /// # Cancel safety
     ///
@@ -148,8 +156,12 @@ impl<D: Device> Group<D> {
         let mut reset = Reset { sessions: sessions.into_iter().collect(), rank: self.rank };
         let newcomers = reset.sessions.len();
         reset.sessions.extend(kept.iter().cloned());
+        if let Some(error) = self.end.take() {
+            return Err(JoinError::of_group(error));
+        }
+        let hosts = self.hosts().to_vec();
         let number = |rank: usize| {
-            let host = &self.hosts()[rank];
+            let host = &hosts[rank];
             let found = cabling.hosts().iter().position(|other| other == host);
             found.ok_or_else(|| JoinError::Host { host: host.clone() })
         };
@@ -166,10 +178,26 @@ impl<D: Device> Group<D> {
         reset.sessions.extend(kept.into_iter().filter(|(neighbour, _)| is_cabled(*neighbour)));
         reset.rank = rank;
         let Self { links, options, founding, .. } = self;
-        // Their memory and their streams are needed for the new ones.
+        // A neighbour that has lost another rank, or leaves, does not come.
+        let mut others = FuturesUnordered::new();
+        others.extend(links.iter().map(|link| gives_up(link.rank, link.end_stream())));
+        // Their memory and their other streams are needed for the new ones.
         drop(links);
         let epoch = founding.epoch + 1;
-        Self::join_at(options, rank, cabling, reset, Waiting::ForEarlierGroup, epoch).await
+        let joining = pin!(Self::join_at(options, rank, cabling, reset, Waiting::ForEarlierGroup, epoch));
+        let stays_away = pin!(async {
+            loop {
+                match others.next().await {
+                    Some(Some(rank)) => return rank,
+                    Some(None) => (),
+                    None => return pending().await,
+                }
+            }
+        });
+        match select(joining, stays_away).await {
+            Either::Left((joined, _)) => joined,
+            Either::Right((rank, _)) => Err(JoinError::Failed { rank: number(rank)? }),
+        }
     }
 
     /// Ends the group on all ranks that can be reached: operations under way and later ones fail with [`GroupError::Revoked`] there
@@ -180,4 +208,10 @@ impl<D: Device> Group<D> {
             self.end_with(GroupError::Revoked { rank: self.rank });
         }
     }
+}
+
+/// Waits until a neighbour says that its group is over; returns its rank, or `None` if it goes on elsewhere
+async fn gives_up<D: Device>(rank: usize, end: Arc<Stream<D>>) -> Option<usize> {
+    let message = end.recv().await.ok().flatten();
+    message.map(|_| rank)
 }

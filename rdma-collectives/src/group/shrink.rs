@@ -55,7 +55,7 @@ enum Event<D: Device> {
     Sent(usize, StreamId),
     /// A neighbour has left the group before, or one that did not come together
     Left(usize),
-    /// A neighbour says no more on a stream of ends
+    /// Nothing more happens on a stream of ends
     Silent,
 }
 
@@ -106,6 +106,8 @@ pub(super) async fn shrink<D: Device>(
     // Never empty: its end would be an event at once, again and again.
     survivor.events.push(Box::pin(pending()));
     left.into_iter().for_each(|rank| survivor.views.leave(rank));
+    // So that the streams are over as soon as both ranks have come here.
+    ends.iter().for_each(|(_, end)| end.finish());
     survivor.watch(ends);
     // Dropped before the streams: neighbours should learn of the reset before they see the ends of streams.
     let mut reset = Reset { sessions: reset, rank };
@@ -308,6 +310,7 @@ impl<D: Device> Survivor<D> {
                 self.events.push(Box::pin(async move {
                     // Fails if the neighbour is lost, which other streams say.
                     let _ = end.send_bytes(&message).await;
+                    end.finish();
                     Event::Silent
                 }));
             }
@@ -352,7 +355,7 @@ impl<D: Device> Survivor<D> {
 async fn open<D: Device>(rank: usize, session: Session<D>) -> Event<D> {
     let mut streams = Vec::with_capacity(STREAMS);
     while streams.len() < STREAMS {
-        // Waits for places, which the streams of the group before have until both ranks have dropped them.
+        // Waits for places, which the streams of the group before have until both ranks are here.
         let stream = match session.side() {
             Side::Connecting => session.open_stream(Priority::Normal).await.ok(),
             Side::Accepting => session.accept_stream().await.ok().flatten(),

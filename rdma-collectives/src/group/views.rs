@@ -94,7 +94,8 @@ impl Views {
 
     /// Takes over what another rank knows
     pub(super) fn merge(&mut self, views: &BTreeMap<usize, View>) {
-        for (&rank, view) in views {
+        let counts = |(rank, view): &(&usize, &View)| self.group >> **rank & 1 == 1 && view.version > 0;
+        for (&rank, view) in views.iter().filter(counts) {
             let known = self.views.entry(rank).or_default();
             if rank != self.own && view.version > known.version {
                 let (neighbours, gone) = (view.neighbours & self.group, view.gone & self.group);
@@ -235,7 +236,11 @@ mod tests {
     fn ranks_beyond_the_group_and_older_groups_do_not_count() {
         let mut views = Views::new(0, 0b11, 0, 0b10);
         let foreign = View { version: u64::MAX, neighbours: u64::MAX, gone: 1 << 50 };
-        views.merge(&BTreeMap::from([(1, foreign), (50, foreign)]));
+        let excluding = View { gone: 0b11, ..foreign };
+        let nothing = View { version: 0, ..foreign };
+        views.merge(&BTreeMap::from([(1, nothing)]));
+        assert_eq!(views.decision(), None);
+        views.merge(&BTreeMap::from([(1, foreign), (50, excluding)]));
         assert_eq!(views.decision(), Some(Decision { members: 0b11, pairs: vec![[0, 1]] }));
         let mut first = Views::new(0, 0b11, 0, 0b10);
         (0..10).for_each(|_| first.leave(5));

@@ -66,3 +66,23 @@ fn a_cabling_without_a_host_of_the_group_is_refused() {
         assert_eq!(errors, [0, 1].map(|_| JoinError::Host { host: "b".to_owned() }));
     });
 }
+
+/// Regression: a rank that grew the group waited for ever for one that had lost a third rank and shrank it.
+#[test]
+fn a_rank_that_grows_and_one_that_shrinks_do_not_wait_for_each_other() {
+    for (grows, shrinks) in [(0, 1), (1, 0)] {
+        let pair = cabling(2, &[(0, 1)]);
+        sim(2, &[(0, 1)]).run(async |net| {
+            let cluster = connect(&net, &pair, &NodeOptions::new()).await;
+            let joins = [0, 1].map(|rank| Group::join(rank, &pair, cluster.sessions[rank].clone()));
+            let mut groups: Vec<_> =
+                join_all(joins).await.into_iter().map(|group| Some(group.unwrap())).collect();
+            let [growing, mut shrinking] = [grows, shrinks].map(|rank| groups[rank].take().unwrap());
+            shrinking.revoke();
+            let (grown, shrunk) = join(growing.grow(&pair, []), shrinking.shrink()).await;
+            assert_eq!(grown.map(drop), Err(JoinError::Failed { rank: shrinks }));
+            // Alone it is half of the group: with the lowest rank it goes on.
+            assert_eq!(shrunk.map(|group| group.size()).ok(), (shrinks == 0).then_some(1));
+        });
+    }
+}

@@ -221,7 +221,10 @@ fn a_path_that_carries_nothing_makes_no_session() {
             let (to_b, to_a) = tokio::io::duplex(256);
             let start = net.now();
             let (connected, served) = join(a.connect(to_b), b.serve(to_a)).await;
-            for refused in [connected.map(drop), served] {
+            let refused = [connected.map(drop), served];
+            let says_why = |refused: &_| matches!(refused, Err(ConnectError::Unproven { .. }));
+            assert!(refused.iter().any(says_why), "{fault}: {refused:?}");
+            for refused in refused {
                 let is_expected = match &refused {
                     Err(ConnectError::Unproven { waited, .. }) => *waited == limit,
                     // The other end was first to give up.

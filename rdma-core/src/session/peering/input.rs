@@ -51,7 +51,7 @@ impl Peering {
         if !std::mem::replace(&mut path.is_proven, true) {
             probe::reached(ProtocolState::PathProven);
         }
-        path.is_confirmed |= trailer.report.next > 0;
+        self.is_confirmed |= trailer.report.next > 0;
         self.last_heard = now;
         while let Some(Some(path)) = self.paths.get_mut(id.0 as usize)
             && let Some((content, fate, took)) = path.lane.pop(now, trailer.report)

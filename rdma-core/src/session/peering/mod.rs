@@ -106,6 +106,8 @@ pub struct Peering {
     rooms: VecDeque<(SessionId, StreamId)>,
     events: VecDeque<Event>,
     last_heard: Time,
+    /// Whether the peer has reported a packet of this side.
+    is_confirmed: bool,
 }
 
 /// A message that arrives
@@ -169,6 +171,7 @@ impl Peering {
             rooms: VecDeque::new(),
             events: VecDeque::new(),
             last_heard: Time::ZERO,
+            is_confirmed: false,
         }
     }
 

@@ -21,8 +21,6 @@ pub(super) struct Path {
     pub(super) probes: bool,
     /// Whether a packet of the peer has arrived.
     pub(super) is_proven: bool,
-    /// Whether the peer has reported a packet of this side.
-    pub(super) is_confirmed: bool,
 }
 
 impl Path {
@@ -37,7 +35,6 @@ impl Path {
             unsent: 0,
             probes,
             is_proven: false,
-            is_confirmed: false,
         }
     }
 

@@ -26,9 +26,9 @@ impl Peering {
         }
     }
 
-    /// Whether packets have passed in both directions on a path: the peer has reported one of this side there
+    /// Whether packets have passed in both directions on a path, also one that was lost since: the peer has reported one of this side there
     pub fn has_confirmed_path(&self) -> bool {
-        self.paths.iter().flatten().any(|path| path.is_confirmed)
+        self.is_confirmed
     }
 
     /// Whether all messages of its stream before this one were handed on
