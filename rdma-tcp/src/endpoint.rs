@@ -1,5 +1,6 @@
 //! The state that the handle of a queue pair and the I/O thread share
 
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -202,17 +203,30 @@ impl Endpoint {
     }
 
     /// Uses `stream` from now on, unless `attempt` is over; returns whether it does
-    pub(crate) fn attach(&self, stream: TcpStream, attempt: u64) -> bool {
-        let wire = Wire::new(stream);
+    ///
+    /// The side that dials sends `confirm` before: with the lock, so that the peer never counts on a connection of an attempt that is over.
+    ///
+    /// # Errors
+    ///
+    /// The [`io::Error`] of a stream that does not take `confirm` at once.
+    pub(crate) fn attach(
+        &self,
+        mut stream: TcpStream,
+        attempt: u64,
+        confirm: Option<&[u8]>,
+    ) -> io::Result<bool> {
         let mut link = lock(&self.link);
         let is_current = matches!(*link, Link::None) && lock(&self.work).attempt == attempt;
-        if is_current {
-            *link = Link::Up(wire);
-        } else {
-            // The peer may count on the connection already.
-            wire.say_goodbye();
+        match confirm {
+            Some(confirm) if is_current && stream.write(confirm)? < confirm.len() => {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            // The peer counts on the connection already.
+            None if !is_current => Wire::new(stream).say_goodbye(),
+            _ if is_current => *link = Link::Up(Wire::new(stream)),
+            _ => (),
         }
-        is_current
+        Ok(is_current)
     }
 
     /// Enters the error state if `attempt` is still under way; the caller wakes the waker

@@ -249,8 +249,15 @@ impl Joining {
             }
             Progress::Ended => self.end(&joiner.role, now),
             Progress::Joined(endpoint, attempt) => {
-                self.pending.retain(|pending| !Arc::ptr_eq(&pending.endpoint, &endpoint));
-                if endpoint.attach(joiner.stream, attempt.number) {
+                let confirm = Handshake { step: Step::Confirm, from: endpoint.address, to: attempt.peer };
+                let confirm = matches!(joiner.role, Role::Dialing { .. }).then(|| confirm.encode());
+                let attached =
+                    endpoint.attach(joiner.stream, attempt.number, confirm.as_ref().map(|bytes| &bytes[..]));
+                let Ok(is_attached) = attached else { return self.end(&joiner.role, now) };
+                let is_this =
+                    |other: &Pending| Arc::ptr_eq(&other.endpoint, &endpoint) && other.attempt == attempt;
+                self.pending.retain(|pending| !is_this(pending));
+                if is_attached {
                     self.joined.push((token, endpoint));
                 }
             }
@@ -299,14 +306,10 @@ impl Joining {
                 Some(endpoint) => self.welcome(joiner, &endpoint, message.from, now),
                 None => Progress::Ended,
             },
-            (Role::Dialing { endpoint, attempt, .. }, Step::Welcome) if is_between(endpoint, attempt) => {
-                let confirm = Handshake { step: Step::Confirm, from: endpoint.address, to: attempt.peer };
-                match joiner.stream.write(&confirm.encode()) {
-                    Ok(LEN) => Progress::Joined(Arc::clone(endpoint), *attempt),
-                    _ => Progress::Ended,
-                }
-            }
-            (Role::Welcomed { endpoint, attempt }, Step::Confirm) if is_between(endpoint, attempt) => {
+            (Role::Dialing { endpoint, attempt, .. }, Step::Welcome)
+            | (Role::Welcomed { endpoint, attempt }, Step::Confirm)
+                if is_between(endpoint, attempt) =>
+            {
                 Progress::Joined(Arc::clone(endpoint), *attempt)
             }
             _ => Progress::Ended,
