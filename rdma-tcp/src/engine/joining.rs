@@ -15,6 +15,7 @@ use crate::handshake::{self, Handshake, LEN, Step};
 use crate::shared::Shared;
 use crate::sync::now;
 use crate::transfer;
+use crate::wire::Wire;
 
 /// How long each step of a handshake may take.
 const STEP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -192,12 +193,18 @@ impl Joining {
         let is_current =
             |other: &Arc<Endpoint>, attempt| !Arc::ptr_eq(other, endpoint) || Some(attempt) == current;
         self.pending.retain(|pending| is_current(&pending.endpoint, pending.attempt));
-        self.handshakes.retain(|_, joiner| match &joiner.role {
-            Role::Stranger => true,
+        let is_over = |_: &Token, joiner: &mut Joiner| match &joiner.role {
+            Role::Stranger => false,
             Role::Welcomed { endpoint, attempt } | Role::Dialing { endpoint, attempt, .. } => {
-                is_current(endpoint, *attempt)
+                !is_current(endpoint, *attempt)
             }
-        });
+        };
+        for (_, joiner) in self.handshakes.extract_if(is_over) {
+            // The peer may count on a connection for which it was welcomed.
+            if let Role::Welcomed { .. } = joiner.role {
+                Wire::new(joiner.stream).say_goodbye();
+            }
+        }
         let Some(attempt) = current else { return };
         if self.pending.iter().any(|pending| Arc::ptr_eq(&pending.endpoint, endpoint)) {
             return;

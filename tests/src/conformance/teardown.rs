@@ -25,8 +25,12 @@ pub(super) fn sends_under_way_go_with_their_queue_pair<A: Arm>(arm: &A) {
 }
 
 pub(super) fn a_peer_that_goes_is_silence<A: Arm>(arm: &A) {
-    let [mut a, b] = pair(arm);
+    let [mut a, mut b] = pair(arm);
     a.recv(1, 0..64).unwrap();
+    a.recv(2, 64..128).unwrap();
+    // Over a connection that is still being made, TCP may say that the peer is lost.
+    b.send(1, 0..64).unwrap();
+    received(arm, &mut a);
     drop(b);
     assert_silent(arm, &mut a);
 }
