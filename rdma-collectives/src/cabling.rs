@@ -105,6 +105,12 @@ impl Cabling {
         &self.cables
     }
 
+    /// The cables between two hosts, whichever end of them comes first
+    #[cfg(feature = "groups")]
+    pub(crate) fn between(&self, one: usize, other: usize) -> impl Iterator<Item = &Cable> {
+        self.cables.iter().filter(move |cable| [[one, other], [other, one]].contains(&cable.ends))
+    }
+
     /// The hosts in groups that can reach each other, each sorted, in the order of their first hosts
     #[must_use]
     pub fn components(&self) -> Vec<Vec<usize>> {

@@ -182,7 +182,7 @@ impl<D: Device> Session<D> {
     }
 }
 
-/// A put whose request may be on its way; later ones wait for it if it is dropped before it is over
+/// A put whose request may be on its way; later puts wait for it if it is dropped before it is over
 struct Put<'a, D: Device> {
     stream: Stream<D>,
     region: &'a str,

@@ -92,7 +92,7 @@ fn commands_of_the_guide_do_as_it_says() {
     assert!(ran > 0, "no command was found");
 }
 
-/// Catches a page whose code no doctest compiles, and an included part of a program that there is not.
+/// Catches a page with code that no doctest compiles, and a page that includes a part which its program does not have.
 #[test]
 fn rust_of_the_guide_is_compiled() {
     let doctests = fs::read_to_string(root().join("tests/src/guide.rs")).expect("the doctests of the guide");

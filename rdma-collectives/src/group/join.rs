@@ -21,8 +21,6 @@ use crate::cabling::hash;
 
 /// Changes when ranks of this version cannot work with those of another one.
 const VERSION: u64 = 3;
-/// How many streams a link has.
-const STREAMS: usize = 3;
 
 /// Whether joining waits for memory and places of streams
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -84,24 +82,32 @@ async fn link<D: Device>(
     waiting: Waiting,
 ) -> Result<(Link<D>, usize), JoinError> {
     let leases = Leases::new(&session, neighbour, options, waiting).await?;
-    let mut streams = Vec::with_capacity(STREAMS);
-    while streams.len() < STREAMS {
+    let [data, credit, end] = streams(neighbour, &session, waiting).await?;
+    greet(own, neighbour, session.max_message(), Streams { data, credit, end: Arc::new(end) }, leases).await
+}
+
+/// Opens or accepts streams to a neighbour; they have the same order at both ends
+pub(super) async fn streams<D: Device, const N: usize>(
+    neighbour: usize,
+    session: &Session<D>,
+    waiting: Waiting,
+) -> Result<[Stream<D>; N], JoinError> {
+    let mut streams = Vec::with_capacity(N);
+    while streams.len() < N {
         // By sides and not by ranks, which the greeting compares: neighbours that take each other for another rank find that out.
         streams.push(match session.side() {
-            Side::Connecting => opened(neighbour, &session, waiting).await?,
-            Side::Accepting => accepted(neighbour, &session).await?,
+            Side::Connecting => opened(neighbour, session, waiting, N).await?,
+            Side::Accepting => accepted(neighbour, session).await?,
         });
     }
     // Streams are numbered in the order in which they are opened.
     streams.sort_by_key(|stream| stream.id().0);
-    let Ok([data, credit, end]) = <[Stream<D>; STREAMS]>::try_from(streams) else {
-        unreachable!("there are three streams")
-    };
-    greet(own, neighbour, session.max_message(), Streams { data, credit, end: Arc::new(end) }, leases).await
+    streams.try_into().map_err(|_| unreachable!("there are as many as were asked for"))
 }
 
-/// Makes a link of its streams, whose node takes messages of up to `max` bytes; returns it, and the longest message that the node of
-/// this rank takes
+/// Makes a link of its streams to a neighbour whose node takes messages of up to `max` bytes
+///
+/// Returns the link, and the longest message that the node of this rank takes.
 pub(super) async fn greet<D: Device>(
     own: Greeting,
     neighbour: usize,
@@ -232,13 +238,14 @@ async fn opened<D: Device>(
     neighbour: usize,
     session: &Session<D>,
     waiting: Waiting,
+    needed: usize,
 ) -> Result<Stream<D>, JoinError> {
     let mut opening = pin!(session.open_stream(Priority::Normal));
     // Ready at once, unless the peer takes no more streams.
     let opened = match poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await {
         Poll::Ready(opened) => opened,
         Poll::Pending if waiting == Waiting::ForEarlierGroup => opening.await,
-        Poll::Pending => return Err(JoinError::Streams { rank: neighbour, needed: STREAMS }),
+        Poll::Pending => return Err(JoinError::Streams { rank: neighbour, needed }),
     };
     opened.map_err(|error| JoinError::of_open(neighbour, error))
 }

@@ -171,10 +171,7 @@ impl<D: Device> Group<D> {
             .map(|(neighbour, session)| Ok((number(neighbour)?, session)))
             .collect::<Result<_, JoinError>>()?;
         reset.sessions.truncate(newcomers);
-        let is_cabled = |neighbour: usize| {
-            let ends = [[rank, neighbour], [neighbour, rank]];
-            cabling.cables().iter().any(|cable| ends.contains(&cable.ends))
-        };
+        let is_cabled = |neighbour: usize| cabling.between(rank, neighbour).next().is_some();
         reset.sessions.extend(kept.into_iter().filter(|(neighbour, _)| is_cabled(*neighbour)));
         reset.rank = rank;
         let Self { links, options, founding, .. } = self;

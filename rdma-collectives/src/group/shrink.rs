@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::future::{BoxFuture, Either, pending, select, try_join_all};
 use futures::stream::FuturesUnordered;
-use rdma_async::{Device, Priority, RecvError, Session, Side, Stream, StreamId};
+use rdma_async::{Device, RecvError, Session, Stream, StreamId};
 
 use super::error::{GroupError, JoinError, ShrinkError};
 use super::join::{self, Reset, Waiting};
@@ -22,9 +22,6 @@ use super::state::{Founding, Group};
 use super::views::{Decision, Ranks, Statement, Views, members, set};
 use super::wire::{End, LEAVING};
 use crate::{Cable, Cabling};
-
-/// How many streams two ranks open: one for statements, and those of a link.
-const STREAMS: usize = 4;
 
 /// The streams to a neighbour
 struct Bundle<D: Device> {
@@ -351,24 +348,11 @@ impl<D: Device> Survivor<D> {
     }
 }
 
-/// Opens streams to a neighbour
+/// Opens streams to a neighbour: one for statements, and those of a link
 async fn open<D: Device>(rank: usize, session: Session<D>) -> Event<D> {
-    let mut streams = Vec::with_capacity(STREAMS);
-    while streams.len() < STREAMS {
-        // Waits for places, which the streams of the group before have until both ranks are here.
-        let stream = match session.side() {
-            Side::Connecting => session.open_stream(Priority::Normal).await.ok(),
-            Side::Accepting => session.accept_stream().await.ok().flatten(),
-        };
-        match stream {
-            Some(stream) => streams.push(stream),
-            None => return Event::Opened(rank, None),
-        }
-    }
-    streams.sort_by_key(|stream| stream.id().0);
-    let Ok([statements, data, credit, end]) = <[Stream<D>; STREAMS]>::try_from(streams) else {
-        unreachable!("there are four streams")
-    };
+    // Waits for places, which the streams of the group before have until both ranks are here.
+    let streams = join::streams(rank, &session, Waiting::ForEarlierGroup).await;
+    let Ok([statements, data, credit, end]) = streams else { return Event::Opened(rank, None) };
     let link = Some(Streams { data, credit, end: Arc::new(end) });
     let statements = Arc::new(statements);
     Event::Opened(rank, Some(Bundle { statements, link, decided: 0, sent: None, is_sending: false }))

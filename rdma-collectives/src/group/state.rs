@@ -117,9 +117,7 @@ impl<D: Device> Group<D> {
         let mut links: Vec<_> = links.into_iter().map(|(link, _)| link).collect();
         links.sort_by_key(|link| link.rank);
         for link in &mut links {
-            let ends = [[rank, link.rank], [link.rank, rank]];
-            let cables = plans.cabling.cables().iter();
-            link.cables = cables.filter(|cable| ends.contains(&cable.ends)).count();
+            link.cables = plans.cabling.between(rank, link.rank).count();
         }
         let max_held = max_message / HELD_PART;
         let monitor = Monitor::new(rank);
