@@ -268,7 +268,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         }
     }
 
-    pub(in crate::node) fn is_over(&mut self) -> bool {
+    fn is_over(&mut self) -> bool {
         let is_closed = self.node.is_closed();
         self.peering.update(|state, _| state.error().is_some() || state.is_idle(is_closed))
     }
@@ -357,7 +357,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     }
 
     /// Hands opened sessions to the node, and begins to make lost paths again
-    fn on_news(&mut self) {
+    pub(super) fn on_news(&mut self) {
         let (opened, lost) = self.peering.update(|state, _| state.take_news());
         for id in opened {
             let route = (Arc::clone(&self.peering), id);

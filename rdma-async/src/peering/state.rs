@@ -166,7 +166,7 @@ impl<D: Device> State<D> {
 
     /// Whether there is something for the task that accepts sessions and makes paths
     pub(super) fn has_news(&self) -> bool {
-        !self.opened.is_empty()
+        (!self.opened.is_empty() && self.core.has_confirmed_path())
             || !self.lost_paths.is_empty()
             || self.end.is_some()
             || self.is_idle(false)
@@ -181,8 +181,12 @@ impl<D: Device> State<D> {
     }
 
     /// Sessions that the peer opened and paths that failed since the last call
+    ///
+    /// Sessions wait until a path carries packets in both directions: a peer that is given up before has opened none.
     pub(crate) fn take_news(&mut self) -> (Vec<SessionId>, Vec<LostPath>) {
-        (std::mem::take(&mut self.opened), std::mem::take(&mut self.lost_paths))
+        let opened =
+            if self.core.has_confirmed_path() { std::mem::take(&mut self.opened) } else { Vec::new() };
+        (opened, std::mem::take(&mut self.lost_paths))
     }
 
     /// Whether the last session is over, and none will be opened

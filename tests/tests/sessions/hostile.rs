@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::{Either, join, join_all, select};
-use rdma_async::{Node, NodeOptions, Session, Transport};
+use rdma_async::{ConnectError, Node, NodeOptions, Session, Transport};
 use rdma_core::session::{
     Address, ControlMessage, Hello, Integrity, Limits, Offer, PacketKind, PacketTrailer, PathEnd, PathId,
     Report,
@@ -51,12 +51,14 @@ enum Attack {
     Epochs,
     /// Messages on the bulk lane for which nothing was granted
     Bulk,
-    /// Receives nothing
+    /// Receives nothing, so that no session of it is handed on, and exceeds its room
     Deaf,
     /// Offers the path again and again
     Offers,
     /// A long message in each of as many sessions as there may be, none of which comes, and correct reports of what arrives
     Hoard,
+    /// A session that is opened and reset, and not a report of what arrives
+    Vanishing,
 }
 
 /// Each attack, and whether the node ends the peering at once: what no correct peer sends is a violation
@@ -71,7 +73,7 @@ const ATTACKS: [(Attack, bool); 13] = [
     (Attack::Questions, false),
     (Attack::Epochs, false),
     (Attack::Bulk, false),
-    (Attack::Deaf, false),
+    (Attack::Deaf, true),
     (Attack::Offers, false),
     (Attack::Hoard, false),
 ];
@@ -216,7 +218,14 @@ impl Hostile {
                 let address = Address { session, stream: 0, message: 0 };
                 (PacketKind::Announce, address, 0, (4_u64 << 20).to_le_bytes().to_vec())
             }
-            Attack::Hoard => (PacketKind::Report, Address::default(), 0, Vec::new()),
+            Attack::Vanishing if number == 0 => {
+                let address = Address { session, stream: 0, message: 0 };
+                (PacketKind::Fragment, address, 1, vec![0])
+            }
+            Attack::Vanishing if number == 1 => {
+                (PacketKind::Reset, Address { session, ..Address::default() }, 0, vec![0; 8])
+            }
+            Attack::Hoard | Attack::Vanishing => (PacketKind::Report, Address::default(), 0, Vec::new()),
             Attack::Bulk | Attack::Deaf | Attack::Offers => {
                 let address = Address { session, stream: 0, message: number };
                 (PacketKind::Fragment, address, 8, self.noise(8))
@@ -404,4 +413,30 @@ fn an_honest_session_keeps_its_goodput_beside_several_hostile_peers() {
             assert!(part >= 0.9, "{hostile} times {attack:?}: {part:.3} of the goodput");
         }
     }
+}
+
+/// Regression: sessions of a peer that was given up waited to be accepted, with their messages, and the wait for a proven path went on
+/// when the last of them was over. Catches sessions that are handed on before a path is proven.
+#[test]
+fn a_peer_that_reports_nothing_and_is_gone_is_given_up() {
+    Sim::new().topology(topology(1)).run(async |net| {
+        let b = node_over(&net, "b", &DEVICES[..2], &options());
+        let (ours, theirs) = tokio::io::duplex(1024);
+        // Place 0 of the connecting side, generation 1.
+        let first = 1 << 19;
+        let attack = async {
+            let mut attacker = Hostile::introduce(&net, "c", ours, [first; 2]).await;
+            assert!(matches!(attacker.next().await, Some(ControlMessage::Confirm(_))));
+            assert!(!attacker.offer(0).await, "that cable leads elsewhere");
+            assert!(attacker.offer(1).await);
+            attacker.attack(&net, Attack::Vanishing, 1, 16).await;
+            // The node waits for a proof until it gives up.
+            while attacker.next().await.is_some() {}
+        };
+        let (served, ()) = join(b.serve(theirs), attack).await;
+        let error = served.map(drop).unwrap_err();
+        assert!(matches!(error, ConnectError::Lost(_)), "{error:?}");
+        net.sleep(Duration::from_secs(15)).await;
+        assert!(b.pool_stats().is_whole(), "{:?}", b.pool_stats());
+    });
 }

@@ -8,7 +8,7 @@ use rdma_core::session::{ControlMessage, HelloError, Side};
 
 use super::{Control, PORT_INTERVAL};
 use crate::bootstrap_stream::BootstrapStream;
-use crate::error::{ConnectError, SessionError};
+use crate::error::ConnectError;
 
 impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     /// Makes the paths that can be made now, at least one
@@ -107,15 +107,15 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         self.heard = self.now();
         self.port_at = self.heard + PORT_INTERVAL;
         while !self.peering.update(|state, _| state.take_proof()) {
-            // Also without an error: news of a peering that is over does not wait, and a loop over it would never yield.
-            if self.is_over() {
-                return Err(self.peering.error().unwrap_or(SessionError::PeerGone).into());
+            if let Some(error) = self.peering.error() {
+                return Err(error.into());
             }
             if !self.stream.is_open() {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
             self.step().await;
         }
+        self.on_news();
         Ok(())
     }
 
