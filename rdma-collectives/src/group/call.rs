@@ -1,6 +1,7 @@
 //! Operations as ranks call them
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 use super::element::ElementType;
 use super::reduction::Reduction;
@@ -77,13 +78,15 @@ pub struct Call {
     pub root: Option<usize>,
     /// The rank that gets a transfer
     pub to: Option<usize>,
-    /// How many elements: of the vector of one rank, or of the part of each rank
+    /// How many elements: of the vector of one rank, or of the part of each rank; of all parts if their lengths differ
     pub count: u64,
+    /// A hash of the lengths of all parts, where they differ
+    pub counts: Option<NonZeroU32>,
 }
 
 impl Call {
     /// The length of an encoded call in bytes
-    pub(super) const LEN: usize = 16;
+    pub(super) const LEN: usize = 20;
 
     pub(super) fn encode(&self) -> [u8; Self::LEN] {
         let index = |found: Option<usize>| found.map_or(u8::MAX, |index| index as u8);
@@ -100,12 +103,13 @@ impl Call {
             index(self.root),
             index(self.to),
         ]);
+        bytes[16..].copy_from_slice(&self.counts.map_or(0, NonZeroU32::get).to_le_bytes());
         bytes
     }
 
     pub(super) fn decode(bytes: &[u8; Self::LEN]) -> Option<Self> {
         let rank = |byte: u8| (byte != u8::MAX).then_some(usize::from(byte));
-        let [.., operation, element, reduction, root, to, _, _, _] = *bytes;
+        let [_, _, _, _, _, _, _, _, operation, element, reduction, root, to, ..] = *bytes;
         Some(Self {
             operation: *OperationKind::ALL.get(usize::from(operation))?,
             element: *ElementType::ALL.get(usize::from(element))?,
@@ -116,14 +120,18 @@ impl Call {
             root: rank(root),
             to: rank(to),
             count: u64::from_le_bytes(*bytes.first_chunk()?),
+            counts: NonZeroU32::new(u32::from_le_bytes(*bytes.last_chunk()?)),
         })
     }
 }
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { operation, element, reduction, root, to, count } = self;
-        write!(f, "{operation} of {count} {element}")?;
+        let Self { operation, element, reduction, root, to, count, counts } = self;
+        match counts {
+            Some(hash) => write!(f, "{operation}_v of {count} {element} in parts of lengths {hash:08x}")?,
+            None => write!(f, "{operation} of {count} {element}")?,
+        }
         if let Some(reduction) = reduction {
             write!(f, ", {reduction}")?;
         }

@@ -3,6 +3,7 @@
 use rdma_async::Device;
 
 use super::call::{Call, OperationKind};
+use super::counts::Counts;
 use super::element::Element;
 use super::error::GroupError;
 use super::execution::Buffers;
@@ -19,11 +20,13 @@ impl<D: Device> Group<D> {
         vector: &mut [u8],
     ) -> Result<(), GroupError> {
         self.check()?;
+        let counts = Counts::Even(call.count as usize);
         if !self.plans.floods(vector.len()) {
-            return self.run(call, Some(kernel), Buffers { input: None, output: vector }).await;
+            let buffers = Buffers { input: None, output: vector };
+            return self.run(call, &counts, Some(kernel), buffers).await;
         }
         let mut all = vec![0; vector.len() * self.size()];
-        self.run(call, None, Buffers { input: Some(vector), output: &mut all }).await?;
+        self.run(call, &counts, None, Buffers { input: Some(vector), output: &mut all }).await?;
         let mut vectors = all.chunks_exact(vector.len().max(1));
         if let Some(first) = vectors.next() {
             vector.copy_from_slice(first);
@@ -39,14 +42,15 @@ impl<D: Device> Group<D> {
     pub(super) async fn in_place<T: Element>(
         &mut self,
         call: Call,
+        counts: &Counts,
         kernel: Option<Kernel>,
         vector: &mut [T],
     ) -> Result<(), GroupError> {
         match T::bytes_mut(vector) {
-            Some(output) => self.planned(call, kernel, Buffers { input: None, output }).await,
+            Some(output) => self.planned(call, counts, kernel, Buffers { input: None, output }).await,
             None => {
                 let mut bytes = T::bytes(vector).to_vec();
-                self.planned(call, kernel, Buffers { input: None, output: &mut bytes }).await?;
+                self.planned(call, counts, kernel, Buffers { input: None, output: &mut bytes }).await?;
                 T::copy_from(vector, &bytes);
                 Ok(())
             }
@@ -57,16 +61,17 @@ impl<D: Device> Group<D> {
     pub(super) async fn apart<T: Element>(
         &mut self,
         call: Call,
+        counts: &Counts,
         kernel: Option<Kernel>,
         from: &[T],
         into: &mut [T],
     ) -> Result<(), GroupError> {
         let input = Some(T::bytes(from));
         match T::bytes_mut(into) {
-            Some(output) => self.planned(call, kernel, Buffers { input, output }).await,
+            Some(output) => self.planned(call, counts, kernel, Buffers { input, output }).await,
             None => {
                 let mut bytes = T::bytes(into).to_vec();
-                self.planned(call, kernel, Buffers { input, output: &mut bytes }).await?;
+                self.planned(call, counts, kernel, Buffers { input, output: &mut bytes }).await?;
                 T::copy_from(into, &bytes);
                 Ok(())
             }
@@ -76,6 +81,7 @@ impl<D: Device> Group<D> {
     pub(super) async fn planned(
         &mut self,
         call: Call,
+        counts: &Counts,
         kernel: Option<Kernel>,
         buffers: Buffers<'_>,
     ) -> Result<(), GroupError> {
@@ -83,7 +89,7 @@ impl<D: Device> Group<D> {
         if let Some(root) = call.root {
             self.check_rank(root)?;
         }
-        self.run(call, kernel, buffers).await
+        self.run(call, counts, kernel, buffers).await
     }
 
     /// Whether the group works
@@ -100,7 +106,15 @@ impl<D: Device> Group<D> {
 }
 
 pub(super) fn call<T: Element>(operation: OperationKind, count: usize) -> Call {
-    Call { operation, element: T::TYPE, reduction: None, root: None, to: None, count: count as u64 }
+    Call {
+        operation,
+        element: T::TYPE,
+        reduction: None,
+        root: None,
+        to: None,
+        count: count as u64,
+        counts: None,
+    }
 }
 
 pub(super) fn kernel<T: Element>(reduction: Reduction) -> Result<Kernel, GroupError> {

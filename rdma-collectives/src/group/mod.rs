@@ -4,6 +4,7 @@ mod block;
 mod blocks;
 mod call;
 mod cause;
+mod counts;
 mod dispatch;
 mod element;
 mod error;
@@ -16,12 +17,14 @@ mod monitor;
 mod operations;
 mod options;
 mod plans;
+mod recent;
 mod reduction;
 mod schedule;
 mod shrink;
 mod state;
 #[cfg(test)]
 mod tests;
+mod varying;
 mod views;
 mod wire;
 

@@ -3,6 +3,7 @@
 use rdma_async::Device;
 
 use super::call::{Call, OperationKind};
+use super::counts::Counts;
 use super::dispatch::{call, expect, kernel};
 use super::element::Element;
 use super::error::GroupError;
@@ -94,7 +95,7 @@ impl<D: Device> Group<D> {
     /// Not cancel safe: dropping the future ends the group. The vector is then partly changed.
     pub async fn broadcast<T: Element>(&mut self, root: usize, vector: &mut [T]) -> Result<(), GroupError> {
         let call = Call { root: Some(root), ..call::<T>(OperationKind::Broadcast, vector.len()) };
-        self.in_place(call, None, vector).await
+        self.in_place(call, &Counts::Even(vector.len()), None, vector).await
     }
 
     /// Gives rank `root` the vectors of all ranks combined, element by element; those of the others stay as they are
@@ -136,7 +137,7 @@ impl<D: Device> Group<D> {
         let kernel = kernel::<T>(reduction)?;
         let call = call::<T>(OperationKind::Reduce, vector.len());
         let call = Call { root: Some(root), reduction: Some(reduction), ..call };
-        self.in_place(call, Some(kernel), vector).await
+        self.in_place(call, &Counts::Even(vector.len()), Some(kernel), vector).await
     }
 
     /// Gives every rank the parts of all ranks, in the order of the ranks
@@ -170,7 +171,8 @@ impl<D: Device> Group<D> {
     /// Not cancel safe: dropping the future ends the group. `all` is then partly changed.
     pub async fn all_gather<T: Element>(&mut self, part: &[T], all: &mut [T]) -> Result<(), GroupError> {
         expect("all", all.len(), part.len() * self.size())?;
-        self.apart(call::<T>(OperationKind::AllGather, part.len()), None, part, all).await
+        let counts = Counts::Even(part.len());
+        self.apart(call::<T>(OperationKind::AllGather, part.len()), &counts, None, part, all).await
     }
 
     /// Combines the vectors of all ranks, element by element, and gives each rank its part: the first one to rank 0, and so on
@@ -212,7 +214,7 @@ impl<D: Device> Group<D> {
         expect("all", all.len(), part.len() * self.size())?;
         let kernel = kernel::<T>(reduction)?;
         let call = Call { reduction: Some(reduction), ..call::<T>(OperationKind::ReduceScatter, part.len()) };
-        self.apart(call, Some(kernel), all, part).await
+        self.apart(call, &Counts::Even(part.len()), Some(kernel), all, part).await
     }
 
     /// Gives each rank its part of what rank `root` has: the first one to rank 0, and so on
@@ -258,7 +260,7 @@ impl<D: Device> Group<D> {
             expect("all", all.len(), part.len() * self.size())?;
         }
         let call = Call { root: Some(root), ..call::<T>(OperationKind::Scatter, part.len()) };
-        self.apart(call, None, all, part).await
+        self.apart(call, &Counts::Even(part.len()), None, all, part).await
     }
 
     /// Gives rank `root` the parts of all ranks, in the order of the ranks
@@ -303,7 +305,7 @@ impl<D: Device> Group<D> {
             expect("all", all.len(), part.len() * self.size())?;
         }
         let call = Call { root: Some(root), ..call::<T>(OperationKind::Gather, part.len()) };
-        self.apart(call, None, part, all).await
+        self.apart(call, &Counts::Even(part.len()), None, part, all).await
     }
 
     /// Sends a part to each rank, the first one to rank 0 and so on, and receives one from each, in the same order
@@ -340,7 +342,8 @@ impl<D: Device> Group<D> {
         let part = sent.len() / self.size();
         expect("sent", sent.len(), part * self.size())?;
         expect("received", received.len(), sent.len())?;
-        self.apart(call::<T>(OperationKind::AllToAll, part), None, sent, received).await
+        let call = call::<T>(OperationKind::AllToAll, part);
+        self.apart(call, &Counts::Even(part), None, sent, received).await
     }
 
     /// Sends a vector from rank `from` to rank `to`; the others pass it on
@@ -383,7 +386,9 @@ impl<D: Device> Group<D> {
         self.check_rank(to)?;
         let call =
             Call { root: Some(from), to: Some(to), ..call::<T>(OperationKind::Transfer, vector.len()) };
-        self.in_place(call, None, vector).await
+        let mut counts = vec![0; self.size()];
+        counts[to] = vector.len();
+        self.in_place(call, &Counts::Parts(counts), None, vector).await
     }
 
     /// Waits until all ranks have called it
@@ -417,6 +422,6 @@ impl<D: Device> Group<D> {
         self.check()?;
         let mut all = vec![0; self.size()];
         let buffers = Buffers { input: Some(&[0]), output: &mut all };
-        self.run(call::<u8>(OperationKind::Barrier, 1), None, buffers).await
+        self.run(call::<u8>(OperationKind::Barrier, 1), &Counts::Even(1), None, buffers).await
     }
 }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use super::blocks::Blocks;
 use super::call::{Call, OperationKind};
+use super::counts::Counts;
 use super::options::GroupOptions;
-use super::schedule::Schedule;
+use super::recent::Recent;
+use super::schedule::{Schedule, parts};
 use crate::predict::Forecast;
 use crate::{Algorithm, AllReducePlans, Cabling, Costs, Operation, Plan, PlanError, Ratio, Tree, planner};
 
@@ -14,9 +16,6 @@ use crate::{Algorithm, AllReducePlans, Cabling, Costs, Operation, Plan, PlanErro
 const COSTS: Costs = Costs { block_ns: 1_000 };
 /// Vectors above this are never flooded, in bytes.
 const MAX_FLOOD: u64 = 1 << 20;
-/// How many schedules are kept: those of a program with layers of many shapes.
-const MAX_SCHEDULES: usize = 64;
-
 /// A plan, and how its blocks follow each other
 #[derive(Debug)]
 pub(crate) struct Planned {
@@ -24,20 +23,18 @@ pub(crate) struct Planned {
     forecast: Forecast,
     /// The most channels into a rank
     channels: usize,
-    largest_share: f64,
 }
 
 impl Planned {
     fn new(cabling: &Cabling, plan: Plan) -> Result<Self, PlanError> {
-        let channels = |rank| Schedule::new(&plan, rank, 1 << 32, 1).ins.len();
+        let channels = |rank| Schedule::new(&plan, rank, &Counts::Even(1 << 32), 1).ins.len();
         let most = (0..plan.hosts.len()).map(channels).max().unwrap_or(0);
-        let largest_share = plan.trees.iter().map(|tree| tree.share.to_f64()).fold(0.0, f64::max);
-        Ok(Self { forecast: plan.forecast(cabling)?, channels: most, largest_share, plan })
+        Ok(Self { forecast: plan.forecast(cabling)?, channels: most, plan })
     }
 
-    /// The payload of the plan, in bytes, if the vector or the part of each rank has `bytes`
-    fn payload(&self, bytes: u64) -> u64 {
-        let parts = match &self.plan.operation {
+    /// The payload of the plan, in elements
+    fn payload(&self, counts: &Counts) -> u64 {
+        counts.total(match &self.plan.operation {
             Operation::AllReduce
             | Operation::AllReduceAmong { .. }
             | Operation::Broadcast { .. }
@@ -47,17 +44,17 @@ impl Planned {
             | Operation::ReduceScatter { amounts }
             | Operation::Scatter { amounts, .. } => amounts.iter().sum(),
             Operation::AllToAll { amounts } => amounts.iter().flatten().sum(),
-        };
-        bytes.saturating_mul(parts)
+        })
     }
 
-    /// How `rank` carries out the operation for `count` elements of `size` bytes
-    fn prepare(&self, rank: usize, count: u64, size: usize, options: GroupOptions) -> Prepared {
-        let payload = self.payload(count.saturating_mul(size as u64));
-        let largest = (payload as f64 * self.largest_share).ceil() as usize;
+    /// How `rank` carries out the operation for elements of `size` bytes
+    fn prepare(&self, rank: usize, counts: &Counts, size: usize, options: GroupOptions) -> Prepared {
+        let payload = self.payload(counts).saturating_mul(size as u64);
+        let lens = parts(&self.plan, counts).into_iter().map(|(_, [start, end])| end - start);
+        let largest = lens.max().unwrap_or(0).saturating_mul(size);
         let blocks = Blocks::best(largest, &self.forecast, payload, options.block_bytes, size);
         let window = options.window(self.channels, blocks.longest());
-        Prepared { schedule: Schedule::new(&self.plan, rank, count as usize, size), blocks, window }
+        Prepared { schedule: Schedule::new(&self.plan, rank, counts, size), blocks, window }
     }
 }
 
@@ -81,8 +78,8 @@ impl Prepared {
 
 /// Names a plan: the kind of an operation, its root, and the receiver of a transfer
 type PlanKey = (OperationKind, usize, usize);
-/// Names a schedule: its plan, and the number and the size of elements
-type ScheduleKey = (PlanKey, u64, usize);
+/// Names a schedule: its plan, and the numbers and the size of elements
+type ScheduleKey = (PlanKey, Counts, usize);
 
 /// All plans over a cabling, and the schedules of one rank
 #[derive(Debug)]
@@ -92,16 +89,17 @@ pub(crate) struct Plans {
     pub(crate) trees: Option<Plan>,
     /// The longest vector that is flooded, in bytes
     most_flooded: u64,
+    /// Of operations whose parts have equal lengths
     planned: BTreeMap<PlanKey, Planned>,
-    /// With the time of their last use
-    prepared: BTreeMap<ScheduleKey, (u64, Arc<Prepared>)>,
-    uses: u64,
+    /// Of others, by their scaled counts
+    varying: Recent<(PlanKey, Counts), Planned>,
+    prepared: Recent<ScheduleKey, Arc<Prepared>>,
 }
 
 impl Plans {
     pub(crate) fn new(cabling: Cabling) -> Result<Self, PlanError> {
-        let (planned, prepared) = (BTreeMap::new(), BTreeMap::new());
-        let mut plans = Self { cabling, trees: None, most_flooded: 0, planned, prepared, uses: 0 };
+        let (planned, varying, prepared) = (BTreeMap::new(), Recent::default(), Recent::default());
+        let mut plans = Self { cabling, trees: None, most_flooded: 0, planned, varying, prepared };
         if plans.cabling.hosts().len() > 1 {
             let all_reduce = AllReducePlans::new(&plans.cabling)?;
             plans.most_flooded = plans.crossover(&all_reduce)?;
@@ -135,53 +133,74 @@ impl Plans {
         self.trees.is_some() && bytes as u64 <= self.most_flooded
     }
 
-    /// How `rank` carries out an operation, as often as it is called with the same number of elements
+    /// How `rank` carries out an operation, as often as it is called with the same numbers of elements
     pub(crate) fn prepare(
         &mut self,
         rank: usize,
         call: &Call,
+        counts: &Counts,
         options: GroupOptions,
     ) -> Result<Arc<Prepared>, PlanError> {
         let size = call.element.size();
         let floods = call.operation == OperationKind::AllReduce && self.floods(call.count as usize * size);
         let kind = if floods { OperationKind::Barrier } else { call.operation };
         let plan = (kind, call.root.unwrap_or(0), call.to.unwrap_or(0));
-        let key = (plan, call.count, size);
-        self.uses += 1;
-        if let Some((used, prepared)) = self.prepared.get_mut(&key) {
-            *used = self.uses;
+        let key = (plan, counts.clone(), size);
+        if let Some(prepared) = self.prepared.get(&key) {
             return Ok(Arc::clone(prepared));
         }
-        if !self.planned.contains_key(&plan) {
-            let planned = Planned::new(&self.cabling, planner::plan(&self.cabling, &self.operation(call))?)?;
-            self.planned.insert(plan, planned);
-        }
-        let prepared = Arc::new(self.planned[&plan].prepare(rank, call.count, size, options));
-        if self.prepared.len() == MAX_SCHEDULES {
-            let oldest = self.prepared.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| *key);
-            oldest.and_then(|key| self.prepared.remove(&key));
-        }
-        self.prepared.insert(key, (self.uses, Arc::clone(&prepared)));
+        let prepared = Arc::new(self.planned(plan, counts)?.prepare(rank, counts, size, options));
+        self.prepared.insert(key, Arc::clone(&prepared));
         Ok(prepared)
     }
 
-    fn operation(&self, call: &Call) -> Operation {
-        let ranks = self.cabling.hosts().len();
-        let (root, to) = (call.root.unwrap_or(0), call.to.unwrap_or(0));
-        let amounts = vec![1; ranks];
-        match call.operation {
-            OperationKind::AllGather | OperationKind::Barrier => Operation::AllGather { amounts },
-            OperationKind::AllReduce => Operation::AllReduce,
-            OperationKind::AllToAll => Operation::AllToAll { amounts: vec![amounts; ranks] },
-            OperationKind::Broadcast => Operation::Broadcast { root },
-            OperationKind::Gather => Operation::Gather { root, amounts },
-            OperationKind::Reduce => Operation::Reduce { root },
-            OperationKind::ReduceScatter => Operation::ReduceScatter { amounts },
-            OperationKind::Scatter => Operation::Scatter { root, amounts },
-            OperationKind::Transfer => {
-                Operation::Scatter { root, amounts: (0..ranks).map(|rank| u64::from(rank == to)).collect() }
+    fn planned(&mut self, key: PlanKey, counts: &Counts) -> Result<&Planned, PlanError> {
+        let amounts = counts.scaled();
+        let make = |cabling: &Cabling| {
+            Planned::new(cabling, planner::plan(cabling, &operation(key, cabling.hosts().len(), &amounts))?)
+        };
+        if let Counts::Even(_) = counts {
+            if !self.planned.contains_key(&key) {
+                let planned = make(&self.cabling)?;
+                self.planned.insert(key, planned);
             }
+            return Ok(&self.planned[&key]);
         }
+        let key = (key, amounts.clone());
+        if self.varying.get(&key).is_none() {
+            let planned = make(&self.cabling)?;
+            self.varying.insert(key.clone(), planned);
+        }
+        Ok(self.varying.get(&key).expect("it was inserted if it was not there"))
+    }
+}
+
+/// The operation to plan
+///
+/// One that moves nothing is planned as if each rank had something to send: the ranks then find out whether they agree.
+fn operation((kind, root, _): PlanKey, ranks: usize, amounts: &Counts) -> Operation {
+    let pair = |from, to| amounts.pair([from, to]) as u64;
+    let each = || {
+        let amounts: Vec<_> = (0..ranks).map(|rank| amounts.part(rank) as u64).collect();
+        let is_rooted =
+            matches!(kind, OperationKind::Gather | OperationKind::Scatter | OperationKind::Transfer);
+        let moves = (0..ranks).any(|rank| amounts[rank] > 0 && !(is_rooted && rank == root));
+        if moves { amounts } else { vec![1; ranks] }
+    };
+    match kind {
+        OperationKind::AllGather | OperationKind::Barrier => Operation::AllGather { amounts: each() },
+        OperationKind::AllReduce => Operation::AllReduce,
+        OperationKind::AllToAll => {
+            let moves = (0..ranks).any(|from| (0..ranks).any(|to| from != to && pair(from, to) > 0));
+            let amount = |from, to| if moves { pair(from, to) } else { 1 };
+            let from = |from| (0..ranks).map(|to| amount(from, to)).collect();
+            Operation::AllToAll { amounts: (0..ranks).map(from).collect() }
+        }
+        OperationKind::Broadcast => Operation::Broadcast { root },
+        OperationKind::Gather => Operation::Gather { root, amounts: each() },
+        OperationKind::Reduce => Operation::Reduce { root },
+        OperationKind::ReduceScatter => Operation::ReduceScatter { amounts: each() },
+        OperationKind::Scatter | OperationKind::Transfer => Operation::Scatter { root, amounts: each() },
     }
 }
 
@@ -204,7 +223,15 @@ mod tests {
     const RATE: u64 = 9_200_000_000;
 
     fn call(operation: OperationKind, count: u64) -> Call {
-        Call { operation, element: ElementType::U8, reduction: None, root: None, to: None, count }
+        Call {
+            operation,
+            element: ElementType::U8,
+            reduction: None,
+            root: None,
+            to: None,
+            count,
+            counts: None,
+        }
     }
 
     /// Catches a plan of two hosts that takes longer than the bound, or has another way for a part.
@@ -229,11 +256,12 @@ mod tests {
         for (kind, plan, bytes, parts) in
             [(OperationKind::AllReduce, flood, bytes, 6), (OperationKind::AllToAll, all_to_all, 1 << 20, 36)]
         {
-            let longest = plan.trees.iter().map(|tree| tree.share.to_f64()).fold(0.0, f64::max);
-            let longest = ((bytes * parts) as f64 * longest).ceil() as usize;
+            let lens = super::parts(&plan, &Counts::Even(bytes as usize)).into_iter();
+            let longest = lens.map(|(_, [start, end])| end - start).max().unwrap();
             let forecast = plan.forecast(&cabling).unwrap();
             let expected = Blocks::best(longest, &forecast, bytes * parts, 256 << 10, 1);
-            let prepared = plans.prepare(0, &call(kind, bytes), GroupOptions::new()).unwrap();
+            let counts = Counts::Even(bytes as usize);
+            let prepared = plans.prepare(0, &call(kind, bytes), &counts, GroupOptions::new()).unwrap();
             assert_eq!(prepared.blocks, expected, "{kind}");
         }
     }
@@ -242,7 +270,9 @@ mod tests {
     #[test]
     fn schedules_are_kept_by_operation_length_and_root() {
         let mut plans = Plans::new(Cabling::ring(5, RATE)).unwrap();
-        let mut prepare = |call: &Call| plans.prepare(1, call, GroupOptions::new()).unwrap();
+        let mut prepare = |call: &Call| {
+            plans.prepare(1, call, &Counts::Even(call.count as usize), GroupOptions::new()).unwrap()
+        };
         let calls = [
             call(OperationKind::AllReduce, 1 << 20),
             call(OperationKind::AllReduce, 1),
@@ -259,11 +289,10 @@ mod tests {
         let distinct = |at: usize, other: usize| first[at].schedule != first[other].schedule;
         assert!(distinct(0, 1) && distinct(0, 3) && distinct(4, 5) && distinct(5, 6));
         // The one that was not used for the longest time is given up.
-        for count in 1..MAX_SCHEDULES as u64 {
+        for count in 1..Recent::<(), ()>::MAX as u64 {
             prepare(&call(OperationKind::AllGather, count));
             assert!(Arc::ptr_eq(&first[0], &prepare(&calls[0])), "{count}");
         }
         assert!(!Arc::ptr_eq(&first[6], &prepare(&calls[6])));
-        assert_eq!(plans.prepared.len(), MAX_SCHEDULES);
     }
 }

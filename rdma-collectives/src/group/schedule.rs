@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::counts::Counts;
 use super::wire::Channel;
 use crate::{Operation, Plan, Tree};
 
@@ -63,17 +64,12 @@ pub(crate) struct Copy {
 }
 
 impl Schedule {
-    /// The part of `rank` for `count` elements of `size` bytes: those of a vector, or of the part of each rank
-    pub(crate) fn new(plan: &Plan, rank: usize, count: usize, size: usize) -> Self {
+    /// The part of `rank` for elements of `size` bytes
+    pub(crate) fn new(plan: &Plan, rank: usize, counts: &Counts, size: usize) -> Self {
         let operation = &plan.operation;
-        let copy = own_part(operation, rank, count).map(|[input, output]| Copy {
-            input: input * size,
-            output: output * size,
-            len: count * size,
-        });
-        let mut schedule = Self { copy: copy.unwrap_or_default(), ..Self::default() };
-        for (number, (tree, [start, end])) in (0..).zip(parts(plan, count)) {
-            let place = Place { operation, tree, count };
+        let mut schedule = Self { copy: own_part(operation, rank, counts, size), ..Self::default() };
+        for (number, (tree, [start, end])) in (0..).zip(parts(plan, counts)) {
+            let place = Place { operation, tree, counts };
             let at = |offset: Option<usize>| offset.map(|offset| (offset + start) * size);
             let (input, output) = (at(place.input(rank)), at(place.output(rank)));
             if end > start {
@@ -188,23 +184,27 @@ fn directions(operation: &Operation) -> [bool; 2] {
     }
 }
 
-/// Where the part that a rank has for itself begins in its input and in its output
-fn own_part(operation: &Operation, rank: usize, count: usize) -> Option<[usize; 2]> {
-    let there = rank * count;
-    match operation {
-        Operation::AllGather { .. } => Some([0, there]),
-        Operation::AllToAll { .. } => Some([there, there]),
-        Operation::Gather { root, amounts } if *root == rank && amounts[rank] > 0 => Some([0, there]),
-        Operation::Scatter { root, amounts } if *root == rank && amounts[rank] > 0 => Some([there, 0]),
-        _ => None,
-    }
+/// The part that a rank has for itself
+fn own_part(operation: &Operation, rank: usize, counts: &Counts, size: usize) -> Copy {
+    let (there, part) = (counts.before(rank), counts.part(rank));
+    let pair = [rank; 2];
+    let [input, output, len] = match operation {
+        Operation::AllGather { .. } => [0, there, part],
+        Operation::AllToAll { .. } => {
+            [counts.sent_before(pair), counts.received_before(pair), counts.pair(pair)]
+        }
+        Operation::Gather { root, .. } if *root == rank => [0, there, part],
+        Operation::Scatter { root, .. } if *root == rank => [there, 0, part],
+        _ => [0; 3],
+    };
+    Copy { input: input * size, output: output * size, len: len * size }
 }
 
 /// A tree with the elements that it carries
 struct Place<'a> {
     operation: &'a Operation,
     tree: &'a Tree,
-    count: usize,
+    counts: &'a Counts,
 }
 
 impl Place<'_> {
@@ -215,36 +215,32 @@ impl Place<'_> {
 
     /// From which element on of its input the rank takes what it contributes
     fn input(&self, rank: usize) -> Option<usize> {
-        let Self { operation, tree, count } = self;
+        let Self { operation, tree, counts } = self;
         let is_root = rank == tree.root;
         match operation {
             Operation::AllReduce | Operation::Reduce { .. } => Some(0),
             Operation::AllReduceAmong { members } => members.contains(&rank).then_some(0),
             Operation::AllGather { .. } | Operation::Broadcast { .. } => is_root.then_some(0),
             Operation::Gather { .. } => (rank == self.end()).then_some(0),
-            Operation::ReduceScatter { .. } => Some(tree.root * count),
-            // A transfer is a scatter to one rank: there are no other parts before that of the receiver.
-            Operation::Scatter { amounts, .. } => {
-                let before = amounts[..self.end()].iter().filter(|amount| **amount > 0).count();
-                is_root.then_some(before * count)
-            }
-            Operation::AllToAll { .. } => is_root.then_some(self.end() * count),
+            Operation::ReduceScatter { .. } => Some(counts.before(tree.root)),
+            Operation::Scatter { .. } => is_root.then(|| counts.before(self.end())),
+            Operation::AllToAll { .. } => is_root.then(|| counts.sent_before([tree.root, self.end()])),
         }
     }
 
     /// From which element on of its output the rank keeps what the tree carries
     fn output(&self, rank: usize) -> Option<usize> {
-        let Self { operation, tree, count } = self;
+        let Self { operation, tree, counts } = self;
         let (is_root, is_end) = (rank == tree.root, rank == self.end());
         match operation {
             Operation::AllReduce => Some(0),
             Operation::AllReduceAmong { members } => members.contains(&rank).then_some(0),
             Operation::Broadcast { .. } => (!is_root).then_some(0),
             Operation::Reduce { .. } | Operation::ReduceScatter { .. } => is_root.then_some(0),
-            Operation::AllGather { .. } => (!is_root).then_some(tree.root * count),
-            Operation::Gather { .. } => is_root.then_some(self.end() * count),
+            Operation::AllGather { .. } => (!is_root).then(|| counts.before(tree.root)),
+            Operation::Gather { .. } => is_root.then(|| counts.before(self.end())),
             Operation::Scatter { .. } => is_end.then_some(0),
-            Operation::AllToAll { .. } => is_end.then_some(tree.root * count),
+            Operation::AllToAll { .. } => is_end.then(|| counts.received_before([tree.root, self.end()])),
         }
     }
 }
@@ -252,7 +248,7 @@ impl Place<'_> {
 /// The trees, and which elements of the part that they share each carries
 ///
 /// Computed in floats: every host gets the same result, because sums, products and quotients are rounded the same way everywhere.
-fn parts(plan: &Plan, count: usize) -> Vec<(&Tree, [usize; 2])> {
+pub(crate) fn parts<'a>(plan: &'a Plan, counts: &Counts) -> Vec<(&'a Tree, [usize; 2])> {
     // Trees with the same key divide a vector, or a part of it, among them.
     let key = |tree: &Tree| match plan.operation {
         Operation::AllGather { .. } | Operation::ReduceScatter { .. } => (tree.root, 0),
@@ -260,6 +256,11 @@ fn parts(plan: &Plan, count: usize) -> Vec<(&Tree, [usize; 2])> {
             (tree.root, tree.arcs.last().map_or(tree.root, |(_, child)| *child))
         }
         _ => (0, 0),
+    };
+    let count = |tree: &Tree| match plan.operation {
+        Operation::AllToAll { .. } => counts.pair(key(tree).into()),
+        Operation::AllGather { .. } | Operation::ReduceScatter { .. } => counts.part(tree.root),
+        _ => counts.part(key(tree).1),
     };
     let mut totals: BTreeMap<_, f64> = BTreeMap::new();
     let mut last = BTreeMap::new();
@@ -269,6 +270,7 @@ fn parts(plan: &Plan, count: usize) -> Vec<(&Tree, [usize; 2])> {
     }
     let mut done: BTreeMap<_, (f64, usize)> = BTreeMap::new();
     let part = |(number, tree): (usize, &Tree)| -> [usize; 2] {
+        let count = count(tree);
         let (share, start) = done.entry(key(tree)).or_default();
         *share += tree.share.to_f64();
         let end = (count as f64 * (*share / totals[&key(tree)])).round() as usize;

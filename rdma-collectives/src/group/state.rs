@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rdma_async::Device;
 
 use super::call::Call;
+use super::counts::Counts;
 use super::error::GroupError;
 use super::execution::{Buffers, Execution, Job};
 use super::kernels::Kernel;
@@ -194,13 +195,14 @@ impl<D: Device> Group<D> {
     pub(super) async fn run(
         &mut self,
         call: Call,
+        counts: &Counts,
         kernel: Option<Kernel>,
         buffers: Buffers<'_>,
     ) -> Result<(), GroupError> {
         let prepared = if self.size() == 1 || call.to.is_some() && call.to == call.root {
             Arc::new(Prepared::alone(&call, self.options))
         } else {
-            self.plans.prepare(self.rank, &call, self.options)?
+            self.plans.prepare(self.rank, &call, counts, self.options)?
         };
         let (rank, ranks, sequence, max_held) = (self.rank, self.size(), self.sequence, self.max_held);
         self.sequence = sequence.wrapping_add(1);

@@ -29,23 +29,23 @@ impl Header {
             Some((Channel { tree, is_up }, block)) => (1 | u16::from(is_up) << 1, tree, block),
         };
         let mut bytes = [0; Self::LEN];
-        bytes[..16].copy_from_slice(&self.call.encode());
-        bytes[16..20].copy_from_slice(&self.sequence.to_le_bytes());
-        bytes[20..24].copy_from_slice(&block.to_le_bytes());
-        bytes[24..26].copy_from_slice(&tree.to_le_bytes());
-        bytes[26..28].copy_from_slice(&flags.to_le_bytes());
+        bytes[..20].copy_from_slice(&self.call.encode());
+        bytes[20..24].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[24..28].copy_from_slice(&block.to_le_bytes());
+        bytes[28..30].copy_from_slice(&tree.to_le_bytes());
+        bytes[30..].copy_from_slice(&flags.to_le_bytes());
         bytes
     }
 
     pub(crate) fn decode(message: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = message.first_chunk()?;
-        let [at_16, at_20, at_24] = [16, 20, 24].map(|at| u32_at(bytes, at));
-        let (tree, flags) = (at_24 as u16, at_24 >> 16);
+        let [at_20, at_24, at_28] = [20, 24, 28].map(|at| u32_at(bytes, at));
+        let (tree, flags) = (at_28 as u16, at_28 >> 16);
         let channel = Channel { tree, is_up: flags & 2 != 0 };
         Some(Self {
-            sequence: at_16,
+            sequence: at_20,
             call: Call::decode(bytes.first_chunk()?)?,
-            block: (flags & 1 != 0).then_some((channel, at_20)),
+            block: (flags & 1 != 0).then_some((channel, at_24)),
         })
     }
 }
@@ -86,7 +86,7 @@ pub(crate) const LEAVING: [u8; 1] = [0];
 pub(crate) struct End(pub(crate) GroupError);
 
 impl End {
-    pub(crate) const LEN: usize = 48;
+    pub(crate) const LEN: usize = 16 + 2 * Call::LEN;
 
     pub(crate) fn encode(&self) -> [u8; Self::LEN] {
         let (words, calls) = match &self.0 {
@@ -107,8 +107,8 @@ impl End {
         let mut bytes = [0; Self::LEN];
         bytes[..16].copy_from_slice(&encode_words::<4, 16>(words));
         if let Some([left, right]) = calls {
-            bytes[16..32].copy_from_slice(&left.encode());
-            bytes[32..].copy_from_slice(&right.encode());
+            bytes[16..36].copy_from_slice(&left.encode());
+            bytes[36..].copy_from_slice(&right.encode());
         }
         bytes
     }
@@ -126,7 +126,7 @@ impl End {
                 GroupError::Mismatch {
                     sequence,
                     ranks: [rank, second as usize],
-                    calls: [call(16)?, call(32)?],
+                    calls: [call(16)?, call(36)?],
                 }
             }
             5 => GroupError::Protocol { rank, sequence },
@@ -189,7 +189,15 @@ mod tests {
 
     fn call(count: u64, root: Option<usize>) -> Call {
         let (operation, element) = (OperationKind::Reduce, ElementType::U64);
-        Call { operation, element, reduction: Some(Reduction::Sum), root, to: None, count }
+        Call {
+            operation,
+            element,
+            reduction: Some(Reduction::Sum),
+            root,
+            to: None,
+            count,
+            counts: std::num::NonZeroU32::new(7),
+        }
     }
 
     proptest! {

@@ -9,5 +9,6 @@ mod joins;
 mod limits;
 mod oracle;
 mod shrinking;
+mod varying;
 
 mod protocol;

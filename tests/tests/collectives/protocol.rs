@@ -16,7 +16,7 @@ const RELAYED: Shape = (3, &[(0, 1), (1, 2)]);
 const DATA: usize = 0;
 const CREDIT: usize = 1;
 /// Where the sequence number of an operation stands in its messages
-const SEQUENCE: usize = 16;
+const SEQUENCE: usize = 20;
 
 /// A message on its way
 struct Passing {
