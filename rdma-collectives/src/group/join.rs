@@ -83,6 +83,7 @@ async fn link<D: Device>(
 ) -> Result<(Link<D>, usize), JoinError> {
     let leases = Leases::new(&session, neighbour, options, waiting).await?;
     let [data, credit, end] = streams(neighbour, &session, waiting).await?;
+    data.set_priority(options.priority);
     greet(own, neighbour, session.max_message(), Streams { data, credit, end: Arc::new(end) }, leases).await
 }
 

@@ -62,21 +62,19 @@ impl<D: Device> Group<D> {
     ) -> Result<Self, JoinError> {
         let reset = Reset { sessions: sessions.into_iter().collect(), rank };
         // The rank itself may have the rest of the memory.
-        Self::join_at(options, rank, cabling, reset, Waiting::Never, 0).await
+        Self::join_at(options, rank, cabling, reset, Waiting::Never, Founding::new(cabling, 0)).await
     }
 
-    /// Joins a group that is not what is left of another one; resets the sessions if that fails
-    async fn join_at(
+    /// Joins the hosts of `cabling`; resets the sessions if that fails
+    pub(super) async fn join_at(
         options: GroupOptions,
         rank: usize,
         cabling: &Cabling,
         reset: Reset<D>,
         waiting: Waiting,
-        epoch: u64,
+        founding: Founding,
     ) -> Result<Self, JoinError> {
         let Linked { links, plans, mut reset } = join::join(rank, options, cabling, waiting, reset).await?;
-        let founding =
-            Founding { cabling: cabling.clone(), ranks: (0..cabling.hosts().len()).collect(), epoch };
         let group = Self::new(rank, links, plans, options, founding);
         let agreed = group.agree_on_epoch().await.map_err(JoinError::of_group);
         match &agreed {
@@ -180,8 +178,8 @@ impl<D: Device> Group<D> {
         others.extend(links.iter().map(|link| gives_up(link.rank, link.end_stream())));
         // Their memory and their other streams are needed for the new ones.
         drop(links);
-        let epoch = founding.epoch + 1;
-        let joining = pin!(Self::join_at(options, rank, cabling, reset, Waiting::ForEarlierGroup, epoch));
+        let founding = Founding::new(cabling, founding.epoch + 1);
+        let joining = pin!(Self::join_at(options, rank, cabling, reset, Waiting::ForEarlierGroup, founding));
         let stays_away = pin!(async {
             loop {
                 match others.next().await {

@@ -1,5 +1,6 @@
 //! Ranks that carry out collective operations together
 
+mod beside;
 mod block;
 mod blocks;
 mod call;

@@ -1,3 +1,5 @@
+use rdma_async::Priority;
+
 /// How a group divides vectors; the defaults suit Thunderbolt 5
 ///
 /// All ranks have to use the same options.
@@ -13,6 +15,7 @@
 pub struct GroupOptions {
     pub(super) block_bytes: usize,
     pub(super) receive_bytes: usize,
+    pub(super) priority: Priority,
 }
 
 /// No shorter blocks are worth their cost.
@@ -22,7 +25,7 @@ const MAX_WINDOW: usize = 16;
 
 impl Default for GroupOptions {
     fn default() -> Self {
-        Self { block_bytes: 256 << 10, receive_bytes: 12 << 20 }
+        Self { block_bytes: 256 << 10, receive_bytes: 12 << 20, priority: Priority::Normal }
     }
 }
 
@@ -46,6 +49,11 @@ impl GroupOptions {
     /// a group holds a quarter of [`max_message`](rdma_async::NodeOptions::max_message) while blocks wait, at most; the others wait on the heap.
     pub fn receive_bytes(self, bytes: usize) -> Self {
         Self { receive_bytes: bytes, ..self }
+    }
+
+    /// Which of several groups over the same sessions goes first, and whether before other streams of them; [`Priority::Normal`]
+    pub fn priority(self, priority: Priority) -> Self {
+        Self { priority, ..self }
     }
 
     /// How many blocks of so many bytes of each of so many channels into a rank may be under way

@@ -383,6 +383,7 @@ async fn join_members<D: Device>(
         let neighbour = number(neighbour);
         // The memory of the group before comes back, also what was under way to ranks that are lost.
         let leases = Leases::new(&session, neighbour, options, Waiting::ForEarlierGroup).await?;
+        streams.data.set_priority(options.priority);
         join::greet(greeting, neighbour, session.max_message(), streams, leases).await
     });
     let links = try_join_all(links).await.map_err(|error| error.is_lasting().then_some(error))?;

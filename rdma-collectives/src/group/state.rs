@@ -95,6 +95,13 @@ pub(super) struct Founding {
     pub(super) epoch: u64,
 }
 
+impl Founding {
+    /// Of a group that is not what is left of another one
+    pub(super) fn new(cabling: &Cabling, epoch: u64) -> Self {
+        Self { cabling: cabling.clone(), ranks: (0..cabling.hosts().len()).collect(), epoch }
+    }
+}
+
 /// The number of the operation in which all ranks come together, before those of the application.
 pub(super) const FIRST: u32 = u32::MAX;
 

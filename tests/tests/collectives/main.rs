@@ -1,5 +1,6 @@
 //! Collective operations of simulated Macs over sessions
 
+mod beside;
 mod cluster;
 mod deaths;
 mod failures;

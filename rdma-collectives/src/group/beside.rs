@@ -1,0 +1,134 @@
+//! Groups beside another one, over the same sessions
+
+use rdma_async::{Device, Session};
+
+use super::error::JoinError;
+use super::join::{Reset, Waiting};
+use super::options::GroupOptions;
+use super::state::{Founding, Group};
+use crate::network::Network;
+use crate::{Cable, Cabling};
+
+impl<D: Device> Group<D> {
+    /// Makes another group of the same ranks: operations of both can be under way at once
+    ///
+    /// All ranks call it in the place of an operation, with the same options; their [priority](GroupOptions::priority) says which group goes
+    /// first. Both groups work on, each with memory and streams of its own. Ranks make groups over the same sessions one after another, in the
+    /// same order, and so they [shrink](Self::shrink) them.
+    ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// # use rdma_collectives::{Cabling, Group, GroupOptions, Reduction};
+    /// # let cabling = &Cabling::line(2, 9_200_000_000);
+    /// # let rank = async |rank: usize, session| {
+    /// # let mut group = Group::join(rank, cabling, [(1 - rank, session)]).await?;
+    /// use rdma_async::Priority;
+    ///
+    /// let mut background = group.duplicate(GroupOptions::new().priority(Priority::Low)).await?;
+    /// let (mut gradients, mut tokens) = (vec![1.0; 100_000], [rank as i32]);
+    /// let slow = background.all_reduce(&mut gradients, Reduction::Sum);
+    /// let fast = group.all_reduce(&mut tokens, Reduction::Sum);
+    /// futures::future::try_join(slow, fast).await?;
+    /// assert_eq!((gradients[0], tokens), (2.0, [1]));
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # };
+    /// # futures::future::try_join(rank(0, session), rank(1, peer)).await
+    /// # }).value.unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`join`](Self::join): a [`JoinError`]. The rank then resets its sessions, which ends both groups.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`join`](Self::join).
+    pub async fn duplicate(&mut self, options: GroupOptions) -> Result<Self, JoinError> {
+        self.check().map_err(JoinError::of_group)?;
+        let (rank, cabling, founding) = (self.rank, self.plans.cabling.clone(), self.founding.clone());
+        let reset = Reset { sessions: self.sessions().collect(), rank };
+        Self::join_at(options, rank, &cabling, reset, Waiting::Never, founding).await
+    }
+
+    /// Divides the ranks into groups beside this one: those with the same `color`, numbered by `key`, and by their ranks here if it is equal
+    ///
+    /// All ranks call it in the place of an operation; one without a color gets no group. The cabling of a group is that between its members:
+    /// data does not go through other ranks. Beyond that, as [`duplicate`](Self::duplicate).
+    ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// # use rdma_collectives::{Cabling, Group, GroupOptions, Reduction};
+    /// # let cabling = &Cabling::line(2, 9_200_000_000);
+    /// # let rank = async |rank: usize, session| {
+    /// # let mut group = Group::join(rank, cabling, [(1 - rank, session)]).await?;
+    /// // The same ranks in reverse order.
+    /// let reversed = group.split(Some(0), -(rank as i64), GroupOptions::new()).await?;
+    /// assert_eq!(reversed.map(|group| group.rank()), Some(1 - rank));
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # };
+    /// # futures::future::try_join(rank(0, session), rank(1, peer)).await
+    /// # }).value.unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`JoinError::Plan`] on all members if no cables join them to each other; the group here then works on, and so do the other groups.
+    /// Otherwise as [`duplicate`](Self::duplicate).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`join`](Self::join).
+    pub async fn split(
+        &mut self,
+        color: Option<u64>,
+        key: i64,
+        options: GroupOptions,
+    ) -> Result<Option<Self>, JoinError> {
+        let own = [u64::from(color.is_some()), color.unwrap_or(0), key as u64];
+        let mut all = vec![0; own.len() * self.size()];
+        self.all_gather(&own, &mut all).await.map_err(JoinError::of_group)?;
+        if color.is_none() {
+            return Ok(None);
+        }
+        let asked = all.as_chunks::<3>().0.iter().enumerate();
+        let same = asked.filter(|(_, asked)| asked[..2] == own[..2]);
+        let mut members: Vec<_> = same.map(|(rank, [.., key])| (*key as i64, rank)).collect();
+        members.sort_unstable();
+        let number = |rank: usize| members.iter().position(|(_, member)| *member == rank);
+        let Some(rank) = number(self.rank) else { unreachable!("the rank has its own color") };
+        let cabling = among(&self.plans.cabling, &members, number);
+        if members.len() > 1 {
+            Network::of(&cabling)?;
+        }
+        let founding = Founding::new(&cabling, self.founding.epoch);
+        let sessions = self.sessions().filter_map(|(rank, session)| Some((number(rank)?, session)));
+        let reset = Reset { sessions: sessions.collect(), rank };
+        Self::join_at(options, rank, &cabling, reset, Waiting::Never, founding).await.map(Some)
+    }
+
+    fn sessions(&self) -> impl Iterator<Item = (usize, Session<D>)> {
+        self.links.iter().map(|link| (link.rank, link.session()))
+    }
+}
+
+/// The cabling between some ranks
+fn among(cabling: &Cabling, members: &[(i64, usize)], number: impl Fn(usize) -> Option<usize>) -> Cabling {
+    let cables = cabling.cables().iter().filter_map(|cable| {
+        let [left, right] = cable.ends.map(&number);
+        Some(Cable { ends: [left?, right?], ..*cable })
+    });
+    let cables: Vec<_> = cables.collect();
+    let hosts = members.iter().map(|(_, rank)| cabling.hosts()[*rank].as_str());
+    let Ok(cabling) = Cabling::new(hosts, cables) else { unreachable!("a part of a cabling is one") };
+    cabling
+}
