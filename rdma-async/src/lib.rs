@@ -45,6 +45,7 @@
 //! * `shared-key`: a secret without which no peer is connected, by the crate `snow`.
 
 mod adopt_error;
+mod blocking_threads;
 mod bootstrap_stream;
 mod effects;
 mod error;
@@ -87,8 +88,8 @@ pub use rdma_core::session::{
     SessionId, Side, StreamId, Violation,
 };
 pub use rdma_core::{
-    Access, AnyDevice, Caps, Cause, Device, Error, FRAME, Gid, Histogram, Invalid, PortState, PortStatus,
-    Qpn, Resource, Runtime, Status, Time, Timer, Transport, Verb, WrId,
+    Access, AnyDevice, BlockingCall, Caps, Cause, Device, Error, FRAME, Gid, Histogram, Invalid, PortState,
+    PortStatus, Qpn, Resource, Runtime, Status, Time, Timer, Transport, Verb, WrId,
 };
 
 pub use adopt_error::AdoptError;

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
-use rdma_core::{Runtime, Time, Timer};
+use rdma_core::{BlockingCall, Runtime, Time, Timer};
 
+use crate::blocking_threads::BlockingThreads;
 use crate::effects::Effects;
 use crate::sync::Mutex;
 
@@ -35,6 +36,7 @@ struct Shared {
     /// By deadline and number of the timer: one entry for each timer that is set and was polled.
     timers: Mutex<BTreeMap<(Time, u64), Waker>>,
     next_timer: AtomicU64,
+    threads: BlockingThreads,
 }
 
 /// Whether a task has been woken
@@ -66,6 +68,7 @@ impl SpinRuntime {
             new: Mutex::default(),
             timers: Mutex::default(),
             next_timer: AtomicU64::new(0),
+            threads: BlockingThreads::default(),
         }))
     }
 
@@ -157,6 +160,10 @@ impl Runtime for SpinRuntime {
     fn spawn(&self, task: Task) {
         self.0.new.lock().push(task);
         self.0.has_new.store(true, Ordering::Release);
+    }
+
+    fn spawn_blocking(&self, call: BlockingCall) {
+        self.0.threads.run(call);
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {

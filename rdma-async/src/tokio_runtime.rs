@@ -2,9 +2,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rdma_core::{Runtime, Time, Timer};
+use rdma_core::{BlockingCall, Runtime, Time, Timer};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
+
+use crate::blocking_threads::BlockingThreads;
 
 /// Tokio's clock and tasks
 ///
@@ -23,6 +25,7 @@ use tokio::time::{Instant, Sleep};
 pub struct TokioRuntime {
     handle: Handle,
     start: Instant,
+    threads: BlockingThreads,
 }
 
 impl TokioRuntime {
@@ -33,13 +36,13 @@ impl TokioRuntime {
     /// If the caller does not run on tokio. Timers panic if the runtime has none enabled; [`NodeBuilder::build`](crate::NodeBuilder::build)
     /// refuses such a runtime.
     pub fn current() -> Self {
-        Self { handle: Handle::current(), start: Instant::now() }
+        Self { handle: Handle::current(), start: Instant::now(), threads: BlockingThreads::default() }
     }
 
     /// The runtime that the caller runs on, or `None` if the caller does not run on tokio
     pub fn try_current() -> Option<Self> {
         let handle = Handle::try_current().ok()?;
-        Some(Self { handle, start: Instant::now() })
+        Some(Self { handle, start: Instant::now(), threads: BlockingThreads::default() })
     }
 }
 
@@ -50,6 +53,16 @@ impl Runtime for TokioRuntime {
 
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
         drop(self.handle.spawn(task));
+    }
+
+    fn spawn_blocking(&self, call: BlockingCall) {
+        let _entered = self.handle.enter();
+        // A clock that stands still is paused: tokio does not advance it while one of its own threads has a call.
+        if Instant::now() == Instant::now() {
+            drop(self.handle.spawn_blocking(move || call()()));
+        } else {
+            self.threads.run(call);
+        }
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {

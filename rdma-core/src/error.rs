@@ -89,12 +89,20 @@ named! {
     pub enum Verb {
         /// `ibv_alloc_pd`
         AllocPd = "alloc_pd",
+        /// `ibv_close_device`
+        CloseDevice = "close_device",
         /// `ibv_create_cq`
         CreateCq = "create_cq",
         /// `ibv_create_qp`
         CreateQp = "create_qp",
+        /// `ibv_dealloc_pd`
+        DeallocPd = "dealloc_pd",
         /// `ibv_dereg_mr`
         DeregMr = "dereg_mr",
+        /// `ibv_destroy_cq`
+        DestroyCq = "destroy_cq",
+        /// `ibv_destroy_qp`
+        DestroyQp = "destroy_qp",
         /// `ibv_modify_qp`
         ModifyQp = "modify_qp",
         /// `ibv_open_device`
@@ -105,6 +113,8 @@ named! {
         PostRecv = "post_recv",
         /// `ibv_post_send`
         PostSend = "post_send",
+        /// `ibv_query_gid`
+        QueryGid = "query_gid",
         /// `ibv_query_port`
         QueryPort = "query_port",
         /// `ibv_reg_mr`

@@ -4,6 +4,29 @@ use std::task::{Context, Poll};
 
 use crate::Time;
 
+/// A call that may block its thread; what it returns is run when the call has returned
+///
+/// Two parts, because the verbs of a simulation return at once, and take virtual time all the same: the second part runs when that time
+/// is over, and never if one of the verbs does not return.
+///
+/// ```
+/// use rdma_core::{BlockingCall, Runtime as _};
+///
+/// rdma_sim::Sim::new().run(async |net| {
+///     let (sender, receiver) = futures::channel::oneshot::channel();
+///     let (device, runtime) = (net.open("a", "rdma_en2")?, net.runtime());
+///     let call: BlockingCall = Box::new(move || {
+///         let port = rdma_core::Device::port(&device);
+///         Box::new(move || drop(sender.send(port)))
+///     });
+///     runtime.spawn_blocking(call);
+///     receiver.await.expect("the verb returns").map(drop)
+/// })
+/// .value
+/// .unwrap();
+/// ```
+pub type BlockingCall = Box<dyn FnOnce() -> Box<dyn FnOnce() + Send> + Send>;
+
 /// The clock, the timers and the task spawner that `rdma-async` runs on
 ///
 /// The simulator implements it over virtual time, `rdma-async` over tokio. No crate of the workspace asks a global
@@ -29,6 +52,11 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
 
     /// Starts `task`, which runs until it returns or the runtime is dropped
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>);
+
+    /// Runs `call` where it may block its thread, for ever if need be, without keeping a task of this runtime from running
+    ///
+    /// Also the end of the runtime does not wait for it.
+    fn spawn_blocking(&self, call: BlockingCall);
 
     /// Creates a timer without a deadline
     fn timer(&self) -> Pin<Box<dyn Timer>>;

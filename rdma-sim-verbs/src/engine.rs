@@ -322,13 +322,18 @@ impl Engine {
         }
     }
 
-    /// Lets a verb take `time`, in which the calling thread does nothing else
-    pub(crate) fn spend(&self, time: Duration) {
-        if time.is_zero() {
-        } else if self.is_virtual() {
-            self.driver.advance_to(self.driver.now() + time);
-        } else {
-            std::thread::sleep(time);
+    /// Lets the verbs take their time that the calling thread has called: it does nothing else meanwhile, for ever if one of them does not
+    /// return
+    pub(crate) fn spend_blocked(&self) {
+        match self.driver.take_blocked() {
+            None => loop {
+                std::thread::park();
+            },
+            Some(Duration::ZERO) => (),
+            Some(time) if self.is_virtual() => {
+                self.driver.advance_to(self.driver.now() + time);
+            }
+            Some(time) => std::thread::sleep(time),
         }
     }
 

@@ -49,18 +49,18 @@ struct DeviceContext {
 }
 
 impl DeviceContext {
-    /// Calls a verb of the device
-    #[inline]
-    fn verb<T>(&self, verb: impl FnOnce(&mut Fabric) -> Result<T, Error>) -> Result<T, Error> {
-        self.net.verb(self.device, verb)
+    /// Calls a verb of the device that may take time
+    fn verb<T>(&self, verb: Verb, call: impl FnOnce(&mut Fabric) -> Result<T, Error>) -> Result<T, Error> {
+        self.net.verb(self.device, verb, call)
     }
 }
 
 impl Drop for DeviceContext {
     fn drop(&mut self) {
-        if self.has_pd {
+        if self.has_pd && self.net.begin(self.device, Verb::DeallocPd) {
             self.net.lock().fabric.world.dealloc_pd(self.device);
         }
+        self.net.begin(self.device, Verb::CloseDevice);
         if let Some(watch) = self.port_watch.get() {
             // Dropping a waker may run any code: not under the lock.
             let waker = self.net.lock().ports.leave(*watch);
@@ -80,6 +80,7 @@ impl SimDevice {
         let (name, caps) = (world.device_name(device).to_owned(), model.caps.clone());
         let device = world.current(device);
         drop(state);
+        net.begin(device, Verb::OpenDevice);
         let context =
             DeviceContext { net: Arc::clone(net), device, has_pd: false, port_watch: OnceLock::new() };
         Self { context: Arc::new(context), name, caps }
@@ -93,7 +94,7 @@ impl SimDevice {
     /// [`Cause::DeviceGone`] if the cable was pulled since the device was opened.
     pub fn alloc_pd(&self) -> Result<Self, Error> {
         let DeviceContext { net, device, .. } = &*self.context;
-        net.verb(*device, |fabric| fabric.world.alloc_pd(*device))?;
+        net.verb(*device, Verb::AllocPd, |fabric| fabric.world.alloc_pd(*device))?;
         let context = DeviceContext {
             net: Arc::clone(net),
             device: *device,
@@ -122,8 +123,9 @@ impl SimDevice {
         cqs: [CqKey; 2],
         init: &QpInit,
     ) -> Result<SimQueuePair, Error> {
-        let (key, address, capacity) = context.verb(|fabric| fabric.create_qp(context.device, cqs, init))?;
-        Ok(SimQueuePair { context: Arc::clone(context), key, address, capacity, is_destroyed: false })
+        let (key, address, capacity) =
+            context.verb(Verb::CreateQp, |fabric| fabric.create_qp(context.device, cqs, init))?;
+        Ok(SimQueuePair { context: Arc::clone(context), key, address, capacity, teardown: None })
     }
 }
 
@@ -143,7 +145,7 @@ unsafe impl Device for SimDevice {
     }
 
     fn port(&self) -> Result<PortStatus, Error> {
-        Ok(self.context.net.lock().fabric.world.port(self.context.device.index))
+        self.context.verb(Verb::QueryPort, |fabric| Ok(fabric.world.port(self.context.device.index)))
     }
 
     fn watch_port(&self, waker: Waker) -> bool {
@@ -157,17 +159,18 @@ unsafe impl Device for SimDevice {
     }
 
     fn gids(&self) -> Result<Vec<Gid>, Error> {
-        Ok(self.context.net.lock().fabric.world.gids(self.context.device.index).to_vec())
+        self.context.verb(Verb::QueryGid, |fabric| Ok(fabric.world.gids(self.context.device.index).to_vec()))
     }
 
     fn create_cq(&self, depth: u32) -> Result<SimCompletionQueue, Error> {
-        let key = self.context.verb(|fabric| fabric.create_cq(self.context.device, depth))?;
+        let key = self.context.verb(Verb::CreateCq, |fabric| fabric.create_cq(self.context.device, depth))?;
         Ok(SimCompletionQueue { context: Arc::clone(&self.context), key })
     }
 
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<SimMemoryRegion, Error> {
-        let registered = self.context.verb(|fabric| fabric.register(self.context.device, mem, access))?;
-        Ok(SimMemoryRegion { context: Arc::clone(&self.context), registered, is_deregistered: false })
+        let register = |fabric: &mut Fabric| fabric.register(self.context.device, mem, access);
+        let registered = self.context.verb(Verb::RegMr, register)?;
+        Ok(SimMemoryRegion { context: Arc::clone(&self.context), registered, teardown: None })
     }
 }
 
@@ -176,7 +179,8 @@ unsafe impl Device for SimDevice {
 pub struct SimMemoryRegion {
     context: Arc<DeviceContext>,
     registered: Registered,
-    is_deregistered: bool,
+    /// What the device answered when it was deregistered
+    teardown: Option<Teardown>,
 }
 
 impl MemoryRegion for SimMemoryRegion {
@@ -193,10 +197,14 @@ impl MemoryRegion for SimMemoryRegion {
     }
 
     fn deregister(&mut self) -> Teardown {
-        if !std::mem::replace(&mut self.is_deregistered, true) {
-            self.context.net.lock().fabric.deregister(self.registered.key);
-        }
-        Teardown::Quiesced
+        let Self { context, registered, teardown } = self;
+        *teardown.get_or_insert_with(|| {
+            if !context.net.begin(context.device, Verb::DeregMr) {
+                return Teardown::Unknown;
+            }
+            context.net.lock().fabric.deregister(registered.key);
+            Teardown::Quiesced
+        })
     }
 }
 
@@ -279,8 +287,10 @@ impl fmt::Display for PortName<'_> {
 
 impl Drop for SimCompletionQueue {
     fn drop(&mut self) {
-        let removed = self.context.net.lock().destroy_cq(self.key);
-        drop(removed);
+        if self.context.net.begin(self.context.device, Verb::DestroyCq) {
+            let removed = self.context.net.lock().destroy_cq(self.key);
+            drop(removed);
+        }
     }
 }
 
@@ -291,7 +301,8 @@ pub struct SimQueuePair {
     key: QpKey,
     address: QpAddress,
     capacity: QpCapacity,
-    is_destroyed: bool,
+    /// What the device answered when it was destroyed
+    teardown: Option<Teardown>,
 }
 
 impl SimQueuePair {
@@ -307,14 +318,7 @@ impl SimQueuePair {
     }
 
     fn change(&self, change: Change<'_>) -> Result<(), Error> {
-        let mut blocked_ns = 0;
-        let outcome = self.context.verb(|fabric| {
-            let outcome = fabric.modify_qp(self.key, change);
-            blocked_ns = std::mem::take(&mut fabric.blocked_ns);
-            outcome
-        });
-        self.context.net.block(blocked_ns);
-        outcome
+        self.context.verb(Verb::ModifyQp, |fabric| fabric.modify_qp(self.key, change))
     }
 
     /// The key of the queue pair in the simulation `shared`, which has to be its own
@@ -327,7 +331,7 @@ impl SimQueuePair {
     }
 
     fn require_alive(&self, verb: Verb) -> Result<(), Error> {
-        if self.is_destroyed {
+        if self.teardown.is_some() {
             return Err(Error::new(verb, Cause::Invalid(Invalid::Destroyed)));
         }
         Ok(())
@@ -356,22 +360,25 @@ impl QueuePair for SimQueuePair {
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
         self.require_alive(Verb::PostSend)?;
         let site = Location::caller();
-        self.context.verb(|fabric| fabric.post_send(self.key, request, site))
+        self.context.net.post(self.context.device, |fabric| fabric.post_send(self.key, request, site))
     }
 
     #[track_caller]
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
         self.require_alive(Verb::PostRecv)?;
         let site = Location::caller();
-        self.context.verb(|fabric| fabric.post_recv(self.key, request, site))
+        self.context.net.post(self.context.device, |fabric| fabric.post_recv(self.key, request, site))
     }
 
     fn destroy(&mut self) -> Teardown {
-        if !self.is_destroyed {
-            self.is_destroyed = true;
-            self.context.net.lock().fabric.destroy_qp(self.key);
-        }
-        Teardown::Quiesced
+        let Self { context, key, teardown, .. } = self;
+        *teardown.get_or_insert_with(|| {
+            if !context.net.begin(context.device, Verb::DestroyQp) {
+                return Teardown::Unknown;
+            }
+            context.net.lock().fabric.destroy_qp(*key);
+            Teardown::Quiesced
+        })
     }
 }
 

@@ -14,6 +14,7 @@ use crate::net::Net;
 use crate::remote::Transport;
 pub use crate::session::{RemoteInput, Session};
 use crate::sim::Sim;
+use crate::verb_time;
 use crate::wall_clock::WallClock;
 
 /// A task as a runtime takes it
@@ -78,9 +79,10 @@ impl Driver {
         self.net.now()
     }
 
-    /// How long the verbs take that were called since the last call: their caller does nothing else meanwhile
-    pub fn take_blocked(&self) -> Duration {
-        Duration::from_nanos(self.net.shared().take_blocked())
+    /// How long the verbs take that the calling thread has called since its last call, which does nothing else meanwhile; `None` if one
+    /// of them never returns
+    pub fn take_blocked(&self) -> Option<Duration> {
+        Some(verb_time::take()).filter(|ns| *ns < verb_time::NEVER).map(Duration::from_nanos)
     }
 
     /// Simulates only `host` from now on; `transport` carries messages to the processes that simulate the others

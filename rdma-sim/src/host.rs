@@ -2,7 +2,7 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use rdma_core::{Runtime, Time, Timer};
+use rdma_core::{BlockingCall, Runtime, Time, Timer};
 
 use crate::driver::Task;
 use crate::executor::{Origin, Owner, Start};
@@ -118,6 +118,12 @@ impl Runtime for HostRuntime {
 
     fn spawn(&self, task: Task) {
         self.spawn_at(None, task);
+    }
+
+    fn spawn_blocking(&self, call: BlockingCall) {
+        let (_, generation) = self.net.shared().lock().fabric.world.process(self.host);
+        let owner = Some(Owner { host: self.host, generation });
+        self.net.sim_runtime().spawn_blocking_for(Origin { owner, site: None }, call);
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {

@@ -25,6 +25,7 @@ mod sync;
 mod tcp;
 pub mod topology;
 mod trace;
+mod verb_time;
 mod wall_clock;
 
 pub use check::{Check, CheckFailure, FailureKind, Outcome, Replay, ReplayError, Report, check, try_check};
@@ -33,7 +34,9 @@ pub use device::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
 pub use driver::Driver;
 pub use executor::{Stalled, Wait, Waits};
 pub use fabric::{CableStats, Finding, FindingKind};
-pub use fault::{Fault, FaultError, FaultKind, FaultPlan, RandomFaults, Target, Trigger};
+pub use fault::{
+    Fault, FaultError, FaultKind, FaultPlan, RandomFaults, SlowVerb, SlowableVerb, Target, Trigger,
+};
 pub use host::SimHost;
 pub use model::{LineRate, Model, Timing};
 pub use net::{Leaks, Net};

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rdma_core::probe::Observation;
-use rdma_core::{Gid, PortStatus, Runtime, Time, Timer};
+use rdma_core::{BlockingCall, Gid, PortStatus, Runtime, Time, Timer};
 
 use crate::catalogue::rule;
 use crate::device::SimDevice;
@@ -267,6 +267,11 @@ impl Runtime for WallRuntime {
 
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
         self.0.runtime.spawn(task);
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a verb in real time blocks its thread")]
+    fn spawn_blocking(&self, call: BlockingCall) {
+        drop(std::thread::spawn(move || call()()));
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {

@@ -2,16 +2,17 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
+use std::time::Duration;
 
-use rdma_core::{Completion, Error, Time};
+use rdma_core::{Cause, Completion, Error, Time, Verb};
 use slotmap::SecondaryMap;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 use spin::relax::Yield;
 
 use crate::fabric::{CqKey, DeviceRef, Fabric, Process};
 use crate::port_wakers::PortWakers;
+use crate::verb_time;
 use crate::wall_clock::WallClock;
 
 #[derive(Debug)]
@@ -20,8 +21,6 @@ pub(crate) struct Shared {
     state: SpinMutex<State, Yield>,
     /// In real time
     clock: Option<Arc<WallClock>>,
-    /// How long the verbs take that the running task has called since [`take_blocked`](Self::take_blocked), in nanoseconds
-    blocked_ns: AtomicU64,
 }
 
 /// The locked simulation; in real time, the thread of the clock learns of new events when it is unlocked
@@ -88,23 +87,7 @@ pub(crate) struct Advanced {
 
 impl Shared {
     pub(crate) fn new(fabric: Fabric, clock: Option<Arc<WallClock>>) -> Self {
-        Self { state: SpinMutex::new(State::new(fabric)), clock, blocked_ns: AtomicU64::new(0) }
-    }
-
-    /// The running task has called a verb that takes so many nanoseconds
-    pub(crate) fn block(&self, ns: u64) {
-        if ns > 0 {
-            self.blocked_ns.fetch_add(ns, Ordering::Relaxed);
-        }
-    }
-
-    /// How long the verbs take that the running task has called since the last call
-    #[inline]
-    pub(crate) fn take_blocked(&self) -> u64 {
-        match self.blocked_ns.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => self.blocked_ns.swap(0, Ordering::Relaxed),
-        }
+        Self { state: SpinMutex::new(State::new(fabric)), clock }
     }
 
     /// The clock of a simulation in real time
@@ -148,9 +131,9 @@ impl Shared {
         (state.fabric.cqs.poll(cq, out), state)
     }
 
-    /// Calls a verb of `device`, and counts that it was refused
+    /// Posts on a queue pair of `device`, and counts that it was refused
     #[inline]
-    pub(crate) fn verb<T>(
+    pub(crate) fn post<T>(
         &self,
         device: DeviceRef,
         verb: impl FnOnce(&mut Fabric) -> Result<T, Error>,
@@ -161,6 +144,51 @@ impl Shared {
             fabric.coverage.refused(error, device, &fabric.world, &fabric.model);
         }
         result
+    }
+
+    /// Calls a verb of `device` that may take time, and counts that it was refused
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Busy`], which no program sees, if the calling thread does not return from a verb.
+    pub(crate) fn verb<T>(
+        &self,
+        device: DeviceRef,
+        verb: Verb,
+        call: impl FnOnce(&mut Fabric) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if !self.begin(device, verb) {
+            return Err(Error::new(verb, Cause::Busy));
+        }
+        let result = self.post(device, |fabric| {
+            let result = call(fabric);
+            verb_time::add(std::mem::take(&mut fabric.blocked_ns));
+            result
+        });
+        self.pass();
+        result
+    }
+
+    /// Begins a verb of `device` that may take time; false if it never returns, and so has no effect
+    pub(crate) fn begin(&self, device: DeviceRef, verb: Verb) -> bool {
+        if !verb_time::is_stuck() {
+            verb_time::add(self.lock_now().fabric.world.slow_verb_ns(device.index, verb));
+            self.pass();
+        }
+        !verb_time::is_stuck()
+    }
+
+    /// In real time, lets the calling thread wait for as long as its verbs take
+    fn pass(&self) {
+        if self.clock.is_some() {
+            match verb_time::take() {
+                0 => (),
+                verb_time::NEVER => loop {
+                    std::thread::park();
+                },
+                ns => std::thread::sleep(Duration::from_nanos(ns)),
+            }
+        }
     }
 
     /// Advances time until a completion queue or a host has news, at the latest until `timer`

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use rdma_core::{Completion, Device as _, Opcode};
 use rdma_verbs_abi::{CompChannel, Context, Cq, Wc, constants};
 
+use super::blocking::blocking;
 use crate::completion_channel::CqNotifier;
 use crate::engine::{Engine, MAX_JUMPS};
 use crate::errno::{EINVAL, guarded, negative, null, same};
@@ -20,7 +21,7 @@ pub unsafe extern "C" fn ibv_create_cq(
     channel: *mut CompChannel,
     _vector: c_int,
 ) -> *mut Cq {
-    guarded(null, || {
+    blocking(null, || {
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<ContextObject>(context) }?;
         // SAFETY: as above.
@@ -42,7 +43,7 @@ pub unsafe extern "C" fn ibv_create_cq(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut Cq) -> c_int {
-    guarded(same, || {
+    blocking(same, || {
         // SAFETY: the contract of all functions.
         let taken = unsafe { take_back::<CqObject>(cq) }?;
         // SAFETY: as above.

@@ -10,6 +10,7 @@ use rdma_verbs_abi::{
     constants,
 };
 
+use super::blocking::blocking;
 use super::channel::req_notify_cq;
 use super::completion::poll_cq;
 use super::post::{post_recv, post_send};
@@ -90,7 +91,7 @@ pub unsafe extern "C" fn ibv_get_device_guid(device: *mut Device) -> u64 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
-    guarded(null, || {
+    blocking(null, || {
         // SAFETY: the contract of all functions.
         let listed = unsafe { object::<ListedDevice>(device) }?.listed.clone();
         let engine = Engine::get()?;
@@ -115,7 +116,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_close_device(context: *mut Context) -> c_int {
-    guarded(same, || {
+    blocking(same, || {
         // Objects that a program forgets are no reason to refuse: perftest leaves a completion queue behind.
         // SAFETY: the contract of all functions.
         drop(unsafe { take_back::<ContextObject>(context) }?);
@@ -151,7 +152,7 @@ pub unsafe extern "C" fn ibv_query_device(context: *mut Context, attr: *mut Devi
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_port(context: *mut Context, port: u8, attr: *mut PortAttr) -> c_int {
-    guarded(same, || {
+    blocking(same, || {
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<ContextObject>(context) }?;
         let engine = Engine::get()?;
@@ -159,10 +160,9 @@ pub unsafe extern "C" fn ibv_query_port(context: *mut Context, port: u8, attr: *
             return Err(EINVAL);
         }
         engine.catch_up();
-        let (net, Listed { host, device, .. }) = (engine.driver.net(), &found.listed);
-        let (Ok(status), Ok(gids)) = (net.port(host, device), net.gids(host, device)) else {
-            return Err(EINVAL);
-        };
+        let Listed { host, device, .. } = &found.listed;
+        let status = found.device.port()?;
+        let gids = engine.driver.net().gids(host, device).map_err(rdma_core::Error::from)?;
         let is_active = status.state == PortState::Active;
         let answer = PortAttr {
             state: if is_active { constants::PORT_ACTIVE } else { constants::PORT_DOWN },
@@ -192,18 +192,13 @@ pub unsafe extern "C" fn ibv_query_gid(
     index: c_int,
     gid: *mut RawGid,
 ) -> c_int {
-    guarded(minus_one, || {
+    blocking(minus_one, || {
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<ContextObject>(context) }?;
-        let engine = Engine::get()?;
         if port != 1 || gid.is_null() {
             return Err(EINVAL);
         }
-        let gids = engine
-            .driver
-            .net()
-            .gids(&found.listed.host, &found.listed.device)
-            .map_err(rdma_core::Error::from)?;
+        let gids = found.device.gids()?;
         let entry = usize::try_from(index).ok().filter(|index| *index < gids.len().max(16)).ok_or(EINVAL)?;
         let raw = gids.get(entry).copied().unwrap_or_default().0;
         // SAFETY: the caller's place for an entry.

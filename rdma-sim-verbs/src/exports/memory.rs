@@ -6,14 +6,15 @@ use std::ptr::NonNull;
 use rdma_core::{Access, Device as _, MemoryRegion};
 use rdma_verbs_abi::{Context, Mr, Pd};
 
+use super::blocking::blocking;
 use crate::engine::Engine;
-use crate::errno::{EBUSY, EINVAL, Errno, guarded, null, same};
+use crate::errno::{EBUSY, EINVAL, Errno, null, same};
 use crate::objects::{ContextObject, MrObject, PdObject};
 use crate::slots::{hand_out, hold, object, release, take_back};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut Context) -> *mut Pd {
-    guarded(null, || {
+    blocking(null, || {
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<ContextObject>(context) }?;
         if !Engine::get()?.claim_host() {
@@ -27,7 +28,7 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut Context) -> *mut Pd {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut Pd) -> c_int {
-    guarded(same, || {
+    blocking(same, || {
         // SAFETY: the contract of all functions.
         drop(unsafe { take_back::<PdObject>(pd) }?);
         Ok(0)
@@ -36,7 +37,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut Pd) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_reg_mr(pd: *mut Pd, addr: *mut c_void, length: usize, access: c_int) -> *mut Mr {
-    guarded(null, || {
+    blocking(null, || {
         if pd.is_null() {
             Engine::get()?.crash("ibv_reg_mr", "the protection domain is NULL");
         }
@@ -63,7 +64,7 @@ pub unsafe extern "C" fn ibv_reg_mr(pd: *mut Pd, addr: *mut c_void, length: usiz
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut Mr) -> c_int {
-    guarded(same, || {
+    blocking(same, || {
         // SAFETY: the contract of all functions.
         let MrObject { abi, region } = unsafe { take_back(mr) }?;
         drop(region);

@@ -10,6 +10,7 @@
     reason = "one contract for all, above; the functions are those of libibverbs"
 )]
 
+mod blocking;
 mod channel;
 mod completion;
 mod control;

@@ -7,6 +7,7 @@ use rdma_core::{
 };
 use rdma_verbs_abi::{Pd, Qp, QpAttr, QpCap, QpInitAttr, constants};
 
+use super::blocking::blocking;
 use crate::engine::Engine;
 use crate::errno::{EINVAL, guarded, null, same, same_and_set};
 use crate::objects::{CqObject, PdObject, QpObject};
@@ -14,7 +15,7 @@ use crate::slots::{hand_out, hold, object, release, take_back};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, attr: *mut QpInitAttr) -> *mut Qp {
-    guarded(null, || {
+    blocking(null, || {
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<PdObject>(pd) }?;
         // SAFETY: as above.
@@ -61,7 +62,7 @@ fn cap(capacity: QpCapacity) -> QpCap {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: c_int) -> c_int {
-    guarded(same_and_set, || {
+    blocking(same_and_set, || {
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<QpObject>(qp) }?;
         // SAFETY: as above.
@@ -86,7 +87,7 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: c_i
         step.sq_psn = Psn(attr.sq_psn);
         let outcome = found.pair.modify_attr(&step, AttrMask(mask as u32));
         let engine = Engine::get()?;
-        engine.spend(engine.driver.take_blocked());
+        engine.spend_blocked();
         // Messages that waited for this queue pair may leave now.
         engine.catch_up();
         let now = state_number(found.pair.state());
@@ -131,7 +132,7 @@ pub unsafe extern "C" fn ibv_query_qp(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut Qp) -> c_int {
-    guarded(same, || {
+    blocking(same, || {
         // SAFETY: the contract of all functions.
         let Qp { pd, send_cq, recv_cq, .. } = unsafe { take_back::<QpObject>(qp) }?.abi;
         // SAFETY: it is not deallocated while a queue pair hangs on it.

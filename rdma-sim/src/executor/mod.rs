@@ -12,13 +12,14 @@ mod unfinished;
 
 use std::cmp::Reverse;
 use std::fmt;
+use std::future::poll_fn;
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use rdma_core::{Runtime, Time, Timer};
+use rdma_core::{BlockingCall, Runtime, Time, Timer};
 
 pub(crate) use self::progress::Progress;
 pub(crate) use self::stalled::HumanDuration;
@@ -34,6 +35,7 @@ use crate::scheduler::{NextAction, Order};
 use crate::shared::Shared;
 use crate::sync::lock;
 use crate::trace::Mark;
+use crate::verb_time;
 
 /// The clock, tasks and timers that the program under test sees
 pub(crate) struct SimRuntime {
@@ -114,6 +116,32 @@ impl SimRuntime {
         self.shares.store(true, Ordering::Relaxed);
     }
 
+    /// Runs `call` at once; what it returns runs when the verbs have taken their time that it has called, and never if one of them does
+    /// not return
+    pub(crate) fn spawn_blocking_for(&self, origin: Origin, call: BlockingCall) {
+        if verb_time::is_stuck() {
+            // The calling thread does not get here.
+            return std::mem::forget(call);
+        }
+        let (finish, ns) = verb_time::measure(call);
+        match ns {
+            0 => finish(),
+            // A thread that stands still for ever keeps what it has.
+            verb_time::NEVER => std::mem::forget(finish),
+            ns => {
+                let mut timer = Box::pin(self.clock.timer());
+                timer.as_mut().reset(Time::from_nanos(self.now().as_nanos().saturating_add(ns)));
+                self.spawn_for(
+                    origin,
+                    Box::pin(async move {
+                        poll_fn(|cx| timer.as_mut().poll_expired(cx)).await;
+                        finish();
+                    }),
+                );
+            }
+        }
+    }
+
     /// Runs `future` outside of all hosts
     pub(crate) fn spawn_at(&self, site: &'static Location<'static>, future: BoxFuture) {
         self.spawn_for(Origin { owner: None, site: Some(site) }, future);
@@ -141,7 +169,10 @@ impl SimRuntime {
         let mut run = Tasks::new(order);
         main_waker.wake_by_ref();
         let verbs_block = shared.lock().fabric.model.timing.verbs_block_tasks;
-        let blocked = || if verbs_block { shared.take_blocked() } else { 0 };
+        // What the thread has called before is no part of this run.
+        verb_time::take();
+        let blocked =
+            || Some(verb_time::take()).filter(|ns| verbs_block || *ns == verb_time::NEVER).unwrap_or(0);
         loop {
             match self.next(shared, limit, &mut run) {
                 Ok(MAIN) => {
@@ -159,7 +190,10 @@ impl SimRuntime {
                 Err(mut stalled) => {
                     if let Stalled::Deadlock { waits, .. } | Stalled::TimeLimit { waits, .. } = &mut stalled {
                         let main = || main.as_mut().poll(&mut Context::from_waker(&main_waker)).is_ready();
-                        waits.0.push(wait_of("main".to_owned(), main));
+                        waits.0.push(
+                            run.wait_in_verb(MAIN, shared)
+                                .unwrap_or_else(|| wait_of("main".to_owned(), main)),
+                        );
                         run.add_waits(waits, shared);
                     }
                     return Err(stalled);
@@ -385,6 +419,7 @@ struct Unspawn<'a>(&'a SimRuntime);
 
 impl Drop for Unspawn<'_> {
     fn drop(&mut self) {
+        verb_time::take();
         let spawned = std::mem::take(&mut *lock(&self.0.spawned));
         let starts = std::mem::take(&mut *lock(&self.0.starts));
         drop((spawned, starts));
@@ -398,6 +433,10 @@ impl Runtime for SimRuntime {
 
     fn spawn(&self, future: BoxFuture) {
         self.spawn_for(Origin::default(), future);
+    }
+
+    fn spawn_blocking(&self, call: BlockingCall) {
+        self.spawn_blocking_for(Origin::default(), call);
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::time::Duration;
 
 use rdma_core::Time;
 
@@ -63,7 +62,7 @@ impl Tasks {
     #[inline]
     pub(super) fn block(&mut self, id: usize, now: Time, ns: u64) {
         if ns > 0 && (id == MAIN || self.tasks[id].is_some()) {
-            self.blocked.push((id, now + Duration::from_nanos(ns)));
+            self.blocked.push((id, Time::from_nanos(now.as_nanos().saturating_add(ns))));
         }
     }
 
@@ -76,6 +75,14 @@ impl Tasks {
         self.blocked.retain(|(_, until)| *until > now);
         let until = self.blocked.iter().filter(|(other, _)| *other == id).map(|(_, until)| *until).max()?;
         Some(until.since(now).as_nanos() as u64)
+    }
+
+    /// What the task waits for, if it is in a verb
+    pub(super) fn wait_in_verb(&self, id: usize, shared: &Shared) -> Option<Wait> {
+        let (_, until) =
+            self.blocked.iter().filter(|(other, _)| *other == id).max_by_key(|(_, until)| *until)?;
+        let verb = if *until == Time::MAX { "a verb that does not return" } else { "a verb that takes time" };
+        Some(Wait::new(self.name(id, shared), verb))
     }
 
     /// Lets a task run later by so many nanoseconds
@@ -94,13 +101,13 @@ impl Tasks {
     pub(super) fn add_waits(&mut self, waits: &mut Waits, shared: &Shared) {
         for id in 1..self.tasks.len() {
             let name = self.name(id, shared);
+            let in_verb = self.wait_in_verb(id, shared);
             let Some(task) = &mut self.tasks[id] else { continue };
             let is_late = self.late.iter().any(|Reverse((_, _, other))| *other == id);
             waits.0.push(match () {
                 () if task.is_held => Wait::new(name, "its host to go on: a fault has stopped it"),
-                () if is_late => {
-                    Wait::new(name, "its turn: it was woken, and is late or in a verb that takes time")
-                }
+                () if let Some(wait) = in_verb => wait,
+                () if is_late => Wait::new(name, "its turn: it was woken, and is late"),
                 () => wait_of(name, || task.poll()),
             });
         }

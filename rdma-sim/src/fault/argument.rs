@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::error::FaultReason;
+use super::verb::{SlowVerb, SlowableVerb};
 
 /// A kind of argument, with how it is read and written
 pub(super) struct Argument<T> {
@@ -58,6 +59,26 @@ pub(super) const TIME: Argument<Duration> = Argument {
         let mut units = UNITS.map(|(unit, size)| (unit, u128::from(size))).into_iter();
         let (unit, size) = units.find(|(_, size)| ns.is_multiple_of(*size)).unwrap_or(("ns", 1));
         write!(f, "{}{unit}", ns / size)
+    },
+};
+
+/// A verb of connecting or of teardown
+pub(super) const VERB: Argument<SlowableVerb> = Argument {
+    placeholder: "VERB",
+    parse: |text| SlowableVerb::find(text).ok_or_else(|| FaultReason::Verb(text.to_owned())),
+    write: fmt::Display::fmt,
+};
+
+/// A verb, and how much longer it takes
+pub(super) const VERB_TIME: Argument<SlowVerb> = Argument {
+    placeholder: "VERB=TIME",
+    parse: |text| {
+        let (verb, time) = text.split_once('=').ok_or_else(|| FaultReason::VerbTime(text.to_owned()))?;
+        Ok(SlowVerb { verb: (VERB.parse)(verb)?, time: (TIME.parse)(time)? })
+    },
+    write: |slow, f| {
+        write!(f, "{}=", slow.verb)?;
+        (TIME.write)(&slow.time, f)
     },
 };
 

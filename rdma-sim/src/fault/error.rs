@@ -1,3 +1,5 @@
+use super::verb::SlowableVerb;
+
 /// A text that is not a fault, or a fault whose target the topology lacks
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("fault {text:?}: {reason}")]
@@ -34,7 +36,7 @@ pub enum FaultReason {
     MissingArgument {
         /// The name of the fault
         kind: &'static str,
-        /// What must follow: `N`, `TIME`, `PERCENT` or `DEVICE`
+        /// What must follow: `N`, `TIME`, `PERCENT`, `DEVICE`, `VERB` or `VERB=TIME`
         argument: &'static str,
     },
     /// A fault of a port has a host as its target
@@ -88,6 +90,12 @@ pub enum FaultReason {
         /// The names of all faults
         known: Vec<&'static str>,
     },
+    /// No verb that can be slow has this name
+    #[error("no verb of connecting or teardown is called {0:?}; there are: {names}", names = SlowableVerb::names())]
+    Verb(String),
+    /// A verb without the time that it takes
+    #[error("{0:?} is not a verb with a time: write VERB=TIME, such as create_qp=2s")]
+    VerbTime(String),
 }
 
 const FORM: &str =

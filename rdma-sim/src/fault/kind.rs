@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::argument::{COUNT, DEVICE, INDEX, PERCENT, TIME};
+use super::argument::{COUNT, DEVICE, INDEX, PERCENT, TIME, VERB, VERB_TIME};
 use super::error::FaultReason;
+use super::verb::{SlowVerb, SlowableVerb};
 
 /// Whether a fault happens to a host or to one of its ports
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -24,7 +25,7 @@ pub struct FaultInfo {
     pub name: &'static str,
     /// What it happens to
     pub target: TargetKind,
-    /// What follows the name: `N`, `TIME`, `PERCENT`, `DEVICE`, or `–` for nothing
+    /// What follows the name: `N`, `TIME`, `PERCENT`, `DEVICE`, `VERB`, `VERB=TIME`, or `–` for nothing
     pub argument: &'static str,
     /// What happens
     pub description: &'static str,
@@ -109,6 +110,7 @@ impl FaultKind {
     pub(crate) fn duration_mut(&mut self) -> Option<&mut Duration> {
         match self {
             Self::Delay { by: time } | Self::Flap { down: time } | Self::Reboot { down: time } => Some(time),
+            Self::SlowVerb { slow } => Some(&mut slow.time),
             _ => None,
         }
     }
@@ -117,6 +119,7 @@ impl FaultKind {
     pub fn end(&self) -> Option<Self> {
         match self {
             Self::Delay { by } if !by.is_zero() => Some(Self::Delay { by: Duration::ZERO }),
+            Self::Hang { verb } => Some(Self::SlowVerb { slow: SlowVerb::none(*verb) }),
             Self::InterfaceDown | Self::Unresolvable => Some(Self::Resolvable),
             Self::Kill => Some(Self::Restart),
             Self::Pause => Some(Self::Resume),
@@ -124,6 +127,9 @@ impl FaultKind {
             Self::Sleep => Some(Self::Wake),
             Self::Slow { percent } | Self::Storm { percent } if *percent < 100 => {
                 Some(Self::Slow { percent: 100 })
+            }
+            Self::SlowVerb { slow } if !slow.time.is_zero() => {
+                Some(Self::SlowVerb { slow: SlowVerb::none(slow.verb) })
             }
             Self::Unplug => Some(Self::Replug),
             _ => None,
@@ -153,6 +159,10 @@ fault_kinds! {
 
     /// The IPv4 entry of the port moves to index N of the GID table.
     GidAt { index: u8 as INDEX, "The index" } = "gid-at" on Port, shown by the_ipv4_entry_may_be_anywhere;
+
+    /// Calls of VERB at the port do not return from now on, and have no effect, until `slow-verb` says otherwise or the host
+    /// reboots. A call that hangs never returns.
+    Hang { verb: SlowableVerb as VERB, "The verb" } = "hang" on Port, shown by a_verb_that_hangs_stops_its_task_alone;
 
     /// The queue pairs of both ends die as if they had been idle for too long.
     IdleDeath = "idle-death" on Port, shown by a_dead_queue_pair_takes_posts_and_completes_nothing;
@@ -226,6 +236,9 @@ fault_kinds! {
     /// The port reports completed receives once a second.
     SlowReceive = "slow-receive" on Port, shown by a_slow_receiver_looks_once_a_second;
 
+    /// Calls of a verb at the port take TIME longer from now on; `0ns` ends it, and `hang`.
+    SlowVerb { slow: SlowVerb as VERB_TIME, "The verb, and how long" } = "slow-verb" on Port, shown by a_slow_verb_takes_its_time;
+
     /// Frames circle through a bridge and leave PERCENT of the cable.
     Storm { percent: u32 as PERCENT, "The share that is left" } = "storm" on Port, shown by a_slow_cable_carries_less;
 
@@ -250,9 +263,14 @@ mod tests {
     #[test]
     fn every_fault_with_a_time_has_a_duration() {
         for info in FAULTS {
-            let argument = if info.argument == "TIME" { "5ms" } else { "7" };
+            let argument = match info.argument {
+                "TIME" => "5ms",
+                "VERB" => "create_qp",
+                "VERB=TIME" => "create_qp=5ms",
+                _ => "7",
+            };
             let mut kind = FaultKind::parse(info.name, [argument].into_iter()).expect("the argument fits");
-            assert_eq!(kind.duration_mut().is_some(), info.argument == "TIME", "{}", info.name);
+            assert_eq!(kind.duration_mut().is_some(), info.argument.ends_with("TIME"), "{}", info.name);
         }
     }
 }

@@ -21,6 +21,7 @@ mod generate;
 mod kind;
 mod plan;
 mod random;
+mod verb;
 
 pub use self::error::{FaultError, FaultReason};
 #[cfg(feature = "proptest")]
@@ -28,3 +29,4 @@ pub use self::generate::strategies;
 pub use self::kind::{FAULTS, FaultInfo, FaultKind, TargetKind};
 pub use self::plan::{Fault, FaultPlan, Target, Trigger};
 pub use self::random::RandomFaults;
+pub use self::verb::{SlowVerb, SlowableVerb};

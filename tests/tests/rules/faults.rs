@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use rdma_core::{FRAME, Opcode, Status};
+use rdma_core::{Device as _, FRAME, Opcode, Status};
 use rdma_sim::fault::FaultReason;
-use rdma_sim::{FaultPlan, LineRate, Net, Sim};
+use rdma_sim::{FaultPlan, LineRate, Net, Sim, Topology};
 use rdma_tests::DEVICE;
 
 use super::{Bare, errno, happen, on_pair, pair, pair_of, passes, rest, shallow, within_a_second};
@@ -32,6 +32,68 @@ fn a_slow_cable_carries_less() {
             assert!(a_megabyte(&net, &mut a, &mut b).await.abs_diff(fast) <= 200);
         });
     }
+}
+
+/// Catches a verb that hangs and has an effect all the same, and one that stops other tasks or other ports.
+#[test]
+fn a_verb_that_hangs_stops_its_task_alone() {
+    let macs = Topology::new().host("a", 2).host("b", 2);
+    let two = macs.cable(("a", 0), ("b", 0), LineRate::TB5).cable(("a", 1), ("b", 1), LineRate::TB5);
+    Sim::new().topology(two).run(async |net| {
+        happen(&net, "a:rdma_en2 hang create_cq").await;
+        let of_task = net.clone();
+        let (sender, receiver) = futures::channel::oneshot::channel::<()>();
+        net.spawn(async move {
+            let device = of_task.open("a", DEVICE).unwrap();
+            let _ = device.create_cq(16);
+            // A thread that stands still calls nothing more.
+            let _ = device.create_cq(16);
+            rest(&of_task, Duration::from_nanos(1)).await;
+            drop(sender);
+        });
+        rest(&net, Duration::from_hours(1)).await;
+        assert_eq!(net.objects().completion_queues, 0);
+        let other = net.open("a", "rdma_en3").unwrap().create_cq(16).unwrap();
+        assert!(futures::FutureExt::now_or_never(receiver).is_none(), "the task is in the verb");
+        happen(&net, "a:rdma_en2 slow-verb create_cq=0ns").await;
+        let again = net.open("a", DEVICE).unwrap().create_cq(16).unwrap();
+        assert_eq!(net.objects().protection_domains, 3, "the task keeps its own");
+        drop((other, again));
+    });
+}
+
+/// The report of a run that is stuck names the verb's task, without polling it again.
+#[test]
+fn a_program_that_hangs_in_a_verb_is_stalled() {
+    let error = Sim::new()
+        .try_run(async |net| {
+            happen(&net, "a:rdma_en2 hang alloc_pd").await;
+            let _ = net.open("a", DEVICE);
+            rest(&net, Duration::from_nanos(1)).await;
+        })
+        .unwrap_err();
+    assert!(error.to_string().contains("a verb that does not return"), "{error}");
+}
+
+/// Catches a time that another thread's call is charged with: one counter for the simulation was.
+#[test]
+fn a_slow_verb_takes_its_time() {
+    let driver = rdma_sim::Driver::new(Sim::new(), drop).unwrap();
+    let device = driver.net().open("a", DEVICE).unwrap();
+    driver.net().inject("at 0s a:rdma_en2 slow-verb create_cq=3s".parse().unwrap());
+    driver.advance_to(rdma_core::Time::from_nanos(1));
+    let cq = std::thread::scope(|scope| {
+        let created = scope.spawn(|| (device.create_cq(16).unwrap(), driver.take_blocked()));
+        let (cq, took) = created.join().unwrap();
+        assert_eq!(took, Some(Duration::from_secs(3)));
+        cq
+    });
+    assert_eq!(driver.take_blocked(), Some(Duration::ZERO), "this thread has called nothing");
+    driver.net().inject("at 0s a:rdma_en2 hang destroy_cq".parse().unwrap());
+    driver.advance_to(rdma_core::Time::from_nanos(2));
+    drop(cq);
+    assert_eq!(driver.take_blocked(), None, "it never returns");
+    assert_eq!(driver.net().objects().completion_queues, 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use rdma_core::{Gid, Time};
+use rdma_core::{Gid, Time, Verb};
 
 use crate::LineRate;
 use crate::fabric::event::Nanos;
@@ -58,6 +58,8 @@ pub(super) struct DeviceFaults {
     pub(super) slow_receive: bool,
     /// A queue pair died of idleness, after which no other connects.
     pub(super) is_spoiled: bool,
+    /// Verbs that take so many nanoseconds longer; [`u64::MAX`] if they do not return.
+    pub(super) slow_verbs: Vec<(Verb, u64)>,
 }
 
 impl Device {
@@ -99,6 +101,14 @@ impl Device {
 }
 
 impl DeviceFaults {
+    /// From now on, `verb` takes so many nanoseconds longer
+    pub(super) fn slow_down(&mut self, verb: Verb, ns: u64) {
+        self.slow_verbs.retain(|(other, _)| *other != verb);
+        if ns > 0 {
+            self.slow_verbs.push((verb, ns));
+        }
+    }
+
     /// When a completion that is ready at `time` becomes visible
     pub(super) fn visible_at(&self, time: Time) -> Time {
         const SECOND: u64 = 1_000_000_000;

@@ -90,6 +90,7 @@ impl World {
                 self.set_unresolvable(index, false);
                 let faults = &mut self.device_mut(index).faults;
                 (faults.delay_ns, faults.slow_receive) = (0, false);
+                faults.slow_verbs.clear();
             }
         }
         out
@@ -297,6 +298,7 @@ impl Device {
                 gids.resize(gids.len().max(at), Gid::default());
                 gids.splice(at..at, ipv4);
             }
+            FaultKind::Hang { verb } => faults.slow_down(verb.verb(), u64::MAX),
             FaultKind::LeakCqs { count } => leaked.cqs = leaked.cqs.saturating_add(count),
             FaultKind::LeakMrs { count } => leaked.regions = leaked.regions.saturating_add(count),
             FaultKind::LeakPds { count } => leaked.pds = leaked.pds.saturating_add(count),
@@ -306,6 +308,11 @@ impl Device {
             FaultKind::NoPds => faults.no_pds = true,
             FaultKind::Overflow => faults.overflows = true,
             FaultKind::SlowReceive => faults.slow_receive = true,
+            FaultKind::SlowVerb { slow } => {
+                // Only a verb that hangs takes for ever.
+                let ns = u64::try_from(slow.time.as_nanos()).unwrap_or(u64::MAX).min(u64::MAX / 4);
+                faults.slow_down(slow.verb.verb(), ns);
+            }
             FaultKind::Wedge => faults.is_wedged = true,
             _ => (),
         }

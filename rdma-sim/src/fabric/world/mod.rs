@@ -281,6 +281,12 @@ impl World {
         &mut self.devices[device.position()]
     }
 
+    /// How many nanoseconds longer a verb takes at `device` because of faults; [`u64::MAX`] if it does not return
+    pub(crate) fn slow_verb_ns(&self, device: DeviceIndex, verb: Verb) -> u64 {
+        let slow = self.device(device).faults.slow_verbs.iter().find(|(slow, _)| *slow == verb);
+        slow.map_or(0, |(_, ns)| *ns)
+    }
+
     // ─── Objects on devices ───
 
     /// # Errors

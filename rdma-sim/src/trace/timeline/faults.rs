@@ -70,6 +70,7 @@ fn lasts(kind: &FaultKind) -> Lasts {
         FaultKind::Delay { by } if !by.is_zero() => Lasts::Receives,
         FaultKind::SlowReceive => Lasts::Receives,
         FaultKind::Busy
+        | FaultKind::Hang { .. }
         | FaultKind::LeakCqs { .. }
         | FaultKind::LeakMrs { .. }
         | FaultKind::LeakPds { .. }
@@ -78,6 +79,7 @@ fn lasts(kind: &FaultKind) -> Lasts {
         | FaultKind::NoGids
         | FaultKind::NoPds
         | FaultKind::Overflow
+        | FaultKind::SlowVerb { .. }
         | FaultKind::Wedge => Lasts::Boot,
         _ => Lasts::Moment,
     }
