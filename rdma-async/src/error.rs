@@ -6,6 +6,8 @@ use std::time::Duration;
 use rdma_core::WrId;
 use rdma_core::session::{HelloError, Violation};
 
+use crate::device_calls::BlockedCall;
+
 /// Why a session is lost
 ///
 /// ```
@@ -57,6 +59,9 @@ pub enum SessionError {
     /// The device completed a request that was not posted
     #[error("the device completed a request that was not posted: {0:?}")]
     UnknownCompletion(WrId),
+    /// The device did not return from ending a path with a message on it, or the only one
+    #[error(transparent)]
+    Blocked(#[from] BlockedCall),
     /// The device did not prove that it has stopped working on a path
     #[error("the device has not proved that it stopped; its memory is not used again")]
     Unstopped,
@@ -244,6 +249,9 @@ pub enum CloseError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
+    /// A device did not return from a call in time
+    #[error(transparent)]
+    Blocked(#[from] BlockedCall),
     /// The node is closed
     #[error("the node is closed")]
     Closed,

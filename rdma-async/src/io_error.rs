@@ -97,7 +97,7 @@ impl ConnectError {
             Self::Peer(_) => io::ErrorKind::InvalidData,
             Self::Pool(PoolError::Memory(kind)) => *kind,
             Self::Stream(error) => error.kind(),
-            Self::Timeout(_) | Self::Unproven { .. } => io::ErrorKind::TimedOut,
+            Self::Blocked(_) | Self::Timeout(_) | Self::Unproven { .. } => io::ErrorKind::TimedOut,
             Self::TooManySessions => io::ErrorKind::QuotaExceeded,
         }
     }
@@ -150,7 +150,7 @@ impl SendError {
 impl SessionError {
     fn kind(&self) -> io::ErrorKind {
         match self {
-            Self::Abandoned(_) | Self::PeerLost(_) => io::ErrorKind::TimedOut,
+            Self::Abandoned(_) | Self::Blocked(_) | Self::PeerLost(_) => io::ErrorKind::TimedOut,
             Self::Aborted | Self::RuntimeGone => io::ErrorKind::ConnectionAborted,
             Self::PeerGone | Self::Reset(_) => io::ErrorKind::ConnectionReset,
             Self::Overlong { .. } | Self::Protocol(_) | Self::UnknownCompletion(_) | Self::Unstopped => {

@@ -37,6 +37,11 @@
 //! path again over the bootstrap stream, which it keeps for that. Without any path a session waits: it ends when nothing is heard
 //! of the peer for the [peer timeout](NodeOptions::peer_timeout), neither over a path nor over the stream.
 //!
+//! A device may take long to make or to end a path, and a wedged one never returns. Such calls run on threads of their own; after
+//! [`device_timeout`](NodeOptions::device_timeout) they are reported ([`ConnectError::Blocked`], [`SessionError::Blocked`],
+//! [`PathSnapshot::blocked`], [`Node::device_stats`], a warning in the log), and what the device has is kept for good rather than used again.
+//! Other paths, sessions and devices do not notice.
+//!
 //! # Features
 //!
 //! * `tokio` (default): nodes run on the tokio runtime that they are built in, and any of its streams carries the bootstrap.
@@ -47,6 +52,7 @@
 mod adopt_error;
 mod blocking_threads;
 mod bootstrap_stream;
+mod device_calls;
 mod effects;
 mod error;
 mod id_map;
@@ -94,6 +100,7 @@ pub use rdma_core::{
 
 pub use adopt_error::AdoptError;
 pub use bootstrap_stream::BootstrapStream;
+pub use device_calls::{BlockedCall, DeviceCall, DeviceStats};
 #[cfg(feature = "shared-key")]
 pub use error::InvalidKey;
 pub use error::{

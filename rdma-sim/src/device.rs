@@ -44,6 +44,8 @@ struct DeviceContext {
     device: DeviceRef,
     /// Whether a protection domain is part of it.
     has_pd: bool,
+    /// Whether the device is closed with it, rather than with the context that it was made of.
+    closes: bool,
     /// The number of its waker for changes of the port
     port_watch: OnceLock<u64>,
 }
@@ -60,7 +62,9 @@ impl Drop for DeviceContext {
         if self.has_pd && self.net.begin(self.device, Verb::DeallocPd) {
             self.net.lock().fabric.world.dealloc_pd(self.device);
         }
-        self.net.begin(self.device, Verb::CloseDevice);
+        if self.closes {
+            self.net.begin(self.device, Verb::CloseDevice);
+        }
         if let Some(watch) = self.port_watch.get() {
             // Dropping a waker may run any code: not under the lock.
             let waker = self.net.lock().ports.leave(*watch);
@@ -71,18 +75,22 @@ impl Drop for DeviceContext {
 
 impl SimDevice {
     pub(crate) fn open(net: &Arc<Shared>, device: DeviceIndex) -> Result<Self, Error> {
-        Self::open_context(net, device).alloc_pd()
+        Self::context(net, device, false).pd_of(true)
     }
 
     pub(crate) fn open_context(net: &Arc<Shared>, device: DeviceIndex) -> Self {
+        Self::context(net, device, true)
+    }
+
+    fn context(net: &Arc<Shared>, device: DeviceIndex, closes: bool) -> Self {
         let state = net.lock();
         let Fabric { world, model, .. } = &state.fabric;
         let (name, caps) = (world.device_name(device).to_owned(), model.caps.clone());
         let device = world.current(device);
         drop(state);
         net.begin(device, Verb::OpenDevice);
-        let context =
-            DeviceContext { net: Arc::clone(net), device, has_pd: false, port_watch: OnceLock::new() };
+        let port_watch = OnceLock::new();
+        let context = DeviceContext { net: Arc::clone(net), device, has_pd: false, closes, port_watch };
         Self { context: Arc::new(context), name, caps }
     }
 
@@ -93,14 +101,16 @@ impl SimDevice {
     /// [`Cause::PortDown`] if no host is up at the other end; [`Cause::Exhausted`] beyond the device's limit;
     /// [`Cause::DeviceGone`] if the cable was pulled since the device was opened.
     pub fn alloc_pd(&self) -> Result<Self, Error> {
+        self.pd_of(false)
+    }
+
+    /// As [`alloc_pd`](Self::alloc_pd); with `closes`, the device is closed with the protection domain
+    fn pd_of(&self, closes: bool) -> Result<Self, Error> {
         let DeviceContext { net, device, .. } = &*self.context;
         net.verb(*device, Verb::AllocPd, |fabric| fabric.world.alloc_pd(*device))?;
-        let context = DeviceContext {
-            net: Arc::clone(net),
-            device: *device,
-            has_pd: true,
-            port_watch: OnceLock::new(),
-        };
+        let port_watch = OnceLock::new();
+        let context =
+            DeviceContext { net: Arc::clone(net), device: *device, has_pd: true, closes, port_watch };
         Ok(Self { context: Arc::new(context), name: self.name.clone(), caps: self.caps.clone() })
     }
 

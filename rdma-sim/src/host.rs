@@ -123,7 +123,7 @@ impl Runtime for HostRuntime {
     fn spawn_blocking(&self, call: BlockingCall) {
         let (_, generation) = self.net.shared().lock().fabric.world.process(self.host);
         let owner = Some(Owner { host: self.host, generation });
-        self.net.sim_runtime().spawn_blocking_for(Origin { owner, site: None }, call);
+        self.net.spawn_blocking_for(Origin { owner, site: None }, call);
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {

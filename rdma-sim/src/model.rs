@@ -123,9 +123,7 @@ pub struct Timing {
     pub line_rate: bool,
     /// What a transition to RTR takes that finds no neighbour: a program in C waits for it
     pub unresolved_rtr_ns: u64,
-    /// Whether a simulated task does not run while a verb takes time that it has called
-    ///
-    /// Off: a session looks for its ports on the task that answers its peer, which the peer takes for dead meanwhile.
+    /// Whether a simulated task does not run while a verb takes time that it has called itself; calls of nodes run beside their tasks
     pub verbs_block_tasks: bool,
 }
 
@@ -155,7 +153,7 @@ impl Default for Timing {
             send_completion_ns: 300,
             line_rate: true,
             unresolved_rtr_ns: 1_000_000_000,
-            verbs_block_tasks: false,
+            verbs_block_tasks: true,
         }
     }
 }

@@ -10,7 +10,7 @@ use rdma_core::{BlockingCall, Gid, PortStatus, Runtime, Time, Timer};
 
 use crate::catalogue::rule;
 use crate::device::SimDevice;
-use crate::executor::SimRuntime;
+use crate::executor::{Origin, SimRuntime};
 use crate::fabric::{CableStats, DeviceIndex, Fabric, Finding};
 use crate::fault::{Fault, FaultPlan};
 use crate::marking;
@@ -153,6 +153,15 @@ impl Net {
         self.shared.clock().map_or_else(|| self.runtime.now(), |clock| clock.now())
     }
 
+    /// Runs `call` where it may block
+    #[expect(clippy::disallowed_methods, reason = "a verb in real time blocks its thread")]
+    pub(crate) fn spawn_blocking_for(&self, origin: Origin, call: BlockingCall) {
+        match self.shared.clock() {
+            None => self.runtime.spawn_blocking_for(origin, call),
+            Some(_) => drop(std::thread::spawn(move || call()())),
+        }
+    }
+
     /// A timer without a deadline
     pub(crate) fn timer(&self) -> Pin<Box<dyn Timer>> {
         let timer = self.runtime.timer();
@@ -269,9 +278,8 @@ impl Runtime for WallRuntime {
         self.0.runtime.spawn(task);
     }
 
-    #[expect(clippy::disallowed_methods, reason = "a verb in real time blocks its thread")]
     fn spawn_blocking(&self, call: BlockingCall) {
-        drop(std::thread::spawn(move || call()()));
+        self.0.spawn_blocking_for(Origin::default(), call);
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {

@@ -15,6 +15,8 @@ use crate::provider::Provider;
 pub(crate) struct OpenContext {
     pub(crate) provider: Arc<Provider>,
     context: NonNull<Context>,
+    /// Whether it stays open for good.
+    is_kept: bool,
 }
 
 // SAFETY: the verbs of a context may be called from any thread, and from several at once.
@@ -36,9 +38,14 @@ impl OpenContext {
         // SAFETY: the caller's.
         let context = unsafe { (provider.ibv_open_device)(device) };
         match NonNull::new(context) {
-            Some(context) => Ok(Self { provider: Arc::clone(provider), context }),
+            Some(context) => Ok(Self { provider: Arc::clone(provider), context, is_kept: false }),
             None => Err(Error::new(Verb::OpenDevice, errno::cause(errno::last()))),
         }
+    }
+
+    /// Keeps the context open when this is dropped
+    pub(crate) fn keep(&mut self) {
+        self.is_kept = true;
     }
 
     pub(crate) fn as_ptr(&self) -> *mut Context {
@@ -84,6 +91,9 @@ impl OpenContext {
 
 impl Drop for OpenContext {
     fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
         // SAFETY: the objects of the context keep it, and are gone; it is closed once.
         let failed = unsafe { (self.provider.ibv_close_device)(self.context.as_ptr()) };
         if failed != 0 {

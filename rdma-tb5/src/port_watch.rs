@@ -72,6 +72,18 @@ impl PortWatch {
         }
     }
 
+    /// Notes that a query has shown that the port is down
+    pub(crate) fn down(&self) {
+        if self.down_is_final {
+            self.state.store(GONE, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the port was seen down, which was the end of everything on the device
+    pub(crate) fn is_gone(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == GONE
+    }
+
     /// Notes that nothing has completed for long, or that a request has failed: the next post queries the port
     pub(crate) fn suspect(&self) {
         self.change(UP, UNCERTAIN);

@@ -100,6 +100,12 @@ fn query_caps(context: &OpenContext, port: &PortAttr, is_apple: bool) -> Caps {
 
 impl Drop for DeviceShared {
     fn drop(&mut self) {
+        // After a link was lost, `ibv_dealloc_pd` of Apple's provider has been reported to deadlock in the kernel with the end of the
+        // device, unkillable until the machine restarts.
+        if self.is_apple && (self.watch.is_gone() || !self.context.is_up().unwrap_or(false)) {
+            tracing::warn!("a protection domain stays allocated, because the link was lost");
+            return self.context.keep();
+        }
         // SAFETY: queue pairs, completion queues and regions keep this, and are gone; the context is still open.
         let failed = unsafe { (self.context.provider.ibv_dealloc_pd)(self.pd.as_ptr()) };
         if failed != 0 {

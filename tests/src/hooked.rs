@@ -9,11 +9,15 @@ use std::task::{Context, Poll, Waker};
 use rdma_core::{
     Access, Caps, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion, PortStatus, QpAddress,
     QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendRequest, Teardown, Transition, Transport,
+    Verb,
 };
 use rdma_sim::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
 
 /// What a test changes, by default nothing; queue pairs are numbered from 0 in the order of their creation
 pub trait Hooks: Send + Sync + 'static {
+    /// Called before each verb of connecting and teardown, on the thread that calls it
+    fn call(&self, _verb: Verb) {}
+
     /// Refuses a poll
     fn poll(&self) -> Result<(), Error> {
         Ok(())
@@ -99,6 +103,7 @@ unsafe impl<H: Hooks> Device for Hooked<H> {
     }
 
     fn port(&self) -> Result<PortStatus, Error> {
+        self.hooks.call(Verb::QueryPort);
         self.device.port()
     }
 
@@ -111,11 +116,13 @@ unsafe impl<H: Hooks> Device for Hooked<H> {
     }
 
     fn create_cq(&self, depth: u32) -> Result<Self::Cq, Error> {
+        self.hooks.call(Verb::CreateCq);
         let (cq, created) = (self.device.create_cq(depth)?, AtomicU32::new(0));
         Ok(HookedCompletionQueue { cq, created, hooks: Arc::clone(&self.hooks) })
     }
 
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<Self::Mr, Error> {
+        self.hooks.call(Verb::RegMr);
         // SAFETY: the caller keeps the same contract.
         let mr = unsafe { self.device.register(mem, access) }?;
         Ok(HookedMemoryRegion { mr, teardown: None, hooks: Arc::clone(&self.hooks) })
@@ -137,6 +144,7 @@ impl<H: Hooks> MemoryRegion for HookedMemoryRegion<H> {
 
     fn deregister(&mut self) -> Teardown {
         *self.teardown.get_or_insert_with(|| {
+            self.hooks.call(Verb::DeregMr);
             let outcome = self.mr.deregister();
             self.hooks.deregister().unwrap_or(outcome)
         })
@@ -147,6 +155,7 @@ impl<H: Hooks> CompletionQueue for HookedCompletionQueue<H> {
     type Qp = HookedQueuePair<H>;
 
     fn create_qp(&self, init: &QpInit) -> Result<Self::Qp, Error> {
+        self.hooks.call(Verb::CreateQp);
         let (qp, hooks) = (self.cq.create_qp(init)?, Arc::clone(&self.hooks));
         let number = self.created.fetch_add(1, Ordering::Relaxed);
         Ok(HookedQueuePair { qp, number, teardown: None, hooks })
@@ -182,6 +191,7 @@ impl<H: Hooks> QueuePair for HookedQueuePair<H> {
     }
 
     fn modify(&self, to: Transition) -> Result<(), Error> {
+        self.hooks.call(Verb::ModifyQp);
         let outcome = self.qp.modify(to);
         self.hooks.modified(&outcome);
         outcome
@@ -200,6 +210,7 @@ impl<H: Hooks> QueuePair for HookedQueuePair<H> {
 
     fn destroy(&mut self) -> Teardown {
         *self.teardown.get_or_insert_with(|| {
+            self.hooks.call(Verb::DestroyQp);
             let answer = self.hooks.destroy(self.number);
             let outcome = self.qp.destroy();
             answer.unwrap_or(outcome)

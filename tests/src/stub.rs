@@ -31,6 +31,8 @@ static RECVS: Queue = Queue { posted: AtomicU32::new(0), completed: AtomicU32::n
 pub static QUERY_PORT_ERRNO: AtomicI32 = AtomicI32::new(0);
 /// The error number of registrations, which then return NULL; zero is success
 pub static REG_MR_ERRNO: AtomicI32 = AtomicI32::new(0);
+/// Protection domains that exist
+pub static PROTECTION_DOMAINS: AtomicU32 = AtomicU32::new(0);
 /// Queue pairs that exist
 pub static QUEUE_PAIRS: AtomicU32 = AtomicU32::new(0);
 /// The most queue pairs that may exist
@@ -58,7 +60,7 @@ pub fn provider() -> Arc<Provider> {
             "ibv_query_port" => query_port as *const c_void,
             "ibv_query_gid" => query_gid as *const c_void,
             "ibv_alloc_pd" => alloc_pd as *const c_void,
-            "ibv_dealloc_pd" => free::<Pd> as *const c_void,
+            "ibv_dealloc_pd" => dealloc_pd as *const c_void,
             "ibv_reg_mr" => reg_mr as *const c_void,
             "ibv_dereg_mr" => free::<Mr> as *const c_void,
             "ibv_create_cq" => create_cq as *const c_void,
@@ -138,7 +140,14 @@ unsafe extern "C" fn query_gid(_: *mut Context, _: u8, _: c_int, gid: *mut RawGi
 }
 
 unsafe extern "C" fn alloc_pd(_: *mut Context) -> *mut Pd {
+    PROTECTION_DOMAINS.fetch_add(1, Ordering::Relaxed);
     Box::into_raw(zeroed())
+}
+
+unsafe extern "C" fn dealloc_pd(pd: *mut Pd) -> c_int {
+    PROTECTION_DOMAINS.fetch_sub(1, Ordering::Relaxed);
+    // SAFETY: the caller's.
+    unsafe { free(pd) }
 }
 
 unsafe extern "C" fn reg_mr(_: *mut Pd, addr: *mut c_void, length: usize, _: c_int) -> *mut Mr {

@@ -37,6 +37,20 @@ fn a_queue_pair_that_cannot_be_set_up_is_not_leaked() {
     assert_eq!(stub::QUEUE_PAIRS.load(Ordering::Relaxed), 0);
 }
 
+/// Mutant: a protection domain that is deallocated although the link was lost, which blocks for ever on Macs.
+#[test]
+fn a_protection_domain_is_not_deallocated_after_its_link_was_lost() {
+    let (_alone, device) = device();
+    assert_eq!(stub::PROTECTION_DOMAINS.load(Ordering::Relaxed), 1);
+    drop(device);
+    assert_eq!(stub::PROTECTION_DOMAINS.load(Ordering::Relaxed), 0, "the link was up");
+    let device = VerbsDevice::open(&stub::provider(), stub::DEVICE, OpenOptions::new()).unwrap();
+    stub::QUERY_PORT_ERRNO.store(libc::ENXIO, Ordering::Relaxed);
+    drop(device);
+    stub::QUERY_PORT_ERRNO.store(0, Ordering::Relaxed);
+    assert_eq!(stub::PROTECTION_DOMAINS.swap(0, Ordering::Relaxed), 1);
+}
+
 /// Mutant: `ENOMEM` that is always the exhaustion of regions, as it was.
 #[test]
 #[cfg(target_os = "linux")]

@@ -11,6 +11,7 @@ use super::Node;
 use super::inner::{NodeInner, Route};
 use super::port::Port;
 use crate::adopt_error::AdoptError;
+use crate::device_calls::DeviceCall;
 use crate::error::PoolError;
 use crate::peering::shared::PeeringShared;
 use crate::pool::{Adopted, AdoptedMemory, Adopter, Registration};
@@ -24,7 +25,7 @@ impl<D: Device> Node<D> {
     ///
     /// Messages are [received](crate::Stream::recv_into) without a copy when all paths to the peer were made after the memory was adopted:
     /// Apple's device does not write to memory that was registered after a queue pair was set up (field reports). Until then, they
-    /// are copied.
+    /// are copied. Devices register it on the calling thread, which may take long.
     ///
     /// # Errors
     ///
@@ -58,17 +59,20 @@ impl<D: Device> NodeInner<D> {
     fn adopt(&self, memory: &AdoptedMemory) -> Result<(), PoolError> {
         self.forget_unused();
         for port in self.ports.iter().filter_map(Port::current) {
-            match Registration::adopted(memory, &port.device) {
+            match Registration::adopted(memory, port.device()) {
                 Err(error) if error.cause != Cause::DeviceGone => return Err(PoolError::Register(error)),
                 registered => drop(registered),
             }
         }
         // First for paths that are being made.
         self.keep(memory);
-        let mut paths = self.routes().into_iter();
-        let adopted = paths
-            .try_for_each(|Route { peering, path, .. }| peering.update(|state, _| state.adopt(path, memory)));
-        adopted.map_err(PoolError::Register)
+        for Route { peering, path, .. } in self.routes() {
+            let Some((key, port)) = peering.update(|state, _| state.wants(path, memory)) else { continue };
+            let registration = Registration::adopted(memory, port.device()).map_err(PoolError::Register)?;
+            let late = peering.update(|state, _| state.adopt(path, key, registration));
+            port.calls().discard(DeviceCall::Stop, late);
+        }
+        Ok(())
     }
 
     /// Lets all paths forget the memory that was given up and has no lease
@@ -87,8 +91,9 @@ impl<D: Device> NodeInner<D> {
     /// Lets a path forget what is not adopted any more
     pub(super) fn forget_on(&self, peering: &PeeringShared<D>, path: PathId) {
         let adopted = self.adopted();
-        let forgotten = peering.update(|state, _| state.retain_adopted(path, &adopted));
-        drop(forgotten);
+        if let Some((calls, forgotten)) = peering.update(|state, _| state.retain_adopted(path, &adopted)) {
+            calls.discard(DeviceCall::Stop, forgotten);
+        }
     }
 }
 

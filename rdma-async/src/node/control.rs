@@ -1,6 +1,7 @@
 //! The task beside a peering that keeps the bootstrap stream: it makes paths, and makes them again
 
 mod first_paths;
+mod making;
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -8,9 +9,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rdma_core::session::{ControlMessage, HelloError, Offer, PathEnd, PathId, Side};
+use rdma_core::session::{ControlMessage, LinkId, Offer, PathEnd, PathId, Side};
 use rdma_core::{Cause, Device, Time, Timer};
 
+use self::making::{Making, Query};
 use super::inner::NodeInner;
 use super::pairing::{Pairing, RETRY_INTERVAL};
 use super::path::PreparedPath;
@@ -20,7 +22,7 @@ use crate::bootstrap_stream::BootstrapStream;
 use crate::error::{ConnectError, SessionError};
 use crate::peering::shared::PeeringShared;
 use crate::peering::state::LostPath;
-use crate::time::timeout;
+use crate::time::{sleep, timeout};
 use crate::wait_queue::Waiter;
 
 /// How often a port is looked at that is down, or whose device does not tell of changes.
@@ -32,8 +34,14 @@ const LASTING: Duration = Duration::from_secs(1);
 enum PathState<D: Device> {
     /// It carries data on a port of this side, since this time
     Up { epoch: u16, port: usize, since: Time },
+    /// The device makes this side's end, for this port of the peer, over the cable of this name
+    Preparing { port: u32, link: Option<LinkId> },
     /// The peer was asked for its end
     Offered { prepared: Box<PreparedPath<D>>, until: Time },
+    /// The device connects this side's end to the peer's; the port is of the side that accepts
+    Connecting { theirs: PathEnd, port: u32, is_offerer: bool },
+    /// The peer has offered it, and the device has not given up yet what it had for it before
+    Waiting { offer: Offer },
     /// It is to be made from this time on
     Down { from: Time },
 }
@@ -47,6 +55,10 @@ pub(super) struct Control<D: Device, S> {
     /// A path for each port of the connecting side.
     paths: Vec<PathState<D>>,
     epochs: Vec<u16>,
+    /// What devices do for the paths.
+    making: Vec<Option<Making<D>>>,
+    /// Questions to the ports of this side.
+    queries: Vec<Option<Query>>,
     /// Where each port leads, at the connecting side.
     pairings: Vec<Pairing>,
     peer_ports: u32,
@@ -63,8 +75,12 @@ pub(super) struct Control<D: Device, S> {
     alive_at: Time,
 }
 
-enum Input {
+enum Input<D: Device> {
     Message(ControlMessage),
+    /// What the device did for a path is done
+    Made(usize, Result<PreparedPath<D>, ConnectError>),
+    /// A port was asked whether it is active
+    Queried(usize, Option<bool>),
     StreamEnded,
     News,
     /// A port may have changed, or the node is closed
@@ -94,6 +110,8 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             peer_timeout,
             paths: (0..count).map(|_| PathState::Down { from: now }).collect(),
             epochs: vec![0; count],
+            making: (0..count).map(|_| None).collect(),
+            queries: node.ports.iter().map(|_| None).collect(),
             pairings: match side {
                 Side::Connecting => (0..count).map(|index| Pairing::new(index, peer_ports)).collect(),
                 Side::Accepting => Vec::new(),
@@ -125,100 +143,6 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         let taken = taken.map(|(_, (_, pairing))| pairing.port()).collect::<Vec<_>>();
         let now = self.now();
         self.pairings[index].find(now, |port| taken.contains(&port))
-    }
-
-    /// Creates this side's end of a path, and the offer of it
-    fn prepare_offer(&mut self, index: usize, port: u32) -> Result<Offer, ConnectError> {
-        self.epochs[index] = self.epochs[index].wrapping_add(1);
-        let prepared = PreparedPath::new(&self.node, PathId(index as u32), index, self.epochs[index])?;
-        let (end, transport) = (prepared.end(), prepared.transport());
-        // A name that did not help may be that of a cable which was moved.
-        let link = self.node.ports[index].link().filter(|_| !self.pairings[index].has_failed());
-        let until = self.now() + self.peer_timeout;
-        self.paths[index] = PathState::Offered { prepared: Box::new(prepared), until };
-        Ok(Offer { end, port, transport, link })
-    }
-
-    /// Connects this side's end of an offered path to the peer's
-    fn on_answer(&mut self, theirs: &PathEnd, port: u32) -> Result<(), ConnectError> {
-        let index = theirs.path.0 as usize;
-        let Some(place) = self.paths.get_mut(index) else { return Ok(()) };
-        if let Some(error) = self.peering.error() {
-            return Err(error.into());
-        }
-        let is_expected =
-            matches!(place, PathState::Offered { prepared, .. } if prepared.end().epoch == theirs.epoch);
-        if !is_expected {
-            return Ok(());
-        }
-        let down = PathState::Down { from: self.now() };
-        let offered = std::mem::replace(&mut self.paths[index], down);
-        let PathState::Offered { prepared, .. } = offered else { return Ok(()) };
-        self.pairings[index].on_answer(port);
-        match prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, true) {
-            Ok(()) => {
-                tracing::info!(path = index, port, "path up");
-                self.paths[index] = PathState::Up { epoch: theirs.epoch, port: index, since: self.now() };
-                Ok(())
-            }
-            Err(error) => {
-                self.retry_later(index, is_unreachable(&error));
-                Err(error)
-            }
-        }
-    }
-
-    /// Makes this side's end of a path that the peer offers
-    fn on_offer(&mut self, offer: &Offer) -> Result<(), ConnectError> {
-        let theirs = &offer.end;
-        let (path, epoch) = (theirs.path, theirs.epoch);
-        let index = path.0 as usize;
-        if index >= self.paths.len() {
-            return Err(HelloError::Unexpected.into());
-        }
-        // The peer has lost the path, if there is one.
-        self.peering.lose_path(path);
-        if let Some(error) = self.peering.error() {
-            return Err(error.into());
-        }
-        self.epochs[index] = epoch;
-        let made = self.find_port(offer).and_then(|port| {
-            let prepared = PreparedPath::new(&self.node, path, port, epoch)?;
-            let end = prepared.end();
-            prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, false)?;
-            Ok((end, port))
-        });
-        match made {
-            Ok((end, port)) => {
-                tracing::info!(path = index, port, "path up");
-                self.paths[index] = PathState::Up { epoch, port, since: self.now() };
-                self.send(ControlMessage::Answer { end, port: port as u32 });
-                Ok(())
-            }
-            Err(error) => {
-                self.send(ControlMessage::Lost { path, epoch, is_unreachable: is_unreachable(&error) });
-                Err(error)
-            }
-        }
-    }
-
-    /// The port of this side at the other end of an offered path
-    fn find_port(&self, offer: &Offer) -> Result<usize, ConnectError> {
-        let (ports, Offer { link, transport, .. }) = (&self.node.ports, *offer);
-        let links = ports.iter().map(|port| link.and_then(|_| port.link())).collect::<Vec<_>>();
-        let joined = links.iter().position(|other| other.is_some() && *other == link);
-        // A port whose cable has another name leads elsewhere.
-        let asked = Some(offer.port as usize).filter(|port| links.get(*port).is_some_and(Option::is_none));
-        let found = joined.or(asked).ok_or_else(|| self.no_path())?;
-        let is_used = |(path, state): (usize, &PathState<D>)| {
-            let is_other = path != offer.end.path.0 as usize;
-            is_other && matches!(state, PathState::Up { port, .. } if *port == found)
-        };
-        if self.paths.iter().enumerate().any(is_used) {
-            return Err(HelloError::Unexpected.into());
-        }
-        let is_alike = ports[found].open(&self.node.port_watch)?.device.caps().transport == transport;
-        if is_alike { Ok(found) } else { Err(self.no_path()) }
     }
 
     fn no_path(&self) -> ConnectError {
@@ -256,11 +180,26 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         self.send(ControlMessage::Bye);
         // A peer that does not read learns of the end by its own timeout.
         let _ = timeout(&*self.node.runtime, self.peer_timeout, self.stream.flush()).await;
+        self.peering.fail(&SessionError::RuntimeGone);
+        // Devices give up what they have for the paths, or are reported: the peer counts until then.
+        while !self.peering.update(|state, _| state.has_stopped()) {
+            sleep(&*self.node.runtime, PORT_INTERVAL).await;
+        }
     }
 
     async fn step(&mut self) {
         match self.next().await {
             Input::Message(message) => self.on_message(message),
+            Input::Made(index, made) => {
+                if let Err(error) = self.on_made(index, made) {
+                    tracing::debug!(path = index, %error, "no path");
+                }
+                self.on_news();
+            }
+            Input::Queried(port, is_active) => {
+                self.on_queried(port, is_active);
+                self.on_news();
+            }
             Input::StreamEnded => (),
             Input::Changed => self.has_changed = true,
             Input::News => self.on_news(),
@@ -274,13 +213,19 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     }
 
     /// Waits for something to do
-    async fn next(&mut self) -> Input {
+    async fn next(&mut self) -> Input<D> {
         let at = self.next_tick();
         self.timer.as_mut().reset(at);
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Input> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Input<D>> {
+        if let Poll::Ready((port, is_active)) = self.poll_queried(cx) {
+            return Poll::Ready(Input::Queried(port, is_active));
+        }
+        if let Poll::Ready((index, made)) = self.poll_made(cx) {
+            return Poll::Ready(Input::Made(index, made));
+        }
         if self.timer.as_mut().poll_expired(cx).is_ready() {
             return Poll::Ready(Input::Tick);
         }
@@ -300,7 +245,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     fn needs_no_look(&self) -> bool {
         let needs_no_look = |path: &PathState<D>| match path {
             PathState::Up { port, .. } => self.node.ports[*port].needs_no_look(),
-            PathState::Offered { .. } | PathState::Down { .. } => true,
+            _ => true,
         };
         !self.has_changed && self.has_path() && self.paths.iter().all(needs_no_look)
     }
@@ -318,7 +263,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             match path {
                 PathState::Offered { until, .. } => at = at.min(*until),
                 PathState::Down { from } if self.side == Side::Connecting => at = at.min(*from),
-                PathState::Up { .. } | PathState::Down { .. } => (),
+                _ => (),
             }
         }
         if self.stream.is_open() { at.min(self.alive_at) } else { at }
@@ -328,12 +273,12 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         self.heard = self.now();
         match message {
             ControlMessage::Offer(offer) if self.side == Side::Accepting => {
-                if let Err(error) = self.on_offer(&offer) {
+                if let Err(error) = self.on_offer(offer) {
                     tracing::debug!(path = offer.end.path.0, %error, "no path");
                 }
             }
             ControlMessage::Answer { end, port } => {
-                if let Err(error) = self.on_answer(&end, port) {
+                if let Err(error) = self.on_answer(end, port) {
                     tracing::debug!(path = end.path.0, %error, "no path");
                 }
             }
@@ -350,6 +295,10 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         match self.paths.get(path.0 as usize) {
             Some(PathState::Up { epoch: current, .. }) if *current == epoch => self.peering.lose_path(path),
             Some(PathState::Offered { prepared, .. }) if prepared.end().epoch == epoch => {
+                self.retry_later(path.0 as usize, is_unreachable);
+            }
+            Some(PathState::Connecting { theirs, is_offerer: true, .. }) if theirs.epoch == epoch => {
+                self.making[path.0 as usize] = None;
                 self.retry_later(path.0 as usize, is_unreachable);
             }
             _ => (),
@@ -381,7 +330,8 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 }
             }
         }
-        for LostPath { path, epoch, key, reason, was_proven, .. } in lost {
+        self.begin_waiting();
+        for LostPath { path, epoch, key, reason, was_proven } in lost {
             self.node.remove_route(key);
             tracing::info!(path = path.0, %reason, "path lost");
             let (index, now) = (path.0 as usize, self.now());
@@ -412,23 +362,20 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             self.port_at = now + PORT_INTERVAL;
         }
         let has_changed = looks && std::mem::take(&mut self.has_changed);
+        if looks {
+            self.query_ports();
+        }
         if self.stream.is_open() && now >= self.alive_at {
             self.send(ControlMessage::Alive);
         }
         for index in 0..self.paths.len() {
-            let path = PathId(index as u32);
             match &self.paths[index] {
-                PathState::Up { port, .. } => {
-                    if !self.node.ports[*port].is_active() {
-                        self.peering.lose_path(path);
-                    }
-                }
                 PathState::Offered { until, .. } if now >= *until => {
                     self.retry_later(index, false);
                 }
                 PathState::Down { from } if self.side == Side::Connecting => {
-                    let (from, port) = (*from, &self.node.ports[index]);
-                    if has_changed || port.current().is_some() && !port.is_active() {
+                    let from = *from;
+                    if has_changed {
                         self.pairings[index].on_unplug();
                         self.paths[index] = PathState::Down { from: from.min(now + RETRY_INTERVAL) };
                     }
@@ -436,7 +383,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                         self.offer(index);
                     }
                 }
-                PathState::Offered { .. } | PathState::Down { .. } => (),
+                _ => (),
             }
         }
         self.on_news();
@@ -450,25 +397,16 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
 
     /// Offers the peer a path that is down, if its port is up
     fn offer(&mut self, index: usize) {
-        let now = self.now();
-        let port = &self.node.ports[index];
-        if !self.stream.is_open() || port.current().is_some() && !port.is_active() {
-            self.paths[index] = PathState::Down { from: now + RETRY_INTERVAL };
+        let from = self.now() + RETRY_INTERVAL;
+        let is_blocked = self.node.ports[index].blocked().is_some();
+        let is_stopping = self.peering.update(|state, _| state.is_stopping(PathId(index as u32)));
+        if !self.stream.is_open() || is_blocked || is_stopping {
+            self.paths[index] = PathState::Down { from };
             return;
         }
-        let prepared = match self.find_candidate(index) {
-            Ok(port) => self.prepare_offer(index, port),
-            Err(from) => {
-                self.paths[index] = PathState::Down { from };
-                return;
-            }
-        };
-        match prepared {
-            Ok(offer) => self.send(ControlMessage::Offer(offer)),
-            Err(error) => {
-                tracing::debug!(path = index, %error, "no path");
-                self.retry_later(index, false);
-            }
+        match self.find_candidate(index) {
+            Ok(port) => self.begin_offer(index, port),
+            Err(from) => self.paths[index] = PathState::Down { from },
         }
     }
 }

@@ -73,13 +73,14 @@ async fn introduce_over<D: Device, S: BootstrapStream + Send + 'static>(
     let peering = make_peering(node, side, peer_timeout, &ours, &theirs)?;
     let span = tracing::info_span!(parent: None, "peer", node = %NodeId(ours.incarnation), peer = %NodeId(theirs.incarnation));
     let mut control = Control::new(node, Arc::clone(&peering), stream, side, peer_timeout, theirs.ports);
-    control.make_first_paths().instrument(span.clone()).await?;
     let guard = NodeGuard::new(Arc::clone(node));
+    // A device may take long for one path: the reactor drives those that are made before.
+    node.joining.push(Arc::clone(&peering)).map_err(|_| SessionError::RuntimeGone)?;
+    node.wake_reactor();
+    control.make_first_paths().instrument(span.clone()).await?;
     if node.is_closed() {
         return Err(ConnectError::Closed);
     }
-    node.joining.push(Arc::clone(&peering)).map_err(|_| SessionError::RuntimeGone)?;
-    node.wake_reactor();
     // Ends before the attempt does, so that the caller learns for what it has waited.
     let left = until - node.runtime.now();
     let proven = timeout(&*node.runtime, left, control.prove_path()).instrument(span.clone()).await;
@@ -189,11 +190,5 @@ fn make_peering<D: Device>(
         peer_timeout,
     };
     let (reactor, runtime) = (node.reactor_waker(), Arc::clone(&node.runtime));
-    Ok(Arc::new(PeeringShared::new(
-        NodeId(theirs.incarnation),
-        node.pool.clone(),
-        reactor,
-        runtime,
-        State::new(parts),
-    )))
+    Ok(PeeringShared::new(NodeId(theirs.incarnation), node.pool.clone(), reactor, runtime, State::new(parts)))
 }

@@ -25,10 +25,11 @@ use rdma_core::{Device, Runtime};
 
 use self::inner::{NodeGuard, NodeInner};
 pub use self::options::NodeOptions;
-use self::port::{Opener, Port};
+use self::port::{Opener, Port, PortSource};
 use self::port_watch::PortWatch;
 use self::reactor::Reactor;
 use crate::bootstrap_stream::BootstrapStream;
+use crate::device_calls::{DeviceCalls, DeviceStats};
 use crate::error::{AllocError, ConnectError, NodeError};
 use crate::node_id::NodeId;
 use crate::pool::{Alloc, Lease, Pool, PoolStats};
@@ -68,7 +69,7 @@ impl<D: Device> Drop for NodeHandle<D> {
 /// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct NodeBuilder<D: Device> {
-    ports: Vec<Port<D>>,
+    ports: Vec<PortSource<D>>,
     options: NodeOptions,
     runtime: Option<Arc<dyn Runtime>>,
 }
@@ -83,7 +84,7 @@ impl<D: Device> NodeBuilder<D> {
         E: Into<Box<dyn Error + std::marker::Send + Sync>>,
     {
         let open: Opener<D> = Box::new(move || open().map_err(Into::into));
-        self.ports.push(Port::new(open));
+        self.ports.push(PortSource { open, link_of: None });
         self
     }
 
@@ -117,22 +118,25 @@ impl<D: Device> NodeBuilder<D> {
     /// * [`NodeError::Options`] if the options contradict each other or a device;
     /// * [`NodeError::Pool`] if the system has no memory.
     ///
-    /// A device that cannot be opened now is opened when it is needed.
+    /// A device that cannot be opened now is opened when it is needed. Devices are opened on the calling thread here, and nowhere else:
+    /// one that blocks for ever keeps it.
     pub fn build(self) -> Result<Node<D>, NodeError> {
         let runtime = self.runtime.or_else(default_runtime).ok_or(NodeError::NoRuntime)?;
         let Self { ports, options, .. } = self;
         // Tokio tells in no other way that its timers are not enabled.
         let timer = catch_unwind(AssertUnwindSafe(|| runtime.timer())).map_err(|_| NodeError::NoTimers)?;
         options.check(ports.len())?;
+        let calls = || DeviceCalls::new(&runtime, options.device_timeout);
+        let ports = ports.into_iter().map(|source| Port::new(source, calls())).collect::<Box<[_]>>();
         let port_watch = Arc::new(PortWatch::new());
         for port in &ports {
             // A port that is down now is opened later.
             if let Ok(port) = port.open(&port_watch) {
-                options.check_device(&port.device)?;
+                options.check_device(port.device())?;
             }
         }
         let pool = Pool::new(options.zones(ports.len()), options.windows(ports.len()))?;
-        let inner = Arc::new(NodeInner::new(ports.into(), port_watch, pool, runtime, options));
+        let inner = Arc::new(NodeInner::new(ports, port_watch, pool, runtime, options));
         let guard = Arc::new(NodeHandle(NodeGuard::new(Arc::clone(&inner))));
         inner.runtime.spawn(Box::pin(Reactor::new(Arc::clone(&inner), timer)));
         Ok(Node { guard })
@@ -262,6 +266,15 @@ impl<D: Device> Node<D> {
     /// As [`Session::try_alloc`].
     pub fn try_alloc(&self, len: usize) -> Result<Lease, AllocError> {
         self.inner().pool.try_alloc(len)
+    }
+
+    /// What devices have not returned from, and what they were never asked to give up because of that
+    pub fn device_stats(&self) -> DeviceStats {
+        let calls = self.inner().ports.iter().map(|port| &port.calls);
+        calls.fold(DeviceStats::default(), |stats, calls| DeviceStats {
+            blocked_calls: stats.blocked_calls + calls.blocked_count(),
+            abandoned: stats.abandoned + calls.abandoned(),
+        })
     }
 
     /// How much memory there is, and how much of it is free

@@ -18,6 +18,7 @@ use crate::shared_key::SharedKey;
 #[must_use]
 pub struct NodeOptions {
     pub(super) connect_timeout: Duration,
+    pub(super) device_timeout: Duration,
     pub(super) group_epoch: u64,
     pub(super) integrity: Integrity,
     pub(super) max_in_flight_sends: u32,
@@ -48,6 +49,7 @@ impl Default for NodeOptions {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(10),
+            device_timeout: Duration::from_secs(3),
             group_epoch: 0,
             integrity: Integrity::Crc32,
             max_in_flight_sends: 64,
@@ -74,6 +76,14 @@ impl NodeOptions {
     /// How long connecting may take; 10 s
     pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
         Self { connect_timeout, ..self }
+    }
+
+    /// How long a device may take for a call with which a path is made or ends, before the call is reported and the device is left alone
+    /// until it returns; 3 s
+    ///
+    /// Apple's device has been reported to take a second for a peer that it does not find, and never to return when its driver is wedged.
+    pub fn device_timeout(self, device_timeout: Duration) -> Self {
+        Self { device_timeout, ..self }
     }
 
     /// Generation of the application's group, on which both peers must agree; 0

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdma_core::session::{HelloError, MAX_SLOTS, MIN_WINDOW, PathEnd, PathId, lane_config};
+use rdma_core::session::{HelloError, LaneConfig, MAX_SLOTS, MIN_WINDOW, PathEnd, PathId, lane_config};
 use rdma_core::{Cause, Device, FRAME, Invalid, QpCapacity, QpInit, QpType, Transport, Verb};
 
 use super::inner::{NodeInner, Route};
@@ -23,7 +23,7 @@ pub(super) struct PreparedPath<D: Device> {
 }
 
 impl<D: Device> PreparedPath<D> {
-    /// Creates the queue pairs on a port of this side
+    /// Creates the queue pairs on a port of this side; may block
     pub(super) fn new(
         node: &NodeInner<D>,
         path: PathId,
@@ -39,12 +39,12 @@ impl<D: Device> PreparedPath<D> {
 
     fn try_new(node: &NodeInner<D>, path: PathId, index: usize, epoch: u16) -> Result<Self, ConnectError> {
         let port = node.ports[index].open(&node.port_watch)?;
-        let mut registrations = vec![node.pool.register(&port.device)?];
+        let mut registrations = vec![node.pool.register(port.device())?];
         for memory in node.adopted() {
-            registrations.push(Registration::adopted(&memory, &port.device)?);
+            registrations.push(Registration::adopted(&memory, port.device())?);
         }
         let trailers = node.pool.try_lease(Zone::Eager, 1).ok_or(ConnectError::Memory)?;
-        let max = port.device.caps().max_queue_frames;
+        let max = port.device().caps().max_queue_frames;
         let qp = |frames: u32| QpInit {
             capacity: QpCapacity { recv_frames: frames.min(max), send_frames: frames.min(max) },
             qp_type: QpType::Uc,
@@ -53,7 +53,7 @@ impl<D: Device> PreparedPath<D> {
         let part = BULK_FRAGMENT / FRAME as u32 + 1;
         let key = node.next_key();
         let lanes = Lanes::new(
-            &port.cq,
+            port.cq(),
             key,
             &qp(2 * WINDOW),
             &qp(MAX_SLOTS * part),
@@ -75,7 +75,7 @@ impl<D: Device> PreparedPath<D> {
         if eager.gid.is_zero() {
             return Err(rdma_core::Error::new(Verb::ModifyQp, Cause::GidTableEmpty).into());
         }
-        let rate = port.device.port()?.bits_per_second / 8;
+        let rate = port.device().port()?.bits_per_second / 8;
         Ok(Self { lanes, port: index, end: PathEnd { path, epoch, window, rate, eager, bulk }, bulk_slots })
     }
 
@@ -88,7 +88,20 @@ impl<D: Device> PreparedPath<D> {
         self.lanes.device().caps().transport
     }
 
-    /// Connects the queue pairs to those of the peer, posts receives, and hands the path to the peering
+    /// Connects the queue pairs to those of the peer; may block
+    pub(super) fn connect(self, theirs: &PathEnd, peer_timeout: Duration) -> Result<Self, ConnectError> {
+        if !self.config(theirs, peer_timeout).is_usable() {
+            return Err(HelloError::Unusable.into());
+        }
+        self.lanes.connect(&[theirs.eager, theirs.bulk])?;
+        Ok(self)
+    }
+
+    fn config(&self, theirs: &PathEnd, peer_timeout: Duration) -> LaneConfig {
+        lane_config(peer_timeout, self.end.window.min(theirs.window), self.bulk_slots)
+    }
+
+    /// Posts receives on connected queue pairs, and hands the path to the peering
     ///
     /// Receives come after the transition to ready to send: before, Apple's device has been reported to refuse them.
     pub(super) fn open(
@@ -99,13 +112,9 @@ impl<D: Device> PreparedPath<D> {
         peer_timeout: Duration,
         probes: bool,
     ) -> Result<(), ConnectError> {
-        let Self { lanes, port, end, bulk_slots } = self;
+        let config = self.config(theirs, peer_timeout);
+        let Self { lanes, port, end, .. } = self;
         let window = end.window.min(theirs.window);
-        let config = lane_config(peer_timeout, window, bulk_slots);
-        if !config.is_usable() {
-            return Err(HelloError::Unusable.into());
-        }
-        lanes.connect(&[theirs.eager, theirs.bulk])?;
         let receive = |_| node.pool.try_lease(Zone::Eager, 1).ok_or(ConnectError::Memory);
         let receives = (0..window).map(receive).collect::<Result<Vec<_>, _>>()?;
         let key = lanes.key();

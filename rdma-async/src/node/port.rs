@@ -7,9 +7,10 @@ use rdma_core::session::LinkId;
 use rdma_core::{Cause, Device, PortState};
 
 use super::port_watch::PortWatch;
+use crate::device_calls::{BlockedCall, DeviceCall, DeviceCalls};
 use crate::error::ConnectError;
 use crate::peering::lanes::DeviceHandle;
-use crate::sync::Mutex;
+use crate::sync::{AtomicBool, Mutex, Ordering};
 
 /// Opens a device
 pub(super) type Opener<D> = Box<dyn Fn() -> Result<D, Box<dyn Error + Send + Sync>> + Send + Sync>;
@@ -17,46 +18,81 @@ pub(super) type Opener<D> = Box<dyn Fn() -> Result<D, Box<dyn Error + Send + Syn
 /// Tells the name of the cable that is in a port now, if it is known
 pub(super) type LinkOf = Box<dyn Fn() -> Option<LinkId> + Send + Sync>;
 
-/// A device, opened or not
-pub(super) struct Port<D: Device> {
-    open: Opener<D>,
+/// How a device is opened, and its cable named
+pub(super) struct PortSource<D> {
+    pub(super) open: Opener<D>,
     pub(super) link_of: Option<LinkOf>,
-    current: Mutex<Option<Arc<OpenPort<D>>>>,
 }
 
-/// An open device, and the queue where everything on it completes
+/// A device, opened or not
+pub(super) struct Port<D: Device> {
+    source: PortSource<D>,
+    pub(super) calls: Arc<DeviceCalls>,
+    current: Mutex<Option<Arc<OpenPort<D>>>>,
+    /// Whether the port was active when it was last asked.
+    was_active: AtomicBool,
+}
+
+/// An open device, and the queue where everything on it completes; closed off the executor
 pub(super) struct OpenPort<D: Device> {
-    // In the order in which they must go.
-    pub(super) cq: D::Cq,
-    pub(super) device: D,
+    /// The queue goes first. `None` only while it is dropped.
+    opened: Option<(D::Cq, D)>,
+    calls: Arc<DeviceCalls>,
     /// Whether the device tells of changes of its port.
     is_watched: bool,
 }
 
+impl<D: Device> OpenPort<D> {
+    #[inline]
+    fn opened(&self) -> &(D::Cq, D) {
+        self.opened.as_ref().expect("it was not dropped")
+    }
+
+    #[inline]
+    pub(super) fn cq(&self) -> &D::Cq {
+        &self.opened().0
+    }
+
+    pub(super) fn device(&self) -> &D {
+        &self.opened().1
+    }
+}
+
 impl<D: Device> DeviceHandle<D> for OpenPort<D> {
     fn device(&self) -> &D {
-        &self.device
+        self.device()
+    }
+
+    fn calls(&self) -> &Arc<DeviceCalls> {
+        &self.calls
+    }
+}
+
+impl<D: Device> Drop for OpenPort<D> {
+    fn drop(&mut self) {
+        let opened = self.opened.take();
+        self.calls.discard(DeviceCall::Close, opened);
     }
 }
 
 impl<D: Device> Port<D> {
-    pub(super) fn new(open: Opener<D>) -> Self {
-        Self { open, link_of: None, current: Mutex::new(None) }
+    pub(super) fn new(source: PortSource<D>, calls: DeviceCalls) -> Self {
+        Self { source, calls: Arc::new(calls), current: Mutex::new(None), was_active: AtomicBool::new(true) }
     }
 
     /// The cable, if its name is known
     pub(super) fn link(&self) -> Option<LinkId> {
-        self.link_of.as_ref().and_then(|link_of| link_of())
+        self.source.link_of.as_ref().and_then(|link_of| link_of())
     }
 
     /// The name of the device, or its number in the node if it is not open
     pub(super) fn name(&self, index: usize) -> String {
-        self.current().map_or_else(|| format!("device {index}"), |open| open.device.name().to_owned())
+        self.current().map_or_else(|| format!("device {index}"), |open| open.device().name().to_owned())
     }
 
-    /// Whether the port is active, and its device tells when that may have changed
+    /// Whether the port was active when it was last asked, and its device tells when that may have changed
     pub(super) fn needs_no_look(&self) -> bool {
-        self.current().is_some_and(|open| open.is_watched) && self.is_active()
+        self.current().is_some_and(|open| open.is_watched) && self.was_active.load(Ordering::Relaxed)
     }
 
     /// The device, if it is open
@@ -64,17 +100,19 @@ impl<D: Device> Port<D> {
         self.current.lock().clone()
     }
 
-    /// Opens the device, unless it is open, and lets it tell `watch` of changes of its port
+    /// Opens the device, unless it is open, and lets it tell `watch` of changes of its port; may block
     pub(super) fn open(&self, watch: &Arc<PortWatch>) -> Result<Arc<OpenPort<D>>, ConnectError> {
         if let Some(current) = self.current() {
             return Ok(current);
         }
-        let device = (self.open)().map_err(ConnectError::Open)?;
+        let device = (self.source.open)().map_err(ConnectError::Open)?;
         let cq = device.create_cq(device.caps().max_cqe)?;
         let is_watched = device.watch_port(Arc::clone(watch).into());
-        let opened = Arc::new(OpenPort { cq, device, is_watched });
+        let opened =
+            Arc::new(OpenPort { opened: Some((cq, device)), calls: Arc::clone(&self.calls), is_watched });
         // Another task may have opened the device meanwhile: all paths share one queue, which the reactor polls.
         let current = Arc::clone(self.current.lock().get_or_insert_with(|| Arc::clone(&opened)));
+        self.was_active.store(true, Ordering::Relaxed);
         Ok(current)
     }
 
@@ -106,15 +144,22 @@ impl<D: Device> Port<D> {
         before.is_some()
     }
 
-    /// Whether the port can carry traffic; a device that is gone is let go of
+    /// Whether the port can carry traffic; a device that is gone is let go of; may block
     pub(super) fn is_active(&self) -> bool {
         let Some(open) = self.current() else { return false };
-        match open.device.port() {
+        let is_active = match open.device().port() {
             Ok(port) => port.state == PortState::Active,
             Err(error) => {
                 self.forget_if_gone(&error.into());
                 false
             }
-        }
+        };
+        self.was_active.store(is_active, Ordering::Relaxed);
+        is_active
+    }
+
+    /// The call that the device has not returned from in time
+    pub(super) fn blocked(&self) -> Option<BlockedCall> {
+        self.calls.blocked()
     }
 }

@@ -89,7 +89,7 @@ impl<D: Device> Reactor<D> {
     fn poll_queues(&mut self, cx: &mut Context<'_>) -> (usize, bool) {
         let Self { node, batch, ports, effects, .. } = self;
         let (mut count, mut is_drained) = (0, true);
-        ports.retain(|port| match port.cq.poll_completions(cx, batch) {
+        ports.retain(|port| match port.cq().poll_completions(cx, batch) {
             Poll::Pending => true,
             Poll::Ready(Ok(n)) => {
                 count += n;

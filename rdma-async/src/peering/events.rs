@@ -120,7 +120,7 @@ impl<D: Device> State<D> {
                 self.remove_if_unused(id, effects);
             }
             Event::PathLost { path, reason, was_proven } => {
-                self.stop_path(path, reason, was_proven, now, effects);
+                self.stop_path(path, reason, was_proven);
             }
         }
     }

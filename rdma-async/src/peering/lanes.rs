@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "posting needs a promise about the memory")]
 
 use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use rdma_core::session::{BulkTrailer, MAX_SLOTS};
@@ -14,6 +15,7 @@ use rdma_core::{
     SendRequest, Sge, Teardown, WrId,
 };
 
+use crate::device_calls::{DeviceCall, DeviceCalls};
 use crate::pool::{AdoptedMemory, Lease, Registration};
 
 type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
@@ -69,11 +71,9 @@ pub(super) const SCRATCH: u32 = (1 << 28) - 1;
 /// Both lanes of a path
 pub(crate) struct Lanes<D: Device> {
     key: u32,
-    eager: Qp<D>,
-    bulk: Qp<D>,
-    /// The pool, then adopted memory, and whether receives may name it: Apple's device does not write to memory that was registered
-    /// after its queue pair was set up (field reports).
-    registrations: Vec<(Registration<D>, bool)>,
+    /// `None` once the path has ended.
+    hardware: Option<Hardware<D>>,
+    calls: Arc<DeviceCalls>,
     /// Receives of the eager lane, by index.
     receives: Box<[Option<Lease>]>,
     /// Receives of the bulk lane, oldest first.
@@ -88,13 +88,38 @@ pub(crate) struct Lanes<D: Device> {
     trailer_count: [u32; 2],
     /// How many sends of trailers have not completed.
     trailer_sends: u32,
-    /// The device and its completion queue, which go last.
+}
+
+/// What the device has for a path; dropping it may block
+pub(crate) struct Hardware<D: Device> {
+    // In the order in which they must go.
+    eager: Qp<D>,
+    bulk: Qp<D>,
+    /// The pool, then adopted memory, and whether receives may name it: Apple's device does not write to memory that was registered
+    /// after its queue pair was set up (field reports).
+    registrations: Vec<(Registration<D>, bool)>,
+    /// The device and its completion queue
     port: Arc<dyn DeviceHandle<D>>,
+}
+
+impl<D: Device> Hardware<D> {
+    /// Destroys both queue pairs and deregisters the memory; whether one or the other proves that the device has stopped
+    pub(super) fn quiesce(mut self) -> bool {
+        let destroyed = [self.eager.destroy(), self.bulk.destroy()];
+        let registrations = self.registrations.iter_mut();
+        let is_unknown = registrations.fold(false, |is_unknown, (registration, _)| {
+            is_unknown | (registration.deregister() == Teardown::Unknown)
+        });
+        destroyed == [Teardown::Quiesced; 2] || !is_unknown
+    }
 }
 
 /// Keeps a device open
 pub(crate) trait DeviceHandle<D>: Send + Sync {
     fn device(&self) -> &D;
+
+    /// Its calls that may block
+    fn calls(&self) -> &Arc<DeviceCalls>;
 }
 
 /// A receive of the bulk lane
@@ -121,11 +146,17 @@ impl<D: Device> Lanes<D> {
         trailers: Lease,
         port: Arc<dyn DeviceHandle<D>>,
     ) -> Result<Self, rdma_core::Error> {
-        Ok(Self {
-            key,
+        let calls = Arc::clone(port.calls());
+        let hardware = Hardware {
             eager: cq.create_qp(eager)?,
             bulk: cq.create_qp(bulk)?,
             registrations: registrations.into_iter().map(|registration| (registration, true)).collect(),
+            port,
+        };
+        Ok(Self {
+            key,
+            hardware: Some(hardware),
+            calls,
             receives: Box::default(),
             bulk_receives: VecDeque::with_capacity(2 * MAX_SLOTS as usize),
             payload: None,
@@ -133,48 +164,69 @@ impl<D: Device> Lanes<D> {
             trailers: Some(trailers),
             trailer_count: [0; 2],
             trailer_sends: 0,
-            port,
         })
     }
 
-    /// Registers memory of the application, unless it is; from now on, it can be sent from
-    pub(super) fn adopt(&mut self, memory: &AdoptedMemory) -> Result<(), rdma_core::Error> {
-        if !self.registrations.iter().any(|(registration, _)| registration.is_of(memory)) {
-            self.registrations.push((Registration::adopted(memory, self.port.device())?, false));
-        }
-        Ok(())
+    #[inline]
+    fn hardware(&self) -> &Hardware<D> {
+        self.hardware.as_ref().expect("the path has not ended")
+    }
+
+    #[inline]
+    fn hardware_mut(&mut self) -> &mut Hardware<D> {
+        self.hardware.as_mut().expect("the path has not ended")
+    }
+
+    /// The calls of the device that may block
+    pub(crate) fn calls(&self) -> &Arc<DeviceCalls> {
+        &self.calls
+    }
+
+    /// What the path needs to register memory of the application: the device; `None` if it has
+    pub(super) fn wants(&self, memory: &AdoptedMemory) -> Option<Arc<dyn DeviceHandle<D>>> {
+        let Hardware { registrations, port, .. } = self.hardware();
+        let is_known = registrations.iter().any(|(registration, _)| registration.is_of(memory));
+        (!is_known).then(|| Arc::clone(port))
+    }
+
+    /// Takes memory of the application that was registered: from now on, it can be sent from
+    pub(super) fn adopt(&mut self, registration: Registration<D>) {
+        self.hardware_mut().registrations.push((registration, false));
     }
 
     /// Forgets all memory of the application but this; of the other there is no lease
-    pub(super) fn retain_adopted(&mut self, adopted: &[AdoptedMemory]) -> Vec<AdoptedMemory> {
+    pub(super) fn retain_adopted(&mut self, adopted: &[AdoptedMemory]) -> Vec<Registration<D>> {
         // Behind that of the pool.
-        let forgotten = self
-            .registrations
+        let registrations = &mut self.hardware_mut().registrations;
+        let forgotten = registrations
             .extract_if(1.., |(registration, _)| !adopted.iter().any(|memory| registration.is_of(memory)));
-        forgotten.map(|(registration, _)| registration.into_memory()).collect()
+        forgotten.map(|(registration, _)| registration).collect()
     }
 
     /// Whether receives may name `lease`
     pub(super) fn receives_into(&self, lease: &Lease) -> bool {
-        self.registrations.iter().any(|(registration, is_early)| *is_early && registration.holds(lease))
+        self.hardware()
+            .registrations
+            .iter()
+            .any(|(registration, is_early)| *is_early && registration.holds(lease))
     }
 
     fn pool(&self) -> &Registration<D> {
-        &self.registrations[0].0
+        &self.hardware().registrations[0].0
     }
 
     /// `len` bytes at `offset` of a lease, as the device names them; registers memory that was adopted while the path was being made
     fn sge(&mut self, lease: &Lease, offset: usize, len: usize) -> Result<Sge, rdma_core::Error> {
-        let known = self.registrations.iter().position(|(registration, _)| registration.holds(lease));
+        let Hardware { registrations, port, .. } = self.hardware_mut();
+        let known = registrations.iter().position(|(registration, _)| registration.holds(lease));
         let index = match known {
             Some(index) => index,
             None => {
-                let registration = Registration::of(lease, self.port.device())?;
-                self.registrations.push((registration, false));
-                self.registrations.len() - 1
+                registrations.push((Registration::of(lease, port.device())?, false));
+                registrations.len() - 1
             }
         };
-        Ok(self.registrations[index].0.sge(lease, offset, len))
+        Ok(registrations[index].0.sge(lease, offset, len))
     }
 
     /// The name of the path in requests
@@ -183,23 +235,23 @@ impl<D: Device> Lanes<D> {
     }
 
     pub(crate) fn device(&self) -> &D {
-        self.port.device()
+        self.hardware().port.device()
     }
 
     /// The addresses of the eager and of the bulk queue pair
     pub(crate) fn addresses(&self) -> [QpAddress; 2] {
-        [self.eager.address(), self.bulk.address()]
+        [self.hardware().eager.address(), self.hardware().bulk.address()]
     }
 
     /// What the device granted for the eager and for the bulk lane
     pub(crate) fn capacities(&self) -> [QpCapacity; 2] {
-        [self.eager.capacity(), self.bulk.capacity()]
+        [self.hardware().eager.capacity(), self.hardware().bulk.capacity()]
     }
 
     /// Connects both queue pairs to those of the peer
     pub(crate) fn connect(&self, [eager, bulk]: &[QpAddress; 2]) -> Result<(), rdma_core::Error> {
-        self.eager.connect(eager)?;
-        self.bulk.connect(bulk)
+        self.hardware().eager.connect(eager)?;
+        self.hardware().bulk.connect(bulk)
     }
 
     /// Posts the receives of the eager lane
@@ -217,7 +269,7 @@ impl<D: Device> Lanes<D> {
         *place = Some(lease);
         // SAFETY: `&mut self` excludes other posts on the queue pair. The lease stays in `receives`, which hands out no bytes,
         // until `take_receive` on its completion, or until `stop` has quarantined it or proved the end.
-        unsafe { self.eager.post_recv(&request) }
+        unsafe { self.hardware().eager.post_recv(&request) }
     }
 
     /// The frame of a completed receive of the eager lane
@@ -251,7 +303,7 @@ impl<D: Device> Lanes<D> {
         let request = RecvRequest { id: Request::BulkReceive.wr_id(self.key), sgl: &[sge] };
         // SAFETY: `&mut self` excludes other posts on the queue pair. The bytes belong to a buffer that its table keeps while
         // receives are posted for it, or to `trailers`, until the completion of this receive or `stop`.
-        let posted = unsafe { self.bulk.post_recv(&request) };
+        let posted = unsafe { self.hardware().bulk.post_recv(&request) };
         if posted.is_err() {
             self.bulk_receives.pop_back();
         }
@@ -281,7 +333,7 @@ impl<D: Device> Lanes<D> {
         let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
         // SAFETY: `&mut self` excludes other posts on the queue pair. The frame is noted as posted on this path, and not written
         // until the completion of this request or `stop`.
-        unsafe { self.eager.post_send(&request) }
+        unsafe { self.hardware().eager.post_send(&request) }
     }
 
     /// Sends `len` bytes at `offset` of the message with number `message`
@@ -297,7 +349,7 @@ impl<D: Device> Lanes<D> {
         let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
         // SAFETY: `&mut self` excludes other posts on the queue pair. The message stays in its table, which counts the posts, and
         // is not written until the completion of this request or `stop`.
-        unsafe { self.bulk.post_send(&request) }?;
+        unsafe { self.hardware().bulk.post_send(&request) }?;
         self.bulk_sends.push_back(message);
         Ok(())
     }
@@ -315,12 +367,13 @@ impl<D: Device> Lanes<D> {
         let at = place as usize * PLACE;
         let trailers = self.trailers.as_mut().expect("a path that has not stopped has places");
         trailers.write_at(at, trailer);
-        let sge = self.registrations[0].0.sge(trailers, at, trailer.len());
+        let registrations = &self.hardware.as_ref().expect("the path has not ended").registrations;
+        let sge = registrations[0].0.sge(trailers, at, trailer.len());
         let id = Request::BulkTrailer.wr_id(self.key);
         let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
         // SAFETY: `&mut self` excludes other posts on the queue pair. The place is written again only after the completion of
         // this request.
-        unsafe { self.bulk.post_send(&request) }?;
+        unsafe { self.hardware().bulk.post_send(&request) }?;
         self.trailer_sends += 1;
         Ok(())
     }
@@ -332,41 +385,27 @@ impl<D: Device> Lanes<D> {
         is_posted
     }
 
-    /// Destroys both queue pairs and deregisters the memory; whether one or the other proves that the device has stopped
-    fn quiesce(&mut self) -> bool {
-        let destroyed = [self.eager.destroy(), self.bulk.destroy()];
-        let registrations = self.registrations.iter_mut();
-        let is_unknown = registrations.fold(false, |is_unknown, (registration, _)| {
-            is_unknown | (registration.deregister() == Teardown::Unknown)
-        });
-        destroyed == [Teardown::Quiesced; 2] || !is_unknown
+    fn take_leases(&mut self) -> Vec<Lease> {
+        self.receives.iter_mut().filter_map(Option::take).chain(self.trailers.take()).collect()
     }
 
-    /// Ends the path; returns what was posted, and whether it may be used again
-    pub(super) fn stop(mut self) -> Stopped {
-        let is_quiesced = self.quiesce();
-        let leases = self.receives.iter_mut().filter_map(Option::take).chain(self.trailers.take()).collect();
-        let bulk_receives = std::mem::take(&mut self.bulk_receives);
-        let adopted = self.retain_adopted(&[]);
-        Stopped {
-            adopted,
-            is_quiesced,
-            leases,
-            bulk_receives,
+    /// Ends the path: what the device has to give up for it, which may block, and what was posted until then
+    pub(super) fn stop(mut self) -> (Option<Hardware<D>>, Posted) {
+        let posted = Posted {
+            leases: self.take_leases(),
+            bulk_receives: std::mem::take(&mut self.bulk_receives),
             bulk_sends: std::mem::take(&mut self.bulk_sends),
-        }
+        };
+        (self.hardware.take(), posted)
     }
 }
 
-/// What a path leaves behind
-pub(super) struct Stopped {
-    /// Whether the device has proved that it works on nothing any more
-    pub(super) is_quiesced: bool,
-    /// Frames that were posted
+/// What was posted on a path that has ended, and may not be used again before the device has stopped
+#[derive(Debug)]
+pub(super) struct Posted {
+    /// Frames
     pub(super) leases: Vec<Lease>,
     pub(super) bulk_receives: VecDeque<BulkReceive>,
-    /// Memory of the application that was registered, to be dropped after unlocking
-    pub(super) adopted: Vec<AdoptedMemory>,
     /// Messages that were posted on the bulk lane, once for each post
     pub(super) bulk_sends: VecDeque<u32>,
 }
@@ -374,11 +413,19 @@ pub(super) struct Stopped {
 impl<D: Device> Drop for Lanes<D> {
     /// A path that was never handed to a peering has nothing posted but what it owns
     fn drop(&mut self) {
-        if !self.quiesce() {
-            let leases = self.receives.iter_mut().filter_map(Option::take).chain(self.trailers.take());
-            // The device may still write there.
-            leases.for_each(std::mem::forget);
-        }
+        let Some(hardware) = self.hardware.take() else { return };
+        let (leases, calls) = (self.take_leases(), Arc::clone(&self.calls));
+        let hardware = ManuallyDrop::new(hardware);
+        self.calls.start(
+            DeviceCall::Stop,
+            move || ManuallyDrop::into_inner(hardware).quiesce(),
+            move |outcome| match outcome {
+                Ok(true) => drop(leases),
+                // The device may still write there.
+                Ok(false) => leases.into_iter().for_each(std::mem::forget),
+                Err(_) => calls.abandon(leases),
+            },
+        );
     }
 }
 

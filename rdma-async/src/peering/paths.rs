@@ -1,14 +1,17 @@
 //! Paths of a peering, and how it ends
 
+use std::sync::Arc;
+
 use rdma_core::probe::{self, ProtocolState};
 use rdma_core::session::{LaneConfig, PathId, PathLoss};
 use rdma_core::{Device, Time};
 
 use super::body::{Body, Effects};
-use super::lanes::{BulkReceive, Lanes, SCRATCH};
-use super::state::{LostPath, State, find_stream};
+use super::lanes::{BulkReceive, DeviceHandle, Hardware, Lanes, SCRATCH};
+use super::state::{LostPath, State, StoppingPath, find_stream};
+use crate::device_calls::{BlockedCall, DeviceCalls};
 use crate::error::{ConnectError, SessionError};
-use crate::pool::{AdoptedMemory, Lease, Zone};
+use crate::pool::{AdoptedMemory, Lease, Registration, Zone};
 
 /// A path with connected queue pairs
 pub(crate) struct NewPath<D: Device> {
@@ -29,9 +32,10 @@ fn note_end(error: &SessionError) {
         SessionError::PeerLost(_) => ProtocolState::PeerLostSilent,
         SessionError::PeerGone => ProtocolState::PeerLostGone,
         SessionError::Protocol(_) => ProtocolState::PeerLostViolation,
-        SessionError::Overlong { .. } | SessionError::UnknownCompletion(_) | SessionError::Unstopped => {
-            ProtocolState::PeerLostDevice
-        }
+        SessionError::Overlong { .. }
+        | SessionError::UnknownCompletion(_)
+        | SessionError::Unstopped
+        | SessionError::Blocked(_) => ProtocolState::PeerLostDevice,
         SessionError::Abandoned(_)
         | SessionError::Aborted
         | SessionError::Reset(_)
@@ -60,6 +64,7 @@ impl<D: Device> State<D> {
             self.epochs.resize(index + 1, 0);
         }
         self.epochs[index] = epoch;
+        self.blocked.retain(|(other, _)| *other != path);
         self.lanes[index] = Some(lanes);
         self.core.add_path(now, path, epoch, rate, config, probes);
         self.abandoned.restart(now);
@@ -68,16 +73,45 @@ impl<D: Device> State<D> {
         Ok(())
     }
 
-    /// Lets a path send from memory of the application
-    pub(crate) fn adopt(&mut self, path: PathId, memory: &AdoptedMemory) -> Result<(), rdma_core::Error> {
-        let lanes = self.lanes.get_mut(path.0 as usize).and_then(Option::as_mut);
-        lanes.map_or(Ok(()), |lanes| lanes.adopt(memory))
+    fn lanes_mut(&mut self, path: PathId) -> Option<&mut Lanes<D>> {
+        self.lanes.get_mut(path.0 as usize)?.as_mut()
     }
 
-    /// Lets a path forget all memory of the application but this; returns what is to be dropped after unlocking
-    pub(crate) fn retain_adopted(&mut self, path: PathId, adopted: &[AdoptedMemory]) -> Vec<AdoptedMemory> {
-        let lanes = self.lanes.get_mut(path.0 as usize).and_then(Option::as_mut);
-        lanes.map(|lanes| lanes.retain_adopted(adopted)).unwrap_or_default()
+    /// The device with which memory of the application is to be registered for a path, if the path has not registered it
+    pub(crate) fn wants(
+        &self,
+        path: PathId,
+        memory: &AdoptedMemory,
+    ) -> Option<(u32, Arc<dyn DeviceHandle<D>>)> {
+        let lanes = self.lanes.get(path.0 as usize)?.as_ref()?;
+        Some((lanes.key(), lanes.wants(memory)?))
+    }
+
+    /// Lets the incarnation `key` of a path send from memory that was registered for it; gives it back if that is gone
+    pub(crate) fn adopt(
+        &mut self,
+        path: PathId,
+        key: u32,
+        registration: Registration<D>,
+    ) -> Option<Registration<D>> {
+        match self.lanes_mut(path).filter(|lanes| lanes.key() == key) {
+            Some(lanes) => {
+                lanes.adopt(registration);
+                None
+            }
+            None => Some(registration),
+        }
+    }
+
+    /// Lets a path forget all memory of the application but this; returns what is to be deregistered after unlocking
+    pub(crate) fn retain_adopted(
+        &mut self,
+        path: PathId,
+        adopted: &[AdoptedMemory],
+    ) -> Option<(Arc<DeviceCalls>, Vec<Registration<D>>)> {
+        let lanes = self.lanes_mut(path)?;
+        let forgotten = lanes.retain_adopted(adopted);
+        (!forgotten.is_empty()).then(|| (Arc::clone(lanes.calls()), forgotten))
     }
 
     pub(crate) fn lose_path(&mut self, path: PathId, reason: PathLoss, now: Time, effects: &mut Effects) {
@@ -85,42 +119,85 @@ impl<D: Device> State<D> {
         self.handle_events(now, effects);
     }
 
-    /// Ends the queue pairs of a path that has failed
-    pub(super) fn stop_path(
+    /// Ends a path that has failed; the device gives up what it has for it afterwards, without the lock
+    pub(super) fn stop_path(&mut self, path: PathId, reason: PathLoss, was_proven: bool) {
+        let Some(lanes) = self.lanes.get_mut(path.0 as usize).and_then(Option::take) else { return };
+        let (key, epoch) = (lanes.key(), self.epochs[path.0 as usize]);
+        let (payload, calls) = (lanes.payload, Arc::clone(lanes.calls()));
+        let (hardware, posted) = lanes.stop();
+        self.lost_paths.push(LostPath { path, epoch, key, reason, was_proven });
+        let Some(hardware) = hardware else { return };
+        let hardware = Some((hardware, calls));
+        self.stopping.push(StoppingPath { path, key, hardware, posted, payload });
+    }
+
+    /// Takes what the device has to give up for paths that have ended, with the name of each in requests
+    pub(super) fn take_hardware(&mut self) -> Vec<(u32, Hardware<D>, Arc<DeviceCalls>)> {
+        let stopping = self.stopping.iter_mut();
+        stopping
+            .filter_map(|stopping| {
+                stopping.hardware.take().map(|(hardware, calls)| (stopping.key, hardware, calls))
+            })
+            .collect()
+    }
+
+    /// Whether the device has not given up yet what it has for a path that has ended
+    pub(crate) fn is_stopping(&self, path: PathId) -> bool {
+        self.stopping.iter().any(|stopping| stopping.path == path)
+    }
+
+    /// Whether every path that has ended was given up by its device
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stopping.is_empty()
+    }
+
+    /// The device has given up what it had for the path with this name in requests; whether that proves that it has stopped, or that the
+    /// device did not return in time
+    pub(super) fn path_stopped(
         &mut self,
-        path: PathId,
-        reason: PathLoss,
-        was_proven: bool,
+        key: u32,
+        outcome: Result<bool, BlockedCall>,
         now: Time,
         effects: &mut Effects,
     ) {
-        let Some(lanes) = self.lanes.get_mut(path.0 as usize).and_then(Option::take) else { return };
-        let (key, epoch) = (lanes.key(), self.epochs[path.0 as usize]);
-        let payload = lanes.payload;
-        let mut stopped = lanes.stop();
-        let adopted = std::mem::take(&mut stopped.adopted);
-        self.lost_paths.push(LostPath { path, epoch, key, reason, was_proven, _adopted: adopted });
-        if !stopped.is_quiesced {
-            // Nothing that was posted may be used again: what is counted as posted stays so for good.
-            stopped.leases.into_iter().for_each(std::mem::forget);
-            stopped.bulk_sends.into_iter().for_each(|token| self.quarantine(token, effects));
-            return self.fail(&SessionError::Unstopped, effects);
-        }
-        effects.drop(stopped.leases.into_iter().map(Body::Lease));
-        self.frames.stopped(key);
-        let buffers = stopped.bulk_receives.into_iter().filter_map(|receive| match receive {
-            BulkReceive::Payload { buffer, .. } => Some(buffer),
+        let Some(index) = self.stopping.iter().position(|stopping| stopping.key == key) else { return };
+        let StoppingPath { path, posted, payload, .. } = self.stopping.swap_remove(index);
+        self.has_stop = true;
+        let buffers = posted.bulk_receives.iter().filter_map(|receive| match receive {
+            BulkReceive::Payload { buffer, .. } => Some(*buffer),
             BulkReceive::Trailer { .. } => None,
         });
-        for buffer in buffers.chain(payload.map(|(buffer, ..)| buffer)).collect::<Vec<_>>() {
-            effects.drop(self.incoming.completed(buffer));
+        let buffers = buffers.chain(payload.map(|(buffer, ..)| buffer)).collect::<Vec<_>>();
+        if outcome == Ok(true) {
+            effects.drop(posted.leases.into_iter().map(Body::Lease));
+            self.frames.stopped(key);
+            for buffer in buffers {
+                effects.drop(self.incoming.completed(buffer));
+            }
+            for token in posted.bulk_sends {
+                self.on_bulk_sent(token, effects);
+            }
+            self.core.path_stopped(path);
+            effects.wake_reactor();
+            self.pump(now, effects);
+        } else {
+            // Nothing that was posted may be used again: what is counted as posted stays so for good.
+            let is_stranded = !buffers.is_empty() || !posted.bulk_sends.is_empty();
+            posted.leases.into_iter().for_each(std::mem::forget);
+            posted.bulk_sends.into_iter().for_each(|token| self.quarantine(token, effects));
+            if let Err(blocked) = outcome {
+                self.note_blocked(path, blocked);
+            }
+            match outcome {
+                Err(blocked) if is_stranded || !self.lanes.iter().any(Option::is_some) => {
+                    self.fail(&SessionError::Blocked(blocked), effects);
+                }
+                // Packets go by other paths. The device is left alone, so the path is not made again while it is blocked.
+                Err(_) => self.core.path_stopped(path),
+                Ok(_) => self.fail(&SessionError::Unstopped, effects),
+            }
         }
-        for token in stopped.bulk_sends {
-            self.on_bulk_sent(token, effects);
-        }
-        self.core.path_stopped(path);
-        effects.wake_reactor();
-        self.pump(now, effects);
+        self.release_if_over(effects);
     }
 
     pub(super) fn lose_all_paths(&mut self, now: Time, effects: &mut Effects) {
@@ -134,6 +211,8 @@ impl<D: Device> State<D> {
         if token == SCRATCH {
             return std::mem::forget(self.scratch.take());
         }
+        // Of a peering that is over, it is not known which of them the device may still read.
+        self.limbo.drain(..).for_each(std::mem::forget);
         let Some(message) = self.outgoing.get_mut(token as usize) else { return };
         if let (Some(stream), Some(slot)) =
             (find_stream(&mut self.sessions, message.stream), message.slot.take())
@@ -157,17 +236,39 @@ impl<D: Device> State<D> {
         for session in self.sessions.values_mut() {
             session.fail(error, effects);
         }
-        for (_, message) in &mut self.outgoing {
-            if let (Some(stream), Some(slot)) =
+        let posted = self.posted_messages();
+        for (token, message) in &mut self.outgoing {
+            let (Some(stream), Some(slot)) =
                 (find_stream(&mut self.sessions, message.stream), message.slot.take())
-            {
+            else {
+                continue;
+            };
+            if posted.contains(&(token as u32)) {
+                // A device may still read it.
+                self.limbo.extend(stream.ops.revoke(slot, error.clone().into(), effects));
+            } else {
                 stream.ops.complete(slot, Err(error.clone().into()), effects);
             }
         }
         self.outgoing.clear();
-        // Others need the memory, also while handles of ended sessions are kept.
-        effects.drop(self.frames.take_free().chain(self.scratch.take()).map(Body::Lease));
-        effects.drop(self.incoming.take_free());
+        self.release_if_over(effects);
         self.sessions.retain(|_, session| !session.is_unused());
+    }
+
+    /// Messages that were posted on paths whose device has not stopped yet
+    fn posted_messages(&self) -> Vec<u32> {
+        self.stopping.iter().flat_map(|stopping| stopping.posted.bulk_sends.iter().copied()).collect()
+    }
+
+    /// Gives up the memory of a peering that is over: others need it, also while handles of ended sessions are kept
+    fn release_if_over(&mut self, effects: &mut Effects) {
+        if self.end.is_none() {
+            return;
+        }
+        effects.drop(self.frames.take_free().map(Body::Lease));
+        effects.drop(self.incoming.take_free());
+        if self.stopping.is_empty() {
+            effects.drop(self.scratch.take().map(Body::Lease).into_iter().chain(self.limbo.drain(..)));
+        }
     }
 }

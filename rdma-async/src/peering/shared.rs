@@ -1,7 +1,8 @@
 //! A peering as the reactor, its task and its sessions share it
 
-use std::sync::Arc;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use rdma_core::session::{PathId, PathLoss, Priority, SessionId, StreamId};
@@ -9,9 +10,11 @@ use rdma_core::{Completion, Device, Runtime, Time};
 
 use super::application::{Awaited, Queued};
 use super::body::Effects;
+use super::lanes::Hardware;
 use super::session_state::SessionState;
 use super::state::State;
 use super::stream_state::{StreamKey, StreamState};
+use crate::device_calls::{BlockedCall, DeviceCall, DeviceCalls};
 use crate::error::{OpenError, SendError, SessionError};
 use crate::node_id::NodeId;
 use crate::pool::{Lease, Pool};
@@ -33,6 +36,8 @@ pub(crate) struct PeeringShared<D: Device> {
     state: Mutex<State<D>>,
     /// Wakes the task that accepts sessions and makes paths.
     news: SharedWaitQueue<bool>,
+    /// This peering, for devices that stop working for it later.
+    this: Weak<Self>,
 }
 
 impl<D: Device> PeeringShared<D> {
@@ -42,9 +47,19 @@ impl<D: Device> PeeringShared<D> {
         reactor: Waker,
         runtime: Arc<dyn Runtime>,
         state: State<D>,
-    ) -> Self {
+    ) -> Arc<Self> {
         let news = SharedWaitQueue::for_all("news of its peering", false, 2);
-        Self { peer, pool, reactor, runtime, wake_at: AtomicU64::new(0), state: Mutex::new(state), news }
+        let (wake_at, state) = (AtomicU64::new(0), Mutex::new(state));
+        Arc::new_cyclic(|this| Self {
+            peer,
+            pool,
+            reactor,
+            runtime,
+            wake_at,
+            state,
+            news,
+            this: Weak::clone(this),
+        })
     }
 
     /// As [`update`](Self::update), for what depends on the time
@@ -64,12 +79,41 @@ impl<D: Device> PeeringShared<D> {
         if effects.is_reactor_due() {
             self.wake_at.store(0, Ordering::Relaxed);
         }
+        let hardware = state.take_hardware();
         drop(state);
         effects.run(&self.reactor);
         if has_news {
             self.news.update(|has_news| *has_news = true);
         }
+        self.stop_all(hardware);
         result
+    }
+
+    /// Lets devices give up what they have for paths that have ended, where that may block
+    fn stop_all(&self, hardware: Vec<(u32, Hardware<D>, Arc<DeviceCalls>)>) {
+        for (key, hardware, calls) in hardware {
+            let Some(this) = self.this.upgrade() else {
+                // The runtime has dropped its tasks: no other one is kept waiting.
+                self.path_stopped(key, Ok(hardware.quiesce()));
+                continue;
+            };
+            let hardware = ManuallyDrop::new(hardware);
+            let of_device = Arc::clone(&calls);
+            calls.start(
+                DeviceCall::Stop,
+                move || ManuallyDrop::into_inner(hardware).quiesce(),
+                move |outcome| {
+                    if outcome.is_err() {
+                        of_device.count_abandoned();
+                    }
+                    this.path_stopped(key, outcome);
+                },
+            );
+        }
+    }
+
+    fn path_stopped(&self, key: u32, outcome: Result<bool, BlockedCall>) {
+        self.with(|state, now, effects| state.path_stopped(key, outcome, now, effects));
     }
 
     /// Does something with a session that has a handle
@@ -151,8 +195,10 @@ impl<D: Device> PeeringShared<D> {
         if is_due {
             self.wake_at.store(0, Ordering::Relaxed);
         }
+        let hardware = state.take_hardware();
         drop(state);
         effects.run(&self.reactor);
+        self.stop_all(hardware);
     }
 
     /// As [`State::drive`], if it is time; returns when to call again
@@ -173,11 +219,13 @@ impl<D: Device> PeeringShared<D> {
         // Memory that comes free wakes the reactor, and not this peering.
         let wake_at = if state.waits_for_memory() { Some(Time::ZERO) } else { wake };
         self.wake_at.store(wake_at.map_or(u64::MAX, Time::as_nanos), Ordering::Relaxed);
+        let hardware = state.take_hardware();
         drop(state);
         effects.run(&self.reactor);
         if has_news {
             self.news.update(|has_news| *has_news = true);
         }
+        self.stop_all(hardware);
         wake
     }
 

@@ -1,6 +1,7 @@
 //! The state of a peering and its steps; the caller holds its lock and passes the time
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rdma_core::session::{
@@ -10,17 +11,18 @@ use rdma_core::{Device, Histogram, Time, frames};
 use slab::Slab;
 
 use super::abandoned::Abandoned;
-use super::body::Effects;
+use super::body::{Body, Effects};
 use super::frames::TransmitFrames;
 use super::incoming::IncomingBuffers;
-use super::lanes::Lanes;
+use super::lanes::{Hardware, Lanes, Posted};
 use super::memory_line::MemoryLine;
 use super::outgoing::OutgoingMessage;
 use super::session_state::SessionState;
 use super::stream_state::{StreamKey, StreamState};
+use crate::device_calls::{BlockedCall, DeviceCalls};
 use crate::error::SessionError;
 use crate::id_map::IdMap;
-use crate::pool::{AdoptedMemory, Lease, Pool};
+use crate::pool::{Lease, Pool};
 
 /// The protocol, its paths and its tables
 ///
@@ -60,6 +62,13 @@ pub(crate) struct State<D: Device> {
     pub(super) opened: Vec<SessionId>,
     /// Paths that failed and were stopped, for the task that makes new ones.
     pub(super) lost_paths: Vec<LostPath>,
+    pub(super) stopping: Vec<StoppingPath<D>>,
+    /// Whether a path has stopped since the task that makes paths has looked.
+    pub(super) has_stop: bool,
+    /// The latest call of a device for each path that it did not return from in time, until the path is made.
+    pub(super) blocked: Vec<(PathId, BlockedCall)>,
+    /// Messages whose operation has ended, and that a device may still read.
+    pub(super) limbo: Vec<Body>,
     /// When the reactor looks at this peering at the latest.
     pub(super) armed: Time,
     pub(super) end: Option<SessionError>,
@@ -82,8 +91,18 @@ pub(crate) struct LostPath {
     pub(crate) reason: PathLoss,
     /// Whether the peer was ever heard on it
     pub(crate) was_proven: bool,
-    /// What it had registered of the application's memory, which may be dropped here.
-    pub(super) _adopted: Vec<AdoptedMemory>,
+}
+
+/// A path that has ended, and that its device has not given up yet
+pub(super) struct StoppingPath<D: Device> {
+    pub(super) path: PathId,
+    /// Its name in requests.
+    pub(super) key: u32,
+    /// What the device has for it, until it is given up elsewhere, without the lock.
+    pub(super) hardware: Option<(Hardware<D>, Arc<DeviceCalls>)>,
+    pub(super) posted: Posted,
+    /// The payload that the bulk lane has received without its trailer.
+    pub(super) payload: Option<(u32, u64, u32)>,
 }
 
 /// What a peering is made of
@@ -139,6 +158,10 @@ impl<D: Device> State<D> {
             other_shares: (frames(parts.longest) as u32).saturating_mul(parts.other_peers),
             opened: Vec::new(),
             lost_paths: Vec::new(),
+            stopping: Vec::new(),
+            has_stop: false,
+            blocked: Vec::new(),
+            limbo: Vec::new(),
             armed: Time::ZERO,
             end: None,
         }
@@ -168,6 +191,7 @@ impl<D: Device> State<D> {
     pub(super) fn has_news(&self) -> bool {
         (!self.opened.is_empty() && self.core.has_confirmed_path())
             || !self.lost_paths.is_empty()
+            || self.has_stop
             || self.end.is_some()
             || self.is_idle(false)
             || (self.awaits_proof && self.core.has_confirmed_path())
@@ -184,6 +208,7 @@ impl<D: Device> State<D> {
     ///
     /// Sessions wait until a path carries packets in both directions: a peer that is given up before has opened none.
     pub(crate) fn take_news(&mut self) -> (Vec<SessionId>, Vec<LostPath>) {
+        self.has_stop = false;
         let opened =
             if self.core.has_confirmed_path() { std::mem::take(&mut self.opened) } else { Vec::new() };
         (opened, std::mem::take(&mut self.lost_paths))
@@ -220,11 +245,23 @@ impl<D: Device> State<D> {
 
     /// How many paths there have been at once
     pub(crate) fn path_count(&self) -> u32 {
-        self.lanes.len() as u32
+        let blocked = self.blocked.iter().map(|(path, _)| path.0 as usize + 1);
+        blocked.fold(self.lanes.len(), usize::max) as u32
     }
 
     pub(crate) fn path(&self, path: PathId) -> (PathStatus, PathCounts, Histogram) {
         (self.core.path_status(path), self.core.path_counts(path), self.core.round_trips(path))
+    }
+
+    /// A device did not return in time from a call for a path
+    pub(crate) fn note_blocked(&mut self, path: PathId, blocked: BlockedCall) {
+        self.blocked.retain(|(other, _)| *other != path);
+        self.blocked.push((path, blocked));
+    }
+
+    /// The call for a path that its device did not return from in time, since the path was made
+    pub(crate) fn blocked_on(&self, path: PathId) -> Option<BlockedCall> {
+        self.blocked.iter().find(|(other, _)| *other == path).map(|(_, blocked)| *blocked)
     }
 
     /// The device that a path is on, while there is one
@@ -260,5 +297,8 @@ impl<D: Device> State<D> {
 impl<D: Device> Drop for State<D> {
     fn drop(&mut self) {
         self.incoming.forget_posted();
+        // Their devices have not stopped.
+        self.limbo.drain(..).for_each(std::mem::forget);
+        self.stopping.drain(..).flat_map(|stopping| stopping.posted.leases).for_each(std::mem::forget);
     }
 }

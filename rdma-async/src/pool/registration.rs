@@ -37,13 +37,6 @@ impl<D: Device> Registration<D> {
         Self::new(lease.memory(), device)
     }
 
-    /// Deregisters the memory, which may be the last that is left of it
-    pub(crate) fn into_memory(self) -> AdoptedMemory {
-        let Self { region, memory } = self;
-        drop(region);
-        AdoptedMemory(memory)
-    }
-
     /// Whether `lease` is a part of the memory
     #[inline]
     pub(crate) fn holds(&self, lease: &Lease) -> bool {

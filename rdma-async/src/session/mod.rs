@@ -269,7 +269,13 @@ impl<D: Device> Session<D> {
             let paths = (0..state.path_count()).map(PathId);
             let paths = paths.map(|path| {
                 let (status, counts, round_trips) = state.path(path);
-                PathSnapshot { device: state.device_of(path), status, counts, round_trips }
+                PathSnapshot {
+                    device: state.device_of(path),
+                    blocked: state.blocked_on(path),
+                    status,
+                    counts,
+                    round_trips,
+                }
             });
             let (paths, waits, wants_memory) =
                 (paths.collect(), state.session_waits(id), state.wants_memory(id));

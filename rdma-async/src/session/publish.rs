@@ -30,7 +30,8 @@ impl Snapshot {
 
 impl PathSnapshot {
     fn publish(&self, labels: &[(&'static str, SharedString)]) {
-        let Self { device: _, status, counts, round_trips } = self;
+        let Self { device: _, blocked, status, counts, round_trips } = self;
+        gauge!("rdma_path_blocked", labels).set(f64::from(blocked.is_some()));
         gauge!("rdma_path_up", labels).set(f64::from(*status == PathStatus::Up));
         counter!("rdma_path_made", labels).absolute(counts.made.into());
         counter!("rdma_path_packets_sent", labels).absolute(counts.packets_sent);

@@ -3,6 +3,7 @@ use std::fmt;
 use rdma_core::Histogram;
 use rdma_core::session::{PathCounts, PathStatus, SessionId, SessionWaits};
 
+use crate::device_calls::BlockedCall;
 use crate::node_id::NodeId;
 
 /// A session at one moment: what it has done, over which paths, and what it waits for
@@ -61,6 +62,8 @@ pub struct Snapshot {
 pub struct PathSnapshot {
     /// The device of this side that it is on, while there is one
     pub device: Option<String>,
+    /// The call of the device that has not returned in time, since the path was made
+    pub blocked: Option<BlockedCall>,
     /// How it is
     pub status: PathStatus,
     /// What it has done
@@ -118,7 +121,9 @@ impl fmt::Display for Snapshot {
         )?;
         writeln!(f, "  received: {}, of which {} unread", self.messages_received, self.messages_unread)?;
         writeln!(f, "  delivery: {}", self.deliveries)?;
-        for (number, PathSnapshot { device, status, counts, round_trips }) in self.paths.iter().enumerate() {
+        for (number, PathSnapshot { device, blocked, status, counts, round_trips }) in
+            self.paths.iter().enumerate()
+        {
             let device = device.as_ref().map_or_else(String::new, |device| format!(" on {device}"));
             let status = match status {
                 PathStatus::Down => "down",
@@ -135,6 +140,7 @@ impl fmt::Display for Snapshot {
                 counts.retransmitted_bytes
             )?;
             writeln!(f, "    round trips: {round_trips}")?;
+            blocked.iter().try_for_each(|blocked| writeln!(f, "    {blocked}"))?;
         }
         self.waits_for().iter().try_for_each(|wait| writeln!(f, "  waits for {wait}"))
     }

@@ -86,10 +86,11 @@ pub(crate) enum Situation {
     ExhaustedCaps,
     EarlyCompletion,
     UnprovenTeardown,
+    BlockedVerb,
 }
 
 impl Situation {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Nothing,
         Self::Loss,
         Self::Corruption,
@@ -104,6 +105,7 @@ impl Situation {
         Self::ExhaustedCaps,
         Self::EarlyCompletion,
         Self::UnprovenTeardown,
+        Self::BlockedVerb,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -122,6 +124,7 @@ impl Situation {
             Self::ExhaustedCaps => "no queue pairs left after a replug",
             Self::EarlyCompletion => "completions before the bytes are read",
             Self::UnprovenTeardown => "a device that never proves that it stopped",
+            Self::BlockedVerb => "a verb that does not return after a replug",
         }
     }
 
@@ -135,6 +138,7 @@ impl Situation {
             Self::Pause => &["b pause"],
             Self::Kill | Self::Restart => &["b kill"],
             Self::ExhaustedCaps => &["b:rdma_en2 flap 6ms", "b:rdma_en2 leak-qps 10"],
+            Self::BlockedVerb => &["b:rdma_en2 flap 6ms", "b:rdma_en2 hang create_qp"],
             _ => &[],
         }
     }
@@ -157,8 +161,9 @@ impl Cell {
 
     /// Whether the session is left without a path for good
     fn waits_for_its_path(self) -> bool {
-        use Situation::{ExhaustedCaps, UnplugForGood};
-        matches!(self.situation, UnplugForGood | ExhaustedCaps) && self.carrier != Carrier::Cables
+        use Situation::{BlockedVerb, ExhaustedCaps, UnplugForGood};
+        matches!(self.situation, UnplugForGood | ExhaustedCaps | BlockedVerb)
+            && self.carrier != Carrier::Cables
     }
 }
 
@@ -314,7 +319,7 @@ async fn program(net: &Net, cell: Cell, delivers: bool, seen: &Seen) {
     assert!(has_shown(cell, &[&ab.snapshot(), &ba.snapshot()]), "{cell:?}: the fault has done nothing");
     drop((unread, ends, remote, ab, ba));
     net.sleep(Duration::from_millis(50)).await;
-    if cell.situation == Situation::UnprovenTeardown {
+    if matches!(cell.situation, Situation::UnprovenTeardown | Situation::BlockedVerb) {
         return;
     }
     assert!(a.pool_stats().is_whole(), "{cell:?}: {:?}", a.pool_stats());
@@ -337,12 +342,12 @@ async fn program(net: &Net, cell: Cell, delivers: bool, seen: &Seen) {
 /// Whether the fault has met the data
 fn has_shown(cell: Cell, snapshots: &[&Snapshot]) -> bool {
     use Situation::{
-        Corruption, ExhaustedCaps, Kill, Loss, Replug, Restart, UnplugForGood, UnprovenTeardown,
+        BlockedVerb, Corruption, ExhaustedCaps, Kill, Loss, Replug, Restart, UnplugForGood, UnprovenTeardown,
     };
     let mut counts = snapshots.iter().flat_map(|snapshot| &snapshot.paths).map(|path| path.counts);
     match cell.situation {
         Loss | Corruption => counts.any(|counts| counts.packets_lost > 0 || counts.last_loss.is_some()),
-        UnplugForGood | Kill | Restart | ExhaustedCaps | UnprovenTeardown => {
+        UnplugForGood | Kill | Restart | ExhaustedCaps | UnprovenTeardown | BlockedVerb => {
             counts.any(|counts| counts.last_loss.is_some())
         }
         // Two cables are done before the other one is back.

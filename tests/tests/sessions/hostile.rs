@@ -9,7 +9,7 @@ use rdma_core::session::{
     Report,
 };
 use rdma_core::{Access, FRAME, QpCapacity, QpInit, QpType, QueuePair as _, SendOp};
-use rdma_sim::{LineRate, Net, Sim, SimDevice, Topology};
+use rdma_sim::{LineRate, Model, Net, Sim, SimDevice, Topology};
 use rdma_tests::{DEVICE, Raw, connect, hello, message, node, node_over, options};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
@@ -332,7 +332,10 @@ async fn transfer(net: &Net, from: &Session<SimDevice>, to: &Session<SimDevice>)
 
 /// How long the honest transfer takes beside so many processes with an attack, which is a violation or not
 fn duration(hostile: usize, attack: Attack, is_violation: bool, options: &NodeOptions) -> Duration {
-    let run = Sim::new().topology(topology(hostile)).run(async |net| {
+    // An offer that leads elsewhere costs an attacker a second, in which others would fall silent.
+    let mut model = Model::tb5();
+    model.timing.unresolved_rtr_ns = 0;
+    let run = Sim::new().model(model).topology(topology(hostile)).run(async |net| {
         let (a, b) = (node(&net, "a", options), node_over(&net, "b", &DEVICES[..hostile + 1], options));
         let (ab, ba) = connect(&a, &b).await.unwrap();
         let sessions = [&ab, &ab.open().unwrap()].map(|session| session.id().number());

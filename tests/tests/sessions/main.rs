@@ -2,6 +2,8 @@
 
 mod abandoned;
 mod adopted;
+mod blocked;
+mod blocked_threads;
 mod broken_device;
 mod byte_streams;
 mod cancel;

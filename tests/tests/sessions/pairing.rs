@@ -73,12 +73,14 @@ fn one_node_has_another_peer_on_each_port() {
     let run = Sim::new().topology(Topology::mesh(4, 3).unwrap()).run(async |net| {
         let nodes = HOSTS.map(|host| node_over(&net, host, &THREE, &options()));
         let pairs = (0..4).flat_map(|from| (0..from).map(move |to| (from, to)));
-        join_all(pairs.map(async |(from, to)| {
+        let connected = join_all(pairs.map(async |(from, to)| {
             let (to_peer, to_us) = tokio::io::duplex(1024);
             let (connected, served) =
                 futures::future::join(nodes[from].connect(to_peer), nodes[to].serve(to_us)).await;
             served.unwrap();
-            connected.unwrap().send_bytes(&message(from, 1 << 20)).await.unwrap();
+            let session = connected.unwrap();
+            session.send_bytes(&message(from, 1 << 20)).await.unwrap();
+            session
         }))
         .await;
         for (rank, node) in nodes.iter().enumerate() {
@@ -88,6 +90,7 @@ fn one_node_has_another_peer_on_each_port() {
                 assert_eq!(paths_up(&session), 1);
             }
         }
+        drop(connected);
     });
     assert_eq!(run.findings, []);
 }
@@ -100,8 +103,8 @@ fn cables_that_trade_places_are_found_again() {
         let [a, b] = ["a", "b"].map(|host| node_over(&net, host, &THREE[..2], &options()));
         let (ab, ba) = connect(&a, &b).await.unwrap();
         assert_eq!(paths_up(&ab), 2);
-        // Ports stay active: the loss shows when a heartbeat is sent.
-        net.sleep(Duration::from_secs(2)).await;
+        // Ports stay active: the loss shows when a heartbeat is sent. Each attempt with the old port then takes a second to fail.
+        net.sleep(Duration::from_secs(10)).await;
         assert_eq!((paths_up(&ab), paths_up(&ba)), (2, 2), "{}", ab.snapshot());
         assert!(ab.snapshot().paths.iter().all(|path| path.counts.made > 1));
         exchange(&ab, &ba).await;

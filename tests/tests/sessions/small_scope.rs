@@ -62,6 +62,9 @@ fn faults() -> Vec<String> {
         "TIME" => vec![format!("{name} 100us"), format!("{name} 3ms")],
         "INDEX" => vec![format!("{name} 3")],
         "N" => vec![format!("{name} 1"), format!("{name} 3")],
+        // A verb of connecting that hangs makes no session: `blocked.rs` has those.
+        "VERB" => vec![format!("{name} destroy_qp"), format!("{name} dereg_mr")],
+        "VERB=TIME" => vec![format!("{name} modify_qp=3ms"), format!("{name} create_qp=100us")],
         // It takes two cables at one host.
         "DEVICE" => Vec::new(),
         other => panic!("{name} {other}: which argument?"),

@@ -1,10 +1,12 @@
 //! The paths that are made before a peering is used
 
+use std::future::poll_fn;
 use std::io;
+use std::task::Poll;
 use std::time::Duration;
 
 use rdma_core::Device;
-use rdma_core::session::{ControlMessage, HelloError, Side};
+use rdma_core::session::{ControlMessage, HelloError, PathId, Side};
 
 use super::{Control, PORT_INTERVAL};
 use crate::bootstrap_stream::BootstrapStream;
@@ -46,19 +48,14 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     /// Makes a path, if a port of the peer is free that was not tried
     async fn offer_first_path(&mut self, index: usize) -> Result<(), ConnectError> {
         let Ok(port) = self.find_candidate(index) else { return Ok(()) };
-        let offer = match self.prepare_offer(index, port) {
-            Ok(offer) => offer,
-            Err(error) => {
-                self.retry_later(index, false);
-                return Err(error);
-            }
-        };
-        let (path, epoch) = (offer.end.path, offer.end.epoch);
-        self.send(ControlMessage::Offer(offer));
+        self.begin_offer(index, port);
+        self.finish_making(index).await?;
+        let (path, epoch) = (PathId(index as u32), self.epochs[index]);
         loop {
             match self.stream.next().await? {
                 ControlMessage::Answer { end, port } if (end.path, end.epoch) == (path, epoch) => {
-                    return self.on_answer(&end, port);
+                    self.on_answer(end, port)?;
+                    return self.finish_making(index).await;
                 }
                 ControlMessage::Lost { path: lost, epoch: of, is_unreachable }
                     if (lost, of) == (path, epoch) =>
@@ -90,12 +87,31 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             let ControlMessage::Offer(offer) = message else {
                 return Err(failure.unwrap_or_else(|| HelloError::Unexpected.into()));
             };
-            match self.on_offer(&offer) {
+            let index = offer.end.path.0 as usize;
+            let made = match self.on_offer(offer) {
+                Ok(()) => self.finish_making(index).await,
+                Err(error) => Err(error),
+            };
+            match made {
                 Ok(()) => return Ok(()),
                 Err(error) => failure = failure.or(Some(error)),
             }
+            self.stream.flush().await?;
         }
         Err(failure.unwrap_or_else(|| self.no_path()))
+    }
+
+    /// Waits until the device has done what it does for a path
+    async fn finish_making(&mut self, index: usize) -> Result<(), ConnectError> {
+        let made = poll_fn(|cx| match self.making.get_mut(index).and_then(Option::as_mut) {
+            Some(making) => making.as_mut().poll(cx).map(Some),
+            None => Poll::Ready(None),
+        });
+        match made.await {
+            Some(made) => self.on_made(index, made),
+            // An earlier incarnation of the path has not stopped.
+            None => Err(self.no_path()),
+        }
     }
 
     /// Runs until a path carries packets in both directions

@@ -1,0 +1,292 @@
+//! Calls of a device that may block, off the executor
+//!
+//! Verbs of connecting and of teardown may take seconds, or never return (field reports). They run where the runtime lets calls block, and a
+//! bound is kept on each. After it, the call is reported, its objects are abandoned, and the device is left alone until the call returns.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use rdma_core::Runtime;
+
+use crate::sync::Mutex;
+
+/// What is asked of a device where the answer may never come
+///
+/// ```
+/// use rdma_async::DeviceCall;
+///
+/// assert_eq!(DeviceCall::Stop.to_string(), "destroy_qp or dereg_mr");
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum DeviceCall {
+    /// To connect the queue pairs of a path
+    Connect,
+    /// To close the device
+    Close,
+    /// To open the device, and to make the queue pairs of a path
+    Prepare,
+    /// To tell the state of its port
+    Query,
+    /// To destroy the queue pairs of a path, and to deregister its memory
+    Stop,
+}
+
+impl fmt::Display for DeviceCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connect => "modify_qp",
+            Self::Close => "destroy_cq, dealloc_pd or close_device",
+            Self::Prepare => "open_device, alloc_pd, create_cq, reg_mr, query_port, query_gid or create_qp",
+            Self::Query => "query_port",
+            Self::Stop => "destroy_qp or dereg_mr",
+        })
+    }
+}
+
+/// A call of a device that has not returned in time
+///
+/// ```
+/// use std::time::Duration;
+/// use rdma_async::{BlockedCall, DeviceCall};
+///
+/// let blocked = BlockedCall { call: DeviceCall::Connect, waited: Duration::from_secs(3) };
+/// assert!(blocked.to_string().starts_with("a device has not returned from modify_qp for 3s"));
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "a device has not returned from {call} for {waited:?}, and is left alone until it does; if it never does, unplug the cable or \
+     restart the machine"
+)]
+pub struct BlockedCall {
+    /// What was asked of it
+    pub call: DeviceCall,
+    /// How long it was waited for
+    pub waited: Duration,
+}
+
+/// What the devices of a node have not returned from
+///
+/// ```
+/// # rdma_sim::Sim::new().run(async |net| {
+/// use rdma_async::{DeviceStats, Node};
+///
+/// let node = Node::builder(net.opener("a", "rdma_en2")).runtime(net.runtime()).build()?;
+/// let stats: DeviceStats = node.device_stats();
+/// assert_eq!((stats.blocked_calls, stats.abandoned), (0, 0));
+/// # Ok::<_, rdma_async::NodeError>(())
+/// # }).value.unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct DeviceStats {
+    /// Calls that have not returned within [`device_timeout`](crate::NodeOptions::device_timeout), and still have not; each keeps a thread
+    pub blocked_calls: usize,
+    /// Paths, devices and registrations that a device was never asked to give up, or did not give up in time: they are kept until the
+    /// process ends
+    pub abandoned: u64,
+}
+
+/// The calls of one device
+pub(crate) struct DeviceCalls {
+    runtime: Arc<dyn Runtime>,
+    limit: Duration,
+    /// Calls that were reported, and have not returned.
+    blocked: AtomicUsize,
+    abandoned: AtomicU64,
+    latest: Mutex<Option<BlockedCall>>,
+}
+
+/// What is done with the outcome of a call: by the thread of the call, or when the limit has passed
+type Done<T> = Box<dyn FnOnce(Result<T, BlockedCall>) + Send>;
+
+/// A call that is under way
+struct Pending<T> {
+    /// `None` once the outcome is known.
+    done: Mutex<Option<Done<T>>>,
+    watcher: Mutex<Option<Waker>>,
+}
+
+impl DeviceCalls {
+    pub(crate) fn new(runtime: &Arc<dyn Runtime>, limit: Duration) -> Self {
+        Self {
+            runtime: Arc::clone(runtime),
+            limit,
+            blocked: AtomicUsize::new(0),
+            abandoned: AtomicU64::new(0),
+            latest: Mutex::new(None),
+        }
+    }
+
+    /// The latest call that has not returned in time, while the device is left alone because of it
+    pub(crate) fn blocked(&self) -> Option<BlockedCall> {
+        if self.blocked.load(Ordering::Acquire) == 0 { None } else { *self.latest.lock() }
+    }
+
+    /// How many calls have not returned in time and still have not
+    pub(crate) fn blocked_count(&self) -> usize {
+        self.blocked.load(Ordering::Acquire)
+    }
+
+    /// How many objects, or paths with their objects, were never given back to the device
+    pub(crate) fn abandoned(&self) -> u64 {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Runs `f`, and `done` with its outcome; a device that is blocked is not called
+    ///
+    /// `done` runs once: at once, on the thread of the call, or on a task when the limit has passed.
+    pub(crate) fn start<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: DeviceCall,
+        f: impl FnOnce() -> T + Send + 'static,
+        done: impl FnOnce(Result<T, BlockedCall>) + Send + 'static,
+    ) {
+        if let Some(blocked) = self.blocked() {
+            drop(f);
+            return done(Err(blocked));
+        }
+        let pending =
+            Arc::new(Pending { done: Mutex::new(Some(Box::new(done) as _)), watcher: Mutex::new(None) });
+        let (calls, of_call) = (Arc::clone(self), Arc::clone(&pending));
+        self.runtime.spawn_blocking(Box::new(move || {
+            let value = f();
+            Box::new(move || match of_call.take() {
+                Some(done) => done(Ok(value)),
+                None => {
+                    drop(value);
+                    calls.returned(call);
+                }
+            })
+        }));
+        if !pending.is_done() {
+            self.watch(call, pending);
+        }
+    }
+
+    /// Reports the call if it does not return in time
+    fn watch<T: Send + 'static>(self: &Arc<Self>, call: DeviceCall, pending: Arc<Pending<T>>) {
+        let calls = Arc::clone(self);
+        let mut timer = self.runtime.timer();
+        timer.as_mut().reset(self.runtime.now() + self.limit);
+        self.runtime.spawn(Box::pin(async move {
+            let expired = poll_fn(|cx| match pending.poll_done(cx) {
+                Poll::Ready(()) => Poll::Ready(false),
+                Poll::Pending => timer.as_mut().poll_expired(cx).map(|()| true),
+            });
+            if expired.await
+                && let Some(done) = pending.take_for(&calls, call)
+            {
+                let waited = calls.limit;
+                tracing::warn!(%call, ?waited, "a device does not return from a call: it is left alone until it does");
+                done(Err(BlockedCall { call, waited }));
+            }
+        }));
+    }
+
+    /// Runs `f`; the outcome
+    pub(crate) async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: DeviceCall,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, BlockedCall> {
+        let outcome = Arc::new(Mutex::new((None, None::<Waker>)));
+        let place = Arc::clone(&outcome);
+        self.start(call, f, move |result| {
+            let mut place = place.lock();
+            place.0 = Some(result);
+            let waker = place.1.take();
+            drop(place);
+            waker.into_iter().for_each(Waker::wake);
+        });
+        poll_fn(|cx| {
+            let mut outcome = outcome.lock();
+            match outcome.0.take() {
+                Some(result) => Poll::Ready(result),
+                None => {
+                    let before = outcome.1.replace(cx.waker().clone());
+                    drop(outcome);
+                    drop(before);
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// Drops `value`, whose destructor calls the device; a device that is blocked keeps it for good
+    pub(crate) fn discard<T: Send + 'static>(self: &Arc<Self>, call: DeviceCall, value: T) {
+        if self.blocked().is_some() {
+            self.abandon(value);
+        } else {
+            let calls = Arc::clone(self);
+            // A call that is never made keeps it, too.
+            let kept = ManuallyDrop::new(value);
+            self.start(
+                call,
+                move || drop(ManuallyDrop::into_inner(kept)),
+                move |outcome| {
+                    if outcome.is_err() {
+                        calls.count_abandoned();
+                    }
+                },
+            );
+        }
+    }
+
+    /// Never drops `value`
+    pub(crate) fn abandon<T>(&self, value: T) {
+        std::mem::forget(value);
+        self.count_abandoned();
+    }
+
+    pub(crate) fn count_abandoned(&self) {
+        self.abandoned.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn reported(&self, call: DeviceCall) {
+        let blocked = BlockedCall { call, waited: self.limit };
+        *self.latest.lock() = Some(blocked);
+        self.blocked.fetch_add(1, Ordering::Release);
+    }
+
+    fn returned(&self, call: DeviceCall) {
+        self.blocked.fetch_sub(1, Ordering::Release);
+        tracing::info!(%call, "a device has returned from a call that was given up");
+    }
+}
+
+impl<T> Pending<T> {
+    /// Takes what is to be done with the outcome, unless that was done
+    fn take(&self) -> Option<Done<T>> {
+        let done = self.done.lock().take();
+        let watcher = self.watcher.lock().take();
+        watcher.into_iter().for_each(Waker::wake);
+        done
+    }
+
+    /// As [`take`](Self::take), when the limit has passed; the device counts as blocked before its call can return
+    fn take_for(&self, calls: &DeviceCalls, call: DeviceCall) -> Option<Done<T>> {
+        let mut place = self.done.lock();
+        let done = place.take();
+        if done.is_some() {
+            calls.reported(call);
+        }
+        done
+    }
+
+    fn is_done(&self) -> bool {
+        self.done.lock().is_none()
+    }
+
+    fn poll_done(&self, cx: &Context<'_>) -> Poll<()> {
+        let before = self.watcher.lock().replace(cx.waker().clone());
+        drop(before);
+        if self.is_done() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}

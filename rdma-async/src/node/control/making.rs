@@ -1,0 +1,287 @@
+//! How a path is made: what asks the device runs beside the task, and comes back to it
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rdma_core::session::{ControlMessage, HelloError, Offer, PathEnd, PathId};
+use rdma_core::{Cause, Device};
+
+use super::{Control, PathState, is_unreachable};
+use crate::bootstrap_stream::BootstrapStream;
+use crate::device_calls::DeviceCall;
+use crate::error::ConnectError;
+use crate::node::inner::NodeInner;
+use crate::node::pairing::RETRY_INTERVAL;
+use crate::node::path::PreparedPath;
+
+/// What a device does for a path
+pub(super) type Making<D> = Pin<Box<dyn Future<Output = Result<PreparedPath<D>, ConnectError>> + Send>>;
+
+/// Whether a port is active, if its device answers
+pub(super) type Query = Pin<Box<dyn Future<Output = Option<bool>> + Send>>;
+
+/// Runs `make` where it may block
+fn make<D: Device>(
+    node: &Arc<NodeInner<D>>,
+    port: usize,
+    call: DeviceCall,
+    make: impl FnOnce(&Arc<NodeInner<D>>) -> Result<PreparedPath<D>, ConnectError> + Send + 'static,
+) -> Making<D> {
+    let (calls, node) = (Arc::clone(&node.ports[port].calls), Arc::clone(node));
+    Box::pin(async move { calls.run(call, move || make(&node)).await? })
+}
+
+impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
+    /// Begins to create this side's end of a path, for port `port` of the peer
+    pub(super) fn begin_offer(&mut self, index: usize, port: u32) {
+        self.epochs[index] = self.epochs[index].wrapping_add(1);
+        let epoch = self.epochs[index];
+        // A name that did not help may be that of a cable which was moved.
+        let link = self.node.ports[index].link().filter(|_| !self.pairings[index].has_failed());
+        self.making[index] = Some(make(&self.node, index, DeviceCall::Prepare, move |node| {
+            let found = &node.ports[index];
+            if found.current().is_some() && !found.is_active() {
+                return Err(rdma_core::Error::new(rdma_core::Verb::QueryPort, Cause::PortDown).into());
+            }
+            PreparedPath::new(node, PathId(index as u32), index, epoch)
+        }));
+        self.paths[index] = PathState::Preparing { port, link };
+    }
+
+    /// Begins to connect this side's end of an offered path to the peer's
+    pub(super) fn on_answer(&mut self, theirs: PathEnd, port: u32) -> Result<(), ConnectError> {
+        let index = theirs.path.0 as usize;
+        let Some(place) = self.paths.get_mut(index) else { return Ok(()) };
+        if let Some(error) = self.peering.error() {
+            return Err(error.into());
+        }
+        let is_expected =
+            matches!(place, PathState::Offered { prepared, .. } if prepared.end().epoch == theirs.epoch);
+        if !is_expected {
+            return Ok(());
+        }
+        let connecting = PathState::Connecting { theirs, port, is_offerer: true };
+        let offered = std::mem::replace(&mut self.paths[index], connecting);
+        let PathState::Offered { prepared, .. } = offered else { return Ok(()) };
+        self.pairings[index].on_answer(port);
+        let (peer_timeout, own) = (self.peer_timeout, index);
+        self.making[index] = Some(make(&self.node, own, DeviceCall::Connect, move |_| {
+            prepared.connect(&theirs, peer_timeout)
+        }));
+        Ok(())
+    }
+
+    /// Begins to make this side's end of a path that the peer offers
+    pub(super) fn on_offer(&mut self, offer: Offer) -> Result<(), ConnectError> {
+        let theirs = offer.end;
+        let (path, epoch) = (theirs.path, theirs.epoch);
+        let index = path.0 as usize;
+        if index >= self.paths.len() {
+            return Err(HelloError::Unexpected.into());
+        }
+        // The peer has lost the path, if there is one.
+        self.making[index] = None;
+        self.peering.lose_path(path);
+        if let Some(error) = self.peering.error() {
+            return Err(error.into());
+        }
+        self.epochs[index] = epoch;
+        if self.peering.update(|state, _| state.is_stopping(path)) {
+            self.paths[index] = PathState::Waiting { offer };
+            return Ok(());
+        }
+        let port = match self.find_port(&offer) {
+            Ok(port) => port,
+            Err(error) => return self.refuse(index, error),
+        };
+        self.paths[index] = PathState::Connecting { theirs, port: port as u32, is_offerer: false };
+        let (peer_timeout, transport, none) = (self.peer_timeout, offer.transport, self.no_path());
+        self.making[index] = Some(make(&self.node, port, DeviceCall::Prepare, move |node| {
+            if node.ports[port].open(&node.port_watch)?.device().caps().transport != transport {
+                return Err(none);
+            }
+            PreparedPath::new(node, path, port, epoch)?.connect(&theirs, peer_timeout)
+        }));
+        Ok(())
+    }
+
+    /// Tells the peer that the path it has offered cannot be made
+    fn refuse(&mut self, index: usize, error: ConnectError) -> Result<(), ConnectError> {
+        let (path, epoch) = (PathId(index as u32), self.epochs[index]);
+        self.paths[index] = PathState::Down { from: self.now() };
+        self.send(ControlMessage::Lost { path, epoch, is_unreachable: is_unreachable(&error) });
+        Err(error)
+    }
+
+    /// The port of this side at the other end of an offered path
+    fn find_port(&self, offer: &Offer) -> Result<usize, ConnectError> {
+        let (ports, Offer { link, .. }) = (&self.node.ports, *offer);
+        let links = ports.iter().map(|port| link.and_then(|_| port.link())).collect::<Vec<_>>();
+        let joined = links.iter().position(|other| other.is_some() && *other == link);
+        // A port whose cable has another name leads elsewhere.
+        let asked = Some(offer.port as usize).filter(|port| links.get(*port).is_some_and(Option::is_none));
+        let found = joined.or(asked).ok_or_else(|| self.no_path())?;
+        let is_used = |(path, state): (usize, &PathState<D>)| {
+            let used = match state {
+                PathState::Up { port, .. } => Some(*port),
+                PathState::Connecting { port, is_offerer: false, .. } => Some(*port as usize),
+                _ => None,
+            };
+            path != offer.end.path.0 as usize && used == Some(found)
+        };
+        if self.paths.iter().enumerate().any(is_used) {
+            return Err(HelloError::Unexpected.into());
+        }
+        Ok(found)
+    }
+
+    /// What the device did for a path is done
+    pub(super) fn on_made(
+        &mut self,
+        index: usize,
+        made: Result<PreparedPath<D>, ConnectError>,
+    ) -> Result<(), ConnectError> {
+        self.making[index] = None;
+        let now = self.now();
+        let place = std::mem::replace(&mut self.paths[index], PathState::Down { from: now });
+        if let Err(ConnectError::Blocked(blocked)) = &made {
+            self.peering.update(|state, _| state.note_blocked(PathId(index as u32), *blocked));
+        }
+        match place {
+            PathState::Preparing { port, link } => match made {
+                Ok(prepared) => {
+                    let (end, transport) = (prepared.end(), prepared.transport());
+                    let until = now + self.peer_timeout;
+                    self.paths[index] = PathState::Offered { prepared: Box::new(prepared), until };
+                    self.send(ControlMessage::Offer(Offer { end, port, transport, link }));
+                    Ok(())
+                }
+                Err(error) => {
+                    let is_down =
+                        matches!(&error, ConnectError::Device(error) if error.cause == Cause::PortDown);
+                    if is_down && self.node.ports[index].current().is_some() {
+                        self.pairings[index].on_unplug();
+                        self.paths[index] = PathState::Down { from: now + RETRY_INTERVAL };
+                    } else {
+                        self.retry_later(index, false);
+                    }
+                    Err(error)
+                }
+            },
+            PathState::Connecting { theirs, port, is_offerer } => {
+                let own = if is_offerer { index } else { port as usize };
+                let opened = made.and_then(|prepared| {
+                    let end = prepared.end();
+                    prepared.open(&self.node, &self.peering, &theirs, self.peer_timeout, is_offerer)?;
+                    Ok(end)
+                });
+                match opened {
+                    Ok(end) => {
+                        tracing::info!(path = index, port, "path up");
+                        self.paths[index] = PathState::Up { epoch: end.epoch, port: own, since: now };
+                        if !is_offerer {
+                            self.send(ControlMessage::Answer { end, port });
+                        }
+                        Ok(())
+                    }
+                    Err(error) if is_offerer => {
+                        self.retry_later(index, is_unreachable(&error));
+                        Err(error)
+                    }
+                    Err(error) => self.refuse(index, error),
+                }
+            }
+            other => {
+                self.paths[index] = other;
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes the paths that the peer has offered while their devices had not given up what they had for them before
+    pub(super) fn begin_waiting(&mut self) {
+        for index in 0..self.paths.len() {
+            if let PathState::Waiting { offer } = &self.paths[index] {
+                let offer = *offer;
+                if let Err(error) = self.on_offer(offer) {
+                    tracing::debug!(path = index, %error, "no path");
+                }
+            }
+        }
+    }
+
+    pub(super) fn poll_made(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<(usize, Result<PreparedPath<D>, ConnectError>)> {
+        for (index, making) in self.making.iter_mut().enumerate() {
+            if let Some(future) = making
+                && let Poll::Ready(made) = future.as_mut().poll(cx)
+            {
+                *making = None;
+                return Poll::Ready((index, made));
+            }
+        }
+        Poll::Pending
+    }
+
+    // ─── Ports ───
+
+    /// Asks the ports of all paths whether they are active
+    pub(super) fn query_ports(&mut self) {
+        for index in 0..self.paths.len() {
+            let port = match &self.paths[index] {
+                PathState::Up { port, .. } => *port,
+                // Of the accepting side, no port belongs to a path that is down.
+                PathState::Down { .. } if !self.pairings.is_empty() => index,
+                _ => continue,
+            };
+            let found = &self.node.ports[port];
+            if self.queries[port].is_some() || found.current().is_none() || found.blocked().is_some() {
+                continue;
+            }
+            let (calls, node) = (Arc::clone(&found.calls), Arc::clone(&self.node));
+            let is_active =
+                async move { calls.run(DeviceCall::Query, move || node.ports[port].is_active()).await.ok() };
+            self.queries[port] = Some(Box::pin(is_active));
+        }
+    }
+
+    pub(super) fn poll_queried(&mut self, cx: &mut Context<'_>) -> Poll<(usize, Option<bool>)> {
+        for (port, query) in self.queries.iter_mut().enumerate() {
+            if let Some(future) = query
+                && let Poll::Ready(is_active) = future.as_mut().poll(cx)
+            {
+                *query = None;
+                return Poll::Ready((port, is_active));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// A port was asked whether it is active; `None` if its device does not answer, which the peer's silence may show
+    pub(super) fn on_queried(&mut self, port: usize, is_active: Option<bool>) {
+        let now = self.now();
+        let calls = &self.node.ports[port].calls;
+        for index in 0..self.paths.len() {
+            let path = PathId(index as u32);
+            match (&self.paths[index], is_active) {
+                (PathState::Up { port: own, .. }, Some(false)) if *own == port => {
+                    self.peering.lose_path(path)
+                }
+                (PathState::Up { port: own, .. }, None) if *own == port => {
+                    if let Some(blocked) = calls.blocked() {
+                        self.peering.update(|state, _| state.note_blocked(path, blocked));
+                    }
+                }
+                (PathState::Down { from }, Some(false)) if index == port && !self.pairings.is_empty() => {
+                    let from = (*from).min(now + RETRY_INTERVAL);
+                    self.pairings[index].on_unplug();
+                    self.paths[index] = PathState::Down { from };
+                }
+                _ => (),
+            }
+        }
+    }
+}
