@@ -76,7 +76,6 @@ pub enum SessionError {
 /// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
 /// # let (to_b, to_a) = tokio::io::duplex(1024);
 /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
-/// # let peer = b.accept().await.unwrap();
 /// session.reset(7);
 /// assert_eq!(session.send_bytes(b"late").await, Err(SendError::Lost(SessionError::Aborted)));
 /// # Ok::<_, Box<dyn std::error::Error>>(())
@@ -125,7 +124,6 @@ pub enum SendError {
 /// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
 /// # let (to_b, to_a) = tokio::io::duplex(1024);
 /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
-/// # let peer = b.accept().await.unwrap();
 /// session.close().await?;
 /// assert_eq!(session.open_stream(Priority::Normal).await.unwrap_err(), OpenError::Closed);
 /// # Ok::<_, Box<dyn std::error::Error>>(())
@@ -216,7 +214,6 @@ pub enum RecvError {
 /// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
 /// # let (to_b, to_a) = tokio::io::duplex(1024);
 /// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
-/// # let peer = b.accept().await.unwrap();
 /// session.reset(7);
 /// assert_eq!(session.close().await, Err(CloseError::Lost(SessionError::Aborted)));
 /// # Ok::<_, Box<dyn std::error::Error>>(())
@@ -249,7 +246,7 @@ pub enum CloseError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// A device did not return from a call in time
+    /// A device did not return in time
     #[error(transparent)]
     Blocked(#[from] BlockedCall),
     /// The node is closed

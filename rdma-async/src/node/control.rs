@@ -12,7 +12,6 @@ use std::time::Duration;
 use rdma_core::session::{ControlMessage, LinkId, Offer, PathEnd, PathId, Side};
 use rdma_core::{Cause, Device, Time, Timer};
 
-use self::making::{Making, Query};
 use super::inner::NodeInner;
 use super::pairing::{Pairing, RETRY_INTERVAL};
 use super::path::PreparedPath;
@@ -29,6 +28,12 @@ use crate::wait_queue::Waiter;
 const PORT_INTERVAL: Duration = Duration::from_millis(4);
 /// How long a path must have been up to be made again at once.
 const LASTING: Duration = Duration::from_secs(1);
+
+/// What a device does for a path
+type Making<D> = Pin<Box<dyn Future<Output = Result<PreparedPath<D>, ConnectError>> + Send>>;
+
+/// Whether a port is active, if its device answers
+type Query = Pin<Box<dyn Future<Output = Option<bool>> + Send>>;
 
 /// A path as this side knows it
 enum PathState<D: Device> {

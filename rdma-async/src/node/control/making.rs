@@ -1,25 +1,18 @@
 //! How a path is made: what asks the device runs beside the task, and comes back to it
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rdma_core::session::{ControlMessage, HelloError, Offer, PathEnd, PathId};
 use rdma_core::{Cause, Device};
 
-use super::{Control, PathState, is_unreachable};
+use super::{Control, Making, PathState, is_unreachable};
 use crate::bootstrap_stream::BootstrapStream;
 use crate::device_calls::DeviceCall;
 use crate::error::ConnectError;
 use crate::node::inner::NodeInner;
 use crate::node::pairing::RETRY_INTERVAL;
 use crate::node::path::PreparedPath;
-
-/// What a device does for a path
-pub(super) type Making<D> = Pin<Box<dyn Future<Output = Result<PreparedPath<D>, ConnectError>> + Send>>;
-
-/// Whether a port is active, if its device answers
-pub(super) type Query = Pin<Box<dyn Future<Output = Option<bool>> + Send>>;
 
 /// Runs `make` where it may block
 fn make<D: Device>(
