@@ -49,7 +49,7 @@ pub use histogram::Histogram;
 pub use invalid::Invalid;
 pub use port::{PortState, PortStatus};
 pub use queue_pair::{QpCapacity, QpInit, QpState, QpType, Transition};
-pub use runtime::{BlockingCall, Runtime, Timer};
+pub use runtime::{BlockingCall, Runtime, Timer, Work};
 pub use time::Time;
 pub use work::{Completion, Lkey, Opcode, RecvRequest, Rkey, SendOp, SendRequest, Sge, Status, WrId};
 

@@ -68,6 +68,29 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
         use std::hash::{BuildHasher as _, RandomState};
         RandomState::new().hash_one(self.now())
     }
+
+    /// The task that runs has copied or combined memory; a simulation that models processors lets time pass for it
+    ///
+    /// The default does nothing: a real processor has taken the time already.
+    fn spend(&self, work: Work) {
+        let _ = work;
+    }
+}
+
+/// What a processor does to memory, see [`Runtime::spend`]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Work {
+    /// Copies so many bytes
+    Copy {
+        /// How many
+        bytes: usize,
+    },
+    /// Combines so many bytes with as many others, such as a sum of vectors
+    Reduce {
+        /// How many
+        bytes: usize,
+    },
 }
 
 /// Wakes a task at a point in time; see the example of [`Runtime`]

@@ -2,7 +2,7 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use rdma_core::{BlockingCall, Runtime, Time, Timer};
+use rdma_core::{BlockingCall, Runtime, Time, Timer, Work};
 
 use crate::driver::Task;
 use crate::executor::{Origin, Owner, Start};
@@ -132,6 +132,10 @@ impl Runtime for HostRuntime {
 
     fn random(&self) -> u64 {
         self.net.sim_runtime().random()
+    }
+
+    fn spend(&self, work: Work) {
+        self.net.sim_runtime().spend(work);
     }
 }
 

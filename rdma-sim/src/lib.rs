@@ -4,6 +4,7 @@
 pub mod catalogue;
 pub mod check;
 mod choices;
+mod cpu;
 mod device;
 pub mod driver;
 mod executor;

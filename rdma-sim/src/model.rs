@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use rdma_core::{Caps, FRAME, Time};
+use rdma_core::{Caps, FRAME, Time, Verb};
 
 use crate::Rules;
 use crate::rules::{QueueGrant, QueueUnit};
@@ -71,6 +71,15 @@ impl Model {
         Self { caps: Caps::roce(), rules: Rules::roce(), timing: Timing::default() }
     }
 
+    /// As [`tb5`](Self::tb5) with processors: verbs, copies, reductions and wake-ups take time, see [`Timing::cpu`]
+    ///
+    /// For programs whose work on the bytes counts. Its costs are assumed or calibrated, where those of the wire are measured.
+    pub fn tb5_cpu() -> Self {
+        let mut model = Self::tb5();
+        model.timing.cpu = true;
+        model
+    }
+
     /// As [`tb5`](Self::tb5) on the strict side of every rule that is disputed, or whose extent is not known
     ///
     /// For programs that are to meet no surprise on a Mac. Sessions of `rdma-async` do not run on it yet: they register memory for local
@@ -80,12 +89,14 @@ impl Model {
     }
 
     /// The names of all profiles; the first is the default
-    pub const PROFILES: [&'static str; 5] = ["tb5", "tb5-strict", "tb5-macos-26.2", "tb5-lenient", "roce"];
+    pub const PROFILES: [&'static str; 6] =
+        ["tb5", "tb5-cpu", "tb5-strict", "tb5-macos-26.2", "tb5-lenient", "roce"];
 
     /// The profile called `name`, one of [`PROFILES`](Self::PROFILES)
     pub fn profile(name: &str) -> Option<Self> {
         match name {
             "tb5" => Some(Self::tb5()),
+            "tb5-cpu" => Some(Self::tb5_cpu()),
             "tb5-strict" => Some(Self::tb5_strict()),
             "tb5-macos-26.2" => Some(Self::tb5_macos_26_2()),
             "tb5-lenient" => Some(Self::tb5_lenient()),
@@ -95,7 +106,7 @@ impl Model {
     }
 }
 
-/// How long the parts of a message's way take, in nanoseconds
+/// How long things take: the parts of a message's way, and, with [`cpu`](Self::cpu), what programs do
 ///
 /// ```
 /// let timing = rdma_sim::Timing::default();
@@ -125,6 +136,45 @@ pub struct Timing {
     pub unresolved_rtr_ns: u64,
     /// Whether a simulated task does not run while a verb takes time that it has called itself; calls of nodes run beside their tasks
     pub verbs_block_tasks: bool,
+    /// Whether processors take time: verbs, copies, reductions and wake-ups last as long as the fields below say
+    ///
+    /// Off: only the wire takes time, and a program runs infinitely fast between two verbs. It has an effect on the tasks of a
+    /// [`Sim`](crate::Sim), not on those of another executor ([`Driver`](crate::Driver)), whose processor is a real one.
+    pub cpu: bool,
+    /// Opening a device with its protection domain
+    pub open_ns: u64,
+    /// Creating a completion queue or a queue pair
+    pub create_ns: u64,
+    /// Registering memory, whatever its size
+    pub register_ns: u64,
+    /// What each page of 16 KiB adds to a registration
+    pub register_page_ns: u64,
+    /// A transition of a queue pair
+    pub modify_ns: u64,
+    /// Destroying an object, or deregistering memory
+    pub teardown_ns: u64,
+    /// Posting a request
+    pub post_ns: u64,
+    /// Polling a completion queue once, whether or not it finds something
+    pub poll_ns: u64,
+    /// How many bytes one core copies in a microsecond; zero: copies take no time
+    pub copy_bytes_per_us: u64,
+    /// How many bytes of a vector one core combines with those of another in a microsecond; zero: that takes no time
+    pub reduce_bytes_per_us: u64,
+    /// From the event that a task waits for until the task runs
+    pub wake_ns: u64,
+    /// Once in so many times a wake-up takes longer; zero: never
+    pub wake_tail_one_in: u32,
+    /// Upper bound of what such a wake-up takes in addition
+    pub wake_tail_ns: u32,
+    /// How many tasks of one host run at once; zero: each has a core of its own
+    pub cores: u32,
+    /// Most bytes of payload that all ports of a Mac send together in a microsecond; zero: as much as their cables carry
+    pub mac_bytes_per_us: u64,
+    /// The part of each cable's rate that Thunderbolt networking takes, in percent below 100
+    pub ip_percent: u32,
+    /// How many frames in a row the first queue pair of a port sends when others wait, which send one; one is fair
+    pub turns: u32,
 }
 
 impl Timing {
@@ -139,7 +189,37 @@ impl Timing {
         line_rate: false,
         unresolved_rtr_ns: 0,
         verbs_block_tasks: false,
+        cpu: false,
+        open_ns: 0,
+        create_ns: 0,
+        register_ns: 0,
+        register_page_ns: 0,
+        modify_ns: 0,
+        teardown_ns: 0,
+        post_ns: 0,
+        poll_ns: 0,
+        copy_bytes_per_us: 0,
+        reduce_bytes_per_us: 0,
+        wake_ns: 0,
+        wake_tail_one_in: 0,
+        wake_tail_ns: 0,
+        cores: 0,
+        mac_bytes_per_us: 0,
+        ip_percent: 0,
+        turns: 1,
     };
+
+    /// What a verb takes of the processor, posts, polls and pages aside
+    pub(crate) fn verb_ns(&self, verb: Verb) -> u64 {
+        match verb {
+            Verb::AllocPd => self.open_ns,
+            Verb::CreateCq | Verb::CreateQp => self.create_ns,
+            Verb::DeallocPd | Verb::DeregMr | Verb::DestroyCq | Verb::DestroyQp => self.teardown_ns,
+            Verb::ModifyQp => self.modify_ns,
+            Verb::RegMr => self.register_ns,
+            _ => 0,
+        }
+    }
 }
 
 impl Default for Timing {
@@ -154,6 +234,24 @@ impl Default for Timing {
             line_rate: true,
             unresolved_rtr_ns: 1_000_000_000,
             verbs_block_tasks: true,
+            cpu: false,
+            open_ns: 100_000,
+            create_ns: 50_000,
+            register_ns: 20_000,
+            register_page_ns: 500,
+            modify_ns: 20_000,
+            teardown_ns: 20_000,
+            post_ns: 100,
+            poll_ns: 30,
+            copy_bytes_per_us: 40_000,
+            reduce_bytes_per_us: 40_000,
+            wake_ns: 100,
+            wake_tail_one_in: 1_000,
+            wake_tail_ns: 20_000,
+            cores: 0,
+            mac_bytes_per_us: 0,
+            ip_percent: 0,
+            turns: 1,
         }
     }
 }

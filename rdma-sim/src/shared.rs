@@ -128,7 +128,9 @@ impl Shared {
             self.advance_to(clock.now());
         }
         let mut state = self.lock();
-        (state.fabric.cqs.poll(cq, out), state)
+        let Fabric { cpu, cqs, model, .. } = &mut state.fabric;
+        cpu.spend(model.timing.poll_ns);
+        (cqs.poll(cq, out), state)
     }
 
     /// Posts on a queue pair of `device`, and counts that it was refused
@@ -172,7 +174,9 @@ impl Shared {
     /// Begins a verb of `device` that may take time; false if it never returns, and so has no effect
     pub(crate) fn begin(&self, device: DeviceRef, verb: Verb) -> bool {
         if !verb_time::is_stuck() {
-            verb_time::add(self.lock_now().fabric.world.slow_verb_ns(device.index, verb));
+            let Fabric { cpu, model, world, .. } = &self.lock_now().fabric;
+            cpu.spend(model.timing.verb_ns(verb));
+            verb_time::add(world.slow_verb_ns(device.index, verb));
             self.pass();
         }
         !verb_time::is_stuck()

@@ -296,13 +296,17 @@ impl Sim {
         clock: Option<Arc<WallClock>>,
     ) -> Result<Net, FaultError> {
         self.plan.check(&self.topology)?;
-        let mut fabric = Fabric::new(&self.topology, self.model, self.plan.0, self.choices, self.options);
+        let mut model = self.model;
+        // The tasks of another executor run on a real processor.
+        model.timing.cpu &= spawner.is_none();
+        let mut fabric = Fabric::new(&self.topology, model, self.plan.0, self.choices, self.options);
         if !self.hashes {
             fabric.trace.stop();
         }
         if self.keeps_moments {
             fabric.coverage.keep_moments();
         }
-        Ok(Net::new(fabric, Arc::new(SimRuntime::new(spawner, self.progress)), clock))
+        let runtime = SimRuntime::new(spawner, self.progress, fabric.cpu.clone());
+        Ok(Net::new(fabric, Arc::new(runtime), clock))
     }
 }

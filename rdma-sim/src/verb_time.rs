@@ -24,6 +24,12 @@ pub(crate) fn take() -> u64 {
     TAKEN_NS.replace(0)
 }
 
+/// How long the verbs take together that this thread has called since the last [`take`], so far as they return
+#[inline]
+pub(crate) fn so_far() -> u64 {
+    Some(TAKEN_NS.get()).filter(|ns| *ns < NEVER).unwrap_or(0)
+}
+
 /// Whether this thread is in a verb that does not return: nothing that it calls until the next [`take`] happens
 #[inline]
 pub(crate) fn is_stuck() -> bool {

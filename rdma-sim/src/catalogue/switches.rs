@@ -27,7 +27,9 @@ pub(super) fn switches(model: &Model) -> Vec<(&'static str, String)> {
     });
     list!(timing: Timing {
         doorbell_ns, per_message_ns, propagation_ns, delivery_ns, jitter_ns, send_completion_ns, line_rate,
-        unresolved_rtr_ns, verbs_block_tasks
+        unresolved_rtr_ns, verbs_block_tasks, cpu, open_ns, create_ns, register_ns, register_page_ns, modify_ns,
+        teardown_ns, post_ns, poll_ns, copy_bytes_per_us, reduce_bytes_per_us, wake_ns, wake_tail_one_in, wake_tail_ns,
+        cores, mac_bytes_per_us, ip_percent, turns
     });
     all
 }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use rdma_core::{BlockingCall, Runtime, Time, Timer};
+use rdma_core::{BlockingCall, Runtime, Time, Timer, Work};
 
 pub(crate) use self::progress::Progress;
 pub(crate) use self::stalled::HumanDuration;
@@ -29,8 +29,10 @@ use self::task::{BoxFuture, MAIN, Queue, Spawned, Task, TaskWaker};
 pub(crate) use self::task::{Origin, Owner, UnfinishedTask};
 use self::tasks::Tasks;
 use self::timers::Clock;
+use crate::cpu::Cpu;
 use crate::fabric::Process;
 use crate::fabric::steps::due;
+use crate::model::Timing;
 use crate::scheduler::{NextAction, Order};
 use crate::shared::Shared;
 use crate::sync::lock;
@@ -54,6 +56,7 @@ pub(crate) struct SimRuntime {
     marks: Mutex<Vec<Mark>>,
     /// How many numbers were drawn by programs
     randoms: AtomicU64,
+    cpu: Cpu,
 }
 
 /// Makes and spawns the main task of a host
@@ -74,9 +77,9 @@ pub(crate) struct Ended<T> {
 }
 
 impl SimRuntime {
-    pub(crate) fn new(spawner: Option<Spawner>, progress: Arc<Progress>) -> Self {
+    pub(crate) fn new(spawner: Option<Spawner>, progress: Arc<Progress>, cpu: Cpu) -> Self {
         Self {
-            clock: Arc::new(Clock::new()),
+            clock: Arc::new(Clock::new(cpu.clone())),
             queue: Arc::default(),
             spawned: Mutex::default(),
             has_spawned: AtomicBool::new(false),
@@ -86,6 +89,7 @@ impl SimRuntime {
             shares: AtomicBool::new(false),
             marks: Mutex::default(),
             randoms: AtomicU64::new(1),
+            cpu,
         }
     }
 
@@ -166,13 +170,16 @@ impl SimRuntime {
         let mut main = std::pin::pin!(main);
         let main_wake = TaskWaker::new(MAIN, &self.queue);
         let main_waker = Waker::from(Arc::clone(&main_wake));
-        let mut run = Tasks::new(order);
         main_waker.wake_by_ref();
-        let verbs_block = shared.lock().fabric.model.timing.verbs_block_tasks;
+        let (waits_for_verbs, cores) = {
+            let timing = &shared.lock().fabric.model.timing;
+            (timing.verbs_block_tasks || timing.cpu, if timing.cpu { timing.cores } else { 0 })
+        };
+        let mut run = Tasks::new(order, cores);
         // What the thread has called before is no part of this run.
         verb_time::take();
         let blocked =
-            || Some(verb_time::take()).filter(|ns| verbs_block || *ns == verb_time::NEVER).unwrap_or(0);
+            || Some(verb_time::take()).filter(|ns| waits_for_verbs || *ns == verb_time::NEVER).unwrap_or(0);
         loop {
             match self.next(shared, limit, &mut run) {
                 Ok(MAIN) => {
@@ -181,11 +188,12 @@ impl SimRuntime {
                         let unfinished = self.unfinished(shared, &mut run, settles);
                         return Ok(Ended { value, order: run.order, unfinished });
                     }
-                    run.block(MAIN, self.now(), blocked());
+                    run.block(MAIN, None, blocked(), self.now());
                 }
                 Ok(id) => {
+                    let host = run.host_with_cores(id);
                     run.poll(id);
-                    run.block(id, self.now(), blocked());
+                    run.block(id, host, blocked(), self.now());
                 }
                 Err(mut stalled) => {
                     if let Stalled::Deadlock { waits, .. } | Stalled::TimeLimit { waits, .. } = &mut stalled {
@@ -293,6 +301,9 @@ impl SimRuntime {
             if run.ready.is_empty() {
                 self.start_spawned(shared, &mut run.tasks);
                 self.queue.take(&mut run.ready);
+                if self.cpu.is_on() {
+                    self.wake_up(shared, run);
+                }
             }
             return;
         }
@@ -311,6 +322,19 @@ impl SimRuntime {
                     }
                 }
             }
+        }
+    }
+
+    /// Makes the tasks that were woken wait until a processor has come to them
+    fn wake_up(&self, shared: &Shared, run: &mut Tasks) {
+        let fabric = &mut shared.lock().fabric;
+        let Timing { wake_ns, wake_tail_one_in, wake_tail_ns, .. } = fabric.model.timing;
+        for id in std::mem::take(&mut run.ready) {
+            let choices = &mut *fabric.choices;
+            // The first choice is the plain one.
+            let is_late = wake_tail_one_in > 0 && choices.pick(wake_tail_one_in) + 1 == wake_tail_one_in;
+            let tail = if is_late { choices.pick(wake_tail_ns.saturating_add(1)) } else { 0 };
+            run.delay(id, self.now(), wake_ns + u64::from(tail));
         }
     }
 
@@ -427,6 +451,10 @@ impl Drop for Unspawn<'_> {
 }
 
 impl Runtime for SimRuntime {
+    fn spend(&self, work: Work) {
+        self.cpu.work(work);
+    }
+
     fn now(&self) -> Time {
         self.clock.now()
     }

@@ -24,8 +24,19 @@ pub(super) struct Tasks {
     pub(super) has_event: bool,
     /// How many times tasks were polled at this instant
     pub(super) polls: u64,
-    /// Tasks that have called a verb which takes time, and when it is over
-    pub(super) blocked: Vec<(usize, Time)>,
+    /// Tasks that have done what takes time
+    blocked: Vec<Blocked>,
+    /// How many tasks of one host run at once; zero: all of them
+    cores: u32,
+}
+
+/// A task that does not run because of what it has done
+struct Blocked {
+    /// `None` if it has ended since
+    id: Option<usize>,
+    /// The host whose core it occupies, if it belongs to one
+    host: Option<u32>,
+    until: Time,
 }
 
 impl Tasks {
@@ -40,7 +51,7 @@ impl Tasks {
     }
 
     /// A run that has not begun
-    pub(super) fn new(order: Order) -> Self {
+    pub(super) fn new(order: Order, cores: u32) -> Self {
         Self {
             tasks: vec![None],
             ready: VecDeque::new(),
@@ -49,39 +60,62 @@ impl Tasks {
             has_event: false,
             polls: 0,
             blocked: Vec::new(),
+            cores,
         }
     }
 
     /// Forgets a task that has ended
     pub(super) fn forget(&mut self, id: usize) {
         self.order.forget(id);
-        self.blocked.retain(|(other, _)| *other != id);
+        self.blocked.retain(|blocked| blocked.id != Some(id));
     }
 
-    /// The task has called verbs that take so many nanoseconds together
+    /// What the task has done takes so many nanoseconds
     #[inline]
-    pub(super) fn block(&mut self, id: usize, now: Time, ns: u64) {
-        if ns > 0 && (id == MAIN || self.tasks[id].is_some()) {
-            self.blocked.push((id, Time::from_nanos(now.as_nanos().saturating_add(ns))));
+    pub(super) fn block(&mut self, id: usize, host: Option<u32>, ns: u64, now: Time) {
+        if ns > 0 {
+            let id = Some(id).filter(|id| *id == MAIN || self.tasks[*id].is_some());
+            self.blocked.push(Blocked {
+                id,
+                host,
+                until: Time::from_nanos(now.as_nanos().saturating_add(ns)),
+            });
         }
     }
 
-    /// For how long the task cannot run because of verbs that it has called
+    /// For how long the task cannot run because of what it has done, or because other tasks have the cores of its host
     #[inline]
     pub(super) fn blocked_ns(&mut self, id: usize, now: Time) -> Option<u64> {
         if self.blocked.is_empty() {
             return None;
         }
-        self.blocked.retain(|(_, until)| *until > now);
-        let until = self.blocked.iter().filter(|(other, _)| *other == id).map(|(_, until)| *until).max()?;
+        self.blocked.retain(|blocked| blocked.until > now);
+        let own = self.blocked.iter().filter(|blocked| blocked.id == Some(id)).map(|blocked| blocked.until);
+        let until = own.max().or_else(|| self.core_free(id))?;
         Some(until.since(now).as_nanos() as u64)
+    }
+
+    /// When a core of the task's host is free, if none is
+    fn core_free(&self, id: usize) -> Option<Time> {
+        let host = self.host_with_cores(id)?;
+        let busy = || self.blocked.iter().filter(|blocked| blocked.host == Some(host));
+        (busy().count() >= self.cores as usize).then(|| busy().map(|blocked| blocked.until).min())?
+    }
+
+    /// The host of a task, if it belongs to one and the tasks of a host share its cores
+    #[inline]
+    pub(super) fn host_with_cores(&self, id: usize) -> Option<u32> {
+        if self.cores == 0 {
+            return None;
+        }
+        Some(self.tasks.get(id)?.as_ref()?.origin.owner?.host)
     }
 
     /// What the task waits for, if it is in a verb
     pub(super) fn wait_in_verb(&self, id: usize, shared: &Shared) -> Option<Wait> {
-        let (_, until) =
-            self.blocked.iter().filter(|(other, _)| *other == id).max_by_key(|(_, until)| *until)?;
-        let verb = if *until == Time::MAX { "a verb that does not return" } else { "a verb that takes time" };
+        let own = self.blocked.iter().filter(|blocked| blocked.id == Some(id));
+        let until = own.map(|blocked| blocked.until).max()?;
+        let verb = if until == Time::MAX { "a verb that does not return" } else { "a verb that takes time" };
         Some(Wait::new(self.name(id, shared), verb))
     }
 

@@ -12,6 +12,7 @@ use rdma_core::{Time, Timer, probe};
 use slotmap::{SlotMap, new_key_type};
 
 use super::stalled::HumanDuration;
+use crate::cpu::Cpu;
 use crate::sync::{lock, replace};
 
 new_key_type! { struct TimerKey; }
@@ -21,6 +22,7 @@ pub(super) struct Clock {
     /// No timer expires before this time; outside of the lock, because every jump reads it
     earliest: AtomicU64,
     timers: Mutex<Timers>,
+    cpu: Cpu,
 }
 
 #[derive(Default)]
@@ -62,12 +64,13 @@ impl Timers {
 }
 
 impl Clock {
-    pub(super) fn new() -> Self {
-        Self { now: AtomicU64::new(0), earliest: AtomicU64::new(u64::MAX), timers: Mutex::default() }
+    pub(super) fn new(cpu: Cpu) -> Self {
+        Self { now: AtomicU64::new(0), earliest: AtomicU64::new(u64::MAX), timers: Mutex::default(), cpu }
     }
 
+    /// The time of the task that is polled
     pub(super) fn now(&self) -> Time {
-        Time::from_nanos(self.now.load(Ordering::Relaxed))
+        Time::from_nanos(self.now.load(Ordering::Relaxed) + self.cpu.ahead_ns())
     }
 
     /// When the next timer expires, or earlier

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use rdma_core::{FRAME, Time};
 
+use super::buses::Buses;
 use super::event::{Event, Nanos};
 use super::ids::{LinkEnd, QpKey};
 use super::queue_pairs::Piece;
-use crate::LineRate;
+use crate::{LineRate, Timing};
 
 /// The transmitters of all cables
 pub(crate) struct Links {
@@ -16,6 +17,10 @@ pub(crate) struct Links {
     has_counted: bool,
     /// What each message occupies the transmitter for, beside its bytes.
     per_message: Nanos,
+    /// What bounds the ports of a host together, if anything does.
+    buses: Option<Buses>,
+    /// How many frames in a row the first queue pair of a port sends.
+    turns: u32,
 }
 
 struct Cable {
@@ -24,6 +29,8 @@ struct Cable {
     is_timed: bool,
     /// Of its rate that is left, in percent.
     percent: u32,
+    /// Of that, what Thunderbolt networking takes, in percent.
+    ip_percent: u32,
     /// How long a full frame occupies the cable as it is now.
     full_frame_ns: u64,
     /// By the end that transmits.
@@ -35,6 +42,8 @@ struct Transmitter {
     /// Queue pairs with something to send, in turn.
     tx_queue: VecDeque<QpKey>,
     busy_until: Time,
+    /// How many frames in a row were those of the first queue pair.
+    streak: u32,
     /// An event at the end of the current frame is scheduled.
     is_armed: bool,
     /// Frames to damage.
@@ -97,9 +106,15 @@ pub(super) enum TxStart {
 }
 
 impl Cable {
-    fn new(rate: LineRate, is_timed: bool) -> Self {
-        let mut cable =
-            Self { rate, is_timed, percent: 100, full_frame_ns: 0, transmitters: Default::default() };
+    fn new(rate: LineRate, timing: &Timing) -> Self {
+        let mut cable = Self {
+            rate,
+            is_timed: timing.line_rate,
+            percent: 100,
+            ip_percent: timing.ip_percent.min(99),
+            full_frame_ns: 0,
+            transmitters: Default::default(),
+        };
         cable.full_frame_ns = cable.frame_ns(FRAME);
         cable
     }
@@ -107,14 +122,25 @@ impl Cable {
     /// How long a frame of `len` bytes of payload occupies the cable as it is now
     fn frame_ns(&self, len: usize) -> u64 {
         let ns = if self.is_timed { self.rate.frame_ns(len) } else { 0 };
-        if self.percent == 100 { ns } else { ns * 100 / u64::from(self.percent) }
+        let left = u64::from(self.percent) * u64::from(100 - self.ip_percent);
+        if left == 10_000 { ns } else { ns * 10_000 / left }
     }
 }
 
 impl Links {
-    pub(super) fn new(rates: impl Iterator<Item = LineRate>, is_timed: bool, per_message_ns: u64) -> Self {
-        let cables = rates.map(|rate| Cable::new(rate, is_timed)).collect();
-        Self { cables, has_counted: false, per_message: Nanos(per_message_ns) }
+    /// The transmitters of cables with these rates, between these hosts
+    pub(super) fn new(
+        rates: impl Iterator<Item = LineRate>,
+        hosts: impl Iterator<Item = [u32; 2]>,
+        timing: &Timing,
+    ) -> Self {
+        Self {
+            cables: rates.map(|rate| Cable::new(rate, timing)).collect(),
+            has_counted: false,
+            per_message: Nanos(timing.per_message_ns),
+            buses: Buses::new(timing.mac_bytes_per_us, hosts),
+            turns: timing.turns,
+        }
     }
 
     /// What has left this end of a cable, and the other
@@ -173,9 +199,23 @@ impl Links {
         !self.cables[cable as usize].transmitters[usize::from(end)].tx_queue.is_empty()
     }
 
-    /// Puts a queue pair that has more to send at the end of the queue
-    pub(super) fn requeue(&mut self, link: LinkEnd, key: QpKey) {
-        self.transmitter(link).tx_queue.push_back(key);
+    /// Whether the first queue pair of a port sends more than others
+    pub(super) fn prefers_first(&self) -> bool {
+        self.turns > 1
+    }
+
+    /// Puts a queue pair that has more to send at the end of the queue, unless it is [preferred](Self::prefers_first) and its
+    /// turns are not over
+    pub(super) fn requeue(&mut self, link: LinkEnd, key: QpKey, is_preferred: bool) {
+        let turns = self.turns;
+        let transmitter = self.transmitter(link);
+        if is_preferred && transmitter.streak + 1 < turns {
+            transmitter.streak += 1;
+            transmitter.tx_queue.push_front(key);
+        } else {
+            transmitter.streak = 0;
+            transmitter.tx_queue.push_back(key);
+        }
     }
 
     /// Takes a queue pair out of the queue, whatever it has to send
@@ -197,7 +237,9 @@ impl Links {
         let Cable { full_frame_ns, transmitters, .. } = &self.cables[link.cable as usize];
         let transmitter = &transmitters[usize::from(link.end)];
         let second = now + Nanos(self.start_ns(is_first) + full_frame_ns);
-        let more = if transmitter.tx_queue.is_empty() && second <= quiet_until {
+        // Frames of several ports take turns at the bus.
+        let is_alone = transmitter.tx_queue.is_empty() && self.buses.is_none();
+        let more = if is_alone && second <= quiet_until {
             let time = quiet_until.as_nanos() - second.as_nanos();
             1 + time.checked_div(*full_frame_ns).unwrap_or(1 << 32)
         } else {
@@ -223,7 +265,10 @@ impl Links {
             let bytes = rest.min(FRAME);
             rest -= bytes;
             let ns = if bytes == FRAME { cable.full_frame_ns } else { cable.frame_ns(bytes) };
-            let end = start + Nanos(std::mem::take(&mut head_ns) + ns);
+            let mut end = start + Nanos(std::mem::take(&mut head_ns) + ns);
+            if let Some(buses) = &mut self.buses {
+                end = end.max(buses.pass(link, start, bytes));
+            }
             on_frame([start, end], bytes);
             start = end;
             wire_bytes += cable.rate.wire_bytes(bytes);
@@ -245,7 +290,9 @@ impl Links {
         let wire_bytes = cable.rate.wire_bytes(len);
         self.has_counted = true;
         let transmitter = &mut cable.transmitters[usize::from(link.end)];
-        transmitter.busy_until = transmitter.busy_until.max(now) + Nanos(ns);
+        let start = transmitter.busy_until.max(now);
+        let passed = self.buses.as_mut().map(|buses| buses.pass(link, start, len));
+        transmitter.busy_until = passed.unwrap_or(start).max(start + Nanos(ns));
         transmitter.count(frames, true, len, wire_bytes);
         transmitter.busy_until
     }

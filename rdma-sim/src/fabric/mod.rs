@@ -7,6 +7,7 @@
 //! for the others: events to schedule, completions, messages to other processes. The fabric calls the components in turn and
 //! passes on what they return.
 
+mod buses;
 mod completion_queues;
 mod coverage;
 mod event;
@@ -41,6 +42,7 @@ use rdma_core::{Completion, PortState, Time};
 use self::completion_queues::CompletionQueues;
 use self::coverage::Coverage;
 use self::event::Event;
+use self::ids::LinkEnd;
 use self::links::Links;
 use self::memory::Memory;
 use self::notes::Notes;
@@ -50,6 +52,7 @@ use self::sanitizer::Sanitizer;
 use self::schedule::Schedule;
 use self::world::{FaultEffect, World};
 use crate::catalogue::rule;
+use crate::cpu::Cpu;
 use crate::fault::{Fault, Trigger};
 use crate::scheduler::Lateness;
 use crate::trace::{Ending, RecordKind, Trace};
@@ -76,6 +79,7 @@ pub(crate) struct Fabric {
     pub(crate) qps: QueuePairs,
     pub(crate) cqs: CompletionQueues,
     pub(crate) links: Links,
+    pub(crate) cpu: Cpu,
     pub(crate) memory: Memory,
     pub(crate) sanitizer: Sanitizer,
     pub(crate) coverage: Coverage,
@@ -111,9 +115,13 @@ impl Fabric {
         let lateness = Lateness::draw(options.scheduler, &mut *choices);
         if options.scheduler == Scheduler::Every {
             model.timing.jitter_ns = 0;
+            model.timing.cpu = false;
         }
         let world = World::new(topology, &model);
         let rates = topology.cables.iter().map(|cable| topology.link_rate(cable));
+        let ends = (0..topology.cables.len() as u32).map(|cable| LinkEnd { cable, end: 0 });
+        let hosts = ends.filter_map(|link| world.ends(link)).map(|ends| ends.map(|end| world.host_of(end)));
+        let links = Links::new(rates, hosts, &model.timing);
         let devices = world.device_count();
         let mut fabric = Self {
             schedule: Schedule::new(),
@@ -126,7 +134,8 @@ impl Fabric {
             blocked_ns: 0,
             qps: QueuePairs::new(devices, &model),
             cqs: CompletionQueues::new(),
-            links: Links::new(rates, model.timing.line_rate, model.timing.per_message_ns),
+            links,
+            cpu: Cpu::new(&model.timing),
             memory: Memory::new(devices, model.rules.boundary, options.real_addresses),
             sanitizer: Sanitizer::new(options.sanitizes),
             coverage: Coverage::default(),

@@ -51,6 +51,7 @@ impl Fabric {
             size += qp.send_size(resolve(sge)?)?;
         }
         qp.reserve_sends(size)?;
+        self.cpu.spend(self.model.timing.post_ns);
         if !others.is_empty() {
             self.coverage.rule(rule!("multi-sge"));
         }
@@ -67,7 +68,7 @@ impl Fabric {
                 self.trace.note_beginning(self.memory.beginning(op, span));
             }
             let late_ns = self.lateness.ns(&mut *self.choices);
-            let doorbell = now + Nanos(self.model.timing.doorbell_ns + late_ns);
+            let doorbell = now + Nanos(self.cpu.ahead_ns() + self.model.timing.doorbell_ns + late_ns);
             self.schedule.add(doorbell, Event::Doorbell(self.qps.at(key)));
         }
         Ok(())
@@ -101,7 +102,8 @@ impl Fabric {
             self.coverage.rule(if is_late { rule!("late-registration") } else { rule!("receive-access") });
         }
         let overflows = rules.ring_overflow == RingOverflow::Corrupts || self.world.overflows(device);
-        let visible = now + Nanos(timing.propagation_ns);
+        self.cpu.spend(timing.post_ns);
+        let visible = now + Nanos(self.cpu.ahead_ns() + timing.propagation_ns);
         let is_next = qp.push_receive(request.id, span, visible, status, overflows)?;
         if overflows && qp.has_overflowed() {
             self.coverage.rule(rule!("ring-overflow"));

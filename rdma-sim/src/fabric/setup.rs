@@ -18,6 +18,8 @@ use crate::trace::{Ending, RecordKind};
 
 /// The sequence number with which every queue pair begins.
 const PSN: Psn = Psn(7);
+/// Bytes of a page of memory.
+const PAGE: u64 = 16 << 10;
 
 /// A change of the state of a queue pair
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +58,8 @@ impl Fabric {
             return invalid(Invalid::LocalWriteOnly);
         }
         self.setup_steps += 1;
+        let pages = (memory.len() as u64).div_ceil(PAGE);
+        self.cpu.spend(self.model.timing.register_page_ns.saturating_mul(pages));
         for (applies, number) in [
             (access == Access::LOCAL_WRITE, rule!("registration-access")),
             (

@@ -15,6 +15,7 @@ mod memory;
 mod ports;
 mod roce;
 mod states;
+mod timing;
 
 use std::fmt::Debug;
 use std::time::Duration;

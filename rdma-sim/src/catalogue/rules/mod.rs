@@ -8,6 +8,7 @@ mod memory;
 mod roce;
 mod rule;
 mod states;
+mod time;
 
 pub use self::rule::{Rule, RuleStatus, Switch};
 
@@ -19,6 +20,7 @@ pub const SECTIONS: &[(&str, &[Rule])] = &[
     ("Memory", memory::RULES),
     ("Delivery", delivery::RULES),
     ("Losses", losses::RULES),
+    ("Time", time::RULES),
     ("Network adapters that speak RoCE", roce::RULES),
 ];
 
