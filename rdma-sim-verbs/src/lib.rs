@@ -25,7 +25,7 @@
 //!
 //! # Everywhere
 //!
-//! `RDMA_SIM_PROFILE` is `tb5`, `tb5-strict` (the strict side of every disputed rule), `tb5-macos-26.2`, `tb5-lenient` (with the room
+//! `RDMA_SIM_PROFILE` is `tb5`, `tb5-cpu` (as `tb5` for programs in C, which run on a real processor), `tb5-strict` (the strict side of every disputed rule), `tb5-macos-26.2`, `tb5-lenient` (with the room
 //! of other adapters) or `roce`; `RDMA_SIM_LINK_LAYER` is the link layer that ports report: `thunderbolt`, or `ethernet` or `infiniband`
 //! for programs that know no other.
 //!

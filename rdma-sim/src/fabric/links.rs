@@ -199,17 +199,11 @@ impl Links {
         !self.cables[cable as usize].transmitters[usize::from(end)].tx_queue.is_empty()
     }
 
-    /// Whether the first queue pair of a port sends more than others
-    pub(super) fn prefers_first(&self) -> bool {
-        self.turns > 1
-    }
-
-    /// Puts a queue pair that has more to send at the end of the queue, unless it is [preferred](Self::prefers_first) and its
-    /// turns are not over
-    pub(super) fn requeue(&mut self, link: LinkEnd, key: QpKey, is_preferred: bool) {
+    /// Puts a queue pair that has more to send at the end of the queue, unless it is the first of its port and has more turns
+    pub(super) fn requeue(&mut self, link: LinkEnd, key: QpKey, is_first: impl FnOnce() -> bool) {
         let turns = self.turns;
         let transmitter = self.transmitter(link);
-        if is_preferred && transmitter.streak + 1 < turns {
+        if turns > 1 && transmitter.streak + 1 < turns && is_first() {
             transmitter.streak += 1;
             transmitter.tx_queue.push_front(key);
         } else {

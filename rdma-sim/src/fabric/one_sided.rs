@@ -24,7 +24,7 @@ impl Fabric {
         self.trace.record_with(now, RecordKind::OneSided, subject, len as u64, left.as_nanos());
         self.schedule.add_all(self.links.triggered(link));
         if has_more {
-            self.requeue(link, key);
+            self.links.requeue(link, key, || self.qps.is_first_of_port(key));
         }
         let arrival = left + Nanos(self.model.timing.propagation_ns);
         self.schedule.add(arrival, Event::OneSided(self.qps.at(key)));

@@ -201,17 +201,10 @@ impl Fabric {
             if self.links.has_next(link) {
                 self.coverage.rule(rule!("turns"));
             }
-            self.requeue(link, key);
+            self.links.requeue(link, key, || self.qps.is_first_of_port(key));
         }
         self.schedule.add_all(self.links.triggered(link));
         left
-    }
-
-    /// Puts a queue pair that has more to send into the queue again
-    pub(super) fn requeue(&mut self, link: LinkEnd, key: QpKey) {
-        let is_preferred =
-            self.links.prefers_first() && self.qps.of(self.qps[key].device).first() == Some(&key);
-        self.links.requeue(link, key, is_preferred);
     }
 
     /// A receive of `peer` is filled when the last frame has `left`; returns when `key` gets the acknowledgement

@@ -32,6 +32,8 @@ fn arrival(model: Model) -> [u64; 2] {
     })
 }
 
+type Change = fn(&mut Timing);
+
 /// Catches a part of the way that is charged twice, or not at all.
 #[test]
 fn each_part_of_the_way_takes_its_time() {
@@ -40,7 +42,7 @@ fn each_part_of_the_way_takes_its_time() {
         Model::tb5().timing;
     let left = doorbell_ns + per_message_ns + 2 * LineRate::TB5.frame_ns(FRAME);
     assert_eq!(plain, [left + propagation_ns + delivery_ns, left + send_completion_ns]);
-    let table: [(fn(&mut Timing), [u64; 2]); 5] = [
+    let table: [(Change, [u64; 2]); 5] = [
         (|timing| timing.doorbell_ns += 7, [7, 7]),
         (|timing| timing.per_message_ns += 7, [7, 7]),
         (|timing| timing.propagation_ns += 7, [7, 0]),

@@ -381,7 +381,7 @@ fn invalid_arguments_are_refused_with_the_reason() {
         (
             &["--profile", "tb6", "--", "true"],
             2,
-            "[possible values: tb5, tb5-strict, tb5-macos-26.2, tb5-lenient, roce]",
+            "[possible values: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce]",
         ),
         (&["--fault", "at 1s a explode", "--", "true"], 2, "explode"),
         (&["--fault", "at 1s z kill", "--", "true"], 2, "the topology has no host \"z\""),

@@ -70,12 +70,12 @@ rules! {
     "full-duplex", Documented by "Thunderbolt specifications; pytorch PR 181087", uncounted as "every message has it",
         shown by both_directions_carry_at_once;
 
-    /// A Thunderbolt 5 link carries 9.2 GB/s of payload in full frames, from the highest rate that was measured through
-    /// MLX.
+    /// A Thunderbolt 5 link carries 9.2 GB/s of payload in full frames: calibrated with the highest rate that was measured
+    /// through MLX.
     "throughput", Assumed by "pytorch PR 181087", uncounted as "every message has it",
         shown by a_tb5_cable_carries_9_2_gb_per_second;
 
-    /// A ping of 8 bytes takes 12 µs, between the published 10 µs and 13 µs; how it divides into parts is not known.
+    /// A ping of 8 bytes takes 12 µs: calibrated, between the published 10 µs and 13 µs; how it divides into parts is not known.
     "latency", Assumed by "mesh-flow field notes", set by Timing::doorbell_ns, uncounted as "every message has it",
         shown by a_ping_takes_twelve_microseconds;
 

@@ -64,12 +64,12 @@ rules! {
     "poll-time", Assumed by "this project, from Apple TN3205", set by Timing::poll_ns,
         uncounted as "a cost, not an event", applies if |model| model.timing.cpu, shown by each_verb_takes_its_time;
 
-    /// A core copies 40 bytes in a nanosecond. Calibrated: the table of published numbers says with which.
-    "copy-rate", Assumed by "this project, from mlx#3412 and tb5-jaccl-toolkit", set by Timing::copy_bytes_per_us,
+    /// A core copies 25 bytes in a nanosecond. Calibrated: `docs/PUBLISHED.md` says with which figure.
+    "copy-rate", Assumed by "this project, from tb5-jaccl-toolkit", set by Timing::copy_bytes_per_us,
         uncounted as "a cost, not an event", applies if |model| model.timing.cpu, shown by processors_take_time_or_none;
 
-    /// A core combines 40 bytes of two vectors in a nanosecond. Calibrated together with the copies.
-    "reduce-rate", Assumed by "this project, from mlx#3412 and tb5-jaccl-toolkit", set by Timing::reduce_bytes_per_us,
+    /// A core combines 25 bytes of two vectors in a nanosecond. Calibrated together with the copies.
+    "reduce-rate", Assumed by "this project, from tb5-jaccl-toolkit", set by Timing::reduce_bytes_per_us,
         uncounted as "a cost, not an event", applies if |model| model.timing.cpu, shown by processors_take_time_or_none;
 
     /// A task runs 100 ns after the event that it waits for: it polls all the time, as MLX does.

@@ -167,6 +167,11 @@ impl QueuePairs {
         self.all.get_mut(key).ok_or_else(|| Error::new(verb, Cause::DeviceGone))
     }
 
+    /// Whether no queue pair of its port is older
+    pub(super) fn is_first_of_port(&self, key: QpKey) -> bool {
+        self.of(self.all[key].device).first() == Some(&key)
+    }
+
     /// The queue pairs of a device
     pub(super) fn of(&self, device: DeviceIndex) -> &[QpKey] {
         &self.devices[device.position()].keys
