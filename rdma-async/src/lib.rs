@@ -95,7 +95,7 @@ pub use rdma_core::session::{
 };
 pub use rdma_core::{
     Access, AnyDevice, BlockingCall, Caps, Cause, Device, Error, FRAME, Gid, Histogram, Invalid, PortState,
-    PortStatus, Qpn, Resource, Runtime, Status, Time, Timer, Transport, Verb, WrId,
+    PortStatus, Qpn, Resource, Runtime, Status, Time, Timer, Transport, Verb, Work, WrId,
 };
 
 pub use adopt_error::AdoptError;

@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use rdma_core::Device;
 use rdma_core::session::{Priority, StreamId};
+use rdma_core::{Device, Runtime};
 
 use super::futures::{Closed, Messages, Recv, Send};
 use super::handle::StreamHandle;
@@ -50,6 +50,11 @@ impl<D: Device> Stream<D> {
     /// The stream `id` of the session with the handle `session`
     pub(super) fn new(session: &Arc<StreamHandle<D>>, id: StreamId) -> Self {
         Self { handle: StreamHandle::stream(session, id) }
+    }
+
+    /// The clock and the tasks of the node
+    pub fn runtime(&self) -> &Arc<dyn Runtime> {
+        &self.handle.peering.runtime
     }
 
     /// Sends the message in `lease`

@@ -1,9 +1,10 @@
 //! Carries a schedule out over the links of a rank
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rdma_async::{Device, Lease};
+use rdma_async::{Device, Lease, Runtime, Work};
 
 use super::block::Block;
 use super::call::Call;
@@ -60,6 +61,8 @@ pub(crate) struct Execution<'a, D: Device> {
     work: usize,
     /// The blocks of the longest channel to a neighbour
     longest: i64,
+    /// Of a neighbour's node, if there is one
+    runtime: Option<Arc<dyn Runtime>>,
 }
 
 /// How many blocks of the longest channel pass while a block takes one step: measured over simulated sessions.
@@ -129,7 +132,8 @@ impl<'a, D: Device> Execution<'a, D> {
         }
         let kept = vec![0; job.prepared.schedule.sinks.len()];
         let longest = outs.iter().map(|out| i64::from(out.total)).max().unwrap_or(1);
-        Self { job, links, neighbours, channels, ins, outs, kept, copied: 0, work: 0, longest }
+        let runtime = links.first().map(|link| Arc::clone(link.runtime()));
+        Self { job, links, neighbours, channels, ins, outs, kept, copied: 0, work: 0, longest, runtime }
     }
 
     /// Goes on until there is nothing to do before something arrives or has been sent, or other tasks should run
@@ -228,6 +232,7 @@ impl<'a, D: Device> Execution<'a, D> {
             let from = &input[copy.input + self.copied..][..len];
             output[copy.output + self.copied..][..len].copy_from_slice(from);
             self.work += len;
+            spend(self.runtime.as_ref(), Work::Copy { bytes: len });
         }
         self.copied += len;
         len > 0
@@ -306,10 +311,12 @@ impl<'a, D: Device> Execution<'a, D> {
             let output = &mut output[sink.output + start..][..len];
             if let (Some(own), Some(input)) = (sink.own, input) {
                 output.copy_from_slice(&input[own + start..][..len]);
+                spend(self.runtime.as_ref(), Work::Copy { bytes: len });
             }
             let mut is_first = sink.own.is_none();
             for &index in &sink.ins {
                 let Some(block) = self.ins[index].take() else { continue };
+                spend(self.runtime.as_ref(), work(is_first, len));
                 match (self.job.kernel, is_first) {
                     (_, true) => output.copy_from_slice(block.payload()),
                     (Some(kernel), false) => (kernel.combine)(output, block.payload()),
@@ -387,6 +394,9 @@ impl<'a, D: Device> Execution<'a, D> {
         lease.extend_from_slice(&Header { sequence, call, block: Some((out.channel, block)) }.encode());
         let [start, len] = self.job.prepared.blocks.range(block, out.len);
         self.work += len;
+        if !matches!(out.feed, Feed::Combined { own: None, .. }) {
+            spend(self.runtime.as_ref(), Work::Copy { bytes: len });
+        }
         match &out.feed {
             Feed::Input(from) => lease.extend_from_slice(&self.job.buffers.input()[from + start..][..len]),
             Feed::Sink(sink) => {
@@ -401,6 +411,7 @@ impl<'a, D: Device> Execution<'a, D> {
                 for &index in ins {
                     let Some(block) = self.ins[index].take() else { continue };
                     self.work += len;
+                    spend(self.runtime.as_ref(), work(is_first, len));
                     match (self.job.kernel, is_first) {
                         (_, true) => lease.extend_from_slice(block.payload()),
                         (Some(kernel), false) => (kernel.combine)(&mut lease[Header::LEN..], block.payload()),
@@ -445,10 +456,23 @@ impl<'a, D: Device> Execution<'a, D> {
                 held += len;
             } else if self.work < MAX_WORK {
                 self.work += len;
+                spend(self.runtime.as_ref(), Work::Copy { bytes: len });
                 block.release();
             }
         }
     }
+}
+
+/// Lets the time of the processor pass, in a simulation that models it
+fn spend(runtime: Option<&Arc<dyn Runtime>>, work: Work) {
+    if let Some(runtime) = runtime {
+        runtime.spend(work);
+    }
+}
+
+/// What is done with a block of `len` bytes: the first of several is copied, the others are combined with it
+fn work(is_first: bool, len: usize) -> Work {
+    if is_first { Work::Copy { bytes: len } } else { Work::Reduce { bytes: len } }
 }
 
 impl InState {

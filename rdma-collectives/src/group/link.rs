@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rdma_async::future::{Recv, Send};
-use rdma_async::{Device, Lease, SendError, Session, Stream};
+use rdma_async::{Device, Lease, Runtime, SendError, Session, Stream};
 
 use super::block::Block;
 use super::error::GroupError;
@@ -71,6 +71,11 @@ pub(crate) struct Link<D: Device> {
 }
 
 impl<D: Device> Link<D> {
+    /// The runtime of the node
+    pub(crate) fn runtime(&self) -> &Arc<dyn Runtime> {
+        self.streams.data.runtime()
+    }
+
     /// A link from rank `own` to rank `rank`
     pub(crate) fn new([own, rank]: [usize; 2], streams: Streams<D>, leases: Leases) -> Self {
         Self {

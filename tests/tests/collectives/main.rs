@@ -12,4 +12,5 @@ mod oracle;
 mod shrinking;
 mod varying;
 
+mod processors;
 mod protocol;

@@ -187,7 +187,7 @@ fn latencies(add: Add<'_>) {
 }
 
 fn sums(add: Add<'_>) {
-    let source = "mlx-jaccl-cluster";
+    let source = "omar-karray/mlx-jaccl-cluster";
     let python = |bytes| Some(mesh(2, bytes) + PYTHON_US);
     let why = "what a call from Python adds to each sum";
     add(
