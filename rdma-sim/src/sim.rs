@@ -306,7 +306,7 @@ impl Sim {
         if self.keeps_moments {
             fabric.coverage.keep_moments();
         }
-        let runtime = SimRuntime::new(spawner, self.progress, fabric.cpu.clone());
+        let runtime = SimRuntime::new(spawner, self.progress, fabric.cpu);
         Ok(Net::new(fabric, Arc::new(runtime), clock))
     }
 }

@@ -79,7 +79,7 @@ pub(crate) struct Ended<T> {
 impl SimRuntime {
     pub(crate) fn new(spawner: Option<Spawner>, progress: Arc<Progress>, cpu: Cpu) -> Self {
         Self {
-            clock: Arc::new(Clock::new(cpu.clone())),
+            clock: Arc::new(Clock::new(cpu)),
             queue: Arc::default(),
             spawned: Mutex::default(),
             has_spawned: AtomicBool::new(false),
