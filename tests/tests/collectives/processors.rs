@@ -23,6 +23,10 @@ fn time_of(sums: bool, change: impl FnOnce(&mut Timing)) -> Duration {
         (delivery_ns, send_completion_ns, true);
     timing.cpu = true;
     change(timing);
+    time_under(model, sums)
+}
+
+fn time_under(model: Model, sums: bool) -> Duration {
     let edges = &[(0, 1)];
     let cabling = cabling(2, edges);
     let run = sim(2, edges).sanitize(false).model(model).run(async |net| {
@@ -60,4 +64,16 @@ fn a_sum_takes_as_long_as_its_additions_and_copies() {
     assert!((3.0..3.1).contains(&copied), "{copied} of {copying:?}, {free:?} without");
     let broadcast = |adds_per_us| time_of(false, |timing| timing.reduce_bytes_per_us = adds_per_us);
     assert_eq!(broadcast(0), broadcast(1), "nothing is added");
+}
+
+/// Catches a profile under which sessions do not work, or whose costs they do not have.
+#[test]
+fn groups_run_on_the_profile_with_processors() {
+    let [wire, all] = [Model::tb5(), Model::tb5_cpu()].map(|model| time_under(model, true));
+    // Both ranks on one core: one addition and three copies of each byte, at 25 bytes in a nanosecond, beside the wire.
+    let work = Duration::from_nanos(4 * BYTES as u64 / 25);
+    assert!(
+        all > wire.max(work) && all < wire + work * 3 / 2,
+        "{all:?}; the wire {wire:?}, the work {work:?}"
+    );
 }
