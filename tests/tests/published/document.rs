@@ -71,18 +71,21 @@ Figures that others measured between Macs, beside those of the simulator. This f
 * *missed*: predicted, and further off
 * *none*: the model has no such figure
 
-The error is against the nearer end of a published range. Some predictions are not independent: the four runs of ds4 are one figure
-of the model, and 16 MiB of pytorch PR 181087 lie next to the 128 MiB with which the cable is calibrated. The programs run in virtual time as their source, or its description, has them, on
-the profile `tb5-cpu`: one core for each process, which copies every byte into a buffer of at most 512 KiB, two of them in flight, and adds
-every byte that arrives. Latencies of the wire alone and the rows about queues and transitions are those of `tb5`.
+The error is against the nearer end of a published range. Some predictions are not independent: the four runs of ds4 are one figure of
+the model, and 16 MiB of pytorch PR 181087 lie next to the 128 MiB with which the cable is calibrated. Where a source leaves open how its
+program works, the setup names the reading that was taken: one message in flight on the rings of pytorch PR 189856, for example.
+
+The programs run in virtual time as their source, or its description, has them, on the profile `tb5-cpu`: one core for each process, which
+copies every byte into a buffer of at most 512 KiB, two of them in flight, and adds every byte that arrives. The first row, and those
+about queues and transitions, are of `tb5`.
 
 ## Why processors are off by default
 
-In the profile `tb5` only the wire takes time. What sessions and groups promise, and their tests assert, is a share of what the wire carries;
-the rate of cables predicts four published figures (ds4; one figure of the model) that it was not chosen for. The costs of processors rest on a few figures of
-programs whose code does other things as well, and on assumptions where nothing is published: registration, posts, polls and the tail
-of wake-ups. A default with them would turn exact statements about the protocol into statements about assumptions. `tb5-cpu`
-is for the question how long a program takes that copies and adds: as the table shows, such programs are bound by that.
+In the profile `tb5` only the wire takes time. Sessions and groups promise shares of what the wire carries, and their tests assert these;
+the rate of cables predicts the runs of ds4, for which it was not chosen. The costs of processors rest on a few figures of programs whose
+code does other things as well, and on assumptions where nothing is published: registration, posts, polls and the tail of wake-ups.
+A default with them would turn exact statements about the protocol into statements about assumptions. `tb5-cpu` is for the question how
+long a program takes that copies and adds: sums of three and more ranks are bound by that, as the table shows.
 
 ## The table
 
