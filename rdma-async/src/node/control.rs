@@ -83,7 +83,7 @@ pub(super) struct Control<D: Device, S> {
 enum Input<D: Device> {
     Message(ControlMessage),
     /// What the device did for a path is done
-    Made(usize, Result<PreparedPath<D>, ConnectError>),
+    Made(usize, Box<Result<PreparedPath<D>, ConnectError>>),
     /// A port was asked whether it is active
     Queried(usize, Option<bool>),
     StreamEnded,
@@ -196,7 +196,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         match self.next().await {
             Input::Message(message) => self.on_message(message),
             Input::Made(index, made) => {
-                if let Err(error) = self.on_made(index, made) {
+                if let Err(error) = self.on_made(index, *made) {
                     tracing::debug!(path = index, %error, "no path");
                 }
                 self.on_news();
@@ -229,7 +229,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             return Poll::Ready(Input::Queried(port, is_active));
         }
         if let Poll::Ready((index, made)) = self.poll_made(cx) {
-            return Poll::Ready(Input::Made(index, made));
+            return Poll::Ready(Input::Made(index, Box::new(made)));
         }
         if self.timer.as_mut().poll_expired(cx).is_ready() {
             return Poll::Ready(Input::Tick);

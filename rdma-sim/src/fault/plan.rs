@@ -278,6 +278,8 @@ mod tests {
                 "TIME" => " 30us",
                 "PERCENT" => " 50%",
                 "DEVICE" => " rdma_en3",
+                "VERB" => " create_qp",
+                "VERB=TIME" => " create_qp=5ms",
                 other => panic!("{other}"),
             };
             let target = if info.target == TargetKind::Host { "a" } else { "a:rdma_en2" };
