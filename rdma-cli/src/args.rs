@@ -1,36 +1,45 @@
 //! Command line arguments
 
+mod copy;
+mod demo;
+#[cfg(unix)]
+mod operation;
+#[cfg(unix)]
+mod topo;
+
 #[cfg(unix)]
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
 use clap::{Parser, Subcommand};
 #[cfg(unix)]
 use rdma_doctor::discover::peer_probe::PeerTarget;
 
+pub(crate) use self::copy::{Carrier, Copy};
+pub(crate) use self::demo::Demo;
 #[cfg(unix)]
-use crate::bench::{NumberType, Sizes};
-use crate::failure::Failure;
-use crate::mac::PORTS;
-use crate::remote_path::RemotePath;
+pub(crate) use self::operation::OperationName;
+#[cfg(unix)]
+pub(crate) use self::topo::{Drawing, TopoCheck, TopoCommand, TopoDraw, TopoPlan, Topology};
+#[cfg(unix)]
+use crate::bench::NumberType;
 use crate::report::Output;
 #[cfg(unix)]
 use crate::sim::Period;
+use crate::sizes::{self, Sizes};
 
 /// RDMA over Thunderbolt 5, real or simulated
 ///
-/// `copy` and `ping` run on the simulator: two Macs, a cable, virtual time; `bench` with more of them. Equal seeds give equal runs. `copy` with `--listen` or
+/// `bw`, `copy` and `ping` run on the simulator: two Macs, a cable, virtual time; `bench` and `demo` with more of them. Equal seeds give equal runs. `copy` with `--listen` or
 /// HOST:NAME works between machines. `devices` and `doctor`
 /// inspect this machine, or a report that was recorded on another one. `topo` computes.
 #[derive(Debug, Parser)]
 #[command(name = "tb5", version, after_help = "Exit codes: 0 done, 1 failed, 2 usage.")]
 pub(crate) struct Args {
-    /// The command
+    /// The command; without one, `demo`
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
     /// Print one JSON object instead of text
     #[arg(long, global = true)]
     json: bool,
@@ -59,6 +68,14 @@ pub(crate) enum Command {
                       Exit codes: 0 done, 1 a result is wrong, there is no plan or a rank failed, 2 usage."
     )]
     Bench(Bench),
+    /// Measure the goodput by the size of messages between two Macs, beside the ceiling of the cable
+    #[command(
+        after_help = "Goodput is that of the payload, from the first message to the last one at the receiver. Equal arguments give \
+                      equal times, which are virtual.\n\n\
+                      Examples: tb5 bw; tb5 bw --bytes 1MiB --in-flight 1; tb5 bw --bytes 4KiB..16MiB --json.\n\n\
+                      Exit codes: 0 done, 1 failed, 2 usage."
+    )]
+    Bw(Bw),
     /// Copy a file or a directory from one Mac to another over the cable, and verify it
     #[command(
         after_help = "Faults show how a copy goes on: --fault unplug@2ms,replug@8ms pulls the cable after 2 ms, and plugs it in again. \
@@ -75,6 +92,15 @@ pub(crate) enum Command {
                       the source begins with the same bytes, and else starts anew; with -r, it does not copy equal files again."
     )]
     Copy(Copy),
+    /// Show devices, ping, a copy, an all_reduce and an unplugged cable, and write a report for a browser
+    #[cfg(unix)]
+    #[command(
+        after_help = "The report is one file, which needs no network. Devices are those of this machine, if it has any; what needs a \
+                      peer runs on four simulated Macs. Equal seeds give equal runs, to the nanosecond of virtual time.\n\n\
+                      Examples: tb5 demo; tb5 demo --out /tmp/report.html; tb5 demo --json --seed 7.\n\n\
+                      Exit codes: 0 done, 1 a result is wrong or the report cannot be written, 2 usage."
+    )]
+    Demo(Demo),
     /// List the RDMA devices, their ports, cables and peers
     Devices(Devices),
     /// Check whether RDMA can work here, and print a remedy for each failed check
@@ -119,62 +145,6 @@ pub(crate) enum Command {
 }
 
 #[cfg(unix)]
-#[derive(Debug, Subcommand)]
-pub(crate) enum TopoCommand {
-    /// Verify a plan file, made by `topo plan --out` or by another program, and print how far it is from the bound
-    #[command(
-        after_help = "Exit codes: 0 the plan is right, 1 it is not, or is for another cabling, 2 usage."
-    )]
-    Check(TopoCheck),
-    /// Find the best plan of an operation, what each cable is worth for it, and which one to add
-    #[command(
-        after_help = "Times are for data so large that latency does not count, as multiples of the time that one 80 Gb/s cable takes \
-                      for the payload: the vector of one host for all-reduce, broadcast and reduce, else all data of all hosts.\n\n\
-                      Examples: tb5 topo plan ring:4; tb5 topo plan macs.toml --operation broadcast --root studio; \
-                      tb5 topo plan macs.toml --out all-reduce.plan && tb5 topo check macs.toml all-reduce.plan.\n\n\
-                      Exit codes: 0 done, 1 there is no plan or a file cannot be written, 2 usage."
-    )]
-    Plan(TopoPlan),
-}
-
-/// Which cabling
-#[cfg(unix)]
-#[derive(Debug, clap::Args)]
-pub(crate) struct Topology {
-    /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix of MLX in JSON)
-    #[arg(value_name = "SHAPE|FILE")]
-    pub(crate) topology: String,
-    /// Number of hosts; by default that of the topology, or 2
-    #[arg(long, value_name = "N")]
-    pub(crate) hosts: Option<usize>,
-}
-
-#[cfg(unix)]
-#[derive(Debug, clap::Args)]
-pub(crate) struct TopoCheck {
-    #[command(flatten)]
-    pub(crate) topology: Topology,
-    /// The plan
-    pub(crate) plan: PathBuf,
-}
-
-#[cfg(unix)]
-#[derive(Debug, clap::Args)]
-pub(crate) struct TopoPlan {
-    #[command(flatten)]
-    pub(crate) topology: Topology,
-    /// The operation, of equal amounts of data from each host
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) operation: OperationName,
-    /// The host that a broadcast or scatter begins at, or a reduce or gather ends at; by default the first
-    #[arg(long, value_name = "HOST")]
-    pub(crate) root: Option<String>,
-    /// Also write the plan to a file; an existing file is replaced
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: Option<PathBuf>,
-}
-
-#[cfg(unix)]
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
     /// The operation; one with a root begins or ends at the first host
@@ -198,21 +168,6 @@ pub(crate) struct Bench {
     /// Overwrite this element of the result of the first host, to see that the check finds it
     #[arg(long, value_name = "ELEMENT", hide = true)]
     pub(crate) spoil: Option<usize>,
-}
-
-/// A collective operation
-#[cfg(unix)]
-#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
-pub(crate) enum OperationName {
-    #[default]
-    AllReduce,
-    AllGather,
-    ReduceScatter,
-    Broadcast,
-    Reduce,
-    Scatter,
-    Gather,
-    AllToAll,
 }
 
 #[derive(Debug, Subcommand)]
@@ -339,111 +294,6 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Copy {
-    /// The file to copy, or with -r the directory
-    #[arg(required_unless_present = "listen")]
-    src: Option<PathBuf>,
-    /// The name of the copy, or HOST:NAME on another machine; an existing file is replaced and keeps its mode, an existing directory
-    /// keeps what else is in it
-    #[arg(required_unless_present = "listen")]
-    dst: Option<PathBuf>,
-    /// Copy a directory with everything in it
-    #[arg(short, long)]
-    pub(crate) recursive: bool,
-    /// Receive one copy from another machine into this directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["src", "dst", "recursive", "cables", "fault", "seed"])]
-    pub(crate) listen: Option<PathBuf>,
-    /// With --listen, the address to listen on [default: 0.0.0.0]
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) bind: Option<IpAddr>,
-    #[command(flatten)]
-    pub(crate) machines: Machines,
-    /// Cables between the two simulated Macs: 1 to 3 [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(PORTS)))]
-    pub(crate) cables: Option<u8>,
-    /// Faults of the cables, separated by commas; cables count from 0
-    #[arg(long, value_name = "KIND@TIME[@CABLE],...")]
-    pub(crate) fault: Option<String>,
-    /// Seed of all random choices of the simulator [default: 0]
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
-}
-
-/// Options of a copy between two machines
-#[derive(Debug, clap::Args)]
-pub(crate) struct Machines {
-    /// The TCP port on which both machines meet [default: 7465]
-    #[arg(long)]
-    pub(crate) port: Option<u16>,
-    /// What may carry the bytes between two machines [default: auto]
-    #[arg(long)]
-    pub(crate) carrier: Option<Carrier>,
-    /// A file with the same secret on both machines: 64 hexadecimal digits
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: Option<PathBuf>,
-}
-
-impl Machines {
-    pub(crate) fn port(&self) -> u16 {
-        self.port.unwrap_or(7465)
-    }
-}
-
-impl Copy {
-    /// The file or directory to copy
-    pub(crate) fn source(&self) -> anyhow::Result<&Path> {
-        self.src.as_deref().context("SRC is missing")
-    }
-
-    /// Whether one side of the copy is another machine
-    pub(crate) fn is_between_machines(&self) -> bool {
-        self.listen.is_some() || self.remote().is_some()
-    }
-
-    /// The destination, if it is on another machine
-    pub(crate) fn remote(&self) -> Option<RemotePath> {
-        RemotePath::parse(self.dst.as_deref()?.to_str()?)
-    }
-
-    /// The name of the copy
-    pub(crate) fn destination(&self) -> anyhow::Result<&Path> {
-        self.dst.as_deref().context("DST is missing")
-    }
-
-    /// Fails if an option was given that has no effect here: between two machines, or between two simulated Macs
-    pub(crate) fn require_effect(&self, between_machines: bool) -> anyhow::Result<()> {
-        let Machines { port, carrier, key } = &self.machines;
-        let simulated = "is for two simulated Macs: leave it out";
-        let machines =
-            "is for two machines: write HOST:NAME instead of the name of the copy, or leave it out";
-        let given = [
-            ("--cables", self.cables.is_some() && between_machines, simulated),
-            ("--fault", self.fault.is_some() && between_machines, simulated),
-            ("--seed", self.seed.is_some() && between_machines, simulated),
-            ("--port", port.is_some() && !between_machines, machines),
-            ("--carrier", carrier.is_some() && !between_machines, machines),
-            ("--key", key.is_some() && !between_machines, machines),
-            ("--bind", self.bind.is_some(), "is for the side with --listen"),
-        ];
-        match given.iter().find(|(_, is_in_vain, _)| *is_in_vain) {
-            Some((option, _, why)) => bail!(Failure::usage(format!("{option} {why}"))),
-            None => Ok(()),
-        }
-    }
-}
-
-/// What may carry a copy between two machines
-#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-pub(crate) enum Carrier {
-    /// RDMA over all cables between the machines, and TCP while there is none
-    Auto,
-    /// RDMA only
-    Rdma,
-    /// TCP only
-    Tcp,
-}
-
-#[derive(Debug, clap::Args)]
 pub(crate) struct Devices {
     /// Read a report of `tb5 doctor --record` instead of inspecting this machine
     #[arg(long, value_name = "FILE")]
@@ -475,12 +325,25 @@ pub(crate) struct ProviderArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Ping {
-    /// Bytes in each message
-    #[arg(long, default_value_t = 64, value_name = "BYTES")]
-    pub(crate) size: usize,
+    /// Size of each message, in B, KiB or MiB
+    #[arg(long, default_value = "64", value_name = "BYTES", value_parser = sizes::parse)]
+    pub(crate) size: u64,
     /// Number of round trips
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) count: u32,
+    /// Seed of all random choices of the simulator
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Bw {
+    /// Sizes of the messages from A to B in B, KiB or MiB, each twice the one before
+    #[arg(long, default_value = "4KiB..4MiB", value_name = "A..B", value_parser = Sizes::parse)]
+    pub(crate) bytes: Sizes,
+    /// Sends that are in flight at once
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) in_flight: u16,
     /// Seed of all random choices of the simulator
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,

@@ -9,33 +9,37 @@ use crate::recorded;
 use crate::report::{Output, plain, table};
 
 #[derive(Debug, Serialize)]
-struct DeviceList<'a> {
-    source: &'a str,
+pub(crate) struct DeviceList {
+    pub(crate) source: String,
     platform: Platform,
     /// Whether there are devices; `null` if they could not be listed.
-    rdma: Option<bool>,
-    devices: Vec<Listed<'a>>,
+    pub(crate) rdma: Option<bool>,
+    devices: Vec<Listed>,
 }
 
 #[derive(Debug, Serialize)]
-struct Listed<'a> {
+struct Listed {
     #[serde(flatten)]
-    device: &'a DeviceSummary,
-    interface: Option<&'a str>,
+    device: DeviceSummary,
+    interface: Option<String>,
     receptacle: Option<u32>,
-    speed: Option<&'a str>,
-    peers: &'a [Peer],
+    speed: Option<String>,
+    peers: Vec<Peer>,
 }
 
-impl<'a> Listed<'a> {
-    fn new(host: &'a HostReport, device: &'a DeviceSummary) -> Self {
+/// The columns of the table.
+pub(crate) const COLUMNS: [&str; 7] =
+    ["device", "state", "width × rate", "receptacle", "link", "connected to", "GIDs"];
+
+impl Listed {
+    fn new(host: &HostReport, device: &DeviceSummary) -> Self {
         let bus = host.bus_of(device);
         Self {
-            device,
-            interface: device.interface(),
+            device: device.clone(),
+            interface: device.interface().map(Into::into),
             receptacle: bus.and_then(|bus| bus.receptacle),
-            speed: bus.and_then(|bus| bus.speed.as_deref()),
-            peers: bus.map_or(&[], |bus| &bus.peers),
+            speed: bus.and_then(|bus| bus.speed.clone()),
+            peers: bus.map_or_else(Vec::new, |bus| bus.peers.clone()),
         }
     }
 }
@@ -45,38 +49,50 @@ pub(crate) fn run(args: &Devices, output: Output) -> anyhow::Result<()> {
         Some(path) => recorded::read(path)?,
         None => recorded::this_machine(),
     };
-    let listed = host.report.devices.as_deref();
-    let devices = listed.unwrap_or_default().iter();
-    let report = DeviceList {
-        source: &host.label,
-        platform: host.report.platform,
-        rdma: listed.map(|devices| !devices.is_empty()),
-        devices: devices.map(|device| Listed::new(&host.report, device)).collect(),
-    };
+    let report = list(&host);
     output.print(&report, || text(&host, &report))
 }
 
-fn text(host: &Host, report: &DeviceList<'_>) -> String {
+/// The devices of a host
+pub(crate) fn list(host: &Host) -> DeviceList {
+    let listed = host.report.devices.as_deref();
+    let devices = listed.unwrap_or_default().iter();
+    DeviceList {
+        source: host.label.clone(),
+        platform: host.report.platform,
+        rdma: listed.map(|devices| !devices.is_empty()),
+        devices: devices.map(|device| Listed::new(&host.report, device)).collect(),
+    }
+}
+
+impl DeviceList {
+    /// The cells of the table: a row for each port
+    pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 7]> {
+        self.devices.iter().flat_map(rows)
+    }
+}
+
+/// The devices as a table
+pub(crate) fn text(host: &Host, report: &DeviceList) -> String {
     let heading = plain(&recorded::summary(host));
     match report.rdma {
         None => format!("{heading}\nthe RDMA devices could not be listed: try `tb5 doctor`"),
         Some(false) => format!("{heading}\nno RDMA devices"),
         Some(true) => {
-            let columns = ["device", "state", "width × rate", "receptacle", "link", "connected to", "GIDs"];
-            let rows = report.devices.iter().flat_map(rows);
-            format!("{heading}\n{}", table(std::iter::once(columns.map(Into::into)).chain(rows)))
+            let head = std::iter::once(COLUMNS.map(Into::into));
+            format!("{heading}\n{}", table(head.chain(report.cells())))
         }
     }
 }
 
-fn rows(listed: &Listed<'_>) -> Vec<[String; 7]> {
+fn rows(listed: &Listed) -> Vec<[String; 7]> {
     let unknown = Port::default();
     let ports =
         if listed.device.ports.is_empty() { std::slice::from_ref(&unknown) } else { &listed.device.ports };
     ports.iter().map(|port| row(listed, port).map(|cell| plain(&cell))).collect()
 }
 
-fn row(listed: &Listed<'_>, port: &Port) -> [String; 7] {
+fn row(listed: &Listed, port: &Port) -> [String; 7] {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let words = [port.active_width.as_deref(), port.active_speed.as_deref()];
     let rate: Vec<_> = words.into_iter().flatten().collect();
@@ -90,7 +106,7 @@ fn row(listed: &Listed<'_>, port: &Port) -> [String; 7] {
         or_dash(port.state.clone()),
         or_dash((!rate.is_empty()).then(|| rate.join(" × "))),
         or_dash(listed.receptacle.map(|number| number.to_string())),
-        or_dash(listed.speed.map(Into::into)),
+        or_dash(listed.speed.clone()),
         or_dash((!peers.is_empty()).then(|| peers.join(", "))),
         or_dash(gids),
     ]

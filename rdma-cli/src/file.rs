@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use tempfile::NamedTempFile;
 
 use crate::failure::at;
+use crate::report::print_line;
 
 /// Fails unless `found` is a regular file
 pub(crate) fn require_regular(path: &Path, found: &Metadata) -> Result<()> {
@@ -125,6 +126,17 @@ impl Replacement {
         file.persist(&path).map_err(|error| error.error).with_context(written)?;
         sync_folder(&folder).with_context(|| at(&folder, "cannot be synced"))
     }
+}
+
+/// Writes a file as a whole, or to standard output if `path` is `-`
+pub(crate) fn write_all(path: &Path, text: &str) -> Result<()> {
+    if path.as_os_str() == "-" {
+        print_line(text.strip_suffix('\n').unwrap_or(text))?;
+        return Ok(());
+    }
+    let mut file = Replacement::create(path, 0o666)?;
+    file.write(text.as_bytes())?;
+    file.finish()
 }
 
 /// Whether this is a regular file with one name, of the owner of `own`

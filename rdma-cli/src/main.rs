@@ -3,7 +3,10 @@
 mod args;
 #[cfg(unix)]
 mod bench;
+mod bw;
 mod copy;
+#[cfg(unix)]
+mod demo;
 mod devices;
 mod doctor;
 #[cfg(unix)]
@@ -12,8 +15,11 @@ mod failure;
 #[cfg(unix)]
 mod fault_text;
 mod file;
+#[cfg(unix)]
+mod html;
 mod mac;
 mod ping;
+mod progress;
 mod recorded;
 mod remote_path;
 mod report;
@@ -21,6 +27,7 @@ mod report;
 mod run;
 mod signals;
 mod sim;
+mod sizes;
 #[cfg(unix)]
 mod topo;
 
@@ -29,25 +36,49 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
-#[cfg(unix)]
-use crate::args::TopoCommand;
 use crate::args::{Args, Command, SimCommand};
+#[cfg(unix)]
+use crate::args::{Demo, TopoCommand};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.command {
+        #[cfg(unix)]
+        None => demo::run(&Demo::default(), args.sim, args.output()),
+        #[cfg(not(unix))]
+        None => Err(Failure::usage("a command is missing").into()),
+        Some(command) => perform(&args, command),
+    };
+    let Err(error) = done else { return ExitCode::SUCCESS };
+    match error.downcast_ref() {
+        Some(Failure::Usage(why)) => Args::command().error(ErrorKind::ValueValidation, why).exit(),
+        #[cfg(unix)]
+        Some(Failure::Ended(code)) => ExitCode::from(*code),
+        Some(Failure::Reported) => ExitCode::FAILURE,
+        None => {
+            report::error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
+    match command {
         Command::Devices(_) | Command::Doctor(_) if args.sim => {
             let why = "--sim: the simulator has no devices to discover; leave the option out";
             Err(Failure::usage(why).into())
         }
         #[cfg(unix)]
         Command::Bench(bench) => bench::run(bench, args.output()),
+        Command::Bw(bw) => bw::run(bw, args.output()),
         Command::Copy(copy) if args.sim && copy.is_between_machines() => {
             let why = "--sim: a copy between machines is not simulated; leave the option out";
             Err(Failure::usage(why).into())
         }
         Command::Copy(copy) => copy::run(copy, args.output()),
+        #[cfg(unix)]
+        Command::Demo(demo) => demo::run(demo, args.sim, args.output()),
         Command::Devices(devices) => devices::run(devices, args.output()),
         Command::Doctor(doctor) => doctor::run(doctor, args.output()),
         #[cfg(unix)]
@@ -61,17 +92,8 @@ fn main() -> ExitCode {
         #[cfg(unix)]
         Command::Topo(TopoCommand::Check(check)) => topo::check(check, args.output()),
         #[cfg(unix)]
-        Command::Topo(TopoCommand::Plan(plan)) => topo::plan(plan, args.output()),
-    };
-    let Err(error) = done else { return ExitCode::SUCCESS };
-    match error.downcast_ref() {
-        Some(Failure::Usage(why)) => Args::command().error(ErrorKind::ValueValidation, why).exit(),
+        Command::Topo(TopoCommand::Draw(draw)) => topo::draw(draw, args.output()),
         #[cfg(unix)]
-        Some(Failure::Ended(code)) => ExitCode::from(*code),
-        Some(Failure::Reported) => ExitCode::FAILURE,
-        None => {
-            report::error(&error);
-            ExitCode::FAILURE
-        }
+        Command::Topo(TopoCommand::Plan(plan)) => topo::plan(plan, args.output()),
     }
 }

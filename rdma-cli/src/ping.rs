@@ -5,7 +5,7 @@ use futures::future::try_join;
 use rdma_async::{NodeOptions, Session};
 use rdma_bare::BareQp;
 use rdma_core::Device;
-use rdma_sim::{Net, Sim, SimDevice};
+use rdma_sim::{Net, Sim, SimDevice, Topology};
 use serde::Serialize;
 
 use crate::args::Ping;
@@ -16,24 +16,27 @@ use crate::{Failure, mac};
 const MAX_MESSAGE: usize = 4 << 20;
 
 #[derive(Debug, Serialize)]
-struct PingResult {
+pub(crate) struct PingResult {
     backend: &'static str,
     size_bytes: usize,
     count: u32,
-    rtt_ns: Distribution,
+    pub(crate) rtt_ns: Distribution,
     /// Median of the same ping on bare verbs.
-    raw_rtt_ns: u64,
+    pub(crate) raw_rtt_ns: u64,
     wall_seconds: f64,
     seed: u64,
     trace_digest: String,
+    /// Each round trip, in the order of their starts
+    #[serde(skip)]
+    pub(crate) samples: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Distribution {
-    min: u64,
-    p50: u64,
-    p99: u64,
-    max: u64,
+pub(crate) struct Distribution {
+    pub(crate) min: u64,
+    pub(crate) p50: u64,
+    pub(crate) p99: u64,
+    pub(crate) max: u64,
 }
 
 impl Distribution {
@@ -46,49 +49,58 @@ impl Distribution {
 }
 
 pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
-    let &Ping { size, count, seed } = args;
-    if size > MAX_MESSAGE {
-        bail!(Failure::usage(format!("--size {size} exceeds the longest message, {MAX_MESSAGE} bytes")));
+    if args.size > MAX_MESSAGE as u64 {
+        let why = format!("--size {} exceeds the longest message, {MAX_MESSAGE} bytes", args.size);
+        bail!(Failure::usage(why));
     }
     output.announce(&simulated(1))?;
-    let wall = Wall::start();
-    let run = Sim::new().seed(seed).run(async |net| ping(&net, size, count).await);
-    let wall_seconds = wall.seconds();
-    let rtt_ns = Distribution::of(run.value?);
-    let raw = Sim::new().seed(seed).run(async |net| raw_ping(&net, size, count).await);
-    let raw_rtt_ns = Distribution::of(raw.value?).p50;
+    let report = measure(&Topology::pair(), args)?;
+    output.outcome(&report, report.rows())
+}
 
-    let trace_digest = run.digest.to_string();
-    let report = PingResult {
+/// Measures round trips between the Macs `a` and `b`, and those of bare verbs
+pub(crate) fn measure(topology: &Topology, args: &Ping) -> Result<PingResult> {
+    let &Ping { size, count, seed } = args;
+    let size = size as usize;
+    let sim = || Sim::new().seed(seed).topology(topology.clone());
+    let wall = Wall::start();
+    let run = sim().run(async |net| ping(&net, size, count).await);
+    let wall_seconds = wall.seconds();
+    let samples = run.value?;
+    let raw = sim().run(async |net| raw_ping(&net, size, count).await);
+    Ok(PingResult {
         backend: SIMULATOR,
         size_bytes: size,
         count,
-        rtt_ns,
-        raw_rtt_ns,
+        rtt_ns: Distribution::of(samples.clone()),
+        raw_rtt_ns: Distribution::of(raw.value?).p50,
         wall_seconds,
         seed,
-        trace_digest,
-    };
-    let over = rtt_ns.p50 as f64 / raw_rtt_ns as f64 * 100.0 - 100.0;
-    output.outcome(
-        &report,
+        trace_digest: run.digest.to_string(),
+        samples,
+    })
+}
+
+impl PingResult {
+    /// How much longer than on bare verbs the median takes, in percent
+    pub(crate) fn overhead_percent(&self) -> f64 {
+        self.rtt_ns.p50 as f64 / self.raw_rtt_ns as f64 * 100.0 - 100.0
+    }
+
+    fn rows(&self) -> [(&'static str, String); 8] {
+        let &Self { size_bytes, count, rtt_ns, raw_rtt_ns, wall_seconds, seed, .. } = self;
+        let per_round_trip = wall_seconds * 1e6 / f64::from(count);
         [
-            ("round trips", format!("{count} of {size} bytes, seed {seed}")),
+            ("round trips", format!("{count} of {size_bytes} bytes, seed {seed}")),
             ("min", micros(rtt_ns.min)),
             ("p50", micros(rtt_ns.p50)),
             ("p99", micros(rtt_ns.p99)),
             ("max", micros(rtt_ns.max)),
-            ("bare verbs p50", format!("{} ({over:+.2} %)", micros(raw_rtt_ns))),
-            (
-                "wall",
-                format!(
-                    "{wall_seconds:.3} s, {:.2} µs per round trip",
-                    wall_seconds * 1e6 / f64::from(count)
-                ),
-            ),
-            ("trace digest", report.trace_digest.clone()),
-        ],
-    )
+            ("bare verbs p50", format!("{} ({:+.2} %)", micros(raw_rtt_ns), self.overhead_percent())),
+            ("wall", format!("{wall_seconds:.3} s, {per_round_trip:.2} µs per round trip")),
+            ("trace digest", self.trace_digest.clone()),
+        ]
+    }
 }
 
 async fn ping(net: &Net, size: usize, count: u32) -> Result<Vec<u64>> {

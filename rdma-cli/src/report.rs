@@ -127,3 +127,11 @@ pub(crate) fn bytes(n: u64) -> String {
 pub(crate) fn micros(ns: u64) -> String {
     format!("{}.{:03} µs", ns / 1000, ns % 1000)
 }
+
+/// Nanoseconds in a readable unit: microseconds below one millisecond
+pub(crate) fn duration(ns: u64) -> String {
+    match ns {
+        0..1_000_000 => micros(ns),
+        _ => format!("{}.{:03} ms", ns / 1_000_000, ns / 1000 % 1000),
+    }
+}

@@ -7,13 +7,16 @@ use futures::future::{try_join, try_join_all};
 use rdma_async::{Node, NodeBuilder, NodeOptions, Session, Time};
 use rdma_collectives::{Cabling, Group};
 use rdma_sim::topology::{LinkEnd, Topology};
-use rdma_sim::{Net, Sim, SimDevice};
+use rdma_sim::{FaultPlan, History, Net, Sim, SimDevice};
 
 /// Macs, and the cables between them
 pub(super) struct Macs<'a> {
     pub(super) topology: &'a Topology,
     pub(super) cabling: &'a Cabling,
     pub(super) seed: u64,
+    pub(super) faults: FaultPlan,
+    /// Whether a run keeps its history
+    pub(super) keeps_records: bool,
 }
 
 /// Longer than any measurement: sessions go on for ever, so that nothing else ends one that hangs.
@@ -24,13 +27,15 @@ const NEIGHBOURS: usize = 6;
 
 impl Macs<'_> {
     /// Runs a program in a simulation of these Macs
-    pub(super) fn simulate<T, F>(&self, program: impl FnOnce(Net) -> F) -> Result<T>
+    pub(super) fn simulate<T, F>(&self, program: impl FnOnce(Net) -> F) -> Result<(T, History)>
     where
         F: Future<Output = Result<T>>,
     {
         let sim = Sim::new().seed(self.seed).topology(self.topology.clone()).time_limit(TIME_LIMIT);
         // The sanitizer takes most of the time of a run, and has tests of its own.
-        sim.sanitize(false).try_run(program)?.value
+        let sim = sim.faults(self.faults.clone()).sanitize(false);
+        let run = if self.keeps_records { sim.keep_records() } else { sim }.try_run(program)?;
+        Ok((run.value?, run.history))
     }
 
     /// Has all Macs join a group, and calls `program` with their groups

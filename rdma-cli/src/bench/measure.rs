@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::Result;
 use futures::future::try_join_all;
 use rdma_collectives::{Group, GroupError, Reduction};
-use rdma_sim::SimDevice;
+use rdma_core::Time;
+use rdma_sim::{History, SimDevice};
 
 use super::cluster::Macs;
 use super::number::Number;
@@ -17,6 +18,8 @@ pub(super) const QUIET: Duration = Duration::from_millis(1);
 
 /// The result of an operation
 pub(super) struct Measured<T> {
+    /// When all ranks started
+    pub(super) start: Time,
     /// From the start of all ranks, at the same time, to the end of the last one
     pub(super) time: Duration,
     /// By rank
@@ -24,7 +27,7 @@ pub(super) struct Measured<T> {
 }
 
 /// Carries out the operation once, after a barrier
-pub(super) fn measure<T: Number>(macs: &Macs<'_>, workload: &Workload) -> Result<Measured<T>> {
+pub(super) fn measure<T: Number>(macs: &Macs<'_>, workload: &Workload) -> Result<(Measured<T>, History)> {
     macs.simulate(async |net| {
         macs.with_groups(&net, async |mut groups| {
             try_join_all(groups.iter_mut().map(Group::barrier)).await?;
@@ -39,7 +42,7 @@ pub(super) fn measure<T: Number>(macs: &Macs<'_>, workload: &Workload) -> Result
             let ends = try_join_all(ranks).await?;
             let end = ends.into_iter().max().unwrap_or(start);
             let outputs = vectors.into_iter().map(|vectors| vectors.output).collect();
-            Ok(Measured { time: end - start, outputs })
+            Ok(Measured { start, time: end - start, outputs })
         })
         .await
     })

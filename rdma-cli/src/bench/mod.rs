@@ -4,23 +4,25 @@ mod cluster;
 mod jaccl;
 mod measure;
 mod number;
+mod reduce;
 mod report;
-mod sizes;
 mod workload;
 
 use anyhow::{Result, bail};
 use half::{bf16, f16};
 use rdma_collectives::{Costs, Plan, plan};
+use rdma_sim::FaultPlan;
 use rdma_sim::topology::Shape;
 use rdma_sim_verbs::shared::topology;
 
 use self::cluster::Macs;
 use self::jaccl::Jaccl;
-use self::measure::measure;
+use self::measure::{Measured, measure};
 use self::number::Number;
 pub(crate) use self::number::NumberType;
-use self::report::{Header, Row, Rows};
-pub(crate) use self::sizes::Sizes;
+pub(crate) use self::reduce::AllReduce;
+pub(crate) use self::report::Row;
+use self::report::{Header, Rows};
 use self::workload::{ROOT, Workload};
 use crate::args::Bench;
 use crate::failure::Failure;
@@ -43,11 +45,18 @@ pub(crate) fn run(args: &Bench, output: Output) -> Result<()> {
         bail!(Failure::usage(why));
     }
     let operation = operation(args.operation, ranks, ROOT);
+    let macs = Macs {
+        topology: &topology,
+        cabling: &cabling,
+        seed: args.seed,
+        faults: FaultPlan::none(),
+        keeps_records: false,
+    };
     let bench = Measurement {
         args,
         plan: plan(&cabling, &operation).map_err(|error| unplanned(&error, &cabling))?,
         jaccl: Jaccl::new(&topology, args.operation),
-        macs: Macs { topology: &topology, cabling: &cabling, seed: args.seed },
+        macs,
     };
     let header = Header::new(args, ranks, bench.jaccl.describe());
     let mut rows = Rows::new(header, output)?;
@@ -104,20 +113,25 @@ impl Measurement<'_> {
     }
 
     fn row<T: Number>(&self, workload: &Workload) -> Result<Row> {
-        let mut measured = measure::<T>(&self.macs, workload)?;
+        let (mut measured, _) = measure::<T>(&self.macs, workload)?;
         if let Some(element) = self.args.spoil
             && let Some(found) = measured.outputs[ROOT].get_mut(element)
         {
             *found = T::default();
         }
         let jaccl = self.jaccl.measure::<T>(&self.macs, workload)?;
-        let mut row = Row::new(workload, size_of::<T>(), measured.time);
-        let payload = workload.payload(row.size_bytes);
-        let prediction = self.plan.predict(self.macs.cabling, payload, Costs::default())?;
-        row.lower_bound_ns = (prediction.lower_bound * 1e9) as u64;
+        let mut row = beside_bound(&self.macs, &self.plan, workload, &measured)?;
         let wrong = jaccl.as_ref().map_or(0, |jaccl| workload.wrong(&jaccl.outputs));
         row.set_wrong(workload.wrong(&measured.outputs), wrong);
         row.jaccl_ns = jaccl.map(|jaccl| jaccl.time.as_nanos() as u64);
         Ok(row)
     }
+}
+
+/// The figures of what was measured, beside the bound
+fn beside_bound<T>(macs: &Macs<'_>, plan: &Plan, workload: &Workload, measured: &Measured<T>) -> Result<Row> {
+    let mut row = Row::new(workload, size_of::<T>(), measured.time);
+    let prediction = plan.predict(macs.cabling, workload.payload(row.size_bytes), Costs::default())?;
+    row.lower_bound_ns = (prediction.lower_bound * 1e9) as u64;
+    Ok(row)
 }

@@ -26,16 +26,16 @@ pub(super) struct Header<'a> {
 
 /// The figures of one size, by the conventions of nccl-tests
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
-    pub(super) size_bytes: u64,
+pub(crate) struct Row {
+    pub(crate) size_bytes: u64,
     #[serde(skip)]
     count: usize,
-    time_ns: u64,
+    pub(crate) time_ns: u64,
     algbw_bytes_per_second: f64,
     busbw_bytes_per_second: f64,
     /// The latency between the furthest hosts, or the time of the best plan, if that is more
-    pub(super) lower_bound_ns: u64,
-    pub(super) jaccl_ns: Option<u64>,
+    pub(crate) lower_bound_ns: u64,
+    pub(crate) jaccl_ns: Option<u64>,
     /// `ok`, or how many elements are wrong
     check: String,
 }
@@ -97,6 +97,11 @@ impl Row {
             (0, _) => format!("{jaccl} wrong (JACCL)"),
             _ => format!("{group} wrong"),
         };
+    }
+
+    /// Whether every element of the results is right
+    pub(crate) fn is_right(&self) -> bool {
+        self.check == OK
     }
 
     fn text(&self, dtype: &str) -> String {
@@ -175,7 +180,7 @@ impl<'a> Rows<'a> {
         if self.output == Output::Json {
             print_line(&serde_json::to_string(&Report { header: &self.header, rows: &self.rows })?)?;
         }
-        if self.rows.iter().any(|row| row.check != OK) {
+        if self.rows.iter().any(|row| !row.is_right()) {
             bail!(Failure::Reported);
         }
         Ok(())

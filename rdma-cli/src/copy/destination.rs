@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::entry::Entry;
+use super::send::Sources;
 use super::tree;
 use crate::failure::at;
 use crate::file::Replacement;
@@ -136,6 +137,36 @@ pub(crate) fn require_directory(path: &Path) -> Result<PathBuf> {
     };
     let created = || at(path, format!("cannot be created: there is no folder {}", folder.display()));
     fs::canonicalize(folder).with_context(created)
+}
+
+/// The place of a copy: a file that is copied to a directory is put into it
+pub(crate) fn place(sources: &Sources, path: &Path) -> PathBuf {
+    match sources {
+        Sources::File(source) if path.is_dir() => path.join(source.name()),
+        _ => path.to_owned(),
+    }
+}
+
+/// Prepares the destination, or refuses it
+pub(crate) fn prepare(sources: &Sources, path: &Path) -> Result<Destination> {
+    match sources {
+        Sources::File(source) => {
+            source.require_other(path)?;
+            Ok(Destination::File(Some(Replacement::create(path, source.mode())?)))
+        }
+        Sources::Directory { root, .. } => {
+            require_outside(path, root)?;
+            Ok(Destination::folder(path))
+        }
+    }
+}
+
+/// Fails unless a directory can be at `path` or is there, outside of `source`
+fn require_outside(path: &Path, source: &Path) -> Result<()> {
+    let folder = require_directory(path)?;
+    let source = fs::canonicalize(source).with_context(|| at(source, "cannot be read"))?;
+    ensure!(!folder.starts_with(&source), at(path, "is in the directory that is copied"));
+    Ok(())
 }
 
 #[cfg(unix)]

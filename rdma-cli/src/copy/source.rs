@@ -1,5 +1,6 @@
 //! The file that is copied
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek as _};
 use std::path::{Path, PathBuf};
@@ -30,6 +31,11 @@ impl Source {
 
     pub(crate) fn len(&self) -> u64 {
         self.found.len()
+    }
+
+    /// The last part of its path
+    pub(crate) fn name(&self) -> &OsStr {
+        self.path.file_name().unwrap_or_default()
     }
 
     /// The permissions of the file, for its copy

@@ -38,8 +38,9 @@ pub(crate) struct Transfer {
 /// A completed transfer
 pub(crate) struct Done {
     pub(crate) received: Received,
-    /// From the first message to the receiver's confirmation.
-    pub(crate) virtual_time: Duration,
+    /// When the first message was sent
+    pub(crate) start: Time,
+    /// When the sender had the confirmation of the receiver
     pub(crate) end: Time,
     /// How often the path of a cable was made again.
     pub(crate) reconnects: u32,
@@ -83,7 +84,7 @@ impl Transfer {
         let end = net.now();
         let (reconnects, retransmitted_bytes) = repairs([&a, &b]);
         try_join(a.close(), b.close()).await?;
-        Ok(Done { received, virtual_time: end - start, end, reconnects, retransmitted_bytes })
+        Ok(Done { received, start, end, reconnects, retransmitted_bytes })
     }
 }
 

@@ -1,9 +1,7 @@
 //! What is said of a copy, in all of its forms
 
-use indicatif::{ProgressBar, ProgressStyle};
-
 use super::receive::Received;
-use crate::report::{Output, bytes};
+use crate::report::bytes;
 
 /// How much was copied
 pub(super) fn size(received: &Received) -> String {
@@ -42,13 +40,4 @@ pub(super) fn repairs(reconnects: u32, retransmitted_bytes: u64) -> String {
 /// Bytes per second
 pub(super) fn rate(rate: f64) -> String {
     format!("{:.2} GB/s", rate / 1e9)
-}
-
-/// A progress bar on a terminal, hidden elsewhere
-pub(super) fn progress(len: u64, output: Output) -> ProgressBar {
-    if output == Output::Json {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {eta}");
-    ProgressBar::new(len).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

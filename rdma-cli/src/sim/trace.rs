@@ -1,14 +1,12 @@
 //! Prints the trace of a run, and writes it for trace viewers
 
-use std::path::Path;
-
 use rdma_sim::{Record, RecordKind};
 use serde::Serialize;
 
 use super::observe::observe;
 use super::scenario::Scenario;
 use crate::args::SimTrace;
-use crate::file::Replacement;
+use crate::file::write_all;
 use crate::report::{Output, plain};
 
 /// First line of what `tb5 sim` prints.
@@ -38,10 +36,10 @@ pub(crate) fn trace(args: &SimTrace, output: Output) -> anyhow::Result<()> {
     output.announce(BACKEND)?;
     let seen = observe(&scenario, args.seed);
     if let Some(path) = &args.chrome {
-        write(path, &seen.history.to_chrome_json())?;
+        write_all(path, &seen.history.to_chrome_json())?;
     }
     if let Some(path) = &args.html {
-        write(path, &seen.history.to_html(&format!("{} · seed {}", scenario.name, args.seed)))?;
+        write_all(path, &seen.history.to_html(&format!("{} · seed {}", scenario.name, args.seed)))?;
     }
     let report = TraceOutput {
         scenario: &scenario.name,
@@ -50,12 +48,6 @@ pub(crate) fn trace(args: &SimTrace, output: Output) -> anyhow::Result<()> {
         records: seen.history.records.iter().zip(seen.history.subjects()).map(Line::new).collect(),
     };
     output.print(&report, || seen.history.lines().map(|line| plain(&line)).collect::<Vec<_>>().join("\n"))
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let mut file = Replacement::create(path, 0o666)?;
-    file.write(text.as_bytes())?;
-    file.finish()
 }
 
 impl Line {

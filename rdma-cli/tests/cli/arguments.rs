@@ -5,8 +5,10 @@ use crate::support::{assert_code, assert_failed, stdout, tool};
 #[test]
 fn invalid_arguments_are_a_usage_error() {
     let table = [
-        ("", "Usage: tb5"),
         ("fly", "unrecognized subcommand 'fly'"),
+        ("bw --bytes 32MiB", "33554432 exceeds the longest message, 16777216 bytes"),
+        ("bw --in-flight 0", "0 is not in 1..=64"),
+        ("ping --size 4XB", "write a whole number of B, KiB, MiB or GiB"),
         ("ping --count 0", "0 is not in 1..=10000000"),
         ("ping --size 99999999", "--size 99999999 exceeds the longest message"),
         ("ping --size -1", "unexpected argument '-1'"),

@@ -191,6 +191,8 @@ fn a_missing_source_is_named() {
 fn sources_and_destinations_that_are_not_files_are_refused() {
     let folder = with_source(b"content");
     folder.directory("folder");
+    // A file that is copied to a directory goes into it.
+    folder.directory("folder/source");
     folder.pipe("pipe");
     symlink("nowhere", folder.path("link")).unwrap();
     let table = [
@@ -210,6 +212,25 @@ fn sources_and_destinations_that_are_not_files_are_refused() {
         assert_refused(&tb5!["copy", folder.path(from), folder.path("copy")], &folder.path(from), why);
     }
     assert_eq!(folder.entries(), ["folder", "link", "pipe", "source"]);
+}
+
+/// Catches a file that is refused where a directory is, instead of being put into it.
+#[test]
+fn a_file_that_is_copied_to_a_directory_is_put_into_it() {
+    let folder = with_source(b"content");
+    folder.directory("folder");
+    for to in ["folder", "folder/", "folder/."] {
+        let output = copy(&folder, to);
+        assert_code(&output, 0);
+        assert!(stdout(&output).contains("source to "), "{}", stdout(&output));
+        assert_eq!(fs::read(folder.path("folder/source")).unwrap(), b"content");
+        fs::remove_file(folder.path("folder/source")).unwrap();
+    }
+    assert_refused(
+        &tb5!["copy", folder.path("source"), folder.path("")],
+        &folder.path("source"),
+        "the same file",
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod arguments;
 mod bench;
 mod bench_figures;
 mod copy;
+mod demo;
 mod doctor;
 mod field_failures;
 mod machines;

@@ -81,7 +81,10 @@ impl<'a> Jaccl<'a> {
         if !self.has_operation() {
             return Ok(None);
         }
-        let run = |schedule| macs.simulate(async |net| self.run(&net, schedule, workload).await);
+        let run = |schedule| {
+            let (measured, _) = macs.simulate(async |net| self.run(&net, schedule, workload).await)?;
+            anyhow::Ok(measured)
+        };
         let all = self.schedules.iter().map(run).collect::<Result<Vec<_>>>()?;
         Ok(all.into_iter().min_by_key(|measured| measured.time))
     }
@@ -109,7 +112,7 @@ impl<'a> Jaccl<'a> {
             anyhow::Ok(net.now())
         });
         let end = try_join_all(all).await?.into_iter().max().unwrap_or(start);
-        Ok(Measured { time: end - start, outputs })
+        Ok(Measured { start, time: end - start, outputs })
     }
 
     async fn operate(

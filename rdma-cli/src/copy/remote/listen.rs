@@ -20,9 +20,10 @@ use crate::args::{Carrier, Copy};
 use crate::copy::agreed::next;
 use crate::copy::destination::Destination;
 use crate::copy::receive::{Received, Receiver};
-use crate::copy::words::{earlier, progress, size};
+use crate::copy::words::{earlier, size};
 use crate::failure::at;
 use crate::file::Replacement;
+use crate::progress;
 use crate::report::{Output, Wall, note, plain};
 use crate::signals::Interrupt;
 
@@ -196,7 +197,7 @@ async fn receive(
     let Accepted { node, session, peer, request, place, destination } = accepted;
     output.announce(&format!("{peer} copies to {}", shown(&place)))?;
     output.announce(&format!("carrier: {}", carriers.describe(&session)))?;
-    let progress = progress(request.bytes, output);
+    let progress = progress::bytes(request.bytes, output);
     let wall = Wall::start();
     let incomplete = RefCell::new(None);
     let receiver = Receiver::new(&session, destination, &progress, interrupt, &incomplete);

@@ -12,7 +12,7 @@ use super::sides::{Outcome, PATIENCE, explain, options, part, runtime, unless_in
 use crate::args::{Carrier, Copy};
 use crate::copy::entry::{Entry, Kind};
 use crate::copy::send::{Sender, Sent, Sources};
-use crate::copy::words::progress;
+use crate::progress;
 use crate::remote_path::{RemotePath, require_below};
 use crate::report::{Output, Wall, bytes};
 use crate::signals::Interrupt;
@@ -26,7 +26,7 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
     let options = options(args.machines.key.as_deref())?;
     let carriers = Carriers::find(args.machines.carrier.unwrap_or(Carrier::Auto))?;
     let request = Request { source: root(&sources, source)?, path: to.path.clone(), bytes: sources.len() };
-    let progress = progress(sources.len(), output);
+    let progress = progress::bytes(sources.len(), output);
     let wall = Wall::start();
     let (sent, carried) = runtime()?.block_on(async {
         let stream = unless_interrupted(&interrupt, connect(&to.host, args.machines.port())).await?;

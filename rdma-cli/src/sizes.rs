@@ -1,4 +1,4 @@
-//! The sizes of a measurement: `4..256MiB`
+//! Sizes in bytes with their units: `4MiB`, and `4..256MiB` for those of a measurement
 
 /// Sizes in bytes, each twice the one before
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,6 +34,11 @@ impl Sizes {
         std::iter::successors(Some(self.first), |size| Some(size * 2))
             .take_while(move |size| *size <= self.last)
     }
+}
+
+/// Reads one size, such as `64` or `4MiB`
+pub(crate) fn parse(text: &str) -> Result<u64, String> {
+    bytes(text).ok_or_else(|| "write a whole number of B, KiB, MiB or GiB, such as 64 or 4MiB".to_owned())
 }
 
 fn bytes(text: &str) -> Option<u64> {

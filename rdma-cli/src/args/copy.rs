@@ -1,0 +1,115 @@
+//! Arguments of `tb5 copy`
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+
+use crate::failure::Failure;
+use crate::mac::PORTS;
+use crate::remote_path::RemotePath;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Copy {
+    /// The file to copy, or with -r the directory
+    #[arg(required_unless_present = "listen")]
+    src: Option<PathBuf>,
+    /// The name of the copy, or HOST:NAME on another machine; an existing file is replaced and keeps its mode, an existing directory
+    /// keeps what else is in it
+    #[arg(required_unless_present = "listen")]
+    dst: Option<PathBuf>,
+    /// Copy a directory with everything in it
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+    /// Receive one copy from another machine into this directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["src", "dst", "recursive", "cables", "fault", "seed"])]
+    pub(crate) listen: Option<PathBuf>,
+    /// With --listen, the address to listen on [default: 0.0.0.0]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) bind: Option<IpAddr>,
+    #[command(flatten)]
+    pub(crate) machines: Machines,
+    /// Cables between the two simulated Macs: 1 to 3 [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(PORTS)))]
+    pub(crate) cables: Option<u8>,
+    /// Faults of the cables, separated by commas; cables count from 0
+    #[arg(long, value_name = "KIND@TIME[@CABLE],...")]
+    pub(crate) fault: Option<String>,
+    /// Seed of all random choices of the simulator [default: 0]
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+}
+
+/// Options of a copy between two machines
+#[derive(Debug, clap::Args)]
+pub(crate) struct Machines {
+    /// The TCP port on which both machines meet [default: 7465]
+    #[arg(long)]
+    pub(crate) port: Option<u16>,
+    /// What may carry the bytes between two machines [default: auto]
+    #[arg(long)]
+    pub(crate) carrier: Option<Carrier>,
+    /// A file with the same secret on both machines: 64 hexadecimal digits
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+}
+
+impl Machines {
+    pub(crate) fn port(&self) -> u16 {
+        self.port.unwrap_or(7465)
+    }
+}
+
+impl Copy {
+    /// The file or directory to copy
+    pub(crate) fn source(&self) -> anyhow::Result<&Path> {
+        self.src.as_deref().context("SRC is missing")
+    }
+
+    /// Whether one side of the copy is another machine
+    pub(crate) fn is_between_machines(&self) -> bool {
+        self.listen.is_some() || self.remote().is_some()
+    }
+
+    /// The destination, if it is on another machine
+    pub(crate) fn remote(&self) -> Option<RemotePath> {
+        RemotePath::parse(self.dst.as_deref()?.to_str()?)
+    }
+
+    /// The name of the copy
+    pub(crate) fn destination(&self) -> anyhow::Result<&Path> {
+        self.dst.as_deref().context("DST is missing")
+    }
+
+    /// Fails if an option was given that has no effect here: between two machines, or between two simulated Macs
+    pub(crate) fn require_effect(&self, between_machines: bool) -> anyhow::Result<()> {
+        let Machines { port, carrier, key } = &self.machines;
+        let simulated = "is for two simulated Macs: leave it out";
+        let machines =
+            "is for two machines: write HOST:NAME instead of the name of the copy, or leave it out";
+        let given = [
+            ("--cables", self.cables.is_some() && between_machines, simulated),
+            ("--fault", self.fault.is_some() && between_machines, simulated),
+            ("--seed", self.seed.is_some() && between_machines, simulated),
+            ("--port", port.is_some() && !between_machines, machines),
+            ("--carrier", carrier.is_some() && !between_machines, machines),
+            ("--key", key.is_some() && !between_machines, machines),
+            ("--bind", self.bind.is_some(), "is for the side with --listen"),
+        ];
+        match given.iter().find(|(_, is_in_vain, _)| *is_in_vain) {
+            Some((option, _, why)) => bail!(Failure::usage(format!("{option} {why}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What may carry a copy between two machines
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum Carrier {
+    /// RDMA over all cables between the machines, and TCP while there is none
+    Auto,
+    /// RDMA only
+    Rdma,
+    /// TCP only
+    Tcp,
+}

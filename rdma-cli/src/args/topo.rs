@@ -1,0 +1,90 @@
+//! Arguments of `tb5 topo`
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::operation::OperationName;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TopoCommand {
+    /// Verify a plan file, made by `topo plan --out` or by another program, and print how far it is from the bound
+    #[command(
+        after_help = "Exit codes: 0 the plan is right, 1 it is not, or is for another cabling, 2 usage."
+    )]
+    Check(TopoCheck),
+    /// Draw a cabling, with its ports and cables
+    #[command(
+        after_help = "Examples: tb5 topo draw ring:4; tb5 topo draw macs.toml --format svg --out macs.svg; \
+                      tb5 topo draw mesh:4 --format dot | dot -Tpdf -o mesh.pdf.\n\n\
+                      Exit codes: 0 done, 1 a file cannot be written, 2 usage."
+    )]
+    Draw(TopoDraw),
+    /// Find the best plan of an operation, what each cable is worth for it, and which one to add
+    #[command(
+        after_help = "Times are for data so large that latency does not count, as multiples of the time that one 80 Gb/s cable takes \
+                      for the payload: the vector of one host for all-reduce, broadcast and reduce, else all data of all hosts.\n\n\
+                      Examples: tb5 topo plan ring:4; tb5 topo plan macs.toml --operation broadcast --root studio; \
+                      tb5 topo plan macs.toml --out all-reduce.plan && tb5 topo check macs.toml all-reduce.plan.\n\n\
+                      Exit codes: 0 done, 1 there is no plan or a file cannot be written, 2 usage."
+    )]
+    Plan(TopoPlan),
+}
+
+/// Which cabling
+#[derive(Debug, clap::Args)]
+pub(crate) struct Topology {
+    /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix of MLX in JSON)
+    #[arg(value_name = "SHAPE|FILE")]
+    pub(crate) topology: String,
+    /// Number of hosts; by default that of the topology, or 2
+    #[arg(long, value_name = "N")]
+    pub(crate) hosts: Option<usize>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TopoCheck {
+    #[command(flatten)]
+    pub(crate) topology: Topology,
+    /// The plan
+    pub(crate) plan: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TopoPlan {
+    #[command(flatten)]
+    pub(crate) topology: Topology,
+    /// The operation, of equal amounts of data from each host
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) operation: OperationName,
+    /// The host that a broadcast or scatter begins at, or a reduce or gather ends at; by default the first
+    #[arg(long, value_name = "HOST")]
+    pub(crate) root: Option<String>,
+    /// Also write the plan to a file; an existing file is replaced
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TopoDraw {
+    #[command(flatten)]
+    pub(crate) topology: Topology,
+    /// Form of the drawing
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Drawing,
+    /// Write the drawing to a file, which replaces an existing one; `-` is standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    pub(crate) out: PathBuf,
+}
+
+/// Form of a drawing
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+pub(crate) enum Drawing {
+    /// A list of ports for the terminal
+    #[default]
+    Text,
+    /// The language of Graphviz
+    Dot,
+    /// A picture for browsers and documents
+    Svg,
+}

@@ -1,0 +1,57 @@
+//! One all_reduce, with the history of its run
+
+use anyhow::Result;
+use rdma_collectives::plan;
+use rdma_core::Time;
+use rdma_sim::topology::Topology;
+use rdma_sim::{FaultPlan, History};
+
+use super::beside_bound;
+use super::cluster::Macs;
+use super::jaccl::Jaccl;
+use super::measure::measure;
+use super::report::Row;
+use super::workload::{ROOT, Workload};
+use crate::args::OperationName;
+use crate::topo::{cabling, operation, unplanned};
+
+/// An all_reduce of 32-bit floating-point numbers on simulated Macs
+pub(crate) struct AllReduce<'a> {
+    pub(crate) topology: &'a Topology,
+    pub(crate) bytes: u64,
+    pub(crate) seed: u64,
+    pub(crate) faults: FaultPlan,
+    pub(crate) keeps_records: bool,
+}
+
+/// An all_reduce whose result was checked, element by element
+pub(crate) struct AllReduced {
+    /// When all ranks started
+    pub(crate) start: Time,
+    pub(crate) row: Row,
+    pub(crate) history: History,
+}
+
+impl AllReduce<'_> {
+    /// Carries it out once; without faults, also by the schedules of JACCL
+    pub(crate) fn run(self) -> Result<AllReduced> {
+        let Self { topology, bytes, seed, faults, keeps_records } = self;
+        let name = OperationName::AllReduce;
+        let cabling = cabling(topology)?;
+        let ranks = cabling.hosts().len();
+        let operation = operation(name, ranks, ROOT);
+        let plan = plan(&cabling, &operation).map_err(|error| unplanned(&error, &cabling))?;
+        let has_faults = !faults.0.is_empty();
+        let macs = Macs { topology, cabling: &cabling, seed, faults, keeps_records };
+        let workload = Workload::new(name, ranks, bytes, size_of::<f32>());
+        let (measured, history) = measure::<f32>(&macs, &workload)?;
+        let mut row = beside_bound(&macs, &plan, &workload, &measured)?;
+        // Bare verbs do not survive an unplugged cable.
+        let jaccl =
+            if has_faults { None } else { Jaccl::new(topology, name).measure::<f32>(&macs, &workload)? };
+        let wrong = jaccl.as_ref().map_or(0, |jaccl| workload.wrong(&jaccl.outputs));
+        row.set_wrong(workload.wrong(&measured.outputs), wrong);
+        row.jaccl_ns = jaccl.map(|jaccl| jaccl.time.as_nanos() as u64);
+        Ok(AllReduced { start: measured.start, row, history })
+    }
+}

@@ -1,0 +1,156 @@
+//! `tb5 bw`: goodput by the size of messages, beside the ceiling of the cable and beside TCP
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures::future::try_join;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use rdma_async::NodeOptions;
+use rdma_sim::{LineRate, Net, Sim, Topology};
+use serde::Serialize;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::args::Bw;
+use crate::failure::Failure;
+use crate::mac;
+use crate::report::{Output, SIMULATOR, Wall, simulated, table};
+
+/// The longest message, in bytes
+const MAX_MESSAGE: u64 = 16 << 20;
+/// Of each side, for sending and for receiving: room for many of the longest messages
+const MEMORY: usize = 256 << 20;
+/// How many bytes are sent of each size: so many that the first and the last message count for little
+const VOLUME: u64 = 64 << 20;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct BwResult {
+    backend: &'static str,
+    pub(crate) in_flight: u16,
+    pub(crate) ceiling_bytes_per_second: f64,
+    pub(crate) rows: Vec<Row>,
+    seed: u64,
+    wall_seconds: f64,
+}
+
+/// The goodput of one size
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) size_bytes: u64,
+    count: u64,
+    pub(crate) goodput_bytes_per_second: f64,
+    efficiency: f64,
+    pub(crate) tcp_bytes_per_second: f64,
+}
+
+pub(crate) fn run(args: &Bw, output: Output) -> Result<()> {
+    if let Some(size) = args.bytes.each().last().filter(|size| *size > MAX_MESSAGE) {
+        bail!(Failure::usage(format!("--bytes: {size} exceeds the longest message, {MAX_MESSAGE} bytes")));
+    }
+    output.announce(&simulated(1))?;
+    let report = measure(&Topology::pair(), args)?;
+    output.print(&report, || report.text())
+}
+
+/// Measures the goodput from the Mac `a` to `b`
+pub(crate) fn measure(topology: &Topology, args: &Bw) -> Result<BwResult> {
+    let &Bw { bytes, in_flight, seed } = args;
+    let ceiling = LineRate::TB5.ceiling_bytes_per_second();
+    let wall = Wall::start();
+    let row = |size_bytes: u64| {
+        let count = VOLUME.div_ceil(size_bytes).clamp(8 * u64::from(in_flight), 4000);
+        let (len, sends) = (size_bytes as usize, count as usize);
+        // The sanitizer takes most of the time of a run, and has tests of its own.
+        let sim = || Sim::new().seed(seed).topology(topology.clone()).sanitize(false);
+        let run = sim().run(async |net| send(&net, len, sends, in_flight.into()).await);
+        let tcp = sim().run(async |net| send_over_tcp(&net, len, sends).await);
+        let goodput = run.value?;
+        let tcp_bytes_per_second = tcp.value?;
+        let efficiency = goodput / ceiling;
+        let row =
+            Row { size_bytes, count, goodput_bytes_per_second: goodput, efficiency, tcp_bytes_per_second };
+        anyhow::Ok(row)
+    };
+    let rows = bytes.each().map(row).collect::<Result<_>>()?;
+    Ok(BwResult {
+        backend: SIMULATOR,
+        in_flight,
+        ceiling_bytes_per_second: ceiling,
+        rows,
+        seed,
+        wall_seconds: wall.seconds(),
+    })
+}
+
+/// Sends messages over a session, and returns the bytes per second
+async fn send(net: &Net, len: usize, count: usize, in_flight: usize) -> Result<f64> {
+    let options = NodeOptions::new().max_message(MAX_MESSAGE as usize);
+    let [a, b] = mac::connect(net, &options.send_memory(MEMORY).receive_memory(MEMORY), 1).await?;
+    let start = net.now();
+    let send = async {
+        let sends = stream::iter(0..count).map(async |_| {
+            let mut lease = a.alloc(len).await?;
+            lease.resize(len, 7);
+            a.send(lease).await?;
+            anyhow::Ok(())
+        });
+        sends.buffered(in_flight).try_collect::<()>().await?;
+        a.close().await?;
+        anyhow::Ok(())
+    };
+    let receive = async {
+        for number in 0..count {
+            let message =
+                b.recv().await?.with_context(|| format!("the session ended at message {number}"))?;
+            ensure!(message.len() == len, "message {number} has {} bytes", message.len());
+        }
+        Ok(net.now() - start)
+    };
+    let ((), took) = try_join(send, receive).await?;
+    Ok((len * count) as f64 / took.as_secs_f64())
+}
+
+/// Writes messages to the TCP of the simulator, and returns the bytes per second
+async fn send_over_tcp(net: &Net, len: usize, count: usize) -> Result<f64> {
+    let (mut to, mut from) = net.tcp();
+    let start = net.now();
+    // TCP is slow: fewer messages show the same rate.
+    let count = count.min((16_usize << 20).div_ceil(len));
+    let send = async {
+        let message = vec![7; len];
+        for _ in 0..count {
+            to.write_all(&message).await?;
+        }
+        anyhow::Ok(())
+    };
+    let receive = async {
+        let mut message = vec![0; len];
+        for _ in 0..count {
+            from.read_exact(&mut message).await?;
+        }
+        Ok(net.now() - start)
+    };
+    let ((), took) = try_join(send, receive).await?;
+    Ok((len * count) as f64 / took.as_secs_f64())
+}
+
+impl BwResult {
+    /// The highest goodput of all sizes
+    pub(crate) fn best(&self) -> f64 {
+        self.rows.iter().map(|row| row.goodput_bytes_per_second).fold(0.0, f64::max)
+    }
+
+    fn text(&self) -> String {
+        let gigabytes = |rate: f64| format!("{:.3}", rate / 1e9);
+        let head = ["size (B)", "messages", "goodput (GB/s)", "of the ceiling", "TCP (GB/s)"];
+        let rows = self.rows.iter().map(|row| {
+            [
+                row.size_bytes.to_string(),
+                row.count.to_string(),
+                gigabytes(row.goodput_bytes_per_second),
+                format!("{:.1} %", row.efficiency * 100.0),
+                gigabytes(row.tcp_bytes_per_second),
+            ]
+        });
+        let ceiling = gigabytes(self.ceiling_bytes_per_second);
+        let text = table(std::iter::once(head.map(str::to_owned)).chain(rows));
+        format!("{text}\n{} in flight; the ceiling is {ceiling} GB/s", self.in_flight)
+    }
+}

@@ -1,0 +1,99 @@
+//! What the demonstration has found, each result beside its limit
+
+use rdma_sim::History;
+use rdma_sim::topology::Topology;
+use serde::Serialize;
+
+use super::unplug::Unplugged;
+use crate::bench::Row;
+use crate::bw::BwResult;
+use crate::copy::CopyResult;
+use crate::devices::DeviceList;
+use crate::ping::PingResult;
+use crate::report::{bytes, duration};
+
+/// A result beside its limit
+#[derive(Debug, Serialize)]
+pub(super) struct Beside {
+    pub(super) name: &'static str,
+    pub(super) result: String,
+    pub(super) limit: String,
+    pub(super) verdict: String,
+}
+
+/// Everything that the report shows
+pub(super) struct Findings {
+    pub(super) topology: Topology,
+    pub(super) machine: DeviceList,
+    pub(super) devices: Vec<DeviceList>,
+    pub(super) ping: PingResult,
+    /// With one send in flight, and with several.
+    pub(super) bw: [BwResult; 2],
+    pub(super) copy: CopyResult,
+    pub(super) all_reduce: Row,
+    pub(super) copy_unplugged: (Unplugged, History),
+    pub(super) all_reduce_unplugged: (Unplugged, History),
+}
+
+impl Findings {
+    /// The results that the tables show
+    pub(super) fn beside(&self) -> Vec<Beside> {
+        let gigabytes = |rate: f64| format!("{:.2} GB/s", rate / 1e9);
+        let of = |part: f64, whole: f64| format!("{:.1} %", part / whole * 100.0);
+        let [_, bw] = &self.bw;
+        let (ping, copy, reduce) = (&self.ping, &self.copy, &self.all_reduce);
+        let unplugged = |name, unplugged: &Unplugged| Beside {
+            name,
+            result: duration(unplugged.time_ns),
+            limit: format!("{} without repair", duration(unplugged.limit_ns())),
+            verdict: format!("{} more", duration(unplugged.time_ns.saturating_sub(unplugged.limit_ns()))),
+        };
+        vec![
+            Beside {
+                name: "ping of 64 B, median",
+                result: duration(ping.rtt_ns.p50),
+                limit: format!("{} on bare verbs", duration(ping.raw_rtt_ns)),
+                verdict: format!("{:+.2} %", ping.overhead_percent()),
+            },
+            Beside {
+                name: "best goodput",
+                result: gigabytes(bw.best()),
+                limit: format!("{}, the ceiling of the cable", gigabytes(bw.ceiling_bytes_per_second)),
+                verdict: of(bw.best(), bw.ceiling_bytes_per_second),
+            },
+            Beside {
+                name: "copy of a directory",
+                result: gigabytes(copy.goodput_bytes_per_second),
+                limit: format!("{}, the ceiling of the cable", gigabytes(copy.ceiling_bytes_per_second)),
+                verdict: format!(
+                    "{}; {} in {} files verified",
+                    of(copy.goodput_bytes_per_second, copy.ceiling_bytes_per_second),
+                    bytes(copy.bytes),
+                    copy.files
+                ),
+            },
+            Beside {
+                name: "all_reduce of 16 MiB",
+                result: duration(reduce.time_ns),
+                limit: format!("{}, the bound of any plan", duration(reduce.lower_bound_ns)),
+                verdict: match reduce.jaccl_ns {
+                    Some(jaccl) => format!(
+                        "{}; JACCL takes {}",
+                        of(reduce.lower_bound_ns as f64, reduce.time_ns as f64),
+                        duration(jaccl)
+                    ),
+                    None => of(reduce.lower_bound_ns as f64, reduce.time_ns as f64),
+                },
+            },
+            unplugged("copy, cable pulled for 2 ms", &self.copy_unplugged.0),
+            unplugged("all_reduce, cable pulled for 2 ms", &self.all_reduce_unplugged.0),
+        ]
+    }
+}
+
+impl Beside {
+    /// The cells of a table
+    pub(super) fn cells(&self) -> [String; 4] {
+        [self.name.to_owned(), self.result.clone(), self.limit.clone(), self.verdict.clone()]
+    }
+}

@@ -1,0 +1,98 @@
+//! The report of `tb5 demo` in a real browser: at the size of a desktop and of a phone, in light and in dark
+//!
+//! Needs Chromium; without one, the test says so and passes, unless `RDMA_REQUIRE_BROWSER` is set, as in CI. The screenshots are in
+//! `target/pictures`.
+#![cfg(unix)]
+
+#[allow(dead_code, reason = "other pages need more of it")]
+#[path = "../../../tests/tests/browser/devtools.rs"]
+mod devtools;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use devtools::Browser;
+use serde_json::Value;
+
+/// Width and height, with room for the whole page
+const DESKTOP: [u32; 2] = [1280, 3900];
+const PHONE: [u32; 2] = [360, 3800];
+
+/// Where the report and its pictures go
+fn pictures() -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/pictures");
+    fs::create_dir_all(&folder).expect("the folder of the build can be written");
+    folder.canonicalize().expect("it exists")
+}
+
+/// Catches a report that is not self-contained, one whose script fails, one that is wider than a phone or unreadable in the dark, and
+/// figures that are not those of the run.
+#[test]
+#[expect(clippy::print_stderr, reason = "a test that does not run says so")]
+fn the_report_of_the_demo_is_drawn_at_every_size_in_light_and_dark_without_complaints() {
+    let Some(program) = devtools::installed() else {
+        let message = "NOT RUN: there is no browser; install chromium, or name one with RDMA_TEST_BROWSER";
+        assert!(std::env::var_os("RDMA_REQUIRE_BROWSER").is_none(), "{message}");
+        eprintln!("{message}");
+        return;
+    };
+    let page = pictures().join("demo.html");
+    let demo = Command::new(env!("CARGO_BIN_EXE_tb5"))
+        .args(["demo", "--json", "--out"])
+        .arg(&page)
+        .output()
+        .unwrap();
+    assert!(demo.status.success(), "{}", String::from_utf8_lossy(&demo.stderr));
+    let report: Value = serde_json::from_slice(&demo.stdout).unwrap();
+    let text = fs::read_to_string(&page).unwrap();
+    for outside in ["http:", "https:", "src=\"", "@import", "url("] {
+        // The name of a format of pictures is no address that is loaded.
+        let text = text.replace("http://www.w3.org/2000/svg", "");
+        assert!(!text.contains(outside), "the page contains {outside}");
+    }
+
+    let browser = Browser::start(&program);
+    let url = format!("file://{}", page.display());
+    for (size, is_phone) in [(DESKTOP, false), (PHONE, true)] {
+        for is_dark in [false, true] {
+            browser.open(&url, size, is_dark, is_phone);
+            let variant =
+                [if is_phone { "phone" } else { "desktop" }, if is_dark { "dark" } else { "light" }];
+            let name = format!("demo-{}", variant.join("-"));
+            fs::write(pictures().join(format!("{name}.png")), browser.screenshot()).unwrap();
+            assert_eq!(browser.complaints(), [Value::Null; 0], "{name}");
+            let widths = browser.eval("[document.documentElement.scrollWidth, innerWidth]");
+            assert_eq!(widths[0], widths[1], "{name} scrolls sideways");
+            assert_eq!(browser.eval("performance.getEntriesByType('resource').length"), 0, "{name}");
+            let background = browser.eval("getComputedStyle(document.body).backgroundColor");
+            assert_eq!(background == "rgb(21, 24, 28)", is_dark, "{name}: {background}");
+
+            // The table has what the run has printed.
+            let cells = browser.eval(
+                "[...document.querySelectorAll('#results tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))",
+            );
+            let printed = report["results"].as_array().unwrap().iter();
+            let printed: Vec<_> = printed
+                .map(|row| ["name", "result", "limit", "verdict"].map(|key| row[key].clone()))
+                .collect();
+            assert_eq!(printed.len(), 6);
+            assert_eq!(cells, serde_json::json!(printed), "{name}");
+
+            // Both timelines have run their script, and have drawn the messages and the faults.
+            for frame in 0..2 {
+                let data = browser
+                    .eval(&format!("JSON.parse(JSON.stringify(frames[{frame}].document.body.dataset))"));
+                assert_eq!(data["ready"], "yes", "{name}: {data}");
+                let counts: Value = serde_json::from_str(data["counts"].as_str().unwrap()).unwrap();
+                assert!(counts["faults"] == 2 && counts["messages"].as_u64().unwrap() > 100, "{counts}");
+            }
+            let drawn = browser.eval(
+                "['#cluster rect.mac', '#cluster path.cable', '#cluster path.cut', '#latency rect.bar', '#goodput circle.several'].map((kind) => document.querySelectorAll(kind).length)",
+            );
+            let [macs, cables, cut, bars, points] = [0, 1, 2, 3, 4].map(|kind| drawn[kind].as_u64().unwrap());
+            assert_eq!((macs, cables, cut, points), (4, 6, 1, 11), "{name}");
+            assert!(bars > 5, "{name}: {bars}");
+        }
+    }
+}
