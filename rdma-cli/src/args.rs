@@ -21,7 +21,9 @@ pub(crate) use self::demo::Demo;
 #[cfg(unix)]
 pub(crate) use self::operation::OperationName;
 #[cfg(unix)]
-pub(crate) use self::topo::{Drawing, TopoCheck, TopoCommand, TopoDraw, TopoPlan, Topology};
+pub(crate) use self::topo::{
+    Drawing, Format, TopoCheck, TopoCommand, TopoConvert, TopoDiscover, TopoDraw, TopoPlan, Topology, Written,
+};
 #[cfg(unix)]
 use crate::bench::NumberType;
 use crate::report::Output;
@@ -43,6 +45,12 @@ pub(crate) struct Args {
     /// Print one JSON object instead of text
     #[arg(long, global = true)]
     json: bool,
+    /// Print results and errors only: no backend, no remarks, no progress
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Print what happens inside to standard error: paths that come and go, and why
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
     /// Use the simulator even if this machine has a device
     #[arg(long, global = true)]
     pub(crate) sim: bool,
@@ -76,6 +84,12 @@ pub(crate) enum Command {
                       Exit codes: 0 done, 1 failed, 2 usage."
     )]
     Bw(Bw),
+    /// Print completions for a shell
+    #[command(
+        after_help = "Examples: tb5 completions zsh > ~/.zfunc/_tb5; tb5 completions bash > ~/.local/share/bash-completion/completions/tb5; \
+                      tb5 completions fish > ~/.config/fish/completions/tb5.fish."
+    )]
+    Completions(Completions),
     /// Copy a file or a directory from one Mac to another over the cable, and verify it
     #[command(
         after_help = "Faults show how a copy goes on: --fault unplug@2ms,replug@8ms pulls the cable after 2 ms, and plugs it in again. \
@@ -106,6 +120,9 @@ pub(crate) enum Command {
     /// Check whether RDMA can work here, and print a remedy for each failed check
     #[command(after_help = "Exit codes: 0 nothing failed, 1 a check failed or a file is wrong, 2 usage.")]
     Doctor(Doctor),
+    /// Print the manual, or write a page for each command
+    #[command(after_help = "Examples: tb5 man | man -l -; tb5 man --out /usr/local/share/man/man1.")]
+    Man(Man),
     /// Measure round trips between two Macs, beside bare verbs
     Ping(Ping),
     /// Query the verbs provider in a process of its own, which may hang or crash; started by `devices` and `doctor`
@@ -153,7 +170,7 @@ pub(crate) struct Bench {
     /// Number of hosts; by default that of the topology, or 4
     #[arg(long, value_name = "N")]
     pub(crate) hosts: Option<usize>,
-    /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix of MLX in JSON)
+    /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix or hostfile of MLX in JSON)
     #[arg(long, default_value = "mesh", value_name = "SHAPE|FILE")]
     pub(crate) topology: String,
     /// Sizes from A to B in B, KiB, MiB or GiB, each twice the one before
@@ -215,7 +232,7 @@ pub(crate) struct Run {
     /// Number of hosts; by default that of the topology, or 2
     #[arg(long, value_name = "N")]
     pub(crate) hosts: Option<usize>,
-    /// Cabling: mesh, ring, line, star, pair, or a file (a topology in TOML, a device matrix of MLX in JSON)
+    /// Cabling: mesh, ring, line, star, pair, or a file (a topology in TOML, a device matrix or hostfile of MLX in JSON)
     #[arg(long, default_value = "mesh", value_name = "SHAPE|FILE")]
     pub(crate) topology: String,
     /// Device model
@@ -295,7 +312,7 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Devices {
-    /// Read a report of `tb5 doctor --record` instead of inspecting this machine
+    /// Read a report of `tb5 doctor --record` instead of inspecting this machine; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) from: Option<PathBuf>,
 }
@@ -347,4 +364,18 @@ pub(crate) struct Bw {
     /// Seed of all random choices of the simulator
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Man {
+    /// Write a page for each command into this directory instead
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
 }

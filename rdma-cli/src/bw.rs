@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::try_join;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use indicatif::ProgressBar;
 use rdma_async::NodeOptions;
 use rdma_sim::{LineRate, Net, Sim, Topology};
 use serde::Serialize;
@@ -10,8 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::args::Bw;
 use crate::failure::Failure;
-use crate::mac;
 use crate::report::{Output, SIMULATOR, Wall, simulated, table};
+use crate::{mac, progress};
 
 /// The longest message, in bytes
 const MAX_MESSAGE: u64 = 16 << 20;
@@ -45,12 +46,14 @@ pub(crate) fn run(args: &Bw, output: Output) -> Result<()> {
         bail!(Failure::usage(format!("--bytes: {size} exceeds the longest message, {MAX_MESSAGE} bytes")));
     }
     output.announce(&simulated(1))?;
-    let report = measure(&Topology::pair(), args)?;
+    let progress = progress::items(args.bytes.each().count() as u64, output);
+    let report = measure(&Topology::pair(), args, &progress)?;
+    progress.finish_and_clear();
     output.print(&report, || report.text())
 }
 
 /// Measures the goodput from the Mac `a` to `b`
-pub(crate) fn measure(topology: &Topology, args: &Bw) -> Result<BwResult> {
+pub(crate) fn measure(topology: &Topology, args: &Bw, progress: &ProgressBar) -> Result<BwResult> {
     let &Bw { bytes, in_flight, seed } = args;
     let ceiling = LineRate::TB5.ceiling_bytes_per_second();
     let wall = Wall::start();
@@ -66,6 +69,7 @@ pub(crate) fn measure(topology: &Topology, args: &Bw) -> Result<BwResult> {
         let efficiency = goodput / ceiling;
         let row =
             Row { size_bytes, count, goodput_bytes_per_second: goodput, efficiency, tcp_bytes_per_second };
+        progress.inc(1);
         anyhow::Ok(row)
     };
     let rows = bytes.each().map(row).collect::<Result<_>>()?;

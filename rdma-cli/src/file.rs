@@ -128,6 +128,11 @@ impl Replacement {
     }
 }
 
+/// Opens a file to read, or standard input if `path` is `-`
+pub(crate) fn open(path: &Path) -> io::Result<Box<dyn io::Read>> {
+    if path.as_os_str() == "-" { Ok(Box::new(io::stdin())) } else { Ok(Box::new(File::open(path)?)) }
+}
+
 /// Writes a file as a whole, or to standard output if `path` is `-`
 pub(crate) fn write_all(path: &Path, text: &str) -> Result<()> {
     if path.as_os_str() == "-" {

@@ -18,6 +18,7 @@ mod file;
 #[cfg(unix)]
 mod html;
 mod mac;
+mod manual;
 mod ping;
 mod progress;
 mod recorded;
@@ -30,6 +31,7 @@ mod sim;
 mod sizes;
 #[cfg(unix)]
 mod topo;
+mod verbose;
 
 use std::process::ExitCode;
 
@@ -43,6 +45,14 @@ use crate::failure::Failure;
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if args.quiet {
+        report::be_quiet();
+    }
+    if args.verbose
+        && let Err(error) = verbose::print_events()
+    {
+        report::note(&error.to_string());
+    }
     let done = match &args.command {
         #[cfg(unix)]
         None => demo::run(&Demo::default(), args.sim, args.output()),
@@ -72,6 +82,7 @@ fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
         #[cfg(unix)]
         Command::Bench(bench) => bench::run(bench, args.output()),
         Command::Bw(bw) => bw::run(bw, args.output()),
+        Command::Completions(completions) => manual::completions(completions),
         Command::Copy(copy) if args.sim && copy.is_between_machines() => {
             let why = "--sim: a copy between machines is not simulated; leave the option out";
             Err(Failure::usage(why).into())
@@ -83,6 +94,7 @@ fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
         Command::Doctor(doctor) => doctor::run(doctor, args.output()),
         #[cfg(unix)]
         Command::Fabric(fabric) => fabric::run(fabric, args.output()),
+        Command::Man(man) => manual::man(man),
         Command::Ping(ping) => ping::run(ping, args.output()),
         Command::Provider(provider) => recorded::print_probe(provider),
         #[cfg(unix)]
@@ -91,6 +103,10 @@ fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
         Command::Sim(SimCommand::Trace(trace)) => sim::trace(trace, args.output()),
         #[cfg(unix)]
         Command::Topo(TopoCommand::Check(check)) => topo::check(check, args.output()),
+        #[cfg(unix)]
+        Command::Topo(TopoCommand::Convert(convert)) => topo::convert(convert, args.output()),
+        #[cfg(unix)]
+        Command::Topo(TopoCommand::Discover(discover)) => topo::discover(discover, args.output()),
         #[cfg(unix)]
         Command::Topo(TopoCommand::Draw(draw)) => topo::draw(draw, args.output()),
         #[cfg(unix)]

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::try_join;
+use indicatif::ProgressBar;
 use rdma_async::{NodeOptions, Session};
 use rdma_bare::BareQp;
 use rdma_core::Device;
@@ -10,7 +11,7 @@ use serde::Serialize;
 
 use crate::args::Ping;
 use crate::report::{Output, SIMULATOR, Wall, micros, simulated};
-use crate::{Failure, mac};
+use crate::{Failure, mac, progress};
 
 /// The longest message, in bytes
 const MAX_MESSAGE: usize = 4 << 20;
@@ -54,17 +55,19 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
         bail!(Failure::usage(why));
     }
     output.announce(&simulated(1))?;
-    let report = measure(&Topology::pair(), args)?;
+    let progress = progress::items(args.count.into(), output);
+    let report = measure(&Topology::pair(), args, &progress)?;
+    progress.finish_and_clear();
     output.outcome(&report, report.rows())
 }
 
 /// Measures round trips between the Macs `a` and `b`, and those of bare verbs
-pub(crate) fn measure(topology: &Topology, args: &Ping) -> Result<PingResult> {
+pub(crate) fn measure(topology: &Topology, args: &Ping, progress: &ProgressBar) -> Result<PingResult> {
     let &Ping { size, count, seed } = args;
     let size = size as usize;
     let sim = || Sim::new().seed(seed).topology(topology.clone());
     let wall = Wall::start();
-    let run = sim().run(async |net| ping(&net, size, count).await);
+    let run = sim().run(async |net| ping(&net, size, count, progress).await);
     let wall_seconds = wall.seconds();
     let samples = run.value?;
     let raw = sim().run(async |net| raw_ping(&net, size, count).await);
@@ -103,7 +106,7 @@ impl PingResult {
     }
 }
 
-async fn ping(net: &Net, size: usize, count: u32) -> Result<Vec<u64>> {
+async fn ping(net: &Net, size: usize, count: u32, progress: &ProgressBar) -> Result<Vec<u64>> {
     let [a, b] = mac::connect(net, &NodeOptions::new().max_message(MAX_MESSAGE), 1).await?;
     let ask = async {
         let mut samples = Vec::with_capacity(count as usize);
@@ -115,6 +118,7 @@ async fn ping(net: &Net, size: usize, count: u32) -> Result<Vec<u64>> {
             lease = a.send(lease).await?;
             let answer = a.recv().await?.context("the peer closed the session before the last round trip")?;
             samples.push((net.now() - start).as_nanos() as u64);
+            progress.inc(1);
             ensure!(*answer == *lease, "round trip {number}: the answer differs from the message");
         }
         a.close().await?;

@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::report::Output;
+use crate::report::{Output, is_quiet};
 
 /// Bytes that are copied
 pub(crate) fn bytes(len: u64, output: Output) -> ProgressBar {
@@ -14,9 +14,14 @@ pub(crate) fn steps(count: u64, output: Output) -> ProgressBar {
     bar(count, "{wide_bar} {pos}/{len} {msg} {eta}", output)
 }
 
-/// A bar on a terminal; hidden elsewhere, and beside JSON
+/// Round trips, seeds or other things of which there are many
+pub(crate) fn items(count: u64, output: Output) -> ProgressBar {
+    bar(count, "{wide_bar} {pos}/{len} {per_sec} {eta}", output)
+}
+
+/// A bar on a terminal; hidden elsewhere, beside JSON, and with `--quiet`
 fn bar(len: u64, template: &str, output: Output) -> ProgressBar {
-    if output == Output::Json {
+    if output == Output::Json || is_quiet() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template(template);

@@ -1,7 +1,6 @@
 //! Host reports of this machine and from files
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
@@ -17,6 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::args::ProviderArgs;
 use crate::failure::at;
+use crate::file;
 use crate::report::Output;
 
 /// Longer than any report of a real host
@@ -70,7 +70,7 @@ const PLATFORMS: [&str; 3] = ["linux", "macos", "other"];
 /// Reads a report, labelled with the path of its file
 pub(crate) fn read(path: &Path) -> Result<Host> {
     let mut json = Vec::new();
-    let file = File::open(path).with_context(|| at(path, "cannot be read"))?;
+    let file = file::open(path).with_context(|| at(path, "cannot be read"))?;
     file.take(MAX_BYTES + 1).read_to_end(&mut json).with_context(|| at(path, "cannot be read"))?;
     if json.len() as u64 > MAX_BYTES {
         bail!(at(path, format_args!("is not a host report: it is longer than {MAX_BYTES} bytes")));
@@ -110,7 +110,7 @@ pub(crate) fn shorten(hosts: &mut [Host]) {
 /// Writes a report as indented JSON
 pub(crate) fn write(path: &Path, report: &HostReport) -> Result<()> {
     let json = serde_json::to_string_pretty(report)? + "\n";
-    fs::write(path, json).with_context(|| at(path, "cannot be written"))
+    file::write_all(path, &json)
 }
 
 /// Label, system and model of a host

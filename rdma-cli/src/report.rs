@@ -1,6 +1,7 @@
 //! Output: one JSON object, or text
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use comfy_table::Table;
@@ -26,10 +27,23 @@ pub(crate) fn simulated(cables: u8) -> String {
     format!("backend: simulator (two Macs, {cables}; times are virtual)")
 }
 
+/// Whether only results and errors are printed: set once, before the command is carried out
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Leaves out what is no result: the backend, remarks, progress
+pub(crate) fn be_quiet() {
+    IS_QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Whether only results and errors are printed
+pub(crate) fn is_quiet() -> bool {
+    IS_QUIET.load(Ordering::Relaxed)
+}
+
 impl Output {
     /// Prints the line that names the backend, in text output
     pub(crate) fn announce(self, backend: &str) -> anyhow::Result<()> {
-        if self == Self::Text {
+        if self == Self::Text && !is_quiet() {
             print_line(backend)?;
         }
         Ok(())
@@ -81,6 +95,9 @@ pub(crate) fn print_line(text: &str) -> anyhow::Result<bool> {
 
 /// Prints a remark to standard error
 pub(crate) fn note(text: &str) {
+    if is_quiet() {
+        return;
+    }
     // There is no other place to report a failed write to standard error.
     let _ = writeln!(io::stderr(), "tb5: {}", plain(text));
 }

@@ -13,6 +13,7 @@ pub mod fault;
 mod host;
 mod marking;
 mod model;
+mod near;
 mod net;
 mod open_error;
 mod port_wakers;

@@ -13,6 +13,22 @@ pub(crate) enum TopoCommand {
         after_help = "Exit codes: 0 the plan is right, 1 it is not, or is for another cabling, 2 usage."
     )]
     Check(TopoCheck),
+    /// Write a cabling in another format
+    #[command(
+        after_help = "A hostfile is that of mlx.launch, for JACCL; the address of its first host is to be added. Formats of MLX have \
+                      neither models, unused ports nor rates.\n\n\
+                      Examples: tb5 topo convert hosts.json; tb5 topo convert macs.toml --to hostfile --out hosts.json; \
+                      tb5 topo convert mesh:4 --to matrix.\n\n\
+                      Exit codes: 0 done, 1 a file cannot be written, 2 usage."
+    )]
+    Convert(TopoConvert),
+    /// Find the cables between Macs, from the reports of `tb5 doctor --record` of each
+    #[command(
+        after_help = "A cable is found by the identifiers of its ends: both Macs must have been recorded. Hosts are called as the files.\n\n\
+                      Examples: tb5 topo discover studio.json mini.json; tb5 topo discover studio.json mini.json --to hostfile.\n\n\
+                      Exit codes: 0 done, 1 a report cannot be read or has no names for its ports, 2 usage."
+    )]
+    Discover(TopoDiscover),
     /// Draw a cabling, with its ports and cables
     #[command(
         after_help = "Examples: tb5 topo draw ring:4; tb5 topo draw macs.toml --format svg --out macs.svg; \
@@ -34,7 +50,7 @@ pub(crate) enum TopoCommand {
 /// Which cabling
 #[derive(Debug, clap::Args)]
 pub(crate) struct Topology {
-    /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix of MLX in JSON)
+    /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix or hostfile of MLX in JSON)
     #[arg(value_name = "SHAPE|FILE")]
     pub(crate) topology: String,
     /// Number of hosts; by default that of the topology, or 2
@@ -46,7 +62,7 @@ pub(crate) struct Topology {
 pub(crate) struct TopoCheck {
     #[command(flatten)]
     pub(crate) topology: Topology,
-    /// The plan
+    /// The plan; `-` is standard input
     pub(crate) plan: PathBuf,
 }
 
@@ -60,7 +76,7 @@ pub(crate) struct TopoPlan {
     /// The host that a broadcast or scatter begins at, or a reduce or gather ends at; by default the first
     #[arg(long, value_name = "HOST")]
     pub(crate) root: Option<String>,
-    /// Also write the plan to a file; an existing file is replaced
+    /// Also write the plan to a file, which replaces an existing one; `-` prints it instead of the figures
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -87,4 +103,44 @@ pub(crate) enum Drawing {
     Dot,
     /// A picture for browsers and documents
     Svg,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TopoConvert {
+    #[command(flatten)]
+    pub(crate) topology: Topology,
+    #[command(flatten)]
+    pub(crate) written: Written,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TopoDiscover {
+    /// The reports, one of each Mac; `-` is standard input
+    #[arg(required = true, value_name = "REPORT")]
+    pub(crate) reports: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) written: Written,
+}
+
+/// How a cabling is written
+#[derive(Debug, clap::Args)]
+pub(crate) struct Written {
+    /// Format
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) to: Format,
+    /// Write to a file, which replaces an existing one; `-` is standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    pub(crate) out: PathBuf,
+}
+
+/// Format of a cabling
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// A hostfile of mlx.launch, in JSON
+    Hostfile,
+    /// A device matrix of MLX, in JSON
+    Matrix,
+    /// A topology with names, ports and rates
+    #[default]
+    Toml,
 }

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Bench, output: Output) -> Result<()> {
         macs,
     };
     let header = Header::new(args, ranks, bench.jaccl.describe());
-    let mut rows = Rows::new(header, output)?;
+    let mut rows = Rows::new(header, args.bytes.each().count(), output)?;
     match args.dtype {
         NumberType::Bf16 => bench.measure::<bf16>(&mut rows),
         NumberType::F16 => bench.measure::<f16>(&mut rows),

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::workload::Workload;
 use crate::args::{Bench, OperationName};
 use crate::failure::Failure;
+use crate::progress;
 use crate::report::{Output, SIMULATOR, plain, print_line};
 
 /// What all rows have in common
@@ -53,6 +55,7 @@ pub(super) struct Rows<'a> {
     header: Header<'a>,
     rows: Vec<Row>,
     output: Output,
+    progress: ProgressBar,
 }
 
 impl<'a> Header<'a> {
@@ -153,16 +156,18 @@ fn columns(cells: [String; 10]) -> String {
 
 impl<'a> Rows<'a> {
     /// No rows; in text output, the head of the table is printed
-    pub(super) fn new(header: Header<'a>, output: Output) -> Result<Self> {
+    pub(super) fn new(header: Header<'a>, sizes: usize, output: Output) -> Result<Self> {
         if output == Output::Text {
             let Header { hosts, topology, jaccl, .. } = &header;
             let backend =
                 format!("backend: simulator ({hosts} Macs, {}; times are virtual)", plain(topology));
             let jaccl = format!("JACCL: {jaccl}");
             let [names, units] = [NAMES, UNITS].map(|cells| columns(cells.map(str::to_owned)));
-            print_line(&[backend, jaccl, names, units].join("\n"))?;
+            output.announce(&[backend, jaccl].join("\n"))?;
+            print_line(&[names, units].join("\n"))?;
         }
-        Ok(Self { header, rows: Vec::new(), output })
+        let progress = progress::items(sizes as u64, output);
+        Ok(Self { header, rows: Vec::new(), output, progress })
     }
 
     /// Adds a row, and returns whether the output is still read
@@ -171,12 +176,16 @@ impl<'a> Rows<'a> {
         self.rows.push(row);
         match self.output {
             Output::Json => Ok(true),
-            Output::Text => print_line(&text),
+            Output::Text => {
+                self.progress.inc(1);
+                self.progress.suspend(|| print_line(&text))
+            }
         }
     }
 
     /// Prints the JSON object, and fails if an element was wrong
     pub(super) fn finish(self) -> Result<()> {
+        self.progress.finish_and_clear();
         if self.output == Output::Json {
             print_line(&serde_json::to_string(&Report { header: &self.header, rows: &self.rows })?)?;
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use rdma_core::Time;
-use rdma_sim::fault::{FAULTS, FaultReason, TargetKind};
+use rdma_sim::fault::{FAULTS, FaultReason, TargetKind, suggestion};
 use rdma_sim::{Fault, FaultPlan, Trigger};
 
 use crate::failure::Failure;
@@ -89,7 +89,7 @@ fn reason(reason: &FaultReason) -> String {
     };
     match reason {
         FaultReason::UnknownKind { name, .. } => {
-            format!("no fault of a cable is called {name:?}; there are: {}", kinds())
+            format!("no fault of a cable is called {name:?}; there are: {}{}", kinds(), suggestion(name))
         }
         FaultReason::NeedsHost { kind, .. } => {
             format!("{kind} happens to a Mac, not to a cable; there are: {}", kinds())
@@ -133,6 +133,7 @@ mod tests {
                 "unplugg@2ms",
                 "no fault of a cable is called \"unplugg\"; there are: boundary, busy, corrupt N,",
             ),
+            ("unplugg@2ms", "unresolvable, wedge; did you mean unplug?"),
             ("kill@2ms", "kill happens to a Mac, not to a cable; there are: "),
             ("flap@2ms", "the text ends too early: write flap TIME"),
             ("flap 1ms 2ms@2ms", "\"2ms\" follows the fault: separate faults with commas"),

@@ -24,7 +24,7 @@ use crate::copy::{CopyResult, Simulation};
 use crate::devices::{self, DeviceList};
 use crate::file::write_all;
 use crate::ping::{self, PingResult};
-use crate::report::{Output, SIMULATOR, Wall, print_line, table};
+use crate::report::{Output, SIMULATOR, Wall, is_quiet, print_line, table};
 use crate::signals::Interrupt;
 use crate::sizes::Sizes;
 use crate::{progress, recorded};
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Demo, is_simulated: bool, output: Output) -> Result<()>
 fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Output) -> Result<Findings> {
     let seed = args.seed;
     let topology = Topology::mesh(MACS, MACS - 1)?;
-    let steps = progress::steps(6, output);
+    let (steps, hidden) = (progress::steps(6, output), indicatif::ProgressBar::hidden());
     let step = |name: &'static str| {
         steps.set_message(name);
         steps.inc(1);
@@ -109,21 +109,21 @@ fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Outp
     };
     step("devices")?;
     let devices = cluster::devices(&topology)?;
-    if output == Output::Text {
+    if output == Output::Text && !is_quiet() {
         steps.suspend(|| print_line(&cluster::text(&devices)))?;
     }
     step("ping")?;
-    let ping = ping::measure(&topology, &Ping { size: 64, count: 1000, seed })?;
+    let ping = ping::measure(&topology, &Ping { size: 64, count: 1000, seed }, &hidden)?;
     step("goodput by size")?;
     let bytes = Sizes::parse("4KiB..4MiB").map_err(anyhow::Error::msg)?;
-    let measure = |in_flight| bw::measure(&topology, &Bw { bytes, in_flight, seed });
+    let measure = |in_flight| bw::measure(&topology, &Bw { bytes, in_flight, seed }, &hidden);
     let bw = [measure(1)?, measure(8)?];
     step("copy of a directory")?;
     let files = Files::create()?;
     let copy = |to: &Path, faults: FaultPlan, last_fault, keeps_records| {
         let simulation = Simulation::of_directory(files.source(), to, &topology)?;
         let simulation = Simulation { faults, last_fault, seed, keeps_records, ..simulation };
-        let copied = simulation.run(&indicatif::ProgressBar::hidden(), interrupt)?;
+        let copied = simulation.run(&hidden, interrupt)?;
         compare(files.source(), to)?;
         anyhow::Ok(copied)
     };

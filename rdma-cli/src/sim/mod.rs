@@ -26,6 +26,7 @@ use self::scenario::Scenario;
 use self::trace::BACKEND;
 use crate::args::SimRun;
 use crate::failure::Failure;
+use crate::progress;
 use crate::report::{Output, plain, table};
 
 #[derive(Debug, Serialize)]
@@ -52,7 +53,12 @@ pub(crate) fn run(args: &SimRun, output: Output) -> anyhow::Result<()> {
     output.announce(BACKEND)?;
     let report = |seed| SeedResult::new(&scenario, seed, observe(&scenario, seed));
     let reports = match &args.seeds {
-        Some(seeds) => seeds.clone().map(report).collect(),
+        Some(seeds) => {
+            let progress = progress::items(seeds.end - seeds.start, output);
+            let reports = seeds.clone().map(report).inspect(|_| progress.inc(1)).collect();
+            progress.finish_and_clear();
+            reports
+        }
         None => vec![report(args.seed)],
     };
     let passed = reports.iter().all(|report| report.passed);

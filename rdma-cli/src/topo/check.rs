@@ -1,5 +1,7 @@
 //! `tb5 topo check`: whether a plan is what it claims to be
 
+use std::io::Read as _;
+
 use anyhow::Context as _;
 use rdma_collectives::{Plan, verify};
 use serde::Serialize;
@@ -7,6 +9,7 @@ use serde::Serialize;
 use super::cabling::{cabling, read};
 use crate::args::TopoCheck;
 use crate::failure::at;
+use crate::file;
 use crate::report::Output;
 
 #[derive(Debug, Serialize)]
@@ -22,7 +25,9 @@ struct Checked {
 pub(crate) fn run(args: &TopoCheck, output: Output) -> anyhow::Result<()> {
     let topology = read(&args.topology)?;
     let cabling = cabling(&topology)?;
-    let text = std::fs::read_to_string(&args.plan).map_err(|error| anyhow::anyhow!(at(&args.plan, error)))?;
+    let mut text = String::new();
+    let read = file::open(&args.plan).and_then(|mut file| file.read_to_string(&mut text));
+    read.map_err(|error| anyhow::anyhow!(at(&args.plan, error)))?;
     let plan = text.parse::<Plan>().with_context(|| args.plan.display().to_string())?;
     let factor = verify(&cabling, &plan).with_context(|| args.plan.display().to_string())?;
     let checked = Checked {

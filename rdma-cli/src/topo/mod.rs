@@ -2,12 +2,16 @@
 
 mod cabling;
 mod check;
+mod convert;
+mod discover;
 mod draw;
 mod operation;
 mod plan;
 
 pub(crate) use self::cabling::{cabling, unplanned};
 pub(crate) use self::check::run as check;
+pub(crate) use self::convert::run as convert;
+pub(crate) use self::discover::run as discover;
 pub(crate) use self::draw::{run as draw, svg};
 pub(crate) use self::operation::operation;
 pub(crate) use self::plan::run as plan;

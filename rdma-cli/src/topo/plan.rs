@@ -12,7 +12,8 @@ use serde::Serialize;
 use super::cabling::{cabling, read, unplanned};
 use super::operation::operation;
 use crate::args::{OperationName, TopoPlan};
-use crate::failure::{Failure, at};
+use crate::failure::Failure;
+use crate::file::write_all;
 use crate::report::{Output, plain, table};
 
 #[derive(Debug, Serialize)]
@@ -69,7 +70,11 @@ pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
     // The verifier shares no code with the planner.
     verify(&cabling, &made).context("the planner has made a wrong plan; please report this")?;
     if let Some(path) = &args.out {
-        std::fs::write(path, made.to_string()).map_err(|error| anyhow::anyhow!(at(path, error)))?;
+        write_all(path, &made.to_string())?;
+        // The plan is the output then.
+        if path.as_os_str() == "-" {
+            return Ok(());
+        }
     }
     let without = unplugs(&cabling, &operation)?;
     let rate = LineRate::TB5.ceiling_bytes_per_second();

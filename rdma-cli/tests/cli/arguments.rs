@@ -1,6 +1,6 @@
 //! Invalid arguments: exit code 2, a reason on standard error, nothing on standard output
 
-use crate::support::{assert_code, assert_failed, stdout, tool};
+use crate::support::{Folder, assert_code, assert_failed, stdout, tool};
 
 #[test]
 fn invalid_arguments_are_a_usage_error() {
@@ -54,5 +54,29 @@ fn the_help_of_run_lists_its_exit_codes() {
         ["124 after --timeout", "130 after SIGINT", "143 after SIGTERM", "129 after SIGHUP", "2 usage"]
     {
         assert!(help.contains(code), "{code} is not in: {help}");
+    }
+}
+
+/// Catches a list of names without the one that was probably meant.
+#[test]
+fn a_misspelt_name_is_answered_with_the_nearest_one() {
+    let folder = Folder::new();
+    let fabric = "at 1s a:rdma_en2 unplgu";
+    let table: [(&[&str], &str); 8] = [
+        (&["pign"], "a similar subcommand exists: 'ping'"),
+        (&["topo", "polan"], "a similar subcommand exists: 'plan'"),
+        (&["ping", "--sead", "1"], "a similar argument exists: '--seed'"),
+        (&["run", "--profile", "tb6", "true"], "a similar value exists: 'tb5'"),
+        (&["bench", "all-redcue"], "a similar value exists: 'all-reduce'"),
+        (
+            &["topo", "draw", "rign:4"],
+            "no shape is called \"rign\"; there are: line, mesh, pair, ring, star; did you mean ring?",
+        ),
+        (&["run", "--fault", fabric, "true"], "wedge; did you mean unplug?"),
+        (&["copy", "a", "b", "--fault", "replgu@1ms"], "wedge; did you mean replug?"),
+    ];
+    for (arguments, why) in table {
+        let output = tool().args(arguments).current_dir(folder.path("")).output().unwrap();
+        assert_failed(&output, 2, &[why]);
     }
 }

@@ -12,10 +12,14 @@ mod demo;
 mod doctor;
 mod field_failures;
 mod machines;
+mod manual;
 mod ping;
 mod resume;
 #[cfg(target_os = "linux")]
 mod run;
+mod shapes;
 mod sim;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod topo;
 mod tree;

@@ -4,7 +4,7 @@ use std::fs;
 
 use tempfile::tempdir;
 
-use crate::support::{json, stderr, stdout};
+use crate::support::{assert_failed, json, stderr, stdout};
 
 /// Catches a plan that is not the best, shares that do not add up, and names that are not those of the hosts.
 #[test]
@@ -92,4 +92,103 @@ fn what_cannot_be_planned_says_why() {
         let refused = crate::support::tool().args(arguments).output().unwrap();
         assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
     }
+}
+
+/// Catches a drawing without a Mac, a port or a cable, and names that end what they stand in.
+#[test]
+fn a_cabling_is_drawn_as_text_for_graphviz_and_as_a_picture() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("macs.toml");
+    let hosts = "[[host]]\nname = \"<a>&b\"\nports = 2\n[[host]]\nname = \"{c|d}\"\nports = 2\n";
+    let cable = "[[cable]]\nends = [\"<a>&b:rdma_en2\", \"{c|d}:rdma_en3\"]\ngbps = 40\n";
+    fs::write(&file, [hosts, cable].concat()).unwrap();
+    let draw = |format: &str| stdout(&tb5!("topo", "draw", &file, "--format", format));
+    let text = draw("text");
+    assert!(text.contains("<a>&b:rdma_en2  ── {c|d}:rdma_en3  40 Gb/s"), "{text}");
+    assert!(text.contains("<a>&b:rdma_en3  free"), "{text}");
+    let dot = draw("dot");
+    assert!(dot.contains(r#""<a>&b":en2 -- "{c|d}":en3 [label="40 Gb/s"];"#), "{dot}");
+    assert!(dot.contains(r#"[label="\<a\>&b|{<en2> en2|<en3> en3}"]"#), "{dot}");
+    let svg = draw("svg");
+    assert!(svg.contains("&lt;a&gt;&amp;b:rdma_en2 – {c|d}:rdma_en3, 40 Gb/s"), "{svg}");
+    assert!(!svg.contains("<a>"), "{svg}");
+    for (format, drawn) in [("text", text), ("dot", dot), ("svg", svg)] {
+        let out = folder.path().join("drawing");
+        let written = tb5!("topo", "draw", &file, "--format", format, "--out", &out);
+        assert!(written.status.success() && written.stdout.is_empty(), "{}", stderr(&written));
+        assert_eq!(fs::read_to_string(&out).unwrap(), drawn);
+    }
+    let report = json(&tb5!("topo", "draw", "ring:4", "--json"));
+    assert_eq!(report["cables"].as_array().unwrap().len(), 4);
+    assert_eq!(report["cables"][0]["bits_per_second"], 80_000_000_000_u64);
+}
+
+/// Catches a format that loses a cable on the way there and back.
+#[test]
+fn a_cabling_is_converted_to_the_formats_of_mlx_and_back() {
+    let folder = tempdir().unwrap();
+    for shape in ["mesh:4", "ring:5", "pair"] {
+        let drawn = stdout(&tb5!("topo", "draw", shape));
+        for (format, file) in [("toml", "t.toml"), ("matrix", "m.json"), ("hostfile", "h.json")] {
+            let out = folder.path().join(file);
+            let made = tb5!("topo", "convert", shape, "--to", format, "--out", &out);
+            assert!(made.status.success(), "{}", stderr(&made));
+            let back = stdout(&tb5!("topo", "draw", &out));
+            let cables = |text: &str| {
+                text.lines().filter(|line| line.contains("──")).map(str::to_owned).collect::<Vec<_>>()
+            };
+            assert_eq!(cables(&back), cables(&drawn), "{shape} as {format}");
+        }
+    }
+    let hostfile = json(&tb5!("topo", "convert", "mesh:3", "--to", "hostfile"));
+    assert_eq!(hostfile["hosts"][1]["rdma"], serde_json::json!(["rdma_en2", null, "rdma_en3"]));
+    assert_eq!((&hostfile["backend"], &hostfile["hosts"][0]["ssh"]), (&"jaccl".into(), &"a".into()));
+    let report = json(&tb5!("topo", "convert", "mesh:3", "--json"));
+    assert_eq!(report["cables"], 3);
+    // A hostfile is a topology everywhere, and an error in one names its line.
+    let file = folder.path().join("h.json");
+    fs::write(&file, "[{\"ssh\": \"a\",\n\"rdma\": 7}]").unwrap();
+    let refused = tb5!("topo", "plan", &file);
+    assert_failed(&refused, 2, &["h.json:"]);
+}
+
+/// Catches a cable that one end alone names, and ports that are called as those of the other Mac.
+#[test]
+fn cables_are_found_in_the_reports_of_both_ends() {
+    let report = |name: &str| {
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(format!("../rdma-doctor/tests/fixtures/composed/reports/{name}.json"))
+    };
+    let (left, right) = (report("left"), report("right"));
+    let found = tb5!("topo", "discover", &left, &right);
+    let text = stdout(&found);
+    assert!(text.contains("ends = [\"left:rdma_en4\", \"right:rdma_en3\"]"), "{text}{}", stderr(&found));
+    assert_eq!(text.matches("[[cable]]").count(), 1, "{text}");
+    let hostfile = json(&tb5!("topo", "discover", &left, &right, "--to", "hostfile"));
+    assert_eq!(hostfile["hosts"][0]["rdma"], serde_json::json!([null, "rdma_en4"]));
+    assert_eq!(json(&tb5!("topo", "discover", &left, "--json"))["cables"], 0);
+    let missing = tb5!("topo", "discover", "nowhere.json");
+    assert_failed(&missing, 1, &["nowhere.json: cannot be read"]);
+}
+
+/// Catches `-` that is taken for the name of a file.
+#[test]
+fn a_minus_is_standard_input_or_output() {
+    let folder = tempdir().unwrap();
+    let report = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../rdma-doctor/tests/fixtures/composed/reports/left.json");
+    let fed = |arguments: &[&str], input: &std::path::Path| {
+        let mut command = crate::support::tool();
+        command.args(arguments).current_dir(folder.path()).stdin(fs::File::open(input).unwrap());
+        command.output().unwrap()
+    };
+    let devices = fed(&["devices", "--from", "-"], &report);
+    assert!(stdout(&devices).contains("rdma_en4"), "{}", stderr(&devices));
+    let plan = folder.path().join("plan");
+    let made = tb5!("topo", "plan", "ring:3", "--out", "-");
+    assert!(tb5!("topo", "plan", "ring:3", "--out", &plan).status.success());
+    assert_eq!(stdout(&made), fs::read_to_string(&plan).unwrap());
+    let checked = fed(&["topo", "check", "ring:3", "-"], &plan);
+    assert!(stdout(&checked).contains("no plan is faster"), "{}", stderr(&checked));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no file is called -");
 }

@@ -17,7 +17,7 @@ pub struct Settings {
 
 /// The Macs and cables of a text: `mesh`, `ring`, `line`, `star` or `pair`, with a number of Macs as in `mesh:3`; or a file
 ///
-/// A file is a topology in TOML, or a device matrix of MLX in JSON. Without a number, a shape has `hosts` Macs, or two.
+/// A file is a topology in TOML, or a device matrix or a hostfile of MLX in JSON. Without a number, a shape has `hosts` Macs, or two.
 ///
 /// # Errors
 ///
@@ -45,8 +45,13 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
                 std::io::ErrorKind::NotFound => SettingsError::NoTopology(text.to_owned(), Box::new(unknown)),
                 _ => SettingsError::Text(format!("{text}: {error}")),
             })?;
+            // Lists within a list are a matrix; anything else in JSON is a hostfile.
+            let first = content.trim_start().strip_prefix('[').map(|rest| rest.trim_start().chars().next());
             let found = if path.extension().is_some_and(|extension| extension == "json") {
-                Topology::from_matrix(&content)
+                match first {
+                    Some(Some('{')) | None => Topology::from_hostfile(&content),
+                    Some(_) => Topology::from_matrix(&content),
+                }
             } else {
                 Topology::from_toml(&content)
             };

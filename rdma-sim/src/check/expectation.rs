@@ -5,6 +5,7 @@ use rdma_core::probe::ProtocolState;
 use crate::catalogue;
 use crate::fault::FAULTS;
 use crate::model::Model;
+use crate::near::distance;
 
 /// The check expects something that no run of it can reach
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -90,39 +91,9 @@ fn nearest(name: &str, names: impl Iterator<Item = String>) -> Vec<String> {
     by_distance.into_iter().take(MOST).map(|(_, known)| format!("{known:?}")).collect()
 }
 
-/// How many letters have to be inserted, removed or replaced to make `one` of `other`
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<_> = other.chars().collect();
-    let mut costs: Vec<_> = (0..=other.len()).collect();
-    for (row, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut costs[0], row + 1);
-        for (column, different) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *different);
-            diagonal = costs[column + 1];
-            costs[column + 1] = replaced.min(diagonal + 1).min(costs[column] + 1);
-        }
-    }
-    costs[other.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Catches each cost of the distance changed.
-    #[test]
-    fn the_distance_of_two_names_is_the_number_of_letters_to_change() {
-        for (one, other, expected) in [
-            ("", "", 0),
-            ("", "abc", 3),
-            ("abc", "", 3),
-            ("frame", "fame", 1),
-            ("unplug", "unplgu", 2),
-            ("a b", "a-b", 1),
-        ] {
-            assert_eq!(distance(one, other), expected, "{one:?} and {other:?}");
-        }
-    }
 
     #[test]
     fn a_misspelt_name_is_refused_with_those_that_are_near() {

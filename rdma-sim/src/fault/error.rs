@@ -1,4 +1,6 @@
+use super::kind::FAULTS;
 use super::verb::SlowableVerb;
+use crate::near;
 
 /// A text that is not a fault, or a fault whose target the topology lacks
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -83,7 +85,7 @@ pub enum FaultReason {
         hosts: Vec<String>,
     },
     /// No kind of fault has this name
-    #[error("no fault is called {name:?}; there are: {}", known.join(", "))]
+    #[error("no fault is called {name:?}; there are: {}{}", known.join(", "), suggestion(name))]
     UnknownKind {
         /// The name
         name: String,
@@ -100,3 +102,13 @@ pub enum FaultReason {
 
 const FORM: &str =
     "write `at TIME TARGET NAME` or `after N frames TARGET NAME`, such as `at 5ms a:rdma_en2 unplug`";
+
+/// The fault that `name` probably is, as words that follow a list of faults; nothing if none is like it
+///
+/// ```
+/// assert_eq!(rdma_sim::fault::suggestion("unplgu"), "; did you mean unplug?");
+/// assert_eq!(rdma_sim::fault::suggestion("explode"), "");
+/// ```
+pub fn suggestion(name: &str) -> String {
+    near::suggestion(name, FAULTS.iter().map(|fault| fault.name))
+}

@@ -23,7 +23,7 @@ mod plan;
 mod random;
 mod verb;
 
-pub use self::error::{FaultError, FaultReason};
+pub use self::error::{FaultError, FaultReason, suggestion};
 #[cfg(feature = "proptest")]
 pub use self::generate::strategies;
 pub use self::kind::{FAULTS, FaultInfo, FaultKind, TargetKind};

@@ -4,6 +4,7 @@ use super::mac::MacModel;
 use super::matrix_error::{MatrixError, list};
 use super::port::MAX_HOSTS;
 use super::shape::Shape;
+use crate::near::suggestion;
 
 /// Why a topology is impossible
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -194,7 +195,7 @@ pub enum TopologyError {
     },
 
     /// A shape that does not exist
-    #[error("no shape is called {shape:?}; there are: {}", list(&Shape::ALL))]
+    #[error("no shape is called {shape:?}; there are: {}{}", list(&Shape::ALL), suggestion(shape, Shape::ALL.into_iter().map(Shape::name)))]
     UnknownShape {
         /// The name that was given
         shape: String,

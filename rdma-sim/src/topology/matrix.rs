@@ -15,6 +15,11 @@ enum Cell {
     Many(Vec<String>),
 }
 
+/// The devices of one rank
+#[derive(Default, Deserialize, Serialize)]
+#[serde(transparent)]
+pub(super) struct Row(Vec<Cell>);
+
 impl From<Cell> for Vec<String> {
     fn from(cell: Cell) -> Self {
         match cell {
@@ -56,33 +61,24 @@ impl Topology {
     ///
     /// [`TopologyError::Matrix`], [`TooManyHosts`](TopologyError::TooManyHosts).
     pub fn from_matrix(json: &str) -> Result<Self, TopologyError> {
-        let cells: Vec<Vec<Cell>> = serde_json::from_str(json)
+        let rows: Vec<Row> = serde_json::from_str(json)
             .map_err(|error| MatrixError::Json { line: error.line(), message: error.to_string() })?;
-        let matrix: Vec<Vec<Vec<String>>> =
-            cells.into_iter().map(|row| row.into_iter().map(Vec::from).collect()).collect();
-        check(&matrix)?;
-
-        let mut topology = Self::new();
-        for (row, cells) in matrix.iter().enumerate() {
-            let (first, ports) = interfaces(row, cells)?;
-            topology.add_host_from(&host_name(row), ports, first)?;
-        }
-        for (row, cells) in matrix.iter().enumerate() {
-            for (column, devices) in cells.iter().enumerate().skip(row + 1) {
-                let (a, b) = (host_name(row), host_name(column));
-                for (device, counterpart) in devices.iter().zip(&matrix[column][row]) {
-                    topology.add_cable((&*a, &**device), (&*b, &**counterpart), LineRate::TB5)?;
-                }
-            }
-        }
-        Ok(topology)
+        let names = (0..rows.len()).map(host_name).collect();
+        from_rows(names, rows)
     }
 
     /// The device matrix of MLX, as JSON with a line for each rank; ranks follow the order of the hosts
     ///
     /// Names, models, unused ports, rates and addresses are not in it.
     pub fn to_matrix(&self) -> String {
-        let devices = |row: usize, column: usize| {
+        let row = |row| serde_json::to_string(&self.row(row)).expect("names and lists of names are JSON");
+        let rows: Vec<String> = (0..self.hosts.len()).map(row).collect();
+        format!("[\n  {}\n]\n", rows.join(",\n  "))
+    }
+
+    /// The devices of a rank towards each rank
+    pub(super) fn row(&self, row: usize) -> Row {
+        let devices = |column: usize| {
             let cables = self.cables.iter().filter_map(move |cable| match cable.ends {
                 [a, b] if a.host == row && b.host == column => Some(a),
                 [a, b] if b.host == row && a.host == column => Some(b),
@@ -90,14 +86,30 @@ impl Topology {
             });
             cables.map(|end| self.hosts[row].ports[end.port].device.clone()).collect::<Vec<_>>()
         };
-        let hosts = 0..self.hosts.len();
-        let row = |row| {
-            let cells: Vec<Cell> = hosts.clone().map(|column| devices(row, column).into()).collect();
-            serde_json::to_string(&cells).expect("names and lists of names are JSON")
-        };
-        let rows: Vec<String> = hosts.clone().map(row).collect();
-        format!("[\n  {}\n]\n", rows.join(",\n  "))
+        Row((0..self.hosts.len()).map(|column| devices(column).into()).collect())
     }
+}
+
+/// The topology of Macs with these names, whose devices the rows hold
+pub(super) fn from_rows(names: Vec<String>, rows: Vec<Row>) -> Result<Topology, TopologyError> {
+    let matrix: Vec<Vec<Vec<String>>> =
+        rows.into_iter().map(|Row(row)| row.into_iter().map(Vec::from).collect()).collect();
+    check(&matrix)?;
+
+    let mut topology = Topology::new();
+    for (row, cells) in matrix.iter().enumerate() {
+        let (first, ports) = interfaces(row, cells)?;
+        topology.add_host_from(&names[row], ports, first)?;
+    }
+    for (row, cells) in matrix.iter().enumerate() {
+        for (column, devices) in cells.iter().enumerate().skip(row + 1) {
+            let (a, b) = (&*names[row], &*names[column]);
+            for (device, counterpart) in devices.iter().zip(&matrix[column][row]) {
+                topology.add_cable((a, &**device), (b, &**counterpart), LineRate::TB5)?;
+            }
+        }
+    }
+    Ok(topology)
 }
 
 fn check(matrix: &[Vec<Vec<String>>]) -> Result<(), MatrixError> {

@@ -1,8 +1,8 @@
 //! The Macs, their ports, and the cables between the ports
 //!
-//! A [`Topology`] is made in one of four ways: port by port ([`Topology::add_host`], [`Topology::add_cable`]), as a
-//! [`Shape`], from TOML ([`Topology::from_toml`]), or from the device matrix of an MLX cluster
-//! ([`Topology::from_matrix`]). However it is made, each port has at most one cable and each cable two Macs.
+//! A [`Topology`] is made in one of five ways: port by port ([`Topology::add_host`], [`Topology::add_cable`]), as a
+//! [`Shape`], from TOML ([`Topology::from_toml`]), or from the device matrix or the hostfile of an MLX cluster
+//! ([`Topology::from_matrix`], [`Topology::from_hostfile`]). However it is made, each port has at most one cable and each cable two Macs.
 //!
 //! ```
 //! use rdma_sim::topology::{MacModel, Topology};
@@ -22,6 +22,7 @@ mod build;
 mod cable;
 mod error;
 mod generate;
+mod hostfile;
 mod mac;
 mod matrix;
 mod matrix_error;

@@ -1,0 +1,197 @@
+//! The shape of what each command prints: text as a snapshot, JSON as the keys and types that the guide lists
+//!
+//! Figures are left out: they change with the model, and other tests compare them. After a change that is meant, run with
+//! `UPDATE_GOLDEN=1`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::{env, fs};
+
+use serde_json::Value;
+
+use crate::support::{Folder, assert_code, json, stderr, stdout, tool};
+
+/// A command, without `--json`, and its exit code; SRC, DIR, DST, LEFT, RIGHT, SCENARIO and PLAN are files
+const COMMANDS: [(&str, &str, i32); 15] = [
+    ("bench", "bench all-reduce --bytes 4KiB..8KiB", 0),
+    ("bw", "bw --bytes 4KiB..8KiB", 0),
+    ("copy", "copy SRC DST", 0),
+    ("copy -r", "copy -r DIR DST --cables 2 --fault unplug@1us@1", 0),
+    ("demo", "demo --sim --out DST", 0),
+    ("devices", "devices --from LEFT", 0),
+    ("doctor", "doctor --from LEFT --from RIGHT", 0),
+    ("ping", "ping --count 10", 0),
+    ("sim run", "sim run SCENARIO", 0),
+    ("sim trace", "sim trace SCENARIO", 0),
+    ("topo check", "topo check ring:3 PLAN", 0),
+    ("topo convert", "topo convert ring:3", 0),
+    ("topo discover", "topo discover LEFT RIGHT", 0),
+    ("topo draw", "topo draw ring:3", 0),
+    ("topo plan", "topo plan ring:3", 0),
+];
+/// The lines of a snapshot, at most.
+const LINES: usize = 40;
+
+/// What the commands read
+struct Files(Folder);
+
+impl Files {
+    fn new() -> Self {
+        let folder = Folder::new();
+        folder.write("source", vec![7; 10_000]);
+        folder.directory("directory");
+        folder.write("directory/inside", "text");
+        let plan = tb5!["topo", "plan", "ring:3", "--out", folder.path("plan")];
+        assert_code(&plan, 0);
+        Self(folder)
+    }
+
+    fn run(&self, command: &str, more: &[&str]) -> Output {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let report = |name: &str| {
+            repository.join("rdma-doctor/tests/fixtures/composed/reports").join(name).into_os_string()
+        };
+        let arguments = command.split_whitespace().map(|word| match word {
+            "SRC" => self.0.path("source").into_os_string(),
+            "DIR" => self.0.path("directory").into_os_string(),
+            "DST" => self.0.path("destination").into_os_string(),
+            "LEFT" => report("left.json"),
+            "RIGHT" => report("right.json"),
+            "SCENARIO" => repository.join("rdma-sim/scenarios/one-lost-message.toml").into_os_string(),
+            "PLAN" => self.0.path("plan").into_os_string(),
+            word => word.into(),
+        });
+        let output = tool().args(arguments).args(more).output().unwrap();
+        for name in ["destination", "directory-copy"] {
+            let path = self.0.path(name);
+            let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        }
+        output
+    }
+}
+
+/// Text without figures, paths and widths of columns
+fn masked(text: &str, files: &Files) -> String {
+    let folder = files.0.path("");
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let text = text
+        .replace(&*repository.to_string_lossy(), "REPOSITORY")
+        .replace(&*folder.to_string_lossy(), "FOLDER/");
+    let word = |word: &str| {
+        let is_digest = word.len() >= 16 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if is_digest { "DIGEST".to_owned() } else { without_numbers(word) }
+    };
+    let line = |line: &str| line.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
+    let lines: Vec<_> = text.lines().take(LINES).map(line).collect();
+    lines.join("\n") + "\n"
+}
+
+/// A word in which each number is 0
+fn without_numbers(word: &str) -> String {
+    let mut out = String::new();
+    let mut letters = word.chars().peekable();
+    while let Some(letter) = letters.next() {
+        out.push(if letter.is_ascii_digit() { '0' } else { letter });
+        while letter.is_ascii_digit()
+            && letters.next_if(|next| next.is_ascii_digit() || *next == '.').is_some()
+        {}
+    }
+    out
+}
+
+fn golden(path: PathBuf, found: &str) -> Result<(), String> {
+    if env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, found).unwrap();
+    }
+    let stated = fs::read_to_string(&path).unwrap_or_default();
+    if stated == found { Ok(()) } else { Err(format!("{}:\n{found}instead of\n{stated}", path.display())) }
+}
+
+/// Catches a row that is lost, a word that changes, and a command without a snapshot.
+#[test]
+fn the_text_of_each_command_is_as_its_snapshot() {
+    let files = Files::new();
+    let mut wrong = Vec::new();
+    for (name, command, code) in COMMANDS {
+        let output = files.run(command, &[]);
+        assert_code(&output, code);
+        assert_eq!(stderr(&output), "", "{name}");
+        let path = format!("tests/cli/snapshots/{}.txt", name.replace(' ', "-"));
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        wrong.extend(golden(path, &masked(&stdout(&output), &files)).err());
+    }
+    assert!(wrong.is_empty(), "run with UPDATE_GOLDEN=1 if it should change\n{}", wrong.join("\n"));
+}
+
+/// Catches a remark, a backend or progress beside the results that `--quiet` asks for.
+#[test]
+fn quiet_leaves_results_alone() {
+    let files = Files::new();
+    for (name, command, code) in COMMANDS {
+        let quiet = files.run(command, &["-q"]);
+        assert_code(&quiet, code);
+        let text = stdout(&quiet);
+        assert!(!text.contains("backend:") && !text.is_empty(), "{name}: {text}");
+        assert_eq!(stderr(&quiet), "", "{name}");
+    }
+    assert_code(&files.run("ping --count 1", &["-q", "-v"]), 2);
+}
+
+/// The types of all values below a value, by the path of their key
+fn types(value: &Value, path: &str, into: &mut BTreeMap<String, Vec<&'static str>>) {
+    let name = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "whole number",
+        Value::String(_) => "text",
+        Value::Array(values) => {
+            values.iter().for_each(|value| types(value, &format!("{path}[]"), into));
+            "list"
+        }
+        Value::Object(keys) => {
+            let dot = if path.is_empty() { "" } else { "." };
+            keys.iter().for_each(|(key, value)| types(value, &format!("{path}{dot}{key}"), into));
+            "object"
+        }
+    };
+    let known = into.entry(path.to_owned()).or_default();
+    if !known.contains(&name) {
+        known.push(name);
+        known.sort_unstable();
+    }
+}
+
+/// The page of the guide: each command with its keys
+fn page(files: &Files) -> String {
+    let mut page = String::from(
+        "# JSON output\n\nWith `--json`, a command prints one object. Units are in the keys; `[]` stands for each element of a list. A test \
+         compares this page with what the commands print.\n",
+    );
+    let mut by_name: BTreeMap<&str, BTreeMap<String, Vec<&str>>> = BTreeMap::new();
+    for (name, command, code) in COMMANDS {
+        let output = files.run(command, &["--json"]);
+        assert_code(&output, code);
+        assert_eq!(stdout(&output).lines().count(), 1, "{name}");
+        types(&json(&output), "", by_name.entry(name.trim_end_matches(" -r")).or_default());
+    }
+    for (name, keys) in by_name {
+        // Writing to a string does not fail.
+        let _ = write!(page, "\n## `tb5 {name}`\n\n| key | type |\n|---|---|\n");
+        for (key, types) in keys.iter().filter(|(key, _)| !key.is_empty()) {
+            let _ = writeln!(page, "| `{key}` | {} |", types.join(", "));
+        }
+    }
+    page
+}
+
+/// Catches a key that is renamed, lost or of another type, and one that the guide does not list.
+#[test]
+fn the_json_of_each_command_has_the_keys_of_the_guide() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/src/json.md");
+    if let Err(error) = golden(path, &page(&Files::new())) {
+        panic!("run with UPDATE_GOLDEN=1 if it should change\n{error}");
+    }
+}

@@ -1,0 +1,67 @@
+//! What differs on a terminal: colours and progress
+
+use std::fs;
+
+use crate::support::{Folder, assert_code, program, stdout};
+
+/// What a command prints on a terminal of its own, standard error included
+fn on_a_terminal(folder: &Folder, command: &str, variables: &[(&str, &str)]) -> String {
+    let tool = env!("CARGO_BIN_EXE_tb5");
+    let mut script = program("script");
+    script.args(["-qec", &format!("stty cols 120; '{tool}' {command}"), "/dev/null"]);
+    script.env_remove("NO_COLOR").env("TERM", "xterm-256color").envs(variables.iter().copied());
+    let output = script.current_dir(folder.path("")).output().unwrap();
+    assert_code(&output, 0);
+    stdout(&output)
+}
+
+/// Catches colours that are on without a terminal or off on one, and `NO_COLOR` that is not obeyed.
+#[test]
+fn colours_are_for_terminals_that_want_them() {
+    let folder = Folder::new();
+    assert!(on_a_terminal(&folder, "--help", &[]).contains("\u{1b}[1m"));
+    assert!(!on_a_terminal(&folder, "--help", &[("NO_COLOR", "1")]).contains('\u{1b}'));
+    assert!(!stdout(&tb5!["--help"]).contains('\u{1b}'));
+}
+
+/// Catches a long command without progress on a terminal, progress without a rate, and progress that is asked to be quiet.
+#[test]
+fn long_commands_show_how_far_and_how_fast_they_are() {
+    let folder = Folder::new();
+    fs::write(folder.path("source"), vec![7; 40 << 20]).unwrap();
+    let scenario = format!(
+        "sim run {}/../rdma-sim/scenarios/one-lost-message.toml --seeds 0..300",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let table = [
+        ("copy source copy", "/s"),
+        ("ping --count 30000", "/30000"),
+        ("bw", "/11"),
+        ("bench all-reduce --bytes 4KiB..16MiB", "/13"),
+        ("demo", "/6"),
+        (&scenario, "/300"),
+    ];
+    for (command, shown) in table {
+        let text = on_a_terminal(&folder, command, &[]);
+        assert!(text.contains(shown) && text.contains('\r'), "{command}: {text:?}");
+        let quiet = on_a_terminal(&folder, &format!("{command} --quiet"), &[]);
+        assert!(!quiet.contains("\u{1b}["), "{command}: {quiet:?}");
+    }
+}
+
+/// Catches events that are printed without being asked for, and none that are.
+#[test]
+fn verbose_prints_the_paths_that_come_and_go() {
+    let folder = Folder::new();
+    fs::write(folder.path("source"), vec![7; 20 << 20]).unwrap();
+    let copy = |more: &[&str]| {
+        let mut command = crate::support::tool();
+        command.args(["copy", "source", "copy", "--fault", "unplug@1ms,replug@2ms"]).args(more);
+        let output = command.current_dir(folder.path("")).output().unwrap();
+        assert_code(&output, 0);
+        crate::support::stderr(&output)
+    };
+    assert_eq!(copy(&[]), "");
+    let events = copy(&["-v"]);
+    assert!(events.contains("tb5: info: path lost"), "{events}");
+}
