@@ -90,6 +90,9 @@ pub(crate) enum Command {
                       tb5 completions fish > ~/.config/fish/completions/tb5.fish."
     )]
     Completions(Completions),
+    /// Find out how the device of two Macs behaves: a profile for the simulator, and a page for people
+    #[command(after_help = crate::calibrate::HELP)]
+    Calibrate(crate::calibrate::Arguments),
     /// Copy a file or a directory from one Mac to another over the cable, and verify it
     #[command(
         after_help = "Faults show how a copy goes on: --fault unplug@2ms,replug@8ms pulls the cable after 2 ms, and plugs it in again. \
@@ -179,6 +182,9 @@ pub(crate) struct Bench {
     /// Type of the elements
     #[arg(long, value_enum, default_value_t)]
     pub(crate) dtype: NumberType,
+    /// Device model: tb5, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
+    #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE")]
+    pub(crate) profile: String,
     /// Seed of all random choices of the simulator
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
@@ -235,8 +241,8 @@ pub(crate) struct Run {
     /// Cabling: mesh, ring, line, star, pair, or a file (a topology in TOML, a device matrix or hostfile of MLX in JSON)
     #[arg(long, default_value = "mesh", value_name = "SHAPE|FILE")]
     pub(crate) topology: String,
-    /// Device model
-    #[arg(long, default_value = "tb5", value_parser = rdma_sim::Model::PROFILES)]
+    /// Device model: tb5, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
+    #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE")]
     pub(crate) profile: String,
     /// Speed of the cables
     #[arg(long, value_enum, default_value_t)]
@@ -348,6 +354,9 @@ pub(crate) struct Ping {
     /// Number of round trips
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) count: u32,
+    /// Device model: tb5, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
+    #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE")]
+    pub(crate) profile: String,
     /// Seed of all random choices of the simulator
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,

@@ -3,7 +3,10 @@
 use anyhow::{Context as _, Result};
 use futures::future::try_join;
 use rdma_async::{Node, NodeBuilder, NodeOptions, Session};
-use rdma_sim::{LineRate, Net, SimDevice, Topology};
+use rdma_sim::profile::Profile;
+use rdma_sim::{LineRate, Model, Net, SimDevice, Topology};
+
+use crate::failure::Failure;
 
 /// Ports of each Mac, which are the most cables between them.
 pub(crate) const PORTS: u8 = 3;
@@ -13,6 +16,11 @@ pub(crate) fn topology(cables: u8) -> Topology {
     let ports = usize::from(PORTS);
     let macs = Topology::new().host("a", ports).host("b", ports);
     (0..usize::from(cables)).fold(macs, |macs, port| macs.cable(("a", port), ("b", port), LineRate::TB5))
+}
+
+/// The device model of `--profile`
+pub(crate) fn model(profile: &str) -> Result<Model, Failure> {
+    Profile::find(profile).map(|profile| profile.model).map_err(Failure::usage)
 }
 
 /// The device at a cable, on both Macs

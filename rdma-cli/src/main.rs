@@ -4,6 +4,7 @@ mod args;
 #[cfg(unix)]
 mod bench;
 mod bw;
+mod calibrate;
 mod copy;
 #[cfg(unix)]
 mod demo;
@@ -82,6 +83,11 @@ fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
         #[cfg(unix)]
         Command::Bench(bench) => bench::run(bench, args.output()),
         Command::Bw(bw) => bw::run(bw, args.output()),
+        Command::Calibrate(calibrate) if args.sim && calibrate.is_between_machines() => {
+            let why = "--sim: two simulated Macs need no other machine; leave HOST and --listen out";
+            Err(Failure::usage(why).into())
+        }
+        Command::Calibrate(calibrate) => calibrate::run(calibrate, args.output()),
         Command::Completions(completions) => manual::completions(completions),
         Command::Copy(copy) if args.sim && copy.is_between_machines() => {
             let why = "--sim: a copy between machines is not simulated; leave the option out";

@@ -63,9 +63,9 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
 
 /// Measures round trips between the Macs `a` and `b`, and those of bare verbs
 pub(crate) fn measure(topology: &Topology, args: &Ping, progress: &ProgressBar) -> Result<PingResult> {
-    let &Ping { size, count, seed } = args;
-    let size = size as usize;
-    let sim = || Sim::new().seed(seed).topology(topology.clone());
+    let &Ping { size, count, seed, ref profile } = args;
+    let (size, model) = (size as usize, mac::model(profile)?);
+    let sim = || Sim::new().model(model.clone()).seed(seed).topology(topology.clone());
     let wall = Wall::start();
     let run = sim().run(async |net| ping(&net, size, count, progress).await);
     let wall_seconds = wall.seconds();

@@ -25,8 +25,9 @@
 //!
 //! # Everywhere
 //!
-//! `RDMA_SIM_PROFILE` is `tb5`, `tb5-cpu` (as `tb5` for programs in C, which run on a real processor), `tb5-strict` (the strict side of every disputed rule), `tb5-macos-26.2`, `tb5-lenient` (with the room
-//! of other adapters) or `roce`; `RDMA_SIM_LINK_LAYER` is the link layer that ports report: `thunderbolt`, or `ethernet` or `infiniband`
+//! `RDMA_SIM_PROFILE` is `tb5`, `tb5-cpu` (as `tb5` for programs in C, which run on a real processor), `tb5-strict` (the strict side of every
+//! disputed rule), `tb5-macos-26.2`, `tb5-lenient` (with the room of other adapters), `roce` or a profile file, as `tb5 calibrate` writes it;
+//! `RDMA_SIM_LINK_LAYER` is the link layer that ports report: `thunderbolt`, or `ethernet` or `infiniband`
 //! for programs that know no other.
 //!
 //! No function panics across the ABI: misuse is an error number. With `RDMA_SIM_CRASHES=1`, and under `tb5-strict`, the process ends

@@ -48,6 +48,8 @@ struct DeviceContext {
     closes: bool,
     /// The number of its waker for changes of the port
     port_watch: OnceLock<u64>,
+    /// Other attributes of transitions to RTR than a careful program chooses: the source index, the path MTU.
+    path: Option<(Option<u8>, u32)>,
 }
 
 impl DeviceContext {
@@ -90,8 +92,22 @@ impl SimDevice {
         drop(state);
         net.begin(device, Verb::OpenDevice);
         let port_watch = OnceLock::new();
-        let context = DeviceContext { net: Arc::clone(net), device, has_pd: false, closes, port_watch };
+        let context =
+            DeviceContext { net: Arc::clone(net), device, has_pd: false, closes, port_watch, path: None };
         Self { context: Arc::new(context), name, caps }
+    }
+
+    /// The device with these attributes in transitions to RTR: the index of the source GID, by default that of a usable entry, and the
+    /// path MTU in bytes
+    ///
+    /// # Panics
+    ///
+    /// If an object of the device exists.
+    #[must_use]
+    pub fn with_path(mut self, source_index: Option<u8>, path_mtu: u32) -> Self {
+        let context = Arc::get_mut(&mut self.context).expect("the device has no objects yet");
+        context.path = Some((source_index, path_mtu));
+        self
     }
 
     /// Another handle of the device, with a protection domain of its own
@@ -109,8 +125,8 @@ impl SimDevice {
         let DeviceContext { net, device, .. } = &*self.context;
         net.verb(*device, Verb::AllocPd, |fabric| fabric.world.alloc_pd(*device))?;
         let port_watch = OnceLock::new();
-        let context =
-            DeviceContext { net: Arc::clone(net), device: *device, has_pd: true, closes, port_watch };
+        let net = Arc::clone(net);
+        let context = DeviceContext { net, device: *device, has_pd: true, closes, port_watch, path: None };
         Ok(Self { context: Arc::new(context), name: self.name.clone(), caps: self.caps.clone() })
     }
 
@@ -363,6 +379,15 @@ impl QueuePair for SimQueuePair {
 
     fn modify(&self, to: Transition) -> Result<(), Error> {
         self.require_alive(Verb::ModifyQp)?;
+        if let (Transition::ReadyToReceive { peer }, Some((source, path_mtu))) = (to, self.context.path) {
+            let world_index = || {
+                let world = &self.context.net.lock().fabric.world;
+                world.source_index(self.context.device.index)
+            };
+            let source = source.unwrap_or_else(world_index);
+            let (attr, mask) = QpAttr::ready_to_receive(&peer, source, path_mtu);
+            return self.change(Change::Attributes(&attr, mask));
+        }
         self.change(Change::To(to))
     }
 

@@ -17,6 +17,7 @@ mod near;
 mod net;
 mod open_error;
 mod port_wakers;
+pub mod profile;
 pub mod remote;
 pub mod rules;
 mod scheduler;

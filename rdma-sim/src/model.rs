@@ -19,7 +19,7 @@ use crate::rules::{QueueGrant, QueueUnit};
 /// Sim::new().model(model).run(async |_net| ());
 /// assert!(Model::profile("roce").is_some_and(|roce| roce.caps.one_sided));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Model {
     /// Limits of each device
@@ -116,7 +116,7 @@ impl Model {
 /// The parts of the way are assumed, and their sum is calibrated: a ping of 8 bytes takes about 12 µs to return, between the 10 µs of
 /// Apple's announcements and the 13 µs measured between two Macs by a process that polls (published field notes). The costs of
 /// processors are assumed or calibrated. Each field belongs to a rule of the [catalogue](crate::catalogue), which has its source.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Timing {
     /// From the post to the first byte on the wire of an idle link

@@ -51,8 +51,9 @@ impl VerbsMemoryRegion {
         // them: the device has no one-sided operations, and `rkey` hands out no key there.
         let all = access.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
         let is_invalid = |errno| matches!(errno::cause(errno), Cause::Invalid(_));
+        let tries_again = device.is_apple && !device.options.is_unguarded;
         let mr = register(access)
-            .or_else(|errno| if device.is_apple && is_invalid(errno) { register(all) } else { Err(errno) });
+            .or_else(|errno| if tries_again && is_invalid(errno) { register(all) } else { Err(errno) });
         match mr {
             Ok(mr) => {
                 // SAFETY: the provider keeps the structure until the region is deregistered, and does not write to it.

@@ -15,11 +15,19 @@ pub struct OpenOptions {
     pub(crate) path_mtu: u32,
     pub(crate) poll: PollPolicy,
     pub(crate) trust_destroy: Option<bool>,
+    pub(crate) source_index: Option<u8>,
+    pub(crate) is_unguarded: bool,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { path_mtu: 1024, poll: PollPolicy::default(), trust_destroy: None }
+        Self {
+            path_mtu: 1024,
+            poll: PollPolicy::default(),
+            trust_destroy: None,
+            source_index: None,
+            is_unguarded: false,
+        }
     }
 }
 
@@ -35,6 +43,20 @@ impl OpenOptions {
     /// Macs; if it does with 1024, try 4096 on fresh queue pairs.
     pub fn path_mtu(self, bytes: u32) -> Self {
         Self { path_mtu: bytes, ..self }
+    }
+
+    /// The entry of the GID table to connect from; by default the one that maps an IPv4 address
+    ///
+    /// For experiments: some Macs were reported to refuse other entries.
+    pub fn source_index(self, index: u8) -> Self {
+        Self { source_index: Some(index), ..self }
+    }
+
+    /// Leaves it to the provider to refuse what does not fit its queues, and memory with too few rights
+    ///
+    /// For experiments that find out what the provider refuses: some were reported to accept more than they hold and to damage data.
+    pub fn unguarded(self) -> Self {
+        Self { is_unguarded: true, ..self }
     }
 
     /// How tasks wait for completions

@@ -16,6 +16,9 @@ use crate::posted_frames::PostedFrames;
 use crate::sync::Arc;
 use crate::transition::{self, Local};
 
+/// More frames than a queue holds anywhere.
+const UNGUARDED: u32 = 1 << 14;
+
 /// A queue pair of a [`VerbsDevice`](crate::VerbsDevice)
 ///
 /// After its cable was pulled, posting has been reported to crash inside of Apple's provider. So the state of the port is queried
@@ -31,6 +34,8 @@ pub struct VerbsQueuePair {
     /// `None` once destroyed.
     qp: Option<NonNull<Qp>>,
     in_flight: Arc<InFlight>,
+    /// The depths that the provider reports, if they are not counted here.
+    reported: Option<QpCapacity>,
     address: QpAddress,
     qp_type: QpType,
     teardown: Teardown,
@@ -84,16 +89,21 @@ impl VerbsQueuePair {
         let granted = transition::granted(device, qp, attr.cap);
         // A device has been reported to accept less than it reports, and another to damage the data of what it does not hold:
         // what was asked for and reported is safe.
+        let is_unguarded = device.options.is_unguarded;
+        let limit = |granted: u32, asked: u32| if is_unguarded { UNGUARDED } else { granted.min(asked) };
         let in_flight = Arc::new(InFlight {
             qpn,
-            send: PostedFrames::new(granted.max_send_wr.min(asked.max_send_wr)),
-            recv: PostedFrames::new(granted.max_recv_wr.min(asked.max_recv_wr)),
+            send: PostedFrames::new(limit(granted.max_send_wr, asked.max_send_wr)),
+            recv: PostedFrames::new(limit(granted.max_recv_wr, asked.max_recv_wr)),
         });
+        let reported = is_unguarded
+            .then_some(QpCapacity { recv_frames: granted.max_recv_wr, send_frames: granted.max_send_wr });
         cq.add(Arc::clone(&in_flight));
         let pair = Self {
             cq: Arc::clone(cq),
             qp: Some(qp),
             in_flight,
+            reported,
             address: QpAddress { gid, lid: Lid(port.lid), psn: Psn(7), qpn: Qpn(qpn) },
             qp_type: init.qp_type,
             teardown: Teardown::Unknown,
@@ -161,7 +171,8 @@ impl QueuePair for VerbsQueuePair {
 
     fn capacity(&self) -> QpCapacity {
         let InFlight { send, recv, .. } = &*self.in_flight;
-        QpCapacity { recv_frames: recv.capacity(), send_frames: send.capacity() }
+        self.reported
+            .unwrap_or_else(|| QpCapacity { recv_frames: recv.capacity(), send_frames: send.capacity() })
     }
 
     fn state(&self) -> QpState {

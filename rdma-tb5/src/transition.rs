@@ -78,6 +78,9 @@ pub(crate) fn apply(
 
 /// Where the GID table of the device has `gid` now: entries move while an interface gets its addresses anew
 fn source_index(device: &DeviceShared, gid: &Gid) -> u8 {
+    if let Some(index) = device.options.source_index {
+        return index;
+    }
     let index = device.context.gids().iter().position(|entry| entry == gid);
     index.map_or_else(|| device.source_gid().map_or(0, |(index, _)| index), |index| index as u8)
 }

@@ -7,12 +7,13 @@ use futures::future::{try_join, try_join_all};
 use rdma_async::{Node, NodeBuilder, NodeOptions, Session, Time};
 use rdma_collectives::{Cabling, Group};
 use rdma_sim::topology::{LinkEnd, Topology};
-use rdma_sim::{FaultPlan, History, Net, Sim, SimDevice};
+use rdma_sim::{FaultPlan, History, Model, Net, Sim, SimDevice};
 
 /// Macs, and the cables between them
 pub(super) struct Macs<'a> {
     pub(super) topology: &'a Topology,
     pub(super) cabling: &'a Cabling,
+    pub(super) model: Model,
     pub(super) seed: u64,
     pub(super) faults: FaultPlan,
     /// Whether a run keeps its history
@@ -31,7 +32,8 @@ impl Macs<'_> {
     where
         F: Future<Output = Result<T>>,
     {
-        let sim = Sim::new().seed(self.seed).topology(self.topology.clone()).time_limit(TIME_LIMIT);
+        let sim = Sim::new().model(self.model.clone()).seed(self.seed);
+        let sim = sim.topology(self.topology.clone()).time_limit(TIME_LIMIT);
         // The sanitizer takes most of the time of a run, and has tests of its own.
         let sim = sim.faults(self.faults.clone()).sanitize(false);
         let run = if self.keeps_records { sim.keep_records() } else { sim }.try_run(program)?;

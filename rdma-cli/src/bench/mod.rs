@@ -26,6 +26,7 @@ use self::report::{Header, Rows};
 use self::workload::{ROOT, Workload};
 use crate::args::Bench;
 use crate::failure::Failure;
+use crate::mac;
 use crate::report::Output;
 use crate::topo::{cabling, operation, unplanned};
 
@@ -44,10 +45,12 @@ pub(crate) fn run(args: &Bench, output: Output) -> Result<()> {
         let why = format!("--bytes: {ranks} hosts with {longest} bytes each have more than 4 GiB together");
         bail!(Failure::usage(why));
     }
+    let model = mac::model(&args.profile)?;
     let operation = operation(args.operation, ranks, ROOT);
     let macs = Macs {
         topology: &topology,
         cabling: &cabling,
+        model,
         seed: args.seed,
         faults: FaultPlan::none(),
         keeps_records: false,

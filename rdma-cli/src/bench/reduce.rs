@@ -4,7 +4,7 @@ use anyhow::Result;
 use rdma_collectives::plan;
 use rdma_core::Time;
 use rdma_sim::topology::Topology;
-use rdma_sim::{FaultPlan, History};
+use rdma_sim::{FaultPlan, History, Model};
 
 use super::beside_bound;
 use super::cluster::Macs;
@@ -42,7 +42,7 @@ impl AllReduce<'_> {
         let operation = operation(name, ranks, ROOT);
         let plan = plan(&cabling, &operation).map_err(|error| unplanned(&error, &cabling))?;
         let has_faults = !faults.0.is_empty();
-        let macs = Macs { topology, cabling: &cabling, seed, faults, keeps_records };
+        let macs = Macs { topology, cabling: &cabling, model: Model::tb5(), seed, faults, keeps_records };
         let workload = Workload::new(name, ranks, bytes, size_of::<f32>());
         let (measured, history) = measure::<f32>(&macs, &workload)?;
         let mut row = beside_bound(&macs, &plan, &workload, &measured)?;

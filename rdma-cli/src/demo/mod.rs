@@ -10,8 +10,8 @@ mod unplug;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use rdma_sim::FaultPlan;
 use rdma_sim::topology::Topology;
+use rdma_sim::{FaultPlan, Model};
 use serde::Serialize;
 
 use self::files::{Files, compare};
@@ -113,7 +113,11 @@ fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Outp
         steps.suspend(|| print_line(&cluster::text(&devices)))?;
     }
     step("ping")?;
-    let ping = ping::measure(&topology, &Ping { size: 64, count: 1000, seed }, &hidden)?;
+    let ping = ping::measure(
+        &topology,
+        &Ping { size: 64, count: 1000, seed, profile: Model::PROFILES[0].to_owned() },
+        &hidden,
+    )?;
     step("goodput by size")?;
     let bytes = Sizes::parse("4KiB..4MiB").map_err(anyhow::Error::msg)?;
     let measure = |in_flight| bw::measure(&topology, &Bw { bytes, in_flight, seed }, &hidden);

@@ -1,6 +1,7 @@
 //! The device model of a scenario
 
 use rdma_sim::Model;
+use rdma_sim::profile::Profile;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -18,20 +19,14 @@ pub(super) struct RulesTable {
     replug_leaks_pds: Option<u32>,
 }
 
-/// The profile called `profile`, with these rules
+/// The profile called `profile`, or of the file of that name, with these rules
 pub(super) fn model(profile: Option<&Spanned<String>>, table: &RulesTable) -> Result<Model, Invalid> {
     let mut model = match profile {
         None => Model::tb5(),
-        Some(name) => Model::profile(name.get_ref()).ok_or_else(|| {
-            Invalid::at(
-                name,
-                format!(
-                    "there is no profile {:?}; there are: {}",
-                    name.get_ref(),
-                    Model::PROFILES.join(", ")
-                ),
-            )
-        })?,
+        Some(name) => {
+            let profile = Profile::find(name.get_ref());
+            profile.map_err(|error| Invalid::at(name, error.to_string()))?.model
+        }
     };
     let rules = &mut model.rules;
     rules.failed_rtr_wedges = table.failed_rtr_wedges.or(rules.failed_rtr_wedges);

@@ -7,6 +7,7 @@ mod support;
 mod arguments;
 mod bench;
 mod bench_figures;
+mod calibrate;
 mod copy;
 mod demo;
 mod doctor;

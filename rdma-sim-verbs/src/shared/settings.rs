@@ -3,16 +3,21 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use rdma_sim::profile::{Decided, Profile, ProfileError};
 use rdma_sim::topology::{MacModel, Shape};
 use rdma_sim::{FaultPlan, LineRate, Model, Timing, Topology, TopologyError};
 
 /// The settings of a fabric, decided by the process that makes it
 #[derive(Clone, Debug)]
 pub struct Settings {
-    profile: String,
+    profile: Profile,
     is_paced: bool,
     seed: u64,
     topology: Topology,
+}
+
+fn tb5() -> Profile {
+    Profile::named("tb5").expect("the default profile exists")
 }
 
 /// The Macs and cables of a text: `mesh`, `ring`, `line`, `star` or `pair`, with a number of Macs as in `mesh:3`; or a file
@@ -71,9 +76,9 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// There is no such profile
-    #[error("there is no profile {0:?}; there are: {known}", known = rdma_sim::Model::PROFILES.join(", "))]
-    Profile(String),
+    /// There is no such profile, or its file describes none
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
     /// The text is neither a shape nor a file
     #[error("{0:?} is no file, and {1}")]
     NoTopology(String, #[source] Box<TopologyError>),
@@ -129,18 +134,16 @@ impl From<TopologyError> for SettingsError {
 impl Settings {
     /// These Macs and cables, of profile `tb5`, as fast as the machine allows
     pub fn new(topology: Topology) -> Self {
-        Self { profile: "tb5".to_owned(), is_paced: false, seed: 0, topology }
+        Self { profile: tb5(), is_paced: false, seed: 0, topology }
     }
 
-    /// Devices of a profile: one of [`Model::PROFILES`]
+    /// Devices of a profile: one of [`Model::PROFILES`], or that of a file
     ///
     /// # Errors
     ///
     /// [`SettingsError::Profile`] if there is no such profile.
-    pub fn profile(mut self, name: &str) -> Result<Self, SettingsError> {
-        Model::profile(name).ok_or_else(|| SettingsError::Profile(name.to_owned()))?;
-        name.clone_into(&mut self.profile);
-        Ok(self)
+    pub fn profile(self, name: &str) -> Result<Self, SettingsError> {
+        Ok(Self { profile: Profile::find(name)?, ..self })
     }
 
     /// Cables as fast as modelled, rather than as fast as the machine allows
@@ -154,7 +157,7 @@ impl Settings {
     }
 
     /// One setting by its name in the text of settings
-    pub(crate) fn set(self, name: &str, value: &str) -> Result<Self, SettingsError> {
+    pub(crate) fn set(mut self, name: &str, value: &str) -> Result<Self, SettingsError> {
         match (name, value) {
             ("profile", _) => self.profile(value),
             ("pace", "tb5" | "none") => Ok(self.paced(value == "tb5")),
@@ -163,7 +166,13 @@ impl Settings {
                 let seed = value.parse().map_err(|_| SettingsError::Seed(value.to_owned()))?;
                 Ok(self.seed(seed))
             }
-            _ => Err(SettingsError::Text(format!("{name}={value}"))),
+            // What the file of a profile changes, by the process that has read the file.
+            _ => {
+                self.profile
+                    .set(name, value, Decided::Given)
+                    .map_err(|_| SettingsError::Text(format!("{name}={value}")))?;
+                Ok(self)
+            }
         }
     }
 
@@ -174,8 +183,7 @@ impl Settings {
 
     /// The model of the devices, with cables as fast as modelled
     pub(crate) fn model_at_line_rate(&self) -> Model {
-        // The profile was looked up when it was set.
-        let mut model = Model::profile(&self.profile).unwrap_or_default();
+        let mut model = self.profile.model.clone();
         // Programs align memory to the pages of this system.
         model.rules.alignment = model.rules.alignment.min(4096);
         model
@@ -195,7 +203,7 @@ impl Settings {
     }
 
     pub(crate) fn is_roce(&self) -> bool {
-        self.profile == "roce"
+        self.profile.base() == "roce"
     }
 
     pub(crate) fn seed_of(&self, host: usize) -> u64 {
@@ -224,8 +232,11 @@ impl Settings {
         let mut text = String::new();
         let pace = if self.is_paced { "tb5" } else { "none" };
         // Writing to a string does not fail.
-        let _ = write!(text, "profile={}\npace={pace}\nseed={}\n\n", self.profile, self.seed);
-        text + &self.topology.to_toml()
+        let _ = writeln!(text, "profile={}\npace={pace}\nseed={}", self.profile.base(), self.seed);
+        for (name, value) in self.profile.differences() {
+            let _ = writeln!(text, "{name}={value}");
+        }
+        text + "\n" + &self.topology.to_toml()
     }
 
     pub(crate) fn parse(text: &str) -> Result<Self, SettingsError> {
@@ -237,5 +248,27 @@ impl Settings {
             settings = settings.set(name, value)?;
         }
         Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches settings that name the file: the other hosts may run elsewhere, and the file may change meanwhile.
+    #[test]
+    fn the_text_of_settings_holds_what_the_file_of_a_profile_says() {
+        let path = std::env::temp_dir().join(format!("rdma-sim-verbs-profile-{}.toml", std::process::id()));
+        let text = "format = 1\nbase = \"tb5-strict\"\n[rules]\nqueue_grant = \"fixed 63\"\n[timing]\njitter_ns = 9\n";
+        std::fs::write(&path, text).unwrap();
+        let settings = Settings::new(Topology::pair()).profile(path.to_str().unwrap()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let read = Settings::parse(&settings.to_text()).unwrap();
+        assert_eq!(read.model_at_line_rate(), settings.model_at_line_rate());
+        assert_eq!(read.model_at_line_rate().timing.jitter_ns, 9);
+        assert_eq!(settings.difference(&read), None);
+        let other = Settings::new(Topology::pair());
+        assert!(other.difference(&read).is_some());
+        assert!(Settings::parse("profile=tb5\nrules.speed=1\n\n").is_err());
     }
 }

@@ -7,11 +7,11 @@ use super::error::FaultReason;
 use super::verb::{SlowVerb, SlowableVerb};
 
 /// A kind of argument, with how it is read and written
-pub(super) struct Argument<T> {
+pub(crate) struct Argument<T> {
     /// How MODEL.md writes it
     pub(super) placeholder: &'static str,
-    pub(super) parse: fn(&str) -> Result<T, FaultReason>,
-    pub(super) write: fn(&T, &mut fmt::Formatter<'_>) -> fmt::Result,
+    pub(crate) parse: fn(&str) -> Result<T, FaultReason>,
+    pub(crate) write: fn(&T, &mut fmt::Formatter<'_>) -> fmt::Result,
 }
 
 /// How many
@@ -45,7 +45,7 @@ pub(super) const PERCENT: Argument<u32> = Argument {
 };
 
 /// A whole number of a unit of time
-pub(super) const TIME: Argument<Duration> = Argument {
+pub(crate) const TIME: Argument<Duration> = Argument {
     placeholder: "TIME",
     parse: |text| {
         let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

@@ -23,6 +23,7 @@ mod plan;
 mod random;
 mod verb;
 
+pub(crate) use self::argument::TIME;
 pub use self::error::{FaultError, FaultReason, suggestion};
 #[cfg(feature = "proptest")]
 pub use self::generate::strategies;

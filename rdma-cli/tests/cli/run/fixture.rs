@@ -113,3 +113,12 @@ pub(crate) fn pair(options: &[&str], program: &[&str]) -> Run {
     let all = [options, &["--hosts", "2", "--"], &words, &[":"], &words, &["localhost"]].concat();
     Run { _port: Some(connection), ..Run::new(all) }
 }
+
+/// Programs with a port of their own, in place of `PORT` in their words
+pub(crate) fn with_port(options: &[&str], words: &[String]) -> Run {
+    let (port, connection) = held_port();
+    let options = [options, &["--hosts", "2", "--"]].concat();
+    let all =
+        options.into_iter().map(str::to_owned).chain(words.iter().map(|word| word.replace("PORT", &port)));
+    Run { _port: Some(connection), ..Run::new(all) }
+}

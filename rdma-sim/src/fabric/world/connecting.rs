@@ -88,7 +88,7 @@ impl World {
     }
 
     /// The first entry of a device's GID table that will do as the source
-    pub(in crate::fabric) fn source_index(&self, device: DeviceIndex) -> u8 {
+    pub(crate) fn source_index(&self, device: DeviceIndex) -> u8 {
         self.gids(device).iter().position(|gid| self.is_source(gid)).unwrap_or(0) as u8
     }
 

@@ -1,0 +1,75 @@
+//! The stream between both sides: lines of JSON
+
+use std::time::Duration;
+
+use rdma_async::time::timeout;
+use rdma_core::Runtime;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
+};
+
+use crate::error::CalibrateError;
+use crate::message::{Hello, VERSION};
+
+/// The longest line: the times of some hundred rounds.
+const MAX_LINE: u64 = 64 << 10;
+/// How long a side may take for an answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Control<S> {
+    stream: BufReader<S>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Control<S> {
+    /// Exchanges versions with the other side
+    pub(crate) async fn meet(stream: S, runtime: &dyn Runtime) -> Result<Self, CalibrateError> {
+        let mut control = Self { stream: BufReader::new(stream) };
+        control.say(&Hello { tb5_calibrate: VERSION }).await?;
+        let line = control.line(runtime, PATIENCE).await?;
+        match serde_json::from_slice(&line) {
+            Ok(Hello { tb5_calibrate: VERSION }) => Ok(control),
+            Ok(Hello { tb5_calibrate }) => Err(CalibrateError::Version(tb5_calibrate)),
+            Err(_) => Err(CalibrateError::NotCalibrate),
+        }
+    }
+
+    pub(crate) async fn say(&mut self, message: &impl Serialize) -> Result<(), CalibrateError> {
+        let mut line = serde_json::to_vec(message).map_err(|_| CalibrateError::NotCalibrate)?;
+        line.push(b'\n');
+        let written = async {
+            self.stream.write_all(&line).await?;
+            self.stream.flush().await
+        };
+        written.await.map_err(|_| CalibrateError::PeerGone)
+    }
+
+    pub(crate) async fn hear<T: DeserializeOwned>(
+        &mut self,
+        runtime: &dyn Runtime,
+        patience: Duration,
+    ) -> Result<T, CalibrateError> {
+        let line = self.line(runtime, patience).await?;
+        serde_json::from_slice(&line).map_err(|_| CalibrateError::NotCalibrate)
+    }
+
+    async fn line(&mut self, runtime: &dyn Runtime, patience: Duration) -> Result<Vec<u8>, CalibrateError> {
+        let mut line = Vec::new();
+        let mut limited = (&mut self.stream).take(MAX_LINE);
+        let read = timeout(runtime, patience, limited.read_until(b'\n', &mut line)).await;
+        match read {
+            None => Err(CalibrateError::PeerSilent(patience)),
+            Some(Err(_) | Ok(0)) => Err(CalibrateError::PeerGone),
+            Some(Ok(_)) if line.last() != Some(&b'\n') => {
+                // Cut off at its end, or too long to be of this program.
+                Err(if line.len() as u64 == MAX_LINE {
+                    CalibrateError::NotCalibrate
+                } else {
+                    CalibrateError::PeerGone
+                })
+            }
+            Some(Ok(_)) => Ok(line),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+use std::fmt::Display;
+use std::time::Duration;
+
+use rdma_core::PortStatus;
+use rdma_sim::profile::{Decided, Profile};
+
+use crate::plan::{How, PLAN};
+
+/// What a calibration has found
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Findings {
+    /// The profile, for the simulator
+    pub profile: Profile,
+    /// The name of the device
+    pub device: String,
+    /// The state and the rate of its port
+    pub port: PortStatus,
+    /// How long it took
+    pub took: Duration,
+    /// Figures beside the model, each with what it is
+    pub figures: Vec<(&'static str, String)>,
+}
+
+impl Findings {
+    pub(crate) fn new(device: &str, port: PortStatus) -> Self {
+        let profile = Profile::named("tb5").expect("the simulator has the profile");
+        Self { profile, device: device.to_owned(), port, took: Duration::ZERO, figures: Vec::new() }
+    }
+
+    pub(crate) fn decide(&mut self, field: &'static str, value: impl Display) {
+        let value = value.to_string();
+        if let Err(why) = self.profile.set(field, &value, Decided::Measured) {
+            // A device beyond every expectation, such as a wait of an hour.
+            self.leave(field, &format!("measured {value}, which no profile can hold: {why}"));
+        }
+    }
+
+    pub(crate) fn leave(&mut self, field: &'static str, why: &str) {
+        self.profile.leave(field, why).expect("the plan names fields of the model");
+    }
+
+    pub(crate) fn figure(&mut self, what: &'static str, value: impl Display) {
+        self.figures.push((what, value.to_string()));
+    }
+
+    /// Enters each field that no experiment has decided, with the reason
+    pub(crate) fn finish(&mut self, took: Duration) {
+        self.took = took;
+        for plan in PLAN.iter().filter(|plan| plan.how != How::Caps) {
+            if self.profile.decided(plan.field).is_none() {
+                match plan.how {
+                    How::Unseen(why) => self.leave(plan.field, why),
+                    How::Optional(option) => self.leave(plan.field, &format!("not asked for: {option}")),
+                    _ => self.leave(plan.field, "its experiment did not decide it"),
+                }
+            }
+        }
+    }
+}

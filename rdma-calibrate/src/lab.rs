@@ -1,0 +1,141 @@
+//! The side that asks: its device, its peer, and what was found
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdma_async::time::sleep;
+use rdma_core::{Device, Error, Gid, QpAddress, Runtime, Time};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::calls::Calls;
+use crate::control::{Control, PATIENCE};
+use crate::error::CalibrateError;
+use crate::findings::Findings;
+use crate::machine::{Machine, Path};
+use crate::message::{Reply, Request};
+use crate::serve::open;
+use crate::station::Station;
+
+pub(crate) struct Lab<'a, M: Machine, S> {
+    pub(crate) machine: &'a M,
+    pub(crate) device: Arc<M::Device>,
+    pub(crate) calls: Arc<Calls>,
+    pub(crate) findings: Findings,
+    control: Control<S>,
+    runtime: Arc<dyn Runtime>,
+    start: Time,
+}
+
+impl<'a, M: Machine, S: AsyncRead + AsyncWrite + Unpin> Lab<'a, M, S> {
+    pub(crate) async fn meet(machine: &'a M, stream: S, calls: &Arc<Calls>) -> Result<Self, CalibrateError> {
+        let runtime = machine.runtime();
+        let control = Control::meet(stream, &*runtime).await?;
+        let device = open(machine, calls).map_err(CalibrateError::Device)?;
+        let findings = Findings::new(device.name(), device.port().map_err(CalibrateError::Device)?);
+        let start = runtime.now();
+        Ok(Self { machine, device, calls: Arc::clone(calls), findings, control, runtime, start })
+    }
+
+    /// Ends the conversation, and returns what was found
+    pub(crate) async fn part(mut self) -> Result<Findings, CalibrateError> {
+        self.ask(Request::Bye).await?;
+        self.findings.finish(self.runtime.now() - self.start);
+        Ok(self.findings)
+    }
+
+    /// The cause of `error`: silence of the cable is the end of the peer, if that is gone
+    pub(crate) async fn explain(&mut self, error: CalibrateError) -> CalibrateError {
+        let CalibrateError::Silent { patience, .. } = error else { return error };
+        // A peer that waits for the cable as well gives up after this time.
+        match self.control.hear::<Reply>(&*self.runtime, patience).await {
+            Err(CalibrateError::PeerGone) => CalibrateError::PeerGone,
+            _ => error,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.runtime.now()
+    }
+
+    pub(crate) async fn rest(&self, duration: Duration) {
+        sleep(&*self.runtime, duration).await;
+    }
+
+    /// How long a call takes; for a simulated task the time passes once it waits
+    pub(crate) async fn time<T>(&self, call: impl FnOnce() -> T) -> (T, Duration) {
+        let start = self.now();
+        let returned = call();
+        let called = self.now();
+        const MOMENT: Duration = Duration::from_nanos(1);
+        self.rest(MOMENT).await;
+        // A real clock has moved during the call, and a virtual one may move only here.
+        let took = if called > start { called - start } else { self.now() - start };
+        (returned, if took <= MOMENT { Duration::ZERO } else { took })
+    }
+
+    /// Asks the peer, and returns its reply
+    pub(crate) async fn ask(&mut self, request: Request) -> Result<Reply, CalibrateError> {
+        self.begin(request).await?;
+        self.reply().await
+    }
+
+    /// Asks the peer for something that goes on while this side does its part
+    pub(crate) async fn begin(&mut self, request: Request) -> Result<(), CalibrateError> {
+        self.control.say(&request).await
+    }
+
+    pub(crate) async fn reply(&mut self) -> Result<Reply, CalibrateError> {
+        match self.control.hear(&*self.runtime, PATIENCE).await? {
+            Reply::Failed(why) => Err(CalibrateError::PeerFailed(why)),
+            reply => Ok(reply),
+        }
+    }
+
+    /// A queue pair on either side; the peer's is connected, this one is in the state INIT
+    pub(crate) async fn half_pair(
+        &mut self,
+        stage: &'static str,
+        device: &Arc<M::Device>,
+        frames: u32,
+        len: usize,
+    ) -> Result<(Station<M::Device>, QpAddress), CalibrateError> {
+        let Reply::Made { address } = self.ask(Request::Make { frames, len }).await? else {
+            return Err(CalibrateError::NotCalibrate);
+        };
+        let made = Station::new(&self.calls, device, frames, len);
+        let station = made.map_err(|error| CalibrateError::Verb { stage, error })?;
+        self.ask(Request::Connect { address: station.address() }).await?;
+        Ok((station, address))
+    }
+
+    /// Connected queue pairs on both sides
+    pub(crate) async fn pair(
+        &mut self,
+        stage: &'static str,
+        frames: u32,
+        len: usize,
+    ) -> Result<Station<M::Device>, CalibrateError> {
+        let device = Arc::clone(&self.device);
+        let (station, peer) = self.half_pair(stage, &device, frames, len).await?;
+        station.connect(&peer).map_err(|error| CalibrateError::Verb { stage, error })?;
+        Ok(station)
+    }
+}
+
+impl<M: Machine, S> Lab<'_, M, S> {
+    /// Opens the device once more, for transitions with other attributes
+    pub(crate) fn open(&self, path: Path) -> Result<Arc<M::Device>, Error> {
+        self.calls.during("alloc_pd", || self.machine.open(path)).map(Arc::new)
+    }
+
+    /// Whether the backend decides `field` itself
+    pub(crate) fn is_hidden(&self, field: &str) -> bool {
+        self.machine.hidden().contains(&field)
+    }
+}
+
+/// An address that no host has: of a network that is reserved for documentation
+pub(crate) fn nowhere(like: &QpAddress) -> QpAddress {
+    QpAddress { gid: Gid::from_ipv4(Ipv4Addr::new(203, 0, 113, 77)), ..*like }
+}

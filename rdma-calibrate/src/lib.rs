@@ -1,0 +1,91 @@
+#![doc = include_str!("../README.md")]
+
+mod calls;
+mod control;
+mod error;
+mod findings;
+mod lab;
+mod machine;
+mod message;
+mod page;
+mod plan;
+mod serve;
+mod stages;
+#[allow(unsafe_code, reason = "posting needs a promise about the memory")]
+mod station;
+
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+pub use self::calls::Calls;
+pub use self::error::CalibrateError;
+pub use self::findings::Findings;
+pub use self::machine::{Machine, Path};
+pub use self::message::VERSION;
+pub use self::plan::{How, PLAN, Plan};
+pub use self::serve::{serve, serve_watched};
+
+use self::lab::Lab;
+
+/// What a calibration may do beside what is safe and short
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Options {
+    /// Waits until queue pairs die of idleness, which takes up to an hour
+    pub idle_death: bool,
+    /// Sets a queue pair to the error state, after which a region may stay counted until the process ends, or longer
+    pub error_state: bool,
+}
+
+impl Options {
+    /// With these experiments, too
+    pub fn with(mut self, idle_death: bool, error_state: bool) -> Self {
+        (self.idle_death, self.error_state) = (idle_death, error_state);
+        self
+    }
+}
+
+/// Finds out how the device of `machine` behaves, with the help of a peer that [serves](serve) at the other end of `stream`
+///
+/// Leaves no object, however it ends.
+///
+/// # Errors
+///
+/// [`CalibrateError::Verb`] with the stage if a verb that has to work fails; [`CalibrateError::Version`] if the peer is of another
+/// version; [`CalibrateError::PeerGone`] if it vanishes, [`CalibrateError::PeerSilent`] if it does not answer, and
+/// [`CalibrateError::PeerFailed`] if it says so; [`CalibrateError::Silent`] if nothing completes.
+///
+/// # Cancel safety
+///
+/// Cancel safe: dropping the future destroys what it has created.
+pub async fn calibrate<M: Machine>(
+    machine: &M,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    options: &Options,
+) -> Result<Findings, CalibrateError> {
+    let calls = Arc::new(Calls::new(machine.runtime()));
+    calibrate_watched(machine, stream, options, &calls).await
+}
+
+/// As [`calibrate`], and notes in `calls` which verb it is in: for a thread that watches whether one hangs
+///
+/// # Errors
+///
+/// As [`calibrate`]: [`CalibrateError`] with the stage.
+///
+/// # Cancel safety
+///
+/// As [`calibrate`].
+pub async fn calibrate_watched<M: Machine>(
+    machine: &M,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    options: &Options,
+    calls: &Arc<Calls>,
+) -> Result<Findings, CalibrateError> {
+    let mut lab = Lab::meet(machine, stream, calls).await?;
+    match stages::run(&mut lab, options).await {
+        Ok(()) => lab.part().await,
+        Err(error) => Err(lab.explain(error).await),
+    }
+}

@@ -1,0 +1,39 @@
+use std::sync::Arc;
+
+use rdma_core::{Device, Error, Runtime};
+
+/// A side of a calibration: a device, and a clock
+pub trait Machine: Send + Sync {
+    /// Its device
+    type Device: Device;
+
+    /// Opens the device; transitions to RTR of its queue pairs have these attributes
+    ///
+    /// # Errors
+    ///
+    /// The [`Error`] of the backend.
+    fn open(&self, path: Path) -> Result<Self::Device, Error>;
+
+    /// The clock and the timers
+    fn runtime(&self) -> Arc<dyn Runtime>;
+
+    /// The fields that the backend decides itself, before the device is asked: `rules.multi_sge`
+    fn hidden(&self) -> &'static [&'static str] {
+        &[]
+    }
+}
+
+/// Attributes of the transition to RTR
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Path {
+    /// Index of the source in the GID table; by default that of a usable entry
+    pub source_index: Option<u8>,
+    /// Path MTU in bytes
+    pub mtu: u32,
+}
+
+impl Default for Path {
+    fn default() -> Self {
+        Self { source_index: None, mtu: 1024 }
+    }
+}

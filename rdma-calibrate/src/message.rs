@@ -1,0 +1,56 @@
+//! What the sides say to each other, each as a line of JSON
+
+use rdma_core::{QpAddress, Status};
+use serde::{Deserialize, Serialize};
+
+/// The version of the conversation: sides of different versions part at once
+pub const VERSION: u64 = 1;
+
+/// The first line of each side
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Hello {
+    pub(crate) tb5_calibrate: u64,
+}
+
+/// What the asking side wants; each request has one reply
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Request {
+    /// Makes a queue pair in place of the one before
+    Make { frames: u32, len: usize },
+    /// Connects it
+    Connect { address: QpAddress },
+    /// Posts so many receives of `len` bytes
+    Recv { count: usize, len: usize },
+    /// Posts a receive into memory that is registered only now
+    RecvLate { len: usize },
+    /// Waits for receives, and says how they completed
+    Received { count: usize },
+    /// Answers so many messages of `len` bytes; replies before it begins
+    Echo { rounds: usize, len: usize },
+    /// Posts so many receives, one after the other has completed, and says how long each took
+    Credits { rounds: usize, len: usize },
+    /// Posts a send, and a receive once that has left; replies before it begins
+    Relay { len: usize },
+    /// Receives so many messages of `len` bytes, and answers the last; replies before it begins
+    Stream { count: usize, len: usize },
+    /// Puts the queue pair behind those that rest
+    Keep,
+    /// Goes on with the one that has rested longest
+    Take,
+    /// Destroys all queue pairs
+    Drop,
+    /// The end
+    Bye,
+}
+
+/// An answer
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reply {
+    Done,
+    Failed(String),
+    Made { address: QpAddress },
+    Received { statuses: Vec<Status> },
+    Took { nanoseconds: Vec<u64> },
+}

@@ -1,0 +1,95 @@
+//! What was found, as a page for people
+
+use std::fmt::Write as _;
+
+use rdma_sim::Model;
+use rdma_sim::catalogue::{self, Rule};
+use rdma_sim::profile::{Decided, Profile};
+
+use crate::findings::Findings;
+use crate::plan::{How, PLAN};
+
+impl Findings {
+    /// The page, in Markdown: what was found, which rules it contradicts, and what to report
+    pub fn page(&self) -> String {
+        let base = Profile::named(self.profile.base()).expect("the base is a profile of the simulator");
+        let (mut contradicted, mut confirmed, mut open) = (String::new(), String::new(), String::new());
+        for plan in PLAN.iter().filter(|plan| plan.how != How::Caps) {
+            let (value, before) = (self.value_of(plan.field), base.value(plan.field).unwrap_or_default());
+            // Writing to a string does not fail.
+            let _ = match self.profile.decided(plan.field) {
+                Some(Decided::Measured) if differ(&value, &before) => {
+                    let rule = rule_of(plan.field);
+                    let says = rule.map_or("", |rule| rule.description);
+                    let known =
+                        rule.map_or_else(String::new, |rule| format!("{}: {}", rule.status, rule.source));
+                    writeln!(contradicted, "| `{}` | {value} | {before} | {says} | {known} |", plan.field)
+                }
+                Some(Decided::Measured) => writeln!(confirmed, "| `{}` | {value} |", plan.field),
+                _ => {
+                    let why = self.profile.why(plan.field).unwrap_or("not reached");
+                    writeln!(open, "| `{}` | {before} | {why} |", plan.field)
+                }
+            };
+        }
+        let mut page = format!(
+            "# Calibration of {}\n\nLink of {} Gb/s; the calibration took {:.1} s of the device's time. Values are those of profile `{}` \
+             unless found otherwise.\n",
+            self.device,
+            self.port.bits_per_second / 1_000_000_000,
+            self.took.as_secs_f64(),
+            self.profile.base(),
+        );
+        page.push_str("\n## What contradicts the simulator\n\n");
+        if contradicted.is_empty() {
+            page.push_str("Nothing.\n");
+        } else {
+            page.push_str("Please report these, with this page and the profile file, to the project: each is a rule to correct.\n\n");
+            page.push_str("| Field | Found | Simulator | What its rule says | Status and source |\n|---|---|---|---|---|\n");
+            page.push_str(&contradicted);
+        }
+        page.push_str("\n## What it confirms\n\n| Field | Found |\n|---|---|\n");
+        page.push_str(&confirmed);
+        page.push_str("\n## What was not decided\n\n| Field | Left at | Why |\n|---|---|---|\n");
+        page.push_str(&open);
+        page.push_str("\n## Figures\n\n| Figure | Value |\n|---|---|\n");
+        for (what, value) in &self.figures {
+            let _ = writeln!(page, "| {what} | {value} |");
+        }
+        page
+    }
+
+    fn value_of(&self, field: &str) -> String {
+        self.profile.value(field).unwrap_or_default()
+    }
+
+    /// The fields that were found to differ from the simulator, by more than a measurement does
+    pub fn contradictions(&self) -> Vec<&'static str> {
+        let base = Profile::named(self.profile.base()).expect("the base is a profile of the simulator");
+        let is_other = |name: &str, value: &str| differ(value, &base.value(name).unwrap_or_default());
+        let differing = self.profile.differences();
+        let measured = differing.filter(|(name, _)| self.profile.decided(name) == Some(Decided::Measured));
+        measured.filter(|(name, value)| is_other(name, value)).map(|(name, _)| name).collect()
+    }
+}
+
+/// Whether two values differ by more than a measurement does: numbers by a twentieth
+fn differ(found: &str, before: &str) -> bool {
+    match (found.parse::<f64>(), before.parse::<f64>()) {
+        (Ok(found), Ok(before)) => (found - before).abs() > (before * 0.05).max(1.0),
+        _ => found != before,
+    }
+}
+
+/// The rule that a field switches
+fn rule_of(field: &str) -> Option<&'static Rule> {
+    let (part, name) = field.split_once('.')?;
+    let part = match part {
+        "caps" => "Caps",
+        "rules" => "Rules",
+        _ => "Timing",
+    };
+    let path = format!("{part}::{name}");
+    let model = Model::tb5();
+    catalogue::rules().filter(|rule| rule.switch.name() == path).max_by_key(|rule| rule.applies_to(&model))
+}

@@ -1,0 +1,131 @@
+//! How each field of the model is found out: one entry for each
+
+use How::{Caps, Decided, Measured, Optional, Unseen};
+
+/// How a field of the model is found out, or why it is not
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Plan {
+    /// The field, as profile files write it: `rules.alignment`
+    pub field: &'static str,
+    /// How
+    pub how: How,
+}
+
+/// How a field of the model is found out
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum How {
+    /// The limit that the library states, which programs keep to
+    Caps,
+    /// An experiment decides it
+    Decided,
+    /// It is measured
+    Measured,
+    /// An experiment decides it that has to be asked for; with the name of the option
+    Optional(&'static str),
+    /// Programs do not see it, or only at a cost; with the reason
+    Unseen(&'static str),
+}
+
+const UNPLUG: &str = "it takes an unplugged cable";
+const REBOOT: &str = "it takes a reboot";
+const VERBS: &str = "the page has what verbs took";
+const PROCESSOR: &str = "it is a cost of the processor, not of the device";
+
+/// Every field, with how it is found out; `tb5 calibrate` reports those that were not decided with the reason
+pub const PLAN: &[Plan] = &plan([
+    ("caps.flush_on_error", Caps),
+    ("caps.frame", Caps),
+    ("caps.max_cq", Caps),
+    ("caps.max_cqe", Caps),
+    ("caps.max_message", Caps),
+    ("caps.max_mr", Caps),
+    ("caps.max_pd", Caps),
+    ("caps.max_qp", Decided),
+    ("caps.max_queue_frames", Caps),
+    ("caps.max_sge", Caps),
+    ("caps.one_sided", Caps),
+    ("caps.send_waits_for_receive", Caps),
+    ("rules.alignment", Decided),
+    ("rules.boundary", Unseen("to see it, data has to land 4 GiB away from where it belongs")),
+    ("rules.completion_events", Unseen("the traits of the library have no completion channels")),
+    ("rules.crashes", Unseen("to decide it ends the process")),
+    ("rules.early_receives", Decided),
+    ("rules.error_keeps_mappings", Optional("--error-state")),
+    ("rules.failed_rtr_wedges", Unseen("to decide it wedges the port until a reboot")),
+    ("rules.frame_match", Decided),
+    ("rules.gids_move", Unseen(UNPLUG)),
+    ("rules.idle_death", Optional("--idle-death")),
+    ("rules.idle_death_spoils", Optional("--idle-death")),
+    ("rules.late_registration", Decided),
+    ("rules.link_local_source", Decided),
+    ("rules.large_mtu", Decided),
+    ("rules.local_write_alone", Decided),
+    ("rules.multi_sge", Decided),
+    ("rules.process_end_leaks_pds", Unseen("a process has to end")),
+    ("rules.queue_grant", Decided),
+    ("rules.queue_read_back", Decided),
+    ("rules.queue_unit", Decided),
+    ("rules.reboot_readdresses", Unseen(REBOOT)),
+    ("rules.replug_leaks_pds", Unseen(UNPLUG)),
+    ("rules.ring_overflow", Decided),
+    ("rules.send_completion", Decided),
+    ("rules.source_gid", Decided),
+    ("rules.tb4_devices", Decided),
+    ("rules.unresolved", Decided),
+    ("rules.uc_write", Decided),
+    ("timing.doorbell_ns", Measured),
+    ("timing.per_message_ns", Measured),
+    ("timing.propagation_ns", Measured),
+    ("timing.delivery_ns", Measured),
+    ("timing.jitter_ns", Measured),
+    ("timing.send_completion_ns", Measured),
+    ("timing.line_rate", Decided),
+    ("timing.unresolved_rtr_ns", Measured),
+    ("timing.verbs_block_tasks", Unseen("it is a property of the simulator")),
+    ("timing.cpu", Unseen("it is a property of the simulator")),
+    ("timing.open_ns", Unseen(VERBS)),
+    ("timing.create_ns", Unseen(VERBS)),
+    ("timing.register_ns", Unseen(VERBS)),
+    ("timing.register_page_ns", Unseen(VERBS)),
+    ("timing.modify_ns", Unseen(VERBS)),
+    ("timing.teardown_ns", Unseen(VERBS)),
+    ("timing.post_ns", Unseen(PROCESSOR)),
+    ("timing.poll_ns", Unseen(PROCESSOR)),
+    ("timing.copy_bytes_per_us", Unseen(PROCESSOR)),
+    ("timing.reduce_bytes_per_us", Unseen(PROCESSOR)),
+    ("timing.wake_ns", Unseen(PROCESSOR)),
+    ("timing.wake_tail_one_in", Unseen(PROCESSOR)),
+    ("timing.wake_tail_ns", Unseen(PROCESSOR)),
+    ("timing.cores", Unseen(PROCESSOR)),
+    ("timing.mac_bytes_per_us", Unseen("it takes several cables")),
+    ("timing.ip_percent", Unseen("it takes traffic of Thunderbolt networking")),
+    ("timing.turns", Unseen("it takes several queue pairs that compete")),
+]);
+
+const fn plan<const N: usize>(entries: [(&'static str, How); N]) -> [Plan; N] {
+    let mut all = [Plan { field: "", how: How::Caps }; N];
+    let mut at = 0;
+    while at < N {
+        all[at] = Plan { field: entries[at].0, how: entries[at].1 };
+        at += 1;
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use rdma_sim::profile::Profile;
+
+    use super::*;
+
+    /// Catches a new field of the model that no calibration knows.
+    #[test]
+    fn every_field_of_the_model_is_planned_once() {
+        let mut planned: Vec<_> = PLAN.iter().map(|plan| plan.field).collect();
+        let mut fields: Vec<_> = Profile::fields().collect();
+        planned.sort_unstable();
+        fields.sort_unstable();
+        assert_eq!(planned, fields);
+    }
+}

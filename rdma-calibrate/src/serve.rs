@@ -1,0 +1,214 @@
+//! The side that answers
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdma_core::{Device, Error, PortState};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::calls::Calls;
+use crate::control::Control;
+use crate::error::CalibrateError;
+use crate::machine::{Machine, Path};
+use crate::message::{Reply, Request};
+use crate::station::Station;
+
+/// How long the asking side may be busy with itself: it may wait for idle queue pairs.
+const IDLE: Duration = Duration::from_hours(2);
+/// What fails on this side is the experiment of the other one.
+const STAGE: &str = "for the other side";
+
+/// Answers one calibration
+///
+/// Leaves no object, however it ends.
+///
+/// # Errors
+///
+/// [`CalibrateError::Device`] if the device cannot be used; [`CalibrateError::Version`] and [`CalibrateError::NotCalibrate`] if the
+/// other side is another program; [`CalibrateError::PeerGone`] if it vanishes.
+///
+/// # Cancel safety
+///
+/// Cancel safe: dropping the future destroys what it has created.
+pub async fn serve<M: Machine>(
+    machine: &M,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+) -> Result<(), CalibrateError> {
+    let calls = Arc::new(Calls::new(machine.runtime()));
+    serve_watched(machine, stream, &calls).await
+}
+
+/// As [`serve`], and notes in `calls` which verb it is in: for a thread that watches whether one hangs
+///
+/// # Errors
+///
+/// As [`serve`]: [`CalibrateError`].
+///
+/// # Cancel safety
+///
+/// As [`serve`].
+pub async fn serve_watched<M: Machine>(
+    machine: &M,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    calls: &Arc<Calls>,
+) -> Result<(), CalibrateError> {
+    let runtime = machine.runtime();
+    let mut control = Control::meet(stream, &*runtime).await?;
+    let opened = open(machine, calls);
+    let mut answers = match opened {
+        Ok(device) => Answers { device, calls, station: None, resting: VecDeque::new() },
+        Err(error) => {
+            let error = CalibrateError::Device(error);
+            let _: Request = control.hear(&*runtime, IDLE).await?;
+            control.say(&Reply::Failed(error.to_string())).await?;
+            return Err(error);
+        }
+    };
+    loop {
+        let request: Request = control.hear(&*runtime, IDLE).await?;
+        // These take their time from the reply on.
+        if let Request::Echo { .. } | Request::Relay { .. } | Request::Stream { .. } = request {
+            let prepared = answers.prepare(request).map_or_else(failed, |()| Reply::Done);
+            let is_ready = matches!(prepared, Reply::Done);
+            control.say(&prepared).await?;
+            if !is_ready {
+                continue;
+            }
+        }
+        let reply = answers.answer(request).await.unwrap_or_else(|error| Reply::Failed(error.to_string()));
+        control.say(&reply).await?;
+        if let Request::Bye = request {
+            return Ok(());
+        }
+    }
+}
+
+/// Opens the device of `machine`, whose port must be active
+pub(crate) fn open<M: Machine>(machine: &M, calls: &Calls) -> Result<Arc<M::Device>, Error> {
+    let device = calls.during("alloc_pd", || machine.open(Path::default()))?;
+    if device.port()?.state != PortState::Active {
+        return Err(Error::new(rdma_core::Verb::QueryPort, rdma_core::Cause::PortDown));
+    }
+    Ok(Arc::new(device))
+}
+
+fn failed(error: Error) -> Reply {
+    Reply::Failed(error.to_string())
+}
+
+struct Answers<'a, D: Device> {
+    device: Arc<D>,
+    calls: &'a Arc<Calls>,
+    station: Option<Station<D>>,
+    resting: VecDeque<Station<D>>,
+}
+
+impl<D: Device> Answers<'_, D> {
+    fn station(&mut self) -> Result<&mut Station<D>, CalibrateError> {
+        self.station.as_mut().ok_or(CalibrateError::NotCalibrate)
+    }
+
+    /// Does what has to be done before the asking side begins
+    fn prepare(&mut self, request: Request) -> Result<(), Error> {
+        let Some(station) = &mut self.station else { return Ok(()) };
+        match request {
+            // Two receives stay posted, so that neither side waits for the other to post one.
+            Request::Echo { len, .. } => {
+                station.recv(slot(0, len))?;
+                station.recv(slot(1, len))
+            }
+            Request::Relay { len } => station.send(len),
+            Request::Stream { count, len } => {
+                (0..count).try_for_each(|number| station.recv(slot(number, len)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn answer(&mut self, request: Request) -> Result<Reply, CalibrateError> {
+        let verb = |error| CalibrateError::Verb { stage: STAGE, error };
+        match request {
+            Request::Make { frames, len } => {
+                self.station = None;
+                // The peer asks for no more than this.
+                let len = len.min(64 << 20);
+                let station = Station::new(self.calls, &self.device, frames, len).map_err(verb)?;
+                let address = station.address();
+                self.station = Some(station);
+                return Ok(Reply::Made { address });
+            }
+            Request::Connect { address } => self.station()?.connect(&address).map_err(verb)?,
+            Request::Recv { count, len } => {
+                let station = self.station()?;
+                for number in 0..count {
+                    station.recv(slot(number, len)).map_err(verb)?;
+                }
+            }
+            Request::RecvLate { len } => self.station()?.recv_late(len).map_err(verb)?,
+            Request::Received { count } => {
+                let station = self.station()?;
+                let mut statuses = Vec::new();
+                for _ in 0..count.min(4096) {
+                    statuses.push(station.receive_status(STAGE).await?);
+                }
+                return Ok(Reply::Received { statuses });
+            }
+            Request::Echo { rounds, len } => {
+                let station = self.station()?;
+                for round in 0..rounds {
+                    station.received(STAGE).await?;
+                    station.recv(slot(round % 2, len)).map_err(verb)?;
+                    station.send(len).map_err(verb)?;
+                    station.sent(STAGE).await?;
+                }
+            }
+            Request::Credits { rounds, len } => {
+                let runtime = Arc::clone(self.calls.runtime());
+                let station = self.station()?;
+                let mut nanoseconds = Vec::new();
+                for _ in 0..rounds.min(1024) {
+                    let start = runtime.now();
+                    station.recv(slot(0, len)).map_err(verb)?;
+                    station.received(STAGE).await?;
+                    nanoseconds.push((runtime.now() - start).as_nanos() as u64);
+                }
+                return Ok(Reply::Took { nanoseconds });
+            }
+            Request::Relay { len } => {
+                let station = self.station()?;
+                station.sent(STAGE).await?;
+                station.recv(slot(0, len)).map_err(verb)?;
+                station.received(STAGE).await?;
+            }
+            Request::Stream { count, .. } => {
+                let station = self.station()?;
+                for _ in 0..count {
+                    station.received(STAGE).await?;
+                }
+                station.send(8).map_err(verb)?;
+                station.sent(STAGE).await?;
+            }
+            Request::Keep => {
+                // As many as the asking side uses; another one asks for no more either.
+                if self.resting.len() < 64 {
+                    self.resting.extend(self.station.take());
+                }
+            }
+            Request::Take => self.station = self.resting.pop_front(),
+            Request::Drop => {
+                self.station = None;
+                self.resting.clear();
+            }
+            Request::Bye => (),
+        }
+        Ok(Reply::Done)
+    }
+}
+
+/// The memory of receive `number` of `len` bytes; the first frames are for sends
+pub(crate) fn slot(number: usize, len: usize) -> std::ops::Range<usize> {
+    let size = len.next_multiple_of(rdma_core::FRAME).max(rdma_core::FRAME);
+    let start = (number + 1) * size;
+    start..start + len
+}

@@ -1,0 +1,90 @@
+//! How messages meet receives
+
+use rdma_core::{Device, FRAME, Status};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::error::CalibrateError;
+use crate::lab::Lab;
+use crate::machine::Machine;
+use crate::message::{Reply, Request};
+
+const STAGE: &str = "delivery";
+
+pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
+    lab: &mut Lab<'_, M, S>,
+) -> Result<(), CalibrateError> {
+    frame_match(lab).await?;
+    late_registration(lab).await?;
+    multi_sge(lab).await?;
+    uc_write(lab).await
+}
+
+/// The status of the peer's next receive
+async fn received<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
+    lab: &mut Lab<'_, M, S>,
+) -> Result<Status, CalibrateError> {
+    match lab.ask(Request::Received { count: 1 }).await? {
+        Reply::Received { statuses } => statuses.first().copied().ok_or(CalibrateError::NotCalibrate),
+        _ => Err(CalibrateError::NotCalibrate),
+    }
+}
+
+async fn frame_match<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
+    lab: &mut Lab<'_, M, S>,
+) -> Result<(), CalibrateError> {
+    if (lab.device.caps().max_message as usize) < 2 * FRAME {
+        lab.findings.leave("rules.frame_match", "a message of the device is one frame");
+        return Ok(());
+    }
+    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    lab.ask(Request::Recv { count: 1, len: 2 * FRAME }).await?;
+    station.send(8).map_err(|error| CalibrateError::Verb { stage: STAGE, error })?;
+    let status = received(lab).await?;
+    lab.findings.decide("rules.frame_match", if status == Status::Success { "fits" } else { "exact" });
+    Ok(())
+}
+
+async fn late_registration<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
+    lab: &mut Lab<'_, M, S>,
+) -> Result<(), CalibrateError> {
+    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    lab.ask(Request::RecvLate { len: 8 }).await?;
+    station.send(8).map_err(|error| CalibrateError::Verb { stage: STAGE, error })?;
+    let status = received(lab).await?;
+    lab.findings.decide("rules.late_registration", status == Status::Success);
+    Ok(())
+}
+
+async fn multi_sge<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
+    lab: &mut Lab<'_, M, S>,
+) -> Result<(), CalibrateError> {
+    if lab.is_hidden("rules.multi_sge") {
+        lab.findings.leave("rules.multi_sge", "the library refuses several elements itself");
+        return Ok(());
+    }
+    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    lab.ask(Request::Recv { count: 2, len: 8 }).await?;
+    let is_split = station.send_two(8).is_ok();
+    if is_split {
+        lab.ask(Request::Received { count: 2 }).await?;
+    }
+    lab.findings.decide("rules.multi_sge", if is_split { "split" } else { "refused" });
+    Ok(())
+}
+
+async fn uc_write<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
+    lab: &mut Lab<'_, M, S>,
+) -> Result<(), CalibrateError> {
+    if lab.device.caps().one_sided {
+        lab.findings.leave("rules.uc_write", "the device has one-sided operations");
+        return Ok(());
+    }
+    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    lab.ask(Request::Recv { count: 1, len: 8 }).await?;
+    let is_accepted = station.write(8).is_ok();
+    if is_accepted {
+        received(lab).await?;
+    }
+    lab.findings.decide("rules.uc_write", if is_accepted { "as-send" } else { "refused" });
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! How long a queue pair lives without a message
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use rdma_core::Device;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::error::CalibrateError;
+use crate::lab::Lab;
+use crate::machine::Machine;
+use crate::message::Request;
+use crate::station::Station;
+
+const STAGE: &str = "idle queue pairs";
+/// Queue pairs that are idle at once, each for another time.
+const PAIRS: u32 = 8;
+/// The longest time without a message.
+const LONGEST: Duration = Duration::from_mins(64);
+/// The time is known to a share of one in this many, and its middle to half of that.
+const RESOLUTION: u32 = 12;
+
+pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
+    lab: &mut Lab<'_, M, S>,
+) -> Result<(), CalibrateError> {
+    let (mut lives, mut dies) = (Duration::ZERO, None::<Duration>);
+    loop {
+        let beyond = dies.unwrap_or(LONGEST);
+        match round(lab, lives, beyond).await? {
+            (alive, None) => lives = alive,
+            (alive, Some(dead)) => (lives, dies) = (alive.max(lives), Some(dead)),
+        }
+        let Some(dead) = dies else {
+            lab.findings.leave("rules.idle_death", "every queue pair lived, for up to 64 minutes");
+            lab.findings.leave("rules.idle_death_spoils", "no queue pair died");
+            return Ok(());
+        };
+        let is_spoiled = match lab.pair(STAGE, 16, 1 << 14).await {
+            Ok(_) => false,
+            Err(CalibrateError::Verb { .. } | CalibrateError::PeerFailed(_)) => true,
+            Err(error) => return Err(error),
+        };
+        lab.findings.decide("rules.idle_death_spoils", is_spoiled);
+        let is_exact = (dead - lives) * RESOLUTION <= dead;
+        if is_exact || is_spoiled {
+            let middle = (lives + dead) / 2;
+            lab.findings.decide("rules.idle_death", format_args!("{}s", middle.as_secs().max(1)));
+            let between = format!("between {} s and {} s", lives.as_secs(), dead.as_secs());
+            lab.findings.profile.remark("rules.idle_death", &between);
+            return Ok(());
+        }
+    }
+}
+
+/// Lets queue pairs rest for times from `lives` to `dies`; returns the longest that one lived for, and the shortest that one died after
+async fn round<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
+    lab: &mut Lab<'_, M, S>,
+    lives: Duration,
+    dies: Duration,
+) -> Result<(Duration, Option<Duration>), CalibrateError> {
+    let pairs = PAIRS.min(lab.device.caps().max_qp.saturating_sub(2)).max(1);
+    let mut resting = VecDeque::new();
+    for number in 1..=pairs {
+        let mut station = lab.pair(STAGE, 16, 1 << 14).await?;
+        lab.ask(Request::Recv { count: 2, len: 8 }).await?;
+        // Its rest begins with a message.
+        is_alive(lab, &mut station).await?;
+        lab.ask(Request::Keep).await?;
+        resting.push_back((lives + (dies - lives) * number / pairs, lab.now(), station));
+    }
+    let mut alive = lives;
+    let mut dead = None;
+    while let Some((rest, since, mut station)) = resting.pop_front() {
+        lab.rest(rest.saturating_sub(lab.now() - since)).await;
+        lab.ask(Request::Take).await?;
+        if is_alive(lab, &mut station).await? {
+            alive = rest;
+        } else {
+            dead = Some(rest);
+            break;
+        }
+    }
+    lab.ask(Request::Drop).await?;
+    Ok((alive, dead))
+}
+
+/// Whether a message arrives
+async fn is_alive<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
+    lab: &mut Lab<'_, M, S>,
+    station: &mut Station<M::Device>,
+) -> Result<bool, CalibrateError> {
+    if station.send(8).is_err() {
+        return Ok(false);
+    }
+    match lab.ask(Request::Received { count: 1 }).await {
+        Ok(_) => Ok(true),
+        Err(CalibrateError::PeerFailed(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}

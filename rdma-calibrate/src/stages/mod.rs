@@ -1,0 +1,39 @@
+//! The experiments, those first that cannot do harm
+
+mod connecting;
+mod delivery;
+mod failing;
+mod figures;
+mod idle;
+mod limits;
+mod memory;
+mod queues;
+mod timing;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::Options;
+use crate::error::CalibrateError;
+use crate::lab::Lab;
+use crate::machine::Machine;
+
+pub(crate) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
+    lab: &mut Lab<'_, M, S>,
+    options: &Options,
+) -> Result<(), CalibrateError> {
+    memory::run(lab)?;
+    connecting::run(lab).await?;
+    timing::run(lab).await?;
+    figures::run(lab).await?;
+    delivery::run(lab).await?;
+    limits::run(lab).await?;
+    queues::run(lab).await?;
+    failing::run(lab).await?;
+    if options.error_state {
+        memory::after_error(lab)?;
+    }
+    if options.idle_death {
+        idle::run(lab).await?;
+    }
+    Ok(())
+}

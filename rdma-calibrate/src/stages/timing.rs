@@ -1,0 +1,322 @@
+//! Round trips, and what they are made of
+//!
+//! A send takes the doorbell D until the transmitter begins, then M for the message and F for its bytes; it completes S later. It
+//! reaches the other side P later, and completes there after V and the jitter. A receive is known to the sender P after its post.
+//! Programs see the beginnings and the ends of closed ways only: D + S (a send), 2 P + V (a receive for a send that waits), P + S (such a
+//! send that completes, whereupon its program posts a receive: twice); a round trip, of D + P + V, follows from these. Nothing tells D from S: if the transmitter were to begin later and report faster, with P and V to match, no
+//! program would notice. So the profile keeps the S of its base, and the other constants follow from the sums.
+
+use std::time::Duration;
+
+use rdma_core::{Device, FRAME, Time};
+use rdma_sim::LineRate;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::error::CalibrateError;
+use crate::lab::Lab;
+use crate::machine::Machine;
+use crate::message::{Reply, Request};
+use crate::serve::slot;
+
+const STAGE: &str = "timing";
+/// A message that is short beside everything else.
+const SHORT: usize = 8;
+const PINGS: usize = 400;
+const SENDS: usize = 50;
+const RELAYS: usize = 30;
+/// Messages that are posted at once.
+const BATCH: usize = 32;
+/// Rounds of waiting receives, each with `BATCH` of them.
+const CREDIT_ROUNDS: usize = 16;
+/// The frames of a long message.
+const LONG: usize = 64;
+
+/// The parts of the way of a message.
+const PARTS: [&str; 4] =
+    ["timing.doorbell_ns", "timing.propagation_ns", "timing.delivery_ns", "timing.send_completion_ns"];
+
+/// What was measured, in nanoseconds
+#[derive(Debug)]
+struct Measured {
+    ping: f64,
+    /// From the post to the completion of a send, short and long.
+    send: [f64; 2],
+    /// Between the completions of sends that were posted at once, short and a frame long.
+    spacing: [f64; 2],
+    relay: f64,
+    /// The shortest time of a receive for which a send waits: without jitter.
+    credit: f64,
+    jitter: f64,
+}
+
+pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
+    lab: &mut Lab<'_, M, S>,
+) -> Result<(), CalibrateError> {
+    let ping = ping(lab).await?;
+    let long = LONG.min(lab.device.caps().max_message as usize / FRAME).max(1) * FRAME;
+    let send = [send(lab, SHORT).await?, send(lab, long).await?];
+    let spacing = [spacing(lab, SHORT).await?, spacing(lab, FRAME).await?];
+    let (mut credits, relay) = if lab.device.caps().send_waits_for_receive {
+        (credits(lab).await?, Some(relay(lab).await?))
+    } else {
+        (Vec::new(), None)
+    };
+    lab.findings.figure("round trip of 8 bytes, median", micros(ping));
+    lab.findings.figure("send of 8 bytes until its completion, median", micros(send[0]));
+    let Some(relay) = relay else {
+        lab.findings.figure("constants", "not measured: the device loses sends that find no receive");
+        return Ok(());
+    };
+    let jitter = jitter(&mut credits);
+    lab.findings.figure("receive for a send that waits, median", micros(median(&mut credits)));
+    let credit = credits[0];
+    enter(lab, &Measured { ping, send, spacing, relay, credit, jitter }, long);
+    Ok(())
+}
+
+/// Enters the constants that follow from what was measured
+fn enter<M: Machine, S>(lab: &mut Lab<'_, M, S>, measured: &Measured, long: usize) {
+    let Measured { ping, send, spacing, relay, credit, jitter } = *measured;
+    // The bytes of a frame on the wire are to those of a short message as in the simulator.
+    let wire = |len| LineRate::TB5.wire_bytes(len) as f64;
+    let share = wire(SHORT) / wire(FRAME);
+    let frame_ns = ((spacing[1] - spacing[0]) / (1.0 - share)).max(0.0);
+    let short_ns = frame_ns * share;
+    let message = (spacing[0] - short_ns).max(0.0);
+    let is_timed = frame_ns > 1.0;
+    let findings = &mut lab.findings;
+    findings.decide("timing.line_rate", is_timed);
+    if is_timed {
+        findings.figure("payload rate of full frames, GB/s", format_args!("{:.2}", FRAME as f64 / frame_ns));
+    }
+    findings.decide("timing.per_message_ns", message.round() as u64);
+    findings.decide("timing.jitter_ns", jitter.round() as u64);
+
+    // The long message takes so much longer only if its send completes when it has left.
+    let longer = (long / FRAME) as f64 * frame_ns - short_ns;
+    let departs = send[1] - send[0] > longer / 2.0;
+    if is_timed {
+        findings.decide("rules.send_completion", if departs { "departure" } else { "hand-off" });
+    } else {
+        findings.leave("rules.send_completion", "bytes take no time");
+    }
+    let credit = credit - message - short_ns;
+    let set = |findings: &mut crate::Findings, values: [(&'static str, f64); 3]| {
+        for (field, value) in values {
+            findings.decide(field, value.max(0.0).round() as u64);
+        }
+    };
+    if is_timed && !departs {
+        let (doorbell, propagation) = (send[0], relay / 2.0);
+        set(
+            findings,
+            [
+                ("timing.doorbell_ns", doorbell),
+                ("timing.propagation_ns", propagation),
+                ("timing.delivery_ns", credit - 2.0 * propagation),
+            ],
+        );
+        findings.leave("timing.send_completion_ns", "sends complete before they have left");
+        return;
+    }
+    let doorbell_and_completion = send[0] - message - short_ns;
+    let propagation_and_completion = relay / 2.0 - message - short_ns;
+    let way = doorbell_and_completion + credit - propagation_and_completion;
+    let predicted = 2.0 * (way + message + short_ns) + jitter;
+    findings.figure("round trip of 8 bytes, by the constants", micros(predicted));
+    if (ping - predicted).abs() > predicted / 5.0 {
+        for field in PARTS {
+            let why = format!("a round trip took {}, by the parts {}", micros(ping), micros(predicted));
+            findings.leave(field, &why);
+        }
+        return;
+    }
+    findings.figure(
+        "round trip of 8 bytes beyond that, in percent",
+        format_args!("{:.1}", 100.0 * (ping / predicted - 1.0)),
+    );
+    let base = findings.profile.model.timing.send_completion_ns as f64;
+    // More of it leaves the delivery less than nothing.
+    let least = propagation_and_completion - credit / 2.0;
+    let completion = base.max(least).min(doorbell_and_completion).min(propagation_and_completion).max(0.0);
+    let doorbell = doorbell_and_completion - completion;
+    let propagation = propagation_and_completion - completion;
+    set(
+        findings,
+        [
+            ("timing.doorbell_ns", doorbell),
+            ("timing.propagation_ns", propagation),
+            ("timing.delivery_ns", credit - 2.0 * propagation),
+        ],
+    );
+    findings.decide("timing.send_completion_ns", completion.round() as u64);
+    for field in PARTS {
+        let why = "measured are doorbell + send_completion, propagation + send_completion, and 2 propagation + delivery; \
+                   no program sees more";
+        findings.profile.remark(field, why);
+    }
+}
+
+fn failed(error: rdma_core::Error) -> CalibrateError {
+    CalibrateError::Verb { stage: STAGE, error }
+}
+
+fn ns(from: Time, to: Time) -> f64 {
+    (to - from).as_nanos() as f64
+}
+
+fn micros(ns: f64) -> String {
+    format!("{:.3} µs", ns / 1000.0)
+}
+
+/// The median of at least one value
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] }
+}
+
+/// The upper bound of what is drawn evenly from 0 on, from samples of a constant plus that
+fn jitter(samples: &mut [f64]) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    let n = samples.len() as f64;
+    let up_to = |part: f64| {
+        let at = ((n - 1.0) * part) as usize;
+        (samples[at] - samples[0]) * (n + 1.0) / (at as f64).max(1.0)
+    };
+    // Real hosts have a tail of their own. Where that stretches the bound, it follows from the three quarters below.
+    let (all, most) = (up_to(0.99), up_to(0.75));
+    if all > 1.5 * most + 10.0 { most } else { all }
+}
+
+/// The median of round trips of short messages
+async fn ping<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
+    lab: &mut Lab<'_, M, S>,
+) -> Result<f64, CalibrateError> {
+    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    for number in 0..2 {
+        station.recv(slot(number, SHORT)).map_err(failed)?;
+    }
+    lab.ask(Request::Echo { rounds: PINGS, len: SHORT }).await?;
+    let mut times = Vec::with_capacity(PINGS);
+    for round in 0..PINGS {
+        let start = lab.now();
+        station.send(SHORT).map_err(failed)?;
+        station.received(STAGE).await?;
+        times.push(ns(start, lab.now()));
+        station.recv(slot(round % 2, SHORT)).map_err(failed)?;
+        station.sent(STAGE).await?;
+    }
+    lab.reply().await?;
+    Ok(median(&mut times))
+}
+
+/// The median of the time from the post of a message until its send completes
+async fn send<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
+    lab: &mut Lab<'_, M, S>,
+    len: usize,
+) -> Result<f64, CalibrateError> {
+    let mut station = lab.pair(STAGE, 512, 4 * len + (1 << 16)).await?;
+    let mut times = Vec::with_capacity(SENDS);
+    for _ in 0..SENDS {
+        lab.ask(Request::Recv { count: 1, len }).await?;
+        let start = lab.now();
+        station.send(len).map_err(failed)?;
+        station.sent(STAGE).await?;
+        times.push(ns(start, lab.now()));
+        lab.ask(Request::Received { count: 1 }).await?;
+    }
+    Ok(median(&mut times))
+}
+
+/// The mean time between the completions of sends that were posted at once
+async fn spacing<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
+    lab: &mut Lab<'_, M, S>,
+    len: usize,
+) -> Result<f64, CalibrateError> {
+    let mut station = lab.pair(STAGE, 64, (BATCH + 2) * FRAME).await?;
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        lab.ask(Request::Recv { count: BATCH, len }).await?;
+        for _ in 0..BATCH {
+            station.send(len).map_err(failed)?;
+        }
+        station.sent(STAGE).await?;
+        let first = lab.now();
+        for _ in 1..BATCH {
+            station.sent(STAGE).await?;
+        }
+        times.push(ns(first, lab.now()) / (BATCH - 1) as f64);
+        lab.ask(Request::Received { count: BATCH }).await?;
+    }
+    Ok(median(&mut times))
+}
+
+/// How long receives of the peer took for which sends waited here
+async fn credits<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
+    lab: &mut Lab<'_, M, S>,
+) -> Result<Vec<f64>, CalibrateError> {
+    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    let mut times = Vec::new();
+    for _ in 0..CREDIT_ROUNDS {
+        for _ in 0..BATCH {
+            station.send(SHORT).map_err(failed)?;
+        }
+        match lab.ask(Request::Credits { rounds: BATCH, len: SHORT }).await? {
+            Reply::Took { nanoseconds } if !nanoseconds.is_empty() => {
+                times.extend(nanoseconds.into_iter().map(|ns| ns as f64));
+            }
+            _ => return Err(CalibrateError::NotCalibrate),
+        }
+        for _ in 0..BATCH {
+            station.sent(STAGE).await?;
+        }
+    }
+    Ok(times)
+}
+
+/// The median of the time from a receive here, for which a send of the peer waits, until a send here completes, for which the peer posts a
+/// receive then
+async fn relay<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
+    lab: &mut Lab<'_, M, S>,
+) -> Result<f64, CalibrateError> {
+    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    let mut times = Vec::with_capacity(RELAYS);
+    for _ in 0..RELAYS {
+        station.send(SHORT).map_err(failed)?;
+        lab.ask(Request::Relay { len: SHORT }).await?;
+        // Both sends wait by then.
+        lab.rest(Duration::from_millis(1)).await;
+        let start = lab.now();
+        station.recv(slot(0, SHORT)).map_err(failed)?;
+        station.sent(STAGE).await?;
+        times.push(ns(start, lab.now()));
+        station.received(STAGE).await?;
+        lab.reply().await?;
+    }
+    Ok(median(&mut times))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_of_an_even_distribution_is_found() {
+        let mut samples: Vec<_> = (0..512).map(|number| 5000.0 + f64::from(number * 37 % 512)).collect();
+        let found = jitter(&mut samples);
+        assert!((505.0..520.0).contains(&found), "{found}");
+        assert_eq!(jitter(&mut [7.0; 512]), 0.0);
+        // One in ten comes a millisecond late.
+        let mut late: Vec<_> =
+            samples.iter().enumerate().map(|(at, ns)| if at % 10 == 0 { 1e6 } else { *ns }).collect();
+        let found = jitter(&mut late);
+        assert!((505.0..600.0).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn a_median_is_in_the_middle() {
+        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&mut [4.0, 1.0, 3.0, 2.0]), 2.5);
+    }
+}

@@ -1,0 +1,232 @@
+//! A queue pair with memory that only the device touches
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdma_arena::Arena;
+use rdma_async::time::timeout;
+use rdma_core::{
+    Access, Cause, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, QpAddress, QpCapacity,
+    QpInit, QueuePair, RecvRequest, Rkey, SendOp, SendRequest, Sge, Status, Teardown, Transition, Verb, WrId,
+};
+
+use crate::calls::Calls;
+use crate::error::CalibrateError;
+
+type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
+
+/// How long a request may take that has to complete.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// Every right on memory that Apple's device may want; it has no one-sided operations.
+pub(crate) const ALL_ACCESS: Access =
+    Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
+
+/// Memory of this program that is registered
+pub(crate) struct Memory<D: Device> {
+    region: Option<D::Mr>,
+    /// `None` once the device may touch it for ever, so that it is never unmapped.
+    arena: Option<Arena>,
+    calls: Arc<Calls>,
+}
+
+impl<D: Device> Memory<D> {
+    /// Registers `len` bytes, from `offset` bytes behind the beginning of a mapping on
+    pub(crate) fn register(
+        calls: &Arc<Calls>,
+        device: &D,
+        offset: usize,
+        len: usize,
+        access: Access,
+    ) -> Result<Self, Error> {
+        let arena = Arena::new(offset + len)
+            .map_err(|error| Error::new(Verb::RegMr, Cause::Os(error.raw_os_error().unwrap_or(22))))?;
+        let whole = arena.as_slice_ptr();
+        // SAFETY: the mapping has `len` bytes from `offset` on.
+        let from = unsafe { whole.cast::<u8>().add(offset) };
+        let part = std::ptr::NonNull::slice_from_raw_parts(from, len);
+        // SAFETY: `drop` unmaps the arena only after the region is gone. The program itself never reads or writes the memory, and makes
+        // no reference to it; its content is nobody's secret.
+        let region = calls.during("reg_mr", || unsafe { device.register(part, access) })?;
+        Ok(Self { region: Some(region), arena: Some(arena), calls: Arc::clone(calls) })
+    }
+
+    /// As [`register`](Self::register) from the beginning, with as few rights as the device accepts
+    fn of(calls: &Arc<Calls>, device: &D, len: usize) -> Result<Self, Error> {
+        match Self::register(calls, device, 0, len, Access::LOCAL_WRITE) {
+            Err(Error { cause: Cause::Invalid(_), .. }) => Self::register(calls, device, 0, len, ALL_ACCESS),
+            registered => registered,
+        }
+    }
+
+    fn sge(&self, range: &Range<usize>) -> Sge {
+        let region = self.region.as_ref().expect("the region is there until it is dropped");
+        let len = self.arena.as_ref().map_or(0, Arena::len);
+        assert!(range.start <= range.end && range.end <= len, "{range:?} is not in the memory");
+        Sge { addr: region.base() + range.start as u64, len: range.len() as u32, lkey: region.lkey() }
+    }
+
+    /// Deregisters; true if the device has stopped touching the memory
+    fn deregister(&mut self) -> bool {
+        let region = self.region.as_mut();
+        self.calls
+            .during("dereg_mr", || region.is_none_or(|region| region.deregister() == Teardown::Quiesced))
+    }
+}
+
+impl<D: Device> Drop for Memory<D> {
+    fn drop(&mut self) {
+        if !self.deregister() {
+            std::mem::forget(self.arena.take());
+        }
+        drop(self.region.take());
+    }
+}
+
+/// A queue pair, its completion queue and its memory
+///
+/// The fields are dropped in this order: the memory outlives the queue pair.
+pub(crate) struct Station<D: Device> {
+    qp: Qp<D>,
+    cq: D::Cq,
+    memory: Vec<Memory<D>>,
+    next: u64,
+    stashed: VecDeque<Completion>,
+    device: Arc<D>,
+    calls: Arc<Calls>,
+}
+
+impl<D: Device> Station<D> {
+    pub(crate) fn new(calls: &Arc<Calls>, device: &Arc<D>, frames: u32, len: usize) -> Result<Self, Error> {
+        let depth = device.caps().max_cqe.min(4096);
+        let cq = calls.during("create_cq", || device.create_cq(depth))?;
+        let memory = Memory::of(calls, &**device, len)?;
+        let frames = frames.min(device.caps().max_queue_frames);
+        let qp = calls.during("create_qp", || cq.create_qp(&QpInit::with_frames(frames)))?;
+        Ok(Self {
+            qp,
+            cq,
+            memory: vec![memory],
+            next: 0,
+            stashed: VecDeque::new(),
+            device: Arc::clone(device),
+            calls: Arc::clone(calls),
+        })
+    }
+
+    pub(crate) fn address(&self) -> QpAddress {
+        self.qp.address()
+    }
+
+    pub(crate) fn capacity(&self) -> QpCapacity {
+        self.qp.capacity()
+    }
+
+    pub(crate) fn modify(&self, to: Transition) -> Result<(), Error> {
+        self.calls.during("modify_qp", || self.qp.modify(to))
+    }
+
+    pub(crate) fn connect(&self, peer: &QpAddress) -> Result<(), Error> {
+        self.modify(Transition::ReadyToReceive { peer: *peer })?;
+        self.modify(Transition::ReadyToSend)
+    }
+
+    pub(crate) fn recv(&mut self, range: Range<usize>) -> Result<(), Error> {
+        let sgl = [self.memory[0].sge(&range)];
+        self.post_recv(&sgl)
+    }
+
+    /// Posts a receive into memory that is registered only now
+    pub(crate) fn recv_late(&mut self, len: usize) -> Result<(), Error> {
+        let late = Memory::of(&self.calls, &*self.device, len)?;
+        let sgl = [late.sge(&(0..len))];
+        // Also if the post fails: it is dropped after the queue pair.
+        self.memory.push(late);
+        self.post_recv(&sgl)
+    }
+
+    fn post_recv(&mut self, sgl: &[Sge]) -> Result<(), Error> {
+        self.next += 1;
+        let request = RecvRequest { id: WrId(self.next), sgl };
+        // SAFETY: `&mut self` excludes another post. The memory stays registered until the queue pair is destroyed, and only the device
+        // touches it; if the queue pair does not prove that the device has stopped, the region does, or the memory stays mapped.
+        self.calls.during("post_recv", || unsafe { self.qp.post_recv(&request) })
+    }
+
+    pub(crate) fn send(&mut self, len: usize) -> Result<(), Error> {
+        let sgl = [self.memory[0].sge(&(0..len))];
+        self.post_send(SendOp::Send, &sgl)
+    }
+
+    /// Posts a send with two elements
+    pub(crate) fn send_two(&mut self, len: usize) -> Result<(), Error> {
+        let sgl = [self.memory[0].sge(&(0..len)), self.memory[0].sge(&(len..2 * len))];
+        self.post_send(SendOp::Send, &sgl)
+    }
+
+    /// Posts a WRITE that names no memory of the peer
+    pub(crate) fn write(&mut self, len: usize) -> Result<(), Error> {
+        let sgl = [self.memory[0].sge(&(0..len))];
+        self.post_send(SendOp::Write { remote_addr: 0, rkey: Rkey(0) }, &sgl)
+    }
+
+    fn post_send(&mut self, op: SendOp, sgl: &[Sge]) -> Result<(), Error> {
+        self.next += 1;
+        let request = SendRequest { id: WrId(self.next), op, sgl, signaled: true };
+        // SAFETY: as for receives; sends may share memory, which nothing writes.
+        self.calls.during("post_send", || unsafe { self.qp.post_send(&request) })
+    }
+
+    /// The next send that completes
+    pub(crate) async fn sent(&mut self, stage: &'static str) -> Result<(), CalibrateError> {
+        let completion = self.completion(stage, |opcode| opcode != Opcode::Recv).await?;
+        succeeded(stage, completion.status)
+    }
+
+    /// The next receive that completes, which must have succeeded
+    pub(crate) async fn received(&mut self, stage: &'static str) -> Result<(), CalibrateError> {
+        let status = self.receive_status(stage).await?;
+        succeeded(stage, status)
+    }
+
+    /// The status of the next receive that completes
+    pub(crate) async fn receive_status(&mut self, stage: &'static str) -> Result<Status, CalibrateError> {
+        Ok(self.completion(stage, |opcode| opcode == Opcode::Recv).await?.status)
+    }
+
+    async fn completion(
+        &mut self,
+        stage: &'static str,
+        is_wanted: fn(Opcode) -> bool,
+    ) -> Result<Completion, CalibrateError> {
+        if let Some(at) = self.stashed.iter().position(|completion| is_wanted(completion.opcode)) {
+            return Ok(self.stashed.remove(at).expect("it was just found"));
+        }
+        let runtime = Arc::clone(self.calls.runtime());
+        loop {
+            let mut out = [Completion::default()];
+            let polled = poll_fn(|cx| self.cq.poll_completions(cx, &mut out));
+            let Some(polled) = timeout(&*runtime, PATIENCE, polled).await else {
+                return Err(CalibrateError::Silent { stage, patience: PATIENCE });
+            };
+            polled.map_err(|error| CalibrateError::Verb { stage, error })?;
+            if is_wanted(out[0].opcode) {
+                return Ok(out[0]);
+            }
+            self.stashed.push_back(out[0]);
+        }
+    }
+}
+
+impl<D: Device> Drop for Station<D> {
+    fn drop(&mut self) {
+        // The regions are dropped afterwards, and prove that the device has stopped where the queue pair does not.
+        let _ = self.calls.during("destroy_qp", || self.qp.destroy());
+    }
+}
+
+fn succeeded(stage: &'static str, status: Status) -> Result<(), CalibrateError> {
+    if status == Status::Success { Ok(()) } else { Err(CalibrateError::Status { stage, status }) }
+}

@@ -1,0 +1,73 @@
+//! Devices with random rules and timings, and which of them programs can tell apart
+
+use rdma_sim::profile::Profile;
+use rdma_sim::{Choices, Model, Seeded};
+
+/// Words that a field may have; those with only one side that programs can live with are not drawn
+const WORDS: &[(&str, &[&str])] = &[
+    ("rules.alignment", &["1", "64", "4096", "16384"]),
+    ("rules.boundary", &["true", "false"]),
+    ("rules.completion_events", &["true", "false"]),
+    ("rules.early_receives", &["from-init", "from-rtr", "from-rts"]),
+    ("rules.error_keeps_mappings", &["true", "false"]),
+    ("rules.failed_rtr_wedges", &["never", "5", "8"]),
+    ("rules.frame_match", &["exact", "fits"]),
+    ("rules.gids_move", &["true", "false"]),
+    ("rules.idle_death", &["never", "1380s", "600s"]),
+    ("rules.late_registration", &["true", "false"]),
+    ("rules.large_mtu", &["true", "false"]),
+    ("rules.local_write_alone", &["true", "false"]),
+    ("rules.multi_sge", &["refused", "split"]),
+    (
+        "rules.queue_grant",
+        &["exact", "at-least 0", "at-least 511", "at-least 1023", "at-least 3000", "fixed 200", "fixed 1023"],
+    ),
+    ("rules.queue_read_back", &["accepted", "asked", "limit"]),
+    ("rules.queue_unit", &["frames", "requests"]),
+    ("rules.replug_leaks_pds", &["0", "1"]),
+    ("rules.ring_overflow", &["refused", "corrupts"]),
+    ("rules.send_completion", &["departure", "hand-off"]),
+    ("rules.source_gid", &["any", "ipv4"]),
+    ("rules.tb4_devices", &["true", "false"]),
+    ("rules.unresolved", &["not-permitted", "timed-out"]),
+    ("rules.uc_write", &["as-send", "refused"]),
+    ("caps.max_qp", &["4", "10", "12"]),
+    ("caps.max_message", &["16773120", "4096"]),
+];
+
+/// The least and the most that a constant may be
+const RANGES: &[(&str, u32, u32)] = &[
+    ("timing.doorbell_ns", 200, 5_000),
+    ("timing.per_message_ns", 15, 500),
+    ("timing.propagation_ns", 200, 6_000),
+    ("timing.delivery_ns", 200, 6_000),
+    ("timing.jitter_ns", 0, 1_000),
+    ("timing.send_completion_ns", 50, 3_000),
+    ("timing.unresolved_rtr_ns", 1_000, 2_000_000_000),
+];
+
+/// A device that nobody has described
+pub(crate) fn secret(seed: u64) -> Model {
+    let mut choices = Seeded::new(seed);
+    let mut profile = Profile::named("tb5").unwrap();
+    let set = |profile: &mut Profile, field, value: &str| {
+        profile.set(field, value, rdma_sim::profile::Decided::Given).unwrap();
+    };
+    for (field, words) in WORDS {
+        // One device in four keeps the longest messages to a frame: fewer experiments work there.
+        let word = match *field {
+            "caps.max_message" => words[usize::from(choices.pick(4) == 0)],
+            _ => words[choices.pick(words.len() as u32) as usize],
+        };
+        set(&mut profile, field, word);
+    }
+    for (field, least, most) in RANGES {
+        set(&mut profile, field, &(least + choices.pick(most - least + 1)).to_string());
+    }
+    if choices.pick(8) == 0 {
+        set(&mut profile, "timing.line_rate", "false");
+    }
+    // A simulated verb takes time for its task only then.
+    set(&mut profile, "timing.verbs_block_tasks", "true");
+    profile.model
+}

@@ -1,0 +1,160 @@
+//! Calibrations that do not come to an end
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use futures::future::{join, select};
+use rdma_async::TokioRuntime;
+use rdma_calibrate::{CalibrateError, Calls, Machine, Options, Path, calibrate, serve, serve_watched};
+use rdma_core::{Cause, Error, Runtime, Time, Verb};
+use rdma_sim::{FaultPlan, Model, Sim};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::mac::{Mac, calibrated};
+
+/// Runs both sides, of which the one with `vanishes` ends at `moment`; returns how the other one ended
+fn with_vanishing(vanishes: usize, moment: Duration) -> Option<CalibrateError> {
+    let run = Sim::new().sanitize(false).run(async |net| {
+        let (asks, answers) = net.tcp();
+        let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
+        let options = Options::default();
+        let (asking, serving) = (calibrate(&a, asks, &options), serve(&b, answers));
+        let sleep = net.sleep(moment);
+        let asking = async { asking.await.map(drop) };
+        if vanishes == 0 {
+            let vanishing = async { drop(select(std::pin::pin!(asking), std::pin::pin!(sleep)).await) };
+            join(serving, vanishing).await.0.err()
+        } else {
+            let vanishing = async { drop(select(std::pin::pin!(serving), std::pin::pin!(sleep)).await) };
+            join(asking, vanishing).await.0.err()
+        }
+    });
+    assert!(run.leaks.is_empty(), "at {moment:?}: {}", run.leaks);
+    run.value
+}
+
+/// Catches a side that blames the cable, which is silent because the peer is gone.
+#[test]
+fn a_peer_that_vanishes_in_the_middle_is_the_end_and_leaves_nothing() {
+    let whole = calibrated(Model::tb5(), 0, Options::default()).time.as_nanos();
+    for part in 0..40 {
+        let moment = Duration::from_nanos(whole * part / 40);
+        for vanishes in [0, 1] {
+            let error = with_vanishing(vanishes, moment).expect("the peer has vanished");
+            assert_eq!(error, CalibrateError::PeerGone, "{vanishes} at {moment:?}");
+        }
+    }
+}
+
+#[test]
+fn a_mac_without_rdma_is_said_on_both_sides() {
+    for host in ["a", "b"] {
+        let plan: FaultPlan = format!("at 0s {host} rdma-off").parse().unwrap();
+        let run = Sim::new().faults(plan).sanitize(false).run(async |net| {
+            net.sleep(Duration::from_millis(1)).await;
+            let (asks, answers) = net.tcp();
+            let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
+            join(calibrate(&a, asks, &Options::default()), serve(&b, answers)).await
+        });
+        let (asked, served) = run.value;
+        let (asked, served) = (asked.unwrap_err().to_string(), served.unwrap_err().to_string());
+        assert!(asked.contains("the port is down"), "{asked}");
+        assert!(
+            served.contains("the port is down") || served.contains("the other side has ended"),
+            "{served}"
+        );
+        assert!(run.leaks.is_empty() && run.time < Time::from_nanos(60_000_000_000), "{}", run.leaks);
+    }
+}
+
+/// Catches a side that takes an older one for a broken one.
+#[test]
+fn an_older_side_is_recognised_by_both() {
+    for line in ["{\"tb5_calibrate\":0}\n", "hello\n", ""] {
+        for asks in [true, false] {
+            let run = Sim::new().run(async |net| {
+                let (stream, mut old) = net.tcp();
+                let mac = Mac(net.clone(), "a");
+                let other = async {
+                    old.write_all(line.as_bytes()).await.unwrap();
+                    let mut hello = [0; 20];
+                    old.read_exact(&mut hello).await.unwrap();
+                    assert_eq!(&hello, b"{\"tb5_calibrate\":1}\n");
+                    drop(old);
+                };
+                let new = async {
+                    match asks {
+                        true => calibrate(&mac, stream, &Options::default()).await.map(drop),
+                        false => serve(&mac, stream).await,
+                    }
+                };
+                join(new, other).await.0.unwrap_err()
+            });
+            let expected = match line {
+                "" => CalibrateError::PeerGone,
+                "hello\n" => CalibrateError::NotCalibrate,
+                _ => CalibrateError::Version(0),
+            };
+            assert_eq!(run.value, expected);
+            assert!(run.leaks.is_empty());
+        }
+    }
+    let text = CalibrateError::Version(0).to_string();
+    assert!(text.contains("version 0") && text.contains("the same tb5 on both"), "{text}");
+}
+
+/// With 169.254 addresses that are no source, nothing connects: the end says so.
+#[test]
+fn ports_that_do_not_connect_are_the_end() {
+    let mut model = Model::tb5();
+    model.rules.link_local_source = false;
+    let ended = calibrated(model, 1, Options::default());
+    let error = ended.asked.unwrap_err().to_string();
+    assert!(error.contains("the peer does not answer on this cable"), "{error}");
+    assert!(ended.served.is_err() && ended.leaks.is_empty());
+    match ended.served.unwrap_err() {
+        CalibrateError::PeerGone => (),
+        other => panic!("{other}"),
+    }
+}
+
+/// A verb that does not return is named, while the thread that called it hangs in it.
+#[test]
+fn a_verb_that_hangs_is_named() {
+    struct Hanging(Arc<dyn Runtime>, mpsc::Sender<()>, Mutex<mpsc::Receiver<()>>);
+
+    impl Machine for Hanging {
+        type Device = rdma_sim::SimDevice;
+
+        fn open(&self, _: Path) -> Result<rdma_sim::SimDevice, Error> {
+            self.1.send(()).unwrap();
+            // Until the test has seen it.
+            let _ = self.2.lock().unwrap().recv();
+            Err(Error::new(Verb::AllocPd, Cause::PortDown))
+        }
+
+        fn runtime(&self) -> Arc<dyn Runtime> {
+            Arc::clone(&self.0)
+        }
+    }
+
+    let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime: Arc<dyn Runtime> = tokio.block_on(async { Arc::new(TokioRuntime::current()) });
+    let ((calls_open, is_open), (end, ends)) = (mpsc::channel(), mpsc::channel());
+    let calls = Arc::new(Calls::new(Arc::clone(&runtime)));
+    let (stream, mut peer) = tokio::io::duplex(1024);
+    let hanging = tokio.spawn({
+        let (calls, machine) = (Arc::clone(&calls), Hanging(runtime, calls_open, Mutex::new(ends)));
+        async move { serve_watched(&machine, stream, &calls).await }
+    });
+    let (verb, time) = tokio.block_on(async {
+        peer.write_all(b"{\"tb5_calibrate\":1}\n\"bye\"\n").await.unwrap();
+        calls.hangs(Duration::from_millis(20), Duration::from_millis(1)).await
+    });
+    is_open.recv().unwrap();
+    assert!(verb == "alloc_pd" && time >= Duration::from_millis(20), "{verb}: {time:?}");
+    end.send(()).unwrap();
+    let error = tokio.block_on(hanging).unwrap().unwrap_err();
+    assert!(matches!(error, CalibrateError::Device(_)), "{error}");
+    assert_eq!(calls.blocked(), None);
+}

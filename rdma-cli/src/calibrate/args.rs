@@ -1,0 +1,85 @@
+//! Arguments of `tb5 calibrate`
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// What the help says at its end
+pub(crate) const HELP: &str = "On two Macs: tb5 calibrate --listen on one, tb5 calibrate HOST on the other, while no program uses the ports. It takes some \
+     minutes, changes no setting and leaves nothing behind. Every machine that reaches the port of --listen may have queue pairs made \
+     there, until one calibration is over.\n\n\
+     Without HOST and --listen, two simulated Macs are calibrated, in virtual time.\n\n\
+     Exit codes: 0 done, 1 failed, 2 usage.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The machine at the other end of the cable, where tb5 calibrate --listen runs; without it, two simulated Macs are calibrated
+    #[arg(value_name = "HOST[:PORT]", conflicts_with_all = ["listen", "profile", "seed"])]
+    pub(super) peer: Option<String>,
+    /// Answer one calibration, on this address
+    #[arg(long, value_name = "ADDRESS[:PORT]", num_args = 0..=1, default_missing_value = "0.0.0.0",
+        conflicts_with_all = ["output", "profile", "seed", "idle_death", "error_state"])]
+    pub(super) listen: Option<String>,
+    /// The device with the cable; by default the only one whose port is active
+    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["profile", "seed"])]
+    pub(super) device: Option<String>,
+    /// The profile file to write; the page for people goes beside it, with the extension .md; existing files are replaced
+    #[arg(short, long, value_name = "FILE", default_value = "calibration.toml")]
+    pub(super) output: PathBuf,
+    /// Also wait until queue pairs die of idleness, which takes up to two hours
+    #[arg(long)]
+    pub(super) idle_death: bool,
+    /// Also set a queue pair to the error state, after which a region may stay counted until the process ends, or longer
+    #[arg(long)]
+    pub(super) error_state: bool,
+    /// The profile of the simulated Macs, or its file: what the calibration should find
+    #[arg(long, value_name = "PROFILE|FILE")]
+    pub(super) profile: Option<String>,
+    /// Seed of all random choices of the simulator [default: 0]
+    #[arg(long)]
+    pub(super) seed: Option<u64>,
+}
+
+/// The TCP port on which both machines meet
+const PORT: u16 = 7466;
+
+impl Arguments {
+    pub(crate) fn is_between_machines(&self) -> bool {
+        self.peer.is_some() || self.listen.is_some()
+    }
+}
+
+/// A host or an address, with its port
+pub(super) fn place(text: &str) -> (String, u16) {
+    // An IPv6 address without brackets has colons, and no port.
+    if text.parse::<IpAddr>().is_ok() {
+        return (text.to_owned(), PORT);
+    }
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) => (host, port.parse().ok()),
+        None => (text, Some(PORT)),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    match port {
+        Some(port) => (host.to_owned(), port),
+        None => (text.to_owned(), PORT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_may_follow_a_host() {
+        for (text, host, port) in [
+            ("mini", "mini", 7466),
+            ("mini:70", "mini", 70),
+            ("10.0.0.2:8000", "10.0.0.2", 8000),
+            ("::1", "::1", 7466),
+            ("[::1]:9", "::1", 9),
+            ("fe80::1", "fe80::1", 7466),
+        ] {
+            assert_eq!(place(text), (host.to_owned(), port), "{text}");
+        }
+    }
+}

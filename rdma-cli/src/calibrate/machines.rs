@@ -1,0 +1,181 @@
+//! A calibration of two machines with a cable between them
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use rdma_async::TokioRuntime;
+use rdma_calibrate::{CalibrateError, Calls, Machine, Options, Path, calibrate_watched, serve_watched};
+use rdma_core::{Cause, Error, Runtime, Verb};
+use rdma_tb5::{OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
+use serde::Serialize;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+
+use super::args::{Arguments, place};
+use super::outcome;
+use crate::recorded;
+use crate::report::{Output, note};
+use crate::signals::Interrupt;
+
+/// How long a connection may take to come about.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a verb may take. A transition to RTR without a neighbour takes a second.
+const LONGEST_VERB: Duration = Duration::from_secs(15);
+/// How often it is looked whether a verb hangs, or the user wants the end.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A device of this machine
+struct RealDevice {
+    provider: Arc<Provider>,
+    name: String,
+    runtime: Arc<TokioRuntime>,
+}
+
+impl Machine for RealDevice {
+    type Device = VerbsDevice;
+
+    fn open(&self, path: Path) -> Result<VerbsDevice, Error> {
+        let options = OpenOptions::new().path_mtu(path.mtu).poll(PollPolicy::SPIN).unguarded();
+        let options =
+            path.source_index.map_or_else(|| options.clone(), |index| options.clone().source_index(index));
+        VerbsDevice::open(&self.provider, &self.name, options).map_err(|error| match error {
+            OpenError::Verbs(error) => error,
+            // The device was listed a moment ago.
+            _ => Error::new(Verb::OpenDevice, Cause::DeviceGone),
+        })
+    }
+
+    fn runtime(&self) -> Arc<dyn Runtime> {
+        Arc::clone(&self.runtime) as Arc<dyn Runtime>
+    }
+
+    fn hidden(&self) -> &'static [&'static str] {
+        &["rules.multi_sge"]
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Served {
+    backend: &'static str,
+    role: &'static str,
+    device: String,
+    peer: String,
+}
+
+/// Asks the machine `peer`
+pub(super) fn ask(args: &Arguments, peer: &str, output: Output) -> Result<()> {
+    let (provider, name) = device(args.device.as_deref())?;
+    let interrupt = Interrupt::listen()?;
+    let options = Options::default().with(args.idle_death, args.error_state);
+    let findings = runtime()?.block_on(async {
+        let (host, port) = place(peer);
+        let connecting = timeout(PATIENCE, TcpStream::connect((host.as_str(), port))).await;
+        let stream = connecting.context("no answer").and_then(|connected| Ok(connected?));
+        let stream = stream.with_context(|| {
+            format!("{host}:{port} cannot be reached: start `tb5 calibrate --listen` there first")
+        })?;
+        stream.set_nodelay(true)?;
+        output.announce(&format!("backend: {name}; {} answers", stream.peer_addr()?))?;
+        let machine = RealDevice { provider, name, runtime: Arc::new(TokioRuntime::current()) };
+        let calls = Arc::new(Calls::new(machine.runtime()));
+        watched(&interrupt, &calls, calibrate_watched(&machine, stream, &options, &calls)).await
+    })?;
+    outcome::write(args, &findings, "rdma", output)
+}
+
+/// Answers one machine, on `address`
+pub(super) fn listen(args: &Arguments, address: &str, output: Output) -> Result<()> {
+    let (provider, name) = device(args.device.as_deref())?;
+    let interrupt = Interrupt::listen()?;
+    let peer = runtime()?.block_on(async {
+        let (host, port) = place(address);
+        let listener = TcpListener::bind((host.as_str(), port)).await;
+        let listener = listener.with_context(|| format!("cannot listen on {host}:{port}"))?;
+        output.announce(&format!("backend: {name}; listening on {}", listener.local_addr()?))?;
+        let machine = RealDevice { provider, name: name.clone(), runtime: Arc::new(TokioRuntime::current()) };
+        let calls = Arc::new(Calls::new(machine.runtime()));
+        loop {
+            let accepted = async { listener.accept().await.map_err(anyhow::Error::from) };
+            let (stream, peer) = unless_interrupted(&interrupt, accepted).await?;
+            stream.set_nodelay(true)?;
+            match watched(&interrupt, &calls, serve_watched(&machine, stream, &calls)).await {
+                Ok(()) => break anyhow::Ok(peer),
+                // Another program, or somebody who looks at ports.
+                Err(error) if error.downcast_ref() == Some(&CalibrateError::NotCalibrate) => {
+                    note(&format!("{peer} does not calibrate"));
+                }
+                Err(error) => return Err(error.context(peer)),
+            }
+        }
+    })?;
+    let served = Served { backend: "rdma", role: "answers", device: name.clone(), peer: peer.to_string() };
+    output.outcome(&served, [("device", name), ("answered", peer.to_string())])
+}
+
+/// What `work` returns, unless the user asks to stop; ends the process if a verb hangs
+async fn watched<T>(
+    interrupt: &Interrupt,
+    calls: &Arc<Calls>,
+    work: impl Future<Output = Result<T, CalibrateError>>,
+) -> Result<T> {
+    let calls = Arc::clone(calls);
+    let watching = tokio::spawn(async move {
+        let (verb, time) = calls.hangs(LONGEST_VERB, CHECK_INTERVAL).await;
+        note(&format!(
+            "{verb} has not returned for {:.0} s: the driver hangs, and its objects stay. End nothing by force: restart this Mac, \
+             and send the output of `tb5 doctor` with the name of the verb",
+            time.as_secs_f64()
+        ));
+        // The thread of the verb cannot be ended, and the process would wait for it.
+        std::process::exit(1);
+    });
+    let done = unless_interrupted(interrupt, async { Ok(work.await?) }).await;
+    watching.abort();
+    done
+}
+
+async fn unless_interrupted<T>(interrupt: &Interrupt, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let interrupted = async {
+        while !interrupt.is_requested() {
+            sleep(CHECK_INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        done = work => done,
+        () = interrupted => bail!("interrupted: all objects are destroyed"),
+    }
+}
+
+/// A runtime with a thread that watches while a verb runs on this one
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).enable_all().build().context("the runtime cannot be started")
+}
+
+/// The device called `name`, or the only one whose port is active
+///
+/// They are listed by another process, because a wedged driver hangs or crashes the one that asks.
+fn device(name: Option<&str>) -> Result<(Arc<Provider>, String)> {
+    let host = recorded::this_machine();
+    let listed =
+        host.report.devices.as_deref().context("the RDMA devices could not be listed: try `tb5 doctor`")?;
+    let active: Vec<_> = listed
+        .iter()
+        .filter(|device| device.active_ports().next().is_some())
+        .map(|device| device.name.clone())
+        .filter(|known| name.is_none_or(|name| name == known))
+        .collect();
+    match (&active[..], name) {
+        ([device], _) => Ok((Provider::load()?, device.clone())),
+        (_, Some(name)) => bail!("no port of a device {name} is active: `tb5 devices` lists them"),
+        ([], None) if listed.is_empty() => bail!("this machine has no RDMA device: try `tb5 doctor`"),
+        ([], None) => bail!("no port of an RDMA device of this machine is active: try `tb5 doctor`"),
+        (several, None) => {
+            bail!(
+                "several ports are active: write --device with the one whose cable leads to the other machine: {}",
+                several.join(", ")
+            )
+        }
+    }
+}

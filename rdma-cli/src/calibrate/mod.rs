@@ -1,0 +1,19 @@
+//! `tb5 calibrate`: finds out how the device behaves, as a profile that the simulator loads and a page that people read
+
+mod args;
+mod machines;
+mod outcome;
+mod simulated;
+
+use anyhow::Result;
+
+pub(crate) use self::args::{Arguments, HELP};
+use crate::report::Output;
+
+pub(crate) fn run(args: &Arguments, output: Output) -> Result<()> {
+    match (&args.listen, &args.peer) {
+        (Some(address), _) => machines::listen(args, address, output),
+        (None, Some(peer)) => machines::ask(args, peer, output),
+        (None, None) => simulated::run(args, output),
+    }
+}

@@ -1,0 +1,142 @@
+//! `tb5 calibrate`
+
+use std::fs;
+
+use rdma_sim::profile::{Decided, Profile};
+use serde_json::Value;
+
+use crate::support::{Folder, assert_code, assert_failed, json, keys, stdout, tool};
+
+/// A device that no profile describes
+pub(crate) const SECRET: &str = "\
+format = 1
+base = \"tb5\"
+
+[rules]
+queue_grant = \"fixed 700\"
+early_receives = \"from-rts\"
+late_registration = true
+unresolved = \"not-permitted\"
+large_mtu = false
+idle_death = \"600s\"
+
+[timing]
+doorbell_ns = 2600
+per_message_ns = 140
+propagation_ns = 900
+delivery_ns = 4100
+jitter_ns = 900
+send_completion_ns = 700
+";
+
+fn run(words: &[&str]) -> Value {
+    let output = tool().args(words).output().unwrap();
+    assert_code(&output, 0);
+    json(&output)
+}
+
+/// The way of an owner of two Macs: calibrate, then simulate with the file, here of Macs that are simulated, too.
+#[test]
+fn the_file_of_a_secret_device_predicts_other_programs_within_5_percent() {
+    let folder = Folder::new();
+    let secret = folder.write("secret.toml", SECRET);
+    let (secret, found) = (secret.to_str().unwrap().to_owned(), folder.path("found.toml"));
+    let found = found.to_str().unwrap();
+    let report = run(&["calibrate", "--json", "--profile", &secret, "--seed", "7", "-o", found]);
+    let promised = [
+        "backend",
+        "contradictions",
+        "device",
+        "fields",
+        "page_file",
+        "profile_file",
+        "role",
+        "took_seconds",
+    ];
+    assert_eq!(keys(&report), promised);
+    assert_eq!(report["fields"]["rules.queue_grant"]["value"], "fixed 700");
+    assert_eq!(report["fields"]["rules.queue_grant"]["decided"], "measured");
+    assert_eq!(report["fields"]["rules.idle_death"]["decided"], "undecided");
+    assert!(report["took_seconds"].as_f64().unwrap() < 600.0, "{report}");
+    let page = fs::read_to_string(folder.path("found.md")).unwrap();
+    assert!(page.contains("| `rules.late_registration` | true | false |"), "{page}");
+
+    let close = |figure: &str, truth: f64, predicted: f64| {
+        assert!((predicted / truth - 1.0).abs() < 0.05, "{figure}: {truth}, predicted {predicted}");
+    };
+    for size in ["8", "65536"] {
+        let ping = |profile: &str| run(&["ping", "--json", "--size", size, "--profile", profile]);
+        let (truth, predicted, other) = (ping(&secret), ping(found), ping("tb5"));
+        for rtt in ["min", "p50", "p99"] {
+            let of = |report: &Value| report["rtt_ns"][rtt].as_f64().unwrap();
+            close(rtt, of(&truth), of(&predicted));
+            assert!((of(&other) / of(&truth) - 1.0).abs() > 0.05, "the secret differs from the default");
+        }
+    }
+    let bench = |profile: &str| {
+        let words =
+            ["bench", "all-reduce", "--topology", "pair", "--bytes", "4KiB..1MiB", "--json", "--profile"];
+        run(&[&words[..], &[profile]].concat())
+    };
+    let (truth, predicted) = (bench(&secret), bench(found));
+    let rows = |report: &Value| report["rows"].as_array().map(Vec::len);
+    assert!(rows(&truth) > Some(3) && rows(&truth) == rows(&predicted), "{truth}");
+    for (truth, predicted) in
+        truth["rows"].as_array().unwrap().iter().zip(predicted["rows"].as_array().unwrap())
+    {
+        let ns = |row: &Value| {
+            let times = row
+                .as_object()
+                .unwrap()
+                .iter()
+                .filter(|(key, value)| key.ends_with("_ns") && value.is_number());
+            times.map(|(_, value)| value.as_f64().unwrap()).collect::<Vec<_>>()
+        };
+        for (truth, predicted) in ns(truth).into_iter().zip(ns(predicted)) {
+            close("all-reduce", truth, predicted);
+        }
+    }
+}
+
+#[test]
+fn the_default_simulator_contradicts_itself_nowhere() {
+    let folder = Folder::new();
+    let found = folder.path("calibration.toml");
+    let output = tool().args(["calibrate", "-o"]).arg(&found).output().unwrap();
+    assert_code(&output, 0);
+    let text = stdout(&output);
+    assert!(
+        text.starts_with("backend: simulator") && text.contains("contradicts the simulator  none"),
+        "{text}"
+    );
+    let profile = Profile::load(&found).unwrap();
+    assert_eq!(profile.decided("rules.frame_match"), Some(Decided::Measured));
+}
+
+#[test]
+fn what_is_in_the_way_is_said_with_its_remedy() {
+    let folder = Folder::new();
+    let broken = folder.write("broken.toml", "format = 1\n\n[rules]\nframe_match = \"both\"\n");
+    let broken = broken.to_str().unwrap();
+    let (nowhere, missing) = (folder.path("no/where.toml"), folder.path("missing.so"));
+    for (words, code, causes) in [
+        (&["calibrate", "--profile", "tb6"][..], 2, &["there is no profile \"tb6\""][..]),
+        (
+            &["calibrate", "--profile", broken],
+            2,
+            &["broken.toml:4: rules.frame_match cannot be both; write exact or fits"],
+        ),
+        (&["ping", "--profile", broken], 2, &["broken.toml:4"]),
+        (&["bench", "all-reduce", "--profile", broken], 2, &["broken.toml:4"]),
+        (&["run", "--profile", broken, "--", "true"], 2, &["broken.toml:4"]),
+        (&["calibrate", "--sim", "mini"], 2, &["leave HOST and --listen out"]),
+        (&["calibrate", "--listen", "--idle-death"], 2, &["--idle-death"]),
+        (&["calibrate", "-o", nowhere.to_str().unwrap()], 1, &["where.toml: cannot be written"]),
+        // A machine without RDMA: on either side.
+        (&["calibrate", "--listen"], 1, &["tb5 doctor"]),
+        (&["calibrate", "127.0.0.1:1"], 1, &["tb5 doctor"]),
+    ] {
+        let output = tool().args(words).env("RDMA_PROVIDER", &missing).output().unwrap();
+        assert_failed(&output, code, causes);
+    }
+}

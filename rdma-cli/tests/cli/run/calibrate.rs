@@ -1,0 +1,97 @@
+//! `tb5 calibrate` between two processes over the C ABI, which are not told what they calibrate
+
+use rdma_sim::profile::{Decided, Profile};
+
+use super::fixture::with_port;
+use crate::calibrate::SECRET;
+use crate::support::{Folder, assert_code, assert_failed, stderr, stdout};
+
+/// What the library hides: it refuses a request with several elements itself.
+const HIDDEN: &str = "rules.multi_sge";
+
+/// Catches a library that refuses in place of the provider: queue rules would be its own.
+#[test]
+fn two_hosts_of_a_fabric_calibrate_each_other() {
+    let folder = Folder::new();
+    for (number, rules) in [
+        SECRET.to_owned(),
+        SECRET
+            .replace(
+                "[rules]",
+                "[rules]\nlocal_write_alone = false\nframe_match = \"fits\"\nuc_write = \"refused\"",
+            )
+            .replace("fixed 700", "at-least 511"),
+        SECRET
+            .replace("[rules]", "[rules]\nring_overflow = \"corrupts\"\nsource_gid = \"any\"")
+            .replace("fixed 700", "exact"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let secret = folder.write(&format!("secret{number}.toml"), &rules);
+        let found = folder.path(format!("found{number}.toml"));
+        let words = |side: &[&str]| {
+            [&[env!("CARGO_BIN_EXE_tb5"), "calibrate"], side]
+                .concat()
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect::<Vec<_>>()
+        };
+        let all = [
+            words(&["--listen", "127.0.0.1:PORT"]),
+            vec![":".to_owned()],
+            words(&["127.0.0.1:PORT", "-o", found.to_str().unwrap()]),
+        ];
+        let output = with_port(&["--profile", secret.to_str().unwrap()], &all.concat()).output();
+        assert_code(&output, 0);
+        let (truth, found) = (Profile::load(&secret).unwrap(), Profile::load(&found).unwrap());
+        for field in Profile::fields().filter(|field| field.starts_with("rules.")) {
+            let is_measured = found.decided(field) == Some(Decided::Measured);
+            assert!(!is_measured || field != HIDDEN);
+            // Programs of this system align to its pages; how long bytes take depends on this machine.
+            if is_measured && field != "rules.alignment" && field != "rules.send_completion" {
+                assert_eq!(found.value(field), truth.value(field), "{number}: {field}");
+            }
+        }
+        let measured = |field| found.decided(field) == Some(Decided::Measured);
+        for field in [
+            "rules.queue_grant",
+            "rules.queue_unit",
+            "rules.ring_overflow",
+            "rules.local_write_alone",
+            "rules.large_mtu",
+            "rules.source_gid",
+        ] {
+            assert!(measured(field), "{number}: {field} {:?}", found.why(field));
+        }
+    }
+}
+
+#[test]
+fn a_host_that_is_killed_in_the_middle_is_the_end_of_the_other_one() {
+    let folder = Folder::new();
+    let found = folder.path("found.toml");
+    for (victim, survivor) in [("a", "b"), ("b", "a")] {
+        let fault = format!("after 100 frames {victim} kill");
+        let words = [
+            "TB5",
+            "calibrate",
+            "--listen",
+            "127.0.0.1:PORT",
+            ":",
+            "TB5",
+            "calibrate",
+            "127.0.0.1:PORT",
+            "-o",
+            found.to_str().unwrap(),
+        ];
+        let words: Vec<_> = words.iter().map(|word| word.replace("TB5", env!("CARGO_BIN_EXE_tb5"))).collect();
+        let output = with_port(&["--fault", &fault], &words).output();
+        assert_failed(&output, 1, &[]);
+        let text = stdout(&output) + &stderr(&output);
+        let is_said =
+            text.lines().any(|line| line.contains(survivor) && line.contains("the other side has ended"));
+        assert!(is_said, "{victim}: {text}");
+        assert!(!found.exists(), "no profile of half a calibration");
+    }
+}

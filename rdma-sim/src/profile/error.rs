@@ -1,0 +1,72 @@
+use std::path::PathBuf;
+
+use super::FORMAT;
+use crate::model::Model;
+
+/// Why there is no such profile
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// The text names no profile of the simulator, and no file
+    #[error("there is no profile {0:?}; there are: {known}; and there is no such file", known = Model::PROFILES.join(", "))]
+    Unknown(String),
+    /// The file cannot be read
+    #[error("{}: cannot be read: {why}", path.display())]
+    Read {
+        /// The file
+        path: PathBuf,
+        /// What the system says
+        why: String,
+    },
+    /// The text describes no profile
+    #[error("{file}:{line}: {reason}")]
+    At {
+        /// The name of the profile, which is that of its file
+        file: String,
+        /// The line, from 1
+        line: usize,
+        /// What is wrong there
+        reason: ProfileReason,
+    },
+}
+
+/// What is wrong in a line of a profile file
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileReason {
+    /// It is not TOML
+    #[error("{0}; write TOML")]
+    Syntax(String),
+    /// The file does not begin with a format
+    #[error("the file has no format; write format = {FORMAT} into its first line")]
+    NoFormat,
+    /// The format is that of another version
+    #[error(
+        "format {0} is not known; this version reads format {FORMAT}: use the tb5 that wrote the file, or calibrate again"
+    )]
+    Format(String),
+    /// The base is not a profile of the simulator
+    #[error("there is no profile {0:?} to begin with; there are: {known}", known = Model::PROFILES.join(", "))]
+    Base(String),
+    /// Neither a field nor a part of a model
+    #[error("{name} is not known; {remedy}")]
+    Unknown {
+        /// Its name
+        name: String,
+        /// What to write instead
+        remedy: String,
+    },
+    /// A value that the field cannot have
+    #[error("{name} cannot be {value}; write {expected}")]
+    Value {
+        /// The field
+        name: String,
+        /// The value
+        value: String,
+        /// What may be written
+        expected: String,
+    },
+    /// An entry says neither its value nor that it is undecided
+    #[error("{0} has no value; write one, or decided = \"undecided\"")]
+    NoValue(String),
+}
