@@ -6,7 +6,7 @@ use std::time::Duration;
 use rdma_core::WrId;
 use rdma_core::session::{HelloError, Violation};
 
-use crate::device_calls::BlockedCall;
+use crate::blocked_call::BlockedCall;
 
 /// Why a session is lost
 ///

@@ -50,6 +50,7 @@
 //! * `shared-key`: a secret without which no peer is connected, by the crate `snow`.
 
 mod adopt_error;
+mod blocked_call;
 mod blocking_threads;
 mod bootstrap_stream;
 mod device_calls;
@@ -99,8 +100,9 @@ pub use rdma_core::{
 };
 
 pub use adopt_error::AdoptError;
+pub use blocked_call::{BlockedCall, DeviceCall};
 pub use bootstrap_stream::BootstrapStream;
-pub use device_calls::{BlockedCall, DeviceCall, DeviceStats};
+pub use device_calls::DeviceStats;
 #[cfg(feature = "shared-key")]
 pub use error::InvalidKey;
 pub use error::{

@@ -30,6 +30,8 @@ mod sync {
     }
 }
 
+#[path = "../src/blocked_call.rs"]
+mod blocked_call;
 #[path = "../src/effects.rs"]
 mod effects;
 #[path = "../src/error.rs"]

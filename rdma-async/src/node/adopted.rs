@@ -11,7 +11,7 @@ use super::Node;
 use super::inner::{NodeInner, Route};
 use super::port::Port;
 use crate::adopt_error::AdoptError;
-use crate::device_calls::DeviceCall;
+use crate::blocked_call::DeviceCall;
 use crate::error::PoolError;
 use crate::peering::shared::PeeringShared;
 use crate::pool::{Adopted, AdoptedMemory, Adopter, Registration};

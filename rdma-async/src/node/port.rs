@@ -7,7 +7,8 @@ use rdma_core::session::LinkId;
 use rdma_core::{Cause, Device, PortState};
 
 use super::port_watch::PortWatch;
-use crate::device_calls::{BlockedCall, DeviceCall, DeviceCalls};
+use crate::blocked_call::{BlockedCall, DeviceCall};
+use crate::device_calls::DeviceCalls;
 use crate::error::ConnectError;
 use crate::peering::lanes::DeviceHandle;
 use crate::sync::{AtomicBool, Mutex, Ordering};

@@ -15,7 +15,8 @@ use rdma_core::{
     SendRequest, Sge, Teardown, WrId,
 };
 
-use crate::device_calls::{DeviceCall, DeviceCalls};
+use crate::blocked_call::DeviceCall;
+use crate::device_calls::DeviceCalls;
 use crate::pool::{AdoptedMemory, Lease, Registration};
 
 type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;

@@ -9,7 +9,8 @@ use rdma_core::{Device, Time};
 use super::body::{Body, Effects};
 use super::lanes::{BulkReceive, DeviceHandle, Hardware, Lanes, SCRATCH};
 use super::state::{LostPath, State, StoppingPath, find_stream};
-use crate::device_calls::{BlockedCall, DeviceCalls};
+use crate::blocked_call::BlockedCall;
+use crate::device_calls::DeviceCalls;
 use crate::error::{ConnectError, SessionError};
 use crate::pool::{AdoptedMemory, Lease, Registration, Zone};
 

@@ -3,7 +3,7 @@ use std::fmt;
 use rdma_core::Histogram;
 use rdma_core::session::{PathCounts, PathStatus, SessionId, SessionWaits};
 
-use crate::device_calls::BlockedCall;
+use crate::blocked_call::BlockedCall;
 use crate::node_id::NodeId;
 
 /// A session at one moment: what it has done, over which paths, and what it waits for

@@ -7,8 +7,8 @@ use rdma_core::session::{ControlMessage, HelloError, Offer, PathEnd, PathId};
 use rdma_core::{Cause, Device};
 
 use super::{Control, Making, PathState, is_unreachable};
+use crate::blocked_call::DeviceCall;
 use crate::bootstrap_stream::BootstrapStream;
-use crate::device_calls::DeviceCall;
 use crate::error::ConnectError;
 use crate::node::inner::NodeInner;
 use crate::node::pairing::RETRY_INTERVAL;
