@@ -7,6 +7,7 @@ mod findings;
 mod lab;
 mod machine;
 mod message;
+mod options;
 mod page;
 mod plan;
 mod serve;
@@ -23,28 +24,11 @@ pub use self::error::CalibrateError;
 pub use self::findings::Findings;
 pub use self::machine::{Machine, Path};
 pub use self::message::VERSION;
+pub use self::options::Options;
 pub use self::plan::{How, PLAN, Plan};
 pub use self::serve::{serve, serve_watched};
 
 use self::lab::Lab;
-
-/// What a calibration may do beside what is safe and short
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct Options {
-    /// Waits until queue pairs die of idleness, which takes up to an hour
-    pub idle_death: bool,
-    /// Sets a queue pair to the error state, after which a region may stay counted until the process ends, or longer
-    pub error_state: bool,
-}
-
-impl Options {
-    /// With these experiments, too
-    pub fn with(mut self, idle_death: bool, error_state: bool) -> Self {
-        (self.idle_death, self.error_state) = (idle_death, error_state);
-        self
-    }
-}
 
 /// Finds out how the device of `machine` behaves, with the help of a peer that [serves](serve) at the other end of `stream`
 ///

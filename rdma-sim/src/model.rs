@@ -135,7 +135,9 @@ pub struct Timing {
     pub line_rate: bool,
     /// What a transition to RTR takes that finds no neighbour: a program in C waits for it
     pub unresolved_rtr_ns: u64,
-    /// Whether a simulated task does not run while a verb takes time that it has called itself; calls of nodes run beside their tasks
+    /// Whether a transition to RTR that finds no neighbour also takes [`unresolved_rtr_ns`](Self::unresolved_rtr_ns) in a simulation
+    ///
+    /// Off: nodes with many ports find by trial which cable leads where, and would take as many seconds.
     pub verbs_block_tasks: bool,
     /// Whether processors take time: verbs, copies, reductions and wake-ups last as long as the fields below say
     ///
@@ -234,7 +236,7 @@ impl Default for Timing {
             send_completion_ns: 300,
             line_rate: true,
             unresolved_rtr_ns: 1_000_000_000,
-            verbs_block_tasks: true,
+            verbs_block_tasks: false,
             cpu: false,
             open_ns: 100_000,
             create_ns: 50_000,

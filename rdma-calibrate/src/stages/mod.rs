@@ -12,10 +12,10 @@ mod timing;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::Options;
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::machine::Machine;
+use crate::options::Options;
 
 pub(crate) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
     lab: &mut Lab<'_, M, S>,

@@ -66,7 +66,7 @@ fn a_misspelt_name_is_answered_with_the_nearest_one() {
         (&["pign"], "a similar subcommand exists: 'ping'"),
         (&["topo", "polan"], "a similar subcommand exists: 'plan'"),
         (&["ping", "--sead", "1"], "a similar argument exists: '--seed'"),
-        (&["run", "--profile", "tb6", "true"], "a similar value exists: 'tb5'"),
+        (&["run", "--profile", "tb6", "true"], "roce; did you mean tb5?"),
         (&["bench", "all-redcue"], "a similar value exists: 'all-reduce'"),
         (
             &["topo", "draw", "rign:4"],

@@ -171,15 +171,13 @@ impl SimRuntime {
         let main_wake = TaskWaker::new(MAIN, &self.queue);
         let main_waker = Waker::from(Arc::clone(&main_wake));
         main_waker.wake_by_ref();
-        let (waits_for_verbs, cores) = {
+        let cores = {
             let timing = &shared.lock().fabric.model.timing;
-            (timing.verbs_block_tasks || timing.cpu, if timing.cpu { timing.cores } else { 0 })
+            if timing.cpu { timing.cores } else { 0 }
         };
         let mut run = Tasks::new(order, cores);
         // What the thread has called before is no part of this run.
         verb_time::take();
-        let blocked =
-            || Some(verb_time::take()).filter(|ns| waits_for_verbs || *ns == verb_time::NEVER).unwrap_or(0);
         loop {
             match self.next(shared, limit, &mut run) {
                 Ok(MAIN) => {
@@ -188,12 +186,12 @@ impl SimRuntime {
                         let unfinished = self.unfinished(shared, &mut run, settles);
                         return Ok(Ended { value, order: run.order, unfinished });
                     }
-                    run.block(MAIN, None, blocked(), self.now());
+                    run.block(MAIN, None, verb_time::take(), self.now());
                 }
                 Ok(id) => {
                     let host = run.host_with_cores(id);
                     run.poll(id);
-                    run.block(id, host, blocked(), self.now());
+                    run.block(id, host, verb_time::take(), self.now());
                 }
                 Err(mut stalled) => {
                     if let Stalled::Deadlock { waits, .. } | Stalled::TimeLimit { waits, .. } = &mut stalled {

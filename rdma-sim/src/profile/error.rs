@@ -1,14 +1,17 @@
 use std::path::PathBuf;
 
-use super::FORMAT;
 use crate::model::Model;
+use crate::near::suggestion;
+
+/// The version of the format of files
+pub const FORMAT: i64 = 1;
 
 /// Why there is no such profile
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
     /// The text names no profile of the simulator, and no file
-    #[error("there is no profile {0:?}; there are: {known}; and there is no such file", known = Model::PROFILES.join(", "))]
+    #[error("there is no profile {0:?}, and no such file; there are: {known}{near}", known = Model::PROFILES.join(", "), near = suggestion(.0, Model::PROFILES.into_iter()))]
     Unknown(String),
     /// The file cannot be read
     #[error("{}: cannot be read: {why}", path.display())]

@@ -28,13 +28,10 @@ mod value;
 
 use std::path::Path;
 
-pub use self::error::{ProfileError, ProfileReason};
+pub use self::error::{FORMAT, ProfileError, ProfileReason};
 pub(crate) use self::field::FIELDS;
 use self::field::{Field, field};
 use crate::model::Model;
-
-/// The version of the format of files
-pub const FORMAT: i64 = 1;
 
 /// A model with a name, and how each of its fields was decided
 #[derive(Clone, Debug, PartialEq)]

@@ -117,7 +117,7 @@ fn errors_have_the_file_the_line_and_the_remedy() {
 fn a_profile_is_found_by_its_name_or_in_a_file() {
     assert_eq!(Profile::find("tb5-strict").unwrap().model, Model::tb5_strict());
     let error = Profile::find("no/such.toml").unwrap_err();
-    assert!(error.to_string().contains("there are: tb5, tb5-strict"), "{error}");
+    assert!(error.to_string().contains("there are: tb5, tb5-cpu, tb5-strict"), "{error}");
     let folder = std::env::temp_dir().join(format!("rdma-sim-profile-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("found.toml");
