@@ -154,7 +154,7 @@ fn invalid_scenarios_are_refused_with_file_and_line() {
         (
             rest("profile = \"tb6\""),
             4,
-            "there is no profile \"tb6\"; there are: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce",
+            "there is no profile \"tb6\", and no such file; there are: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce",
         ),
         (rest("rules.idle = 5"), 4, "unknown field `idle`, expected one of `failed_rtr_wedges`"),
         (rest("rules.idle_death = \"soon\""), 4, "\"soon\" is not a time: write a whole number of h, m, s"),
