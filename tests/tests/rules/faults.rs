@@ -82,13 +82,22 @@ fn a_slow_verb_takes_its_time() {
     let device = driver.net().open("a", DEVICE).unwrap();
     driver.net().inject("at 0s a:rdma_en2 slow-verb create_cq=3s".parse().unwrap());
     driver.advance_to(rdma_core::Time::from_nanos(1));
+    let (has_called, may_take) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
     let cq = std::thread::scope(|scope| {
-        let created = scope.spawn(|| (device.create_cq(16).unwrap(), driver.take_blocked()));
+        let created = scope.spawn(|| {
+            let cq = device.create_cq(16).unwrap();
+            has_called.wait();
+            may_take.wait();
+            (cq, driver.take_blocked())
+        });
+        has_called.wait();
+        let of_this_thread = driver.take_blocked();
+        may_take.wait();
         let (cq, took) = created.join().unwrap();
+        assert_eq!(of_this_thread, Some(Duration::ZERO), "this thread has called nothing");
         assert_eq!(took, Some(Duration::from_secs(3)));
         cq
     });
-    assert_eq!(driver.take_blocked(), Some(Duration::ZERO), "this thread has called nothing");
     driver.net().inject("at 0s a:rdma_en2 hang destroy_cq".parse().unwrap());
     driver.advance_to(rdma_core::Time::from_nanos(2));
     drop(cq);
