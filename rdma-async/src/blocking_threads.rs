@@ -8,7 +8,7 @@ use rdma_core::BlockingCall;
 
 /// Threads that are started when they are needed, and end when they have rested for a while
 ///
-/// Not those of tokio, whose runtime waits at its end for calls that have begun: a device that never answers would keep the process.
+/// Not those of tokio: a runtime of tokio waits at its end for calls that have begun, and a device that never answers would keep the process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlockingThreads(Arc<Shared>);
 

@@ -164,24 +164,17 @@ impl DeviceCalls {
         .await
     }
 
-    /// Drops `value`, whose destructor calls the device; a device that is blocked keeps it for good
+    /// Drops `value`, of which the destructor calls the device; while the device is blocked, `value` is kept for good
     pub(crate) fn discard<T: Send + 'static>(self: &Arc<Self>, call: DeviceCall, value: T) {
-        if self.blocked().is_some() {
-            self.abandon(value);
-        } else {
-            let calls = Arc::clone(self);
-            // A call that is never made keeps it, too.
-            let kept = ManuallyDrop::new(value);
-            self.start(
-                call,
-                move || drop(ManuallyDrop::into_inner(kept)),
-                move |outcome| {
-                    if outcome.is_err() {
-                        calls.count_abandoned();
-                    }
-                },
-            );
-        }
+        let calls = Arc::clone(self);
+        // A call that is never made keeps it, too.
+        let kept = ManuallyDrop::new(value);
+        let drops = move || drop(ManuallyDrop::into_inner(kept));
+        self.start(call, drops, move |outcome| {
+            if outcome.is_err() {
+                calls.count_abandoned();
+            }
+        });
     }
 
     /// Never drops `value`

@@ -84,7 +84,7 @@ pub async fn serve_watched<M: Machine>(
     }
 }
 
-/// Opens the device of `machine`, whose port must be active
+/// Opens the device of `machine`; its port must be active
 pub(crate) fn open<M: Machine>(machine: &M, calls: &Calls) -> Result<Arc<M::Device>, Error> {
     let device = calls.during("alloc_pd", || machine.open(Path::default()))?;
     if device.port()?.state != PortState::Active {

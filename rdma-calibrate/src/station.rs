@@ -48,7 +48,7 @@ impl<D: Device> Memory<D> {
         let from = unsafe { whole.cast::<u8>().add(offset) };
         let part = std::ptr::NonNull::slice_from_raw_parts(from, len);
         // SAFETY: `drop` unmaps the arena only after the region is gone. The program itself never reads or writes the memory, and makes
-        // no reference to it; its content is nobody's secret.
+        // no reference to it. It begins as zeros, so the peer learns nothing of the process.
         let region = calls.during("reg_mr", || unsafe { device.register(part, access) })?;
         Ok(Self { region: Some(region), arena: Some(arena), calls: Arc::clone(calls) })
     }

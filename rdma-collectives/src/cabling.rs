@@ -111,6 +111,18 @@ impl Cabling {
         self.cables.iter().filter(move |cable| [[one, other], [other, one]].contains(&cable.ends))
     }
 
+    /// The cabling of some hosts, numbered in this order: the cables between two of them whose ends `keeps` accepts, as numbered here
+    #[cfg(feature = "groups")]
+    pub(crate) fn among(&self, hosts: &[usize], keeps: impl Fn([usize; 2]) -> bool) -> Self {
+        let number = |host: usize| hosts.iter().position(|other| *other == host);
+        let cables = self.cables.iter().filter(|cable| keeps(cable.ends)).filter_map(|cable| {
+            let [left, right] = cable.ends.map(number);
+            Some(Cable { ends: [left?, right?], ..*cable })
+        });
+        let cables = cables.collect();
+        Self { hosts: hosts.iter().map(|host| self.hosts[*host].clone()).collect(), cables }
+    }
+
     /// The hosts in groups that can reach each other, each sorted, in the order of their first hosts
     #[must_use]
     pub fn components(&self) -> Vec<Vec<usize>> {

@@ -256,7 +256,7 @@ impl<D: Device> State<D> {
         self.sessions.retain(|_, session| !session.is_unused());
     }
 
-    /// Messages that were posted on paths whose device has not stopped yet
+    /// Messages that were posted on lost paths, while the device has not stopped
     fn posted_messages(&self) -> Vec<u32> {
         self.stopping.iter().flat_map(|stopping| stopping.posted.bulk_sends.iter().copied()).collect()
     }

@@ -48,7 +48,7 @@ async fn connect<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
     Ok(connected.map_err(|error| error.cause))
 }
 
-/// Decides how a transition ends whose peer is not there, and measures how long that takes
+/// Decides how a transition to RTR ends if the peer is not there, and measures how long it takes
 async fn unresolved<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
     lab: &mut Lab<'_, M, S>,
 ) -> Result<(), CalibrateError> {

@@ -46,7 +46,7 @@ const RANGES: &[(&str, u32, u32)] = &[
     ("timing.unresolved_rtr_ns", 1_000, 2_000_000_000),
 ];
 
-/// A device that nobody has described
+/// A device with rules and timings drawn at random
 pub(crate) fn secret(seed: u64) -> Model {
     let mut choices = Seeded::new(seed);
     let mut profile = Profile::named("tb5").unwrap();

@@ -1,4 +1,4 @@
-//! Calibration of devices whose rules and timings it is not told
+//! Calibration of devices with rules and timings that it has to find out
 
 mod devices;
 mod endings;

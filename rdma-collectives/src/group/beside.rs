@@ -7,7 +7,6 @@ use super::join::{Reset, Waiting};
 use super::options::GroupOptions;
 use super::state::{Founding, Group};
 use crate::network::Network;
-use crate::{Cable, Cabling};
 
 impl<D: Device> Group<D> {
     /// Makes another group of the same ranks: operations of both can be under way at once
@@ -104,9 +103,10 @@ impl<D: Device> Group<D> {
         let same = asked.filter(|(_, asked)| asked[..2] == own[..2]);
         let mut members: Vec<_> = same.map(|(rank, [.., key])| (*key as i64, rank)).collect();
         members.sort_unstable();
-        let number = |rank: usize| members.iter().position(|(_, member)| *member == rank);
+        let members: Vec<_> = members.into_iter().map(|(_, rank)| rank).collect();
+        let number = |rank: usize| members.iter().position(|member| *member == rank);
         let Some(rank) = number(self.rank) else { unreachable!("the rank has its own color") };
-        let cabling = among(&self.plans.cabling, &members, number);
+        let cabling = self.plans.cabling.among(&members, |_| true);
         if members.len() > 1 {
             Network::of(&cabling)?;
         }
@@ -116,19 +116,8 @@ impl<D: Device> Group<D> {
         Self::join_at(options, rank, &cabling, reset, Waiting::Never, founding).await.map(Some)
     }
 
-    fn sessions(&self) -> impl Iterator<Item = (usize, Session<D>)> {
+    /// The sessions with all neighbours
+    pub(super) fn sessions(&self) -> impl Iterator<Item = (usize, Session<D>)> {
         self.links.iter().map(|link| (link.rank, link.session()))
     }
-}
-
-/// The cabling between some ranks
-fn among(cabling: &Cabling, members: &[(i64, usize)], number: impl Fn(usize) -> Option<usize>) -> Cabling {
-    let cables = cabling.cables().iter().filter_map(|cable| {
-        let [left, right] = cable.ends.map(&number);
-        Some(Cable { ends: [left?, right?], ..*cable })
-    });
-    let cables: Vec<_> = cables.collect();
-    let hosts = members.iter().map(|(_, rank)| cabling.hosts()[*rank].as_str());
-    let Ok(cabling) = Cabling::new(hosts, cables) else { unreachable!("a part of a cabling is one") };
-    cabling
 }

@@ -150,7 +150,7 @@ impl<D: Device> Group<D> {
         sessions: impl IntoIterator<Item = (usize, Session<D>)>,
     ) -> Result<Self, JoinError> {
         self.links.iter_mut().for_each(|link| link.is_last = false);
-        let kept: Vec<_> = self.links.iter().map(|link| (link.rank, link.session())).collect();
+        let kept: Vec<_> = self.sessions().collect();
         let mut reset = Reset { sessions: sessions.into_iter().collect(), rank: self.rank };
         let newcomers = reset.sessions.len();
         reset.sessions.extend(kept.iter().cloned());

@@ -21,7 +21,6 @@ use super::plans::Plans;
 use super::state::{Founding, Group};
 use super::views::{Decision, Ranks, Statement, Views, members, set};
 use super::wire::{End, LEAVING};
-use crate::{Cable, Cabling};
 
 /// The streams to a neighbour
 struct Bundle<D: Device> {
@@ -368,15 +367,8 @@ async fn join_members<D: Device>(
 ) -> Result<Group<D>, Option<JoinError>> {
     let ranks: Vec<usize> = members(decision.members).collect();
     let number = |rank: usize| ranks.iter().position(|other| *other == rank).unwrap_or(ranks.len());
-    let is_left = |cable: &&Cable| {
-        let [left, right] = cable.ends;
-        decision.pairs.contains(&[left.min(right), left.max(right)])
-    };
-    let cables = founding.cabling.cables().iter().filter(is_left);
-    let cables: Vec<_> = cables.map(|cable| Cable { ends: cable.ends.map(number), ..*cable }).collect();
-    let hosts = ranks.iter().map(|rank| founding.cabling.hosts()[*rank].as_str());
-    let Ok(cabling) = Cabling::new(hosts, cables) else { unreachable!("a part of a cabling is one") };
-    let plans = Plans::new(cabling).map_err(|error| Some(error.into()))?;
+    let is_left = |[left, right]: [usize; 2]| decision.pairs.contains(&[left.min(right), left.max(right)]);
+    let plans = Plans::new(founding.cabling.among(&ranks, is_left)).map_err(|error| Some(error.into()))?;
     let rank = number(own);
     let greeting = join::greeting(rank, &plans, &options);
     let links = neighbours.into_iter().map(async |(neighbour, session, streams)| {

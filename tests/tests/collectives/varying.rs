@@ -14,6 +14,18 @@ const SHAPES: [Shape; 4] = [
     (5, &[(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (2, 4), (3, 4)]),
 ];
 
+/// Runs `program` on all ranks at once, and returns what each returns
+fn on<T>((hosts, edges): Shape, program: impl AsyncFn(usize, &mut Group<SimDevice>) -> T) -> Vec<T> {
+    let cabling = cabling(hosts, edges);
+    let run = sim(hosts, edges).run(async |net| {
+        let cluster = connect(&net, &cabling, &NodeOptions::new()).await;
+        let mut groups = joined(&cluster, &cabling).await;
+        on_all(&mut groups, program).await
+    });
+    assert_eq!(run.findings, [], "{hosts} hosts");
+    run.value
+}
+
 /// The number of elements of a part: none, one, a packet, or several blocks
 fn count(seed: usize, from: usize, to: usize) -> usize {
     [0, 1, 1009, 40_000, 0, 3][(seed + 5 * from + 3 * to + from * to) % 6]
@@ -68,41 +80,26 @@ async fn all_operations(rank: usize, group: &mut Group<SimDevice>, seed: usize) 
 /// Catches an offset that is counted in parts of equal lengths, and parts that are empty for some ranks, or for all.
 #[test]
 fn parts_of_different_lengths_agree_with_an_oracle() {
-    for (hosts, edges) in SHAPES {
-        let cabling = cabling(hosts, edges);
-        let run = sim(hosts, edges).run(async |net| {
-            let cluster = connect(&net, &cabling, &NodeOptions::new()).await;
-            let mut groups = joined(&cluster, &cabling).await;
+    for shape in SHAPES {
+        on(shape, async |rank, group| {
             for seed in 0..12 {
-                on_all(&mut groups, async |rank, group| all_operations(rank, group, seed).await).await;
+                all_operations(rank, group, seed).await;
             }
-            on_all(&mut groups, async |_, group| {
-                let none = vec![0; group.size()];
-                group.all_gather_v::<u8>(&[], &none, &mut []).await.unwrap();
-                group.gather_v::<u8>(0, &[], &none, &mut []).await.unwrap();
-                group.all_to_all_v::<u8>(&[], &none, &mut [], &none).await.unwrap();
-            })
-            .await;
+            let none = vec![0; group.size()];
+            group.all_gather_v::<u8>(&[], &none, &mut []).await.unwrap();
+            group.gather_v::<u8>(0, &[], &none, &mut []).await.unwrap();
+            group.all_to_all_v::<u8>(&[], &none, &mut [], &none).await.unwrap();
         });
-        assert_eq!(run.findings, [], "{hosts} hosts");
     }
 }
 
 /// What each rank gets if rank 1 of three calls all_gather_v with other counts than the rest
 fn errors_of(counts: [[usize; 3]; 2]) -> Vec<GroupError> {
-    let (hosts, edges) = SHAPES[2];
-    let cabling = cabling(hosts, edges);
-    let run = sim(hosts, edges).run(async |net| {
-        let cluster = connect(&net, &cabling, &NodeOptions::new()).await;
-        let mut groups = joined(&cluster, &cabling).await;
-        on_all(&mut groups, async |rank, group| {
-            let counts = counts[usize::from(rank == 1)];
-            let mut all = vec![0_u8; counts.iter().sum()];
-            group.all_gather_v(&vec![0; counts[rank]], &counts, &mut all).await.unwrap_err()
-        })
-        .await
-    });
-    run.value
+    on(SHAPES[2], async |rank, group| {
+        let counts = counts[usize::from(rank == 1)];
+        let mut all = vec![0_u8; counts.iter().sum()];
+        group.all_gather_v(&vec![0; counts[rank]], &counts, &mut all).await.unwrap_err()
+    })
 }
 
 /// Catches counts that are not compared: the same total, divided otherwise, and nothing at all beside something.
@@ -119,19 +116,12 @@ fn ranks_that_disagree_about_the_counts_find_out() {
 /// Catches a rank that waits for elements that no rank sends: all of them learn which two disagree.
 #[test]
 fn a_rank_that_expects_another_count_than_is_sent_is_named() {
-    let (hosts, edges) = SHAPES[2];
-    let cabling = cabling(hosts, edges);
-    let run = sim(hosts, edges).run(async |net| {
-        let cluster = connect(&net, &cabling, &NodeOptions::new()).await;
-        let mut groups = joined(&cluster, &cabling).await;
-        on_all(&mut groups, async |rank, group| {
-            let received_counts = if rank == 2 { [4, 5, 4] } else { [4; 3] };
-            let mut received = vec![0; received_counts.iter().sum()];
-            group.all_to_all_v(&[0_i16; 12], &[4; 3], &mut received, &received_counts).await.unwrap_err()
-        })
-        .await
+    let errors = on(SHAPES[2], async |rank, group| {
+        let received_counts = if rank == 2 { [4, 5, 4] } else { [4; 3] };
+        let mut received = vec![0; received_counts.iter().sum()];
+        group.all_to_all_v(&[0_i16; 12], &[4; 3], &mut received, &received_counts).await.unwrap_err()
     });
-    for error in run.value {
+    for error in errors {
         let GroupError::Mismatch { ranks: [1, 2], calls, .. } = &error else { panic!("{error}") };
         assert_eq!(calls.map(|call| call.count), [4, 5], "{error}");
     }
@@ -140,28 +130,20 @@ fn a_rank_that_expects_another_count_than_is_sent_is_named() {
 /// Catches slices that are as long as for other counts.
 #[test]
 fn wrong_lengths_are_refused_before_anything_is_sent() {
-    let (hosts, edges) = SHAPES[1];
-    let cabling = cabling(hosts, edges);
-    let run = sim(hosts, edges).run(async |net| {
-        let cluster = connect(&net, &cabling, &NodeOptions::new()).await;
-        let mut groups = joined(&cluster, &cabling).await;
-        on_all(&mut groups, async |_, group| {
-            let found = [
-                group.all_gather_v(&[1_u8], &[1, 1, 1], &mut [0; 3]).await,
-                group.all_gather_v(&[1_u8; 3], &[1, 2], &mut [0; 3]).await,
-                group.gather_v(2, &[1_u8; 2], &[2, 2], &mut []).await,
-                group.all_to_all_v(&[1_u8; 3], &[1, 1], &mut [0; 2], &[1, 1]).await,
-            ];
-            let wrong = found.map(|found| found.unwrap_err());
-            assert!(matches!(&wrong[0], GroupError::Argument { name: "counts", expected: 2, found: 3 }));
-            assert!(matches!(&wrong[1], GroupError::Argument { name: "part", .. }));
-            assert!(matches!(&wrong[2], GroupError::Rank { rank: 2, size: 2 }));
-            assert!(matches!(&wrong[3], GroupError::Argument { name: "sent", expected: 2, found: 3 }));
-            group.barrier().await.unwrap();
-        })
-        .await;
+    on(SHAPES[1], async |_, group| {
+        let found = [
+            group.all_gather_v(&[1_u8], &[1, 1, 1], &mut [0; 3]).await,
+            group.all_gather_v(&[1_u8; 3], &[1, 2], &mut [0; 3]).await,
+            group.gather_v(2, &[1_u8; 2], &[2, 2], &mut []).await,
+            group.all_to_all_v(&[1_u8; 3], &[1, 1], &mut [0; 2], &[1, 1]).await,
+        ];
+        let wrong = found.map(|found| found.unwrap_err());
+        assert!(matches!(&wrong[0], GroupError::Argument { name: "counts", expected: 2, found: 3 }));
+        assert!(matches!(&wrong[1], GroupError::Argument { name: "part", .. }));
+        assert!(matches!(&wrong[2], GroupError::Rank { rank: 2, size: 2 }));
+        assert!(matches!(&wrong[3], GroupError::Argument { name: "sent", expected: 2, found: 3 }));
+        group.barrier().await.unwrap();
     });
-    assert_eq!(run.findings, []);
 }
 
 /// The time of an operation on four Macs in a ring that all begin at once, as a part of its bound, in which rank 0 gets or has most

@@ -112,7 +112,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         let (ports, Offer { link, .. }) = (&self.node.ports, *offer);
         let links = ports.iter().map(|port| link.and_then(|_| port.link())).collect::<Vec<_>>();
         let joined = links.iter().position(|other| other.is_some() && *other == link);
-        // A port whose cable has another name leads elsewhere.
+        // A port leads elsewhere if its cable has another name.
         let asked = Some(offer.port as usize).filter(|port| links.get(*port).is_some_and(Option::is_none));
         let found = joined.or(asked).ok_or_else(|| self.no_path())?;
         let is_used = |(path, state): (usize, &PathState<D>)| {
