@@ -13,14 +13,15 @@ use crate::Time;
 /// use rdma_core::{BlockingCall, Runtime as _};
 ///
 /// rdma_sim::Sim::new().run(async |net| {
-///     let (sender, receiver) = futures::channel::oneshot::channel();
+///     let (sender, receiver) = std::sync::mpsc::channel();
 ///     let (device, runtime) = (net.open("a", "rdma_en2")?, net.runtime());
 ///     let call: BlockingCall = Box::new(move || {
 ///         let port = rdma_core::Device::port(&device);
 ///         Box::new(move || drop(sender.send(port)))
 ///     });
 ///     runtime.spawn_blocking(call);
-///     receiver.await.expect("the verb returns").map(drop)
+///     net.sleep(std::time::Duration::from_millis(1)).await;
+///     receiver.try_recv().expect("the verb has returned").map(drop)
 /// })
 /// .value
 /// .unwrap();
