@@ -1,6 +1,7 @@
 //! The bulk lane of a path: what its receives are for
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::ids::{IncomingId, SessionId};
 use super::trailer::{Reader, Writer};
@@ -9,6 +10,8 @@ use crate::Time;
 
 /// The most receives that may be granted and not served on a bulk lane
 pub const MAX_SLOTS: u32 = 32;
+/// Time without progress after which a receiver asks first; each part that was granted takes 57 µs at 40 Gb/s.
+const PATIENCE: Duration = Duration::from_millis(2);
 
 /// A receive that the sender of this grant has posted, and the bytes that it wants there
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -109,6 +112,8 @@ pub(super) struct BulkReceiver {
     outstanding: u64,
     /// When a receive completed or was posted into an empty lane.
     last_progress: Time,
+    /// How long to wait for progress before this side asks whether the path is alive.
+    patience: Duration,
     /// How many receives may be posted.
     max: u32,
 }
@@ -125,7 +130,15 @@ pub(super) struct Slot {
 impl BulkReceiver {
     pub(super) fn new(now: Time, max: u32) -> Self {
         let slots = VecDeque::with_capacity(max as usize);
-        Self { slots, next: 0, ungranted: VecDeque::new(), outstanding: 0, last_progress: now, max }
+        Self {
+            slots,
+            next: 0,
+            ungranted: VecDeque::new(),
+            outstanding: 0,
+            last_progress: now,
+            patience: PATIENCE,
+            max,
+        }
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -140,7 +153,7 @@ impl BulkReceiver {
     /// Adds a receive
     pub(super) fn push(&mut self, now: Time, slot: Slot) {
         if self.slots.is_empty() {
-            self.last_progress = now;
+            self.note_progress(now);
         }
         self.ungranted.push_back(self.next);
         self.next = self.next.wrapping_add(1);
@@ -152,9 +165,28 @@ impl BulkReceiver {
     pub(super) fn pop(&mut self, now: Time) -> Option<(u32, Slot)> {
         let number = self.first();
         let slot = self.slots.pop_front()?;
-        self.last_progress = now;
+        self.note_progress(now);
         self.outstanding -= u64::from(slot.len);
         Some((number, slot))
+    }
+
+    fn note_progress(&mut self, now: Time) {
+        self.last_progress = now;
+        self.patience = PATIENCE;
+    }
+
+    /// When to ask whether the path is alive, because nothing comes that was granted
+    ///
+    /// A port that was down for a moment shows in a post alone.
+    pub(super) fn question_at(&self) -> Time {
+        if self.slots.is_empty() { Time::MAX } else { self.last_progress + self.patience }
+    }
+
+    /// Notes that a question goes out at `now`
+    pub(super) fn asked(&mut self, now: Time) {
+        if now >= self.question_at() {
+            self.patience *= 2;
+        }
     }
 
     fn first(&self) -> u32 {

@@ -48,6 +48,25 @@ fn a_transfer_goes_on_within_20_ms_of_the_replug() {
     }
 }
 
+/// Regression: an outage between two looks at the port was noticed by the next heartbeat, 250 ms later, if nothing was posted.
+/// Catches a receiver of a long message that does not ask when nothing comes.
+#[test]
+fn an_outage_too_short_to_be_seen_costs_no_more_than_20_ms() {
+    const LENS: [&[usize]; 3] = [&[1 << 20; 12], &[30_000; 300], &[100; 3_000]];
+    for (number, lens) in LENS.into_iter().enumerate() {
+        for at in (500..1_500).step_by(61) {
+            let host = ["a", "b"][at % 2];
+            let back = at + [150, 1_000, 2_000, 3_300][(at + number) % 4];
+            let faults = format!("at {at}us {host}:rdma_en2 unplug; at {back}us {host}:rdma_en2 replug");
+            Sim::new().faults(faults.parse().unwrap()).run(async |net| {
+                let pair = connected(&net, &options()).await;
+                exchange(&pair, lens).await;
+                assert!(net.now().as_nanos() < 20_000_000, "{lens:?}, {faults}: {}", net.now());
+            });
+        }
+    }
+}
+
 #[test]
 fn a_peer_that_is_killed_is_lost_within_the_timeout() {
     for timeout in [Duration::from_millis(100), Duration::from_secs(2)] {

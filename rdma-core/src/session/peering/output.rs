@@ -35,13 +35,24 @@ impl Path {
 
     /// When time changes something
     pub(super) fn next_timeout(&self) -> Time {
-        let lane = if self.may_ask() { self.lane.next_timeout() } else { self.lane.silent_at() };
+        let lane = if self.may_ask() {
+            self.lane.next_timeout().min(self.receiver.question_at())
+        } else {
+            self.lane.silent_at()
+        };
         lane.min(self.bulk_deadline()).min(self.keep_alive_at())
     }
 
     /// When the path counts as lost
     pub(super) fn lost_at(&self) -> Time {
         self.lane.silent_at().min(self.bulk_deadline())
+    }
+
+    /// The packet without content that should be sent now, if nothing else is
+    fn due(&self, now: Time) -> Option<Due> {
+        let is_stalled = now >= self.receiver.question_at();
+        let due = if is_stalled { Some(Due::Question) } else { self.lane.due(now) };
+        due.filter(|_| self.may_ask())
     }
 
     /// Whether packets without content may be sent
@@ -374,11 +385,11 @@ impl Peering {
     fn next_due(&mut self, now: Time) -> Option<Transmit> {
         for index in 0..self.paths.len() {
             let Some(path) = &mut self.paths[index] else { continue };
-            let due = if path.may_ask() { path.lane.due(now) } else { None };
-            let Some(due) = due else { continue };
+            let Some(due) = path.due(now) else { continue };
             let wants_report = due == Due::Question;
             if wants_report {
                 path.lane.asked(now);
+                path.receiver.asked(now);
             }
             let trailer = PacketTrailer { wants_report, ..PacketTrailer::default() };
             return Some(self.packet(now, index, Payload::Inline(Inline::new()), trailer, Part::Nothing));
