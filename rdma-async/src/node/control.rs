@@ -13,7 +13,7 @@ use rdma_core::session::{ControlMessage, LinkId, Offer, PathEnd, PathId, Side};
 use rdma_core::{Cause, Device, Time, Timer};
 
 use super::inner::NodeInner;
-use super::pairing::{Pairing, RETRY_INTERVAL};
+use super::pairing::{Pairing, PortUse, RETRY_INTERVAL};
 use super::path::PreparedPath;
 use super::port_watch::Watcher;
 use super::wire::ControlStream;
@@ -43,10 +43,13 @@ enum PathState<D: Device> {
     Preparing { port: u32, link: Option<LinkId> },
     /// The peer was asked for its end
     Offered { prepared: Box<PreparedPath<D>>, until: Time },
-    /// The device connects this side's end to the peer's; the port is of the side that accepts
-    Connecting { theirs: PathEnd, port: u32, is_offerer: bool },
-    /// The peer has offered it, and the device has not given up yet what it had for it before
-    Waiting { offer: Offer },
+    /// The peer has answered, and the device connects this side's end to the peer's
+    Connecting { theirs: PathEnd },
+    /// The peer has offered it, and the device makes and connects this side's end on this port
+    Answering { offer: Offer, port: usize },
+    /// The peer has offered it, and the device has not given up yet what it had for this path before, or has for other attempts;
+    /// not before this time
+    Waiting { offer: Offer, from: Time },
     /// It is to be made from this time on
     Down { from: Time },
 }
@@ -67,6 +70,8 @@ pub(super) struct Control<D: Device, S> {
     /// Where each port leads, at the connecting side.
     pairings: Vec<Pairing>,
     peer_ports: u32,
+    /// What went wrong as long as no path was made.
+    first: Option<first_paths::FirstPaths>,
     timer: Pin<Box<dyn Timer>>,
     news: Waiter,
     watcher: Watcher,
@@ -122,6 +127,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 Side::Accepting => Vec::new(),
             },
             peer_ports,
+            first: Some(first_paths::FirstPaths::default()),
             timer: node.runtime.timer(),
             news: Waiter::default(),
             watcher: Watcher::default(),
@@ -142,12 +148,17 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
 
     /// The port of the peer to try, or when there may be one
     fn find_candidate(&mut self, index: usize) -> Result<u32, Time> {
-        let taken = self.paths.iter().zip(&self.pairings).enumerate();
-        let taken =
-            taken.filter(|(other, (path, _))| *other != index && !matches!(path, PathState::Down { .. }));
-        let taken = taken.map(|(_, (_, pairing))| pairing.port()).collect::<Vec<_>>();
+        let others = self.paths.iter().zip(&self.pairings).enumerate().filter(|(other, _)| *other != index);
+        let uses = others.filter_map(|(_, (path, pairing))| match path {
+            PathState::Down { .. } => None,
+            PathState::Up { .. } => Some((pairing.port(), PortUse::Taken)),
+            _ => Some((pairing.port(), PortUse::Tried)),
+        });
+        let uses = uses.collect::<Vec<_>>();
+        let use_of =
+            |port| uses.iter().find(|(other, _)| *other == port).map_or(PortUse::Free, |(_, found)| *found);
         let now = self.now();
-        self.pairings[index].find(now, |port| taken.contains(&port))
+        self.pairings[index].find(now, use_of)
     }
 
     fn no_path(&self) -> ConnectError {
@@ -171,6 +182,17 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             pairing.on_failure(now, is_unreachable);
         }
         self.paths[index] = PathState::Down { from: now };
+        self.look_for_paths();
+    }
+
+    /// Lets each path that is down look for a port of the peer: one may be free
+    fn look_for_paths(&mut self) {
+        let now = self.now();
+        for path in &mut self.paths {
+            if let PathState::Down { from } = path {
+                *from = (*from).min(now);
+            }
+        }
     }
 
     /// Runs until the peering is over
@@ -197,7 +219,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             Input::Message(message) => self.on_message(message),
             Input::Made(index, made) => {
                 if let Err(error) = self.on_made(index, *made) {
-                    tracing::debug!(path = index, %error, "no path");
+                    self.note_failure(index, error);
                 }
                 self.on_news();
             }
@@ -268,6 +290,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             match path {
                 PathState::Offered { until, .. } => at = at.min(*until),
                 PathState::Down { from } if self.side == Side::Connecting => at = at.min(*from),
+                PathState::Waiting { from, .. } if *from > self.now() => at = at.min(*from),
                 _ => (),
             }
         }
@@ -279,18 +302,21 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         match message {
             ControlMessage::Offer(offer) if self.side == Side::Accepting => {
                 if let Err(error) = self.on_offer(offer) {
-                    tracing::debug!(path = offer.end.path.0, %error, "no path");
+                    self.note_failure(offer.end.path.0 as usize, error);
                 }
             }
             ControlMessage::Answer { end, port } => {
                 if let Err(error) = self.on_answer(end, port) {
-                    tracing::debug!(path = end.path.0, %error, "no path");
+                    self.note_failure(end.path.0 as usize, error);
                 }
             }
             ControlMessage::Lost { path, epoch, is_unreachable } => self.on_lost(path, epoch, is_unreachable),
             ControlMessage::Bye => self.peering.fail(&SessionError::PeerGone),
             ControlMessage::Alive => (),
-            ControlMessage::Confirm(_) | ControlMessage::Offer(_) => self.stream.end(),
+            ControlMessage::Confirm(_) | ControlMessage::Offer(_) => {
+                self.note_unexpected();
+                self.stream.end();
+            }
         }
         self.on_news();
     }
@@ -302,7 +328,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             Some(PathState::Offered { prepared, .. }) if prepared.end().epoch == epoch => {
                 self.retry_later(path.0 as usize, is_unreachable);
             }
-            Some(PathState::Connecting { theirs, is_offerer: true, .. }) if theirs.epoch == epoch => {
+            Some(PathState::Connecting { theirs }) if theirs.epoch == epoch => {
                 self.making[path.0 as usize] = None;
                 self.retry_later(path.0 as usize, is_unreachable);
             }
@@ -328,12 +354,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         }
         if !lost.is_empty() {
             // Their ports of the peer are free.
-            let now = self.now();
-            for path in &mut self.paths {
-                if let PathState::Down { from } = path {
-                    *from = (*from).min(now);
-                }
-            }
+            self.look_for_paths();
         }
         self.begin_waiting();
         for LostPath { path, epoch, key, reason, was_proven } in lost {
@@ -380,7 +401,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 }
                 PathState::Down { from } if self.side == Side::Connecting => {
                     let from = *from;
-                    if has_changed {
+                    if has_changed && self.first.is_none() {
                         self.pairings[index].on_unplug();
                         self.paths[index] = PathState::Down { from: from.min(now + RETRY_INTERVAL) };
                     }
@@ -392,7 +413,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             }
         }
         self.on_news();
-        if !self.has_path() {
+        if !self.has_path() && self.first.is_none() {
             let heard = self.peering.update(|state, _| state.last_heard()).max(self.heard);
             if now >= heard + self.peer_timeout {
                 self.peering.fail(&SessionError::PeerLost(self.peer_timeout));
@@ -403,10 +424,18 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     /// Offers the peer a path that is down, if its port is up
     fn offer(&mut self, index: usize) {
         let from = self.now() + RETRY_INTERVAL;
-        let is_blocked = self.node.ports[index].blocked().is_some();
+        let blocked = self.node.ports[index].blocked();
+        if let Some(blocked) = blocked.filter(|_| self.first.is_some()) {
+            self.retry_later(index, false);
+            return self.note_failure(index, ConnectError::Blocked(blocked));
+        }
         let is_stopping = self.peering.update(|state, _| state.is_stopping(PathId(index as u32)));
-        if !self.stream.is_open() || is_blocked || is_stopping {
+        if !self.stream.is_open() || blocked.is_some() || is_stopping {
             self.paths[index] = PathState::Down { from };
+            return;
+        }
+        if self.first.is_some() && self.pairings[index].has_tried_all() {
+            self.paths[index] = PathState::Down { from: Time::MAX };
             return;
         }
         match self.find_candidate(index) {

@@ -130,6 +130,11 @@ impl<D: Device> NodeInner<D> {
         self.is_closed.take_when(|is_closed| is_closed.then_some(()))
     }
 
+    /// Whether there are several peers, or attempts to connect with them
+    pub(super) fn has_other_peers(&self) -> bool {
+        self.peerings.inspect(|count| *count > 1)
+    }
+
     /// Whether a node or a control task needs the reactor
     pub(super) fn is_held(&self) -> bool {
         self.handles.load(Ordering::Acquire) > 0 || self.joining.has_some()

@@ -27,6 +27,16 @@ pub(super) struct Pairing {
     proven: Option<usize>,
 }
 
+/// What other paths do with a port of the peer
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum PortUse {
+    Free,
+    /// One is being made
+    Tried,
+    /// One carries data
+    Taken,
+}
+
 #[derive(Clone, Copy)]
 struct Candidate {
     /// Since the last path that lasted.
@@ -53,18 +63,31 @@ impl Pairing {
         self.candidates[self.port].failures > 0
     }
 
+    /// Whether an attempt with each port of the peer has failed
+    pub(super) fn has_tried_all(&self) -> bool {
+        self.candidates.iter().all(|candidate| candidate.failures > 0)
+    }
+
     /// The next port of the peer to try, or when there may be one
-    pub(super) fn find(&mut self, now: Time, is_taken: impl Fn(u32) -> bool) -> Result<u32, Time> {
+    ///
+    /// A port that has not failed comes before those that have, also if another path [tries](PortUse::Tried) it and it has to be waited
+    /// for: else two paths could keep each other from the ports that they lead to.
+    pub(super) fn find(&mut self, now: Time, use_of: impl Fn(u32) -> PortUse) -> Result<u32, Time> {
         let count = self.candidates.len();
-        let is_first =
-            |&port: &usize| self.candidates[port].failures <= QUICK_RETRIES && !is_taken(port as u32);
+        let is_taken = |port: usize| use_of(port as u32) == PortUse::Taken;
+        let is_first = |&port: &usize| self.candidates[port].failures <= QUICK_RETRIES && !is_taken(port);
         let order = match self.proven.filter(is_first) {
             Some(proven) => proven..proven + 1,
             None => self.port..self.port + count,
         };
-        let free = order.map(|port| port % count).filter(|&port| !is_taken(port as u32));
-        let first = free.min_by_key(|&port| self.candidates[port].from.max(now));
-        let Some(port) = first else { return Err(Time::MAX) };
+        let left = order.map(|port| port % count).filter(|&port| !is_taken(port));
+        let is_tried = |port: usize| use_of(port as u32) == PortUse::Tried;
+        let due = |candidate: Candidate| match candidate.failures {
+            0 => Time::ZERO,
+            _ => candidate.from.max(now),
+        };
+        let first = left.min_by_key(|&port| (due(self.candidates[port]), is_tried(port)));
+        let Some(port) = first.filter(|&port| !is_tried(port)) else { return Err(Time::MAX) };
         let from = self.candidates[port].from;
         if from > now {
             return Err(from);
@@ -121,7 +144,7 @@ mod tests {
     fn attempts(pairing: &mut Pairing, from: Time, end: Time, is_unreachable: bool) -> Vec<(u32, u64)> {
         let (mut now, mut attempts) = (from, Vec::new());
         while now < end {
-            match pairing.find(now, |_| false) {
+            match pairing.find(now, |_| PortUse::Free) {
                 Ok(port) => {
                     attempts.push((port, (now - from).as_millis() as u64));
                     pairing.on_failure(now, is_unreachable);
@@ -137,12 +160,24 @@ mod tests {
     fn every_free_port_is_tried_in_turn() {
         let mut pairing = Pairing::new(4, 3);
         let tried = [0, 100, 200, 300].map(|now| {
-            let found = pairing.find(ms(now), |port| port == 0);
+            let found = pairing.find(ms(now), |port| if port == 0 { PortUse::Taken } else { PortUse::Free });
             pairing.on_failure(ms(now), false);
             found
         });
         assert_eq!(tried, [Ok(1), Ok(2), Ok(1), Ok(2)]);
-        assert_eq!(pairing.find(ms(400), |_| true), Err(Time::MAX));
+        assert_eq!(pairing.find(ms(400), |_| PortUse::Taken), Err(Time::MAX));
+    }
+
+    /// Catches two paths that keep each other from the ports that they lead to: each tries again what has failed while the other one does.
+    #[test]
+    fn a_port_that_another_path_tries_is_waited_for() {
+        let mut pairing = Pairing::new(0, 2);
+        let use_of = |port| if port == 1 { PortUse::Tried } else { PortUse::Free };
+        assert_eq!(pairing.find(Time::ZERO, use_of), Ok(0));
+        pairing.on_failure(Time::ZERO, true);
+        assert_eq!(pairing.find(ms(1), use_of), Err(Time::MAX));
+        assert_eq!(pairing.find(ms(6), use_of), Err(Time::MAX), "although the first one is due");
+        assert_eq!(pairing.find(ms(6), |_| PortUse::Free), Ok(1));
     }
 
     /// Catches attempts without an end where no cable leads: each may harm Apple's device. A late neighbour is found all the same.
@@ -155,7 +190,7 @@ mod tests {
         let hours = attempts(&mut pairing, ms(155), ms(8 * 3_600_000), true);
         assert!(hours.len() <= 2 * 22, "{}", hours.len());
         pairing.on_unplug();
-        assert_eq!(pairing.find(ms(8 * 3_600_000), |_| false), Ok(0));
+        assert_eq!(pairing.find(ms(8 * 3_600_000), |_| PortUse::Free), Ok(0));
     }
 
     /// Catches a port of a device that opens late, which is tried too seldom because others cannot be reached.
@@ -164,7 +199,7 @@ mod tests {
         let mut pairing = Pairing::new(0, 2);
         let (mut now, mut tried) = (Time::ZERO, 0);
         while now < ms(100_000) {
-            match pairing.find(now, |_| false) {
+            match pairing.find(now, |_| PortUse::Free) {
                 Ok(port) => {
                     tried += u32::from(port == 1);
                     pairing.on_failure(now, port == 0);
@@ -184,7 +219,8 @@ mod tests {
         let tried = attempts(&mut pairing, Time::ZERO, ms(40), true);
         assert_eq!(tried[..6], [(1, 0), (1, 5), (1, 10), (1, 15), (0, 15), (1, 20)]);
         let mut taken = Pairing { proven: Some(1), ..Pairing::new(1, 2) };
-        assert_eq!(taken.find(Time::ZERO, |port| port == 1), Ok(0));
+        let use_of = |port| if port == 1 { PortUse::Taken } else { PortUse::Free };
+        assert_eq!(taken.find(Time::ZERO, use_of), Ok(0));
         let proven =
             attempts(&mut pairing, ms(10_000), ms(20_000), true).into_iter().filter(|(port, _)| *port == 1);
         assert!((28..40).contains(&proven.count()));

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use rdma_async::{Device, Error, LinkId, Node, PathStatus, Session, Transport};
-use rdma_sim::{LineRate, Net, Sim, SimDevice, Topology};
+use rdma_core::Time;
+use rdma_sim::{LineRate, Model, Net, Sim, SimDevice, Topology};
 
 use rdma_tests::{Hooked, Hooks, connect, message, node_over, options};
 
@@ -27,7 +28,7 @@ fn paths_up<D: Device>(session: &Session<D>) -> usize {
 async fn exchange(ab: &Session<SimDevice>, ba: &Session<SimDevice>) {
     for (from, to) in [(ab, ba), (ba, ab)] {
         for len in [100, 3 << 20] {
-            let (sent, got) = futures::future::join(from.send_bytes(&message(1, len)), to.recv()).await;
+            let (sent, got) = join(from.send_bytes(&message(1, len)), to.recv()).await;
             sent.unwrap();
             assert!(*got.unwrap().unwrap() == message(1, len));
         }
@@ -66,33 +67,71 @@ fn sides_with_different_numbers_of_ports_find_their_cables() {
     }
 }
 
+/// Connects each of `count` hosts with each other one, over as many ports, and sends a long message over each session
+async fn mesh_of_sessions(net: &Net, count: usize) {
+    let topology = Topology::mesh(count, count - 1).unwrap();
+    let nodes = topology.hosts().iter().map(|host| {
+        let devices = host.ports().iter().map(|port| port.device().to_owned()).collect::<Vec<_>>();
+        let devices = devices.iter().map(String::as_str).collect::<Vec<_>>();
+        node_over(net, host.name(), &devices, &options().max_peers(count as u32 - 1))
+    });
+    let nodes = nodes.collect::<Vec<_>>();
+    let pairs = (0..count).flat_map(|from| (0..from).map(move |to| (from, to)));
+    let connected = join_all(pairs.map(async |(from, to)| {
+        let (to_peer, to_us) = tokio::io::duplex(1024);
+        let (connected, served) = join(nodes[from].connect(to_peer), nodes[to].serve(to_us)).await;
+        let failure = (connected.as_ref().err(), served.as_ref().err());
+        assert!(matches!(failure, (None, None)), "{from} to {to}: {failure:?}");
+        let session = connected.unwrap();
+        session.send_bytes(&message(from, 1 << 20)).await.unwrap();
+        session
+    }))
+    .await;
+    for (rank, node) in nodes.iter().enumerate() {
+        for _ in rank + 1..count {
+            let session = node.accept().await.unwrap();
+            assert_eq!(session.recv().await.unwrap().unwrap().len(), 1 << 20);
+            assert_eq!(paths_up(&session), 1);
+        }
+    }
+    drop(connected);
+}
+
 /// Catches a node that needs a cable in the same port to each of its peers.
 #[test]
 fn one_node_has_another_peer_on_each_port() {
-    const HOSTS: [&str; 4] = ["a", "b", "c", "d"];
-    let run = Sim::new().topology(Topology::mesh(4, 3).unwrap()).run(async |net| {
-        let nodes = HOSTS.map(|host| node_over(&net, host, &THREE, &options()));
-        let pairs = (0..4).flat_map(|from| (0..from).map(move |to| (from, to)));
-        let connected = join_all(pairs.map(async |(from, to)| {
-            let (to_peer, to_us) = tokio::io::duplex(1024);
-            let (connected, served) =
-                futures::future::join(nodes[from].connect(to_peer), nodes[to].serve(to_us)).await;
-            served.unwrap();
-            let session = connected.unwrap();
-            session.send_bytes(&message(from, 1 << 20)).await.unwrap();
-            session
-        }))
-        .await;
-        for (rank, node) in nodes.iter().enumerate() {
-            for _ in rank + 1..4 {
-                let session = node.accept().await.unwrap();
-                assert_eq!(session.recv().await.unwrap().unwrap().len(), 1 << 20);
-                assert_eq!(paths_up(&session), 1);
-            }
-        }
-        drop(connected);
-    });
+    let run =
+        Sim::new().topology(Topology::mesh(4, 3).unwrap()).run(async |net| mesh_of_sessions(&net, 4).await);
     assert_eq!(run.findings, []);
+}
+
+/// Regression: ports were tried one after another, a second for each that leads elsewhere, and a mesh of four did not connect in ten.
+#[test]
+fn ports_are_tried_side_by_side() {
+    let mut model = Model::tb5();
+    model.timing.verbs_block_tasks = true;
+    let at_most = |now: Time, seconds: u64| {
+        assert!(now.as_nanos() < seconds * 1_000_000_000 + 500_000_000, "{now} of {seconds} s");
+    };
+    for to in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        Sim::new().topology(cabled(&to)).model(model.clone()).run(async |net| {
+            let [a, b] = ["a", "b"].map(|host| node_over(&net, host, &THREE, &options()));
+            let (ab, ba) = connect(&a, &b).await.unwrap();
+            let is_straight = to.iter().enumerate().any(|(from, to)| from == *to);
+            at_most(net.now(), if is_straight { 0 } else { 2 });
+            net.sleep(Duration::from_secs(4)).await;
+            assert_eq!((paths_up(&ab), paths_up(&ba)), (3, 3), "{to:?}\n{}", ab.snapshot());
+            exchange(&ab, &ba).await;
+        });
+    }
+    for count in [4, 7] {
+        Sim::new().topology(Topology::mesh(count, count - 1).unwrap()).model(model.clone()).run(
+            async |net| {
+                mesh_of_sessions(&net, count).await;
+                at_most(net.now(), count as u64 - 1);
+            },
+        );
+    }
 }
 
 /// Catches a pairing that is kept although the cable leads elsewhere now.

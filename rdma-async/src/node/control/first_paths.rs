@@ -1,116 +1,85 @@
 //! The paths that are made before a peering is used
 
-use std::future::poll_fn;
 use std::io;
-use std::task::Poll;
 use std::time::Duration;
 
 use rdma_core::Device;
-use rdma_core::session::{ControlMessage, HelloError, PathId, Side};
+use rdma_core::session::{HelloError, Side};
 
-use super::{Control, PORT_INTERVAL};
+use super::{Control, PORT_INTERVAL, PathState};
 use crate::bootstrap_stream::BootstrapStream;
 use crate::error::ConnectError;
+use crate::node::pairing::Pairing;
+
+/// What went wrong before a path was made
+#[derive(Default)]
+pub(super) struct FirstPaths {
+    /// Of the first attempt.
+    failure: Option<ConnectError>,
+    failures: usize,
+}
 
 impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
-    /// Makes the paths that can be made now, at least one
+    /// Makes paths, and ends as soon as there is one
     ///
-    /// Ports are tried with those of the same number first, and crosswise only if none of them leads to the peer: an attempt
-    /// that fails may harm Apple's device.
+    /// All ports are tried side by side, because an attempt that fails takes a second on Apple's device (field reports): first those of
+    /// the same number, then crosswise.
+    ///
+    /// # Errors
+    ///
+    /// If each port has failed with each of the peer's, the reason of the first failure.
     pub(in crate::node) async fn make_first_paths(&mut self) -> Result<(), ConnectError> {
-        let made = match self.side {
-            Side::Connecting => self.offer_first_paths().await,
-            Side::Accepting => self.answer_first_path().await,
-        };
+        while !self.has_path() {
+            if let Some(error) = self.first_paths_failed() {
+                self.stream.flush().await?;
+                return Err(error);
+            }
+            self.step().await;
+        }
+        self.first = None;
         self.stream.flush().await?;
-        made
+        Ok(())
     }
 
-    async fn offer_first_paths(&mut self) -> Result<(), ConnectError> {
-        let mut failure = None;
-        for _ in 0..self.peer_ports {
-            for index in 0..self.paths.len() {
-                match self.offer_first_path(index).await {
-                    Err(ConnectError::Stream(error)) => {
-                        return Err(failure.unwrap_or(ConnectError::Stream(error)));
-                    }
-                    Err(error) => failure = failure.or(Some(error)),
-                    Ok(()) => (),
-                }
-            }
-            if self.has_path() {
-                return Ok(());
-            }
+    /// Why no path can be made, if that is decided
+    fn first_paths_failed(&mut self) -> Option<ConnectError> {
+        if let Some(error) = self.peering.error() {
+            return Some(error.into());
         }
-        Err(failure.unwrap_or_else(|| self.no_path()))
+        let is_over = match self.side {
+            Side::Connecting => {
+                let is_down = |path: &PathState<D>| matches!(path, PathState::Down { .. });
+                self.paths.iter().all(is_down) && self.pairings.iter().all(Pairing::has_tried_all)
+            }
+            // Each path once with each port.
+            Side::Accepting => {
+                let attempts = self.paths.len() * self.node.ports.len();
+                self.first.as_ref().is_some_and(|first| first.failures >= attempts)
+            }
+        };
+        if !is_over && self.stream.is_open() {
+            return None;
+        }
+        let failure = self.first.as_mut().and_then(|first| first.failure.take());
+        Some(failure.unwrap_or_else(|| match is_over {
+            true => self.no_path(),
+            false => io::Error::from(io::ErrorKind::UnexpectedEof).into(),
+        }))
     }
 
-    /// Makes a path, if a port of the peer is free that was not tried
-    async fn offer_first_path(&mut self, index: usize) -> Result<(), ConnectError> {
-        let Ok(port) = self.find_candidate(index) else { return Ok(()) };
-        self.begin_offer(index, port);
-        self.finish_making(index).await?;
-        let (path, epoch) = (PathId(index as u32), self.epochs[index]);
-        loop {
-            match self.stream.next().await? {
-                ControlMessage::Answer { end, port } if (end.path, end.epoch) == (path, epoch) => {
-                    self.on_answer(end, port)?;
-                    return self.finish_making(index).await;
-                }
-                ControlMessage::Lost { path: lost, epoch: of, is_unreachable }
-                    if (lost, of) == (path, epoch) =>
-                {
-                    self.retry_later(index, is_unreachable);
-                    return Err(self.no_path());
-                }
-                ControlMessage::Confirm(_) | ControlMessage::Offer(_) => {
-                    return Err(HelloError::Unexpected.into());
-                }
-                // Of an earlier path, or that the peer is alive.
-                other => self.on_message(other),
-            }
-            if let Some(error) = self.peering.error() {
-                return Err(error.into());
-            }
+    /// Notes why an attempt to make a path has failed
+    pub(super) fn note_failure(&mut self, path: usize, error: ConnectError) {
+        tracing::debug!(path, %error, "no path");
+        if let Some(first) = &mut self.first {
+            first.failures += 1;
+            first.failure.get_or_insert(error);
         }
     }
 
-    /// Answers until one path is made
-    async fn answer_first_path(&mut self) -> Result<(), ConnectError> {
-        let mut failure = None;
-        // Each path once with each port.
-        for _ in 0..self.paths.len() * self.node.ports.len() {
-            let message = match self.stream.next().await {
-                Err(error) => return Err(failure.unwrap_or(error)),
-                Ok(message) => message,
-            };
-            let ControlMessage::Offer(offer) = message else {
-                return Err(failure.unwrap_or_else(|| HelloError::Unexpected.into()));
-            };
-            let index = offer.end.path.0 as usize;
-            let made = match self.on_offer(offer) {
-                Ok(()) => self.finish_making(index).await,
-                Err(error) => Err(error),
-            };
-            match made {
-                Ok(()) => return Ok(()),
-                Err(error) => failure = failure.or(Some(error)),
-            }
-            self.stream.flush().await?;
-        }
-        Err(failure.unwrap_or_else(|| self.no_path()))
-    }
-
-    /// Waits until the device has done what it does for a path
-    async fn finish_making(&mut self, index: usize) -> Result<(), ConnectError> {
-        let made = poll_fn(|cx| match self.making.get_mut(index).and_then(Option::as_mut) {
-            Some(making) => making.as_mut().poll(cx).map(Some),
-            None => Poll::Ready(None),
-        });
-        match made.await {
-            Some(made) => self.on_made(index, made),
-            // An earlier incarnation of the path has not stopped.
-            None => Err(self.no_path()),
+    /// Notes that the peer has sent what it may not send
+    pub(super) fn note_unexpected(&mut self) {
+        if let Some(first) = &mut self.first {
+            first.failure.get_or_insert(HelloError::Unexpected.into());
         }
     }
 

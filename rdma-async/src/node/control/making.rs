@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rdma_core::session::{ControlMessage, HelloError, Offer, PathEnd, PathId};
+use rdma_core::session::{ControlMessage, HelloError, Offer, PathEnd, PathId, Side};
 use rdma_core::{Cause, Device};
 
 use super::{Control, Making, PathState, is_unreachable};
@@ -54,7 +54,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         if !is_expected {
             return Ok(());
         }
-        let connecting = PathState::Connecting { theirs, port, is_offerer: true };
+        let connecting = PathState::Connecting { theirs };
         let offered = std::mem::replace(&mut self.paths[index], connecting);
         let PathState::Offered { prepared, .. } = offered else { return Ok(()) };
         self.pairings[index].on_answer(port);
@@ -81,14 +81,14 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         }
         self.epochs[index] = epoch;
         if self.peering.update(|state, _| state.is_stopping(path)) {
-            self.paths[index] = PathState::Waiting { offer };
+            self.paths[index] = PathState::Waiting { offer, from: self.now() };
             return Ok(());
         }
         let port = match self.find_port(&offer) {
             Ok(port) => port,
             Err(error) => return self.refuse(index, error),
         };
-        self.paths[index] = PathState::Connecting { theirs, port: port as u32, is_offerer: false };
+        self.paths[index] = PathState::Answering { offer, port };
         let (peer_timeout, transport, none) = (self.peer_timeout, offer.transport, self.no_path());
         self.making[index] = Some(make(&self.node, port, DeviceCall::Prepare, move |node| {
             if node.ports[port].open(&node.port_watch)?.device().caps().transport != transport {
@@ -118,7 +118,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         let is_used = |(path, state): (usize, &PathState<D>)| {
             let used = match state {
                 PathState::Up { port, .. } => Some(*port),
-                PathState::Connecting { port, is_offerer: false, .. } => Some(*port as usize),
+                PathState::Answering { port, .. } => Some(*port),
                 _ => None,
             };
             path != offer.end.path.0 as usize && used == Some(found)
@@ -150,10 +150,15 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                     self.send(ControlMessage::Offer(Offer { end, port, transport, link }));
                     Ok(())
                 }
+                // Nothing was tried with the peer.
+                Err(error) if self.is_short_of_objects(Some(&error)) => {
+                    self.paths[index] = PathState::Down { from: now + RETRY_INTERVAL };
+                    Ok(())
+                }
                 Err(error) => {
                     let is_down =
                         matches!(&error, ConnectError::Device(error) if error.cause == Cause::PortDown);
-                    if is_down && self.node.ports[index].current().is_some() {
+                    if is_down && self.first.is_none() && self.node.ports[index].current().is_some() {
                         self.pairings[index].on_unplug();
                         self.paths[index] = PathState::Down { from: now + RETRY_INTERVAL };
                     } else {
@@ -162,25 +167,26 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                     Err(error)
                 }
             },
-            PathState::Connecting { theirs, port, is_offerer } => {
-                let own = if is_offerer { index } else { port as usize };
+            PathState::Connecting { theirs } => {
+                if let Err(error) = made.and_then(|prepared| self.open(index, prepared, &theirs, index)) {
+                    self.retry_later(index, is_unreachable(&error));
+                    return Err(error);
+                }
+                Ok(())
+            }
+            PathState::Answering { offer, .. } if self.is_short_of_objects(made.as_ref().err()) => {
+                self.paths[index] = PathState::Waiting { offer, from: now + RETRY_INTERVAL };
+                Ok(())
+            }
+            PathState::Answering { offer, port } => {
                 let opened = made.and_then(|prepared| {
                     let end = prepared.end();
-                    prepared.open(&self.node, &self.peering, &theirs, self.peer_timeout, is_offerer)?;
-                    Ok(end)
+                    self.open(index, prepared, &offer.end, port).map(|()| end)
                 });
                 match opened {
                     Ok(end) => {
-                        tracing::info!(path = index, port, "path up");
-                        self.paths[index] = PathState::Up { epoch: end.epoch, port: own, since: now };
-                        if !is_offerer {
-                            self.send(ControlMessage::Answer { end, port });
-                        }
+                        self.send(ControlMessage::Answer { end, port: port as u32 });
                         Ok(())
-                    }
-                    Err(error) if is_offerer => {
-                        self.retry_later(index, is_unreachable(&error));
-                        Err(error)
                     }
                     Err(error) => self.refuse(index, error),
                 }
@@ -192,13 +198,40 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         }
     }
 
+    /// Hands a path with connected queue pairs to the peering
+    fn open(
+        &mut self,
+        index: usize,
+        prepared: PreparedPath<D>,
+        theirs: &PathEnd,
+        port: usize,
+    ) -> Result<(), ConnectError> {
+        let (epoch, probes) = (prepared.end().epoch, self.side == Side::Connecting);
+        prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, probes)?;
+        tracing::info!(path = index, port, "path up");
+        self.paths[index] = PathState::Up { epoch, port, since: self.now() };
+        // Another path may have waited for its port of the peer.
+        self.look_for_paths();
+        Ok(())
+    }
+
+    /// Whether the device has no objects left for a path, and other attempts of this node may have them for a moment
+    ///
+    /// Each attempt takes two queue pairs of the ten of Apple's device, on each port.
+    fn is_short_of_objects(&self, error: Option<&ConnectError>) -> bool {
+        let is_short = matches!(error, Some(ConnectError::Device(error)) if matches!(error.cause, Cause::Exhausted { .. }));
+        is_short && self.node.has_other_peers()
+    }
+
     /// Makes the paths that the peer has offered while their devices had not given up what they had for them before
     pub(super) fn begin_waiting(&mut self) {
         for index in 0..self.paths.len() {
-            if let PathState::Waiting { offer } = &self.paths[index] {
+            if let PathState::Waiting { offer, from } = &self.paths[index]
+                && self.now() >= *from
+            {
                 let offer = *offer;
                 if let Err(error) = self.on_offer(offer) {
-                    tracing::debug!(path = index, %error, "no path");
+                    self.note_failure(index, error);
                 }
             }
         }
@@ -227,7 +260,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             let port = match &self.paths[index] {
                 PathState::Up { port, .. } => *port,
                 // Of the accepting side, no port belongs to a path that is down.
-                PathState::Down { .. } if !self.pairings.is_empty() => index,
+                PathState::Down { .. } if !self.pairings.is_empty() && self.first.is_none() => index,
                 _ => continue,
             };
             let found = &self.node.ports[port];
