@@ -164,10 +164,7 @@ impl Shared {
         }
         let result = self.post(device, |fabric| {
             let result = call(fabric);
-            let blocked_ns = std::mem::take(&mut fabric.blocked_ns);
-            if self.clock.is_some() || fabric.model.timing.verbs_block_tasks {
-                verb_time::add(blocked_ns);
-            }
+            verb_time::add(std::mem::take(&mut fabric.blocked_ns));
             result
         });
         self.pass();
