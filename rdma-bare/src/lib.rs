@@ -34,8 +34,8 @@ use std::ops::Range;
 
 use rdma_arena::Arena;
 use rdma_core::{
-    Access, Cause, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, QpInit, QueuePair,
-    RecvRequest, SendOp, SendRequest, Sge, Teardown, Verb, WrId,
+    Cause, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, QpInit, QueuePair, RecvRequest,
+    SendOp, SendRequest, Sge, Teardown, Verb, WrId,
 };
 
 type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
@@ -73,7 +73,7 @@ impl<D: Device> BareQp<D> {
         let cq = device.create_cq(device.caps().max_cqe)?;
         // SAFETY: the arena is unmapped after the region is gone: by `drop`, and here on an error, where the region is
         // declared later. Its memory is reached only through the methods below, which keep away from posted ranges.
-        let region = unsafe { device.register(arena.as_slice_ptr(), Access::LOCAL_WRITE) }?;
+        let region = unsafe { device.register_local(arena.as_slice_ptr()) }?;
         let qp = cq.create_qp(init)?;
         Ok(Self { qp, cq, posted: Vec::new(), region: Some(region), arena: Some(arena), device })
     }

@@ -4,8 +4,8 @@ use std::ptr::NonNull;
 use std::task::{Context, Poll, Waker};
 
 use crate::{
-    Access, Caps, Completion, Error, Gid, Lkey, PortStatus, QpAddress, QpCapacity, QpInit, QpState,
-    RecvRequest, Rkey, SendRequest, Transition,
+    Access, Caps, Cause, Completion, Error, Gid, Invalid, Lkey, PortStatus, QpAddress, QpCapacity, QpInit,
+    QpState, RecvRequest, Rkey, SendRequest, Transition,
 };
 
 /// An open RDMA device with its protection domain: one port, one cable, one neighbour
@@ -113,6 +113,31 @@ pub unsafe trait Device: Send + Sync + 'static {
     /// * with [`Access::REMOTE_READ`], a peer may read every byte of `mem` at any time: no `&mut [u8]` to it exists, it is
     ///   written by volatile or atomic accesses, and it holds nothing that the peer must not learn.
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<Self::Mr, Error>;
+
+    /// [Registers](Self::register) `mem` for requests of this side alone
+    ///
+    /// With [`Access::LOCAL_WRITE`]; a device without one-sided operations that refuses that is asked again with remote rights, which no
+    /// peer can use there. Reports disagree on whether Apple's device refuses it.
+    ///
+    /// # Errors
+    ///
+    /// As [`register`](Self::register).
+    ///
+    /// # Safety
+    ///
+    /// As [`register`](Self::register) with [`Access::LOCAL_WRITE`].
+    unsafe fn register_local(&self, mem: NonNull<[u8]>) -> Result<Self::Mr, Error> {
+        // SAFETY: the caller keeps the contract for local rights.
+        let registered = unsafe { self.register(mem, Access::LOCAL_WRITE) };
+        match registered {
+            Err(Error { cause: Cause::Invalid(Invalid::LocalWriteOnly), .. }) if !self.caps().one_sided => {
+                let all = Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
+                // SAFETY: without one-sided operations, the remote rights mean nothing.
+                unsafe { self.register(mem, all) }
+            }
+            registered => registered,
+        }
+    }
 }
 
 /// Registered memory of a [`Device`]; dropping it deregisters

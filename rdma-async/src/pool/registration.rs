@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rdma_core::{Access, Device, MemoryRegion, Sge, Teardown};
+use rdma_core::{Device, MemoryRegion, Sge, Teardown};
 
 use super::adopted::AdoptedMemory;
 use super::lease::Lease;
@@ -23,7 +23,7 @@ impl<D: Device> Registration<D> {
         let slice = memory.bytes();
         // SAFETY: the memory lives in the same structure as the registration and is dropped after it; leases, the only way to
         // its memory, are owned by the tables of the peering while they are posted.
-        let region = unsafe { device.register(slice, Access::LOCAL_WRITE) };
+        let region = unsafe { device.register_local(slice) };
         Ok(Self { region: region?, memory: Arc::clone(memory) })
     }
 

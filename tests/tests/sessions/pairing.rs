@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::{join, join_all};
 use rdma_async::{Device, Error, LinkId, Node, PathStatus, Session, Transport};
 use rdma_core::Time;
-use rdma_sim::{LineRate, Model, Net, Sim, SimDevice, Topology};
+use rdma_sim::{LineRate, Net, Sim, SimDevice, Topology};
 
 use rdma_tests::{Hooked, Hooks, connect, message, node_over, options};
 
