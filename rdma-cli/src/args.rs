@@ -2,6 +2,7 @@
 
 mod copy;
 mod demo;
+mod machines;
 #[cfg(unix)]
 mod operation;
 #[cfg(unix)]
@@ -16,8 +17,9 @@ use clap::{Parser, Subcommand};
 #[cfg(unix)]
 use rdma_doctor::discover::peer_probe::PeerTarget;
 
-pub(crate) use self::copy::{Carrier, Copy};
+pub(crate) use self::copy::Copy;
 pub(crate) use self::demo::Demo;
+pub(crate) use self::machines::{Carrier, Machines, Serve};
 #[cfg(unix)]
 pub(crate) use self::operation::OperationName;
 #[cfg(unix)]
@@ -76,11 +78,12 @@ pub(crate) enum Command {
                       Exit codes: 0 done, 1 a result is wrong, there is no plan or a rank failed, 2 usage."
     )]
     Bench(Bench),
-    /// Measure the goodput by the size of messages between two Macs, beside the ceiling of the cable
+    /// Measure the goodput by the size of messages between two Macs, beside the ceiling of the cable, or to another machine
     #[command(
-        after_help = "Goodput is that of the payload, from the first message to the last one at the receiver. Equal arguments give \
-                      equal times, which are virtual.\n\n\
-                      Examples: tb5 bw; tb5 bw --bytes 1MiB --in-flight 1; tb5 bw --bytes 4KiB..16MiB --json.\n\n\
+        after_help = "Goodput is that of the payload, from the first message to the last one at the receiver. Without HOST:, two \
+                      simulated Macs: equal arguments give equal times, which are virtual. With it, another machine where `tb5 serve` \
+                      runs, in real time, over all cables with RDMA between the machines, or over TCP while there is none.\n\n\
+                      Examples: tb5 bw; tb5 bw --bytes 1MiB --in-flight 1; tb5 bw --bytes 4KiB..16MiB --json; tb5 bw mini:.\n\n\
                       Exit codes: 0 done, 1 failed, 2 usage."
     )]
     Bw(Bw),
@@ -126,7 +129,13 @@ pub(crate) enum Command {
     /// Print the manual, or write a page for each command
     #[command(after_help = "Examples: tb5 man | man -l -; tb5 man --out /usr/local/share/man/man1.")]
     Man(Man),
-    /// Measure round trips between two Macs, beside bare verbs
+    /// Measure round trips between two Macs, beside bare verbs, or with another machine
+    #[command(
+        after_help = "Without HOST:, two simulated Macs, in virtual time. With it, another machine where `tb5 serve` runs, in real time, \
+                      over all cables with RDMA between the machines, or over TCP while there is none.\n\n\
+                      Examples: tb5 ping; tb5 ping --size 4KiB --profile tb5-cpu; tb5 ping mini: --count 10000 --json.\n\n\
+                      Exit codes: 0 done, 1 failed, 2 usage."
+    )]
     Ping(Ping),
     /// Query the verbs provider in a process of its own, which may hang or crash; started by `devices` and `doctor`
     #[command(hide = true)]
@@ -145,6 +154,16 @@ pub(crate) enum Command {
                       not read any more, 1 if a program could not be started, 2 usage."
     )]
     Run(Run),
+    /// Answer `tb5 ping`, `tb5 bw` and `tb5 copy` of other machines, until Ctrl-C
+    #[command(
+        after_help = "Bytes go over all cables with RDMA between the machines, and over TCP while there is none. Without --key, every \
+                      machine that reaches the port is answered; what goes over TCP is never encrypted. A firewall must let the port and \
+                      further ones pass: each machine may be connected to. With --json, one object for each peer that was answered.\n\n\
+                      Examples: tb5 serve; tb5 serve --into /data --key secret; then, on another machine: tb5 ping mini:; tb5 bw mini:; \
+                      tb5 copy model.bin mini:.\n\n\
+                      Exit codes: 0 stopped by Ctrl-C, 1 failed, 2 usage."
+    )]
+    Serve(Serve),
     /// List the simulated fabrics of this machine, show one, or schedule a fault in it
     #[cfg(unix)]
     #[command(
@@ -348,6 +367,9 @@ pub(crate) struct ProviderArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Ping {
+    /// The machine where `tb5 serve` runs; without it, two simulated Macs
+    #[arg(value_name = "HOST:", value_parser = machines::host)]
+    pub(crate) host: Option<String>,
     /// Size of each message, in B, KiB or MiB
     #[arg(long, default_value = "64", value_name = "BYTES", value_parser = sizes::parse)]
     pub(crate) size: u64,
@@ -355,24 +377,34 @@ pub(crate) struct Ping {
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) count: u32,
     /// Device model: tb5, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
-    #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE")]
+    #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE", conflicts_with = "host")]
     pub(crate) profile: String,
     /// Seed of all random choices of the simulator
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, conflicts_with = "host")]
     pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) machines: Machines,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bw {
+    /// The machine where `tb5 serve` runs; without it, two simulated Macs
+    #[arg(value_name = "HOST:", value_parser = machines::host)]
+    pub(crate) host: Option<String>,
     /// Sizes of the messages from A to B in B, KiB or MiB, each twice the one before
     #[arg(long, default_value = "4KiB..4MiB", value_name = "A..B", value_parser = Sizes::parse)]
     pub(crate) bytes: Sizes,
     /// Sends that are in flight at once
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) in_flight: u16,
+    /// Device model: tb5, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
+    #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE", conflicts_with = "host")]
+    pub(crate) profile: String,
     /// Seed of all random choices of the simulator
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, conflicts_with = "host")]
     pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) machines: Machines,
 }
 
 #[derive(Debug, clap::Args)]

@@ -1,10 +1,15 @@
-//! `tb5 bw`: goodput by the size of messages, beside the ceiling of the cable and beside TCP
+//! `tb5 bw`: goodput by the size of messages: simulated, beside the ceiling of the cable and beside TCP, or to another machine
+
+mod remote;
+
+pub(crate) use self::remote::answer;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::try_join;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use indicatif::ProgressBar;
-use rdma_async::NodeOptions;
+use rdma_async::{NodeOptions, Session};
+use rdma_core::Device;
 use rdma_sim::{LineRate, Net, Sim, Topology};
 use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -45,6 +50,10 @@ pub(crate) fn run(args: &Bw, output: Output) -> Result<()> {
     if let Some(size) = args.bytes.each().last().filter(|size| *size > MAX_MESSAGE) {
         bail!(Failure::usage(format!("--bytes: {size} exceeds the longest message, {MAX_MESSAGE} bytes")));
     }
+    if let Some(host) = &args.host {
+        return remote::send(args, host, output);
+    }
+    args.machines.require_host()?;
     output.announce(&simulated(1))?;
     let progress = progress::items(args.bytes.each().count() as u64, output);
     let report = measure(&Topology::pair(), args, &progress)?;
@@ -54,14 +63,15 @@ pub(crate) fn run(args: &Bw, output: Output) -> Result<()> {
 
 /// Measures the goodput from the Mac `a` to `b`
 pub(crate) fn measure(topology: &Topology, args: &Bw, progress: &ProgressBar) -> Result<BwResult> {
-    let &Bw { bytes, in_flight, seed } = args;
+    let &Bw { bytes, in_flight, seed, ref profile, .. } = args;
+    let model = mac::model(profile)?;
     let ceiling = LineRate::TB5.ceiling_bytes_per_second();
     let wall = Wall::start();
     let row = |size_bytes: u64| {
-        let count = VOLUME.div_ceil(size_bytes).clamp(8 * u64::from(in_flight), 4000);
+        let count = count_of(size_bytes, in_flight);
         let (len, sends) = (size_bytes as usize, count as usize);
         // The sanitizer takes most of the time of a run, and has tests of its own.
-        let sim = || Sim::new().seed(seed).topology(topology.clone()).sanitize(false);
+        let sim = || Sim::new().model(model.clone()).seed(seed).topology(topology.clone()).sanitize(false);
         let run = sim().run(async |net| send(&net, len, sends, in_flight.into()).await);
         let tcp = sim().run(async |net| send_over_tcp(&net, len, sends).await);
         let goodput = run.value?;
@@ -89,26 +99,50 @@ async fn send(net: &Net, len: usize, count: usize, in_flight: usize) -> Result<f
     let [a, b] = mac::connect(net, &options.send_memory(MEMORY).receive_memory(MEMORY), 1).await?;
     let start = net.now();
     let send = async {
-        let sends = stream::iter(0..count).map(async |_| {
-            let mut lease = a.alloc(len).await?;
-            lease.resize(len, 7);
-            a.send(lease).await?;
-            anyhow::Ok(())
-        });
-        sends.buffered(in_flight).try_collect::<()>().await?;
+        send_messages(&a, len, count, in_flight).await?;
         a.close().await?;
         anyhow::Ok(())
     };
     let receive = async {
-        for number in 0..count {
-            let message =
-                b.recv().await?.with_context(|| format!("the session ended at message {number}"))?;
-            ensure!(message.len() == len, "message {number} has {} bytes", message.len());
-        }
+        receive_messages(&b, len, count).await?;
         Ok(net.now() - start)
     };
     let ((), took) = try_join(send, receive).await?;
     Ok((len * count) as f64 / took.as_secs_f64())
+}
+
+/// How many messages are sent of a size
+fn count_of(size_bytes: u64, in_flight: u16) -> u64 {
+    VOLUME.div_ceil(size_bytes).clamp(8 * u64::from(in_flight), 4000)
+}
+
+async fn send_messages<D: Device>(
+    session: &Session<D>,
+    len: usize,
+    count: usize,
+    in_flight: usize,
+) -> Result<()> {
+    let sends = stream::iter(0..count).map(async |_| {
+        let mut lease = session.alloc(len).await?;
+        lease.resize(len, 7);
+        session.send(lease).await?;
+        anyhow::Ok(())
+    });
+    sends.buffered(in_flight).try_collect().await
+}
+
+/// Receives `count` messages, which all have `len` bytes
+pub(crate) async fn receive_messages<D: Device>(
+    session: &Session<D>,
+    len: usize,
+    count: usize,
+) -> Result<()> {
+    for number in 0..count {
+        let message =
+            session.recv().await?.with_context(|| format!("the session ended at message {number}"))?;
+        ensure!(message.len() == len, "message {number} has {} bytes", message.len());
+    }
+    Ok(())
 }
 
 /// Writes messages to the TCP of the simulator, and returns the bytes per second

@@ -19,14 +19,15 @@ mod file;
 #[cfg(unix)]
 mod html;
 mod mac;
+mod machines;
 mod manual;
 mod ping;
 mod progress;
 mod recorded;
-mod remote_path;
 mod report;
 #[cfg(unix)]
 mod run;
+mod serve;
 mod signals;
 mod sim;
 mod sizes;
@@ -39,7 +40,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
-use crate::args::{Args, Command, SimCommand};
+use crate::args::{Args, Bw, Command, Ping, SimCommand};
 #[cfg(unix)]
 use crate::args::{Demo, TopoCommand};
 use crate::failure::Failure;
@@ -82,6 +83,10 @@ fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
         }
         #[cfg(unix)]
         Command::Bench(bench) => bench::run(bench, args.output()),
+        Command::Bw(Bw { host: Some(_), .. }) | Command::Ping(Ping { host: Some(_), .. }) if args.sim => {
+            let why = "--sim: two simulated Macs need no other machine; leave HOST: out";
+            Err(Failure::usage(why).into())
+        }
         Command::Bw(bw) => bw::run(bw, args.output()),
         Command::Calibrate(calibrate) if args.sim && calibrate.is_between_machines() => {
             let why = "--sim: two simulated Macs need no other machine; leave HOST and --listen out";
@@ -105,6 +110,10 @@ fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
         Command::Provider(provider) => recorded::print_probe(provider),
         #[cfg(unix)]
         Command::Run(run) => run::run(run, args.output()),
+        Command::Serve(_) if args.sim => {
+            Err(Failure::usage("--sim: other machines are not simulated; leave the option out").into())
+        }
+        Command::Serve(serve) => serve::run(serve, args.output()),
         Command::Sim(SimCommand::Run(run)) => sim::run(run, args.output()),
         Command::Sim(SimCommand::Trace(trace)) => sim::trace(trace, args.output()),
         #[cfg(unix)]

@@ -1,4 +1,6 @@
-//! `tb5 ping`: measures round trips in virtual time
+//! `tb5 ping`: measures round trips, in virtual time or with another machine
+
+mod remote;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::try_join;
@@ -6,7 +8,7 @@ use indicatif::ProgressBar;
 use rdma_async::{NodeOptions, Session};
 use rdma_bare::BareQp;
 use rdma_core::Device;
-use rdma_sim::{Net, Sim, SimDevice, Topology};
+use rdma_sim::{Net, Sim, Topology};
 use serde::Serialize;
 
 use crate::args::Ping;
@@ -14,7 +16,7 @@ use crate::report::{Output, SIMULATOR, Wall, micros, simulated};
 use crate::{Failure, mac, progress};
 
 /// The longest message, in bytes
-const MAX_MESSAGE: usize = 4 << 20;
+pub(crate) const MAX_MESSAGE: usize = 4 << 20;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct PingResult {
@@ -42,10 +44,15 @@ pub(crate) struct Distribution {
 
 impl Distribution {
     /// Nearest-rank percentiles of at least one sample
-    fn of(mut samples: Vec<u64>) -> Self {
+    pub(crate) fn of(mut samples: Vec<u64>) -> Self {
         samples.sort_unstable();
         let rank = |percent: usize| samples[(samples.len() * percent).div_ceil(100).max(1) - 1];
         Self { min: rank(0), p50: rank(50), p99: rank(99), max: rank(100) }
+    }
+
+    fn rows(&self) -> [(&'static str, String); 4] {
+        let &Self { min, p50, p99, max } = self;
+        [("min", micros(min)), ("p50", micros(p50)), ("p99", micros(p99)), ("max", micros(max))]
     }
 }
 
@@ -54,6 +61,10 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
         let why = format!("--size {} exceeds the longest message, {MAX_MESSAGE} bytes", args.size);
         bail!(Failure::usage(why));
     }
+    if let Some(host) = &args.host {
+        return remote::ping(args, host, output);
+    }
+    args.machines.require_host()?;
     output.announce(&simulated(1))?;
     let progress = progress::items(args.count.into(), output);
     let report = measure(&Topology::pair(), args, &progress)?;
@@ -63,7 +74,7 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
 
 /// Measures round trips between the Macs `a` and `b`, and those of bare verbs
 pub(crate) fn measure(topology: &Topology, args: &Ping, progress: &ProgressBar) -> Result<PingResult> {
-    let &Ping { size, count, seed, ref profile } = args;
+    let &Ping { size, count, seed, ref profile, .. } = args;
     let (size, model) = (size as usize, mac::model(profile)?);
     let sim = || Sim::new().model(model.clone()).seed(seed).topology(topology.clone());
     let wall = Wall::start();
@@ -90,57 +101,76 @@ impl PingResult {
         self.rtt_ns.p50 as f64 / self.raw_rtt_ns as f64 * 100.0 - 100.0
     }
 
-    fn rows(&self) -> [(&'static str, String); 8] {
+    fn rows(&self) -> impl Iterator<Item = (&'static str, String)> {
         let &Self { size_bytes, count, rtt_ns, raw_rtt_ns, wall_seconds, seed, .. } = self;
         let per_round_trip = wall_seconds * 1e6 / f64::from(count);
-        [
-            ("round trips", format!("{count} of {size_bytes} bytes, seed {seed}")),
-            ("min", micros(rtt_ns.min)),
-            ("p50", micros(rtt_ns.p50)),
-            ("p99", micros(rtt_ns.p99)),
-            ("max", micros(rtt_ns.max)),
+        let trips = [("round trips", format!("{count} of {size_bytes} bytes, seed {seed}"))];
+        let rest = [
             ("bare verbs p50", format!("{} ({:+.2} %)", micros(raw_rtt_ns), self.overhead_percent())),
             ("wall", format!("{wall_seconds:.3} s, {per_round_trip:.2} µs per round trip")),
             ("trace digest", self.trace_digest.clone()),
-        ]
+        ];
+        trips.into_iter().chain(rtt_ns.rows()).chain(rest)
     }
 }
 
 async fn ping(net: &Net, size: usize, count: u32, progress: &ProgressBar) -> Result<Vec<u64>> {
     let [a, b] = mac::connect(net, &NodeOptions::new().max_message(MAX_MESSAGE), 1).await?;
     let ask = async {
-        let mut samples = Vec::with_capacity(count as usize);
-        let mut lease = a.alloc(size).await?;
-        lease.resize(size, 0);
-        for number in 0..count {
-            stamp(&mut lease, number);
-            let start = net.now();
-            lease = a.send(lease).await?;
-            let answer = a.recv().await?.context("the peer closed the session before the last round trip")?;
-            samples.push((net.now() - start).as_nanos() as u64);
-            progress.inc(1);
-            ensure!(*answer == *lease, "round trip {number}: the answer differs from the message");
-        }
+        let samples = round_trips(&a, size, count, progress).await?;
         a.close().await?;
         anyhow::Ok(samples)
     };
     // The peer is a task of its own, as it would be another program.
     let (answered, answer_ended) = futures::channel::oneshot::channel();
-    net.runtime().spawn(Box::pin(async move { drop(answered.send(answer(&b, size).await)) }));
+    net.runtime().spawn(Box::pin(async move { drop(answered.send(answer(&b).await)) }));
     let samples = ask.await?;
     answer_ended.await??;
     Ok(samples)
 }
 
-async fn answer(session: &Session<SimDevice>, size: usize) -> Result<()> {
+/// Measures `count` round trips of `size` bytes with a peer that [answers](answer), in nanoseconds
+pub(crate) async fn round_trips<D: Device>(
+    session: &Session<D>,
+    size: usize,
+    count: u32,
+    progress: &ProgressBar,
+) -> Result<Vec<u64>> {
+    let runtime = session.runtime();
+    let mut samples = Vec::with_capacity(count as usize);
     let mut lease = session.alloc(size).await?;
-    while let Some(message) = session.recv().await? {
+    lease.resize(size, 0);
+    for number in 0..count {
+        stamp(&mut lease, number);
+        let start = runtime.now();
+        lease = session.send(lease).await?;
+        let answer =
+            session.recv().await?.context("the peer closed the session before the last round trip")?;
+        samples.push((runtime.now() - start).as_nanos() as u64);
+        progress.inc(1);
+        ensure!(*answer == *lease, "round trip {number}: the answer differs from the message");
+    }
+    Ok(samples)
+}
+
+/// Answers each message with a copy of it, until the peer closes the session; returns how many bytes came
+pub(crate) async fn answer<D: Device>(session: &Session<D>) -> Result<u64> {
+    let mut total = 0;
+    let Some(first) = session.recv().await? else { return Ok(total) };
+    let mut lease = session.alloc(first.len()).await?;
+    let mut next = Some(first);
+    while let Some(message) = next {
+        if message.len() > lease.capacity() {
+            lease = session.alloc(message.len()).await?;
+        }
         lease.clear();
         lease.extend_from_slice(&message);
+        total += message.len() as u64;
         drop(message);
         lease = session.send(lease).await?;
+        next = session.recv().await?;
     }
-    Ok(())
+    Ok(total)
 }
 
 fn stamp(message: &mut [u8], number: u32) {

@@ -140,6 +140,17 @@ pub(crate) fn bytes(n: u64) -> String {
     indicatif::HumanBytes(n).to_string()
 }
 
+/// Bytes per second
+pub(crate) fn rate(rate: f64) -> String {
+    format!("{:.2} GB/s", rate / 1e9)
+}
+
+/// What a session repaired
+pub(crate) fn repairs(reconnects: u32, retransmitted_bytes: u64) -> String {
+    let times = if reconnects == 1 { "once".to_owned() } else { format!("{reconnects} times") };
+    format!("made again {times}; {} sent again", bytes(retransmitted_bytes))
+}
+
 /// Nanoseconds as microseconds
 pub(crate) fn micros(ns: u64) -> String {
     format!("{}.{:03} µs", ns / 1000, ns % 1000)

@@ -42,12 +42,22 @@ impl Interrupt {
         self.flag.load(Ordering::Relaxed)
     }
 
+    /// Fails if the program was asked to stop
+    pub(crate) fn check(&self) -> Result<(), Interrupted> {
+        if self.is_requested() { Err(Interrupted) } else { Ok(()) }
+    }
+
     /// The signal that asked the program to stop
     #[cfg(unix)]
     pub(crate) fn signal(&self) -> Option<i32> {
         self.is_requested().then(|| self.signal.load(Ordering::Relaxed) as i32)
     }
 }
+
+/// A signal has asked the program to stop
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub(crate) struct Interrupted;
 
 #[cfg(unix)]
 #[allow(unsafe_code, reason = "there is no safe interface that reads the disposition of a signal")]

@@ -164,7 +164,7 @@ impl<D: Device> Node<D> {
     /// the sessions, paths go on and none is made again: sessions end the peer timeout after the last path and the last word of the
     /// peer. The stream is closed when the last session with the peer is over and dropped.
     ///
-    /// Succeeds when packets have passed in both directions on one path at least. Fails if no device accepts a path to the peer at this
+    /// Succeeds when packets have passed in both directions on one path; those over other cables join the session as they are made. Fails if no device accepts a path to the peer at this
     /// moment, or if the last cable is pulled meanwhile: connect again, over a new stream.
     ///
     /// # Errors

@@ -81,8 +81,8 @@ impl<D: Device> Session<D> {
     }
 
     /// The clock and the tasks of the node
-    fn runtime(&self) -> &dyn Runtime {
-        &*self.peering().runtime
+    pub fn runtime(&self) -> &Arc<dyn Runtime> {
+        self.main.runtime()
     }
 
     /// Opens another session with the same peer, over the same paths

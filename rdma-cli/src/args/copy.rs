@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
+use super::machines::Machines;
 use crate::failure::Failure;
 use crate::mac::PORTS;
-use crate::remote_path::RemotePath;
+use crate::machines::RemotePath;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Copy {
@@ -38,26 +39,6 @@ pub(crate) struct Copy {
     /// Seed of all random choices of the simulator [default: 0]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-}
-
-/// Options of a copy between two machines
-#[derive(Debug, clap::Args)]
-pub(crate) struct Machines {
-    /// The TCP port on which both machines meet [default: 7465]
-    #[arg(long)]
-    pub(crate) port: Option<u16>,
-    /// What may carry the bytes between two machines [default: auto]
-    #[arg(long)]
-    pub(crate) carrier: Option<Carrier>,
-    /// A file with the same secret on both machines: 64 hexadecimal digits
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: Option<PathBuf>,
-}
-
-impl Machines {
-    pub(crate) fn port(&self) -> u16 {
-        self.port.unwrap_or(7465)
-    }
 }
 
 impl Copy {
@@ -101,15 +82,4 @@ impl Copy {
             None => Ok(()),
         }
     }
-}
-
-/// What may carry a copy between two machines
-#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-pub(crate) enum Carrier {
-    /// RDMA over all cables between the machines, and TCP while there is none
-    Auto,
-    /// RDMA only
-    Rdma,
-    /// TCP only
-    Tcp,
 }

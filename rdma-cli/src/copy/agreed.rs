@@ -5,10 +5,8 @@
 //! pieces, and their hash; the receiver hashes what it has, and answers with its own. To the end, it answers with the hash of the
 //! whole copy.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use rdma_async::{Device, Message, Session};
-
-use crate::signals::Interrupt;
 
 /// Bytes in a piece: a few pieces keep the cable busy and need little memory.
 pub(super) const PIECE: usize = 512 << 10;
@@ -18,24 +16,12 @@ pub(super) const PIECES: usize = 8;
 pub(super) const DIFFERS: &str = "the bytes that arrived are not the bytes that were sent";
 pub(super) const UNEXPECTED: &str = "the peer sent a message of unexpected length";
 
-/// Why a copy ended that another one can continue
+/// A simulated copy ended, and another one can continue it
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Stopped {
-    #[error("interrupted")]
-    Interrupted,
-    #[error(
-        "nothing has arrived for 10 s since the last fault: plug a cable in with another one, such as replug@8ms"
-    )]
-    Stalled,
-}
-
-/// Fails if the user has asked to stop
-pub(super) fn check(interrupt: &Interrupt) -> Result<()> {
-    if interrupt.is_requested() {
-        bail!(Stopped::Interrupted);
-    }
-    Ok(())
-}
+#[error(
+    "nothing has arrived for 10 s since the last fault: plug a cable in with another one, such as replug@8ms"
+)]
+pub(super) struct Stalled;
 
 pub(super) async fn next<D: Device>(session: &Session<D>) -> Result<Message> {
     session.recv().await?.context("the peer closed the session before the copy was complete")

@@ -6,7 +6,7 @@ mod digest;
 mod entry;
 mod faults;
 mod receive;
-mod remote;
+pub(crate) mod remote;
 mod send;
 mod simulate;
 mod source;
@@ -24,11 +24,11 @@ use self::words::earlier;
 use crate::args::Copy;
 use crate::report::{Output, simulated};
 use crate::signals::Interrupt;
-use crate::{mac, progress};
+use crate::{mac, progress, serve};
 
 pub(crate) fn run(args: &Copy, output: Output) -> anyhow::Result<()> {
     if let Some(root) = &args.listen {
-        return remote::listen(args, root, output);
+        return serve::one_copy(&args.machines, args.bind, root, output);
     }
     let (src, dst) = (args.source()?, args.destination()?);
     match args.remote() {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::ProgressBar;
 use rdma_async::{Device, Session};
 
-use super::agreed::{DIFFERS, PIECE, UNEXPECTED, check, next};
+use super::agreed::{DIFFERS, PIECE, UNEXPECTED, next};
 use super::destination::Destination;
 use super::digest::Digest;
 use super::entry::{END, Entry, Kind};
@@ -76,7 +76,7 @@ impl<'a, D: Device> Receiver<'a, D> {
             if *message == *END {
                 break;
             }
-            check(self.interrupt)?;
+            self.interrupt.check()?;
             let entry = Entry::from_bytes(&message)?;
             self.digest.entry(&message);
             drop(message);
@@ -120,7 +120,7 @@ impl<'a, D: Device> Receiver<'a, D> {
         self.progress.inc(start);
         let mut rest = len.checked_sub(start).context(UNEXPECTED)?;
         while rest > 0 {
-            check(self.interrupt)?;
+            self.interrupt.check()?;
             let piece = next(self.session).await?;
             rest = rest.checked_sub(piece.len() as u64).context(UNEXPECTED)?;
             hasher.update(&piece);
@@ -129,7 +129,7 @@ impl<'a, D: Device> Receiver<'a, D> {
         }
         let hash = hasher.finalize();
         ensure!(*next(self.session).await? == *hash.as_bytes(), DIFFERS);
-        check(self.interrupt)?;
+        self.interrupt.check()?;
         let file = self.incomplete.take();
         if let Some(file) = file
             && !(is_destination && start == len)
@@ -167,7 +167,7 @@ impl<'a, D: Device> Receiver<'a, D> {
     fn hash(&self, mut read: impl FnMut(&mut [u8]) -> Result<usize>) -> Result<blake3::Hasher> {
         let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
         loop {
-            check(self.interrupt)?;
+            self.interrupt.check()?;
             match read(&mut piece)? {
                 0 => return Ok(hasher),
                 len => hasher.update(&piece[..len]),

@@ -7,7 +7,7 @@ use futures::stream::{self, TryStreamExt};
 use indicatif::ProgressBar;
 use rdma_async::{Device, Session};
 
-use super::agreed::{DIFFERS, PIECE, PIECES, UNEXPECTED, check, next};
+use super::agreed::{DIFFERS, PIECE, PIECES, UNEXPECTED, next};
 use super::digest::Digest;
 use super::entry::{END, Entry, Kind};
 use super::source::Source;
@@ -134,7 +134,7 @@ impl<'a, D: Device> Sender<'a, D> {
         let mut piece = vec![0; if start > 0 { PIECE } else { 0 }];
         let mut rest = start;
         while rest > 0 {
-            check(self.interrupt)?;
+            self.interrupt.check()?;
             let len = rest.min(PIECE as u64) as usize;
             source.read(&mut piece[..len])?;
             hasher.update(&piece[..len]);

@@ -12,8 +12,8 @@ use super::destination::{Destination, prepare};
 use super::receive::Received;
 use super::send::Sources;
 use super::transfer::{Done, Transfer};
-use super::words::{rate, repairs, size};
-use crate::report::{SIMULATOR, Wall};
+use super::words::size;
+use crate::report::{SIMULATOR, Wall, rate, repairs};
 use crate::signals::Interrupt;
 
 #[derive(Debug, Serialize)]

@@ -12,14 +12,14 @@ use rdma_async::{NodeOptions, Session};
 use rdma_core::Time;
 use rdma_sim::{Net, SimDevice};
 
-use super::agreed::{DIFFERS, PIECE, PIECES, Stopped};
+use super::agreed::{DIFFERS, PIECE, PIECES, Stalled};
 use super::destination::Destination;
 use super::receive::{Received, Receiver};
 use super::send::{Sender, Sources};
 use crate::failure::at;
 use crate::file::Replacement;
 use crate::mac;
-use crate::signals::Interrupt;
+use crate::signals::{Interrupt, Interrupted};
 
 /// How long a copy waits for data.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -64,11 +64,11 @@ impl Transfer {
             let both = try_join(Sender::new(&a, &unseen, &interrupt).send(sources), receiver.receive());
             match select(pin!(both), pin!(stalled(net, &progress, last_fault))).await {
                 Either::Left((copied, _)) => copied,
-                Either::Right(_) => Err(Stopped::Stalled.into()),
+                Either::Right(_) => Err(Stalled.into()),
             }
         };
         let (sent, received) = match copied {
-            Err(error) if error.is::<Stopped>() => {
+            Err(error) if error.is::<Stalled>() || error.is::<Interrupted>() => {
                 let kept = incomplete.take().map(Replacement::keep).transpose()?.flatten();
                 let rest = match kept {
                     Some(rest) => {

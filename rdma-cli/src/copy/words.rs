@@ -30,14 +30,3 @@ pub(super) fn earlier(received: &Received) -> Option<(&'static str, String)> {
     };
     Some(("resumed", text))
 }
-
-/// What the session repaired
-pub(super) fn repairs(reconnects: u32, retransmitted_bytes: u64) -> String {
-    let times = if reconnects == 1 { "once".to_owned() } else { format!("{reconnects} times") };
-    format!("made again {times}; {} sent again", bytes(retransmitted_bytes))
-}
-
-/// Bytes per second
-pub(super) fn rate(rate: f64) -> String {
-    format!("{:.2} GB/s", rate / 1e9)
-}

@@ -17,7 +17,7 @@ use serde::Serialize;
 use self::files::{Files, compare};
 use self::findings::{Beside, Findings};
 use self::unplug::Unplugged;
-use crate::args::{Bw, Demo, Ping};
+use crate::args::{Bw, Demo, Machines, Ping};
 use crate::bench::{AllReduce, Row};
 use crate::bw::{self, BwResult};
 use crate::copy::{CopyResult, Simulation};
@@ -99,6 +99,7 @@ pub(crate) fn run(args: &Demo, is_simulated: bool, output: Output) -> Result<()>
 /// Runs every part, and fails if a result is wrong
 fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Output) -> Result<Findings> {
     let seed = args.seed;
+    let profile = || Model::PROFILES[0].to_owned();
     let topology = Topology::mesh(MACS, MACS - 1)?;
     let (steps, hidden) = (progress::steps(6, output), indicatif::ProgressBar::hidden());
     let step = |name: &'static str| {
@@ -115,12 +116,19 @@ fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Outp
     step("ping")?;
     let ping = ping::measure(
         &topology,
-        &Ping { size: 64, count: 1000, seed, profile: Model::PROFILES[0].to_owned() },
+        &Ping { host: None, size: 64, count: 1000, seed, profile: profile(), machines: Machines::default() },
         &hidden,
     )?;
     step("goodput by size")?;
     let bytes = Sizes::parse("4KiB..4MiB").map_err(anyhow::Error::msg)?;
-    let measure = |in_flight| bw::measure(&topology, &Bw { bytes, in_flight, seed }, &hidden);
+    let measure = |in_flight| {
+        let machines = Machines::default();
+        bw::measure(
+            &topology,
+            &Bw { host: None, bytes, in_flight, seed, profile: profile(), machines },
+            &hidden,
+        )
+    };
     let bw = [measure(1)?, measure(8)?];
     step("copy of a directory")?;
     let files = Files::create()?;

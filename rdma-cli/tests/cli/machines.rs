@@ -1,10 +1,10 @@
-//! `tb5 copy` between two machines, here two processes
+//! `tb5 serve`, and `tb5 copy`, `ping` and `bw` between two machines, here two processes
 
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Output, Stdio};
 
 use crate::copy::{noise, with_source};
 use crate::support::{
@@ -13,7 +13,7 @@ use crate::support::{
 
 const LEN: usize = 3 << 20;
 
-/// A process that waits for a copy, and its port
+/// A process that serves, and its port
 struct Listener {
     running: Running,
     port: u16,
@@ -21,8 +21,15 @@ struct Listener {
 
 impl Listener {
     fn start(root: &Path, options: &[&str]) -> Self {
-        let mut command = tool();
-        command.args(["copy", "--bind", "127.0.0.1", "--port", "0", "--listen"]).arg(root).args(options);
+        Self::of(tool().args(["copy", "--listen"]).arg(root).args(options))
+    }
+
+    fn serve(options: &[&str]) -> Self {
+        Self::of(tool().arg("serve").args(options))
+    }
+
+    fn of(command: &mut Command) -> Self {
+        command.args(["--bind", "127.0.0.1", "--port", "0"]);
         let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         let mut line = String::new();
         // Byte by byte: what comes behind the line is read at the end.
@@ -34,6 +41,11 @@ impl Listener {
         }
         let port = line.trim().rsplit(':').next().unwrap().parse().unwrap();
         Self { running, port }
+    }
+
+    /// What a client prints, and how it ends
+    fn ask(&self, command: &str, options: &[&str]) -> Output {
+        tool().args([command, "127.0.0.1:", "--port", &self.port.to_string()]).args(options).output().unwrap()
     }
 
     /// The arguments of a sender
@@ -174,6 +186,104 @@ fn an_interrupted_copy_between_machines_is_continued() {
         assert_eq!(json(&again)["resumed_bytes"], rest);
         assert_eq!(fs::metadata(root.path("copy")).unwrap().len(), len);
         assert_eq!(root.entries(), ["copy"]);
+    }
+}
+
+/// Catches a server that answers one peer, or one after another, and one that ends with a peer that fails.
+#[test]
+fn a_server_answers_several_peers_until_ctrl_c() {
+    let (folder, root) = (with_source(&noise(LEN, 1)), Folder::new());
+    let into = root.path("");
+    let server = Listener::serve(&["--into", into.to_str().unwrap()]);
+    let port = server.port.to_string();
+    let mut pinging = tool();
+    pinging.args(["ping", "127.0.0.1:", "--count", "10000000", "--port", &port]);
+    let pinging = Running::start(pinging.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let silent = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).unwrap();
+
+    let ping = json(&server.ask("ping", &["--count", "5", "--size", "100KiB", "--json"]));
+    let expected = [
+        "backend",
+        "count",
+        "devices",
+        "peer",
+        "reconnects",
+        "retransmitted_bytes",
+        "rtt_ns",
+        "size_bytes",
+        "wall_seconds",
+    ];
+    assert_eq!(keys(&ping), expected);
+    assert_eq!(
+        (&ping["backend"], &ping["count"], &ping["size_bytes"]),
+        (&"tcp".into(), &5.into(), &102_400.into())
+    );
+    assert!(ping["rtt_ns"]["min"].as_u64().unwrap() > 0);
+    let bw = json(&server.ask("bw", &["--bytes", "64KiB..128KiB", "--in-flight", "2", "--json"]));
+    let expected = [
+        "backend",
+        "devices",
+        "in_flight",
+        "peer",
+        "reconnects",
+        "retransmitted_bytes",
+        "rows",
+        "wall_seconds",
+    ];
+    assert_eq!(keys(&bw), expected);
+    assert_eq!(bw["rows"].as_array().unwrap().len(), 2);
+    let sent =
+        tool().args(server.send(&[])).arg(folder.path("source")).arg("127.0.0.1:copy").output().unwrap();
+    assert_code(&sent, 0);
+    assert!(fs::read(root.path("copy")).unwrap() == noise(LEN, 1));
+
+    // A peer that vanishes is told of, and the server goes on.
+    pinging.signal(libc::SIGKILL);
+    drop((pinging.finish(), silent));
+    assert_code(&server.ask("ping", &["--count", "1"]), 0);
+    server.running.signal(libc::SIGINT);
+    let served = server.running.finish();
+    assert_code(&served, 0);
+    let said = stdout(&served);
+    for line in ["measures: ping", "measures: bw", "copies to", "answered", "received"] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+}
+
+/// Catches a reason that stays at the other side, and a measurement that waits for a process that takes copies only.
+#[test]
+fn what_a_server_does_not_do_is_refused_with_the_reason() {
+    let (folder, root) = (with_source(&noise(100, 1)), Folder::new());
+    let key = folder.write("key", "7f".repeat(32));
+    let key = ["--key", key.to_str().unwrap()];
+    let server = Listener::serve(&key);
+    assert_failed(&server.ask("ping", &[]), 1, &["the peer wants a shared key"]);
+    assert_code(&server.ask("ping", &[&["--count", "1"][..], &key].concat()), 0);
+    let sent = tool().args(server.send(&key)).arg(folder.path("source")).arg("127.0.0.1:x").output().unwrap();
+    assert_failed(&sent, 1, &["the other side takes no copies: run `tb5 serve --into DIR` there"]);
+    server.running.signal(libc::SIGTERM);
+    let served = server.running.finish();
+    assert_code(&served, 0);
+    assert!(stderr(&served).contains("write --into DIR to take copies"), "{}", stderr(&served));
+
+    let listener = Listener::start(&root.path(""), &[]);
+    assert_failed(&listener.ask("bw", &[]), 1, &["the other side has given up, and says why"]);
+    listener.running.signal(libc::SIGINT);
+    let listened = listener.running.finish();
+    assert_failed(&listened, 1, &["does not speak the protocol of this version of `tb5", "interrupted"]);
+    for (arguments, code, why) in [
+        (&["ping", "--port", "1", "127.0.0.1:"][..], 1, "127.0.0.1, port 1: run `tb5 serve` there first"),
+        (&["ping", "--port", "1"], 2, "--port is for two machines: write HOST:, or leave it out"),
+        (&["bw", "--key", "x"], 2, "--key is for two machines"),
+        (&["bw", "a:", "--seed", "1"], 2, "cannot be used with '--seed <SEED>'"),
+        (&["ping", "a:", "--profile", "tb5"], 2, "cannot be used with '--profile <PROFILE|FILE>'"),
+        (&["ping", "a/b"], 2, "write the name or the address of a machine"),
+        (&["ping", "a:", "--sim"], 2, "leave HOST: out"),
+        (&["bw", "a:", "--bytes", "8MiB"], 2, "exceeds the longest message between machines, 4194304 bytes"),
+        (&["serve", "--sim"], 2, "other machines are not simulated"),
+        (&["serve", "--into", "/nowhere"], 1, "/nowhere: is not a directory"),
+    ] {
+        assert_failed(&tool().args(arguments).output().unwrap(), code, &[why]);
     }
 }
 

@@ -1,10 +1,9 @@
-//! `tb5 copy` between two machines: one listens, the other one sends
+//! `tb5 copy` between two machines: one serves, the other one sends
 
-mod carriers;
-mod listen;
+mod outcome;
+mod receive;
 mod request;
 mod send;
-mod sides;
 
-pub(super) use self::listen::listen;
+pub(crate) use self::receive::{Incoming, receive};
 pub(super) use self::send::send;

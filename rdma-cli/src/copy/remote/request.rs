@@ -9,7 +9,7 @@ use crate::copy::destination::{Destination, require_directory};
 use crate::copy::entry::{Entry, Kind};
 use crate::failure::at;
 use crate::file::Replacement;
-use crate::remote_path::require_below;
+use crate::machines::require_below;
 
 /// What the sender asks for
 pub(super) struct Request {
@@ -33,6 +33,11 @@ impl Request {
         bytes.extend(source);
         bytes.extend(self.path.as_os_str().as_encoded_bytes());
         bytes
+    }
+
+    /// Whether the first message of a session asks for a copy
+    pub(super) fn is_one(bytes: &[u8]) -> bool {
+        bytes.starts_with(MAGIC)
     }
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self> {

@@ -2,18 +2,19 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
+use anyhow::Result;
 
-use super::carriers::{Carried, Carriers};
+use super::outcome::Outcome;
 use super::request::Request;
-use super::sides::{Outcome, PATIENCE, explain, options, part, runtime, unless_interrupted};
-use crate::args::{Carrier, Copy};
+use crate::args::Copy;
+use crate::copy::agreed::{PIECE, PIECES};
 use crate::copy::entry::{Entry, Kind};
 use crate::copy::send::{Sender, Sent, Sources};
+use crate::machines::{
+    Carried, Meeting, Peer, RemotePath, explain, key_options, part, require_below, room, runtime,
+    unless_interrupted,
+};
 use crate::progress;
-use crate::remote_path::{RemotePath, require_below};
 use crate::report::{Output, Wall, bytes};
 use crate::signals::Interrupt;
 
@@ -23,20 +24,13 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
     let interrupt = Interrupt::listen()?;
     let source = args.source()?;
     let sources = Sources::open(source, args.recursive)?;
-    let options = options(args.machines.key.as_deref())?;
-    let carriers = Carriers::find(args.machines.carrier.unwrap_or(Carrier::Auto))?;
+    let options = room(key_options(args.machines.key.as_deref())?, PIECE, PIECES);
     let request = Request { source: root(&sources, source)?, path: to.path.clone(), bytes: sources.len() };
     let progress = progress::bytes(sources.len(), output);
     let wall = Wall::start();
     let (sent, carried) = runtime()?.block_on(async {
-        let stream = unless_interrupted(&interrupt, connect(&to.host, args.machines.port())).await?;
-        let peer = stream.peer_addr()?;
-        let node = carriers.node(stream.local_addr()?, options)?;
-        let connected = async { Ok(node.connect(stream).await?) };
-        let session = unless_interrupted(&interrupt, connected)
-            .await
-            .with_context(|| format!("{peer} was reached, but no session could be made"))?;
-        output.announce(&format!("carrier: {}", carriers.describe(&session)))?;
+        let peer = Peer { host: &to.host, machines: &args.machines, command: "tb5 copy --listen DIR" };
+        let Meeting { node, session } = Meeting::with(peer, options, &interrupt, output).await?;
         let copied = unless_interrupted(&interrupt, async {
             session.send_bytes(&request.to_bytes()).await?;
             Sender::new(&session, &progress, &interrupt).send(sources).await
@@ -78,12 +72,4 @@ fn root(sources: &Sources, path: &std::path::Path) -> Result<Entry> {
     };
     let name = path.file_name().map(PathBuf::from).unwrap_or_default();
     Ok(Entry { path: name, mode, kind })
-}
-
-async fn connect(host: &str, port: u16) -> Result<TcpStream> {
-    let remedy = || format!("{host}, port {port}: run `tb5 copy --listen DIR` there first");
-    match timeout(PATIENCE, TcpStream::connect((host, port))).await {
-        Ok(connected) => connected.with_context(remedy),
-        Err(_) => bail!("{}: nothing answered for {PATIENCE:?}", remedy()),
-    }
 }

@@ -1,8 +1,9 @@
-//! What carries a copy between two machines: RDMA where both have it, TCP elsewhere
+//! What carries bytes between two machines: RDMA where both have it, TCP elsewhere
 
 use std::net::SocketAddr;
 use std::num::NonZeroU128;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rdma_async::{AnyDevice, LinkId, Node, NodeBuilder, NodeOptions, PathCounts, Session};
@@ -11,14 +12,19 @@ use rdma_doctor::report::DeviceSummary;
 use rdma_tb5::{OpenOptions, Provider, VerbsDevice};
 use rdma_tcp::{TcpDevice, TcpOptions};
 use serde::Serialize;
+use tokio::time::sleep;
 
 use crate::args::Carrier;
-use crate::copy::agreed::{PIECE, PIECES};
-use crate::copy::words::repairs;
 use crate::recorded;
+use crate::report::repairs;
 
 /// The name of the device over TCP.
 const TCP: &str = "tcp";
+/// The backend of a session with a path over a cable.
+const RDMA: &str = "rdma";
+/// How often it is looked whether a session has all kinds of paths, before it is used with those that it has.
+const LOOKS: u32 = 30;
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// The rate that is stated for TCP beside RDMA, in bits per second: so low that TCP is used only while no cable works.
 const RESERVE: u64 = 1_000_000;
 
@@ -29,26 +35,26 @@ struct RdmaDevice {
     link: Option<LinkId>,
 }
 
-/// The devices of this machine that a copy may use
-pub(super) struct Carriers {
+/// The devices of this machine that may be used
+pub(crate) struct Carriers {
     rdma: Vec<RdmaDevice>,
     uses_tcp: bool,
     /// Why there is no RDMA, if there is none
     absent: String,
 }
 
-/// What carried a copy
+/// What carried a session
 #[derive(Debug, Serialize)]
-pub(super) struct Carried {
+pub(crate) struct Carried {
     /// The devices of this side with a path to the peer at the end; `tcp` is not RDMA
-    pub(super) devices: Vec<String>,
+    pub(crate) devices: Vec<String>,
     /// How often the path of a cable was made again
-    pub(super) reconnects: u32,
-    pub(super) retransmitted_bytes: u64,
+    pub(crate) reconnects: u32,
+    pub(crate) retransmitted_bytes: u64,
 }
 
 impl Carried {
-    pub(super) fn over(session: &Session<AnyDevice>) -> Self {
+    pub(crate) fn over(session: &Session<AnyDevice>) -> Self {
         let paths = session.snapshot().paths;
         let counts = |of: fn(&PathCounts) -> u64| paths.iter().map(|path| of(&path.counts)).sum::<u64>();
         Self {
@@ -59,18 +65,18 @@ impl Carried {
     }
 
     /// The backend in JSON output
-    pub(super) fn backend(&self) -> &'static str {
-        if self.devices.iter().any(|name| name != TCP) { "rdma" } else { "tcp" }
+    pub(crate) fn backend(&self) -> &'static str {
+        if self.devices.iter().any(|name| name != TCP) { RDMA } else { TCP }
     }
 
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         format!("paths {}", repairs(self.reconnects, self.retransmitted_bytes))
     }
 }
 
 impl Carriers {
     /// Looks for what `carrier` allows
-    pub(super) fn find(carrier: Carrier) -> Result<Self> {
+    pub(crate) fn find(carrier: Carrier) -> Result<Self> {
         let uses_tcp = carrier != Carrier::Rdma;
         let (rdma, absent) = match carrier {
             Carrier::Tcp => (Vec::new(), "as --carrier says".to_owned()),
@@ -86,7 +92,7 @@ impl Carriers {
     }
 
     /// A node on all of them; `local` is the address that the peer knows this machine by
-    pub(super) fn node(&self, local: SocketAddr, options: NodeOptions) -> Result<Node<AnyDevice>> {
+    pub(crate) fn node(&self, local: SocketAddr, options: NodeOptions) -> Result<Node<AnyDevice>> {
         let mut builder: Option<NodeBuilder<AnyDevice>> = None;
         for RdmaDevice { provider, name, link } in &self.rdma {
             let (provider, name, link) = (Arc::clone(provider), name.clone(), *link);
@@ -108,13 +114,24 @@ impl Carriers {
                 Some(builder) => builder.device(open),
             });
         }
-        let memory = PIECE * PIECES;
-        let options = options.max_peers(1).max_message(PIECE).send_memory(memory).receive_memory(2 * memory);
         builder.context("there is no device")?.options(options).build().context("the devices cannot be used")
     }
 
-    /// What carries `session` now, and why
-    pub(super) fn describe(&self, session: &Session<AnyDevice>) -> String {
+    /// What carries `session`, and why
+    ///
+    /// A session begins with its first path: waits for a moment for those over a cable and over TCP.
+    pub(crate) async fn describe(&self, session: &Session<AnyDevice>) -> String {
+        let has_both = || {
+            let carried = Carried::over(session);
+            let has_tcp = carried.devices.iter().any(|name| name == TCP);
+            carried.backend() == RDMA && (has_tcp || !self.uses_tcp)
+        };
+        for _ in 0..LOOKS {
+            if self.rdma.is_empty() || has_both() {
+                break;
+            }
+            sleep(LOOK_INTERVAL).await;
+        }
         let devices = Carried::over(session).devices;
         let (tcp, rdma): (Vec<_>, Vec<_>) = devices.iter().map(String::as_str).partition(|name| *name == TCP);
         match (&*rdma, &*tcp) {

@@ -1,17 +1,13 @@
-//! What both sides of a copy between machines do alike
+//! What both sides do alike
 
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use rdma_async::{AnyDevice, Node, NodeOptions, RecvError, SendError, Session, SessionError, SharedKey};
-use serde::Serialize;
 
-use super::carriers::Carried;
-use crate::copy::agreed::Stopped;
-use crate::copy::words::rate;
 use crate::failure::at;
-use crate::signals::Interrupt;
+use crate::signals::{Interrupt, Interrupted};
 
 /// The time for a step of the introduction.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -20,45 +16,28 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// How often it is checked whether the user has asked to stop.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The code with which a side that fails resets the session.
-pub(super) const FAILED: u64 = 1;
+const FAILED: u64 = 1;
+/// The code with which a side refuses a copy because it has no directory for copies.
+const NO_COPIES: u64 = 2;
 
-#[derive(Debug, Serialize)]
-pub(super) struct Outcome {
-    /// What carried the copy at its end: `rdma` or `tcp`
-    pub(super) backend: &'static str,
-    pub(super) role: &'static str,
-    pub(super) peer: String,
-    pub(super) path: String,
-    pub(super) bytes: u64,
-    pub(super) resumed_bytes: u64,
-    pub(super) blake3: String,
-    pub(super) wall_seconds: f64,
-    pub(super) goodput_bytes_per_second: f64,
-    #[serde(flatten)]
-    pub(super) carried: Carried,
-}
+/// The side that serves takes no copies
+#[derive(Debug, thiserror::Error)]
+#[error("it asks for a copy: write --into DIR to take copies")]
+pub(crate) struct NoCopies;
 
-impl Outcome {
-    /// The rows of text output that both sides have
-    pub(super) fn rows(&self) -> [(&'static str, String); 4] {
-        let Self { blake3, wall_seconds, carried, .. } = self;
-        [
-            ("blake3", format!("{blake3} (verified at both ends)")),
-            ("wall", format!("{wall_seconds:.3} s, {}", rate(self.goodput_bytes_per_second))),
-            ("carried by", carried.devices.join(", ")),
-            ("repairs", carried.describe()),
-        ]
-    }
+/// The code with which a session ends because of `error`
+pub(super) fn reset_code(error: &anyhow::Error) -> u64 {
+    if error.is::<NoCopies>() { NO_COPIES } else { FAILED }
 }
 
 /// A runtime with a thread for sessions, which go on while this one reads, writes and hashes
-pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().build().context("the runtime cannot be started")
 }
 
 /// The options of a node, with the key in the file `key`
-pub(super) fn options(key: Option<&Path>) -> Result<NodeOptions> {
+pub(crate) fn key_options(key: Option<&Path>) -> Result<NodeOptions> {
     let options = NodeOptions::new();
     let Some(path) = key else { return Ok(options) };
     let text = std::fs::read_to_string(path).with_context(|| at(path, "cannot be read"))?;
@@ -68,30 +47,30 @@ pub(super) fn options(key: Option<&Path>) -> Result<NodeOptions> {
 }
 
 /// Waits until the user asks to stop
-async fn interrupted(interrupt: &Interrupt) {
+pub(crate) async fn interrupted(interrupt: &Interrupt) {
     while !interrupt.is_requested() {
         tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }
 
 /// What `work` returns, unless the user asks to stop before
-pub(super) async fn unless_interrupted<T>(
+pub(crate) async fn unless_interrupted<T>(
     interrupt: &Interrupt,
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     tokio::select! {
         done = work => done,
-        () = interrupted(interrupt) => bail!(Stopped::Interrupted),
+        () = interrupted(interrupt) => Err(Interrupted.into()),
     }
 }
 
 /// Ends a session, and gives the peer time to learn of it
-pub(super) async fn part<T>(node: Node<AnyDevice>, session: Session<AnyDevice>, done: &Result<T>) {
+pub(crate) async fn part<T>(node: Node<AnyDevice>, session: Session<AnyDevice>, done: &Result<T>) {
     let over = async {
         match done {
             // Both sides know the outcome already.
             Ok(_) => drop(session.close().await),
-            Err(_) => session.reset(FAILED),
+            Err(error) => session.reset(reset_code(error)),
         }
         drop(session);
         node.close();
@@ -102,15 +81,24 @@ pub(super) async fn part<T>(node: Node<AnyDevice>, session: Session<AnyDevice>, 
 }
 
 /// The error, or which side has failed
-pub(super) fn explain(error: anyhow::Error) -> anyhow::Error {
+pub(crate) fn explain(error: anyhow::Error) -> anyhow::Error {
     let lost = |error: &(dyn std::error::Error + 'static)| match (error.downcast_ref(), error.downcast_ref())
     {
         (Some(RecvError::Lost(lost)), _) | (_, Some(SendError::Lost(lost))) => Some(lost.clone()),
         _ => None,
     };
     match error.chain().find_map(lost) {
+        Some(SessionError::Reset(NO_COPIES)) => {
+            anyhow!("the other side takes no copies: run `tb5 serve --into DIR` there")
+        }
         Some(SessionError::Reset(_)) => anyhow!("the other side has given up, and says why"),
         Some(SessionError::PeerGone) => anyhow!("the program at the other side has ended"),
         _ => error,
     }
+}
+
+/// A node for one peer, with memory for `count` messages of `longest` bytes, and twice as much to receive
+pub(crate) fn room(options: NodeOptions, longest: usize, count: usize) -> NodeOptions {
+    let memory = longest * count;
+    options.max_peers(1).max_message(longest).send_memory(memory).receive_memory(2 * memory)
 }

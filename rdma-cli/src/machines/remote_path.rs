@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Result, ensure};
 
-/// A machine where `tb5 copy --listen` runs, and a place in the directory that it was given
+/// A machine that serves, and a place in the directory that it was given
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct RemotePath {
     pub(crate) host: String,

@@ -1,0 +1,35 @@
+//! The result of a copy between machines, as both sides report it
+
+use serde::Serialize;
+
+use crate::machines::Carried;
+use crate::report::rate;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Outcome {
+    /// What carried the copy at its end: `rdma` or `tcp`
+    pub(super) backend: &'static str,
+    pub(super) role: &'static str,
+    pub(super) peer: String,
+    pub(super) path: String,
+    pub(super) bytes: u64,
+    pub(super) resumed_bytes: u64,
+    pub(super) blake3: String,
+    pub(super) wall_seconds: f64,
+    pub(super) goodput_bytes_per_second: f64,
+    #[serde(flatten)]
+    pub(super) carried: Carried,
+}
+
+impl Outcome {
+    /// The rows of text output that both sides have
+    pub(super) fn rows(&self) -> [(&'static str, String); 4] {
+        let Self { blake3, wall_seconds, carried, .. } = self;
+        [
+            ("blake3", format!("{blake3} (verified at both ends)")),
+            ("wall", format!("{wall_seconds:.3} s, {}", rate(self.goodput_bytes_per_second))),
+            ("carried by", carried.devices.join(", ")),
+            ("repairs", carried.describe()),
+        ]
+    }
+}

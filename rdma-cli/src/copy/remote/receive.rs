@@ -1,0 +1,87 @@
+//! The side that receives
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::outcome::Outcome;
+use super::request::Request;
+use crate::copy::destination::Destination;
+use crate::copy::receive::{Received, Receiver};
+use crate::copy::words::{earlier, size};
+use crate::file::Replacement;
+use crate::machines::{Accepted, Carried, explain, part, unless_interrupted};
+use crate::progress;
+use crate::report::{Output, Wall, plain};
+use crate::signals::Interrupt;
+
+/// A copy that a peer asks for, and that can be made
+pub(crate) struct Incoming {
+    bytes: u64,
+    place: PathBuf,
+    destination: Destination,
+}
+
+impl Incoming {
+    /// Whether the first message of a session asks for a copy
+    pub(crate) fn is_asked(message: &[u8]) -> bool {
+        Request::is_one(message)
+    }
+
+    /// Prepares what the first message of a session asks for
+    pub(crate) fn asked(message: &[u8], root: &Path) -> Result<Self> {
+        let request = Request::from_bytes(message)?;
+        let place = request.place(root)?;
+        let destination = request.destination(&place)?;
+        Ok(Self { bytes: request.bytes, place, destination })
+    }
+}
+
+/// A name that the peer chose, for people
+fn shown(path: &Path) -> String {
+    plain(&path.display().to_string())
+}
+
+/// Makes a copy that a peer asks for
+pub(crate) async fn receive(
+    accepted: Accepted<Incoming>,
+    carrier: &str,
+    interrupt: &Interrupt,
+    output: Output,
+) -> Result<()> {
+    let Accepted { node, session, peer, asked } = accepted;
+    let Incoming { bytes, place, destination } = asked;
+    output.announce(&format!("{peer} copies to {}", shown(&place)))?;
+    output.announce(&format!("carrier: {carrier}"))?;
+    let progress = progress::bytes(bytes, output);
+    let wall = Wall::start();
+    let incomplete = RefCell::new(None);
+    let receiver = Receiver::new(&session, destination, &progress, interrupt, &incomplete);
+    let done = unless_interrupted(interrupt, receiver.receive()).await;
+    let wall_seconds = wall.seconds();
+    let carried = Carried::over(&session);
+    part(node, session, &done).await;
+    progress.finish_and_clear();
+    let kept = incomplete.take().map(Replacement::keep).transpose()?.flatten();
+    let received: Received = done.map_err(|error| {
+        let rest = kept.map_or(String::new(), |kept| format!("; what has arrived is in {}", shown(&kept)));
+        explain(error)
+            .context(format!("{}: the copy is not complete: copy again to continue{rest}", shown(&place)))
+    })?;
+    let goodput = (received.bytes - received.resumed) as f64 / wall_seconds;
+    let report = Outcome {
+        backend: carried.backend(),
+        role: "receiver",
+        peer: peer.to_string(),
+        path: shown(&place),
+        bytes: received.bytes,
+        resumed_bytes: received.resumed,
+        blake3: received.hash.to_string(),
+        wall_seconds,
+        goodput_bytes_per_second: goodput,
+        carried,
+    };
+    let rows = [("received", shown(&place)), ("size", size(&received))];
+    output.outcome(&report, rows.into_iter().chain(report.rows()).chain(earlier(&received)))
+}

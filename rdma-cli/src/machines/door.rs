@@ -1,0 +1,135 @@
+//! The side that serves: connections become sessions that ask for something
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+
+use anyhow::{Context as _, Result};
+use futures::future::select_all;
+use rdma_async::{AnyDevice, ConnectError, Node, NodeOptions, Session};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+
+use super::carriers::Carriers;
+use super::sides::{CHECK_INTERVAL, PATIENCE, reset_code};
+use crate::report::note;
+
+/// Connections that have not become a session; for a further one, the oldest is dropped.
+const MAX_ATTEMPTS: usize = 16;
+
+/// A session, and what it asks for
+pub(crate) struct Accepted<T> {
+    pub(crate) node: Node<AnyDevice>,
+    pub(crate) session: Session<AnyDevice>,
+    pub(crate) peer: SocketAddr,
+    pub(crate) asked: T,
+}
+
+/// Reads the first message of a session, and refuses what cannot be done
+type Judge<'a, T> = dyn Fn(&[u8]) -> Result<T> + 'a;
+
+/// Where connections become sessions that ask for a `T`
+pub(crate) struct Door<'a, T> {
+    carriers: &'a Carriers,
+    options: NodeOptions,
+    judge: &'a Judge<'a, T>,
+    attempts: Vec<Attempt<'a, T>>,
+}
+
+/// A connection that may become a session
+type Attempt<'a, T> = Pin<Box<dyn Future<Output = Result<Accepted<T>, Refused>> + 'a>>;
+
+/// A connection that did not become a session
+struct Refused {
+    peer: SocketAddr,
+    error: anyhow::Error,
+}
+
+impl<'a, T: 'a> Door<'a, T> {
+    pub(crate) fn new(carriers: &'a Carriers, options: NodeOptions, judge: &'a Judge<'a, T>) -> Self {
+        Self { carriers, options, judge, attempts: Vec::new() }
+    }
+
+    /// Waits for the next session whose request can be met
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no connection.
+    pub(crate) async fn accept(&mut self, listener: &TcpListener) -> Accepted<T> {
+        loop {
+            tokio::select! {
+                arrived = listener.accept() => {
+                    match arrived.map_err(Into::into).and_then(|(stream, peer)| self.admit(stream, peer)) {
+                        Ok(attempt) => {
+                            if self.attempts.len() == MAX_ATTEMPTS {
+                                // The oldest one has had the most time.
+                                drop(self.attempts.remove(0));
+                            }
+                            self.attempts.push(attempt);
+                        }
+                        // The connection is gone already, or too many files are open.
+                        Err(error) => {
+                            note(&format!("{error:#}"));
+                            sleep(CHECK_INTERVAL).await;
+                        }
+                    }
+                }
+                (admitted, index) = next_of(&mut self.attempts) => {
+                    drop(self.attempts.remove(index));
+                    match admitted {
+                        Ok(accepted) => return accepted,
+                        Err(Refused { peer, error }) => note(&format!("{peer}: {error:#}")),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins to make a connection a session, on a node of its own: it takes nothing from others
+    fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Result<Attempt<'a, T>> {
+        let node = self.carriers.node(stream.local_addr()?, self.options.clone())?;
+        Ok(Box::pin(admit(self.judge, node, stream, peer)))
+    }
+}
+
+/// What the first attempt that is over has come to, and which one it is
+async fn next_of<T>(attempts: &mut [Attempt<'_, T>]) -> (Result<Accepted<T>, Refused>, usize) {
+    if attempts.is_empty() {
+        return std::future::pending().await;
+    }
+    let (admitted, index, _) = select_all(attempts).await;
+    (admitted, index)
+}
+
+/// Makes a connection a session with a request that can be met
+async fn admit<T>(
+    judge: &Judge<'_, T>,
+    node: Node<AnyDevice>,
+    stream: TcpStream,
+    peer: SocketAddr,
+) -> Result<Accepted<T>, Refused> {
+    let served = node.serve(stream).await.map_err(|error| Refused { peer, error: error.into() });
+    served?;
+    let asked = async {
+        let session = node.accept().await.ok_or(ConnectError::Closed)?;
+        let request = session.recv().await;
+        anyhow::Ok((session, request))
+    };
+    let asked = timeout(PATIENCE, asked).await.context("it asked for nothing").flatten();
+    let met = asked.and_then(|(session, request)| {
+        let met = match request {
+            Ok(request) => request.context("it asked for nothing").and_then(|request| judge(&request)),
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = &met {
+            session.reset(reset_code(error));
+        }
+        met.map(|met| (session, met))
+    });
+    match met {
+        Ok((session, asked)) => Ok(Accepted { node, session, peer, asked }),
+        Err(error) => {
+            node.close();
+            Err(Refused { peer, error })
+        }
+    }
+}

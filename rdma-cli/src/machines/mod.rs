@@ -1,0 +1,15 @@
+//! What commands between two machines do alike: one serves, the other one asks
+
+mod carriers;
+mod door;
+mod meeting;
+mod remote_path;
+mod sides;
+
+pub(crate) use self::carriers::{Carried, Carriers};
+pub(crate) use self::door::{Accepted, Door};
+pub(crate) use self::meeting::{Meeting, Peer};
+pub(crate) use self::remote_path::{RemotePath, require_below};
+pub(crate) use self::sides::{
+    NoCopies, explain, interrupted, key_options, part, room, runtime, unless_interrupted,
+};

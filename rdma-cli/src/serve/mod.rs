@@ -1,0 +1,178 @@
+//! `tb5 serve`: answers `tb5 ping`, `tb5 bw` and `tb5 copy` of other machines
+
+mod report;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use rdma_async::{AnyDevice, Session};
+use tokio::net::TcpListener;
+
+use self::report::Served;
+use crate::args::{Carrier, Machines, Serve};
+use crate::copy::remote::{Incoming, receive};
+use crate::failure::at;
+use crate::machines::{
+    Accepted, Carried, Carriers, Door, NoCopies, explain, interrupted, key_options, part, room, runtime,
+    unless_interrupted,
+};
+use crate::report::{Output, Wall, note};
+use crate::signals::{Interrupt, Interrupted};
+use crate::{bw, ping};
+
+/// The first message of a session that asks for answers to its messages
+pub(crate) const PING: &[u8] = b"tb5ping1";
+/// The first message of a session that sends messages to have them timed
+pub(crate) const BW: &[u8] = b"tb5band1";
+pub(crate) const FOREIGN: &str = "the peer does not speak the protocol of this version of `tb5`";
+/// The longest message, in bytes
+pub(crate) const MAX_MESSAGE: usize = ping::MAX_MESSAGE;
+/// Of the longest messages, how many there is memory for; for each peer
+const MESSAGES: usize = 8;
+/// Peers that are answered at once; further ones wait
+const MAX_PEERS: usize = 4;
+
+/// What a peer asks for
+enum Asked {
+    Measurement(Measurement),
+    Copy(Incoming),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Measurement {
+    Ping,
+    Bw,
+}
+
+/// What is served, and for how long
+struct Service<'a> {
+    machines: &'a Machines,
+    bind: Option<IpAddr>,
+    /// The directory for copies
+    into: Option<&'a Path>,
+    /// Whether one copy is all
+    is_one_copy: bool,
+}
+
+/// Serves until the user asks to stop
+pub(crate) fn run(args: &Serve, output: Output) -> Result<()> {
+    let Serve { into, bind, machines } = args;
+    let service = Service { machines, bind: *bind, into: into.as_deref(), is_one_copy: false };
+    service.run(output)
+}
+
+/// Receives one copy into `root`
+pub(crate) fn one_copy(machines: &Machines, bind: Option<IpAddr>, root: &Path, output: Output) -> Result<()> {
+    Service { machines, bind, into: Some(root), is_one_copy: true }.run(output)
+}
+
+impl Service<'_> {
+    fn run(&self, output: Output) -> Result<()> {
+        if let Some(root) = self.into {
+            ensure!(root.is_dir(), at(root, "is not a directory"));
+        }
+        let interrupt = Interrupt::listen()?;
+        let options = room(key_options(self.machines.key.as_deref())?, MAX_MESSAGE, MESSAGES);
+        if self.machines.key.is_none() && self.into.is_some() {
+            note("without --key, every machine that reaches this port can write into the directory");
+        }
+        let carriers = Carriers::find(self.machines.carrier.unwrap_or(Carrier::Auto))?;
+        runtime()?.block_on(async {
+            let address = self.bind.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+            let address = SocketAddr::new(address, self.machines.port());
+            let listener = TcpListener::bind(address).await;
+            let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
+            output.announce(&format!("listening on {}", listener.local_addr()?))?;
+            let judge = |message: &[u8]| self.judge(message);
+            let mut door = Door::new(&carriers, options, &judge);
+            if self.is_one_copy {
+                let accepted =
+                    unless_interrupted(&interrupt, async { Ok(door.accept(&listener).await) }).await?;
+                drop((door, listener));
+                return serve(accepted, &carriers, &interrupt, output).await;
+            }
+            let mut peers = FuturesUnordered::new();
+            while !interrupt.is_requested() {
+                tokio::select! {
+                    accepted = door.accept(&listener), if peers.len() < MAX_PEERS => {
+                        peers.push(async {
+                            let peer = accepted.peer;
+                            (peer, serve(accepted, &carriers, &interrupt, output).await)
+                        });
+                    }
+                    Some((peer, done)) = peers.next() => report_failure(peer, done),
+                    () = interrupted(&interrupt) => (),
+                }
+            }
+            // Each of them notices the interrupt, too.
+            while let Some((peer, done)) = peers.next().await {
+                report_failure(peer, done);
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads the first message of a session
+    fn judge(&self, message: &[u8]) -> Result<Asked> {
+        match (message, self.into) {
+            (PING, _) if !self.is_one_copy => Ok(Asked::Measurement(Measurement::Ping)),
+            (BW, _) if !self.is_one_copy => Ok(Asked::Measurement(Measurement::Bw)),
+            (_, Some(root)) => Ok(Asked::Copy(Incoming::asked(message, root)?)),
+            (_, None) if Incoming::is_asked(message) => bail!(NoCopies),
+            _ => bail!(FOREIGN),
+        }
+    }
+}
+
+/// One peer that fails is no reason to leave the others
+fn report_failure(peer: SocketAddr, done: Result<()>) {
+    match done {
+        Err(error) if !error.is::<Interrupted>() => note(&format!("{peer}: {error:#}")),
+        _ => (),
+    }
+}
+
+/// Does what a peer asks for
+async fn serve(
+    accepted: Accepted<Asked>,
+    carriers: &Carriers,
+    interrupt: &Interrupt,
+    output: Output,
+) -> Result<()> {
+    let Accepted { node, session, peer, asked } = accepted;
+    let carrier = carriers.describe(&session).await;
+    let measurement = match asked {
+        Asked::Measurement(measurement) => measurement,
+        Asked::Copy(asked) => {
+            let accepted = Accepted { node, session, peer, asked };
+            return receive(accepted, &carrier, interrupt, output).await;
+        }
+    };
+    let command = measurement.command();
+    output.announce(&format!("{peer} measures: {command}"))?;
+    output.announce(&format!("carrier: {carrier}"))?;
+    let wall = Wall::start();
+    let done = unless_interrupted(interrupt, measurement.answer(&session)).await;
+    let (wall_seconds, carried) = (wall.seconds(), Carried::over(&session));
+    part(node, session, &done).await;
+    Served::new(command, peer, done.map_err(explain)?, wall_seconds, carried).print(output)
+}
+
+impl Measurement {
+    fn command(self) -> &'static str {
+        match self {
+            Self::Ping => "ping",
+            Self::Bw => "bw",
+        }
+    }
+
+    /// Answers until the peer closes the session; returns how many bytes came
+    async fn answer(self, session: &Session<AnyDevice>) -> Result<u64> {
+        match self {
+            Self::Ping => ping::answer(session).await,
+            Self::Bw => bw::answer(session).await,
+        }
+    }
+}
