@@ -35,8 +35,8 @@ use crate::sizes::{self, Sizes};
 
 /// RDMA over Thunderbolt 5, real or simulated
 ///
-/// `bw`, `copy` and `ping` run on the simulator: two Macs, a cable, virtual time; `bench` and `demo` with more of them. Equal seeds give equal runs. `copy` with `--listen` or
-/// HOST:NAME works between machines. `devices` and `doctor`
+/// `bw`, `copy` and `ping` run on the simulator: two Macs, a cable, virtual time; `bench` and `demo` with more of them. Equal seeds give equal runs. With HOST:, they work with
+/// another machine, where `serve` runs. `devices` and `doctor`
 /// inspect this machine, or a report that was recorded on another one. `topo` computes.
 #[derive(Debug, Parser)]
 #[command(name = "tb5", version, after_help = "Exit codes: 0 done, 1 failed, 2 usage.")]

@@ -79,7 +79,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     /// Notes that the peer has sent what it may not send
     pub(super) fn note_unexpected(&mut self) {
         if let Some(first) = &mut self.first {
-            first.failure.get_or_insert(HelloError::Unexpected.into());
+            first.failure.get_or_insert_with(|| HelloError::Unexpected.into());
         }
     }
 
