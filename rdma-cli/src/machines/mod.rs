@@ -11,5 +11,5 @@ pub(crate) use self::door::{Accepted, Door};
 pub(crate) use self::meeting::{Meeting, Peer};
 pub(crate) use self::remote_path::{RemotePath, require_below};
 pub(crate) use self::sides::{
-    NoCopies, explain, interrupted, key_options, part, room, runtime, unless_interrupted,
+    Declined, explain, interrupted, key_options, part, room, runtime, unless_interrupted,
 };

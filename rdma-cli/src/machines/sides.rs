@@ -17,17 +17,37 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The code with which a side that fails resets the session.
 const FAILED: u64 = 1;
-/// The code with which a side refuses a copy because it has no directory for copies.
-const NO_COPIES: u64 = 2;
 
-/// The side that serves takes no copies
-#[derive(Debug, thiserror::Error)]
-#[error("it asks for a copy: write --into DIR to take copies")]
-pub(crate) struct NoCopies;
+/// What a side does not do that serves: its peer is told by a code of its own
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(crate) enum Declined {
+    #[error("it asks for a copy: write --into DIR to take copies")]
+    Copy,
+    #[error("it asks for a measurement, and this side takes one copy: `tb5 serve` does both")]
+    Measurement,
+}
+
+impl Declined {
+    /// The code with which the session ends
+    fn code(self) -> u64 {
+        match self {
+            Self::Copy => 2,
+            Self::Measurement => 3,
+        }
+    }
+
+    /// What the user of the peer is told
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Copy => "the other side takes no copies: run `tb5 serve --into DIR` there",
+            Self::Measurement => "the other side takes one copy and nothing else: run `tb5 serve` there",
+        }
+    }
+}
 
 /// The code with which a session ends because of `error`
 pub(super) fn reset_code(error: &anyhow::Error) -> u64 {
-    if error.is::<NoCopies>() { NO_COPIES } else { FAILED }
+    error.downcast_ref::<Declined>().map_or(FAILED, |declined| declined.code())
 }
 
 /// A runtime with a thread for sessions, which go on while this one reads, writes and hashes
@@ -88,10 +108,10 @@ pub(crate) fn explain(error: anyhow::Error) -> anyhow::Error {
         _ => None,
     };
     match error.chain().find_map(lost) {
-        Some(SessionError::Reset(NO_COPIES)) => {
-            anyhow!("the other side takes no copies: run `tb5 serve --into DIR` there")
+        Some(SessionError::Reset(code)) => {
+            let declined = [Declined::Copy, Declined::Measurement].into_iter().find(|why| why.code() == code);
+            anyhow!(declined.map_or("the other side has given up, and says why", Declined::remedy))
         }
-        Some(SessionError::Reset(_)) => anyhow!("the other side has given up, and says why"),
         Some(SessionError::PeerGone) => anyhow!("the program at the other side has ended"),
         _ => error,
     }

@@ -15,7 +15,7 @@ use crate::args::{Carrier, Machines, Serve};
 use crate::copy::remote::{Incoming, receive};
 use crate::failure::at;
 use crate::machines::{
-    Accepted, Carried, Carriers, Door, NoCopies, explain, interrupted, key_options, part, room, runtime,
+    Accepted, Carried, Carriers, Declined, Door, explain, interrupted, key_options, part, room, runtime,
     unless_interrupted,
 };
 use crate::report::{Output, Wall, note};
@@ -117,10 +117,11 @@ impl Service<'_> {
     /// Reads the first message of a session
     fn judge(&self, message: &[u8]) -> Result<Asked> {
         match (message, self.into) {
-            (PING, _) if !self.is_one_copy => Ok(Asked::Measurement(Measurement::Ping)),
-            (BW, _) if !self.is_one_copy => Ok(Asked::Measurement(Measurement::Bw)),
+            (PING | BW, _) if self.is_one_copy => bail!(Declined::Measurement),
+            (PING, _) => Ok(Asked::Measurement(Measurement::Ping)),
+            (BW, _) => Ok(Asked::Measurement(Measurement::Bw)),
             (_, Some(root)) => Ok(Asked::Copy(Incoming::asked(message, root)?)),
-            (_, None) if Incoming::is_asked(message) => bail!(NoCopies),
+            (_, None) if Incoming::is_asked(message) => bail!(Declined::Copy),
             _ => bail!(FOREIGN),
         }
     }

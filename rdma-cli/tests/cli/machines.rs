@@ -267,10 +267,14 @@ fn what_a_server_does_not_do_is_refused_with_the_reason() {
     assert!(stderr(&served).contains("write --into DIR to take copies"), "{}", stderr(&served));
 
     let listener = Listener::start(&root.path(""), &[]);
-    assert_failed(&listener.ask("bw", &[]), 1, &["the other side has given up, and says why"]);
+    assert_failed(
+        &listener.ask("bw", &[]),
+        1,
+        &["the other side takes one copy and nothing else: run `tb5 serve` there"],
+    );
     listener.running.signal(libc::SIGINT);
     let listened = listener.running.finish();
-    assert_failed(&listened, 1, &["does not speak the protocol of this version of `tb5", "interrupted"]);
+    assert_failed(&listened, 1, &["it asks for a measurement", "interrupted"]);
     for (arguments, code, why) in [
         (&["ping", "--port", "1", "127.0.0.1:"][..], 1, "127.0.0.1, port 1: run `tb5 serve` there first"),
         (&["ping", "--port", "1"], 2, "--port is for two machines: write HOST:, or leave it out"),
