@@ -82,6 +82,7 @@ pub const PLAN: &[Plan] = &plan([
     ("timing.send_completion_ns", Measured),
     ("timing.line_rate", Decided),
     ("timing.unresolved_rtr_ns", Measured),
+    ("timing.verbs_block_tasks", Unseen("it is a property of the simulator")),
     ("timing.cpu", Unseen("it is a property of the simulator")),
     ("timing.open_ns", Unseen(VERBS)),
     ("timing.create_ns", Unseen(VERBS)),

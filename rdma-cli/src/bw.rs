@@ -1,8 +1,4 @@
-//! `tb5 bw`: goodput by the size of messages: simulated, beside the ceiling of the cable and beside TCP, or to another machine
-
-mod remote;
-
-pub(crate) use self::remote::answer;
+//! `tb5 bw`: goodput by the size of messages, here simulated, beside the ceiling of the cable and beside TCP
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::try_join;
@@ -49,9 +45,6 @@ pub(crate) struct Row {
 pub(crate) fn run(args: &Bw, output: Output) -> Result<()> {
     if let Some(size) = args.bytes.each().last().filter(|size| *size > MAX_MESSAGE) {
         bail!(Failure::usage(format!("--bytes: {size} exceeds the longest message, {MAX_MESSAGE} bytes")));
-    }
-    if let Some(host) = &args.host {
-        return remote::send(args, host, output);
     }
     args.machines.require_host()?;
     output.announce(&simulated(1))?;
@@ -112,11 +105,11 @@ async fn send(net: &Net, len: usize, count: usize, in_flight: usize) -> Result<f
 }
 
 /// How many messages are sent of a size
-fn count_of(size_bytes: u64, in_flight: u16) -> u64 {
+pub(crate) fn count_of(size_bytes: u64, in_flight: u16) -> u64 {
     VOLUME.div_ceil(size_bytes).clamp(8 * u64::from(in_flight), 4000)
 }
 
-async fn send_messages<D: Device>(
+pub(crate) async fn send_messages<D: Device>(
     session: &Session<D>,
     len: usize,
     count: usize,

@@ -21,6 +21,7 @@ mod html;
 mod mac;
 mod machines;
 mod manual;
+mod measure;
 mod ping;
 mod progress;
 mod recorded;
@@ -87,7 +88,10 @@ fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
             let why = "--sim: two simulated Macs need no other machine; leave HOST: out";
             Err(Failure::usage(why).into())
         }
-        Command::Bw(bw) => bw::run(bw, args.output()),
+        Command::Bw(bw) => match &bw.host {
+            Some(host) => measure::bw(bw, host, args.output()),
+            None => bw::run(bw, args.output()),
+        },
         Command::Calibrate(calibrate) if args.sim && calibrate.is_between_machines() => {
             let why = "--sim: two simulated Macs need no other machine; leave HOST and --listen out";
             Err(Failure::usage(why).into())
@@ -106,7 +110,10 @@ fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
         #[cfg(unix)]
         Command::Fabric(fabric) => fabric::run(fabric, args.output()),
         Command::Man(man) => manual::man(man),
-        Command::Ping(ping) => ping::run(ping, args.output()),
+        Command::Ping(ping) => match &ping.host {
+            Some(host) => measure::ping(ping, host, args.output()),
+            None => ping::run(ping, args.output()),
+        },
         Command::Provider(provider) => recorded::print_probe(provider),
         #[cfg(unix)]
         Command::Run(run) => run::run(run, args.output()),

@@ -1,6 +1,4 @@
-//! `tb5 ping`: measures round trips, in virtual time or with another machine
-
-mod remote;
+//! `tb5 ping`: measures round trips, here in virtual time
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::try_join;
@@ -50,7 +48,7 @@ impl Distribution {
         Self { min: rank(0), p50: rank(50), p99: rank(99), max: rank(100) }
     }
 
-    fn rows(&self) -> [(&'static str, String); 4] {
+    pub(crate) fn rows(&self) -> [(&'static str, String); 4] {
         let &Self { min, p50, p99, max } = self;
         [("min", micros(min)), ("p50", micros(p50)), ("p99", micros(p99)), ("max", micros(max))]
     }
@@ -60,9 +58,6 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
     if args.size > MAX_MESSAGE as u64 {
         let why = format!("--size {} exceeds the longest message, {MAX_MESSAGE} bytes", args.size);
         bail!(Failure::usage(why));
-    }
-    if let Some(host) = &args.host {
-        return remote::ping(args, host, output);
     }
     args.machines.require_host()?;
     output.announce(&simulated(1))?;

@@ -133,8 +133,12 @@ pub struct Timing {
     pub send_completion_ns: u64,
     /// Whether bytes take as long as the line rate says, rather than no time
     pub line_rate: bool,
-    /// What a transition to RTR takes that finds no neighbour; the program or the simulated task that calls it waits
+    /// What a transition to RTR takes that finds no neighbour: a program in C waits for it
     pub unresolved_rtr_ns: u64,
+    /// Whether a transition to RTR that finds no neighbour also takes [`unresolved_rtr_ns`](Self::unresolved_rtr_ns) in a simulation
+    ///
+    /// Off: a node finds by trial which cable leads where, and a mesh of which the pairs are connected one after another takes many seconds.
+    pub verbs_block_tasks: bool,
     /// Whether processors take time: verbs, copies, reductions and wake-ups last as long as the fields below say
     ///
     /// Off: only the wire takes time, and a program runs infinitely fast between two verbs. It has an effect on the tasks of a
@@ -187,6 +191,7 @@ impl Timing {
         send_completion_ns: 0,
         line_rate: false,
         unresolved_rtr_ns: 0,
+        verbs_block_tasks: false,
         cpu: false,
         open_ns: 0,
         create_ns: 0,
@@ -231,6 +236,7 @@ impl Default for Timing {
             send_completion_ns: 300,
             line_rate: true,
             unresolved_rtr_ns: 1_000_000_000,
+            verbs_block_tasks: false,
             cpu: false,
             open_ns: 100_000,
             create_ns: 50_000,

@@ -164,7 +164,10 @@ impl Shared {
         }
         let result = self.post(device, |fabric| {
             let result = call(fabric);
-            verb_time::add(std::mem::take(&mut fabric.blocked_ns));
+            let blocked_ns = std::mem::take(&mut fabric.blocked_ns);
+            if self.clock.is_some() || fabric.model.timing.verbs_block_tasks {
+                verb_time::add(blocked_ns);
+            }
             result
         });
         self.pass();

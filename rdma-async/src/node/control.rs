@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rdma_core::session::{ControlMessage, LinkId, Offer, PathEnd, PathId, Side};
+use rdma_core::session::{ControlMessage, HelloError, LinkId, Offer, PathEnd, PathId, Side};
 use rdma_core::{Cause, Device, Time, Timer};
 
+use super::first_failures::FirstFailures;
 use super::inner::NodeInner;
 use super::pairing::{Pairing, PortUse, RETRY_INTERVAL};
 use super::path::PreparedPath;
@@ -71,7 +72,7 @@ pub(super) struct Control<D: Device, S> {
     pairings: Vec<Pairing>,
     peer_ports: u32,
     /// What went wrong as long as no path was made.
-    first: Option<first_paths::FirstPaths>,
+    first: Option<FirstFailures>,
     timer: Pin<Box<dyn Timer>>,
     news: Waiter,
     watcher: Watcher,
@@ -127,7 +128,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
                 Side::Accepting => Vec::new(),
             },
             peer_ports,
-            first: Some(first_paths::FirstPaths::default()),
+            first: Some(FirstFailures::default()),
             timer: node.runtime.timer(),
             news: Waiter::default(),
             watcher: Watcher::default(),
@@ -183,6 +184,14 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         }
         self.paths[index] = PathState::Down { from: now };
         self.look_for_paths();
+    }
+
+    /// Notes why an attempt to make a path has failed
+    fn note_failure(&mut self, path: usize, error: ConnectError) {
+        tracing::debug!(path, %error, "no path");
+        if let Some(first) = &mut self.first {
+            first.note(error);
+        }
     }
 
     /// Lets each path that is down look for a port of the peer: one may be free
@@ -314,7 +323,9 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             ControlMessage::Bye => self.peering.fail(&SessionError::PeerGone),
             ControlMessage::Alive => (),
             ControlMessage::Confirm(_) | ControlMessage::Offer(_) => {
-                self.note_unexpected();
+                if let Some(first) = &mut self.first {
+                    first.note(HelloError::Unexpected.into());
+                }
                 self.stream.end();
             }
         }

@@ -2,6 +2,7 @@
 
 mod adopted;
 mod control;
+mod first_failures;
 mod inner;
 mod introduction;
 mod options;

@@ -67,5 +67,7 @@ pub(crate) fn secret(seed: u64) -> Model {
     if choices.pick(8) == 0 {
         set(&mut profile, "timing.line_rate", "false");
     }
+    // A simulated verb takes time for its task only then.
+    set(&mut profile, "timing.verbs_block_tasks", "true");
     profile.model
 }

@@ -31,7 +31,8 @@ fn visible(field: &str, model: &Model) -> Option<String> {
         | "rules.tb4_devices"
         | "rules.idle_death"
         | "rules.idle_death_spoils"
-        | "rules.error_keeps_mappings" => None,
+        | "rules.error_keeps_mappings"
+        | "timing.verbs_block_tasks" => None,
         "rules.frame_match" => (!short).then_some(own),
         "rules.send_completion" => is_timed.then_some(own),
         "rules.queue_unit" if overflows => shows_capacity(&truth).then_some(own),

@@ -7,7 +7,6 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use rdma_async::{AnyDevice, Session};
 use tokio::net::TcpListener;
 
 use self::report::Served;
@@ -18,17 +17,10 @@ use crate::machines::{
     Accepted, Carried, Carriers, Declined, Door, explain, interrupted, key_options, part, room, runtime,
     unless_interrupted,
 };
+use crate::measure::{FOREIGN, MAX_MESSAGE, Measurement};
 use crate::report::{Output, Wall, note};
 use crate::signals::{Interrupt, Interrupted};
-use crate::{bw, ping};
 
-/// The first message of a session that asks for answers to its messages
-pub(crate) const PING: &[u8] = b"tb5ping1";
-/// The first message of a session that sends messages to have them timed
-pub(crate) const BW: &[u8] = b"tb5band1";
-pub(crate) const FOREIGN: &str = "the peer does not speak the protocol of this version of `tb5`";
-/// The longest message, in bytes
-pub(crate) const MAX_MESSAGE: usize = ping::MAX_MESSAGE;
 /// Of the longest messages, how many there is memory for; for each peer
 const MESSAGES: usize = 8;
 /// Peers that are answered at once; further ones wait
@@ -38,12 +30,6 @@ const MAX_PEERS: usize = 4;
 enum Asked {
     Measurement(Measurement),
     Copy(Incoming),
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Measurement {
-    Ping,
-    Bw,
 }
 
 /// What is served, and for how long
@@ -116,13 +102,14 @@ impl Service<'_> {
 
     /// Reads the first message of a session
     fn judge(&self, message: &[u8]) -> Result<Asked> {
-        match (message, self.into) {
-            (PING | BW, _) if self.is_one_copy => bail!(Declined::Measurement),
-            (PING, _) => Ok(Asked::Measurement(Measurement::Ping)),
-            (BW, _) => Ok(Asked::Measurement(Measurement::Bw)),
-            (_, Some(root)) => Ok(Asked::Copy(Incoming::asked(message, root)?)),
-            (_, None) if Incoming::is_asked(message) => bail!(Declined::Copy),
-            _ => bail!(FOREIGN),
+        if let Some(measurement) = Measurement::asked(message) {
+            ensure!(!self.is_one_copy, Declined::Measurement);
+            return Ok(Asked::Measurement(measurement));
+        }
+        match self.into {
+            Some(root) => Ok(Asked::Copy(Incoming::asked(message, root)?)),
+            None if Incoming::is_asked(message) => bail!(Declined::Copy),
+            None => bail!(FOREIGN),
         }
     }
 }
@@ -159,21 +146,4 @@ async fn serve(
     let (wall_seconds, carried) = (wall.seconds(), Carried::over(&session));
     part(node, session, &done).await;
     Served::new(command, peer, done.map_err(explain)?, wall_seconds, carried).print(output)
-}
-
-impl Measurement {
-    fn command(self) -> &'static str {
-        match self {
-            Self::Ping => "ping",
-            Self::Bw => "bw",
-        }
-    }
-
-    /// Answers until the peer closes the session; returns how many bytes came
-    async fn answer(self, session: &Session<AnyDevice>) -> Result<u64> {
-        match self {
-            Self::Ping => ping::answer(session).await,
-            Self::Bw => bw::answer(session).await,
-        }
-    }
 }

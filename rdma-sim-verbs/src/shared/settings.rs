@@ -186,6 +186,8 @@ impl Settings {
         let mut model = self.profile.model.clone();
         // Programs align memory to the pages of this system.
         model.rules.alignment = model.rules.alignment.min(4096);
+        // Programs in C wait for their verbs.
+        model.timing.verbs_block_tasks = true;
         model
     }
 

@@ -122,6 +122,7 @@ fields! {
         send_completion_ns in is_time, "nanoseconds of at most an hour",
         line_rate,
         unresolved_rtr_ns in is_time, "nanoseconds of at most an hour",
+        verbs_block_tasks,
         cpu,
         open_ns in is_time, "nanoseconds of at most an hour",
         create_ns in is_time, "nanoseconds of at most an hour",

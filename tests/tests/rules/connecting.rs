@@ -181,6 +181,8 @@ fn an_unresolved_neighbour_takes_a_second() {
         })
     };
     let mut model = Model::tb5();
+    assert_eq!(took(model.clone()), [1, 1, 1]);
+    model.timing.verbs_block_tasks = true;
     assert_eq!(took(model.clone()), [1, 1_000_000_000, 1]);
     model.timing.unresolved_rtr_ns = 0;
     assert_eq!(took(model), [1, 1, 1]);
@@ -189,7 +191,9 @@ fn an_unresolved_neighbour_takes_a_second() {
 /// Only the task that has called the verb stands still.
 #[test]
 fn other_tasks_go_on_while_one_looks_for_a_neighbour() {
-    Sim::new().simulate(async |net| {
+    let mut model = Model::tb5();
+    model.timing.verbs_block_tasks = true;
+    Sim::new().model(model).simulate(async |net| {
         happen(&net, "a:rdma_en2 unresolvable").await;
         let b = bare(&net, "b").qp().address();
         let of_task = net.clone();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::{join, join_all};
 use rdma_async::{Device, Error, LinkId, Node, PathStatus, Session, Transport};
 use rdma_core::Time;
-use rdma_sim::{LineRate, Net, Sim, SimDevice, Topology};
+use rdma_sim::{LineRate, Model, Net, Sim, SimDevice, Topology};
 
 use rdma_tests::{Hooked, Hooks, connect, message, node_over, options};
 
@@ -87,11 +87,13 @@ async fn mesh_of_sessions(net: &Net, count: usize) {
 /// Regression: a mesh of four did not connect in ten.
 #[test]
 fn ports_are_tried_side_by_side() {
+    let mut model = Model::tb5();
+    model.timing.verbs_block_tasks = true;
     let at_most = |now: Time, seconds: u64| {
         assert!(now.as_nanos() < seconds * 1_000_000_000 + 500_000_000, "{now} of {seconds} s");
     };
     for to in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-        let run = Sim::new().topology(cabled(&to)).run(async |net| {
+        let run = Sim::new().topology(cabled(&to)).model(model.clone()).run(async |net| {
             let [a, b] = ["a", "b"].map(|host| node_over(&net, host, &THREE, &options()));
             let (ab, ba) = connect(&a, &b).await.unwrap();
             let is_straight = to.iter().enumerate().any(|(from, to)| from == *to);
@@ -103,7 +105,8 @@ fn ports_are_tried_side_by_side() {
         assert_eq!(run.findings, [], "{to:?}");
     }
     for count in [4, 7] {
-        let run = Sim::new().topology(Topology::mesh(count, count - 1).unwrap()).run(async |net| {
+        let topology = Topology::mesh(count, count - 1).unwrap();
+        let run = Sim::new().topology(topology).model(model.clone()).run(async |net| {
             mesh_of_sessions(&net, count).await;
             at_most(net.now(), count as u64 - 1);
         });

@@ -4,20 +4,13 @@ use std::io;
 use std::time::Duration;
 
 use rdma_core::Device;
-use rdma_core::session::{HelloError, Side};
+use rdma_core::session::Side;
 
 use super::{Control, PORT_INTERVAL, PathState};
 use crate::bootstrap_stream::BootstrapStream;
 use crate::error::ConnectError;
+use crate::node::first_failures::FirstFailures;
 use crate::node::pairing::Pairing;
-
-/// What went wrong before a path was made
-#[derive(Default)]
-pub(super) struct FirstPaths {
-    /// Of the first attempt.
-    failure: Option<ConnectError>,
-    failures: usize,
-}
 
 impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
     /// Makes paths, and ends as soon as there is one
@@ -54,33 +47,17 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
             // Each path once with each port.
             Side::Accepting => {
                 let attempts = self.paths.len() * self.node.ports.len();
-                self.first.as_ref().is_some_and(|first| first.failures >= attempts)
+                self.first.as_ref().is_some_and(|first| first.count() >= attempts)
             }
         };
         if !is_over && self.stream.is_open() {
             return None;
         }
-        let failure = self.first.as_mut().and_then(|first| first.failure.take());
+        let failure = self.first.as_mut().and_then(FirstFailures::take);
         Some(failure.unwrap_or_else(|| match is_over {
             true => self.no_path(),
             false => io::Error::from(io::ErrorKind::UnexpectedEof).into(),
         }))
-    }
-
-    /// Notes why an attempt to make a path has failed
-    pub(super) fn note_failure(&mut self, path: usize, error: ConnectError) {
-        tracing::debug!(path, %error, "no path");
-        if let Some(first) = &mut self.first {
-            first.failures += 1;
-            first.failure.get_or_insert(error);
-        }
-    }
-
-    /// Notes that the peer has sent what it may not send
-    pub(super) fn note_unexpected(&mut self) {
-        if let Some(first) = &mut self.first {
-            first.failure.get_or_insert_with(|| HelloError::Unexpected.into());
-        }
     }
 
     /// Runs until a path carries packets in both directions

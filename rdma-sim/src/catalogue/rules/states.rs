@@ -49,8 +49,8 @@ rules! {
     "rtr-unresolved", Disputed by "hellas thunderbolt-ibverbs; tmc/apple rdma; ds4 rig notes", set by Rules::unresolved,
         shown by an_unresolved_neighbour_is_a_timeout_or_not_permitted;
 
-    /// A transition to RTR that finds no neighbour takes a second. The program that has called it waits, or the
-    /// simulated task.
+    /// A transition to RTR that finds no neighbour takes a second. In programs in C the calling thread waits for it. A simulated
+    /// task that has called it does not run for so long if `Timing::verbs_block_tasks` says so.
     "rtr-second", Measured by "hellas thunderbolt-ibverbs; tmc/apple rdma", set by Timing::unresolved_rtr_ns,
         applies if |model| model.timing.unresolved_rtr_ns > 0,
         shown by an_unresolved_neighbour_takes_a_second;

@@ -3,14 +3,14 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use super::{Distribution, MAX_MESSAGE, round_trips};
+use super::wire::{MAX_MESSAGE, PING};
 use crate::args::Ping;
 use crate::machines::{
     Carried, Meeting, Peer, explain, key_options, part, room, runtime, unless_interrupted,
 };
+use crate::ping::{Distribution, round_trips};
 use crate::progress;
 use crate::report::{Output, Wall};
-use crate::serve;
 use crate::signals::Interrupt;
 
 #[derive(Debug, Serialize)]
@@ -27,7 +27,7 @@ struct RemotePing {
 }
 
 /// Measures round trips with `host`
-pub(super) fn ping(args: &Ping, host: &str, output: Output) -> Result<()> {
+pub(crate) fn ping(args: &Ping, host: &str, output: Output) -> Result<()> {
     let interrupt = Interrupt::listen()?;
     let (size, count) = (args.size as usize, args.count);
     let options = room(key_options(args.machines.key.as_deref())?, MAX_MESSAGE, 2);
@@ -37,7 +37,7 @@ pub(super) fn ping(args: &Ping, host: &str, output: Output) -> Result<()> {
         let peer = Peer { host, machines: &args.machines, command: "tb5 serve" };
         let Meeting { node, session } = Meeting::with(peer, options, &interrupt, output).await?;
         let done = unless_interrupted(&interrupt, async {
-            session.send_bytes(serve::PING).await?;
+            session.send_bytes(PING).await?;
             round_trips(&session, size, count, &progress).await
         });
         let done = done.await;

@@ -6,15 +6,15 @@ use anyhow::{Context as _, Result, bail};
 use rdma_async::{Device, Session};
 use serde::Serialize;
 
-use super::{count_of, receive_messages, send_messages};
+use super::wire::{BW, FOREIGN, MAX_MESSAGE};
 use crate::args::Bw;
+use crate::bw::{count_of, receive_messages, send_messages};
 use crate::failure::Failure;
 use crate::machines::{
     Carried, Meeting, Peer, explain, key_options, part, room, runtime, unless_interrupted,
 };
 use crate::progress;
 use crate::report::{Output, Wall, table};
-use crate::serve;
 use crate::signals::Interrupt;
 
 #[derive(Debug, Serialize)]
@@ -37,9 +37,9 @@ struct RemoteRow {
 }
 
 /// Measures the goodput to `host`
-pub(super) fn send(args: &Bw, host: &str, output: Output) -> Result<()> {
+pub(crate) fn bw(args: &Bw, host: &str, output: Output) -> Result<()> {
     let &Bw { bytes, in_flight, .. } = args;
-    let longest = serve::MAX_MESSAGE;
+    let longest = MAX_MESSAGE;
     if let Some(size) = bytes.each().last().filter(|size| *size > longest as u64) {
         let why = format!("--bytes: {size} exceeds the longest message between machines, {longest} bytes");
         bail!(Failure::usage(why));
@@ -52,7 +52,7 @@ pub(super) fn send(args: &Bw, host: &str, output: Output) -> Result<()> {
         let peer = Peer { host, machines: &args.machines, command: "tb5 serve" };
         let Meeting { node, session } = Meeting::with(peer, options, &interrupt, output).await?;
         let done = unless_interrupted(&interrupt, async {
-            session.send_bytes(serve::BW).await?;
+            session.send_bytes(BW).await?;
             let mut rows = Vec::new();
             for size in bytes.each() {
                 rows.push(row(&session, size, in_flight).await?);
@@ -78,18 +78,18 @@ async fn row<D: Device>(session: &Session<D>, size: u64, in_flight: u16) -> Resu
     send_messages(session, size as usize, count as usize, in_flight.into()).await?;
     let answer = session.recv().await?.context("the peer closed the session before it had told the time")?;
     let nanos = answer.as_array().map(|nanos| u64::from_le_bytes(*nanos)).filter(|nanos| *nanos > 0);
-    let nanos = nanos.context("the peer does not speak the protocol of this version of `tb5 bw`")?;
+    let nanos = nanos.context(FOREIGN)?;
     let goodput_bytes_per_second = (size * count) as f64 / (nanos as f64 / 1e9);
     Ok(RemoteRow { size_bytes: size, count, goodput_bytes_per_second })
 }
 
 /// Receives messages and answers with the time that those of each size took, until the peer closes the session; returns how many
 /// bytes came
-pub(crate) async fn answer<D: Device>(session: &Session<D>) -> Result<u64> {
+pub(super) async fn answer<D: Device>(session: &Session<D>) -> Result<u64> {
     let mut total = 0;
     while let Some(request) = session.recv().await? {
         let numbers = request.as_chunks().0.iter().map(|number| u64::from_le_bytes(*number));
-        let [size, count] = numbers.collect::<Vec<_>>().try_into().ok().context(serve::FOREIGN)?;
+        let [size, count] = numbers.collect::<Vec<_>>().try_into().ok().context(FOREIGN)?;
         drop(request);
         let start = session.runtime().now();
         receive_messages(session, usize::try_from(size)?, usize::try_from(count)?).await?;

@@ -1,0 +1,52 @@
+//! Measurements between two machines: one asks for them, and one answers
+
+mod bw;
+mod ping;
+mod wire;
+
+use anyhow::Result;
+use rdma_async::{Device, Session};
+
+pub(crate) use self::bw::bw;
+pub(crate) use self::ping::ping;
+pub(crate) use self::wire::{FOREIGN, MAX_MESSAGE};
+
+/// What a peer asks for with the first message of a session
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Measurement {
+    /// Each message is answered with a copy of it
+    Ping,
+    /// Messages are received and timed
+    Bw,
+}
+
+impl Measurement {
+    /// The first message of a session
+    fn request(self) -> &'static [u8] {
+        match self {
+            Self::Ping => wire::PING,
+            Self::Bw => wire::BW,
+        }
+    }
+
+    /// The measurement that the first message of a session asks for
+    pub(crate) fn asked(message: &[u8]) -> Option<Self> {
+        [Self::Ping, Self::Bw].into_iter().find(|measurement| measurement.request() == message)
+    }
+
+    /// The command that measures
+    pub(crate) fn command(self) -> &'static str {
+        match self {
+            Self::Ping => "ping",
+            Self::Bw => "bw",
+        }
+    }
+
+    /// Answers until the peer closes the session; returns how many bytes came
+    pub(crate) async fn answer<D: Device>(self, session: &Session<D>) -> Result<u64> {
+        match self {
+            Self::Ping => crate::ping::answer(session).await,
+            Self::Bw => bw::answer(session).await,
+        }
+    }
+}

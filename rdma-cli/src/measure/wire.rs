@@ -1,0 +1,9 @@
+//! What both sides of a measurement agree on
+
+/// The longest message between machines, in bytes
+pub(crate) const MAX_MESSAGE: usize = crate::ping::MAX_MESSAGE;
+/// The first message of a session that asks for answers to its messages
+pub(super) const PING: &[u8] = b"tb5ping1";
+/// The first message of a session that asks to have its messages timed
+pub(super) const BW: &[u8] = b"tb5band1";
+pub(crate) const FOREIGN: &str = "the peer does not speak the protocol of this version of `tb5`";
