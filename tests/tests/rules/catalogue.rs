@@ -11,7 +11,7 @@ use rdma_tests::files::{assert_golden, root, rust_files};
 use crate::counting;
 
 /// The names of the tests in a file
-fn tests_in(text: &str) -> impl Iterator<Item = String> {
+pub(crate) fn tests_in(text: &str) -> impl Iterator<Item = String> {
     text.split("#[test]")
         .skip(1)
         .filter_map(|rest| Some(rest.split_once("fn ")?.1.split_once('(')?.0.to_owned()))

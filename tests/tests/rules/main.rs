@@ -7,6 +7,7 @@ mod catalogue;
 mod connecting;
 mod counting;
 mod delivery;
+mod facts;
 mod faults;
 mod hosts;
 mod limits;
