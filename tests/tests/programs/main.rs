@@ -12,6 +12,8 @@ use rdma_sim::{LineRate, Topology};
 use rdma_sim_verbs::shared::{Settings, SharedFabric};
 use rdma_tests::hosts::{Hosts, library};
 
+mod shapes;
+
 /// The most time that a program gets, in seconds
 const TIMEOUT: &str = "120";
 

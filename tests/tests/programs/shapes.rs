@@ -1,0 +1,147 @@
+//! The traffic of programs that people run over RDMA on Macs: their buffers, depths and attributes, over meshes and rings
+//!
+//! What is known of each program stands in the table of `shapes.c`. All run on the default model of a Mac.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rdma_sim::Topology;
+use rdma_sim_verbs::shared::Settings;
+
+use super::{compiled, held_port, text};
+use rdma_tests::hosts::Hosts;
+
+const SHAPES: [&str; 5] = ["jaccl", "tccl", "llama", "mesh-flow", "gojaccl"];
+/// Longer than a program needs, and than it waits for progress, in seconds.
+const TIMEOUT: &str = "20";
+/// Exit codes of the program, and of one that was killed by `timeout`.
+const FAILED: i32 = 1;
+const STALLED: i32 = 3;
+const WRONG: i32 = 4;
+const KILLED: i32 = 124;
+
+/// How the processes of all ranks end: the exit code, and what was printed
+fn run(
+    shape: &str,
+    pattern: &str,
+    bytes: usize,
+    topology: &Topology,
+    profile: &str,
+    fault: Option<&str>,
+) -> Vec<(Option<i32>, String)> {
+    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| compiled("shapes", &["-ldl"]));
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let settings = Settings::new(topology.clone()).profile(profile).unwrap();
+    let name = format!("shapes{}", RUNS.fetch_add(1, Ordering::Relaxed));
+    let hosts = Hosts::new(&name, &settings, "no peers");
+    fault.into_iter().for_each(|fault| hosts.fabric.add_fault(fault).unwrap());
+    let (port, _held) = held_port();
+    let names: Vec<_> = topology.hosts().iter().map(|host| host.name().to_owned()).collect();
+    let start = |(rank, name): (usize, &String)| -> Child {
+        let mut command = hosts.command("timeout", name);
+        command.args(["-k", "1", TIMEOUT]).arg(&*PROGRAM).args([shape, pattern, &bytes.to_string()]);
+        command.args([rank.to_string(), names.len().to_string(), port.to_string()]);
+        for other in &names {
+            let mut links = topology.links();
+            let device = links.find_map(|link| match link.ends {
+                [own, peer] | [peer, own] if own.host == name && peer.host == other => {
+                    Some(own.device.to_owned())
+                }
+                _ => None,
+            });
+            command.arg(device.unwrap_or_else(|| "-".to_owned()));
+        }
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let children: Vec<_> = names.iter().enumerate().map(start).collect();
+    let outputs = children.into_iter().map(|child| child.wait_with_output().unwrap());
+    outputs.map(|output| (output.status.code(), text(&output))).collect()
+}
+
+/// The default profile, but for mesh-flow: it reads its source from the first entry of the GID table, which the default refuses
+fn profile_of(shape: &str) -> String {
+    if shape != "mesh-flow" {
+        return "tb5".to_owned();
+    }
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("any-source.toml");
+    fs::write(&path, "format = 1\nbase = \"tb5\"\n[rules]\nsource_gid = \"any\"\n").unwrap();
+    path.to_string_lossy().into_owned()
+}
+
+/// Catches queues that take fewer frames than programs post, and bytes that come out of place.
+#[test]
+fn each_shape_of_traffic_arrives_whole_over_meshes_and_rings() {
+    for shape in SHAPES {
+        for (pattern, hosts, bytes) in
+            [("mesh", 2, 3 << 20), ("mesh", 4, 300_001), ("ring", 3, 700_000), ("ring", 8, 70_000)]
+        {
+            let topology = match pattern {
+                "mesh" => Topology::mesh(hosts, hosts - 1),
+                _ => Topology::ring(hosts, 2),
+            };
+            for (code, said) in run(shape, pattern, bytes, &topology.unwrap(), &profile_of(shape), None) {
+                assert_eq!(
+                    (code, said.trim()),
+                    (Some(0), "all bytes are right"),
+                    "{shape}, {pattern} of {hosts}"
+                );
+            }
+        }
+    }
+}
+
+/// Catches a provider under which a program goes on with bytes that never came, and one that lets it wait without an end.
+#[test]
+fn a_pulled_cable_and_a_lost_message_end_in_an_error() {
+    for shape in SHAPES {
+        let unplugged = run(
+            shape,
+            "mesh",
+            8 << 20,
+            &Topology::pair(),
+            &profile_of(shape),
+            Some("after 500 frames a:rdma_en2 unplug"),
+        );
+        assert!(
+            unplugged.iter().all(|(code, _)| matches!(code, Some(FAILED | STALLED))),
+            "{shape}: {unplugged:?}"
+        );
+    }
+    // Nothing but a comparison shows that a message is missing: those behind it take its place.
+    for shape in ["jaccl", "llama"] {
+        let lost =
+            run(shape, "mesh", 8 << 20, &Topology::pair(), "tb5", Some("after 500 frames a:rdma_en2 lose 1"));
+        let [(sender, _), (receiver, said)] = &lost[..] else { panic!("{lost:?}") };
+        assert_eq!((*receiver, said.contains("wrong byte")), (Some(WRONG), true), "{shape}: {lost:?}");
+        assert_ne!(*sender, Some(0), "{shape}: {lost:?}");
+    }
+}
+
+/// Catches a verb that returns although it hangs, a peer that hangs with it, and a slow verb that fails.
+#[test]
+fn a_verb_that_hangs_stops_its_program_and_a_slow_one_delays_it() {
+    let run = |fault| run("jaccl", "mesh", 1 << 20, &Topology::pair(), "tb5", Some(fault));
+    let hung = run("at 0s a:rdma_en2 hang create_qp");
+    assert_eq!(
+        hung.iter().map(|(code, _)| *code).collect::<Vec<_>>(),
+        [Some(KILLED), Some(FAILED)],
+        "{hung:?}"
+    );
+    let slow = run("at 0s a:rdma_en2 slow-verb create_qp=200ms");
+    assert!(slow.iter().all(|(code, _)| *code == Some(0)), "{slow:?}");
+}
+
+/// The strict side of each disputed rule refuses four of the five, each at the verb that somebody reported to refuse it.
+#[test]
+fn shapes_that_rely_on_disputed_rules_fail_on_the_strict_profile() {
+    // A queue that grants just what was asked for, a path MTU of 4096 that times out, and memory for local writing alone.
+    let reasons = ["post_recv (22)", "post_recv (22)", "RTR (60)", "p_ibv_reg_mr", "all bytes are right"];
+    for (shape, reason) in SHAPES.into_iter().zip(reasons) {
+        for (_, said) in run(shape, "mesh", 3 << 20, &Topology::pair(), "tb5-strict", None) {
+            assert!(said.contains(reason), "{shape}: {said}");
+        }
+    }
+}
