@@ -192,7 +192,7 @@ pub(crate) struct Bench {
     /// Number of hosts; by default that of the topology, or 4
     #[arg(long, value_name = "N")]
     pub(crate) hosts: Option<usize>,
-    /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix or hostfile of MLX in JSON)
+    /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix or hostfile of MLX in JSON); `-` is standard input
     #[arg(long, default_value = "mesh", value_name = "SHAPE|FILE")]
     pub(crate) topology: String,
     /// Sizes from A to B in B, KiB, MiB or GiB, each twice the one before
@@ -257,7 +257,7 @@ pub(crate) struct Run {
     /// Number of hosts; by default that of the topology, or 2
     #[arg(long, value_name = "N")]
     pub(crate) hosts: Option<usize>,
-    /// Cabling: mesh, ring, line, star, pair, or a file (a topology in TOML, a device matrix or hostfile of MLX in JSON)
+    /// Cabling: mesh, ring, line, star, pair, or a file (a topology in TOML, a device matrix or hostfile of MLX in JSON); `-` is standard input
     #[arg(long, default_value = "mesh", value_name = "SHAPE|FILE")]
     pub(crate) topology: String,
     /// Device model: tb5, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote

@@ -4,6 +4,8 @@ mod args;
 #[cfg(unix)]
 mod bench;
 mod bw;
+#[cfg(unix)]
+mod cabled_macs;
 mod calibrate;
 mod copy;
 #[cfg(unix)]

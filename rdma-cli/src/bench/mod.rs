@@ -13,7 +13,6 @@ use half::{bf16, f16};
 use rdma_collectives::{Costs, Plan, plan};
 use rdma_sim::FaultPlan;
 use rdma_sim::topology::Shape;
-use rdma_sim_verbs::shared::topology;
 
 use self::cluster::Macs;
 use self::jaccl::Jaccl;
@@ -25,6 +24,7 @@ pub(crate) use self::report::Row;
 use self::report::{Header, Rows};
 use self::workload::{ROOT, Workload};
 use crate::args::Bench;
+use crate::cabled_macs;
 use crate::failure::Failure;
 use crate::mac;
 use crate::report::Output;
@@ -37,7 +37,7 @@ const MAX_DATA: u64 = 4 << 30;
 
 pub(crate) fn run(args: &Bench, output: Output) -> Result<()> {
     let hosts = args.hosts.or_else(|| default_hosts(&args.topology));
-    let topology = topology(&args.topology, hosts).map_err(Failure::usage)?;
+    let topology = cabled_macs::read(&args.topology, hosts)?;
     let cabling = cabling(&topology)?;
     let ranks = cabling.hosts().len();
     let longest = args.bytes.each().last().unwrap_or(0);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use anyhow::{Context as _, Result, bail};
-use rdma_sim_verbs::shared::{FabricError, Settings, SharedFabric, topology};
+use rdma_sim_verbs::shared::{FabricError, Settings, SharedFabric};
 
 use self::environment::Environment;
 use self::host::Host;
@@ -25,14 +25,14 @@ pub(crate) use self::summary::{Happened, columns, faults_of};
 use self::watch::{Policy, Watch};
 use crate::args::{Pace, Run};
 use crate::failure::Failure;
-use crate::fault_text;
 use crate::report::{Output, Wall};
 use crate::signals::Interrupt;
+use crate::{cabled_macs, fault_text};
 
 pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
     // Before the topology, which may be impossible for another reason with so many hosts.
     args.hosts.map_or(Ok(()), check_hosts)?;
-    let topology = topology(&args.topology, args.hosts).map_err(Failure::usage)?;
+    let topology = cabled_macs::read(&args.topology, args.hosts)?;
     check_hosts(topology.hosts().len())?;
     let commands = commands(&args.program, topology.hosts().len())?;
     let plans = args.fault.iter().map(|text| fault_text::parse(text, 0, &topology));

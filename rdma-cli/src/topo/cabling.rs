@@ -4,14 +4,12 @@ use anyhow::{Context as _, Result};
 use rdma_collectives::{Cable, Cabling, PlanError};
 use rdma_sim::Timing;
 use rdma_sim::topology::Topology;
-use rdma_sim_verbs::shared::topology;
 
-use crate::args;
-use crate::failure::Failure;
+use crate::{args, cabled_macs};
 
 /// The topology that the arguments name
 pub(super) fn read(args: &args::Topology) -> Result<Topology> {
-    topology(&args.topology, args.hosts).map_err(|error| Failure::usage(error).into())
+    Ok(cabled_macs::read(&args.topology, args.hosts)?)
 }
 
 /// The cabling of a topology: what a cable carries is its payload in full frames, and its latency that of the simulator

@@ -2,13 +2,14 @@
 
 use std::io::Read as _;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use rdma_collectives::{Plan, verify};
 use serde::Serialize;
 
 use super::cabling::{cabling, read};
 use crate::args::TopoCheck;
-use crate::failure::at;
+use crate::cabled_macs::STANDARD_INPUT;
+use crate::failure::{Failure, at};
 use crate::file;
 use crate::report::Output;
 
@@ -23,6 +24,10 @@ struct Checked {
 }
 
 pub(crate) fn run(args: &TopoCheck, output: Output) -> anyhow::Result<()> {
+    if args.plan.as_os_str() == STANDARD_INPUT && args.topology.topology == STANDARD_INPUT {
+        let why = "standard input is read once: write `-` for the topology or for the plan";
+        bail!(Failure::usage(why));
+    }
     let topology = read(&args.topology)?;
     let cabling = cabling(&topology)?;
     let mut text = String::new();

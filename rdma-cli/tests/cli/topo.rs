@@ -190,5 +190,22 @@ fn a_minus_is_standard_input_or_output() {
     assert_eq!(stdout(&made), fs::read_to_string(&plan).unwrap());
     let checked = fed(&["topo", "check", "ring:3", "-"], &plan);
     assert!(stdout(&checked).contains("no plan is faster"), "{}", stderr(&checked));
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no file is called -");
+    let ring = folder.path().join("ring");
+    fs::write(&ring, tb5!("topo", "convert", "ring:3").stdout).unwrap();
+    let matrix = folder.path().join("matrix");
+    fs::write(&matrix, tb5!("topo", "convert", "ring:3", "--to", "matrix").stdout).unwrap();
+    for input in [&ring, &matrix] {
+        for arguments in [
+            &["topo", "draw", "-"][..],
+            &["topo", "plan", "-"],
+            &["bench", "broadcast", "--bytes", "4KiB", "--topology", "-"],
+            &["run", "--topology", "-", "--", "true"],
+        ] {
+            let output = fed(arguments, input);
+            assert!(output.status.success(), "{arguments:?} {}: {}", input.display(), stderr(&output));
+        }
+    }
+    assert_failed(&fed(&["topo", "draw", "-"], &plan), 2, &["standard input:1: "]);
+    assert_failed(&fed(&["topo", "check", "-", "-"], &plan), 2, &["standard input is read once"]);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "no file is called -");
 }

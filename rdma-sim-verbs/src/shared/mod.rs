@@ -21,4 +21,4 @@ mod wake_pipe;
 pub use self::error::FabricError;
 pub use self::fabric::{Lateness, SharedFabric};
 pub(crate) use self::host::LocalHost;
-pub use self::settings::{Settings, SettingsError, topology};
+pub use self::settings::{Settings, SettingsError, topology, topology_in};

@@ -50,19 +50,36 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
                 std::io::ErrorKind::NotFound => SettingsError::NoTopology(text.to_owned(), Box::new(unknown)),
                 _ => SettingsError::Text(format!("{text}: {error}")),
             })?;
-            // Lists within a list are a matrix; anything else in JSON is a hostfile.
-            let first = content.trim_start().strip_prefix('[').map(|rest| rest.trim_start().chars().next());
-            let found = if path.extension().is_some_and(|extension| extension == "json") {
-                match first {
-                    Some(Some('{')) | None => Topology::from_hostfile(&content),
-                    Some(_) => Topology::from_matrix(&content),
-                }
-            } else {
-                Topology::from_toml(&content)
-            };
-            found.map_err(|error| SettingsError::File(text.to_owned(), Box::new(error)))?
+            let is_json = path.extension().is_some_and(|extension| extension == "json");
+            return topology_in(text, &content, is_json, hosts);
         }
     };
+    with_hosts(topology, hosts)
+}
+
+/// The Macs and cables of the content of a file, as [`topology`] reads it; `name` is for messages
+///
+/// # Errors
+///
+/// [`SettingsError::File`] if the topology is invalid; [`SettingsError::Text`] if it has another number of hosts than `hosts`.
+pub fn topology_in(
+    name: &str,
+    content: &str,
+    is_json: bool,
+    hosts: Option<usize>,
+) -> Result<Topology, SettingsError> {
+    // Lists within a list are a matrix; anything else in JSON is a hostfile.
+    let first = content.trim_start().strip_prefix('[').map(|rest| rest.trim_start().chars().next());
+    let found = match first {
+        _ if !is_json => Topology::from_toml(content),
+        Some(Some('{')) | None => Topology::from_hostfile(content),
+        Some(_) => Topology::from_matrix(content),
+    };
+    with_hosts(found.map_err(|error| SettingsError::File(name.to_owned(), Box::new(error)))?, hosts)
+}
+
+/// The topology, if it has so many hosts
+fn with_hosts(topology: Topology, hosts: Option<usize>) -> Result<Topology, SettingsError> {
     match hosts {
         Some(hosts) if topology.hosts().len() != hosts => Err(SettingsError::Text(format!(
             "{hosts} hosts, but the topology has {}",
