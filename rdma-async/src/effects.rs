@@ -18,6 +18,7 @@ pub(crate) struct Effects<T> {
     inline: [Option<Effect<T>>; 2],
     more: VecDeque<Effect<T>>,
     is_reactor_due: bool,
+    holds_values: bool,
 }
 
 #[derive(Debug)]
@@ -29,7 +30,7 @@ enum Effect<T> {
 
 impl<T> Effects<T> {
     pub(crate) const fn new() -> Self {
-        Self { inline: [None, None], more: VecDeque::new(), is_reactor_due: false }
+        Self { inline: [None, None], more: VecDeque::new(), is_reactor_due: false, holds_values: false }
     }
 
     /// For an owner that runs its effects again and again, with space so that it need not allocate
@@ -55,8 +56,14 @@ impl<T> Effects<T> {
     #[inline]
     pub(crate) fn drop(&mut self, values: impl IntoIterator<Item = T>) {
         for value in values {
+            self.holds_values = true;
             self.push(Effect::Drop(value));
         }
+    }
+
+    /// Whether there are values that are still to be dropped
+    pub(crate) fn holds_values(&self) -> bool {
+        self.holds_values
     }
 
     pub(crate) fn is_reactor_due(&self) -> bool {
@@ -81,6 +88,7 @@ impl<T> Effects<T> {
         if self.inline[0].is_some() {
             self.perform();
         }
+        self.holds_values = false;
         if std::mem::take(&mut self.is_reactor_due) {
             reactor.wake_by_ref();
         }
@@ -151,6 +159,21 @@ mod tests {
         effects.run(&counting);
         assert_eq!(count.get(), 4, "three tasks and the reactor");
         assert!(effects.pop().is_none());
+    }
+
+    /// Catches values that are forgotten about while others wait, or after they are gone: a peer that is not awaited, or for ever.
+    #[test]
+    fn it_is_known_whether_values_are_held() {
+        let (_, counting) = WakeCount::new();
+        let mut effects = Effects::new();
+        effects.wake(Some(counting.clone()));
+        assert!(!effects.holds_values(), "a task is no value");
+        effects.drop([1, 2]);
+        effects.drop([]);
+        effects.wake(Some(counting.clone()));
+        assert!(effects.holds_values());
+        effects.run(&counting);
+        assert!(!effects.holds_values());
     }
 
     /// Catches effects that overtake each other where the inline places end.

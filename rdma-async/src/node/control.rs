@@ -218,7 +218,7 @@ impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
         let _ = timeout(&*self.node.runtime, self.peer_timeout, self.stream.flush()).await;
         self.peering.fail(&SessionError::RuntimeGone);
         // Devices give up what they have for the paths, or are reported: the peer counts until then.
-        while !self.peering.update(|state, _| state.has_stopped()) {
+        while !self.peering.has_stopped() {
             sleep(&*self.node.runtime, PORT_INTERVAL).await;
         }
     }

@@ -148,7 +148,7 @@ impl<D: Device> State<D> {
     }
 
     /// Whether every path that has ended was given up by its device
-    pub(crate) fn has_stopped(&self) -> bool {
+    pub(super) fn has_stopped(&self) -> bool {
         self.stopping.is_empty()
     }
 
@@ -201,9 +201,9 @@ impl<D: Device> State<D> {
         self.release_if_over(effects);
     }
 
-    pub(super) fn lose_all_paths(&mut self, now: Time, effects: &mut Effects) {
+    pub(super) fn lose_all_paths(&mut self, reason: PathLoss, now: Time, effects: &mut Effects) {
         for index in 0..self.lanes.len() {
-            self.lose_path(PathId(index as u32), PathLoss::Device, now, effects);
+            self.lose_path(PathId(index as u32), reason, now, effects);
         }
     }
 
@@ -233,7 +233,7 @@ impl<D: Device> State<D> {
         self.announced.clear();
         self.pool.leave(Zone::Bulk, &mut self.memory.frames, effects);
         self.pool.leave_freed(&mut self.memory.freed, effects);
-        self.lose_all_paths(Time::ZERO, effects);
+        self.lose_all_paths(PathLoss::Device, Time::ZERO, effects);
         for session in self.sessions.values_mut() {
             session.fail(error, effects);
         }

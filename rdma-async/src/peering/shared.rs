@@ -1,7 +1,7 @@
 //! A peering as the reactor, its task and its sessions share it
 
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -20,7 +20,7 @@ use crate::error::{OpenError, SendError, SessionError};
 use crate::node_id::NodeId;
 use crate::pool::{Lease, Pool};
 use crate::send_failed::SendFailed;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use crate::wait_queue::{SharedWaitQueue, Waiter};
 
 /// The state of a peering under its one lock
@@ -35,6 +35,8 @@ pub(crate) struct PeeringShared<D: Device> {
     /// When the reactor must look at this peering, in nanoseconds.
     wake_at: AtomicU64,
     state: Mutex<State<D>>,
+    /// How many threads have unlocked the state and still give memory back.
+    giving_back: AtomicUsize,
     /// Wakes the task that accepts sessions and makes paths.
     news: SharedWaitQueue<bool>,
     /// This peering, for devices that stop working for it later.
@@ -58,6 +60,7 @@ impl<D: Device> PeeringShared<D> {
             runtime,
             wake_at,
             state,
+            giving_back: AtomicUsize::new(0),
             news,
             this: Weak::clone(this),
         })
@@ -75,19 +78,37 @@ impl<D: Device> PeeringShared<D> {
         let mut effects = Effects::new();
         let mut state = self.state.lock();
         let result = f(&mut state, &mut effects);
-        let has_news = state.has_news();
         // Under the lock: the reactor may be about to store a later time.
         if effects.is_reactor_due() {
             self.wake_at.store(0, Ordering::Relaxed);
         }
+        self.unlock(state, &mut effects);
+        result
+    }
+
+    /// Unlocks, and does what is to be done without the lock
+    #[inline]
+    fn unlock(&self, mut state: MutexGuard<'_, State<D>>, effects: &mut Effects) {
+        let has_news = state.has_news();
         let hardware = state.take_hardware();
+        let gives_back = effects.holds_values();
+        if gives_back {
+            self.giving_back.fetch_add(1, Ordering::Relaxed);
+        }
         drop(state);
         effects.run(&self.reactor);
+        if gives_back {
+            self.giving_back.fetch_sub(1, Ordering::Release);
+        }
         if has_news {
             self.news.update(|has_news| *has_news = true);
         }
         self.stop_all(hardware);
-        result
+    }
+
+    /// Whether the devices have given up every path that has ended, and the memory for it is free
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.state.lock().has_stopped() && self.giving_back.load(Ordering::Acquire) == 0
     }
 
     /// Lets devices give up what they have for paths that have ended, where that may block
@@ -196,10 +217,7 @@ impl<D: Device> PeeringShared<D> {
         if is_due {
             self.wake_at.store(0, Ordering::Relaxed);
         }
-        let hardware = state.take_hardware();
-        drop(state);
-        effects.run(&self.reactor);
-        self.stop_all(hardware);
+        self.unlock(state, effects);
     }
 
     /// As [`State::drive`], if it is time; returns when to call again
@@ -216,17 +234,10 @@ impl<D: Device> PeeringShared<D> {
         }
         let mut state = self.state.lock();
         let wake = state.drive(is_drained, now, cx, effects);
-        let has_news = state.has_news();
         // Memory that comes free wakes the reactor, and not this peering.
         let wake_at = if state.waits_for_memory() { Some(Time::ZERO) } else { wake };
         self.wake_at.store(wake_at.map_or(u64::MAX, Time::as_nanos), Ordering::Relaxed);
-        let hardware = state.take_hardware();
-        drop(state);
-        effects.run(&self.reactor);
-        if has_news {
-            self.news.update(|has_news| *has_news = true);
-        }
-        self.stop_all(hardware);
+        self.unlock(state, effects);
         wake
     }
 
@@ -243,6 +254,11 @@ impl<D: Device> PeeringShared<D> {
     /// A path has failed, as the device or the peer says
     pub(crate) fn lose_path(&self, path: PathId) {
         self.with(|state, now, effects| state.lose_path(path, PathLoss::Device, now, effects));
+    }
+
+    /// Gives up all paths, which are then made again
+    pub(crate) fn break_paths(&self) {
+        self.with(|state, now, effects| state.lose_all_paths(PathLoss::Broken, now, effects));
     }
 
     pub(crate) fn fail(&self, error: &SessionError) {

@@ -305,6 +305,30 @@ impl<D: Device> Session<D> {
         self.main.max_message()
     }
 
+    /// Breaks every path to the peer, as if all cables had been pulled for a moment: a drill
+    ///
+    /// The nodes make new paths at once, and what was under way is sent again; no message is lost or repeated. Shows on machines whose
+    /// cables are out of reach how a program takes an outage. Concerns all sessions with the peer, because they share its paths; what the
+    /// outage has cost is in the [snapshot](Self::snapshot), with [`PathLoss::Broken`](rdma_core::session::PathLoss::Broken) as the last loss.
+    ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, _) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// session.break_paths();
+    /// session.send_bytes(b"over a new path").await?;
+    /// # assert_eq!(*peer.recv().await?.expect("a message"), *b"over a new path");
+    /// assert_eq!(session.snapshot().paths[0].counts.made, 2);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # }).value.unwrap();
+    /// ```
+    pub fn break_paths(&self) {
+        self.peering().break_paths();
+    }
+
     /// Ends the session at once: here with [`SessionError::Aborted`](crate::SessionError::Aborted), at the peer with
     /// [`SessionError::Reset`](crate::SessionError::Reset) and this code; [`u64::MAX`] is that of nodes
     ///

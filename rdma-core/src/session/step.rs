@@ -201,6 +201,9 @@ pub enum PathLoss {
     /// The caller gave the path up: the device or the peer reported that it failed
     #[error("the device or the peer reported that the path failed")]
     Device,
+    /// The application has broken it, as a drill
+    #[error("the application has broken the path")]
+    Broken,
     /// Nothing arrived for the timeout of the path
     #[error("no packet arrived for the path timeout")]
     Silent,

@@ -67,6 +67,52 @@ fn an_outage_too_short_to_be_seen_costs_no_more_than_20_ms() {
     }
 }
 
+/// Catches a drill that one side alone learns of, that spares a cable, or after which something is lost, repeated or waits.
+#[test]
+fn broken_paths_are_made_again_and_nothing_is_lost() {
+    const LENS: [&[usize]; 4] = [&[100; 3_000], &[30_000; 300], &[1 << 20; 12], &[0, 4 << 20, 64, 68_545]];
+    for lens in LENS {
+        for (cable_count, is_sender) in [(1, true), (1, false), (2, true), (2, false)] {
+            let ports = &TWO_PORTS[..cable_count];
+            let run = Sim::new().topology(cables(&[LineRate::TB5; 2][..cable_count])).run(async |net| {
+                let pair = connected_over(&net, ports, &options()).await;
+                // Paths of the second cable are made while the session is used.
+                net.sleep(Duration::from_millis(10)).await;
+                let breaking = async {
+                    for _ in 0..3 {
+                        net.sleep(Duration::from_micros(150)).await;
+                        if is_sender { &pair.ab } else { &pair.ba }.break_paths();
+                    }
+                };
+                let start = net.now();
+                join(exchange(&pair, lens), breaking).await;
+                let took = net.now() - start;
+                assert!(took < Duration::from_millis(20), "{lens:?}, {cable_count}, {is_sender}: {took:?}");
+                for session in [&pair.ab, &pair.ba] {
+                    for path in session.snapshot().paths {
+                        assert!(path.counts.made >= 2, "{lens:?}, {cable_count}, {is_sender}: {path:?}");
+                    }
+                }
+            });
+            assert_eq!(run.findings, []);
+        }
+    }
+}
+
+/// Catches a session that is not told of a drill that came while it was at rest.
+#[test]
+fn a_drill_at_rest_does_not_end_a_session() {
+    Sim::new().run(async |net| {
+        let pair = connected(&net, &options()).await;
+        for round in 0..5 {
+            pair.ab.break_paths();
+            pair.ba.break_paths();
+            net.sleep(Duration::from_secs(round * 3)).await;
+        }
+        exchange(&pair, &[1 << 20, 100]).await;
+    });
+}
+
 #[test]
 fn a_peer_that_is_killed_is_lost_within_the_timeout() {
     for timeout in [Duration::from_millis(100), Duration::from_secs(2)] {

@@ -219,7 +219,7 @@ impl Peering {
         probe::reached(match reason {
             PathLoss::BulkLost => ProtocolState::PathLostBulkLost,
             PathLoss::BulkStalled => ProtocolState::PathLostBulkStalled,
-            PathLoss::Device => ProtocolState::PathLostDevice,
+            PathLoss::Broken | PathLoss::Device => ProtocolState::PathLostDevice,
             PathLoss::Silent => ProtocolState::PathLostSilent,
         });
         self.stopping_paths.push(path);
