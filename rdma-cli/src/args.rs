@@ -158,7 +158,7 @@ pub(crate) enum Command {
     #[command(
         after_help = "Bytes go over all cables with RDMA between the machines, and over TCP while there is none. Without --key, every \
                       machine that reaches the port is answered; what goes over TCP is never encrypted. A firewall must let the port and \
-                      further ones pass: each machine may be connected to. With --json, one object for each peer that was answered.\n\n\
+                      further ones pass: each machine may be connected to. With --json, an object with the address, and one for each peer that was answered.\n\n\
                       Examples: tb5 serve; tb5 serve --into /data --key secret; then, on another machine: tb5 ping mini:; tb5 bw mini:; \
                       tb5 copy model.bin mini:.\n\n\
                       Exit codes: 0 stopped by Ctrl-C, 1 failed, 2 usage."

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::net::TcpListener;
 
-use self::report::Served;
+use self::report::{Listening, Served};
 use crate::args::{Carrier, Machines, Serve};
 use crate::copy::remote::{Incoming, receive};
 use crate::failure::at;
@@ -70,7 +70,7 @@ impl Service<'_> {
             let address = SocketAddr::new(address, self.machines.port());
             let listener = TcpListener::bind(address).await;
             let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
-            output.announce(&format!("listening on {}", listener.local_addr()?))?;
+            self.announce(listener.local_addr()?, output)?;
             let judge = |message: &[u8]| self.judge(message);
             let mut door = Door::new(&carriers, options, &judge);
             if self.is_one_copy {
@@ -98,6 +98,14 @@ impl Service<'_> {
             }
             Ok(())
         })
+    }
+
+    /// Says where the server listens: with `--json`, too, as an object of its own, because the port may be any
+    fn announce(&self, address: SocketAddr, output: Output) -> Result<()> {
+        match output {
+            Output::Json if !self.is_one_copy => output.print(&Listening { listening: address }, String::new),
+            _ => output.announce(&format!("listening on {address}")),
+        }
     }
 
     /// Reads the first message of a session

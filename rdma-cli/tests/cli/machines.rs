@@ -14,8 +14,8 @@ use crate::support::{
 const LEN: usize = 3 << 20;
 
 /// A process that serves, and its port
-struct Listener {
-    running: Running,
+pub(crate) struct Listener {
+    pub(crate) running: Running,
     port: u16,
 }
 
@@ -24,7 +24,7 @@ impl Listener {
         Self::of(tool().args(["copy", "--listen"]).arg(root).args(options))
     }
 
-    fn serve(options: &[&str]) -> Self {
+    pub(crate) fn serve(options: &[&str]) -> Self {
         Self::of(tool().arg("serve").args(options))
     }
 
@@ -39,12 +39,13 @@ impl Listener {
             output.read_exact(&mut byte).unwrap();
             line.push(byte[0].into());
         }
-        let port = line.trim().rsplit(':').next().unwrap().parse().unwrap();
+        let port = line.rsplit(':').next().unwrap().trim_end_matches(|letter: char| !letter.is_ascii_digit());
+        let port = port.parse().unwrap();
         Self { running, port }
     }
 
     /// What a client prints, and how it ends
-    fn ask(&self, command: &str, options: &[&str]) -> Output {
+    pub(crate) fn ask(&self, command: &str, options: &[&str]) -> Output {
         tool().args([command, "127.0.0.1:", "--port", &self.port.to_string()]).args(options).output().unwrap()
     }
 

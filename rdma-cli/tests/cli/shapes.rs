@@ -11,6 +11,9 @@ use std::{env, fs};
 
 use serde_json::Value;
 
+use crate::machines::Listener;
+#[cfg(target_os = "linux")]
+use crate::run::fixture::Run;
 use crate::support::{Folder, assert_code, json, stderr, stdout, tool};
 
 /// A command, without `--json`, and its exit code; SRC, DIR, DST, LEFT, RIGHT, SCENARIO and PLAN are files
@@ -31,6 +34,16 @@ const COMMANDS: [(&str, &str, i32); 15] = [
     ("topo draw", "topo draw ring:3", 0),
     ("topo plan", "topo plan ring:3", 0),
 ];
+/// Commands that need a fabric or a peer
+#[cfg(target_os = "linux")]
+const BESIDES: [(&str, Beside); 5] =
+    [("run", run), ("fabric", fabric), ("serve", serve), ("ping HOST:", ping), ("bw HOST:", bw)];
+#[cfg(not(target_os = "linux"))]
+const BESIDES: [(&str, Beside); 3] = [("serve", serve), ("ping HOST:", ping), ("bw HOST:", bw)];
+
+/// Runs a command with these options more, and returns what it prints
+type Beside = fn(&[&str]) -> String;
+
 /// The lines of a snapshot, at most.
 const LINES: usize = 40;
 
@@ -72,6 +85,50 @@ impl Files {
     }
 }
 
+#[cfg(target_os = "linux")]
+fn run(more: &[&str]) -> String {
+    let output = Run::new(more.iter().copied().chain(["--hosts", "2", "--", "true"])).output();
+    assert_code(&output, 0);
+    // Beside the result of its programs, it says on standard error what it does.
+    if more.is_empty() { stderr(&output) } else { stdout(&output) }
+}
+
+/// In the fabric of a run, by one of its programs
+#[cfg(target_os = "linux")]
+fn fabric(more: &[&str]) -> String {
+    let tb5 = env!("CARGO_BIN_EXE_tb5");
+    let output = Run::shell("2", &format!("{tb5} fabric $RDMA_SIM_FABRIC {}", more.join(" "))).output();
+    assert_code(&output, 0);
+    let lines = stdout(&output);
+    lines.lines().filter_map(|line| line.strip_prefix("a | ")).map(|line| format!("{line}\n")).collect()
+}
+
+/// Runs `command` against a server, and returns what both print
+fn between(command: &str, options: &[&str], more: &[&str]) -> [String; 2] {
+    let server = Listener::serve(more);
+    let asked = server.ask(command, &[options, more].concat());
+    assert_code(&asked, 0);
+    server.running.signal(libc::SIGINT);
+    let served = server.running.finish();
+    assert_code(&served, 0);
+    [stdout(&served), stdout(&asked)]
+}
+
+fn serve(more: &[&str]) -> String {
+    let [served, _] = between("ping", &["--count", "5"], more);
+    served
+}
+
+fn ping(more: &[&str]) -> String {
+    let [_, asked] = between("ping", &["--count", "5"], more);
+    asked
+}
+
+fn bw(more: &[&str]) -> String {
+    let [_, asked] = between("bw", &["--bytes", "64KiB..128KiB", "--in-flight", "2"], more);
+    asked
+}
+
 /// Text without figures, paths and widths of columns
 fn masked(text: &str, files: &Files) -> String {
     let folder = files.0.path("");
@@ -101,6 +158,11 @@ fn without_numbers(word: &str) -> String {
     out
 }
 
+fn snapshot(name: &str) -> PathBuf {
+    let name = name.trim_end_matches(':').to_lowercase().replace(' ', "-");
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cli/snapshots/{name}.txt"))
+}
+
 fn golden(path: PathBuf, found: &str) -> Result<(), String> {
     if env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(&path, found).unwrap();
@@ -118,9 +180,10 @@ fn the_text_of_each_command_is_as_its_snapshot() {
         let output = files.run(command, &[]);
         assert_code(&output, code);
         assert_eq!(stderr(&output), "", "{name}");
-        let path = format!("tests/cli/snapshots/{}.txt", name.replace(' ', "-"));
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-        wrong.extend(golden(path, &masked(&stdout(&output), &files)).err());
+        wrong.extend(golden(snapshot(name), &masked(&stdout(&output), &files)).err());
+    }
+    for (name, beside) in BESIDES {
+        wrong.extend(golden(snapshot(name), &masked(&beside(&[]), &files)).err());
     }
     assert!(wrong.is_empty(), "run with UPDATE_GOLDEN=1 if it should change\n{}", wrong.join("\n"));
 }
@@ -176,6 +239,12 @@ fn page(files: &Files) -> String {
         assert_code(&output, code);
         assert_eq!(stdout(&output).lines().count(), 1, "{name}");
         types(&json(&output), "", by_name.entry(name.trim_end_matches(" -r")).or_default());
+    }
+    for (name, beside) in BESIDES {
+        let printed = beside(&["--json"]);
+        let value =
+            serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{name}: {error}: {printed}"));
+        types(&value, "", by_name.entry(name).or_default());
     }
     for (name, keys) in by_name {
         // Writing to a string does not fail.

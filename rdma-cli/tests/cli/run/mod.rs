@@ -3,7 +3,7 @@
 //! Needs the programs of Debian's ibverbs-utils and perftest.
 
 mod calibrate;
-mod fixture;
+pub(crate) mod fixture;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
