@@ -5,12 +5,12 @@ mod demo;
 mod machines;
 #[cfg(unix)]
 mod operation;
+mod sim;
 #[cfg(unix)]
 mod topo;
 
 #[cfg(unix)]
 use std::ffi::OsString;
-use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
@@ -22,6 +22,7 @@ pub(crate) use self::demo::Demo;
 pub(crate) use self::machines::{Carrier, Machines, Serve};
 #[cfg(unix)]
 pub(crate) use self::operation::OperationName;
+pub(crate) use self::sim::{SimCheck, SimCommand, SimReplay, SimRun, SimTrace, TraceFiles};
 #[cfg(unix)]
 pub(crate) use self::topo::{
     Drawing, Format, TopoCheck, TopoCommand, TopoConvert, TopoDiscover, TopoDraw, TopoPlan, Topology, Written,
@@ -115,9 +116,11 @@ pub(crate) enum Command {
     /// Show devices, ping, a copy, an all_reduce and an unplugged cable, and write a report for a browser
     #[cfg(unix)]
     #[command(
-        after_help = "The report is one file, which needs no network. Devices are those of this machine, if it has any; what needs a \
-                      peer runs on four simulated Macs. Equal seeds give equal runs, to the nanosecond of virtual time.\n\n\
-                      Examples: tb5 demo; tb5 demo --out /tmp/report.html; tb5 demo --json --seed 7.\n\n\
+        after_help = "The report is one file, which needs no network. Without HOST:, four simulated Macs: equal seeds give equal \
+                      runs, to the nanosecond of virtual time. With it, another machine where `tb5 serve --into DIR` runs, in real \
+                      time, over all cables with RDMA between the machines, or over TCP while there is none. The copy stays in DIR, in \
+                      tb5-demo; instead of a cable that is pulled, all paths are broken at once.\n\n\
+                      Examples: tb5 demo; tb5 demo --out /tmp/report.html; tb5 demo --json --seed 7; tb5 demo mini:.\n\n\
                       Exit codes: 0 done, 1 a result is wrong or the report cannot be written, 2 usage."
     )]
     Demo(Demo),
@@ -212,45 +215,6 @@ pub(crate) struct Bench {
     pub(crate) spoil: Option<usize>,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum SimCommand {
-    /// Run a scenario with one or more seeds, and compare with what it expects
-    #[command(
-        after_help = "Exit codes: 0 all seeds passed, 1 a seed failed or the scenario cannot be read, 2 usage."
-    )]
-    Run(SimRun),
-    /// Print the trace of a scenario, one record a line
-    #[command(after_help = "Exit codes: 0 done, 1 a file cannot be read or written, 2 usage.")]
-    Trace(SimTrace),
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct SimRun {
-    /// The scenario file; examples are in rdma-sim/scenarios
-    pub(crate) scenario: PathBuf,
-    /// Seed of all random choices of the simulator
-    #[arg(long, default_value_t = 0, conflicts_with = "seeds")]
-    pub(crate) seed: u64,
-    /// Run all seeds from A to B, without B
-    #[arg(long, value_name = "A..B", value_parser = seeds)]
-    pub(crate) seeds: Option<Range<u64>>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct SimTrace {
-    /// The scenario file; examples are in rdma-sim/scenarios
-    pub(crate) scenario: PathBuf,
-    /// Seed of all random choices of the simulator
-    #[arg(long, default_value_t = 0)]
-    pub(crate) seed: u64,
-    /// Also write the trace to a file for chrome://tracing and Perfetto; an existing file is replaced
-    #[arg(long, value_name = "FILE")]
-    pub(crate) chrome: Option<PathBuf>,
-    /// Also write the run to a file as a page for a browser, which needs no network; an existing file is replaced
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-}
-
 #[cfg(unix)]
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
@@ -318,21 +282,6 @@ pub(crate) struct Fabric {
     /// A fault to schedule now, such as `a:rdma_en2 unplug`, or at a time since its start: `at 5s a pause`
     #[arg(value_name = "FAULT")]
     pub(crate) fault: Vec<String>,
-}
-
-/// Bounds the time of a command that was mistyped.
-const MAX_SEEDS: u64 = 1_000_000;
-
-fn seeds(text: &str) -> Result<Range<u64>, String> {
-    let ends = text.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
-    let Some(seeds) = ends else { return Err("write A..B, such as 0..20".to_owned()) };
-    if seeds.is_empty() {
-        return Err(format!("there are no seeds in {text}: write the smaller number first, such as 0..20"));
-    }
-    if seeds.end - seeds.start > MAX_SEEDS {
-        return Err(format!("{text} are {} seeds: write at most {MAX_SEEDS} seeds", seeds.end - seeds.start));
-    }
-    Ok(seeds)
 }
 
 #[derive(Debug, clap::Args)]

@@ -70,6 +70,21 @@ impl DeviceList {
     pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 7]> {
         self.devices.iter().flat_map(rows)
     }
+
+    /// The rate of the cable at a device, in bits per second, if the machine states it
+    #[cfg(unix)]
+    pub(crate) fn bits_per_second(&self, device: &str) -> Option<u64> {
+        let listed = self.devices.iter().find(|listed| listed.device.name == device)?;
+        bits_per_second(listed.speed.as_deref()?)
+    }
+}
+
+/// The rate in words such as `Up to 80 Gb/s`, in bits per second
+#[cfg(unix)]
+fn bits_per_second(words: &str) -> Option<u64> {
+    let (before, _) = words.split_once("Gb/s")?;
+    let gigabits: u64 = before.split_whitespace().next_back()?.parse().ok()?;
+    gigabits.checked_mul(1_000_000_000)
 }
 
 /// The devices as a table
@@ -110,4 +125,23 @@ fn row(listed: &Listed, port: &Port) -> [String; 7] {
         or_dash((!peers.is_empty()).then(|| peers.join(", "))),
         or_dash(gids),
     ]
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_of_a_cable_is_read_from_words() {
+        for (words, rate) in [
+            ("Up to 80 Gb/s", Some(80_000_000_000)),
+            ("Up to 40 Gb/s x1", Some(40_000_000_000)),
+            ("80 Gb/s", Some(80_000_000_000)),
+            ("Up to 80", None),
+            ("Gb/s", None),
+            ("fast Gb/s", None),
+        ] {
+            assert_eq!(bits_per_second(words), rate, "{words}");
+        }
+    }
 }

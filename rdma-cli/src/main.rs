@@ -123,6 +123,8 @@ fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
             Err(Failure::usage("--sim: other machines are not simulated; leave the option out").into())
         }
         Command::Serve(serve) => serve::run(serve, args.output()),
+        Command::Sim(SimCommand::Check(check)) => sim::check(check, args.output()),
+        Command::Sim(SimCommand::Replay(replay)) => sim::replay(replay, args.output()),
         Command::Sim(SimCommand::Run(run)) => sim::run(run, args.output()),
         Command::Sim(SimCommand::Trace(trace)) => sim::trace(trace, args.output()),
         #[cfg(unix)]

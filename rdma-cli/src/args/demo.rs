@@ -2,20 +2,27 @@
 
 use std::path::PathBuf;
 
+use super::machines::{self, Machines};
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Demo {
+    /// The machine where `tb5 serve --into DIR` runs; without it, four simulated Macs
+    #[arg(value_name = "HOST:", value_parser = machines::host)]
+    pub(crate) host: Option<String>,
     /// Where the report goes; an existing file is replaced
     #[arg(long, default_value = DEFAULT_REPORT, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// Seed of all random choices of the simulator
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, conflicts_with = "host")]
     pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) machines: Machines,
 }
 
 const DEFAULT_REPORT: &str = "tb5-demo.html";
 
 impl Default for Demo {
     fn default() -> Self {
-        Self { out: DEFAULT_REPORT.into(), seed: 0 }
+        Self { host: None, out: DEFAULT_REPORT.into(), seed: 0, machines: Machines::default() }
     }
 }

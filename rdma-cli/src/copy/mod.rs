@@ -18,7 +18,7 @@ use std::path::Path;
 
 use self::destination::{place, prepare};
 use self::faults::Faults;
-use self::send::Sources;
+pub(crate) use self::send::Sources;
 pub(crate) use self::simulate::{CopyResult, Simulation};
 use self::words::earlier;
 use crate::args::Copy;

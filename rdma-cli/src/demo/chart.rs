@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::bw::BwResult;
 use crate::html::escaped;
-use crate::ping::PingResult;
+use crate::ping::Distribution;
 use crate::report::{bytes, micros};
 
 /// Width and height of a drawing.
@@ -49,7 +48,10 @@ impl Chart {
     fn scale(&mut self, values: impl Iterator<Item = f64>, y: impl Fn(f64) -> f64, unit: &str) {
         for value in values {
             self.line("grid", [LEFT, y(value)], [SIZE[0] - RIGHT, y(value)]);
-            self.text("end", [LEFT - 7.0, y(value)], &format!("{value:.0}"));
+            // Without the rest of a binary fraction.
+            let value_text = format!("{value:.3}");
+            let value_text = value_text.trim_end_matches('0').trim_end_matches('.');
+            self.text("end", [LEFT - 7.0, y(value)], value_text);
         }
         self.text("start", [2.0, TOP - 20.0], unit);
     }
@@ -61,12 +63,12 @@ impl Chart {
 }
 
 /// How many round trips took how long
-pub(super) fn latency(ping: &PingResult) -> String {
+pub(super) fn latency(samples: &[u64], rtt_ns: &Distribution) -> String {
     let [width, height] = SIZE;
-    let (first, last) = (ping.rtt_ns.min, ping.rtt_ns.max.max(ping.rtt_ns.min + 1));
+    let (first, last) = (rtt_ns.min, rtt_ns.max.max(rtt_ns.min + 1));
     let step = (last - first + 1).div_ceil(BARS as u64);
     let mut counts = vec![0_usize; ((last - first) / step + 1) as usize];
-    ping.samples.iter().for_each(|sample| counts[((sample - first) / step) as usize] += 1);
+    samples.iter().for_each(|sample| counts[((sample - first) / step) as usize] += 1);
     let most = counts.iter().copied().max().unwrap_or(1).max(1);
     let (inner, bottom) = (width - LEFT - RIGHT, height - BOTTOM);
     let bar = inner / counts.len() as f64;
@@ -86,7 +88,7 @@ pub(super) fn latency(ping: &PingResult) -> String {
         );
     }
     let x = |ns: u64| LEFT + inner * (ns.saturating_sub(first)) as f64 / (step * counts.len() as u64) as f64;
-    for (name, ns) in [("median", ping.rtt_ns.p50), ("99 %", ping.rtt_ns.p99)] {
+    for (name, ns) in [("median", rtt_ns.p50), ("99 %", rtt_ns.p99)] {
         chart.line("mark", [x(ns), TOP - 8.0], [x(ns), bottom]);
         chart.text("middle", [x(ns).min(width - 34.0), TOP - 20.0], name);
     }
@@ -95,45 +97,68 @@ pub(super) fn latency(ping: &PingResult) -> String {
     chart.finish()
 }
 
-/// Goodput by the size of messages, with the ceiling, and TCP
-pub(super) fn goodput(results: &[BwResult; 2]) -> String {
-    let [one, several] = results;
+/// Rates by the size of messages, which are the same for all lines of a drawing
+pub(super) struct Line {
+    /// The class of the line in the page
+    pub(super) class: &'static str,
+    /// Sizes in bytes, and bytes per second
+    pub(super) rates: Vec<(u64, f64)>,
+}
+
+/// Goodput by the size of messages, with the ceiling of the cable if it is known, in bytes per second
+pub(super) fn goodput(lines: &[Line], ceiling: Option<f64>) -> String {
     let [width, height] = SIZE;
     let (inner, bottom) = (width - LEFT - RIGHT, height - BOTTOM);
-    let most = (several.ceiling_bytes_per_second / 1e9).ceil();
-    let count = several.rows.len().max(2);
-    let x = |number: usize| LEFT + inner * number as f64 / (count - 1) as f64;
-    let y = |gigabytes: f64| bottom - (bottom - TOP) * gigabytes / most;
+    let highest = lines.iter().flat_map(|line| &line.rates).map(|(_, rate)| *rate).chain(ceiling);
+    let step = step(highest.fold(0.0, f64::max) / 1e9);
+    let highest = step * STEPS;
+    let sizes: Vec<_> =
+        lines.first().map_or(&[][..], |line| &line.rates).iter().map(|(size, _)| *size).collect();
+    let x = |number: usize| LEFT + inner * number as f64 / (sizes.len().max(2) - 1) as f64;
+    let y = |gigabytes: f64| bottom - (bottom - TOP) * gigabytes / highest;
     let mut chart = Chart::new("Goodput by the size of messages");
-    chart.scale((0..=most as u32).step_by(2).map(f64::from), y, "GB/s");
-    let ceiling = y(several.ceiling_bytes_per_second / 1e9);
-    chart.line("ceiling", [LEFT, ceiling], [width - RIGHT, ceiling]);
-    let tcp: Vec<_> = several.rows.iter().map(|row| row.tcp_bytes_per_second).collect();
-    let of = |result: &BwResult| -> Vec<f64> {
-        result.rows.iter().map(|row| row.goodput_bytes_per_second).collect()
-    };
-    for (class, rates) in [("tcp", tcp), ("one", of(one)), ("several", of(several))] {
-        let points = rates.iter().enumerate().map(|(number, rate)| (x(number), y(rate / 1e9)));
-        let path: Vec<_> = points.clone().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    chart.scale((0..=STEPS as u32).map(|number| f64::from(number) * step), y, "GB/s");
+    if let Some(ceiling) = ceiling {
+        let ceiling = y(ceiling / 1e9);
+        chart.line("ceiling", [LEFT, ceiling], [width - RIGHT, ceiling]);
+    }
+    for Line { class, rates } in lines {
+        let points =
+            rates.iter().enumerate().map(|(number, (size, rate))| (x(number), y(rate / 1e9), size, rate));
+        let path: Vec<_> = points.clone().map(|(x, y, ..)| format!("{x:.1},{y:.1}")).collect();
         let _ = write!(chart.out, "<polyline class=\"{class}\" points=\"{}\"/>", path.join(" "));
-        for ((x, y), (rate, row)) in points.zip(rates.iter().zip(&several.rows)) {
+        for (x, y, size, rate) in points {
             let _ = write!(
                 chart.out,
                 "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}: {:.2} GB/s</title></circle>",
-                bytes(row.size_bytes),
+                bytes(*size),
                 rate / 1e9
             );
         }
     }
-    for (number, row) in several.rows.iter().enumerate().step_by(2) {
+    for (number, bytes) in sizes.iter().enumerate().step_by(2) {
         let class = match number {
             0 => "start",
-            last if last + 1 == several.rows.len() => "end",
+            last if last + 1 == sizes.len() => "end",
             _ => "middle",
         };
-        chart.text(class, [x(number), bottom + 18.0], &size(row.size_bytes));
+        chart.text(class, [x(number), bottom + 18.0], &size(*bytes));
     }
     chart.finish()
+}
+
+/// Parts of the scale of a rate.
+const STEPS: f64 = 5.0;
+
+/// The least of 1, 2 and 5 times a power of ten of which five reach `highest`
+fn step(highest: f64) -> f64 {
+    let least = (highest / STEPS).max(1e-3);
+    let power = 10_f64.powf(least.log10().floor());
+    [1.0, 2.0, 5.0, 10.0]
+        .map(|factor| factor * power)
+        .into_iter()
+        .find(|step| *step >= least)
+        .unwrap_or(least)
 }
 
 /// A size in its largest whole unit

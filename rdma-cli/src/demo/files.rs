@@ -24,14 +24,15 @@ const FILES: [(&str, usize); 5] = [
 ];
 
 impl Files {
-    pub(super) fn create() -> Result<Self> {
+    /// Files whose bytes depend on `seed`
+    pub(super) fn create(seed: u64) -> Result<Self> {
         let root = TempDir::with_prefix("tb5-demo-").context("there is no temporary directory")?;
         let source = root.path().join("source");
         for (number, (name, len)) in FILES.into_iter().enumerate() {
             let path = source.join(name);
             let written = || at(&path, "cannot be written");
             path.parent().map_or(Ok(()), fs::create_dir_all).with_context(written)?;
-            fs::write(&path, content(number as u64, len)).with_context(written)?;
+            fs::write(&path, content(seed.wrapping_add(number as u64), len)).with_context(written)?;
         }
         Ok(Self { root, source })
     }
@@ -48,7 +49,7 @@ impl Files {
 
 /// Bytes without a pattern that a copy could repeat by mistake
 fn content(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed + 1;
+    let mut state = seed.wrapping_add(1);
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -77,7 +78,7 @@ mod tests {
     /// Catches a comparison that looks at names or lengths only.
     #[test]
     fn a_changed_byte_is_found() {
-        let files = Files::create().unwrap();
+        let files = Files::create(0).unwrap();
         let copy = files.copy(0);
         for (name, _) in FILES {
             fs::create_dir_all(copy.join(name).parent().unwrap()).unwrap();

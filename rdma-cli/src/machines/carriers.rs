@@ -18,8 +18,7 @@ use crate::args::Carrier;
 use crate::recorded;
 use crate::report::repairs;
 
-/// The name of the device over TCP.
-const TCP: &str = "tcp";
+const TCP: &str = Carried::TCP;
 /// The backend of a session with a path over a cable.
 const RDMA: &str = "rdma";
 /// How often it is looked whether a session has all kinds of paths, before it is used with those that it has.
@@ -54,6 +53,9 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
+    /// The name of the device over TCP
+    pub(crate) const TCP: &str = "tcp";
+
     pub(crate) fn over(session: &Session<AnyDevice>) -> Self {
         let paths = session.snapshot().paths;
         let counts = |of: fn(&PathCounts) -> u64| paths.iter().map(|path| of(&path.counts)).sum::<u64>();

@@ -5,48 +5,53 @@ use rdma_async::{AnyDevice, Node, NodeOptions, Session};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::carriers::Carriers;
-use super::sides::{PATIENCE, unless_interrupted};
+use super::carriers::{Carried, Carriers};
+use super::sides::{PATIENCE, explain, part, runtime, unless_interrupted};
 use crate::args::{Carrier, Machines};
-use crate::report::Output;
 use crate::signals::Interrupt;
 
 /// The machine that is asked
+#[derive(Clone, Copy)]
 pub(crate) struct Peer<'a> {
     pub(crate) host: &'a str,
     pub(crate) machines: &'a Machines,
     /// The command that has to run there
     pub(crate) command: &'a str,
-}
-
-/// A session with a machine that serves
-pub(crate) struct Meeting {
-    pub(crate) node: Node<AnyDevice>,
-    pub(crate) session: Session<AnyDevice>,
-}
-
-impl Meeting {
-    /// Opens a session over what carries best, and says what that is
-    pub(crate) async fn with(
-        peer: Peer<'_>,
-        options: NodeOptions,
-        interrupt: &Interrupt,
-        output: Output,
-    ) -> Result<Self> {
-        let carriers = Carriers::find(peer.machines.carrier.unwrap_or(Carrier::Auto))?;
-        let stream = unless_interrupted(interrupt, peer.connect()).await?;
-        let address = stream.peer_addr()?;
-        let node = carriers.node(stream.local_addr()?, options)?;
-        let connected = async { Ok(node.connect(stream).await?) };
-        let session = unless_interrupted(interrupt, connected)
-            .await
-            .with_context(|| format!("{address} was reached, but no session could be made"))?;
-        output.announce(&format!("carrier: {}", carriers.describe(&session).await))?;
-        Ok(Self { node, session })
-    }
+    pub(crate) interrupt: &'a Interrupt,
 }
 
 impl Peer<'_> {
+    /// Does `work` in a session over what carries best, after telling what that is
+    pub(crate) fn ask<T>(
+        self,
+        options: NodeOptions,
+        tell_carrier: impl FnOnce(&str) -> Result<()>,
+        work: impl AsyncFnOnce(&Session<AnyDevice>) -> Result<T>,
+    ) -> Result<(T, Carried)> {
+        runtime()?.block_on(async {
+            let (node, session, carrier) = self.meet(options).await?;
+            tell_carrier(&carrier)?;
+            let done = unless_interrupted(self.interrupt, work(&session)).await;
+            let carried = Carried::over(&session);
+            part(node, session, &done).await;
+            Ok((done.map_err(explain)?, carried))
+        })
+    }
+
+    /// Opens a session, and finds out what carries it
+    async fn meet(self, options: NodeOptions) -> Result<(Node<AnyDevice>, Session<AnyDevice>, String)> {
+        let carriers = Carriers::find(self.machines.carrier.unwrap_or(Carrier::Auto))?;
+        let stream = unless_interrupted(self.interrupt, self.connect()).await?;
+        let address = stream.peer_addr()?;
+        let node = carriers.node(stream.local_addr()?, options)?;
+        let connected = async { Ok(node.connect(stream).await?) };
+        let session = unless_interrupted(self.interrupt, connected)
+            .await
+            .with_context(|| format!("{address} was reached, but no session could be made"))?;
+        let carrier = carriers.describe(&session).await;
+        Ok((node, session, carrier))
+    }
+
     async fn connect(&self) -> Result<TcpStream> {
         let (host, port) = (self.host, self.machines.port());
         let remedy = || format!("{host}, port {port}: run `{}` there first", self.command);

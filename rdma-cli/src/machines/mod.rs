@@ -8,7 +8,7 @@ mod sides;
 
 pub(crate) use self::carriers::{Carried, Carriers};
 pub(crate) use self::door::{Accepted, Door};
-pub(crate) use self::meeting::{Meeting, Peer};
+pub(crate) use self::meeting::Peer;
 pub(crate) use self::remote_path::{RemotePath, require_below};
 pub(crate) use self::sides::{
     Declined, explain, interrupted, key_options, part, room, runtime, unless_interrupted,

@@ -3,6 +3,7 @@
 //! Before the messages of a size, this side says how long they are and how many come, and the peer answers with the time that they took.
 
 use anyhow::{Context as _, Result, bail};
+use indicatif::ProgressBar;
 use rdma_async::{Device, Session};
 use serde::Serialize;
 
@@ -10,77 +11,97 @@ use super::wire::{BW, FOREIGN, MAX_MESSAGE};
 use crate::args::Bw;
 use crate::bw::{count_of, receive_messages, send_messages};
 use crate::failure::Failure;
-use crate::machines::{
-    Carried, Meeting, Peer, explain, key_options, part, room, runtime, unless_interrupted,
-};
+use crate::machines::{Carried, Peer, key_options, room};
 use crate::progress;
 use crate::report::{Output, Wall, table};
 use crate::signals::Interrupt;
+use crate::sizes::Sizes;
 
+/// Bytes of a first try of each size
+const SAMPLE: u64 = 4 << 20;
+/// The time of a first try from which on it counts as the result
+const SLOW_NS: u64 = 20_000_000;
+
+/// The goodput of some sizes
 #[derive(Debug, Serialize)]
-struct RemoteBw {
+pub(crate) struct RemoteBw {
     /// What carried it at its end: `rdma` or `tcp`
     backend: &'static str,
     peer: String,
-    in_flight: u16,
-    rows: Vec<RemoteRow>,
+    pub(crate) in_flight: u16,
+    pub(crate) rows: Vec<RemoteRow>,
     wall_seconds: f64,
     #[serde(flatten)]
     carried: Carried,
 }
 
+/// The goodput of one size
 #[derive(Debug, Serialize)]
-struct RemoteRow {
-    size_bytes: u64,
+pub(crate) struct RemoteRow {
+    pub(crate) size_bytes: u64,
     count: u64,
-    goodput_bytes_per_second: f64,
+    pub(crate) goodput_bytes_per_second: f64,
 }
 
 /// Measures the goodput to `host`
 pub(crate) fn bw(args: &Bw, host: &str, output: Output) -> Result<()> {
-    let &Bw { bytes, in_flight, .. } = args;
-    let longest = MAX_MESSAGE;
-    if let Some(size) = bytes.each().last().filter(|size| *size > longest as u64) {
+    let longest = MAX_MESSAGE as u64;
+    if let Some(size) = args.bytes.each().last().filter(|size| *size > longest) {
         let why = format!("--bytes: {size} exceeds the longest message between machines, {longest} bytes");
         bail!(Failure::usage(why));
     }
     let interrupt = Interrupt::listen()?;
-    let options = room(key_options(args.machines.key.as_deref())?, longest, in_flight.into());
-    let progress = progress::items(bytes.each().count() as u64, output);
-    let wall = Wall::start();
-    let (rows, carried) = runtime()?.block_on(async {
-        let peer = Peer { host, machines: &args.machines, command: "tb5 serve" };
-        let Meeting { node, session } = Meeting::with(peer, options, &interrupt, output).await?;
-        let done = unless_interrupted(&interrupt, async {
-            session.send_bytes(BW).await?;
-            let mut rows = Vec::new();
-            for size in bytes.each() {
-                rows.push(row(&session, size, in_flight).await?);
-                progress.inc(1);
-            }
-            Ok(rows)
-        });
-        let done = done.await;
-        let carried = Carried::over(&session);
-        part(node, session, &done).await;
-        anyhow::Ok((done.map_err(explain)?, carried))
-    })?;
+    let peer = Peer { host, machines: &args.machines, command: "tb5 serve", interrupt: &interrupt };
+    let progress = progress::items(args.bytes.each().count() as u64, output);
+    let tell = |carrier: &str| output.announce(&format!("carrier: {carrier}"));
+    let report = measure_bw(peer, args.bytes, args.in_flight, &progress, tell)?;
     progress.finish_and_clear();
-    let backend = carried.backend();
-    let report =
-        RemoteBw { backend, peer: host.to_owned(), in_flight, rows, wall_seconds: wall.seconds(), carried };
     output.print(&report, || report.text())
 }
 
+/// Measures the goodput of each size to `peer`
+pub(crate) fn measure_bw(
+    peer: Peer<'_>,
+    sizes: Sizes,
+    in_flight: u16,
+    progress: &ProgressBar,
+    tell_carrier: impl FnOnce(&str) -> Result<()>,
+) -> Result<RemoteBw> {
+    let options = room(key_options(peer.machines.key.as_deref())?, MAX_MESSAGE, in_flight.into());
+    let wall = Wall::start();
+    let (rows, carried) = peer.ask(options, tell_carrier, async |session| {
+        session.send_bytes(BW).await?;
+        let mut rows = Vec::new();
+        for size in sizes.each() {
+            rows.push(row(session, size, in_flight).await?);
+            progress.inc(1);
+        }
+        Ok(rows)
+    })?;
+    let (backend, wall_seconds) = (carried.backend(), wall.seconds());
+    Ok(RemoteBw { backend, peer: peer.host.to_owned(), in_flight, rows, wall_seconds, carried })
+}
+
 async fn row<D: Device>(session: &Session<D>, size: u64, in_flight: u16) -> Result<RemoteRow> {
-    let count = count_of(size, in_flight);
+    let all = count_of(size, in_flight);
+    let few = all.min(SAMPLE.div_ceil(size).max(2 * u64::from(in_flight)));
+    let nanos = timed(session, size, few, in_flight).await?;
+    // Over a slow carrier, fewer bytes show the same rate.
+    let (count, nanos) = match nanos < SLOW_NS && few < all {
+        true => (all, timed(session, size, all, in_flight).await?),
+        false => (few, nanos),
+    };
+    let goodput_bytes_per_second = (size * count) as f64 / (nanos as f64 / 1e9);
+    Ok(RemoteRow { size_bytes: size, count, goodput_bytes_per_second })
+}
+
+/// Sends messages, and returns for how many nanoseconds they came
+async fn timed<D: Device>(session: &Session<D>, size: u64, count: u64, in_flight: u16) -> Result<u64> {
     session.send_bytes(&[size.to_le_bytes(), count.to_le_bytes()].concat()).await?;
     send_messages(session, size as usize, count as usize, in_flight.into()).await?;
     let answer = session.recv().await?.context("the peer closed the session before it had told the time")?;
     let nanos = answer.as_array().map(|nanos| u64::from_le_bytes(*nanos)).filter(|nanos| *nanos > 0);
-    let nanos = nanos.context(FOREIGN)?;
-    let goodput_bytes_per_second = (size * count) as f64 / (nanos as f64 / 1e9);
-    Ok(RemoteRow { size_bytes: size, count, goodput_bytes_per_second })
+    nanos.context(FOREIGN)
 }
 
 /// Receives messages and answers with the time that those of each size took, until the peer closes the session; returns how many
@@ -101,6 +122,11 @@ pub(super) async fn answer<D: Device>(session: &Session<D>) -> Result<u64> {
 }
 
 impl RemoteBw {
+    /// The highest goodput of all sizes
+    pub(crate) fn best(&self) -> f64 {
+        self.rows.iter().map(|row| row.goodput_bytes_per_second).fold(0.0, f64::max)
+    }
+
     fn text(&self) -> String {
         let head = ["size (B)", "messages", "goodput (GB/s)"].map(str::to_owned);
         let rows = self.rows.iter().map(|row| {

@@ -2,13 +2,15 @@
 
 mod bw;
 mod ping;
+mod reduce;
 mod wire;
 
 use anyhow::Result;
 use rdma_async::{Device, Session};
 
-pub(crate) use self::bw::bw;
-pub(crate) use self::ping::ping;
+pub(crate) use self::bw::{RemoteBw, bw, measure_bw};
+pub(crate) use self::ping::{RemotePing, measure_ping, ping};
+pub(crate) use self::reduce::{MAX_ELEMENTS, Pair};
 pub(crate) use self::wire::{FOREIGN, MAX_MESSAGE};
 
 /// What a peer asks for with the first message of a session
@@ -18,6 +20,8 @@ pub(crate) enum Measurement {
     Ping,
     /// Messages are received and timed
     Bw,
+    /// Both sum vectors
+    AllReduce,
 }
 
 impl Measurement {
@@ -26,19 +30,22 @@ impl Measurement {
         match self {
             Self::Ping => wire::PING,
             Self::Bw => wire::BW,
+            Self::AllReduce => wire::REDUCE,
         }
     }
 
     /// The measurement that the first message of a session asks for
     pub(crate) fn asked(message: &[u8]) -> Option<Self> {
-        [Self::Ping, Self::Bw].into_iter().find(|measurement| measurement.request() == message)
+        let all = [Self::Ping, Self::Bw, Self::AllReduce];
+        all.into_iter().find(|measurement| measurement.request() == message)
     }
 
-    /// The command that measures
+    /// What measures
     pub(crate) fn command(self) -> &'static str {
         match self {
             Self::Ping => "ping",
             Self::Bw => "bw",
+            Self::AllReduce => "all_reduce",
         }
     }
 
@@ -47,6 +54,7 @@ impl Measurement {
         match self {
             Self::Ping => crate::ping::answer(session).await,
             Self::Bw => bw::answer(session).await,
+            Self::AllReduce => reduce::answer(session).await,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `tb5 sim`: runs scenarios of failures on the simulator
 
+mod check;
 mod expect;
 mod failure;
 mod invalid;
@@ -14,17 +15,16 @@ mod side;
 mod trace;
 mod workload;
 
+pub(crate) use self::check::{check, replay as parse_replay};
 pub(crate) use self::period::Period;
 pub(crate) use self::trace::trace;
 
-use std::path::Path;
-
 use serde::Serialize;
 
-use self::observe::{Seen, observe};
+use self::observe::{Seen, observe, repeat};
 use self::scenario::Scenario;
 use self::trace::BACKEND;
-use crate::args::SimRun;
+use crate::args::{SimReplay, SimRun};
 use crate::failure::Failure;
 use crate::progress;
 use crate::report::{Output, plain, table};
@@ -62,15 +62,26 @@ pub(crate) fn run(args: &SimRun, output: Output) -> anyhow::Result<()> {
         None => vec![report(args.seed)],
     };
     let passed = reports.iter().all(|report| report.passed);
+    let again = |seed| format!("tb5 sim run {} --seed {seed}", args.scenario.display());
     match &reports[..] {
-        [report] if args.seeds.is_none() => {
-            output.print(report, || text(&scenario, &args.scenario, &reports))?
-        }
-        seeds => output.print(&Reports { scenario: &scenario.name, seeds, passed }, || {
-            text(&scenario, &args.scenario, seeds)
-        })?,
+        [report] if args.seeds.is_none() => output.print(report, || text(&scenario, &reports, &again))?,
+        seeds => output
+            .print(&Reports { scenario: &scenario.name, seeds, passed }, || text(&scenario, seeds, &again))?,
     }
     if passed { Ok(()) } else { Err(Failure::Reported.into()) }
+}
+
+/// Repeats one run that a check has found
+pub(crate) fn replay(args: &SimReplay, output: Output) -> anyhow::Result<()> {
+    let scenario = Scenario::read(&args.scenario)?;
+    check::of(&scenario).accepts(&args.replay)?;
+    output.announce(BACKEND)?;
+    let seen = repeat(&scenario, &args.replay);
+    args.files.write(&seen.history, &format!("{} · replay", scenario.name))?;
+    let report = SeedResult::new(&scenario, args.replay.seed, seen);
+    let again = |_| format!("tb5 sim replay {} '{}'", args.scenario.display(), args.replay);
+    output.print(&report, || text(&scenario, std::slice::from_ref(&report), &again))?;
+    if report.passed { Ok(()) } else { Err(Failure::Reported.into()) }
 }
 
 impl<'a> SeedResult<'a> {
@@ -87,7 +98,8 @@ impl<'a> SeedResult<'a> {
     }
 }
 
-fn text(scenario: &Scenario, path: &Path, reports: &[SeedResult<'_>]) -> String {
+/// The results, with the command that repeats a seed that has failed
+fn text(scenario: &Scenario, reports: &[SeedResult<'_>], again: &dyn Fn(u64) -> String) -> String {
     let mut lines = vec![
         format!("scenario: {}", plain(&scenario.name)),
         format!("source:   {}", plain(&scenario.source)),
@@ -105,7 +117,7 @@ fn text(scenario: &Scenario, path: &Path, reports: &[SeedResult<'_>]) -> String 
     for report in reports.iter().filter(|report| !report.passed) {
         lines.push(format!("seed {}:", report.seed));
         lines.extend(report.violations.iter().map(|violation| format!("  {}", plain(violation))));
-        lines.push(format!("  replay: tb5 sim run {} --seed {}", path.display(), report.seed));
+        lines.push(format!("  replay: {}", again(report.seed)));
     }
     let passed = reports.iter().filter(|report| report.passed).count();
     lines.push(format!("{passed} of {} seeds passed", reports.len()));

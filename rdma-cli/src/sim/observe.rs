@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::channel::mpsc::unbounded;
 use rdma_async::time::{sleep, timeout};
 use rdma_core::Time;
-use rdma_sim::{FaultPlan, History, Net, Record, RecordKind, Run, Sim};
+use rdma_sim::{FaultPlan, History, Net, Record, RecordKind, Replay, Run, Sim};
 
 use super::failure::Failure;
 use super::log::Log;
@@ -30,16 +30,23 @@ pub(crate) struct Seen {
 /// When programs start: faults at time zero fire earlier.
 const START: Duration = Duration::from_micros(1);
 /// Later than the end of any observation.
-const TIME_LIMIT: Time = Time::from_nanos(2 * Period::DAY.0.as_nanos() as u64);
+pub(super) const TIME_LIMIT: Time = Time::from_nanos(2 * Period::DAY.0.as_nanos() as u64);
 
 /// Runs `scenario` with `seed`
-pub(crate) fn observe(scenario: &Scenario, seed: u64) -> Seen {
+pub(super) fn observe(scenario: &Scenario, seed: u64) -> Seen {
+    observe_in(Sim::new().seed(seed).faults(scenario.faults.clone()), scenario, &scenario.faults)
+}
+
+/// Repeats a run of `scenario`
+pub(super) fn repeat(scenario: &Scenario, replay: &Replay) -> Seen {
+    observe_in(Sim::new().replay(replay), scenario, &replay.faults)
+}
+
+fn observe_in(sim: Sim, scenario: &Scenario, faults: &FaultPlan) -> Seen {
     let log = Arc::new(Log::default());
-    let sim = Sim::new()
-        .seed(seed)
+    let sim = sim
         .topology(scenario.topology.clone())
         .model(scenario.model.clone())
-        .faults(scenario.faults.clone())
         .time_limit(TIME_LIMIT)
         .sanitize(true)
         .keep_records();
@@ -55,12 +62,21 @@ pub(crate) fn observe(scenario: &Scenario, seed: u64) -> Seen {
     };
     let mut violations = log.violations();
     violations.extend(scenario.expect.check_run(&run.value, &log.measured()));
-    violations.extend(missing_faults(&scenario.faults, &run.history.records));
+    violations.extend(missing_faults(faults, &run.history.records));
     violations.extend(leaks_and_findings(&run));
     let digest = run.digest.to_string();
     let mut history = run.history;
     history.remarks.extend(violations.iter().map(|violation| (run.time, violation.clone())));
     Seen { ends: run.value, violations, time: run.time, digest, history }
+}
+
+/// Runs the programs once, and returns what they do wrong
+pub(super) async fn violations(net: &Net, scenario: &Scenario) -> Vec<String> {
+    let log = Arc::new(Log::default());
+    let ends = watch(net, scenario, &log).await;
+    let mut violations = log.violations();
+    violations.extend(scenario.expect.check_run(&ends, &log.measured()));
+    violations
 }
 
 /// Starts the programs, and waits for as long as the scenario expects

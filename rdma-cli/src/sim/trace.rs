@@ -1,11 +1,11 @@
 //! Prints the trace of a run, and writes it for trace viewers
 
-use rdma_sim::{Record, RecordKind};
+use rdma_sim::{History, Record, RecordKind};
 use serde::Serialize;
 
 use super::observe::observe;
 use super::scenario::Scenario;
-use crate::args::SimTrace;
+use crate::args::{SimTrace, TraceFiles};
 use crate::file::write_all;
 use crate::report::{Output, plain};
 
@@ -35,12 +35,7 @@ pub(crate) fn trace(args: &SimTrace, output: Output) -> anyhow::Result<()> {
     let scenario = Scenario::read(&args.scenario)?;
     output.announce(BACKEND)?;
     let seen = observe(&scenario, args.seed);
-    if let Some(path) = &args.chrome {
-        write_all(path, &seen.history.to_chrome_json())?;
-    }
-    if let Some(path) = &args.html {
-        write_all(path, &seen.history.to_html(&format!("{} · seed {}", scenario.name, args.seed)))?;
-    }
+    args.files.write(&seen.history, &format!("{} · seed {}", scenario.name, args.seed))?;
     let report = TraceOutput {
         scenario: &scenario.name,
         seed: args.seed,
@@ -48,6 +43,19 @@ pub(crate) fn trace(args: &SimTrace, output: Output) -> anyhow::Result<()> {
         records: seen.history.records.iter().zip(seen.history.subjects()).map(Line::new).collect(),
     };
     output.print(&report, || seen.history.lines().map(|line| plain(&line)).collect::<Vec<_>>().join("\n"))
+}
+
+impl TraceFiles {
+    /// Writes those that are wanted
+    pub(super) fn write(&self, history: &History, title: &str) -> anyhow::Result<()> {
+        if let Some(path) = &self.chrome {
+            write_all(path, &history.to_chrome_json())?;
+        }
+        if let Some(path) = &self.html {
+            write_all(path, &history.to_html(title))?;
+        }
+        Ok(())
+    }
 }
 
 impl Line {

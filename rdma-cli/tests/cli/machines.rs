@@ -16,11 +16,11 @@ const LEN: usize = 3 << 20;
 /// A process that serves, and its port
 pub(crate) struct Listener {
     pub(crate) running: Running,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Listener {
-    fn start(root: &Path, options: &[&str]) -> Self {
+    pub(crate) fn start(root: &Path, options: &[&str]) -> Self {
         Self::of(tool().args(["copy", "--listen"]).arg(root).args(options))
     }
 

@@ -8,6 +8,7 @@ mod arguments;
 mod bench;
 mod bench_figures;
 mod calibrate;
+mod check;
 mod copy;
 mod demo;
 mod doctor;

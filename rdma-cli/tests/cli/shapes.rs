@@ -16,8 +16,9 @@ use crate::machines::Listener;
 use crate::run::fixture::Run;
 use crate::support::{Folder, assert_code, json, stderr, stdout, tool};
 
-/// A command, without `--json`, and its exit code; SRC, DIR, DST, LEFT, RIGHT, SCENARIO and PLAN are files
-const COMMANDS: [(&str, &str, i32); 15] = [
+/// A command, without `--json`, and its exit code; SRC, DIR, DST, LEFT, RIGHT, SCENARIO, FAILING and PLAN are files, and LINE is
+/// one of a replay
+const COMMANDS: [(&str, &str, i32); 18] = [
     ("bench", "bench all-reduce --bytes 4KiB..8KiB", 0),
     ("bw", "bw --bytes 4KiB..8KiB", 0),
     ("copy", "copy SRC DST", 0),
@@ -26,6 +27,9 @@ const COMMANDS: [(&str, &str, i32); 15] = [
     ("devices", "devices --from LEFT", 0),
     ("doctor", "doctor --from LEFT --from RIGHT", 0),
     ("ping", "ping --count 10", 0),
+    ("sim check", "sim check SCENARIO --runs 3", 0),
+    ("sim check --runs", "sim check FAILING --runs 10", 1),
+    ("sim replay", "sim replay SCENARIO LINE", 0),
     ("sim run", "sim run SCENARIO", 0),
     ("sim trace", "sim trace SCENARIO", 0),
     ("topo check", "topo check ring:3 PLAN", 0),
@@ -36,16 +40,28 @@ const COMMANDS: [(&str, &str, i32); 15] = [
 ];
 /// Commands that need a fabric or a peer
 #[cfg(target_os = "linux")]
-const BESIDES: [(&str, Beside); 5] =
-    [("run", run), ("fabric", fabric), ("serve", serve), ("ping HOST:", ping), ("bw HOST:", bw)];
+const BESIDES: [(&str, Beside); 7] = [
+    ("run", run),
+    ("fabric", fabric),
+    ("serve", serve),
+    ("ping HOST:", ping),
+    ("bw HOST:", bw),
+    ("copy HOST:", copy),
+    ("demo HOST:", demo),
+];
 #[cfg(not(target_os = "linux"))]
-const BESIDES: [(&str, Beside); 3] = [("serve", serve), ("ping HOST:", ping), ("bw HOST:", bw)];
+const BESIDES: [(&str, Beside); 5] =
+    [("serve", serve), ("ping HOST:", ping), ("bw HOST:", bw), ("copy HOST:", copy), ("demo HOST:", demo)];
 
 /// Runs a command with these options more, and returns what it prints
 type Beside = fn(&[&str]) -> String;
 
 /// The lines of a snapshot, at most.
 const LINES: usize = 40;
+
+/// A scenario that expects what no cable does
+const FAILING: &str = "name = \"test\"\nsource = \"a test\"\nabout = \"a test\"\n[workload]\nkind = \"ping\"\ncount = 3\n[expect]\n\
+                       outcome = \"completes\"\nmax_rtt = \"1us\"\n";
 
 /// What the commands read
 struct Files(Folder);
@@ -56,6 +72,7 @@ impl Files {
         folder.write("source", vec![7; 10_000]);
         folder.directory("directory");
         folder.write("directory/inside", "text");
+        folder.write("failing.toml", FAILING);
         let plan = tb5!["topo", "plan", "ring:3", "--out", folder.path("plan")];
         assert_code(&plan, 0);
         Self(folder)
@@ -73,6 +90,8 @@ impl Files {
             "LEFT" => report("left.json"),
             "RIGHT" => report("right.json"),
             "SCENARIO" => repository.join("rdma-sim/scenarios/one-lost-message.toml").into_os_string(),
+            "FAILING" => self.0.path("failing.toml").into_os_string(),
+            "LINE" => "2 seed=1".into(),
             "PLAN" => self.0.path("plan").into_os_string(),
             word => word.into(),
         });
@@ -127,6 +146,41 @@ fn ping(more: &[&str]) -> String {
 fn bw(more: &[&str]) -> String {
     let [_, asked] = between("bw", &["--bytes", "64KiB..128KiB", "--in-flight", "2"], more);
     asked
+}
+
+fn copy(more: &[&str]) -> String {
+    let (folder, root) = (Folder::new(), Folder::new());
+    let listener = Listener::start(&root.path(""), &[]);
+    let port = listener.port.to_string();
+    let source = folder.write("source", vec![7; 10_000]);
+    let mut copying = tool();
+    copying.args(["copy", "--port", &port]).arg(source).arg("127.0.0.1:x").args(more);
+    let copied = copying.output().unwrap();
+    assert_code(&copied, 0);
+    assert_code(&listener.running.finish(), 0);
+    without_folder(&stdout(&copied), &folder)
+}
+
+fn demo(more: &[&str]) -> String {
+    let (folder, root) = (Folder::new(), Folder::new());
+    let server = Listener::serve(&["--into", root.path("").to_str().unwrap()]);
+    let report = folder.path("report");
+    let shown = server.ask("demo", &[&["--out", report.to_str().unwrap()], more].concat());
+    assert_code(&shown, 0);
+    server.running.signal(libc::SIGINT);
+    assert_code(&server.running.finish(), 0);
+    let text = without_folder(&stdout(&shown), &folder);
+    if !more.is_empty() {
+        return text;
+    }
+    // How much is sent again, and in which unit, is not the same each time.
+    let lines = text.lines().map(|line| line.split_once(" more; ").map_or(line, |(before, _)| before));
+    let lines = lines.map(|line| line.replace(" µs", " ms") + "\n");
+    lines.collect()
+}
+
+fn without_folder(text: &str, folder: &Folder) -> String {
+    text.replace(&*folder.path("").to_string_lossy(), "FOLDER/")
 }
 
 /// Text without figures, paths and widths of columns
@@ -238,7 +292,7 @@ fn page(files: &Files) -> String {
         let output = files.run(command, &["--json"]);
         assert_code(&output, code);
         assert_eq!(stdout(&output).lines().count(), 1, "{name}");
-        types(&json(&output), "", by_name.entry(name.trim_end_matches(" -r")).or_default());
+        types(&json(&output), "", by_name.entry(name.split(" -").next().unwrap_or(name)).or_default());
     }
     for (name, beside) in BESIDES {
         let printed = beside(&["--json"]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rdma_core::Time;
 use twox_hash::XxHash3_64;
 
-use super::replay::Replay;
+use super::replay::{Replay, ReplayError};
 use crate::fault::FaultPlan;
 use crate::{Model, RandomFaults, Scheduler, Seeded, Topology};
 
@@ -264,6 +264,15 @@ impl Check {
     /// ```
     pub fn replay(self, replay: Replay) -> Self {
         Self { replay: Some(replay), ..self }
+    }
+
+    /// Whether a replay is one of this topology and model: [`replay`](Self::replay) panics if it is not
+    ///
+    /// # Errors
+    ///
+    /// [`ReplayError::OtherSetup`](crate::ReplayError::OtherSetup) if it is one of another.
+    pub fn accepts(&self, replay: &Replay) -> Result<(), ReplayError> {
+        replay.check_setup(self.setup())
     }
 
     /// When all faults have ended, and how long the test may take from then on

@@ -6,19 +6,19 @@ use crate::machines::Carried;
 use crate::report::rate;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     /// What carried the copy at its end: `rdma` or `tcp`
-    pub(super) backend: &'static str,
+    pub(crate) backend: &'static str,
     pub(super) role: &'static str,
     pub(super) peer: String,
     pub(super) path: String,
-    pub(super) bytes: u64,
-    pub(super) resumed_bytes: u64,
+    pub(crate) bytes: u64,
+    pub(crate) resumed_bytes: u64,
     pub(super) blake3: String,
-    pub(super) wall_seconds: f64,
-    pub(super) goodput_bytes_per_second: f64,
+    pub(crate) wall_seconds: f64,
+    pub(crate) goodput_bytes_per_second: f64,
     #[serde(flatten)]
-    pub(super) carried: Carried,
+    pub(crate) carried: Carried,
 }
 
 impl Outcome {

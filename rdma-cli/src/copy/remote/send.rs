@@ -1,8 +1,11 @@
 //! The side that sends
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Result;
+use indicatif::ProgressBar;
+use tokio::time::sleep;
 
 use super::outcome::Outcome;
 use super::request::Request;
@@ -10,62 +13,97 @@ use crate::args::Copy;
 use crate::copy::agreed::{PIECE, PIECES};
 use crate::copy::entry::{Entry, Kind};
 use crate::copy::send::{Sender, Sent, Sources};
-use crate::machines::{
-    Carried, Meeting, Peer, RemotePath, explain, key_options, part, require_below, room, runtime,
-    unless_interrupted,
-};
+use crate::machines::{Peer, RemotePath, key_options, require_below, room};
 use crate::progress;
 use crate::report::{Output, Wall, bytes};
 use crate::signals::Interrupt;
 
+/// How often it is looked whether half of a copy is sent.
+const LOOK_INTERVAL: Duration = Duration::from_micros(200);
+
 /// Copies what `args` name
 pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
-    require_below(&to.path)?;
     let interrupt = Interrupt::listen()?;
     let source = args.source()?;
     let sources = Sources::open(source, args.recursive)?;
-    let options = room(key_options(args.machines.key.as_deref())?, PIECE, PIECES);
-    let request = Request { source: root(&sources, source)?, path: to.path.clone(), bytes: sources.len() };
-    let progress = progress::bytes(sources.len(), output);
-    let wall = Wall::start();
-    let (sent, carried) = runtime()?.block_on(async {
-        let peer = Peer { host: &to.host, machines: &args.machines, command: "tb5 copy --listen DIR" };
-        let Meeting { node, session } = Meeting::with(peer, options, &interrupt, output).await?;
-        let copied = unless_interrupted(&interrupt, async {
-            session.send_bytes(&request.to_bytes()).await?;
-            Sender::new(&session, &progress, &interrupt).send(sources).await
-        });
-        let done = copied.await;
-        let carried = Carried::over(&session);
-        part(node, session, &done).await;
-        anyhow::Ok((done.map_err(explain)?, carried))
-    })?;
-    progress.finish_and_clear();
-    let Sent { hash, resumed, bytes: sent } = sent;
-    let wall_seconds = wall.seconds();
-    let goodput = (sent - resumed) as f64 / wall_seconds;
-    let report = Outcome {
-        backend: carried.backend(),
-        role: "sender",
-        peer: to.host.clone(),
-        path: to.path.display().to_string(),
-        bytes: sent,
-        resumed_bytes: resumed,
-        blake3: hash.to_string(),
-        wall_seconds,
-        goodput_bytes_per_second: goodput,
-        carried,
+    let peer = Peer {
+        host: &to.host,
+        machines: &args.machines,
+        command: "tb5 copy --listen DIR",
+        interrupt: &interrupt,
     };
+    let sending = Sending { source, sources, to: &to.path, is_drill: false };
+    let progress = progress::bytes(sending.sources.len(), output);
+    let tell = |carrier: &str| output.announce(&format!("carrier: {carrier}"));
+    let report = sending.to_peer(peer, &progress, tell)?;
+    progress.finish_and_clear();
     let rows = [
         ("copied", format!("{} to {}:{}", source.display(), to.host, to.path.display())),
-        ("size", format!("{} ({sent} bytes)", bytes(sent))),
+        ("size", format!("{} ({} bytes)", bytes(report.bytes), report.bytes)),
     ];
+    let resumed = report.resumed_bytes;
     let earlier = (resumed > 0).then(|| ("resumed", format!("{} were there already", bytes(resumed))));
     output.outcome(&report, rows.into_iter().chain(report.rows()).chain(earlier))
 }
 
+/// A copy to another machine
+pub(crate) struct Sending<'a> {
+    pub(crate) source: &'a Path,
+    pub(crate) sources: Sources,
+    /// Below the directory of the receiver
+    pub(crate) to: &'a Path,
+    /// Whether all paths are broken in the middle
+    pub(crate) is_drill: bool,
+}
+
+impl Sending<'_> {
+    /// Copies, and returns what both sides report once the receiver has verified it
+    pub(crate) fn to_peer(
+        self,
+        peer: Peer<'_>,
+        progress: &ProgressBar,
+        tell_carrier: impl FnOnce(&str) -> Result<()>,
+    ) -> Result<Outcome> {
+        let Self { source, sources, to, is_drill } = self;
+        require_below(to)?;
+        let options = room(key_options(peer.machines.key.as_deref())?, PIECE, PIECES);
+        let half = sources.len() / 2;
+        let request = Request { source: root(&sources, source)?, path: to.to_owned(), bytes: sources.len() };
+        let ((sent, wall_seconds), carried) = peer.ask(options, tell_carrier, async |session| {
+            let wall = Wall::start();
+            session.send_bytes(&request.to_bytes()).await?;
+            let sent = Sender::new(session, progress, peer.interrupt).send(sources);
+            let drill = async {
+                while progress.position() < half {
+                    sleep(LOOK_INTERVAL).await;
+                }
+                session.break_paths();
+                std::future::pending().await
+            };
+            let sent = tokio::select! {
+                sent = sent => sent?,
+                never = drill, if is_drill => never,
+            };
+            Ok((sent, wall.seconds()))
+        })?;
+        let Sent { hash, resumed, bytes } = sent;
+        Ok(Outcome {
+            backend: carried.backend(),
+            role: "sender",
+            peer: peer.host.to_owned(),
+            path: to.display().to_string(),
+            bytes,
+            resumed_bytes: resumed,
+            blake3: hash.to_string(),
+            wall_seconds,
+            goodput_bytes_per_second: (bytes - resumed) as f64 / wall_seconds,
+            carried,
+        })
+    }
+}
+
 /// The source itself, for the receiver
-fn root(sources: &Sources, path: &std::path::Path) -> Result<Entry> {
+fn root(sources: &Sources, path: &Path) -> Result<Entry> {
     let (kind, mode) = match sources {
         Sources::File(source) => (Kind::File(source.len()), source.mode()),
         Sources::Directory { .. } => (Kind::Directory, 0o777),

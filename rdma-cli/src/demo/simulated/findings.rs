@@ -2,8 +2,8 @@
 
 use rdma_sim::History;
 use rdma_sim::topology::Topology;
-use serde::Serialize;
 
+use super::super::beside::Beside;
 use super::unplug::Unplugged;
 use crate::bench::Row;
 use crate::bw::BwResult;
@@ -11,15 +11,6 @@ use crate::copy::CopyResult;
 use crate::devices::DeviceList;
 use crate::ping::PingResult;
 use crate::report::{bytes, duration};
-
-/// A result beside its limit
-#[derive(Debug, Serialize)]
-pub(super) struct Beside {
-    pub(super) name: &'static str,
-    pub(super) result: String,
-    pub(super) limit: String,
-    pub(super) verdict: String,
-}
 
 /// Everything that the report shows
 pub(super) struct Findings {
@@ -88,12 +79,5 @@ impl Findings {
             unplugged("copy, cable pulled for 2 ms", &self.copy_unplugged.0),
             unplugged("all_reduce, cable pulled for 2 ms", &self.all_reduce_unplugged.0),
         ]
-    }
-}
-
-impl Beside {
-    /// The cells of a table
-    pub(super) fn cells(&self) -> [String; 4] {
-        [self.name.to_owned(), self.result.clone(), self.limit.clone(), self.verdict.clone()]
     }
 }

@@ -1,0 +1,157 @@
+//! The demonstration between this machine and another one, in real time
+
+mod cables;
+mod findings;
+mod page;
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use self::findings::{Findings, Reduced};
+use super::beside::Beside;
+use super::files::Files;
+use crate::args::{Carrier, Demo, Machines};
+use crate::copy::Sources;
+use crate::copy::remote::{Outcome, Sending};
+use crate::devices;
+use crate::file::write_all;
+use crate::machines::{Carried, Peer, key_options, room};
+use crate::measure::{MAX_ELEMENTS, MAX_MESSAGE, Pair, RemoteBw, RemotePing, measure_bw, measure_ping};
+use crate::report::{Output, Wall, note};
+use crate::signals::{Interrupt, Interrupted};
+use crate::sizes::Sizes;
+use crate::{progress, recorded};
+
+/// Below the directory of the other machine.
+const COPY: &str = "tb5-demo";
+/// The all_reduces of which the fastest counts.
+const ROUNDS: usize = 5;
+
+/// What the demonstration has found
+#[derive(Serialize)]
+struct BetweenResult<'a> {
+    #[serde(flatten)]
+    found: &'a Findings,
+    results: &'a [Beside],
+    report: String,
+    wall_seconds: f64,
+}
+
+pub(super) fn run(args: &Demo, host: &str, output: Output) -> Result<()> {
+    let interrupt = Interrupt::listen()?;
+    let wall = Wall::start();
+    let peer =
+        Peer { host, machines: &args.machines, command: "tb5 serve --into DIR", interrupt: &interrupt };
+    let found = collect(peer, output)?;
+    let results = found.beside();
+    write_all(&args.out, &page::page(&found, &results)).context("the report")?;
+    let report = BetweenResult {
+        found: &found,
+        results: &results,
+        report: args.out.display().to_string(),
+        wall_seconds: wall.seconds(),
+    };
+    output.print(&report, || {
+        let (rows, wall) = (Beside::text(&results), report.wall_seconds);
+        format!(
+            "{rows}\nthe copy is in {host}:{COPY}\nreport: {} (open it in a browser), {wall:.1} s",
+            report.report
+        )
+    })
+}
+
+/// Runs every part, and fails if a result is wrong
+fn collect(peer: Peer<'_>, output: Output) -> Result<Findings> {
+    let (steps, hidden) = (progress::steps(5, output), ProgressBar::hidden());
+    let step = |name: &'static str| {
+        steps.set_message(name);
+        steps.inc(1);
+        peer.interrupt.check()
+    };
+    let untold = |_: &str| Ok(());
+    let machine = devices::list(&recorded::this_machine());
+    step("ping")?;
+    let mut carrier = String::new();
+    let ping = measure_ping(peer, 64, 1000, &hidden, |told| {
+        told.clone_into(&mut carrier);
+        steps.suspend(|| output.announce(&format!("carrier: {told}")))
+    })?;
+    step("copy of a directory")?;
+    let [copy, copy_drill] = [copy(peer, false)?, copy(peer, true)?];
+    step("goodput by size")?;
+    let sizes = Sizes::parse("4KiB..4MiB").map_err(anyhow::Error::msg)?;
+    let bw = [measure_bw(peer, sizes, 1, &hidden, untold)?, measure_bw(peer, sizes, 8, &hidden, untold)?];
+    step("TCP beside it")?;
+    let tcp = if ping.backend == "rdma" { over_tcp(peer, sizes)? } else { None };
+    let (tcp_ping, tcp_bw) = tcp.unzip();
+    step("all_reduce")?;
+    let all_reduce = all_reduce(peer)?;
+    steps.finish_and_clear();
+    Ok(Findings {
+        backend: ping.backend,
+        peer: peer.host.to_owned(),
+        carrier,
+        machine,
+        ping,
+        tcp_ping,
+        bw,
+        tcp_bw,
+        copy,
+        copy_drill,
+        all_reduce,
+    })
+}
+
+/// A ping and the goodput over TCP, for comparison; nothing if the other machine takes no TCP
+fn over_tcp(peer: Peer<'_>, sizes: Sizes) -> Result<Option<(RemotePing, RemoteBw)>> {
+    let Machines { port, carrier, key } = peer.machines;
+    if carrier.is_some() {
+        return Ok(None);
+    }
+    let machines = Machines { port: *port, carrier: Some(Carrier::Tcp), key: key.clone() };
+    let (peer, hidden) = (Peer { machines: &machines, ..peer }, ProgressBar::hidden());
+    let measured = measure_ping(peer, 64, 1000, &hidden, |_| Ok(()))
+        .and_then(|ping| Ok((ping, measure_bw(peer, sizes, 8, &hidden, |_| Ok(()))?)));
+    match measured {
+        Err(error) if !error.is::<Interrupted>() => {
+            note(&format!("TCP was not measured: {error:#}"));
+            Ok(None)
+        }
+        measured => measured.map(Some),
+    }
+}
+
+/// A copy of a directory that the other machine does not have yet
+fn copy(peer: Peer<'_>, is_drill: bool) -> Result<Outcome> {
+    let files = Files::create(RandomState::new().build_hasher().finish())?;
+    let sources = Sources::open(files.source(), true)?;
+    let sending = Sending { source: files.source(), sources, to: Path::new(COPY), is_drill };
+    sending.to_peer(peer, &ProgressBar::hidden(), |_| Ok(()))
+}
+
+/// An all_reduce of both machines, and one whose paths are broken in its middle
+fn all_reduce(peer: Peer<'_>) -> Result<Reduced> {
+    let options = room(key_options(peer.machines.key.as_deref())?, MAX_MESSAGE, 8);
+    let ((time, drill), carried): (_, Carried) = peer.ask(
+        options,
+        |_| Ok(()),
+        async |session| {
+            let mut pair = Pair::meet(session).await?;
+            let mut time = pair.all_reduce(MAX_ELEMENTS, None).await?;
+            for _ in 1..ROUNDS {
+                time = time.min(pair.all_reduce(MAX_ELEMENTS, None).await?);
+            }
+            Ok((time, pair.all_reduce(MAX_ELEMENTS, Some(time / 2)).await?))
+        },
+    )?;
+    Ok(Reduced {
+        bytes: (MAX_ELEMENTS * size_of::<f32>()) as u64,
+        time_ns: time.as_nanos() as u64,
+        drill_ns: drill.as_nanos() as u64,
+        carried,
+    })
+}

@@ -1,0 +1,89 @@
+//! `tb5 sim check`: tries a scenario in other orders of events, and shrinks the first run that fails
+
+use anyhow::bail;
+use rdma_sim::{Check, CheckFailure, Replay, Report, try_check};
+use serde::Serialize;
+
+use super::observe::{TIME_LIMIT, violations};
+use super::scenario::Scenario;
+use super::trace::BACKEND;
+use crate::args::SimCheck;
+use crate::failure::Failure;
+use crate::report::{Output, plain};
+
+/// Would change a check behind the back of the options.
+const VARIABLES: [&str; 5] =
+    ["RDMA_SIM_REPLAY", "RDMA_SIM_RUNS", "RDMA_SIM_SEED", "RDMA_SIM_THREADS", "RDMA_SIM_PAGE"];
+
+#[derive(Debug, Serialize)]
+struct Checked<'a> {
+    scenario: &'a str,
+    passed: bool,
+    /// With the one that failed
+    runs: u64,
+    /// Why a run failed
+    reason: Option<String>,
+    /// The run that failed, shrunk, for `tb5 sim replay`
+    replay: Option<String>,
+}
+
+pub(crate) fn check(args: &SimCheck, output: Output) -> anyhow::Result<()> {
+    if let Some(variable) = VARIABLES.into_iter().find(|name| std::env::var_os(name).is_some()) {
+        bail!(Failure::usage(format!("{variable} is for tests: unset it, and write options")));
+    }
+    let scenario = Scenario::read(&args.scenario)?;
+    output.announce(BACKEND)?;
+    let checked = of(&scenario).runs(args.runs).first_seed(args.first_seed);
+    let tried = try_check(checked, async |net| match &violations(&net, &scenario).await[..] {
+        [] => Ok(()),
+        violations => Err(violations.join("; ")),
+    });
+    let report = Checked::new(&scenario.name, &tried);
+    output.print(&report, || report.text(args))?;
+    if report.passed { Ok(()) } else { Err(Failure::Reported.into()) }
+}
+
+/// The check of a scenario
+pub(super) fn of(scenario: &Scenario) -> Check {
+    Check::new()
+        .name(&scenario.name)
+        .topology(scenario.topology.clone())
+        .model(scenario.model.clone())
+        .faults(scenario.faults.clone())
+        .time_limit(TIME_LIMIT)
+}
+
+impl<'a> Checked<'a> {
+    fn new(scenario: &'a str, tried: &Result<Report, Box<CheckFailure>>) -> Self {
+        match tried {
+            Ok(report) => Self { scenario, passed: true, runs: report.runs, reason: None, replay: None },
+            Err(failure) => {
+                let (reason, replay) = (failure.reason.clone(), failure.replay.to_string());
+                Self {
+                    scenario,
+                    passed: false,
+                    runs: failure.tried,
+                    reason: Some(reason),
+                    replay: Some(replay),
+                }
+            }
+        }
+    }
+
+    fn text(&self, args: &SimCheck) -> String {
+        let Self { scenario, runs, reason, replay, .. } = self;
+        let mut lines = vec![format!("scenario: {}", plain(scenario))];
+        if let (Some(reason), Some(replay)) = (reason, replay) {
+            lines.push(format!("run {runs} FAILED: {}", plain(reason)));
+            lines.push(format!("replay: tb5 sim replay {} '{replay}'", args.scenario.display()));
+        } else {
+            lines.push(format!("{runs} runs passed"));
+        }
+        lines.join("\n")
+    }
+}
+
+/// Reads the line that a check has printed
+pub(crate) fn replay(line: &str) -> Result<Replay, String> {
+    line.parse().map_err(|error: rdma_sim::ReplayError| error.to_string())
+}

@@ -1,0 +1,72 @@
+//! `tb5 sim check` and `tb5 sim replay`
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::{Folder, assert_code, assert_failed, json, keys, stdout, tool};
+
+/// Two pings across a cable: one bound holds in the plain order, and not with messages that are late
+const CLOSE: &str = r#"
+name = "close"
+source = "a test"
+about = "a test"
+faults = ["at 1s a:rdma_en2 slow 50%"]
+
+[workload]
+kind = "ping"
+count = 40
+
+[expect]
+outcome = "completes"
+max_rtt = "20us"
+"#;
+
+/// Catches a check that tries the plain order only, a line that repeats another run, and faults that were not needed and stay.
+#[test]
+fn a_run_that_fails_is_found_shrunk_and_repeated() {
+    let folder = Folder::new();
+    let path = folder.write("close.toml", CLOSE);
+    let found = tb5!["sim", "check", &path, "--runs", "400", "--json"];
+    assert_code(&found, 1);
+    let report = json(&found);
+    assert_eq!(keys(&report), ["passed", "reason", "replay", "runs", "scenario"]);
+    assert!(report["runs"].as_u64() > Some(1), "the plain run passes: {report}");
+    assert!(report["reason"].as_str().unwrap().contains("to take at most 20us, found"), "{report}");
+    let line = report["replay"].as_str().unwrap();
+    assert!(line.contains("test=close") && !line.contains("slow"), "{line}");
+
+    let text = stdout(&tb5!["sim", "check", &path, "--runs", "400"]);
+    assert!(text.contains(&format!("replay: tb5 sim replay {} '{line}'", path.display())), "{text}");
+    let page = folder.path("page.html");
+    let again = tb5!["sim", "replay", &path, line, "--json", "--html", &page];
+    assert_code(&again, 1);
+    let repeated = json(&again);
+    assert_eq!(
+        (&repeated["passed"], &repeated["violations"]),
+        (&Value::Bool(false), &Value::from(vec![report["reason"].clone()]))
+    );
+    assert_eq!(repeated["trace_digest"], json(&tb5!["sim", "replay", &path, line, "--json"])["trace_digest"]);
+    assert!(fs::read_to_string(page).unwrap().contains("<title>close · replay</title>"));
+
+    // The whole line of an environment variable is read as well, and other choices pass.
+    assert_code(&tb5!["sim", "replay", &path, format!("RDMA_SIM_REPLAY='{line}'")], 1);
+    assert_code(&tb5!["sim", "replay", &path, "2 seed=1 draws=0"], 0);
+}
+
+#[test]
+fn what_cannot_be_checked_or_repeated_is_refused_with_the_reason() {
+    let folder = Folder::new();
+    let path = folder.write("close.toml", CLOSE);
+    let other = tb5!["sim", "replay", &path, "2 setup=00000001 seed=1"];
+    assert_failed(&other, 1, &["the replay is of another topology or model (00000001, and this is"]);
+    assert_failed(&tb5!["sim", "replay", &path, "1 seed=1"], 2, &["has version \"1\" of the format"]);
+    assert_failed(&tb5!["sim", "check", &path, "--runs", "0"], 2, &["1..=1000000"]);
+    assert_failed(&tb5!["sim", "check", folder.path("none")], 1, &["examples are in rdma-sim/scenarios"]);
+    let nowhere =
+        tb5!["sim", "replay", &path, "2 seed=1 draws=0", "--html", folder.path("missing/page.html")];
+    assert_failed(&nowhere, 1, &["cannot be written: there is no folder"]);
+    let mut command = tool();
+    command.args(["sim", "check"]).arg(&path).env("RDMA_SIM_REPLAY", "2 seed=1");
+    assert_failed(&command.output().unwrap(), 2, &["RDMA_SIM_REPLAY is for tests: unset it"]);
+}
