@@ -54,9 +54,6 @@ pub(crate) struct Args {
     /// Print what happens inside to standard error: paths that come and go, and why
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
-    /// Use the simulator even if this machine has a device
-    #[arg(long, global = true)]
-    pub(crate) sim: bool,
 }
 
 impl Args {

@@ -43,7 +43,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
-use crate::args::{Args, Bw, Command, Ping, SimCommand};
+use crate::args::{Args, Command, SimCommand};
 #[cfg(unix)]
 use crate::args::{Demo, TopoCommand};
 use crate::failure::Failure;
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     }
     let done = match &args.command {
         #[cfg(unix)]
-        None => demo::run(&Demo::default(), args.sim, args.output()),
+        None => demo::run(&Demo::default(), args.output()),
         #[cfg(not(unix))]
         None => Err(Failure::usage("a command is missing").into()),
         Some(command) => perform(&args, command),
@@ -80,33 +80,17 @@ fn main() -> ExitCode {
 
 fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
     match command {
-        Command::Devices(_) | Command::Doctor(_) if args.sim => {
-            let why = "--sim: the simulator has no devices to discover; leave the option out";
-            Err(Failure::usage(why).into())
-        }
         #[cfg(unix)]
         Command::Bench(bench) => bench::run(bench, args.output()),
-        Command::Bw(Bw { host: Some(_), .. }) | Command::Ping(Ping { host: Some(_), .. }) if args.sim => {
-            let why = "--sim: two simulated Macs need no other machine; leave HOST: out";
-            Err(Failure::usage(why).into())
-        }
         Command::Bw(bw) => match &bw.host {
             Some(host) => measure::bw(bw, host, args.output()),
             None => bw::run(bw, args.output()),
         },
-        Command::Calibrate(calibrate) if args.sim && calibrate.is_between_machines() => {
-            let why = "--sim: two simulated Macs need no other machine; leave HOST and --listen out";
-            Err(Failure::usage(why).into())
-        }
         Command::Calibrate(calibrate) => calibrate::run(calibrate, args.output()),
         Command::Completions(completions) => manual::completions(completions),
-        Command::Copy(copy) if args.sim && copy.is_between_machines() => {
-            let why = "--sim: a copy between machines is not simulated; leave the option out";
-            Err(Failure::usage(why).into())
-        }
         Command::Copy(copy) => copy::run(copy, args.output()),
         #[cfg(unix)]
-        Command::Demo(demo) => demo::run(demo, args.sim, args.output()),
+        Command::Demo(demo) => demo::run(demo, args.output()),
         Command::Devices(devices) => devices::run(devices, args.output()),
         Command::Doctor(doctor) => doctor::run(doctor, args.output()),
         #[cfg(unix)]
@@ -119,9 +103,6 @@ fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
         Command::Provider(provider) => recorded::print_probe(provider),
         #[cfg(unix)]
         Command::Run(run) => run::run(run, args.output()),
-        Command::Serve(_) if args.sim => {
-            Err(Failure::usage("--sim: other machines are not simulated; leave the option out").into())
-        }
         Command::Serve(serve) => serve::run(serve, args.output()),
         Command::Sim(SimCommand::Check(check)) => sim::check(check, args.output()),
         Command::Sim(SimCommand::Replay(replay)) => sim::replay(replay, args.output()),

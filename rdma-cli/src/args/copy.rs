@@ -47,11 +47,6 @@ impl Copy {
         self.src.as_deref().context("SRC is missing")
     }
 
-    /// Whether one side of the copy is another machine
-    pub(crate) fn is_between_machines(&self) -> bool {
-        self.listen.is_some() || self.remote().is_some()
-    }
-
     /// The destination, if it is on another machine
     pub(crate) fn remote(&self) -> Option<RemotePath> {
         RemotePath::parse(self.dst.as_deref()?.to_str()?)

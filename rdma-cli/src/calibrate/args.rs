@@ -17,14 +17,14 @@ pub(crate) struct Arguments {
     pub(super) peer: Option<String>,
     /// Answer one calibration, on this address
     #[arg(long, value_name = "ADDRESS[:PORT]", num_args = 0..=1, default_missing_value = "0.0.0.0",
-        conflicts_with_all = ["output", "profile", "seed", "idle_death", "error_state"])]
+        conflicts_with_all = ["out", "profile", "seed", "idle_death", "error_state"])]
     pub(super) listen: Option<String>,
     /// The device with the cable; by default the only one whose port is active
     #[arg(long, value_name = "DEVICE", conflicts_with_all = ["profile", "seed"])]
     pub(super) device: Option<String>,
     /// The profile file to write; the page for people goes beside it, with the extension .md; existing files are replaced
-    #[arg(short, long, value_name = "FILE", default_value = "calibration.toml")]
-    pub(super) output: PathBuf,
+    #[arg(long, value_name = "FILE", default_value = "calibration.toml")]
+    pub(super) out: PathBuf,
     /// Also wait until queue pairs die of idleness, which takes up to two hours
     #[arg(long)]
     pub(super) idle_death: bool,
@@ -42,14 +42,9 @@ pub(crate) struct Arguments {
 /// The TCP port on which both machines meet
 const PORT: u16 = 7466;
 
-impl Arguments {
-    pub(crate) fn is_between_machines(&self) -> bool {
-        self.peer.is_some() || self.listen.is_some()
-    }
-}
-
-/// A host or an address, with its port
+/// A host or an address, with its port; a colon at the end means nothing, as elsewhere
 pub(super) fn place(text: &str) -> (String, u16) {
+    let text = text.strip_suffix(':').unwrap_or(text);
     // An IPv6 address without brackets has colons, and no port.
     if text.parse::<IpAddr>().is_ok() {
         return (text.to_owned(), PORT);
@@ -73,6 +68,7 @@ mod tests {
     fn a_port_may_follow_a_host() {
         for (text, host, port) in [
             ("mini", "mini", 7466),
+            ("mini:", "mini", 7466),
             ("mini:70", "mini", 70),
             ("10.0.0.2:8000", "10.0.0.2", 8000),
             ("::1", "::1", 7466),

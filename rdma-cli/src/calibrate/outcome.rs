@@ -39,8 +39,8 @@ pub(super) fn write(
     backend: &'static str,
     output: Output,
 ) -> Result<()> {
-    let page = args.output.with_extension("md");
-    for (path, text) in [(&args.output, findings.profile.to_toml()), (&page, findings.page())] {
+    let page = args.out.with_extension("md");
+    for (path, text) in [(&args.out, findings.profile.to_toml()), (&page, findings.page())] {
         fs::write(path, text).with_context(|| at(path, "cannot be written"))?;
     }
     let profile = &findings.profile;
@@ -55,7 +55,7 @@ pub(super) fn write(
         role: "asks",
         device: findings.device.clone(),
         took_seconds: findings.took.as_secs_f64(),
-        profile_file: args.output.display().to_string(),
+        profile_file: args.out.display().to_string(),
         page_file: page.display().to_string(),
         contradictions: findings.contradictions(),
         fields: Profile::fields().filter_map(field).collect(),

@@ -22,7 +22,6 @@ fn invalid_arguments_are_a_usage_error() {
         ("doctor --from", "a value is required for '--from <FILE>'"),
         ("doctor --from a --record b", "cannot be used with"),
         ("doctor --sim", "--sim"),
-        ("devices --sim", "--sim"),
         ("devices --from a --from b", "cannot be used multiple times"),
         ("devices --record a", "unexpected argument '--record'"),
         ("sim fly", "unrecognized subcommand"),

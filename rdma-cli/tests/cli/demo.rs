@@ -175,7 +175,6 @@ fn a_demo_without_its_other_machine_says_what_to_run_there() {
     assert_failed(&nothing, 1, &["127.0.0.1, port 1: run `tb5 serve --into DIR` there first"]);
     for (arguments, why) in [
         (&["demo", "mini:", "--seed", "1"][..], "cannot be used with"),
-        (&["demo", "mini:", "--sim"], "--sim: simulated Macs need no other machine; leave HOST: out"),
         (&["demo", "--port", "1"], "--port is for two machines: write HOST:, or leave it out"),
         (&["demo", "a/b"], "write the name or the address of a machine"),
     ] {

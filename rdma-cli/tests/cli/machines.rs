@@ -283,9 +283,7 @@ fn what_a_server_does_not_do_is_refused_with_the_reason() {
         (&["bw", "a:", "--seed", "1"], 2, "cannot be used with '--seed <SEED>'"),
         (&["ping", "a:", "--profile", "tb5"], 2, "cannot be used with '--profile <PROFILE|FILE>'"),
         (&["ping", "a/b"], 2, "write the name or the address of a machine"),
-        (&["ping", "a:", "--sim"], 2, "leave HOST: out"),
         (&["bw", "a:", "--bytes", "8MiB"], 2, "exceeds the longest message between machines, 4194304 bytes"),
-        (&["serve", "--sim"], 2, "other machines are not simulated"),
         (&["serve", "--into", "/nowhere"], 1, "/nowhere: is not a directory"),
     ] {
         assert_failed(&tool().args(arguments).output().unwrap(), code, &[why]);

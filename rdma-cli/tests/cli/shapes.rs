@@ -18,12 +18,13 @@ use crate::support::{Folder, assert_code, json, stderr, stdout, tool};
 
 /// A command, without `--json`, and its exit code; SRC, DIR, DST, LEFT, RIGHT, SCENARIO, FAILING and PLAN are files, and LINE is
 /// one of a replay
-const COMMANDS: [(&str, &str, i32); 18] = [
+const COMMANDS: [(&str, &str, i32); 19] = [
     ("bench", "bench all-reduce --bytes 4KiB..8KiB", 0),
     ("bw", "bw --bytes 4KiB..8KiB", 0),
+    ("calibrate", "calibrate --out DST", 0),
     ("copy", "copy SRC DST", 0),
     ("copy -r", "copy -r DIR DST --cables 2 --fault unplug@1us@1", 0),
-    ("demo", "demo --sim --out DST", 0),
+    ("demo", "demo --out DST", 0),
     ("devices", "devices --from LEFT", 0),
     ("doctor", "doctor --from LEFT --from RIGHT", 0),
     ("ping", "ping --count 10", 0),
@@ -96,7 +97,7 @@ impl Files {
             word => word.into(),
         });
         let output = tool().args(arguments).args(more).output().unwrap();
-        for name in ["destination", "directory-copy"] {
+        for name in ["destination", "destination.md"] {
             let path = self.0.path(name);
             let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
         }
@@ -270,7 +271,11 @@ fn types(value: &Value, path: &str, into: &mut BTreeMap<String, Vec<&'static str
         }
         Value::Object(keys) => {
             let dot = if path.is_empty() { "" } else { "." };
-            keys.iter().for_each(|(key, value)| types(value, &format!("{path}{dot}{key}"), into));
+            for (key, value) in keys {
+                // Their keys are those of a profile.
+                let key = if path == "fields" { "NAME" } else { key };
+                types(value, &format!("{path}{dot}{key}"), into);
+            }
             "object"
         }
     };

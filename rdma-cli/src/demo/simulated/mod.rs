@@ -54,7 +54,7 @@ struct DemoResult<'a> {
     wall_seconds: f64,
 }
 
-pub(super) fn run(args: &Demo, is_simulated: bool, output: Output) -> Result<()> {
+pub(super) fn run(args: &Demo, output: Output) -> Result<()> {
     let interrupt = Interrupt::listen()?;
     let wall = Wall::start();
     let machine = recorded::this_machine();
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Demo, is_simulated: bool, output: Output) -> Result<()>
     output.announce(&format!(
         "backend: simulator ({MACS} Macs, one Thunderbolt 5 cable between any two; times are virtual)"
     ))?;
-    if machine_devices.rdma == Some(true) && !is_simulated {
+    if machine_devices.rdma == Some(true) {
         output.announce(&format!(
             "{}\nwhat needs a peer runs on the simulator: on two machines, run `tb5 serve --into DIR` there and `tb5 demo HOST:` here",
             devices::text(&machine, &machine_devices)

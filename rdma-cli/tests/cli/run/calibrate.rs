@@ -40,7 +40,7 @@ fn two_hosts_of_a_fabric_calibrate_each_other() {
         let all = [
             words(&["--listen", "127.0.0.1:PORT"]),
             vec![":".to_owned()],
-            words(&["127.0.0.1:PORT", "-o", found.to_str().unwrap()]),
+            words(&["127.0.0.1:PORT", "--out", found.to_str().unwrap()]),
         ];
         let output = with_port(&["--profile", secret.to_str().unwrap()], &all.concat()).output();
         assert_code(&output, 0);
@@ -82,7 +82,7 @@ fn a_host_that_is_killed_in_the_middle_is_the_end_of_the_other_one() {
             "TB5",
             "calibrate",
             "127.0.0.1:PORT",
-            "-o",
+            "--out",
             found.to_str().unwrap(),
         ];
         let words: Vec<_> = words.iter().map(|word| word.replace("TB5", env!("CARGO_BIN_EXE_tb5"))).collect();
