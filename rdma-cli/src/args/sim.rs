@@ -4,9 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use rdma_sim::Replay;
-
-use crate::sim::parse_replay;
+use rdma_sim::{Replay, ReplayError};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
@@ -54,7 +52,7 @@ pub(crate) struct SimReplay {
     /// The scenario file
     pub(crate) scenario: PathBuf,
     /// The line that `tb5 sim check` has printed, in quotes
-    #[arg(value_name = "LINE", value_parser = parse_replay)]
+    #[arg(value_name = "LINE", value_parser = replay)]
     pub(crate) replay: Replay,
     #[command(flatten)]
     pub(crate) files: TraceFiles,
@@ -107,4 +105,9 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
         return Err(format!("{text} are {} seeds: write at most {MAX_SEEDS} seeds", seeds.end - seeds.start));
     }
     Ok(seeds)
+}
+
+/// Reads the line that a check has printed
+fn replay(line: &str) -> Result<Replay, String> {
+    line.parse().map_err(|error: ReplayError| error.to_string())
 }

@@ -12,6 +12,8 @@ const LEFT: f64 = 46.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 40.0;
+/// Between the middles of two labels, at least.
+const LABEL: f64 = 52.0;
 /// Bars of a distribution, at most.
 const BARS: usize = 36;
 
@@ -65,10 +67,15 @@ impl Chart {
 /// How many round trips took how long
 pub(super) fn latency(samples: &[u64], rtt_ns: &Distribution) -> String {
     let [width, height] = SIZE;
-    let (first, last) = (rtt_ns.min, rtt_ns.max.max(rtt_ns.min + 1));
+    // A few that took many times as long would leave no room for the others.
+    let most_shown = rtt_ns.p99 + (rtt_ns.p99 - rtt_ns.min) / 2;
+    let is_cut = rtt_ns.max > 2 * most_shown;
+    let (first, last) = (rtt_ns.min, if is_cut { most_shown } else { rtt_ns.max }.max(rtt_ns.min + 1));
     let step = (last - first + 1).div_ceil(BARS as u64);
     let mut counts = vec![0_usize; ((last - first) / step + 1) as usize];
-    samples.iter().for_each(|sample| counts[((sample - first) / step) as usize] += 1);
+    let shown = samples.iter().filter(|sample| **sample <= last);
+    shown.for_each(|sample| counts[((sample - first) / step) as usize] += 1);
+    let longer = samples.iter().filter(|sample| **sample > last).count();
     let most = counts.iter().copied().max().unwrap_or(1).max(1);
     let (inner, bottom) = (width - LEFT - RIGHT, height - BOTTOM);
     let bar = inner / counts.len() as f64;
@@ -88,12 +95,20 @@ pub(super) fn latency(samples: &[u64], rtt_ns: &Distribution) -> String {
         );
     }
     let x = |ns: u64| LEFT + inner * (ns.saturating_sub(first)) as f64 / (step * counts.len() as u64) as f64;
+    // Beside the unit of the scale, and beside each other.
+    let mut free = LEFT + LABEL;
     for (name, ns) in [("median", rtt_ns.p50), ("99 %", rtt_ns.p99)] {
         chart.line("mark", [x(ns), TOP - 8.0], [x(ns), bottom]);
-        chart.text("middle", [x(ns).min(width - 34.0), TOP - 20.0], name);
+        let at = x(ns).min(width - 34.0).max(free);
+        chart.text("middle", [at, TOP - 20.0], name);
+        free = at + LABEL;
     }
     chart.text("start", [LEFT, bottom + 18.0], &micros(first));
-    chart.text("end", [width - RIGHT, bottom + 18.0], &micros(last));
+    let end = match longer {
+        0 => micros(last),
+        _ => format!("{}; {longer} more up to {}", micros(last), micros(rtt_ns.max)),
+    };
+    chart.text("end", [width - RIGHT, bottom + 18.0], &end);
     chart.finish()
 }
 

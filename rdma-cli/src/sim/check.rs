@@ -1,7 +1,7 @@
 //! `tb5 sim check`: tries a scenario in other orders of events, and shrinks the first run that fails
 
 use anyhow::bail;
-use rdma_sim::{Check, CheckFailure, Replay, Report, try_check};
+use rdma_sim::{Check, CheckFailure, Report, try_check};
 use serde::Serialize;
 
 use super::observe::{TIME_LIMIT, violations};
@@ -81,9 +81,4 @@ impl<'a> Checked<'a> {
         }
         lines.join("\n")
     }
-}
-
-/// Reads the line that a check has printed
-pub(crate) fn replay(line: &str) -> Result<Replay, String> {
-    line.parse().map_err(|error: rdma_sim::ReplayError| error.to_string())
 }

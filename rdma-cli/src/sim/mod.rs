@@ -15,7 +15,7 @@ mod side;
 mod trace;
 mod workload;
 
-pub(crate) use self::check::{check, replay as parse_replay};
+pub(crate) use self::check::check;
 pub(crate) use self::period::Period;
 pub(crate) use self::trace::trace;
 

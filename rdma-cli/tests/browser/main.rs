@@ -9,8 +9,9 @@
 mod devtools;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use devtools::Browser;
 use serde_json::Value;
@@ -94,5 +95,50 @@ fn the_report_of_the_demo_is_drawn_at_every_size_in_light_and_dark_without_compl
             assert_eq!((macs, cables, cut, points), (4, 6, 1, 11), "{name}");
             assert!(bars > 5, "{name}: {bars}");
         }
+    }
+}
+
+/// Catches a report of two machines that is wider than a phone, lacks a drawing, or loads something.
+#[test]
+#[expect(clippy::print_stderr, reason = "a test that does not run says so")]
+fn the_report_of_two_machines_is_drawn_at_every_size_without_complaints() {
+    let Some(program) = devtools::installed() else {
+        let message = "NOT RUN: there is no browser; install chromium, or name one with RDMA_TEST_BROWSER";
+        assert!(std::env::var_os("RDMA_REQUIRE_BROWSER").is_none(), "{message}");
+        eprintln!("{message}");
+        return;
+    };
+    let page = pictures().join("demo-of-two.html");
+    let into = tempfile::tempdir().unwrap();
+    let tb5 = env!("CARGO_BIN_EXE_tb5");
+    let mut server = Command::new(tb5);
+    server.args(["serve", "--json", "--bind", "127.0.0.1", "--port", "0", "--into"]).arg(into.path());
+    let mut server = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap());
+    let mut first = String::new();
+    lines.read_line(&mut first).unwrap();
+    let listening: Value = serde_json::from_str(&first).unwrap();
+    let (_, port) = listening["listening"].as_str().unwrap().rsplit_once(':').unwrap();
+    let mut demo = Command::new(tb5);
+    let demo = demo.args(["demo", "127.0.0.1:", "--port", port, "--out"]).arg(&page).output().unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(demo.status.success(), "{}", String::from_utf8_lossy(&demo.stderr));
+
+    let browser = Browser::start(&program);
+    let url = format!("file://{}", page.display());
+    for (size, is_phone) in [(DESKTOP, false), (PHONE, true)] {
+        browser.open(&url, size, is_phone, is_phone);
+        let name = if is_phone { "demo-of-two-phone-dark" } else { "demo-of-two-desktop-light" };
+        fs::write(pictures().join(format!("{name}.png")), browser.screenshot()).unwrap();
+        assert_eq!(browser.complaints(), [Value::Null; 0], "{name}");
+        let widths = browser.eval("[document.documentElement.scrollWidth, innerWidth]");
+        assert_eq!(widths[0], widths[1], "{name} scrolls sideways");
+        assert_eq!(browser.eval("performance.getEntriesByType('resource').length"), 0, "{name}");
+        let drawn = browser.eval(
+            "['#results tbody tr', '#machines rect.mac', '#machines line.cable', '#goodput circle.several', '#goodput circle.one'].map((kind) => document.querySelectorAll(kind).length)",
+        );
+        assert_eq!(drawn, serde_json::json!([6, 2, 1, 11, 11]), "{name}");
+        assert!(browser.eval("document.querySelectorAll('#latency rect.bar').length").as_u64() > Some(5));
     }
 }

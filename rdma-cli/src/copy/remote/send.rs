@@ -35,7 +35,7 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
     let sending = Sending { source, sources, to: &to.path, is_drill: false };
     let progress = progress::bytes(sending.sources.len(), output);
     let tell = |carrier: &str| output.announce(&format!("carrier: {carrier}"));
-    let report = sending.to_peer(peer, &progress, tell)?;
+    let report = sending.send_to(peer, &progress, tell)?;
     progress.finish_and_clear();
     let rows = [
         ("copied", format!("{} to {}:{}", source.display(), to.host, to.path.display())),
@@ -58,7 +58,7 @@ pub(crate) struct Sending<'a> {
 
 impl Sending<'_> {
     /// Copies, and returns what both sides report once the receiver has verified it
-    pub(crate) fn to_peer(
+    pub(crate) fn send_to(
         self,
         peer: Peer<'_>,
         progress: &ProgressBar,

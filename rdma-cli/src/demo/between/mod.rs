@@ -130,7 +130,7 @@ fn copy(peer: Peer<'_>, is_drill: bool) -> Result<Outcome> {
     let files = Files::create(RandomState::new().build_hasher().finish())?;
     let sources = Sources::open(files.source(), true)?;
     let sending = Sending { source: files.source(), sources, to: Path::new(COPY), is_drill };
-    sending.to_peer(peer, &ProgressBar::hidden(), |_| Ok(()))
+    sending.send_to(peer, &ProgressBar::hidden(), |_| Ok(()))
 }
 
 /// An all_reduce of both machines, and one whose paths are broken in its middle
