@@ -20,7 +20,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    fn start(root: &Path, options: &[&str]) -> Self {
+    pub(crate) fn start(root: &Path, options: &[&str]) -> Self {
         Self::of(tool().args(["copy", "--listen"]).arg(root).args(options))
     }
 
@@ -50,7 +50,7 @@ impl Listener {
     }
 
     /// The arguments of a sender
-    fn send<'a>(&self, options: &[&'a str]) -> Vec<String> {
+    pub(crate) fn send<'a>(&self, options: &[&'a str]) -> Vec<String> {
         ["copy", "--port"]
             .into_iter()
             .map(str::to_owned)

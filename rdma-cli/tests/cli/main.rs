@@ -15,6 +15,7 @@ mod field_failures;
 mod machines;
 mod manual;
 mod ping;
+mod pipe;
 mod resume;
 #[cfg(target_os = "linux")]
 mod run;

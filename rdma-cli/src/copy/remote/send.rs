@@ -10,6 +10,7 @@ use crate::args::Copy;
 use crate::copy::agreed::{PIECE, PIECES};
 use crate::copy::entry::{Entry, Kind};
 use crate::copy::send::{Sender, Sent, Sources};
+use crate::copy::words;
 use crate::machines::{
     Carried, Meeting, Peer, RemotePath, explain, key_options, part, require_below, room, runtime,
     unless_interrupted,
@@ -21,11 +22,11 @@ use crate::signals::Interrupt;
 /// Copies what `args` name
 pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
     require_below(&to.path)?;
-    let interrupt = Interrupt::listen()?;
     let source = args.source()?;
     let sources = Sources::open(source, args.recursive)?;
+    let interrupt = Interrupt::listen()?;
     let options = room(key_options(args.machines.key.as_deref())?, PIECE, PIECES);
-    let request = Request { source: root(&sources, source)?, path: to.path.clone(), bytes: sources.len() };
+    let request = Request { source: root(&sources), path: to.path.clone(), bytes: sources.len() };
     let progress = progress::bytes(sources.len(), output);
     let wall = Wall::start();
     let (sent, carried) = runtime()?.block_on(async {
@@ -57,7 +58,7 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
         carried,
     };
     let rows = [
-        ("copied", format!("{} to {}:{}", source.display(), to.host, to.path.display())),
+        ("copied", format!("{} to {}:{}", words::source(source), to.host, to.path.display())),
         ("size", format!("{} ({sent} bytes)", bytes(sent))),
     ];
     let earlier = (resumed > 0).then(|| ("resumed", format!("{} were there already", bytes(resumed))));
@@ -65,11 +66,11 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
 }
 
 /// The source itself, for the receiver
-fn root(sources: &Sources, path: &std::path::Path) -> Result<Entry> {
-    let (kind, mode) = match sources {
-        Sources::File(source) => (Kind::File(source.len()), source.mode()),
-        Sources::Directory { .. } => (Kind::Directory, 0o777),
-    };
-    let name = path.file_name().map(PathBuf::from).unwrap_or_default();
-    Ok(Entry { path: name, mode, kind })
+fn root(sources: &Sources) -> Entry {
+    match sources {
+        Sources::File(source) => {
+            Entry { path: source.name().into(), mode: source.mode(), kind: Kind::File(source.len()) }
+        }
+        Sources::Directory { .. } => Entry { path: PathBuf::new(), mode: 0o777, kind: Kind::Directory },
+    }
 }
