@@ -106,6 +106,8 @@ pub(crate) enum Command {
                       RDMA between the machines, and over TCP while there is none. Without --key, every machine that reaches the \
                       port can write into DIR. What goes over TCP is never encrypted. A firewall must let the port and \
                       further ones pass: each machine may be connected to.\n\n\
+                      `-` is standard input, which is read to its end first and kept in a temporary file meanwhile, or standard \
+                      output, which gets the copy when it is verified; the report goes to standard error then. ./- is a file.\n\n\
                       A copy that is interrupted leaves .NAME.tb5-partial beside the destination NAME. The next copy continues it, if \
                       the source begins with the same bytes, and else starts anew; with -r, it does not copy equal files again."
     )]

@@ -6,13 +6,11 @@ use rdma_sim::topology::Topology;
 use rdma_sim_verbs::shared::{topology, topology_in};
 
 use crate::failure::Failure;
-
-/// The name of standard input.
-pub(crate) const STANDARD_INPUT: &str = "-";
+use crate::file::is_standard;
 
 /// A shape, a file, or standard input, which holds TOML or JSON
 pub(crate) fn read(text: &str, hosts: Option<usize>) -> Result<Topology, Failure> {
-    if text != STANDARD_INPUT {
+    if !is_standard(text) {
         return topology(text, hosts).map_err(Failure::usage);
     }
     let content = io::read_to_string(io::stdin().take(MAX_LEN));

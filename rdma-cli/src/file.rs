@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use tempfile::NamedTempFile;
 
 use crate::failure::at;
-use crate::report::print_line;
+use crate::report::{print_all, print_line};
 
 /// Fails unless `found` is a regular file
 pub(crate) fn require_regular(path: &Path, found: &Metadata) -> Result<()> {
@@ -24,6 +24,16 @@ pub(crate) fn require_regular(path: &Path, found: &Metadata) -> Result<()> {
     Ok(())
 }
 
+/// Whether an argument is `-`, which stands for standard input or output
+pub(crate) fn is_standard(path: impl AsRef<Path>) -> bool {
+    path.as_ref().as_os_str() == "-"
+}
+
+/// The name of the folder of temporary files, for errors
+pub(crate) fn spool() -> PathBuf {
+    format!("a temporary file in {}", std::env::temp_dir().display()).into()
+}
+
 /// A file that is written under a temporary name, and renamed when it is complete
 ///
 /// An existing file is replaced at once or not at all; its mode, and its owner and group where that is permitted, are kept. A
@@ -31,7 +41,8 @@ pub(crate) fn require_regular(path: &Path, found: &Metadata) -> Result<()> {
 #[derive(Debug)]
 pub(crate) struct Replacement {
     path: PathBuf,
-    folder: PathBuf,
+    /// `None` if the file goes to standard output.
+    folder: Option<PathBuf>,
     file: NamedTempFile,
 }
 
@@ -64,26 +75,35 @@ impl Replacement {
             bail!(at(&path, format!("cannot be written: there is no folder {}", folder.display())));
         }
         let file = temporary(&folder, mode, existing.as_ref()).with_context(written)?;
-        Ok(Self { path, folder, file })
+        Ok(Self { path, folder: Some(folder), file })
+    }
+
+    /// Prepares a file that goes to standard output when it is complete
+    pub(crate) fn of_standard_output() -> Result<Self> {
+        let path = spool();
+        let file = tempfile::Builder::new().prefix(".tb5-").suffix(".part").tempfile();
+        let file = file.with_context(|| at(&path, "cannot be written"))?;
+        Ok(Self { path, folder: None, file })
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.as_file_mut().write_all(bytes).with_context(|| at(&self.path, "cannot be written"))
     }
 
-    /// Where an incomplete file is kept
-    fn rest(&self) -> PathBuf {
+    /// Where an incomplete file is kept; nowhere if it goes to standard output
+    fn rest(&self) -> Option<PathBuf> {
+        let folder = self.folder.as_ref()?;
         let mut name = OsString::from(".");
         name.push(self.path.file_name().unwrap_or_default());
         name.push(".tb5-partial");
-        self.folder.join(name)
+        Some(folder.join(name))
     }
 
     /// Continues the incomplete file that [`keep`](Self::keep) left here, and returns its length
     ///
     /// Anything else under its name is left alone.
     pub(crate) fn resume(&mut self) -> Result<u64> {
-        let rest = self.rest();
+        let Some(rest) = self.rest() else { return Ok(0) };
         let continued = || at(&rest, "cannot be continued: remove it");
         let own = self.file.as_file().metadata().with_context(continued)?;
         if !fs::symlink_metadata(&rest).is_ok_and(|found| is_own_file(&found, &own)) {
@@ -107,9 +127,9 @@ impl Replacement {
         emptied.with_context(|| at(&self.path, "cannot be written"))
     }
 
-    /// Keeps what was written beside the destination, and returns where; `None` if nothing was written
+    /// Keeps what was written beside the destination, and returns where; `None` if nothing was written, or there is no such place
     pub(crate) fn keep(self) -> Result<Option<PathBuf>> {
-        let rest = self.rest();
+        let Some(rest) = self.rest() else { return Ok(None) };
         let kept = || at(&rest, "the incomplete file cannot be kept");
         if self.file.as_file().metadata().with_context(kept)?.len() == 0 {
             return Ok(None);
@@ -118,9 +138,13 @@ impl Replacement {
         Ok(Some(rest))
     }
 
-    /// Makes the file appear under its name, and returns when both are on the disk
+    /// Makes the file appear under its name, and returns when both are on the disk, or writes it to standard output
     pub(crate) fn finish(self) -> Result<()> {
-        let Self { path, folder, file } = self;
+        let Self { path, folder, mut file } = self;
+        let Some(folder) = folder else {
+            file.rewind().with_context(|| at(&path, "cannot be read again"))?;
+            return print_all(&mut file);
+        };
         let written = || at(&path, "cannot be written");
         file.as_file().sync_all().with_context(written)?;
         file.persist(&path).map_err(|error| error.error).with_context(written)?;
@@ -130,12 +154,12 @@ impl Replacement {
 
 /// Opens a file to read, or standard input if `path` is `-`
 pub(crate) fn open(path: &Path) -> io::Result<Box<dyn io::Read>> {
-    if path.as_os_str() == "-" { Ok(Box::new(io::stdin())) } else { Ok(Box::new(File::open(path)?)) }
+    if is_standard(path) { Ok(Box::new(io::stdin())) } else { Ok(Box::new(File::open(path)?)) }
 }
 
 /// Writes a file as a whole, or to standard output if `path` is `-`
 pub(crate) fn write_all(path: &Path, text: &str) -> Result<()> {
-    if path.as_os_str() == "-" {
+    if is_standard(path) {
         print_line(text.strip_suffix('\n').unwrap_or(text))?;
         return Ok(());
     }

@@ -93,6 +93,17 @@ pub(crate) fn print_line(text: &str) -> anyhow::Result<bool> {
     }
 }
 
+/// Copies all of `bytes` to standard output; a closed pipe is not a failure
+pub(crate) fn print_all(bytes: &mut impl io::Read) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match io::copy(bytes, &mut out).and_then(|_| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(error).context("standard output: cannot be written"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Prints a remark to standard error
 pub(crate) fn note(text: &str) {
     if is_quiet() {

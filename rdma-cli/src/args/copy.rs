@@ -7,16 +7,18 @@ use anyhow::{Context as _, bail};
 
 use super::machines::Machines;
 use crate::failure::Failure;
+use crate::file::is_standard;
 use crate::mac::PORTS;
 use crate::machines::RemotePath;
+use crate::report::Output;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Copy {
-    /// The file to copy, or with -r the directory
+    /// The file to copy, with -r the directory, or `-` for standard input
     #[arg(required_unless_present = "listen")]
     src: Option<PathBuf>,
-    /// The name of the copy, or HOST:NAME on another machine; an existing file is replaced and keeps its mode, an existing directory
-    /// keeps what else is in it
+    /// The name of the copy, HOST:NAME on another machine, or `-` for standard output; an existing file is replaced and keeps its
+    /// mode, an existing directory keeps what else is in it
     #[arg(required_unless_present = "listen")]
     dst: Option<PathBuf>,
     /// Copy a directory with everything in it
@@ -55,6 +57,25 @@ impl Copy {
     /// The name of the copy
     pub(crate) fn destination(&self) -> anyhow::Result<&Path> {
         self.dst.as_deref().context("DST is missing")
+    }
+
+    /// Fails if `-` stands where neither standard input nor standard output can be
+    pub(crate) fn require_meaning(&self, src: &Path, dst: &Path, output: Output) -> Result<(), Failure> {
+        let (is_input, is_output) = (is_standard(src), is_standard(dst));
+        let is_unnamed = self.remote().is_some_and(|remote| remote.path.as_os_str().is_empty());
+        let given = [
+            (is_input && self.recursive, "standard input is one file, and no directory: leave -r out"),
+            (is_output && self.recursive, "standard output takes one file, and no directory: leave -r out"),
+            (is_input && is_unnamed, "standard input has no name: write HOST:NAME"),
+            (
+                is_output && output == Output::Json,
+                "standard output is for the copy: leave --json out, or name a file",
+            ),
+        ];
+        match given.iter().find(|(is_wrong, _)| *is_wrong) {
+            Some((_, why)) => Err(Failure::usage(why)),
+            None => Ok(()),
+        }
     }
 
     /// Fails if an option was given that has no effect here: between two machines, or between two simulated Macs

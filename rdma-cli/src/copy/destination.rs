@@ -10,9 +10,9 @@ use super::entry::Entry;
 use super::send::Sources;
 use super::tree;
 use crate::failure::at;
-use crate::file::Replacement;
+use crate::file::{Replacement, is_standard};
 
-/// A file that was created already, or a directory
+/// A file that was created already and may go to standard output, or a directory
 pub(crate) enum Destination {
     File(Option<Replacement>),
     Directory(Folder),
@@ -142,7 +142,7 @@ pub(crate) fn require_directory(path: &Path) -> Result<PathBuf> {
 /// The place of a copy: a file that is copied to a directory is put into it
 pub(crate) fn place(sources: &Sources, path: &Path) -> PathBuf {
     match sources {
-        Sources::File(source) if path.is_dir() => path.join(source.name()),
+        Sources::File(source) if path.is_dir() && !is_standard(path) => path.join(source.name()),
         _ => path.to_owned(),
     }
 }
@@ -150,6 +150,9 @@ pub(crate) fn place(sources: &Sources, path: &Path) -> PathBuf {
 /// Prepares the destination, or refuses it
 pub(crate) fn prepare(sources: &Sources, path: &Path) -> Result<Destination> {
     match sources {
+        Sources::File(_) if is_standard(path) => {
+            Ok(Destination::File(Some(Replacement::of_standard_output()?)))
+        }
         Sources::File(source) => {
             source.require_other(path)?;
             Ok(Destination::File(Some(Replacement::create(path, source.mode())?)))

@@ -20,9 +20,9 @@ use self::destination::{place, prepare};
 use self::faults::Faults;
 pub(crate) use self::send::Sources;
 pub(crate) use self::simulate::{CopyResult, Simulation};
-use self::words::earlier;
 use crate::args::Copy;
-use crate::report::{Output, simulated};
+use crate::file::is_standard;
+use crate::report::{Output, note, simulated};
 use crate::signals::Interrupt;
 use crate::{mac, progress, serve};
 
@@ -31,6 +31,7 @@ pub(crate) fn run(args: &Copy, output: Output) -> anyhow::Result<()> {
         return serve::one_copy(&args.machines, args.bind, root, output);
     }
     let (src, dst) = (args.source()?, args.destination()?);
+    args.require_meaning(src, dst, output)?;
     match args.remote() {
         Some(path) => {
             args.require_effect(true)?;
@@ -48,16 +49,21 @@ fn simulate(args: &Copy, src: &Path, dst: &Path, output: Output) -> anyhow::Resu
     let (cables, seed) = (args.cables.unwrap_or(1), args.seed.unwrap_or(0));
     let faults =
         args.fault.as_deref().map_or_else(|| Ok(Faults::default()), |text| Faults::parse(text, cables))?;
-    let interrupt = Interrupt::listen()?;
     let sources = Sources::open(src, args.recursive)?;
+    let interrupt = Interrupt::listen()?;
     let dst = &place(&sources, dst);
     let destination = prepare(&sources, dst)?;
-    output.announce(&simulated(cables))?;
+    let is_beside = is_standard(dst);
+    if is_beside {
+        note(&simulated(cables));
+    } else {
+        output.announce(&simulated(cables))?;
+    }
     let progress = progress::bytes(sources.len(), output);
     let simulation = Simulation {
         sources,
         destination,
-        path: dst.to_owned(),
+        path: words::destination(dst).into(),
         topology: mac::topology(cables),
         cables,
         faults: faults.plan(),
@@ -67,6 +73,11 @@ fn simulate(args: &Copy, src: &Path, dst: &Path, output: Output) -> anyhow::Resu
     };
     let copied = simulation.run(&progress, &interrupt)?;
     let faults = (!faults.is_empty()).then(|| ("faults", faults.describe(copied.end)));
-    let earlier = earlier(&copied.received);
-    output.outcome(&copied.result, copied.rows(src, dst).into_iter().chain(faults).chain(earlier))
+    let earlier = words::earlier(&copied.received);
+    let rows = copied.rows(src, dst).into_iter().chain(faults).chain(earlier);
+    if is_beside {
+        rows.for_each(|(name, value)| note(&format!("{name}: {value}")));
+        return Ok(());
+    }
+    output.outcome(&copied.result, rows)
 }

@@ -13,6 +13,7 @@ use super::entry::{END, Entry, Kind};
 use super::source::Source;
 use super::tree;
 use crate::failure::at;
+use crate::file::is_standard;
 use crate::signals::Interrupt;
 
 /// What is copied
@@ -22,8 +23,13 @@ pub(crate) enum Sources {
 }
 
 impl Sources {
-    /// Opens a file, or reads the names in a directory
+    /// Opens a file, reads the names in a directory, or reads standard input
+    ///
+    /// Signals must still have their default action: standard input may take long.
     pub(crate) fn open(path: &Path, is_recursive: bool) -> Result<Self> {
+        if is_standard(path) {
+            return Ok(Self::File(Source::standard_input()?));
+        }
         if !path.is_dir() {
             return Ok(Self::File(Source::open(path)?));
         }

@@ -1,14 +1,15 @@
-//! The file that is copied
+//! The file that is copied, or standard input
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read, Seek as _};
+use std::io::{self, Read, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
+use super::agreed::PIECE;
 use crate::failure::at;
-use crate::file::require_regular;
+use crate::file::{require_regular, spool};
 
 /// An open file, and how much was read
 #[derive(Debug)]
@@ -17,6 +18,7 @@ pub(crate) struct Source {
     file: File,
     found: Metadata,
     read: u64,
+    is_standard_input: bool,
 }
 
 impl Source {
@@ -26,20 +28,42 @@ impl Source {
         require_regular(path, &fs::metadata(path).with_context(read)?)?;
         let file = File::open(path).with_context(read)?;
         let found = file.metadata().with_context(read)?;
-        Ok(Self { path: path.to_owned(), file, found, read: 0 })
+        Ok(Self { path: path.to_owned(), file, found, read: 0, is_standard_input: false })
+    }
+
+    /// Reads standard input up to its end, into a temporary file without a name: the length is announced before the content
+    pub(crate) fn standard_input() -> Result<Self> {
+        let path = spool();
+        let written = || at(&path, "cannot be written");
+        let mut file = tempfile::tempfile().with_context(written)?;
+        let (mut input, mut piece) = (io::stdin().lock(), vec![0; PIECE]);
+        loop {
+            match input.read(&mut piece) {
+                Ok(0) => break,
+                Ok(len) => file.write_all(&piece[..len]).with_context(written)?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error).context("standard input: cannot be read"),
+            }
+        }
+        file.rewind().with_context(|| at(&path, "cannot be read"))?;
+        let found = file.metadata().with_context(|| at(&path, "cannot be read"))?;
+        Ok(Self { path, file, found, read: 0, is_standard_input: true })
     }
 
     pub(crate) fn len(&self) -> u64 {
         self.found.len()
     }
 
-    /// The last part of its path
+    /// The last part of its path; standard input has none
     pub(crate) fn name(&self) -> &OsStr {
-        self.path.file_name().unwrap_or_default()
+        if self.is_standard_input { OsStr::new("") } else { self.path.file_name().unwrap_or_default() }
     }
 
     /// The permissions of the file, for its copy
     pub(crate) fn mode(&self) -> u32 {
+        if self.is_standard_input {
+            return 0o666;
+        }
         #[cfg(unix)]
         return std::os::unix::fs::MetadataExt::mode(&self.found);
         #[cfg(not(unix))]

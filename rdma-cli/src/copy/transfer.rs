@@ -74,7 +74,7 @@ impl Transfer {
                     Some(rest) => {
                         format!("what has arrived is in {}: copy again to continue", rest.display())
                     }
-                    None => "copy again to continue".to_owned(),
+                    None => "copy again".to_owned(),
                 };
                 bail!(at(&path, format!("{error}; {rest}")));
             }

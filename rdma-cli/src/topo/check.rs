@@ -8,9 +8,8 @@ use serde::Serialize;
 
 use super::cabling::{cabling, read};
 use crate::args::TopoCheck;
-use crate::cabled_macs::STANDARD_INPUT;
 use crate::failure::{Failure, at};
-use crate::file;
+use crate::file::{self, is_standard};
 use crate::report::Output;
 
 #[derive(Debug, Serialize)]
@@ -24,7 +23,7 @@ struct Checked {
 }
 
 pub(crate) fn run(args: &TopoCheck, output: Output) -> anyhow::Result<()> {
-    if args.plan.as_os_str() == STANDARD_INPUT && args.topology.topology == STANDARD_INPUT {
+    if is_standard(&args.plan) && is_standard(&args.topology.topology) {
         let why = "standard input is read once: write `-` for the topology or for the plan";
         bail!(Failure::usage(why));
     }

@@ -13,7 +13,7 @@ use super::cabling::{cabling, read, unplanned};
 use super::operation::operation;
 use crate::args::{OperationName, TopoPlan};
 use crate::failure::Failure;
-use crate::file::write_all;
+use crate::file::{is_standard, write_all};
 use crate::report::{Output, plain, table};
 
 #[derive(Debug, Serialize)]
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
     if let Some(path) = &args.out {
         write_all(path, &made.to_string())?;
         // The plan is the output then.
-        if path.as_os_str() == "-" {
+        if is_standard(path) {
             return Ok(());
         }
     }

@@ -50,7 +50,7 @@ impl Listener {
     }
 
     /// The arguments of a sender
-    fn send<'a>(&self, options: &[&'a str]) -> Vec<String> {
+    pub(crate) fn send<'a>(&self, options: &[&'a str]) -> Vec<String> {
         ["copy", "--port"]
             .into_iter()
             .map(str::to_owned)

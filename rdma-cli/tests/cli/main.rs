@@ -16,6 +16,7 @@ mod field_failures;
 mod machines;
 mod manual;
 mod ping;
+mod pipe;
 mod resume;
 #[cfg(target_os = "linux")]
 mod run;

@@ -118,6 +118,16 @@ fn a_cabling_is_drawn_as_text_for_graphviz_and_as_a_picture() {
         assert!(written.status.success() && written.stdout.is_empty(), "{}", stderr(&written));
         assert_eq!(fs::read_to_string(&out).unwrap(), drawn);
     }
+    let ring = stdout(&tb5!("topo", "draw", "ring:4", "--format", "svg"));
+    let heights = |start: &str, key: &str| -> Vec<f64> {
+        let lines = ring.split('<').filter(|line| line.starts_with(start));
+        lines
+            .map(|line| line.split(key).nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
+            .collect()
+    };
+    let ports = heights("circle", " cy=\"").into_iter().map(f64::abs).fold(0.0, f64::max);
+    let free: Vec<_> = heights("text", " y=\"").into_iter().filter(|y| y.abs() > ports).collect();
+    assert_eq!(free.len(), 4, "the free ports are written where no cable is: {ring}");
     let report = json(&tb5!("topo", "draw", "ring:4", "--json"));
     assert_eq!(report["cables"].as_array().unwrap().len(), 4);
     assert_eq!(report["cables"][0]["bits_per_second"], 80_000_000_000_u64);

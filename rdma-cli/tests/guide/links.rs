@@ -47,8 +47,8 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What the links of a text lead to
-fn targets(text: &str) -> Vec<&str> {
+/// What the links of a text lead to, and its pictures
+pub(crate) fn targets(text: &str) -> Vec<&str> {
     let links = prose(text).flat_map(|line| line.split("](").skip(1));
     links.filter_map(|link| Some(link.split_once(')')?.0)).collect()
 }
@@ -69,8 +69,8 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
 
 #[test]
 fn links_and_headings_are_found_outside_of_code() {
-    let text = "# On `two` Macs, now\n[a](b.md#c) and [`d`](../e.md)\n```sh\n[f](g.md)\n# no heading\n```\n";
-    assert_eq!(targets(text), ["b.md#c", "../e.md"]);
+    let text = "# On `two` Macs, now\n[a](b.md#c) and [`d`](../e.md)\n```sh\n[f](g.md)\n# no heading\n```\n![h](i.svg)\n";
+    assert_eq!(targets(text), ["b.md#c", "../e.md", "i.svg"]);
     assert_eq!(headings(text).collect::<Vec<_>>(), ["on-two-macs-now"]);
     assert_eq!(plain(Path::new("rdma-async/../docs/./A.md")), Path::new("docs/A.md"));
 }

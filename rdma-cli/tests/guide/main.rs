@@ -125,7 +125,7 @@ fn rust_of_the_guide_is_compiled() {
     }
 }
 
-/// Catches a link to a page, a heading or a file that the book does not have.
+/// Catches a link to a page, a heading, a picture or another file that the book does not have.
 #[test]
 fn links_of_the_guide_lead_somewhere() {
     let pages = pages();
@@ -140,4 +140,16 @@ fn every_file_of_the_guide_is_a_page_of_it() {
     for file in book::files() {
         assert!(named.contains(&file) || file == "SUMMARY.md", "{file} is not in SUMMARY.md");
     }
+}
+
+/// Catches a picture that no page shows any more, and one that says nothing to a reader who does not see it.
+#[test]
+fn every_picture_of_the_guide_is_on_a_page_and_described() {
+    let texts: Vec<_> = pages().iter().map(Page::expanded).collect();
+    let shown: Vec<_> = texts.iter().flat_map(|text| links::targets(text)).collect();
+    for picture in fs::read_dir(book::source().join("pictures")).expect("the pictures of the guide") {
+        let name = format!("pictures/{}", picture.expect("a picture").file_name().display());
+        assert!(shown.contains(&name.as_str()), "no page shows {name}");
+    }
+    assert!(!texts.iter().any(|text| text.contains("![](")), "a picture has no description");
 }

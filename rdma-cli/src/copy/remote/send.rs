@@ -13,6 +13,7 @@ use crate::args::Copy;
 use crate::copy::agreed::{PIECE, PIECES};
 use crate::copy::entry::{Entry, Kind};
 use crate::copy::send::{Sender, Sent, Sources};
+use crate::copy::words;
 use crate::machines::{Peer, RemotePath, key_options, require_below, room};
 use crate::progress;
 use crate::report::{Output, Wall, bytes};
@@ -23,22 +24,22 @@ const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Copies what `args` name
 pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
-    let interrupt = Interrupt::listen()?;
     let source = args.source()?;
     let sources = Sources::open(source, args.recursive)?;
+    let interrupt = Interrupt::listen()?;
     let peer = Peer {
         host: &to.host,
         machines: &args.machines,
         command: "tb5 copy --listen DIR",
         interrupt: &interrupt,
     };
-    let sending = Sending { source, sources, to: &to.path, is_drill: false };
+    let sending = Sending { sources, to: &to.path, is_drill: false };
     let progress = progress::bytes(sending.sources.len(), output);
     let tell = |carrier: &str| output.announce(&format!("carrier: {carrier}"));
     let report = sending.send_to(peer, &progress, tell)?;
     progress.finish_and_clear();
     let rows = [
-        ("copied", format!("{} to {}:{}", source.display(), to.host, to.path.display())),
+        ("copied", format!("{} to {}:{}", words::source(source), to.host, to.path.display())),
         ("size", format!("{} ({} bytes)", bytes(report.bytes), report.bytes)),
     ];
     let resumed = report.resumed_bytes;
@@ -48,7 +49,6 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
 
 /// A copy to another machine
 pub(crate) struct Sending<'a> {
-    pub(crate) source: &'a Path,
     pub(crate) sources: Sources,
     /// Below the directory of the receiver
     pub(crate) to: &'a Path,
@@ -64,11 +64,11 @@ impl Sending<'_> {
         progress: &ProgressBar,
         tell_carrier: impl FnOnce(&str) -> Result<()>,
     ) -> Result<Outcome> {
-        let Self { source, sources, to, is_drill } = self;
+        let Self { sources, to, is_drill } = self;
         require_below(to)?;
         let options = room(key_options(peer.machines.key.as_deref())?, PIECE, PIECES);
         let half = sources.len() / 2;
-        let request = Request { source: root(&sources, source)?, path: to.to_owned(), bytes: sources.len() };
+        let request = Request { source: root(&sources), path: to.to_owned(), bytes: sources.len() };
         let ((sent, wall_seconds), carried) = peer.ask(options, tell_carrier, async |session| {
             let wall = Wall::start();
             session.send_bytes(&request.to_bytes()).await?;
@@ -103,11 +103,11 @@ impl Sending<'_> {
 }
 
 /// The source itself, for the receiver
-fn root(sources: &Sources, path: &Path) -> Result<Entry> {
-    let (kind, mode) = match sources {
-        Sources::File(source) => (Kind::File(source.len()), source.mode()),
-        Sources::Directory { .. } => (Kind::Directory, 0o777),
-    };
-    let name = path.file_name().map(PathBuf::from).unwrap_or_default();
-    Ok(Entry { path: name, mode, kind })
+fn root(sources: &Sources) -> Entry {
+    match sources {
+        Sources::File(source) => {
+            Entry { path: source.name().into(), mode: source.mode(), kind: Kind::File(source.len()) }
+        }
+        Sources::Directory { .. } => Entry { path: PathBuf::new(), mode: 0o777, kind: Kind::Directory },
+    }
 }

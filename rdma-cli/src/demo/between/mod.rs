@@ -129,7 +129,7 @@ fn over_tcp(peer: Peer<'_>, sizes: Sizes) -> Result<Option<(RemotePing, RemoteBw
 fn copy(peer: Peer<'_>, is_drill: bool) -> Result<Outcome> {
     let files = Files::create(RandomState::new().build_hasher().finish())?;
     let sources = Sources::open(files.source(), true)?;
-    let sending = Sending { source: files.source(), sources, to: Path::new(COPY), is_drill };
+    let sending = Sending { sources, to: Path::new(COPY), is_drill };
     sending.send_to(peer, &ProgressBar::hidden(), |_| Ok(()))
 }
 

@@ -39,14 +39,13 @@ pub(crate) fn svg(topology: &Topology, unplugged: Option<usize>) -> String {
         let extent = middles.iter().map(|middle| middle[axis].abs()).fold(0.0, f64::max);
         extent + MAC[axis] + MARGIN
     });
+    let [width, height] = [2.0 * x, 2.0 * y];
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"cabling\" role=\"img\" aria-label=\"{} Macs and {} cables\" viewBox=\"{:.0} {:.0} {:.0} {:.0}\"><style>{STYLE}</style>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"cabling\" role=\"img\" aria-label=\"{} Macs and {} cables\" viewBox=\"{:.0} {:.0} {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\"><style>{STYLE}</style>\n",
         hosts.len(),
         topology.links().len(),
         -x,
-        -y,
-        2.0 * x,
-        2.0 * y
+        -y
     );
     let links: Vec<_> = topology.links().collect();
     let mut used: BTreeMap<[&str; 2], ()> = BTreeMap::new();
@@ -90,10 +89,11 @@ pub(crate) fn svg(topology: &Topology, unplugged: Option<usize>) -> String {
             escaped(host.name())
         );
         if free > 0 {
+            // On the outer side: cables leave on the inner one.
             let _ = writeln!(
                 out,
                 "<text class=\"small\" x=\"{x:.1}\" y=\"{:.1}\">{free} free</text>",
-                y + height + 12.0
+                y + if *y < -height { -height - 12.0 } else { height + 12.0 }
             );
         }
     }
