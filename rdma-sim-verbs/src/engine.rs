@@ -100,6 +100,8 @@ impl Engine {
             .sanitize(false);
         // Programs in C spawn no tasks.
         let driver = Driver::new(sim, drop).map_err(|error| format!("RDMA_SIM_FAULTS: {error}"))?;
+        // A virtual clock stands at zero for the first verbs: faults of that instant are in effect already.
+        driver.advance_to(Time::ZERO);
         let clock = if is_virtual { Clock::Virtual } else { Clock::Wall(Instant::now()) };
         let devices = devices::list(settings.topology(), None);
         Self::new(driver, clock, devices, &settings)

@@ -204,6 +204,22 @@ fn variables_that_contradict_each_other_are_refused() {
     }
 }
 
+/// Catches a fault of the first instant that comes after the first verbs, and a slow verb that takes wall time, none, or another time than
+/// was said: an unplug on either side of the hour shows what time it is when the device is open.
+#[test]
+fn a_slow_verb_takes_its_virtual_time_from_the_first_call_on() {
+    let state_after = |unplug: &str| {
+        let faults = format!("at 0s a:rdma_en2 slow-verb open_device=3600s; at {unplug} a:rdma_en2 unplug");
+        let mut program = Command::new("timeout");
+        program.args(["-k", "1", TIMEOUT, "ibv_devinfo", "-d", "rdma_en2@a"]).env("LD_PRELOAD", library());
+        program.envs([("RDMA_SIM_CLOCK", "virtual"), ("RDMA_SIM_TOPOLOGY", "pair")]);
+        program.env("RDMA_SIM_FAULTS", faults);
+        run(program)
+    };
+    assert!(state_after("3599s").contains("PORT_DOWN"));
+    assert!(state_after("3601s").contains("PORT_ACTIVE"));
+}
+
 /// Catches files, processes and shared memory that outlive a run.
 #[test]
 fn nothing_is_left_of_many_runs() {
