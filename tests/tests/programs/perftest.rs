@@ -1,9 +1,12 @@
 //! Debian's `perftest`: what runs on the profile of a Mac, and what it refuses as a Mac would
 
-use rdma_sim_verbs::shared::Settings;
-use rdma_tests::hosts::Hosts;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 
-use super::{between, hosts, outputs_of, text, topology};
+use rdma_sim_verbs::shared::Settings;
+use rdma_tests::hosts::{Hosts, Running, library};
+
+use super::{between, held_port, hosts, outputs_of, text, topology, wait_for_listener};
 
 /// perftest knows the link layers Ethernet and InfiniBand only.
 const ETHERNET: [(&str, &str); 1] = [("RDMA_SIM_LINK_LAYER", "ethernet")];
@@ -87,4 +90,51 @@ fn perftest_gets_no_queue_pair_that_a_mac_does_not_have() {
             );
         }
     }
+}
+
+/// Catches a program that fails because of a WRITE and is not told which rule of the device is the reason.
+#[test]
+fn an_rdma_write_that_is_refused_is_reported_once_with_its_rule() {
+    let words = format!("ib_write_bw {ON_A_PAIR} -m 1024 -s 4096 -n 200");
+    let [_, client] = outputs_of(&on("refused-write", "tb5-strict"), &words, &ETHERNET);
+    let printed = text(&client);
+    assert!(printed.contains("Couldn't post send: qp 0 scnt=0"), "{printed}");
+    let lines = printed.lines().filter(|line| line.starts_with("librdma: "));
+    let line = "librdma: ibv_post_send: an RDMA WRITE is refused (rule uc-write); post a SEND instead";
+    assert_eq!(lines.collect::<Vec<_>>(), [line]);
+}
+
+/// Catches a program that waits for ever because of a WRITE, and is not told which rule of the device is the reason.
+#[test]
+fn an_rdma_write_that_travels_like_a_send_is_reported_with_its_rule() {
+    let hosts = on("sent-write", "tb5");
+    let (port, _held) = held_port();
+    let words = format!("{ON_A_PAIR} -m 1024 -s 4096 -n 200 -p {port}");
+    // These programs never end: no `timeout` stands between them and the test, which kills them.
+    let start = |host, peer: &[&str]| {
+        let mut program = hosts.command("ib_write_bw", host);
+        program.args(words.split_whitespace()).args(peer).envs(ETHERNET).env("LD_PRELOAD", library());
+        Running(program.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+    };
+    let mut server = start("a", &[]);
+    wait_for_listener(port, &mut server.0);
+    let mut client = start("b", &["localhost"]);
+    let mut lines = BufReader::new(client.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let line = lines.find(|line| line.starts_with("librdma: "));
+    assert_eq!(
+        line.as_deref(),
+        Some(
+            "librdma: ibv_post_send: an RDMA WRITE travels like a SEND and places nothing at the peer \
+             (rule uc-write); post a SEND instead"
+        )
+    );
+    assert_eq!(hosts.fabric.sent()[3].messages, 0, "no program posts a receive");
+}
+
+/// Catches a warning on devices that do place an RDMA WRITE.
+#[test]
+fn an_rdma_write_is_measured_on_the_roce_profile() {
+    let words = format!("ib_write_bw {ON_A_PAIR} -m 1024 -s 4096 -n 200");
+    let [server, client] = between(&on("placed-write", "roce"), &words, &ETHERNET);
+    assert!(has_result(&client, 4096) && !(server + &client).contains("librdma: "), "{client}");
 }
