@@ -2,11 +2,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rdma_core::Time;
 use rdma_sim::driver::Session;
+use rdma_sim::rules::UcWrite;
 use rdma_sim::{Driver, FaultPlan, Sim, Topology};
 use rdma_verbs_abi::constants;
 
@@ -33,6 +34,9 @@ pub(crate) struct Engine {
     pub(crate) has_events: bool,
     /// Whether the process ends where Apple's provider crashes it.
     crashes: bool,
+    /// What becomes of an RDMA WRITE; `None` if the device places it as asked.
+    write: Option<UcWrite>,
+    has_reported_write: AtomicBool,
     progress: Progress,
     /// Polls in a row that found nothing.
     idle: AtomicU32,
@@ -100,6 +104,8 @@ impl Engine {
             .sanitize(false);
         // Programs in C spawn no tasks.
         let driver = Driver::new(sim, drop).map_err(|error| format!("RDMA_SIM_FAULTS: {error}"))?;
+        // A virtual clock stands at zero for the first verbs: faults of that instant are in effect already.
+        driver.advance_to(Time::ZERO);
         let clock = if is_virtual { Clock::Virtual } else { Clock::Wall(Instant::now()) };
         let devices = devices::list(settings.topology(), None);
         Self::new(driver, clock, devices, &settings)
@@ -147,6 +153,7 @@ impl Engine {
             Some("1") => true,
             Some(other) => return Err(format!("RDMA_SIM_CRASHES={other:?} is neither 0 nor 1")),
         };
+        let write = (!settings.model().caps.one_sided).then_some(rules.uc_write);
         let (has_events, progress, idle) = (rules.completion_events, Progress::default(), AtomicU32::new(0));
         Ok(Self {
             driver,
@@ -157,6 +164,8 @@ impl Engine {
             link_layer,
             has_events,
             crashes,
+            write,
+            has_reported_write: AtomicBool::new(false),
             progress,
             idle,
         })
@@ -342,6 +351,20 @@ impl Engine {
         if self.crashes {
             log_error(&format!("{call}: {why}; Apple's provider crashes here, and so does this one"));
             std::process::abort();
+        }
+    }
+
+    /// Logs, once in a process, that an RDMA WRITE posted in `call` writes nothing
+    ///
+    /// The program cannot learn it: a WRITE that travels like a SEND waits for a receive without an error, and 102 names no rule.
+    pub(crate) fn report_write(&self, call: &str) {
+        let outcome = match self.write {
+            None => return,
+            Some(UcWrite::AsSend) => "travels like a SEND and places nothing at the peer",
+            Some(_) => "is refused",
+        };
+        if !self.has_reported_write.swap(true, Ordering::Relaxed) {
+            log_error(&format!("{call}: an RDMA WRITE {outcome} (rule uc-write); post a SEND instead"));
         }
     }
 

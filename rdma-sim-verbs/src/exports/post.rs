@@ -15,11 +15,20 @@ use crate::slots::object;
 trait Request {
     /// The next request, and the list of elements
     fn links(&self) -> (*mut Self, *mut Sge, c_int);
+
+    /// Whether it asks for an RDMA WRITE
+    fn is_write(&self) -> bool {
+        false
+    }
 }
 
 impl Request for SendWr {
     fn links(&self) -> (*mut Self, *mut Sge, c_int) {
         (self.next, self.sg_list, self.num_sge)
+    }
+
+    fn is_write(&self) -> bool {
+        self.opcode == constants::WR_RDMA_WRITE
     }
 }
 
@@ -41,10 +50,12 @@ unsafe fn post_list<T: Request>(
         // SAFETY: the contract of all functions.
         let found = unsafe { object::<QpObject>(qp) }?;
         let engine = Engine::get()?;
+        let mut has_write = false;
         let posted = engine.post(|session| {
             let mut next = first;
             // SAFETY: the list is the caller's and ends with NULL.
             while let Some(request) = unsafe { next.as_ref() } {
+                has_write |= request.is_write();
                 let (following, list, count) = request.links();
                 // SAFETY: the caller's list has so many elements.
                 let posted = unsafe { with_elements(list, count, |sgl| post(session, found, request, sgl)) };
@@ -63,6 +74,9 @@ unsafe fn post_list<T: Request>(
             }
             Ok(0)
         });
+        if has_write {
+            engine.report_write(call);
+        }
         if posted == Err(ENXIO) {
             engine.crash(call, "the cable of the device was pulled");
         }

@@ -236,7 +236,7 @@ fault_kinds! {
     /// The port reports completed receives once a second.
     SlowReceive = "slow-receive" on Port, shown by a_slow_receiver_looks_once_a_second;
 
-    /// Calls of a verb at the port take TIME longer from now on; `0ns` ends it, and `hang`.
+    /// Calls of a verb at the port take TIME longer from now on; `0ns` ends it, and `hang`, for later calls.
     SlowVerb { slow: SlowVerb as VERB_TIME, "The verb, and how long" } = "slow-verb" on Port, shown by a_slow_verb_takes_its_time;
 
     /// Frames circle through a bridge and leave PERCENT of the cable.

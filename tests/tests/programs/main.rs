@@ -12,6 +12,7 @@ use rdma_sim::{LineRate, Topology};
 use rdma_sim_verbs::shared::{Settings, SharedFabric};
 use rdma_tests::hosts::{Hosts, library};
 
+mod perftest;
 mod shapes;
 
 /// The most time that a program gets, in seconds
@@ -73,18 +74,23 @@ fn held_port() -> (u16, [TcpStream; 2]) {
     (address.port(), [connecting, listener.accept().unwrap().0])
 }
 
-/// Runs a server as host `a` and its client as host `b`; returns what both have printed
-fn between(hosts: &Hosts, words: &str, environment: &[(&str, &str)]) -> [String; 2] {
+/// Runs a server as host `a` and its client as host `b`, and waits for both
+fn outputs_of(hosts: &Hosts, words: &str, environment: &[(&str, &str)]) -> [Output; 2] {
     let (port, _held) = held_port();
     let words = format!("{words} -p {port}");
     let mut server = command(hosts, "a", &words).envs(environment.iter().copied()).spawn().unwrap();
     wait_for_listener(port, &mut server);
     let mut client = command(hosts, "b", &format!("{words} localhost"));
-    client.envs(environment.iter().copied());
-    let client = run(client);
-    let output = server.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}: {}", output.status, text(&output));
-    [text(&output), client]
+    let client = client.envs(environment.iter().copied()).output().unwrap();
+    [server.wait_with_output().unwrap(), client]
+}
+
+/// As [`outputs_of`]; returns what both have printed
+fn between(hosts: &Hosts, words: &str, environment: &[(&str, &str)]) -> [String; 2] {
+    outputs_of(hosts, words, environment).map(|output| {
+        assert!(output.status.success(), "{}: {}", output.status, text(&output));
+        text(&output)
+    })
 }
 
 #[test]
@@ -152,36 +158,6 @@ fn ibv_rc_pingpong_runs_on_the_roce_profile_and_is_refused_on_a_mac() {
     }
 }
 
-/// What a Mac can do needs no other profile than that of a Mac: as many messages in flight as a ring of 1023 frames holds. On queues
-/// of the next power of two less one, the first post failed. The longest sizes of `-a` and its 512 receives do not fit a Mac.
-#[test]
-fn perftest_streams_long_messages_on_the_profile_of_a_mac() {
-    let ethernet = [("RDMA_SIM_LINK_LAYER", "ethernet")];
-    let mac = hosts("streams", &Settings::new(topology(1)));
-    for (size, depth) in [(4096, 512), (65536, 31), (524_288, 4)] {
-        let words = format!("ib_send_bw -d rdma_en2 -x 1 -c UC -s {size} -r {depth} -t {depth} -n 200");
-        let [_, client] = between(&mac, &words, &ethernet);
-        let has_line = |line: &str| line.split_whitespace().next() == Some(&size.to_string());
-        assert!(client.lines().any(has_line), "{size}: {client}");
-    }
-}
-
-/// perftest knows the link layers Ethernet and InfiniBand only, and asks for deeper queues than those of a Mac.
-#[test]
-fn perftest_measures_latency_and_bandwidth() {
-    let ethernet = [("RDMA_SIM_LINK_LAYER", "ethernet")];
-    let mac = hosts("latency", &Settings::new(topology(1)));
-    for output in between(&mac, "ib_send_lat -d rdma_en2 -x 1 -c UC -s 64 -n 1000", &ethernet) {
-        assert!(output.contains("t_typical[usec]") && output.contains(" 64      1000"), "{output}");
-    }
-    let lenient = hosts("bandwidth", &Settings::new(topology(1)).profile("tb5-lenient").unwrap());
-    let [_, client] = between(&lenient, "ib_send_bw -d rdma_en2 -x 1 -c UC -a -n 200", &ethernet);
-    for size in (1..=23).map(|bits| 1_u32 << bits) {
-        let has_line = |line: &str| line.split_whitespace().next() == Some(&size.to_string());
-        assert!(client.lines().any(has_line), "{size}: {client}");
-    }
-}
-
 /// Catches variables that are ignored: the program would run by another clock, or in another fabric, than was asked for.
 #[test]
 fn variables_that_contradict_each_other_are_refused() {
@@ -202,6 +178,22 @@ fn variables_that_contradict_each_other_are_refused() {
         let output = text(&program.envs(variables.iter().copied()).output().unwrap());
         assert!(output.contains(&format!("librdma: {why}")) && !output.contains("rdma_en2"), "{output}");
     }
+}
+
+/// Catches a fault of the first instant that comes after the first verbs, and a slow verb that takes wall time, none, or another time than
+/// was said: an unplug on either side of the hour shows what time it is when the device is open.
+#[test]
+fn a_slow_verb_takes_its_virtual_time_from_the_first_call_on() {
+    let state_after = |unplug: &str| {
+        let faults = format!("at 0s a:rdma_en2 slow-verb open_device=3600s; at {unplug} a:rdma_en2 unplug");
+        let mut program = Command::new("timeout");
+        program.args(["-k", "1", TIMEOUT, "ibv_devinfo", "-d", "rdma_en2@a"]).env("LD_PRELOAD", library());
+        program.envs([("RDMA_SIM_CLOCK", "virtual"), ("RDMA_SIM_TOPOLOGY", "pair")]);
+        program.env("RDMA_SIM_FAULTS", faults);
+        run(program)
+    };
+    assert!(state_after("3599s").contains("PORT_DOWN"));
+    assert!(state_after("3601s").contains("PORT_ACTIVE"));
 }
 
 /// Catches files, processes and shared memory that outlive a run.

@@ -4,6 +4,7 @@
 
 mod calibrate;
 pub(crate) mod fixture;
+mod verbs;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
