@@ -29,7 +29,7 @@ pub(crate) fn is_standard(path: impl AsRef<Path>) -> bool {
     path.as_ref().as_os_str() == "-"
 }
 
-/// The name of the folder of temporary files, for errors
+/// How errors name a temporary file
 pub(crate) fn spool() -> PathBuf {
     format!("a temporary file in {}", std::env::temp_dir().display()).into()
 }

@@ -59,8 +59,8 @@ impl Copy {
         self.dst.as_deref().context("DST is missing")
     }
 
-    /// Fails if `-` stands where neither standard input nor standard output can be
-    pub(crate) fn require_meaning(&self, src: &Path, dst: &Path, output: Output) -> Result<(), Failure> {
+    /// Fails if `-` stands beside an option or a destination that excludes it
+    pub(crate) fn require_pipes(&self, src: &Path, dst: &Path, output: Output) -> Result<(), Failure> {
         let (is_input, is_output) = (is_standard(src), is_standard(dst));
         let is_unnamed = self.remote().is_some_and(|remote| remote.path.as_os_str().is_empty());
         let given = [

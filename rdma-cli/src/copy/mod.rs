@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Copy, output: Output) -> anyhow::Result<()> {
         return serve::one_copy(&args.machines, args.bind, root, output);
     }
     let (src, dst) = (args.source()?, args.destination()?);
-    args.require_meaning(src, dst, output)?;
+    args.require_pipes(src, dst, output)?;
     match args.remote() {
         Some(path) => {
             args.require_effect(true)?;
@@ -53,8 +53,8 @@ fn simulate(args: &Copy, src: &Path, dst: &Path, output: Output) -> anyhow::Resu
     let interrupt = Interrupt::listen()?;
     let dst = &place(&sources, dst);
     let destination = prepare(&sources, dst)?;
-    let is_beside = is_standard(dst);
-    if is_beside {
+    let prints_copy = is_standard(dst);
+    if prints_copy {
         note(&simulated(cables));
     } else {
         output.announce(&simulated(cables))?;
@@ -75,7 +75,7 @@ fn simulate(args: &Copy, src: &Path, dst: &Path, output: Output) -> anyhow::Resu
     let faults = (!faults.is_empty()).then(|| ("faults", faults.describe(copied.end)));
     let earlier = words::earlier(&copied.received);
     let rows = copied.rows(src, dst).into_iter().chain(faults).chain(earlier);
-    if is_beside {
+    if prints_copy {
         rows.for_each(|(name, value)| note(&format!("{name}: {value}")));
         return Ok(());
     }

@@ -89,7 +89,7 @@ fn standard_input_is_copied_to_another_machine() {
 
 /// Catches a directory or a report in a pipe, and a nameless copy.
 #[test]
-fn a_minus_that_cannot_be_meant_is_refused() {
+fn a_minus_for_a_directory_a_nameless_copy_or_json_is_refused() {
     let folder = with_source(b"content");
     folder.directory("folder");
     for (arguments, why) in [
@@ -139,7 +139,7 @@ fn a_signal_ends_the_wait_for_standard_input() {
     }
 }
 
-/// Catches what has not arrived on standard output, or a rest that is kept where no copy can be continued.
+/// Catches an unverified part of a copy on standard output, and a rest that is kept where no copy continues it.
 #[test]
 fn a_copy_that_fails_prints_nothing() {
     let folder = with_source(&noise(4 << 20, 7));
@@ -151,7 +151,7 @@ fn a_copy_that_fails_prints_nothing() {
     assert_eq!(folder.entries(), ["source"]);
 }
 
-/// The commands whose temporary files do not fit, and what they say
+/// Asserts that either command names the temporary file that does not fit
 fn assert_too_large(run: impl Fn(&str, &Path) -> Output, why: &str) {
     let folder = with_source(&noise(4 << 20, 8));
     let temporary = folder.directory("temporary");
