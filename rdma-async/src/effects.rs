@@ -161,9 +161,9 @@ mod tests {
         assert!(effects.pop().is_none());
     }
 
-    /// Catches values that are forgotten about while others wait, or after they are gone: a peer that is not awaited, or for ever.
+    /// Catches a flag that is lost when wakers are added, or that stays set after the values were dropped.
     #[test]
-    fn it_is_known_whether_values_are_held() {
+    fn held_values_are_reported_until_they_are_dropped() {
         let (_, counting) = WakeCount::new();
         let mut effects = Effects::new();
         effects.wake(Some(counting.clone()));

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// The command; without one, `demo`
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// Print one JSON object instead of text
+    /// Print JSON instead of text: one object, or with `serve` one in a line
     #[arg(long, global = true)]
     json: bool,
     /// Print results and errors only: no backend, no remarks, no progress
@@ -109,7 +109,11 @@ pub(crate) enum Command {
                       `-` is standard input, which is read to its end first and kept in a temporary file meanwhile, or standard \
                       output, which gets the copy when it is verified; the report goes to standard error then. ./- is a file.\n\n\
                       A copy that is interrupted leaves .NAME.tb5-partial beside the destination NAME. The next copy continues it, if \
-                      the source begins with the same bytes, and else starts anew; with -r, it does not copy equal files again."
+                      the source begins with the same bytes, and else starts anew; with -r, it does not copy equal files again. A copy \
+                      that is killed (SIGKILL) leaves .tb5-*.part, which is not continued: remove it.\n\n\
+                      Examples: tb5 copy model.bin copy.bin; tb5 copy -r IN OUT --cables 2 --fault unplug@2ms@1; tb5 copy model.bin \
+                      mini:; tar c IN | tb5 copy - mini:in.tar.\n\n\
+                      Exit codes: 0 done, 1 failed, 2 usage."
     )]
     Copy(Copy),
     /// Show devices, ping, a copy, an all_reduce and an unplugged cable, and write a report for a browser
@@ -156,11 +160,12 @@ pub(crate) enum Command {
                       not read any more, 1 if a program could not be started, 2 usage."
     )]
     Run(Run),
-    /// Answer `tb5 ping`, `tb5 bw` and `tb5 copy` of other machines, until Ctrl-C
+    /// Answer `tb5 ping`, `tb5 bw`, `tb5 demo` and `tb5 copy` of other machines, until Ctrl-C
     #[command(
         after_help = "Bytes go over all cables with RDMA between the machines, and over TCP while there is none. Without --key, every \
                       machine that reaches the port is answered; what goes over TCP is never encrypted. A firewall must let the port and \
-                      further ones pass: each machine may be connected to. With --json, an object with the address, and one for each peer that was answered.\n\n\
+                      further ones pass: each machine may be connected to. With --json, the first line is an object with the address; one \
+                      object follows for each peer that was answered.\n\n\
                       Examples: tb5 serve; tb5 serve --into /data --key secret; then, on another machine: tb5 ping mini:; tb5 bw mini:; \
                       tb5 copy model.bin mini:.\n\n\
                       Exit codes: 0 stopped by Ctrl-C, 1 failed, 2 usage."

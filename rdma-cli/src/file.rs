@@ -140,8 +140,10 @@ impl Replacement {
 
     /// Makes the file appear under its name, and returns when both are on the disk, or writes it to standard output
     pub(crate) fn finish(self) -> Result<()> {
-        let Self { path, folder, mut file } = self;
+        let Self { path, folder, file } = self;
         let Some(folder) = folder else {
+            // Without a name from now on: a signal may end the program while the reader is slow.
+            let mut file = file.into_file();
             file.rewind().with_context(|| at(&path, "cannot be read again"))?;
             return print_all(&mut file);
         };
@@ -157,15 +159,30 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn io::Read>> {
     if is_standard(path) { Ok(Box::new(io::stdin())) } else { Ok(Box::new(File::open(path)?)) }
 }
 
+/// A file that can be written, before there is something to write; `-` is standard output
+pub(crate) struct Reserved(Option<Replacement>);
+
+impl Reserved {
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let file = (!is_standard(path)).then(|| Replacement::create(path, 0o666));
+        Ok(Self(file.transpose()?))
+    }
+
+    /// Writes the file as a whole
+    pub(crate) fn write(self, text: &str) -> Result<()> {
+        match self.0 {
+            Some(mut file) => {
+                file.write(text.as_bytes())?;
+                file.finish()
+            }
+            None => print_line(text.strip_suffix('\n').unwrap_or(text)).map(drop),
+        }
+    }
+}
+
 /// Writes a file as a whole, or to standard output if `path` is `-`
 pub(crate) fn write_all(path: &Path, text: &str) -> Result<()> {
-    if is_standard(path) {
-        print_line(text.strip_suffix('\n').unwrap_or(text))?;
-        return Ok(());
-    }
-    let mut file = Replacement::create(path, 0o666)?;
-    file.write(text.as_bytes())?;
-    file.finish()
+    Reserved::create(path)?.write(text)
 }
 
 /// Whether this is a regular file with one name, of the owner of `own`

@@ -47,6 +47,7 @@ use crate::args::{Args, Command, SimCommand};
 #[cfg(unix)]
 use crate::args::{Demo, TopoCommand};
 use crate::failure::Failure;
+use crate::report::Output;
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -80,6 +81,9 @@ fn main() -> ExitCode {
 
 fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
     match command {
+        Command::Completions(_) | Command::Man(_) if args.output() == Output::Json => {
+            Err(Failure::usage("--json: what shells and `man` read is text; leave the option out").into())
+        }
         #[cfg(unix)]
         Command::Bench(bench) => bench::run(bench, args.output()),
         Command::Bw(bw) => match &bw.host {

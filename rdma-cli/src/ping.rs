@@ -55,16 +55,21 @@ impl Distribution {
 }
 
 pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
-    if args.size > MAX_MESSAGE as u64 {
-        let why = format!("--size {} exceeds the longest message, {MAX_MESSAGE} bytes", args.size);
-        bail!(Failure::usage(why));
-    }
+    require_size(args.size)?;
     args.machines.require_host()?;
     output.announce(&simulated(1))?;
     let progress = progress::items(args.count.into(), output);
     let report = measure(&Topology::pair(), args, &progress)?;
     progress.finish_and_clear();
     output.outcome(&report, report.rows())
+}
+
+/// Fails if messages of `size` bytes are too long
+pub(crate) fn require_size(size: u64) -> Result<()> {
+    if size > MAX_MESSAGE as u64 {
+        bail!(Failure::usage(format!("--size {size} exceeds the longest message, {MAX_MESSAGE} bytes")));
+    }
+    Ok(())
 }
 
 /// Measures round trips between the Macs `a` and `b`, and those of bare verbs

@@ -49,6 +49,11 @@ impl Output {
         Ok(())
     }
 
+    /// Prints what carries the bytes between two machines, in text output
+    pub(crate) fn announce_carrier(self, carrier: &str) -> anyhow::Result<()> {
+        self.announce(&format!("carrier: {carrier}"))
+    }
+
     /// Prints the result: `json` as one object, or `rows` as a table of names and values
     pub(crate) fn outcome<'a>(
         self,
@@ -97,10 +102,13 @@ pub(crate) fn print_line(text: &str) -> anyhow::Result<bool> {
 pub(crate) fn print_all(bytes: &mut impl io::Read) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match io::copy(bytes, &mut out).and_then(|_| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(anyhow::Error::new(error).context("standard output: cannot be written"))
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            note("standard output was closed before the end of the copy");
+            Ok(())
         }
-        _ => Ok(()),
+        written => {
+            written.map_err(|error| anyhow::Error::new(error).context("standard output: cannot be written"))
+        }
     }
 }
 

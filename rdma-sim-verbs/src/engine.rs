@@ -356,7 +356,7 @@ impl Engine {
 
     /// Logs, once in a process, that an RDMA WRITE posted in `call` writes nothing
     ///
-    /// The program cannot learn it: a WRITE that travels like a SEND waits for a receive without an error, and 102 names no rule.
+    /// The program gets no usable error: a WRITE that travels like a SEND waits for a receive, and 102 names no rule.
     pub(crate) fn report_write(&self, call: &str) {
         let outcome = match self.write {
             None => return,

@@ -86,20 +86,15 @@ impl<D: Device> PeeringShared<D> {
         result
     }
 
-    /// Unlocks, and does what is to be done without the lock
+    /// Unlocks the state, runs the effects, wakes the task of the peering, and stops the hardware of paths that have ended
     #[inline]
     fn unlock(&self, mut state: MutexGuard<'_, State<D>>, effects: &mut Effects) {
         let has_news = state.has_news();
         let hardware = state.take_hardware();
-        let gives_back = effects.holds_values();
-        if gives_back {
-            self.giving_back.fetch_add(1, Ordering::Relaxed);
-        }
+        let giving_back = effects.holds_values().then(|| GivingBack::begin(&self.giving_back));
         drop(state);
         effects.run(&self.reactor);
-        if gives_back {
-            self.giving_back.fetch_sub(1, Ordering::Release);
-        }
+        drop(giving_back);
         if has_news {
             self.news.update(|has_news| *has_news = true);
         }
@@ -263,6 +258,23 @@ impl<D: Device> PeeringShared<D> {
 
     pub(crate) fn fail(&self, error: &SessionError) {
         self.update(|state, effects| state.fail(error, effects));
+    }
+}
+
+/// A thread that gives memory back, until it is dropped
+struct GivingBack<'a>(&'a AtomicUsize);
+
+impl<'a> GivingBack<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        // The lock, which is held, orders it before the look of `has_stopped`.
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for GivingBack<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
     }
 }
 

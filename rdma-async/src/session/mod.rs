@@ -307,9 +307,9 @@ impl<D: Device> Session<D> {
 
     /// Breaks every path to the peer, as if all cables had been pulled for a moment: a drill
     ///
-    /// The nodes make new paths at once, and what was under way is sent again; no message is lost or repeated. Shows on machines whose
-    /// cables are out of reach how a program takes an outage. Concerns all sessions with the peer, because they share its paths; what the
-    /// outage has cost is in the [snapshot](Self::snapshot), with [`PathLoss::Broken`](rdma_core::session::PathLoss::Broken) as the last loss.
+    /// The nodes make new paths at once, and what was under way is sent again; no message is lost or repeated. Use it to rehearse an outage on
+    /// machines whose cables are out of reach. All sessions with the peer share the paths, and are interrupted. The
+    /// [snapshot](Self::snapshot) has the cost; its last loss is [`PathLoss::Broken`](rdma_core::session::PathLoss::Broken) on this side.
     ///
     /// ```
     /// # rdma_sim::Sim::new().run(async |net| {

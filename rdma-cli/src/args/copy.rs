@@ -60,19 +60,23 @@ impl Copy {
     }
 
     /// Fails if `-` stands beside an option or a destination that excludes it
-    pub(crate) fn require_pipes(&self, src: &Path, dst: &Path, output: Output) -> Result<(), Failure> {
+    pub(crate) fn require_valid_pipes(&self, src: &Path, dst: &Path, output: Output) -> Result<(), Failure> {
         let (is_input, is_output) = (is_standard(src), is_standard(dst));
         let is_unnamed = self.remote().is_some_and(|remote| remote.path.as_os_str().is_empty());
-        let given = [
+        let conflicts = [
             (is_input && self.recursive, "standard input is one file, and no directory: leave -r out"),
             (is_output && self.recursive, "standard output takes one file, and no directory: leave -r out"),
             (is_input && is_unnamed, "standard input has no name: write HOST:NAME"),
+            (
+                is_input && !is_output && self.remote().is_none() && dst.is_dir(),
+                "standard input has no name: write DIR/NAME instead of a directory",
+            ),
             (
                 is_output && output == Output::Json,
                 "standard output is for the copy: leave --json out, or name a file",
             ),
         ];
-        match given.iter().find(|(is_wrong, _)| *is_wrong) {
+        match conflicts.iter().find(|(is_conflict, _)| *is_conflict) {
             Some((_, why)) => Err(Failure::usage(why)),
             None => Ok(()),
         }

@@ -65,6 +65,11 @@ pub(crate) enum Carrier {
 pub(super) fn host(text: &str) -> Result<String, String> {
     let host = text.strip_suffix(':').unwrap_or(text);
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if let Some((name, port)) = host.split_once(':')
+        && port.parse::<u16>().is_ok()
+    {
+        return Err(format!("write {name}: and --port {port}"));
+    }
     let is_host = !host.is_empty() && !host.contains(['/', '[', ']']);
     is_host
         .then(|| host.to_owned())
@@ -86,6 +91,7 @@ mod tests {
         ] {
             assert_eq!(host(text).as_deref(), Ok(name), "{text}");
         }
+        assert_eq!(host("mini:7465").unwrap_err(), "write mini: and --port 7465");
         for text in ["", ":", "[]:", "a/b", "[a]b:"] {
             assert!(host(text).is_err(), "{text}");
         }

@@ -42,11 +42,12 @@ pub(crate) struct Arguments {
 /// The TCP port on which both machines meet
 const PORT: u16 = 7466;
 
-/// A host or an address, with its port; a colon at the end means nothing, as elsewhere
-pub(super) fn place(text: &str) -> (String, u16) {
-    let text = text.strip_suffix(':').unwrap_or(text);
+/// A host or an address, with its port; the colon of `HOST:`, as other commands write it, may end the host
+pub(super) fn host_and_port(text: &str) -> (String, u16) {
     // An IPv6 address without brackets has colons, and no port.
-    if text.parse::<IpAddr>().is_ok() {
+    let is_address = |text: &str| text.parse::<IpAddr>().is_ok();
+    let text = if is_address(text) { text } else { text.strip_suffix(':').unwrap_or(text) };
+    if is_address(text) {
         return (text.to_owned(), PORT);
     }
     let (host, port) = match text.rsplit_once(':') {
@@ -72,10 +73,12 @@ mod tests {
             ("mini:70", "mini", 70),
             ("10.0.0.2:8000", "10.0.0.2", 8000),
             ("::1", "::1", 7466),
+            ("::1:", "::1", 7466),
+            ("::", "::", 7466),
             ("[::1]:9", "::1", 9),
             ("fe80::1", "fe80::1", 7466),
         ] {
-            assert_eq!(place(text), (host.to_owned(), port), "{text}");
+            assert_eq!(host_and_port(text), (host.to_owned(), port), "{text}");
         }
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
-use super::args::{Arguments, place};
+use super::args::{Arguments, host_and_port};
 use super::outcome;
 use crate::recorded;
 use crate::report::{Output, note};
@@ -69,7 +69,7 @@ pub(super) fn ask(args: &Arguments, peer: &str, output: Output) -> Result<()> {
     let interrupt = Interrupt::listen()?;
     let options = Options::default().with(args.idle_death, args.error_state);
     let findings = runtime()?.block_on(async {
-        let (host, port) = place(peer);
+        let (host, port) = host_and_port(peer);
         let connecting = timeout(PATIENCE, TcpStream::connect((host.as_str(), port))).await;
         let stream = connecting.context("no answer").and_then(|connected| Ok(connected?));
         let stream = stream.with_context(|| {
@@ -89,7 +89,7 @@ pub(super) fn listen(args: &Arguments, address: &str, output: Output) -> Result<
     let (provider, name) = device(args.device.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let peer = runtime()?.block_on(async {
-        let (host, port) = place(address);
+        let (host, port) = host_and_port(address);
         let listener = TcpListener::bind((host.as_str(), port)).await;
         let listener = listener.with_context(|| format!("cannot listen on {host}:{port}"))?;
         output.announce(&format!("backend: {name}; listening on {}", listener.local_addr()?))?;

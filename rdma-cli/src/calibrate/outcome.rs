@@ -1,15 +1,14 @@
 //! What a calibration leaves: the profile, the page, and the report of the command
 
 use std::collections::BTreeMap;
-use std::fs;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use rdma_calibrate::Findings;
 use rdma_sim::profile::{Decided, Profile};
 use serde::Serialize;
 
 use super::args::Arguments;
-use crate::failure::at;
+use crate::file::write_all;
 use crate::report::{Output, plain};
 
 #[derive(Debug, Serialize)]
@@ -41,7 +40,7 @@ pub(super) fn write(
 ) -> Result<()> {
     let page = args.out.with_extension("md");
     for (path, text) in [(&args.out, findings.profile.to_toml()), (&page, findings.page())] {
-        fs::write(path, text).with_context(|| at(path, "cannot be written"))?;
+        write_all(path, &text)?;
     }
     let profile = &findings.profile;
     let field = |name| {

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Copy, output: Output) -> anyhow::Result<()> {
         return serve::one_copy(&args.machines, args.bind, root, output);
     }
     let (src, dst) = (args.source()?, args.destination()?);
-    args.require_pipes(src, dst, output)?;
+    args.require_valid_pipes(src, dst, output)?;
     match args.remote() {
         Some(path) => {
             args.require_effect(true)?;

@@ -25,7 +25,7 @@ pub(crate) enum Sources {
 impl Sources {
     /// Opens a file, reads the names in a directory, or reads standard input
     ///
-    /// Signals must still have their default action: standard input may take long.
+    /// Call it before `Interrupt::listen`: a signal must end the process while it waits for standard input.
     pub(crate) fn open(path: &Path, is_recursive: bool) -> Result<Self> {
         if is_standard(path) {
             return Ok(Self::File(Source::standard_input()?));

@@ -95,7 +95,7 @@ pub(super) fn latency(samples: &[u64], rtt_ns: &Distribution) -> String {
         );
     }
     let x = |ns: u64| LEFT + inner * (ns.saturating_sub(first)) as f64 / (step * counts.len() as u64) as f64;
-    // Beside the unit of the scale, and beside each other.
+    // Comparison the unit of the scale, and beside each other.
     let mut free = LEFT + LABEL;
     for (name, ns) in [("median", rtt_ns.p50), ("99 %", rtt_ns.p99)] {
         chart.line("mark", [x(ns), TOP - 8.0], [x(ns), bottom]);

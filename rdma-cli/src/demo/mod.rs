@@ -1,11 +1,11 @@
 //! `tb5 demo`: a ping, a copy, an all_reduce and an outage in the middle of both, each result beside its limit
 
-mod beside;
-mod between;
 mod chart;
+mod comparison;
 mod files;
 mod page;
 mod simulated;
+mod two_machines;
 
 use anyhow::Result;
 
@@ -14,7 +14,7 @@ use crate::report::Output;
 
 pub(crate) fn run(args: &Demo, output: Output) -> Result<()> {
     match &args.host {
-        Some(host) => between::run(args, host, output),
+        Some(host) => two_machines::run(args, host, output),
         None => {
             args.machines.require_host()?;
             simulated::run(args, output)

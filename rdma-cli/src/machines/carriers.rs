@@ -18,9 +18,6 @@ use crate::args::Carrier;
 use crate::recorded;
 use crate::report::repairs;
 
-const TCP: &str = Carried::TCP;
-/// The backend of a session with a path over a cable.
-const RDMA: &str = "rdma";
 /// How often it is looked whether a session has all kinds of paths, before it is used with those that it has.
 const LOOKS: u32 = 30;
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
@@ -53,8 +50,10 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    /// The name of the device over TCP
+    /// The name of the device over TCP, and the backend of a session without a path over a cable
     pub(crate) const TCP: &str = "tcp";
+    /// The backend of a session with a path over a cable
+    pub(crate) const RDMA: &str = "rdma";
 
     pub(crate) fn over(session: &Session<AnyDevice>) -> Self {
         let paths = session.snapshot().paths;
@@ -68,7 +67,7 @@ impl Carried {
 
     /// The backend in JSON output
     pub(crate) fn backend(&self) -> &'static str {
-        if self.devices.iter().any(|name| name != TCP) { RDMA } else { TCP }
+        if self.devices.iter().any(|name| name != Self::TCP) { Self::RDMA } else { Self::TCP }
     }
 
     pub(crate) fn describe(&self) -> String {
@@ -108,7 +107,7 @@ impl Carriers {
         if self.uses_tcp {
             let mut address = local;
             address.set_port(0);
-            let tcp = TcpOptions::new().name(TCP);
+            let tcp = TcpOptions::new().name(Carried::TCP);
             let tcp = if self.rdma.is_empty() { tcp } else { tcp.bits_per_second(RESERVE) };
             let open = move || TcpDevice::bind(address, tcp.clone()).map(AnyDevice::new);
             builder = Some(match builder {
@@ -125,8 +124,8 @@ impl Carriers {
     pub(crate) async fn describe(&self, session: &Session<AnyDevice>) -> String {
         let has_both = || {
             let carried = Carried::over(session);
-            let has_tcp = carried.devices.iter().any(|name| name == TCP);
-            carried.backend() == RDMA && (has_tcp || !self.uses_tcp)
+            let has_tcp = carried.devices.iter().any(|name| name == Carried::TCP);
+            carried.backend() == Carried::RDMA && (has_tcp || !self.uses_tcp)
         };
         for _ in 0..LOOKS {
             if self.rdma.is_empty() || has_both() {
@@ -135,10 +134,11 @@ impl Carriers {
             sleep(LOOK_INTERVAL).await;
         }
         let devices = Carried::over(session).devices;
-        let (tcp, rdma): (Vec<_>, Vec<_>) = devices.iter().map(String::as_str).partition(|name| *name == TCP);
+        let (tcp, rdma): (Vec<_>, Vec<_>) =
+            devices.iter().map(String::as_str).partition(|name| *name == Carried::TCP);
         match (&*rdma, &*tcp) {
             ([], _) if self.rdma.is_empty() => format!("TCP ({})", self.absent),
-            ([], _) => "TCP (no cable to the other machine was found yet, or it has no RDMA)".to_owned(),
+            ([], _) => "TCP (no cable to the other machine was found yet, or it uses TCP alone)".to_owned(),
             (rdma, []) => format!("RDMA over {}", rdma.join(", ")),
             (rdma, _) => format!("RDMA over {}; TCP while no cable works", rdma.join(", ")),
         }

@@ -2,13 +2,13 @@
 
 mod carriers;
 mod door;
-mod meeting;
+mod peer;
 mod remote_path;
 mod sides;
 
 pub(crate) use self::carriers::{Carried, Carriers};
 pub(crate) use self::door::{Accepted, Door};
-pub(crate) use self::meeting::Peer;
+pub(crate) use self::peer::Peer;
 pub(crate) use self::remote_path::{RemotePath, require_below};
 pub(crate) use self::sides::{
     Declined, explain, interrupted, key_options, part, room, runtime, unless_interrupted,

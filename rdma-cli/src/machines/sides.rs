@@ -17,6 +17,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The code with which a side that fails resets the session.
 const FAILED: u64 = 1;
+/// The code with which a side resets the session whose user has stopped it.
+const INTERRUPTED: u64 = 4;
 
 /// What a side does not do that serves: its peer is told by a code of its own
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -47,7 +49,11 @@ impl Declined {
 
 /// The code with which a session ends because of `error`
 pub(super) fn reset_code(error: &anyhow::Error) -> u64 {
-    error.downcast_ref::<Declined>().map_or(FAILED, |declined| declined.code())
+    match error.downcast_ref::<Declined>() {
+        Some(declined) => declined.code(),
+        None if error.is::<Interrupted>() => INTERRUPTED,
+        None => FAILED,
+    }
 }
 
 /// A runtime with a thread for sessions, which go on while this one reads, writes and hashes
@@ -108,9 +114,10 @@ pub(crate) fn explain(error: anyhow::Error) -> anyhow::Error {
         _ => None,
     };
     match error.chain().find_map(lost) {
+        Some(SessionError::Reset(INTERRUPTED)) => anyhow!("the other side was stopped by its user"),
         Some(SessionError::Reset(code)) => {
             let declined = [Declined::Copy, Declined::Measurement].into_iter().find(|why| why.code() == code);
-            anyhow!(declined.map_or("the other side has given up, and says why", Declined::remedy))
+            anyhow!(declined.map_or("the other side has given up: its output says why", Declined::remedy))
         }
         Some(SessionError::PeerGone) => anyhow!("the program at the other side has ended"),
         _ => error,

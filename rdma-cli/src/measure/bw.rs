@@ -17,10 +17,10 @@ use crate::report::{Output, Wall, table};
 use crate::signals::Interrupt;
 use crate::sizes::Sizes;
 
-/// Bytes of a first try of each size
-const SAMPLE: u64 = 4 << 20;
-/// The time of a first try from which on it counts as the result
-const SLOW_NS: u64 = 20_000_000;
+/// Bytes of the trial of each size, at least
+const TRIAL_BYTES: u64 = 4 << 20;
+/// A trial that takes this long is the result: more bytes would show the same rate
+const LONG_TRIAL_NS: u64 = 20_000_000;
 
 /// The goodput of some sizes
 #[derive(Debug, Serialize)]
@@ -53,8 +53,8 @@ pub(crate) fn bw(args: &Bw, host: &str, output: Output) -> Result<()> {
     let interrupt = Interrupt::listen()?;
     let peer = Peer { host, machines: &args.machines, command: "tb5 serve", interrupt: &interrupt };
     let progress = progress::items(args.bytes.each().count() as u64, output);
-    let tell = |carrier: &str| output.announce(&format!("carrier: {carrier}"));
-    let report = measure_bw(peer, args.bytes, args.in_flight, &progress, tell)?;
+    let report =
+        measure_bw(peer, args.bytes, args.in_flight, &progress, |carrier| output.announce_carrier(carrier))?;
     progress.finish_and_clear();
     output.print(&report, || report.text())
 }
@@ -65,11 +65,11 @@ pub(crate) fn measure_bw(
     sizes: Sizes,
     in_flight: u16,
     progress: &ProgressBar,
-    tell_carrier: impl FnOnce(&str) -> Result<()>,
+    on_carrier: impl FnOnce(&str) -> Result<()>,
 ) -> Result<RemoteBw> {
     let options = room(key_options(peer.machines.key.as_deref())?, MAX_MESSAGE, in_flight.into());
     let wall = Wall::start();
-    let (rows, carried) = peer.ask(options, tell_carrier, async |session| {
+    let (rows, carried) = peer.in_session(options, on_carrier, async |session| {
         session.send_bytes(BW).await?;
         let mut rows = Vec::new();
         for size in sizes.each() {
@@ -84,18 +84,18 @@ pub(crate) fn measure_bw(
 
 async fn row<D: Device>(session: &Session<D>, size: u64, in_flight: u16) -> Result<RemoteRow> {
     let all = count_of(size, in_flight);
-    let few = all.min(SAMPLE.div_ceil(size).max(2 * u64::from(in_flight)));
+    let few = all.min(TRIAL_BYTES.div_ceil(size).max(2 * u64::from(in_flight)));
     let nanos = timed(session, size, few, in_flight).await?;
-    // Over a slow carrier, fewer bytes show the same rate.
-    let (count, nanos) = match nanos < SLOW_NS && few < all {
-        true => (all, timed(session, size, all, in_flight).await?),
-        false => (few, nanos),
+    let (count, nanos) = if nanos < LONG_TRIAL_NS && few < all {
+        (all, timed(session, size, all, in_flight).await?)
+    } else {
+        (few, nanos)
     };
     let goodput_bytes_per_second = (size * count) as f64 / (nanos as f64 / 1e9);
     Ok(RemoteRow { size_bytes: size, count, goodput_bytes_per_second })
 }
 
-/// Sends messages, and returns for how many nanoseconds they came
+/// Sends messages, and returns the nanoseconds that the peer took to receive them
 async fn timed<D: Device>(session: &Session<D>, size: u64, count: u64, in_flight: u16) -> Result<u64> {
     session.send_bytes(&[size.to_le_bytes(), count.to_le_bytes()].concat()).await?;
     send_messages(session, size as usize, count as usize, in_flight.into()).await?;

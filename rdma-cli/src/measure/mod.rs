@@ -40,8 +40,8 @@ impl Measurement {
         all.into_iter().find(|measurement| measurement.request() == message)
     }
 
-    /// What measures
-    pub(crate) fn command(self) -> &'static str {
+    /// The name of the measurement in messages and in JSON
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ping => "ping",
             Self::Bw => "bw",

@@ -31,11 +31,13 @@ pub(crate) struct RemotePing {
 
 /// Measures round trips with `host`
 pub(crate) fn ping(args: &Ping, host: &str, output: Output) -> Result<()> {
+    crate::ping::require_size(args.size)?;
     let interrupt = Interrupt::listen()?;
     let peer = Peer { host, machines: &args.machines, command: "tb5 serve", interrupt: &interrupt };
     let progress = progress::items(args.count.into(), output);
-    let tell = |carrier: &str| output.announce(&format!("carrier: {carrier}"));
-    let report = measure_ping(peer, args.size as usize, args.count, &progress, tell)?;
+    let report = measure_ping(peer, args.size as usize, args.count, &progress, |carrier| {
+        output.announce_carrier(carrier)
+    })?;
     progress.finish_and_clear();
     let trips = [("round trips", format!("{} of {} bytes with {host}", report.count, report.size_bytes))];
     let carried = [
@@ -52,11 +54,11 @@ pub(crate) fn measure_ping(
     size: usize,
     count: u32,
     progress: &ProgressBar,
-    tell_carrier: impl FnOnce(&str) -> Result<()>,
+    on_carrier: impl FnOnce(&str) -> Result<()>,
 ) -> Result<RemotePing> {
     let options = room(key_options(peer.machines.key.as_deref())?, MAX_MESSAGE, 2);
     let wall = Wall::start();
-    let (samples, carried) = peer.ask(options, tell_carrier, async |session| {
+    let (samples, carried) = peer.in_session(options, on_carrier, async |session| {
         session.send_bytes(PING).await?;
         round_trips(session, size, count, progress).await
     })?;

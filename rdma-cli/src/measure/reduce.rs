@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::join;
-use rdma_async::time::sleep;
+use rdma_async::time::{sleep, timeout};
 use rdma_async::{AnyDevice, Device, Session};
 use rdma_collectives::{Cabling, Group, Reduction};
 
@@ -17,6 +17,9 @@ pub(crate) const MAX_ELEMENTS: usize = 4 << 20;
 /// Of the cable in the plan, in bytes per second. With two ranks there is one plan, whatever cables the session has.
 const RATE: u64 = 9_200_000_000;
 
+/// Longer than an all_reduce takes over the slowest carrier: a peer that takes no part must not keep its place
+const PARTNER_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// The group of this machine and a peer that [answers](answer)
 pub(crate) struct Pair<'a> {
     session: &'a Session<AnyDevice>,
@@ -24,7 +27,8 @@ pub(crate) struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    pub(crate) async fn meet(session: &'a Session<AnyDevice>) -> Result<Self> {
+    /// Asks the peer for all_reduces, and joins the group as rank 0
+    pub(crate) async fn join(session: &'a Session<AnyDevice>) -> Result<Self> {
         session.send_bytes(REDUCE).await?;
         Ok(Self { session, group: join_as(0, session).await? })
     }
@@ -32,46 +36,58 @@ impl<'a> Pair<'a> {
     /// Sums vectors of `count` 32-bit floats, breaks all paths after `drill`, and returns how long the all_reduce took
     pub(crate) async fn all_reduce(&mut self, count: usize, drill: Option<Duration>) -> Result<Duration> {
         self.session.send_bytes(&(count as u64).to_le_bytes()).await?;
-        let session = self.session;
-        let drill = async {
-            if let Some(after) = drill {
-                sleep(&**session.runtime(), after).await;
-                session.break_paths();
-            }
-        };
-        let (took, ()) = join(sum(&mut self.group, session, count), drill).await;
-        took
+        sum(&mut self.group, self.session, count, drill).await
     }
 }
 
-/// Takes part in each all_reduce that the peer asks for, until it closes the session; returns how many bytes it has given
+/// Takes part in each all_reduce that the peer asks for, until it closes the session; returns how many bytes of vectors the peer has
+/// contributed
 pub(super) async fn answer<D: Device>(session: &Session<D>) -> Result<u64> {
-    let mut group = join_as(1, session).await?;
+    let runtime = &**session.runtime();
+    let mut group = timeout(runtime, PARTNER_TIMEOUT, join_as(1, session)).await.context(ABSENT)??;
     let mut total = 0;
     while let Some(request) = session.recv().await? {
-        let count = request.as_array().map(|count| u64::from_le_bytes(*count)).context(FOREIGN)?;
+        let count = request.as_array().map(|count| u64::from_le_bytes(*count));
+        let count = count.and_then(|count| usize::try_from(count).ok());
+        let count = count.filter(|count| (1..=MAX_ELEMENTS).contains(count)).context(FOREIGN)?;
         drop(request);
-        let count = usize::try_from(count)?;
-        ensure!((1..=MAX_ELEMENTS).contains(&count), FOREIGN);
-        sum(&mut group, session, count).await?;
+        timeout(runtime, PARTNER_TIMEOUT, sum(&mut group, session, count, None)).await.context(ABSENT)??;
         total += (count * size_of::<f32>()) as u64;
     }
     Ok(total)
 }
+
+const ABSENT: &str = "the peer asked for an all_reduce, and took no part in it";
 
 async fn join_as<D: Device>(rank: usize, session: &Session<D>) -> Result<Group<D>> {
     Ok(Group::join(rank, &Cabling::line(2, RATE), [(1 - rank, session.clone())]).await?)
 }
 
 /// One all_reduce, of which every element is checked; returns how long it took from when both were ready
-async fn sum<D: Device>(group: &mut Group<D>, session: &Session<D>, count: usize) -> Result<Duration> {
+async fn sum<D: Device>(
+    group: &mut Group<D>,
+    session: &Session<D>,
+    count: usize,
+    drill: Option<Duration>,
+) -> Result<Duration> {
     // Whole numbers, so that sums are exact.
     let value = |index: usize| (index % 1000) as f32;
     let mut vector: Vec<f32> = (0..count).map(|index| value(index) + group.rank() as f32).collect();
     group.barrier().await?;
-    let start = session.runtime().now();
-    group.all_reduce(&mut vector, Reduction::Sum).await?;
-    let took = session.runtime().now() - start;
+    let runtime = session.runtime();
+    let start = runtime.now();
+    let reduced = async {
+        group.all_reduce(&mut vector, Reduction::Sum).await?;
+        anyhow::Ok(runtime.now() - start)
+    };
+    let breaking = async {
+        if let Some(after) = drill {
+            sleep(&**runtime, after).await;
+            session.break_paths();
+        }
+    };
+    let (took, ()) = join(reduced, breaking).await;
+    let took = took?;
     let wrong = vector.iter().enumerate().filter(|(index, sum)| **sum != 2.0 * value(*index) + 1.0).count();
     ensure!(wrong == 0, "{wrong} of {count} elements of the all_reduce are wrong");
     Ok(took)

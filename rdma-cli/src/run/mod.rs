@@ -25,7 +25,7 @@ pub(crate) use self::summary::{Happened, columns, faults_of};
 use self::watch::{Policy, Watch};
 use crate::args::{Pace, Run};
 use crate::failure::Failure;
-use crate::report::{Output, Wall};
+use crate::report::{Output, Wall, is_quiet};
 use crate::signals::Interrupt;
 use crate::{cabled_macs, fault_text};
 
@@ -49,14 +49,17 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
     let environment = Environment::new(&fabric, provider, args.link_layer.clone())?;
 
     let names: Vec<_> = settings.topology().hosts().iter().map(|host| host.name().to_owned()).collect();
-    print_line(&format!(
+    let backend = format!(
         "backend: simulator; fabric {}: {} hosts, {}, profile {}, {}",
         fabric.name(),
         names.len(),
         args.topology,
         args.profile,
         if args.pace == Pace::Tb5 { "paced" } else { "as fast as this machine" },
-    ));
+    );
+    if !is_quiet() {
+        print_line(&backend);
+    }
     let (ended, silences) = mpsc::channel();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let relay = Relay { is_unread: Arc::default(), ended, width };

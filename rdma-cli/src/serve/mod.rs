@@ -1,4 +1,4 @@
-//! `tb5 serve`: answers `tb5 ping`, `tb5 bw` and `tb5 copy` of other machines
+//! `tb5 serve`: answers `tb5 ping`, `tb5 bw`, `tb5 demo` and `tb5 copy` of other machines
 
 mod report;
 
@@ -124,9 +124,10 @@ impl Service<'_> {
 
 /// One peer that fails is no reason to leave the others
 fn report_failure(peer: SocketAddr, done: Result<()>) {
-    match done {
-        Err(error) if !error.is::<Interrupted>() => note(&format!("{peer}: {error:#}")),
-        _ => (),
+    let Err(error) = done else { return };
+    // The user who has stopped the server knows that, but not what is kept of a copy.
+    if !error.is::<Interrupted>() || error.chain().count() > 1 {
+        note(&format!("{peer}: {error:#}"));
     }
 }
 
@@ -146,9 +147,9 @@ async fn serve(
             return receive(accepted, &carrier, interrupt, output).await;
         }
     };
-    let command = measurement.command();
+    let command = measurement.name();
     output.announce(&format!("{peer} measures: {command}"))?;
-    output.announce(&format!("carrier: {carrier}"))?;
+    output.announce_carrier(&carrier)?;
     let wall = Wall::start();
     let done = unless_interrupted(interrupt, measurement.answer(&session)).await;
     let (wall_seconds, carried) = (wall.seconds(), Carried::over(&session));

@@ -20,7 +20,7 @@ pub(super) struct Served {
     /// What carried it at its end: `rdma` or `tcp`
     backend: &'static str,
     role: &'static str,
-    /// `ping` or `bw`
+    /// `ping`, `bw` or `all_reduce`
     command: &'static str,
     peer: String,
     /// That came from the peer

@@ -11,7 +11,7 @@ use crate::args::SimCheck;
 use crate::failure::Failure;
 use crate::report::{Output, plain};
 
-/// Would change a check behind the back of the options.
+/// Environment variables of tests that would override the options.
 const VARIABLES: [&str; 5] =
     ["RDMA_SIM_REPLAY", "RDMA_SIM_RUNS", "RDMA_SIM_SEED", "RDMA_SIM_THREADS", "RDMA_SIM_PAGE"];
 
@@ -77,7 +77,7 @@ impl<'a> Checked<'a> {
             lines.push(format!("run {runs} FAILED: {}", plain(reason)));
             lines.push(format!("replay: tb5 sim replay {} '{replay}'", args.scenario.display()));
         } else {
-            lines.push(format!("{runs} runs passed"));
+            lines.push(format!("{} seeds and the plain order passed", runs - 1));
         }
         lines.join("\n")
     }

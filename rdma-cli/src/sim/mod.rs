@@ -27,7 +27,7 @@ use self::trace::BACKEND;
 use crate::args::{SimReplay, SimRun};
 use crate::failure::Failure;
 use crate::progress;
-use crate::report::{Output, plain, table};
+use crate::report::{Output, note, plain, table};
 
 #[derive(Debug, Serialize)]
 struct SeedResult<'a> {
@@ -74,11 +74,15 @@ pub(crate) fn run(args: &SimRun, output: Output) -> anyhow::Result<()> {
 /// Repeats one run that a check has found
 pub(crate) fn replay(args: &SimReplay, output: Output) -> anyhow::Result<()> {
     let scenario = Scenario::read(&args.scenario)?;
-    check::of(&scenario).accepts(&args.replay)?;
+    check::of(&scenario).require_setup_of(&args.replay)?;
     output.announce(BACKEND)?;
     let seen = repeat(&scenario, &args.replay);
     args.files.write(&seen.history, &format!("{} · replay", scenario.name))?;
     let report = SeedResult::new(&scenario, args.replay.seed, seen);
+    if args.replay.faults != scenario.faults {
+        let [line, own] = [&args.replay.faults, &scenario.faults].map(|plan| plan.0.len());
+        note(&format!("the run has the {line} faults of the line, and not the {own} of the scenario"));
+    }
     let again = |_| format!("tb5 sim replay {} '{}'", args.scenario.display(), args.replay);
     output.print(&report, || text(&scenario, std::slice::from_ref(&report), &again))?;
     if report.passed { Ok(()) } else { Err(Failure::Reported.into()) }

@@ -4,9 +4,9 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{Folder, assert_code, assert_failed, json, keys, stdout, tool};
+use crate::support::{Folder, assert_code, assert_failed, json, keys, stderr, stdout, tool};
 
-/// Two pings across a cable: one bound holds in the plain order, and not with messages that are late
+/// Pings whose bound holds in the plain order of events, and not when messages are late
 const CLOSE: &str = r#"
 name = "close"
 source = "a test"
@@ -51,11 +51,14 @@ fn a_run_that_fails_is_found_shrunk_and_repeated() {
 
     // The whole line of an environment variable is read as well, and other choices pass.
     assert_code(&tb5!["sim", "replay", &path, format!("RDMA_SIM_REPLAY='{line}'")], 1);
-    assert_code(&tb5!["sim", "replay", &path, "2 seed=1 draws=0"], 0);
+    let plain = tb5!["sim", "replay", &path, "2 seed=1 draws=0"];
+    assert_code(&plain, 0);
+    let said = stderr(&plain);
+    assert!(said.contains("the run has the 0 faults of the line, and not the 1 of the scenario"), "{said}");
 }
 
 #[test]
-fn what_cannot_be_checked_or_repeated_is_refused_with_the_reason() {
+fn an_invalid_check_or_replay_is_refused_with_the_reason() {
     let folder = Folder::new();
     let path = folder.write("close.toml", CLOSE);
     let other = tb5!["sim", "replay", &path, "2 setup=00000001 seed=1"];

@@ -142,7 +142,11 @@ fn strangers_are_not_in_the_way() {
     let other = send(&["--key", wrong.to_str().unwrap()], "127.0.0.1:x");
     assert_failed(&other, 1, &["the peer has another shared key"]);
     let key = ["--key", key.to_str().unwrap()];
-    assert_failed(&send(&key, "127.0.0.1:missing/x"), 1, &["the other side has given up, and says why"]);
+    assert_failed(
+        &send(&key, "127.0.0.1:missing/x"),
+        1,
+        &["127.0.0.1: the other side has given up: its output says why"],
+    );
     assert_code(&send(&key, "127.0.0.1:x"), 0);
     drop(silent);
     let received = listener.running.finish();
@@ -171,7 +175,11 @@ fn an_interrupted_copy_between_machines_is_continued() {
         if interrupts_sender { &sender } else { &listener.running }.signal(libc::SIGINT);
         let (sent, received) = (sender.finish(), listener.running.finish());
         assert_failed(&received, 1, &["what has arrived is in", "copy again to continue"]);
-        let why = if interrupts_sender { "interrupted" } else { "the other side has given up" };
+        let why = if interrupts_sender {
+            "interrupted"
+        } else {
+            "127.0.0.1: the other side was stopped by its user"
+        };
         assert_failed(&sent, 1, &[why]);
         let rest = fs::metadata(root.path(".copy.tb5-partial")).unwrap().len();
         assert!(rest > 1 << 20 && rest < len, "{rest}");

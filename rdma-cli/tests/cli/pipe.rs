@@ -97,6 +97,7 @@ fn a_minus_for_a_directory_a_nameless_copy_or_json_is_refused() {
         (&["-r", "-", "host:copy"], "standard input is one file, and no directory"),
         (&["-r", "folder", "-"], "standard output takes one file, and no directory"),
         (&["-", "host:"], "standard input has no name: write HOST:NAME"),
+        (&["-", "folder"], "standard input has no name: write DIR/NAME"),
         (&["--json", "source", "-"], "standard output is for the copy"),
         (&["--port", "7", "source", "-"], "--port is for two machines"),
     ] {
@@ -104,8 +105,7 @@ fn a_minus_for_a_directory_a_nameless_copy_or_json_is_refused() {
         assert_failed(&output, 2, &[why]);
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
-    let into = folder.path("folder");
-    assert_refused(&fed(tool().args(["copy", "-"]).arg(&into), b"content"), &into, "is a directory");
+    assert_failed(&tb5!["copy", "-", "host:../x"], 1, &["../x: must be below the directory"]);
     assert_eq!(folder.entries(), ["folder", "source"]);
 }
 

@@ -29,7 +29,7 @@ const COMMANDS: [(&str, &str, i32); 19] = [
     ("doctor", "doctor --from LEFT --from RIGHT", 0),
     ("ping", "ping --count 10", 0),
     ("sim check", "sim check SCENARIO --runs 3", 0),
-    ("sim check --runs", "sim check FAILING --runs 10", 1),
+    ("sim check -failing", "sim check FAILING --runs 10", 1),
     ("sim replay", "sim replay SCENARIO LINE", 0),
     ("sim run", "sim run SCENARIO", 0),
     ("sim trace", "sim trace SCENARIO", 0),
@@ -41,7 +41,7 @@ const COMMANDS: [(&str, &str, i32); 19] = [
 ];
 /// Commands that need a fabric or a peer
 #[cfg(target_os = "linux")]
-const BESIDES: [(&str, Beside); 7] = [
+const PEER_COMMANDS: [(&str, PeerCommand); 7] = [
     ("run", run),
     ("fabric", fabric),
     ("serve", serve),
@@ -51,11 +51,11 @@ const BESIDES: [(&str, Beside); 7] = [
     ("demo HOST:", demo),
 ];
 #[cfg(not(target_os = "linux"))]
-const BESIDES: [(&str, Beside); 5] =
+const PEER_COMMANDS: [(&str, PeerCommand); 5] =
     [("serve", serve), ("ping HOST:", ping), ("bw HOST:", bw), ("copy HOST:", copy), ("demo HOST:", demo)];
 
-/// Runs a command with these options more, and returns what it prints
-type Beside = fn(&[&str]) -> String;
+/// Runs a command with further options, and returns its standard output
+type PeerCommand = fn(&[&str]) -> String;
 
 /// The lines of a snapshot, at most.
 const LINES: usize = 40;
@@ -92,7 +92,7 @@ impl Files {
             "RIGHT" => report("right.json"),
             "SCENARIO" => repository.join("rdma-sim/scenarios/one-lost-message.toml").into_os_string(),
             "FAILING" => self.0.path("failing.toml").into_os_string(),
-            "LINE" => "2 seed=1".into(),
+            "LINE" => "2 seed=1 faults=at 5ms a:rdma_en2 lose 1".into(),
             "PLAN" => self.0.path("plan").into_os_string(),
             word => word.into(),
         });
@@ -237,8 +237,8 @@ fn the_text_of_each_command_is_as_its_snapshot() {
         assert_eq!(stderr(&output), "", "{name}");
         wrong.extend(golden(snapshot(name), &masked(&stdout(&output), &files)).err());
     }
-    for (name, beside) in BESIDES {
-        wrong.extend(golden(snapshot(name), &masked(&beside(&[]), &files)).err());
+    for (name, command) in PEER_COMMANDS {
+        wrong.extend(golden(snapshot(name), &masked(&command(&[]), &files)).err());
     }
     assert!(wrong.is_empty(), "run with UPDATE_GOLDEN=1 if it should change\n{}", wrong.join("\n"));
 }
@@ -289,8 +289,9 @@ fn types(value: &Value, path: &str, into: &mut BTreeMap<String, Vec<&'static str
 /// The page of the guide: each command with its keys
 fn page(files: &Files) -> String {
     let mut page = String::from(
-        "# JSON output\n\nWith `--json`, a command prints one object. Units are in the keys; `[]` stands for each element of a list. A test \
-         compares this page with what the commands print.\n",
+        "# JSON output\n\nWith `--json`, a command prints one object. `serve` prints one in a line: first `{\"listening\": ADDRESS}`, then \
+         one for each peer. Units are in the keys; `[]` stands for each element of a list. Where `null` stands alone, the run of the test \
+         had no such value. A test compares this page with what the commands print.\n",
     );
     let mut by_name: BTreeMap<&str, BTreeMap<String, Vec<&str>>> = BTreeMap::new();
     for (name, command, code) in COMMANDS {
@@ -299,8 +300,8 @@ fn page(files: &Files) -> String {
         assert_eq!(stdout(&output).lines().count(), 1, "{name}");
         types(&json(&output), "", by_name.entry(name.split(" -").next().unwrap_or(name)).or_default());
     }
-    for (name, beside) in BESIDES {
-        let printed = beside(&["--json"]);
+    for (name, command) in PEER_COMMANDS {
+        let printed = command(&["--json"]);
         let value =
             serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{name}: {error}: {printed}"));
         types(&value, "", by_name.entry(name).or_default());

@@ -106,7 +106,7 @@ pub fn try_check<Kind, O: Outcome<Kind>, F: AsyncFn(Net) -> O + Sync>(
     }
     let base = Replay { test: name.clone(), setup: Some(check.setup()), ..Replay::default() };
     if let Some(replay) = check.replay.take() {
-        check.accepts(&replay).unwrap_or_else(|error| panic!("{error}"));
+        check.require_setup_of(&replay).unwrap_or_else(|error| panic!("{error}"));
         check.runs = 1;
         let is_same = replay.setup.is_some();
         let report = Checking::new(&check, &name, &test).repeat(replay)?;

@@ -266,12 +266,12 @@ impl Check {
         Self { replay: Some(replay), ..self }
     }
 
-    /// Whether a replay is one of this topology and model: [`replay`](Self::replay) panics if it is not
+    /// Fails unless `replay` has this topology and model, where [`replay`](Self::replay) would panic
     ///
     /// # Errors
     ///
     /// [`ReplayError::OtherSetup`](crate::ReplayError::OtherSetup) if it is one of another.
-    pub fn accepts(&self, replay: &Replay) -> Result<(), ReplayError> {
+    pub fn require_setup_of(&self, replay: &Replay) -> Result<(), ReplayError> {
         replay.check_setup(self.setup())
     }
 

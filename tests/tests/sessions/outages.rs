@@ -99,7 +99,7 @@ fn broken_paths_are_made_again_and_nothing_is_lost() {
     }
 }
 
-/// Catches a session that is not told of a drill that came while it was at rest.
+/// Catches a session that ends because of a drill while no message is under way.
 #[test]
 fn a_drill_at_rest_does_not_end_a_session() {
     Sim::new().run(async |net| {

@@ -53,7 +53,7 @@ pub(crate) async fn receive(
     let Accepted { node, session, peer, asked } = accepted;
     let Incoming { bytes, place, destination } = asked;
     output.announce(&format!("{peer} copies to {}", shown(&place)))?;
-    output.announce(&format!("carrier: {carrier}"))?;
+    output.announce_carrier(carrier)?;
     let progress = progress::bytes(bytes, output);
     let wall = Wall::start();
     let incomplete = RefCell::new(None);

@@ -24,6 +24,7 @@ const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Copies what `args` name
 pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
+    require_below(&to.path)?;
     let source = args.source()?;
     let sources = Sources::open(source, args.recursive)?;
     let interrupt = Interrupt::listen()?;
@@ -35,8 +36,7 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
     };
     let sending = Sending { sources, to: &to.path, is_drill: false };
     let progress = progress::bytes(sending.sources.len(), output);
-    let tell = |carrier: &str| output.announce(&format!("carrier: {carrier}"));
-    let report = sending.send_to(peer, &progress, tell)?;
+    let report = sending.send_to(peer, &progress, |carrier| output.announce_carrier(carrier))?;
     progress.finish_and_clear();
     let rows = [
         ("copied", format!("{} to {}:{}", words::source(source), to.host, to.path.display())),
@@ -62,14 +62,13 @@ impl Sending<'_> {
         self,
         peer: Peer<'_>,
         progress: &ProgressBar,
-        tell_carrier: impl FnOnce(&str) -> Result<()>,
+        on_carrier: impl FnOnce(&str) -> Result<()>,
     ) -> Result<Outcome> {
         let Self { sources, to, is_drill } = self;
-        require_below(to)?;
         let options = room(key_options(peer.machines.key.as_deref())?, PIECE, PIECES);
         let half = sources.len() / 2;
         let request = Request { source: root(&sources), path: to.to_owned(), bytes: sources.len() };
-        let ((sent, wall_seconds), carried) = peer.ask(options, tell_carrier, async |session| {
+        let ((sent, wall_seconds), carried) = peer.in_session(options, on_carrier, async |session| {
             let wall = Wall::start();
             session.send_bytes(&request.to_bytes()).await?;
             let sent = Sender::new(session, progress, peer.interrupt).send(sources);

@@ -3,7 +3,7 @@
 use rdma_sim::History;
 use rdma_sim::topology::Topology;
 
-use super::super::beside::Beside;
+use super::super::comparison::Comparison;
 use super::unplug::Unplugged;
 use crate::bench::Row;
 use crate::bw::BwResult;
@@ -28,31 +28,31 @@ pub(super) struct Findings {
 
 impl Findings {
     /// The results that the tables show
-    pub(super) fn beside(&self) -> Vec<Beside> {
+    pub(super) fn comparisons(&self) -> Vec<Comparison> {
         let gigabytes = |rate: f64| format!("{:.2} GB/s", rate / 1e9);
         let of = |part: f64, whole: f64| format!("{:.1} %", part / whole * 100.0);
         let [_, bw] = &self.bw;
         let (ping, copy, reduce) = (&self.ping, &self.copy, &self.all_reduce);
-        let unplugged = |name, unplugged: &Unplugged| Beside {
+        let unplugged = |name, unplugged: &Unplugged| Comparison {
             name,
             result: duration(unplugged.time_ns),
             limit: format!("{} without repair", duration(unplugged.limit_ns())),
             verdict: format!("{} more", duration(unplugged.time_ns.saturating_sub(unplugged.limit_ns()))),
         };
         vec![
-            Beside {
+            Comparison {
                 name: "ping of 64 B, median",
                 result: duration(ping.rtt_ns.p50),
                 limit: format!("{} on bare verbs", duration(ping.raw_rtt_ns)),
                 verdict: format!("{:+.2} %", ping.overhead_percent()),
             },
-            Beside {
+            Comparison {
                 name: "best goodput",
                 result: gigabytes(bw.best()),
                 limit: format!("{}, the ceiling of the cable", gigabytes(bw.ceiling_bytes_per_second)),
                 verdict: of(bw.best(), bw.ceiling_bytes_per_second),
             },
-            Beside {
+            Comparison {
                 name: "copy of a directory",
                 result: gigabytes(copy.goodput_bytes_per_second),
                 limit: format!("{}, the ceiling of the cable", gigabytes(copy.ceiling_bytes_per_second)),
@@ -63,7 +63,7 @@ impl Findings {
                     copy.files
                 ),
             },
-            Beside {
+            Comparison {
                 name: "all_reduce of 16 MiB",
                 result: duration(reduce.time_ns),
                 limit: format!("{}, the bound of any plan", duration(reduce.lower_bound_ns)),

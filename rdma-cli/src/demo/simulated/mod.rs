@@ -14,14 +14,14 @@ use serde::Serialize;
 
 use self::findings::Findings;
 use self::unplug::Unplugged;
-use super::beside::Beside;
+use super::comparison::Comparison;
 use super::files::{Files, compare};
 use crate::args::{Bw, Demo, Machines, Ping};
 use crate::bench::{AllReduce, Row};
 use crate::bw::{self, BwResult};
 use crate::copy::{CopyResult, Simulation};
 use crate::devices::{self, DeviceList};
-use crate::file::write_all;
+use crate::file::Reserved;
 use crate::ping::{self, PingResult};
 use crate::report::{Output, SIMULATOR, Wall, is_quiet, print_line};
 use crate::signals::Interrupt;
@@ -49,7 +49,7 @@ struct DemoResult<'a> {
     all_reduce: &'a Row,
     copy_unplugged: &'a Unplugged,
     all_reduce_unplugged: &'a Unplugged,
-    results: &'a [Beside],
+    results: &'a [Comparison],
     report: String,
     wall_seconds: f64,
 }
@@ -57,6 +57,7 @@ struct DemoResult<'a> {
 pub(super) fn run(args: &Demo, output: Output) -> Result<()> {
     let interrupt = Interrupt::listen()?;
     let wall = Wall::start();
+    let page = Reserved::create(&args.out).context("the report")?;
     let machine = recorded::this_machine();
     let machine_devices = devices::list(&machine);
     output.announce(&format!(
@@ -69,8 +70,8 @@ pub(super) fn run(args: &Demo, output: Output) -> Result<()> {
         ))?;
     }
     let found = collect(args, machine_devices, &interrupt, output)?;
-    let results = found.beside();
-    write_all(&args.out, &page::page(&found, &results, args.seed)).context("the report")?;
+    let results = found.comparisons();
+    page.write(&page::page(&found, &results, args.seed)).context("the report")?;
     let report = DemoResult {
         backend: SIMULATOR,
         hosts: MACS,
@@ -88,7 +89,7 @@ pub(super) fn run(args: &Demo, output: Output) -> Result<()> {
         wall_seconds: wall.seconds(),
     };
     output.print(&report, || {
-        let rows = Beside::text(&results);
+        let rows = Comparison::text(&results);
         format!("{rows}\nreport: {} (open it in a browser), {:.1} s", report.report, report.wall_seconds)
     })
 }
@@ -102,8 +103,7 @@ fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Outp
     let step = |name: &'static str| {
         steps.set_message(name);
         steps.inc(1);
-        ensure!(!interrupt.is_requested(), "interrupted");
-        Ok(())
+        interrupt.check()
     };
     step("devices")?;
     let devices = cluster::devices(&topology)?;

@@ -2,8 +2,8 @@
 
 use rdma_sim::History;
 
-use super::super::beside::Beside;
 use super::super::chart::{self, Line};
+use super::super::comparison::Comparison;
 use super::super::page::fill;
 use super::cluster;
 use super::findings::Findings;
@@ -19,12 +19,12 @@ const PAGE: &str = include_str!("page.html");
 /// The cable between `a` and `b`, which is pulled: the first one of a mesh.
 const PULLED: usize = 0;
 
-pub(super) fn page(found: &Findings, results: &[Beside], seed: u64) -> String {
+pub(super) fn page(found: &Findings, results: &[Comparison], seed: u64) -> String {
     let head: Vec<_> = std::iter::once("Mac").chain(devices::COLUMNS).collect();
     let timeline = |history: &History, title: &str| escaped(&history.to_html(title));
     fill(PAGE, |name| match name {
         "seed" => seed.to_string().into(),
-        "results" => Beside::html(results).into(),
+        "results" => Comparison::html(results).into(),
         "machine" => machine(found).into(),
         "cluster" => svg(&found.topology, Some(PULLED)).into(),
         "devices" => html_table(&head, &cluster::rows(&found.devices).collect::<Vec<_>>()).into(),

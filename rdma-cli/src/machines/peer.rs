@@ -1,4 +1,6 @@
-//! The side that asks
+//! The machine that serves, as the side that asks sees it
+
+use std::io::ErrorKind;
 
 use anyhow::{Context as _, Result, bail};
 use rdma_async::{AnyDevice, Node, NodeOptions, Session};
@@ -8,9 +10,9 @@ use tokio::time::timeout;
 use super::carriers::{Carried, Carriers};
 use super::sides::{PATIENCE, explain, part, runtime, unless_interrupted};
 use crate::args::{Carrier, Machines};
-use crate::signals::Interrupt;
+use crate::signals::{Interrupt, Interrupted};
 
-/// The machine that is asked
+/// The machine that serves
 #[derive(Clone, Copy)]
 pub(crate) struct Peer<'a> {
     pub(crate) host: &'a str,
@@ -21,25 +23,32 @@ pub(crate) struct Peer<'a> {
 }
 
 impl Peer<'_> {
-    /// Does `work` in a session over what carries best, after telling what that is
-    pub(crate) fn ask<T>(
+    /// Opens a session over what carries best, passes that to `on_carrier`, and runs `work`
+    pub(crate) fn in_session<T>(
         self,
         options: NodeOptions,
-        tell_carrier: impl FnOnce(&str) -> Result<()>,
+        on_carrier: impl FnOnce(&str) -> Result<()>,
         work: impl AsyncFnOnce(&Session<AnyDevice>) -> Result<T>,
     ) -> Result<(T, Carried)> {
         runtime()?.block_on(async {
-            let (node, session, carrier) = self.meet(options).await?;
-            tell_carrier(&carrier)?;
+            let (node, session, carrier) = self.open_session(options).await?;
+            on_carrier(&carrier)?;
             let done = unless_interrupted(self.interrupt, work(&session)).await;
             let carried = Carried::over(&session);
             part(node, session, &done).await;
-            Ok((done.map_err(explain)?, carried))
+            let done = done.map_err(explain).map_err(|error| match error.is::<Interrupted>() {
+                true => error,
+                false => error.context(self.host.to_owned()),
+            });
+            Ok((done?, carried))
         })
     }
 
     /// Opens a session, and finds out what carries it
-    async fn meet(self, options: NodeOptions) -> Result<(Node<AnyDevice>, Session<AnyDevice>, String)> {
+    async fn open_session(
+        self,
+        options: NodeOptions,
+    ) -> Result<(Node<AnyDevice>, Session<AnyDevice>, String)> {
         let carriers = Carriers::find(self.machines.carrier.unwrap_or(Carrier::Auto))?;
         let stream = unless_interrupted(self.interrupt, self.connect()).await?;
         let address = stream.peer_addr()?;
@@ -56,8 +65,9 @@ impl Peer<'_> {
         let (host, port) = (self.host, self.machines.port());
         let remedy = || format!("{host}, port {port}: run `{}` there first", self.command);
         match timeout(PATIENCE, TcpStream::connect((host, port))).await {
-            Ok(connected) => connected.with_context(remedy),
             Err(_) => bail!("{}: nothing answered for {PATIENCE:?}", remedy()),
+            Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => Err(error).with_context(remedy),
+            Ok(connected) => connected.with_context(|| format!("{host}, port {port}: cannot be reached")),
         }
     }
 }

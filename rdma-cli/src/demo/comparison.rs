@@ -6,7 +6,7 @@ use crate::html::html_table;
 use crate::report::table;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Beside {
+pub(super) struct Comparison {
     pub(super) name: &'static str,
     pub(super) result: String,
     pub(super) limit: String,
@@ -15,7 +15,7 @@ pub(super) struct Beside {
 
 const HEAD: [&str; 4] = ["", "result", "limit", ""];
 
-impl Beside {
+impl Comparison {
     fn cells(&self) -> [String; 4] {
         [self.name.to_owned(), self.result.clone(), self.limit.clone(), self.verdict.clone()]
     }
@@ -28,6 +28,6 @@ impl Beside {
 
     /// Results as a part of a page
     pub(super) fn html(results: &[Self]) -> String {
-        html_table(&HEAD, &results.iter().map(|beside| beside.cells().to_vec()).collect::<Vec<_>>())
+        html_table(&HEAD, &results.iter().map(|comparison| comparison.cells().to_vec()).collect::<Vec<_>>())
     }
 }

@@ -3,7 +3,7 @@
 use rdma_sim::LineRate;
 use serde::Serialize;
 
-use super::super::beside::Beside;
+use super::super::comparison::Comparison;
 use crate::copy::remote::Outcome;
 use crate::devices::DeviceList;
 use crate::machines::Carried;
@@ -46,8 +46,8 @@ pub(super) struct Reduced {
 struct Limit {
     bytes_per_second: f64,
     name: &'static str,
-    /// Whether it is a figure of its own, and not the best of the results
-    is_other: bool,
+    /// Whether it is independent of the measured goodput
+    is_independent: bool,
 }
 
 impl Findings {
@@ -63,13 +63,13 @@ impl Findings {
     fn limit(&self) -> Limit {
         match (self.ceiling(), &self.tcp_bw) {
             (Some(bytes_per_second), _) => {
-                Limit { bytes_per_second, name: "the ceiling of the cables", is_other: true }
+                Limit { bytes_per_second, name: "the ceiling of the cables", is_independent: true }
             }
             (None, Some(tcp)) => {
-                Limit { bytes_per_second: tcp.best(), name: "the best over TCP", is_other: true }
+                Limit { bytes_per_second: tcp.best(), name: "the best over TCP", is_independent: true }
             }
             (None, None) => {
-                Limit { bytes_per_second: self.best(), name: "the best of messages", is_other: false }
+                Limit { bytes_per_second: self.best(), name: "the best of messages", is_independent: false }
             }
         }
     }
@@ -80,13 +80,13 @@ impl Findings {
     }
 
     /// The results that the tables show
-    pub(super) fn beside(&self) -> Vec<Beside> {
+    pub(super) fn comparisons(&self) -> Vec<Comparison> {
         let limit = self.limit();
         let beside_limit = format!("{}, {}", rate(limit.bytes_per_second), limit.name);
         let of = |rate: f64| format!("{:.1} %", rate / limit.bytes_per_second * 100.0);
         let Self { ping, copy, copy_drill, all_reduce, .. } = self;
         let bound_ns = (all_reduce.bytes as f64 / limit.bytes_per_second * 1e9) as u64;
-        let drill = |name, time_ns: u64, undisturbed_ns: u64, carried: &Carried| Beside {
+        let drill = |name, time_ns: u64, undisturbed_ns: u64, carried: &Carried| Comparison {
             name,
             result: duration(time_ns),
             limit: format!("{} undisturbed", duration(undisturbed_ns)),
@@ -98,7 +98,7 @@ impl Findings {
         };
         let nanos = |outcome: &Outcome| (outcome.wall_seconds * 1e9) as u64;
         vec![
-            Beside {
+            Comparison {
                 name: "ping of 64 B, median",
                 result: duration(ping.rtt_ns.p50),
                 limit: self.tcp_ping.as_ref().map_or_else(
@@ -109,19 +109,19 @@ impl Findings {
                     format!("{:.1} times as fast", tcp.rtt_ns.p50 as f64 / ping.rtt_ns.p50 as f64)
                 }),
             },
-            Beside {
+            Comparison {
                 name: "best goodput",
                 result: rate(self.best()),
-                limit: if limit.is_other { beside_limit.clone() } else { "not known".to_owned() },
-                verdict: if limit.is_other { of(self.best()) } else { String::new() },
+                limit: if limit.is_independent { beside_limit.clone() } else { "not known".to_owned() },
+                verdict: if limit.is_independent { of(self.best()) } else { String::new() },
             },
-            Beside {
+            Comparison {
                 name: "copy of a directory",
                 result: rate(copy.goodput_bytes_per_second),
                 limit: beside_limit,
                 verdict: format!("{}; {} verified", of(copy.goodput_bytes_per_second), bytes(copy.bytes)),
             },
-            Beside {
+            Comparison {
                 name: "all_reduce of 16 MiB",
                 result: duration(all_reduce.time_ns),
                 limit: format!("{} for the bytes alone", duration(bound_ns)),

@@ -1,7 +1,7 @@
 //! The report: one page of HTML, which needs nothing else
 
-use super::super::beside::Beside;
 use super::super::chart::{self, Line};
+use super::super::comparison::Comparison;
 use super::super::page::fill;
 use super::cables;
 use super::findings::Findings;
@@ -12,11 +12,11 @@ use crate::report::duration;
 
 const PAGE: &str = include_str!("page.html");
 
-pub(super) fn page(found: &Findings, results: &[Beside]) -> String {
+pub(super) fn page(found: &Findings, results: &[Comparison]) -> String {
     fill(PAGE, |name| match name {
         "peer" => escaped(&found.peer).into(),
         "carrier" => escaped(&found.carrier).into(),
-        "results" => Beside::html(results).into(),
+        "results" => Comparison::html(results).into(),
         "machines" => cables::svg(&found.peer, &found.ping.carried.devices).into(),
         "devices" => {
             html_table(&devices::COLUMNS, &found.machine.cells().map(|row| row.to_vec()).collect::<Vec<_>>())

@@ -12,13 +12,13 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use self::findings::{Findings, Reduced};
-use super::beside::Beside;
+use super::comparison::Comparison;
 use super::files::Files;
 use crate::args::{Carrier, Demo, Machines};
 use crate::copy::Sources;
 use crate::copy::remote::{Outcome, Sending};
 use crate::devices;
-use crate::file::write_all;
+use crate::file::Reserved;
 use crate::machines::{Carried, Peer, key_options, room};
 use crate::measure::{MAX_ELEMENTS, MAX_MESSAGE, Pair, RemoteBw, RemotePing, measure_bw, measure_ping};
 use crate::report::{Output, Wall, note};
@@ -28,15 +28,20 @@ use crate::{progress, recorded};
 
 /// Below the directory of the other machine.
 const COPY: &str = "tb5-demo";
+/// The length of the messages of the ping, and how many.
+const PING_BYTES: usize = 64;
+const PINGS: u32 = 1000;
+/// Sends in flight, where there are several.
+const IN_FLIGHT: u16 = 8;
 /// The all_reduces of which the fastest counts.
 const ROUNDS: usize = 5;
 
 /// What the demonstration has found
 #[derive(Serialize)]
-struct BetweenResult<'a> {
+struct TwoMachinesResult<'a> {
     #[serde(flatten)]
     found: &'a Findings,
-    results: &'a [Beside],
+    results: &'a [Comparison],
     report: String,
     wall_seconds: f64,
 }
@@ -44,19 +49,20 @@ struct BetweenResult<'a> {
 pub(super) fn run(args: &Demo, host: &str, output: Output) -> Result<()> {
     let interrupt = Interrupt::listen()?;
     let wall = Wall::start();
+    let page = Reserved::create(&args.out).context("the report")?;
     let peer =
         Peer { host, machines: &args.machines, command: "tb5 serve --into DIR", interrupt: &interrupt };
     let found = collect(peer, output)?;
-    let results = found.beside();
-    write_all(&args.out, &page::page(&found, &results)).context("the report")?;
-    let report = BetweenResult {
+    let results = found.comparisons();
+    page.write(&page::page(&found, &results)).context("the report")?;
+    let report = TwoMachinesResult {
         found: &found,
         results: &results,
         report: args.out.display().to_string(),
         wall_seconds: wall.seconds(),
     };
     output.print(&report, || {
-        let (rows, wall) = (Beside::text(&results), report.wall_seconds);
+        let (rows, wall) = (Comparison::text(&results), report.wall_seconds);
         format!(
             "{rows}\nthe copy is in {host}:{COPY}\nreport: {} (open it in a browser), {wall:.1} s",
             report.report
@@ -72,21 +78,22 @@ fn collect(peer: Peer<'_>, output: Output) -> Result<Findings> {
         steps.inc(1);
         peer.interrupt.check()
     };
-    let untold = |_: &str| Ok(());
+    let ignore = |_: &str| Ok(());
     let machine = devices::list(&recorded::this_machine());
     step("ping")?;
     let mut carrier = String::new();
-    let ping = measure_ping(peer, 64, 1000, &hidden, |told| {
-        told.clone_into(&mut carrier);
-        steps.suspend(|| output.announce(&format!("carrier: {told}")))
+    let ping = measure_ping(peer, PING_BYTES, PINGS, &hidden, |name| {
+        name.clone_into(&mut carrier);
+        steps.suspend(|| output.announce_carrier(name))
     })?;
     step("copy of a directory")?;
     let [copy, copy_drill] = [copy(peer, false)?, copy(peer, true)?];
     step("goodput by size")?;
     let sizes = Sizes::parse("4KiB..4MiB").map_err(anyhow::Error::msg)?;
-    let bw = [measure_bw(peer, sizes, 1, &hidden, untold)?, measure_bw(peer, sizes, 8, &hidden, untold)?];
+    let bw =
+        [measure_bw(peer, sizes, 1, &hidden, ignore)?, measure_bw(peer, sizes, IN_FLIGHT, &hidden, ignore)?];
     step("TCP beside it")?;
-    let tcp = if ping.backend == "rdma" { over_tcp(peer, sizes)? } else { None };
+    let tcp = if ping.backend == Carried::RDMA { over_tcp(peer, sizes, &steps)? } else { None };
     let (tcp_ping, tcp_bw) = tcp.unzip();
     step("all_reduce")?;
     let all_reduce = all_reduce(peer)?;
@@ -107,18 +114,18 @@ fn collect(peer: Peer<'_>, output: Output) -> Result<Findings> {
 }
 
 /// A ping and the goodput over TCP, for comparison; nothing if the other machine takes no TCP
-fn over_tcp(peer: Peer<'_>, sizes: Sizes) -> Result<Option<(RemotePing, RemoteBw)>> {
+fn over_tcp(peer: Peer<'_>, sizes: Sizes, steps: &ProgressBar) -> Result<Option<(RemotePing, RemoteBw)>> {
     let Machines { port, carrier, key } = peer.machines;
     if carrier.is_some() {
         return Ok(None);
     }
     let machines = Machines { port: *port, carrier: Some(Carrier::Tcp), key: key.clone() };
     let (peer, hidden) = (Peer { machines: &machines, ..peer }, ProgressBar::hidden());
-    let measured = measure_ping(peer, 64, 1000, &hidden, |_| Ok(()))
-        .and_then(|ping| Ok((ping, measure_bw(peer, sizes, 8, &hidden, |_| Ok(()))?)));
+    let measured = measure_ping(peer, PING_BYTES, PINGS, &hidden, |_| Ok(()))
+        .and_then(|ping| Ok((ping, measure_bw(peer, sizes, IN_FLIGHT, &hidden, |_| Ok(()))?)));
     match measured {
         Err(error) if !error.is::<Interrupted>() => {
-            note(&format!("TCP was not measured: {error:#}"));
+            steps.suspend(|| note(&format!("TCP was not measured: {error:#}")));
             Ok(None)
         }
         measured => measured.map(Some),
@@ -136,11 +143,11 @@ fn copy(peer: Peer<'_>, is_drill: bool) -> Result<Outcome> {
 /// An all_reduce of both machines, and one whose paths are broken in its middle
 fn all_reduce(peer: Peer<'_>) -> Result<Reduced> {
     let options = room(key_options(peer.machines.key.as_deref())?, MAX_MESSAGE, 8);
-    let ((time, drill), carried): (_, Carried) = peer.ask(
+    let ((time, drill), carried): (_, Carried) = peer.in_session(
         options,
         |_| Ok(()),
         async |session| {
-            let mut pair = Pair::meet(session).await?;
+            let mut pair = Pair::join(session).await?;
             let mut time = pair.all_reduce(MAX_ELEMENTS, None).await?;
             for _ in 1..ROUNDS {
                 time = time.min(pair.all_reduce(MAX_ELEMENTS, None).await?);
