@@ -74,8 +74,22 @@ fn held_port() -> (u16, [TcpStream; 2]) {
     (address.port(), [connecting, listener.accept().unwrap().0])
 }
 
-/// Runs a server as host `a` and its client as host `b`, and waits for both
+/// What perftest says when it could not compare the counter of the processor with the clock, because too much else was running
+const NO_CLOCK: &str = "Can't produce a report";
+
+/// Runs a server as host `a` and its client as host `b`, and waits for both; again if perftest had no clock
 fn outputs_of(hosts: &Hosts, words: &str, environment: &[(&str, &str)]) -> [Output; 2] {
+    let mut outputs = once(hosts, words, environment);
+    for _ in 0..20 {
+        if !outputs.iter().any(|output| text(output).contains(NO_CLOCK)) {
+            break;
+        }
+        outputs = once(hosts, words, environment);
+    }
+    outputs
+}
+
+fn once(hosts: &Hosts, words: &str, environment: &[(&str, &str)]) -> [Output; 2] {
     let (port, _held) = held_port();
     let words = format!("{words} -p {port}");
     let mut server = command(hosts, "a", &words).envs(environment.iter().copied()).spawn().unwrap();
