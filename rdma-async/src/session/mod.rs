@@ -308,7 +308,7 @@ impl<D: Device> Session<D> {
     /// Breaks every path to the peer, as if all cables had been pulled for a moment: a drill
     ///
     /// The nodes make new paths at once, and what was under way is sent again; no message is lost or repeated. Use it to rehearse an outage on
-    /// machines whose cables are out of reach. All sessions with the peer share the paths, and are interrupted. The
+    /// machines whose cables are out of reach. The outage interrupts all sessions with the peer, because they share the paths. The
     /// [snapshot](Self::snapshot) has the cost; its last loss is [`PathLoss::Broken`](rdma_core::session::PathLoss::Broken) on this side.
     ///
     /// ```

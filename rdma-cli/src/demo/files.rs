@@ -24,7 +24,7 @@ const FILES: [(&str, usize); 5] = [
 ];
 
 impl Files {
-    /// Files whose bytes depend on `seed`
+    /// Writes the files, with bytes that depend on `seed`
     pub(super) fn create(seed: u64) -> Result<Self> {
         let root = TempDir::with_prefix("tb5-demo-").context("there is no temporary directory")?;
         let source = root.path().join("source");

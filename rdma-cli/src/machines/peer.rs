@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::carriers::{Carried, Carriers};
-use super::sides::{PATIENCE, explain, part, runtime, unless_interrupted};
+use super::sides::{PATIENCE, explain, key_options, part, room, runtime, unless_interrupted};
 use crate::args::{Carrier, Machines};
 use crate::signals::{Interrupt, Interrupted};
 
@@ -23,13 +23,16 @@ pub(crate) struct Peer<'a> {
 }
 
 impl Peer<'_> {
-    /// Opens a session over what carries best, passes that to `on_carrier`, and runs `work`
+    /// Opens a session over what carries best, passes that to `on_carrier`, and runs `work`; the node has memory for `count` messages
+    /// of `longest` bytes
     pub(crate) fn in_session<T>(
         self,
-        options: NodeOptions,
+        longest: usize,
+        count: usize,
         on_carrier: impl FnOnce(&str) -> Result<()>,
         work: impl AsyncFnOnce(&Session<AnyDevice>) -> Result<T>,
     ) -> Result<(T, Carried)> {
+        let options = room(key_options(self.machines.key.as_deref())?, longest, count);
         runtime()?.block_on(async {
             let (node, session, carrier) = self.open_session(options).await?;
             on_carrier(&carrier)?;

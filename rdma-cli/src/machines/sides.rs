@@ -17,7 +17,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The code with which a side that fails resets the session.
 const FAILED: u64 = 1;
-/// The code with which a side resets the session whose user has stopped it.
+/// The code with which a side resets the session when its user stops it.
 const INTERRUPTED: u64 = 4;
 
 /// What a side does not do that serves: its peer is told by a code of its own

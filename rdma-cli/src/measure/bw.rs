@@ -11,7 +11,7 @@ use super::wire::{BW, FOREIGN, MAX_MESSAGE};
 use crate::args::Bw;
 use crate::bw::{count_of, receive_messages, send_messages};
 use crate::failure::Failure;
-use crate::machines::{Carried, Peer, key_options, room};
+use crate::machines::{Carried, Peer};
 use crate::progress;
 use crate::report::{Output, Wall, table};
 use crate::signals::Interrupt;
@@ -67,9 +67,8 @@ pub(crate) fn measure_bw(
     progress: &ProgressBar,
     on_carrier: impl FnOnce(&str) -> Result<()>,
 ) -> Result<RemoteBw> {
-    let options = room(key_options(peer.machines.key.as_deref())?, MAX_MESSAGE, in_flight.into());
     let wall = Wall::start();
-    let (rows, carried) = peer.in_session(options, on_carrier, async |session| {
+    let (rows, carried) = peer.in_session(MAX_MESSAGE, in_flight.into(), on_carrier, async |session| {
         session.send_bytes(BW).await?;
         let mut rows = Vec::new();
         for size in sizes.each() {

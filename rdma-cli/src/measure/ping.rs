@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::wire::{MAX_MESSAGE, PING};
 use crate::args::Ping;
-use crate::machines::{Carried, Peer, key_options, room};
+use crate::machines::{Carried, Peer};
 use crate::ping::{Distribution, round_trips};
 use crate::progress;
 use crate::report::{Output, Wall};
@@ -56,9 +56,8 @@ pub(crate) fn measure_ping(
     progress: &ProgressBar,
     on_carrier: impl FnOnce(&str) -> Result<()>,
 ) -> Result<RemotePing> {
-    let options = room(key_options(peer.machines.key.as_deref())?, MAX_MESSAGE, 2);
     let wall = Wall::start();
-    let (samples, carried) = peer.in_session(options, on_carrier, async |session| {
+    let (samples, carried) = peer.in_session(MAX_MESSAGE, 2, on_carrier, async |session| {
         session.send_bytes(PING).await?;
         round_trips(session, size, count, progress).await
     })?;

@@ -14,7 +14,7 @@ use super::wire::{FOREIGN, REDUCE};
 
 /// Elements of a vector, at most
 pub(crate) const MAX_ELEMENTS: usize = 4 << 20;
-/// Of the cable in the plan, in bytes per second. With two ranks there is one plan, whatever cables the session has.
+/// The rate of the cable in the plan, in bytes per second; two ranks have one plan, whatever cables the session has.
 const RATE: u64 = 9_200_000_000;
 
 /// Longer than an all_reduce takes over the slowest carrier: a peer that takes no part must not keep its place

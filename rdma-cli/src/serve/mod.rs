@@ -125,7 +125,7 @@ impl Service<'_> {
 /// One peer that fails is no reason to leave the others
 fn report_failure(peer: SocketAddr, done: Result<()>) {
     let Err(error) = done else { return };
-    // The user who has stopped the server knows that, but not what is kept of a copy.
+    // After Ctrl-C, only what is kept of a copy is news.
     if !error.is::<Interrupted>() || error.chain().count() > 1 {
         note(&format!("{peer}: {error:#}"));
     }

@@ -27,17 +27,20 @@ fn pictures() -> PathBuf {
     folder.canonicalize().expect("it exists")
 }
 
+/// Takes a picture of the page that is open, and checks what holds for every page: no complaint, no scrolling sideways, nothing loaded
+fn check_page(browser: &Browser, name: &str) {
+    fs::write(pictures().join(format!("{name}.png")), browser.screenshot()).unwrap();
+    assert_eq!(browser.complaints(), [Value::Null; 0], "{name}");
+    let widths = browser.eval("[document.documentElement.scrollWidth, innerWidth]");
+    assert_eq!(widths[0], widths[1], "{name} scrolls sideways");
+    assert_eq!(browser.eval("performance.getEntriesByType('resource').length"), 0, "{name}");
+}
+
 /// Catches a report that is not self-contained, one whose script fails, one that is wider than a phone or unreadable in the dark, and
 /// figures that are not those of the run.
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that does not run says so")]
 fn the_report_of_the_demo_is_drawn_at_every_size_in_light_and_dark_without_complaints() {
-    let Some(program) = devtools::installed() else {
-        let message = "NOT RUN: there is no browser; install chromium, or name one with RDMA_TEST_BROWSER";
-        assert!(std::env::var_os("RDMA_REQUIRE_BROWSER").is_none(), "{message}");
-        eprintln!("{message}");
-        return;
-    };
+    let Some(browser) = devtools::browser() else { return };
     let page = pictures().join("demo.html");
     let demo = Command::new(env!("CARGO_BIN_EXE_tb5"))
         .args(["demo", "--json", "--out"])
@@ -53,7 +56,6 @@ fn the_report_of_the_demo_is_drawn_at_every_size_in_light_and_dark_without_compl
         assert!(!text.contains(outside), "the page contains {outside}");
     }
 
-    let browser = Browser::start(&program);
     let url = format!("file://{}", page.display());
     for (size, is_phone) in [(DESKTOP, false), (PHONE, true)] {
         for is_dark in [false, true] {
@@ -61,11 +63,7 @@ fn the_report_of_the_demo_is_drawn_at_every_size_in_light_and_dark_without_compl
             let variant =
                 [if is_phone { "phone" } else { "desktop" }, if is_dark { "dark" } else { "light" }];
             let name = format!("demo-{}", variant.join("-"));
-            fs::write(pictures().join(format!("{name}.png")), browser.screenshot()).unwrap();
-            assert_eq!(browser.complaints(), [Value::Null; 0], "{name}");
-            let widths = browser.eval("[document.documentElement.scrollWidth, innerWidth]");
-            assert_eq!(widths[0], widths[1], "{name} scrolls sideways");
-            assert_eq!(browser.eval("performance.getEntriesByType('resource').length"), 0, "{name}");
+            check_page(&browser, &name);
             let background = browser.eval("getComputedStyle(document.body).backgroundColor");
             assert_eq!(background == "rgb(21, 24, 28)", is_dark, "{name}: {background}");
 
@@ -100,14 +98,8 @@ fn the_report_of_the_demo_is_drawn_at_every_size_in_light_and_dark_without_compl
 
 /// Catches a report of two machines that is wider than a phone, lacks a drawing, or loads something.
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that does not run says so")]
 fn the_report_of_two_machines_is_drawn_at_every_size_without_complaints() {
-    let Some(program) = devtools::installed() else {
-        let message = "NOT RUN: there is no browser; install chromium, or name one with RDMA_TEST_BROWSER";
-        assert!(std::env::var_os("RDMA_REQUIRE_BROWSER").is_none(), "{message}");
-        eprintln!("{message}");
-        return;
-    };
+    let Some(browser) = devtools::browser() else { return };
     let page = pictures().join("demo-of-two.html");
     let into = tempfile::tempdir().unwrap();
     let tb5 = env!("CARGO_BIN_EXE_tb5");
@@ -125,16 +117,11 @@ fn the_report_of_two_machines_is_drawn_at_every_size_without_complaints() {
     server.wait().unwrap();
     assert!(demo.status.success(), "{}", String::from_utf8_lossy(&demo.stderr));
 
-    let browser = Browser::start(&program);
     let url = format!("file://{}", page.display());
     for (size, is_phone) in [(DESKTOP, false), (PHONE, true)] {
         browser.open(&url, size, is_phone, is_phone);
         let name = if is_phone { "demo-of-two-phone-dark" } else { "demo-of-two-desktop-light" };
-        fs::write(pictures().join(format!("{name}.png")), browser.screenshot()).unwrap();
-        assert_eq!(browser.complaints(), [Value::Null; 0], "{name}");
-        let widths = browser.eval("[document.documentElement.scrollWidth, innerWidth]");
-        assert_eq!(widths[0], widths[1], "{name} scrolls sideways");
-        assert_eq!(browser.eval("performance.getEntriesByType('resource').length"), 0, "{name}");
+        check_page(&browser, name);
         let drawn = browser.eval(
             "['#results tbody tr', '#machines rect.mac', '#machines line.cable', '#goodput circle.several', '#goodput circle.one'].map((kind) => document.querySelectorAll(kind).length)",
         );

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::{Folder, assert_code, assert_failed, json, keys, stderr, stdout, tool};
 
-/// Pings whose bound holds in the plain order of events, and not when messages are late
+/// A scenario of pings: its bound of round trips holds in the plain order of events, and not when messages are late
 const CLOSE: &str = r#"
 name = "close"
 source = "a test"

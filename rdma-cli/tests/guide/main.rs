@@ -142,7 +142,7 @@ fn every_file_of_the_guide_is_a_page_of_it() {
     }
 }
 
-/// Catches a picture that no page shows any more, and one that says nothing to a reader who does not see it.
+/// Catches a picture that no page shows any more, and one without a description.
 #[test]
 fn every_picture_of_the_guide_is_on_a_page_and_described() {
     let texts: Vec<_> = pages().iter().map(Page::expanded).collect();

@@ -27,8 +27,20 @@ pub(crate) struct Browser {
     _profile: TempDir,
 }
 
+/// A browser, or `None` with a message if there is none and none is required
+#[expect(clippy::print_stderr, reason = "a test that does not run says so")]
+pub(crate) fn browser() -> Option<Browser> {
+    let program = installed();
+    if program.is_none() {
+        let message = "NOT RUN: there is no browser; install chromium, or name one with RDMA_TEST_BROWSER";
+        assert!(std::env::var_os("RDMA_REQUIRE_BROWSER").is_none(), "{message}");
+        eprintln!("{message}");
+    }
+    program.map(|program| Browser::start(&program))
+}
+
 /// The installed browser: `RDMA_TEST_BROWSER`, or one of the usual names in `PATH`
-pub(crate) fn installed() -> Option<PathBuf> {
+fn installed() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("RDMA_TEST_BROWSER") {
         return Some(path.into());
     }

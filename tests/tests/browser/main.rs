@@ -20,18 +20,6 @@ use serde_json::Value;
 const DESKTOP: [u32; 2] = [1280, 800];
 const PHONE: [u32; 2] = [360, 740];
 
-/// A browser, or `None` with a message if there is none and none is required
-#[expect(clippy::print_stderr, reason = "a test that does not run says so")]
-fn browser() -> Option<Browser> {
-    let program = devtools::installed();
-    if program.is_none() {
-        let message = "NOT RUN: there is no browser; install chromium, or name one with RDMA_TEST_BROWSER";
-        assert!(std::env::var_os("RDMA_REQUIRE_BROWSER").is_none(), "{message}");
-        eprintln!("{message}");
-    }
-    program.map(|program| Browser::start(&program))
-}
-
 /// Where a page or a picture goes
 fn target(name: &str) -> PathBuf {
     let folder = root().join("target/pictures");
@@ -112,7 +100,7 @@ fn said(browser: &Browser, name: &str) -> Value {
 /// Catches a script that fails, a page that is wider than a phone, and one that draws nothing or leaves something out.
 #[test]
 fn pages_are_drawn_at_every_size_in_light_and_dark_without_complaints() {
-    let Some(browser) = browser() else { return };
+    let Some(browser) = devtools::browser() else { return };
     for (name, history) in [("troubled", troubled()), ("empty", History::default()), ("long", long())] {
         let url = write_page(name, &history);
         let count = |kind| history.records.iter().filter(|record| record.kind == kind).count();
@@ -161,7 +149,7 @@ fn pages_are_drawn_at_every_size_in_light_and_dark_without_complaints() {
 /// The messages, faults and stalls of a page with their causes, by search, keys and pointer
 #[test]
 fn a_page_can_be_searched_zoomed_and_read_with_keys_and_pointer() {
-    let Some(browser) = browser() else { return };
+    let Some(browser) = devtools::browser() else { return };
     let history = troubled();
     let url = write_page("keys", &history);
     browser.open(&url, DESKTOP, false, false);
@@ -245,7 +233,7 @@ fn a_page_can_be_searched_zoomed_and_read_with_keys_and_pointer() {
 /// Catches a pinch that scrolls the page, and a panel that covers the timeline.
 #[test]
 fn on_a_phone_two_fingers_zoom_and_a_tap_selects() {
-    let Some(browser) = browser() else { return };
+    let Some(browser) = devtools::browser() else { return };
     let url = write_page("phone", &troubled());
     browser.open(&url, PHONE, true, true);
     let span = || -> f64 { said(&browser, "span").as_f64().unwrap() };

@@ -14,7 +14,7 @@ use crate::copy::agreed::{PIECE, PIECES};
 use crate::copy::entry::{Entry, Kind};
 use crate::copy::send::{Sender, Sent, Sources};
 use crate::copy::words;
-use crate::machines::{Peer, RemotePath, key_options, require_below, room};
+use crate::machines::{Peer, RemotePath, require_below};
 use crate::progress;
 use crate::report::{Output, Wall, bytes};
 use crate::signals::Interrupt;
@@ -65,26 +65,26 @@ impl Sending<'_> {
         on_carrier: impl FnOnce(&str) -> Result<()>,
     ) -> Result<Outcome> {
         let Self { sources, to, is_drill } = self;
-        let options = room(key_options(peer.machines.key.as_deref())?, PIECE, PIECES);
         let half = sources.len() / 2;
         let request = Request { source: root(&sources), path: to.to_owned(), bytes: sources.len() };
-        let ((sent, wall_seconds), carried) = peer.in_session(options, on_carrier, async |session| {
-            let wall = Wall::start();
-            session.send_bytes(&request.to_bytes()).await?;
-            let sent = Sender::new(session, progress, peer.interrupt).send(sources);
-            let drill = async {
-                while progress.position() < half {
-                    sleep(LOOK_INTERVAL).await;
-                }
-                session.break_paths();
-                std::future::pending().await
-            };
-            let sent = tokio::select! {
-                sent = sent => sent?,
-                never = drill, if is_drill => never,
-            };
-            Ok((sent, wall.seconds()))
-        })?;
+        let ((sent, wall_seconds), carried) =
+            peer.in_session(PIECE, PIECES, on_carrier, async |session| {
+                let wall = Wall::start();
+                session.send_bytes(&request.to_bytes()).await?;
+                let sent = Sender::new(session, progress, peer.interrupt).send(sources);
+                let drill = async {
+                    while progress.position() < half {
+                        sleep(LOOK_INTERVAL).await;
+                    }
+                    session.break_paths();
+                    std::future::pending().await
+                };
+                let sent = tokio::select! {
+                    sent = sent => sent?,
+                    never = drill, if is_drill => never,
+                };
+                Ok((sent, wall.seconds()))
+            })?;
         let Sent { hash, resumed, bytes } = sent;
         Ok(Outcome {
             backend: carried.backend(),

@@ -19,7 +19,7 @@ use crate::copy::Sources;
 use crate::copy::remote::{Outcome, Sending};
 use crate::devices;
 use crate::file::Reserved;
-use crate::machines::{Carried, Peer, key_options, room};
+use crate::machines::{Carried, Peer};
 use crate::measure::{MAX_ELEMENTS, MAX_MESSAGE, Pair, RemoteBw, RemotePing, measure_bw, measure_ping};
 use crate::report::{Output, Wall, note};
 use crate::signals::{Interrupt, Interrupted};
@@ -140,11 +140,11 @@ fn copy(peer: Peer<'_>, is_drill: bool) -> Result<Outcome> {
     sending.send_to(peer, &ProgressBar::hidden(), |_| Ok(()))
 }
 
-/// An all_reduce of both machines, and one whose paths are broken in its middle
+/// Measures an all_reduce of both machines, undisturbed and with all paths broken in its middle
 fn all_reduce(peer: Peer<'_>) -> Result<Reduced> {
-    let options = room(key_options(peer.machines.key.as_deref())?, MAX_MESSAGE, 8);
     let ((time, drill), carried): (_, Carried) = peer.in_session(
-        options,
+        MAX_MESSAGE,
+        IN_FLIGHT.into(),
         |_| Ok(()),
         async |session| {
             let mut pair = Pair::join(session).await?;
