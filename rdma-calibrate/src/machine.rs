@@ -17,6 +17,11 @@ pub trait Machine: Send + Sync {
     /// The clock and the timers
     fn runtime(&self) -> Arc<dyn Runtime>;
 
+    /// Called when the experiments called `name` begin, the first `number` being 1 and the last one `count`: for a display of progress
+    fn begins(&self, name: &'static str, number: usize, count: usize) {
+        let _ = (name, number, count);
+    }
+
     /// The fields that the backend decides itself, before the device is asked: `rules.multi_sge`
     fn hidden(&self) -> &'static [&'static str] {
         &[]

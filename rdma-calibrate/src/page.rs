@@ -75,8 +75,14 @@ impl Findings {
 
 /// Whether two values differ by more than a measurement does: numbers by a twentieth
 fn differ(found: &str, before: &str) -> bool {
-    match (found.parse::<f64>(), before.parse::<f64>()) {
-        (Ok(found), Ok(before)) => (found - before).abs() > (before * 0.05).max(1.0),
+    let number = |text: &str| {
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        Some((digits.parse::<f64>().ok()?, text[digits.len()..].to_owned()))
+    };
+    match (number(found), number(before)) {
+        (Some((found, unit)), Some((before, same))) if unit == same => {
+            (found - before).abs() > (before * 0.05).max(1.0)
+        }
         _ => found != before,
     }
 }

@@ -3,6 +3,7 @@
 mod copy;
 mod demo;
 mod machines;
+pub(crate) mod number;
 #[cfg(unix)]
 mod operation;
 mod sim;
@@ -16,6 +17,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 #[cfg(unix)]
 use rdma_doctor::discover::peer_probe::PeerTarget;
+#[cfg(unix)]
+use rdma_sim_verbs::shared::SharedFabric;
 
 pub(crate) use self::copy::Copy;
 pub(crate) use self::demo::Demo;
@@ -38,9 +41,14 @@ use crate::sizes::{self, Sizes};
 ///
 /// `bw`, `copy` and `ping` run on the simulator: two Macs, a cable, virtual time; `bench` and `demo` with more of them. Equal seeds give equal runs. With HOST:, they work with
 /// another machine, where `serve` runs. `devices` and `doctor`
-/// inspect this machine, or a report that was recorded on another one. `topo` computes.
+/// inspect this machine, or a report that was recorded on another one. `topo` plans and draws cablings.
 #[derive(Debug, Parser)]
-#[command(name = "tb5", version, after_help = "Exit codes: 0 done, 1 failed, 2 usage.")]
+#[command(
+    name = "tb5",
+    version,
+    after_help = "Examples: tb5; tb5 ping; tb5 copy README.md copy.md; tb5 help copy.\n\nExit codes: 0 done, 1 failed, 2 the arguments are wrong, 130 after Ctrl-C. When a command fails, \
+    standard error says why, and there is no result on standard output, with --json neither."
+)]
 pub(crate) struct Args {
     /// The command; without one, `demo`
     #[command(subcommand)]
@@ -88,7 +96,8 @@ pub(crate) enum Command {
     /// Print completions for a shell
     #[command(
         after_help = "Examples: tb5 completions zsh > ~/.zfunc/_tb5; tb5 completions bash > ~/.local/share/bash-completion/completions/tb5; \
-                      tb5 completions fish > ~/.config/fish/completions/tb5.fish."
+                      tb5 completions fish > ~/.config/fish/completions/tb5.fish.\n\n\
+                      Exit codes: 0 done, 1 failed, 2 usage."
     )]
     Completions(Completions),
     /// Find out how the device of two Macs behaves: a profile for the simulator, and a page for people
@@ -128,12 +137,19 @@ pub(crate) enum Command {
     )]
     Demo(Demo),
     /// List the RDMA devices, their ports, cables and peers
+    #[command(after_help = "Examples: tb5 devices; tb5 devices --json; tb5 devices --from studio.json.\n\n\
+                      Exit codes: 0 done, also without a device, 1 a file is wrong, 2 usage.")]
     Devices(Devices),
     /// Check whether RDMA can work here, and print a remedy for each failed check
-    #[command(after_help = "Exit codes: 0 nothing failed, 1 a check failed or a file is wrong, 2 usage.")]
+    #[command(
+        after_help = "Examples: tb5 doctor; tb5 doctor --record studio.json; tb5 doctor --from studio.json --from mini.json; tb5 doctor \
+                      --probe.\n\n\
+                      Exit codes: 0 nothing failed, 1 a check failed or a file is wrong, 2 usage."
+    )]
     Doctor(Doctor),
     /// Print the manual, or write a page for each command
-    #[command(after_help = "Examples: tb5 man | man -l -; tb5 man --out /usr/local/share/man/man1.")]
+    #[command(after_help = "Examples: tb5 man | man -l -; tb5 man --out /usr/local/share/man/man1.\n\n\
+                      Exit codes: 0 done, 1 a file cannot be written, 2 usage.")]
     Man(Man),
     /// Measure round trips between two Macs, beside bare verbs, or with another machine
     #[command(
@@ -155,6 +171,8 @@ pub(crate) enum Command {
                       kills has not failed and is not started again. A fault of a host acts on its process once the process \
                       has allocated a protection domain; ibv_devices and ibv_devinfo never do. SIGINT, SIGTERM and SIGHUP \
                       end all programs; a signal that was ignored when tb5 started, as by nohup, stays ignored.\n\n\
+                      Examples: tb5 run --hosts 2 -- ibv_devinfo; tb5 run -- ibv_uc_pingpong -g 1 : ibv_uc_pingpong -g 1 localhost; \
+                      tb5 run --topology ring:4 --fault 'at 2s a:rdma_en2 unplug' -- ./program.\n\n\
                       Exit codes: that of the first program that failed, or 128 plus the signal that ended it; 0 if no program \
                       failed, 124 after --timeout, 130 after SIGINT, 143 after SIGTERM, 129 after SIGHUP, 141 if the output is \
                       not read any more, 1 if a program could not be started, 2 usage."
@@ -182,11 +200,17 @@ pub(crate) enum Command {
     )]
     Fabric(Fabric),
     /// Reproduce failures seen in the field on the simulator
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples: tb5 sim run rdma-sim/scenarios/one-lost-message.toml; tb5 sim help trace."
+    )]
     Sim(SimCommand),
     /// Plan collective operations over a cabling, with a proof that no plan is faster
     #[cfg(unix)]
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples: tb5 topo plan ring:4; tb5 topo draw mesh:4; tb5 topo help convert."
+    )]
     Topo(TopoCommand),
 }
 
@@ -197,7 +221,7 @@ pub(crate) struct Bench {
     #[arg(value_enum)]
     pub(crate) operation: OperationName,
     /// Number of hosts; by default that of the topology, or 4
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::within(1..=64usize), allow_negative_numbers = true)]
     pub(crate) hosts: Option<usize>,
     /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix or hostfile of MLX in JSON); `-` is standard input
     #[arg(long, default_value = "mesh", value_name = "SHAPE|FILE")]
@@ -208,11 +232,11 @@ pub(crate) struct Bench {
     /// Type of the elements
     #[arg(long, value_enum, default_value_t)]
     pub(crate) dtype: NumberType,
-    /// Device model: tb5, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
+    /// Device model: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
     #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE")]
     pub(crate) profile: String,
     /// Seed of all random choices of the simulator
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = number::seed, allow_negative_numbers = true)]
     pub(crate) seed: u64,
     /// Overwrite this element of the result of the first host, to see that the check finds it
     #[arg(long, value_name = "ELEMENT", hide = true)]
@@ -223,12 +247,12 @@ pub(crate) struct Bench {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
     /// Number of hosts; by default that of the topology, or 2
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::within(1..=SharedFabric::MAX_HOSTS), allow_negative_numbers = true)]
     pub(crate) hosts: Option<usize>,
-    /// Cabling: mesh, ring, line, star, pair, or a file (a topology in TOML, a device matrix or hostfile of MLX in JSON); `-` is standard input
+    /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix or hostfile of MLX in JSON); `-` is standard input
     #[arg(long, default_value = "mesh", value_name = "SHAPE|FILE")]
     pub(crate) topology: String,
-    /// Device model: tb5, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
+    /// Device model: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
     #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE")]
     pub(crate) profile: String,
     /// Speed of the cables
@@ -239,7 +263,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "PLAN")]
     pub(crate) fault: Vec<String>,
     /// Seed of all random choices of the simulator
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = number::seed, allow_negative_numbers = true)]
     pub(crate) seed: u64,
     /// Name of the fabric, for tb5 fabric; by default a new one
     #[arg(long, value_name = "FABRIC")]
@@ -327,13 +351,13 @@ pub(crate) struct Ping {
     #[arg(long, default_value = "64", value_name = "BYTES", value_parser = sizes::parse)]
     pub(crate) size: u64,
     /// Number of round trips
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, default_value_t = 1000, value_parser = number::within(1..=10_000_000u32), allow_negative_numbers = true)]
     pub(crate) count: u32,
-    /// Device model: tb5, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
+    /// Device model: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
     #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE", conflicts_with = "host")]
     pub(crate) profile: String,
     /// Seed of all random choices of the simulator
-    #[arg(long, default_value_t = 0, conflicts_with = "host")]
+    #[arg(long, default_value_t = 0, value_parser = number::seed, allow_negative_numbers = true, conflicts_with = "host")]
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) machines: Machines,
@@ -348,13 +372,13 @@ pub(crate) struct Bw {
     #[arg(long, default_value = "4KiB..4MiB", value_name = "A..B", value_parser = Sizes::parse)]
     pub(crate) bytes: Sizes,
     /// Sends that are in flight at once
-    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = number::within(1..=64u16), allow_negative_numbers = true)]
     pub(crate) in_flight: u16,
-    /// Device model: tb5, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
+    /// Device model: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
     #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE", conflicts_with = "host")]
     pub(crate) profile: String,
     /// Seed of all random choices of the simulator
-    #[arg(long, default_value_t = 0, conflicts_with = "host")]
+    #[arg(long, default_value_t = 0, value_parser = number::seed, allow_negative_numbers = true, conflicts_with = "host")]
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) machines: Machines,

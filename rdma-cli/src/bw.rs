@@ -6,14 +6,13 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use indicatif::ProgressBar;
 use rdma_async::{NodeOptions, Session};
 use rdma_core::Device;
-use rdma_sim::{LineRate, Net, Sim, Topology};
+use rdma_sim::{LineRate, Model, Net, Sim, Topology};
 use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::args::Bw;
-use crate::failure::Failure;
 use crate::report::{Output, SIMULATOR, Wall, simulated, table};
-use crate::{mac, progress};
+use crate::{mac, progress, sizes};
 
 /// The longest message, in bytes
 const MAX_MESSAGE: u64 = 16 << 20;
@@ -44,20 +43,25 @@ pub(crate) struct Row {
 
 pub(crate) fn run(args: &Bw, output: Output) -> Result<()> {
     if let Some(size) = args.bytes.each().last().filter(|size| *size > MAX_MESSAGE) {
-        bail!(Failure::usage(format!("--bytes: {size} exceeds the longest message, {MAX_MESSAGE} bytes")));
+        bail!(sizes::too_long("--bytes", size, MAX_MESSAGE));
     }
     args.machines.require_host()?;
+    let model = mac::model(&args.profile)?;
     output.announce(&simulated(1))?;
-    let progress = progress::items(args.bytes.each().count() as u64, output);
-    let report = measure(&Topology::pair(), args, &progress)?;
+    let progress = progress::items(args.bytes.each().count() as u64);
+    let report = measure(&Topology::pair(), args, &model, &progress)?;
     progress.finish_and_clear();
     output.print(&report, || report.text())
 }
 
 /// Measures the goodput from the Mac `a` to `b`
-pub(crate) fn measure(topology: &Topology, args: &Bw, progress: &ProgressBar) -> Result<BwResult> {
-    let &Bw { bytes, in_flight, seed, ref profile, .. } = args;
-    let model = mac::model(profile)?;
+pub(crate) fn measure(
+    topology: &Topology,
+    args: &Bw,
+    model: &Model,
+    progress: &ProgressBar,
+) -> Result<BwResult> {
+    let &Bw { bytes, in_flight, seed, .. } = args;
     let ceiling = LineRate::TB5.ceiling_bytes_per_second();
     let wall = Wall::start();
     let row = |size_bytes: u64| {

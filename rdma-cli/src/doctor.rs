@@ -5,8 +5,9 @@ use rdma_doctor::{Diagnosis, Finding, Host, Verdict, diagnose};
 use serde::Serialize;
 
 use crate::args::Doctor;
+use crate::file::{is_standard, reserve_standard_output};
 use crate::report::{Output, plain, table};
-use crate::{Failure, recorded};
+use crate::{Failure, progress, recorded};
 
 #[derive(Debug, Serialize)]
 struct DiagnosisOutput<'a> {
@@ -30,6 +31,7 @@ struct Summary<'a> {
 }
 
 pub(crate) fn run(args: &Doctor, output: Output) -> anyhow::Result<()> {
+    reserve_standard_output(&args.record, output)?;
     let hosts = if args.from.is_empty() {
         vec![this_machine(args)?]
     } else {
@@ -49,7 +51,11 @@ pub(crate) fn run(args: &Doctor, output: Output) -> anyhow::Result<()> {
         fail: diagnosis.count(Verdict::Fail),
         hosts: hosts.iter().map(summary).collect(),
         findings: &diagnosis.findings,
-        recorded: args.record.as_ref().map(|path| path.display().to_string()),
+        recorded: args
+            .record
+            .as_ref()
+            .filter(|path| !is_standard(path))
+            .map(|path| path.display().to_string()),
     };
     output.print(&report, || text(&hosts, &diagnosis, &report))?;
     if report.verdict == Verdict::Fail { Err(Failure::Reported.into()) } else { Ok(()) }
@@ -60,7 +66,9 @@ pub(crate) fn run(args: &Doctor, output: Output) -> anyhow::Result<()> {
 fn this_machine(args: &Doctor) -> anyhow::Result<Host> {
     let mut host = recorded::this_machine();
     if let Some(targets) = &args.probe {
+        let progress = progress::spinner("trying the other end of each cable");
         recorded::probe_peers(&mut host.report, targets)?;
+        progress.finish_and_clear();
     }
     Ok(host)
 }

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use tempfile::NamedTempFile;
 
-use crate::failure::at;
-use crate::report::{print_all, print_line};
+use crate::failure::{Failure, at};
+use crate::report::{Output, keep_standard_output, note, print_all};
 
 /// Fails unless `found` is a regular file
 pub(crate) fn require_regular(path: &Path, found: &Metadata) -> Result<()> {
@@ -27,6 +27,24 @@ pub(crate) fn require_regular(path: &Path, found: &Metadata) -> Result<()> {
 /// Whether an argument is `-`, which stands for standard input or output
 pub(crate) fn is_standard(path: impl AsRef<Path>) -> bool {
     path.as_ref().as_os_str() == "-"
+}
+
+/// Keeps standard output for the file whose path is `-`, if there is one: what else is printed goes to standard error
+///
+/// # Errors
+///
+/// Several files cannot go to standard output, nor can a file beside JSON.
+pub(crate) fn reserve_standard_output(
+    paths: impl IntoIterator<Item = impl AsRef<Path>>,
+    output: Output,
+) -> Result<(), Failure> {
+    match paths.into_iter().filter(|path| is_standard(path)).count() {
+        0 => return Ok(()),
+        1 if output == Output::Text => keep_standard_output(),
+        1 => return Err(Failure::usage("standard output is for the file: leave --json out, or name a file")),
+        _ => return Err(Failure::usage("standard output takes one file: name the others")),
+    }
+    Ok(())
 }
 
 /// How errors name a temporary file
@@ -74,7 +92,7 @@ impl Replacement {
         if matches!(folder.try_exists(), Ok(false)) {
             bail!(at(&path, format!("cannot be written: there is no folder {}", folder.display())));
         }
-        let file = temporary(&folder, mode, existing.as_ref()).with_context(written)?;
+        let file = temporary(&folder, mode, existing.as_ref()).map_err(without_path).with_context(written)?;
         Ok(Self { path, folder: Some(folder), file })
     }
 
@@ -82,7 +100,7 @@ impl Replacement {
     pub(crate) fn of_standard_output() -> Result<Self> {
         let path = spool();
         let file = tempfile::Builder::new().prefix(".tb5-").suffix(".part").tempfile();
-        let file = file.with_context(|| at(&path, "cannot be written"))?;
+        let file = file.map_err(without_path).with_context(|| at(&path, "cannot be written"))?;
         Ok(Self { path, folder: None, file })
     }
 
@@ -145,13 +163,21 @@ impl Replacement {
             // Without a name from now on: a signal may end the program while the reader is slow.
             let mut file = file.into_file();
             file.rewind().with_context(|| at(&path, "cannot be read again"))?;
-            return print_all(&mut file);
+            return print_to_its_end(&mut file);
         };
         let written = || at(&path, "cannot be written");
         file.as_file().sync_all().with_context(written)?;
         file.persist(&path).map_err(|error| error.error).with_context(written)?;
         sync_folder(&folder).with_context(|| at(&folder, "cannot be synced"))
     }
+}
+
+/// Prints a copy, and notes if its end is not read
+fn print_to_its_end(copy: &mut File) -> Result<()> {
+    if !print_all(copy)? {
+        note("standard output was closed before the end of the copy");
+    }
+    Ok(())
 }
 
 /// Opens a file to read, or standard input if `path` is `-`
@@ -175,7 +201,7 @@ impl Reserved {
                 file.write(text.as_bytes())?;
                 file.finish()
             }
-            None => print_line(text.strip_suffix('\n').unwrap_or(text)).map(drop),
+            None => print_all(&mut text.as_bytes()).map(drop),
         }
     }
 }
@@ -205,6 +231,12 @@ fn open_own(path: &Path, own: &Metadata) -> io::Result<File> {
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NOFOLLOW);
     let file = options.open(path)?;
     if is_own_file(&file.metadata()?, own) { Ok(file) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
+/// The error of the system, without the name of the temporary file, which says nothing to people
+fn without_path(error: io::Error) -> io::Error {
+    let inner = error.get_ref().and_then(|inner| inner.source()?.downcast_ref::<io::Error>());
+    inner.and_then(io::Error::raw_os_error).map_or(error, io::Error::from_raw_os_error)
 }
 
 #[cfg(unix)]

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use futures::future::try_join;
 use rdma_async::{Node, NodeBuilder, NodeOptions, Session};
-use rdma_sim::profile::Profile;
+use rdma_sim::profile::{Profile, ProfileError};
 use rdma_sim::{LineRate, Model, Net, SimDevice, Topology};
 
 use crate::failure::Failure;
@@ -19,8 +19,16 @@ pub(crate) fn topology(cables: u8) -> Topology {
 }
 
 /// The device model of `--profile`
-pub(crate) fn model(profile: &str) -> Result<Model, Failure> {
-    Profile::find(profile).map(|profile| profile.model).map_err(Failure::usage)
+pub(crate) fn model(profile: &str) -> Result<Model> {
+    Profile::find(profile).map(|profile| profile.model).map_err(explain)
+}
+
+/// What is wrong with the file of a profile is no wrong argument
+pub(crate) fn explain(error: ProfileError) -> anyhow::Error {
+    match error {
+        ProfileError::Unknown(_) => Failure::usage(error).into(),
+        _ => error.into(),
+    }
 }
 
 /// The device at a cable, on both Macs

@@ -41,16 +41,17 @@ mod verbose;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use crate::args::{Args, Command, SimCommand};
 #[cfg(unix)]
 use crate::args::{Demo, TopoCommand};
 use crate::failure::Failure;
-use crate::report::Output;
+use crate::signals::Interrupted;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let matches = Args::command().get_matches();
+    let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if args.quiet {
         report::be_quiet();
     }
@@ -66,24 +67,34 @@ fn main() -> ExitCode {
         None => Err(Failure::usage("a command is missing").into()),
         Some(command) => perform(&args, command),
     };
+    verbose::finish();
     let Err(error) = done else { return ExitCode::SUCCESS };
     match error.downcast_ref() {
-        Some(Failure::Usage(why)) => Args::command().error(ErrorKind::ValueValidation, why).exit(),
+        Some(Failure::Usage(why)) => chosen(&matches).error(ErrorKind::ValueValidation, why).exit(),
         #[cfg(unix)]
         Some(Failure::Ended(code)) => ExitCode::from(*code),
         Some(Failure::Reported) => ExitCode::FAILURE,
         None => {
             report::error(&error);
-            ExitCode::FAILURE
+            let interrupted = error.chain().find_map(|cause| cause.downcast_ref::<Interrupted>());
+            interrupted.map_or(ExitCode::FAILURE, |interrupted| ExitCode::from(interrupted.exit_code()))
         }
     }
 }
 
+/// The command whose arguments these are, for the usage that an error shows
+fn chosen(matches: &ArgMatches) -> clap::Command {
+    let (mut command, mut matches) = (Args::command(), matches);
+    command.build();
+    while let Some((name, of_subcommand)) = matches.subcommand() {
+        let Some(subcommand) = command.find_subcommand(name) else { break };
+        (command, matches) = (subcommand.clone(), of_subcommand);
+    }
+    command
+}
+
 fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
     match command {
-        Command::Completions(_) | Command::Man(_) if args.output() == Output::Json => {
-            Err(Failure::usage("--json: what shells and `man` read is text; leave the option out").into())
-        }
         #[cfg(unix)]
         Command::Bench(bench) => bench::run(bench, args.output()),
         Command::Bw(bw) => match &bw.host {
@@ -91,7 +102,7 @@ fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
             None => bw::run(bw, args.output()),
         },
         Command::Calibrate(calibrate) => calibrate::run(calibrate, args.output()),
-        Command::Completions(completions) => manual::completions(completions),
+        Command::Completions(completions) => manual::completions(completions, args.output()),
         Command::Copy(copy) => copy::run(copy, args.output()),
         #[cfg(unix)]
         Command::Demo(demo) => demo::run(demo, args.output()),
@@ -99,7 +110,7 @@ fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
         Command::Doctor(doctor) => doctor::run(doctor, args.output()),
         #[cfg(unix)]
         Command::Fabric(fabric) => fabric::run(fabric, args.output()),
-        Command::Man(man) => manual::man(man),
+        Command::Man(man) => manual::man(man, args.output()),
         Command::Ping(ping) => match &ping.host {
             Some(host) => measure::ping(ping, host, args.output()),
             None => ping::run(ping, args.output()),

@@ -6,35 +6,65 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use clap::{Command, CommandFactory as _};
 use clap_mangen::Man as Page;
+use serde::Serialize;
 
 use crate::args::{Args, Completions, Man};
 use crate::failure::at;
-use crate::file::write_all;
+use crate::file::{is_standard, write_all};
+use crate::report::Output;
 
-pub(crate) fn completions(args: &Completions) -> Result<()> {
-    let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "tb5", &mut text);
-    write_all(Path::new("-"), &String::from_utf8(text)?)
+#[derive(Debug, Serialize)]
+struct Completed {
+    shell: String,
+    text: String,
 }
 
-pub(crate) fn man(args: &Man) -> Result<()> {
+/// The manual, or the files of its pages
+#[derive(Debug, Default, Serialize)]
+struct Manual {
+    files: Vec<String>,
+    text: Option<String>,
+}
+
+pub(crate) fn completions(args: &Completions, output: Output) -> Result<()> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut Args::command(), "tb5", &mut text);
+    let completed = Completed { shell: args.shell.to_string(), text: String::from_utf8(text)? };
+    output.print(&completed, || without_end(&completed.text))
+}
+
+pub(crate) fn man(args: &Man, output: Output) -> Result<()> {
     let mut command = Args::command();
     command.build();
-    let Some(folder) = &args.out else { return write_all(Path::new("-"), &page(command)?) };
+    let Some(folder) = args.out.as_ref().filter(|folder| !is_standard(folder)) else {
+        let text = page(command)?;
+        let manual = Manual { text: Some(text.clone()), ..Manual::default() };
+        return output.print(&manual, || without_end(&text));
+    };
     fs::create_dir_all(folder).with_context(|| at(folder, "cannot be created"))?;
-    write_pages(folder, command, "tb5")
+    let mut manual = Manual::default();
+    write_pages(folder, command, "tb5", &mut manual.files)?;
+    output.print_json(|| manual)
+}
+
+/// A text whose last line is ended when it is printed
+fn without_end(text: &str) -> String {
+    text.strip_suffix('\n').unwrap_or(text).to_owned()
 }
 
 /// A page for a command and one for each of its subcommands
-fn write_pages(folder: &Path, command: Command, name: &str) -> Result<()> {
+fn write_pages(folder: &Path, command: Command, name: &str, files: &mut Vec<String>) -> Result<()> {
     for subcommand in command.get_subcommands().filter(|command| !command.is_hide_set()) {
         let page_name = format!("{name}-{}", subcommand.get_name());
         // `help` is a command of clap, not of the tool.
         if subcommand.get_name() != "help" {
-            write_pages(folder, subcommand.clone(), &page_name)?;
+            write_pages(folder, subcommand.clone(), &page_name, files)?;
         }
     }
-    write_all(&folder.join(format!("{name}.1")), &page(command)?)
+    let file = folder.join(format!("{name}.1"));
+    write_all(&file, &page(command)?)?;
+    files.push(file.display().to_string());
+    Ok(())
 }
 
 fn page(command: Command) -> Result<String> {

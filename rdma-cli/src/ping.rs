@@ -6,12 +6,12 @@ use indicatif::ProgressBar;
 use rdma_async::{NodeOptions, Session};
 use rdma_bare::BareQp;
 use rdma_core::Device;
-use rdma_sim::{Net, Sim, Topology};
+use rdma_sim::{Model, Net, Sim, Topology};
 use serde::Serialize;
 
 use crate::args::Ping;
 use crate::report::{Output, SIMULATOR, Wall, micros, simulated};
-use crate::{Failure, mac, progress};
+use crate::{mac, progress, sizes};
 
 /// The longest message, in bytes
 pub(crate) const MAX_MESSAGE: usize = 4 << 20;
@@ -57,9 +57,10 @@ impl Distribution {
 pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
     require_size(args.size)?;
     args.machines.require_host()?;
+    let model = mac::model(&args.profile)?;
     output.announce(&simulated(1))?;
-    let progress = progress::items(args.count.into(), output);
-    let report = measure(&Topology::pair(), args, &progress)?;
+    let progress = progress::items(args.count.into());
+    let report = measure(&Topology::pair(), args, &model, &progress)?;
     progress.finish_and_clear();
     output.outcome(&report, report.rows())
 }
@@ -67,15 +68,20 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
 /// Fails if messages of `size` bytes are too long
 pub(crate) fn require_size(size: u64) -> Result<()> {
     if size > MAX_MESSAGE as u64 {
-        bail!(Failure::usage(format!("--size {size} exceeds the longest message, {MAX_MESSAGE} bytes")));
+        bail!(sizes::too_long("--size", size, MAX_MESSAGE as u64));
     }
     Ok(())
 }
 
 /// Measures round trips between the Macs `a` and `b`, and those of bare verbs
-pub(crate) fn measure(topology: &Topology, args: &Ping, progress: &ProgressBar) -> Result<PingResult> {
-    let &Ping { size, count, seed, ref profile, .. } = args;
-    let (size, model) = (size as usize, mac::model(profile)?);
+pub(crate) fn measure(
+    topology: &Topology,
+    args: &Ping,
+    model: &Model,
+    progress: &ProgressBar,
+) -> Result<PingResult> {
+    let &Ping { size, count, seed, .. } = args;
+    let size = size as usize;
     let sim = || Sim::new().model(model.clone()).seed(seed).topology(topology.clone());
     let wall = Wall::start();
     let run = sim().run(async |net| ping(&net, size, count, progress).await);

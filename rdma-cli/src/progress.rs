@@ -1,29 +1,57 @@
 //! Progress on a terminal: how far, how fast, and how long it still takes
 
+use std::time::Duration;
+
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::report::{Output, is_quiet};
+use crate::report::is_quiet;
 
 /// Bytes that are copied
-pub(crate) fn bytes(len: u64, output: Output) -> ProgressBar {
-    bar(len, "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}", output)
+pub(crate) fn bytes(len: u64) -> ProgressBar {
+    bar(len, "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
 }
 
 /// Steps of work, with the name of the present one
-pub(crate) fn steps(count: u64, output: Output) -> ProgressBar {
-    bar(count, "{wide_bar} {pos}/{len} {msg} {eta}", output)
+pub(crate) fn steps(count: u64) -> ProgressBar {
+    bar(count, "{wide_bar} {pos}/{len} {msg} {eta}")
+}
+
+/// Says which of `count` steps is under way
+pub(crate) fn step(bar: &ProgressBar, name: &'static str, number: usize, count: usize) {
+    bar.set_length(count as u64);
+    bar.set_message(name);
+    bar.set_position(number as u64);
 }
 
 /// Round trips, seeds or other things of which there are many
-pub(crate) fn items(count: u64, output: Output) -> ProgressBar {
-    bar(count, "{wide_bar} {pos}/{len} {per_sec} {eta}", output)
+pub(crate) fn items(count: u64) -> ProgressBar {
+    bar(count, "{wide_bar} {pos}/{len} {per_sec} {eta}")
 }
 
-/// A bar on a terminal; hidden elsewhere, beside JSON, and with `--quiet`
-fn bar(len: u64, template: &str, output: Output) -> ProgressBar {
-    if output == Output::Json || is_quiet() {
+/// Work of which the end is not known: what it is, and the time so far
+pub(crate) fn spinner(name: &'static str) -> ProgressBar {
+    let spinner = show(ProgressBar::new_spinner(), "{spinner} {msg} {elapsed}").with_message(name);
+    if !spinner.is_hidden() {
+        spinner.enable_steady_tick(Duration::from_millis(100));
+    }
+    spinner
+}
+
+/// Bytes that are read to an end which is not known
+pub(crate) fn reading() -> ProgressBar {
+    show(ProgressBar::new_spinner(), "{spinner} {bytes} {bytes_per_sec} {elapsed}")
+}
+
+/// A bar on a terminal; hidden elsewhere, and with `--quiet`
+fn bar(len: u64, template: &str) -> ProgressBar {
+    show(ProgressBar::new(len), template)
+}
+
+fn show(bar: ProgressBar, template: &str) -> ProgressBar {
+    // Standard error may be the terminal on which JSON is printed, too: it is cleared before.
+    if is_quiet() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template(template);
-    ProgressBar::new(len).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

@@ -40,6 +40,14 @@ pub(crate) fn is_quiet() -> bool {
     IS_QUIET.load(Ordering::Relaxed)
 }
 
+/// Whether a file goes to standard output: set once, before anything is printed
+static HAS_FILE: AtomicBool = AtomicBool::new(false);
+
+/// Keeps standard output for a file: results go to standard error from now on
+pub(crate) fn keep_standard_output() {
+    HAS_FILE.store(true, Ordering::Relaxed);
+}
+
 impl Output {
     /// Prints the line that names the backend, in text output
     pub(crate) fn announce(self, backend: &str) -> anyhow::Result<()> {
@@ -61,6 +69,14 @@ impl Output {
         rows: impl IntoIterator<Item = (&'a str, String)>,
     ) -> anyhow::Result<()> {
         self.print(json, || table(rows.into_iter().map(|(name, value)| [name.to_owned(), value])))
+    }
+
+    /// Prints `json` if the format is JSON, and nothing otherwise: the text of the result is a file
+    pub(crate) fn print_json<T: Serialize>(self, json: impl FnOnce() -> T) -> anyhow::Result<()> {
+        match self {
+            Self::Json => print_line(&serde_json::to_string(&json())?).map(drop),
+            Self::Text => Ok(()),
+        }
     }
 
     /// Prints the result in the chosen format
@@ -90,25 +106,30 @@ pub(crate) fn plain(text: &str) -> String {
 
 /// Prints a line, and returns whether the output is read: a closed pipe is not a failure
 pub(crate) fn print_line(text: &str) -> anyhow::Result<bool> {
-    let mut out = io::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(error.into()),
+    let line = format!("{text}\n");
+    if HAS_FILE.load(Ordering::Relaxed) {
+        // The file is the result.
+        if is_quiet() {
+            return Ok(true);
+        }
+        return written(io::stderr().write_all(line.as_bytes()), "standard error");
     }
+    let mut out = io::stdout().lock();
+    written(out.write_all(line.as_bytes()).and_then(|()| out.flush()), "standard output")
 }
 
-/// Copies all of `bytes` to standard output; a closed pipe is not a failure
-pub(crate) fn print_all(bytes: &mut impl io::Read) -> anyhow::Result<()> {
+/// Copies all of `bytes` to standard output, and returns whether they are read to their end
+pub(crate) fn print_all(bytes: &mut impl io::Read) -> anyhow::Result<bool> {
     let mut out = io::stdout().lock();
-    match io::copy(bytes, &mut out).and_then(|_| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-            note("standard output was closed before the end of the copy");
-            Ok(())
-        }
-        written => {
-            written.map_err(|error| anyhow::Error::new(error).context("standard output: cannot be written"))
-        }
+    written(io::copy(bytes, &mut out).and_then(|_| out.flush()), "standard output")
+}
+
+/// Whether the output is still read
+fn written(result: io::Result<()>, place: &'static str) -> anyhow::Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(anyhow::Error::new(error).context(format!("{place}: cannot be written"))),
     }
 }
 

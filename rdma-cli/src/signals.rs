@@ -44,7 +44,10 @@ impl Interrupt {
 
     /// Fails if the program was asked to stop
     pub(crate) fn check(&self) -> Result<(), Interrupted> {
-        if self.is_requested() { Err(Interrupted) } else { Ok(()) }
+        match self.signal.load(Ordering::Relaxed) {
+            _ if !self.is_requested() => Ok(()),
+            signal => Err(Interrupted { signal: signal as u8 }),
+        }
     }
 
     /// The signal that asked the program to stop
@@ -57,7 +60,16 @@ impl Interrupt {
 /// A signal has asked the program to stop
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
-pub(crate) struct Interrupted;
+pub(crate) struct Interrupted {
+    signal: u8,
+}
+
+impl Interrupted {
+    /// The exit code, by which a shell knows that its own signal ended the program
+    pub(crate) fn exit_code(&self) -> u8 {
+        128 + self.signal
+    }
+}
 
 #[cfg(unix)]
 #[allow(unsafe_code, reason = "there is no safe interface that reads the disposition of a signal")]

@@ -1,5 +1,7 @@
 //! Sizes in bytes with their units: `4MiB`, and `4..256MiB` for those of a measurement
 
+use crate::failure::Failure;
+
 /// Sizes in bytes, each twice the one before
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Sizes {
@@ -36,6 +38,22 @@ impl Sizes {
     }
 }
 
+/// A size with its unit, as options take it: `4MiB`
+pub(crate) fn text(size: u64) -> String {
+    let is_whole = |unit: &&(&str, u64)| size >= unit.1 && size.is_multiple_of(unit.1);
+    let (unit, one) = UNITS.iter().rfind(is_whole).unwrap_or(&UNITS[1]);
+    format!("{}{unit}", size / one)
+}
+
+/// The failure of an option whose messages of `size` bytes are longer than `longest`
+pub(crate) fn too_long(option: &str, size: u64, longest: u64) -> Failure {
+    Failure::Usage(format!(
+        "{option}: messages of {}: at most {} are possible here",
+        text(size),
+        text(longest)
+    ))
+}
+
 /// Reads one size, such as `64` or `4MiB`
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     bytes(text).ok_or_else(|| "write a whole number of B, KiB, MiB or GiB, such as 64 or 4MiB".to_owned())
@@ -59,6 +77,13 @@ mod tests {
         assert_eq!(of("3KiB..9KiB"), [3 << 10, 6 << 10]);
         assert_eq!(of("1MiB"), [1 << 20]);
         assert_eq!(of("512MiB..1GiB"), [1 << 29, 1 << 30]);
+    }
+
+    #[test]
+    fn sizes_are_written_as_they_are_read() {
+        for text in ["0B", "1B", "1000B", "1KiB", "1025B", "16MiB", "3GiB"] {
+            assert_eq!(super::text(parse(text).unwrap()), text);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
+use std::sync::{Mutex, PoisonError};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -10,8 +11,33 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::report::plain;
 
-/// Prints events, but for those that trace single steps
+/// Prints events, but for those that trace single steps; an event that repeats the one before is counted
 struct Printer;
+
+/// The last line that was printed, and how often it was repeated since
+static LAST: Mutex<(String, u64)> = Mutex::new((String::new(), 0));
+
+/// Prints how often the last event was repeated
+pub(crate) fn finish() {
+    print("");
+}
+
+/// Prints a line, unless it is the last one again
+fn print(line: &str) {
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.0 == line {
+        last.1 += u64::from(!line.is_empty());
+        return;
+    }
+    // There is no other place to report a failed write to standard error.
+    if last.1 > 0 {
+        let _ = writeln!(io::stderr(), "tb5: the same {} more times", last.1);
+    }
+    if !line.is_empty() {
+        let _ = writeln!(io::stderr(), "{line}");
+    }
+    *last = (line.to_owned(), 0);
+}
 
 /// Prints events from now on
 pub(crate) fn print_events() -> Result<(), SetGlobalDefaultError> {
@@ -37,8 +63,7 @@ impl Subscriber for Printer {
         event.record(&mut line);
         let Line { message, fields } = line;
         let level = event.metadata().level().as_str().to_lowercase();
-        // There is no other place to report a failed write to standard error.
-        let _ = writeln!(io::stderr(), "tb5: {level}: {}", plain(&format!("{message}{fields}")));
+        print(&format!("tb5: {level}: {}", plain(&format!("{message}{fields}"))));
     }
 
     fn enter(&self, _: &Id) {}

@@ -21,19 +21,72 @@ pub(crate) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
     lab: &mut Lab<'_, M, S>,
     options: &Options,
 ) -> Result<(), CalibrateError> {
-    memory::run(lab)?;
-    connecting::run(lab).await?;
-    timing::run(lab).await?;
-    figures::run(lab).await?;
-    delivery::run(lab).await?;
-    limits::run(lab).await?;
-    queues::run(lab).await?;
-    failing::run(lab).await?;
-    if options.error_state {
-        memory::after_error(lab)?;
-    }
-    if options.idle_death {
-        idle::run(lab).await?;
+    let wanted = |stage: &Stage| match stage {
+        Stage::ErrorState => options.error_state,
+        Stage::IdleDeath => options.idle_death,
+        _ => true,
+    };
+    let stages: Vec<_> = Stage::ALL.into_iter().filter(wanted).collect();
+    for (number, stage) in (1..).zip(&stages) {
+        lab.machine.begins(stage.name(), number, stages.len());
+        match stage {
+            Stage::Memory => memory::run(lab)?,
+            Stage::Connecting => connecting::run(lab).await?,
+            Stage::Timing => timing::run(lab).await?,
+            Stage::Figures => figures::run(lab).await?,
+            Stage::Delivery => delivery::run(lab).await?,
+            Stage::Limits => limits::run(lab).await?,
+            Stage::Queues => queues::run(lab).await?,
+            Stage::Failing => failing::run(lab).await?,
+            Stage::ErrorState => memory::after_error(lab)?,
+            Stage::IdleDeath => idle::run(lab).await?,
+        }
     }
     Ok(())
+}
+
+/// Experiments of one kind
+#[derive(Clone, Copy)]
+enum Stage {
+    Memory,
+    Connecting,
+    Timing,
+    Figures,
+    Delivery,
+    Limits,
+    Queues,
+    Failing,
+    ErrorState,
+    IdleDeath,
+}
+
+impl Stage {
+    const ALL: [Self; 10] = [
+        Self::Memory,
+        Self::Connecting,
+        Self::Timing,
+        Self::Figures,
+        Self::Delivery,
+        Self::Limits,
+        Self::Queues,
+        Self::Failing,
+        Self::IdleDeath,
+        // The last: what it leaves behind would be in the way.
+        Self::ErrorState,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Connecting => "connecting",
+            Self::Timing => "timing",
+            Self::Figures => "goodput and round trips",
+            Self::Delivery => "delivery",
+            Self::Limits => "limits",
+            Self::Queues => "queues",
+            Self::Failing => "what fails",
+            Self::ErrorState => "the error state",
+            Self::IdleDeath => "idleness",
+        }
+    }
 }

@@ -10,7 +10,6 @@ use crate::failure::Failure;
 use crate::file::is_standard;
 use crate::mac::PORTS;
 use crate::machines::RemotePath;
-use crate::report::Output;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Copy {
@@ -33,13 +32,13 @@ pub(crate) struct Copy {
     #[command(flatten)]
     pub(crate) machines: Machines,
     /// Cables between the two simulated Macs: 1 to 3 [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(PORTS)))]
+    #[arg(long, value_name = "N", value_parser = super::number::within(1..=PORTS), allow_negative_numbers = true)]
     pub(crate) cables: Option<u8>,
     /// Faults of the cables, separated by commas; cables count from 0
     #[arg(long, value_name = "KIND@TIME[@CABLE],...")]
     pub(crate) fault: Option<String>,
     /// Seed of all random choices of the simulator [default: 0]
-    #[arg(long)]
+    #[arg(long, value_parser = super::number::seed, allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
 }
 
@@ -60,7 +59,7 @@ impl Copy {
     }
 
     /// Fails if `-` stands beside an option or a destination that excludes it
-    pub(crate) fn require_valid_pipes(&self, src: &Path, dst: &Path, output: Output) -> Result<(), Failure> {
+    pub(crate) fn require_valid_pipes(&self, src: &Path, dst: &Path) -> Result<(), Failure> {
         let (is_input, is_output) = (is_standard(src), is_standard(dst));
         let is_unnamed = self.remote().is_some_and(|remote| remote.path.as_os_str().is_empty());
         let conflicts = [
@@ -70,10 +69,6 @@ impl Copy {
             (
                 is_input && !is_output && self.remote().is_none() && dst.is_dir(),
                 "standard input has no name: write DIR/NAME instead of a directory",
-            ),
-            (
-                is_output && output == Output::Json,
-                "standard output is for the copy: leave --json out, or name a file",
             ),
         ];
         match conflicts.iter().find(|(is_conflict, _)| *is_conflict) {

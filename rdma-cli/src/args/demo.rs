@@ -9,11 +9,11 @@ pub(crate) struct Demo {
     /// The machine where `tb5 serve --into DIR` runs; without it, four simulated Macs
     #[arg(value_name = "HOST:", value_parser = machines::host)]
     pub(crate) host: Option<String>,
-    /// Where the report goes; an existing file is replaced
+    /// Where the report goes; an existing file is replaced; `-` is standard output, and what else is printed goes to standard error then
     #[arg(long, default_value = DEFAULT_REPORT, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// Seed of all random choices of the simulator
-    #[arg(long, default_value_t = 0, conflicts_with = "host")]
+    #[arg(long, default_value_t = 0, value_parser = super::number::seed, allow_negative_numbers = true, conflicts_with = "host")]
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) machines: Machines,

@@ -21,7 +21,7 @@ pub(crate) struct Serve {
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Machines {
     /// The TCP port on which both machines meet [default: 7465]
-    #[arg(long)]
+    #[arg(long, value_parser = super::number::within(0..=u16::MAX), allow_negative_numbers = true)]
     pub(crate) port: Option<u16>,
     /// What may carry the bytes between two machines [default: auto]
     #[arg(long)]

@@ -13,3 +13,10 @@ pub(crate) enum OperationName {
     Gather,
     AllToAll,
 }
+
+impl OperationName {
+    /// Whether it begins or ends at one host
+    pub(crate) fn has_root(self) -> bool {
+        matches!(self, Self::Broadcast | Self::Gather | Self::Reduce | Self::Scatter)
+    }
+}

@@ -21,35 +21,40 @@ pub(crate) enum SimCommand {
     #[command(
         after_help = "The line is the one that the check has printed; it holds for the topology and the device model of the scenario \
                       only.\n\n\
-                      Examples: tb5 sim replay scenario.toml '2 test=NAME setup=… seed=7' --html run.html.\n\n\
+                      Examples: tb5 sim replay scenario.toml '2 seed=7 faults=at 5ms a:rdma_en2 lose 1' --html run.html.\n\n\
                       Exit codes: 0 the run passed, 1 it failed or a file cannot be read or written, 2 usage."
     )]
     Replay(SimReplay),
     /// Run a scenario with one or more seeds, and compare with what it expects
     #[command(
-        after_help = "Exit codes: 0 all seeds passed, 1 a seed failed or the scenario cannot be read, 2 usage."
+        after_help = "Examples: tb5 sim run rdma-sim/scenarios/one-lost-message.toml; tb5 sim run scenario.toml --seeds 0..20 --json.\n\n\
+                      Exit codes: 0 all seeds passed, 1 a seed failed or the scenario cannot be read, 2 usage."
     )]
     Run(SimRun),
     /// Print the trace of a scenario, one record a line
-    #[command(after_help = "Exit codes: 0 done, 1 a file cannot be read or written, 2 usage.")]
+    #[command(
+        after_help = "Examples: tb5 sim trace rdma-sim/scenarios/one-lost-message.toml | head; tb5 sim trace scenario.toml --seed 7 --html \
+                      run.html.\n\n\
+                      Exit codes: 0 done, 1 a file cannot be read or written, 2 usage."
+    )]
     Trace(SimTrace),
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimCheck {
-    /// The scenario file; examples are in rdma-sim/scenarios
+    /// The scenario file, or `-` for standard input; examples are in rdma-sim/scenarios
     pub(crate) scenario: PathBuf,
     /// Number of runs
-    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_SEEDS))]
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = super::number::within(1..=MAX_SEEDS), allow_negative_numbers = true)]
     pub(crate) runs: u64,
     /// Seed of the first run; each further run has the next one
-    #[arg(long, default_value_t = 0, value_name = "SEED")]
-    pub(crate) first_seed: u64,
+    #[arg(long, default_value_t = 0, value_parser = super::number::seed, allow_negative_numbers = true)]
+    pub(crate) seed: u64,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimReplay {
-    /// The scenario file
+    /// The scenario file, or `-` for standard input
     pub(crate) scenario: PathBuf,
     /// The line that `tb5 sim check` has printed, in quotes
     #[arg(value_name = "LINE", value_parser = replay)]
@@ -60,10 +65,10 @@ pub(crate) struct SimReplay {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimRun {
-    /// The scenario file; examples are in rdma-sim/scenarios
+    /// The scenario file, or `-` for standard input; examples are in rdma-sim/scenarios
     pub(crate) scenario: PathBuf,
     /// Seed of all random choices of the simulator
-    #[arg(long, default_value_t = 0, conflicts_with = "seeds")]
+    #[arg(long, default_value_t = 0, value_parser = super::number::seed, allow_negative_numbers = true, conflicts_with = "seeds")]
     pub(crate) seed: u64,
     /// Run all seeds from A to B, without B
     #[arg(long, value_name = "A..B", value_parser = seeds)]
@@ -72,10 +77,10 @@ pub(crate) struct SimRun {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimTrace {
-    /// The scenario file; examples are in rdma-sim/scenarios
+    /// The scenario file, or `-` for standard input; examples are in rdma-sim/scenarios
     pub(crate) scenario: PathBuf,
     /// Seed of all random choices of the simulator
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = super::number::seed, allow_negative_numbers = true)]
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) files: TraceFiles,
@@ -84,10 +89,10 @@ pub(crate) struct SimTrace {
 /// Files that show a run
 #[derive(Debug, clap::Args)]
 pub(crate) struct TraceFiles {
-    /// Also write the trace to a file for chrome://tracing and Perfetto; an existing file is replaced
+    /// Also write the trace to a file for chrome://tracing and Perfetto; an existing file is replaced; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) chrome: Option<PathBuf>,
-    /// Also write the run to a file as a page for a browser, which needs no network; an existing file is replaced
+    /// Also write the run to a file as a page for a browser, which needs no network; an existing file is replaced; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }

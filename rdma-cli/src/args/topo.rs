@@ -10,7 +10,8 @@ use super::operation::OperationName;
 pub(crate) enum TopoCommand {
     /// Verify a plan file, made by `topo plan --out` or by another program, and print how far it is from the bound
     #[command(
-        after_help = "Exit codes: 0 the plan is right, 1 it is not, or is for another cabling, 2 usage."
+        after_help = "Examples: tb5 topo plan ring:4 --out all-reduce.plan && tb5 topo check ring:4 all-reduce.plan.\n\n\
+                      Exit codes: 0 the plan is right, 1 it is not, or is for another cabling, 2 usage."
     )]
     Check(TopoCheck),
     /// Write a cabling in another format
@@ -19,7 +20,7 @@ pub(crate) enum TopoCommand {
                       neither models, unused ports nor rates.\n\n\
                       Examples: tb5 topo convert hosts.json; tb5 topo convert macs.toml --to hostfile --out hosts.json; \
                       tb5 topo convert mesh:4 --to matrix.\n\n\
-                      Exit codes: 0 done, 1 a file cannot be written, 2 usage."
+                      Exit codes: 0 done, 1 a file is wrong or cannot be written, 2 usage."
     )]
     Convert(TopoConvert),
     /// Find the cables between Macs, from the reports of `tb5 doctor --record` of each
@@ -33,7 +34,7 @@ pub(crate) enum TopoCommand {
     #[command(
         after_help = "Examples: tb5 topo draw ring:4; tb5 topo draw macs.toml --format svg --out macs.svg; \
                       tb5 topo draw mesh:4 --format dot | dot -Tpdf -o mesh.pdf.\n\n\
-                      Exit codes: 0 done, 1 a file cannot be written, 2 usage."
+                      Exit codes: 0 done, 1 a file is wrong or cannot be written, 2 usage."
     )]
     Draw(TopoDraw),
     /// Find the best plan of an operation, what each cable is worth for it, and which one to add
@@ -42,7 +43,7 @@ pub(crate) enum TopoCommand {
                       for the payload: the vector of one host for all-reduce, broadcast and reduce, else all data of all hosts.\n\n\
                       Examples: tb5 topo plan ring:4; tb5 topo plan macs.toml --operation broadcast --root studio; \
                       tb5 topo plan macs.toml --out all-reduce.plan && tb5 topo check macs.toml all-reduce.plan.\n\n\
-                      Exit codes: 0 done, 1 there is no plan or a file cannot be written, 2 usage."
+                      Exit codes: 0 done, 1 there is no plan, or a file is wrong or cannot be written, 2 usage."
     )]
     Plan(TopoPlan),
 }
@@ -54,7 +55,7 @@ pub(crate) struct Topology {
     #[arg(value_name = "SHAPE|FILE")]
     pub(crate) topology: String,
     /// Number of hosts; by default that of the topology, or 2
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::number::within(1..=64usize), allow_negative_numbers = true)]
     pub(crate) hosts: Option<usize>,
 }
 
@@ -76,7 +77,7 @@ pub(crate) struct TopoPlan {
     /// The host that a broadcast or scatter begins at, or a reduce or gather ends at; by default the first
     #[arg(long, value_name = "HOST")]
     pub(crate) root: Option<String>,
-    /// Also write the plan to a file, which replaces an existing one; `-` prints it instead of the figures
+    /// Also write the plan to a file, which replaces an existing one; `-` is standard output, and the figures go to standard error then
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }

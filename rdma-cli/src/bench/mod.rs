@@ -24,11 +24,10 @@ pub(crate) use self::report::Row;
 use self::report::{Header, Rows};
 use self::workload::{ROOT, Workload};
 use crate::args::Bench;
-use crate::cabled_macs;
 use crate::failure::Failure;
-use crate::mac;
 use crate::report::Output;
 use crate::topo::{cabling, operation, unplanned};
+use crate::{cabled_macs, mac, sizes};
 
 /// How many hosts a shape has without a number.
 const HOSTS: usize = 4;
@@ -42,7 +41,8 @@ pub(crate) fn run(args: &Bench, output: Output) -> Result<()> {
     let ranks = cabling.hosts().len();
     let longest = args.bytes.each().last().unwrap_or(0);
     if longest.saturating_mul(ranks as u64) > MAX_DATA {
-        let why = format!("--bytes: {ranks} hosts with {longest} bytes each have more than 4 GiB together");
+        let why =
+            format!("--bytes: {ranks} hosts with {} each have more than 4GiB together", sizes::text(longest));
         bail!(Failure::usage(why));
     }
     let model = mac::model(&args.profile)?;

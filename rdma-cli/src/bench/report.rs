@@ -166,7 +166,7 @@ impl<'a> Rows<'a> {
             output.announce(&[backend, jaccl].join("\n"))?;
             print_line(&[names, units].join("\n"))?;
         }
-        let progress = progress::items(sizes as u64, output);
+        let progress = progress::items(sizes as u64);
         Ok(Self { header, rows: Vec::new(), output, progress })
     }
 

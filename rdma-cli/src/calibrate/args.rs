@@ -8,6 +8,8 @@ pub(crate) const HELP: &str = "On two Macs: tb5 calibrate --listen on one, tb5 c
      minutes, changes no setting and leaves nothing behind. Every machine that reaches the port of --listen may have queue pairs made \
      there, until one calibration is over.\n\n\
      Without HOST and --listen, two simulated Macs are calibrated, in virtual time.\n\n\
+     Examples: tb5 calibrate; tb5 calibrate --profile tb5-strict --out strict.toml; tb5 calibrate --listen, and on the other Mac \
+     tb5 calibrate mini:.\n\n\
      Exit codes: 0 done, 1 failed, 2 usage.";
 
 #[derive(Debug, clap::Args)]
@@ -22,7 +24,7 @@ pub(crate) struct Arguments {
     /// The device with the cable; by default the only one whose port is active
     #[arg(long, value_name = "DEVICE", conflicts_with_all = ["profile", "seed"])]
     pub(super) device: Option<String>,
-    /// The profile file to write; the page for people goes beside it, with the extension .md; existing files are replaced
+    /// The profile file to write; the page for people goes beside it, with the extension .md; existing files are replaced; `-` is standard output, without a page
     #[arg(long, value_name = "FILE", default_value = "calibration.toml")]
     pub(super) out: PathBuf,
     /// Also wait until queue pairs die of idleness, which takes up to two hours
@@ -35,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PROFILE|FILE")]
     pub(super) profile: Option<String>,
     /// Seed of all random choices of the simulator [default: 0]
-    #[arg(long)]
+    #[arg(long, value_parser = crate::args::number::seed, allow_negative_numbers = true)]
     pub(super) seed: Option<u64>,
 }
 

@@ -4,19 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use indicatif::ProgressBar;
 use rdma_async::TokioRuntime;
 use rdma_calibrate::{CalibrateError, Calls, Machine, Options, Path, calibrate_watched, serve_watched};
 use rdma_core::{Cause, Error, Runtime, Verb};
 use rdma_tb5::{OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
 use serde::Serialize;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::args::{Arguments, host_and_port};
-use super::outcome;
-use crate::recorded;
+use super::outcome::Files;
+use crate::machines::interrupted;
 use crate::report::{Output, note};
 use crate::signals::Interrupt;
+use crate::{progress, recorded};
 
 /// How long a connection may take to come about.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,6 +32,7 @@ struct RealDevice {
     provider: Arc<Provider>,
     name: String,
     runtime: Arc<TokioRuntime>,
+    progress: ProgressBar,
 }
 
 impl Machine for RealDevice {
@@ -50,6 +53,10 @@ impl Machine for RealDevice {
         Arc::clone(&self.runtime) as Arc<dyn Runtime>
     }
 
+    fn begins(&self, name: &'static str, number: usize, count: usize) {
+        progress::step(&self.progress, name, number, count);
+    }
+
     fn hidden(&self) -> &'static [&'static str] {
         &["rules.multi_sge"]
     }
@@ -65,6 +72,7 @@ struct Served {
 
 /// Asks the machine `peer`
 pub(super) fn ask(args: &Arguments, peer: &str, output: Output) -> Result<()> {
+    let files = Files::create(&args.out)?;
     let (provider, name) = device(args.device.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let options = Options::default().with(args.idle_death, args.error_state);
@@ -77,11 +85,16 @@ pub(super) fn ask(args: &Arguments, peer: &str, output: Output) -> Result<()> {
         })?;
         stream.set_nodelay(true)?;
         output.announce(&format!("backend: {name}; {} answers", stream.peer_addr()?))?;
-        let machine = RealDevice { provider, name, runtime: Arc::new(TokioRuntime::current()) };
+        let progress = progress::steps(1);
+        let runtime = Arc::new(TokioRuntime::current());
+        let machine = RealDevice { provider, name, runtime, progress: progress.clone() };
         let calls = Arc::new(Calls::new(machine.runtime()));
-        watched(&interrupt, &calls, calibrate_watched(&machine, stream, &options, &calls)).await
+        let findings =
+            watched(&interrupt, &calls, calibrate_watched(&machine, stream, &options, &calls)).await;
+        progress.finish_and_clear();
+        findings
     })?;
-    outcome::write(args, &findings, "rdma", output)
+    files.write(&findings, "rdma", output)
 }
 
 /// Answers one machine, on `address`
@@ -93,7 +106,9 @@ pub(super) fn listen(args: &Arguments, address: &str, output: Output) -> Result<
         let listener = TcpListener::bind((host.as_str(), port)).await;
         let listener = listener.with_context(|| format!("cannot listen on {host}:{port}"))?;
         output.announce(&format!("backend: {name}; listening on {}", listener.local_addr()?))?;
-        let machine = RealDevice { provider, name: name.clone(), runtime: Arc::new(TokioRuntime::current()) };
+        let runtime = Arc::new(TokioRuntime::current());
+        // The side that asks knows how far it is.
+        let machine = RealDevice { provider, name: name.clone(), runtime, progress: ProgressBar::hidden() };
         let calls = Arc::new(Calls::new(machine.runtime()));
         loop {
             let accepted = async { listener.accept().await.map_err(anyhow::Error::from) };
@@ -136,14 +151,11 @@ async fn watched<T>(
 }
 
 async fn unless_interrupted<T>(interrupt: &Interrupt, work: impl Future<Output = Result<T>>) -> Result<T> {
-    let interrupted = async {
-        while !interrupt.is_requested() {
-            sleep(CHECK_INTERVAL).await;
-        }
-    };
     tokio::select! {
         done = work => done,
-        () = interrupted => bail!("interrupted: all objects are destroyed"),
+        interrupted = interrupted(interrupt) => {
+            Err(anyhow::Error::new(interrupted).context("all objects are destroyed"))
+        }
     }
 }
 

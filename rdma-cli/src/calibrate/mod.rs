@@ -8,9 +8,11 @@ mod simulated;
 use anyhow::Result;
 
 pub(crate) use self::args::{Arguments, HELP};
+use crate::file::reserve_standard_output;
 use crate::report::Output;
 
 pub(crate) fn run(args: &Arguments, output: Output) -> Result<()> {
+    reserve_standard_output([&args.out], output)?;
     match (&args.listen, &args.peer) {
         (Some(address), _) => machines::listen(args, address, output),
         (None, Some(peer)) => machines::ask(args, peer, output),

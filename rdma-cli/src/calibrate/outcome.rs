@@ -1,14 +1,15 @@
 //! What a calibration leaves: the profile, the page, and the report of the command
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use rdma_calibrate::Findings;
 use rdma_sim::profile::{Decided, Profile};
 use serde::Serialize;
 
-use super::args::Arguments;
-use crate::file::write_all;
+use crate::failure::Failure;
+use crate::file::{Reserved, is_standard};
 use crate::report::{Output, plain};
 
 #[derive(Debug, Serialize)]
@@ -18,7 +19,8 @@ struct Outcome {
     device: String,
     took_seconds: f64,
     profile_file: String,
-    page_file: String,
+    /// `None` if the profile went to standard output.
+    page_file: Option<String>,
     contradictions: Vec<&'static str>,
     fields: BTreeMap<&'static str, Field>,
 }
@@ -31,17 +33,40 @@ struct Field {
     why: Option<String>,
 }
 
-/// Writes the profile and the page, and prints where they are
-pub(super) fn write(
-    args: &Arguments,
+/// The files of a calibration, before there is something to write: a calibration takes minutes, and is lost if they cannot be written
+pub(super) struct Files {
+    profile: (PathBuf, Reserved),
+    /// `None` beside a profile that goes to standard output: there is no name for it.
+    page: Option<(PathBuf, Reserved)>,
+}
+
+impl Files {
+    pub(super) fn create(profile: &Path) -> Result<Self> {
+        let page = (!is_standard(profile)).then(|| profile.with_extension("md"));
+        if page.as_deref() == Some(profile) {
+            bail!(Failure::usage(
+                "--out: the page has the extension .md: write another one for the profile, such as .toml"
+            ));
+        }
+        let reserve = |path: PathBuf| Reserved::create(&path).map(|file| (path, file));
+        Ok(Self { profile: reserve(profile.to_owned())?, page: page.map(reserve).transpose()? })
+    }
+
+    /// Writes the profile and the page, and prints where they are
+    pub(super) fn write(self, findings: &Findings, backend: &'static str, output: Output) -> Result<()> {
+        self.profile.1.write(&findings.profile.to_toml())?;
+        let page = self.page.map(|(path, file)| file.write(&findings.page()).map(|()| path)).transpose()?;
+        print(findings, &self.profile.0, page.as_deref(), backend, output)
+    }
+}
+
+fn print(
     findings: &Findings,
+    profile_file: &Path,
+    page: Option<&Path>,
     backend: &'static str,
     output: Output,
 ) -> Result<()> {
-    let page = args.out.with_extension("md");
-    for (path, text) in [(&args.out, findings.profile.to_toml()), (&page, findings.page())] {
-        write_all(path, &text)?;
-    }
     let profile = &findings.profile;
     let field = |name| {
         let decided = profile.decided(name)?;
@@ -54,8 +79,8 @@ pub(super) fn write(
         role: "asks",
         device: findings.device.clone(),
         took_seconds: findings.took.as_secs_f64(),
-        profile_file: args.out.display().to_string(),
-        page_file: page.display().to_string(),
+        profile_file: profile_file.display().to_string(),
+        page_file: page.map(|page| page.display().to_string()),
         contradictions: findings.contradictions(),
         fields: Profile::fields().filter_map(field).collect(),
     };
@@ -71,7 +96,7 @@ pub(super) fn write(
         ("undecided", format!("{} fields, each with its reason in the page", count("undecided"))),
         ("contradicts the simulator", contradictions),
         ("profile", outcome.profile_file.clone()),
-        ("page", outcome.page_file.clone()),
     ];
-    output.outcome(&outcome, rows)
+    let page = outcome.page_file.iter().map(|page| ("page", page.clone()));
+    output.outcome(&outcome, rows.into_iter().chain(page))
 }

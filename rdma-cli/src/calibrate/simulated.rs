@@ -2,46 +2,63 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use futures::future::join;
+use indicatif::ProgressBar;
 use rdma_calibrate::{Machine, Options, Path, calibrate, serve};
 use rdma_core::{Error, Runtime};
 use rdma_sim::{Net, Sim, SimDevice};
 
 use super::args::Arguments;
-use super::outcome;
-use crate::mac;
+use super::outcome::Files;
+use crate::failure::Failure;
 use crate::report::{Output, SIMULATOR, simulated};
+use crate::{mac, progress};
 
 /// The device at the cable of one of the two Macs
-struct SimulatedMac(Net, &'static str);
+struct SimulatedMac {
+    net: Net,
+    host: &'static str,
+    progress: ProgressBar,
+}
 
 impl Machine for SimulatedMac {
     type Device = SimDevice;
 
     fn open(&self, path: Path) -> Result<SimDevice, Error> {
-        let device = self.0.open(self.1, &mac::device(0)).map_err(Error::from)?;
+        let device = self.net.open(self.host, &mac::device(0)).map_err(Error::from)?;
         Ok(device.with_path(path.source_index, path.mtu))
     }
 
     fn runtime(&self) -> Arc<dyn Runtime> {
-        self.0.host(self.1).runtime()
+        self.net.host(self.host).runtime()
+    }
+
+    fn begins(&self, name: &'static str, number: usize, count: usize) {
+        progress::step(&self.progress, name, number, count);
     }
 }
 
 pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
+    if args.device.is_some() {
+        bail!(Failure::usage("--device is for two machines: write HOST, or leave it out"));
+    }
+    let files = Files::create(&args.out)?;
     let model = mac::model(args.profile.as_deref().unwrap_or("tb5"))?;
     output.announce(&simulated(1))?;
     let options = Options::default().with(args.idle_death, args.error_state);
     // Each probe of a queue has 16 MB, which the sanitizer would poison.
     let sim = Sim::new().model(model).seed(args.seed.unwrap_or(0)).topology(mac::topology(1)).sanitize(false);
+    let progress = progress::steps(1);
     let run = sim.try_run(async |net| {
         let (asks, answers) = net.tcp();
-        let [a, b] = ["a", "b"].map(|host| SimulatedMac(net.clone(), host));
+        let mac = |host| SimulatedMac { net: net.clone(), host, progress: progress.clone() };
+        let [a, b] = ["a", "b"].map(mac);
         join(calibrate(&a, asks, &options), serve(&b, answers)).await
     })?;
+    progress.finish_and_clear();
     let (asked, served) = run.value;
     let findings = asked?;
     served.context("the other simulated Mac")?;
-    outcome::write(args, &findings, SIMULATOR, output)
+    files.write(&findings, SIMULATOR, output)
 }

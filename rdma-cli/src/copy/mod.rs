@@ -21,8 +21,8 @@ use self::faults::Faults;
 pub(crate) use self::send::Sources;
 pub(crate) use self::simulate::{CopyResult, Simulation};
 use crate::args::Copy;
-use crate::file::is_standard;
-use crate::report::{Output, note, simulated};
+use crate::file::reserve_standard_output;
+use crate::report::{Output, simulated};
 use crate::signals::Interrupt;
 use crate::{mac, progress, serve};
 
@@ -31,7 +31,8 @@ pub(crate) fn run(args: &Copy, output: Output) -> anyhow::Result<()> {
         return serve::one_copy(&args.machines, args.bind, root, output);
     }
     let (src, dst) = (args.source()?, args.destination()?);
-    args.require_valid_pipes(src, dst, output)?;
+    args.require_valid_pipes(src, dst)?;
+    reserve_standard_output([dst], output)?;
     match args.remote() {
         Some(path) => {
             args.require_effect(true)?;
@@ -53,13 +54,8 @@ fn simulate(args: &Copy, src: &Path, dst: &Path, output: Output) -> anyhow::Resu
     let interrupt = Interrupt::listen()?;
     let dst = &place(&sources, dst);
     let destination = prepare(&sources, dst)?;
-    let prints_copy = is_standard(dst);
-    if prints_copy {
-        note(&simulated(cables));
-    } else {
-        output.announce(&simulated(cables))?;
-    }
-    let progress = progress::bytes(sources.len(), output);
+    output.announce(&simulated(cables))?;
+    let progress = progress::bytes(sources.len());
     let simulation = Simulation {
         sources,
         destination,
@@ -74,10 +70,5 @@ fn simulate(args: &Copy, src: &Path, dst: &Path, output: Output) -> anyhow::Resu
     let copied = simulation.run(&progress, &interrupt)?;
     let faults = (!faults.is_empty()).then(|| ("faults", faults.describe(copied.end)));
     let earlier = words::earlier(&copied.received);
-    let rows = copied.rows(src, dst).into_iter().chain(faults).chain(earlier);
-    if prints_copy {
-        rows.for_each(|(name, value)| note(&format!("{name}: {value}")));
-        return Ok(());
-    }
-    output.outcome(&copied.result, rows)
+    output.outcome(&copied.result, copied.rows(src, dst).into_iter().chain(faults).chain(earlier))
 }

@@ -14,6 +14,7 @@ use super::source::Source;
 use super::tree;
 use crate::failure::at;
 use crate::file::is_standard;
+use crate::progress;
 use crate::signals::Interrupt;
 
 /// What is copied
@@ -28,8 +29,13 @@ impl Sources {
     /// Call it before `Interrupt::listen`: a signal must end the process while it waits for standard input.
     pub(crate) fn open(path: &Path, is_recursive: bool) -> Result<Self> {
         if is_standard(path) {
-            return Ok(Self::File(Source::standard_input()?));
+            return Ok(Self::File(Source::standard_input(&progress::reading())?));
         }
+        Self::of_path(path, is_recursive)
+    }
+
+    /// Opens a file, or reads the names in a directory
+    pub(crate) fn of_path(path: &Path, is_recursive: bool) -> Result<Self> {
         if !path.is_dir() {
             return Ok(Self::File(Source::open(path)?));
         }

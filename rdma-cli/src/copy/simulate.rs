@@ -66,7 +66,7 @@ pub(crate) struct Copied {
 impl Simulation {
     /// A copy of everything in a directory, over one cable
     pub(crate) fn of_directory(src: &Path, dst: &Path, topology: &Topology) -> Result<Self> {
-        let sources = Sources::open(src, true)?;
+        let sources = Sources::of_path(src, true)?;
         Ok(Self {
             destination: prepare(&sources, dst)?,
             sources,

@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use indicatif::ProgressBar;
 
 use super::agreed::PIECE;
 use crate::failure::at;
@@ -32,7 +33,7 @@ impl Source {
     }
 
     /// Reads standard input up to its end, into a temporary file without a name: the length is announced before the content
-    pub(crate) fn standard_input() -> Result<Self> {
+    pub(crate) fn standard_input(progress: &ProgressBar) -> Result<Self> {
         let path = spool();
         let written = || at(&path, "cannot be written");
         let mut file = tempfile::tempfile().with_context(written)?;
@@ -40,11 +41,15 @@ impl Source {
         loop {
             match input.read(&mut piece) {
                 Ok(0) => break,
-                Ok(len) => file.write_all(&piece[..len]).with_context(written)?,
+                Ok(len) => {
+                    file.write_all(&piece[..len]).with_context(written)?;
+                    progress.inc(len as u64);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error).context("standard input: cannot be read"),
             }
         }
+        progress.finish_and_clear();
         file.rewind().with_context(|| at(&path, "cannot be read"))?;
         let found = file.metadata().with_context(|| at(&path, "cannot be read"))?;
         Ok(Self { path, file, found, read: 0, is_standard_input: true })

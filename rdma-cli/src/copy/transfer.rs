@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use futures::future::{Either, select, try_join};
 use indicatif::ProgressBar;
 use rdma_async::{NodeOptions, Session};
@@ -70,13 +70,11 @@ impl Transfer {
         let (sent, received) = match copied {
             Err(error) if error.is::<Stalled>() || error.is::<Interrupted>() => {
                 let kept = incomplete.take().map(Replacement::keep).transpose()?.flatten();
-                let rest = match kept {
-                    Some(rest) => {
-                        format!("what has arrived is in {}: copy again to continue", rest.display())
-                    }
-                    None => "copy again".to_owned(),
-                };
-                bail!(at(&path, format!("{error}; {rest}")));
+                let rest = kept.map_or_else(
+                    || "copy again".to_owned(),
+                    |rest| format!("what has arrived is in {}: copy again to continue", rest.display()),
+                );
+                return Err(error.context(at(&path, format!("the copy is not complete; {rest}"))));
             }
             copied => copied?,
         };

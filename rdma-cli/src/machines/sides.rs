@@ -73,8 +73,11 @@ pub(crate) fn key_options(key: Option<&Path>) -> Result<NodeOptions> {
 }
 
 /// Waits until the user asks to stop
-pub(crate) async fn interrupted(interrupt: &Interrupt) {
-    while !interrupt.is_requested() {
+pub(crate) async fn interrupted(interrupt: &Interrupt) -> Interrupted {
+    loop {
+        if let Err(interrupted) = interrupt.check() {
+            return interrupted;
+        }
         tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }
@@ -86,7 +89,7 @@ pub(crate) async fn unless_interrupted<T>(
 ) -> Result<T> {
     tokio::select! {
         done = work => done,
-        () = interrupted(interrupt) => Err(Interrupted.into()),
+        interrupted = interrupted(interrupt) => Err(interrupted.into()),
     }
 }
 

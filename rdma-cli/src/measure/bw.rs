@@ -10,12 +10,11 @@ use serde::Serialize;
 use super::wire::{BW, FOREIGN, MAX_MESSAGE};
 use crate::args::Bw;
 use crate::bw::{count_of, receive_messages, send_messages};
-use crate::failure::Failure;
 use crate::machines::{Carried, Peer};
 use crate::progress;
 use crate::report::{Output, Wall, table};
 use crate::signals::Interrupt;
-use crate::sizes::Sizes;
+use crate::sizes::{self, Sizes};
 
 /// Bytes of the trial of each size, at least
 const TRIAL_BYTES: u64 = 4 << 20;
@@ -47,12 +46,11 @@ pub(crate) struct RemoteRow {
 pub(crate) fn bw(args: &Bw, host: &str, output: Output) -> Result<()> {
     let longest = MAX_MESSAGE as u64;
     if let Some(size) = args.bytes.each().last().filter(|size| *size > longest) {
-        let why = format!("--bytes: {size} exceeds the longest message between machines, {longest} bytes");
-        bail!(Failure::usage(why));
+        bail!(sizes::too_long("--bytes", size, longest));
     }
     let interrupt = Interrupt::listen()?;
     let peer = Peer { host, machines: &args.machines, command: "tb5 serve", interrupt: &interrupt };
-    let progress = progress::items(args.bytes.each().count() as u64, output);
+    let progress = progress::items(args.bytes.each().count() as u64);
     let report =
         measure_bw(peer, args.bytes, args.in_flight, &progress, |carrier| output.announce_carrier(carrier))?;
     progress.finish_and_clear();

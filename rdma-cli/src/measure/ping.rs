@@ -34,7 +34,7 @@ pub(crate) fn ping(args: &Ping, host: &str, output: Output) -> Result<()> {
     crate::ping::require_size(args.size)?;
     let interrupt = Interrupt::listen()?;
     let peer = Peer { host, machines: &args.machines, command: "tb5 serve", interrupt: &interrupt };
-    let progress = progress::items(args.count.into(), output);
+    let progress = progress::items(args.count.into());
     let report = measure_ping(peer, args.size as usize, args.count, &progress, |carrier| {
         output.announce_carrier(carrier)
     })?;

@@ -12,6 +12,7 @@ mod watch;
 use std::ffi::OsString;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 
 use anyhow::{Context as _, Result, bail};
@@ -22,7 +23,7 @@ use self::host::Host;
 use self::output::{Relay, Stream, print_line};
 use self::summary::Summary;
 pub(crate) use self::summary::{Happened, columns, faults_of};
-use self::watch::{Policy, Watch};
+use self::watch::{Cause, Policy, Watch};
 use crate::args::{Pace, Run};
 use crate::failure::Failure;
 use crate::report::{Output, Wall, is_quiet};
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
     let commands = commands(&args.program, topology.hosts().len())?;
     let plans = args.fault.iter().map(|text| fault_text::parse(text, 0, &topology));
     let plans = plans.collect::<Result<Vec<_>, _>>()?;
-    let settings = Settings::new(topology).profile(&args.profile).map_err(Failure::usage)?;
+    let settings = Settings::new(topology).profile(&args.profile).map_err(cabled_macs::explain)?;
     let settings = settings.paced(args.pace == Pace::Tb5).seed(args.seed);
     let provider = provider::find()?;
 
@@ -79,6 +80,9 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
     let (begun, mut hosts) = (Wall::start(), Vec::new());
     let cause =
         Watch::new(policy, &fabric, &relay, &interrupt).run(&mut hosts, names.len(), &silences, start)?;
+    // The last output may be lost when all programs have succeeded.
+    let is_lost = matches!(cause, Cause::Done) && relay.is_unread.load(Ordering::Relaxed);
+    let cause = if is_lost { Cause::Unread } else { cause };
     let summary = Summary::new(&fabric, &hosts, cause, begun.seconds());
     match output {
         Output::Json => output.print(&summary, String::new)?,

@@ -94,8 +94,14 @@ impl Relay {
                     prefix = goes_on;
                 }
             }
-            if write(&line).is_err() {
-                self.is_unread.store(true, Ordering::Relaxed);
+            match write(&line) {
+                Err(error)
+                    if !self.is_unread.swap(true, Ordering::Relaxed)
+                        && error.kind() != io::ErrorKind::BrokenPipe =>
+                {
+                    print_line(&format!("the output of programs cannot be written: {error}"));
+                }
+                _ => {}
             }
         }
     }

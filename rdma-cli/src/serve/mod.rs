@@ -89,7 +89,7 @@ impl Service<'_> {
                         });
                     }
                     Some((peer, done)) = peers.next() => report_failure(peer, done),
-                    () = interrupted(&interrupt) => (),
+                    _ = interrupted(&interrupt) => (),
                 }
             }
             // Each of them notices the interrupt, too.

@@ -9,6 +9,7 @@ use super::scenario::Scenario;
 use super::trace::BACKEND;
 use crate::args::SimCheck;
 use crate::failure::Failure;
+use crate::progress;
 use crate::report::{Output, plain};
 
 /// Environment variables of tests that would override the options.
@@ -33,11 +34,16 @@ pub(crate) fn check(args: &SimCheck, output: Output) -> anyhow::Result<()> {
     }
     let scenario = Scenario::read(&args.scenario)?;
     output.announce(BACKEND)?;
-    let checked = of(&scenario).runs(args.runs).first_seed(args.first_seed);
-    let tried = try_check(checked, async |net| match &violations(&net, &scenario).await[..] {
-        [] => Ok(()),
-        violations => Err(violations.join("; ")),
+    let checked = of(&scenario).runs(args.runs).first_seed(args.seed);
+    let progress = progress::items(args.runs);
+    let tried = try_check(checked, async |net| {
+        progress.inc(1);
+        match &violations(&net, &scenario).await[..] {
+            [] => Ok(()),
+            violations => Err(violations.join("; ")),
+        }
     });
+    progress.finish_and_clear();
     let report = Checked::new(&scenario.name, &tried);
     output.print(&report, || report.text(args))?;
     if report.passed { Ok(()) } else { Err(Failure::Reported.into()) }

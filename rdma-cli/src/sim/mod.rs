@@ -54,7 +54,7 @@ pub(crate) fn run(args: &SimRun, output: Output) -> anyhow::Result<()> {
     let report = |seed| SeedResult::new(&scenario, seed, observe(&scenario, seed));
     let reports = match &args.seeds {
         Some(seeds) => {
-            let progress = progress::items(seeds.end - seeds.start, output);
+            let progress = progress::items(seeds.end - seeds.start);
             let reports = seeds.clone().map(report).inspect(|_| progress.inc(1)).collect();
             progress.finish_and_clear();
             reports
@@ -73,10 +73,13 @@ pub(crate) fn run(args: &SimRun, output: Output) -> anyhow::Result<()> {
 
 /// Repeats one run that a check has found
 pub(crate) fn replay(args: &SimReplay, output: Output) -> anyhow::Result<()> {
+    args.files.reserve_standard_output(output)?;
     let scenario = Scenario::read(&args.scenario)?;
     check::of(&scenario).require_setup_of(&args.replay)?;
     output.announce(BACKEND)?;
+    let progress = progress::spinner("simulating");
     let seen = repeat(&scenario, &args.replay);
+    progress.finish_and_clear();
     args.files.write(&seen.history, &format!("{} · replay", scenario.name))?;
     let report = SeedResult::new(&scenario, args.replay.seed, seen);
     if args.replay.faults != scenario.faults {

@@ -20,6 +20,7 @@ use super::port::Port;
 use super::rules::{self, RulesTable};
 use super::workload::{Exchange, Idle, Kind, Ping, Program, Stream, Verbs, Workload};
 use crate::failure::at;
+use crate::file::is_standard;
 use crate::report::plain;
 
 /// Faults, the programs that run under them, and the expected end
@@ -154,6 +155,9 @@ impl Scenario {
 }
 
 fn read_text(path: &Path) -> anyhow::Result<String> {
+    if is_standard(path) {
+        return text_of(io::stdin());
+    }
     // Checked before it is opened: opening a pipe would wait for a writer.
     let found = fs::metadata(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => anyhow!("{error}; examples are in rdma-sim/scenarios"),
@@ -161,8 +165,12 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
     })?;
     ensure!(!found.is_dir(), "is a directory");
     ensure!(found.is_file(), "is not a regular file");
+    text_of(File::open(path)?)
+}
+
+fn text_of(file: impl Read) -> anyhow::Result<String> {
     let mut text = Vec::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut text)?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut text)?;
     ensure!(text.len() as u64 <= MAX_BYTES, "is longer than {MAX_BYTES} bytes");
     String::from_utf8(text).map_err(|_| anyhow!("is not UTF-8 text"))
 }

@@ -6,7 +6,9 @@ use serde::Serialize;
 use super::observe::observe;
 use super::scenario::Scenario;
 use crate::args::{SimTrace, TraceFiles};
-use crate::file::write_all;
+use crate::failure::Failure;
+use crate::file::{reserve_standard_output, write_all};
+use crate::progress;
 use crate::report::{Output, plain};
 
 /// First line of what `tb5 sim` prints.
@@ -32,9 +34,12 @@ struct Line {
 }
 
 pub(crate) fn trace(args: &SimTrace, output: Output) -> anyhow::Result<()> {
+    args.files.reserve_standard_output(output)?;
     let scenario = Scenario::read(&args.scenario)?;
     output.announce(BACKEND)?;
+    let progress = progress::spinner("simulating");
     let seen = observe(&scenario, args.seed);
+    progress.finish_and_clear();
     args.files.write(&seen.history, &format!("{} · seed {}", scenario.name, args.seed))?;
     let report = TraceOutput {
         scenario: &scenario.name,
@@ -46,6 +51,15 @@ pub(crate) fn trace(args: &SimTrace, output: Output) -> anyhow::Result<()> {
 }
 
 impl TraceFiles {
+    /// Keeps standard output for the file that goes there
+    pub(super) fn reserve_standard_output(&self, output: Output) -> Result<(), Failure> {
+        reserve_standard_output([&self.chrome, &self.html].into_iter().flatten(), output)?;
+        if self.html.is_some() && self.chrome == self.html {
+            return Err(Failure::usage("--chrome and --html are two files: write two names"));
+        }
+        Ok(())
+    }
+
     /// Writes those that are wanted
     pub(super) fn write(&self, history: &History, title: &str) -> anyhow::Result<()> {
         if let Some(path) = &self.chrome {

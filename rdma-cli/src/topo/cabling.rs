@@ -9,7 +9,7 @@ use crate::{args, cabled_macs};
 
 /// The topology that the arguments name
 pub(super) fn read(args: &args::Topology) -> Result<Topology> {
-    Ok(cabled_macs::read(&args.topology, args.hosts)?)
+    cabled_macs::read(&args.topology, args.hosts)
 }
 
 /// The cabling of a topology: what a cable carries is its payload in full frames, and its latency that of the simulator

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::cabling::read;
 use crate::args::{Format, TopoConvert, Written};
-use crate::file::write_all;
+use crate::file::{is_standard, write_all};
 use crate::report::Output;
 
 #[derive(Debug, Serialize)]
@@ -27,9 +27,9 @@ pub(super) fn write(topology: &Topology, to: &Written, output: Output) -> Result
         Format::Matrix => topology.to_matrix(),
         Format::Toml => topology.to_toml(),
     };
-    if output == Output::Json {
-        let hosts = topology.hosts().iter().map(|host| host.name()).collect();
-        return output.print(&Converted { hosts, cables: topology.links().len(), text }, String::new);
+    if output == Output::Text || !is_standard(&to.out) {
+        write_all(&to.out, &text)?;
     }
-    write_all(&to.out, &text)
+    let hosts = topology.hosts().iter().map(|host| host.name()).collect();
+    output.print_json(|| Converted { hosts, cables: topology.links().len(), text })
 }

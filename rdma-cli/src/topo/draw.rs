@@ -11,7 +11,7 @@ use serde::Serialize;
 pub(crate) use self::svg::svg;
 use super::cabling::read;
 use crate::args::{Drawing, TopoDraw};
-use crate::file::write_all;
+use crate::file::{is_standard, write_all};
 use crate::report::Output;
 
 /// A drawing as JSON: what it shows
@@ -35,10 +35,10 @@ pub(crate) fn run(args: &TopoDraw, output: Output) -> Result<()> {
         Drawing::Svg => svg(&topology, None),
         Drawing::Text => text::text(&topology),
     };
-    if output == Output::Json {
-        return output.print(&drawn(&topology, drawing), String::new);
+    if output == Output::Text || !is_standard(&args.out) {
+        write_all(&args.out, &drawing)?;
     }
-    write_all(&args.out, &drawing)
+    output.print_json(|| drawn(&topology, drawing))
 }
 
 fn drawn(topology: &Topology, drawing: String) -> Drawn<'_> {

@@ -13,7 +13,7 @@ use super::cabling::{cabling, read, unplanned};
 use super::operation::operation;
 use crate::args::{OperationName, TopoPlan};
 use crate::failure::Failure;
-use crate::file::{is_standard, write_all};
+use crate::file::{reserve_standard_output, write_all};
 use crate::report::{Output, plain, table};
 
 #[derive(Debug, Serialize)]
@@ -63,6 +63,7 @@ struct With<'a> {
 const ADDITIONS: usize = 5;
 
 pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
+    reserve_standard_output(&args.out, output)?;
     let topology = read(&args.topology)?;
     let cabling = cabling(&topology)?;
     let operation = operation(args.operation, cabling.hosts().len(), root(args, &cabling)?);
@@ -71,10 +72,6 @@ pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
     verify(&cabling, &made).context("the planner has made a wrong plan; please report this")?;
     if let Some(path) = &args.out {
         write_all(path, &made.to_string())?;
-        // The plan is the output then.
-        if is_standard(path) {
-            return Ok(());
-        }
     }
     let without = unplugs(&cabling, &operation)?;
     let rate = LineRate::TB5.ceiling_bytes_per_second();
@@ -86,6 +83,9 @@ pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
 /// The host that the arguments name as root
 fn root(args: &TopoPlan, cabling: &Cabling) -> Result<usize, Failure> {
     match &args.root {
+        Some(_) if !args.operation.has_root() => {
+            Err(Failure::usage("--root is for broadcast, gather, reduce and scatter: leave it out"))
+        }
         None => Ok(0),
         Some(name) => cabling.hosts().iter().position(|host| host == name).ok_or_else(|| {
             Failure::usage(format!("--root {name}: the hosts are {}", cabling.hosts().join(", ")))

@@ -6,16 +6,25 @@ use crate::support::{Folder, assert_code, assert_failed, stdout, tool};
 fn invalid_arguments_are_a_usage_error() {
     let table = [
         ("fly", "unrecognized subcommand 'fly'"),
-        ("bw --bytes 32MiB", "33554432 exceeds the longest message, 16777216 bytes"),
-        ("bw --in-flight 0", "0 is not in 1..=64"),
+        ("bw --bytes 32MiB", "--bytes: messages of 32MiB: at most 16MiB are possible here"),
+        ("ping --profile tb7", "there is no profile \"tb7\", and no such file"),
+        ("bw --in-flight 0", "write a whole number from 1 to 64"),
         ("ping --size 4XB", "write a whole number of B, KiB, MiB or GiB"),
-        ("ping --count 0", "0 is not in 1..=10000000"),
-        ("ping --size 99999999", "--size 99999999 exceeds the longest message"),
+        ("ping --count 0", "write a whole number from 1 to 10000000"),
+        ("ping --size 99999999", "--size: messages of 99999999B: at most 4MiB are possible here"),
+        ("ping --count -1", "write a whole number from 1 to 10000000"),
+        ("ping --count 1e3", "write a whole number from 1 to 10000000"),
+        ("ping --port 70000 mini:", "write a whole number from 0 to 65535"),
+        ("ping --seed -1", "write a whole number from 0 to 18446744073709551615"),
+        ("bench all-reduce --hosts 0", "write a whole number from 1 to 64"),
+        ("sim check s --runs 0", "write a whole number from 1 to 1000000"),
+        ("sim trace s --html a --chrome a", "--chrome and --html are two files"),
+        ("topo plan ring:3 --root a", "--root is for broadcast, gather, reduce and scatter"),
         ("ping --size -1", "unexpected argument '-1'"),
         ("copy only-one", "<DST>"),
         ("copy a b --seed x", "invalid value 'x' for '--seed"),
-        ("copy a b --cables 0", "0 is not in 1..=3"),
-        ("copy a b --cables 4", "4 is not in 1..=3"),
+        ("copy a b --cables 0", "write a whole number from 1 to 3"),
+        ("copy a b --cables 4", "write a whole number from 1 to 3"),
         ("copy a b --fault unplug", "--fault: \"unplug\": write KIND@TIME"),
         ("copy a b --fault unplug@1ms@1", "there is no cable \"1\": the only one is 0"),
         ("copy a b --fault kill@1ms", "kill happens to a Mac, not to a cable"),
@@ -42,6 +51,41 @@ fn invalid_arguments_are_a_usage_error() {
         assert_failed(&output, 2, &[why]);
         assert!(output.stdout.is_empty(), "{arguments}");
     }
+}
+
+/// Catches a file with wrong content, or none, that is taken for a wrong argument, and the other way round.
+#[test]
+fn a_wrong_file_is_a_failure_and_a_wrong_name_is_usage() {
+    let folder = Folder::new();
+    folder.write("wrong.toml", "hosts = 3");
+    folder.directory("directory");
+    let table = [
+        ("topo plan wrong.toml", 1, "wrong.toml:1"),
+        ("topo plan directory", 1, "directory: cannot be read"),
+        ("topo plan rign:4", 2, "did you mean ring?"),
+        ("topo check ring:3 missing", 1, "missing"),
+        ("bench all-reduce --topology wrong.toml", 1, "wrong.toml:1"),
+        ("run --topology wrong.toml -- true", 1, "wrong.toml:1"),
+        ("ping --profile wrong.toml", 1, "wrong.toml:1"),
+        ("run --profile wrong.toml -- true", 1, "wrong.toml:1"),
+        ("bench all-reduce --profile tb7", 2, "did you mean tb5?"),
+        ("sim run wrong.toml", 1, "wrong.toml:1"),
+        ("sim run missing", 1, "missing: cannot be read"),
+        ("doctor --from missing", 1, "missing: cannot be read"),
+        ("copy missing copy", 1, "missing"),
+    ];
+    for (arguments, code, why) in table {
+        let output = tool().args(arguments.split_whitespace()).current_dir(folder.path("")).output().unwrap();
+        assert_failed(&output, code, &[why]);
+        assert!(output.stdout.is_empty(), "{arguments}");
+    }
+}
+
+/// Catches a usage that is not that of the command with the wrong value.
+#[test]
+fn an_impossible_value_shows_the_usage_of_its_command() {
+    assert_failed(&tb5!["bw", "--bytes", "32MiB"], 2, &["Usage: tb5 bw"]);
+    assert_failed(&tb5!["topo", "plan", "rign:4"], 2, &["Usage: tb5 topo plan"]);
 }
 
 #[test]

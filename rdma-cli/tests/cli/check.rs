@@ -64,7 +64,7 @@ fn an_invalid_check_or_replay_is_refused_with_the_reason() {
     let other = tb5!["sim", "replay", &path, "2 setup=00000001 seed=1"];
     assert_failed(&other, 1, &["the replay is of another topology or model (00000001, and this is"]);
     assert_failed(&tb5!["sim", "replay", &path, "1 seed=1"], 2, &["has version \"1\" of the format"]);
-    assert_failed(&tb5!["sim", "check", &path, "--runs", "0"], 2, &["1..=1000000"]);
+    assert_failed(&tb5!["sim", "check", &path, "--runs", "0"], 2, &["from 1 to 1000000"]);
     assert_failed(&tb5!["sim", "check", folder.path("none")], 1, &["examples are in rdma-sim/scenarios"]);
     let nowhere =
         tb5!["sim", "replay", &path, "2 seed=1 draws=0", "--html", folder.path("missing/page.html")];

@@ -93,7 +93,7 @@ fn an_interrupted_demo_leaves_nothing_behind() {
     eventually(|| !temporary.entries().is_empty());
     demo.signal(libc::SIGINT);
     let output = demo.finish();
-    assert_failed(&output, 1, &["interrupted"]);
+    assert_failed(&output, 130, &["interrupted"]);
     assert_eq!((folder.entries(), temporary.entries()), (Vec::new(), Vec::new()));
 }
 

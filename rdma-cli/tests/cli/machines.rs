@@ -174,13 +174,13 @@ fn an_interrupted_copy_between_machines_is_continued() {
         eventually(|| arrived() > 8 << 20);
         if interrupts_sender { &sender } else { &listener.running }.signal(libc::SIGINT);
         let (sent, received) = (sender.finish(), listener.running.finish());
-        assert_failed(&received, 1, &["what has arrived is in", "copy again to continue"]);
-        let why = if interrupts_sender {
-            "interrupted"
-        } else {
-            "127.0.0.1: the other side was stopped by its user"
+        // Each side says by its exit code whether its own user has stopped it.
+        let (why, codes) = match interrupts_sender {
+            true => ("interrupted", [130, 1]),
+            false => ("127.0.0.1: the other side was stopped by its user", [1, 130]),
         };
-        assert_failed(&sent, 1, &[why]);
+        assert_failed(&sent, codes[0], &[why]);
+        assert_failed(&received, codes[1], &["what has arrived is in", "copy again to continue"]);
         let rest = fs::metadata(root.path(".copy.tb5-partial")).unwrap().len();
         assert!(rest > 1 << 20 && rest < len, "{rest}");
 
@@ -283,7 +283,7 @@ fn what_a_server_does_not_do_is_refused_with_the_reason() {
     );
     listener.running.signal(libc::SIGINT);
     let listened = listener.running.finish();
-    assert_failed(&listened, 1, &["it asks for a measurement", "interrupted"]);
+    assert_failed(&listened, 130, &["it asks for a measurement", "interrupted"]);
     for (arguments, code, why) in [
         (&["ping", "--port", "1", "127.0.0.1:"][..], 1, "127.0.0.1, port 1: run `tb5 serve` there first"),
         (&["ping", "--port", "1"], 2, "--port is for two machines: write HOST:, or leave it out"),
@@ -291,7 +291,7 @@ fn what_a_server_does_not_do_is_refused_with_the_reason() {
         (&["bw", "a:", "--seed", "1"], 2, "cannot be used with '--seed <SEED>'"),
         (&["ping", "a:", "--profile", "tb5"], 2, "cannot be used with '--profile <PROFILE|FILE>'"),
         (&["ping", "a/b"], 2, "write the name or the address of a machine"),
-        (&["bw", "a:", "--bytes", "8MiB"], 2, "exceeds the longest message between machines, 4194304 bytes"),
+        (&["bw", "a:", "--bytes", "8MiB"], 2, "at most 4MiB are possible here"),
         (&["serve", "--into", "/nowhere"], 1, "/nowhere: is not a directory"),
     ] {
         assert_failed(&tool().args(arguments).output().unwrap(), code, &[why]);

@@ -22,6 +22,7 @@ mod resume;
 mod run;
 mod shapes;
 mod sim;
+mod standard_output;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod topo;

@@ -33,6 +33,7 @@ fn long_commands_show_how_far_and_how_fast_they_are() {
         "sim run {}/../rdma-sim/scenarios/one-lost-message.toml --seeds 0..300",
         env!("CARGO_MANIFEST_DIR")
     );
+    let check = scenario.replace("sim run", "sim check").replace("--seeds 0..300", "--runs 2000");
     let table = [
         ("copy source copy", "/s"),
         ("ping --count 30000", "/30000"),
@@ -40,6 +41,8 @@ fn long_commands_show_how_far_and_how_fast_they_are() {
         ("bench all-reduce --bytes 4KiB..16MiB", "/13"),
         ("demo", "/6"),
         (&scenario, "/300"),
+        (&check, "/2000"),
+        ("calibrate --profile tb5-cpu", "/8"),
     ];
     for (command, shown) in table {
         let text = on_a_terminal(&folder, command, &[]);
@@ -47,6 +50,16 @@ fn long_commands_show_how_far_and_how_fast_they_are() {
         let quiet = on_a_terminal(&folder, &format!("{command} --quiet"), &[]);
         assert!(!quiet.contains("\u{1b}["), "{command}: {quiet:?}");
     }
+}
+
+/// Catches a flood of equal lines.
+#[test]
+fn verbose_counts_an_event_that_repeats() {
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../rdma-sim/scenarios/replug-during-transfer.toml");
+    let events = crate::support::stderr(&tb5!["-v", "sim", "run", scenario]);
+    let lines: Vec<_> = events.lines().collect();
+    assert!(lines.windows(2).all(|pair| pair[0] != pair[1]), "{events}");
+    assert!(events.contains("tb5: the same ") && lines.len() < 100, "{events}");
 }
 
 /// Catches events that are printed without being asked for, and none that are.

@@ -159,7 +159,7 @@ fn a_cabling_is_converted_to_the_formats_of_mlx_and_back() {
     let file = folder.path().join("h.json");
     fs::write(&file, "[{\"ssh\": \"a\",\n\"rdma\": 7}]").unwrap();
     let refused = tb5!("topo", "plan", &file);
-    assert_failed(&refused, 2, &["h.json:"]);
+    assert_failed(&refused, 1, &["h.json:2: "]);
 }
 
 /// Catches a cable that one end alone names, and ports that are called as those of the other Mac.
@@ -215,7 +215,7 @@ fn a_minus_is_standard_input_or_output() {
             assert!(output.status.success(), "{arguments:?} {}: {}", input.display(), stderr(&output));
         }
     }
-    assert_failed(&fed(&["topo", "draw", "-"], &plan), 2, &["standard input:1: "]);
+    assert_failed(&fed(&["topo", "draw", "-"], &plan), 1, &["standard input:1: "]);
     assert_failed(&fed(&["topo", "check", "-", "-"], &plan), 2, &["standard input is read once"]);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "no file is called -");
 }

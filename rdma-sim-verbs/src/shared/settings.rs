@@ -27,8 +27,8 @@ fn tb5() -> Profile {
 /// # Errors
 ///
 /// [`SettingsError::NoTopology`] if the text is neither a shape nor a file; [`SettingsError::TooManyHosts`] or
-/// [`SettingsError::Topology`] if the shape is impossible; [`SettingsError::File`] if the topology of the file is invalid;
-/// [`SettingsError::Text`] if the file cannot be read, or if it has another number of hosts than `hosts`.
+/// [`SettingsError::Topology`] if the shape is impossible; [`SettingsError::Read`] if the file cannot be read; [`SettingsError::File`] if its
+/// topology is invalid; [`SettingsError::Text`] if it has another number of hosts than `hosts`.
 pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsError> {
     let (name, count) = match text.split_once(':').map(|(name, count)| (name, count.parse::<usize>())) {
         Some((name, Ok(count))) => (name, Some(count)),
@@ -48,7 +48,7 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
             let path = Path::new(text);
             let content = std::fs::read_to_string(path).map_err(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => SettingsError::NoTopology(text.to_owned(), Box::new(unknown)),
-                _ => SettingsError::Text(format!("{text}: {error}")),
+                _ => SettingsError::Read(text.to_owned(), error),
             })?;
             let is_json = path.extension().is_some_and(|extension| extension == "json");
             return topology_in(text, &content, is_json, hosts);
@@ -99,6 +99,9 @@ pub enum SettingsError {
     /// The text is neither a shape nor a file
     #[error("{0:?} is no file, and {1}")]
     NoTopology(String, #[source] Box<TopologyError>),
+    /// The file cannot be read
+    #[error("{0}: cannot be read: {1}")]
+    Read(String, #[source] std::io::Error),
     /// The topology of the file is invalid
     #[error("{}", in_file(.0, .1))]
     File(String, #[source] Box<TopologyError>),

@@ -4,15 +4,24 @@ use super::matrix::{Row, from_rows};
 use super::matrix_error::MatrixError;
 use super::{Topology, TopologyError};
 
-/// A hostfile of `mlx.launch`: the hosts alone, or beside the backend and the environment
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "a list of hosts, or an object with `hosts`; a host has `ssh` and `rdma`")]
-enum Hostfile {
-    Hosts(Vec<HostEntry>),
-    Launch { hosts: Vec<HostEntry> },
+/// The hosts of a hostfile of `mlx.launch`: they stand alone, or beside the backend and the environment
+///
+/// Not an enum of both: errors in one that serde tries have no line.
+fn hosts(json: &str) -> serde_json::Result<Vec<HostEntry>> {
+    if json.trim_start().starts_with('[') {
+        return serde_json::from_str(json);
+    }
+    Ok(serde_json::from_str::<Launch>(json)?.hosts)
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a list of hosts, or an object with `hosts`")]
+struct Launch {
+    hosts: Vec<HostEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(expecting = "a host with `ssh` and `rdma`")]
 struct HostEntry {
     ssh: String,
     #[serde(default)]
@@ -50,10 +59,9 @@ impl Topology {
     /// [`TopologyError::Matrix`], [`UnusableName`](TopologyError::UnusableName), [`DuplicateHost`](TopologyError::DuplicateHost),
     /// [`TooManyHosts`](TopologyError::TooManyHosts).
     pub fn from_hostfile(json: &str) -> Result<Self, TopologyError> {
-        let file: Hostfile = serde_json::from_str(json)
+        let found = hosts(json)
             .map_err(|error| MatrixError::Json { line: error.line(), message: error.to_string() })?;
-        let (Hostfile::Hosts(hosts) | Hostfile::Launch { hosts }) = file;
-        let (names, rows) = hosts.into_iter().map(|host| (host.ssh, host.rdma)).unzip();
+        let (names, rows) = found.into_iter().map(|host| (host.ssh, host.rdma)).unzip();
         from_rows(names, rows)
     }
 
@@ -95,6 +103,9 @@ mod tests {
         );
         for (text, why) in [
             ("7", "a list of hosts"),
+            ("[{\"ssh\": \"a\",\n\"rdma\": 7}]", "line 2"),
+            ("{\"hosts\":\n\n[{\"rdma\": []}]}", "line 3"),
+            ("[\n7]", "a host with `ssh` and `rdma`"),
             (r#"[{"ssh": "a"}]"#, "row 0 has 0 cells"),
             (r#"[{"ssh": "a b", "rdma": [null]}]"#, "a b"),
             (r#"[{"ssh": "a", "rdma": [null, "rdma_en2"]}, {"ssh": "b", "rdma": [null, null]}]"#, "rdma_en2"),

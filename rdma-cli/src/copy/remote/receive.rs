@@ -54,7 +54,7 @@ pub(crate) async fn receive(
     let Incoming { bytes, place, destination } = asked;
     output.announce(&format!("{peer} copies to {}", shown(&place)))?;
     output.announce_carrier(carrier)?;
-    let progress = progress::bytes(bytes, output);
+    let progress = progress::bytes(bytes);
     let wall = Wall::start();
     let incomplete = RefCell::new(None);
     let receiver = Receiver::new(&session, destination, &progress, interrupt, &incomplete);

@@ -35,7 +35,7 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
         interrupt: &interrupt,
     };
     let sending = Sending { sources, to: &to.path, is_drill: false };
-    let progress = progress::bytes(sending.sources.len(), output);
+    let progress = progress::bytes(sending.sources.len());
     let report = sending.send_to(peer, &progress, |carrier| output.announce_carrier(carrier))?;
     progress.finish_and_clear();
     let rows = [

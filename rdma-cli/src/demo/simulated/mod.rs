@@ -21,7 +21,8 @@ use crate::bench::{AllReduce, Row};
 use crate::bw::{self, BwResult};
 use crate::copy::{CopyResult, Simulation};
 use crate::devices::{self, DeviceList};
-use crate::file::Reserved;
+use crate::file::{Reserved, reserve_standard_output};
+use crate::mac;
 use crate::ping::{self, PingResult};
 use crate::report::{Output, SIMULATOR, Wall, is_quiet, print_line};
 use crate::signals::Interrupt;
@@ -55,6 +56,7 @@ struct DemoResult<'a> {
 }
 
 pub(super) fn run(args: &Demo, output: Output) -> Result<()> {
+    reserve_standard_output([&args.out], output)?;
     let interrupt = Interrupt::listen()?;
     let wall = Wall::start();
     let page = Reserved::create(&args.out).context("the report")?;
@@ -98,8 +100,9 @@ pub(super) fn run(args: &Demo, output: Output) -> Result<()> {
 fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Output) -> Result<Findings> {
     let seed = args.seed;
     let profile = || Model::PROFILES[0].to_owned();
+    let model = mac::model(Model::PROFILES[0])?;
     let topology = Topology::mesh(MACS, MACS - 1)?;
-    let (steps, hidden) = (progress::steps(6, output), indicatif::ProgressBar::hidden());
+    let (steps, hidden) = (progress::steps(6), indicatif::ProgressBar::hidden());
     let step = |name: &'static str| {
         steps.set_message(name);
         steps.inc(1);
@@ -114,6 +117,7 @@ fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Outp
     let ping = ping::measure(
         &topology,
         &Ping { host: None, size: 64, count: 1000, seed, profile: profile(), machines: Machines::default() },
+        &model,
         &hidden,
     )?;
     step("goodput by size")?;
@@ -123,6 +127,7 @@ fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Outp
         bw::measure(
             &topology,
             &Bw { host: None, bytes, in_flight, seed, profile: profile(), machines },
+            &model,
             &hidden,
         )
     };

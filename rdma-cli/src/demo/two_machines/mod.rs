@@ -18,7 +18,7 @@ use crate::args::{Carrier, Demo, Machines};
 use crate::copy::Sources;
 use crate::copy::remote::{Outcome, Sending};
 use crate::devices;
-use crate::file::Reserved;
+use crate::file::{Reserved, reserve_standard_output};
 use crate::machines::{Carried, Peer};
 use crate::measure::{MAX_ELEMENTS, MAX_MESSAGE, Pair, RemoteBw, RemotePing, measure_bw, measure_ping};
 use crate::report::{Output, Wall, note};
@@ -47,6 +47,7 @@ struct TwoMachinesResult<'a> {
 }
 
 pub(super) fn run(args: &Demo, host: &str, output: Output) -> Result<()> {
+    reserve_standard_output([&args.out], output)?;
     let interrupt = Interrupt::listen()?;
     let wall = Wall::start();
     let page = Reserved::create(&args.out).context("the report")?;
@@ -72,7 +73,7 @@ pub(super) fn run(args: &Demo, host: &str, output: Output) -> Result<()> {
 
 /// Runs every part, and fails if a result is wrong
 fn collect(peer: Peer<'_>, output: Output) -> Result<Findings> {
-    let (steps, hidden) = (progress::steps(5, output), ProgressBar::hidden());
+    let (steps, hidden) = (progress::steps(5), ProgressBar::hidden());
     let step = |name: &'static str| {
         steps.set_message(name);
         steps.inc(1);
@@ -135,7 +136,7 @@ fn over_tcp(peer: Peer<'_>, sizes: Sizes, steps: &ProgressBar) -> Result<Option<
 /// A copy of a directory that the other machine does not have yet
 fn copy(peer: Peer<'_>, is_drill: bool) -> Result<Outcome> {
     let files = Files::create(RandomState::new().build_hasher().finish())?;
-    let sources = Sources::open(files.source(), true)?;
+    let sources = Sources::of_path(files.source(), true)?;
     let sending = Sending { sources, to: Path::new(COPY), is_drill };
     sending.send_to(peer, &ProgressBar::hidden(), |_| Ok(()))
 }

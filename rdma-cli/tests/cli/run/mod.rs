@@ -15,7 +15,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use self::fixture::{Run, lines_of, pair};
-use crate::support::{Folder, Running, assert_code, assert_failed, eventually, json, keys, stderr, stdout};
+use crate::support::{
+    Folder, Running, assert_code, assert_failed, eventually, json, keys, stderr, stdout, tool,
+};
 
 // ─── Unmodified programs ───
 
@@ -375,11 +377,11 @@ fn a_host_that_a_fault_kills_is_not_a_failure() {
 
 #[test]
 fn invalid_arguments_are_refused_with_the_reason() {
-    let table: [(&[&str], i32, &str); 16] = [
+    let table: [(&[&str], i32, &str); 17] = [
         (&["--topology", "torus", "--", "true"], 2, "\"torus\" is no file"),
         (&["--topology", "mesh:3", "--hosts", "2", "--", "true"], 2, "2 hosts, but the topology has 3"),
         (&["--topology", "ring", "--hosts", "2", "--", "true"], 2, "at least 3"),
-        (&["--topology", "mesh", "--hosts", "0", "--", "true"], 2, "at least 2"),
+        (&["--topology", "mesh", "--hosts", "0", "--", "true"], 2, "from 1 to 32"),
         (
             &["--profile", "tb6", "--", "true"],
             2,
@@ -397,12 +399,9 @@ fn invalid_arguments_are_refused_with_the_reason() {
             1,
             "host b: \"/no/such/program\" cannot be started",
         ),
-        (
-            &["--topology", "line", "--hosts", "40", "--", "true"],
-            2,
-            "40 hosts are too many: a fabric has at most 32 hosts",
-        ),
-        (&["--hosts", "2000", "--", "true"], 2, "2000 hosts are too many: a fabric has at most 32 hosts"),
+        (&["--topology", "line", "--hosts", "40", "--", "true"], 2, "write a whole number from 1 to 32"),
+        (&["--topology", "line:40", "--", "true"], 2, "40 hosts are too many: a fabric has at most 32 hosts"),
+        (&["--hosts", "2000", "--", "true"], 2, "write a whole number from 1 to 32"),
         (
             &["--topology", "mesh:2000", "--", "true"],
             2,
@@ -430,7 +429,7 @@ fn an_invalid_topology_is_named_with_its_file_and_line() {
         let path = folder.write(name, content);
         let path = path.to_str().unwrap();
         let output = Run::new(["--topology", path, "--", "true"]).output();
-        assert_failed(&output, 2, &[&format!("error: {path}{why}")]);
+        assert_failed(&output, 1, &[&format!("tb5: {path}{why}")]);
     }
 }
 
@@ -463,4 +462,13 @@ fn a_second_fabric_of_the_same_name_is_refused() {
     assert_code(&child.finish(), 143);
     let gone = tb5!["fabric", &run.name];
     assert_failed(&gone, 1, &["there is no fabric called"]);
+}
+
+/// Catches output of programs that is lost without a word.
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = tool().args(["run", "--", "echo", "lost"]).stdout(full).output().unwrap();
+    assert_failed(&output, 141, &["the output of programs cannot be written: No space left on device"]);
 }
