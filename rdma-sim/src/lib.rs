@@ -3,9 +3,9 @@
 //! # The crates
 //!
 //! ```text
-//! programs   your program       tb5 (rdma-cli)            a program in C
-//!                 │                  │      │                    │
-//!                 ▼                  ▼      ▼                    ▼
+//! programs   your program       tb5 (rdma-cli) ─────┐         a program in C
+//!                 │                  │              │            │
+//!                 ▼                  ▼              ▼            ▼
 //! on top     rdma-collectives   rdma-calibrate  rdma-doctor   librdma
 //!                 │                  │              │            │
 //!                 ▼                  │              │            ▼
