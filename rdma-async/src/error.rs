@@ -49,7 +49,7 @@ pub enum SessionError {
     /// The peer does not keep to the protocol
     #[error("the peer violates the protocol: {0}")]
     Protocol(#[from] Violation),
-    /// The peer has ended the session at once, with this code: [`u64::MAX`] if its node did, because nobody accepts the session or it was
+    /// The peer has ended the session at once, with this code: [`u64::MAX`] if its node did, because the application does not accept the session, or it was
     /// [abandoned](Self::Abandoned)
     #[error("the peer has ended the session with code {0}")]
     Reset(u64),

@@ -4,6 +4,24 @@
 //! once, over every cable that joins both, for as long as there is a way to the peer. The same program runs over every [`Device`].
 //! `PROTOCOL.md` of [`rdma_core`] explains how.
 //!
+//! # The crates
+//!
+//! ```text
+//! programs   your program       tb5 (rdma-cli) ─────┐         a program in C
+//!                 │                  │              │            │
+//!                 ▼                  ▼              ▼            ▼
+//! on top     rdma-collectives   rdma-calibrate  rdma-doctor   librdma
+//!                 │                  │              │            │
+//!                 ▼                  │              │            ▼
+//! sessions   rdma-async ◀────────────┘              │     rdma-sim-verbs
+//!                 │                                 │            │
+//!                 ▼ over any of                     ▼            ▼
+//! devices    rdma-tcp (TCP)                 rdma-tb5 (real)   rdma-sim (simulated)
+//!                 │                                 │            │
+//!                 ▼                                 ▼            ▼
+//! base       rdma-core (verbs as traits, the protocol), rdma-arena, rdma-verbs-abi, rdma-bare
+//! ```
+//!
 //! # Memory
 //!
 //! A node [leases](Lease) pieces of its memory, which is registered once for each path. A message is written into a lease. One

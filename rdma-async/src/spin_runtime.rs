@@ -59,7 +59,9 @@ impl Default for SpinRuntime {
 }
 
 impl SpinRuntime {
-    /// A runtime whose clock begins now
+    /// A runtime whose clock shows zero now, without tasks
+    ///
+    /// Nothing runs until [`block_on`](Self::block_on) is called: it polls all tasks on the calling thread, which never sleeps.
     #[expect(clippy::disallowed_methods, reason = "a runtime is where the clock comes from")]
     pub fn new() -> Self {
         Self(Arc::new(Shared {

@@ -11,6 +11,10 @@ use rdma_core::{Runtime, Timer};
 ///
 /// `None` if it took longer. The future is dropped with the returned one, not at the limit.
 ///
+/// # Cancel safety
+///
+/// Dropping it drops `future`: it is as safe to cancel as that is.
+///
 /// ```
 /// # rdma_sim::Sim::new().run(async |net| {
 /// use std::time::Duration;
@@ -29,6 +33,10 @@ pub fn timeout<F: Future>(runtime: &dyn Runtime, limit: Duration, future: F) -> 
 }
 
 /// Ready after `duration`
+///
+/// # Cancel safety
+///
+/// Dropping it has no effect.
 ///
 /// ```
 /// # rdma_sim::Sim::new().run(async |net| {

@@ -1,4 +1,22 @@
 #![doc = include_str!("../README.md")]
+//!
+//! # The crates
+//!
+//! ```text
+//! programs   your program       tb5 (rdma-cli) ─────┐         a program in C
+//!                 │                  │              │            │
+//!                 ▼                  ▼              ▼            ▼
+//! on top     rdma-collectives   rdma-calibrate  rdma-doctor   librdma
+//!                 │                  │              │            │
+//!                 ▼                  │              │            ▼
+//! sessions   rdma-async ◀────────────┘              │     rdma-sim-verbs
+//!                 │                                 │            │
+//!                 ▼ over any of                     ▼            ▼
+//! devices    rdma-tcp (TCP)                 rdma-tb5 (real)   rdma-sim (simulated)
+//!                 │                                 │            │
+//!                 ▼                                 ▼            ▼
+//! base       rdma-core (verbs as traits, the protocol), rdma-arena, rdma-verbs-abi, rdma-bare
+//! ```
 #![forbid(unsafe_code)]
 
 mod advice;

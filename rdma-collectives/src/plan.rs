@@ -87,7 +87,8 @@ pub struct Price {
     pub from: usize,
     /// The neighbour
     pub to: usize,
-    /// The price; pairs without one are free
+    /// The price of one byte, in a unit of its own: only ratios between the prices of one certificate count. A pair without a price is
+    /// free
     pub price: u64,
 }
 

@@ -9,33 +9,33 @@ use crate::{Cable, Cabling};
 ///
 /// With more hosts than [`MAX_HOSTS`](crate::MAX_HOSTS), fewer than 1, or a rate that a cable cannot have.
 impl Cabling {
-    /// A cable between each two hosts
+    /// A cable between each two hosts, with cables of `rate` bytes per second in each direction
     #[must_use]
     pub fn mesh(hosts: usize, rate: u64) -> Self {
         let pairs = (0..hosts).flat_map(|left| (left + 1..hosts).map(move |right| (left, right)));
         Self::of_pairs(hosts, pairs, rate)
     }
 
-    /// Each host with the next, and the last with the first; two hosts get one cable
+    /// Each host with the next, and the last with the first; two hosts get one cable, with cables of `rate` bytes per second in each direction
     #[must_use]
     pub fn ring(hosts: usize, rate: u64) -> Self {
         let last = (hosts > 2).then(|| (hosts - 1, 0));
         Self::of_pairs(hosts, (1..hosts).map(|host| (host - 1, host)).chain(last), rate)
     }
 
-    /// Each host with the next
+    /// Each host with the next, with cables of `rate` bytes per second in each direction
     #[must_use]
     pub fn line(hosts: usize, rate: u64) -> Self {
         Self::of_pairs(hosts, (1..hosts).map(|host| (host - 1, host)), rate)
     }
 
-    /// The first host with each other
+    /// The first host with each other, with cables of `rate` bytes per second in each direction
     #[must_use]
     pub fn star(hosts: usize, rate: u64) -> Self {
         Self::of_pairs(hosts, (1..hosts).map(|host| (0, host)), rate)
     }
 
-    /// A hypercube of 2^`dimension` hosts
+    /// A hypercube of 2^`dimension` hosts, with cables of `rate` bytes per second in each direction
     #[must_use]
     pub fn hypercube(dimension: u32, rate: u64) -> Self {
         let hosts = 1 << dimension;
@@ -43,7 +43,7 @@ impl Cabling {
         Self::of_pairs(hosts, pairs.filter(|(left, right)| left < right), rate)
     }
 
-    /// Two rings of `length` hosts each, with a cable between hosts in the same place
+    /// Two rings of `length` hosts each, with a cable between hosts in the same place, with cables of `rate` bytes per second in each direction
     #[must_use]
     pub fn prism(length: usize, rate: u64) -> Self {
         let next = move |host| (host + 1) % length;
@@ -53,14 +53,14 @@ impl Cabling {
         Self::of_pairs(2 * length, ring, rate)
     }
 
-    /// Each of the first `left` hosts with each of the `right` others
+    /// Each of the first `left` hosts with each of the `right` others, with cables of `rate` bytes per second in each direction
     #[must_use]
     pub fn bipartite(left: usize, right: usize, rate: u64) -> Self {
         let pairs = (0..left).flat_map(|host| (left..left + right).map(move |other| (host, other)));
         Self::of_pairs(left + right, pairs, rate)
     }
 
-    /// The Petersen graph: 10 hosts with 3 cables each, no two further apart than 2
+    /// The Petersen graph: 10 hosts with 3 cables each, no two further apart than 2, with cables of `rate` bytes per second in each direction
     #[must_use]
     pub fn petersen(rate: u64) -> Self {
         let pairs = (0..5)
@@ -68,7 +68,7 @@ impl Cabling {
         Self::of_pairs(10, pairs, rate)
     }
 
-    /// Host `i` with `i + s` for each step `s`, counted round the hosts
+    /// Host `i` with `i + s` for each step `s`, counted round the hosts, with cables of `rate` bytes per second in each direction
     #[must_use]
     pub fn circulant(hosts: usize, steps: &[usize], rate: u64) -> Self {
         let pairs = (0..hosts).flat_map(|host| steps.iter().map(move |step| (host, (host + step) % hosts)));

@@ -8,6 +8,24 @@
 //! * [`session`]: the protocol of sessions that outlive their cables, as a state machine that neither owns buffers nor does I/O;
 //! * the seams by which time and tasks enter: [`Time`], [`Runtime`].
 //!
+//! # The crates
+//!
+//! ```text
+//! programs   your program       tb5 (rdma-cli) ─────┐         a program in C
+//!                 │                  │              │            │
+//!                 ▼                  ▼              ▼            ▼
+//! on top     rdma-collectives   rdma-calibrate  rdma-doctor   librdma
+//!                 │                  │              │            │
+//!                 ▼                  │              │            ▼
+//! sessions   rdma-async ◀────────────┘              │     rdma-sim-verbs
+//!                 │                                 │            │
+//!                 ▼ over any of                     ▼            ▼
+//! devices    rdma-tcp (TCP)                 rdma-tb5 (real)   rdma-sim (simulated)
+//!                 │                                 │            │
+//!                 ▼                                 ▼            ▼
+//! base       rdma-core (verbs as traits, the protocol), rdma-arena, rdma-verbs-abi, rdma-bare
+//! ```
+//!
 //! # What it is not
 //!
 //! There is no backend, no clock and no executor in here. `rdma-sim` and `rdma-tb5` implement the traits, `rdma-async`

@@ -16,7 +16,7 @@ use std::rc::Rc;
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
 pub struct Statement {
-    /// What is stated
+    /// The text of the statement, as the program wrote it in the macro: `"the queue is long"`
     pub label: &'static str,
     /// Which kind of statement it is
     pub kind: StatementKind,

@@ -58,6 +58,11 @@ impl Net {
     }
 
     /// A function that opens the device called `name` on `host`, as [`open`](Self::open), each time that it is called
+    ///
+    /// # Errors
+    ///
+    /// This function has none. The one that it returns fails as [`open`](Self::open), also for names that do not exist, with a
+    /// [`rdma_core::Error`].
     pub fn opener(
         &self,
         host: &str,
@@ -134,12 +139,16 @@ impl Net {
 
     /// Waits until this much virtual time has passed
     ///
+    /// # Cancel safety
+    ///
     /// Dropping the future has no effect.
     pub async fn sleep(&self, duration: Duration) {
         self.sleep_until(self.now() + duration).await;
     }
 
     /// Waits until virtual time has reached `deadline`
+    ///
+    /// # Cancel safety
     ///
     /// Dropping the future has no effect.
     pub async fn sleep_until(&self, deadline: Time) {

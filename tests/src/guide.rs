@@ -28,3 +28,9 @@ struct Safety;
 
 #[doc = include_str!("../../docs/guide/src/porting.md")]
 struct Porting;
+
+#[doc = include_str!("../../docs/guide/src/api.md")]
+struct Tour;
+
+#[doc = include_str!("../../docs/guide/src/linux.md")]
+struct Linux;

@@ -122,7 +122,7 @@ pub(crate) struct Parts {
     pub(crate) other_peers: u32,
 }
 
-/// The code with which a node resets sessions that nobody accepts, or that it gives up.
+/// The code with which a node resets sessions that the application does not accept, or that it gives up.
 pub(super) const REFUSED: u64 = u64::MAX;
 
 /// The stream, if its session and it are there

@@ -122,6 +122,18 @@ impl<D: Device> Session<D> {
     }
 
     /// Sends the message in `lease` on the main stream, as [`Stream::send`]
+    ///
+    /// Resolves with the lease once its memory may be written again, which does not mean that the message has arrived:
+    /// [`Send::delivered`] waits for that.
+    ///
+    /// # Errors
+    ///
+    /// [`SendFailed`] returns the lease with the [`SendError`], as for [`Stream::send`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it was polled, or while it waits for a place in the queue, drops the message. Once the message has a
+    /// place, it is sent whether or not the future lives.
     pub fn send(&self, lease: Lease) -> Send<D> {
         self.main.send(lease)
     }
@@ -149,6 +161,14 @@ impl<D: Device> Session<D> {
     }
 
     /// The next message of the main stream, or `None` at its end, as [`Stream::recv`]
+    ///
+    /// # Errors
+    ///
+    /// A [`RecvError`], as [`Stream::recv`]: the session is lost, or the peer has reset it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no message: the next call returns it.
     pub fn recv(&self) -> Recv<D> {
         self.main.recv()
     }
@@ -163,6 +183,10 @@ impl<D: Device> Session<D> {
     }
 
     /// The messages of the main stream, as a [`futures_core::Stream`]; see [`Stream::messages`]
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it loses no message.
     pub fn messages(&self) -> Messages<D> {
         self.main.messages()
     }
@@ -241,6 +265,10 @@ impl<D: Device> Session<D> {
     }
 
     /// How the session ended for this side, or `None` while it lasts; what [`closed`](Self::closed) returns
+    ///
+    /// # Errors
+    ///
+    /// Inside, the [`CloseError`] of [`close`](Self::close) if the session ended otherwise than in good order.
     pub fn close_reason(&self) -> Option<Result<(), CloseError>> {
         self.main.handle.with_session(|session, _| session.end.value().clone())
     }

@@ -59,7 +59,7 @@ struct Region {
 }
 
 impl Regions {
-    /// No regions
+    /// A table without regions: every name that a peer asks for is unknown until [`open`](Self::open) adds it
     pub fn new() -> Self {
         Self::default()
     }

@@ -16,9 +16,9 @@ use crate::machines::Listener;
 use crate::run::fixture::Run;
 use crate::support::{Folder, assert_code, json, stderr, stdout, tool};
 
-/// A command, without `--json`, and its exit code; SRC, DIR, DST, LEFT, RIGHT, SCENARIO, FAILING and PLAN are files, and LINE is
+/// A command, without `--json`, and its exit code; SRC, DIR, DST, LEFT, RIGHT, DISABLED, SCENARIO, FAILING and PLAN are files, and LINE is
 /// one of a replay
-const COMMANDS: [(&str, &str, i32); 19] = [
+const COMMANDS: [(&str, &str, i32); 20] = [
     ("bench", "bench all-reduce --bytes 4KiB..8KiB", 0),
     ("bw", "bw --bytes 4KiB..8KiB", 0),
     ("calibrate", "calibrate --out DST", 0),
@@ -27,6 +27,7 @@ const COMMANDS: [(&str, &str, i32); 19] = [
     ("demo", "demo --out DST", 0),
     ("devices", "devices --from LEFT", 0),
     ("doctor", "doctor --from LEFT --from RIGHT", 0),
+    ("doctor -failing", "doctor --from DISABLED", 1),
     ("ping", "ping --count 10", 0),
     ("sim check", "sim check SCENARIO --runs 3", 0),
     ("sim check -failing", "sim check FAILING --runs 10", 1),
@@ -53,6 +54,20 @@ const PEER_COMMANDS: [(&str, PeerCommand); 7] = [
 #[cfg(not(target_os = "linux"))]
 const PEER_COMMANDS: [(&str, PeerCommand); 5] =
     [("serve", serve), ("ping HOST:", ping), ("bw HOST:", bw), ("copy HOST:", copy), ("demo HOST:", demo)];
+
+/// Commands whose text is not compared: that of the other side is, or it says what the run measured
+#[cfg(target_os = "linux")]
+const JSON_COMMANDS: [(&str, PeerCommand); 3] = [
+    ("copy --listen", |_| in_fabric(["copy --listen FOLDER --json", "copy README 127.0.0.1:"], "a")),
+    ("calibrate --listen", |_| {
+        in_fabric(["calibrate --listen --json", "calibrate 127.0.0.1 --out FOLDERfound.toml"], "a")
+    }),
+    ("calibrate HOST", |_| {
+        in_fabric(["calibrate --listen", "calibrate 127.0.0.1 --json --out FOLDERfound.toml"], "b")
+    }),
+];
+#[cfg(not(target_os = "linux"))]
+const JSON_COMMANDS: [(&str, PeerCommand); 0] = [];
 
 /// Runs a command with further options, and returns its standard output
 type PeerCommand = fn(&[&str]) -> String;
@@ -90,6 +105,7 @@ impl Files {
             "DST" => self.0.path("destination").into_os_string(),
             "LEFT" => report("left.json"),
             "RIGHT" => report("right.json"),
+            "DISABLED" => report("../field/rdma-disabled/left.json"),
             "SCENARIO" => repository.join("rdma-sim/scenarios/one-lost-message.toml").into_os_string(),
             "FAILING" => self.0.path("failing.toml").into_os_string(),
             "LINE" => "2 seed=1 faults=at 5ms a:rdma_en2 lose 1".into(),
@@ -121,6 +137,26 @@ fn fabric(more: &[&str]) -> String {
     assert_code(&output, 0);
     let lines = stdout(&output);
     lines.lines().filter_map(|line| line.strip_prefix("a | ")).map(|line| format!("{line}\n")).collect()
+}
+
+/// Runs the two commands as the hosts `a` and `b` of a fabric, and returns what `host` prints
+#[cfg(target_os = "linux")]
+fn in_fabric(commands: [&str; 2], host: &str) -> String {
+    let folder = Folder::new();
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let words = |command: &str| {
+        let command = command.replace("FOLDER", &folder.path("").to_string_lossy());
+        let command = command.replace("README", &readme.to_string_lossy());
+        command.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let tool = env!("CARGO_BIN_EXE_tb5").to_owned();
+    let [left, right] = commands.map(words);
+    let program = [vec![tool.clone()], left, vec![":".to_owned(), tool], right].concat();
+    let output = Run::new(["--hosts", "2", "--"].into_iter().map(str::to_owned).chain(program)).output();
+    assert_code(&output, 0);
+    let begin = format!("{host} | ");
+    let lines = stdout(&output);
+    lines.lines().filter_map(|line| line.strip_prefix(&*begin)).map(|line| format!("{line}\n")).collect()
 }
 
 /// Runs `command` against a server, and returns what both print
@@ -286,13 +322,52 @@ fn types(value: &Value, path: &str, into: &mut BTreeMap<String, Vec<&'static str
     }
 }
 
+/// Elements of a list that is empty or not as the machine measures
+const MAY_BE_EMPTY: &str = "contradictions[]";
+
+/// What a key means, and its type where the runs of the test have `null` only
+struct Meaning {
+    text: &'static str,
+    of_null: Option<&'static str>,
+}
+
+/// The meaning of each key, by the last name of its path
+fn meanings() -> BTreeMap<&'static str, Meaning> {
+    let line = |line: &'static str| {
+        let mut columns = line.split('\t');
+        let (Some(key), Some(text)) = (columns.next(), columns.next()) else {
+            panic!("meanings.txt: {line}: a key, a tabulator and its meaning")
+        };
+        (key, Meaning { text, of_null: columns.next() })
+    };
+    include_str!("meanings.txt").lines().map(line).collect()
+}
+
+/// A row of the page, or nothing for an element that is an object or a list itself
+fn row(name: &str, key: &str, types: &[&str], meanings: &BTreeMap<&str, Meaning>) -> Option<String> {
+    let is_compound = types.iter().any(|kind| ["object", "list"].contains(kind));
+    if key == MAY_BE_EMPTY || (key.ends_with("[]") && is_compound) {
+        return None;
+    }
+    let last = key.rsplit('.').next().unwrap_or(key).trim_end_matches("[]");
+    let meaning = meanings.get(last).unwrap_or_else(|| panic!("{name}: {key}: meanings.txt lacks {last}"));
+    let kind = match (types, meaning.of_null) {
+        (["null"], Some(kind)) => format!("null, {kind}"),
+        (["null"], None) => panic!("{name}: {key}: meanings.txt lacks the type of {last}"),
+        _ => types.join(", "),
+    };
+    let text = if key.ends_with("[]") { "each of them" } else { meaning.text };
+    Some(format!("| `{key}` | {kind} | {text} |\n"))
+}
+
 /// The page of the guide: each command with its keys
 fn page(files: &Files) -> String {
     let mut page = String::from(
         "# JSON output\n\nWith `--json`, a command prints one object. `serve` prints one in a line: first `{\"listening\": ADDRESS}`, then \
-         one for each peer. Units are in the keys; `[]` stands for each element of a list. Where `null` stands alone, the run of the test \
-         had no such value. A test compares this page with what the commands print.\n",
+         one for each peer. Units are in the keys; `[]` stands for each element of a list. `doctor --probe` prints the object of `doctor`, \
+         with more findings. A test compares this page with what the commands print.\n",
     );
+    let meanings = meanings();
     let mut by_name: BTreeMap<&str, BTreeMap<String, Vec<&str>>> = BTreeMap::new();
     for (name, command, code) in COMMANDS {
         let output = files.run(command, &["--json"]);
@@ -300,7 +375,7 @@ fn page(files: &Files) -> String {
         assert_eq!(stdout(&output).lines().count(), 1, "{name}");
         types(&json(&output), "", by_name.entry(name.split(" -").next().unwrap_or(name)).or_default());
     }
-    for (name, command) in PEER_COMMANDS {
+    for (name, command) in PEER_COMMANDS.into_iter().chain(JSON_COMMANDS) {
         let printed = command(&["--json"]);
         let value =
             serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{name}: {error}: {printed}"));
@@ -308,9 +383,9 @@ fn page(files: &Files) -> String {
     }
     for (name, keys) in by_name {
         // Writing to a string does not fail.
-        let _ = write!(page, "\n## `tb5 {name}`\n\n| key | type |\n|---|---|\n");
+        let _ = write!(page, "\n## `tb5 {name}`\n\n| key | type | meaning |\n|---|---|---|\n");
         for (key, types) in keys.iter().filter(|(key, _)| !key.is_empty()) {
-            let _ = writeln!(page, "| `{key}` | {} |", types.join(", "));
+            page.extend(row(name, key, types, &meanings));
         }
     }
     page

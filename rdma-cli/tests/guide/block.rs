@@ -16,18 +16,22 @@ pub(crate) enum Kind<'a> {
     /// `sh`: runs, and succeeds; `needs` is a program that may be missing
     Command { needs: Option<&'a str> },
     /// `console`: runs, and the output is compared
-    Console,
-    /// `sh,cargo`: builds something, which other stages of the gate do
+    Console { needs: Option<&'a str> },
+    /// `sh,cargo`: builds something or sets up a terminal; names, commands and options are checked
     Cargo,
-    /// `sh,mac`: needs a Mac
+    /// `sh,mac`: needs a Mac; commands and options are checked
     Mac,
+    /// `sh,root`: needs privileges; commands and options are checked
+    Root,
     /// `toml,file=…` or `json,file=…`: a file for the commands of the page
     File { name: &'a str },
     /// `toml`: a part of a manifest
     Toml,
     /// `yaml`: a workflow
     Workflow,
-    /// `rust` or `rust,no_run`: a doctest
+    /// `text`: what a failed check prints; its replay lines are read
+    Text,
+    /// `rust`, `rust,no_run`, `rust,test_harness` or nothing: a doctest
     Doctest,
     /// `rust,ignore`: a part of an example
     Included,
@@ -44,11 +48,14 @@ impl<'a> Block<'a> {
             ("sh", _, Some(("needs", program))) => Ok(Kind::Command { needs: Some(program) }),
             ("sh", "cargo", _) => Ok(Kind::Cargo),
             ("sh", "mac", _) => Ok(Kind::Mac),
-            ("console", "", _) => Ok(Kind::Console),
+            ("sh", "root", _) => Ok(Kind::Root),
+            ("console", "", _) => Ok(Kind::Console { needs: None }),
+            ("console", _, Some(("needs", program))) => Ok(Kind::Console { needs: Some(program) }),
+            ("text", "", _) => Ok(Kind::Text),
             ("toml" | "json", _, Some(("file", name))) => Ok(Kind::File { name }),
             ("toml", "", _) => Ok(Kind::Toml),
             ("yaml", "", _) => Ok(Kind::Workflow),
-            ("rust", "" | "no_run", _) => Ok(Kind::Doctest),
+            ("rust", "" | "no_run" | "test_harness", _) | ("" | "no_run", "", _) => Ok(Kind::Doctest),
             ("rust", "ignore", _) => Ok(Kind::Included),
             _ => Err(format!("a block of `{}`, of which it is not known how it is tested", self.info)),
         }
@@ -64,7 +71,7 @@ pub(crate) fn blocks(text: &str) -> impl Iterator<Item = Block<'_>> {
     let mut lines = text.split_inclusive('\n').enumerate().scan(0, |offset, (number, line)| {
         let start = *offset;
         *offset += line.len();
-        Some((number + 1, start, *offset, line.trim_end()))
+        Some((number + 1, start, *offset, line.trim()))
     });
     std::iter::from_fn(move || {
         let (line, _, start, info) = lines.by_ref().find_map(|(number, start, end, line)| {
@@ -87,7 +94,7 @@ fn blocks_have_their_words_lines_and_text() {
 fn a_block_of_an_unknown_kind_is_refused() {
     let kind = |info| Block { info, line: 1, text: "" }.kind().is_ok();
     assert!(kind("sh") && kind("sh,needs=ibv_devinfo") && kind("json,file=a.json"));
-    for info in ["", "bash", "sh,later", "rust,should_panic", "text", "console,mac"] {
+    for info in ["bash", "sh,later", "rust,should_panic", "console,mac"] {
         assert!(!kind(info), "{info}");
     }
 }

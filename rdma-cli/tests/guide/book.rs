@@ -32,6 +32,32 @@ pub(crate) fn pages() -> Vec<Page> {
     names.map(page).collect()
 }
 
+/// The documents of the repository that are no pages of the book alone, by their paths from its root
+pub(crate) fn documents() -> Vec<Page> {
+    let mut found = Vec::new();
+    let mut folders = vec![root()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder of the repository").flatten() {
+            let (path, kind) = (entry.path(), entry.file_type().expect("a file of the repository"));
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_generated = matches!(name.as_str(), "target" | "corpus" | "artifacts");
+            if kind.is_dir()
+                && !is_generated
+                && (name == ".github" || !name.starts_with('.'))
+                && path != source()
+            {
+                folders.push(path);
+            } else if kind.is_file() && name.ends_with(".md") {
+                let text = fs::read_to_string(&path).expect("a document");
+                let name = path.strip_prefix(root()).expect("it is below").to_string_lossy().into_owned();
+                found.push(Page { name, text });
+            }
+        }
+    }
+    found.sort_by(|left, right| left.name.cmp(&right.name));
+    found
+}
+
 /// The files of pages below the folder of the book, without those of linked folders
 pub(crate) fn files() -> Vec<String> {
     let mut found = Vec::new();

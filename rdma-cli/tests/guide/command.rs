@@ -13,6 +13,9 @@ use crate::pattern;
 /// A folder in which the commands of a page run one after another, with the `tb5` that was built
 pub(crate) struct Scratch(TempDir);
 
+/// How commands are written where the tool may not be in the path
+pub(crate) const BY_CARGO: &str = "cargo run --release -- ";
+
 /// What a command of a console block exits with
 const EXITS: &str = " # exits with ";
 
@@ -21,8 +24,9 @@ impl Scratch {
     pub(crate) fn new() -> Self {
         let folder = TempDir::with_prefix("guide-").expect("a temporary folder");
         fs::copy(root().join("README.md"), folder.path().join("README.md")).expect("the README");
-        std::os::unix::fs::symlink(root().join("rdma-sim"), folder.path().join("rdma-sim"))
-            .expect("the scenarios");
+        for linked in ["rdma-sim", "rdma-doctor"] {
+            std::os::unix::fs::symlink(root().join(linked), folder.path().join(linked)).expect("a folder");
+        }
         Self(folder)
     }
 
@@ -37,7 +41,7 @@ impl Scratch {
     ///
     /// If they exit with another code.
     pub(crate) fn run(&self, at: &str, commands: &str, code: i32) -> String {
-        let Output { status, stdout, stderr } = self.shell(commands);
+        let Output { status, stdout, stderr } = self.shell(&commands.replace(BY_CARGO, "tb5 "));
         let [stdout, stderr] = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         assert_eq!(status.code(), Some(code), "{at}: {commands}\n{stdout}{stderr}");
         stdout
@@ -79,7 +83,8 @@ impl Scratch {
         fs::write(self.0.path().join(name), text).expect("a file of the page");
     }
 
-    fn shell(&self, commands: &str) -> Output {
+    /// Runs commands with the tool in the path
+    pub(crate) fn shell(&self, commands: &str) -> Output {
         let tool = Path::new(env!("CARGO_BIN_EXE_tb5")).parent().expect("the tool is in a folder");
         let path = env::var_os("PATH").unwrap_or_default();
         let path =

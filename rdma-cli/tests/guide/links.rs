@@ -2,10 +2,10 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::book::{Page, source};
+use crate::book::Page;
 
-/// Sentences about the links of `page` that lead nowhere
-pub(crate) fn broken(page: &Page, pages: &[Page]) -> Vec<String> {
+/// Sentences about the links of `page` that lead neither to one of `pages`, whose paths begin at `root`, nor to another file there
+pub(crate) fn broken(page: &Page, pages: &[Page], root: &Path) -> Vec<String> {
     let folder = Path::new(&page.name).parent().expect("a page is in a folder");
     let why = |target: &str| {
         let (path, heading) = target.split_once('#').unwrap_or((target, ""));
@@ -14,11 +14,11 @@ pub(crate) fn broken(page: &Page, pages: &[Page]) -> Vec<String> {
             Some(other) if heading.is_empty() || headings(&other.expanded()).any(|id| id == heading) => None,
             Some(_) => Some(format!("{}: {target}: the page has no such heading", page.name)),
             None if path.extension().is_none_or(|extension| extension != "md")
-                && source().join(&path).exists() =>
+                && root.join(&path).exists() =>
             {
                 None
             }
-            None => Some(format!("{}: {target}: the book has no such page or file", page.name)),
+            None => Some(format!("{}: {target}: there is no such page or file", page.name)),
         }
     };
     let text = page.expanded();

@@ -1,95 +1,115 @@
-//! The guide in `docs/guide`: each command and code block of it runs in a test, and each link leads somewhere
+//! The guide in `docs/guide` and all other documents: commands and code blocks run in a test, and each link leads somewhere
 //!
-//! Rust blocks are doctests of `rdma-tests`, or parts of examples that other tests run; here it is checked that they are. The rest
-//! runs here. A block that cannot run here, because it needs a Mac or a program that is not installed, is printed:
-//! `cargo test -p rdma-cli --test guide -- --nocapture`.
+//! Rust blocks are doctests, or parts of examples that other tests run; of the guide it is checked here that they are. The rest
+//! runs here. Of a block that cannot run, because it needs a Mac, a build, or a program that is not installed, commands and options
+//! are checked, and it is printed: `cargo test -p rdma-cli --test guide -- --nocapture`. With `RDMA_REQUIRE_PROGRAMS=1`, a missing
+//! program is a failure.
 #![cfg(unix)]
 
 mod block;
 mod book;
 mod command;
 mod links;
+mod names;
 mod pattern;
+mod words;
 
-use std::fs;
+use std::{env, fs};
 
 use block::{Kind, blocks};
-use book::{Page, pages, root};
+use book::{Page, documents, pages, root, source};
 use command::Scratch;
+use names::Names;
 
-/// The workspace members and example programs that commands of cargo may name
-fn cargo_names() -> Vec<String> {
-    let mut names = Vec::new();
-    for folder in fs::read_dir(root()).expect("the root of the repository").flatten() {
-        let folder = folder.path();
-        let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
-        names.extend(
-            manifest.lines().find_map(|line| line.strip_prefix("name = ")).map(|name| name.replace('"', "")),
-        );
-        for example in fs::read_dir(folder.join("examples")).into_iter().flatten().flatten() {
-            names.extend(example.path().file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+/// Runs the blocks of a page, and returns how many commands ran, and what did not
+fn run_blocks(page: &Page, names: &Names) -> (usize, Vec<String>) {
+    let (mut ran, mut not_run) = (0, Vec::new());
+    let scratch = Scratch::new();
+    for block in blocks(&page.text) {
+        let at = format!("{}:{}", page.name, block.line);
+        let check = || {
+            let text = block.text.replace("\\\n", " ");
+            for line in text.lines() {
+                words::check(&scratch, line, names).unwrap_or_else(|error| panic!("{at}: {error}"));
+            }
+        };
+        let reason = match block.kind().unwrap_or_else(|error| panic!("{at}: {error}")) {
+            Kind::Command { needs: Some(program) } | Kind::Console { needs: Some(program) }
+                if !scratch.has(program) =>
+            {
+                assert!(
+                    env::var_os(REQUIRED).is_none(),
+                    "{at}: there is no {program}, and {REQUIRED} is set"
+                );
+                check();
+                format!("there is no {program} on this machine")
+            }
+            Kind::Command { .. } => {
+                scratch.run(&at, block.text, 0);
+                ran += 1;
+                continue;
+            }
+            Kind::Console { .. } => {
+                ran += scratch.compare(&at, block.text);
+                continue;
+            }
+            Kind::Cargo => "it builds, or sets up a terminal".into(),
+            Kind::Mac => "it needs a Mac".into(),
+            Kind::Root => "it needs privileges".into(),
+            Kind::File { name } => {
+                scratch.write(&at, name, block.text);
+                continue;
+            }
+            Kind::Workflow => "a linter of workflows checks it: .ci/run workflows".into(),
+            Kind::Toml => {
+                toml::from_str::<toml::Table>(block.text).unwrap_or_else(|error| panic!("{at}: {error}"));
+                continue;
+            }
+            Kind::Text => {
+                words::check_replays(&at, block.text);
+                continue;
+            }
+            Kind::Doctest | Kind::Included => continue,
+        };
+        if block.kind() != Ok(Kind::Workflow) {
+            check();
         }
+        not_run.push(format!("{at}: {reason}: {}", block.text.lines().next().unwrap_or_default()));
     }
-    names
+    (ran, not_run)
 }
 
-/// Checks that a line of a block for cargo names packages and examples that there are
-fn check_cargo(page: &str, line: &str, names: &[String]) {
-    let words: Vec<_> = line.split_whitespace().collect();
-    assert_eq!(words.first(), Some(&"cargo"), "{page}: `{line}` is no command of cargo");
-    for pair in words.windows(2).filter(|pair| ["-p", "--example"].contains(&pair[0])) {
-        assert!(names.iter().any(|name| name == pair[1]), "{page}: `{line}`: there is no {}", pair[1]);
-    }
-}
+/// Set where all programs that the pages need are installed, as in CI: a missing one fails the test then
+const REQUIRED: &str = "RDMA_REQUIRE_PROGRAMS";
 
 /// Catches a command that the tool does not know any more, output that has changed, and a file in a block that does not parse.
 #[test]
 #[allow(clippy::print_stdout, reason = "a test that leaves something out says so")]
-fn commands_of_the_guide_do_as_it_says() {
+fn commands_of_the_guide_and_of_all_documents_do_as_they_say() {
+    let names = Names::read();
     let (mut ran, mut not_run) = (0, Vec::new());
-    let names = cargo_names();
-    for page in pages().iter().filter(|page| !page.is_document()) {
-        let scratch = Scratch::new();
-        for block in blocks(&page.text) {
-            let at = format!("{}:{}", page.name, block.line);
-            let reason = match block.kind().unwrap_or_else(|error| panic!("{at}: {error}")) {
-                Kind::Command { needs } => match needs.filter(|program| !scratch.has(program)) {
-                    Some(program) => format!("there is no {program} on this machine"),
-                    None => {
-                        scratch.run(&at, block.text, 0);
-                        ran += 1;
-                        continue;
-                    }
-                },
-                Kind::Console => {
-                    ran += scratch.compare(&at, block.text);
-                    continue;
-                }
-                Kind::Cargo => {
-                    block.text.lines().for_each(|line| check_cargo(&at, line, &names));
-                    "it builds: the stages of .ci/run do".into()
-                }
-                Kind::Mac => {
-                    block
-                        .text
-                        .lines()
-                        .filter(|line| line.starts_with("cargo"))
-                        .for_each(|line| check_cargo(&at, line, &names));
-                    "it needs a Mac".into()
-                }
-                Kind::File { name } => {
-                    scratch.write(&at, name, block.text);
-                    continue;
-                }
-                Kind::Workflow => "a linter of workflows checks it: .ci/run".into(),
-                Kind::Doctest | Kind::Included | Kind::Toml => continue,
-            };
-            not_run.push(format!("{at}: {reason}: {}", block.text.lines().next().unwrap_or_default()));
+    for page in pages().iter().filter(|page| !page.is_document()).chain(&documents()) {
+        let (more, without) = run_blocks(page, &names);
+        ran += more;
+        not_run.extend(without);
+    }
+    println!("{ran} commands of the guide and of the documents ran; {} blocks did not:", not_run.len());
+    not_run.iter().for_each(|block| println!("  {block}"));
+    assert!(ran > 40, "{ran} commands were found");
+}
+
+/// Catches a sentence or a table that names a command, an option, a package, a test or a benchmark that there is not.
+#[test]
+fn commands_within_sentences_have_the_options_that_they_name() {
+    let (names, scratch) = (Names::read(), Scratch::new());
+    let mut count = 0;
+    for page in pages().iter().filter(|page| !page.is_document()).chain(&documents()) {
+        for span in words::spans(&page.text).filter(|span| !span.contains(['…', '|'])) {
+            count += usize::from(span.starts_with("tb5 "));
+            words::check(&scratch, &span, &names).unwrap_or_else(|error| panic!("{}: {error}", page.name));
         }
     }
-    println!("{ran} commands of the guide ran; {} blocks did not:", not_run.len());
-    not_run.iter().for_each(|block| println!("  {block}"));
-    assert!(ran > 0, "no command was found");
+    assert!(count > 100, "{count} commands were found");
 }
 
 /// Catches a page with code that no doctest compiles, and a page that includes a part which its program does not have.
@@ -116,9 +136,6 @@ fn rust_of_the_guide_is_compiled() {
                         "{at}: {file} is no example"
                     );
                 }
-                Ok(Kind::Toml) => {
-                    toml::from_str::<toml::Table>(block.text).unwrap_or_else(|error| panic!("{at}: {error}"));
-                }
                 _ => {}
             }
         }
@@ -129,7 +146,20 @@ fn rust_of_the_guide_is_compiled() {
 #[test]
 fn links_of_the_guide_lead_somewhere() {
     let pages = pages();
-    let broken: Vec<_> = pages.iter().flat_map(|page| links::broken(page, &pages)).collect();
+    let broken: Vec<_> = pages.iter().flat_map(|page| links::broken(page, &pages, &source())).collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// Catches a link of a document to a file, or to a heading, that the repository does not have.
+#[test]
+fn links_of_all_documents_lead_somewhere() {
+    let documents = documents();
+    let in_repository =
+        |page: Page| Page { name: format!("docs/guide/src/{}", page.name), text: page.expanded() };
+    let of_guide = pages().into_iter().map(in_repository);
+    let all: Vec<_> = self::documents().into_iter().chain(of_guide).collect();
+    let broken: Vec<_> = documents.iter().flat_map(|page| links::broken(page, &all, &root())).collect();
+    assert!(documents.len() > 30, "{} documents", documents.len());
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 

@@ -6,7 +6,7 @@ use super::PathLoss;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct PathCounts {
-    /// How often it was made
+    /// How many times the path was made: 1 if it was never lost
     pub made: u32,
     /// Packets of the eager lane that this side has sent
     pub packets_sent: u64,

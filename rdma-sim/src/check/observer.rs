@@ -12,11 +12,11 @@ use super::landmarks::Landmarks;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Count {
-    /// How often
+    /// How many times it was evaluated, in all runs together
     pub evaluated: u64,
-    /// How often it held
+    /// How many times it held, in all runs together
     pub held: u64,
-    /// In how many runs it held
+    /// The number of runs in which it held at least once
     pub runs: u64,
 }
 

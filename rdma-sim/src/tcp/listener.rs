@@ -66,13 +66,15 @@ impl SimHost {
 
     /// Connects to a port of another host: takes a round trip, 300 µs
     ///
-    /// Dropping the future has no effect but that the peer may accept a stream that ends at once.
-    ///
     /// # Errors
     ///
     /// * [`io::ErrorKind::ConnectionRefused`] if no process listens there;
     /// * [`io::ErrorKind::HostUnreachable`], after 3 s, if the host sleeps or is down;
     /// * [`io::ErrorKind::NotFound`] if there is no such host.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect but that the peer may accept a stream that ends at once.
     pub async fn dial(&self, host: &str, port: u16) -> io::Result<SimStream> {
         let net = self.net();
         net.sim_runtime().share();
@@ -113,11 +115,13 @@ impl SimHost {
 impl SimListener {
     /// The next connection, and the name of the host that has dialed
     ///
-    /// Dropping the future loses no connection.
-    ///
     /// # Errors
     ///
     /// [`io::ErrorKind::NotConnected`] if the port was closed, which only dropping the listener does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no connection.
     pub async fn accept(&self) -> io::Result<(SimStream, String)> {
         poll_fn(|cx| self.poll_accept(cx)).await
     }

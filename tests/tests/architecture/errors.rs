@@ -1,12 +1,15 @@
-//! Public functions that can fail, and whether their documentation names the errors
+//! Public functions that can fail or wait, and whether their documentation names the errors and what dropping the future does
 
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ExprLit, Lit, Meta, ReturnType, Signature, Visibility};
 
-/// Collects the fallible public functions of a file that name no error in their documentation
+/// Collects the public functions of a file whose documentation lacks a section
 #[derive(Default)]
 pub(crate) struct Undocumented {
+    /// Those that can fail and name no error
     pub(crate) functions: Vec<String>,
+    /// Those that return a future and do not say what dropping it does
+    pub(crate) futures: Vec<String>,
     is_trait: bool,
 }
 
@@ -14,6 +17,9 @@ impl Undocumented {
     fn check(&mut self, attributes: &[Attribute], signature: &Signature) {
         if is_fallible(&signature.output) && !names_errors(&documentation(attributes)) {
             self.functions.push(signature.ident.to_string());
+        }
+        if is_future(signature) && !documentation(attributes).contains("# Cancel safety") {
+            self.futures.push(signature.ident.to_string());
         }
     }
 }
@@ -65,6 +71,36 @@ fn is_fallible(output: &ReturnType) -> bool {
     }
 }
 
+/// Types of the workspace that are futures or streams of messages, by their last name
+const FUTURES: [&str; 10] = [
+    "AcceptStream",
+    "Alloc",
+    "Closed",
+    "Messages",
+    "OpenStream",
+    "Recv",
+    "RecvInto",
+    "Send",
+    "Sleep",
+    "Timeout",
+];
+
+/// Whether a function returns something to await
+fn is_future(signature: &Signature) -> bool {
+    let ReturnType::Type(_, output) = &signature.output else { return signature.asyncness.is_some() };
+    let is_named = match &**output {
+        syn::Type::Path(path) => {
+            path.path.segments.last().is_some_and(|segment| FUTURES.contains(&&*segment.ident.to_string()))
+        }
+        syn::Type::ImplTrait(bounds) => bounds.bounds.iter().any(|bound| {
+            matches!(bound, syn::TypeParamBound::Trait(bound)
+                if bound.path.segments.last().is_some_and(|segment| segment.ident == "Future"))
+        }),
+        _ => false,
+    };
+    signature.asyncness.is_some() || is_named
+}
+
 fn documentation(attributes: &[Attribute]) -> String {
     let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
         Meta::NameValue(doc) if doc.path.is_ident("doc") => match &doc.value {
@@ -103,4 +139,26 @@ fn an_errors_section_without_a_link_names_nothing() {
     let mut found = Undocumented::default();
     found.visit_file(&syn::parse_file(source).expect("Rust"));
     assert_eq!(found.functions, ["vague", "silent"]);
+}
+
+#[test]
+fn a_future_without_a_word_about_dropping_it_is_found() {
+    let source = "
+        /// Waits.
+        pub async fn vague() {}
+        /// # Cancel safety
+        ///
+        /// Dropping it has no effect.
+        pub async fn exact() {}
+        /// Waits.
+        pub fn boxed() -> impl Future<Output = ()> + Send { async {} }
+        /// Waits.
+        pub fn named(&self) -> future::Recv<D> { todo!() }
+        /// Returns.
+        pub fn plain() -> u8 { 0 }
+        async fn private() {}
+    ";
+    let mut found = Undocumented::default();
+    found.visit_file(&syn::parse_file(source).expect("Rust"));
+    assert_eq!(found.futures, ["vague", "boxed", "named"]);
 }

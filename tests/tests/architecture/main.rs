@@ -5,6 +5,7 @@
 
 mod errors;
 mod graph;
+mod picture;
 mod source;
 
 use std::collections::BTreeMap;
@@ -109,7 +110,7 @@ fn files_are_short() {
 }
 
 #[test]
-fn fallible_public_functions_name_their_errors() {
+fn public_functions_name_their_errors_and_say_what_cancelling_does() {
     let mut report = String::new();
     for (member, _) in LAYERS.iter().filter(|(name, _)| *name != "rdma-cli") {
         for file in rust_files(&root().join(member).join("src")) {
@@ -117,11 +118,14 @@ fn fallible_public_functions_name_their_errors() {
             let text = fs::read_to_string(&file).expect("a source file");
             found.visit_file(&syn::parse_file(&text).expect("Rust"));
             for function in found.functions {
-                report += &format!("{}: {function}\n", file.display());
+                report += &format!("{}: {function}: # Errors\n", file.display());
+            }
+            for function in found.futures {
+                report += &format!("{}: {function}: # Cancel safety\n", file.display());
             }
         }
     }
-    assert!(report.is_empty(), "fallible functions without the variants of their errors:\n{report}");
+    assert!(report.is_empty(), "functions whose documentation lacks a section:\n{report}");
 }
 
 #[test]

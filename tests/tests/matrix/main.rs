@@ -23,7 +23,7 @@ const PROMISES: [(Promise, &str); 9] = [
         "A lease that `send` has returned can be reused: the message that it carried is not changed.",
     ),
     (Promise::Delivered, "A message that is said to be delivered is at the peer."),
-    (Promise::Pressure, "A stream that nobody reads stalls no other stream."),
+    (Promise::Pressure, "A stream that the application does not read stalls no other stream."),
     (Promise::Bound, "A task learns within the peer timeout that its peer is gone."),
     (Promise::Close, "A session that was closed in good order has delivered everything."),
     (Promise::Cancel, "A future that is dropped loses no message."),
