@@ -86,18 +86,20 @@ impl Mapping {
             if *chunk == [0; CHUNK][..chunk.len()] {
                 continue;
             }
-            for (position, _) in chunk.iter().enumerate().filter(|(_, state)| **state != 0) {
-                if cleared == MAX_CLEARED {
+            // All of a chunk at once, or one page after the other.
+            let pages = if *chunk == [1; CHUNK][..chunk.len()] { chunk.len() } else { 1 };
+            for position in (0..chunk.len()).step_by(pages).filter(|position| chunk[*position] != 0) {
+                if cleared + pages > MAX_CLEARED {
                     return self.discard(end..self.map.len());
                 }
-                cleared += 1;
+                cleared += pages;
                 let offset = (number * CHUNK + position) * page;
                 // A page that is not resident may be swapped out.
                 self.discard(end..offset)?;
-                end = (offset + page).min(self.map.len());
-                // SAFETY: the page begins inside the mapping.
+                end = (offset + pages * page).min(self.map.len());
+                // SAFETY: the pages begin inside the mapping.
                 let first = unsafe { start.add(offset) };
-                // SAFETY: it ends there, too, and the mapping is borrowed exclusively, and has no arena.
+                // SAFETY: they end there, too, and the mapping is borrowed exclusively, and has no arena.
                 unsafe { first.write_bytes(0, end - offset) };
             }
         }

@@ -141,11 +141,13 @@ impl Shared {
         verb: impl FnOnce(&mut Fabric) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let fabric = &mut self.lock_now().fabric;
-        let result = verb(fabric);
-        if let Err(error) = &result {
-            fabric.coverage.refused(error, device, &fabric.world, &fabric.model);
+        match verb(fabric) {
+            Ok(value) => Ok(value),
+            Err(error) => {
+                fabric.coverage.refused(&error, device, &fabric.world, &fabric.model);
+                Err(error)
+            }
         }
-        result
     }
 
     /// Calls a verb of `device` that may take time, and counts that it was refused

@@ -176,13 +176,14 @@ fn make_peering<D: Device>(
         local: ours.limits,
         peer: theirs.limits,
     };
-    let lease = |frames| node.pool.try_lease(Zone::Transmit, frames).ok_or(ConnectError::Memory);
+    let scratch = node.pool.try_lease(Zone::Transmit, BULK_FRAGMENT / FRAME as u32);
+    let transmit = node.pool.try_leases(Zone::Transmit, TRANSMIT);
     let parts = Parts {
         pool: node.pool.clone(),
         core: Peering::new(config),
         integrity,
-        scratch: lease(BULK_FRAGMENT / FRAME as u32)?,
-        transmit: (0..TRANSMIT).map(|_| lease(1)).collect::<Result<_, _>>()?,
+        scratch: scratch.ok_or(ConnectError::Memory)?,
+        transmit: transmit.ok_or(ConnectError::Memory)?,
         max_in_flight: node.options.max_in_flight_sends,
         max_unaccepted: node.options.max_sessions,
         longest: node.options.max_message,

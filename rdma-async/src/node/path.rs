@@ -115,8 +115,7 @@ impl<D: Device> PreparedPath<D> {
         let config = self.config(theirs, peer_timeout);
         let Self { lanes, port, end, .. } = self;
         let window = end.window.min(theirs.window);
-        let receive = |_| node.pool.try_lease(Zone::Eager, 1).ok_or(ConnectError::Memory);
-        let receives = (0..window).map(receive).collect::<Result<Vec<_>, _>>()?;
+        let receives = node.pool.try_leases(Zone::Eager, window).ok_or(ConnectError::Memory)?;
         let key = lanes.key();
         // The reactor looks at devices that were just opened.
         node.wake_reactor();

@@ -47,7 +47,7 @@ impl<S: BootstrapStream> ControlStream<S> {
     /// Appends a message, which [`poll_next`](Self::poll_next) and [`flush`](Self::flush) write
     pub(super) fn push(&mut self, message: ControlMessage) {
         if self.is_open() {
-            self.unsent.extend(message.to_bytes());
+            self.unsent.extend(&message.to_bytes());
             self.is_flushed = false;
         }
         if self.unsent.len() > MAX_UNSENT {

@@ -126,7 +126,6 @@ pub(crate) struct Parts {
 pub(super) const REFUSED: u64 = u64::MAX;
 
 /// The stream, if its session and it are there
-#[inline]
 pub(super) fn find_stream(
     sessions: &mut IdMap<SessionId, SessionState>,
     key: StreamKey,

@@ -98,6 +98,15 @@ impl Pool {
         Some(self.lease(zone, start, frames))
     }
 
+    /// Leases `count` single frames if so many are free and no task waits
+    pub(crate) fn try_leases(&self, zone: Zone, count: u32) -> Option<Vec<Lease>> {
+        let mut leases = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            leases.push(self.try_lease(zone, 1)?);
+        }
+        Some(leases)
+    }
+
     /// Leases so many frames for a short message that arrives
     pub(crate) fn try_lease_short(&self, frames: u32) -> Option<Lease> {
         let start = self.0.zone(Zone::Eager).try_take(|zone| {

@@ -9,6 +9,7 @@ mod task;
 mod tasks;
 mod timers;
 mod unfinished;
+mod woken;
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -25,10 +26,11 @@ pub(crate) use self::progress::Progress;
 pub(crate) use self::stalled::HumanDuration;
 use self::stalled::wait_of;
 pub use self::stalled::{Stalled, Wait, Waits};
-use self::task::{BoxFuture, MAIN, Queue, Spawned, Task, TaskWaker};
+use self::task::{BoxFuture, MAIN, Spawned, Task, TaskWaker};
 pub(crate) use self::task::{Origin, Owner, UnfinishedTask};
 use self::tasks::Tasks;
 use self::timers::Clock;
+use self::woken::Queue;
 use crate::cpu::Cpu;
 use crate::fabric::Process;
 use crate::fabric::steps::due;
@@ -167,6 +169,7 @@ impl SimRuntime {
     ) -> Result<Ended<T>, Stalled> {
         // The last to be dropped: destructors of tasks may spawn.
         let _unspawn = Unspawn(self);
+        let _entered = self.queue.enter();
         let mut main = std::pin::pin!(main);
         let main_wake = TaskWaker::new(MAIN, &self.queue);
         let main_waker = Waker::from(Arc::clone(&main_wake));

@@ -1,6 +1,5 @@
-//! Tasks, and the queue of those that were woken
+//! Tasks and their wakers
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::panic::Location;
 use std::pin::Pin;
@@ -8,10 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
-use spin::mutex::SpinMutex;
-use spin::relax::Yield;
-
 use super::stalled::Wait;
+use super::woken::Queue;
 
 /// The number of the main task
 pub(super) const MAIN: usize = 0;
@@ -100,34 +97,6 @@ impl fmt::Display for TaskName<'_> {
     }
 }
 
-/// Tasks that were woken, in that order
-#[derive(Default)]
-pub(super) struct Queue {
-    woken: SpinMutex<VecDeque<usize>, Yield>,
-    /// Whether there are any: read without the lock
-    has_woken: AtomicBool,
-}
-
-impl Queue {
-    /// Moves the tasks that were woken to the end of `ready`
-    #[inline]
-    pub(super) fn take(&self, ready: &mut VecDeque<usize>) {
-        if self.has_woken.load(Ordering::Acquire) {
-            self.take_woken(ready);
-        }
-    }
-
-    fn take_woken(&self, ready: &mut VecDeque<usize>) {
-        let mut woken = self.woken.lock();
-        self.has_woken.store(false, Ordering::Relaxed);
-        if ready.is_empty() {
-            std::mem::swap(&mut *woken, ready);
-        } else {
-            ready.append(&mut woken);
-        }
-    }
-}
-
 pub(super) struct TaskWaker {
     id: usize,
     is_queued: AtomicBool,
@@ -154,9 +123,7 @@ impl Wake for TaskWaker {
         // Two threads that wake a task at once may both queue it, which costs a spurious poll.
         if !self.is_queued.load(Ordering::Relaxed) {
             self.is_queued.store(true, Ordering::Relaxed);
-            let mut woken = self.queue.woken.lock();
-            woken.push_back(self.id);
-            self.queue.has_woken.store(true, Ordering::Release);
+            self.queue.push(self.id);
         }
     }
 }

@@ -87,9 +87,12 @@ impl CompletionQueues {
         if queue.is_overrun {
             return Err(Error::new(Verb::PollCq, Cause::QueueFull));
         }
-        let n = out.len().min(queue.entries.len());
-        for (slot, completion) in out.iter_mut().zip(queue.entries.drain(..n)) {
-            *slot = completion;
+        let mut n = 0;
+        while n < out.len()
+            && let Some(completion) = queue.entries.pop_front()
+        {
+            out[n] = completion;
+            n += 1;
         }
         Ok(n)
     }
@@ -101,6 +104,7 @@ impl CompletionQueues {
         }
     }
 
+    #[inline(always)]
     pub(super) fn push(&mut self, key: CqKey, completion: Completion) -> Pushed {
         let mut pushed = Pushed { overrun: None, wakes: false };
         let Some(queue) = self.queues.get_mut(key) else { return pushed };

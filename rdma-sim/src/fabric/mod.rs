@@ -234,6 +234,8 @@ impl Fabric {
         }
     }
 
+    // Inlined, because a copy of a completion that was just made is slow.
+    #[inline(always)]
     fn complete(&mut self, (cq, completion): (CqKey, Completion)) {
         self.coverage.completed(self.schedule.now(), &completion);
         let pushed = self.cqs.push(cq, completion);

@@ -3,7 +3,7 @@
 //! They go out in one piece, and end when the answer is back. For the memory of another process an operation is requested in
 //! pieces, one at a time, and each is answered; so neither process has to keep more than a piece.
 
-use rdma_core::{SendOp, Status};
+use rdma_core::{Opcode, SendOp, Status};
 
 use super::Fabric;
 use super::event::{Event, Nanos};
@@ -19,7 +19,7 @@ impl Fabric {
         let qp = &mut self.qps[key];
         let has_more = qp.transmit_one_sided(now);
         let subject = qp.subject();
-        let out = if matches!(head.op, SendOp::Write { .. }) { len } else { 0 };
+        let out = if head.opcode == Opcode::Write { len } else { 0 };
         let left = self.links.occupy(link, now, out);
         self.trace.record_with(now, RecordKind::OneSided, subject, len as u64, left.as_nanos());
         self.schedule.add_all(self.links.triggered(link));

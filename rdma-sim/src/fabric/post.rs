@@ -26,11 +26,13 @@ impl Fabric {
         let fail = |cause| Error::new(Verb::PostSend, cause);
         let now = self.schedule.now();
         let qp = self.qps.require(key, Verb::PostSend)?;
-        let op = supported(&self.model, qp.qp_type, request.op);
-        if !matches!(request.op, SendOp::Send) {
+        let op = if matches!(request.op, SendOp::Send) {
+            SendOp::Send
+        } else {
+            let op = supported(&self.model, qp.qp_type, request.op);
             self.coverage.operation(request.op, op.is_err(), &self.model);
-        }
-        let op = op.map_err(fail)?;
+            op.map_err(fail)?
+        };
         let (first, others) = match request.sgl {
             [first, others @ ..] if others.is_empty() || self.model.rules.multi_sge == MultiSge::Split => {
                 (first, others)
@@ -44,11 +46,10 @@ impl Fabric {
         }
         // The device accepts all elements or none.
         let (device, max) = (qp.device, self.model.caps.max_message);
-        let resolve = |sge| self.memory.resolve(device, sge, max, Verb::PostSend);
-        let first = resolve(first)?;
+        let first = self.memory.resolve(device, first, max, Verb::PostSend)?;
         let mut size = qp.send_size(first)?;
         for sge in others {
-            size += qp.send_size(resolve(sge)?)?;
+            size += qp.send_size(self.memory.resolve(device, sge, max, Verb::PostSend)?)?;
         }
         qp.reserve_sends(size)?;
         self.cpu.spend(self.model.timing.post_ns);
@@ -155,7 +156,6 @@ impl Fabric {
 }
 
 /// What the device makes of an operation
-#[inline]
 fn supported(model: &Model, qp_type: QpType, op: SendOp) -> Result<SendOp, Cause> {
     let one_sided = model.caps.one_sided;
     match op {

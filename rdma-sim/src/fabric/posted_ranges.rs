@@ -90,14 +90,14 @@ impl PostedRanges {
 
     /// Joins equal runs that touch, from the one before `first` to the one at `last`
     fn join(&mut self, first: usize, last: usize) {
-        for at in (first.max(1)..=last).rev() {
-            if let Some(run) = self.runs.get(at).copied()
-                && let before = &mut self.runs[at - 1]
-                && (before.end, before.reads, before.fills) == (run.start, run.reads, run.fills)
-            {
-                before.end = run.end;
+        let mut at = last.min(self.runs.len().saturating_sub(1));
+        while at >= first.max(1) {
+            let (before, run) = (self.runs[at - 1], self.runs[at]);
+            if before.end == run.start && before.reads == run.reads && before.fills == run.fills {
+                self.runs[at - 1].end = run.end;
                 self.runs.remove(at);
             }
+            at -= 1;
         }
     }
 

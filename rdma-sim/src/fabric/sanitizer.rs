@@ -215,11 +215,15 @@ impl Sanitizer {
         let seq = self.next_seq;
         self.next_seq += 1;
         let post = Post { seq, id, opcode, span, bytes, site };
-        if let Some(queues) = self.queue_pairs.entry(qp).map(|entry| entry.or_default()) {
-            queues.queue(opcode).push_back(post);
+        // Looked up before anything is inserted: that is fast without optimisation, too.
+        if !self.queue_pairs.contains_key(qp) {
+            self.queue_pairs.insert(qp, Queues::default());
         }
-        let ranges = self.regions.entry(span.region).map(|entry| entry.or_default());
-        if ranges.is_some_and(|ranges| ranges.add(span, fills(opcode))) {
+        self.queue_pairs[qp].queue(opcode).push_back(post);
+        if !self.regions.contains_key(span.region) {
+            self.regions.insert(span.region, PostedRanges::default());
+        }
+        if self.regions[span.region].add(span, fills(opcode)) {
             self.find(now, FindingKind::OverlappingPosts, Some((id, site)));
         }
     }

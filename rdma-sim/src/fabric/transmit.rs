@@ -4,7 +4,7 @@
 //! time ago, and sends a frame only into a receive that it can see. Bytes move when their frame is transmitted, straight
 //! from the sender's memory to the receiver's; the receiving program cannot look before its completion.
 
-use rdma_core::{SendOp, Status, Time};
+use rdma_core::{FRAME, Opcode, Status, Time};
 
 use super::Fabric;
 use super::event::{Event, Nanos};
@@ -40,6 +40,7 @@ impl Fabric {
     }
 
     /// Sends something of `key`, unless it has to wait for a receive
+    #[inline(always)]
     fn transmit_next(&mut self, link: LinkEnd, key: QpKey) -> bool {
         let now = self.schedule.now();
         let Some(head) = self.qps.head(key, now) else {
@@ -50,7 +51,7 @@ impl Fabric {
             self.trace.note_dropped(now, idle, Ending::Idle);
             return false;
         };
-        if head.op != SendOp::Send {
+        if head.opcode != Opcode::Send {
             self.transmit_one_sided(link, key, &head);
             return true;
         }
@@ -121,7 +122,10 @@ impl Fabric {
             return self.remotes.block(key);
         }
 
-        let batch = self.links.batch(link, now, self.schedule.quiet_until(), head.is_first);
+        let batch = match head.span.len {
+            0..=FRAME => 1,
+            _ => self.links.batch(link, now, self.schedule.quiet_until(), head.is_first),
+        };
         let piece = self.qps.plan(key, peer, batch.min(room));
         // With the last frame all of them: the program must not have written to those that have left either.
         let leaving = if piece.is_last { (0, head.span.len) } else { (piece.from, piece.len) };
@@ -240,6 +244,11 @@ impl Fabric {
     /// Schedules the completion of a transmitted send of `key`, by its position in the queue, and of those that waited for it
     pub(super) fn end_send(&mut self, key: QpKey, position: usize, time: Time) {
         let visible = self.world.visible_at(self.qps[key].device, time);
-        self.schedule.add_all(self.qps.end_send(key, position, visible));
+        let event = Event::Sent(self.qps.at(key));
+        let qp = &mut self.qps[key];
+        qp.end_send(position, visible);
+        while let Some(end) = qp.next_end() {
+            self.schedule.add(end, event);
+        }
     }
 }

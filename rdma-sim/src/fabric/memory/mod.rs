@@ -121,6 +121,7 @@ impl Memory {
     // ─── Posted ranges ───
 
     /// The memory that an element of a request of `device` names
+    #[inline(always)]
     pub(super) fn resolve(
         &self,
         device: DeviceIndex,

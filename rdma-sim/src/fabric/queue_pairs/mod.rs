@@ -293,10 +293,14 @@ impl QueuePairs {
     }
 
     /// What a queue pair has to send, if it can send
+    #[inline(always)]
     pub(super) fn head(&mut self, key: QpKey, now: Time) -> Option<Head> {
         let idle_ns = self.idle_ns;
-        let qp = self.all.get_mut(key).filter(|qp| qp.is_ready_to_send())?;
-        (!qp.expire_if_idle(now, idle_ns)).then(|| qp.head())
+        let qp = self.all.get_mut(key)?;
+        if !qp.is_ready_to_send() || qp.expire_if_idle(now, idle_ns) {
+            return None;
+        }
+        Some(qp.head())
     }
 
     pub(super) fn expire_if_idle(&mut self, key: QpKey, now: Time) -> bool {
@@ -399,19 +403,6 @@ impl QueuePairs {
         let found = self.live(qp)?;
         found.retry_expired();
         Some(found)
-    }
-
-    /// Ends the transmitted send of `key` at `position` at `time`, and returns the completions that this permits, in order
-    pub(super) fn end_send(
-        &mut self,
-        key: QpKey,
-        position: usize,
-        time: Time,
-    ) -> impl Iterator<Item = (Time, Event)> {
-        let event = Event::Sent(self.at(key));
-        let qp = &mut self.all[key];
-        qp.end_send(position, time);
-        iter::from_fn(move || Some((qp.next_end()?, event)))
     }
 }
 

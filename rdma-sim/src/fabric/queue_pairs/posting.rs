@@ -77,12 +77,13 @@ impl QueuePair {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push_send(&mut self, id: WrId, op: SendOp, span: Span, is_signaled: bool) {
         self.sends.push_back(Send::new(id, op, span, is_signaled));
     }
 
     /// Posts a receive, and returns whether it is the next to be filled; with `overflows`, beyond the end of the ring if need be
+    #[inline(always)]
     pub(crate) fn push_receive(
         &mut self,
         id: WrId,

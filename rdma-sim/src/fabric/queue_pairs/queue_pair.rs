@@ -318,9 +318,10 @@ impl QueuePair {
     }
 
     /// What it has to send next
+    #[inline(always)]
     pub(crate) fn head(&self) -> Head {
         let Send { id, op, span, sent, is_lost, .. } = *self.front();
-        Head { id, op, span, is_first: sent == 0, is_lost, is_reliable: self.is_reliable() }
+        Head { id, opcode: opcode(op), span, is_first: sent == 0, is_lost, is_reliable: self.is_reliable() }
     }
 
     pub(crate) fn lose_head(&mut self) {
@@ -368,12 +369,12 @@ impl QueuePair {
     }
 
     /// Ends a transmitted send at `at`
-    pub(super) fn end_send(&mut self, position: usize, at: Time) {
+    pub(crate) fn end_send(&mut self, position: usize, at: Time) {
         self.sends[position].ends = Some(at);
     }
 
     /// When the next send completes whose end is known, and those before it
-    pub(super) fn next_end(&mut self) -> Option<Time> {
+    pub(crate) fn next_end(&mut self) -> Option<Time> {
         let ends = self.sends.get(self.ending)?.ends?;
         self.ending += 1;
         self.last_departure = self.last_departure.max(ends);

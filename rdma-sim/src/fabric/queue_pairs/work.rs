@@ -45,7 +45,7 @@ pub(super) struct Receive {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) id: WrId,
-    pub(crate) op: SendOp,
+    pub(crate) opcode: Opcode,
     pub(crate) span: Span,
     /// No frame of it has left.
     pub(crate) is_first: bool,
@@ -85,6 +85,8 @@ pub(crate) struct OneSided {
 }
 
 impl Send {
+    // Inlined, as all through which a request passes on its way into the queue: copies of what was just written are slow.
+    #[inline(always)]
     pub(super) fn new(id: WrId, op: SendOp, span: Span, is_signaled: bool) -> Self {
         Self {
             id,
@@ -103,11 +105,13 @@ impl Send {
 }
 
 impl Receive {
+    #[inline(always)]
     pub(super) fn new(id: WrId, span: Span, visible: Time, is_beyond: bool, status: Status) -> Self {
         Self { id, span, visible, frames_in: 0, bytes_in: 0, is_beyond, status }
     }
 }
 
+#[inline]
 pub(crate) fn opcode(op: SendOp) -> Opcode {
     match op {
         SendOp::Write { .. } => Opcode::Write,

@@ -6,7 +6,6 @@ use rdma_core::{Gid, Time, Verb};
 
 use crate::LineRate;
 use crate::fabric::event::Nanos;
-use crate::fabric::ids::LinkEnd;
 use crate::topology::{Port, self_assigned_again};
 
 /// One port of a Mac
@@ -14,8 +13,6 @@ use crate::topology::{Port, self_assigned_again};
 pub(super) struct Device {
     pub(super) name: String,
     pub(super) host: u32,
-    /// The end of a cable that is in the port.
-    pub(super) link: Option<LinkEnd>,
     pub(super) gids: Vec<Gid>,
     /// The rate of the port itself, whatever the cable carries.
     pub(super) rate: LineRate,
@@ -63,11 +60,10 @@ pub(super) struct DeviceFaults {
 }
 
 impl Device {
-    pub(super) fn new(port: &Port, rate: LineRate, host: u32, link: Option<LinkEnd>) -> Self {
+    pub(super) fn new(port: &Port, rate: LineRate, host: u32) -> Self {
         Self {
             name: port.device.clone(),
             host,
-            link,
             gids: port.gids(),
             rate,
             incarnation: 1,

@@ -209,7 +209,10 @@ impl World {
             }
             FaultKind::InterfaceDown | FaultKind::Unresolvable => self.set_unresolvable(device, true),
             FaultKind::Resolvable => self.set_unresolvable(device, false),
-            kind => self.device_mut(device).apply_fault(kind),
+            kind => {
+                self.has_device_faults = true;
+                self.device_mut(device).apply_fault(kind);
+            }
         }
     }
 
@@ -273,7 +276,7 @@ impl World {
         let (one, two) = (self.device_at(remote), self.device_at(there_remote));
         for (end, device) in [(remote, two), (there_remote, one)] {
             self.cables[end.cable as usize].ends[usize::from(end.end)] = device;
-            self.device_mut(device).link = Some(end);
+            self.links[device.position()] = Some(end);
         }
     }
 

@@ -23,6 +23,10 @@ use crate::{LineRate, Model};
 pub(crate) struct World {
     hosts: Vec<Host>,
     devices: Vec<Device>,
+    /// The end of a cable that is in the port of each device; apart, because each transmission looks at it.
+    links: Vec<Option<LinkEnd>>,
+    /// Whether a fault has concerned a device alone.
+    has_device_faults: bool,
     cables: Vec<Cable>,
     /// Processes have stopped or started since the last [`take_processes_changed`](Self::take_processes_changed).
     has_news: bool,
@@ -48,7 +52,7 @@ impl World {
         let mut cables: Vec<_> = rates
             .map(|rate| Cable { rate, is_plugged: true, is_unresolvable: false, ends: [DeviceIndex(0); 2] })
             .collect();
-        let (mut devices, mut hosts) = (Vec::new(), Vec::new());
+        let (mut devices, mut links, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
         for (h, host) in topology.hosts.iter().enumerate() {
             let first = devices.len() as u32;
             for (p, port) in host.ports.iter().enumerate() {
@@ -59,12 +63,24 @@ impl World {
                     cables[c].ends[end] = index;
                     Some(LinkEnd { cable: c as u32, end: end as u8 })
                 });
-                devices.push(Device::new(port, host.mac().line_rate(), h as u32, link));
+                devices.push(Device::new(port, host.mac().line_rate(), h as u32));
+                links.push(link);
             }
             hosts.push(Host::new(host.name.clone(), first..devices.len() as u32));
         }
         let (max_pd, rules) = (model.caps.max_pd, model.rules.clone());
-        Self { hosts, devices, cables, has_news: false, ports_changed: false, here: None, max_pd, rules }
+        Self {
+            hosts,
+            devices,
+            links,
+            has_device_faults: false,
+            cables,
+            has_news: false,
+            ports_changed: false,
+            here: None,
+            max_pd,
+            rules,
+        }
     }
 
     // ─── Hosts ───
@@ -148,6 +164,7 @@ impl World {
 
     /// The host of a device, if another process simulates it
     pub(super) fn remote_host(&self, device: DeviceIndex) -> Option<u32> {
+        self.here?;
         let host = self.device(device).host;
         self.is_elsewhere(host).then_some(host)
     }
@@ -229,7 +246,7 @@ impl World {
 
     /// The end of a cable that is in the port of a device
     pub(crate) fn link(&self, device: DeviceIndex) -> Option<LinkEnd> {
-        self.device(device).link
+        self.links[device.position()]
     }
 
     /// Of the devices of `host`, the first with a cable to the host `to`
@@ -240,7 +257,7 @@ impl World {
 
     /// The device at the other end of a device's cable, if the cable is plugged in
     pub(super) fn neighbour(&self, device: DeviceIndex) -> Option<DeviceIndex> {
-        let LinkEnd { cable, end } = self.device(device).link?;
+        let LinkEnd { cable, end } = self.link(device)?;
         let cable = &self.cables[cable as usize];
         cable.is_plugged.then(|| cable.ends[1 - usize::from(end)])
     }
@@ -270,7 +287,7 @@ impl World {
 
     /// When a completion at `device` that is ready at `time` becomes visible
     pub(super) fn visible_at(&self, device: DeviceIndex, time: Time) -> Time {
-        self.device(device).faults.visible_at(time)
+        if self.has_device_faults { self.device(device).faults.visible_at(time) } else { time }
     }
 
     fn device(&self, device: DeviceIndex) -> &Device {
@@ -346,7 +363,7 @@ impl World {
 
     /// Whether the receive queues of `device` accept more than they hold
     pub(super) fn overflows(&self, device: DeviceIndex) -> bool {
-        self.device(device).faults.overflows
+        self.has_device_faults && self.device(device).faults.overflows
     }
 
     /// Whether the next region of `device` shall lie across a 4 GiB boundary; true once for each fault
