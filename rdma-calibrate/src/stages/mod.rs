@@ -10,17 +10,11 @@ mod memory;
 mod queues;
 mod timing;
 
-use tokio::io::{AsyncRead, AsyncWrite};
-
 use crate::error::CalibrateError;
 use crate::lab::Lab;
-use crate::machine::Machine;
 use crate::options::Options;
 
-pub(crate) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-    options: &Options,
-) -> Result<(), CalibrateError> {
+pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), CalibrateError> {
     memory::run(lab)?;
     connecting::run(lab).await?;
     timing::run(lab).await?;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use futures::future::join;
 use rdma_calibrate::{Machine, Options, Path, calibrate, serve};
-use rdma_core::{Error, Runtime};
-use rdma_sim::{Net, Sim, SimDevice};
+use rdma_core::{AnyDevice, Error, Runtime};
+use rdma_sim::{Net, Sim};
 
 use super::args::Arguments;
 use super::outcome;
@@ -17,11 +17,9 @@ use crate::report::{Output, SIMULATOR, simulated};
 struct SimulatedMac(Net, &'static str);
 
 impl Machine for SimulatedMac {
-    type Device = SimDevice;
-
-    fn open(&self, path: Path) -> Result<SimDevice, Error> {
+    fn open(&self, path: Path) -> Result<AnyDevice, Error> {
         let device = self.0.open(self.1, &mac::device(0)).map_err(Error::from)?;
-        Ok(device.with_path(path.source_index, path.mtu))
+        Ok(AnyDevice::new(device.with_path(path.source_index, path.mtu)))
     }
 
     fn runtime(&self) -> Arc<dyn Runtime> {
