@@ -74,8 +74,11 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> BootstrapStream fo
     }
 }
 
+/// A stream of any type: what is done with it is compiled once for each device
+pub(crate) type BoxedStream = Box<dyn BootstrapStream + Send>;
+
 /// Fills `bytes`
-pub(crate) async fn read_exact(stream: &mut impl BootstrapStream, mut bytes: &mut [u8]) -> io::Result<()> {
+pub(crate) async fn read_exact(stream: &mut BoxedStream, mut bytes: &mut [u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let n = poll_fn(|cx| stream.poll_read(cx, bytes)).await?;
         if n == 0 {
@@ -87,7 +90,7 @@ pub(crate) async fn read_exact(stream: &mut impl BootstrapStream, mut bytes: &mu
 }
 
 /// Writes all of `bytes` and sends them on their way
-pub(crate) async fn write_all(stream: &mut impl BootstrapStream, mut bytes: &[u8]) -> io::Result<()> {
+pub(crate) async fn write_all(stream: &mut BoxedStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let n = poll_fn(|cx| stream.poll_write(cx, bytes)).await?;
         if n == 0 {

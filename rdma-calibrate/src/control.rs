@@ -18,13 +18,21 @@ const MAX_LINE: u64 = 64 << 10;
 /// How long a side may take for an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(crate) struct Control<S> {
-    stream: BufReader<S>,
+/// A stream of any type: a calibration is compiled once
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+pub(crate) struct Control<'a> {
+    stream: BufReader<&'a mut dyn Stream>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Control<S> {
+impl<'a> Control<'a> {
     /// Exchanges versions with the other side
-    pub(crate) async fn meet(stream: S, runtime: &dyn Runtime) -> Result<Self, CalibrateError> {
+    pub(crate) async fn meet(
+        stream: &'a mut dyn Stream,
+        runtime: &dyn Runtime,
+    ) -> Result<Self, CalibrateError> {
         let mut control = Self { stream: BufReader::new(stream) };
         control.say(&Hello { tb5_calibrate: VERSION }).await?;
         let line = control.line(runtime, PATIENCE).await?;

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdma_async::time::sleep;
-use rdma_core::{Device, Error, Gid, QpAddress, Runtime, Time};
-use tokio::io::{AsyncRead, AsyncWrite};
+use rdma_core::{AnyDevice, Device as _, Error, Gid, QpAddress, Runtime, Time};
 
 use crate::calls::Calls;
-use crate::control::{Control, PATIENCE};
+use crate::control::{Control, PATIENCE, Stream};
 use crate::error::CalibrateError;
 use crate::findings::Findings;
 use crate::machine::{Machine, Path};
@@ -17,18 +16,22 @@ use crate::message::{Reply, Request};
 use crate::serve::open;
 use crate::station::Station;
 
-pub(crate) struct Lab<'a, M: Machine, S> {
-    pub(crate) machine: &'a M,
-    pub(crate) device: Arc<M::Device>,
+pub(crate) struct Lab<'a> {
+    pub(crate) machine: &'a dyn Machine,
+    pub(crate) device: Arc<AnyDevice>,
     pub(crate) calls: Arc<Calls>,
     pub(crate) findings: Findings,
-    control: Control<S>,
+    control: Control<'a>,
     runtime: Arc<dyn Runtime>,
     start: Time,
 }
 
-impl<'a, M: Machine, S: AsyncRead + AsyncWrite + Unpin> Lab<'a, M, S> {
-    pub(crate) async fn meet(machine: &'a M, stream: S, calls: &Arc<Calls>) -> Result<Self, CalibrateError> {
+impl<'a> Lab<'a> {
+    pub(crate) async fn meet(
+        machine: &'a dyn Machine,
+        stream: &'a mut dyn Stream,
+        calls: &Arc<Calls>,
+    ) -> Result<Self, CalibrateError> {
         let runtime = machine.runtime();
         let control = Control::meet(stream, &*runtime).await?;
         let device = open(machine, calls).map_err(CalibrateError::Device)?;
@@ -96,10 +99,10 @@ impl<'a, M: Machine, S: AsyncRead + AsyncWrite + Unpin> Lab<'a, M, S> {
     pub(crate) async fn half_pair(
         &mut self,
         stage: &'static str,
-        device: &Arc<M::Device>,
+        device: &Arc<AnyDevice>,
         frames: u32,
         len: usize,
-    ) -> Result<(Station<M::Device>, QpAddress), CalibrateError> {
+    ) -> Result<(Station, QpAddress), CalibrateError> {
         let Reply::Made { address } = self.ask(Request::Make { frames, len }).await? else {
             return Err(CalibrateError::NotCalibrate);
         };
@@ -115,7 +118,7 @@ impl<'a, M: Machine, S: AsyncRead + AsyncWrite + Unpin> Lab<'a, M, S> {
         stage: &'static str,
         frames: u32,
         len: usize,
-    ) -> Result<Station<M::Device>, CalibrateError> {
+    ) -> Result<Station, CalibrateError> {
         let device = Arc::clone(&self.device);
         let (station, peer) = self.half_pair(stage, &device, frames, len).await?;
         station.connect(&peer).map_err(|error| CalibrateError::Verb { stage, error })?;
@@ -123,9 +126,9 @@ impl<'a, M: Machine, S: AsyncRead + AsyncWrite + Unpin> Lab<'a, M, S> {
     }
 }
 
-impl<M: Machine, S> Lab<'_, M, S> {
+impl Lab<'_> {
     /// Opens the device once more, for transitions with other attributes
-    pub(crate) fn open(&self, path: Path) -> Result<Arc<M::Device>, Error> {
+    pub(crate) fn open(&self, path: Path) -> Result<Arc<AnyDevice>, Error> {
         self.calls.during("alloc_pd", || self.machine.open(path)).map(Arc::new)
     }
 

@@ -28,6 +28,7 @@ pub use self::options::Options;
 pub use self::plan::{How, PLAN, Plan};
 pub use self::serve::{serve, serve_watched};
 
+use self::control::Stream;
 use self::lab::Lab;
 
 /// Finds out how the device of `machine` behaves, with the help of a peer that [serves](serve) at the other end of `stream`
@@ -43,9 +44,9 @@ use self::lab::Lab;
 /// # Cancel safety
 ///
 /// Cancel safe: dropping the future destroys what it has created.
-pub async fn calibrate<M: Machine>(
-    machine: &M,
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+pub async fn calibrate(
+    machine: &dyn Machine,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin,
     options: &Options,
 ) -> Result<Findings, CalibrateError> {
     let calls = Arc::new(Calls::new(machine.runtime()));
@@ -61,9 +62,18 @@ pub async fn calibrate<M: Machine>(
 /// # Cancel safety
 ///
 /// As [`calibrate`].
-pub async fn calibrate_watched<M: Machine>(
-    machine: &M,
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+pub async fn calibrate_watched(
+    machine: &dyn Machine,
+    mut stream: impl AsyncRead + AsyncWrite + Send + Unpin,
+    options: &Options,
+    calls: &Arc<Calls>,
+) -> Result<Findings, CalibrateError> {
+    calibrate_over(machine, &mut stream, options, calls).await
+}
+
+async fn calibrate_over(
+    machine: &dyn Machine,
+    stream: &mut dyn Stream,
     options: &Options,
     calls: &Arc<Calls>,
 ) -> Result<Findings, CalibrateError> {

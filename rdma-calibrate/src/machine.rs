@@ -1,18 +1,15 @@
 use std::sync::Arc;
 
-use rdma_core::{Device, Error, Runtime};
+use rdma_core::{AnyDevice, Error, Runtime};
 
 /// A side of a calibration: a device, and a clock
 pub trait Machine: Send + Sync {
-    /// Its device
-    type Device: Device;
-
     /// Opens the device; transitions to RTR of its queue pairs have these attributes
     ///
     /// # Errors
     ///
     /// The [`Error`] of the backend.
-    fn open(&self, path: Path) -> Result<Self::Device, Error>;
+    fn open(&self, path: Path) -> Result<AnyDevice, Error>;
 
     /// The clock and the timers
     fn runtime(&self) -> Arc<dyn Runtime>;

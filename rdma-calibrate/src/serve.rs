@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdma_core::{Device, Error, PortState};
+use rdma_core::{AnyDevice, Device as _, Error, PortState};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::calls::Calls;
-use crate::control::Control;
+use crate::control::{Control, Stream};
 use crate::error::CalibrateError;
 use crate::machine::{Machine, Path};
 use crate::message::{Reply, Request};
@@ -31,9 +31,9 @@ const STAGE: &str = "for the other side";
 /// # Cancel safety
 ///
 /// Cancel safe: dropping the future destroys what it has created.
-pub async fn serve<M: Machine>(
-    machine: &M,
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+pub async fn serve(
+    machine: &dyn Machine,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin,
 ) -> Result<(), CalibrateError> {
     let calls = Arc::new(Calls::new(machine.runtime()));
     serve_watched(machine, stream, &calls).await
@@ -48,9 +48,17 @@ pub async fn serve<M: Machine>(
 /// # Cancel safety
 ///
 /// As [`serve`].
-pub async fn serve_watched<M: Machine>(
-    machine: &M,
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+pub async fn serve_watched(
+    machine: &dyn Machine,
+    mut stream: impl AsyncRead + AsyncWrite + Send + Unpin,
+    calls: &Arc<Calls>,
+) -> Result<(), CalibrateError> {
+    serve_over(machine, &mut stream, calls).await
+}
+
+async fn serve_over(
+    machine: &dyn Machine,
+    stream: &mut dyn Stream,
     calls: &Arc<Calls>,
 ) -> Result<(), CalibrateError> {
     let runtime = machine.runtime();
@@ -85,7 +93,7 @@ pub async fn serve_watched<M: Machine>(
 }
 
 /// Opens the device of `machine`; its port must be active
-pub(crate) fn open<M: Machine>(machine: &M, calls: &Calls) -> Result<Arc<M::Device>, Error> {
+pub(crate) fn open(machine: &dyn Machine, calls: &Calls) -> Result<Arc<AnyDevice>, Error> {
     let device = calls.during("alloc_pd", || machine.open(Path::default()))?;
     if device.port()?.state != PortState::Active {
         return Err(Error::new(rdma_core::Verb::QueryPort, rdma_core::Cause::PortDown));
@@ -97,15 +105,15 @@ fn failed(error: Error) -> Reply {
     Reply::Failed(error.to_string())
 }
 
-struct Answers<'a, D: Device> {
-    device: Arc<D>,
+struct Answers<'a> {
+    device: Arc<AnyDevice>,
     calls: &'a Arc<Calls>,
-    station: Option<Station<D>>,
-    resting: VecDeque<Station<D>>,
+    station: Option<Station>,
+    resting: VecDeque<Station>,
 }
 
-impl<D: Device> Answers<'_, D> {
-    fn station(&mut self) -> Result<&mut Station<D>, CalibrateError> {
+impl Answers<'_> {
+    fn station(&mut self) -> Result<&mut Station, CalibrateError> {
         self.station.as_mut().ok_or(CalibrateError::NotCalibrate)
     }
 

@@ -9,14 +9,13 @@ use std::time::Duration;
 use rdma_arena::Arena;
 use rdma_async::time::timeout;
 use rdma_core::{
-    Access, Cause, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, QpAddress, QpCapacity,
-    QpInit, QueuePair, RecvRequest, Rkey, SendOp, SendRequest, Sge, Status, Teardown, Transition, Verb, WrId,
+    Access, AnyCompletionQueue, AnyDevice, AnyMemoryRegion, AnyQueuePair, Cause, Completion,
+    CompletionQueue as _, Device as _, Error, MemoryRegion as _, Opcode, QpAddress, QpCapacity, QpInit,
+    QueuePair as _, RecvRequest, Rkey, SendOp, SendRequest, Sge, Status, Teardown, Transition, Verb, WrId,
 };
 
 use crate::calls::Calls;
 use crate::error::CalibrateError;
-
-type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
 
 /// How long a request may take that has to complete.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
@@ -25,18 +24,18 @@ pub(crate) const ALL_ACCESS: Access =
     Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
 
 /// Memory of this program that is registered
-pub(crate) struct Memory<D: Device> {
-    region: Option<D::Mr>,
+pub(crate) struct Memory {
+    region: Option<AnyMemoryRegion>,
     /// `None` once the device may touch it for ever, so that it is never unmapped.
     arena: Option<Arena>,
     calls: Arc<Calls>,
 }
 
-impl<D: Device> Memory<D> {
+impl Memory {
     /// Registers `len` bytes, from `offset` bytes behind the beginning of a mapping on
     pub(crate) fn register(
         calls: &Arc<Calls>,
-        device: &D,
+        device: &AnyDevice,
         offset: usize,
         len: usize,
         access: Access,
@@ -54,7 +53,7 @@ impl<D: Device> Memory<D> {
     }
 
     /// As [`register`](Self::register) from the beginning, with as few rights as the device accepts
-    fn of(calls: &Arc<Calls>, device: &D, len: usize) -> Result<Self, Error> {
+    fn of(calls: &Arc<Calls>, device: &AnyDevice, len: usize) -> Result<Self, Error> {
         match Self::register(calls, device, 0, len, Access::LOCAL_WRITE) {
             Err(Error { cause: Cause::Invalid(_), .. }) => Self::register(calls, device, 0, len, ALL_ACCESS),
             registered => registered,
@@ -76,7 +75,7 @@ impl<D: Device> Memory<D> {
     }
 }
 
-impl<D: Device> Drop for Memory<D> {
+impl Drop for Memory {
     fn drop(&mut self) {
         if !self.deregister() {
             std::mem::forget(self.arena.take());
@@ -88,21 +87,26 @@ impl<D: Device> Drop for Memory<D> {
 /// A queue pair, its completion queue and its memory
 ///
 /// The fields are dropped in this order: the memory outlives the queue pair.
-pub(crate) struct Station<D: Device> {
-    qp: Qp<D>,
-    cq: D::Cq,
-    memory: Vec<Memory<D>>,
+pub(crate) struct Station {
+    qp: AnyQueuePair,
+    cq: AnyCompletionQueue,
+    memory: Vec<Memory>,
     next: u64,
     stashed: VecDeque<Completion>,
-    device: Arc<D>,
+    device: Arc<AnyDevice>,
     calls: Arc<Calls>,
 }
 
-impl<D: Device> Station<D> {
-    pub(crate) fn new(calls: &Arc<Calls>, device: &Arc<D>, frames: u32, len: usize) -> Result<Self, Error> {
+impl Station {
+    pub(crate) fn new(
+        calls: &Arc<Calls>,
+        device: &Arc<AnyDevice>,
+        frames: u32,
+        len: usize,
+    ) -> Result<Self, Error> {
         let depth = device.caps().max_cqe.min(4096);
         let cq = calls.during("create_cq", || device.create_cq(depth))?;
-        let memory = Memory::of(calls, &**device, len)?;
+        let memory = Memory::of(calls, device, len)?;
         let frames = frames.min(device.caps().max_queue_frames);
         let qp = calls.during("create_qp", || cq.create_qp(&QpInit::with_frames(frames)))?;
         Ok(Self {
@@ -140,7 +144,7 @@ impl<D: Device> Station<D> {
 
     /// Posts a receive into memory that is registered only now
     pub(crate) fn recv_late(&mut self, len: usize) -> Result<(), Error> {
-        let late = Memory::of(&self.calls, &*self.device, len)?;
+        let late = Memory::of(&self.calls, &self.device, len)?;
         let sgl = [late.sge(&(0..len))];
         // Also if the post fails: it is dropped after the queue pair.
         self.memory.push(late);
@@ -220,7 +224,7 @@ impl<D: Device> Station<D> {
     }
 }
 
-impl<D: Device> Drop for Station<D> {
+impl Drop for Station {
     fn drop(&mut self) {
         // The regions are dropped afterwards, and prove that the device has stopped where the queue pair does not.
         let _ = self.calls.during("destroy_qp", || self.qp.destroy());

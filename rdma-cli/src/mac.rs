@@ -2,9 +2,9 @@
 
 use anyhow::{Context as _, Result};
 use futures::future::try_join;
-use rdma_async::{Node, NodeBuilder, NodeOptions, Session};
+use rdma_async::{AnyDevice, Node, NodeOptions, Session};
 use rdma_sim::profile::{Profile, ProfileError};
-use rdma_sim::{LineRate, Model, Net, SimDevice, Topology};
+use rdma_sim::{LineRate, Model, Net, OpenError, SimDevice, Topology};
 
 use crate::failure::Failure;
 
@@ -41,12 +41,24 @@ pub(crate) fn devices(net: &Net) -> Result<[SimDevice; 2]> {
     Ok([net.open("a", &device(0))?, net.open("b", &device(0))?])
 }
 
+/// A function that opens a simulated device, for a node
+///
+/// Sessions of simulated and of real devices have the same type: they are compiled once.
+pub(crate) fn opener(
+    net: &Net,
+    host: &str,
+    device: &str,
+) -> impl Fn() -> Result<AnyDevice, OpenError> + Send + Sync + use<> {
+    let open = net.opener(host, device);
+    move || open().map(AnyDevice::new)
+}
+
 /// Opens a session between both Macs, over these cables
-pub(crate) async fn connect(net: &Net, options: &NodeOptions, cables: u8) -> Result<[Session<SimDevice>; 2]> {
+pub(crate) async fn connect(net: &Net, options: &NodeOptions, cables: u8) -> Result<[Session<AnyDevice>; 2]> {
     let node = |host| {
-        let first = Node::builder(net.opener(host, &device(0)));
-        let builder: NodeBuilder<SimDevice> =
-            (1..cables).fold(first, |builder, cable| builder.device(net.opener(host, &device(cable))));
+        let first = Node::builder(opener(net, host, &device(0)));
+        let builder =
+            (1..cables).fold(first, |builder, cable| builder.device(opener(net, host, &device(cable))));
         builder.runtime(net.runtime()).options(options.clone()).build()
     };
     let (a, b) = (node("a")?, node("b")?);

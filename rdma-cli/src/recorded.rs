@@ -92,7 +92,7 @@ pub(crate) fn read(path: &Path) -> Result<Host> {
             format_args!("is not a host report: its platform is {platform}, and not one of {known}")
         ));
     }
-    let report = serde_json::from_slice(&json).with_context(invalid)?;
+    let report = HostReport::from_json(&json).with_context(invalid)?;
     Ok(Host::new(path.display().to_string(), report))
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn shorten(hosts: &mut [Host]) {
 
 /// Writes a report as indented JSON
 pub(crate) fn write(path: &Path, report: &HostReport) -> Result<()> {
-    let json = serde_json::to_string_pretty(report)? + "\n";
+    let json = report.to_json()? + "\n";
     file::write_all(path, &json)
 }
 

@@ -18,7 +18,6 @@ use super::pairing::{Pairing, PortUse, RETRY_INTERVAL};
 use super::path::PreparedPath;
 use super::port_watch::Watcher;
 use super::wire::ControlStream;
-use crate::bootstrap_stream::BootstrapStream;
 use crate::error::{ConnectError, SessionError};
 use crate::peering::shared::PeeringShared;
 use crate::peering::state::LostPath;
@@ -55,10 +54,10 @@ enum PathState<D: Device> {
     Down { from: Time },
 }
 
-pub(super) struct Control<D: Device, S> {
+pub(super) struct Control<D: Device> {
     node: Arc<NodeInner<D>>,
     peering: Arc<PeeringShared<D>>,
-    stream: ControlStream<S>,
+    stream: ControlStream,
     side: Side,
     peer_timeout: Duration,
     /// A path for each port of the connecting side.
@@ -99,11 +98,11 @@ enum Input<D: Device> {
     Tick,
 }
 
-impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
+impl<D: Device> Control<D> {
     pub(super) fn new(
         node: &Arc<NodeInner<D>>,
         peering: Arc<PeeringShared<D>>,
-        stream: ControlStream<S>,
+        stream: ControlStream,
         side: Side,
         peer_timeout: Duration,
         peer_ports: u32,
@@ -465,7 +464,7 @@ fn is_unreachable(error: &ConnectError) -> bool {
     }
 }
 
-impl<D: Device, S> Drop for Control<D, S> {
+impl<D: Device> Drop for Control<D> {
     /// Ends the peering: also if the attempt to make it is given up, or the runtime drops the task
     fn drop(&mut self) {
         self.node.port_watch.leave(&mut self.watcher);

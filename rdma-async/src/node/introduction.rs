@@ -16,7 +16,7 @@ use super::options::{BULK_FRAGMENT, TRANSMIT};
 #[cfg(feature = "shared-key")]
 use super::sealed::SealedStream;
 use super::wire::ControlStream;
-use crate::bootstrap_stream::{BootstrapStream, read_exact, write_all};
+use crate::bootstrap_stream::{BootstrapStream, BoxedStream, read_exact, write_all};
 use crate::error::{ConnectError, SessionError};
 use crate::node_id::NodeId;
 use crate::peering::shared::PeeringShared;
@@ -31,7 +31,7 @@ pub(super) async fn establish<D: Device, S: BootstrapStream + Send + 'static>(
     side: Side,
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
     let limit = node.options.connect_timeout;
-    let introduced = introduce(node, Attempt::new(node), stream, side, node.runtime.now() + limit);
+    let introduced = introduce(node, Attempt::new(node), Box::new(stream), side, node.runtime.now() + limit);
     let (mut closed, mut attempt) = (pin!(node.closed()), pin!(timeout(&*node.runtime, limit, introduced)));
     poll_fn(|cx| match closed.as_mut().poll(cx) {
         Poll::Ready(()) => Poll::Ready(Err(ConnectError::Closed)),
@@ -42,26 +42,26 @@ pub(super) async fn establish<D: Device, S: BootstrapStream + Send + 'static>(
     .await
 }
 
-async fn introduce<D: Device, S: BootstrapStream + Send + 'static>(
+async fn introduce<D: Device>(
     node: &Arc<NodeInner<D>>,
     attempt: Attempt<D>,
-    stream: S,
+    stream: BoxedStream,
     side: Side,
     until: Time,
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
     #[cfg(feature = "shared-key")]
     if let Some(key) = &node.options.shared_key {
         let stream = SealedStream::new(stream, key, side).await?;
-        return introduce_over(node, attempt, stream, side, until).await;
+        return introduce_over(node, attempt, Box::new(stream), side, until).await;
     }
     introduce_over(node, attempt, stream, side, until).await
 }
 
 /// As [`introduce`], over a stream that is as safe as it has to be
-async fn introduce_over<D: Device, S: BootstrapStream + Send + 'static>(
+async fn introduce_over<D: Device>(
     node: &Arc<NodeInner<D>>,
     attempt: Attempt<D>,
-    mut stream: S,
+    mut stream: BoxedStream,
     side: Side,
     until: Time,
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
@@ -108,11 +108,7 @@ fn hello<D: Device>(node: &NodeInner<D>) -> Hello {
     }
 }
 
-async fn exchange_hellos(
-    stream: &mut impl BootstrapStream,
-    ours: &Hello,
-    side: Side,
-) -> Result<Hello, ConnectError> {
+async fn exchange_hellos(stream: &mut BoxedStream, ours: &Hello, side: Side) -> Result<Hello, ConnectError> {
     if side == Side::Connecting {
         write_all(stream, &ours.to_bytes()).await?;
     }
@@ -129,7 +125,7 @@ async fn exchange_hellos(
     Ok(theirs)
 }
 
-async fn read_hello(stream: &mut impl BootstrapStream) -> Result<Hello, ConnectError> {
+async fn read_hello(stream: &mut BoxedStream) -> Result<Hello, ConnectError> {
     let mut bytes = [0; Hello::LEN];
     // A peer of another version may send a shorter hello and wait: its head is checked before the rest is read.
     let (head, rest) = bytes.split_at_mut(Hello::HEAD_LEN);
@@ -145,11 +141,7 @@ async fn read_hello(stream: &mut impl BootstrapStream) -> Result<Hello, ConnectE
 }
 
 /// Sees that the peer answers now: a recording cannot send back a new nonce
-async fn confirm(
-    stream: &mut ControlStream<impl BootstrapStream>,
-    ours: &Hello,
-    theirs: &Hello,
-) -> Result<(), ConnectError> {
+async fn confirm(stream: &mut ControlStream, ours: &Hello, theirs: &Hello) -> Result<(), ConnectError> {
     stream.push(ControlMessage::Confirm(theirs.nonce));
     match stream.next().await? {
         ControlMessage::Confirm(nonce) if nonce == ours.nonce => Ok(()),

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use rdma_core::session::{Hello, HelloError, Side};
 use snow::{Builder, TransportState};
 
-use crate::bootstrap_stream::{BootstrapStream, read_exact, write_all};
+use crate::bootstrap_stream::{BootstrapStream, BoxedStream, read_exact, write_all};
 use crate::error::ConnectError;
 use crate::shared_key::SharedKey;
 
@@ -20,8 +20,8 @@ const PREFIX: usize = 2;
 const MAX_PLAIN: usize = 4096;
 
 /// A bootstrap stream, encrypted and authenticated
-pub(super) struct SealedStream<S> {
-    stream: S,
+pub(super) struct SealedStream {
+    stream: BoxedStream,
     noise: TransportState,
     /// The record that arrives: its prefix, and then its bytes.
     incoming: Vec<u8>,
@@ -34,13 +34,17 @@ pub(super) struct SealedStream<S> {
     written: usize,
 }
 
-impl<S: BootstrapStream> SealedStream<S> {
+impl SealedStream {
     /// Makes sure that the peer has `key`
     ///
     /// # Errors
     ///
     /// [`ConnectError::Peer`] if it has none, or another one; the peer learns the same.
-    pub(super) async fn new(mut stream: S, key: &SharedKey, side: Side) -> Result<Self, ConnectError> {
+    pub(super) async fn new(
+        mut stream: BoxedStream,
+        key: &SharedKey,
+        side: Side,
+    ) -> Result<Self, ConnectError> {
         let head = Hello::sealed_head();
         let builder = Builder::new(PATTERN.parse().expect("the pattern is supported")).psk(0, &key.0);
         let builder = builder.and_then(|builder| builder.prologue(&head)).expect("neither was set before");
@@ -107,7 +111,7 @@ impl<S: BootstrapStream> SealedStream<S> {
 }
 
 /// Reads the peer's head and its message of the handshake
-async fn read_handshake(stream: &mut impl BootstrapStream, message: &mut [u8]) -> Result<(), ConnectError> {
+async fn read_handshake(stream: &mut BoxedStream, message: &mut [u8]) -> Result<(), ConnectError> {
     let mut head = [0; Hello::HEAD_LEN];
     read_exact(stream, &mut head).await?;
     let checked = Hello::check_sealed_head(&head);
@@ -124,7 +128,7 @@ fn refused() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a record was not sealed with the key of this stream")
 }
 
-impl<S: BootstrapStream> BootstrapStream for SealedStream<S> {
+impl BootstrapStream for SealedStream {
     fn poll_read(&mut self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         while self.read == self.plain.len() {
             if !ready!(self.poll_fill(cx, PREFIX))? {

@@ -7,13 +7,13 @@ use std::task::{Context, Poll, ready};
 
 use rdma_core::session::ControlMessage;
 
-use crate::bootstrap_stream::BootstrapStream;
+use crate::bootstrap_stream::BoxedStream;
 use crate::error::ConnectError;
 
 /// A bootstrap stream after the hellos: writes while it reads, so that two sides that write at once do not wait for each other
-pub(super) struct ControlStream<S> {
+pub(super) struct ControlStream {
     /// `None` once it has ended.
-    stream: Option<S>,
+    stream: Option<BoxedStream>,
     received: [u8; ControlMessage::LEN],
     received_len: usize,
     /// Bytes that the stream has not taken.
@@ -24,8 +24,8 @@ pub(super) struct ControlStream<S> {
 /// More than a peer that reads can leave unread.
 const MAX_UNSENT: usize = 64 * ControlMessage::LEN;
 
-impl<S: BootstrapStream> ControlStream<S> {
-    pub(super) fn new(stream: S) -> Self {
+impl ControlStream {
+    pub(super) fn new(stream: BoxedStream) -> Self {
         Self {
             stream: Some(stream),
             received: [0; ControlMessage::LEN],

@@ -3,25 +3,20 @@
 use std::sync::Arc;
 
 use rdma_core::{Device, Gid, Transition};
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::CalibrateError;
 use crate::lab::Lab;
-use crate::machine::Machine;
 use crate::serve::slot;
 
 const STAGE: &str = "connecting";
 /// The rate of a Thunderbolt 4 link.
 const TB4: u64 = 40_000_000_000;
 
-pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<(), CalibrateError> {
+pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let fail = |error| CalibrateError::Verb { stage: STAGE, error };
     let device = Arc::clone(&lab.device);
     let (mut station, peer) = lab.half_pair(STAGE, &device, 64, 1 << 16).await?;
-    let accepts =
-        |station: &mut crate::station::Station<M::Device>, number| station.recv(slot(number, 8)).is_ok();
+    let accepts = |station: &mut crate::station::Station, number| station.recv(slot(number, 8)).is_ok();
     let at_init = accepts(&mut station, 0);
     station.modify(Transition::ReadyToReceive { peer }).map_err(fail)?;
     let at_rtr = accepts(&mut station, 1);

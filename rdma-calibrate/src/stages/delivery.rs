@@ -1,18 +1,14 @@
 //! How messages meet receives
 
 use rdma_core::{Device, FRAME, Status};
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::CalibrateError;
 use crate::lab::Lab;
-use crate::machine::Machine;
 use crate::message::{Reply, Request};
 
 const STAGE: &str = "delivery";
 
-pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<(), CalibrateError> {
+pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     frame_match(lab).await?;
     late_registration(lab).await?;
     multi_sge(lab).await?;
@@ -20,18 +16,14 @@ pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// The status of the peer's next receive
-async fn received<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<Status, CalibrateError> {
+async fn received(lab: &mut Lab<'_>) -> Result<Status, CalibrateError> {
     match lab.ask(Request::Received { count: 1 }).await? {
         Reply::Received { statuses } => statuses.first().copied().ok_or(CalibrateError::NotCalibrate),
         _ => Err(CalibrateError::NotCalibrate),
     }
 }
 
-async fn frame_match<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<(), CalibrateError> {
+async fn frame_match(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     if (lab.device.caps().max_message as usize) < 2 * FRAME {
         lab.findings.leave("rules.frame_match", "a message of the device is one frame");
         return Ok(());
@@ -44,9 +36,7 @@ async fn frame_match<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
     Ok(())
 }
 
-async fn late_registration<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<(), CalibrateError> {
+async fn late_registration(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
     lab.ask(Request::RecvLate { len: 8 }).await?;
     station.send(8).map_err(|error| CalibrateError::Verb { stage: STAGE, error })?;
@@ -55,9 +45,7 @@ async fn late_registration<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
     Ok(())
 }
 
-async fn multi_sge<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<(), CalibrateError> {
+async fn multi_sge(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     if lab.is_hidden("rules.multi_sge") {
         lab.findings.leave("rules.multi_sge", "the library refuses several elements itself");
         return Ok(());
@@ -72,9 +60,7 @@ async fn multi_sge<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
     Ok(())
 }
 
-async fn uc_write<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<(), CalibrateError> {
+async fn uc_write(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     if lab.device.caps().one_sided {
         lab.findings.leave("rules.uc_write", "the device has one-sided operations");
         return Ok(());

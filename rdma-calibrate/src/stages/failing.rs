@@ -4,18 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdma_core::{Cause, Device, Gid, Transition};
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::CalibrateError;
 use crate::lab::{Lab, nowhere};
-use crate::machine::{Machine, Path};
+use crate::machine::Path;
 
 const STAGE: &str = "transitions that may fail";
 const UNCLEAR: &str = "the transition failed otherwise";
 
-pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<(), CalibrateError> {
+pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     match connect(lab, Path { mtu: 4096, ..Path::default() }).await? {
         Ok(()) => lab.findings.decide("rules.large_mtu", true),
         Err(Cause::PeerUnreachable) => lab.findings.decide("rules.large_mtu", false),
@@ -36,10 +33,7 @@ pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Connects over a path with other attributes, and says how that ended
-async fn connect<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-    path: Path,
-) -> Result<Result<(), Cause>, CalibrateError> {
+async fn connect(lab: &mut Lab<'_>, path: Path) -> Result<Result<(), Cause>, CalibrateError> {
     let device = lab.open(path).map_err(|error| CalibrateError::Verb { stage: STAGE, error })?;
     let (station, peer) = lab.half_pair(STAGE, &device, 64, 1 << 16).await?;
     let connected = station.connect(&peer);
@@ -49,9 +43,7 @@ async fn connect<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Decides how a transition to RTR ends if the peer is not there, and measures how long it takes
-async fn unresolved<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<(), CalibrateError> {
+async fn unresolved(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let device = Arc::clone(&lab.device);
     let (station, peer) = lab.half_pair(STAGE, &device, 64, 1 << 16).await?;
     let peer = nowhere(&peer);

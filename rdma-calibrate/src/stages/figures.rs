@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use rdma_core::{Device, FRAME};
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::CalibrateError;
 use crate::lab::Lab;
-use crate::machine::Machine;
 use crate::message::Request;
 use crate::station::{ALL_ACCESS, Memory, Station};
 
@@ -19,9 +17,7 @@ const STREAMS: [(&str, usize, usize); 3] = [
     ("2 messages of 512 KiB, GB/s", 128, 2),
 ];
 
-pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<(), CalibrateError> {
+pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     for (what, frames, count) in STREAMS {
         if frames * FRAME <= lab.device.caps().max_message as usize {
             stream(lab, what, frames * FRAME, count).await?;
@@ -30,7 +26,7 @@ pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
     let fail = |error| CalibrateError::Verb { stage: STAGE, error };
     for (what, len) in [("registration of 16 KiB", 16 << 10), ("registration of 16 MiB", 16 << 20)] {
         let (registered, took) =
-            lab.time(|| Memory::register(&lab.calls, &*lab.device, 0, len, ALL_ACCESS)).await;
+            lab.time(|| Memory::register(&lab.calls, &lab.device, 0, len, ALL_ACCESS)).await;
         registered.map_err(fail)?;
         lab.findings.figure(what, format_args!("{took:?}"));
     }
@@ -44,8 +40,8 @@ pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Sends messages that fill the queue, and waits for an answer to the last
-async fn stream<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
+async fn stream(
+    lab: &mut Lab<'_>,
     what: &'static str,
     len: usize,
     count: usize,

@@ -4,11 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use rdma_core::Device;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::CalibrateError;
 use crate::lab::Lab;
-use crate::machine::Machine;
 use crate::message::Request;
 use crate::station::Station;
 
@@ -20,9 +18,7 @@ const LONGEST: Duration = Duration::from_mins(64);
 /// The time is known to a share of one in this many, and its middle to half of that.
 const RESOLUTION: u32 = 12;
 
-pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<(), CalibrateError> {
+pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let (mut lives, mut dies) = (Duration::ZERO, None::<Duration>);
     loop {
         let beyond = dies.unwrap_or(LONGEST);
@@ -53,8 +49,8 @@ pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Lets queue pairs rest for times from `lives` to `dies`; returns the longest that one lived for, and the shortest that one died after
-async fn round<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
+async fn round(
+    lab: &mut Lab<'_>,
     lives: Duration,
     dies: Duration,
 ) -> Result<(Duration, Option<Duration>), CalibrateError> {
@@ -85,10 +81,7 @@ async fn round<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Whether a message arrives
-async fn is_alive<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-    station: &mut Station<M::Device>,
-) -> Result<bool, CalibrateError> {
+async fn is_alive(lab: &mut Lab<'_>, station: &mut Station) -> Result<bool, CalibrateError> {
     if station.send(8).is_err() {
         return Ok(false);
     }

@@ -1,19 +1,15 @@
 //! How many objects there are
 
 use rdma_core::{CompletionQueue as _, Device, QpInit};
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::CalibrateError;
 use crate::lab::Lab;
-use crate::machine::Machine;
 use crate::message::Request;
 
 /// The most that are made: more are no limit that a program meets.
 const MOST: usize = 64;
 
-pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<(), CalibrateError> {
+pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     lab.ask(Request::Drop).await?;
     let fail = |error| CalibrateError::Verb { stage: "limits", error };
     let cq = lab.calls.during("create_cq", || lab.device.create_cq(16)).map_err(fail)?;

@@ -10,17 +10,11 @@ mod memory;
 mod queues;
 mod timing;
 
-use tokio::io::{AsyncRead, AsyncWrite};
-
 use crate::error::CalibrateError;
 use crate::lab::Lab;
-use crate::machine::Machine;
 use crate::options::Options;
 
-pub(crate) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-    options: &Options,
-) -> Result<(), CalibrateError> {
+pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), CalibrateError> {
     let wanted = |stage: &Stage| match stage {
         Stage::ErrorState => options.error_state,
         Stage::IdleDeath => options.idle_death,

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use rdma_core::{Device, FRAME};
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::CalibrateError;
 use crate::lab::Lab;
-use crate::machine::Machine;
 use crate::station::Station;
 
 const STAGE: &str = "queues";
@@ -19,9 +17,7 @@ const FIELDS: [&str; 4] =
 /// Behind the memory of sends, so that receives do not lie in it
 const BEGINNING: usize = FRAME;
 
-pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<(), CalibrateError> {
+pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     if FIELDS.iter().any(|field| lab.is_hidden(field)) {
         for field in FIELDS {
             lab.findings.leave(field, "the library keeps to what was asked for and granted");
@@ -80,11 +76,7 @@ pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// A queue pair that accepts receives, with no sends coming
-async fn station<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-    frames: u32,
-    len: usize,
-) -> Result<Station<M::Device>, CalibrateError> {
+async fn station(lab: &mut Lab<'_>, frames: u32, len: usize) -> Result<Station, CalibrateError> {
     let is_early = lab.findings.profile.value("rules.early_receives").as_deref() == Some("from-init");
     if is_early {
         let made = Station::new(&lab.calls, &lab.device, frames, len);
@@ -100,11 +92,7 @@ async fn station<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// How many receives of `size` frames are accepted; one more than the device's limit if none is refused
-async fn accepted<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-    frames: u32,
-    size: u32,
-) -> Result<u32, CalibrateError> {
+async fn accepted(lab: &mut Lab<'_>, frames: u32, size: u32) -> Result<u32, CalibrateError> {
     let most = lab.device.caps().max_queue_frames + 1;
     let len = (size as usize - 1) * FRAME + 1;
     let mut station = station(lab, frames, BEGINNING + most as usize * len).await?;
@@ -120,11 +108,7 @@ async fn accepted<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// The frames of the longest receive that is accepted, at most `most`
-async fn longest_accepted<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-    frames: u32,
-    most: u32,
-) -> Result<u32, CalibrateError> {
+async fn longest_accepted(lab: &mut Lab<'_>, frames: u32, most: u32) -> Result<u32, CalibrateError> {
     let (mut fits, mut beyond) = (0, most + 1);
     while beyond - fits > 1 {
         let middle = fits + (beyond - fits) / 2;

@@ -10,11 +10,9 @@ use std::time::Duration;
 
 use rdma_core::{Device, FRAME, Time};
 use rdma_sim::LineRate;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::CalibrateError;
 use crate::lab::Lab;
-use crate::machine::Machine;
 use crate::message::{Reply, Request};
 use crate::serve::slot;
 
@@ -49,9 +47,7 @@ struct Measured {
     jitter: f64,
 }
 
-pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<(), CalibrateError> {
+pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let ping = ping(lab).await?;
     let long = LONG.min(lab.device.caps().max_message as usize / FRAME).max(1) * FRAME;
     let send = [send(lab, SHORT).await?, send(lab, long).await?];
@@ -75,7 +71,7 @@ pub(super) async fn run<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Enters the constants that follow from what was measured
-fn enter<M: Machine, S>(lab: &mut Lab<'_, M, S>, measured: &Measured, long: usize) {
+fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
     let Measured { ping, send, spacing, relay, credit, jitter } = *measured;
     // The bytes of a frame on the wire are to those of a short message as in the simulator.
     let wire = |len| LineRate::TB5.wire_bytes(len) as f64;
@@ -190,9 +186,7 @@ fn jitter(samples: &mut [f64]) -> f64 {
 }
 
 /// The median of round trips of short messages
-async fn ping<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<f64, CalibrateError> {
+async fn ping(lab: &mut Lab<'_>) -> Result<f64, CalibrateError> {
     let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
     for number in 0..2 {
         station.recv(slot(number, SHORT)).map_err(failed)?;
@@ -212,10 +206,7 @@ async fn ping<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// The median of the time from the post of a message until its send completes
-async fn send<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-    len: usize,
-) -> Result<f64, CalibrateError> {
+async fn send(lab: &mut Lab<'_>, len: usize) -> Result<f64, CalibrateError> {
     let mut station = lab.pair(STAGE, 512, 4 * len + (1 << 16)).await?;
     let mut times = Vec::with_capacity(SENDS);
     for _ in 0..SENDS {
@@ -230,10 +221,7 @@ async fn send<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// The mean time between the completions of sends that were posted at once
-async fn spacing<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-    len: usize,
-) -> Result<f64, CalibrateError> {
+async fn spacing(lab: &mut Lab<'_>, len: usize) -> Result<f64, CalibrateError> {
     let mut station = lab.pair(STAGE, 64, (BATCH + 2) * FRAME).await?;
     let mut times = Vec::new();
     for _ in 0..5 {
@@ -253,9 +241,7 @@ async fn spacing<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// How long receives of the peer took for which sends waited here
-async fn credits<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<Vec<f64>, CalibrateError> {
+async fn credits(lab: &mut Lab<'_>) -> Result<Vec<f64>, CalibrateError> {
     let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
     let mut times = Vec::new();
     for _ in 0..CREDIT_ROUNDS {
@@ -277,9 +263,7 @@ async fn credits<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
 
 /// The median of the time from a receive here, for which a send of the peer waits, until a send here completes, for which the peer posts a
 /// receive then
-async fn relay<M: Machine, S: AsyncRead + AsyncWrite + Unpin>(
-    lab: &mut Lab<'_, M, S>,
-) -> Result<f64, CalibrateError> {
+async fn relay(lab: &mut Lab<'_>) -> Result<f64, CalibrateError> {
     let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
     let mut times = Vec::with_capacity(RELAYS);
     for _ in 0..RELAYS {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::{join, select};
 use rdma_async::TokioRuntime;
 use rdma_calibrate::{CalibrateError, Calls, Machine, Options, Path, calibrate, serve, serve_watched};
-use rdma_core::{Cause, Error, Runtime, Time, Verb};
+use rdma_core::{AnyDevice, Cause, Error, Runtime, Time, Verb};
 use rdma_sim::{FaultPlan, Model, Sim};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -124,9 +124,7 @@ fn a_verb_that_hangs_is_named() {
     struct Hanging(Arc<dyn Runtime>, mpsc::Sender<()>, Mutex<mpsc::Receiver<()>>);
 
     impl Machine for Hanging {
-        type Device = rdma_sim::SimDevice;
-
-        fn open(&self, _: Path) -> Result<rdma_sim::SimDevice, Error> {
+        fn open(&self, _: Path) -> Result<AnyDevice, Error> {
             self.1.send(()).unwrap();
             // Until the test has seen it.
             let _ = self.2.lock().unwrap().recv();

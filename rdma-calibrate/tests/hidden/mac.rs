@@ -5,18 +5,16 @@ use std::time::Duration;
 
 use futures::future::join;
 use rdma_calibrate::{CalibrateError, Findings, Machine, Options, Path, calibrate, serve};
-use rdma_core::{Error, Runtime, Time};
-use rdma_sim::{Leaks, Model, Net, Sim, SimDevice};
+use rdma_core::{AnyDevice, Error, Runtime, Time};
+use rdma_sim::{Leaks, Model, Net, Sim};
 
 /// The device of a host with the cable of the pair
 pub(crate) struct Mac(pub(crate) Net, pub(crate) &'static str);
 
 impl Machine for Mac {
-    type Device = SimDevice;
-
-    fn open(&self, path: Path) -> Result<SimDevice, Error> {
+    fn open(&self, path: Path) -> Result<AnyDevice, Error> {
         let device = self.0.open(self.1, "rdma_en2").map_err(Error::from)?;
-        Ok(device.with_path(path.source_index, path.mtu))
+        Ok(AnyDevice::new(device.with_path(path.source_index, path.mtu)))
     }
 
     fn runtime(&self) -> Arc<dyn Runtime> {

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result};
 use futures::future::{try_join, try_join_all};
-use rdma_async::{Node, NodeBuilder, NodeOptions, Session, Time};
+use rdma_async::{AnyDevice, Node, NodeBuilder, NodeOptions, Session, Time};
 use rdma_collectives::{Cabling, Group};
 use rdma_sim::topology::{LinkEnd, Topology};
-use rdma_sim::{FaultPlan, History, Model, Net, Sim, SimDevice};
+use rdma_sim::{FaultPlan, History, Model, Net, Sim};
+
+use crate::mac;
 
 /// Macs, and the cables between them
 pub(super) struct Macs<'a> {
@@ -44,7 +46,7 @@ impl Macs<'_> {
     pub(super) async fn with_groups<T>(
         &self,
         net: &Net,
-        program: impl AsyncFnOnce(Vec<Group<SimDevice>>) -> Result<T>,
+        program: impl AsyncFnOnce(Vec<Group<AnyDevice>>) -> Result<T>,
     ) -> Result<T> {
         let ranks = self.cabling.hosts().len();
         let nodes = (0..ranks).map(|rank| self.nodes(net, rank)).collect::<Result<Vec<_>>>()?;
@@ -52,7 +54,7 @@ impl Macs<'_> {
             let position = nodes[rank].iter().position(|(neighbours, _)| neighbours.contains(&neighbour));
             position.map(|position| &nodes[rank][position].1).context("no cable leads to a neighbour")
         };
-        let mut sessions: Vec<Vec<(usize, Session<SimDevice>)>> = (0..ranks).map(|_| Vec::new()).collect();
+        let mut sessions: Vec<Vec<(usize, Session<AnyDevice>)>> = (0..ranks).map(|_| Vec::new()).collect();
         for left in 0..ranks {
             for right in self.neighbours(left).into_iter().filter(|right| left < *right) {
                 let (a, b) = (node(left, right)?, node(right, left)?);
@@ -81,7 +83,7 @@ impl Macs<'_> {
     /// A node on all ports of a Mac that have a cable, with the neighbours; it finds out by itself where each port leads
     ///
     /// A Mac with more ports than there are gets several nodes.
-    fn nodes(&self, net: &Net, rank: usize) -> Result<Vec<(Vec<usize>, Node<SimDevice>)>> {
+    fn nodes(&self, net: &Net, rank: usize) -> Result<Vec<(Vec<usize>, Node<AnyDevice>)>> {
         let hosts = self.cabling.hosts();
         let host = &hosts[rank];
         let node = |neighbours: &[usize]| {
@@ -90,7 +92,7 @@ impl Macs<'_> {
             };
             let links = self.topology.links().map(|link| link.ends);
             let ends = links.flat_map(|[left, right]| [[left, right], [right, left]]).filter(leads_there);
-            let mut devices = ends.map(|[own, _]| net.opener(host, own.device));
+            let mut devices = ends.map(|[own, _]| mac::opener(net, host, own.device));
             let builder = Node::builder(devices.next().context("a Mac has no cable")?);
             let builder = devices.fold(builder, NodeBuilder::device);
             let options = NodeOptions::new().max_peers(neighbours.len() as u32);

@@ -1,12 +1,15 @@
 //! `tb5 bench`: how long collective operations take, beside the bound and the published schedules of JACCL
 
 mod cluster;
+mod elements;
 mod jaccl;
 mod measure;
 mod number;
 mod reduce;
 mod report;
 mod workload;
+
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use half::{bf16, f16};
@@ -15,9 +18,9 @@ use rdma_sim::FaultPlan;
 use rdma_sim::topology::Shape;
 
 use self::cluster::Macs;
+use self::elements::Elements;
 use self::jaccl::Jaccl;
-use self::measure::{Measured, measure};
-use self::number::Number;
+use self::measure::measure;
 pub(crate) use self::number::NumberType;
 pub(crate) use self::reduce::AllReduce;
 pub(crate) use self::report::Row;
@@ -57,26 +60,14 @@ pub(crate) fn run(args: &Bench, output: Output) -> Result<()> {
     };
     let bench = Measurement {
         args,
+        elements: elements(args.dtype),
         plan: plan(&cabling, &operation).map_err(|error| unplanned(&error, &cabling))?,
         jaccl: Jaccl::new(&topology, args.operation),
         macs,
     };
     let header = Header::new(args, ranks, bench.jaccl.describe());
     let mut rows = Rows::new(header, args.bytes.each().count(), output)?;
-    match args.dtype {
-        NumberType::Bf16 => bench.measure::<bf16>(&mut rows),
-        NumberType::F16 => bench.measure::<f16>(&mut rows),
-        NumberType::F32 => bench.measure::<f32>(&mut rows),
-        NumberType::F64 => bench.measure::<f64>(&mut rows),
-        NumberType::I8 => bench.measure::<i8>(&mut rows),
-        NumberType::I16 => bench.measure::<i16>(&mut rows),
-        NumberType::I32 => bench.measure::<i32>(&mut rows),
-        NumberType::I64 => bench.measure::<i64>(&mut rows),
-        NumberType::U8 => bench.measure::<u8>(&mut rows),
-        NumberType::U16 => bench.measure::<u16>(&mut rows),
-        NumberType::U32 => bench.measure::<u32>(&mut rows),
-        NumberType::U64 => bench.measure::<u64>(&mut rows),
-    }?;
+    bench.measure(&mut rows)?;
     rows.finish()
 }
 
@@ -88,9 +79,27 @@ fn default_hosts(topology: &str) -> Option<usize> {
     }
 }
 
+fn elements(dtype: NumberType) -> Elements {
+    match dtype {
+        NumberType::Bf16 => Elements::new::<bf16>(),
+        NumberType::F16 => Elements::new::<f16>(),
+        NumberType::F32 => Elements::new::<f32>(),
+        NumberType::F64 => Elements::new::<f64>(),
+        NumberType::I8 => Elements::new::<i8>(),
+        NumberType::I16 => Elements::new::<i16>(),
+        NumberType::I32 => Elements::new::<i32>(),
+        NumberType::I64 => Elements::new::<i64>(),
+        NumberType::U8 => Elements::new::<u8>(),
+        NumberType::U16 => Elements::new::<u16>(),
+        NumberType::U32 => Elements::new::<u32>(),
+        NumberType::U64 => Elements::new::<u64>(),
+    }
+}
+
 /// What is measured
 struct Measurement<'a> {
     args: &'a Bench,
+    elements: Elements,
     macs: Macs<'a>,
     plan: Plan,
     jaccl: Jaccl<'a>,
@@ -98,42 +107,49 @@ struct Measurement<'a> {
 
 impl Measurement<'_> {
     /// Measures each size, as long as the output is read
-    fn measure<T: Number>(&self, rows: &mut Rows<'_>) -> Result<()> {
+    fn measure(&self, rows: &mut Rows<'_>) -> Result<()> {
         let ranks = self.macs.cabling.hosts().len();
         let mut last = 0;
         for bytes in self.args.bytes.each() {
-            let workload = Workload::new(self.args.operation, ranks, bytes, size_of::<T>());
+            let workload = Workload::new(self.args.operation, ranks, bytes, self.elements.size);
             // Short vectors are rounded to the same length.
             if workload.elements() == last {
                 continue;
             }
             last = workload.elements();
-            if !rows.push(self.row::<T>(&workload)?)? {
+            if !rows.push(self.row(&workload)?)? {
                 break;
             }
         }
         Ok(())
     }
 
-    fn row<T: Number>(&self, workload: &Workload) -> Result<Row> {
-        let (mut measured, _) = measure::<T>(&self.macs, workload)?;
-        if let Some(element) = self.args.spoil
-            && let Some(found) = measured.outputs[ROOT].get_mut(element)
+    fn row(&self, workload: &Workload) -> Result<Row> {
+        let Self { args, elements, macs, plan, jaccl } = self;
+        let (mut measured, _) = measure(macs, workload, elements)?;
+        if let Some(element) = args.spoil
+            && let Some(found) = measured.outputs[ROOT].chunks_exact_mut(elements.size).nth(element)
         {
-            *found = T::default();
+            found.fill(0);
         }
-        let jaccl = self.jaccl.measure::<T>(&self.macs, workload)?;
-        let mut row = beside_bound(&self.macs, &self.plan, workload, &measured)?;
-        let wrong = jaccl.as_ref().map_or(0, |jaccl| workload.wrong(&jaccl.outputs));
-        row.set_wrong(workload.wrong(&measured.outputs), wrong);
+        let jaccl = jaccl.measure(macs, workload, elements)?;
+        let mut row = beside_bound(macs, plan, workload, elements.size, measured.time)?;
+        let wrong = jaccl.as_ref().map_or(0, |jaccl| workload.wrong(&jaccl.outputs, elements));
+        row.set_wrong(workload.wrong(&measured.outputs, elements), wrong);
         row.jaccl_ns = jaccl.map(|jaccl| jaccl.time.as_nanos() as u64);
         Ok(row)
     }
 }
 
 /// The figures of what was measured, beside the bound
-fn beside_bound<T>(macs: &Macs<'_>, plan: &Plan, workload: &Workload, measured: &Measured<T>) -> Result<Row> {
-    let mut row = Row::new(workload, size_of::<T>(), measured.time);
+fn beside_bound(
+    macs: &Macs<'_>,
+    plan: &Plan,
+    workload: &Workload,
+    element_size: usize,
+    time: Duration,
+) -> Result<Row> {
+    let mut row = Row::new(workload, element_size, time);
     let prediction = plan.predict(macs.cabling, workload.payload(row.size_bytes), Costs::default())?;
     row.lower_bound_ns = (prediction.lower_bound * 1e9) as u64;
     Ok(row)

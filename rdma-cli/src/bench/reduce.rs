@@ -8,6 +8,7 @@ use rdma_sim::{FaultPlan, History, Model};
 
 use super::beside_bound;
 use super::cluster::Macs;
+use super::elements::Elements;
 use super::jaccl::Jaccl;
 use super::measure::measure;
 use super::report::Row;
@@ -43,14 +44,18 @@ impl AllReduce<'_> {
         let plan = plan(&cabling, &operation).map_err(|error| unplanned(&error, &cabling))?;
         let has_faults = !faults.0.is_empty();
         let macs = Macs { topology, cabling: &cabling, model: Model::tb5(), seed, faults, keeps_records };
-        let workload = Workload::new(name, ranks, bytes, size_of::<f32>());
-        let (measured, history) = measure::<f32>(&macs, &workload)?;
-        let mut row = beside_bound(&macs, &plan, &workload, &measured)?;
+        let elements = Elements::new::<f32>();
+        let workload = Workload::new(name, ranks, bytes, elements.size);
+        let (measured, history) = measure(&macs, &workload, &elements)?;
+        let mut row = beside_bound(&macs, &plan, &workload, elements.size, measured.time)?;
         // Bare verbs do not survive an unplugged cable.
-        let jaccl =
-            if has_faults { None } else { Jaccl::new(topology, name).measure::<f32>(&macs, &workload)? };
-        let wrong = jaccl.as_ref().map_or(0, |jaccl| workload.wrong(&jaccl.outputs));
-        row.set_wrong(workload.wrong(&measured.outputs), wrong);
+        let jaccl = if has_faults {
+            None
+        } else {
+            Jaccl::new(topology, name).measure(&macs, &workload, &elements)?
+        };
+        let wrong = jaccl.as_ref().map_or(0, |jaccl| workload.wrong(&jaccl.outputs, &elements));
+        row.set_wrong(workload.wrong(&measured.outputs, &elements), wrong);
         row.jaccl_ns = jaccl.map(|jaccl| jaccl.time.as_nanos() as u64);
         Ok(AllReduced { start: measured.start, row, history })
     }

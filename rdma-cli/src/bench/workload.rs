@@ -1,6 +1,6 @@
 //! What each rank has before an operation, and must have after it
 
-use super::number::Number;
+use super::elements::Elements;
 use crate::args::OperationName;
 
 /// An operation of some ranks on vectors of one length
@@ -59,9 +59,9 @@ impl Workload {
         }
     }
 
-    /// The input of a rank
-    pub(super) fn input<T: Number>(&self, rank: usize) -> Vec<T> {
-        self.inputs[rank].iter().map(|value| T::of(*value)).collect()
+    /// The input of a rank, as whole numbers
+    pub(super) fn input(&self, rank: usize) -> &[u8] {
+        &self.inputs[rank]
     }
 
     /// What a rank must have after the operation, in pieces that follow each other; none if nothing is promised
@@ -91,17 +91,13 @@ impl Workload {
     }
 
     /// How many elements of the results of all ranks are wrong
-    pub(super) fn wrong<T: Number>(&self, outputs: &[Vec<T>]) -> usize {
-        let in_piece = |output: &[T], expected: &[u8]| {
-            let equal = output.iter().zip(expected).filter(|(found, expected)| **found == T::of(**expected));
-            expected.len() - equal.count()
-        };
-        let of_rank = |(rank, output): (usize, &Vec<T>)| -> usize {
+    pub(super) fn wrong(&self, outputs: &[Vec<u8>], elements: &Elements) -> usize {
+        let of_rank = |(rank, output): (usize, &Vec<u8>)| -> usize {
             let mut rest = output.as_slice();
             let pieces = self.expected(rank).into_iter().map(|expected| {
-                let (piece, after) = rest.split_at(expected.len().min(rest.len()));
+                let (piece, after) = rest.split_at((expected.len() * elements.size).min(rest.len()));
                 rest = after;
-                in_piece(piece, expected)
+                expected.len() - (elements.count_equal)(piece, expected)
             });
             pieces.sum()
         };
@@ -142,17 +138,17 @@ mod tests {
     fn every_wrong_element_counts() {
         for operation in [OperationName::AllReduce, OperationName::AllToAll, OperationName::Gather] {
             let workload = Workload::new(operation, 3, 3 * 64, 4);
-            let right: Vec<Vec<f32>> = (0..3)
-                .map(|rank| workload.expected(rank).concat().into_iter().map(f32::of).collect())
-                .collect();
-            assert_eq!(workload.wrong(&right), 0);
+            let elements = Elements::new::<f32>();
+            let right: Vec<Vec<u8>> =
+                (0..3).map(|rank| (elements.encode)(&workload.expected(rank).concat())).collect();
+            assert_eq!(workload.wrong(&right, &elements), 0);
             let rank = right.iter().rposition(|output| !output.is_empty()).unwrap();
             let mut wrong = right.clone();
-            wrong[rank][5] += 1.0;
-            wrong[rank][7] = 0.0;
-            assert_eq!(workload.wrong(&wrong), 2);
-            wrong[rank].truncate(5);
-            assert_eq!(workload.wrong(&wrong), right[rank].len() - 5);
+            wrong[rank][4 * 5] ^= 1;
+            wrong[rank][4 * 7..4 * 8].fill(0);
+            assert_eq!(workload.wrong(&wrong, &elements), 2);
+            wrong[rank].truncate(4 * 5);
+            assert_eq!(workload.wrong(&wrong, &elements), right[rank].len() / 4 - 5);
         }
     }
 

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use rdma_async::TokioRuntime;
 use rdma_calibrate::{CalibrateError, Calls, Machine, Options, Path, calibrate_watched, serve_watched};
-use rdma_core::{Cause, Error, Runtime, Verb};
+use rdma_core::{AnyDevice, Cause, Error, Runtime, Verb};
 use rdma_tb5::{OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
 use serde::Serialize;
 use tokio::net::{TcpListener, TcpStream};
@@ -36,17 +36,17 @@ struct RealDevice {
 }
 
 impl Machine for RealDevice {
-    type Device = VerbsDevice;
-
-    fn open(&self, path: Path) -> Result<VerbsDevice, Error> {
+    fn open(&self, path: Path) -> Result<AnyDevice, Error> {
         let options = OpenOptions::new().path_mtu(path.mtu).poll(PollPolicy::SPIN).unguarded();
         let options =
             path.source_index.map_or_else(|| options.clone(), |index| options.clone().source_index(index));
-        VerbsDevice::open(&self.provider, &self.name, options).map_err(|error| match error {
-            OpenError::Verbs(error) => error,
-            // The device was listed a moment ago.
-            _ => Error::new(Verb::OpenDevice, Cause::DeviceGone),
-        })
+        VerbsDevice::open(&self.provider, &self.name, options).map(AnyDevice::new).map_err(
+            |error| match error {
+                OpenError::Verbs(error) => error,
+                // The device was listed a moment ago.
+                _ => Error::new(Verb::OpenDevice, Cause::DeviceGone),
+            },
+        )
     }
 
     fn runtime(&self) -> Arc<dyn Runtime> {

@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result, bail};
 use futures::future::join;
 use indicatif::ProgressBar;
 use rdma_calibrate::{Machine, Options, Path, calibrate, serve};
-use rdma_core::{Error, Runtime};
-use rdma_sim::{Net, Sim, SimDevice};
+use rdma_core::{AnyDevice, Error, Runtime};
+use rdma_sim::{Net, Sim};
 
 use super::args::Arguments;
 use super::outcome::Files;
@@ -23,11 +23,9 @@ struct SimulatedMac {
 }
 
 impl Machine for SimulatedMac {
-    type Device = SimDevice;
-
-    fn open(&self, path: Path) -> Result<SimDevice, Error> {
+    fn open(&self, path: Path) -> Result<AnyDevice, Error> {
         let device = self.net.open(self.host, &mac::device(0)).map_err(Error::from)?;
-        Ok(device.with_path(path.source_index, path.mtu))
+        Ok(AnyDevice::new(device.with_path(path.source_index, path.mtu)))
     }
 
     fn runtime(&self) -> Arc<dyn Runtime> {

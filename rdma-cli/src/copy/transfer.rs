@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use futures::future::{Either, select, try_join};
 use indicatif::ProgressBar;
-use rdma_async::{NodeOptions, Session};
+use rdma_async::{AnyDevice, NodeOptions, Session};
 use rdma_core::Time;
-use rdma_sim::{Net, SimDevice};
+use rdma_sim::Net;
 
 use super::agreed::{DIFFERS, PIECE, PIECES, Stalled};
 use super::destination::Destination;
@@ -100,7 +100,7 @@ async fn stalled(net: &Net, progress: &ProgressBar, last_fault: Time) {
 
 /// How often paths were made again, and how many bytes had to be sent again: parts of long messages are counted where they are
 /// received
-fn repairs(sessions: [&Session<SimDevice>; 2]) -> (u32, u64) {
+fn repairs(sessions: [&Session<AnyDevice>; 2]) -> (u32, u64) {
     let [ours, theirs] = sessions.map(|session| session.snapshot().paths);
     let reconnects = ours.iter().map(|path| path.counts.made.saturating_sub(1)).sum();
     let again = ours.iter().chain(&theirs).map(|path| path.counts.retransmitted_bytes).sum();

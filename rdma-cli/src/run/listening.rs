@@ -1,21 +1,59 @@
 //! Detects when a server listens: clients that are started earlier fail
 
+#[cfg(target_os = "linux")]
+use std::{ffi::OsString, fs, path::Path};
+
 /// Whether a process of the group listens on a TCP port; `None` if the system does not show it
 #[cfg(target_os = "linux")]
 pub(super) fn is_listening(group: u32) -> Option<bool> {
-    use procfs::net::{TcpState, tcp, tcp6};
-    use procfs::process::{FDTarget, Process, all_processes};
+    // A host without IPv6 has only the first one.
+    let tables =
+        ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().filter_map(|path| fs::read_to_string(path).ok());
+    let tables: Vec<_> = tables.collect();
+    if tables.is_empty() {
+        return None;
+    }
+    let sockets: Vec<_> = tables.iter().flat_map(|table| listening_sockets(table)).collect();
+    let mut processes = fs::read_dir("/proc").ok()?.flatten();
+    Some(processes.any(|process| is_member(&process.path(), group) && has_one(&process.path(), &sockets)))
+}
 
-    let sockets = [tcp(), tcp6()].into_iter().flatten().flatten();
-    let sockets = sockets.filter(|socket| socket.state == TcpState::Listen);
-    let inodes: Vec<_> = sockets.map(|socket| socket.inode).collect();
-    let is_member = |process: &Process| process.stat().is_ok_and(|stat| stat.pgrp as u32 == group);
-    let listens = |process: &Process| {
-        let mut files = process.fd().into_iter().flatten().flatten();
-        files.any(|file| matches!(file.target, FDTarget::Socket(inode) if inodes.contains(&inode)))
-    };
-    let mut processes = all_processes().ok()?.flatten();
-    Some(processes.any(|process| is_member(&process) && listens(&process)))
+/// The listening sockets of a table of the kernel, as the links in `/proc/PID/fd` name them
+#[cfg(target_os = "linux")]
+fn listening_sockets(table: &str) -> impl Iterator<Item = OsString> {
+    /// `TCP_LISTEN` of the kernel, in hexadecimal digits
+    const LISTEN: &str = "0A";
+    table.lines().filter_map(|line| {
+        let fields: Vec<_> = line.split_ascii_whitespace().collect();
+        let [_, _local, _remote, LISTEN, _queues, _timer, _retransmits, _user, _timeout, inode, ..] =
+            fields[..]
+        else {
+            return None;
+        };
+        Some(format!("socket:[{inode}]").into())
+    })
+}
+
+/// The group of a process, from its status as the kernel prints it: `PID (NAME) STATE PARENT GROUP …`, where a name may be anything
+#[cfg(target_os = "linux")]
+fn group_of(status: &str) -> Option<u32> {
+    let (_, fields) = status.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(2)?.parse().ok()
+}
+
+/// Whether the process is a member of the group
+#[cfg(target_os = "linux")]
+fn is_member(process: &Path, group: u32) -> bool {
+    fs::read(process.join("stat"))
+        .is_ok_and(|status| group_of(&String::from_utf8_lossy(&status)) == Some(group))
+}
+
+/// Whether the process has one of the sockets open
+#[cfg(target_os = "linux")]
+fn has_one(process: &Path, sockets: &[OsString]) -> bool {
+    let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+    targets.any(|target| sockets.iter().any(|socket| target.as_os_str() == socket))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -29,10 +67,25 @@ mod tests {
 
     #[test]
     fn a_listening_process_is_found() {
-        let group = procfs::process::Process::myself().unwrap().stat().unwrap().pgrp as u32;
+        let group = group_of(&fs::read_to_string("/proc/self/stat").unwrap()).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert_eq!(is_listening(group), Some(true));
         drop(listener);
         assert_eq!(is_listening(u32::MAX), Some(false));
+    }
+
+    /// Catches a group that is read from a fixed place of the line.
+    #[test]
+    fn names_of_processes_may_be_anything() {
+        assert_eq!(group_of("31 (a) S 9) S 7 40 40 0 -1 4194560\n"), Some(40));
+    }
+
+    /// Catches sockets in another state, and a column beside the inode; rows as the kernel of Linux 6 prints them.
+    #[test]
+    fn only_listening_sockets_count() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
+            0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 22113 1 0 100 0 0 10 0\n   \
+            1: 0100007F:1F90 0100007F:D2F0 01 00000000:00000000 00:00000000 00000000  1000        0 22114 1 0 20 4 30 10 -1\n";
+        assert_eq!(listening_sockets(table).collect::<Vec<_>>(), ["socket:[22113]"]);
     }
 }

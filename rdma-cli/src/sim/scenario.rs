@@ -38,20 +38,10 @@ pub(crate) struct Scenario {
     pub(crate) expect: Expect,
 }
 
-/// The part that is parsed first: the kind decides the type of the workload
-#[derive(Deserialize)]
-struct Head {
-    workload: HeadOfWorkload,
-}
-
-#[derive(Deserialize)]
-struct HeadOfWorkload {
-    kind: Kind,
-}
-
+/// What scenarios of all kinds have
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Body<W> {
+struct Body {
     name: Spanned<String>,
     source: String,
     about: String,
@@ -63,8 +53,20 @@ struct Body<W> {
     node: Option<Spanned<NodeTable>>,
     #[serde(default)]
     faults: Vec<Spanned<String>>,
-    workload: Spanned<W>,
+    workload: KindOfWorkload,
     expect: Expect,
+}
+
+/// `[workload]`, of which the kind decides the type
+#[derive(Deserialize)]
+struct KindOfWorkload {
+    kind: Kind,
+}
+
+/// The workload alone, in its own type
+#[derive(Deserialize)]
+struct WorkloadOf<P> {
+    workload: Spanned<P>,
 }
 
 /// The ends of a link; their number is checked, because a fixed array would let further ones pass
@@ -96,19 +98,15 @@ impl Scenario {
     }
 
     fn parse(text: &str) -> Result<Self, Invalid> {
-        let Head { workload: HeadOfWorkload { kind } } = toml::from_str(text)?;
-        match kind {
-            Kind::Exchange => Self::parse_with::<Exchange>(text),
-            Kind::Idle => Self::parse_with::<Idle>(text),
-            Kind::Ping => Self::parse_with::<Ping>(text),
-            Kind::Stream => Self::parse_with::<Stream>(text),
-            Kind::Verbs => Self::parse_with::<Verbs>(text),
-        }
-    }
-
-    /// Reads a scenario with a program of kind `P`
-    fn parse_with<P: Program + DeserializeOwned>(text: &str) -> Result<Self, Invalid> {
-        let body: Body<P> = toml::from_str(text)?;
+        let body: Body = toml::from_str(text)?;
+        let node = body.node.as_ref();
+        let workload = match body.workload.kind {
+            Kind::Exchange => workload::<Exchange>(text, node),
+            Kind::Idle => workload::<Idle>(text, node),
+            Kind::Ping => workload::<Ping>(text, node),
+            Kind::Stream => workload::<Stream>(text, node),
+            Kind::Verbs => workload::<Verbs>(text, node),
+        }?;
         if body.name.get_ref().is_empty() {
             return Err(Invalid::at(
                 &body.name,
@@ -122,13 +120,7 @@ impl Scenario {
         let model = rules::model(body.profile.as_ref(), &body.rules)?;
         let faults = faults(&body.faults, &topology)?;
         let links = links(body.links, &topology)?;
-        let options = match &body.node {
-            Some(node) if !body.workload.get_ref().has_sessions() => {
-                return Err(Invalid::at(node, "this kind of workload has no nodes: remove this table"));
-            }
-            node => options(node.as_ref().map(Spanned::get_ref))?,
-        };
-        body.workload.get_ref().check().map_err(|why| Invalid::at(&body.workload, why))?;
+        let options = options(node.map(Spanned::get_ref))?;
         body.expect.check(&links)?;
         Ok(Self {
             name: body.name.into_inner(),
@@ -139,7 +131,7 @@ impl Scenario {
             faults,
             links,
             options,
-            workload: Arc::new(body.workload.into_inner()),
+            workload,
             expect: body.expect,
         })
     }
@@ -173,6 +165,22 @@ fn text_of(file: impl Read) -> anyhow::Result<String> {
     file.take(MAX_BYTES + 1).read_to_end(&mut text)?;
     ensure!(text.len() as u64 <= MAX_BYTES, "is longer than {MAX_BYTES} bytes");
     String::from_utf8(text).map_err(|_| anyhow!("is not UTF-8 text"))
+}
+
+/// Reads the program that runs at each end of each link
+fn workload<P>(text: &str, node: Option<&Spanned<NodeTable>>) -> Result<Arc<dyn Workload>, Invalid>
+where
+    P: Program + DeserializeOwned,
+{
+    let WorkloadOf::<P> { workload } = toml::from_str(text)?;
+    let program = workload.get_ref();
+    if let Some(node) = node
+        && !program.has_sessions()
+    {
+        return Err(Invalid::at(node, "this kind of workload has no nodes: remove this table"));
+    }
+    program.check().map_err(|why| Invalid::at(&workload, why))?;
+    Ok(Arc::new(workload.into_inner()))
 }
 
 fn faults(texts: &[Spanned<String>], topology: &Topology) -> Result<FaultPlan, Invalid> {

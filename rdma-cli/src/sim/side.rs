@@ -9,7 +9,7 @@ use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::{Either, select};
 use futures::lock::Mutex;
 use rdma_async::time::{sleep, timeout};
-use rdma_async::{Node, NodeOptions, Session};
+use rdma_async::{AnyDevice, Node, NodeOptions, Session};
 use rdma_core::Time;
 use rdma_sim::{SimDevice, SimHost};
 use tokio::io::DuplexStream;
@@ -18,6 +18,7 @@ use super::failure::Failure;
 use super::log::Log;
 use super::outcome::Outcome;
 use super::port::Port;
+use crate::mac;
 
 /// One end of a link, for the program that runs there
 #[derive(Clone)]
@@ -59,8 +60,8 @@ impl Link {
 /// A side and its session; each workload is a method of this type
 pub(crate) struct Connected {
     pub(crate) side: Side,
-    pub(crate) session: Session<SimDevice>,
-    _node: Node<SimDevice>,
+    pub(crate) session: Session<AnyDevice>,
+    _node: Node<AnyDevice>,
 }
 
 /// Bytes that a byte stream holds, as buffers of TCP do.
@@ -118,7 +119,7 @@ impl Side {
 
     /// Opens a session with the other side
     pub(crate) async fn connect(&self) -> Result<Connected, Failure> {
-        let node = Node::builder(self.host.net().opener(&self.port.host, &self.port.device))
+        let node = Node::builder(mac::opener(self.host.net(), &self.port.host, &self.port.device))
             .runtime(self.host.runtime())
             .options(self.options.clone())
             .build()?;
@@ -129,7 +130,7 @@ impl Side {
 }
 
 /// Waits until the peer at the other end of `stream` has opened a session
-async fn accept(node: &Node<SimDevice>, stream: DuplexStream) -> Result<Session<SimDevice>, Failure> {
+async fn accept(node: &Node<AnyDevice>, stream: DuplexStream) -> Result<Session<AnyDevice>, Failure> {
     node.serve(stream).await?;
     let (accept, wait_idle) = (pin!(node.accept()), pin!(node.wait_idle()));
     let session = match select(accept, wait_idle).await {

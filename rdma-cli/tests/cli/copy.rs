@@ -10,8 +10,6 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-#[cfg(target_os = "linux")]
-use procfs::process::Process;
 use proptest::prelude::*;
 
 use crate::support::{
@@ -125,8 +123,12 @@ fn a_large_file_fills_the_cable_and_needs_little_memory() {
     copy.args(["copy", "--json"]).arg(folder.path("source")).arg(folder.path("copy"));
     let child = copy.stdout(Stdio::piped()).spawn().unwrap();
     // Not what `wait4` says: that includes the memory of the parent at the fork.
-    let peak = || Process::new(child.id() as i32).ok()?.status().ok()?.vmhwm;
-    let mut peak_kib = 0;
+    let status = format!("/proc/{}/status", child.id());
+    let peak = || {
+        let text = fs::read_to_string(&status).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok())
+    };
+    let mut peak_kib = 0_u64;
     while let Some(kib) = peak() {
         peak_kib = kib;
         thread::sleep(Duration::from_millis(2));

@@ -1,10 +1,11 @@
 //! From elements to bytes, and from an operation to its plan
 
 use rdma_async::Device;
+use zerocopy::IntoBytes as _;
 
 use super::call::{Call, OperationKind};
 use super::counts::Counts;
-use super::element::Element;
+use super::element::{Element, Output, store};
 use super::error::GroupError;
 use super::execution::Buffers;
 use super::kernels::Kernel;
@@ -12,8 +13,26 @@ use super::reduction::Reduction;
 use super::state::Group;
 
 impl<D: Device> Group<D> {
+    /// Carries out an all_reduce
+    pub(super) async fn all_reduce_in_place(
+        &mut self,
+        call: Call,
+        kernel: Kernel,
+        vector: Output<'_>,
+    ) -> Result<(), GroupError> {
+        match vector {
+            Output::Bytes(bytes) => self.all_reduce_bytes(call, kernel, bytes).await,
+            Output::Booleans(vector) => {
+                let mut bytes = vector.as_bytes().to_vec();
+                self.all_reduce_bytes(call, kernel, &mut bytes).await?;
+                store(vector, &bytes);
+                Ok(())
+            }
+        }
+    }
+
     /// Floods a short vector, and reduces a long one over trees
-    pub(super) async fn all_reduce_bytes(
+    async fn all_reduce_bytes(
         &mut self,
         call: Call,
         kernel: Kernel,
@@ -39,40 +58,42 @@ impl<D: Device> Group<D> {
     }
 
     /// Carries out an operation whose input is its output
-    pub(super) async fn in_place<T: Element>(
+    pub(super) async fn in_place(
         &mut self,
         call: Call,
         counts: &Counts,
         kernel: Option<Kernel>,
-        vector: &mut [T],
+        vector: Output<'_>,
     ) -> Result<(), GroupError> {
-        match T::bytes_mut(vector) {
-            Some(output) => self.planned(call, counts, kernel, Buffers { input: None, output }).await,
-            None => {
-                let mut bytes = T::bytes(vector).to_vec();
+        match vector {
+            Output::Bytes(output) => {
+                self.planned(call, counts, kernel, Buffers { input: None, output }).await
+            }
+            Output::Booleans(vector) => {
+                let mut bytes = vector.as_bytes().to_vec();
                 self.planned(call, counts, kernel, Buffers { input: None, output: &mut bytes }).await?;
-                T::copy_from(vector, &bytes);
+                store(vector, &bytes);
                 Ok(())
             }
         }
     }
 
     /// Carries out an operation with an input and an output
-    pub(super) async fn apart<T: Element>(
+    pub(super) async fn apart(
         &mut self,
         call: Call,
         counts: &Counts,
         kernel: Option<Kernel>,
-        from: &[T],
-        into: &mut [T],
+        from: &[u8],
+        into: Output<'_>,
     ) -> Result<(), GroupError> {
-        let input = Some(T::bytes(from));
-        match T::bytes_mut(into) {
-            Some(output) => self.planned(call, counts, kernel, Buffers { input, output }).await,
-            None => {
-                let mut bytes = T::bytes(into).to_vec();
+        let input = Some(from);
+        match into {
+            Output::Bytes(output) => self.planned(call, counts, kernel, Buffers { input, output }).await,
+            Output::Booleans(into) => {
+                let mut bytes = into.as_bytes().to_vec();
                 self.planned(call, counts, kernel, Buffers { input, output: &mut bytes }).await?;
-                T::copy_from(into, &bytes);
+                store(into, &bytes);
                 Ok(())
             }
         }

@@ -103,17 +103,30 @@ pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
     const TYPE: ElementType;
 }
 
+/// The elements that an operation changes, of any type: what changes them is compiled once, and not for each type
+#[derive(Debug)]
+#[expect(unnameable_types, reason = "only the sealed part of a trait has it")]
+pub enum Output<'a> {
+    /// All bytes are elements
+    Bytes(&'a mut [u8]),
+    /// Not all bytes are elements: they are changed in a copy
+    Booleans(&'a mut [bool]),
+}
+
+/// Takes elements from bytes of the same length
+pub(super) fn store(elements: &mut [bool], bytes: &[u8]) {
+    elements.iter_mut().zip(bytes).for_each(|(element, byte)| *element = *byte != 0);
+}
+
 pub(crate) mod sealed {
-    use super::{Kernel, Reduction};
+    use super::{Kernel, Output, Reduction};
 
     #[expect(unnameable_types, reason = "no other crate implements it")]
     pub trait Sealed: Sized {
         /// The bytes of elements
         fn bytes(elements: &[Self]) -> &[u8];
-        /// The bytes of elements, to be changed; `None` if not all bytes are elements
-        fn bytes_mut(elements: &mut [Self]) -> Option<&mut [u8]>;
-        /// Takes elements from bytes of the same length
-        fn copy_from(elements: &mut [Self], bytes: &[u8]);
+        /// Elements, to be changed as bytes
+        fn output(elements: &mut [Self]) -> Output<'_>;
         /// The function that combines bytes of elements; `None` if there is no such reduction
         fn kernel(reduction: Reduction) -> Option<Kernel>;
     }
@@ -130,12 +143,8 @@ macro_rules! plain {
                 elements.as_bytes()
             }
 
-            fn bytes_mut(elements: &mut [Self]) -> Option<&mut [u8]> {
-                Some(elements.as_mut_bytes())
-            }
-
-            fn copy_from(elements: &mut [Self], bytes: &[u8]) {
-                elements.as_mut_bytes().copy_from_slice(bytes);
+            fn output(elements: &mut [Self]) -> Output<'_> {
+                Output::Bytes(elements.as_mut_bytes())
             }
 
             fn kernel(reduction: Reduction) -> Option<Kernel> {
@@ -170,12 +179,8 @@ impl sealed::Sealed for bool {
         elements.as_bytes()
     }
 
-    fn bytes_mut(_: &mut [Self]) -> Option<&mut [u8]> {
-        None
-    }
-
-    fn copy_from(elements: &mut [Self], bytes: &[u8]) {
-        elements.iter_mut().zip(bytes).for_each(|(element, byte)| *element = *byte != 0);
+    fn output(elements: &mut [Self]) -> Output<'_> {
+        Output::Booleans(elements)
     }
 
     fn kernel(reduction: Reduction) -> Option<Kernel> {

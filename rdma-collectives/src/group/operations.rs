@@ -53,15 +53,7 @@ impl<D: Device> Group<D> {
     ) -> Result<(), GroupError> {
         let kernel = kernel::<T>(reduction)?;
         let call = Call { reduction: Some(reduction), ..call::<T>(OperationKind::AllReduce, vector.len()) };
-        match T::bytes_mut(vector) {
-            Some(bytes) => self.all_reduce_bytes(call, kernel, bytes).await,
-            None => {
-                let mut bytes = T::bytes(vector).to_vec();
-                self.all_reduce_bytes(call, kernel, &mut bytes).await?;
-                T::copy_from(vector, &bytes);
-                Ok(())
-            }
-        }
+        self.all_reduce_in_place(call, kernel, T::output(vector)).await
     }
 
     /// Gives the vector of rank `root` to every rank
@@ -95,7 +87,7 @@ impl<D: Device> Group<D> {
     /// Not cancel safe: dropping the future ends the group. The vector is then partly changed.
     pub async fn broadcast<T: Element>(&mut self, root: usize, vector: &mut [T]) -> Result<(), GroupError> {
         let call = Call { root: Some(root), ..call::<T>(OperationKind::Broadcast, vector.len()) };
-        self.in_place(call, &Counts::Even(vector.len()), None, vector).await
+        self.in_place(call, &Counts::Even(vector.len()), None, T::output(vector)).await
     }
 
     /// Gives rank `root` the vectors of all ranks combined, element by element; those of the others stay as they are
@@ -137,7 +129,7 @@ impl<D: Device> Group<D> {
         let kernel = kernel::<T>(reduction)?;
         let call = call::<T>(OperationKind::Reduce, vector.len());
         let call = Call { root: Some(root), reduction: Some(reduction), ..call };
-        self.in_place(call, &Counts::Even(vector.len()), Some(kernel), vector).await
+        self.in_place(call, &Counts::Even(vector.len()), Some(kernel), T::output(vector)).await
     }
 
     /// Gives every rank the parts of all ranks, in the order of the ranks
@@ -172,7 +164,14 @@ impl<D: Device> Group<D> {
     pub async fn all_gather<T: Element>(&mut self, part: &[T], all: &mut [T]) -> Result<(), GroupError> {
         expect("all", all.len(), part.len() * self.size())?;
         let counts = Counts::Even(part.len());
-        self.apart(call::<T>(OperationKind::AllGather, part.len()), &counts, None, part, all).await
+        self.apart(
+            call::<T>(OperationKind::AllGather, part.len()),
+            &counts,
+            None,
+            T::bytes(part),
+            T::output(all),
+        )
+        .await
     }
 
     /// Combines the vectors of all ranks, element by element, and gives each rank its part: the first one to rank 0, and so on
@@ -214,7 +213,7 @@ impl<D: Device> Group<D> {
         expect("all", all.len(), part.len() * self.size())?;
         let kernel = kernel::<T>(reduction)?;
         let call = Call { reduction: Some(reduction), ..call::<T>(OperationKind::ReduceScatter, part.len()) };
-        self.apart(call, &Counts::Even(part.len()), Some(kernel), all, part).await
+        self.apart(call, &Counts::Even(part.len()), Some(kernel), T::bytes(all), T::output(part)).await
     }
 
     /// Gives each rank its part of what rank `root` has: the first one to rank 0, and so on
@@ -260,7 +259,7 @@ impl<D: Device> Group<D> {
             expect("all", all.len(), part.len() * self.size())?;
         }
         let call = Call { root: Some(root), ..call::<T>(OperationKind::Scatter, part.len()) };
-        self.apart(call, &Counts::Even(part.len()), None, all, part).await
+        self.apart(call, &Counts::Even(part.len()), None, T::bytes(all), T::output(part)).await
     }
 
     /// Gives rank `root` the parts of all ranks, in the order of the ranks
@@ -305,7 +304,7 @@ impl<D: Device> Group<D> {
             expect("all", all.len(), part.len() * self.size())?;
         }
         let call = Call { root: Some(root), ..call::<T>(OperationKind::Gather, part.len()) };
-        self.apart(call, &Counts::Even(part.len()), None, part, all).await
+        self.apart(call, &Counts::Even(part.len()), None, T::bytes(part), T::output(all)).await
     }
 
     /// Sends a part to each rank, the first one to rank 0 and so on, and receives one from each, in the same order
@@ -343,7 +342,7 @@ impl<D: Device> Group<D> {
         expect("sent", sent.len(), part * self.size())?;
         expect("received", received.len(), sent.len())?;
         let call = call::<T>(OperationKind::AllToAll, part);
-        self.apart(call, &Counts::Even(part), None, sent, received).await
+        self.apart(call, &Counts::Even(part), None, T::bytes(sent), T::output(received)).await
     }
 
     /// Sends a vector from rank `from` to rank `to`; the others pass it on
@@ -388,7 +387,7 @@ impl<D: Device> Group<D> {
             Call { root: Some(from), to: Some(to), ..call::<T>(OperationKind::Transfer, vector.len()) };
         let mut counts = vec![0; self.size()];
         counts[to] = vector.len();
-        self.in_place(call, &Counts::Parts(counts), None, vector).await
+        self.in_place(call, &Counts::Parts(counts), None, T::output(vector)).await
     }
 
     /// Waits until all ranks have called it

@@ -60,7 +60,7 @@ impl<D: Device> Group<D> {
         let call = self.call_v::<T>(OperationKind::AllGather, counts)?;
         expect("part", part.len(), counts[self.rank])?;
         expect("all", all.len(), counts.iter().sum())?;
-        self.apart(call, &Counts::Parts(counts.to_vec()), None, part, all).await
+        self.apart(call, &Counts::Parts(counts.to_vec()), None, T::bytes(part), T::output(all)).await
     }
 
     /// As [`reduce_scatter`](Self::reduce_scatter), with `counts[rank]` elements in the part of each rank
@@ -108,7 +108,7 @@ impl<D: Device> Group<D> {
         expect("part", part.len(), counts[self.rank])?;
         expect("all", all.len(), counts.iter().sum())?;
         let call = Call { reduction: Some(reduction), ..call };
-        self.apart(call, &Counts::Parts(counts.to_vec()), Some(kernel), all, part).await
+        self.apart(call, &Counts::Parts(counts.to_vec()), Some(kernel), T::bytes(all), T::output(part)).await
     }
 
     /// As [`scatter`](Self::scatter), with `counts[rank]` elements in the part of each rank
@@ -157,7 +157,7 @@ impl<D: Device> Group<D> {
         if root == self.rank {
             expect("all", all.len(), counts.iter().sum())?;
         }
-        self.apart(call, &Counts::Parts(counts.to_vec()), None, all, part).await
+        self.apart(call, &Counts::Parts(counts.to_vec()), None, T::bytes(all), T::output(part)).await
     }
 
     /// As [`gather`](Self::gather), with `counts[rank]` elements in the part of each rank
@@ -206,7 +206,7 @@ impl<D: Device> Group<D> {
         if root == self.rank {
             expect("all", all.len(), counts.iter().sum())?;
         }
-        self.apart(call, &Counts::Parts(counts.to_vec()), None, part, all).await
+        self.apart(call, &Counts::Parts(counts.to_vec()), None, T::bytes(part), T::output(all)).await
     }
 
     /// Sends `sent_counts[rank]` elements to each rank, in the order of the ranks, and receives `received_counts[rank]` from each
@@ -275,7 +275,7 @@ impl<D: Device> Group<D> {
         let pairs = rows.iter().map(|(sent, _)| sent.iter().map(|&count| count as usize).collect());
         let pairs: Vec<Vec<_>> = pairs.collect();
         let call = call_of_counts::<T>(OperationKind::AllToAll, &pairs.concat());
-        self.apart(call, &Counts::Pairs(pairs), None, sent, received).await
+        self.apart(call, &Counts::Pairs(pairs), None, T::bytes(sent), T::output(received)).await
     }
 
     fn call_v<T: Element>(&self, operation: OperationKind, counts: &[usize]) -> Result<Call, GroupError> {

@@ -156,7 +156,7 @@ fn ping_reach(captured: &Captured) -> Reach {
 fn answer(captured: Captured) -> QueuePairProbe {
     let failed = |step, detail: String| QueuePairProbe { step, errno: None, detail };
     match captured.outcome {
-        Outcome::Done => serde_json::from_str(&captured.stdout)
+        Outcome::Done => serde_json::from_slice(captured.stdout.as_bytes())
             .unwrap_or_else(|error| failed(ProbeStep::Unknown, error.to_string())),
         Outcome::Hung => failed(ProbeStep::Hung, captured.stderr),
         _ => failed(ProbeStep::Unknown, format!("the process failed {}", captured.stderr.trim())),

@@ -127,9 +127,8 @@ pub fn run_in_process(report: &mut HostReport, program: impl AsRef<OsStr>, args:
 
 fn add(report: &mut HostReport, captured: Captured) {
     let probe = match captured.outcome {
-        Outcome::Done => {
-            serde_json::from_str::<ProviderProbe>(&captured.stdout).map_err(|error| error.to_string())
-        }
+        Outcome::Done => serde_json::from_slice::<ProviderProbe>(captured.stdout.as_bytes())
+            .map_err(|error| error.to_string()),
         Outcome::Hung => Err(captured.stderr),
         _ => Err(format!("the process that probes the provider failed {}", captured.stderr.trim())
             .trim()

@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 
 mod device;
+mod json;
 mod lookup;
 mod network;
 mod peer_probe;
@@ -28,7 +29,7 @@ pub use wear::{Incident, KernelLog, PortOwners, Process, Uptime};
 /// ```
 /// use rdma_doctor::HostReport;
 ///
-/// let report: HostReport = serde_json::from_str(r#"{"platform": "linux", "devices": []}"#)?;
+/// let report = HostReport::from_json(br#"{"platform": "linux", "devices": []}"#)?;
 /// assert_eq!(report.devices, Some(Vec::new()));
 /// assert_eq!(report.interfaces, None);
 /// # Ok::<(), serde_json::Error>(())

@@ -26,7 +26,7 @@ pub(crate) struct Field {
 /// The parts of the model are taken apart field by field: a new field of `Rules` or `Timing` does not compile before it is listed.
 macro_rules! fields {
     ($($part:ident: $group:ident { $($field:ident $(in $range:expr, $why:literal)?),+ $(,)? } $(=> $rest:tt)?)+) => {
-        pub(crate) const FIELDS: &[Field] = &[$($(Field {
+        pub(crate) static FIELDS: &[Field] = &[$($(Field {
             name: concat!(stringify!($part), ".", stringify!($field)),
             path: concat!(stringify!($group), "::", stringify!($field)),
             debug: |model| format!("{:?}", model.$part.$field),

@@ -7,12 +7,11 @@ use rdma_core::Device;
 use rdma_core::session::Side;
 
 use super::{Control, PORT_INTERVAL, PathState};
-use crate::bootstrap_stream::BootstrapStream;
 use crate::error::ConnectError;
 use crate::node::first_failures::FirstFailures;
 use crate::node::pairing::Pairing;
 
-impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
+impl<D: Device> Control<D> {
     /// Makes paths, and ends as soon as there is one
     ///
     /// All ports are tried side by side, because an attempt that fails takes a second on Apple's device (field reports): first those of

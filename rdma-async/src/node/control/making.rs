@@ -8,7 +8,6 @@ use rdma_core::{Cause, Device};
 
 use super::{Control, Making, PathState, is_unreachable};
 use crate::blocked_call::DeviceCall;
-use crate::bootstrap_stream::BootstrapStream;
 use crate::error::ConnectError;
 use crate::node::inner::NodeInner;
 use crate::node::pairing::RETRY_INTERVAL;
@@ -25,7 +24,7 @@ fn make<D: Device>(
     Box::pin(async move { calls.run(call, move || make(&node)).await? })
 }
 
-impl<D: Device, S: BootstrapStream + Send + 'static> Control<D, S> {
+impl<D: Device> Control<D> {
     /// Begins to create this side's end of a path, for port `port` of the peer
     pub(super) fn begin_offer(&mut self, index: usize, port: u32) {
         self.epochs[index] = self.epochs[index].wrapping_add(1);

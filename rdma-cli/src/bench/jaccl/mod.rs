@@ -15,15 +15,14 @@ use anyhow::Result;
 use futures::future::try_join_all;
 use rdma_sim::Net;
 use rdma_sim::topology::Topology;
-use zerocopy::IntoBytes as _;
 
 use self::cables::{Cables, RingOrder};
 use self::mesh::Mesh;
 use self::ring::Ring;
 use self::wire::{Vectors, Wire};
 use super::cluster::Macs;
+use super::elements::Elements;
 use super::measure::{Measured, QUIET};
-use super::number::Number;
 use super::workload::Workload;
 use crate::args::OperationName;
 
@@ -73,42 +72,45 @@ impl<'a> Jaccl<'a> {
     }
 
     /// Carries out the operation by each schedule that can run, once, and returns the fastest
-    pub(super) fn measure<T: Number>(
+    pub(super) fn measure(
         &self,
         macs: &Macs<'_>,
         workload: &Workload,
-    ) -> Result<Option<Measured<T>>> {
+        elements: &Elements,
+    ) -> Result<Option<Measured>> {
         if !self.has_operation() {
             return Ok(None);
         }
         let run = |schedule| {
-            let (measured, _) = macs.simulate(async |net| self.run(&net, schedule, workload).await)?;
+            let (measured, _) =
+                macs.simulate(async |net| self.run(&net, schedule, workload, elements).await)?;
             anyhow::Ok(measured)
         };
         let all = self.schedules.iter().map(run).collect::<Result<Vec<_>>>()?;
         Ok(all.into_iter().min_by_key(|measured| measured.time))
     }
 
-    async fn run<T: Number>(
+    async fn run(
         &self,
         net: &Net,
         schedule: &Schedule,
         workload: &Workload,
-    ) -> Result<Measured<T>> {
+        elements: &Elements,
+    ) -> Result<Measured> {
         let mut ranks = match schedule {
             Schedule::Mesh => self.cables.mesh_wires(net)?,
             Schedule::Ring(order) => self.cables.ring_wires(net, order)?,
         };
-        let inputs: Vec<Vec<T>> = (0..workload.ranks).map(|rank| workload.input(rank)).collect();
-        let outputs = (0..workload.ranks).map(|rank| vec![T::default(); workload.output_len(rank)]);
+        let inputs: Vec<_> =
+            (0..workload.ranks).map(|rank| (elements.encode)(workload.input(rank))).collect();
+        let outputs = (0..workload.ranks).map(|rank| vec![0; workload.output_len(rank) * elements.size]);
         let mut outputs: Vec<_> = outputs.collect();
         net.sleep(QUIET).await;
         let start = net.now();
         let all = ranks.iter_mut().zip(inputs.iter().zip(&mut outputs)).enumerate();
         let all = all.map(async |(rank, (wires, (input, output)))| {
-            let (input, output) = (input.as_bytes(), output.as_mut_bytes());
-            let mut vectors = Vectors { input, output, add: T::add };
-            self.operate(schedule, [rank, workload.ranks], wires, &mut vectors, size_of::<T>()).await?;
+            let mut vectors = Vectors { input, output, add: elements.add };
+            self.operate(schedule, [rank, workload.ranks], wires, &mut vectors, elements.size).await?;
             anyhow::Ok(net.now())
         });
         let end = try_join_all(all).await?.into_iter().max().unwrap_or(start);
