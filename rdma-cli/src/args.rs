@@ -153,7 +153,13 @@ pub(crate) enum Command {
                       different commands, the others start when the first program listens on a port, after 3 s at the latest. \
                       Standard input is empty. When a program fails, the others are ended after --grace. A host that a fault \
                       kills has not failed and is not started again. A fault of a host acts on its process once the process \
-                      has allocated a protection domain; ibv_devices and ibv_devinfo never do. SIGINT, SIGTERM and SIGHUP \
+                      has allocated a protection domain; ibv_devices and ibv_devinfo never do.\n\n\
+                      With --net, each host has a network namespace: an interface such as en2 for each port, which reaches the \
+                      neighbour at the other end of the cable, and Ethernet, over which hosts reach each other by name; nothing else is \
+                      reached. A cable that is pulled, by --fault or by tb5 fabric, carries no IP. The programs find the provider at \
+                      /usr/lib/librdma.dylib, where a Mac has it. Other processes are not affected, and nothing is left behind. Without \
+                      root, this needs user namespaces.\n\n\
+                      SIGINT, SIGTERM and SIGHUP \
                       end all programs; a signal that was ignored when tb5 started, as by nohup, stays ignored.\n\n\
                       Exit codes: that of the first program that failed, or 128 plus the signal that ended it; 0 if no program \
                       failed, 124 after --timeout, 130 after SIGINT, 143 after SIGTERM, 129 after SIGHUP, 141 if the output is \
@@ -244,6 +250,10 @@ pub(crate) struct Run {
     /// Name of the fabric, for tb5 fabric; by default a new one
     #[arg(long, value_name = "FABRIC")]
     pub(crate) name: Option<String>,
+    /// Give each host a network of its own: the link addresses of its GID table, cables that faults cut for IP as well, and the provider at
+    /// /usr/lib/librdma.dylib; Linux only
+    #[arg(long)]
+    pub(crate) net: bool,
     /// Link layer that ports report
     #[arg(long, value_parser = ["ethernet", "infiniband", "thunderbolt"])]
     pub(crate) link_layer: Option<String>,

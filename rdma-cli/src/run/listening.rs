@@ -3,10 +3,13 @@
 /// Whether a process of the group listens on a TCP port; `None` if the system does not show it
 #[cfg(target_os = "linux")]
 pub(super) fn is_listening(group: u32) -> Option<bool> {
-    use procfs::net::{TcpState, tcp, tcp6};
+    use procfs::net::TcpState;
     use procfs::process::{FDTarget, Process, all_processes};
 
-    let sockets = [tcp(), tcp6()].into_iter().flatten().flatten();
+    // The group may have a network of its own, which its first process shows.
+    let leader = i32::try_from(group).ok().and_then(|leader| Process::new(leader).ok());
+    let sockets = leader.map(|leader| [leader.tcp(), leader.tcp6()]);
+    let sockets = sockets.into_iter().flatten().flatten().flatten();
     let sockets = sockets.filter(|socket| socket.state == TcpState::Listen);
     let inodes: Vec<_> = sockets.map(|socket| socket.inode).collect();
     let is_member = |process: &Process| process.stat().is_ok_and(|stat| stat.pgrp as u32 == group);
