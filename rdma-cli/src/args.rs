@@ -169,7 +169,13 @@ pub(crate) enum Command {
                       different commands, the others start when the first program listens on a port, after 3 s at the latest. \
                       Standard input is empty. When a program fails, the others are ended after --grace. A host that a fault \
                       kills has not failed and is not started again. A fault of a host acts on its process once the process \
-                      has allocated a protection domain; ibv_devices and ibv_devinfo never do. SIGINT, SIGTERM and SIGHUP \
+                      has allocated a protection domain; ibv_devices and ibv_devinfo never do.\n\n\
+                      With --net, each host has a network namespace: an interface such as en2 for each port, which reaches the \
+                      neighbour at the other end of the cable, and Ethernet, over which hosts reach each other by name; nothing else is \
+                      reached. A cable that is pulled, by --fault or by tb5 fabric, carries no IP. The programs find the provider at \
+                      /usr/lib/librdma.dylib, where a Mac has it. Other processes are not affected, and nothing is left behind. Without \
+                      root, this needs user namespaces.\n\n\
+                      SIGINT, SIGTERM and SIGHUP \
                       end all programs; a signal that was ignored when tb5 started, as by nohup, stays ignored.\n\n\
                       Examples: tb5 run --hosts 2 -- ibv_devinfo; tb5 run -- ibv_uc_pingpong -g 1 : ibv_uc_pingpong -g 1 localhost; \
                       tb5 run --topology ring:4 --fault 'at 2s a:rdma_en2 unplug' -- ./program.\n\n\
@@ -268,6 +274,10 @@ pub(crate) struct Run {
     /// Name of the fabric, for tb5 fabric; by default a new one
     #[arg(long, value_name = "FABRIC")]
     pub(crate) name: Option<String>,
+    /// Give each host a network of its own: the link addresses of its GID table, cables that faults cut for IP as well, and the provider at
+    /// /usr/lib/librdma.dylib; Linux only
+    #[arg(long)]
+    pub(crate) net: bool,
     /// Link layer that ports report
     #[arg(long, value_parser = ["ethernet", "infiniband", "thunderbolt"])]
     pub(crate) link_layer: Option<String>,

@@ -60,7 +60,7 @@ pub use fault::{
 };
 pub use host::SimHost;
 pub use model::{LineRate, Model, Timing};
-pub use net::{Leaks, Net};
+pub use net::{IpInterface, Leaks, Net};
 pub use open_error::OpenError;
 pub use rdma_core::{Time, always, sometimes, state};
 pub use rules::Rules;

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::net::IpAddr;
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -99,6 +100,25 @@ impl Net {
     pub fn gids(&self, host: &str, name: &str) -> Result<Vec<Gid>, OpenError> {
         let device = self.find(host, name)?;
         Ok(self.shared.lock().fabric.world.gids(device).to_vec())
+    }
+
+    /// The interface of a port as the kernel of its host uses it for IP; `None` if there is no such port
+    ///
+    /// # Model
+    ///
+    /// Assumed: a Thunderbolt cable carries IP whether or not RDMA is on, as long as it is plugged in, both Macs are awake, and neither
+    /// interface is down.
+    pub fn interface(&self, host: &str, device: &str) -> Option<IpInterface> {
+        let world = &self.shared.lock().fabric.world;
+        let port = world.find_port(host, device)?;
+        let named =
+            |port| (world.host_name(world.host_of(port)).to_owned(), world.device_name(port).to_owned());
+        let addresses = world.gids(port).iter().filter(|gid| !gid.is_zero());
+        let address = |gid: &Gid| gid.ipv4().map_or_else(|| IpAddr::from(gid.0), IpAddr::from);
+        Some(IpInterface {
+            neighbour: world.ip_neighbour(port).map(named),
+            addresses: addresses.map(address).collect(),
+        })
     }
 
     pub(crate) fn find_host(&self, host: &str) -> Result<u32, OpenError> {
@@ -272,6 +292,16 @@ impl Net {
     pub(crate) fn sim_runtime(&self) -> &Arc<SimRuntime> {
         &self.runtime
     }
+}
+
+/// The network interface of a port
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct IpInterface {
+    /// Host and device at the other end of the cable, if IP passes now
+    pub neighbour: Option<(String, String)>,
+    /// Its addresses, as the GID table shows them
+    pub addresses: Vec<IpAddr>,
 }
 
 /// The runtime of a simulation in real time

@@ -40,10 +40,13 @@ pub(super) struct Environment {
 
 impl Environment {
     /// Creates the files that programs read in the folder of the fabric, which removes them with its own
+    ///
+    /// The coordinating program listens at `coordinator`, or, if all hosts have the network of this process, on a free port.
     pub(super) fn new(
         fabric: &SharedFabric,
         provider: PathBuf,
         link_layer: Option<String>,
+        coordinator: Option<String>,
     ) -> io::Result<Self> {
         let libraries = fabric.directory().to_owned();
         for name in ["librdma.dylib", "librdma.so"] {
@@ -52,8 +55,9 @@ impl Environment {
         let topology = fabric.settings().topology();
         let matrix = libraries.join("devices.json");
         std::fs::write(&matrix, topology.to_matrix())?;
-        // The coordinating program listens there. The system does not hand out a released port again soon.
-        let coordinator = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        // The system does not hand out a released port again soon.
+        let free = || Ok::<_, io::Error>(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string());
+        let coordinator = coordinator.map_or_else(free, Ok)?;
         let (fabric, hosts) = (fabric.name().to_owned(), topology.hosts().len());
         Ok(Self { fabric, provider, libraries, matrix, coordinator, hosts, link_layer })
     }

@@ -6,10 +6,13 @@ use std::{ffi::OsString, fs, path::Path};
 /// Whether a process of the group listens on a TCP port; `None` if the system does not show it
 #[cfg(target_os = "linux")]
 pub(super) fn is_listening(group: u32) -> Option<bool> {
+    // The group may have a network of its own, which its first process shows.
+    let read = |name| {
+        let own = fs::read_to_string(format!("/proc/{group}/net/{name}"));
+        own.or_else(|_| fs::read_to_string(format!("/proc/net/{name}"))).ok()
+    };
     // A host without IPv6 has only the first one.
-    let tables =
-        ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().filter_map(|path| fs::read_to_string(path).ok());
-    let tables: Vec<_> = tables.collect();
+    let tables: Vec<_> = ["tcp", "tcp6"].into_iter().filter_map(read).collect();
     if tables.is_empty() {
         return None;
     }

@@ -4,6 +4,10 @@ mod environment;
 mod faults;
 mod host;
 mod listening;
+#[cfg(target_os = "linux")]
+mod net;
+#[cfg(not(target_os = "linux"))]
+mod no_net;
 mod output;
 mod provider;
 mod summary;
@@ -11,6 +15,7 @@ mod watch;
 
 use std::ffi::OsString;
 use std::hash::{BuildHasher as _, RandomState};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -20,6 +25,8 @@ use rdma_sim_verbs::shared::{FabricError, Settings, SharedFabric};
 
 use self::environment::Environment;
 use self::host::Host;
+#[cfg(not(target_os = "linux"))]
+use self::no_net as net;
 use self::output::{Relay, Stream, print_line};
 use self::summary::Summary;
 pub(crate) use self::summary::{Happened, columns, faults_of};
@@ -41,22 +48,28 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
     let settings = Settings::new(topology).profile(&args.profile).map_err(cabled_macs::explain)?;
     let settings = settings.paced(args.pace == Pace::Tb5).seed(args.seed);
     let provider = provider::find()?;
+    if args.net {
+        net::enter(settings.topology(), &provider)?;
+    }
 
     let interrupt = Interrupt::listen()?;
     let fabric = create(args.name.as_deref(), &settings)?;
     for fault in plans.iter().flat_map(|plan| &plan.0) {
         fabric.add_fault(&fault.to_string())?;
     }
-    let environment = Environment::new(&fabric, provider, args.link_layer.clone())?;
+    let (network, mut wires) = if args.net { Some(net::make(&fabric)?).unzip() } else { (None, None) };
+    let coordinator = args.net.then(net::coordinator);
+    let environment = Environment::new(&fabric, provider, args.link_layer.clone(), coordinator)?;
 
     let names: Vec<_> = settings.topology().hosts().iter().map(|host| host.name().to_owned()).collect();
     let backend = format!(
-        "backend: simulator; fabric {}: {} hosts, {}, profile {}, {}",
+        "backend: simulator; fabric {}: {} hosts, {}, profile {}, {}{}",
         fabric.name(),
         names.len(),
         args.topology,
         args.profile,
         if args.pace == Pace::Tb5 { "paced" } else { "as fast as this machine" },
+        if args.net { ", each host with a network of its own" } else { "" },
     );
     if !is_quiet() {
         print_line(&backend);
@@ -74,12 +87,16 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
     let out = if output == Output::Json { Stream::Stderr } else { Stream::Stdout };
     let start = |number: usize| {
         let (name, words) = (&names[number], commands[number.min(commands.len() - 1)]);
-        Host::start(name, number, words, |command| environment.set(command, name, number), &relay, out)
+        let set = |command: &mut Command| {
+            environment.set(command, name, number);
+            network.iter().for_each(|hosts| hosts.set(command, number));
+        };
+        Host::start(name, number, words, set, &relay, out)
             .with_context(|| format!("host {name}: {:?} cannot be started", words[0].to_string_lossy()))
     };
     let (begun, mut hosts) = (Wall::start(), Vec::new());
-    let cause =
-        Watch::new(policy, &fabric, &relay, &interrupt).run(&mut hosts, names.len(), &silences, start)?;
+    let watch = Watch::new(policy, &fabric, wires.as_mut(), &relay, &interrupt);
+    let cause = watch.run(&mut hosts, names.len(), &silences, start)?;
     // The last output may be lost when all programs have succeeded.
     let is_lost = matches!(cause, Cause::Done) && relay.is_unread.load(Ordering::Relaxed);
     let cause = if is_lost { Cause::Unread } else { cause };

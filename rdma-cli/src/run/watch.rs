@@ -9,6 +9,7 @@ use rdma_sim_verbs::shared::SharedFabric;
 use super::faults;
 use super::host::Host;
 use super::listening::is_listening;
+use super::net::Wires;
 use super::output::{Relay, print_line};
 use crate::report::Wall;
 use crate::signals::Interrupt;
@@ -60,9 +61,11 @@ enum Stage {
     Killed,
 }
 
-pub(super) struct Watch<'a> {
+pub(super) struct Watch<'a, 'f> {
     policy: Policy,
     fabric: &'a SharedFabric,
+    /// The network of the hosts, if they have one.
+    wires: Option<&'a mut Wires<'f>>,
     relay: &'a Relay,
     interrupt: &'a Interrupt,
     begun: Wall,
@@ -72,16 +75,17 @@ pub(super) struct Watch<'a> {
     cause: Option<Cause>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a, 'f> Watch<'a, 'f> {
     pub(super) fn new(
         policy: Policy,
         fabric: &'a SharedFabric,
+        wires: Option<&'a mut Wires<'f>>,
         relay: &'a Relay,
         interrupt: &'a Interrupt,
     ) -> Self {
         let (begun, zero) = (Wall::start(), Duration::ZERO);
         let (stage, cause) = (Stage::Running, None);
-        Self { policy, fabric, relay, interrupt, begun, started: zero, stage, since: zero, cause }
+        Self { policy, fabric, wires, relay, interrupt, begun, started: zero, stage, since: zero, cause }
     }
 
     /// Starts `count` programs, and returns when the last one has ended
@@ -94,6 +98,9 @@ impl<'a> Watch<'a> {
     ) -> anyhow::Result<Cause> {
         let mut silent = 0;
         loop {
+            if let Some(wires) = &mut self.wires {
+                wires.update()?;
+            }
             while hosts.len() < count && self.stage == Stage::Running && self.is_time_for_next(hosts) {
                 hosts.push(start(hosts.len())?);
                 self.started = self.begun.elapsed();

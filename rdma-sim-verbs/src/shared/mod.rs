@@ -6,6 +6,7 @@ mod error;
 mod fabric;
 mod files;
 mod host;
+mod interfaces;
 mod process;
 #[allow(unsafe_code, reason = "records lie in mapped memory")]
 mod ring;
@@ -21,4 +22,5 @@ mod wake_pipe;
 pub use self::error::FabricError;
 pub use self::fabric::{Lateness, SharedFabric};
 pub(crate) use self::host::LocalHost;
+pub use self::interfaces::Interfaces;
 pub use self::settings::{Settings, SettingsError, topology, topology_in};

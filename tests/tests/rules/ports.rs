@@ -270,3 +270,29 @@ fn addresses_survive_a_reboot_or_not() {
     assert!(run(false));
     assert!(!run(true));
 }
+
+/// Catches IP that RDMA being off cuts, and IP over a cable that is pulled, or to a Mac that sleeps.
+#[test]
+fn ip_passes_while_the_cable_is_plugged_in_and_both_macs_are_awake() {
+    Sim::new().simulate(async |net| {
+        let peer = |host, device| net.interface(host, device).unwrap().neighbour;
+        let (a, b) = (("a".to_owned(), DEVICE.to_owned()), ("b".to_owned(), DEVICE.to_owned()));
+        assert_eq!((peer("a", DEVICE), peer("b", DEVICE)), (Some(b), Some(a)));
+        assert_eq!((peer("a", "rdma_en3"), net.interface("a", "rdma_en9")), (None, None));
+        let passes = || peer("a", DEVICE).is_some();
+        for (fault, expected) in [
+            ("b rdma-off", true),
+            ("b:rdma_en2 unplug", false),
+            ("a:rdma_en2 replug", true),
+            ("a sleep", false),
+            ("a wake", true),
+            ("a:rdma_en2 interface-down", false),
+        ] {
+            happen(&net, fault).await;
+            assert_eq!(passes(), expected, "{fault}");
+        }
+        let addresses = net.interface("a", DEVICE).unwrap().addresses;
+        assert!(addresses.iter().any(|address| address.to_string() == "169.254.1.1"), "{addresses:?}");
+        assert!(!addresses.iter().any(std::net::IpAddr::is_unspecified), "{addresses:?}");
+    });
+}

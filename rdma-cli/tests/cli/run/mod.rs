@@ -4,6 +4,8 @@
 
 mod calibrate;
 pub(crate) mod fixture;
+#[cfg(target_os = "linux")]
+mod net;
 mod verbs;
 
 use std::fs;

@@ -198,7 +198,8 @@ impl World {
         self.find_port(host, name).is_some_and(|found| self.device(found).rate == LineRate::TB4)
     }
 
-    fn find_port(&self, host: &str, name: &str) -> Option<DeviceIndex> {
+    /// The device called `name` on `host`, whether or not the rules hide it
+    pub(crate) fn find_port(&self, host: &str, name: &str) -> Option<DeviceIndex> {
         self.devices_of(self.find_host(host)?).find(|index| self.device(*index).name == name)
     }
 
@@ -265,6 +266,13 @@ impl World {
     /// Whether neither end of a device's cable can resolve the address of the other
     pub(super) fn is_unresolvable(&self, device: DeviceIndex) -> bool {
         self.link(device).is_some_and(|link| self.cables[link.cable as usize].is_unresolvable)
+    }
+
+    /// The device at the other end of a device's cable, if the kernels of both hosts reach each other over it
+    pub(crate) fn ip_neighbour(&self, device: DeviceIndex) -> Option<DeviceIndex> {
+        let neighbour = self.neighbour(device).filter(|_| !self.is_unresolvable(device))?;
+        let both_answer = [device, neighbour].into_iter().all(|end| self.answers(self.host_of(end)));
+        both_answer.then_some(neighbour)
     }
 
     /// Active if the hosts at both ends of the cable are up
