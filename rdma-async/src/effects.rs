@@ -114,8 +114,11 @@ impl<T> Effects<T> {
     }
 
     fn pop(&mut self) -> Option<Effect<T>> {
-        let inline = self.inline.iter_mut().find_map(Option::take);
-        inline.or_else(|| self.more.pop_front())
+        match &mut self.inline {
+            [first @ Some(_), _] => first.take(),
+            [_, second @ Some(_)] => second.take(),
+            _ => self.more.pop_front(),
+        }
     }
 }
 
