@@ -143,7 +143,7 @@ fn invalid_scenarios_are_refused_with_file_and_line() {
     let expect = |rest: &str| scenario(&format!("{PING}[expect]\n{rest}\n"));
     let table = [
         // Not a scenario file.
-        (String::new(), 1, "missing field `workload`"),
+        (String::new(), 1, "missing field `name`"),
         ("name = \"x".into(), 1, "invalid basic string"),
         (rest("= 5"), 4, "key"),
         (rest("profile"), 4, "expected `=`"),
