@@ -69,6 +69,7 @@
 
 mod adopt_error;
 mod blocked_call;
+mod blocking_stream;
 mod blocking_threads;
 mod bootstrap_stream;
 mod device_calls;
@@ -90,7 +91,9 @@ mod session;
 mod shared_key;
 mod spin_runtime;
 mod sync;
+mod thread_runtime;
 pub mod time;
+mod timers;
 #[cfg(feature = "tokio")]
 mod tokio_runtime;
 mod wait_queue;
@@ -119,6 +122,7 @@ pub use rdma_core::{
 
 pub use adopt_error::AdoptError;
 pub use blocked_call::{BlockedCall, DeviceCall};
+pub use blocking_stream::BlockingStream;
 pub use bootstrap_stream::BootstrapStream;
 pub use device_calls::DeviceStats;
 #[cfg(feature = "shared-key")]
@@ -138,6 +142,7 @@ pub use session::{Message, MessageSink, PathSnapshot, Regions, RemoteError, Sess
 #[cfg(feature = "shared-key")]
 pub use shared_key::SharedKey;
 pub use spin_runtime::SpinRuntime;
+pub use thread_runtime::{ThreadRuntime, block_on};
 #[cfg(feature = "tokio")]
 pub use tokio_runtime::TokioRuntime;
 

@@ -1,17 +1,14 @@
-use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::fmt;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Instant;
 
 use rdma_core::{BlockingCall, Runtime, Time, Timer};
 
 use crate::blocking_threads::BlockingThreads;
-use crate::effects::Effects;
 use crate::sync::Mutex;
+use crate::timers::Timers;
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -30,12 +27,9 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub struct SpinRuntime(Arc<Shared>);
 
 struct Shared {
-    start: Instant,
     has_new: AtomicBool,
     new: Mutex<Vec<Task>>,
-    /// By deadline and number of the timer: one entry for each timer that is set and was polled.
-    timers: Mutex<BTreeMap<(Time, u64), Waker>>,
-    next_timer: AtomicU64,
+    timers: Arc<Timers>,
     threads: BlockingThreads,
 }
 
@@ -62,14 +56,11 @@ impl SpinRuntime {
     /// A runtime whose clock shows zero now, without tasks
     ///
     /// Nothing runs until [`block_on`](Self::block_on) is called: it polls all tasks on the calling thread, which never sleeps.
-    #[expect(clippy::disallowed_methods, reason = "a runtime is where the clock comes from")]
     pub fn new() -> Self {
         Self(Arc::new(Shared {
-            start: Instant::now(),
             has_new: AtomicBool::new(false),
             new: Mutex::default(),
-            timers: Mutex::default(),
-            next_timer: AtomicU64::new(0),
+            timers: Arc::new(Timers::new(|| ())),
             threads: BlockingThreads::default(),
         }))
     }
@@ -97,30 +88,9 @@ impl SpinRuntime {
                     slots.extend(self.0.new.lock().drain(..).map(Slot::new));
                 }
             }
-            self.0.expire();
+            self.0.timers.expire();
             std::hint::spin_loop();
         }
-    }
-}
-
-impl Shared {
-    fn now(&self) -> Time {
-        Time::ZERO + self.start.elapsed()
-    }
-
-    /// Wakes the tasks whose timers have expired
-    fn expire(&self) {
-        let mut timers = self.timers.lock();
-        if timers.is_empty() {
-            return;
-        }
-        let now = self.now();
-        let mut effects = Effects::<Infallible>::new();
-        while let Some(timer) = timers.first_entry().filter(|timer| timer.key().0 <= now) {
-            effects.wake(Some(timer.remove()));
-        }
-        drop(timers);
-        effects.run_alone();
     }
 }
 
@@ -156,7 +126,7 @@ impl Wake for Flag {
 
 impl Runtime for SpinRuntime {
     fn now(&self) -> Time {
-        self.0.now()
+        self.0.timers.now()
     }
 
     fn spawn(&self, task: Task) {
@@ -169,72 +139,13 @@ impl Runtime for SpinRuntime {
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {
-        let number = self.0.next_timer.fetch_add(1, Ordering::Relaxed);
-        Box::pin(SpinTimer { runtime: Arc::clone(&self.0), number, deadline: Time::MAX })
+        self.0.timers.timer()
     }
 }
 
 impl fmt::Debug for SpinRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SpinRuntime").finish_non_exhaustive()
-    }
-}
-
-struct SpinTimer {
-    runtime: Arc<Shared>,
-    number: u64,
-    /// `Time::MAX` while it is not set.
-    deadline: Time,
-}
-
-impl SpinTimer {
-    /// Forgets the task that waits for the deadline, if there is one
-    fn disarm(&self) {
-        let waker = self.runtime.timers.lock().remove(&(self.deadline, self.number));
-        // Not under the lock: a waker may use the runtime when it is dropped.
-        drop(waker);
-    }
-}
-
-impl Timer for SpinTimer {
-    fn reset(mut self: Pin<&mut Self>, deadline: Time) {
-        if deadline != self.deadline {
-            self.disarm();
-            self.deadline = deadline;
-        }
-    }
-
-    fn poll_expired(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.deadline == Time::MAX {
-            return Poll::Pending;
-        }
-        if self.deadline <= self.runtime.now() {
-            self.disarm();
-            self.deadline = Time::MAX;
-            return Poll::Ready(());
-        }
-        let mut timers = self.runtime.timers.lock();
-        let armed = timers.get(&(self.deadline, self.number));
-        if !armed.is_some_and(|waker| waker.will_wake(cx.waker())) {
-            let before = timers.insert((self.deadline, self.number), cx.waker().clone());
-            drop(timers);
-            drop(before);
-        }
-        Poll::Pending
-    }
-}
-
-impl Drop for SpinTimer {
-    fn drop(&mut self) {
-        if self.deadline != Time::MAX {
-            self.disarm();
-        }
-    }
-}
-
-impl fmt::Debug for SpinTimer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SpinTimer").field("deadline", &self.deadline).finish_non_exhaustive()
     }
 }
 
@@ -313,7 +224,7 @@ mod tests {
     #[test]
     fn a_timer_has_one_entry_however_often_it_is_polled() {
         let runtime = SpinRuntime::new();
-        let entries = || runtime.0.timers.lock().len();
+        let entries = || runtime.0.timers.len();
         let mut timer = runtime.timer();
         let mut cx = Context::from_waker(Waker::noop());
         let deadline = runtime.now() + Duration::from_secs(3_600);

@@ -5,14 +5,12 @@
 //! `cargo run --example gradient_averaging`; simulated, with virtual times.
 #![allow(clippy::print_stdout, reason = "a program")]
 
-use std::error::Error;
+mod cluster;
 
-use futures::future::{try_join, try_join_all};
-use rdma_async::{Node, Session};
+use cluster::{RATE, Result, Sessions, connect};
+use futures::future::try_join_all;
 use rdma_collectives::{Cabling, Group, Reduction};
-use rdma_sim::{Net, Sim, SimDevice, Topology};
-
-type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
+use rdma_sim::{Net, Sim, Topology};
 
 const MACS: usize = 4;
 const CABLES: [(usize, usize); 5] = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)];
@@ -27,8 +25,8 @@ fn main() -> Result {
         .topology(topology)
         .faults(faults)
         .run(async |net| {
-            let cabling = Cabling::of_pairs(MACS, CABLES, 9_200_000_000);
-            let sessions = connect(&net, &cabling).await?;
+            let cabling = Cabling::of_pairs(MACS, CABLES, RATE);
+            let (_nodes, sessions) = connect(&net, &cabling).await?;
             let cabling = &cabling;
             let macs =
                 sessions.into_iter().enumerate().map(|(rank, sessions)| train(&net, cabling, rank, sessions));
@@ -42,12 +40,7 @@ fn main() -> Result {
 
 // ANCHOR: train
 /// Trains one Mac's copy of the model on its own data, and returns the weights
-async fn train(
-    net: &Net,
-    cabling: &Cabling,
-    rank: usize,
-    sessions: Vec<(usize, Session<SimDevice>)>,
-) -> Result<Vec<f32>> {
+async fn train(net: &Net, cabling: &Cabling, rank: usize, sessions: Sessions) -> Result<Vec<f32>> {
     let mut group = Group::join(rank, cabling, sessions).await?;
     // The best weights for the data of this Mac; those for all data are in the middle, at 1.5.
     let best = rank as f32;
@@ -66,24 +59,3 @@ async fn train(
     Ok(weights)
 }
 // ANCHOR_END: train
-
-/// A node on all devices of each Mac, and a session for each cable, as both of its Macs see it, by Mac
-async fn connect(net: &Net, cabling: &Cabling) -> Result<Vec<Vec<(usize, Session<SimDevice>)>>> {
-    let node = |mac: &String| {
-        let [first, second, third] =
-            ["rdma_en2", "rdma_en3", "rdma_en4"].map(|device| net.opener(mac, device));
-        // It finds out by itself where each cable leads.
-        Node::builder(first).device(second).device(third).runtime(net.runtime()).build()
-    };
-    let nodes: Vec<_> = cabling.hosts().iter().map(node).collect::<std::result::Result<_, _>>()?;
-    let mut sessions: Vec<Vec<_>> = nodes.iter().map(|_| Vec::new()).collect();
-    for cable in cabling.cables() {
-        let [left, right] = cable.ends;
-        // Between Macs, this is a TCP connection over another network.
-        let (to_right, to_left) = tokio::io::duplex(1024);
-        let (session, ()) = try_join(nodes[left].connect(to_right), nodes[right].serve(to_left)).await?;
-        sessions[left].push((right, session));
-        sessions[right].push((left, nodes[right].accept().await.ok_or("the node is closed")?));
-    }
-    Ok(sessions)
-}

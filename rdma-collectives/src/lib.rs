@@ -23,6 +23,8 @@ mod advice;
 mod all_reduce;
 mod all_to_all;
 mod arborescences;
+#[cfg(feature = "groups")]
+pub mod blocking;
 mod cabling;
 mod cut;
 mod flow;

@@ -7,7 +7,7 @@ impl HostReport {
     ///
     /// # Errors
     ///
-    /// With line and column, if this is not JSON, or a value does not fit its key.
+    /// A [`serde_json::Error`] with line and column, if this is not JSON, or a value does not fit its key.
     pub fn from_json(json: &[u8]) -> serde_json::Result<Self> {
         serde_json::from_slice(json)
     }
@@ -24,7 +24,7 @@ impl HostReport {
     ///
     /// # Errors
     ///
-    /// None that is known: all keys are strings.
+    /// A [`serde_json::Error`], of which none is known: all keys are strings.
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self)
     }

@@ -18,6 +18,10 @@ const FUZZ_YOUR_PROTOCOL: &str = env!("CARGO_BIN_EXE_fuzz_your_protocol");
 const LEADER_ELECTION: &str = env!("CARGO_BIN_EXE_leader_election");
 const REPLAY_A_SEED: &str = env!("CARGO_BIN_EXE_replay_a_seed");
 const GRADIENT_AVERAGING: &str = env!("CARGO_BIN_EXE_gradient_averaging");
+const TENSOR_PARALLEL_DECODE: &str = env!("CARGO_BIN_EXE_tensor_parallel_decode");
+const EXPERT_DISPATCH: &str = env!("CARGO_BIN_EXE_expert_dispatch");
+const MOVE_KEY_VALUES: &str = env!("CARGO_BIN_EXE_move_key_values");
+const SERVE_DATA_SET: &str = env!("CARGO_BIN_EXE_serve_data_set");
 const OPEN_DEVICE: &str = env!("CARGO_BIN_EXE_open_device");
 
 /// Long enough for any example on a machine that runs other programs, too
@@ -136,6 +140,47 @@ fn gradient_averaging_goes_on_without_a_cable() {
     let ended = Example::run(GRADIENT_AVERAGING, &[]).succeeded();
     assert_eq!(ended.stdout.lines().filter(|line| line.starts_with("step ")).count(), 8, "{ended:?}");
     assert!(ended.stdout.ends_with("all Macs have the same weights\n"), "{ended:?}");
+}
+
+/// The first number that `text` has behind `before`
+fn number_after(text: &str, before: &str) -> f64 {
+    let (_, rest) = text.split_once(before).unwrap_or_else(|| panic!("{before:?} is not in {text}"));
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    rest[..end].parse().unwrap_or_else(|_| panic!("no number behind {before:?}: {text}"))
+}
+
+/// Catches sums that are wrong, and an all_reduce that takes longer than DECODE.md says: the rates are those of its table, within 2 %.
+#[test]
+fn tensor_parallel_decode_comes_to_the_predicted_rates() {
+    let ended = Example::run(TENSOR_PARALLEL_DECODE, &[]).succeeded();
+    for (macs, rate) in [(1, 19.5), (2, 26.2), (4, 32.2)] {
+        let found = number_after(&ended.stdout, &format!("{macs} Macs: "));
+        assert!((found / rate - 1.0).abs() < 0.02, "{macs} Macs: {found}");
+    }
+}
+
+/// Catches tokens that come to another expert or back to another place, which the program checks, and a copy that is not used.
+#[test]
+fn expert_dispatch_is_faster_with_a_replica() {
+    let ended = Example::run(EXPERT_DISPATCH, &[]).succeeded();
+    assert!(number_after(&ended.stdout, "replication is ") > 1.5, "{ended:?}");
+}
+
+/// Catches a cache that moves over one way only: it would take longer than one cable needs.
+#[test]
+fn move_key_values_takes_both_ways() {
+    let ended = Example::run(MOVE_KEY_VALUES, &[]).succeeded();
+    let [took, one_cable] =
+        [" MiB in ", "one cable alone takes "].map(|text| number_after(&ended.stdout, text));
+    assert!(took < one_cable, "{ended:?}");
+}
+
+/// Catches samples that are lost or mixed up, which the program checks, and readers that wait for one another.
+#[test]
+fn serve_data_set_serves_all_readers_at_once() {
+    let ended = Example::run(SERVE_DATA_SET, &[]).succeeded();
+    // One cable carries 9.2 GB/s.
+    assert!(number_after(&ended.stdout, " ms, ") > 2.0 * 9.2, "{ended:?}");
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn reaching(options: &[&str], addresses: &[&str]) -> (Run, Running, Lines) {
     let client = [&[net.as_str(), "reach", "7000"], addresses].concat();
     let mut run = Run::new([options, &["--net", "--hosts", "2", "--"], &server, &client].concat());
     let mut child = run.start();
-    let lines = Lines { output: BufReader::new(child.stdout.take().unwrap()), states: BTreeMap::new() };
+    let lines = Lines::of(&mut child);
     (run, child, lines)
 }
 
@@ -73,6 +73,21 @@ struct Lines {
 }
 
 impl Lines {
+    fn of(run: &mut Running) -> Self {
+        Self { output: BufReader::new(run.stdout.take().unwrap()), states: BTreeMap::new() }
+    }
+
+    /// The next line of the host
+    fn next(&mut self) -> String {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the run has ended: {:?}", self.states);
+            if let Some(line) = line.strip_prefix("b | ") {
+                return line.trim_end().to_owned();
+            }
+        }
+    }
+
     /// Waits until the addresses have these states; one that changes for a moment, as on a busy machine, is none
     fn wait_for<const N: usize>(&mut self, expected: [&str; N]) {
         let has_come = |states: &BTreeMap<String, String>| {
@@ -80,11 +95,7 @@ impl Lines {
             pairs.all(|(address, state)| states.get(address).is_some_and(|now| now == state))
         };
         while !has_come(&self.states) {
-            let mut line = String::new();
-            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the run has ended: {:?}", self.states);
-            if let Some((address, state)) =
-                line.trim_end().strip_prefix("b | ").and_then(|line| line.split_once(' '))
-            {
+            if let Some((address, state)) = self.next().split_once(' ') {
                 self.states.insert(address.to_owned(), state.to_owned());
             }
         }
@@ -143,8 +154,7 @@ fn a_cable_that_the_traffic_of_programs_pulls_carries_no_ip() {
     let words = ["sh", "-c", script, &net, ":", "sh", "-c", client, &net];
     let mut run = Run::new([&options[..], &words].concat());
     let mut child = run.start();
-    let mut lines = Lines(BufReader::new(child.stdout.take().unwrap()));
-    while lines.next() != "169.254.1.1 cut" {}
+    Lines::of(&mut child).wait_for(["169.254.1.1 cut"]);
     end(&run, child);
 }
 
@@ -227,8 +237,7 @@ fn nothing_is_left_of_a_network() {
         let script = "readlink /proc/self/ns/net; sleep 1000 & wait";
         let mut run = Run::new(["--net", "--hosts", "2", "--", "sh", "-c", script]);
         let mut child = run.start();
-        let mut lines = Lines(BufReader::new(child.stdout.take().unwrap()));
-        let namespace = lines.next();
+        let namespace = Lines::of(&mut child).next();
         assert!(namespace.starts_with("net:["), "{namespace}");
         assert!(namespaces().contains(&namespace));
         child.signal(signal);
