@@ -112,7 +112,7 @@ impl ThreadRuntime {
 
     /// The runtime for [`NodeBuilder::runtime`](crate::NodeBuilder::runtime)
     ///
-    /// Tasks that are spawned when the thread has ended are dropped with the handle.
+    /// Tasks that are spawned when the thread has ended are dropped with the handle. Timers do not expire any more then.
     pub fn handle(&self) -> Arc<dyn Runtime> {
         Arc::new(RuntimeHandle(Arc::clone(&self.shared)))
     }
@@ -189,7 +189,11 @@ fn run(queue: &Arc<Queue>, timers: &Timers) {
                 tracing::error!("a task of the runtime has panicked, and is dropped");
             }
             if !matches!(polled, Ok(Poll::Pending)) {
-                drop(slots.remove(slot));
+                let ended = slots.remove(slot);
+                // A destructor that panics must not end the thread of all other tasks.
+                if catch_unwind(AssertUnwindSafe(|| drop(ended))).is_err() {
+                    tracing::error!("the destructor of a task of the runtime has panicked");
+                }
             }
         }
     }
@@ -314,6 +318,29 @@ mod tests {
         block_on(time::sleep(&*handle, Duration::from_millis(20)));
         to_task.send(7).expect("the task waits");
         assert_eq!(block_on(from_task), Ok(8));
+    }
+
+    /// Catches a thread that ends with a destructor, and leaves every other task waiting.
+    #[test]
+    fn a_destructor_that_panics_ends_nothing_else() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("the test wants it");
+            }
+        }
+
+        let runtime = ThreadRuntime::start().expect("a thread");
+        let handle = runtime.handle();
+        let mut bomb = Some(Bomb);
+        // Not dropped by the poll, but with the task.
+        handle.spawn(Box::pin(std::future::poll_fn(move |_| {
+            std::hint::black_box(&mut bomb);
+            Poll::Ready(())
+        })));
+        let (to_main, from_task) = oneshot::channel();
+        handle.spawn(Box::pin(async move { to_main.send(()).expect("main waits") }));
+        assert_eq!(block_on(from_task), Ok(()));
     }
 
     #[test]

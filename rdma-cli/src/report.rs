@@ -82,10 +82,9 @@ impl Output {
     /// Prints the result in the chosen format
     pub(crate) fn print(self, json: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
         match self {
-            Self::Json => print_line(&serde_json::to_string(json)?)?,
-            Self::Text => print_line(&text())?,
-        };
-        Ok(())
+            Self::Json => self.print_json(|| json),
+            Self::Text => print_line(&text()).map(drop),
+        }
     }
 }
 

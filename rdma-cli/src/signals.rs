@@ -39,15 +39,16 @@ impl Interrupt {
 
     /// Whether the program was asked to stop
     pub(crate) fn is_requested(&self) -> bool {
-        self.flag.load(Ordering::Relaxed)
+        // The number of the signal is stored before.
+        self.flag.load(Ordering::Acquire)
     }
 
     /// Fails if the program was asked to stop
     pub(crate) fn check(&self) -> Result<(), Interrupted> {
-        match self.signal.load(Ordering::Relaxed) {
-            _ if !self.is_requested() => Ok(()),
-            signal => Err(Interrupted { signal: signal as u8 }),
+        if !self.is_requested() {
+            return Ok(());
         }
+        Err(Interrupted { signal: self.signal.load(Ordering::Relaxed) as u8 })
     }
 
     /// The signal that asked the program to stop

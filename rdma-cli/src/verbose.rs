@@ -31,7 +31,10 @@ fn print(line: &str) {
     }
     // There is no other place to report a failed write to standard error.
     if last.1 > 0 {
-        let _ = writeln!(io::stderr(), "tb5: the same {} more times", last.1);
+        let _ = match last.1 {
+            1 => writeln!(io::stderr(), "tb5: the same once more"),
+            more => writeln!(io::stderr(), "tb5: the same {more} more times"),
+        };
     }
     if !line.is_empty() {
         let _ = writeln!(io::stderr(), "{line}");

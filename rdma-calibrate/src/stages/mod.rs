@@ -78,7 +78,7 @@ impl Stage {
             Self::Delivery => "delivery",
             Self::Limits => "limits",
             Self::Queues => "queues",
-            Self::Failing => "what fails",
+            Self::Failing => "failures",
             Self::ErrorState => "the error state",
             Self::IdleDeath => "idleness",
         }

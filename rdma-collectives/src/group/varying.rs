@@ -59,7 +59,7 @@ impl<D: Device> Group<D> {
     ) -> Result<(), GroupError> {
         let call = self.call_v::<T>(OperationKind::AllGather, counts)?;
         expect("part", part.len(), counts[self.rank])?;
-        expect("all", all.len(), counts.iter().sum())?;
+        expect("all", all.len(), total(counts))?;
         self.apart(call, &Counts::Parts(counts.to_vec()), None, T::bytes(part), T::output(all)).await
     }
 
@@ -106,7 +106,7 @@ impl<D: Device> Group<D> {
         let kernel = kernel::<T>(reduction)?;
         let call = self.call_v::<T>(OperationKind::ReduceScatter, counts)?;
         expect("part", part.len(), counts[self.rank])?;
-        expect("all", all.len(), counts.iter().sum())?;
+        expect("all", all.len(), total(counts))?;
         let call = Call { reduction: Some(reduction), ..call };
         self.apart(call, &Counts::Parts(counts.to_vec()), Some(kernel), T::bytes(all), T::output(part)).await
     }
@@ -155,7 +155,7 @@ impl<D: Device> Group<D> {
         let call = Call { root: Some(root), ..self.call_v::<T>(OperationKind::Scatter, counts)? };
         expect("part", part.len(), counts[self.rank])?;
         if root == self.rank {
-            expect("all", all.len(), counts.iter().sum())?;
+            expect("all", all.len(), total(counts))?;
         }
         self.apart(call, &Counts::Parts(counts.to_vec()), None, T::bytes(all), T::output(part)).await
     }
@@ -204,7 +204,7 @@ impl<D: Device> Group<D> {
         let call = Call { root: Some(root), ..self.call_v::<T>(OperationKind::Gather, counts)? };
         expect("part", part.len(), counts[self.rank])?;
         if root == self.rank {
-            expect("all", all.len(), counts.iter().sum())?;
+            expect("all", all.len(), total(counts))?;
         }
         self.apart(call, &Counts::Parts(counts.to_vec()), None, T::bytes(part), T::output(all)).await
     }
@@ -255,8 +255,8 @@ impl<D: Device> Group<D> {
         let ranks = self.size();
         expect("sent_counts", sent_counts.len(), ranks)?;
         expect("received_counts", received_counts.len(), ranks)?;
-        expect("sent", sent.len(), sent_counts.iter().sum())?;
-        expect("received", received.len(), received_counts.iter().sum())?;
+        expect("sent", sent.len(), total(sent_counts))?;
+        expect("received", received.len(), total(received_counts))?;
         let own: Vec<_> = [sent_counts, received_counts].concat().iter().map(|&count| count as u64).collect();
         let mut all = vec![0; own.len() * ranks];
         self.all_gather(&own, &mut all).await?;
@@ -284,12 +284,17 @@ impl<D: Device> Group<D> {
     }
 }
 
+/// The elements of all parts; more than any slice has if the numbers are too large to add
+fn total(counts: &[usize]) -> usize {
+    counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
+}
+
 fn call_of_counts<T: Element>(operation: OperationKind, counts: &[usize]) -> Call {
     let bytes: Vec<_> = counts.iter().flat_map(|&count| (count as u64).to_le_bytes()).collect();
     let hash = hash(&bytes);
     let counts_hash = (hash ^ hash >> 32) as u32;
     Call {
         counts: NonZeroU32::new(counts_hash).or(Some(NonZeroU32::MIN)),
-        ..call::<T>(operation, counts.iter().sum())
+        ..call::<T>(operation, total(counts))
     }
 }

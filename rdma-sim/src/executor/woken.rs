@@ -36,7 +36,7 @@ pub(super) struct Entered {
 }
 
 impl Queue {
-    /// Lists the tasks apart that this thread wakes, until the result is dropped
+    /// Collects the tasks that this thread wakes, in a list without a lock, until the result is dropped
     pub(super) fn enter(&self) -> Entered {
         Entered { outer: LOCAL.with(|local| (local.queue.replace(self.address()), local.woken.take())) }
     }

@@ -10,7 +10,7 @@ use super::namespace::Namespace;
 use super::netlink::{Assigned, End, Netlink};
 
 /// The index of the interface of the first port of a host
-const FIRST_PORT: u32 = 10;
+const FIRST_PORT: u32 = 110;
 /// The indices in the namespace in the middle: of the ends of the ports, and of the cables between them.
 const FIRST_END: u32 = 1000;
 const FIRST_CABLE: u32 = 10_000;

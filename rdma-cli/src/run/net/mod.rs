@@ -21,9 +21,9 @@ use self::netlink::{Assigned, End, Netlink};
 /// Where the coordinating program listens, on the first host
 const COORDINATOR_PORT: u16 = 32_323;
 /// The indices of the Ethernet interface of a host, and of the switch and its ports in the middle.
-const ETHERNET: u32 = 2;
-const SWITCH: u32 = 2;
-const FIRST_SWITCH_PORT: u32 = 100;
+const ETHERNET: u32 = 100;
+const SWITCH: u32 = 100;
+const FIRST_SWITCH_PORT: u32 = 110;
 
 /// Gives this process mounts of its own, with the files that the programs find under absolute paths
 ///

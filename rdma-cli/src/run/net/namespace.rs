@@ -1,6 +1,9 @@
 //! Namespaces: one of users and mounts for the tool and all programs, and one of networks for each host
 
-#![allow(unsafe_code, reason = "no safe interface leaves a namespace")]
+#![allow(
+    unsafe_code,
+    reason = "what a child does before it starts, and leaving a namespace, are calls of the system"
+)]
 
 use std::fs::{self, File};
 use std::io;
@@ -77,6 +80,7 @@ impl Namespace {
         // SAFETY: the closure makes one system call and touches no memory.
         unsafe { command.pre_exec(enter) };
     }
+
     /// Adds the interface `there`, whose other end is `here` in the namespace of `middle`, and still down
     pub(super) fn join(
         &self,

@@ -177,7 +177,7 @@ fn programs_find_the_provider_where_a_mac_has_it() {
     if !has_namespaces() {
         return;
     }
-    let script = "$0 provider && unset LD_PRELOAD LD_LIBRARY_PATH && $0 provider && ls /usr/lib | wc -l";
+    let script = "$0 provider && unset LD_PRELOAD LD_LIBRARY_PATH && $0 provider && ls -A /usr/lib | wc -l";
     let output = Run::new(["--net", "--hosts", "2", "--", "sh", "-c", script, &net()]).output();
     assert_code(&output, 0);
     let before = fs::read_dir("/usr/lib").unwrap().count();
