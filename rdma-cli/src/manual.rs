@@ -19,11 +19,15 @@ struct Completed {
     text: String,
 }
 
-/// The manual, or the files of its pages
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 struct Manual {
+    text: String,
+}
+
+/// The files of the pages of the manual
+#[derive(Debug, Default, Serialize)]
+struct Pages {
     files: Vec<String>,
-    text: Option<String>,
 }
 
 pub(crate) fn completions(args: &Completions, output: Output) -> Result<()> {
@@ -37,14 +41,13 @@ pub(crate) fn man(args: &Man, output: Output) -> Result<()> {
     let mut command = Args::command();
     command.build();
     let Some(folder) = args.out.as_ref().filter(|folder| !is_standard(folder)) else {
-        let text = page(command)?;
-        let manual = Manual { text: Some(text.clone()), ..Manual::default() };
-        return output.print(&manual, || without_end(&text));
+        let manual = Manual { text: page(command)? };
+        return output.print(&manual, || without_end(&manual.text));
     };
     fs::create_dir_all(folder).with_context(|| at(folder, "cannot be created"))?;
-    let mut manual = Manual::default();
-    write_pages(folder, command, "tb5", &mut manual.files)?;
-    output.print_json(|| manual)
+    let mut pages = Pages::default();
+    write_pages(folder, command, "tb5", &mut pages.files)?;
+    output.print_json(|| pages)
 }
 
 /// A text whose last line is ended when it is printed

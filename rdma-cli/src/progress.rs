@@ -30,11 +30,7 @@ pub(crate) fn items(count: u64) -> ProgressBar {
 
 /// Work of which the end is not known: what it is, and the time so far
 pub(crate) fn spinner(name: &'static str) -> ProgressBar {
-    let spinner = show(ProgressBar::new_spinner(), "{spinner} {msg} {elapsed}").with_message(name);
-    if !spinner.is_hidden() {
-        spinner.enable_steady_tick(Duration::from_millis(100));
-    }
-    spinner
+    show(ProgressBar::new_spinner(), "{spinner} {msg} {elapsed}").with_message(name)
 }
 
 /// Bytes that are read to an end which is not known
@@ -53,5 +49,10 @@ fn show(bar: ProgressBar, template: &str) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template(template);
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    if !bar.is_hidden() {
+        // A step may take long: the time that is left goes on meanwhile.
+        bar.enable_steady_tick(Duration::from_millis(200));
+    }
+    bar
 }

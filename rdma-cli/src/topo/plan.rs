@@ -14,6 +14,7 @@ use super::operation::operation;
 use crate::args::{OperationName, TopoPlan};
 use crate::failure::Failure;
 use crate::file::{reserve_standard_output, write_all};
+use crate::progress;
 use crate::report::{Output, plain, table};
 
 #[derive(Debug, Serialize)]
@@ -67,6 +68,7 @@ pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
     let topology = read(&args.topology)?;
     let cabling = cabling(&topology)?;
     let operation = operation(args.operation, cabling.hosts().len(), root(args, &cabling)?);
+    let progress = progress::spinner("planning");
     let made = plan(&cabling, &operation).map_err(|error| unplanned(&error, &cabling))?;
     // The verifier shares no code with the planner.
     verify(&cabling, &made).context("the planner has made a wrong plan; please report this")?;
@@ -76,6 +78,7 @@ pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
     let without = unplugs(&cabling, &operation)?;
     let rate = LineRate::TB5.ceiling_bytes_per_second();
     let with = additions(&cabling, &operation, rate as u64, &free_ports(&topology))?;
+    progress.finish_and_clear();
     let report = report(args.operation, &cabling, &made, &without, &with);
     output.print(&report, || text(&report, &made))
 }
