@@ -15,9 +15,9 @@ use tokio::time::timeout;
 
 use super::args::{Arguments, host_and_port};
 use super::outcome::Files;
-use crate::machines::interrupted;
+use crate::machines::unless_interrupted;
 use crate::report::{Output, note};
-use crate::signals::Interrupt;
+use crate::signals::{Interrupt, Interrupted};
 use crate::{progress, recorded};
 
 /// How long a connection may take to come about.
@@ -112,7 +112,7 @@ pub(super) fn listen(args: &Arguments, address: &str, output: Output) -> Result<
         let calls = Arc::new(Calls::new(machine.runtime()));
         loop {
             let accepted = async { listener.accept().await.map_err(anyhow::Error::from) };
-            let (stream, peer) = unless_interrupted(&interrupt, accepted).await?;
+            let (stream, peer) = unless_interrupted(&interrupt, accepted).await.map_err(in_order)?;
             stream.set_nodelay(true)?;
             match watched(&interrupt, &calls, serve_watched(&machine, stream, &calls)).await {
                 Ok(()) => break anyhow::Ok(peer),
@@ -147,16 +147,12 @@ async fn watched<T>(
     });
     let done = unless_interrupted(interrupt, async { Ok(work.await?) }).await;
     watching.abort();
-    done
+    done.map_err(in_order)
 }
 
-async fn unless_interrupted<T>(interrupt: &Interrupt, work: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::select! {
-        done = work => done,
-        interrupted = interrupted(interrupt) => {
-            Err(anyhow::Error::new(interrupted).context("all objects are destroyed"))
-        }
-    }
+/// The error, which says of an interrupt that nothing is left behind
+fn in_order(error: anyhow::Error) -> anyhow::Error {
+    if error.is::<Interrupted>() { error.context("all objects are destroyed") } else { error }
 }
 
 /// A runtime with a thread that watches while a verb runs on this one

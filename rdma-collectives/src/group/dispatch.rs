@@ -65,17 +65,7 @@ impl<D: Device> Group<D> {
         kernel: Option<Kernel>,
         vector: Output<'_>,
     ) -> Result<(), GroupError> {
-        match vector {
-            Output::Bytes(output) => {
-                self.planned(call, counts, kernel, Buffers { input: None, output }).await
-            }
-            Output::Booleans(vector) => {
-                let mut bytes = vector.as_bytes().to_vec();
-                self.planned(call, counts, kernel, Buffers { input: None, output: &mut bytes }).await?;
-                store(vector, &bytes);
-                Ok(())
-            }
-        }
+        self.on_bytes(call, counts, kernel, None, vector).await
     }
 
     /// Carries out an operation with an input and an output
@@ -87,7 +77,18 @@ impl<D: Device> Group<D> {
         from: &[u8],
         into: Output<'_>,
     ) -> Result<(), GroupError> {
-        let input = Some(from);
+        self.on_bytes(call, counts, kernel, Some(from), into).await
+    }
+
+    /// Carries out an operation on the bytes of its output; without an input, the output is the input, too
+    async fn on_bytes(
+        &mut self,
+        call: Call,
+        counts: &Counts,
+        kernel: Option<Kernel>,
+        input: Option<&[u8]>,
+        into: Output<'_>,
+    ) -> Result<(), GroupError> {
         match into {
             Output::Bytes(output) => self.planned(call, counts, kernel, Buffers { input, output }).await,
             Output::Booleans(into) => {
