@@ -29,8 +29,13 @@ impl Elements {
             size: size_of::<T>(),
             encode: |values| encode::<T>(values).as_bytes().to_vec(),
             count_equal: |found, expected| {
-                let pairs = found.chunks_exact(size_of::<T>()).zip(expected);
-                pairs.filter(|(found, expected)| T::of(**expected).as_bytes() == *found).count()
+                let values = encode::<T>(expected);
+                // Nearly all results are right.
+                if found == values.as_bytes() {
+                    return values.len();
+                }
+                let pairs = found.chunks_exact(size_of::<T>()).zip(&values);
+                pairs.filter(|(found, value)| value.as_bytes() == *found).count()
             },
             add: T::add,
             vectors: |input, output_len, is_in_place| {
@@ -44,7 +49,11 @@ impl Elements {
 }
 
 fn encode<T: Number>(values: &[u8]) -> Vec<T> {
-    values.iter().map(|value| T::of(*value)).collect()
+    let mut elements = vec![T::default(); values.len()];
+    for (element, value) in elements.iter_mut().zip(values) {
+        *element = T::of(*value);
+    }
+    elements
 }
 
 /// The vectors of a rank

@@ -33,6 +33,7 @@ pub(super) trait Number: Element + Default + FromBytes + Immutable + IntoBytes +
 macro_rules! numbers {
     ($($number:ident: $of:expr, $sum:expr);* $(;)?) => {$(
         impl Number for $number {
+            #[inline]
             fn of(value: u8) -> Self {
                 $of(value)
             }
