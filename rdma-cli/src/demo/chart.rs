@@ -8,9 +8,10 @@ use crate::report::{bytes, micros};
 
 /// Width and height of a drawing.
 const SIZE: [f64; 2] = [720.0, 300.0];
-const LEFT: f64 = 46.0;
+/// Holds five digits and a point in the size of a phone.
+const LEFT: f64 = 72.0;
 const RIGHT: f64 = 14.0;
-const TOP: f64 = 34.0;
+const TOP: f64 = 46.0;
 const BOTTOM: f64 = 40.0;
 /// Between the middles of two labels, at least.
 const LABEL: f64 = 52.0;
@@ -55,7 +56,7 @@ impl Chart {
             let value_text = value_text.trim_end_matches('0').trim_end_matches('.');
             self.text("end", [LEFT - 7.0, y(value)], value_text);
         }
-        self.text("start", [2.0, TOP - 20.0], unit);
+        self.text("start", [2.0, TOP - 30.0], unit);
     }
 
     fn finish(mut self) -> String {
@@ -95,12 +96,12 @@ pub(super) fn latency(samples: &[u64], rtt_ns: &Distribution) -> String {
         );
     }
     let x = |ns: u64| LEFT + inner * (ns.saturating_sub(first)) as f64 / (step * counts.len() as u64) as f64;
-    // Comparison the unit of the scale, and beside each other.
+    // Beside the unit of the scale, and beside each other.
     let mut free = LEFT + LABEL;
     for (name, ns) in [("median", rtt_ns.p50), ("99 %", rtt_ns.p99)] {
         chart.line("mark", [x(ns), TOP - 8.0], [x(ns), bottom]);
         let at = x(ns).min(width - 34.0).max(free);
-        chart.text("middle", [at, TOP - 20.0], name);
+        chart.text("middle", [at, TOP - 30.0], name);
         free = at + LABEL;
     }
     chart.text("start", [LEFT, bottom + 18.0], &micros(first));
