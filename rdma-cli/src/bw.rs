@@ -64,12 +64,14 @@ pub(crate) fn measure(
     let &Bw { bytes, in_flight, seed, .. } = args;
     let ceiling = LineRate::TB5.ceiling_bytes_per_second();
     let wall = Wall::start();
+    // No device has to carry longer messages than those that are measured.
+    let longest = bytes.each().last().unwrap_or(MAX_MESSAGE) as usize;
     let row = |size_bytes: u64| {
         let count = count_of(size_bytes, in_flight);
         let (len, sends) = (size_bytes as usize, count as usize);
         // The sanitizer takes most of the time of a run, and has tests of its own.
         let sim = || Sim::new().model(model.clone()).seed(seed).topology(topology.clone()).sanitize(false);
-        let run = sim().run(async |net| send(&net, len, sends, in_flight.into()).await);
+        let run = sim().run(async |net| send(&net, longest, len, sends, in_flight.into()).await);
         let tcp = sim().run(async |net| send_over_tcp(&net, len, sends).await);
         let goodput = run.value?;
         let tcp_bytes_per_second = tcp.value?;
@@ -90,9 +92,9 @@ pub(crate) fn measure(
     })
 }
 
-/// Sends messages over a session, and returns the bytes per second
-async fn send(net: &Net, len: usize, count: usize, in_flight: usize) -> Result<f64> {
-    let options = NodeOptions::new().max_message(MAX_MESSAGE as usize);
+/// Sends messages over a session that carries the longest, and returns the bytes per second
+async fn send(net: &Net, longest: usize, len: usize, count: usize, in_flight: usize) -> Result<f64> {
+    let options = NodeOptions::new().max_message(longest);
     let [a, b] = mac::connect(net, &options.send_memory(MEMORY).receive_memory(MEMORY), 1).await?;
     let start = net.now();
     let send = async {

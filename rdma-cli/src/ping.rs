@@ -121,7 +121,7 @@ impl PingResult {
 }
 
 async fn ping(net: &Net, size: usize, count: u32, progress: &ProgressBar) -> Result<Vec<u64>> {
-    let [a, b] = mac::connect(net, &NodeOptions::new().max_message(MAX_MESSAGE), 1).await?;
+    let [a, b] = mac::connect(net, &NodeOptions::new().max_message(size), 1).await?;
     let ask = async {
         let samples = round_trips(&a, size, count, progress).await?;
         a.close().await?;
