@@ -2,11 +2,13 @@
 
 mod report;
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::stream::{FuturesUnordered, StreamExt as _};
+use rustix::fs::{Access, access};
 use tokio::net::TcpListener;
 
 use self::report::{Listening, Served};
@@ -58,6 +60,8 @@ impl Service<'_> {
     fn run(&self, output: Output) -> Result<()> {
         if let Some(root) = self.into {
             ensure!(root.is_dir(), at(root, "is not a directory"));
+            let writable = access(root, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from);
+            writable.with_context(|| at(root, "cannot be written"))?;
         }
         let interrupt = Interrupt::listen()?;
         let options = room(key_options(self.machines.key.as_deref())?, MAX_MESSAGE, MESSAGES);

@@ -282,6 +282,19 @@ fn files_without_permission_are_named() {
     }
 }
 
+/// Catches a server that listens although no copy can come.
+#[test]
+fn a_directory_without_permission_is_named_before_anyone_connects() {
+    for command in [&["copy", "--listen"][..], &["serve", "--into"]] {
+        let folder = Folder::new();
+        let locked = folder.directory("locked");
+        set_mode(&locked, 0o555);
+        let args = [command, &[locked.to_str().unwrap(), "--port", "0"]].concat();
+        let output = unprivileged(&folder).args(args).output().unwrap();
+        assert_refused(&output, &locked, "cannot be written: Permission denied");
+    }
+}
+
 #[test]
 fn a_source_that_changes_is_refused() {
     // Files of /proc have length 0 and content.
