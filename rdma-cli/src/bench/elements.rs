@@ -49,6 +49,7 @@ impl Elements {
 }
 
 fn encode<T: Number>(values: &[u8]) -> Vec<T> {
+    // A loop: in code that is optimised for size, the calls of an iterator's adapters stay calls.
     let mut elements = vec![T::default(); values.len()];
     for (element, value) in elements.iter_mut().zip(values) {
         *element = T::of(*value);
