@@ -133,6 +133,45 @@ fn a_cabling_is_drawn_as_text_for_graphviz_and_as_a_picture() {
     assert_eq!(report["cables"][0]["bits_per_second"], 80_000_000_000_u64);
 }
 
+/// Catches labels over each other: of ports beside each other, and of the Mac between them when its name is long.
+#[test]
+fn the_labels_of_a_drawing_are_apart() {
+    let folder = tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let long = r#"[{"ssh": "studio-west.local", "rdma": [null, "rdma_en2"]}, {"ssh": "studio-east-2.local", "rdma": ["rdma_en4", null]}]"#;
+    let three = "shape = \"pair\"\ncables = 3\nmac = \"mac-studio-m3-ultra\"\n";
+    for drawn in [file("long.json", long), file("three.toml", three), "mesh:4".into()] {
+        let svg = stdout(&tb5!("topo", "draw", &drawn, "--format", "svg"));
+        let texts: Vec<_> = svg.split("<text").skip(1).collect();
+        assert!(texts.len() > 3, "{svg}");
+        // Half the width and half the height, of letters that are as wide as digits.
+        let places = texts.iter().map(|text| {
+            let number = |key: &str| -> f64 {
+                text.split(key).nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+            };
+            let label = text.split('>').nth(1).unwrap().split('<').next().unwrap();
+            let size = if text.contains("small") { 11.0 } else { 13.0 };
+            (
+                label,
+                [number(" x=\""), number(" y=\"")],
+                [0.28 * size * label.chars().count() as f64, 0.5 * size],
+            )
+        });
+        let places: Vec<_> = places.collect();
+        for (index, (label, middle, half)) in places.iter().enumerate() {
+            for (other_label, other, other_half) in &places[index + 1..] {
+                let is_apart =
+                    (0..2).any(|axis| (middle[axis] - other[axis]).abs() >= half[axis] + other_half[axis]);
+                assert!(is_apart, "{label} and {other_label} overlap: {svg}");
+            }
+        }
+    }
+}
+
 /// Catches a format that loses a cable on the way there and back.
 #[test]
 fn a_cabling_is_converted_to_the_formats_of_mlx_and_back() {

@@ -8,12 +8,16 @@ use rdma_sim::topology::{Link, Topology};
 
 use crate::html::escaped;
 
-/// Half the width and half the height of a Mac.
+/// Half the width of a Mac whose names are short, and half the height of any.
 const MAC: [f64; 2] = [58.0, 34.0];
+/// Half the width of a letter: of the name of a Mac, and of a port.
+const LETTER: [f64; 2] = [3.8, 3.2];
 /// From the middle of a Mac to its ports, beyond its sides.
 const PORT: f64 = 9.0;
 /// Between the cables that join the same two Macs.
 const SPREAD: f64 = 26.0;
+/// Between two labels, and between a label and the side of its Mac.
+const GAP: f64 = 7.0;
 /// Room for labels outside of the Macs.
 const MARGIN: f64 = 26.0;
 
@@ -33,11 +37,12 @@ svg.cabling text.small { fill: var(--soft); font-weight: 400; font-size: 11px; }
 /// The cabling; one cable, by its number, is drawn as pulled
 pub(crate) fn svg(topology: &Topology, unplugged: Option<usize>) -> String {
     let hosts = topology.hosts();
-    let middles = middles(hosts.len());
+    let sizes = Sizes::of(topology);
+    let middles = middles(hosts.len(), sizes.mac[0]);
     let index = |name: &str| hosts.iter().position(|host| host.name() == name).unwrap_or_default();
     let [x, y] = [0, 1].map(|axis| {
         let extent = middles.iter().map(|middle| middle[axis].abs()).fold(0.0, f64::max);
-        extent + MAC[axis] + MARGIN
+        extent + sizes.mac[axis] + MARGIN
     });
     let [width, height] = [2.0 * x, 2.0 * y];
     let mut out = format!(
@@ -54,7 +59,7 @@ pub(crate) fn svg(topology: &Topology, unplugged: Option<usize>) -> String {
     for (number, link) in links.iter().enumerate() {
         let ends = link.ends.each_ref().map(|end| middles[index(end.host)]);
         let offset = offset(&links, number);
-        let at = [port(ends[0], ends[1], offset), port(ends[1], ends[0], -offset)];
+        let at = [port(ends[0], ends[1], offset, sizes.mac), port(ends[1], ends[0], -offset, sizes.mac)];
         let cut = if unplugged == Some(number) { " cut" } else { "" };
         let [[x1, y1], [x2, y2]] = at;
         let title = link.ends.each_ref().map(|end| escaped(&format!("{}:{}", end.host, end.device)));
@@ -67,9 +72,10 @@ pub(crate) fn svg(topology: &Topology, unplugged: Option<usize>) -> String {
         for (end, [x, y]) in link.ends.iter().zip(at) {
             used.insert([end.host, end.device], ());
             let middle = middles[index(end.host)];
-            let name = escaped(end.device.strip_prefix("rdma_").unwrap_or(end.device));
+            let name = escaped(label(end.device));
             let _ = write!(ports, "<circle class=\"port{cut}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\"/>");
-            let (inside_x, inside_y) = (inner(x, middle[0], MAC[0], 17.0), inner(y, middle[1], MAC[1], 11.0));
+            let inside_x = inner(x, middle[0], sizes.mac[0], GAP + sizes.port);
+            let inside_y = inner(y, middle[1], sizes.mac[1], 11.0);
             let _ = writeln!(
                 ports,
                 "<text class=\"small\" x=\"{inside_x:.1}\" y=\"{inside_y:.1}\">{name}</text>"
@@ -77,7 +83,7 @@ pub(crate) fn svg(topology: &Topology, unplugged: Option<usize>) -> String {
         }
     }
     for (host, [x, y]) in hosts.iter().zip(&middles) {
-        let [width, height] = MAC;
+        let [width, height] = sizes.mac;
         let (left, top) = (x - width, y - height);
         let free =
             host.ports().iter().filter(|port| !used.contains_key(&[host.name(), port.device()])).count();
@@ -100,8 +106,32 @@ pub(crate) fn svg(topology: &Topology, unplugged: Option<usize>) -> String {
     out + &ports + "</svg>\n"
 }
 
+/// Halves of widths and heights
+struct Sizes {
+    mac: [f64; 2],
+    /// The width of the longest label of a port
+    port: f64,
+}
+
+impl Sizes {
+    /// A Mac has room for its name with the label of a port on each side
+    fn of(topology: &Topology) -> Self {
+        let longest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0) as f64;
+        let hosts = topology.hosts();
+        let name = LETTER[0] * longest(&mut hosts.iter().map(|host| host.name().chars().count()));
+        let ports = hosts.iter().flat_map(|host| host.ports());
+        let port = LETTER[1] * longest(&mut ports.map(|port| label(port.device()).chars().count()));
+        Self { mac: [MAC[0].max(name + 2.0 * (port + GAP)), MAC[1]], port }
+    }
+}
+
+/// What is written beside a port
+fn label(device: &str) -> &str {
+    device.strip_prefix("rdma_").unwrap_or(device)
+}
+
 /// Where the Macs are: two beside each other, more on a circle
-fn middles(count: usize) -> Vec<[f64; 2]> {
+fn middles(count: usize, half_width: f64) -> Vec<[f64; 2]> {
     let radius = if count < 2 { 0.0 } else { (75.0 / (TAU / 2.0 / count as f64).sin()).max(125.0) };
     // The first of four is at the upper left, so that most cables are level or upright.
     let first = match count {
@@ -110,7 +140,11 @@ fn middles(count: usize) -> Vec<[f64; 2]> {
         _ => TAU * 0.75,
     };
     let at = |number| first + TAU * number as f64 / count.max(1) as f64;
-    (0..count).map(|number| [radius * 1.25 * f64::cos(at(number)), radius * f64::sin(at(number))]).collect()
+    let across = match count {
+        2 => 1.25 * radius + half_width - MAC[0],
+        _ => 1.25 * radius * half_width / MAC[0],
+    };
+    (0..count).map(|number| [across * f64::cos(at(number)), radius * f64::sin(at(number))]).collect()
 }
 
 /// How far a cable is from the line between its Macs, seen from its first one
@@ -128,14 +162,14 @@ fn offset(links: &[Link<'_>], number: usize) -> f64 {
 }
 
 /// Where a cable from the Mac at `from` to the one at `to` leaves
-fn port(from: [f64; 2], to: [f64; 2], offset: f64) -> [f64; 2] {
+fn port(from: [f64; 2], to: [f64; 2], offset: f64, mac: [f64; 2]) -> [f64; 2] {
     let direction = [to[0] - from[0], to[1] - from[1]];
     let length = f64::hypot(direction[0], direction[1]).max(1.0);
     let [along_x, along_y] = direction.map(|part| part / length);
     let [start_x, start_y] = [from[0] - along_y * offset, from[1] + along_x * offset];
     // The side that is reached first, with a little distance.
     let reach = |along: f64, half: f64| if along.abs() < 1e-9 { f64::INFINITY } else { half / along.abs() };
-    let reach = reach(along_x, MAC[0]).min(reach(along_y, MAC[1]));
+    let reach = reach(along_x, mac[0]).min(reach(along_y, mac[1]));
     let reach = reach.min(length / 2.0) + PORT - 4.0;
     [start_x + along_x * reach, start_y + along_y * reach]
 }
