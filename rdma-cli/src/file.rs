@@ -16,7 +16,7 @@ use crate::report::{Output, keep_standard_output, note, print_all};
 /// Fails unless `found` is a regular file
 pub(crate) fn require_regular(path: &Path, found: &Metadata) -> Result<()> {
     if found.is_dir() {
-        bail!(at(path, "is a directory"));
+        bail!(io::Error::new(io::ErrorKind::IsADirectory, at(path, "is a directory")));
     }
     if !found.is_file() {
         bail!(at(path, "is not a regular file"));

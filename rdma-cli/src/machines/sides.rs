@@ -1,5 +1,6 @@
 //! What both sides do alike
 
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,6 +20,15 @@ pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const FAILED: u64 = 1;
 /// The code with which a side resets the session when its user stops it.
 const INTERRUPTED: u64 = 4;
+/// Failures of files that the peer is told of: their code, their kind, and what the user of the peer reads
+const FILES: [(u64, ErrorKind, &str); 6] = [
+    (5, ErrorKind::StorageFull, "has no space left"),
+    (6, ErrorKind::QuotaExceeded, "has used up its disk quota"),
+    (7, ErrorKind::PermissionDenied, "may not write there"),
+    (8, ErrorKind::ReadOnlyFilesystem, "has a read-only file system there"),
+    (9, ErrorKind::NotFound, "has no such directory"),
+    (10, ErrorKind::IsADirectory, "has a directory in the place of a file"),
+];
 
 /// What a side does not do that serves: its peer is told by a code of its own
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -52,8 +62,23 @@ pub(super) fn reset_code(error: &anyhow::Error) -> u64 {
     match error.downcast_ref::<Declined>() {
         Some(declined) => declined.code(),
         None if error.is::<Interrupted>() => INTERRUPTED,
-        None => FAILED,
+        None => {
+            let of_file = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+            let code = of_file.and_then(|of_file| FILES.iter().find(|(_, kind, _)| *kind == of_file.kind()));
+            code.map_or(FAILED, |(code, ..)| *code)
+        }
     }
+}
+
+/// What the user is told when the peer has ended the session with `code`
+fn told(code: u64) -> String {
+    if let Some(declined) = [Declined::Copy, Declined::Measurement].into_iter().find(|why| why.code() == code)
+    {
+        return declined.remedy().to_owned();
+    }
+    let why = FILES.iter().find(|of_file| of_file.0 == code);
+    let why = why.map_or("has given up", |(_, _, why)| why);
+    format!("the other side {why}: its output says more")
 }
 
 /// A runtime with a thread for sessions, which go on while this one reads, writes and hashes
@@ -118,10 +143,7 @@ pub(crate) fn explain(error: anyhow::Error) -> anyhow::Error {
     };
     match error.chain().find_map(lost) {
         Some(SessionError::Reset(INTERRUPTED)) => anyhow!("the other side was stopped by its user"),
-        Some(SessionError::Reset(code)) => {
-            let declined = [Declined::Copy, Declined::Measurement].into_iter().find(|why| why.code() == code);
-            anyhow!(declined.map_or("the other side has given up: its output says why", Declined::remedy))
-        }
+        Some(SessionError::Reset(code)) => anyhow!(told(code)),
         Some(SessionError::PeerGone) => anyhow!("the program at the other side has ended"),
         _ => error,
     }

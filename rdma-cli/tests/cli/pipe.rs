@@ -80,7 +80,11 @@ fn standard_input_is_copied_to_another_machine() {
             sender.args(listener.send(&["-"])).arg(to).env("TMPDIR", temporary.path(""));
             fed(&mut sender, &content)
         };
-        assert_failed(&send("127.0.0.1:inside"), 1, &["the other side has given up"]);
+        assert_failed(
+            &send("127.0.0.1:inside"),
+            1,
+            &["the other side has a directory in the place of a file"],
+        );
         let to_name = format!("127.0.0.1:{to}");
         let sent = send(&to_name);
         assert_code(&sent, 0);

@@ -1,6 +1,7 @@
 //! The first message of a copy between two machines: what comes, and where it goes
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -62,7 +63,8 @@ impl Request {
         }
         let mut place = root.to_owned();
         for (index, name) in names.iter().enumerate() {
-            ensure!(index == 0 || place.is_dir(), at(&place, "is not there: create it first"));
+            let missing = || io::Error::new(ErrorKind::NotFound, at(&place, "is not there: create it first"));
+            ensure!(index == 0 || place.is_dir(), missing());
             place.push(name);
             let is_link = fs::symlink_metadata(&place).is_ok_and(|found| found.is_symlink());
             ensure!(!is_link, at(&place, "is a symbolic link: remove it first"));
