@@ -24,6 +24,7 @@ mod mac;
 mod machines;
 mod manual;
 mod measure;
+mod nearest;
 mod ping;
 mod progress;
 mod recorded;
@@ -50,7 +51,7 @@ use crate::failure::Failure;
 use crate::signals::Interrupted;
 
 fn main() -> ExitCode {
-    let matches = Args::command().get_matches();
+    let matches = Args::command().try_get_matches().unwrap_or_else(|error| nearest::named(error).exit());
     let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if args.quiet {
         report::be_quiet();
