@@ -20,13 +20,14 @@ pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const FAILED: u64 = 1;
 /// The code with which a side resets the session when its user stops it.
 const INTERRUPTED: u64 = 4;
-/// Failures of files that the peer is told of: their code, their kind, and what the user of the peer reads
+/// Failures of files that the peer is told of: their code, their kind, and what the user of the peer reads, of the side that writes and
+/// of the one that reads
 const FILES: [(u64, ErrorKind, &str); 6] = [
     (5, ErrorKind::StorageFull, "has no space left"),
     (6, ErrorKind::QuotaExceeded, "has used up its disk quota"),
-    (7, ErrorKind::PermissionDenied, "may not write there"),
-    (8, ErrorKind::ReadOnlyFilesystem, "has a read-only file system there"),
-    (9, ErrorKind::NotFound, "has no such directory"),
+    (7, ErrorKind::PermissionDenied, "lacks a permission"),
+    (8, ErrorKind::ReadOnlyFilesystem, "has a read-only file system"),
+    (9, ErrorKind::NotFound, "has no such file or directory"),
     (10, ErrorKind::IsADirectory, "has a directory in the place of a file"),
 ];
 
@@ -72,6 +73,9 @@ pub(super) fn reset_code(error: &anyhow::Error) -> u64 {
 
 /// What the user is told when the peer has ended the session with `code`
 fn told(code: u64) -> String {
+    if code == INTERRUPTED {
+        return "the other side was stopped by its user".to_owned();
+    }
     if let Some(declined) = [Declined::Copy, Declined::Measurement].into_iter().find(|why| why.code() == code)
     {
         return declined.remedy().to_owned();
@@ -142,7 +146,6 @@ pub(crate) fn explain(error: anyhow::Error) -> anyhow::Error {
         _ => None,
     };
     match error.chain().find_map(lost) {
-        Some(SessionError::Reset(INTERRUPTED)) => anyhow!("the other side was stopped by its user"),
         Some(SessionError::Reset(code)) => anyhow!(told(code)),
         Some(SessionError::PeerGone) => anyhow!("the program at the other side has ended"),
         _ => error,

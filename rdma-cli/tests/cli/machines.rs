@@ -145,7 +145,7 @@ fn strangers_are_not_in_the_way() {
     assert_failed(
         &send(&key, "127.0.0.1:missing/x"),
         1,
-        &["127.0.0.1: the other side has no such directory: its output says more"],
+        &["127.0.0.1: the other side has no such file or directory: its output says more"],
     );
     assert_code(&send(&key, "127.0.0.1:x"), 0);
     drop(silent);

@@ -63,8 +63,10 @@ impl Request {
         }
         let mut place = root.to_owned();
         for (index, name) in names.iter().enumerate() {
-            let missing = || io::Error::new(ErrorKind::NotFound, at(&place, "is not there: create it first"));
-            ensure!(index == 0 || place.is_dir(), missing());
+            ensure!(
+                index == 0 || place.is_dir(),
+                io::Error::new(ErrorKind::NotFound, at(&place, "is not there: create it first"))
+            );
             place.push(name);
             let is_link = fs::symlink_metadata(&place).is_ok_and(|found| found.is_symlink());
             ensure!(!is_link, at(&place, "is a symbolic link: remove it first"));

@@ -8,7 +8,7 @@ use rdma_sim::topology::{Link, Topology};
 
 use crate::html::escaped;
 
-/// Half the width of a Mac whose names are short, and half the height of any.
+/// Half the width of a Mac with a short name, and half the height of every Mac.
 const MAC: [f64; 2] = [58.0, 34.0];
 /// Half the width of a letter: of the name of a Mac, and of a port.
 const LETTER: [f64; 2] = [3.8, 3.2];
@@ -116,13 +116,17 @@ struct Sizes {
 impl Sizes {
     /// A Mac has room for its name with the label of a port on each side
     fn of(topology: &Topology) -> Self {
-        let longest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0) as f64;
         let hosts = topology.hosts();
-        let name = LETTER[0] * longest(&mut hosts.iter().map(|host| host.name().chars().count()));
+        let name = LETTER[0] * longest(hosts.iter().map(|host| host.name()));
         let ports = hosts.iter().flat_map(|host| host.ports());
-        let port = LETTER[1] * longest(&mut ports.map(|port| label(port.device()).chars().count()));
+        let port = LETTER[1] * longest(ports.map(|port| label(port.device())));
         Self { mac: [MAC[0].max(name + 2.0 * (port + GAP)), MAC[1]], port }
     }
+}
+
+/// The letters of the longest text
+fn longest<'a>(texts: impl Iterator<Item = &'a str>) -> f64 {
+    texts.map(|text| text.chars().count()).max().unwrap_or(0) as f64
 }
 
 /// What is written beside a port
