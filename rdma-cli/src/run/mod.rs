@@ -16,9 +16,10 @@ mod watch;
 use std::ffi::OsString;
 use std::hash::{BuildHasher as _, RandomState};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rdma_sim_verbs::shared::{FabricError, Settings, SharedFabric};
@@ -27,7 +28,7 @@ use self::environment::Environment;
 use self::host::Host;
 #[cfg(not(target_os = "linux"))]
 use self::no_net as net;
-use self::output::{Relay, Stream, print_line};
+use self::output::{LAST_LINES_TIMEOUT, OwnLines, Relay, Stream};
 use self::summary::Summary;
 pub(crate) use self::summary::{Happened, columns, faults_of};
 use self::watch::{Cause, Policy, Watch};
@@ -71,12 +72,11 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
         if args.pace == Pace::Tb5 { "paced" } else { "as fast as this machine" },
         if args.net { ", each host with a network of its own" } else { "" },
     );
+    let own = OwnLines::new()?;
     if !is_quiet() {
-        print_line(&backend);
+        own.print(&backend);
     }
-    let (ended, silences) = mpsc::channel();
-    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    let relay = Relay { is_unread: Arc::default(), ended, width };
+    let (relay, silences) = Relay::new(names.iter().map(|name| name.chars().count()).max().unwrap_or(0));
     let policy = Policy {
         grace: args.grace.0,
         timeout: args.timeout.map(|timeout| timeout.0),
@@ -95,20 +95,35 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
             .with_context(|| format!("host {name}: {:?} cannot be started", words[0].to_string_lossy()))
     };
     let (begun, mut hosts) = (Wall::start(), Vec::new());
-    let watch = Watch::new(policy, &fabric, wires.as_mut(), &relay, &interrupt);
+    let watch = Watch::new(policy, &fabric, wires.as_mut(), &relay, &own, &interrupt);
     let cause = watch.run(&mut hosts, names.len(), &silences, start)?;
     // The last output may be lost when all programs have succeeded.
     let is_lost = matches!(cause, Cause::Done) && relay.is_unread.load(Ordering::Relaxed);
     let cause = if is_lost { Cause::Unread } else { cause };
     let summary = Summary::new(&fabric, &hosts, cause, begun.seconds());
-    match output {
-        Output::Json => output.print(&summary, String::new)?,
-        Output::Text => summary.text().lines().for_each(print_line),
+    let exit_code = summary.exit_code();
+    let limit = cause.is_from_outside().then_some(LAST_LINES_TIMEOUT);
+    if output == Output::Text {
+        summary.text().lines().for_each(|line| own.print(line));
     }
-    match summary.exit_code() {
+    own.finish(limit);
+    if output == Output::Json {
+        print_json(summary, limit)?;
+    }
+    match exit_code {
         0 => Ok(()),
         code => Err(Failure::Ended(code).into()),
     }
+}
+
+/// Prints the summary as JSON, and waits for the reader for at most `limit`
+fn print_json(summary: Summary, limit: Option<Duration>) -> Result<()> {
+    let print = move || Output::Json.print(&summary, String::new);
+    let Some(limit) = limit else { return print() };
+    let (done, printed) = mpsc::channel();
+    // The receiver is gone if the tool does not wait any longer.
+    thread::spawn(move || drop(done.send(print())));
+    printed.recv_timeout(limit).unwrap_or(Ok(()))
 }
 
 /// Fails if `hosts` is more than the shared memory of a fabric holds

@@ -1,13 +1,16 @@
 //! The output of the programs, each line with its host in front
 
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read, Write as _};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// Longer lines are printed in pieces.
 const MAX_LINE: u64 = 64 * 1024;
+/// How long a run that was ended waits for the reader of its last lines.
+pub(super) const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A stream of this process
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -47,13 +50,26 @@ const COLOURS: [&str; 6] = ["36", "33", "32", "35", "34", "31"];
 pub(super) struct Relay {
     /// Set once the output of the tool cannot be written.
     pub(super) is_unread: Arc<AtomicBool>,
+    /// The number of threads that have read a line and not written it yet.
+    writing: Arc<AtomicUsize>,
     /// Receives a value when an output ends.
-    pub(super) ended: Sender<()>,
+    ended: Sender<()>,
     /// Length of the longest host name.
-    pub(super) width: usize,
+    width: usize,
 }
 
 impl Relay {
+    /// A relay for hosts whose names are at most `width` characters long, and what receives a value when an output ends
+    pub(super) fn new(width: usize) -> (Self, Receiver<()>) {
+        let (ended, ends) = mpsc::channel();
+        (Self { is_unread: Arc::default(), writing: Arc::default(), ended, width }, ends)
+    }
+
+    /// Whether a line waits for the reader of this tool's output
+    pub(super) fn is_writing(&self) -> bool {
+        self.writing.load(Ordering::Relaxed) > 0
+    }
+
     pub(super) fn begin(
         &self,
         from: impl Read + Send + 'static,
@@ -94,12 +110,15 @@ impl Relay {
                     prefix = goes_on;
                 }
             }
-            match write(&line) {
+            self.writing.fetch_add(1, Ordering::Relaxed);
+            let written = write(&line);
+            self.writing.fetch_sub(1, Ordering::Relaxed);
+            match written {
                 Err(error)
                     if !self.is_unread.swap(true, Ordering::Relaxed)
                         && error.kind() != io::ErrorKind::BrokenPipe =>
                 {
-                    print_line(&format!("the output of programs cannot be written: {error}"));
+                    write_own(&format!("the output of programs cannot be written: {error}"));
                 }
                 _ => {}
             }
@@ -107,10 +126,59 @@ impl Relay {
     }
 }
 
-/// Prints a line of the tool itself
-pub(super) fn print_line(text: &str) {
+/// Writes a line of the tool itself
+fn write_own(text: &str) {
     // There is no other place to report a failed write to standard error.
     let _ = Stream::Stderr.write(format!("tb5: {text}\n").as_bytes());
+}
+
+/// Lines of the tool itself, written by a thread of its own
+///
+/// The reader of the output may stall, and the run is ended in time nevertheless.
+#[derive(Debug)]
+pub(super) struct OwnLines {
+    /// `None` once no line follows.
+    lines: Option<Sender<String>>,
+    written: Receiver<()>,
+}
+
+impl OwnLines {
+    pub(super) fn new() -> io::Result<Self> {
+        let (lines, texts) = mpsc::channel::<String>();
+        let (done, written) = mpsc::channel();
+        let writing = move || {
+            texts.iter().for_each(|text| write_own(&text));
+            // The receiver is gone if the tool does not wait any longer.
+            let _ = done.send(());
+        };
+        thread::Builder::new().name("lines of the tool".to_owned()).spawn(writing)?;
+        Ok(Self { lines: Some(lines), written })
+    }
+
+    pub(super) fn print(&self, text: &str) {
+        // The thread ends after the sender only.
+        let _ = self.lines.as_ref().map(|lines| lines.send(text.to_owned()));
+    }
+
+    /// Waits until all lines are written: for `limit`, or as long as the reader takes
+    pub(super) fn finish(mut self, limit: Option<Duration>) {
+        self.lines = None;
+        // An error says that there is nothing to wait for.
+        let _ = match limit {
+            Some(limit) => self.written.recv_timeout(limit).ok(),
+            None => self.written.recv().ok(),
+        };
+    }
+}
+
+impl Drop for OwnLines {
+    /// Gives a run that failed the time to write what it has printed
+    fn drop(&mut self) {
+        if self.lines.take().is_some() {
+            // An error says that there is nothing to wait for.
+            let _ = self.written.recv_timeout(LAST_LINES_TIMEOUT);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -119,8 +187,7 @@ mod tests {
 
     #[test]
     fn a_long_line_is_printed_in_pieces() {
-        let (ended, _) = std::sync::mpsc::channel();
-        let relay = Relay { is_unread: Arc::default(), ended, width: 1 };
+        let (relay, _) = Relay::new(1);
         let mut text = vec![b'x'; MAX_LINE as usize * 2];
         text.extend(b"y\nnext\n\xff");
         let mut lines = Vec::new();

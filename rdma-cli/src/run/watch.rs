@@ -10,7 +10,7 @@ use super::faults;
 use super::host::Host;
 use super::listening::is_listening;
 use super::net::Wires;
-use super::output::{Relay, print_line};
+use super::output::{OwnLines, Relay};
 use crate::report::Wall;
 use crate::signals::Interrupt;
 
@@ -49,6 +49,13 @@ pub(super) enum Cause {
     Unread,
 }
 
+impl Cause {
+    /// Whether the run was ended: the tool does not wait for the reader of its output any longer
+    pub(super) fn is_from_outside(self) -> bool {
+        matches!(self, Self::Interrupted(_) | Self::TimedOut | Self::Unread)
+    }
+}
+
 /// Stages of the end of a run
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Stage {
@@ -67,6 +74,7 @@ pub(super) struct Watch<'a, 'f> {
     /// The network of the hosts, if they have one.
     wires: Option<&'a mut Wires<'f>>,
     relay: &'a Relay,
+    own: &'a OwnLines,
     interrupt: &'a Interrupt,
     begun: Wall,
     started: Duration,
@@ -81,11 +89,12 @@ impl<'a, 'f> Watch<'a, 'f> {
         fabric: &'a SharedFabric,
         wires: Option<&'a mut Wires<'f>>,
         relay: &'a Relay,
+        own: &'a OwnLines,
         interrupt: &'a Interrupt,
     ) -> Self {
         let (begun, zero) = (Wall::start(), Duration::ZERO);
         let (stage, cause) = (Stage::Running, None);
-        Self { policy, fabric, wires, relay, interrupt, begun, started: zero, stage, since: zero, cause }
+        Self { policy, fabric, wires, relay, own, interrupt, begun, started: zero, stage, since: zero, cause }
     }
 
     /// Starts `count` programs, and returns when the last one has ended
@@ -122,9 +131,18 @@ impl<'a, 'f> Watch<'a, 'f> {
             }
             silent += usize::from(silences.recv_timeout(POLL_INTERVAL).is_ok());
         }
-        let end = self.begun.elapsed() + OUTPUT_TIMEOUT;
-        while silent < hosts.len() * 2 && self.begun.elapsed() < end {
+        self.since = self.begun.elapsed();
+        while silent < hosts.len() * 2 && !self.has_passed(OUTPUT_TIMEOUT) {
             silent += usize::from(silences.recv_timeout(POLL_INTERVAL).is_ok());
+            let is_ended = self.cause.is_some_and(Cause::is_from_outside);
+            if !is_ended && let Some(cause) = self.cause_from_outside() {
+                self.cause = self.cause.or(Some(cause));
+                break;
+            }
+            // A slow reader gets everything, as from other programs.
+            if !is_ended && self.relay.is_writing() {
+                self.since = self.begun.elapsed();
+            }
         }
         Ok(self.cause.unwrap_or(Cause::Done))
     }
@@ -149,13 +167,13 @@ impl<'a, 'f> Watch<'a, 'f> {
         }
         if let Some(fault) = faults::that_killed(self.fabric, host) {
             let rest = if matches!(fault.kind, FaultKind::Kill) { "" } else { "; it is not restarted" };
-            return print_line(&format!("{} was killed by a fault: {fault}{rest}", host.name));
+            return self.own.print(&format!("{} was killed by a fault: {fault}{rest}", host.name));
         }
         let how = match host.ended_by() {
             Some(signal) => format!("was killed by signal {signal}"),
             None => format!("failed with exit code {code}"),
         };
-        print_line(&format!("{} {how}", host.name));
+        self.own.print(&format!("{} {how}", host.name));
         if self.cause.is_none() {
             self.cause = Some(Cause::Failed(number));
             self.enter(Stage::Grace);
@@ -165,17 +183,7 @@ impl<'a, 'f> Watch<'a, 'f> {
     /// Enters the next stage of the end if it is due
     fn advance(&mut self, hosts: &[Host], have_ended: bool) {
         if self.stage < Stage::Terminating {
-            let now = self.begun.elapsed();
-            let cause = if let Some(signal) = self.interrupt.signal() {
-                Some(Cause::Interrupted(signal))
-            } else if self.relay.is_unread.load(std::sync::atomic::Ordering::Relaxed) {
-                Some(Cause::Unread)
-            } else if let Some(timeout) = self.policy.timeout.filter(|timeout| now >= *timeout) {
-                print_line(&format!("ended after {:.3} s by --timeout", timeout.as_secs_f64()));
-                Some(Cause::TimedOut)
-            } else {
-                None
-            };
+            let cause = self.cause_from_outside();
             let is_over = self.stage == Stage::Grace && self.has_passed(self.policy.grace);
             if cause.is_some() || is_over || have_ended {
                 self.cause = self.cause.or(cause);
@@ -184,6 +192,21 @@ impl<'a, 'f> Watch<'a, 'f> {
         } else if self.stage == Stage::Terminating && self.has_passed(self.policy.grace) {
             hosts.iter().for_each(|host| host.signal(libc::SIGKILL));
             self.enter(Stage::Killed);
+        }
+    }
+
+    /// The reason to end the run that is not an end of its programs
+    fn cause_from_outside(&self) -> Option<Cause> {
+        let now = self.begun.elapsed();
+        if let Some(signal) = self.interrupt.signal() {
+            Some(Cause::Interrupted(signal))
+        } else if self.relay.is_unread.load(std::sync::atomic::Ordering::Relaxed) {
+            Some(Cause::Unread)
+        } else if let Some(timeout) = self.policy.timeout.filter(|timeout| now >= *timeout) {
+            self.own.print(&format!("ended after {:.3} s by --timeout", timeout.as_secs_f64()));
+            Some(Cause::TimedOut)
+        } else {
+            None
         }
     }
 

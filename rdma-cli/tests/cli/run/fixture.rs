@@ -7,6 +7,7 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
@@ -28,6 +29,8 @@ impl Run {
     }
 
     pub(crate) fn limited<S: AsRef<OsStr>>(timeout: &str, arguments: impl IntoIterator<Item = S>) -> Self {
+        static PROGRAMS: Once = Once::new();
+        PROGRAMS.call_once(assert_programs_are_installed);
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("test-{}-{number}", std::process::id());
@@ -87,6 +90,15 @@ impl Run {
 
     pub(crate) fn fabric(&self, words: &[&str]) -> Value {
         json(&tool().args(["--json", "fabric", &self.name]).args(words).output().unwrap())
+    }
+}
+
+/// Fails at once without the programs for which some tests would wait
+fn assert_programs_are_installed() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    for name in ["ibv_devinfo", "ibv_uc_pingpong", "ib_send_lat"] {
+        let is_there = std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
+        assert!(is_there, "{name} is not in PATH: install Debian's ibverbs-utils and perftest");
     }
 }
 

@@ -6,6 +6,8 @@ mod calibrate;
 pub(crate) mod fixture;
 #[cfg(target_os = "linux")]
 mod net;
+#[cfg(target_os = "linux")]
+mod readers;
 mod verbs;
 
 use std::fs;
