@@ -380,13 +380,13 @@ pub enum InvalidOptions {
         /// The highest
         max: u32,
     },
-    /// The device cannot carry messages that long
-    #[error("max_message is {found} bytes; the device carries at most {max}")]
-    MaxMessage {
-        /// The length in bytes
-        found: usize,
-        /// The longest that the device carries
-        max: usize,
+    /// A device carries no message of one frame, which every path needs
+    #[error("the device carries messages of at most {found} bytes; a path needs {min}")]
+    DeviceMessage {
+        /// The longest message of the device in bytes
+        found: u32,
+        /// A frame
+        min: u32,
     },
     /// The memory is more than one registration can hold
     #[error(

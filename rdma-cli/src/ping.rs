@@ -1,5 +1,7 @@
 //! `tb5 ping`: measures round trips, here in virtual time
 
+use std::ops::Range;
+
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::try_join;
 use indicatif::ProgressBar;
@@ -188,27 +190,29 @@ fn stamp(message: &mut [u8], number: u32) {
 async fn raw_ping(net: &Net, size: usize, count: u32) -> Result<Vec<u64>> {
     let [a, b] = mac::devices(net)?;
     let frame = size.next_multiple_of(rdma_core::FRAME).max(rdma_core::FRAME);
+    let place = |number: usize| Place { start: number * frame, size, part: a.caps().max_message as usize };
+    let (out, receives) = (place(0), [place(1), place(2)]);
     let [mut a, mut b] = BareQp::pair(a, b, 3 * frame)?;
     // Two receives stay posted, so that neither side waits for the other to post one.
-    for place in [1, 2] {
-        for side in [&mut a, &mut b] {
-            side.recv(place as u64, place * frame..place * frame + size)?;
-        }
+    for place in &receives {
+        place.receive(&mut a)?;
+        place.receive(&mut b)?;
     }
+    let received = || receives.iter().cycle().take(count as usize);
     let ask = async {
         let mut samples = Vec::with_capacity(count as usize);
-        for _ in 0..count {
+        for place in received() {
             let start = net.now();
-            a.send(0, 0..size)?;
-            bounce(&mut a, frame, size).await?;
+            out.send(&mut a)?;
+            place.bounce(&mut a).await?;
             samples.push((net.now() - start).as_nanos() as u64);
         }
         anyhow::Ok(samples)
     };
     let answer = async {
-        for _ in 0..count {
-            bounce(&mut b, frame, size).await?;
-            b.send(0, 0..size)?;
+        for place in received() {
+            place.bounce(&mut b).await?;
+            out.send(&mut b)?;
         }
         anyhow::Ok(())
     };
@@ -216,11 +220,38 @@ async fn raw_ping(net: &Net, size: usize, count: u32) -> Result<Vec<u64>> {
     Ok(samples)
 }
 
-/// Receives a message and posts its receive again
-async fn bounce<D: Device>(side: &mut BareQp<D>, frame: usize, size: usize) -> Result<(), rdma_core::Error> {
-    let place = side.received().await?.id.0;
-    let start = place as usize * frame;
-    side.recv(place, start..start + size)
+/// A message in the memory of a bare queue pair, in as many parts as the device needs
+struct Place {
+    start: usize,
+    size: usize,
+    /// The longest message of the device
+    part: usize,
+}
+
+impl Place {
+    fn parts(&self) -> impl Iterator<Item = Range<usize>> {
+        let Self { start, size, part } = *self;
+        // An empty message is one message.
+        let parts = (0..size.max(1)).step_by(part);
+        parts.map(move |at| start + at..start + (at + part).min(size))
+    }
+
+    fn receive<D: Device>(&self, side: &mut BareQp<D>) -> Result<(), rdma_core::Error> {
+        self.parts().try_for_each(|part| side.recv(0, part))
+    }
+
+    fn send<D: Device>(&self, side: &mut BareQp<D>) -> Result<(), rdma_core::Error> {
+        self.parts().try_for_each(|part| side.send(0, part))
+    }
+
+    /// Receives the message and posts its receives again
+    async fn bounce<D: Device>(&self, side: &mut BareQp<D>) -> Result<(), rdma_core::Error> {
+        for part in self.parts() {
+            side.received().await?;
+            side.recv(0, part)?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

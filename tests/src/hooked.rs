@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use rdma_core::{
-    Access, Caps, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion, PortStatus, QpAddress,
-    QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendRequest, Teardown, Transition, Transport,
-    Verb,
+    Access, Caps, Cause, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion, PortStatus,
+    QpAddress, QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendRequest, Sge, Teardown,
+    Transition, Verb,
 };
 use rdma_sim::{SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair};
 
@@ -26,10 +26,10 @@ pub trait Hooks: Send + Sync + 'static {
     /// Changes what a poll has found
     fn polled(&self, _completions: &mut [Completion]) {}
 
-    /// The transport that a device states
-    fn transport(&self, _device: &str) -> Transport {
-        Transport::Rdma
-    }
+    /// Changes what a device states
+    ///
+    /// It refuses messages that are longer than what it states.
+    fn caps(&self, _device: &str, _caps: &mut Caps) {}
 
     /// Told what the device answers to a transition of a queue pair
     fn modified(&self, _outcome: &Result<(), Error>) {}
@@ -60,6 +60,7 @@ pub struct Hooked<H> {
 /// A completion queue of a [`Hooked`] device
 pub struct HookedCompletionQueue<H> {
     cq: SimCompletionQueue,
+    max_message: u32,
     created: AtomicU32,
     hooks: Arc<H>,
 }
@@ -74,6 +75,7 @@ pub struct HookedMemoryRegion<H> {
 /// A queue pair of a [`Hooked`] device
 pub struct HookedQueuePair<H> {
     qp: SimQueuePair,
+    max_message: u32,
     number: u32,
     teardown: Option<Teardown>,
     hooks: Arc<H>,
@@ -83,7 +85,7 @@ impl<H: Hooks> Hooked<H> {
     /// The device under `hooks`
     pub fn new(device: SimDevice, hooks: &Arc<H>) -> Self {
         let mut caps = device.caps().clone();
-        caps.transport = hooks.transport(device.name());
+        hooks.caps(device.name(), &mut caps);
         Self { device, caps, hooks: Arc::clone(hooks) }
     }
 }
@@ -118,7 +120,8 @@ unsafe impl<H: Hooks> Device for Hooked<H> {
     fn create_cq(&self, depth: u32) -> Result<Self::Cq, Error> {
         self.hooks.call(Verb::CreateCq);
         let (cq, created) = (self.device.create_cq(depth)?, AtomicU32::new(0));
-        Ok(HookedCompletionQueue { cq, created, hooks: Arc::clone(&self.hooks) })
+        let (max_message, hooks) = (self.caps.max_message, Arc::clone(&self.hooks));
+        Ok(HookedCompletionQueue { cq, max_message, created, hooks })
     }
 
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<Self::Mr, Error> {
@@ -158,7 +161,7 @@ impl<H: Hooks> CompletionQueue for HookedCompletionQueue<H> {
         self.hooks.call(Verb::CreateQp);
         let (qp, hooks) = (self.cq.create_qp(init)?, Arc::clone(&self.hooks));
         let number = self.created.fetch_add(1, Ordering::Relaxed);
-        Ok(HookedQueuePair { qp, number, teardown: None, hooks })
+        Ok(HookedQueuePair { qp, max_message: self.max_message, number, teardown: None, hooks })
     }
 
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
@@ -174,6 +177,17 @@ impl<H: Hooks> CompletionQueue for HookedCompletionQueue<H> {
             self.hooks.polled(&mut out[..n]);
             n
         })
+    }
+}
+
+impl<H> HookedQueuePair<H> {
+    /// Refuses a message that is longer than the device states
+    fn check_len(&self, verb: Verb, sgl: &[Sge]) -> Result<(), Error> {
+        let (len, max) = (sgl.iter().map(|sge| u64::from(sge.len)).sum(), self.max_message.into());
+        if len > max {
+            return Err(Error::new(verb, Cause::MessageTooLong { len, max }));
+        }
+        Ok(())
     }
 }
 
@@ -198,11 +212,13 @@ impl<H: Hooks> QueuePair for HookedQueuePair<H> {
     }
 
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
+        self.check_len(Verb::PostSend, request.sgl)?;
         // SAFETY: the caller keeps the same contract.
         unsafe { self.qp.post_send(request) }
     }
 
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
+        self.check_len(Verb::PostRecv, request.sgl)?;
         self.hooks.post_recv(self.number)?;
         // SAFETY: the caller keeps the same contract.
         unsafe { self.qp.post_recv(request) }

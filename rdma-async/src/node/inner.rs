@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::task::{Wake as _, Waker};
 
 use rdma_core::session::{PathId, SessionId};
-use rdma_core::{Device, Runtime};
+use rdma_core::{Device, FRAME, Runtime};
 
-use super::options::NodeOptions;
+use super::options::{BULK_FRAGMENT, NodeOptions};
 use super::port::Port;
 use super::port_watch::PortWatch;
 use crate::id_map::IdMap;
@@ -61,6 +61,15 @@ pub(super) struct NodeInner<D: Device> {
 }
 
 impl<D: Device> NodeInner<D> {
+    /// The longest part of a long message that all open devices carry, in whole frames
+    ///
+    /// On macOS 26.2 a message of the device has one frame at most.
+    pub(super) fn bulk_fragment(&self) -> u32 {
+        let open = self.ports.iter().filter_map(Port::current);
+        let longest = open.map(|port| port.device().caps().max_message).fold(BULK_FRAGMENT, u32::min);
+        longest / FRAME as u32 * FRAME as u32
+    }
+
     pub(super) fn new(
         ports: Box<[Port<D>]>,
         port_watch: Arc<PortWatch>,

@@ -101,7 +101,7 @@ fn hello<D: Device>(node: &NodeInner<D>) -> Hello {
         nonce,
         group_epoch: node.options.group_epoch,
         limits: node.options.limits(),
-        bulk_fragment: BULK_FRAGMENT,
+        bulk_fragment: node.bulk_fragment(),
         integrity: node.options.integrity,
         peer_timeout: node.options.peer_timeout,
         ports: node.ports.len() as u32,

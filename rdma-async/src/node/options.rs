@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use rdma_core::session::{Hello, Integrity, Limits, MAX_EAGER, MAX_SLOTS, MAX_UNREPORTED, MIN_PEER_TIMEOUT};
+use rdma_core::session::{Hello, Integrity, Limits, MAX_SLOTS, MAX_UNREPORTED, MIN_PEER_TIMEOUT};
 use rdma_core::{Device, FRAME};
 
 use crate::error::InvalidOptions;
@@ -245,9 +245,9 @@ impl NodeOptions {
         if found > max {
             return Err(InvalidOptions::CompletionQueue { found, max });
         }
-        // Longer messages are divided into bulk fragments.
-        if self.max_message > MAX_EAGER && device.caps().max_message < BULK_FRAGMENT {
-            return Err(InvalidOptions::MaxMessage { found: self.max_message, max: MAX_EAGER });
+        let (found, min) = (device.caps().max_message, FRAME as u32);
+        if found < min {
+            return Err(InvalidOptions::DeviceMessage { found, min });
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use rdma_core::session::{HelloError, LaneConfig, MAX_SLOTS, MIN_WINDOW, PathEnd,
 use rdma_core::{Cause, Device, FRAME, Invalid, QpCapacity, QpInit, QpType, Transport, Verb};
 
 use super::inner::{NodeInner, Route};
-use super::options::{BULK_FRAGMENT, WINDOW};
+use super::options::WINDOW;
 use crate::error::ConnectError;
 use crate::peering::lanes::Lanes;
 use crate::peering::paths::NewPath;
@@ -29,16 +29,30 @@ impl<D: Device> PreparedPath<D> {
         path: PathId,
         port: usize,
         epoch: u16,
+        bulk_fragment: u32,
     ) -> Result<Self, ConnectError> {
-        match Self::try_new(node, path, port, epoch) {
+        let try_new = || Self::try_new(node, path, port, epoch, bulk_fragment);
+        match try_new() {
             // A device may have vanished while there was no peer.
-            Err(error) if node.ports[port].forget_if_gone(&error) => Self::try_new(node, path, port, epoch),
+            Err(error) if node.ports[port].forget_if_gone(&error) => try_new(),
             made => made,
         }
     }
 
-    fn try_new(node: &NodeInner<D>, path: PathId, index: usize, epoch: u16) -> Result<Self, ConnectError> {
+    fn try_new(
+        node: &NodeInner<D>,
+        path: PathId,
+        index: usize,
+        epoch: u16,
+        bulk_fragment: u32,
+    ) -> Result<Self, ConnectError> {
         let port = node.ports[index].open(&node.port_watch)?;
+        let max_message = port.device().caps().max_message;
+        if max_message < bulk_fragment {
+            // The device was not open when both sides agreed on the length of fragments.
+            let too_long = Cause::MessageTooLong { len: bulk_fragment.into(), max: max_message.into() };
+            return Err(rdma_core::Error::new(Verb::PostRecv, too_long).into());
+        }
         let mut registrations = vec![node.pool.register(port.device())?];
         for memory in node.adopted() {
             registrations.push(Registration::adopted(&memory, port.device())?);
@@ -50,7 +64,7 @@ impl<D: Device> PreparedPath<D> {
             qp_type: QpType::Uc,
         };
         // Each part of a long message, and the trailer behind it.
-        let part = BULK_FRAGMENT / FRAME as u32 + 1;
+        let part = bulk_fragment / FRAME as u32 + 1;
         let key = node.next_key();
         let lanes = Lanes::new(
             port.cq(),

@@ -288,6 +288,11 @@ impl<D: Device> State<D> {
         self.longest
     }
 
+    /// The longest part of a message of the bulk lane, in bytes
+    pub(crate) fn bulk_fragment(&self) -> u32 {
+        self.core.bulk_fragment()
+    }
+
     /// The longest message that the peer takes
     pub(crate) fn max_message(&self) -> u64 {
         self.core.max_message()

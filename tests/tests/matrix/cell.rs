@@ -58,14 +58,16 @@ impl Carrier {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     Tb5,
+    /// Messages of the device have one frame
+    Macos262,
     Roce,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 2] = [Self::Tb5, Self::Roce];
+    pub(crate) const ALL: [Self; 3] = [Self::Tb5, Self::Macos262, Self::Roce];
 
     pub(crate) fn name(self) -> &'static str {
-        ["tb5", "roce"][self as usize]
+        ["tb5", "tb5-macos-26.2", "roce"][self as usize]
     }
 }
 
@@ -198,6 +200,7 @@ pub(crate) fn run(cell: Cell) -> BTreeSet<Promise> {
     for seed in 0..2 {
         let mut model = match cell.kind {
             Kind::Tb5 => Model::tb5(),
+            Kind::Macos262 => Model::tb5_macos_26_2(),
             Kind::Roce => Model::roce(),
         };
         if cell.situation == Situation::ExhaustedCaps {

@@ -1,4 +1,4 @@
-//! Every promise, for everything that carries data, under every fault, on both kinds of devices: `docs/MATRIX.md`
+//! Every promise, for everything that carries data, under every fault, on each kind of device: `docs/MATRIX.md`
 //!
 //! A cell says which promises a program has put to the test there, and none of them failed. One that is not tested carries its reason.
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join;
 use rdma_async::Session;
-use rdma_sim::{LineRate, Net, Sim, SimDevice, Topology};
+use rdma_sim::{LineRate, Model, Net, Sim, SimDevice, Topology};
 use rdma_tests::{Pair, bare_pair, connected, connected_over, options};
 
 /// Time from `start` on of a message and an answer of the same length
@@ -67,9 +67,10 @@ pub(crate) fn cables(rates: &[LineRate]) -> Topology {
 }
 
 /// Bytes per second of `total` bytes in messages of `len`, over cables of these rates
-fn goodput(rates: &[LineRate], total: usize, len: usize) -> f64 {
+pub(crate) fn goodput(model: Model, rates: &[LineRate], total: usize, len: usize) -> f64 {
     let topology = cables(rates);
     Sim::new()
+        .model(model)
         .topology(topology)
         .sanitize(false)
         .run(async |net| {
@@ -102,9 +103,9 @@ fn goodput(rates: &[LineRate], total: usize, len: usize) -> f64 {
 fn cables_add_up() {
     let [full, half] = [LineRate::TB5, LineRate::TB4];
     let total = 256 << 20;
-    let figure = |rates: &[LineRate]| goodput(rates, total, 4 << 20);
+    let figure = |rates: &[LineRate]| goodput(Model::tb5(), rates, total, 4 << 20);
     let ceiling = full.ceiling_bytes_per_second();
-    let gib = goodput(&[full], 1 << 30, 4 << 20);
+    let gib = goodput(Model::tb5(), &[full], 1 << 30, 4 << 20);
     assert!(gib >= 0.97 * ceiling && gib <= ceiling, "{gib:.3e} of {ceiling:.3e}");
     let one = figure(&[full]);
     for (rates, least) in [

@@ -23,6 +23,7 @@ mod regressions;
 mod remote_memory;
 mod requests;
 mod shared_key;
+mod short_messages;
 mod silence;
 mod small_scope;
 mod streams;

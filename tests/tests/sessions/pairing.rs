@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::{join, join_all};
 use rdma_async::{Device, Error, LinkId, Node, PathStatus, Session, Transport};
-use rdma_core::Time;
+use rdma_core::{Caps, Time};
 use rdma_sim::{LineRate, Model, Net, Sim, SimDevice, Topology};
 
 use rdma_tests::{Hooked, Hooks, connect, message, node_over, options};
@@ -144,8 +144,10 @@ impl Hooks for Refusals {
         self.count.fetch_add(usize::from(outcome.is_err()), Ordering::Relaxed);
     }
 
-    fn transport(&self, device: &str) -> Transport {
-        if Some(device) == self.tcp { Transport::Tcp } else { Transport::Rdma }
+    fn caps(&self, device: &str, caps: &mut Caps) {
+        if Some(device) == self.tcp {
+            caps.transport = Transport::Tcp;
+        }
     }
 }
 

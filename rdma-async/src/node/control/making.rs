@@ -31,12 +31,13 @@ impl<D: Device> Control<D> {
         let epoch = self.epochs[index];
         // A name that did not help may be that of a cable which was moved.
         let link = self.node.ports[index].link().filter(|_| !self.pairings[index].has_failed());
+        let fragment = self.bulk_fragment();
         self.making[index] = Some(make(&self.node, index, DeviceCall::Prepare, move |node| {
             let found = &node.ports[index];
             if found.current().is_some() && !found.is_active() {
                 return Err(rdma_core::Error::new(rdma_core::Verb::QueryPort, Cause::PortDown).into());
             }
-            PreparedPath::new(node, PathId(index as u32), index, epoch)
+            PreparedPath::new(node, PathId(index as u32), index, epoch, fragment)
         }));
         self.paths[index] = PathState::Preparing { port, link };
     }
@@ -89,13 +90,19 @@ impl<D: Device> Control<D> {
         };
         self.paths[index] = PathState::Answering { offer, port };
         let (peer_timeout, transport, none) = (self.peer_timeout, offer.transport, self.no_path());
+        let fragment = self.bulk_fragment();
         self.making[index] = Some(make(&self.node, port, DeviceCall::Prepare, move |node| {
             if node.ports[port].open(&node.port_watch)?.device().caps().transport != transport {
                 return Err(none);
             }
-            PreparedPath::new(node, path, port, epoch)?.connect(&theirs, peer_timeout)
+            PreparedPath::new(node, path, port, epoch, fragment)?.connect(&theirs, peer_timeout)
         }));
         Ok(())
+    }
+
+    /// The longest part of a message of the bulk lane, in bytes
+    fn bulk_fragment(&self) -> u32 {
+        self.peering.update(|state, _| state.bulk_fragment())
     }
 
     /// Tells the peer that the path it has offered cannot be made

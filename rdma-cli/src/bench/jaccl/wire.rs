@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use anyhow::{Result, ensure};
 use rdma_bare::BareQp;
-use rdma_core::{Completion, FRAME, Opcode, Status};
+use rdma_core::{Completion, Device as _, FRAME, Opcode, Status};
 use rdma_sim::SimDevice;
 
 /// The longest buffer: of the classes of 4096 · 2^k bytes, that with k = 7.
@@ -21,10 +21,12 @@ pub(super) type Wire = BareQp<SimDevice>;
 /// How much memory a wire needs.
 pub(super) const WIRE_BYTES: usize = 2 * IN_FLIGHT * LONGEST;
 
-/// The length of the buffers for so many bytes: the largest class that they fill, or the smallest one
-fn buffer_len(bytes: usize) -> usize {
+/// The length of the buffers for so many bytes: the largest class that they fill and the device carries, or the smallest one
+///
+/// JACCL uses the smallest class alone on macOS 26.2 (source of MLX, jaccl/rdma.h).
+fn buffer_len(bytes: usize, longest_message: usize) -> usize {
     let classes = (0..8).map(|k| FRAME << k);
-    classes.take_while(|class| *class <= bytes).last().unwrap_or(FRAME)
+    classes.take_while(|class| *class <= bytes.min(longest_message)).last().unwrap_or(FRAME)
 }
 
 /// The vectors of a rank, as bytes
@@ -88,7 +90,7 @@ impl Step {
         flows: &[Flow],
         vectors: &mut Vectors<'_>,
     ) -> Result<()> {
-        let mut all: Vec<_> = flows.iter().map(Progress::new).collect();
+        let mut all: Vec<_> = wires.iter().zip(flows).map(|(wire, flow)| Progress::new(wire, flow)).collect();
         for (wire, progress) in wires.iter_mut().zip(&all) {
             for number in 0..progress.receives.min(IN_FLIGHT) {
                 progress.post_receive(wire, number)?;
@@ -122,8 +124,8 @@ impl Step {
 }
 
 impl Progress {
-    fn new(flow: &Flow) -> Self {
-        let len = buffer_len(flow.bytes);
+    fn new(wire: &Wire, flow: &Flow) -> Self {
+        let len = buffer_len(flow.bytes, wire.device().caps().max_message as usize);
         let buffers = |range: &Option<_>| if range.is_some() { flow.bytes.div_ceil(len).max(1) } else { 0 };
         let (sends, receives) = (buffers(&flow.send), buffers(&flow.receive));
         Self { len, sends, receives, posted: 0, sent: 0, received: 0 }
@@ -193,7 +195,8 @@ mod tests {
 
     #[test]
     fn buffers_are_the_largest_that_are_filled() {
-        let found = [1, 4096, 8191, 8192, 300_000, 524_288, 1 << 30].map(buffer_len);
+        let found = [1, 4096, 8191, 8192, 300_000, 524_288, 1 << 30].map(|bytes| buffer_len(bytes, 1 << 24));
         assert_eq!(found, [4096, 4096, 4096, 8192, 262_144, 524_288, 524_288]);
+        assert_eq!(buffer_len(1 << 30, 4096), 4096);
     }
 }

@@ -250,6 +250,11 @@ impl Peering {
         self.config.peer.max_message
     }
 
+    /// The most bytes in one bulk fragment
+    pub fn bulk_fragment(&self) -> u32 {
+        self.config.bulk_fragment
+    }
+
     /// How many streams this side may have open in each session, beside the main one
     pub fn max_streams(&self) -> u32 {
         self.config.peer.max_streams

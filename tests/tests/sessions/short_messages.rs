@@ -1,0 +1,131 @@
+//! Long messages of a session over devices whose own messages have one frame, as under macOS 26.2
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::join;
+use rdma_async::{Device, Node, PathStatus, Session};
+use rdma_core::{Caps, FRAME};
+use rdma_sim::{LineRate, Model, Net, Sim};
+use rdma_tests::{DEVICE, Hooked, Hooks, connect, connected_over, hooked_node, message, on_session, options};
+
+use super::figures::{cables, goodput};
+use super::{LENS, exchange};
+
+#[test]
+fn messages_of_all_lengths_arrive() {
+    let mut slow = Model::tb5_cpu();
+    slow.caps.max_message = FRAME as u32;
+    for model in [Model::tb5_macos_26_2(), slow] {
+        on_session(Sim::new().model(model), &options(), async |_, pair| exchange(&pair, &LENS).await);
+    }
+}
+
+/// An all_reduce of JACCL, which has two frames in flight, takes six times as long there (`tb5 bench --profile tb5-macos-26.2`).
+#[test]
+fn long_messages_reach_three_quarters_of_the_ceiling() {
+    let one = [LineRate::TB5];
+    let ceiling = LineRate::TB5.ceiling_bytes_per_second();
+    for len in [100_000, 1 << 20, 4 << 20] {
+        let found = goodput(Model::tb5_macos_26_2(), &one, 64 << 20, len);
+        assert!(found >= 0.75 * ceiling, "{len} bytes: {found:.3e} of {ceiling:.3e}");
+    }
+    let two = goodput(Model::tb5_macos_26_2(), &[LineRate::TB5; 2], 64 << 20, 4 << 20);
+    assert!(two >= 1.4 * ceiling, "{two:.3e}");
+}
+
+/// States that some devices carry messages of one frame
+#[derive(Default)]
+struct Short {
+    devices: &'static [&'static str],
+    /// Whether the second device can be opened
+    has_second: AtomicBool,
+}
+
+impl Hooks for Short {
+    fn caps(&self, device: &str, caps: &mut Caps) {
+        if self.devices.contains(&device) {
+            caps.max_message = FRAME as u32;
+        }
+    }
+}
+
+async fn both_ways<A: Device, B: Device>(ab: &Session<A>, ba: &Session<B>) {
+    for len in [100, 68_545, 300_001, 3 << 20] {
+        let (sent, got) = join(ab.send_bytes(&message(1, len)), ba.recv()).await;
+        sent.unwrap();
+        assert!(*got.unwrap().unwrap() == message(1, len));
+        let (sent, got) = join(ba.send_bytes(&message(2, len)), ab.recv()).await;
+        sent.unwrap();
+        assert!(*got.unwrap().unwrap() == message(2, len));
+    }
+}
+
+/// Catches fragments whose length one side chooses alone.
+#[test]
+fn a_mac_with_short_messages_works_with_one_without() {
+    for short in [0, 1] {
+        Sim::new().run(async |net| {
+            let hooks = |number| {
+                Arc::new(Short { devices: if number == short { &[DEVICE] } else { &[] }, ..Short::default() })
+            };
+            let (a, b) = (
+                hooked_node(&net, "a", &hooks(0), &options()),
+                hooked_node(&net, "b", &hooks(1), &options()),
+            );
+            let (ab, ba) = connect(&a, &b).await.unwrap();
+            both_ways(&ab, &ba).await;
+        });
+    }
+}
+
+fn node_of_two(net: &Net, host: &str, hooks: &Arc<Short>) -> Node<Hooked<Short>> {
+    let open = |device: &'static str, is_second: bool| {
+        let (open, hooks) = (net.opener(host, device), Arc::clone(hooks));
+        move || {
+            if is_second && !hooks.has_second.load(Ordering::Relaxed) {
+                return Err(std::io::Error::other("the device is not there"));
+            }
+            open().map(|device| Hooked::new(device, &hooks)).map_err(std::io::Error::other)
+        }
+    };
+    let builder = Node::builder(open(DEVICE, false)).device(open("rdma_en3", true));
+    builder.runtime(net.host(host).runtime()).options(options()).build().unwrap()
+}
+
+/// The number of paths of a session between two Macs with two devices; the second one may appear after the session has begun
+fn paths(devices: &'static [&'static str], is_late: bool) -> usize {
+    let sim = Sim::new().topology(cables(&[LineRate::TB5; 2]));
+    let run = sim.run(async |net| {
+        let hooks = Arc::new(Short { devices, has_second: AtomicBool::new(!is_late) });
+        let (a, b) = (node_of_two(&net, "a", &hooks), node_of_two(&net, "b", &hooks));
+        let (ab, ba) = connect(&a, &b).await.unwrap();
+        net.sleep(Duration::from_secs(1)).await;
+        hooks.has_second.store(true, Ordering::Relaxed);
+        net.sleep(Duration::from_secs(5)).await;
+        both_ways(&ab, &ba).await;
+        ab.snapshot().paths.iter().filter(|path| path.status == PathStatus::Up).count()
+    });
+    run.value
+}
+
+/// Catches fragments that suit the first device alone, and a path that fails with each message.
+#[test]
+fn all_devices_of_a_node_carry_its_fragments() {
+    assert_eq!(paths(&[DEVICE, "rdma_en3"], false), 2);
+    assert_eq!(paths(&["rdma_en3"], false), 2);
+    assert_eq!(paths(&[DEVICE], true), 2, "the length of fragments suits both");
+    assert_eq!(paths(&["rdma_en3"], true), 1, "a device that came later and carries less is not used");
+}
+
+#[test]
+fn an_outage_costs_no_message() {
+    let sim = Sim::new().model(Model::tb5_macos_26_2()).faults(
+        "at 2ms a:rdma_en2 unplug; at 40ms a:rdma_en2 replug; at 50ms a:rdma_en2 corrupt 30".parse().unwrap(),
+    );
+    sim.run(async |net| {
+        let pair = connected_over(&net, &[DEVICE], &options()).await;
+        exchange(&pair, &[1 << 20; 40]).await;
+    });
+}
