@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, bail};
 use tempfile::NamedTempFile;
@@ -47,6 +48,19 @@ pub(crate) fn reserve_standard_output(
     Ok(())
 }
 
+/// Fails if a command would replace one of the files that it reads
+pub(crate) fn require_other(
+    written: &Path,
+    read: impl IntoIterator<Item = impl AsRef<Path>>,
+) -> Result<(), Failure> {
+    let place = |path: &Path| if is_standard(path) { None } else { fs::canonicalize(path).ok() };
+    let Some(place_of_written) = place(written) else { return Ok(()) };
+    if read.into_iter().any(|path| place(path.as_ref()).as_ref() == Some(&place_of_written)) {
+        return Err(Failure::Usage(at(written, "is read and would be replaced: write another name")));
+    }
+    Ok(())
+}
+
 /// How errors name a temporary file
 pub(crate) fn spool() -> PathBuf {
     format!("a temporary file in {}", std::env::temp_dir().display()).into()
@@ -59,6 +73,8 @@ pub(crate) fn spool() -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct Replacement {
     path: PathBuf,
+    /// The file that is replaced.
+    existing: Option<Version>,
     /// `None` if the file goes to standard output.
     folder: Option<PathBuf>,
     file: NamedTempFile,
@@ -93,7 +109,7 @@ impl Replacement {
             bail!(at(&path, format!("cannot be written: there is no folder {}", folder.display())));
         }
         let file = temporary(&folder, mode, existing.as_ref()).map_err(without_path).with_context(written)?;
-        Ok(Self { path, folder: Some(folder), file })
+        Ok(Self { path, existing: existing.as_ref().map(Version::of), folder: Some(folder), file })
     }
 
     /// Prepares a file that goes to standard output when it is complete
@@ -101,7 +117,7 @@ impl Replacement {
         let path = spool();
         let file = tempfile::Builder::new().prefix(".tb5-").suffix(".part").tempfile();
         let file = file.map_err(without_path).with_context(|| at(&path, "cannot be written"))?;
-        Ok(Self { path, folder: None, file })
+        Ok(Self { path, existing: None, folder: None, file })
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -145,9 +161,15 @@ impl Replacement {
         emptied.with_context(|| at(&self.path, "cannot be written"))
     }
 
-    /// Keeps what was written beside the destination, and returns where; `None` if nothing was written, or there is no such place
+    /// Keeps what was written beside the destination, and returns where
+    ///
+    /// `None` if nothing was written, there is no such place, or another copy has completed the file meanwhile: nothing would continue
+    /// this one.
     pub(crate) fn keep(self) -> Result<Option<PathBuf>> {
         let Some(rest) = self.rest() else { return Ok(None) };
+        if fs::metadata(&self.path).ok().as_ref().map(Version::of) != self.existing {
+            return Ok(None);
+        }
         let kept = || at(&rest, "the incomplete file cannot be kept");
         if self.file.as_file().metadata().with_context(kept)?.len() == 0 {
             return Ok(None);
@@ -157,8 +179,11 @@ impl Replacement {
     }
 
     /// Makes the file appear under its name, and returns when both are on the disk, or writes it to standard output
+    ///
+    /// What was kept of an earlier copy is removed.
     pub(crate) fn finish(self) -> Result<()> {
-        let Self { path, folder, file } = self;
+        let rest = self.rest();
+        let Self { path, folder, file, .. } = self;
         let Some(folder) = folder else {
             // Without a name from now on: a signal may end the program while the reader is slow.
             let mut file = file.into_file();
@@ -167,8 +192,35 @@ impl Replacement {
         };
         let written = || at(&path, "cannot be written");
         file.as_file().sync_all().with_context(written)?;
-        file.persist(&path).map_err(|error| error.error).with_context(written)?;
+        let file = file.persist(&path).map_err(|error| error.error).with_context(written)?;
+        let own = file.metadata().with_context(written)?;
+        if let Some(rest) =
+            rest.filter(|rest| fs::symlink_metadata(rest).is_ok_and(|found| is_own_file(&found, &own)))
+        {
+            // One that cannot be removed does no harm.
+            let _ = fs::remove_file(rest);
+        }
         sync_folder(&folder).with_context(|| at(&folder, "cannot be synced"))
+    }
+}
+
+/// What tells a file from the one that replaces it
+#[derive(Debug, Eq, PartialEq)]
+struct Version {
+    #[cfg(unix)]
+    inode: u64,
+    len: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Version {
+    fn of(found: &Metadata) -> Self {
+        Self {
+            #[cfg(unix)]
+            inode: std::os::unix::fs::MetadataExt::ino(found),
+            len: found.len(),
+            modified: found.modified().ok(),
+        }
     }
 }
 
@@ -286,5 +338,36 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
             Ok(())
         }
         synced => synced,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a sender that was killed and started again left the rest of the first copy beside the file.
+    #[test]
+    fn a_complete_file_has_no_rest_of_another_copy_beside_it() {
+        for is_kept_first in [false, true] {
+            for is_new in [false, true] {
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path().join("file");
+                if !is_new {
+                    fs::write(&path, b"before").unwrap();
+                }
+                let [mut first, mut second] = [(); 2].map(|()| Replacement::create(&path, 0o644).unwrap());
+                first.write(b"after").unwrap();
+                second.write(b"afterwards").unwrap();
+                if is_kept_first {
+                    assert!(first.keep().unwrap().is_some_and(|rest| rest.exists()));
+                    second.finish().unwrap();
+                } else {
+                    second.finish().unwrap();
+                    assert_eq!(first.keep().unwrap(), None);
+                }
+                assert_eq!(fs::read(&path).unwrap(), b"afterwards");
+                assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{is_kept_first} {is_new}");
+            }
+        }
     }
 }

@@ -12,6 +12,7 @@ use rdma_sim::{Net, Sim};
 use super::args::Arguments;
 use super::outcome::Files;
 use crate::failure::Failure;
+use crate::file::require_other;
 use crate::report::{Output, SIMULATOR, simulated};
 use crate::{mac, progress};
 
@@ -41,6 +42,7 @@ pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
     if args.device.is_some() {
         bail!(Failure::usage("--device is for two machines: write HOST, or leave it out"));
     }
+    require_other(&args.out, &args.profile)?;
     let files = Files::create(&args.out)?;
     let model = mac::model(args.profile.as_deref().unwrap_or("tb5"))?;
     output.announce(&simulated(1))?;

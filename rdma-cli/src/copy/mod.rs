@@ -21,7 +21,9 @@ use self::faults::Faults;
 pub(crate) use self::send::Sources;
 pub(crate) use self::simulate::{CopyResult, Simulation};
 use crate::args::Copy;
+use crate::failure::Failure;
 use crate::file::reserve_standard_output;
+use crate::machines::RemotePath;
 use crate::report::{Output, simulated};
 use crate::signals::Interrupt;
 use crate::{mac, progress, serve};
@@ -32,6 +34,7 @@ pub(crate) fn run(args: &Copy, output: Output) -> anyhow::Result<()> {
     }
     let (src, dst) = (args.source()?, args.destination()?);
     args.require_valid_pipes(src, dst)?;
+    require_places(src, dst)?;
     reserve_standard_output([dst], output)?;
     match args.remote() {
         Some(path) => {
@@ -43,6 +46,25 @@ pub(crate) fn run(args: &Copy, output: Output) -> anyhow::Result<()> {
             simulate(args, src, dst, output)
         }
     }
+}
+
+/// Fails if `src` is on another machine, or `dst` on one without a name
+fn require_places(src: &Path, dst: &Path) -> Result<(), Failure> {
+    let remote = |path: &Path| path.to_str().and_then(RemotePath::parse);
+    if let Some(RemotePath { host, .. }) = remote(src).filter(|_| !src.exists()) {
+        return Err(Failure::Usage(format!(
+            "{}: files are copied to another machine, and not from it: run `tb5 copy` on {host}",
+            src.display()
+        )));
+    }
+    if [":", "[]:"].iter().any(|nowhere| dst.as_os_str().as_encoded_bytes().starts_with(nowhere.as_bytes())) {
+        let why = format!(
+            "{0}: the name of the machine is missing: write HOST:NAME, or ./{0} for a file",
+            dst.display()
+        );
+        return Err(Failure::Usage(why));
+    }
+    Ok(())
 }
 
 /// Copies between two simulated Macs

@@ -73,7 +73,7 @@ pub(crate) fn run(args: &SimRun, output: Output) -> anyhow::Result<()> {
 
 /// Repeats one run that a check has found
 pub(crate) fn replay(args: &SimReplay, output: Output) -> anyhow::Result<()> {
-    args.files.reserve_standard_output(output)?;
+    args.files.require_valid(&args.scenario, output)?;
     let scenario = Scenario::read(&args.scenario)?;
     check::of(&scenario).require_setup_of(&args.replay)?;
     output.announce(BACKEND)?;

@@ -1,5 +1,7 @@
 //! Prints the trace of a run, and writes it for trace viewers
 
+use std::path::Path;
+
 use rdma_sim::{History, Record, RecordKind};
 use serde::Serialize;
 
@@ -7,7 +9,7 @@ use super::observe::observe;
 use super::scenario::Scenario;
 use crate::args::{SimTrace, TraceFiles};
 use crate::failure::Failure;
-use crate::file::{reserve_standard_output, write_all};
+use crate::file::{require_other, reserve_standard_output, write_all};
 use crate::progress;
 use crate::report::{Output, plain};
 
@@ -34,7 +36,7 @@ struct Line {
 }
 
 pub(crate) fn trace(args: &SimTrace, output: Output) -> anyhow::Result<()> {
-    args.files.reserve_standard_output(output)?;
+    args.files.require_valid(&args.scenario, output)?;
     let scenario = Scenario::read(&args.scenario)?;
     output.announce(BACKEND)?;
     let progress = progress::spinner("simulating");
@@ -51,9 +53,11 @@ pub(crate) fn trace(args: &SimTrace, output: Output) -> anyhow::Result<()> {
 }
 
 impl TraceFiles {
-    /// Keeps standard output for the file that goes there
-    pub(super) fn reserve_standard_output(&self, output: Output) -> Result<(), Failure> {
-        reserve_standard_output([&self.chrome, &self.html].into_iter().flatten(), output)?;
+    /// Keeps standard output for the file that goes there, and `scenario` from being replaced
+    pub(super) fn require_valid(&self, scenario: &Path, output: Output) -> Result<(), Failure> {
+        let mut files = [&self.chrome, &self.html].into_iter().flatten();
+        reserve_standard_output(files.clone(), output)?;
+        files.try_for_each(|file| require_other(file, [scenario]))?;
         if self.html.is_some() && self.chrome == self.html {
             return Err(Failure::usage("--chrome and --html are two files: write two names"));
         }

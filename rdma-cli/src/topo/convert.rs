@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::cabling::read;
 use crate::args::{Format, TopoConvert, Written};
-use crate::file::{is_standard, write_all};
+use crate::file::{is_standard, require_other, write_all};
 use crate::report::Output;
 
 #[derive(Debug, Serialize)]
@@ -17,6 +17,7 @@ struct Converted<'a> {
 }
 
 pub(crate) fn run(args: &TopoConvert, output: Output) -> Result<()> {
+    require_other(&args.written.out, [&args.topology.topology])?;
     write(&read(&args.topology)?, &args.written, output)
 }
 

@@ -9,10 +9,12 @@ use rdma_sim::topology::Topology;
 use super::convert::write;
 use crate::args::TopoDiscover;
 use crate::failure::{Failure, at};
+use crate::file::require_other;
 use crate::recorded;
 use crate::report::Output;
 
 pub(crate) fn run(args: &TopoDiscover, output: Output) -> Result<()> {
+    require_other(&args.written.out, &args.reports)?;
     let mut hosts = args.reports.iter().map(|path| recorded::read(path)).collect::<Result<Vec<_>>>()?;
     for (host, path) in hosts.iter().zip(&args.reports) {
         let has_ports = host.report.hardware_ports.as_ref().is_some_and(|ports| !ports.is_empty());

@@ -11,7 +11,7 @@ use serde::Serialize;
 pub(crate) use self::svg::svg;
 use super::cabling::read;
 use crate::args::{Drawing, TopoDraw};
-use crate::file::{is_standard, write_all};
+use crate::file::{is_standard, require_other, write_all};
 use crate::report::Output;
 
 /// A drawing as JSON: what it shows
@@ -29,6 +29,7 @@ struct CableDrawn<'a> {
 }
 
 pub(crate) fn run(args: &TopoDraw, output: Output) -> Result<()> {
+    require_other(&args.out, [&args.topology.topology])?;
     let topology = read(&args.topology)?;
     let drawing = match args.format {
         Drawing::Dot => dot::dot(&topology),

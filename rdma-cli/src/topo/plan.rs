@@ -13,7 +13,7 @@ use super::cabling::{cabling, read, unplanned};
 use super::operation::operation;
 use crate::args::{OperationName, TopoPlan};
 use crate::failure::Failure;
-use crate::file::{reserve_standard_output, write_all};
+use crate::file::{require_other, reserve_standard_output, write_all};
 use crate::progress;
 use crate::report::{Output, plain, table};
 
@@ -65,6 +65,7 @@ const ADDITIONS: usize = 5;
 
 pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
     reserve_standard_output(&args.out, output)?;
+    args.out.iter().try_for_each(|out| require_other(out, [&args.topology.topology]))?;
     let topology = read(&args.topology)?;
     let cabling = cabling(&topology)?;
     let operation = operation(args.operation, cabling.hosts().len(), root(args, &cabling)?);

@@ -125,3 +125,50 @@ fn a_misspelt_name_is_answered_with_the_nearest_one() {
         assert_failed(&output, 2, &[why]);
     }
 }
+
+/// Regression: the cabling, the scenario or the profile was replaced by what was made of it.
+#[test]
+fn no_command_replaces_what_it_reads() {
+    let folder = Folder::new();
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../rdma-sim/scenarios/one-lost-message.toml");
+    std::fs::copy(scenario, folder.path("scenario")).unwrap();
+    let made = |arguments: &str| {
+        tool().args(arguments.split_whitespace()).current_dir(folder.path("")).output().unwrap()
+    };
+    assert_code(&made("topo convert ring:3 --to toml --out cabling"), 0);
+    assert_code(&made("calibrate --out profile"), 0);
+    let before = folder.entries();
+    let content = || before.iter().map(|name| std::fs::read(folder.path(name)).unwrap()).collect::<Vec<_>>();
+    let contents = content();
+    for arguments in [
+        "topo plan cabling --out cabling",
+        "topo draw cabling --out ./cabling",
+        "topo convert cabling --out cabling",
+        "topo discover cabling scenario --out scenario",
+        "sim trace scenario --html scenario",
+        "sim trace scenario --chrome scenario",
+        "calibrate --profile profile --out profile",
+    ] {
+        assert_failed(&made(arguments), 2, &["is read and would be replaced: write another name"]);
+    }
+    assert!(content() == contents && folder.entries() == before);
+}
+
+#[test]
+fn a_copy_says_which_side_of_it_may_be_another_machine() {
+    let folder = Folder::new();
+    folder.write("file", "");
+    for (arguments, why) in [
+        (
+            "copy mini:file back",
+            "files are copied to another machine, and not from it: run `tb5 copy` on mini",
+        ),
+        ("copy file :", "the name of the machine is missing: write HOST:NAME, or ./: for a file"),
+        ("copy file :x", "the name of the machine is missing: write HOST:NAME, or ./:x for a file"),
+        ("copy file []:x", "the name of the machine is missing"),
+    ] {
+        let output = tool().args(arguments.split_whitespace()).current_dir(folder.path("")).output().unwrap();
+        assert_failed(&output, 2, &[why]);
+        assert_eq!(folder.entries(), ["file"], "{arguments}");
+    }
+}

@@ -36,7 +36,11 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
     };
     let sending = Sending { sources, to: &to.path, is_drill: false };
     let progress = progress::bytes(sending.sources.len());
-    let report = sending.send_to(peer, &progress, |carrier| output.announce_carrier(carrier))?;
+    let sent = sending.send_to(peer, &progress, |carrier| output.announce_carrier(carrier));
+    let report = sent.map_err(|error| match progress.position() {
+        0 => error,
+        _ => error.context("the copy is not complete: copy again to continue"),
+    })?;
     progress.finish_and_clear();
     let rows = [
         ("copied", format!("{} to {}:{}", words::source(source), to.host, to.path.display())),
