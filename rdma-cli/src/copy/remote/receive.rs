@@ -1,6 +1,7 @@
 //! The side that receives
 
 use std::cell::RefCell;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -38,6 +39,12 @@ impl Incoming {
     }
 }
 
+/// Whether a disk or a quota has no room left
+fn is_full(error: &anyhow::Error) -> bool {
+    let kinds = error.chain().filter_map(|cause| Some(cause.downcast_ref::<io::Error>()?.kind()));
+    kinds.into_iter().any(|kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
+}
+
 /// A name that the peer chose, for people
 fn shown(path: &Path) -> String {
     plain(&path.display().to_string())
@@ -63,11 +70,16 @@ pub(crate) async fn receive(
     let carried = Carried::over(&session);
     part(node, session, &done).await;
     progress.finish_and_clear();
-    let kept = incomplete.take().map(Replacement::keep).transpose()?.flatten();
+    let is_full = done.as_ref().is_err_and(is_full);
+    // What has arrived would keep the disk full.
+    let kept = incomplete.take().filter(|_| !is_full).map(Replacement::keep).transpose()?.flatten();
     let received: Received = done.map_err(|error| {
-        let rest = kept.map_or(String::new(), |kept| format!("; what has arrived is in {}", shown(&kept)));
-        explain(error)
-            .context(format!("{}: the copy is not complete: copy again to continue{rest}", shown(&place)))
+        let rest = match kept {
+            _ if is_full => String::new(),
+            None => ": copy again to continue".to_owned(),
+            Some(kept) => format!(": copy again to continue; what has arrived is in {}", shown(&kept)),
+        };
+        explain(error).context(format!("{}: the copy is not complete{rest}", shown(&place)))
     })?;
     let goodput = (received.bytes - received.resumed) as f64 / wall_seconds;
     let report = Outcome {
