@@ -1,6 +1,7 @@
 //! `tb5 topo draw`: a cabling as text, for Graphviz, and as a picture
 
 mod dot;
+mod layout;
 mod svg;
 mod text;
 

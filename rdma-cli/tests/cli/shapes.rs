@@ -214,8 +214,11 @@ fn demo(more: &[&str]) -> String {
     if !more.is_empty() {
         return text;
     }
-    // How much is sent again, and in which unit, is not the same each time.
-    let lines = text.lines().map(|line| line.split_once(" more; ").map_or(line, |(before, _)| before));
+    // How much is sent again, in which unit, and whether a drill takes longer is not the same each time.
+    let ends = [" more; ", " less; "];
+    let figures =
+        |line| ends.into_iter().find_map(|end| str::split_once(line, end)).map_or(line, |(before, _)| before);
+    let lines = text.lines().map(figures);
     let lines = lines.map(|line| line.replace(" µs", " ms") + "\n");
     lines.collect()
 }

@@ -1,6 +1,7 @@
 //! `tb5 topo`: plans and their proofs
 
 use std::fs;
+use std::path::PathBuf;
 
 use tempfile::tempdir;
 
@@ -144,7 +145,9 @@ fn the_labels_of_a_drawing_are_apart() {
     };
     let long = r#"[{"ssh": "studio-west.local", "rdma": [null, "rdma_en2"]}, {"ssh": "studio-east-2.local", "rdma": ["rdma_en4", null]}]"#;
     let three = "shape = \"pair\"\ncables = 3\nmac = \"mac-studio-m3-ultra\"\n";
-    for drawn in [file("long.json", long), file("three.toml", three), "mesh:4".into()] {
+    let shapes = ["mesh:3", "mesh:4", "mesh:5", "mesh:6", "mesh:7", "mesh:8", "ring:5", "line:3", "star:7"]
+        .map(PathBuf::from);
+    for drawn in [file("long.json", long), file("three.toml", three)].into_iter().chain(shapes) {
         let svg = stdout(&tb5!("topo", "draw", &drawn, "--format", "svg"));
         let texts: Vec<_> = svg.split("<text").skip(1).collect();
         assert!(texts.len() > 3, "{svg}");

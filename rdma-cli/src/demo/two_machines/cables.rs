@@ -6,9 +6,11 @@ use crate::html::escaped;
 use crate::machines::Carried;
 
 /// Half the width of a machine.
-const HALF: f64 = 100.0;
+const HALF: f64 = 78.0;
 /// From the middle of the picture to the middle of a machine.
-const APART: f64 = 240.0;
+const APART: f64 = 140.0;
+/// Letters of a name that have room in a machine on a phone.
+const LETTERS: usize = 16;
 /// Between two cables.
 const SPREAD: f64 = 30.0;
 
@@ -37,13 +39,22 @@ pub(super) fn svg(peer: &str, devices: &[String]) -> String {
     for (x, name) in [(-APART, "this machine"), (APART, peer)] {
         let _ = write!(
             out,
-            "<rect class=\"mac\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"11\"/><text x=\"{x}\" y=\"0\">{}</text>",
+            "<rect class=\"mac\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"11\"/><text x=\"{x}\" y=\"0\">{}<title>{}</title></text>",
             x - HALF,
             -half_height,
             2.0 * HALF,
             2.0 * half_height,
+            escaped(&shortened(name)),
             escaped(name)
         );
     }
     out + "</svg>"
+}
+
+/// The beginning of a name that is too long
+fn shortened(name: &str) -> String {
+    if name.chars().count() <= LETTERS {
+        return name.to_owned();
+    }
+    name.chars().take(LETTERS - 1).chain(['…']).collect()
 }

@@ -90,11 +90,7 @@ impl Findings {
             name,
             result: duration(time_ns),
             limit: format!("{} undisturbed", duration(undisturbed_ns)),
-            verdict: format!(
-                "{} more; {}",
-                duration(time_ns.saturating_sub(undisturbed_ns)),
-                carried.describe()
-            ),
+            verdict: format!("{}; {}", beside(time_ns, undisturbed_ns), carried.describe()),
         };
         let nanos = |outcome: &Outcome| (outcome.wall_seconds * 1e9) as u64;
         vec![
@@ -102,7 +98,7 @@ impl Findings {
                 name: "ping of 64 B, median",
                 result: duration(ping.rtt_ns.p50),
                 limit: self.tcp_ping.as_ref().map_or_else(
-                    || "no other carrier to compare with".to_owned(),
+                    || "TCP is the only carrier".to_owned(),
                     |tcp| format!("{} over TCP", duration(tcp.rtt_ns.p50)),
                 ),
                 verdict: self.tcp_ping.as_ref().map_or_else(String::new, |tcp| {
@@ -112,7 +108,11 @@ impl Findings {
             Comparison {
                 name: "best goodput",
                 result: rate(self.best()),
-                limit: if limit.is_independent { beside_limit.clone() } else { "not known".to_owned() },
+                limit: if limit.is_independent {
+                    beside_limit.clone()
+                } else {
+                    "none: TCP says no rate".to_owned()
+                },
                 verdict: if limit.is_independent { of(self.best()) } else { String::new() },
             },
             Comparison {
@@ -135,5 +135,25 @@ impl Findings {
                 &all_reduce.carried,
             ),
         ]
+    }
+}
+
+/// How much longer a drill took than the same undisturbed: two measurements, of which either may be the slower one
+pub(super) fn beside(drill_ns: u64, undisturbed_ns: u64) -> String {
+    match drill_ns.checked_sub(undisturbed_ns) {
+        Some(more) => format!("{} more", duration(more)),
+        None => format!("{} less", duration(undisturbed_ns - drill_ns)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a drill that took less time than the first measurement took "0.000 µs more".
+    #[test]
+    fn a_drill_may_take_less_time() {
+        assert_eq!(beside(3_000, 1_000), "2.000 µs more");
+        assert_eq!(beside(1_000, 3_000), "2.000 µs less");
     }
 }

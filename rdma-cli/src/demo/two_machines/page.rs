@@ -4,7 +4,7 @@ use super::super::chart::{self, Line};
 use super::super::comparison::Comparison;
 use super::super::page::fill;
 use super::cables;
-use super::findings::Findings;
+use super::findings::{Findings, beside};
 use crate::devices;
 use crate::html::{escaped, html_table};
 use crate::measure::RemoteBw;
@@ -54,10 +54,10 @@ fn lines(found: &Findings) -> Vec<Line> {
 
 fn sentence(undisturbed_ns: u64, drill_ns: u64) -> String {
     format!(
-        "{} undisturbed, {} with all paths broken in the middle: {} more.",
+        "{} undisturbed, {} with all paths broken in the middle: {}.",
         duration(undisturbed_ns),
         duration(drill_ns),
-        duration(drill_ns.saturating_sub(undisturbed_ns))
+        beside(drill_ns, undisturbed_ns)
     )
 }
 
