@@ -1,5 +1,6 @@
 //! `tb5 topo plan`: the best plan of a collective operation, its proof, and what each cable is worth
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
@@ -49,14 +50,16 @@ struct Share<'a> {
 
 #[derive(Debug, Serialize)]
 struct Without<'a> {
-    cable: [&'a str; 2],
+    /// Host and device at each end
+    ends: [[&'a str; 2]; 2],
     /// `null` if hosts cannot reach each other without it.
     seconds_per_byte: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
 struct With<'a> {
-    cable: [&'a str; 2],
+    /// Host and first free device at each end
+    ends: [[&'a str; 2]; 2],
     seconds_per_byte: f64,
 }
 
@@ -78,9 +81,14 @@ pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
     }
     let without = unplugs(&cabling, &operation)?;
     let rate = LineRate::TB5.ceiling_bytes_per_second();
-    let with = additions(&cabling, &operation, rate as u64, &free_ports(&topology))?;
+    let free = free_ports(&topology);
+    let counts: Vec<_> = free.iter().map(Vec::len).collect();
+    let with = additions(&cabling, &operation, rate as u64, &counts)?;
     progress.finish_and_clear();
-    let report = report(args.operation, &cabling, &made, &without, &with);
+    let ends: Vec<_> = topology.links().map(|link| link.ends.map(|end| [end.host, end.device])).collect();
+    let without = Without::all(&ends, &without);
+    let with = With::all(&cabling, &free, &with);
+    let report = report(args.operation, &cabling, &made, without, with);
     output.print(&report, || text(&report, &made))
 }
 
@@ -97,19 +105,46 @@ fn root(args: &TopoPlan, cabling: &Cabling) -> Result<usize, Failure> {
     }
 }
 
-/// How many more cables each host can take
-fn free_ports(topology: &Topology) -> Vec<usize> {
-    let used =
-        |name: &str| topology.links().flat_map(|link| link.ends).filter(|end| end.host == name).count();
-    topology.hosts().iter().map(|host| host.ports().len() - used(host.name())).collect()
+/// The devices of each host whose ports have no cable
+fn free_ports(topology: &Topology) -> Vec<Vec<&str>> {
+    let ends = topology.links().flat_map(|link| link.ends);
+    let used: BTreeSet<_> = ends.map(|end| (end.host, end.device)).collect();
+    let free = topology.hosts().iter().map(|host| {
+        let devices = host.ports().iter().map(|port| port.device());
+        devices.filter(|device| !used.contains(&(host.name(), *device))).collect()
+    });
+    free.collect()
+}
+
+impl<'a> Without<'a> {
+    /// What each cable is worth, by the ends of all cables
+    fn all(ends: &[[[&'a str; 2]; 2]], all: &[Unplug]) -> Vec<Self> {
+        let without = all.iter().map(|unplug| Self {
+            ends: ends[unplug.cable],
+            seconds_per_byte: unplug.without.map(rdma_collectives::Ratio::to_f64),
+        });
+        without.collect()
+    }
+}
+
+impl<'a> With<'a> {
+    /// The best cables to add; `free` has the ports of each host that have no cable
+    fn all(cabling: &'a Cabling, free: &[Vec<&'a str>], all: &[Addition]) -> Vec<Self> {
+        let hosts = cabling.hosts();
+        let with = all.iter().take(ADDITIONS).map(|addition| Self {
+            ends: addition.ends.map(|end| [&hosts[end], free[end].first().copied().unwrap_or_default()]),
+            seconds_per_byte: addition.with.to_f64(),
+        });
+        with.collect()
+    }
 }
 
 fn report<'a>(
     name: OperationName,
     cabling: &'a Cabling,
     plan: &Plan,
-    without: &[Unplug],
-    with: &[Addition],
+    unplugs: Vec<Without<'a>>,
+    additions: Vec<With<'a>>,
 ) -> Planned<'a> {
     let hosts = cabling.hosts();
     let host = |index: usize| hosts[index].as_str();
@@ -139,18 +174,8 @@ fn report<'a>(
                 edges: tree.arcs.iter().map(|&(from, to)| [host(from), host(to)]).collect(),
             })
             .collect(),
-        unplugs: without
-            .iter()
-            .map(|unplug| Without {
-                cable: cabling.cables()[unplug.cable].ends.map(host),
-                seconds_per_byte: unplug.without.map(rdma_collectives::Ratio::to_f64),
-            })
-            .collect(),
-        additions: with
-            .iter()
-            .take(ADDITIONS)
-            .map(|addition| With { cable: addition.ends.map(host), seconds_per_byte: addition.with.to_f64() })
-            .collect(),
+        unplugs,
+        additions,
     }
 }
 
@@ -183,7 +208,7 @@ fn text(report: &Planned<'_>, plan: &Plan) -> String {
             None => "hosts cannot reach each other".to_owned(),
             Some(seconds) => format!("{:.3} × as long", seconds / report.bound_seconds_per_byte),
         };
-        [plain(&unplug.cable.join(" – ")), cost]
+        [cable(unplug.ends), cost]
     }));
     // Writing to a string does not fail.
     let _ = write!(text, "\n\n{}", table(rows));
@@ -191,11 +216,16 @@ fn text(report: &Planned<'_>, plan: &Plan) -> String {
         let mut rows = vec![["cable to add", "then"].map(str::to_owned)];
         rows.extend(report.additions.iter().map(|addition| {
             let gain = addition.seconds_per_byte / report.bound_seconds_per_byte;
-            [plain(&addition.cable.join(" – ")), format!("{gain:.3} × as long")]
+            [cable(addition.ends), format!("{gain:.3} × as long")]
         }));
         let _ = write!(text, "\n\n{}", table(rows));
     }
     text
+}
+
+/// A cable by the ports at its ends
+fn cable([left, right]: [[&str; 2]; 2]) -> String {
+    plain(&format!("{} – {}", left.join(":"), right.join(":")))
 }
 
 /// The certificate in words
@@ -210,7 +240,7 @@ fn proof(report: &Planned<'_>) -> String {
             )
         }
         Proof::Cut(hosts) => {
-            format!("what {} have for others goes over the cables out of this set", set(hosts))
+            format!("all data of {} for others goes over the cables out of this set", set(hosts))
         }
         Proof::Prices(_) => {
             "at the prices in the plan file (--out), even the cheapest ways of the data cost as much as that time of all cables"

@@ -35,7 +35,7 @@ fn a_plan_has_its_proof() {
         text.contains("0.750 × the time of one 80 Gb/s cable") && text.contains("no plan is faster"),
         "{text}"
     );
-    assert!(text.contains("a – c         0.800 × as long"), "the cable to add: {text}");
+    assert!(text.contains("a:rdma_en4 – c:rdma_en4  0.800 × as long"), "the cable to add: {text}");
 }
 
 #[test]
