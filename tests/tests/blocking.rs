@@ -177,9 +177,9 @@ fn threads_go_on_without_a_rank_that_leaves() {
         if group.rank() == 2 {
             return Ok(barrier.map(|()| None)?);
         }
-        // What ends the next operation of a neighbour may overtake what is left of the barrier here.
+        barrier?;
         let mut vector = [1];
-        let next = barrier.and_then(|()| group.all_reduce(&mut vector, Reduction::Sum));
+        let next = group.all_reduce(&mut vector, Reduction::Sum);
         assert!(matches!(next, Err(GroupError::Left { rank: 2 })), "{next:?}");
         let mut group = group.shrink()?;
         let mut vector = [1];
@@ -188,4 +188,24 @@ fn threads_go_on_without_a_rank_that_leaves() {
     });
     let sums: Vec<_> = sums.into_iter().map(|sum| sum.unwrap()).collect();
     assert_eq!(sums, [Some((2, 2, 1)), Some((2, 2, 1)), None]);
+}
+
+/// Catches an error of the first call that overtakes the end of joining: a rank that was still joining failed to.
+#[test]
+fn threads_that_call_different_operations_learn_of_it() {
+    for _ in 0..10 {
+        let errors = over_the_simulator(|mut group| {
+            let mut vector = [1.0_f32; 3];
+            Ok(match group.rank() {
+                0 => group.broadcast(0, &mut vector),
+                _ => group.all_reduce(&mut vector, Reduction::Sum),
+            })
+        });
+        for error in errors {
+            let error = error.unwrap().unwrap_err();
+            let GroupError::Mismatch { sequence: 0, mut ranks, .. } = error else { panic!("{error}") };
+            ranks.sort_unstable();
+            assert_eq!(ranks, [0, 1]);
+        }
+    }
 }

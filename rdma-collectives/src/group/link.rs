@@ -53,6 +53,8 @@ pub(crate) struct Link<D: Device> {
     /// `None` once the neighbour sends no more
     recv_credit: Option<Recv<D>>,
     recv_end: Recv<D>,
+    /// Why the group is over at the neighbour, as it says
+    end: Option<End>,
     /// Why the neighbour is gone
     gone: Option<GroupError>,
     has_left: bool,
@@ -86,6 +88,7 @@ impl<D: Device> Link<D> {
             has_ended: false,
             recv_credit: Some(streams.credit.recv()),
             recv_end: streams.end.recv(),
+            end: None,
             gone: None,
             has_left: false,
             streams,
@@ -111,26 +114,28 @@ impl<D: Device> Link<D> {
         Arc::clone(&self.streams.end)
     }
 
-    /// Fails if the neighbour has ended the group, and notes whether it is gone
+    /// Fails if the neighbour has ended operation `sequence`, and notes whether it is gone
     pub(crate) fn poll_end(&mut self, sequence: u32, cx: &mut Context<'_>) -> Result<(), GroupError> {
         let rank = self.rank;
         if self.gone.is_none()
+            && self.end.is_none()
             && let Poll::Ready(received) = Pin::new(&mut self.recv_end).poll(cx)
         {
-            self.gone = Some(match received {
+            match received {
                 Ok(Some(message)) if *message == LEAVING => {
                     self.has_left = true;
-                    GroupError::Left { rank }
+                    self.gone = Some(GroupError::Left { rank });
                 }
                 Ok(Some(message)) => {
-                    return Err(End::decode(&message)
-                        .map_or(GroupError::Protocol { rank, sequence }, |End(error)| error));
+                    let wrong = || End { error: GroupError::Protocol { rank, sequence }, sequence };
+                    self.end = Some(End::decode(&message).unwrap_or_else(wrong));
                 }
-                Ok(None) => GroupError::Left { rank },
-                Err(error) => GroupError::of_recv(rank, error),
-            });
+                Ok(None) => self.gone = Some(GroupError::Left { rank }),
+                Err(error) => self.gone = Some(GroupError::of_recv(rank, error)),
+            }
         }
-        Ok(())
+        let end = self.end.as_ref().filter(|end| end.ends(sequence));
+        end.map_or(Ok(()), |end| Err(end.error.clone()))
     }
 
     /// Whether the neighbour has said that it goes on in no other group
@@ -138,9 +143,9 @@ impl<D: Device> Link<D> {
         self.has_left
     }
 
-    /// Why the neighbour is gone; it may have done all of its part before
+    /// Why the neighbour does nothing more; it may have done all of its part before
     pub(crate) fn gone(&self) -> Option<&GroupError> {
-        self.gone.as_ref()
+        self.gone.as_ref().or_else(|| self.end.as_ref().map(|end| &end.error))
     }
 
     /// Whether the neighbour sends no more messages of operations
@@ -255,10 +260,10 @@ impl<D: Device> Link<D> {
     }
 
     /// Says why the group is over, if the neighbour can still be reached
-    pub(crate) fn end(&mut self, error: &GroupError) {
+    pub(crate) fn end(&mut self, end: &End) {
         if let Some(mut lease) = self.spare_end.take() {
             lease.clear();
-            lease.extend_from_slice(&End(error.clone()).encode());
+            lease.extend_from_slice(&end.encode());
             // Fails if the neighbour is lost, or has left.
             let _ = self.streams.end.try_send(lease);
         }

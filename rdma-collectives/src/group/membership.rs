@@ -200,7 +200,7 @@ impl<D: Device> Group<D> {
     /// Does nothing if the group is over already.
     pub fn revoke(&mut self) {
         if self.end.is_none() {
-            self.end_with(GroupError::Revoked { rank: self.rank });
+            self.end_with(GroupError::Revoked { rank: self.rank }, self.sequence);
         }
     }
 }

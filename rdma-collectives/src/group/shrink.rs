@@ -18,7 +18,7 @@ use super::join::{self, Reset, Waiting};
 use super::link::{Leases, Streams};
 use super::options::GroupOptions;
 use super::plans::Plans;
-use super::state::{Founding, Group};
+use super::state::{FIRST, Founding, Group};
 use super::views::{Decision, Ranks, Statement, Views, members, set};
 use super::wire::{End, LEAVING};
 
@@ -302,7 +302,8 @@ impl<D: Device> Survivor<D> {
         if joined.is_none() {
             let rank = members(decision.members).take_while(|rank| *rank != self.own).count();
             for (_, end) in &ends {
-                let (end, message) = (Arc::clone(end), End(GroupError::Revoked { rank }).encode());
+                let end_of_group = End { error: GroupError::Revoked { rank }, sequence: FIRST };
+                let (end, message) = (Arc::clone(end), end_of_group.encode());
                 self.events.push(Box::pin(async move {
                     // Fails if the neighbour is lost, which other streams say.
                     let _ = end.send_bytes(&message).await;

@@ -15,6 +15,7 @@ use super::link::Link;
 use super::monitor::{Monitor, Waits};
 use super::options::GroupOptions;
 use super::plans::{Plans, Prepared};
+use super::wire::End;
 use crate::Cabling;
 
 /// One rank of several that carry out collective operations over the cables between them
@@ -63,7 +64,8 @@ use crate::Cabling;
 /// # Errors
 ///
 /// An operation whose ranks do not agree, or of which one is lost, fails on every rank that can be reached, with the same
-/// [`GroupError`]; it names the ranks. A cable that is pulled and plugged in again is no error: the sessions go on, and the operation takes
+/// [`GroupError`]; it names the ranks. Operations before it are completed, also on ranks that are slower, unless a rank is lost or the group is
+/// revoked: these end what is under way. A cable that is pulled and plugged in again is no error: the sessions go on, and the operation takes
 /// longer.
 ///
 /// # Cancel safety
@@ -223,10 +225,11 @@ impl<D: Device> Group<D> {
         running.finish(result)
     }
 
-    /// Ends the group here and on all ranks that can be reached
-    pub(super) fn end_with(&mut self, error: GroupError) {
-        self.links.iter_mut().for_each(|link| link.end(&error));
-        self.end = Some(error);
+    /// Ends the group here and on all ranks that can be reached, before operation `sequence` is completed
+    pub(super) fn end_with(&mut self, error: GroupError, sequence: u32) {
+        let end = End { error, sequence };
+        self.links.iter_mut().for_each(|link| link.end(&end));
+        self.end = Some(end.error);
     }
 }
 
@@ -247,7 +250,7 @@ impl<D: Device> Running<'_, D> {
         let sequence = self.group.sequence;
         self.group.monitor.update(|waits| *waits = Waits { rank: waits.rank, sequence, ..Waits::default() });
         if let Some(error) = error {
-            self.group.end_with(error);
+            self.group.end_with(error, self.sequence);
         }
     }
 }

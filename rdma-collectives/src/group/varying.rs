@@ -267,7 +267,7 @@ impl<D: Device> Group<D> {
                     let call = call::<T>(OperationKind::AllToAll, 0);
                     let calls = [sent[to], received[from]].map(|count| Call { count, ..call });
                     let error = GroupError::Mismatch { sequence: self.sequence, ranks: [from, to], calls };
-                    self.end_with(error.clone());
+                    self.end_with(error.clone(), self.sequence);
                     return Err(error);
                 }
             }

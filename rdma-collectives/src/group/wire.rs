@@ -83,21 +83,25 @@ pub(crate) const LEAVING: [u8; 1] = [0];
 
 /// Why the group is over
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct End(pub(crate) GroupError);
+pub(crate) struct End {
+    pub(crate) error: GroupError,
+    /// The first operation that the rank which says so has not completed
+    pub(crate) sequence: u32,
+}
 
 impl End {
     pub(crate) const LEN: usize = 16 + 2 * Call::LEN;
 
     pub(crate) fn encode(&self) -> [u8; Self::LEN] {
-        let (words, calls) = match &self.0 {
+        let (words, calls) = match &self.error {
             GroupError::Cancelled { rank, sequence } => ([1, *sequence, *rank as u32, 0], None),
-            GroupError::Left { rank } => ([2, 0, *rank as u32, 0], None),
-            GroupError::Lost { rank, .. } => ([3, 0, *rank as u32, 0], None),
+            GroupError::Left { rank } => ([2, self.sequence, *rank as u32, 0], None),
+            GroupError::Lost { rank, .. } => ([3, self.sequence, *rank as u32, 0], None),
             GroupError::Mismatch { sequence, ranks, calls } => {
                 ([4, *sequence, ranks[0] as u32, ranks[1] as u32], Some(calls))
             }
             GroupError::Protocol { rank, sequence } => ([5, *sequence, *rank as u32, 0], None),
-            GroupError::Revoked { rank } => ([6, 0, *rank as u32, 0], None),
+            GroupError::Revoked { rank } => ([6, self.sequence, *rank as u32, 0], None),
             // These end no group.
             GroupError::Argument { .. }
             | GroupError::Plan(_)
@@ -117,7 +121,7 @@ impl End {
         let bytes: &[u8; Self::LEN] = message.try_into().ok()?;
         let [kind, sequence, first, second] = [0, 4, 8, 12].map(|at| u32_at(bytes, at));
         let rank = first as usize;
-        Some(Self(match kind {
+        let error = match kind {
             1 => GroupError::Cancelled { rank, sequence },
             2 => GroupError::Left { rank },
             3 => GroupError::Lost { rank, reason: None },
@@ -132,7 +136,19 @@ impl End {
             5 => GroupError::Protocol { rank, sequence },
             6 => GroupError::Revoked { rank },
             _ => return None,
-        }))
+        };
+        Some(Self { error, sequence })
+    }
+
+    /// Whether operation `sequence` fails because of it
+    ///
+    /// An operation before the one that failed can be completed: the rank has done its part of it, and may have sent this past it. A
+    /// lost rank and a revoked group end what is under way.
+    pub(crate) fn ends(&self, sequence: u32) -> bool {
+        match self.error {
+            GroupError::Lost { .. } | GroupError::Revoked { .. } => true,
+            _ => (self.sequence.wrapping_sub(sequence) as i32) <= 0,
+        }
     }
 }
 
@@ -222,7 +238,7 @@ mod tests {
                 GroupError::Protocol { rank, sequence },
                 GroupError::Revoked { rank },
             ] {
-                let end = End(error);
+                let end = End { error, sequence };
                 prop_assert_eq!(End::decode(&end.encode()), Some(end));
             }
             let greeting = Greeting { rank: count, max_message: 7, values: [1, 2, 3, 4, 5, u64::from(number)] };

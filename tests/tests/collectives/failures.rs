@@ -1,5 +1,6 @@
 //! The errors of ranks that disagree, or of which one is gone
 
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::{Either, join_all, select};
@@ -91,6 +92,56 @@ fn another_order_of_calls_is_an_error() {
             assert!(matches!(error, Err(GroupError::Mismatch { sequence: 0, .. })), "{error:?}");
         }
     });
+}
+
+/// Catches an error of the next call that overtakes the last blocks of the one before, and fails that on a slower rank.
+#[test]
+fn an_error_leaves_the_calls_before_it_alone() {
+    let (hosts, edges) = LINE_4;
+    let cabling = &cabling(hosts, edges);
+    for len in [10, 100_000, 1 << 20, 8 << 20] {
+        for ending in ["differs", "cancels", "leaves"] {
+            let content = |rank: usize| vec![if rank == 0 { 7_u8 } else { 0 }; len];
+            // The way to the last rank is long.
+            let sim = sim(hosts, edges).faults("at 0s d:rdma_en2 slow 5%".parse().unwrap());
+            let run = sim.run(async |net| {
+                let cluster = connect(&net, cabling, &quick()).await;
+                let groups = joined(&cluster, cabling).await;
+                let calls = groups.into_iter().enumerate().map(|(rank, mut group)| async move {
+                    let mut vector = content(rank);
+                    let first = group.broadcast(0, &mut vector).await;
+                    assert_eq!(first, Ok(()), "{len} {ending}: rank {rank}");
+                    assert!(vector == content(0));
+                    let mut next = vec![0_u8; 1 << 20];
+                    let call = group.all_reduce(&mut next, Reduction::Sum);
+                    match (rank, ending) {
+                        (0, "cancels") => {
+                            let mut call = pin!(call);
+                            assert!(futures::poll!(call.as_mut()).is_pending());
+                            Ok(())
+                        }
+                        (0, "leaves") => Ok(()),
+                        (0, _) => {
+                            drop(call);
+                            group.barrier().await
+                        }
+                        _ => call.await,
+                    }
+                });
+                join_all(calls).await
+            });
+            let expected = |error: &GroupError| match ending {
+                "differs" => {
+                    matches!(error, GroupError::Mismatch { sequence: 1, ranks, .. } if ranks.contains(&0))
+                }
+                "cancels" => *error == GroupError::Cancelled { rank: 0, sequence: 1 },
+                _ => *error == GroupError::Left { rank: 0 },
+            };
+            for (rank, error) in run.value.iter().enumerate().skip(1) {
+                assert!(error.as_ref().is_err_and(expected), "{len} {ending}: rank {rank}: {error:?}");
+            }
+        }
+    }
 }
 
 /// Catches a loss that only the neighbours of the lost rank learn of, or that names another rank.
