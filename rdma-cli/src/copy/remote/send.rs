@@ -36,10 +36,13 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
     };
     let sending = Sending { sources, to: &to.path, is_drill: false };
     let progress = progress::bytes(sending.sources.len());
+    let len = sending.sources.len();
     let sent = sending.send_to(peer, &progress, |carrier| output.announce_carrier(carrier));
     let report = sent.map_err(|error| match progress.position() {
         0 => error,
-        _ => error.context("the copy is not complete: copy again to continue"),
+        sent if sent < len => error.context("the copy is not complete: copy again to continue"),
+        // The other side may have it.
+        _ => error.context("the copy is not confirmed: copy again to be sure"),
     })?;
     progress.finish_and_clear();
     let rows = [
