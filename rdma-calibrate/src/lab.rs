@@ -67,10 +67,12 @@ impl<'a> Lab<'a> {
 
     /// How long a call takes; for a simulated task the time passes once it waits
     pub(crate) async fn time<T>(&self, call: impl FnOnce() -> T) -> (T, Duration) {
+        const MOMENT: Duration = Duration::from_nanos(1);
+        // What was called before takes its time first.
+        self.rest(MOMENT).await;
         let start = self.now();
         let returned = call();
         let called = self.now();
-        const MOMENT: Duration = Duration::from_nanos(1);
         self.rest(MOMENT).await;
         // A real clock has moved during the call, and a virtual one may move only here.
         let took = if called > start { called - start } else { self.now() - start };

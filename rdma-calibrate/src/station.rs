@@ -40,16 +40,34 @@ impl Memory {
         len: usize,
         access: Access,
     ) -> Result<Self, Error> {
-        let arena = Arena::new(offset + len)
+        let mut memory = Self::mapped(calls, offset + len)?;
+        memory.register_part(device, offset, access)?;
+        Ok(memory)
+    }
+
+    /// `len` bytes that are not registered yet
+    pub(crate) fn mapped(calls: &Arc<Calls>, len: usize) -> Result<Self, Error> {
+        let arena = Arena::new(len)
             .map_err(|error| Error::new(Verb::RegMr, Cause::Os(error.raw_os_error().unwrap_or(22))))?;
-        let whole = arena.as_slice_ptr();
+        Ok(Self { region: None, arena: Some(arena), calls: Arc::clone(calls) })
+    }
+
+    /// Registers all of it, which must not be registered, with every right: the verb and nothing else, for its time
+    pub(crate) fn register_all(&mut self, device: &AnyDevice) -> Result<(), Error> {
+        self.register_part(device, 0, ALL_ACCESS)
+    }
+
+    fn register_part(&mut self, device: &AnyDevice, offset: usize, access: Access) -> Result<(), Error> {
+        assert!(self.region.is_none(), "the memory is registered");
+        let arena = self.arena.as_ref().expect("memory is mapped until it was deregistered");
+        let (whole, len) = (arena.as_slice_ptr(), arena.len() - offset);
         // SAFETY: the mapping has `len` bytes from `offset` on.
         let from = unsafe { whole.cast::<u8>().add(offset) };
         let part = std::ptr::NonNull::slice_from_raw_parts(from, len);
         // SAFETY: `drop` unmaps the arena only after the region is gone. The program itself never reads or writes the memory, and makes
         // no reference to it. It begins as zeros, so the peer learns nothing of the process.
-        let region = calls.during("reg_mr", || unsafe { device.register(part, access) })?;
-        Ok(Self { region: Some(region), arena: Some(arena), calls: Arc::clone(calls) })
+        self.region = Some(self.calls.during("reg_mr", || unsafe { device.register(part, access) })?);
+        Ok(())
     }
 
     /// As [`register`](Self::register) from the beginning, with as few rights as the device accepts
@@ -68,7 +86,7 @@ impl Memory {
     }
 
     /// Deregisters; true if the device has stopped touching the memory
-    fn deregister(&mut self) -> bool {
+    pub(crate) fn deregister(&mut self) -> bool {
         let region = self.region.as_mut();
         self.calls
             .during("dereg_mr", || region.is_none_or(|region| region.deregister() == Teardown::Quiesced))

@@ -13,6 +13,8 @@ use crate::verb_time;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cpu {
     is_on: bool,
+    /// Whether verbs of set-up and teardown take time although the processor does not
+    verbs_take_time: bool,
     /// Bytes that are copied in a microsecond
     copy_rate: u64,
     /// Bytes that are combined in a microsecond
@@ -22,7 +24,12 @@ pub(crate) struct Cpu {
 impl Cpu {
     pub(crate) fn new(timing: &Timing) -> Self {
         let Timing { copy_bytes_per_us, reduce_bytes_per_us, .. } = *timing;
-        Self { is_on: timing.cpu, copy_rate: copy_bytes_per_us, reduce_rate: reduce_bytes_per_us }
+        Self {
+            is_on: timing.cpu,
+            verbs_take_time: timing.verbs_take_time,
+            copy_rate: copy_bytes_per_us,
+            reduce_rate: reduce_bytes_per_us,
+        }
     }
 
     /// Whether processors take time at all
@@ -35,6 +42,13 @@ impl Cpu {
     #[inline]
     pub(crate) fn spend(self, ns: u64) {
         if self.is_on {
+            verb_time::add(ns);
+        }
+    }
+
+    /// The task, or the thread, is so many nanoseconds in a verb of set-up or teardown
+    pub(crate) fn spend_in_verb(self, ns: u64) {
+        if self.is_on || self.verbs_take_time {
             verb_time::add(ns);
         }
     }

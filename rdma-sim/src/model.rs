@@ -139,6 +139,12 @@ pub struct Timing {
     ///
     /// Off: a node finds by trial which cable leads where, and a mesh of which the pairs are connected one after another takes many seconds.
     pub verbs_block_tasks: bool,
+    /// Whether verbs that open, create, register, connect and destroy take as long as the fields below say, also without
+    /// [`cpu`](Self::cpu)
+    ///
+    /// Off, because no source has figures for them; a calibration measures them and sets it. The task or the thread that calls such a verb
+    /// waits. Posts and polls are costs of the processor.
+    pub verbs_take_time: bool,
     /// Whether processors take time: verbs, copies, reductions and wake-ups last as long as the fields below say
     ///
     /// Off: only the wire takes time, and a program runs infinitely fast between two verbs. It has an effect on the tasks of a
@@ -192,6 +198,7 @@ impl Timing {
         line_rate: false,
         unresolved_rtr_ns: 0,
         verbs_block_tasks: false,
+        verbs_take_time: false,
         cpu: false,
         open_ns: 0,
         create_ns: 0,
@@ -237,6 +244,7 @@ impl Default for Timing {
             line_rate: true,
             unresolved_rtr_ns: 1_000_000_000,
             verbs_block_tasks: false,
+            verbs_take_time: false,
             cpu: false,
             open_ns: 100_000,
             create_ns: 50_000,

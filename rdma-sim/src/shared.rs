@@ -180,7 +180,7 @@ impl Shared {
     pub(crate) fn begin(&self, device: DeviceRef, verb: Verb) -> bool {
         if !verb_time::is_stuck() {
             let Fabric { cpu, model, world, .. } = &self.lock_now().fabric;
-            cpu.spend(model.timing.verb_ns(verb));
+            cpu.spend_in_verb(model.timing.verb_ns(verb));
             verb_time::add(world.slow_verb_ns(device.index, verb));
             self.pass();
         }

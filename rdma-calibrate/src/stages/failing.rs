@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdma_core::{Cause, Device, Gid, Transition};
+use rdma_sim::profile::Decided;
 
 use crate::error::CalibrateError;
 use crate::lab::{Lab, nowhere};
@@ -54,6 +55,12 @@ async fn unresolved(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         Ok(()) => lab.findings.leave("rules.unresolved", "a peer that is not there was accepted"),
         Err(_) => lab.findings.leave("rules.unresolved", UNCLEAR),
     }
+    // A transition that fails takes what each transition does, and waits beside that.
+    let modify = match lab.findings.profile.decided("timing.modify_ns") {
+        Some(Decided::Measured) => Duration::from_nanos(lab.findings.profile.model.timing.modify_ns),
+        _ => Duration::ZERO,
+    };
+    let took = took.saturating_sub(modify);
     if took.is_zero() {
         lab.findings.leave("timing.unresolved_rtr_ns", "the clock did not move during the call");
     } else {

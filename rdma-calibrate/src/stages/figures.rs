@@ -1,13 +1,10 @@
-//! Figures beside the model: rates by size, and how long verbs take
-
-use std::sync::Arc;
+//! Figures beside the model: rates by size
 
 use rdma_core::{Device, FRAME};
 
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::message::Request;
-use crate::station::{ALL_ACCESS, Memory, Station};
 
 const STAGE: &str = "figures";
 /// Message sizes in frames, each with how many messages are posted at once.
@@ -23,19 +20,6 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
             stream(lab, what, frames * FRAME, count).await?;
         }
     }
-    let fail = |error| CalibrateError::Verb { stage: STAGE, error };
-    for (what, len) in [("registration of 16 KiB", 16 << 10), ("registration of 16 MiB", 16 << 20)] {
-        let (registered, took) =
-            lab.time(|| Memory::register(&lab.calls, &lab.device, 0, len, ALL_ACCESS)).await;
-        registered.map_err(fail)?;
-        lab.findings.figure(what, format_args!("{took:?}"));
-    }
-    let device = Arc::clone(&lab.device);
-    let (made, took) = lab.time(|| Station::new(&lab.calls, &device, 64, FRAME)).await;
-    lab.findings.figure("completion queue, region of a frame and queue pair", format_args!("{took:?}"));
-    let made = made.map_err(fail)?;
-    let ((), took) = lab.time(|| drop(made)).await;
-    lab.findings.figure("their end", format_args!("{took:?}"));
     Ok(())
 }
 

@@ -9,6 +9,7 @@ mod limits;
 mod memory;
 mod queues;
 mod timing;
+mod verbs;
 
 use crate::error::CalibrateError;
 use crate::lab::Lab;
@@ -28,6 +29,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
             Stage::Connecting => connecting::run(lab).await?,
             Stage::Timing => timing::run(lab).await?,
             Stage::Figures => figures::run(lab).await?,
+            Stage::Verbs => verbs::run(lab).await?,
             Stage::Delivery => delivery::run(lab).await?,
             Stage::Limits => limits::run(lab).await?,
             Stage::Queues => queues::run(lab).await?,
@@ -46,6 +48,7 @@ enum Stage {
     Connecting,
     Timing,
     Figures,
+    Verbs,
     Delivery,
     Limits,
     Queues,
@@ -55,11 +58,12 @@ enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Memory,
         Self::Connecting,
         Self::Timing,
         Self::Figures,
+        Self::Verbs,
         Self::Delivery,
         Self::Limits,
         Self::Queues,
@@ -75,6 +79,7 @@ impl Stage {
             Self::Connecting => "connecting",
             Self::Timing => "timing",
             Self::Figures => "goodput and round trips",
+            Self::Verbs => "times of verbs",
             Self::Delivery => "delivery",
             Self::Limits => "limits",
             Self::Queues => "queues",

@@ -44,6 +44,12 @@ const RANGES: &[(&str, u32, u32)] = &[
     ("timing.jitter_ns", 0, 1_000),
     ("timing.send_completion_ns", 50, 3_000),
     ("timing.unresolved_rtr_ns", 1_000, 2_000_000_000),
+    ("timing.open_ns", 2, 5_000_000),
+    ("timing.create_ns", 2, 1_000_000),
+    ("timing.register_ns", 2, 1_000_000),
+    ("timing.register_page_ns", 0, 10_000),
+    ("timing.modify_ns", 2, 1_000_000),
+    ("timing.teardown_ns", 2, 1_000_000),
 ];
 
 /// A device with rules and timings drawn at random
@@ -67,7 +73,10 @@ pub(crate) fn secret(seed: u64) -> Model {
     if choices.pick(8) == 0 {
         set(&mut profile, "timing.line_rate", "false");
     }
-    // A simulated verb takes time for its task only then.
+    if choices.pick(4) > 0 {
+        set(&mut profile, "timing.verbs_take_time", "true");
+    }
+    // A transition that waits takes time for its task only then.
     set(&mut profile, "timing.verbs_block_tasks", "true");
     profile.model
 }

@@ -76,6 +76,16 @@ fn sums(model: &Model, hands_off: bool) -> Vec<(&'static str, u64)> {
         ("one way", way),
         ("unresolved RTR", t.unresolved_rtr_ns),
     ];
+    if t.verbs_take_time {
+        sums.extend([
+            ("opening", t.open_ns),
+            ("creation", t.create_ns),
+            ("registration", t.register_ns),
+            ("registration of a page", t.register_page_ns),
+            ("transition", t.modify_ns),
+            ("teardown", t.teardown_ns),
+        ]);
+    }
     if hands_off {
         sums.extend([
             ("doorbell", t.doorbell_ns),
@@ -117,6 +127,7 @@ fn assert_found(seed: u64, secret: &Model, found: &Findings) {
     }
     assert_eq!(found.profile.model.caps.max_qp, secret.caps.max_qp, "seed {seed}");
     assert_eq!(found.profile.model.timing.line_rate, secret.timing.line_rate, "seed {seed}");
+    assert_eq!(found.profile.model.timing.verbs_take_time, secret.timing.verbs_take_time, "seed {seed}");
     let hands_off =
         secret.timing.line_rate && of(secret).value("rules.send_completion").as_deref() == Some("hand-off");
     if !secret.timing.line_rate && of(secret).value("rules.send_completion").as_deref() == Some("hand-off") {
@@ -179,6 +190,35 @@ fn the_page_says_what_contradicts_the_simulator() {
 
     let found = calibrated(Model::tb5(), 1, Options::default()).asked.unwrap();
     assert_eq!(found.contradictions(), Vec::<&str>::new(), "{}", found.profile.to_toml());
+}
+
+/// What the page says of each verb, and of what the profile holds
+fn verb_times(found: &Findings) -> (Vec<&(&'static str, String)>, [u64; 6]) {
+    let verbs = ["opening", "closing", "creation", "destruction", "transition", "registration", "deregistration"];
+    let is_verb = |what: &str| verbs.iter().any(|verb| what.starts_with(verb));
+    let t = &found.profile.model.timing;
+    let constants =
+        [t.open_ns, t.create_ns, t.register_ns, t.register_page_ns, t.modify_ns, t.teardown_ns];
+    (found.figures.iter().filter(|(what, _)| is_verb(what)).collect(), constants)
+}
+
+/// The loop is closed: what is simulated with the profile takes as long as what was measured, whichever way its verbs take their time.
+#[test]
+fn verbs_take_as_long_with_the_profile_as_they_did() {
+    let mut model = Model::tb5();
+    model.timing.verbs_take_time = true;
+    for mut model in [model, Model::tb5_cpu()] {
+        let t = &mut model.timing;
+        (t.open_ns, t.create_ns, t.register_ns) = (310_000, 47_000, 23_000);
+        (t.register_page_ns, t.modify_ns, t.teardown_ns) = (730, 19_000, 11_000);
+        let device = calibrated(model, 1, Options::default()).asked.unwrap();
+        let (figures, constants) = verb_times(&device);
+        assert_eq!(figures.len(), 12, "{:?}", device.figures);
+        assert_eq!(constants, [310_000, 47_000, 23_000, 730, 19_000, 11_000]);
+        assert_eq!(device.profile.decided("timing.register_page_ns"), Some(Decided::Measured));
+        let simulated = calibrated(device.profile.model.clone(), 2, Options::default()).asked.unwrap();
+        assert_eq!(verb_times(&simulated), (figures, constants));
+    }
 }
 
 /// Both sides of the switch, by the option alone: the experiment leaves regions counted.

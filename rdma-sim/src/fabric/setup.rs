@@ -59,7 +59,7 @@ impl Fabric {
         }
         self.setup_steps += 1;
         let pages = (memory.len() as u64).div_ceil(PAGE);
-        self.cpu.spend(self.model.timing.register_page_ns.saturating_mul(pages));
+        self.cpu.spend_in_verb(self.model.timing.register_page_ns.saturating_mul(pages));
         for (applies, number) in [
             (access == Access::LOCAL_WRITE, rule!("registration-access")),
             (

@@ -123,6 +123,7 @@ fields! {
         line_rate,
         unresolved_rtr_ns in is_time, "nanoseconds of at most an hour",
         verbs_block_tasks,
+        verbs_take_time,
         cpu,
         open_ns in is_time, "nanoseconds of at most an hour",
         create_ns in is_time, "nanoseconds of at most an hour",

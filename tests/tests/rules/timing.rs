@@ -105,6 +105,46 @@ fn each_verb_takes_its_time() {
     assert_eq!(costs(false), [0; 10]);
 }
 
+/// As [`spent`], for verbs that take time only once their task waits
+async fn waited<T>(net: &Net, work: impl FnOnce() -> T) -> (u64, T) {
+    let start = net.now();
+    let value = work();
+    super::rest(net, Duration::from_nanos(1)).await;
+    (net.now().since(start).as_nanos() as u64, value)
+}
+
+/// The task that calls them waits; posts and polls are costs of the processor.
+#[test]
+fn verbs_take_their_time_without_processors() {
+    let model = |takes_time| {
+        timed(|timing| {
+            timing.verbs_take_time = takes_time;
+            (timing.open_ns, timing.create_ns, timing.modify_ns) = (10, 100, 1_000);
+            (timing.register_ns, timing.register_page_ns, timing.teardown_ns) = (10_000, 100_000, 1_000_000);
+        })
+    };
+    let costs = |takes_time| {
+        value_of(Sim::new().model(model(takes_time)), async |net| {
+            let (open, a) = waited(&net, || device(&net, "a")).await;
+            let b = Bare::new(device(&net, "b"), &QpInit::with_frames(255), 20_000).unwrap();
+            super::rest(&net, Duration::from_nanos(1)).await;
+            // A region of two pages, a completion queue, and a queue pair that is set to INIT.
+            let make = || Bare::new(a, &QpInit::with_frames(255), 20_000).unwrap();
+            let (create, mut bare) = waited(&net, make).await;
+            let (connect, ()) = waited(&net, || bare.connect(&b).unwrap()).await;
+            let (work, _) = waited(&net, || {
+                bare.recv(1, 0..8).unwrap();
+                bare.poll().unwrap()
+            })
+            .await;
+            let (end, ()) = waited(&net, || drop(bare)).await;
+            [open, create, connect, work, end]
+        })
+    };
+    assert_eq!(costs(true), [10, 211_200, 4_000, 1, 4_000_000]);
+    assert_eq!(costs(false), [1; 5]);
+}
+
 /// The time at which the peer of a task has the message that the task sends after `work`
 fn sent_after(model: Model, work: Work) -> Time {
     value_of(Sim::new().model(model), async |net| {

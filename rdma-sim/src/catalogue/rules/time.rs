@@ -31,30 +31,35 @@ rules! {
         uncounted as "a cost, not an event", applies if |model| model.timing.cpu,
         shown by processors_take_time_or_none;
 
+    /// Verbs of set-up and teardown take the times below, or none. No source has figures; `tb5 calibrate` measures them.
+    "verb-time", Assumed by "this project", set by Timing::verbs_take_time,
+        uncounted as "a cost, not an event", applies if |model| model.timing.cpu || model.timing.verbs_take_time,
+        shown by verbs_take_their_time_without_processors;
+
     /// Opening a device with a protection domain takes 100 µs. No source has a figure.
     "open-time", Assumed by "this project", set by Timing::open_ns, uncounted as "a cost, not an event",
-        applies if |model| model.timing.cpu, shown by each_verb_takes_its_time;
+        applies if |model| model.timing.cpu || model.timing.verbs_take_time, shown by each_verb_takes_its_time;
 
     /// Creating a completion queue or a queue pair takes 50 µs. No source has a figure.
     "create-time", Assumed by "this project", set by Timing::create_ns, uncounted as "a cost, not an event",
-        applies if |model| model.timing.cpu, shown by each_verb_takes_its_time;
+        applies if |model| model.timing.cpu || model.timing.verbs_take_time, shown by each_verb_takes_its_time;
 
     /// Registering memory takes 20 µs and a share for each page.
     "register-time", Assumed by "this project", set by Timing::register_ns, uncounted as "a cost, not an event",
-        applies if |model| model.timing.cpu, shown by each_verb_takes_its_time;
+        applies if |model| model.timing.cpu || model.timing.verbs_take_time, shown by each_verb_takes_its_time;
 
     /// Registering pins pages of 16 KiB (mlx#4403), which takes 500 ns for each. No source has a figure.
     "register-page-time", Assumed by "this project; mlx#4403", set by Timing::register_page_ns,
         uncounted as "a cost, not an event",
-        applies if |model| model.timing.cpu, shown by each_verb_takes_its_time;
+        applies if |model| model.timing.cpu || model.timing.verbs_take_time, shown by each_verb_takes_its_time;
 
     /// A transition of a queue pair takes 20 µs, beside the second of one that finds no neighbour.
     "modify-time", Assumed by "this project", set by Timing::modify_ns, uncounted as "a cost, not an event",
-        applies if |model| model.timing.cpu, shown by each_verb_takes_its_time;
+        applies if |model| model.timing.cpu || model.timing.verbs_take_time, shown by each_verb_takes_its_time;
 
     /// Destroying an object or deregistering memory takes 20 µs.
     "teardown-time", Assumed by "this project", set by Timing::teardown_ns, uncounted as "a cost, not an event",
-        applies if |model| model.timing.cpu, shown by each_verb_takes_its_time;
+        applies if |model| model.timing.cpu || model.timing.verbs_take_time, shown by each_verb_takes_its_time;
 
     /// A post takes 100 ns: it makes no system call (Apple TN3205), and no source has a figure.
     "post-time", Assumed by "this project, from Apple TN3205", set by Timing::post_ns,

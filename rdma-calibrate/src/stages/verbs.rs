@@ -1,0 +1,149 @@
+//! How long verbs of set-up and teardown take
+//!
+//! The model has one constant for several verbs. It becomes the mean of those, so that setting up and tearing down a connection takes as
+//! long as it did; the page has each verb.
+
+use rdma_core::{CompletionQueue as _, Device as _, FRAME, QpInit, QueuePair as _, Transition};
+
+use super::timing::median;
+use crate::error::CalibrateError;
+use crate::lab::Lab;
+use crate::machine::Path;
+use crate::message::{Reply, Request};
+use crate::station::Memory;
+
+const STAGE: &str = "verbs";
+const ROUNDS: usize = 9;
+/// The unit in which memory is registered, and the many pages of a large region.
+const PAGE: usize = 16 << 10;
+const PAGES: usize = 512;
+
+/// The fields that it decides.
+const FIELDS: [&str; 6] = [
+    "timing.open_ns",
+    "timing.create_ns",
+    "timing.register_ns",
+    "timing.register_page_ns",
+    "timing.modify_ns",
+    "timing.teardown_ns",
+];
+/// What is timed, as the page calls it: in the order of [`Round`].
+const VERBS: [&str; 12] = [
+    "opening the device, median",
+    "creation of a completion queue, median",
+    "creation of a queue pair and transition to INIT, median",
+    "transition to RTR, median",
+    "transition to RTS, median",
+    "registration of 16 KiB, median",
+    "registration of 8 MiB, median",
+    "deregistration of 16 KiB, median",
+    "deregistration of 8 MiB, median",
+    "destruction of a queue pair, median",
+    "destruction of a completion queue, median",
+    "closing the device, median",
+];
+
+/// How long each of [`VERBS`] took, in nanoseconds
+type Round = [f64; VERBS.len()];
+
+pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    let mut rounds = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        rounds.push(round(lab).await?);
+    }
+    let took: Round = std::array::from_fn(|verb| {
+        let mut times: Vec<_> = rounds.iter().map(|round| round[verb]).collect();
+        median(&mut times)
+    });
+    for (what, ns) in VERBS.into_iter().zip(took) {
+        lab.findings.figure(what, format_args!("{:.3} µs", ns / 1000.0));
+    }
+    let takes_time = took.iter().any(|ns| *ns > 0.0);
+    lab.findings.decide("timing.verbs_take_time", takes_time);
+    if !takes_time {
+        for field in FIELDS {
+            lab.findings.leave(field, "the clock did not move during the verbs");
+        }
+        return Ok(());
+    }
+    for (field, ns) in FIELDS.into_iter().zip(constants(&took)) {
+        lab.findings.decide(field, ns.max(0.0).round() as u64);
+    }
+    for field in ["timing.create_ns", "timing.modify_ns", "timing.teardown_ns"] {
+        lab.findings.profile.remark(field, "the mean of several verbs; the page has each");
+    }
+    Ok(())
+}
+
+/// The constants of the model, in the order of [`FIELDS`]
+fn constants(took: &Round) -> [f64; FIELDS.len()] {
+    let [open, cq, qp, rtr, rts, small, large, dereg, _, destroy_qp, destroy_cq, close] = *took;
+    let modify = (rtr + rts) / 2.0;
+    let page = ((large - small) / (PAGES - 1) as f64).max(0.0);
+    // A queue pair is created and set to INIT.
+    let create = (cq + qp - modify) / 2.0;
+    [open, create, small - page, page, modify, (dereg + destroy_qp + destroy_cq + close) / 4.0]
+}
+
+/// Makes, connects and destroys one of everything
+async fn round(lab: &mut Lab<'_>) -> Result<Round, CalibrateError> {
+    let fail = |error| CalibrateError::Verb { stage: STAGE, error };
+    // An address to connect to: the queue pair of the peer need not be connected for it.
+    let Reply::Made { address: peer } = lab.ask(Request::Make { frames: 64, len: FRAME }).await? else {
+        return Err(CalibrateError::NotCalibrate);
+    };
+    let (device, open) = lab.time(|| lab.open(Path::default())).await;
+    let device = device.map_err(fail)?;
+    let (cq, create_cq) = lab.time(|| lab.calls.during("create_cq", || device.create_cq(64))).await;
+    let cq = cq.map_err(fail)?;
+    let init = QpInit::with_frames(64);
+    let (qp, create_qp) = lab.time(|| lab.calls.during("create_qp", || cq.create_qp(&init))).await;
+    let mut qp = qp.map_err(fail)?;
+    let modify = |to| lab.calls.during("modify_qp", || qp.modify(to));
+    let (changed, rtr) = lab.time(|| modify(Transition::ReadyToReceive { peer })).await;
+    changed.map_err(fail)?;
+    let (changed, rts) = lab.time(|| modify(Transition::ReadyToSend)).await;
+    changed.map_err(fail)?;
+    let mut small = Memory::mapped(&lab.calls, PAGE).map_err(fail)?;
+    let (registered, register_small) = lab.time(|| small.register_all(&device)).await;
+    registered.map_err(fail)?;
+    let mut large = Memory::mapped(&lab.calls, PAGES * PAGE).map_err(fail)?;
+    let (registered, register_large) = lab.time(|| large.register_all(&device)).await;
+    registered.map_err(fail)?;
+    let (_, destroy_qp) = lab.time(|| lab.calls.during("destroy_qp", || qp.destroy())).await;
+    let (_, deregister_small) = lab.time(|| small.deregister()).await;
+    let (_, deregister_large) = lab.time(|| large.deregister()).await;
+    drop((qp, small, large));
+    let ((), destroy_cq) = lab.time(|| lab.calls.during("destroy_cq", || drop(cq))).await;
+    let ((), close) = lab.time(|| lab.calls.during("dealloc_pd", || drop(device))).await;
+    let took = [
+        open,
+        create_cq,
+        create_qp,
+        rtr,
+        rts,
+        register_small,
+        register_large,
+        deregister_small,
+        deregister_large,
+        destroy_qp,
+        destroy_cq,
+        close,
+    ];
+    Ok(took.map(|time| time.as_nanos() as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A real device has a time for each verb: a connection takes as long with the constants as it did.
+    #[test]
+    fn the_constants_add_up_to_what_a_connection_took() {
+        let took = [90.0, 30.0, 70.0, 50.0, 10.0, 25.0, 25.0 + 511.0 * 2.0, 4.0, 100.0, 6.0, 8.0, 2.0];
+        let [open, create, register, page, modify, teardown] = constants(&took);
+        assert_eq!(open + 2.0 * create + 3.0 * modify, 90.0 + 30.0 + 70.0 + 50.0 + 10.0);
+        assert_eq!(4.0 * teardown, 4.0 + 6.0 + 8.0 + 2.0);
+        assert_eq!([register + page, register + 512.0 * page], [25.0, 25.0 + 511.0 * 2.0]);
+    }
+}
