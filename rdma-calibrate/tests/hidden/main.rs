@@ -194,11 +194,11 @@ fn the_page_says_what_contradicts_the_simulator() {
 
 /// What the page says of each verb, and of what the profile holds
 fn verb_times(found: &Findings) -> (Vec<&(&'static str, String)>, [u64; 6]) {
-    let verbs = ["opening", "closing", "creation", "destruction", "transition", "registration", "deregistration"];
+    let verbs =
+        ["opening", "closing", "creation", "destruction", "transition", "registration", "deregistration"];
     let is_verb = |what: &str| verbs.iter().any(|verb| what.starts_with(verb));
     let t = &found.profile.model.timing;
-    let constants =
-        [t.open_ns, t.create_ns, t.register_ns, t.register_page_ns, t.modify_ns, t.teardown_ns];
+    let constants = [t.open_ns, t.create_ns, t.register_ns, t.register_page_ns, t.modify_ns, t.teardown_ns];
     (found.figures.iter().filter(|(what, _)| is_verb(what)).collect(), constants)
 }
 

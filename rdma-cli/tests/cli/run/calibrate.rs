@@ -67,6 +67,29 @@ fn two_hosts_of_a_fabric_calibrate_each_other() {
     }
 }
 
+/// Over the C ABI the calling thread waits for its verbs: at least as long as the profile says, and this machine adds to it.
+#[test]
+fn verbs_over_the_abi_take_at_least_the_time_of_the_profile() {
+    let folder = Folder::new();
+    let timing = "verbs_take_time = true\nopen_ns = 3000000\nmodify_ns = 2000000\nteardown_ns = 1000000\n";
+    let secret = folder.write("secret.toml", format!("{SECRET}{timing}"));
+    let found = folder.path("found.toml");
+    let words = [
+        &["TB5", "calibrate", "--listen", "127.0.0.1:PORT", ":", "TB5", "calibrate", "127.0.0.1:PORT"][..],
+        &["--out", found.to_str().unwrap()],
+    ]
+    .concat();
+    let words: Vec<_> = words.iter().map(|word| word.replace("TB5", env!("CARGO_BIN_EXE_tb5"))).collect();
+    let output = with_port(&["--pace", "tb5", "--profile", secret.to_str().unwrap()], &words).output();
+    assert_code(&output, 0);
+    let (truth, found) = (Profile::load(&secret).unwrap(), Profile::load(&found).unwrap());
+    let (truth, measured) = (&truth.model.timing, &found.model.timing);
+    assert!(measured.verbs_take_time && found.decided("timing.open_ns") == Some(Decided::Measured));
+    assert!(measured.open_ns >= truth.open_ns, "{}", measured.open_ns);
+    assert!(measured.modify_ns >= truth.modify_ns, "{}", measured.modify_ns);
+    assert!(measured.teardown_ns >= truth.teardown_ns, "{}", measured.teardown_ns);
+}
+
 #[test]
 fn a_host_that_is_killed_in_the_middle_is_the_end_of_the_other_one() {
     let folder = Folder::new();
