@@ -122,7 +122,8 @@ fn print_json(summary: Summary, limit: Option<Duration>) -> Result<()> {
     let Some(limit) = limit else { return print() };
     let (done, printed) = mpsc::channel();
     // The receiver is gone if the tool does not wait any longer.
-    thread::spawn(move || drop(done.send(print())));
+    let printing = move || drop(done.send(print()));
+    thread::Builder::new().name("summary of the run".to_owned()).spawn(printing)?;
     printed.recv_timeout(limit).unwrap_or(Ok(()))
 }
 

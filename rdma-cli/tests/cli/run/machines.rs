@@ -8,7 +8,7 @@ use crate::support::{Folder, assert_code};
 /// Catches options that a device refuses, and a copy that goes over TCP because of them.
 #[test]
 fn a_file_is_copied_over_every_kind_of_thunderbolt_device() {
-    let content: Vec<u8> = (0..3_000_000_u32).map(|at| (at * 31 >> 7) as u8).collect();
+    let content: Vec<u8> = (0..3_000_000_u32).map(|at| ((at * 31) >> 7) as u8).collect();
     for profile in ["tb5", "tb5-macos-26.2", "tb5-strict", "tb5-cpu"] {
         let folder = Folder::new();
         let (file, inbox) = (folder.path("file"), folder.path("inbox"));
