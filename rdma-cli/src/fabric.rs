@@ -35,8 +35,8 @@ struct Shown {
 #[derive(Debug, Serialize)]
 struct HostShown {
     host: String,
-    /// `null` if no process has claimed the host.
-    pid: Option<u32>,
+    /// Empty if no process is one of the host.
+    pids: Vec<u32>,
     ports: Vec<PortShown>,
 }
 
@@ -96,7 +96,7 @@ fn list(output: Output) -> anyhow::Result<()> {
     let fabrics = names.iter().filter_map(|name| SharedFabric::open(name).ok());
     let listed = |fabric: SharedFabric| {
         let hosts = fabric.settings().topology().hosts().len();
-        let processes = (0..hosts).filter(|host| fabric.process_of(*host) != 0).count();
+        let processes = (0..hosts).map(|host| fabric.processes_of(host).len()).sum();
         Listed { name: fabric.name().to_owned(), hosts, processes, age_seconds: age(&fabric) }
     };
     let list = List { fabrics: fabrics.map(listed).collect() };
@@ -123,7 +123,7 @@ fn show(fabric: &SharedFabric, output: Output) -> anyhow::Result<()> {
     let mut sent = fabric.sent().into_iter();
     let hosts = topology.hosts().iter().enumerate().map(|(number, host)| HostShown {
         host: host.name().to_owned(),
-        pid: Some(fabric.process_of(number)).filter(|pid| *pid != 0),
+        pids: fabric.processes_of(number),
         ports: host
             .ports()
             .iter()
@@ -145,13 +145,14 @@ fn show(fabric: &SharedFabric, output: Output) -> anyhow::Result<()> {
 }
 
 fn text(shown: &Shown) -> String {
-    let heading = ["host", "process", "port", "cable to", "messages", "bytes", "stalls"].map(str::to_owned);
+    let heading = ["host", "processes", "port", "cable to", "messages", "bytes", "stalls"].map(str::to_owned);
     let rows = shown.hosts.iter().flat_map(|host| {
-        let pid = host.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
+        let pids = host.pids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+        let pids = if pids.is_empty() { "-".to_owned() } else { pids };
         host.ports.iter().map(move |port| {
             let [messages, bytes, stalls] = columns(&port.sent);
             let peer = port.peer.clone().unwrap_or_else(|| "-".to_owned());
-            [host.host.clone(), pid.clone(), port.device.clone(), peer, messages, bytes, stalls]
+            [host.host.clone(), pids.clone(), port.device.clone(), peer, messages, bytes, stalls]
         })
     });
     let mut lines = vec![format!("fabric {}, {:.1} s old", shown.name, shown.age_seconds)];

@@ -171,7 +171,7 @@ impl Engine {
         })
     }
 
-    /// Claims the host of this process, if it has one; returns whether the program may use its devices
+    /// Makes this process one of its host, if it has one; returns whether the program may use its devices
     pub(crate) fn claim_host(&'static self) -> bool {
         let Clock::Shared(host) = &self.clock else { return true };
         if host.is_claimed() {
@@ -388,12 +388,12 @@ impl Work for Engine {
 
     fn housekeeping(&self) {
         if let Clock::Shared(host) = &self.clock {
-            host.reap_dead_hosts(&self.driver);
+            host.reap_dead_processes(&self.driver);
         }
     }
 }
 
-/// Gives the host back when the program ends
+/// Leaves the host when the program ends
 extern "C" fn leave() {
     if let Some(Some(Engine { clock: Clock::Shared(host), driver, .. })) = ENGINE.get() {
         // A panic must not unwind into the exit of the program.

@@ -1,6 +1,6 @@
 //! The end of this process, and processes that are forked from it
 //!
-//! A child that is forked from a host of a fabric has a copy of everything: the rings that only one process may write to, and locks that threads held which the
+//! A child that is forked from a process of a fabric has a copy of everything: the rings that only one process may write to, and locks that threads held which the
 //! child does not have. Every function of the ABI therefore fails in a child, before it takes a lock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ pub(crate) fn at_exit(f: extern "C" fn()) {
     unsafe { libc::atexit(f) };
 }
 
-/// Whether this process was forked from a host of a fabric
+/// Whether this process was forked from one of a fabric
 pub(crate) fn is_child() -> bool {
     IS_CHILD.load(Ordering::Relaxed)
 }

@@ -11,7 +11,7 @@ use rdma_core::Time;
 pub use crate::fabric::Process;
 use crate::fault::FaultError;
 use crate::net::Net;
-use crate::remote::Transport;
+use crate::remote::{SharedObjects, Transport};
 pub use crate::session::{RemoteInput, Session};
 use crate::sim::Sim;
 use crate::verb_time;
@@ -94,7 +94,17 @@ impl Driver {
         let fabric = &mut self.net.shared().lock().fabric;
         let index = fabric.world.find_host(host).unwrap_or_else(|| panic!("no host is called {host:?}"));
         fabric.world.simulate_only(index);
+        fabric.qps.share_numbers(0);
         fabric.remotes.start(transport);
+    }
+
+    /// From now on, this process is the one with that number of several that [simulate](Self::simulate_only) the same host
+    ///
+    /// It has no objects yet. `objects` counts them for all processes of the host, whom the limits of a device concern together.
+    pub fn share_host(&self, number: u32, objects: Box<dyn SharedObjects>) {
+        let fabric = &mut self.net.shared().lock().fabric;
+        fabric.qps.share_numbers(number);
+        fabric.remotes.share(objects);
     }
 
     /// Locks the simulation, to apply what other hosts have sent

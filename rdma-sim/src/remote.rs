@@ -1,6 +1,7 @@
 //! Links between processes that each simulate one host of the same topology
 //!
-//! A process simulates the devices of one host; of the other hosts it knows what their processes send. A transmitter sends into
+//! A process simulates the devices of one host, alone or beside [others](SharedObjects) of the same host; of the other hosts it
+//! knows what their processes send. A transmitter sends into
 //! the receives that the peer has announced, by the same rules as within one process; bytes and outcomes travel as
 //! [`LinkMessage`]s. A [`Transport`] carries the messages; `rdma-sim-verbs` has one over shared memory.
 //!
@@ -8,19 +9,19 @@
 //! use std::sync::{Arc, Mutex};
 //!
 //! use rdma_core::Device as _;
-//! use rdma_sim::remote::{LinkMessage, Transport};
+//! use rdma_sim::remote::{LinkMessage, ProcessName, Transport};
 //! use rdma_sim::{Driver, Sim};
 //!
 //! /// Prints what it should carry
 //! struct Printer(Arc<Mutex<Vec<String>>>);
 //!
 //! impl Transport for Printer {
-//!     fn room(&mut self, _host: u32) -> usize {
+//!     fn room(&mut self, _to: ProcessName) -> usize {
 //!         1 << 20
 //!     }
 //!
-//!     fn send(&mut self, host: u32, message: &LinkMessage<'_>) {
-//!         self.0.lock().unwrap().push(format!("to host {host}: {message:?}"));
+//!     fn send(&mut self, to: ProcessName, message: &LinkMessage<'_>) {
+//!         self.0.lock().unwrap().push(format!("to {to:?}: {message:?}"));
 //!     }
 //!
 //!     fn flush(&mut self) {}
@@ -32,12 +33,12 @@
 //! let device = driver.net().open("a", "rdma_en2")?;
 //! assert_eq!(device.name(), "rdma_en2");
 //! // Host "b" has said nothing yet, and this host has nothing connected to it.
-//! driver.remote_input().announce_all_to(1);
+//! driver.remote_input().announce_all_to(ProcessName { host: 1, number: 0 });
 //! assert!(printed.lock().unwrap().is_empty());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use rdma_core::{QpType, Qpn, SendOp, Status, Time};
+use rdma_core::{QpType, Qpn, Resource, SendOp, Status, Time};
 
 /// The name of a queue pair, the same in all processes
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -47,6 +48,30 @@ pub struct QpName {
     /// Its number on that device
     pub qpn: Qpn,
 }
+
+/// The name of a process, the same in all processes
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ProcessName {
+    /// Position of its host among the hosts of the topology
+    pub host: u32,
+    /// Its number among the processes of the host, below [`MAX_PROCESSES`]
+    pub number: u32,
+}
+
+/// The most processes that simulate one host beside each other
+pub const MAX_PROCESSES: u32 = 4;
+
+impl ProcessName {
+    /// The process of `host` whose queue pairs have the number `qpn`
+    ///
+    /// The processes of a host take numbers in turn, so that a number belongs to one of them alone.
+    pub fn of(host: u32, qpn: Qpn) -> Self {
+        Self { host, number: (qpn.0 >> 8).wrapping_sub(FIRST_HOP) % MAX_PROCESSES }
+    }
+}
+
+/// Queue pair numbers are hop numbers times 256, from hop 9 (published reverse-engineered driver).
+pub(crate) const FIRST_HOP: u32 = 9;
 
 /// A message from the simulation of one host to the simulation of another
 ///
@@ -124,15 +149,28 @@ pub enum LinkMessage<'a> {
 
 /// Carries messages to the processes of other hosts
 pub trait Transport: Send {
-    /// The most bytes of [`LinkMessage::Data`] that fit the way to `host` now
-    fn room(&mut self, host: u32) -> usize;
+    /// The most bytes of [`LinkMessage::Data`] that fit the way to a process now
+    fn room(&mut self, to: ProcessName) -> usize;
 
-    /// Sends a message to `host`
+    /// Sends a message to a process
     ///
-    /// The transport accepts every message: only data, whose amount is unbounded, waits for room. A message to a host
-    /// without a process is lost.
-    fn send(&mut self, host: u32, message: &LinkMessage<'_>);
+    /// The transport accepts every message: only data, whose amount is unbounded, waits for room. A message to a process that
+    /// does not exist is lost.
+    fn send(&mut self, to: ProcessName, message: &LinkMessage<'_>);
 
     /// Sends the messages that did not fit before
     fn flush(&mut self);
+}
+
+/// Counts the objects on the devices of a host for all of its processes
+///
+/// The limits of a device apply to all processes of its host together.
+pub trait SharedObjects: Send {
+    /// Counts one object more than the `own` ones that this process has on `device`
+    ///
+    /// Returns false, and counts nothing, if all processes of the host had more than `limit` then.
+    fn add(&mut self, device: u32, resource: Resource, own: u32, limit: u32) -> bool;
+
+    /// Counts `own` objects that this process has on `device`
+    fn set(&mut self, device: u32, resource: Resource, own: u32);
 }

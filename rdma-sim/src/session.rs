@@ -10,7 +10,7 @@ use crate::device::{SimCompletionQueue, SimQueuePair};
 use crate::executor::SimRuntime;
 use crate::fabric::{CableStats, Process};
 use crate::fault::{Fault, FaultError, FaultPlan};
-use crate::remote::LinkMessage;
+use crate::remote::{LinkMessage, ProcessName};
 use crate::shared::{Locked, Shared, State};
 use crate::topology::Topology;
 
@@ -159,19 +159,19 @@ impl Drop for Session<'_> {
 pub struct RemoteInput<'a>(pub(crate) Locked<'a>);
 
 impl RemoteInput<'_> {
-    /// Applies a message from `host`; a message that makes no sense changes nothing
-    pub fn apply(&mut self, host: u32, message: &LinkMessage<'_>) {
-        self.0.fabric.apply_remote(host, message);
+    /// Applies a message from `process`; a message that makes no sense changes nothing
+    pub fn apply(&mut self, process: ProcessName, message: &LinkMessage<'_>) {
+        self.0.fabric.apply_remote(process, message);
     }
 
-    /// Forgets what an earlier process of `host` has sent, and announces all queue pairs and receives of this host to it
-    pub fn announce_all_to(&mut self, host: u32) {
-        self.0.fabric.announce_all_to(host);
+    /// Forgets what an earlier process of that name has sent, and announces the queue pairs and receives that concern it to the new one
+    pub fn announce_all_to(&mut self, process: ProcessName) {
+        self.0.fabric.announce_all_to(process);
     }
 
-    /// Forgets what the process of `host` has sent: it has ended
-    pub fn forget(&mut self, host: u32) {
-        self.0.fabric.forget_host(host);
+    /// Forgets what `process` has sent: it has ended
+    pub fn forget(&mut self, process: ProcessName) {
+        self.0.fabric.forget_process(process);
     }
 
     /// Retries the queue pairs that wait for room in the transport

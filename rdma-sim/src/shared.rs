@@ -297,7 +297,7 @@ impl State {
 
     /// Destroys a completion queue; its waker is to be dropped without the lock
     pub(crate) fn destroy_cq(&mut self, cq: CqKey) -> Option<Waker> {
-        self.fabric.cqs.destroy(cq);
+        self.fabric.destroy_cq(cq);
         self.wakers.remove(cq)
     }
 

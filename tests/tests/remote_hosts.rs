@@ -7,7 +7,7 @@ use rdma_core::{
     Access, Completion, FRAME, MemoryRegion as _, QpAddress, QpInit, QpType, Qpn, QueuePair as _, SendOp,
     Sge, Status,
 };
-use rdma_sim::remote::{LinkMessage, QpName, Transport};
+use rdma_sim::remote::{LinkMessage, ProcessName, QpName, Transport};
 use rdma_sim::rules::FrameMatch;
 use rdma_sim::{Driver, Model, Sim};
 use rdma_tests::{DEVICE, Raw};
@@ -15,15 +15,18 @@ use rdma_tests::{DEVICE, Raw};
 /// Sent messages: name and length
 type Sent = Arc<Mutex<Vec<(&'static str, usize)>>>;
 
+/// The first process of the other host
+const THERE: ProcessName = ProcessName { host: 1, number: 0 };
+
 struct Record(Sent);
 
 impl Transport for Record {
-    fn room(&mut self, _host: u32) -> usize {
+    fn room(&mut self, _to: ProcessName) -> usize {
         1 << 20
     }
 
-    fn send(&mut self, host: u32, message: &LinkMessage<'_>) {
-        assert_eq!(host, 1);
+    fn send(&mut self, to: ProcessName, message: &LinkMessage<'_>) {
+        assert_eq!(to, THERE);
         let entry = match *message {
             LinkMessage::Ready { .. } => ("ready", 0),
             LinkMessage::Closed { .. } => ("gone", 0),
@@ -65,11 +68,11 @@ fn a_restarted_process_starts_without_receives_and_gets_all_announcements() {
     let qp = QpName { device: 3, qpn: peer.qpn };
     let announce = |qpn: Qpn| {
         let mut remote_input = driver.remote_input();
-        remote_input.apply(1, &LinkMessage::Ready { qp, peer: qpn, qp_type: QpType::Uc });
-        remote_input.apply(1, &LinkMessage::ReceivePosted { qp, len: 4096 });
+        remote_input.apply(THERE, &LinkMessage::Ready { qp, peer: qpn, qp_type: QpType::Uc });
+        remote_input.apply(THERE, &LinkMessage::ReceivePosted { qp, len: 4096 });
     };
     announce(here.qp.address().qpn);
-    driver.remote_input().announce_all_to(1);
+    driver.remote_input().announce_all_to(THERE);
     assert_eq!(sent_since(), [("ready", 0), ("receive", 4096)]);
     here.post(2, SendOp::Send, &[here.sge(8192..8192 + 100)]).unwrap();
     assert_eq!(sent_since(), [], "the receive belonged to the old process");
@@ -81,16 +84,16 @@ fn a_restarted_process_starts_without_receives_and_gets_all_announcements() {
     let mut remote_input = driver.remote_input();
     let status = rdma_core::Status::Success;
     for from in [Qpn(peer.qpn.0 + 1), peer.qpn] {
-        remote_input.apply(1, &LinkMessage::Data { to, from, bytes: &[7; 4096] });
+        remote_input.apply(THERE, &LinkMessage::Data { to, from, bytes: &[7; 4096] });
         remote_input
-            .apply(1, &LinkMessage::Filled { to, from, len: 4096, status, at: rdma_core::Time::ZERO });
+            .apply(THERE, &LinkMessage::Filled { to, from, len: 4096, status, at: rdma_core::Time::ZERO });
     }
     drop(remote_input);
     assert_eq!(sent_since(), []);
     assert_eq!(here.read(0..4096), [7; 4096], "only the bytes of the peer arrive");
     let ids: Vec<_> = std::iter::from_fn(|| here.poll()).map(|completion| completion.id.0).collect();
     assert_eq!(ids, [2, 1]);
-    driver.remote_input().apply(1, &LinkMessage::Data { to, from: peer.qpn, bytes: &[9; 4096] });
+    driver.remote_input().apply(THERE, &LinkMessage::Data { to, from: peer.qpn, bytes: &[9; 4096] });
     assert_eq!(here.read(0..4096), [7; 4096], "there is no receive");
 }
 
@@ -103,11 +106,11 @@ struct Queue(Link);
 const ROOM: usize = 8192;
 
 impl Transport for Queue {
-    fn room(&mut self, _host: u32) -> usize {
+    fn room(&mut self, _to: ProcessName) -> usize {
         ROOM
     }
 
-    fn send(&mut self, _host: u32, message: &LinkMessage<'_>) {
+    fn send(&mut self, _to: ProcessName, message: &LinkMessage<'_>) {
         let bytes = match *message {
             LinkMessage::Data { bytes, .. } => {
                 assert!(bytes.len() <= ROOM, "{} bytes are more than there is room for", bytes.len());
@@ -163,7 +166,7 @@ impl TwoSimulations {
                 for (message, bytes) in std::mem::take(&mut *self.links[from].lock().unwrap()) {
                     is_quiet = false;
                     let mut input = self.drivers[1 - from].remote_input();
-                    input.apply(from as u32, &with_bytes(&message, &bytes));
+                    input.apply(ProcessName { host: from as u32, number: 0 }, &with_bytes(&message, &bytes));
                 }
                 self.drivers[1 - from].remote_input().resume();
             }
@@ -208,7 +211,7 @@ fn a_receive_ends_as_the_sender_says_unless_it_cannot() {
     let to = QpName { device: 0, qpn: here.qp.address().qpn };
     let filled = |len, status, after| {
         let at = start + Duration::from_millis(after);
-        driver.remote_input().apply(1, &LinkMessage::Filled { to, from: peer.qpn, len, status, at });
+        driver.remote_input().apply(THERE, &LinkMessage::Filled { to, from: peer.qpn, len, status, at });
     };
     filled(8, Status::Success, 2);
     filled(101, Status::Success, 1);
@@ -220,7 +223,7 @@ fn a_receive_ends_as_the_sender_says_unless_it_cannot() {
         ended.collect::<Vec<_>>()
     };
     sent.lock().unwrap().clear();
-    driver.remote_input().announce_all_to(1);
+    driver.remote_input().announce_all_to(THERE);
     assert_eq!(*sent.lock().unwrap(), [("ready", 0), ("receive", 100)], "the others are filled");
     assert_eq!(ended_after(1), []);
     let first = [(0, Status::LocalProtection), (1, Status::LocalLength), (2, Status::BadResponse)];
@@ -299,7 +302,7 @@ fn a_one_sided_operation_fails_when_the_other_process_ends() {
     let (remote_addr, rkey) = (b.region().base(), b.region().rkey().unwrap());
     a.post(1, SendOp::Write { remote_addr, rkey }, &[a.sge(0..8)]).unwrap();
     sims.drivers[0].advance_to(sims.drivers[0].now() + Duration::from_millis(1));
-    sims.drivers[0].remote_input().forget(1);
+    sims.drivers[0].remote_input().forget(THERE);
     sims.drivers[0].advance_to(sims.drivers[0].now() + Duration::from_secs(10));
     assert_eq!(a.poll().map(|completion| completion.status), Some(Status::RetryExceeded));
 }

@@ -25,17 +25,18 @@ pub enum FabricError {
     /// The fabric has other settings than those that were asked for
     #[error("fabric {0:?} already exists with different settings ({1}); choose another name")]
     Other(String, String),
-    /// Another process is that host
+    /// The host has as many processes as it can have
     #[error(
-        "host {host:?} of fabric {fabric:?} is taken by process {pid}: start each process as a host of its own"
+        "host {host:?} of fabric {fabric:?} has as many processes as it can have ({}): end one, or start this one as another host",
+        list(.pids)
     )]
     Taken {
         /// The fabric
         fabric: String,
         /// The host
         host: String,
-        /// The process that is that host
-        pid: u32,
+        /// Its processes
+        pids: Vec<u32>,
     },
     /// The topology has no such host
     #[error("fabric {fabric:?} has no host {host:?}; its hosts are {hosts}")]
@@ -59,6 +60,10 @@ pub enum FabricError {
     /// The system refused an operation on files or memory
     #[error("{0}: {1}")]
     Io(String, #[source] io::Error),
+}
+
+fn list(pids: &[u32]) -> String {
+    pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl FabricError {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rdma_sim::remote::{self, ProcessName};
 use rdma_sim::topology::{Host, Port};
 use rdma_sim::{CableStats, Fault, FaultKind, FaultPlan, Target, Trigger};
 use rustix::process::Signal;
@@ -31,7 +32,19 @@ pub struct SharedFabric {
     settings: Settings,
 }
 
-/// How late a host was: its events took place, or messages reached it, after the time that the model says
+/// The right to be a process of a host
+pub(super) struct Claim {
+    pub(super) process: ProcessName,
+    /// Held for as long as the process is one of the host.
+    pub(super) lock: File,
+    /// Held while the process becomes one of the host, as no other does meanwhile.
+    pub(super) turn: File,
+}
+
+/// Looks for a free slot of a host: the lock of one may be held for a moment by a process that clears its counts
+const CLAIM_ATTEMPTS: u32 = 10;
+
+/// How late the latest process of a host was: its events took place, or messages reached it, after the time that the model says
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Lateness {
@@ -49,6 +62,8 @@ impl Lateness {
 impl SharedFabric {
     /// The most hosts of a fabric
     pub const MAX_HOSTS: usize = segment::MAX_HOSTS;
+    /// The most processes of a host
+    pub const MAX_PROCESSES: usize = segment::MAX_PROCESSES;
 
     /// Enters the fabric called `name`, or makes it
     ///
@@ -205,12 +220,12 @@ impl SharedFabric {
         Ok(())
     }
 
-    /// Wakes all hosts that sleep
+    /// Wakes all processes that sleep
     pub(super) fn wake_all(&self) {
-        (0..self.segment.hosts()).for_each(|host| WakePipe::notify_at(&self.pipe(host)));
+        self.segment.processes().for_each(|process| WakePipe::notify_at(&self.pipe(process)));
     }
 
-    /// Continues a process that is stopped and has to take note of a fault
+    /// Continues processes that are stopped and have to take note of a fault
     ///
     /// All processes of the fabric may be stopped, and others may not have seen this one stop.
     fn continue_stopped(&self, fault: &Fault) {
@@ -226,7 +241,7 @@ impl SharedFabric {
         let hosts = self.settings.topology().hosts();
         let host = hosts.iter().position(|host| host.name() == fault.target.host());
         if let (true, true, Some(host)) = (is_due, is_news, host) {
-            self.signal(host, Signal::CONT);
+            self.signal_all(host, Signal::CONT);
         }
     }
 
@@ -246,22 +261,28 @@ impl SharedFabric {
         clock::now_ns().saturating_sub(self.segment.epoch_ns())
     }
 
-    /// The process that is a host, by their numbers; 0 if there is none
-    pub fn process_of(&self, host: usize) -> u32 {
-        self.find_process(host).map_or(0, |process| process.pid())
+    /// The process IDs of the processes of a host
+    pub fn processes_of(&self, host: usize) -> Vec<u32> {
+        let found = self.segment.processes_of(host).filter_map(|process| self.find_process(process));
+        found.map(|process| process.pid()).collect()
     }
 
-    fn find_process(&self, host: usize) -> Option<Process> {
-        let slot = self.segment.slot(host);
+    pub(super) fn find_process(&self, process: ProcessName) -> Option<Process> {
+        let slot = self.segment.slot(process);
         let pid = slot.pid.load(Ordering::Acquire);
         Process::find(pid, slot.started.load(Ordering::Relaxed))
     }
 
-    /// Sends a signal to the process that is a host, if there is one
-    pub(super) fn signal(&self, host: usize, signal: Signal) {
-        if let Some(process) = self.find_process(host) {
+    /// Sends a signal to a process, if there is one of that name
+    pub(super) fn signal(&self, process: ProcessName, signal: Signal) {
+        if let Some(process) = self.find_process(process) {
             process.signal(signal);
         }
+    }
+
+    /// Sends a signal to all processes of a host
+    pub(super) fn signal_all(&self, host: usize, signal: Signal) {
+        self.segment.processes_of(host).for_each(|process| self.signal(process, signal));
     }
 
     /// The ports of all hosts, in the order of the topology
@@ -286,18 +307,31 @@ impl SharedFabric {
 
     /// What each of the [`ports`](Self::ports) has sent so far
     pub fn sent(&self) -> Vec<CableStats> {
-        (0..self.ports().count()).map(|port| self.segment.port(port).load()).collect()
+        let hosts = self.settings.topology().hosts().iter().enumerate();
+        let ports = hosts.flat_map(|(number, host)| host.ports().iter().map(move |_| number));
+        let by_host = |(port, host)| {
+            let sent = self.segment.processes_of(host).map(|process| self.segment.port(port, process).load());
+            sent.fold(CableStats::default(), |sum, sent| sum + sent)
+        };
+        ports.enumerate().map(by_host).collect()
+    }
+
+    /// What the processes of that name have sent from each port
+    pub(super) fn sent_by(&self, process: ProcessName) -> Vec<CableStats> {
+        (0..self.ports().count()).map(|port| self.segment.port(port, process).load()).collect()
     }
 
     /// How late the processes of a host were, if cables are as fast as modelled; `None` if the host has kept pace
     pub fn lateness(&self, host: usize) -> Option<Lateness> {
-        let (behind, worst) = self.segment.slot(host).lateness.load();
+        let late = self.segment.processes_of(host).map(|process| self.segment.slot(process).lateness.load());
+        let (behind, worst) = late
+            .fold((Duration::ZERO, Duration::ZERO), |most, late| (most.0.max(late.0), most.1.max(late.1)));
         (worst > Duration::ZERO).then_some(Lateness { behind, worst })
     }
 
-    /// The pipe that wakes a host
-    pub(super) fn pipe(&self, host: usize) -> PathBuf {
-        files::pipe(&self.directory, host)
+    /// The pipe that wakes a process
+    pub(super) fn pipe(&self, process: ProcessName) -> PathBuf {
+        files::pipe(&self.directory, process)
     }
 
     /// Whether this is the copy of a forked child
@@ -316,29 +350,47 @@ impl SharedFabric {
         }
     }
 
-    /// Allocates the memory that a host writes
-    pub(super) fn reserve(&self, host: usize) -> io::Result<()> {
+    /// Allocates the memory that a process uses
+    pub(super) fn reserve(&self, process: ProcessName) -> io::Result<()> {
         let topology = self.settings.topology();
-        let name = topology.hosts()[host].name();
+        let name = topology.hosts()[process.host as usize].name();
         let cables = topology.links().filter(|link| link.ends.iter().any(|end| end.host == name));
-        let names: Vec<_> = cables.flat_map(|link| link.ends).map(|end| end.host).collect();
+        let ends = cables.flat_map(|link| link.ends).map(|end| end.host);
+        let names: Vec<_> = ends.filter(|end| *end != name).collect();
         let hosts = topology.hosts().iter().enumerate();
         let peers: Vec<_> =
             hosts.filter(|(_, other)| names.contains(&other.name())).map(|(number, _)| number).collect();
-        self.segment.reserve(&self.file, host, &peers)
+        self.segment.reserve(&self.file, process, &peers)
     }
 
-    /// Claims a host for this process, for as long as the lock that is returned is held
-    pub(super) fn claim(&self, host: usize) -> Result<File, FabricError> {
+    /// Makes this process one of a host, for as long as its lock is held
+    pub(super) fn claim(&self, host: usize) -> Result<Claim, FabricError> {
         let name = self.settings.topology().hosts()[host].name().to_owned();
-        let path = self.directory.join(format!("{host}.lock"));
-        let file = open_file(&path, true).map_err(FabricError::io(format!("host {name:?}")))?;
-        match file.try_lock() {
-            Ok(()) => Ok(file),
-            Err(_) => {
-                Err(FabricError::Taken { fabric: self.name.clone(), host: name, pid: self.process_of(host) })
+        let subject = format!("host {name:?}");
+        let turn = files::claim_lock(&self.directory, host).map_err(FabricError::io(subject.as_str()))?;
+        turn.lock().map_err(FabricError::io(subject.as_str()))?;
+        for attempt in 0..CLAIM_ATTEMPTS {
+            for number in 0..remote::MAX_PROCESSES {
+                let process = ProcessName { host: host as u32, number };
+                let lock = files::process_lock(&self.directory, process)
+                    .map_err(FabricError::io(subject.as_str()))?;
+                if lock.try_lock().is_ok() {
+                    return Ok(Claim { process, lock, turn });
+                }
+            }
+            if attempt + 1 < CLAIM_ATTEMPTS {
+                std::thread::sleep(Duration::from_millis(1));
             }
         }
+        Err(FabricError::Taken { fabric: self.name.clone(), host: name, pids: self.processes_of(host) })
+    }
+
+    /// Whether a host has other processes than `process`; the caller holds the lock to claim the host
+    pub(super) fn has_siblings(&self, process: ProcessName) -> bool {
+        let numbers = (0..remote::MAX_PROCESSES).filter(|number| *number != process.number);
+        numbers.map(|number| ProcessName { number, ..process }).any(|other| {
+            files::process_lock(&self.directory, other).is_ok_and(|lock| lock.try_lock().is_err())
+        })
     }
 }
 

@@ -1,13 +1,15 @@
 //! The files of a fabric
 //!
-//! A fabric is a directory: the shared memory, for each host a file whose lock says that a process is that host, and for each
-//! host a [pipe](WakePipe) that wakes it. Processes of the fabric hold a shared lock of the memory's file. The last of them
+//! A fabric is a directory: the shared memory, for each process that a host may have a file whose lock says that there is one, and
+//! a [pipe](WakePipe) that wakes it, and for each host a file whose lock a process holds while it becomes one of the host. Processes of the fabric hold a shared lock of the memory's file. The last of them
 //! removes the directory; if it was killed, the next process that makes or lists fabrics does. Locks end with their process.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use rdma_sim::remote::{MAX_PROCESSES, ProcessName};
 
 use super::clock;
 use super::error::FabricError;
@@ -57,9 +59,19 @@ pub(super) fn is_same(file: &File, path: &Path) -> bool {
     file.metadata().ok().zip(fs::metadata(path).ok()).is_some_and(|(a, b)| same(a, b))
 }
 
-/// The pipe that wakes a host
-pub(super) fn pipe(directory: &Path, host: usize) -> PathBuf {
-    directory.join(format!("{host}.pipe"))
+/// The pipe that wakes a process
+pub(super) fn pipe(directory: &Path, process: ProcessName) -> PathBuf {
+    directory.join(format!("{}.{}.pipe", process.host, process.number))
+}
+
+/// The file whose lock the process of that name holds
+pub(super) fn process_lock(directory: &Path, process: ProcessName) -> io::Result<File> {
+    open_file(&directory.join(format!("{}.{}.lock", process.host, process.number)), true)
+}
+
+/// The file whose lock a process holds while it becomes one of a host
+pub(super) fn claim_lock(directory: &Path, host: usize) -> io::Result<File> {
+    open_file(&directory.join(format!("{host}.lock")), true)
 }
 
 /// Fills the directory of a new fabric, whose empty memory is `file`
@@ -70,8 +82,10 @@ pub(super) fn make(file: &File, directory: &Path, settings: &Settings) -> io::Re
         }
     }
     let hosts = settings.topology().hosts().len();
-    for host in 0..hosts {
-        WakePipe::create(&pipe(directory, host))?;
+    for host in 0..hosts as u32 {
+        for number in 0..MAX_PROCESSES {
+            WakePipe::create(&pipe(directory, ProcessName { host, number }))?;
+        }
     }
     Segment::create(file, &settings.to_text(), hosts, clock::now_ns()).map(drop)
 }

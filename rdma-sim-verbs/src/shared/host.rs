@@ -1,40 +1,41 @@
-//! This process as one of the hosts of a fabric
+//! This process as one of the hosts of a fabric, alone or beside others of the same host
 
 mod faults;
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rdma_core::Time;
 use rdma_sim::driver::{Process, RemoteInput, Session};
-use rdma_sim::remote::LinkMessage;
+use rdma_sim::remote::{LinkMessage, ProcessName};
 use rdma_sim::{CableStats, Driver, Fault, Sim};
 
 use super::clock;
 use super::codec;
 use super::error::FabricError;
-use super::fabric::{Lateness, SharedFabric};
+use super::fabric::{Claim, Lateness, SharedFabric};
+use super::objects::HostObjects;
 use super::process;
 use super::ring::{Reader, RingMemory};
+use super::segment::{MAX_PROCESSES, index};
 use super::senders::{Announced, Senders};
 use super::wake_pipe::WakePipe;
 
 /// This process as one of the hosts of a fabric
 ///
-/// It sees the ports of its host at once, and claims the host when it begins to use them: programs that only look may run
-/// beside one that does more.
+/// It sees the ports of its host at once, and becomes one of its processes when it begins to use them: any number of programs that
+/// only look may run beside those that do more.
 pub(crate) struct LocalHost {
     host: usize,
     /// Position of its first port among those of all.
     first_port: usize,
-    /// The incarnation of each host of which messages are applied.
+    /// The incarnation of each process of which messages are applied.
     seen: Box<[AtomicU32]>,
     announced: Announced,
-    /// The rings that lead here, by the host that writes them.
-    rings: Vec<RingMemory>,
     /// Bytes of the log of faults that were applied.
     faults_read: AtomicUsize,
     receivers: Mutex<Receivers>,
@@ -44,13 +45,18 @@ pub(crate) struct LocalHost {
     fabric: SharedFabric,
 }
 
-/// A host that this process has claimed
+/// That this process is one of its host
 struct HostClaim {
+    process: ProcessName,
     incarnation: u32,
     pipe: WakePipe,
-    /// What earlier processes of this host had sent from each port.
+    /// The rings that lead here, by the process that writes them.
+    rings: Vec<RingMemory>,
+    /// What the processes of this host had sent from each port before.
     before: Vec<CableStats>,
-    /// Held for as long as the host is claimed.
+    /// What of that its predecessors in its place had sent.
+    before_here: Vec<CableStats>,
+    /// Held for as long as the process is one of the host.
     _lock: File,
 }
 
@@ -59,11 +65,11 @@ struct Receivers {
     readers: Vec<Reader>,
     /// Faults that wait for frames of this host, which has not been claimed yet.
     unarmed: Vec<Fault>,
-    /// The state of the processes of each host at the last look, and how often they were started.
+    /// The state of each host at the last look, and how often they were started.
     processes: Vec<(Process, u32)>,
 }
 
-/// The incarnation, or the process, of a host without one
+/// The incarnation of a process that does not exist, and its process ID
 const NONE: u32 = 0;
 
 /// What a host on paced cables waits for, before it looks at the clock
@@ -110,7 +116,7 @@ impl LocalHost {
             .real_addresses()
             .sanitize(false);
         let driver = Driver::new(sim, drop).expect("there are no faults yet");
-        let none = || (0..count).map(|_| AtomicU32::new(NONE));
+        let none = || (0..count * MAX_PROCESSES).map(|_| AtomicU32::new(NONE));
         let receivers = Receivers {
             readers: Vec::new(),
             unarmed: Vec::new(),
@@ -121,7 +127,6 @@ impl LocalHost {
             first_port: hosts[..host].iter().map(|host| host.ports().len()).sum(),
             seen: none().collect(),
             announced: none().collect(),
-            rings: (0..count).map(|from| fabric.segment.ring(from, host)).collect(),
             faults_read: AtomicUsize::new(0),
             receivers: Mutex::new(receivers),
             claim: OnceLock::new(),
@@ -131,7 +136,7 @@ impl LocalHost {
         Ok((host, driver))
     }
 
-    /// Claims the host, unless that is done
+    /// Becomes a process of the host, unless that is done
     pub(crate) fn claim(&self, driver: &Driver) -> Result<(), FabricError> {
         let mut receivers = self.receivers();
         if self.is_claimed() {
@@ -139,38 +144,64 @@ impl LocalHost {
         }
         let failed = |error: io::Error| FabricError::Io(format!("fabric {:?}", self.fabric.name()), error);
         let (host, fabric) = (self.host, &self.fabric);
-        let lock = fabric.claim(host)?;
-        fabric.reserve(host).map_err(failed)?;
-        let pipe = WakePipe::open(&fabric.pipe(host)).map_err(failed)?;
-        let slot = fabric.segment.slot(host);
+        let Claim { process, lock, turn } = fabric.claim(host)?;
+        fabric.reserve(process).map_err(failed)?;
+        let pipe = WakePipe::open(&fabric.pipe(process)).map_err(failed)?;
+        let slot = fabric.segment.slot(process);
         slot.sleep_flag.clear();
         // Messages to a predecessor carry another number, and are skipped.
         let incarnation = slot.incarnation.load(Ordering::Relaxed).wrapping_add(1).max(1);
         let senders = Senders::new(
             Arc::clone(&fabric.segment),
-            host,
+            process,
             incarnation,
             Arc::clone(&self.announced),
             Arc::clone(&self.is_blocked),
             |to| fabric.pipe(to),
         );
         driver.simulate_only(self.name(), Box::new(senders));
-        receivers.readers = self.rings.iter().copied().map(Reader::new).collect();
-        self.restart(driver, &mut receivers)?;
-        let before = fabric.sent();
+        let objects = HostObjects::new(Arc::clone(&fabric.segment), fabric.directory().to_owned(), process);
+        objects.clear(self.ports());
+        driver.share_host(process.number, Box::new(objects));
+        let rings: Vec<_> = self.all_processes().map(|from| fabric.segment.ring(from, process)).collect();
+        receivers.readers = rings.iter().copied().map(Reader::new).collect();
+        self.restart(process, driver, &mut receivers)?;
+        let (before, before_here) = (fabric.sent(), fabric.sent_by(process));
         self.arm_all(&mut receivers, &before, driver);
-        let _ = self.claim.set(HostClaim { incarnation, pipe, before, _lock: lock });
+        let claim = HostClaim { process, incarnation, pipe, rings, before, before_here, _lock: lock };
+        let _ = self.claim.set(claim);
         let (pid, started) = process::Process::own();
         slot.started.store(started, Ordering::Relaxed);
         slot.pid.store(pid, Ordering::Release);
+        fabric.segment.note_claim(process);
         slot.incarnation.store(incarnation, Ordering::Release);
-        drop(receivers);
+        drop((receivers, turn));
         // The others detect the new incarnation at once.
         fabric.wake_all();
+        // It stops here if its host is paused.
+        self.follow_faults(driver);
         Ok(())
     }
 
-    /// Whether this process has claimed the host
+    /// The names of all processes that hosts may have
+    fn all_processes(&self) -> impl Iterator<Item = ProcessName> + use<> {
+        let numbers = |host| (0..MAX_PROCESSES as u32).map(move |number| ProcessName { host, number });
+        (0..self.fabric.segment.hosts() as u32).flat_map(numbers)
+    }
+
+    /// The names of the processes of other hosts that were ever there
+    fn others(&self) -> impl Iterator<Item = ProcessName> + '_ {
+        let hosts = (0..self.fabric.segment.hosts()).filter(|host| *host != self.host);
+        hosts.flat_map(|host| self.fabric.segment.processes_of(host))
+    }
+
+    /// The positions of the ports of the host among those of all
+    fn ports(&self) -> Range<usize> {
+        let count = self.fabric.settings().topology().hosts()[self.host].ports().len();
+        self.first_port..self.first_port + count
+    }
+
+    /// Whether this process is one of the host
     pub(crate) fn is_claimed(&self) -> bool {
         self.claim.get().is_some()
     }
@@ -205,10 +236,10 @@ impl LocalHost {
             session.remote_input().resume();
         }
         let now = self.now();
-        if self.is_claimed()
+        if let Some(claim) = self.claim.get()
             && let Some((behind, worst)) = pace.and_then(|pace| pace.lateness(now, late))
         {
-            self.fabric.segment.slot(self.host).lateness.add(behind, worst);
+            self.fabric.segment.slot(claim.process).lateness.add(behind, worst);
         }
         session.advance_to(now);
         session
@@ -219,9 +250,9 @@ impl LocalHost {
         self.read_faults(receivers, input);
         let (now, mut late) = (self.now(), Duration::ZERO);
         let Some(HostClaim { incarnation, .. }) = self.claim.get() else { return late };
-        for (from, reader) in receivers.readers.iter_mut().enumerate() {
+        for from in self.others() {
             self.detect_new_incarnation(from, input);
-            while reader.read(|words, bytes| {
+            while receivers.readers[index(from)].read(|words, bytes| {
                 let stamp = codec::stamp(words);
                 if stamp.from != self.seen(from) {
                     // The process has come after the last look.
@@ -233,7 +264,7 @@ impl LocalHost {
                     if let LinkMessage::Filled { at, .. } = message {
                         late = late.max(now.since(at));
                     }
-                    input.apply(from as u32, &message);
+                    input.apply(from, &message);
                 }
             }) {}
         }
@@ -242,31 +273,30 @@ impl LocalHost {
 
     /// Whether something has arrived that was not applied
     fn has_arrivals(&self) -> bool {
-        let has_messages = || {
-            let mut hosts = self.rings.iter().enumerate();
-            hosts.any(|(from, ring)| !ring.is_empty() || self.is_new(from))
+        let has_messages = |claim: &HostClaim| {
+            self.others().any(|from| !claim.rings[index(from)].is_empty() || self.is_new(from))
         };
         self.fabric.segment.faults_len() != self.faults_read.load(Ordering::Relaxed)
-            || self.is_claimed() && has_messages()
+            || self.claim.get().is_some_and(has_messages)
     }
 
-    fn seen(&self, host: usize) -> u32 {
-        self.seen[host].load(Ordering::Relaxed)
+    fn seen(&self, process: ProcessName) -> u32 {
+        self.seen[index(process)].load(Ordering::Relaxed)
     }
 
-    /// Whether another process than the one that was seen has claimed a host
-    fn is_new(&self, host: usize) -> bool {
-        let slot = self.fabric.segment.slot(host);
-        host != self.host && slot.incarnation.load(Ordering::Acquire) != self.seen(host)
+    /// Whether another process than the one that was seen has that name
+    fn is_new(&self, process: ProcessName) -> bool {
+        let slot = self.fabric.segment.slot(process);
+        slot.incarnation.load(Ordering::Acquire) != self.seen(process)
     }
 
-    /// Announces this host to the process of another, if that is new
-    fn detect_new_incarnation(&self, host: usize, input: &mut RemoteInput<'_>) {
-        if self.is_new(host) {
-            let incarnation = self.fabric.segment.slot(host).incarnation.load(Ordering::Acquire);
-            self.seen[host].store(incarnation, Ordering::Relaxed);
-            self.announced[host].store(incarnation, Ordering::Relaxed);
-            input.announce_all_to(host as u32);
+    /// Announces this process to one of another host, if that is new
+    fn detect_new_incarnation(&self, process: ProcessName, input: &mut RemoteInput<'_>) {
+        if self.is_new(process) {
+            let incarnation = self.fabric.segment.slot(process).incarnation.load(Ordering::Acquire);
+            self.seen[index(process)].store(incarnation, Ordering::Relaxed);
+            self.announced[index(process)].store(incarnation, Ordering::Relaxed);
+            input.announce_all_to(process);
         }
     }
 
@@ -284,7 +314,7 @@ impl LocalHost {
     /// Sleeps for `time`, or until something arrives; not at all if something has arrived
     pub(crate) fn sleep(&self, time: Duration) {
         let Some(claim) = self.claim.get() else { return std::thread::sleep(time) };
-        let sleep_flag = &self.fabric.segment.slot(self.host).sleep_flag;
+        let sleep_flag = &self.fabric.segment.slot(claim.process).sleep_flag;
         sleep_flag.sleep_unless(|| self.has_arrivals(), || claim.pipe.wait(time));
     }
 
@@ -297,38 +327,36 @@ impl LocalHost {
 
     /// Ends the sleep of another thread of this process, if it sleeps
     pub(crate) fn wake(&self) {
-        if self.fabric.segment.slot(self.host).sleep_flag.must_wake_own()
-            && let Some(claim) = self.claim.get()
+        if let Some(claim) = self.claim.get()
+            && self.fabric.segment.slot(claim.process).sleep_flag.must_wake_own()
         {
             claim.pipe.notify();
         }
     }
 
-    // ─── The account of the host ───
+    // ─── The account of the process ───
 
     fn name(&self) -> &str {
         self.fabric.settings().topology().hosts()[self.host].name()
     }
 
-    /// Publishes what was sent from the ports of this host: at once, because the process may be killed at any time
+    /// Publishes what this process has sent from the ports of its host: at once, because it may be killed at any time
     pub(crate) fn publish(&self, session: &mut Session<'_>) {
-        let Some(HostClaim { before, .. }) = self.claim.get() else { return };
-        for (number, sent) in
-            (self.first_port..).zip(session.take_sent(self.host as u32).into_iter().flatten())
-        {
-            self.fabric.segment.port(number).store(before[number] + sent);
+        let Some(HostClaim { process, before_here, .. }) = self.claim.get() else { return };
+        for (number, sent) in self.ports().zip(session.take_sent(self.host as u32).into_iter().flatten()) {
+            self.fabric.segment.port(number, *process).store(before_here[number] + sent);
         }
     }
 
-    /// Gives the host back: the program ends
+    /// Leaves the host: the program ends
     pub(crate) fn leave(&self, driver: &Driver) {
         // A forked child has neither the shared memory nor the threads that may hold locks.
         if self.fabric.is_of_a_fork() {
             return;
         }
-        if self.is_claimed() {
+        if let Some(claim) = self.claim.get() {
             self.publish(&mut driver.session());
-            self.fabric.segment.slot(self.host).pid.store(NONE, Ordering::Release);
+            self.fabric.segment.slot(claim.process).pid.store(NONE, Ordering::Release);
         }
         self.fabric.leave();
     }
@@ -401,7 +429,9 @@ mod tests {
         std::thread::scope(|scope| {
             let receivers = host.receivers();
             let (words, bytes) = codec::encode(Stamp { from: 1, to: 1 }, &message);
-            assert!(Writer::new(host.fabric.segment.ring(1, 0)).write(&words, bytes));
+            let [here, there] = [0, 1].map(|host| ProcessName { host, number: 0 });
+            host.fabric.segment.note_claim(there);
+            assert!(Writer::new(host.fabric.segment.ring(there, here)).write(&words, bytes));
             scope.spawn(|| {
                 host.session(&driver, true).end();
                 has_applied.store(true, Ordering::SeqCst);

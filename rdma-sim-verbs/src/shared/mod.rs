@@ -7,6 +7,7 @@ mod fabric;
 mod files;
 mod host;
 mod interfaces;
+mod objects;
 mod process;
 #[allow(unsafe_code, reason = "records lie in mapped memory")]
 mod ring;

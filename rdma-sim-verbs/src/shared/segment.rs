@@ -1,7 +1,7 @@
 //! The memory that the processes of a fabric share
 //!
-//! A header that does not change once it is complete, a log of faults, a slot for each host, counters for each port, and a
-//! [ring](super::ring) for each ordered pair of hosts. A process may be killed between any two instructions: it publishes by
+//! A header that does not change once it is complete, a log of faults, a slot for each process that a host may have, counters for
+//! each port, and a [ring](super::ring) for each ordered pair of slots. A process may be killed between any two instructions: it publishes by
 //! one store of a counter, and a record that it has not published does not exist.
 
 use std::fs::File;
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use memmap2::{MmapOptions, MmapRaw};
 use rdma_sim::CableStats;
+use rdma_sim::remote::ProcessName;
 use rdma_sim::topology::MacModel;
 use rustix::fs::{FallocateFlags, fallocate};
 
@@ -22,7 +23,7 @@ use super::sleep_flag::SleepFlag;
 /// Identifies the file and its version: other versions do not share memory with this one
 const MAGIC: u64 = {
     let (version, mut hash, mut at) =
-        (env!("CARGO_PKG_VERSION").as_bytes(), u64::from_le_bytes(*b"rdmasim3"), 0);
+        (env!("CARGO_PKG_VERSION").as_bytes(), u64::from_le_bytes(*b"rdmasim4"), 0);
     while at < version.len() {
         hash = (hash ^ version[at] as u64).wrapping_mul(0x0100_0000_01b3);
         at += 1;
@@ -33,6 +34,16 @@ const TEXT_BYTES: usize = 64 * 1024;
 
 /// More hosts do not share memory: rings grow with their square
 pub(crate) const MAX_HOSTS: usize = 32;
+/// The most processes of a host
+pub(crate) const MAX_PROCESSES: usize = rdma_sim::remote::MAX_PROCESSES as usize;
+const MAX_PORTS: usize = MAX_HOSTS * MacModel::MAX_PORTS;
+/// Kinds of objects that are counted
+pub(super) const OBJECT_KINDS: usize = 4;
+
+/// The position of a process among those that all hosts may have
+pub(crate) const fn index(process: ProcessName) -> usize {
+    process.host as usize * MAX_PROCESSES + process.number as usize
+}
 
 /// The memory before the rings; zeros are valid for all of it
 #[repr(C)]
@@ -46,16 +57,21 @@ struct Header {
     faults_len: AtomicU32,
     settings: [AtomicU8; TEXT_BYTES],
     faults: [AtomicU8; TEXT_BYTES],
-    slots: [Slot; MAX_HOSTS],
-    ports: [PortCounters; MAX_HOSTS * MacModel::MAX_PORTS],
+    /// How many slots of each host were ever claimed.
+    claimed: [AtomicU32; MAX_HOSTS],
+    slots: [Slot; MAX_HOSTS * MAX_PROCESSES],
+    /// For each port and process.
+    ports: [PortCounters; MAX_PORTS * MAX_PROCESSES],
+    /// For each port and kind, how many objects each process has, 16 bits for each.
+    objects: [AtomicU64; MAX_PORTS * OBJECT_KINDS],
 }
 
-/// The process of a host
+/// A process of a host
 #[repr(C, align(128))]
 pub(crate) struct Slot {
     /// 0 if there is no process.
     pub(crate) pid: AtomicU32,
-    /// Grows with each process that claims the host.
+    /// Grows with each process that claims the slot.
     pub(crate) incarnation: AtomicU32,
     pub(crate) sleep_flag: SleepFlag,
     /// When the process started, in the unit of the system; stored before `pid`.
@@ -63,7 +79,7 @@ pub(crate) struct Slot {
     pub(crate) lateness: LatenessCounters,
 }
 
-/// How late a host was; added to by one process after another
+/// How late a process of a host was; added to by one process after another
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(crate) struct LatenessCounters {
@@ -85,7 +101,7 @@ impl LatenessCounters {
     }
 }
 
-/// What has been sent from a port
+/// What has been sent from a port, by one process after another in the same slot
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct PortCounters {
@@ -134,7 +150,8 @@ const RINGS_AT: usize = size_of::<Header>().next_multiple_of(4096);
 
 /// Bytes of a fabric of so many hosts
 const fn len(hosts: usize) -> usize {
-    RINGS_AT + hosts * hosts * RingMemory::BYTES
+    let slots = hosts * MAX_PROCESSES;
+    RINGS_AT + slots * slots * RingMemory::BYTES
 }
 
 /// Allocates pages, on Linux
@@ -183,21 +200,28 @@ impl Segment {
         file.read_exact_at(&mut magic, 0).is_ok() && magic != [0; 8]
     }
 
-    /// Allocates the pages that `host` writes, and those of the counters that it reads
+    /// Allocates the pages that `process` writes or reads: rings from and to the processes of `peers`, counters of all others
     ///
-    /// A system that runs out of memory later would kill a process at its first access to a page that is not allocated.
-    pub(crate) fn reserve(&self, file: &File, host: usize, peers: &[usize]) -> io::Result<()> {
-        for other in 0..self.hosts {
-            let [there, back] = [(host, other), (other, host)].map(|(from, to)| self.ring_at(from, to));
-            let len = if peers.contains(&other) { RingMemory::BYTES } else { RingMemory::BYTES - RING_BYTES };
-            reserve(file, there..there + len)?;
-            reserve(file, back..back + RingMemory::BYTES - RING_BYTES)?;
+    /// A system that runs out of memory later would kill a process at its first access to a page that is not allocated. Of two
+    /// processes, the one with the higher number allocates the rings between them: a host with one process needs no more memory
+    /// than that.
+    pub(crate) fn reserve(&self, file: &File, process: ProcessName, peers: &[usize]) -> io::Result<()> {
+        for host in 0..self.hosts {
+            for number in 0..MAX_PROCESSES as u32 {
+                let other = ProcessName { host: host as u32, number };
+                let has_records = peers.contains(&host) && number <= process.number;
+                let len = if has_records { RingMemory::BYTES } else { RingMemory::BYTES - RING_BYTES };
+                for start in [self.ring_at(process, other), self.ring_at(other, process)] {
+                    reserve(file, start..start + len)?;
+                }
+            }
         }
         Ok(())
     }
 
-    fn ring_at(&self, from: usize, to: usize) -> usize {
-        RINGS_AT + (from * self.hosts + to) * RingMemory::BYTES
+    fn ring_at(&self, from: ProcessName, to: ProcessName) -> usize {
+        let slots = self.hosts * MAX_PROCESSES;
+        RINGS_AT + (index(from) * slots + index(to)) * RingMemory::BYTES
     }
 
     /// Maps the memory of a fabric; `None` if it was not finished, or is of another version
@@ -231,18 +255,45 @@ impl Segment {
         self.hosts
     }
 
-    pub(crate) fn slot(&self, host: usize) -> &Slot {
-        &self.header().slots[host]
+    pub(crate) fn slot(&self, process: ProcessName) -> &Slot {
+        &self.header().slots[index(process)]
     }
 
-    pub(crate) fn port(&self, port: usize) -> &PortCounters {
-        &self.header().ports[port]
+    /// How many slots of a host were ever claimed
+    pub(crate) fn claimed(&self, host: usize) -> u32 {
+        self.header().claimed[host].load(Ordering::Acquire).min(MAX_PROCESSES as u32)
     }
 
-    /// The ring from one host to another
-    pub(crate) fn ring(&self, from: usize, to: usize) -> RingMemory {
-        assert!(from < self.hosts && to < self.hosts);
-        // SAFETY: the rings of so many hosts are inside.
+    /// Notes that a process claims its slot
+    pub(crate) fn note_claim(&self, process: ProcessName) {
+        self.header().claimed[process.host as usize].fetch_max(process.number + 1, Ordering::AcqRel);
+    }
+
+    /// The slots that were ever claimed
+    pub(crate) fn processes(&self) -> impl Iterator<Item = ProcessName> + '_ {
+        (0..self.hosts).flat_map(move |host| self.processes_of(host))
+    }
+
+    /// The slots of a host that were ever claimed
+    pub(crate) fn processes_of(&self, host: usize) -> impl Iterator<Item = ProcessName> + use<> {
+        (0..self.claimed(host)).map(move |number| ProcessName { host: host as u32, number })
+    }
+
+    /// What a process has sent from a port
+    pub(crate) fn port(&self, port: usize, process: ProcessName) -> &PortCounters {
+        &self.header().ports[port * MAX_PROCESSES + process.number as usize]
+    }
+
+    /// How many objects of a kind the processes of a host have on one of its ports: 16 bits for each process
+    pub(super) fn objects(&self, port: usize, kind: usize) -> &AtomicU64 {
+        &self.header().objects[port * OBJECT_KINDS + kind]
+    }
+
+    /// The ring from one process to another
+    pub(crate) fn ring(&self, from: ProcessName, to: ProcessName) -> RingMemory {
+        let is_inside = |process: ProcessName| index(process) < self.hosts * MAX_PROCESSES;
+        assert!(is_inside(from) && is_inside(to));
+        // SAFETY: the rings of all slots of so many hosts are inside.
         let start = unsafe { self.map.as_mut_ptr().add(self.ring_at(from, to)) };
         // SAFETY: the memory of the ring is mapped, aligned, and used as a ring only; the holders of rings keep the segment.
         unsafe { RingMemory::new(start) }

@@ -44,8 +44,7 @@ impl CompletionQueues {
         caps: &Caps,
     ) -> Result<CqKey, Error> {
         let Caps { max_cq: limit, max_cqe, .. } = *caps;
-        let count = self.queues.values().filter(|queue| queue.device == device).count() as u32;
-        if count.saturating_add(leaked) >= limit {
+        if self.count(device).saturating_add(leaked) >= limit {
             let resource = Resource::CompletionQueues;
             return Err(Error::new(Verb::CreateCq, Cause::Exhausted { resource, limit }));
         }
@@ -61,8 +60,14 @@ impl CompletionQueues {
         }))
     }
 
-    pub(crate) fn destroy(&mut self, key: CqKey) {
-        self.queues.remove(key);
+    /// Destroys a queue, and returns its device
+    pub(crate) fn destroy(&mut self, key: CqKey) -> Option<DeviceIndex> {
+        self.queues.remove(key).map(|queue| queue.device)
+    }
+
+    /// How many there are on a device
+    pub(super) fn count(&self, device: DeviceIndex) -> u32 {
+        self.queues.values().filter(|queue| queue.device == device).count() as u32
     }
 
     pub(super) fn destroy_all(&mut self, device: DeviceIndex) {

@@ -10,7 +10,7 @@ use super::event::{Event, Nanos};
 use super::ids::{LinkEnd, QpKey, QpRef};
 use super::queue_pairs::Head;
 use super::remote::remote_name;
-use crate::remote::{LinkMessage, QpName};
+use crate::remote::{LinkMessage, ProcessName, QpName};
 use crate::trace::RecordKind;
 
 impl Fabric {
@@ -43,9 +43,9 @@ impl Fabric {
             self.qps[key].arrived_early();
             return self.schedule.add_all(self.qps.arm_retry_timer(key, now));
         }
-        if let Some((host, to)) = peer.and_then(|peer| remote_name(&self.world, &self.qps[peer])) {
+        if let Some((process, to)) = peer.and_then(|peer| remote_name(&self.world, &self.qps[peer])) {
             if !self.qps[key].is_requesting() {
-                self.request(key, host, to);
+                self.request(key, process, to);
             }
             return;
         }
@@ -99,7 +99,7 @@ impl Fabric {
     // ─── Memory of other processes ───
 
     /// Asks the process of the peer for the next piece of the oldest operation of `key`
-    fn request(&mut self, key: QpKey, host: u32, to: QpName) {
+    fn request(&mut self, key: QpKey, process: ProcessName, to: QpName) {
         let qp = &mut self.qps[key];
         let (from, request) = (qp.qpn, qp.request());
         if qp.is_reliable() {
@@ -108,7 +108,7 @@ impl Fabric {
         let Some(request) = request else { return };
         let (op, len) = (request.op, request.span.len as u32);
         let mut send =
-            |bytes: &[u8]| self.remotes.send(host, &LinkMessage::Request { to, from, op, len, bytes });
+            |bytes: &[u8]| self.remotes.send(process, &LinkMessage::Request { to, from, op, len, bytes });
         match op {
             SendOp::Write { .. } => self.memory.show(request.span, send).unwrap_or_default(),
             _ => send(&[]),
@@ -131,9 +131,9 @@ impl Fabric {
         }
         let peer = self.qps.connected_peer(key, |device| self.world.neighbour(device));
         if self.qps[key].oldest_one_sided().is_some()
-            && let Some((host, to)) = peer.and_then(|peer| remote_name(&self.world, &self.qps[peer]))
+            && let Some((process, to)) = peer.and_then(|peer| remote_name(&self.world, &self.qps[peer]))
         {
-            self.request(key, host, to);
+            self.request(key, process, to);
         }
     }
 }

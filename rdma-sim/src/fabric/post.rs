@@ -12,7 +12,7 @@ use super::ids::{QpKey, QpRef};
 use super::queue_pairs::{Admission, opcode};
 use crate::Model;
 use crate::catalogue::rule;
-use crate::remote::LinkMessage;
+use crate::remote::{LinkMessage, ProcessName};
 use crate::rules::{MultiSge, RingOverflow, UcWrite};
 use crate::trace::RecordKind;
 
@@ -109,7 +109,7 @@ impl Fabric {
         if overflows && qp.has_overflowed() {
             self.coverage.rule(rule!("ring-overflow"));
         }
-        let (subject, name, is_up) = (qp.subject(), qp.name(), qp.is_up());
+        let (subject, name, peer, is_up) = (qp.subject(), qp.name(), qp.peer, qp.is_up());
         self.sanitizer.watch(now, key, request.id, Opcode::Recv, span, site, &self.memory);
         self.trace.record_with(now, RecordKind::PostRecv, subject, span.len as u64, request.id.0);
         if is_next {
@@ -122,7 +122,7 @@ impl Fabric {
         }
         if is_up && let Some(host) = self.world.remote_neighbour(device) {
             let len = span.len as u32;
-            self.remotes.send(host, &LinkMessage::ReceivePosted { qp: name, len });
+            self.remotes.send(ProcessName::of(host, peer), &LinkMessage::ReceivePosted { qp: name, len });
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use super::ids::QpKey;
 use super::memory::Moved;
 use super::queue_pairs::{QueuePair, REQUEST_BYTES};
 use super::world::World;
-use crate::remote::{LinkMessage, QpName};
+use crate::remote::{LinkMessage, ProcessName, QpName};
 
 impl Fabric {
     // ─── To other processes ───
@@ -21,24 +21,34 @@ impl Fabric {
         let found = &self.qps[key];
         let Some(host) = self.world.remote_neighbour(found.device) else { return };
         let (qp, peer, qp_type) = (found.name(), found.peer, found.qp_type);
-        self.remotes.send(host, &LinkMessage::Ready { qp, peer, qp_type });
+        let to = ProcessName::of(host, peer);
+        self.remotes.send(to, &LinkMessage::Ready { qp, peer, qp_type });
         for len in found.open_receives() {
-            self.remotes.send(host, &LinkMessage::ReceivePosted { qp, len });
+            self.remotes.send(to, &LinkMessage::ReceivePosted { qp, len });
         }
     }
 
-    /// Forgets what the process of a host has announced
-    pub(crate) fn forget_host(&mut self, host: u32) {
-        for device in self.world.devices_of(host) {
-            self.qps.remove_all(device);
+    /// Forgets what a process has announced
+    pub(crate) fn forget_process(&mut self, process: ProcessName) {
+        if !self.world.is_elsewhere(process.host) {
+            return;
+        }
+        for device in self.world.devices_of(process.host) {
+            let announced = self.qps.of(device).iter().copied();
+            let announced = announced.filter(|key| self.qps[*key].process(process.host) == process);
+            for key in announced.collect::<Vec<_>>() {
+                self.qps.remove(key);
+            }
         }
     }
 
-    /// Announces all queue pairs to the new process of a host, and forgets what its predecessor announced
-    pub(crate) fn announce_all_to(&mut self, host: u32) {
-        self.forget_host(host);
+    /// Announces all queue pairs that are connected to a new process, and forgets what its predecessor announced
+    pub(crate) fn announce_all_to(&mut self, process: ProcessName) {
+        self.forget_process(process);
         for key in self.qps.receiving() {
-            if self.world.remote_neighbour(self.qps[key].device) == Some(host) {
+            let QueuePair { device, peer, .. } = self.qps[key];
+            let host = self.world.remote_neighbour(device);
+            if host.is_some_and(|host| ProcessName::of(host, peer) == process) {
                 self.announce(key);
             }
         }
@@ -55,19 +65,26 @@ impl Fabric {
 
     // ─── From other processes ───
 
-    /// Applies a message from `host`; one that makes no sense changes nothing
-    pub(crate) fn apply_remote(&mut self, host: u32, message: &LinkMessage<'_>) {
-        // No other process speaks for the host that is simulated here.
+    /// Applies a message from a process; one that makes no sense changes nothing
+    pub(crate) fn apply_remote(&mut self, process: ProcessName, message: &LinkMessage<'_>) {
+        let host = process.host;
+        // No other process speaks for the queue pairs of this host, and none for those of another process.
         if !self.world.is_elsewhere(host) {
             return;
         }
         let now = self.schedule.now();
-        let theirs = |name: QpName| self.qps.find(self.world.device_at_host(host, name.device)?, name.qpn);
+        let is_theirs = |qpn| ProcessName::of(host, qpn) == process;
+        let theirs = |name: QpName| {
+            let device = self.world.device_at_host(host, name.device).filter(|_| is_theirs(name.qpn))?;
+            self.qps.find(device, name.qpn)
+        };
         let ours =
             |to: QpName, from| self.qps.find_receiver(self.world.device_here(to.device)?, to.qpn, from);
         match *message {
             LinkMessage::Ready { qp, peer, qp_type } => {
-                if let Some(device) = self.world.device_at_host(host, qp.device) {
+                if let Some(device) = self.world.device_at_host(host, qp.device)
+                    && is_theirs(qp.qpn)
+                {
                     let shadow = self.qps.shadow(device, qp.qpn, peer, qp_type, now);
                     let neighbour = |device| self.world.neighbour(device);
                     self.schedule.add_all(self.qps.announce_ready(shadow, now, neighbour));
@@ -112,7 +129,7 @@ impl Fabric {
                     let (is_ok, mut bytes) = (answer.is_some(), answer.unwrap_or_default());
                     bytes.truncate(REQUEST_BYTES);
                     let (to, from) = (QpName { device: back.0, qpn: from }, to.qpn);
-                    self.remotes.send(host, &LinkMessage::Response { to, from, is_ok, bytes: &bytes });
+                    self.remotes.send(process, &LinkMessage::Response { to, from, is_ok, bytes: &bytes });
                 }
             }
             LinkMessage::Response { to, from, is_ok, bytes } => {
@@ -124,7 +141,7 @@ impl Fabric {
     }
 }
 
-/// The host and the name of a queue pair, if another process simulates it
-pub(super) fn remote_name(world: &World, qp: &QueuePair) -> Option<(u32, QpName)> {
-    Some((world.remote_host(qp.device)?, qp.name()))
+/// The process and the name of a queue pair, if another process simulates it
+pub(super) fn remote_name(world: &World, qp: &QueuePair) -> Option<(ProcessName, QpName)> {
+    Some((qp.process(world.remote_host(qp.device)?), qp.name()))
 }

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use rdma_core::{
     Access, AttrMask, Cause, Error, Invalid, Lid, Psn, QpAddress, QpAttr, QpCapacity, QpInit, QpState,
-    QpType, Transition, Verb,
+    QpType, Resource, Transition, Verb,
 };
 
 use super::Fabric;
@@ -13,7 +13,7 @@ use super::ids::{CqKey, DeviceRef, QpKey, RegionKey};
 use super::memory::Registered;
 use super::queue_pairs::QueuePair;
 use crate::catalogue::rule;
-use crate::remote::LinkMessage;
+use crate::remote::{LinkMessage, ProcessName};
 use crate::trace::{Ending, RecordKind};
 
 /// The sequence number with which every queue pair begins.
@@ -33,8 +33,39 @@ pub(crate) enum Change<'a> {
 impl Fabric {
     pub(crate) fn create_cq(&mut self, device: DeviceRef, depth: u32) -> Result<CqKey, Error> {
         self.world.require_usable(device, Verb::CreateCq)?;
-        let leaked = self.world.leaked(device.index).cqs;
-        self.cqs.create(device.index, depth, leaked, &self.model.caps)
+        let (device, leaked) = (device.index, self.world.leaked(device.index).cqs);
+        let key = self.cqs.create(device, depth, leaked, &self.model.caps)?;
+        let (resource, own) = (Resource::CompletionQueues, self.cqs.count(device) - 1);
+        let counted = self.remotes.add_object(device, resource, [own, leaked], self.model.caps.max_cq);
+        match counted {
+            Ok(()) => Ok(key),
+            Err(cause) => {
+                self.cqs.destroy(key);
+                Err(Error::new(Verb::CreateCq, cause))
+            }
+        }
+    }
+
+    pub(crate) fn destroy_cq(&mut self, key: CqKey) {
+        if let Some(device) = self.cqs.destroy(key) {
+            self.remotes.set_objects(device, Resource::CompletionQueues, self.cqs.count(device));
+        }
+    }
+
+    pub(crate) fn alloc_pd(&mut self, device: DeviceRef) -> Result<(), Error> {
+        self.world.alloc_pd(device)?;
+        let (index, leaked) = (device.index, self.world.leaked(device.index).pds);
+        let (resource, own) = (Resource::ProtectionDomains, self.world.pds_of(index) - 1);
+        let counted = self.remotes.add_object(index, resource, [own, leaked], self.model.caps.max_pd);
+        counted
+            .inspect_err(|_| self.world.dealloc_pd(device))
+            .map_err(|cause| Error::new(Verb::AllocPd, cause))
+    }
+
+    pub(crate) fn dealloc_pd(&mut self, device: DeviceRef) {
+        self.world.dealloc_pd(device);
+        let (index, own) = (device.index, self.world.pds_of(device.index));
+        self.remotes.set_objects(index, Resource::ProtectionDomains, own);
     }
 
     pub(crate) fn register(
@@ -57,6 +88,10 @@ impl Fabric {
         if access == Access::LOCAL_WRITE && !rules.local_write_alone {
             return invalid(Invalid::LocalWriteOnly);
         }
+        let (own, leaked) = (self.memory.count(device), self.world.leaked(device).regions);
+        let resource = Resource::MemoryRegions;
+        let counted = self.remotes.add_object(device, resource, [own, leaked], self.model.caps.max_mr);
+        counted.map_err(|cause| Error::new(Verb::RegMr, cause))?;
         self.setup_steps += 1;
         let pages = (memory.len() as u64).div_ceil(PAGE);
         self.cpu.spend_in_verb(self.model.timing.register_page_ns.saturating_mul(pages));
@@ -79,10 +114,11 @@ impl Fabric {
 
     pub(crate) fn deregister(&mut self, key: RegionKey) {
         self.sanitizer.check_deregistration(self.schedule.now(), key);
-        if let Some(device) = self.memory.deregister(key)
-            && self.world.region_deregistered(device)
-        {
-            self.coverage.rule(rule!("error-state-keeps-mappings"));
+        if let Some(device) = self.memory.deregister(key) {
+            if self.world.region_deregistered(device) {
+                self.coverage.rule(rule!("error-state-keeps-mappings"));
+            }
+            self.remotes.set_objects(device, Resource::MemoryRegions, self.memory.count(device));
         }
     }
 
@@ -107,6 +143,9 @@ impl Fabric {
         let leaked = self.world.leaked(device).qps;
         let is_shared = self.qps.of(device).iter().any(|other| self.qps[*other].completes_to(cqs));
         let key = self.qps.create(device, cqs, init.qp_type, init.capacity, leaked, now)?;
+        let (resource, own) = (Resource::QueuePairs, self.qps.of(device).len() as u32 - 1);
+        let counted = self.remotes.add_object(device, resource, [own, leaked], self.model.caps.max_qp);
+        counted.inspect_err(|_| self.qps.remove(key)).map_err(|cause| Error::new(Verb::CreateQp, cause))?;
         let (qp, reported) = (&self.qps[key], self.qps.read_back(key, init.capacity));
         for (applies, number) in [
             (is_shared, rule!("shared-cq")),
@@ -136,7 +175,11 @@ impl Fabric {
         }
         let subject = self.qps.get(key).map(QueuePair::subject);
         self.trace.note_dropped(self.schedule.now(), subject, Ending::Destroyed);
+        let device = self.qps.get(key).map(|qp| qp.device);
         self.qps.remove(key);
+        if let Some(device) = device {
+            self.remotes.set_objects(device, Resource::QueuePairs, self.qps.of(device).len() as u32);
+        }
     }
 
     pub(crate) fn modify_qp(&mut self, key: QpKey, change: Change<'_>) -> Result<(), Error> {
@@ -223,7 +266,7 @@ impl Fabric {
             self.links.remove(link, key);
         }
         if let Some(host) = self.world.remote_neighbour(qp.device) {
-            self.remotes.send(host, &LinkMessage::Closed { qp: qp.name() });
+            self.remotes.send(ProcessName::of(host, qp.peer), &LinkMessage::Closed { qp: qp.name() });
         }
     }
 }

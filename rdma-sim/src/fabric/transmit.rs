@@ -14,7 +14,7 @@ use super::memory::Moved;
 use super::queue_pairs::{Head, Piece, PieceTarget, QueuePair};
 use super::remote::remote_name;
 use crate::catalogue::rule;
-use crate::remote::{LinkMessage, QpName};
+use crate::remote::{LinkMessage, ProcessName, QpName};
 use crate::rules::SendCompletion;
 use crate::trace::{Ending, RecordKind, Wait};
 
@@ -116,7 +116,7 @@ impl Fabric {
             self.complete(early);
         }
         let remote = peer.and_then(|peer| remote_name(&self.world, &self.qps[peer]));
-        let room = remote.map_or(u64::MAX, |(host, _)| self.remotes.room(host));
+        let room = remote.map_or(u64::MAX, |(process, _)| self.remotes.room(process));
         if room == 0 {
             self.qps[key].stall();
             return self.remotes.block(key);
@@ -153,16 +153,16 @@ impl Fabric {
         &mut self,
         link: LinkEnd,
         [key, peer]: [QpKey; 2],
-        remote: Option<(u32, QpName)>,
+        remote: Option<(ProcessName, QpName)>,
         piece: &Piece,
         landing: &PieceTarget,
     ) {
         let PieceTarget { from, into, is_refused, .. } = *landing;
         let moved = match remote {
-            Some((host, to)) => {
+            Some((process, to)) => {
                 let sender = self.qps[key].qpn;
                 self.memory.deliver_to(from.part(0, into.len), |bytes| {
-                    self.remotes.send(host, &LinkMessage::Data { to, from: sender, bytes });
+                    self.remotes.send(process, &LinkMessage::Data { to, from: sender, bytes });
                 })
             }
             None => self.memory.deliver(from, into, is_refused),
@@ -212,7 +212,7 @@ impl Fabric {
     }
 
     /// A receive of `peer` is filled when the last frame has `left`; returns when `key` gets the acknowledgement
-    fn fill(&mut self, key: QpKey, peer: QpKey, remote: Option<(u32, QpName)>, left: Time) -> Time {
+    fn fill(&mut self, key: QpKey, peer: QpKey, remote: Option<(ProcessName, QpName)>, left: Time) -> Time {
         let timing = &self.model.timing;
         let propagation = Nanos(timing.propagation_ns);
         let jitter = self.choices.pick(timing.jitter_ns + 1);
@@ -222,10 +222,10 @@ impl Fabric {
         let qp = &mut self.qps[peer];
         let at = qp.order_delivery(self.world.visible_at(qp.device, arrival));
         match remote {
-            Some((host, to)) => {
+            Some((process, to)) => {
                 if let Some(ended) = qp.pop_receive() {
                     let (len, status) = (ended.byte_len, ended.status);
-                    self.remotes.send(host, &LinkMessage::Filled { to, from, len, status, at });
+                    self.remotes.send(process, &LinkMessage::Filled { to, from, len, status, at });
                 }
             }
             None => {

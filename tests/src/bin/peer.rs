@@ -4,11 +4,14 @@
 //! and `pong N COUNT LEN`, `send N COUNT LEN` and `take N COUNT LEN`, which print how long they took; or `expect N COUNT LEN`, which takes
 //! the messages that were expected before, prints how many came in all, and posts receives for others; or `talk N`, which exchanges
 //! messages for ever beside other commands and checks each byte, `count N`, which prints how many arrived, and `drop N`; `fork N` has a
-//! child that tries the verbs of link N, expects the error of a device that is gone, and ends. Each line is answered by one.
+//! child that tries the verbs of link N, expects the error of a device that is gone, and ends; `split DEVICE`, before all others, has a
+//! child that creates a queue pair and ends. `fill DEVICE` creates queue pairs until one is refused, and prints how many. Each line is
+//! answered by one.
 
 #![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
 
 use std::error::Error;
+use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 
 use rdma_bare::BareQp;
@@ -49,26 +52,20 @@ fn main() -> Result<()> {
         let number = |at: usize| words.get(at).and_then(|word| word.parse::<usize>().ok()).unwrap_or(0);
         let answer = match words[0] {
             "open" => {
-                let options = OpenOptions::new().poll(PollPolicy::SPIN).trust_destroy(true);
-                let device = VerbsDevice::open(&provider, words[1], options)?;
-                let link = Link::new(device, &QpInit::with_frames(number(2) as u32), number(3))?;
+                let link = open(&provider, words[1], number(2), number(3))?;
                 let address = serde_json::to_string(&link.qp().address())?;
-                links.push(Some(Talk { link, is_on: false, sent: 0, sending: 0, posted: 0, received: 0 }));
+                links.push(Some(Talk::new(link)));
                 format!("{} {address}", links.len() - 1)
             }
-            "fork" => {
-                // SAFETY: the child calls verbs and ends, as programs in C do.
-                let child = unsafe { fork() };
-                if child == 0 {
-                    let is_refused = links[number(1)].as_mut().is_some_and(|talk| is_refused(&mut talk.link));
-                    // SAFETY: as above; the handlers that run are those of the provider.
-                    unsafe { exit(i32::from(!is_refused)) };
+            "fill" => {
+                let before = links.len();
+                while let Ok(link) = open(&provider, words[1], 15, 16 << 10) {
+                    links.push(Some(Talk::new(link)));
                 }
-                let mut status = -1;
-                // SAFETY: the place is ours.
-                unsafe { waitpid(child, &raw mut status, 0) };
-                format!("{status}")
+                (links.len() - before).to_string()
             }
+            "fork" => in_child(|| links[number(1)].as_mut().is_some_and(|talk| is_refused(&mut talk.link))),
+            "split" => in_child(|| open(&provider, words[1], 15, 16 << 10).is_ok()),
             "drop" => {
                 links[number(1)] = None;
                 "dropped".to_owned()
@@ -102,6 +99,28 @@ fn main() -> Result<()> {
         };
         println!("{answer}");
     }
+}
+
+/// Opens a device and creates a queue pair with so many frames and bytes of memory
+fn open(provider: &Arc<Provider>, device: &str, frames: usize, bytes: usize) -> Result<Link> {
+    let options = OpenOptions::new().poll(PollPolicy::SPIN).trust_destroy(true);
+    let device = VerbsDevice::open(provider, device, options)?;
+    Ok(Link::new(device, &QpInit::with_frames(frames as u32), bytes)?)
+}
+
+/// Runs `f` in a child, and returns the status of its end: 0 if it returned true
+fn in_child(f: impl FnOnce() -> bool) -> String {
+    // SAFETY: the child calls verbs and ends, as programs in C do.
+    let child = unsafe { fork() };
+    if child == 0 {
+        let is_as_expected = f();
+        // SAFETY: as above; the handlers that run are those of the provider.
+        unsafe { exit(i32::from(!is_as_expected)) };
+    }
+    let mut status = -1;
+    // SAFETY: the place is ours.
+    unsafe { waitpid(child, &raw mut status, 0) };
+    status.to_string()
 }
 
 /// Whether all verbs of a link fail because the device belongs to another process
@@ -206,6 +225,10 @@ struct Talk {
 const PLACE: usize = 64 << 10;
 
 impl Talk {
+    fn new(link: Link) -> Self {
+        Self { link, is_on: false, sent: 0, sending: 0, posted: 0, received: 0 }
+    }
+
     /// Frames are equal on both sides; within the last one, lengths differ
     fn len(number: u64) -> usize {
         let frames = (number * 5 % 16) as usize + 1;

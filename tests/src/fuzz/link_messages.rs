@@ -4,22 +4,25 @@ use std::time::Duration;
 
 use rdma_bare::BareQp;
 use rdma_core::{FRAME, QpAddress, QpInit, QpType, Qpn, QueuePair as _, Rkey, SendOp, Status, Time};
-use rdma_sim::remote::{LinkMessage, QpName, Transport};
+use rdma_sim::remote::{LinkMessage, ProcessName, QpName, Transport};
 use rdma_sim::{Driver, Model, Sim};
 
 use super::input::Input;
 use super::transcript::{Transcript, log};
 use crate::DEVICE;
 
+/// The first process of the other host
+const THERE: ProcessName = ProcessName { host: 1, number: 0 };
+
 /// A transport that drops all messages
 struct Discard;
 
 impl Transport for Discard {
-    fn room(&mut self, _host: u32) -> usize {
+    fn room(&mut self, _to: ProcessName) -> usize {
         2 * FRAME
     }
 
-    fn send(&mut self, _host: u32, _message: &LinkMessage<'_>) {}
+    fn send(&mut self, _to: ProcessName, _message: &LinkMessage<'_>) {}
 
     fn flush(&mut self) {}
 }
@@ -121,13 +124,24 @@ pub fn link_messages(data: &[u8]) {
             }
             4 if choice > 240 => {
                 log(&"announce all");
-                driver.remote_input().announce_all_to(1);
+                driver.remote_input().announce_all_to(THERE);
             }
             _ => {
                 let host = if choice < 224 { 1 } else { input.number() as u32 };
                 let message = input.message();
                 log(&(host, &message));
-                driver.remote_input().apply(host, &message);
+                let process = match message {
+                    LinkMessage::Ready { qp, .. }
+                    | LinkMessage::Closed { qp }
+                    | LinkMessage::ReceivePosted { qp, .. }
+                        if choice & 8 == 0 =>
+                    {
+                        ProcessName::of(host, qp.qpn)
+                    }
+                    // A process may name a queue pair of another one.
+                    _ => ProcessName { host, ..THERE },
+                };
+                driver.remote_input().apply(process, &message);
             }
         }
         while let Ok(Some(completion)) = bare.poll() {
@@ -135,7 +149,7 @@ pub fn link_messages(data: &[u8]) {
         }
     }
     drop(bare);
-    driver.remote_input().forget(1);
+    (0..4).for_each(|number| driver.remote_input().forget(ProcessName { number, ..THERE }));
     let objects = net.objects();
     assert!(objects.is_empty(), "{objects:?}");
 }

@@ -6,6 +6,9 @@ use rdma_sim::Topology;
 use super::super::files::base;
 use super::*;
 
+/// The first process of the first host
+const FIRST: ProcessName = ProcessName { host: 0, number: 0 };
+
 fn settings() -> Settings {
     Settings::new(Topology::pair())
 }
@@ -19,11 +22,12 @@ fn name(name: &str) -> String {
 fn memory_that_a_process_may_still_access_is_not_made_anew() {
     let name = name("anew");
     let old = SharedFabric::create(&name, &settings()).unwrap();
-    old.segment.slot(0).pid.store(7, Ordering::Relaxed);
+    old.segment.slot(FIRST).pid.store(7, Ordering::Relaxed);
     old.file.unlock().unwrap();
     let new = SharedFabric::create(&name, &settings()).unwrap();
-    assert_eq!(old.segment.slot(0).pid.load(Ordering::Relaxed), 7);
-    assert_eq!(new.process_of(0), 0);
+    assert_eq!(old.segment.slot(FIRST).pid.load(Ordering::Relaxed), 7);
+    new.segment.note_claim(FIRST);
+    assert!(new.processes_of(0).is_empty());
     drop(old);
     assert!(SharedFabric::open(&name).is_ok(), "a process that has left does not remove the new fabric");
 }
@@ -102,26 +106,30 @@ fn memory_is_allocated_before_it_is_used() {
     let blocks = || fabric.file.metadata().unwrap().blocks() * 512;
     let before = blocks();
     assert!(before >= 128 << 10, "the header, settings and faults: {before}");
-    fabric.reserve(0).unwrap();
-    assert!(blocks() - before >= 1 << 20, "a ring to the peer");
-    fabric.reserve(1).unwrap();
-    assert!(blocks() - before >= 2 << 20, "and back");
+    fabric.reserve(FIRST).unwrap();
+    let rings = (blocks() - before) >> 20;
+    assert_eq!(rings, 2, "to the first process of the peer, and back");
+    fabric.reserve(ProcessName { host: 1, number: 0 }).unwrap();
+    assert_eq!((blocks() - before) >> 20, rings, "the same");
+    fabric.reserve(ProcessName { host: 1, number: 1 }).unwrap();
+    assert_eq!((blocks() - before) >> 20, 2 * rings + 2, "to both processes of the peer, and back");
 }
 
 /// Catches a number in shared memory that is used unchecked: a signal to process −1 goes to all processes of the user.
 #[test]
 fn a_host_whose_process_number_is_invalid_or_of_another_process_has_no_process() {
     let fabric = SharedFabric::create(&name("numbers"), &settings()).unwrap();
-    let slot = fabric.segment.slot(0);
+    let slot = fabric.segment.slot(FIRST);
+    fabric.segment.note_claim(FIRST);
     let (own, started) = Process::own();
     let claim = |pid: u32, started: u64| {
         slot.started.store(started, Ordering::Relaxed);
         slot.pid.store(pid, Ordering::Relaxed);
-        fabric.process_of(0)
+        fabric.processes_of(0)
     };
-    assert_eq!(claim(own, started), own);
+    assert_eq!(claim(own, started), [own]);
     for pid in [0, u32::MAX, 1 << 31, own.wrapping_neg()] {
-        assert_eq!(claim(pid, started), 0, "{pid}");
+        assert!(claim(pid, started).is_empty(), "{pid}");
     }
-    assert_eq!(claim(own, started + 1), 0, "the process with this number is another one");
+    assert!(claim(own, started + 1).is_empty(), "the process with this number is another one");
 }

@@ -4,14 +4,13 @@ use std::sync::atomic::Ordering;
 
 use rdma_core::Time;
 use rdma_sim::driver::{Process, RemoteInput};
+use rdma_sim::remote::ProcessName;
 use rdma_sim::{CableStats, Driver, Fault, FaultKind, Trigger};
 use rustix::process::Signal;
 
 use super::super::error::FabricError;
+use super::super::segment::index;
 use super::{HostClaim, LocalHost, NONE, Receivers};
-
-/// The incarnation of a host that no process has claimed
-const NO_INCARNATION: u32 = 0;
 
 impl LocalHost {
     /// Schedules the faults that were added to the log
@@ -41,8 +40,7 @@ impl LocalHost {
         let is_for_once =
             matches!(fault.kind, FaultKind::Boundary | FaultKind::Corrupt { .. } | FaultKind::Lose { .. });
         let is_past = matches!(fault.trigger, Trigger::At(time) if time < self.now());
-        let has_predecessor =
-            self.fabric.segment.slot(self.host).incarnation.load(Ordering::Relaxed) != NO_INCARNATION;
+        let has_predecessor = self.fabric.segment.claimed(self.host) > 0;
         is_for_once && is_past && !self.is_claimed() && has_predecessor && fault.target.host() == self.name()
     }
 
@@ -56,6 +54,8 @@ impl LocalHost {
     }
 
     /// Schedules a fault after `frames` frames, of which earlier processes of this host may have sent some, or all
+    ///
+    /// Processes of one host count apart: the first to have sent the rest by itself fires the fault.
     fn arm(&self, mut fault: Fault, frames: u64, before: &[CableStats], input: &mut RemoteInput<'_>) {
         let sent = self.fabric.port_of(&fault.target).map_or(0, |port| before[port].frames);
         if sent < frames {
@@ -64,15 +64,25 @@ impl LocalHost {
         }
     }
 
-    /// Adds the restart of this host to the log, if a fault has ended an earlier process of it
-    pub(super) fn restart(&self, driver: &Driver, receivers: &mut Receivers) -> Result<(), FabricError> {
+    /// Adds the restart of this host to the log, if a fault has ended its earlier processes
+    ///
+    /// One that is paused and still has a process stays paused, and `process` with it.
+    pub(super) fn restart(
+        &self,
+        process: ProcessName,
+        driver: &Driver,
+        receivers: &mut Receivers,
+    ) -> Result<(), FabricError> {
         let mut states = || {
             self.read_faults(receivers, &mut driver.remote_input());
             driver.advance_to(self.now());
             self.processes(driver)
         };
         let mut now = states();
-        if now[self.host].0 != Process::Running {
+        let is_joined = now[self.host].0 == Process::Stopped && self.fabric.has_siblings(process);
+        if is_joined {
+            now[self.host].0 = Process::Running;
+        } else if now[self.host].0 != Process::Running {
             self.fabric.add_fault(&format!("at 0s {} restart", self.name()))?;
             now = states();
         }
@@ -83,15 +93,13 @@ impl LocalHost {
     /// The state of the processes of each host by the faults that have fired, and how often they were started
     fn processes(&self, driver: &Driver) -> Vec<(Process, u32)> {
         let input = driver.remote_input();
-        (0..self.seen.len()).map(|host| input.process(host as u32)).collect()
+        (0..self.fabric.segment.hosts()).map(|host| input.process(host as u32)).collect()
     }
 
     /// Stops, continues or kills processes by the faults that have fired; this one may stop, or end, here
     pub(crate) fn follow_faults(&self, driver: &Driver) {
         // An observer has not claimed a host: faults do not apply to it.
-        if !self.is_claimed() {
-            return;
-        }
+        let Some(HostClaim { process: own, .. }) = self.claim.get() else { return };
         let fired = driver.remote_input().take_fired();
         for mut fault in fired {
             fault.trigger = Trigger::At(Time::ZERO);
@@ -102,27 +110,31 @@ impl LocalHost {
         let before = std::mem::replace(&mut self.receivers().processes, now.clone());
         for (host, (before, now)) in before.into_iter().zip(now).enumerate() {
             let is_killed = now.0 == Process::Dead || now.1 != before.1;
-            let signal = match (before.0, now.0) {
-                _ if is_killed && host == self.host => Signal::KILL,
-                // All processes continue one that is stopped, even for its end: it kills itself, because the host may have
-                // another process by now.
-                (Process::Stopped, Process::Running | Process::Dead) => Signal::CONT,
-                (Process::Running, Process::Stopped) if host == self.host => Signal::STOP,
-                _ => continue,
-            };
-            self.fabric.signal(host, signal);
+            match (before.0, now.0) {
+                _ if is_killed && host == self.host => self.fabric.signal(*own, Signal::KILL),
+                // All processes continue those that are stopped, even for their end: each kills itself, because the host may
+                // have others by now.
+                (Process::Stopped, Process::Running | Process::Dead) => {
+                    self.fabric.signal_all(host, Signal::CONT);
+                }
+                (Process::Running, Process::Stopped) if host == self.host => {
+                    self.fabric.signal(*own, Signal::STOP);
+                }
+                _ => (),
+            }
         }
     }
 
-    /// Forgets the queue pairs of hosts whose processes have ended
-    pub(crate) fn reap_dead_hosts(&self, driver: &Driver) {
-        // No new process is detected meanwhile: a host that rejoins while its predecessor is reaped would be forgotten.
+    /// Forgets the queue pairs of processes that have ended
+    pub(crate) fn reap_dead_processes(&self, driver: &Driver) {
+        // No new process is detected meanwhile: one that comes while its predecessor is reaped would be forgotten.
         let _receivers = self.receivers();
-        for (host, announced) in self.announced.iter().enumerate() {
+        for process in self.others() {
+            let announced = &self.announced[index(process)];
             let is_announced = announced.load(Ordering::Relaxed) != NONE;
-            if is_announced && self.fabric.process_of(host) == NONE {
+            if is_announced && self.fabric.find_process(process).is_none() {
                 announced.store(NONE, Ordering::Relaxed);
-                driver.remote_input().forget(host as u32);
+                driver.remote_input().forget(process);
             }
         }
     }

@@ -66,7 +66,7 @@ impl Memory {
     /// Whether `memory` can be registered, with `leaked` regions that count and that no process has
     pub(super) fn check_limit(&self, device: DeviceIndex, leaked: u32, caps: &Caps) -> Result<(), Error> {
         let limit = caps.max_mr;
-        if (self.devices[device.position()].regions.len() as u32).saturating_add(leaked) >= limit {
+        if self.count(device).saturating_add(leaked) >= limit {
             let resource = Resource::MemoryRegions;
             return Err(Error::new(Verb::RegMr, Cause::Exhausted { resource, limit }));
         }
@@ -106,6 +106,11 @@ impl Memory {
         let device = self.regions.remove(key)?.device;
         self.devices[device.position()].regions.retain(|other| *other != key);
         Some(device)
+    }
+
+    /// How many regions a device has
+    pub(super) fn count(&self, device: DeviceIndex) -> u32 {
+        self.devices[device.position()].regions.len() as u32
     }
 
     pub(super) fn deregister_all(&mut self, device: DeviceIndex) {

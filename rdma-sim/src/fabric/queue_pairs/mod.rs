@@ -23,12 +23,14 @@ use super::event::Event;
 use super::ids::{CqKey, DeviceIndex, QpKey, QpRef, RegionKey, Span};
 use crate::Model;
 use crate::catalogue::rule;
+use crate::remote::{FIRST_HOP, MAX_PROCESSES};
 use crate::rules::{FrameMatch, QueueGrant, QueueReadBack, QueueUnit};
 
 /// The queue pairs of all devices
 pub(crate) struct QueuePairs {
     all: SlotMap<QpKey, QueuePair>,
     devices: Vec<PerDevice>,
+    numbers: Numbers,
     /// How long a queue pair can rest.
     idle_ns: u64,
     max_qp: u32,
@@ -45,6 +47,13 @@ struct PerDevice {
     next_hop: u32,
 }
 
+/// The hops that numbers are made of: each process of a host has its own
+#[derive(Clone, Copy)]
+struct Numbers {
+    first: u32,
+    step: u32,
+}
+
 /// How the bytes of a piece get from a send into a receive
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PieceTarget {
@@ -56,8 +65,6 @@ pub(super) struct PieceTarget {
     pub(super) is_full: bool,
 }
 
-/// Queue pair numbers are hop numbers times 256, from hop 9 (published reverse-engineered driver).
-const FIRST_HOP: u32 = 9;
 /// The trace has room for numbers up to this hop.
 const LAST_HOP: u32 = 0xfff;
 /// How long a reliable queue pair tries to reach a peer: seven times half a second, as common adapters do.
@@ -70,6 +77,7 @@ impl QueuePairs {
         Self {
             all: SlotMap::with_key(),
             devices: iter::repeat_with(per_device).take(devices).collect(),
+            numbers: Numbers { first: FIRST_HOP, step: 1 },
             idle_ns: idle.unwrap_or(u64::MAX),
             max_qp: model.caps.max_qp,
             max_frames: model.caps.max_queue_frames,
@@ -78,6 +86,13 @@ impl QueuePairs {
             unit: model.rules.queue_unit,
             frame_match: model.rules.frame_match,
         }
+    }
+
+    /// Leaves the numbers of other processes alone from now on: this is the one with that number
+    pub(crate) fn share_numbers(&mut self, process: u32) {
+        let first = FIRST_HOP + process % MAX_PROCESSES;
+        self.numbers = Numbers { first, step: MAX_PROCESSES };
+        self.devices.iter_mut().for_each(|device| device.next_hop = first);
     }
 
     // ─── Coming and going ───
@@ -93,7 +108,7 @@ impl QueuePairs {
         now: Time,
     ) -> Result<QpKey, Error> {
         let fail = |cause| Err(Error::new(Verb::CreateQp, cause));
-        let limit = self.max_qp;
+        let limit = self.max_qp.min(self.numbers.count());
         if (self.of(device).len() as u32).saturating_add(leaked) >= limit {
             return fail(Cause::Exhausted { resource: Resource::QueuePairs, limit });
         }
@@ -132,9 +147,9 @@ impl QueuePairs {
     fn take_qpn(&mut self, device: DeviceIndex) -> Qpn {
         let mut hop = self.devices[device.position()].next_hop;
         while self.find(device, Qpn(hop << 8)).is_some() {
-            hop = next_hop(hop);
+            hop = self.numbers.after(hop);
         }
-        self.devices[device.position()].next_hop = next_hop(hop);
+        self.devices[device.position()].next_hop = self.numbers.after(hop);
         Qpn(hop << 8)
     }
 
@@ -406,8 +421,16 @@ impl QueuePairs {
     }
 }
 
-fn next_hop(hop: u32) -> u32 {
-    if hop == LAST_HOP { FIRST_HOP } else { hop + 1 }
+impl Numbers {
+    /// How many there are
+    fn count(self) -> u32 {
+        (LAST_HOP - self.first) / self.step + 1
+    }
+
+    /// The hop after `hop`, in turn
+    fn after(self, hop: u32) -> u32 {
+        if hop + self.step > LAST_HOP { self.first } else { hop + self.step }
+    }
 }
 
 impl Index<QpKey> for QueuePairs {

@@ -10,7 +10,7 @@ use rdma_core::{
 use super::delivery::{self, Piece};
 use super::work::{EndedReceive, EndedSend, Head, Receive, Send, opcode};
 use crate::fabric::ids::{CqKey, DeviceIndex, QpKey, Span};
-use crate::remote::QpName;
+use crate::remote::{ProcessName, QpName};
 use crate::rules::QueueUnit;
 
 /// A queue pair
@@ -125,6 +125,11 @@ impl QueuePair {
 
     pub(crate) fn name(&self) -> QpName {
         QpName { device: self.device.0, qpn: self.qpn }
+    }
+
+    /// The process that it belongs to, if its device belongs to `host`
+    pub(crate) fn process(&self, host: u32) -> ProcessName {
+        ProcessName::of(host, self.qpn)
     }
 
     /// Its number in the trace, where the numbers of all devices must differ

@@ -336,7 +336,7 @@ impl World {
         }
     }
 
-    pub(crate) fn alloc_pd(&mut self, device: DeviceRef) -> Result<(), Error> {
+    pub(super) fn alloc_pd(&mut self, device: DeviceRef) -> Result<(), Error> {
         self.require_usable(device, Verb::AllocPd)?;
         let limit = self.max_pd;
         let found = self.device_mut(device.index);
@@ -353,11 +353,16 @@ impl World {
         self.device(device).faults.no_pds
     }
 
-    pub(crate) fn dealloc_pd(&mut self, device: DeviceRef) {
+    pub(super) fn dealloc_pd(&mut self, device: DeviceRef) {
         let owner = self.device_mut(device.index);
         if owner.generation == device.generation {
             owner.pds -= 1;
         }
+    }
+
+    /// Protection domains of a device
+    pub(super) fn pds_of(&self, device: DeviceIndex) -> u32 {
+        self.device(device).pds
     }
 
     /// Protection domains of all devices

@@ -1,0 +1,203 @@
+//! How many objects the processes of a host have, because the limits of a device apply to all of them together
+//!
+//! For each port and kind of object there is one word, of which each process has 16 bits. One exchange of the word checks the limit
+//! and counts the object: processes that create objects at once get as many as the limit permits, and no more. A process that is
+//! killed leaves its bits behind. They are cleared by the next process in its place, or by one that would be refused because of
+//! them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rdma_core::Resource;
+use rdma_sim::remote::{MAX_PROCESSES, ProcessName, SharedObjects};
+
+use super::files;
+use super::segment::{OBJECT_KINDS, Segment};
+
+const BITS: u32 = 16;
+const MAX_COUNT: u32 = (1 << BITS) - 1;
+const _: () = assert!(MAX_PROCESSES * BITS <= u64::BITS);
+
+/// The counts of all processes of a host, as one of them changes them
+pub(super) struct HostObjects {
+    segment: Arc<Segment>,
+    /// Has the locks that say which processes exist.
+    directory: PathBuf,
+    process: ProcessName,
+}
+
+impl HostObjects {
+    pub(super) fn new(segment: Arc<Segment>, directory: PathBuf, process: ProcessName) -> Self {
+        Self { segment, directory, process }
+    }
+
+    /// Forgets all objects of this process, or of a predecessor in its place, on `ports`
+    pub(super) fn clear(&self, ports: impl Iterator<Item = usize>) {
+        for port in ports {
+            for kind in 0..OBJECT_KINDS {
+                clear(self.segment.objects(port, kind), self.process.number);
+            }
+        }
+    }
+
+    /// Clears the count of a process that has ended, if there is one; `word` has the counts
+    fn reclaim(&self, counts: &AtomicU64, word: u64) -> bool {
+        (0..MAX_PROCESSES).filter(|number| *number != self.process.number && count(word, *number) > 0).any(
+            |number| {
+                let process = ProcessName { number, ..self.process };
+                let Ok(lock) = files::process_lock(&self.directory, process) else { return false };
+                // While this process holds the lock, no other takes the place.
+                let has_ended = lock.try_lock().is_ok();
+                if has_ended {
+                    clear(counts, number);
+                }
+                has_ended
+            },
+        )
+    }
+}
+
+impl SharedObjects for HostObjects {
+    fn add(&mut self, device: u32, resource: Resource, own: u32, limit: u32) -> bool {
+        let Some(kind) = kind(resource) else { return true };
+        let counts = self.segment.objects(device as usize, kind);
+        let own_number = self.process.number;
+        loop {
+            let word = counts.load(Ordering::Acquire);
+            let others = (0..MAX_PROCESSES).filter(|number| *number != own_number);
+            let all: u32 = own + others.map(|number| count(word, number)).sum::<u32>();
+            if all < limit && own < MAX_COUNT {
+                let counted = with(word, own_number, own + 1);
+                if counts.compare_exchange(word, counted, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                    return true;
+                }
+            } else if !self.reclaim(counts, word) {
+                return false;
+            }
+        }
+    }
+
+    fn set(&mut self, device: u32, resource: Resource, own: u32) {
+        let Some(kind) = kind(resource) else { return };
+        let counts = self.segment.objects(device as usize, kind);
+        let _ = counts.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| {
+            Some(with(word, self.process.number, own.min(MAX_COUNT)))
+        });
+    }
+}
+
+fn kind(resource: Resource) -> Option<usize> {
+    match resource {
+        Resource::CompletionQueues => Some(0),
+        Resource::MemoryRegions => Some(1),
+        Resource::ProtectionDomains => Some(2),
+        Resource::QueuePairs => Some(3),
+        _ => None,
+    }
+}
+
+/// The count of a process
+fn count(word: u64, number: u32) -> u32 {
+    (word >> (number * BITS)) as u32 & MAX_COUNT
+}
+
+/// The word with another count of a process
+fn with(word: u64, number: u32, count: u32) -> u64 {
+    let mask = u64::from(MAX_COUNT) << (number * BITS);
+    word & !mask | u64::from(count) << (number * BITS)
+}
+
+fn clear(counts: &AtomicU64, number: u32) {
+    counts.fetch_and(with(u64::MAX, number, 0), Ordering::AcqRel);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::files::process_lock;
+    use super::*;
+
+    const QPS: Resource = Resource::QueuePairs;
+
+    /// The counts of a host of a new fabric as each of its processes changes them, and the directory of their locks
+    fn processes() -> (Vec<HostObjects>, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let segment = Arc::new(Segment::create(&file, "", 2, 0).unwrap());
+        let process = |number| {
+            let process = ProcessName { host: 1, number };
+            HostObjects::new(Arc::clone(&segment), directory.path().to_owned(), process)
+        };
+        ((0..MAX_PROCESSES).map(process).collect(), directory)
+    }
+
+    /// The locks of all processes, which exist for as long as they are held
+    fn locks(processes: &[HostObjects]) -> Vec<std::fs::File> {
+        let lock = |objects: &HostObjects| {
+            let lock = process_lock(&objects.directory, objects.process).unwrap();
+            lock.try_lock().unwrap();
+            lock
+        };
+        processes.iter().map(lock).collect()
+    }
+
+    /// Catches a check and a count that another process comes between: with as many threads as processes, too many objects, or too
+    /// few.
+    #[test]
+    fn processes_that_create_objects_at_once_get_as_many_as_the_limit_permits() {
+        let (mut processes, _directory) = processes();
+        let _locks = locks(&processes);
+        const LIMIT: u32 = 1_001;
+        let created: Vec<u32> = std::thread::scope(|scope| {
+            let create = |objects: &mut HostObjects| {
+                let mut own = 0;
+                while objects.add(5, QPS, own, LIMIT) {
+                    own += 1;
+                    // Each third is destroyed and created again.
+                    if own.is_multiple_of(3) {
+                        objects.set(5, QPS, own - 1);
+                        own -= u32::from(!objects.add(5, QPS, own - 1, LIMIT));
+                    }
+                }
+                own
+            };
+            let threads: Vec<_> =
+                processes.iter_mut().map(|objects| scope.spawn(move || create(objects))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(created.iter().sum::<u32>(), LIMIT, "{created:?}");
+        assert!(processes[0].add(5, Resource::MemoryRegions, 0, 1), "other objects have limits of their own");
+        assert!(processes[0].add(4, QPS, 0, 1), "so has another port");
+    }
+
+    /// Catches objects of a killed process that count for ever, and those of one that lives and stop to count.
+    #[test]
+    fn objects_of_a_process_that_has_ended_do_not_count() {
+        let (mut processes, _directory) = processes();
+        let mut locks = locks(&processes);
+        for own in 0..5 {
+            assert!(processes[0].add(0, QPS, own, 10) && processes[1].add(0, QPS, own, 10));
+        }
+        assert!(!processes[2].add(0, QPS, 0, 10));
+        processes[1].set(0, QPS, 4);
+        assert!(processes[2].add(0, QPS, 0, 10));
+        assert!(!processes[2].add(0, QPS, 1, 10));
+        drop(locks.remove(0));
+        assert!((1..6).all(|own| processes[2].add(0, QPS, own, 10)));
+        assert!(!processes[2].add(0, QPS, 6, 10));
+        processes[2].clear(0..1);
+        assert!((4..10).all(|own| processes[1].add(0, QPS, own, 10)));
+        assert!(!processes[1].add(0, QPS, 10, 10));
+    }
+
+    /// Catches a count that runs into that of the next process.
+    #[test]
+    fn a_process_has_at_most_as_many_objects_as_are_counted() {
+        let (mut processes, _directory) = processes();
+        let _locks = locks(&processes);
+        assert!(processes[0].add(0, QPS, MAX_COUNT - 1, u32::MAX));
+        assert!(!processes[0].add(0, QPS, MAX_COUNT, u32::MAX));
+        assert!(processes[1].add(0, QPS, 0, MAX_COUNT + 1));
+        assert!(!processes[1].add(0, QPS, 1, MAX_COUNT + 1));
+    }
+}
