@@ -6,16 +6,16 @@
 //!
 //! # Several processes
 //!
-//! With `RDMA_SIM_FABRIC` (a name) and `RDMA_SIM_HOST` (the name of a host, or its number), a process is one of the up to
-//! four of a host of a fabric in [shared memory](shared), and sees the devices of that host: `rdma_en2` and so on. The first process makes the fabric, by
-//! `RDMA_SIM_TOPOLOGY` (`mesh:3`, `ring:4`, `line:2`, `star:5`, `pair`, or a file in TOML or a device matrix in JSON), `RDMA_SIM_PROFILE`,
+//! With `RDMA_SIM_FABRIC` (a name) and `RDMA_SIM_HOST` (the name of a host, or its number), a process is one of up to four of a host
+//! of a fabric in [shared memory](shared), and sees the devices of that host: `rdma_en2` and so on. The first process makes the
+//! fabric, by `RDMA_SIM_TOPOLOGY` (`mesh:3`, `ring:4`, `line:2`, `star:5`, `pair`, or a file in TOML or a device matrix in JSON), `RDMA_SIM_PROFILE`,
 //! `RDMA_SIM_SEED` and `RDMA_SIM_PACE` (`tb5`: cables as slow as modelled; `none`). The fabric is gone with its last process. Faults of
 //! `RDMA_SIM_FAULTS`, or that `tb5 fabric` adds, apply to all processes alike; faults of hosts stop, continue and kill processes.
 //!
 //! Data is copied into the shared memory and out of it. A thread beside the program does what a device does while the program does
 //! not call: it fills receives, answers one-sided operations, raises completion events. While the program polls, it sleeps.
 //!
-//! Processes of one host share the limits of its devices, and no number of a queue pair. When one is killed, the others go on.
+//! Processes of one host share the limits of its devices; their queue pairs have different numbers. When one is killed, the others go on.
 //!
 //! In a child that was forked from a process that has used verbs, every verb fails with `ENODEV` (19), and the parent goes on.
 //!

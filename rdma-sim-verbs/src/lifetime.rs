@@ -1,7 +1,7 @@
 //! The end of this process, and processes that are forked from it
 //!
-//! A child that is forked from a process of a fabric has a copy of everything: the rings that only one process may write to, and locks that threads held which the
-//! child does not have. Every function of the ABI therefore fails in a child, before it takes a lock.
+//! A child that is forked from a process of a fabric has a copy of everything: the rings that only one process may write to, and
+//! locks that threads held which the child does not have. Every function of the ABI therefore fails in a child, before it takes a lock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -100,7 +100,7 @@ impl Driver {
 
     /// From now on, this process is the one with that number of several that [simulate](Self::simulate_only) the same host
     ///
-    /// It has no objects yet. `objects` counts them for all processes of the host, whom the limits of a device concern together.
+    /// It has no objects yet. `objects` counts them for all processes of the host: the limits of a device apply to them together.
     pub fn share_host(&self, number: u32, objects: Box<dyn SharedObjects>) {
         let fabric = &mut self.net.shared().lock().fabric;
         fabric.qps.share_numbers(number);

@@ -5,7 +5,7 @@ use rdma_sim::remote::{LinkMessage, QpName};
 
 use super::ring::WORDS;
 
-/// The incarnations of the sending and the receiving host
+/// The incarnations of the sending and the receiving process
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Stamp {
     pub(crate) from: u32,

@@ -38,10 +38,10 @@ pub(super) struct Claim {
     /// Held for as long as the process is one of the host.
     pub(super) lock: File,
     /// Held while the process becomes one of the host, as no other does meanwhile.
-    pub(super) turn: File,
+    pub(super) host_lock: File,
 }
 
-/// Looks for a free slot of a host: the lock of one may be held for a moment by a process that clears its counts
+/// How often a process looks for a free slot: one may be held free for a moment by a process that clears its counts
 const CLAIM_ATTEMPTS: u32 = 10;
 
 /// How late the latest process of a host was: its events took place, or messages reached it, after the time that the model says
@@ -158,6 +158,9 @@ impl SharedFabric {
                 return Err(FabricError::Version(name.to_owned()));
             };
             let settings = Settings::parse(&segment.settings())?;
+            if settings.topology().hosts().len() != segment.hosts() {
+                return Err(FabricError::Version(name.to_owned()));
+            }
             if let Some(difference) = wanted.and_then(|wanted| wanted.difference(&settings)) {
                 return Err(FabricError::Other(name.to_owned(), difference));
             }
@@ -367,15 +370,15 @@ impl SharedFabric {
     pub(super) fn claim(&self, host: usize) -> Result<Claim, FabricError> {
         let name = self.settings.topology().hosts()[host].name().to_owned();
         let subject = format!("host {name:?}");
-        let turn = files::claim_lock(&self.directory, host).map_err(FabricError::io(subject.as_str()))?;
-        turn.lock().map_err(FabricError::io(subject.as_str()))?;
+        let host_lock = files::host_lock(&self.directory, host).map_err(FabricError::io(subject.as_str()))?;
+        host_lock.lock().map_err(FabricError::io(subject.as_str()))?;
         for attempt in 0..CLAIM_ATTEMPTS {
             for number in 0..remote::MAX_PROCESSES {
                 let process = ProcessName { host: host as u32, number };
                 let lock = files::process_lock(&self.directory, process)
                     .map_err(FabricError::io(subject.as_str()))?;
                 if lock.try_lock().is_ok() {
-                    return Ok(Claim { process, lock, turn });
+                    return Ok(Claim { process, lock, host_lock });
                 }
             }
             if attempt + 1 < CLAIM_ATTEMPTS {
@@ -388,9 +391,9 @@ impl SharedFabric {
     /// Whether a host has other processes than `process`; the caller holds the lock to claim the host
     pub(super) fn has_siblings(&self, process: ProcessName) -> bool {
         let numbers = (0..remote::MAX_PROCESSES).filter(|number| *number != process.number);
-        numbers.map(|number| ProcessName { number, ..process }).any(|other| {
-            files::process_lock(&self.directory, other).is_ok_and(|lock| lock.try_lock().is_err())
-        })
+        numbers
+            .map(|number| ProcessName { number, ..process })
+            .any(|other| files::hold_free(&self.directory, other).is_none())
     }
 }
 

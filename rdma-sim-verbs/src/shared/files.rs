@@ -1,8 +1,9 @@
 //! The files of a fabric
 //!
-//! A fabric is a directory: the shared memory, for each process that a host may have a file whose lock says that there is one, and
-//! a [pipe](WakePipe) that wakes it, and for each host a file whose lock a process holds while it becomes one of the host. Processes of the fabric hold a shared lock of the memory's file. The last of them
-//! removes the directory; if it was killed, the next process that makes or lists fabrics does. Locks end with their process.
+//! A fabric is a directory: the shared memory; for each process that a host may have, a file whose lock says that there is one, and
+//! a [pipe](WakePipe) that wakes it; and for each host, a file whose lock a process holds while it becomes one of the host. Processes
+//! of the fabric hold a shared lock of the memory's file. The last of them removes the directory; if it was killed, the next process
+//! that makes or lists fabrics does. Locks end with their process.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -69,8 +70,16 @@ pub(super) fn process_lock(directory: &Path, process: ProcessName) -> io::Result
     open_file(&directory.join(format!("{}.{}.lock", process.host, process.number)), true)
 }
 
+/// Keeps the slot of a process free for as long as the value lives; `None` if a process is in it
+///
+/// Several processes may do so at once: only one that claims the slot holds its lock alone.
+pub(super) fn hold_free(directory: &Path, process: ProcessName) -> Option<File> {
+    let lock = process_lock(directory, process).ok()?;
+    lock.try_lock_shared().is_ok().then_some(lock)
+}
+
 /// The file whose lock a process holds while it becomes one of a host
-pub(super) fn claim_lock(directory: &Path, host: usize) -> io::Result<File> {
+pub(super) fn host_lock(directory: &Path, host: usize) -> io::Result<File> {
     open_file(&directory.join(format!("{host}.lock")), true)
 }
 

@@ -54,7 +54,7 @@ struct HostClaim {
     rings: Vec<RingMemory>,
     /// What the processes of this host had sent from each port before.
     before: Vec<CableStats>,
-    /// What of that its predecessors in its place had sent.
+    /// What of that its predecessors in its slot had sent.
     before_here: Vec<CableStats>,
     /// Held for as long as the process is one of the host.
     _lock: File,
@@ -144,7 +144,7 @@ impl LocalHost {
         }
         let failed = |error: io::Error| FabricError::Io(format!("fabric {:?}", self.fabric.name()), error);
         let (host, fabric) = (self.host, &self.fabric);
-        let Claim { process, lock, turn } = fabric.claim(host)?;
+        let Claim { process, lock, host_lock } = fabric.claim(host)?;
         fabric.reserve(process).map_err(failed)?;
         let pipe = WakePipe::open(&fabric.pipe(process)).map_err(failed)?;
         let slot = fabric.segment.slot(process);
@@ -175,7 +175,9 @@ impl LocalHost {
         slot.pid.store(pid, Ordering::Release);
         fabric.segment.note_claim(process);
         slot.incarnation.store(incarnation, Ordering::Release);
-        drop((receivers, turn));
+        drop(receivers);
+        // Unlocked, not closed: a child that was forked meanwhile has a copy of it.
+        let _ = host_lock.unlock();
         // The others detect the new incarnation at once.
         fabric.wake_all();
         // It stops here if its host is paused.

@@ -1,4 +1,5 @@
-//! Fabrics in shared memory: each process simulates one host, and messages between hosts pass rings in the memory
+//! Fabrics in shared memory: each process simulates one host, alone or beside others, and messages between hosts pass rings in the
+//! memory
 
 mod clock;
 mod codec;

@@ -2,7 +2,7 @@
 //!
 //! For each port and kind of object there is one word, of which each process has 16 bits. One exchange of the word checks the limit
 //! and counts the object: processes that create objects at once get as many as the limit permits, and no more. A process that is
-//! killed leaves its bits behind. They are cleared by the next process in its place, or by one that would be refused because of
+//! killed leaves its bits behind. They are cleared by the next process in its slot, or by one that would be refused because of
 //! them.
 
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ impl HostObjects {
         Self { segment, directory, process }
     }
 
-    /// Forgets all objects of this process, or of a predecessor in its place, on `ports`
+    /// Forgets all objects of this process, or of a predecessor in its slot, on `ports`
     pub(super) fn clear(&self, ports: impl Iterator<Item = usize>) {
         for port in ports {
             for kind in 0..OBJECT_KINDS {
@@ -43,18 +43,14 @@ impl HostObjects {
 
     /// Clears the count of a process that has ended, if there is one; `word` has the counts
     fn reclaim(&self, counts: &AtomicU64, word: u64) -> bool {
-        (0..MAX_PROCESSES).filter(|number| *number != self.process.number && count(word, *number) > 0).any(
-            |number| {
-                let process = ProcessName { number, ..self.process };
-                let Ok(lock) = files::process_lock(&self.directory, process) else { return false };
-                // While this process holds the lock, no other takes the place.
-                let has_ended = lock.try_lock().is_ok();
-                if has_ended {
-                    clear(counts, number);
-                }
-                has_ended
-            },
-        )
+        let others = (0..MAX_PROCESSES).filter(|number| *number != self.process.number);
+        others.filter(|number| count(word, *number) > 0).any(|number| {
+            let ended = files::hold_free(&self.directory, ProcessName { number, ..self.process });
+            if ended.is_some() {
+                clear(counts, number);
+            }
+            ended.is_some()
+        })
     }
 }
 
@@ -188,6 +184,18 @@ mod tests {
         processes[2].clear(0..1);
         assert!((4..10).all(|own| processes[1].add(0, QPS, own, 10)));
         assert!(!processes[1].add(0, QPS, 10, 10));
+    }
+
+    /// Catches processes that take each other, as they look, for the one that has ended.
+    #[test]
+    fn several_processes_reclaim_objects_of_one_that_has_ended() {
+        let (mut processes, directory) = processes();
+        let mut locks = locks(&processes);
+        assert!(processes[0].add(0, QPS, 0, 1));
+        drop(locks.remove(0));
+        let _other = files::hold_free(directory.path(), processes[0].process).unwrap();
+        assert!(processes[1].add(0, QPS, 0, 1));
+        assert!(files::hold_free(directory.path(), processes[1].process).is_none(), "it lives");
     }
 
     /// Catches a count that runs into that of the next process.

@@ -85,11 +85,12 @@ impl std::ops::Add for CableStats {
 
     fn add(self, other: Self) -> Self {
         Self {
-            frames: self.frames + other.frames,
-            messages: self.messages + other.messages,
-            payload_bytes: self.payload_bytes + other.payload_bytes,
-            stalls: self.stalls + other.stalls,
-            wire_bytes: self.wire_bytes + other.wire_bytes,
+            // They may come from memory that other processes write.
+            frames: self.frames.saturating_add(other.frames),
+            messages: self.messages.saturating_add(other.messages),
+            payload_bytes: self.payload_bytes.saturating_add(other.payload_bytes),
+            stalls: self.stalls.saturating_add(other.stalls),
+            wire_bytes: self.wire_bytes.saturating_add(other.wire_bytes),
         }
     }
 }

@@ -37,13 +37,11 @@ impl Fabric {
         let key = self.cqs.create(device, depth, leaked, &self.model.caps)?;
         let (resource, own) = (Resource::CompletionQueues, self.cqs.count(device) - 1);
         let counted = self.remotes.add_object(device, resource, [own, leaked], self.model.caps.max_cq);
-        match counted {
-            Ok(()) => Ok(key),
-            Err(cause) => {
-                self.cqs.destroy(key);
-                Err(Error::new(Verb::CreateCq, cause))
-            }
-        }
+        counted.map_err(|cause| {
+            self.cqs.destroy(key);
+            Error::new(Verb::CreateCq, cause)
+        })?;
+        Ok(key)
     }
 
     pub(crate) fn destroy_cq(&mut self, key: CqKey) {

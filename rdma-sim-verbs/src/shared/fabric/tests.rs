@@ -115,6 +115,26 @@ fn memory_is_allocated_before_it_is_used() {
     assert_eq!((blocks() - before) >> 20, 2 * rings + 2, "to both processes of the peer, and back");
 }
 
+/// Catches numbers in shared memory that are used unchecked: as the position of a ring or slot, or in a sum.
+#[test]
+fn memory_whose_numbers_contradict_each_other_ends_no_process() {
+    let name = name("contradicting");
+    let fabric = SharedFabric::create(&name, &settings()).unwrap();
+    let mut most = CableStats::default();
+    most.frames = u64::MAX;
+    for number in 0..2 {
+        let process = ProcessName { number, ..FIRST };
+        fabric.segment.note_claim(process);
+        fabric.segment.port(0, process).store(most);
+    }
+    assert_eq!(fabric.sent()[0].frames, u64::MAX);
+    // Of three hosts, as the settings say, there is memory for two.
+    fabric.file.set_len(0).unwrap();
+    let three = Settings::new(Topology::mesh(3, rdma_sim::topology::MacModel::from(3)).unwrap());
+    Segment::create(&fabric.file, &three.to_text(), 2, 0).unwrap();
+    assert!(matches!(SharedFabric::open(&name), Err(FabricError::Version(_))));
+}
+
 /// Catches a number in shared memory that is used unchecked: a signal to process −1 goes to all processes of the user.
 #[test]
 fn a_host_whose_process_number_is_invalid_or_of_another_process_has_no_process() {
