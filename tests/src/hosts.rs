@@ -101,6 +101,14 @@ impl Hosts {
         b.ask(&format!("connect {for_b} {address_a}"));
         [for_a, for_b]
     }
+
+    /// Connects both; each sends to the other for ever
+    pub fn talk(&self, [a, b]: [&mut Peer; 2], device: &str) -> [usize; 2] {
+        let [for_a, for_b] = self.connect([a, b], [device; 2], 255, 1 << 20);
+        a.ask(&format!("talk {for_a}"));
+        b.ask(&format!("talk {for_b}"));
+        [for_a, for_b]
+    }
 }
 
 /// Kills the process of `command` when the thread of the test ends, in whatever way, on systems that can
@@ -146,6 +154,56 @@ impl Peer {
     /// Waits for an answer; `None` if the process has ended, or does not answer for a minute
     pub fn answer(&self) -> Option<String> {
         self.lines.recv_timeout(RESPONSE_TIMEOUT).ok()
+    }
+
+    /// How many messages it has received
+    pub fn count(&mut self, link: usize) -> u64 {
+        self.ask(&format!("count {link}")).parse().expect("a number")
+    }
+
+    /// Waits until it has received so many messages more than by now
+    pub fn goes_on(&mut self, link: usize, more: u64) {
+        let start = self.count(link);
+        self.receives(link, start + more);
+    }
+
+    /// Waits until it has received so many messages in all
+    ///
+    /// # Panics
+    ///
+    /// If that takes longer than half a minute.
+    pub fn receives(&mut self, link: usize, wanted: u64) {
+        let mut received = 0;
+        for _ in 0..6_000 {
+            received = self.count(link);
+            if received >= wanted {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("{}: {received} messages of {wanted} came within half a minute", self.name);
+    }
+
+    /// Waits until the process is stopped, on systems that say so
+    ///
+    /// # Panics
+    ///
+    /// If that takes longer than a minute.
+    pub fn wait_until_stopped(&self) {
+        let is_known = Path::new("/proc/self/stat").exists();
+        for _ in 0..60_000 {
+            if !is_known || self.state() == Some('T') {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("{} is not stopped within a minute", self.name);
+    }
+
+    /// What the system says of the process: `T` if it is stopped
+    pub fn state(&self) -> Option<char> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;
+        stat.rsplit_once(')')?.1.trim().chars().next()
     }
 
     /// The process ID

@@ -3,13 +3,12 @@
 //! Mutants that these tests were seen to catch. Records are applied whatever their stamp is. A host is not announced to a new
 //! process. A successor keeps the incarnation of its predecessor. Messages that wait for room are not sent later. The head of a
 //! ring is published before the bytes. Data fills the last receive instead of the oldest that is open. Messages are counted in
-//! bytes. Faults that fire within a post are not followed. A process that adds a
-//! fault does not continue a stopped one. A forked child leaves the fabric for its parent.
+//! bytes. Faults that fire within a post are not followed. A process that adds a fault does not continue a stopped one. A forked
+//! child leaves the fabric for its parent.
 //!
 //! Caught elsewhere: counters of predecessors forgotten, by `programs.rs`; a tail that is never moved, by the tests of rings; used
 //! memory made anew, and a maker that was killed, by those of fabrics; a pipe that blocks, by those of wake pipes.
 
-use std::path::Path;
 use std::time::Duration;
 
 use rdma_sim::{MacModel, Topology};
@@ -30,14 +29,6 @@ fn started(name: &str) -> (Hosts, Peer, Peer) {
     (hosts, a, b)
 }
 
-/// Connects both; each sends to the other for ever
-fn talking(hosts: &Hosts, [a, b]: [&mut Peer; 2]) -> [usize; 2] {
-    let [to_b, to_a] = hosts.connect([a, b], [DEVICE; 2], 255, 1 << 20);
-    a.ask(&format!("talk {to_b}"));
-    b.ask(&format!("talk {to_a}"));
-    [to_b, to_a]
-}
-
 /// Whether a process ends because its device cannot be opened, as soon as it has learnt of a fault
 fn is_refused(mut peer: Peer) -> bool {
     // Fewer times than a device has queue pairs.
@@ -51,29 +42,6 @@ fn is_refused(mut peer: Peer) -> bool {
     is_refused && !peer.end()
 }
 
-fn count(peer: &mut Peer, link: usize) -> u64 {
-    peer.ask(&format!("count {link}")).parse().unwrap()
-}
-
-/// Waits until `peer` has received so many messages more than by now
-fn goes_on(peer: &mut Peer, link: usize, more: u64) {
-    let start = count(peer, link);
-    receives(peer, link, start + more);
-}
-
-/// Waits until `peer` has received so many messages in all
-fn receives(peer: &mut Peer, link: usize, wanted: u64) {
-    let mut received = 0;
-    for _ in 0..6_000 {
-        received = count(peer, link);
-        if received >= wanted {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("{received} messages of {wanted} came within half a minute");
-}
-
 /// Whether the directory of that fabric exists
 fn is_there(name: &str) -> bool {
     SharedFabric::list().unwrap().contains(&name.to_owned())
@@ -82,9 +50,9 @@ fn is_there(name: &str) -> bool {
 #[test]
 fn messages_of_all_sizes_arrive_whole_and_in_order() {
     let (hosts, mut a, mut b) = started("sizes");
-    let [to_b, to_a] = talking(&hosts, [&mut a, &mut b]);
-    goes_on(&mut a, to_b, 500);
-    goes_on(&mut b, to_a, 500);
+    let [to_b, to_a] = hosts.talk([&mut a, &mut b], DEVICE);
+    a.goes_on(to_b, 500);
+    b.goes_on(to_a, 500);
     assert!(a.end() && b.end());
 }
 
@@ -148,7 +116,7 @@ fn a_host_that_does_not_keep_pace_says_how_late_it_was() {
     for _ in 0..300 {
         std::thread::sleep(Duration::from_millis(10));
         a.signal(libc::SIGSTOP);
-        wait_until_stopped(&a);
+        a.wait_until_stopped();
         std::thread::sleep(Duration::from_millis(150));
         a.signal(libc::SIGCONT);
         if is_late() {
@@ -185,17 +153,17 @@ fn a_process_that_is_killed_at_any_moment_harms_no_other() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         std::thread::sleep(Duration::from_micros((state >> 33) % 20_000));
         if round % 4 == 3 {
-            goes_on(&mut a, ab, 1);
+            a.goes_on(ab, 1);
         }
         b.kill();
         a.ask(&format!("drop {ab}"));
         if round % 8 == 0 {
-            goes_on(&mut a, ac, 10);
-            goes_on(&mut c, ca, 10);
+            a.goes_on(ac, 10);
+            c.goes_on(ca, 10);
         }
     }
-    goes_on(&mut a, ac, 100);
-    goes_on(&mut c, ca, 100);
+    a.goes_on(ac, 100);
+    c.goes_on(ca, 100);
     assert!(a.end() && c.end());
 }
 
@@ -235,7 +203,7 @@ fn fabrics_are_separate() {
     a.ask("talk 0");
     // Time for a message to arrive, if it went anywhere.
     std::thread::sleep(Duration::from_millis(100));
-    assert_eq!(count(&mut b, 0), 0);
+    assert_eq!(b.count(0), 0);
     assert!(a.end() && b.end());
 }
 
@@ -272,15 +240,15 @@ fn invalid_names_settings_and_faults_are_refused_with_a_reason() {
 #[test]
 fn an_unplugged_cable_is_unplugged_for_both_processes() {
     let (hosts, mut a, mut b) = started("pulled");
-    let [to_b, _] = talking(&hosts, [&mut a, &mut b]);
-    goes_on(&mut a, to_b, 10);
+    let [to_b, _] = hosts.talk([&mut a, &mut b], DEVICE);
+    a.goes_on(to_b, 10);
     hosts.fabric.add_fault("at 0s a:rdma_en2 unplug").unwrap();
     // No queue pair can be opened now, and both programs end.
     assert!(is_refused(a) && is_refused(b));
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
     hosts.fabric.add_fault("at 0s a:rdma_en2 replug").unwrap();
-    let [to_b, _] = talking(&hosts, [&mut a, &mut b]);
-    goes_on(&mut a, to_b, 10);
+    let [to_b, _] = hosts.talk([&mut a, &mut b], DEVICE);
+    a.goes_on(to_b, 10);
     assert!(a.end() && b.end());
 }
 
@@ -290,12 +258,12 @@ fn a_forked_child_is_refused_and_its_parent_goes_on() {
     let hosts = pair("forked");
     let name = hosts.fabric.name().to_owned();
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
-    let [to_b, to_a] = talking(&hosts, [&mut a, &mut b]);
-    goes_on(&mut a, to_b, 10);
+    let [to_b, to_a] = hosts.talk([&mut a, &mut b], DEVICE);
+    a.goes_on(to_b, 10);
     assert_eq!(a.ask(&format!("fork {to_b}")), "0", "all verbs of the child say that the device is gone");
     assert_eq!(hosts.fabric.processes_of(0), [a.pid()]);
-    goes_on(&mut a, to_b, 10);
-    goes_on(&mut b, to_a, 10);
+    a.goes_on(to_b, 10);
+    b.goes_on(to_a, 10);
     assert!(b.end());
     drop(hosts);
     // Only one process is in the fabric now, and its child has a copy of the lock.
@@ -313,26 +281,14 @@ fn a_forked_child_is_refused_and_its_parent_goes_on() {
 fn a_kill_after_so_many_frames_ends_the_host_that_sends_them() {
     let (hosts, mut a, mut b) = started("frames");
     hosts.fabric.add_fault("after 100 frames b kill").unwrap();
-    let [to_b, _] = talking(&hosts, [&mut a, &mut b]);
+    let [to_b, _] = hosts.talk([&mut a, &mut b], DEVICE);
     assert_eq!(b.answer(), None, "a killed process says nothing");
     assert!(!b.end(), "the process was killed");
     let sent = hosts.fabric.sent()[3];
     assert!(sent.frames >= 100, "it has counted what it sent: {sent:?}");
     assert_eq!(hosts.fabric.processes_of(0), [a.pid()], "the other host lives");
-    receives(&mut a, to_b, 11);
+    a.receives(to_b, 11);
     assert!(a.end());
-}
-
-/// What the system says of a process: `T` if it is stopped
-fn state(pid: u32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.trim().chars().next()
-}
-
-fn wait_until_stopped(peer: &Peer) {
-    while Path::new("/proc/self/stat").exists() && state(peer.pid()) != Some('T') {
-        std::thread::yield_now();
-    }
 }
 
 /// Catches a fault that only the sender of the frames sees, and one that fires again for a successor.
@@ -341,7 +297,7 @@ fn an_unplug_after_so_many_frames_applies_to_both_processes_once() {
     let hosts = pair("after");
     hosts.fabric.add_fault("after 50 frames a:rdma_en2 unplug").unwrap();
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
-    talking(&hosts, [&mut a, &mut b]);
+    hosts.talk([&mut a, &mut b], DEVICE);
     // The sender adds it to the log for the others.
     while hosts.fabric.faults().len() < 2 {
         std::thread::sleep(Duration::from_millis(5));
@@ -349,8 +305,8 @@ fn an_unplug_after_so_many_frames_applies_to_both_processes_once() {
     assert!(is_refused(a) && is_refused(b));
     hosts.fabric.add_fault("at 0s a:rdma_en2 replug").unwrap();
     let (mut a, mut b) = (hosts.start("a"), hosts.start("b"));
-    let [to_b, _] = talking(&hosts, [&mut a, &mut b]);
-    goes_on(&mut a, to_b, 100);
+    let [to_b, _] = hosts.talk([&mut a, &mut b], DEVICE);
+    a.goes_on(to_b, 100);
     assert!(a.end() && b.end());
 }
 
@@ -363,26 +319,26 @@ fn faults_pause_resume_and_kill_processes() {
     let fault = |what: &str| hosts.fabric.add_fault(&format!("at 0s {what}")).unwrap();
     let [to_b, to_a] = hosts.connect([&mut a, &mut b], [DEVICE; 2], 255, 1 << 20);
     ["a pause", "b pause"].into_iter().for_each(fault);
-    [&a, &b].into_iter().for_each(wait_until_stopped);
+    [&a, &b].into_iter().for_each(Peer::wait_until_stopped);
     ["a resume", "b resume"].into_iter().for_each(fault);
     a.ask(&format!("talk {to_b}"));
     b.ask(&format!("talk {to_a}"));
-    goes_on(&mut a, to_b, 10);
+    a.goes_on(to_b, 10);
     fault("b pause");
-    wait_until_stopped(&b);
+    b.wait_until_stopped();
     fault("b resume");
-    goes_on(&mut a, to_b, 10);
-    goes_on(&mut b, to_a, 10);
+    a.goes_on(to_b, 10);
+    b.goes_on(to_a, 10);
     fault("b pause");
-    wait_until_stopped(&b);
+    b.wait_until_stopped();
     fault("b kill");
     assert_eq!(b.answer(), None);
-    assert_ne!(state(b.pid()), Some('T'));
+    assert_ne!(b.state(), Some('T'));
     assert!(!b.end());
     // The fault that killed a process does not kill its successor; another one does, while it runs.
     let mut b = hosts.start("b");
-    let [to_b, _] = talking(&hosts, [&mut a, &mut b]);
-    goes_on(&mut a, to_b, 10);
+    let [to_b, _] = hosts.talk([&mut a, &mut b], DEVICE);
+    a.goes_on(to_b, 10);
     fault("b kill");
     assert_eq!(b.answer(), None);
     assert!(a.end());
