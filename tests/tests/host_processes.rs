@@ -183,6 +183,21 @@ fn faults_of_a_host_apply_to_all_of_its_processes() {
     assert!(a0.end() && a1.end() && b.end());
 }
 
+/// Catches a fault that each process fires when it has sent the frames.
+#[test]
+fn a_fault_after_so_many_frames_fires_once_for_all_processes_of_its_host() {
+    let hosts = pair("counted-once");
+    let waiting = "after 50 frames a:rdma_en2 slow 50%";
+    hosts.fabric.add_fault(waiting).unwrap();
+    let [mut a0, mut a1, mut b] = ["a", "a", "b"].map(|host| hosts.start(host));
+    let links = [&mut a0, &mut a1].map(|a| hosts.talk([a, &mut b], DEVICE)[1]);
+    // A message has at least one frame.
+    links.into_iter().for_each(|link| b.goes_on(link, 200));
+    let faults: Vec<_> = hosts.fabric.faults().iter().map(ToString::to_string).collect();
+    assert_eq!(faults, [waiting, "at 0s a:rdma_en2 slow 50%"]);
+    assert!(a0.end() && a1.end() && b.end());
+}
+
 /// Catches a child that takes the slot of its parent, or leaves the fabric for it.
 #[test]
 fn a_child_that_was_forked_before_the_first_verb_is_a_process_of_its_own() {

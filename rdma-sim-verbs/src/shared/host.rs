@@ -64,9 +64,17 @@ struct HostClaim {
 struct Receivers {
     readers: Vec<Reader>,
     /// Faults that wait for frames of this host, which has not been claimed yet.
-    unarmed: Vec<Fault>,
+    unarmed: Vec<FrameFault>,
+    /// Those that were scheduled.
+    armed: Vec<FrameFault>,
     /// The state of each host at the last look, and how often they were started.
     processes: Vec<(Process, u32)>,
+}
+
+/// A fault that waits for frames, and its position in the log
+struct FrameFault {
+    fault: Fault,
+    position: usize,
 }
 
 /// The incarnation of a process that does not exist, and its process ID
@@ -120,6 +128,7 @@ impl LocalHost {
         let receivers = Receivers {
             readers: Vec::new(),
             unarmed: Vec::new(),
+            armed: Vec::new(),
             processes: vec![(Process::Running, 1); count],
         };
         let host = Self {

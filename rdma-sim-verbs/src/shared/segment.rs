@@ -57,6 +57,8 @@ struct Header {
     faults_len: AtomicU32,
     settings: [AtomicU8; TEXT_BYTES],
     faults: [AtomicU8; TEXT_BYTES],
+    /// By position in the log, whether a fault that waited for frames has fired.
+    fired: [AtomicU8; TEXT_BYTES],
     /// How many slots of each host were ever claimed.
     claimed: [AtomicU32; MAX_HOSTS],
     slots: [Slot; MAX_HOSTS * MAX_PROCESSES],
@@ -314,6 +316,11 @@ impl Segment {
     /// The log of faults from an offset on
     pub(crate) fn faults_from(&self, start: usize) -> String {
         read_text(self.header().faults[..self.faults_len()].get(start..).unwrap_or_default())
+    }
+
+    /// Notes that the fault at `position` of the log fires; returns false if it has fired before
+    pub(crate) fn fire(&self, position: usize) -> bool {
+        self.header().fired.get(position).is_some_and(|fired| fired.swap(1, Ordering::AcqRel) == 0)
     }
 
     /// Adds to the log of faults; returns false if it is full. The caller holds the lock of the fabric.

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::super::error::FabricError;
 use super::super::segment::index;
-use super::{HostClaim, LocalHost, NONE, Receivers};
+use super::{FrameFault, HostClaim, LocalHost, NONE, Receivers};
 
 impl LocalHost {
     /// Schedules the faults that were added to the log
@@ -18,20 +18,25 @@ impl LocalHost {
         let read = self.faults_read.load(Ordering::Relaxed);
         let text = self.fabric.segment.faults_from(read);
         self.faults_read.store(read + text.len(), Ordering::Relaxed);
+        let mut start = read;
         for line in text.lines() {
-            // The process that added the line has checked it.
-            for fault in self.fabric.settings().check_faults(line).into_iter().flat_map(|plan| plan.0) {
+            // The process that added the line has checked it. Each of its faults is longer than a byte.
+            let faults = self.fabric.settings().check_faults(line).into_iter().flat_map(|plan| plan.0);
+            for (position, fault) in (start..).zip(faults) {
                 match (fault.trigger, self.claim.get()) {
                     // The host that sends the frames counts them.
                     (Trigger::AfterFrames(_), _) if fault.target.host() != self.name() => (),
-                    (Trigger::AfterFrames(_), None) => receivers.unarmed.push(fault),
-                    (Trigger::AfterFrames(frames), Some(HostClaim { before, .. })) => {
-                        self.arm(fault, frames, before, input)
+                    (Trigger::AfterFrames(_), None) => {
+                        receivers.unarmed.push(FrameFault { fault, position });
+                    }
+                    (Trigger::AfterFrames(_), Some(HostClaim { before, .. })) => {
+                        self.arm(FrameFault { fault, position }, receivers, before, input)
                     }
                     _ if self.was_used_up(&fault) => (),
                     _ => drop(input.plan(fault, self.fabric.settings().topology())),
                 }
             }
+            start += line.len() + 1;
         }
     }
 
@@ -47,20 +52,39 @@ impl LocalHost {
     /// Schedules the faults that wait for frames of this host
     pub(super) fn arm_all(&self, receivers: &mut Receivers, before: &[CableStats], driver: &Driver) {
         for fault in std::mem::take(&mut receivers.unarmed) {
-            if let Trigger::AfterFrames(frames) = fault.trigger {
-                self.arm(fault, frames, before, &mut driver.remote_input());
-            }
+            self.arm(fault, receivers, before, &mut driver.remote_input());
         }
     }
 
-    /// Schedules a fault after `frames` frames, of which earlier processes of this host may have sent some, or all
+    /// Schedules a fault that waits for frames, of which other processes of this host may have sent some, or all
     ///
     /// Processes of one host count apart: the first to have sent the rest by itself fires the fault.
-    fn arm(&self, mut fault: Fault, frames: u64, before: &[CableStats], input: &mut RemoteInput<'_>) {
-        let sent = self.fabric.port_of(&fault.target).map_or(0, |port| before[port].frames);
+    fn arm(
+        &self,
+        mut waiting: FrameFault,
+        receivers: &mut Receivers,
+        before: &[CableStats],
+        input: &mut RemoteInput<'_>,
+    ) {
+        let Trigger::AfterFrames(frames) = waiting.fault.trigger else { return };
+        let sent = self.fabric.port_of(&waiting.fault.target).map_or(0, |port| before[port].frames);
         if sent < frames {
-            fault.trigger = Trigger::AfterFrames(frames - sent);
-            drop(input.plan(fault, self.fabric.settings().topology()));
+            waiting.fault.trigger = Trigger::AfterFrames(frames - sent);
+            drop(input.plan(waiting.fault.clone(), self.fabric.settings().topology()));
+            receivers.armed.push(waiting);
+        }
+    }
+
+    /// Fires a fault that has waited for frames, for all processes of the fabric, unless another process of this host has fired it
+    fn fire(&self, mut fault: Fault) {
+        let mut receivers = self.receivers();
+        let found = receivers.armed.iter().position(|waiting| waiting.fault == fault);
+        let Some(waiting) = found.map(|found| receivers.armed.swap_remove(found)) else { return };
+        drop(receivers);
+        if self.fabric.segment.fire(waiting.position) {
+            fault.trigger = Trigger::At(Time::ZERO);
+            // If the log is full, no further fault fires in this fabric.
+            let _ = self.fabric.add_fault(&fault.to_string());
         }
     }
 
@@ -101,11 +125,7 @@ impl LocalHost {
         // An observer has not claimed a host: faults do not apply to it.
         let Some(HostClaim { process: own, .. }) = self.claim.get() else { return };
         let fired = driver.remote_input().take_fired();
-        for mut fault in fired {
-            fault.trigger = Trigger::At(Time::ZERO);
-            // If the log is full, no further fault fires in this fabric.
-            let _ = self.fabric.add_fault(&fault.to_string());
-        }
+        fired.into_iter().for_each(|fault| self.fire(fault));
         let now = self.processes(driver);
         let before = std::mem::replace(&mut self.receivers().processes, now.clone());
         for (host, (before, now)) in before.into_iter().zip(now).enumerate() {
