@@ -1,6 +1,12 @@
 //! Several processes of one host: what they share, and what each has for itself
 //!
-//! Mutants that these tests were seen to catch: MUTANTS
+//! Mutants that these tests were seen to catch. All processes of a host number their queue pairs alike. The end of a process, or a new
+//! one, concerns the queue pairs of its whole host. An object is counted for its process alone, or still counts after a kill. All
+//! processes of a host have the same counters of a port. A process that joins a paused host restarts it, or does not stop. A fault
+//! wakes only the first of the processes that are stopped. Each process fires a fault that waits for frames.
+//!
+//! Caught elsewhere: processes that reclaim objects at once and hinder each other, by the tests of objects; unchecked numbers in the
+//! memory, by those of fabrics; a process that speaks for the queue pairs of another one, by `remote_hosts.rs`.
 
 use std::time::Duration;
 
@@ -20,8 +26,8 @@ fn fill(peer: &mut Peer) -> u32 {
     peer.ask(&format!("fill {DEVICE}")).parse().unwrap()
 }
 
-/// Catches numbers of queue pairs that two processes have, messages that go to another process of the host than the one with the
-/// queue pair, and counters that one process overwrites for another.
+/// Catches numbers of queue pairs that two processes have, and messages that go to another process of the host than the one with the
+/// queue pair.
 #[test]
 fn two_processes_of_a_host_talk_to_two_of_another_over_one_cable() {
     let hosts = pair("two-by-two");
@@ -46,15 +52,27 @@ fn two_processes_of_a_host_talk_to_two_of_another_over_one_cable() {
     let mut expected = [a0.pid(), a1.pid()];
     expected.sort_unstable();
     assert_eq!(pids, expected);
-    // All that both have received is counted before it arrives.
-    let received: u64 = [(&mut b0, [b0_a0, b0_a1]), (&mut b1, [b1_a1, b1_a0])]
-        .into_iter()
-        .map(|(peer, links)| links.map(|link| peer.count(link)).iter().sum::<u64>())
-        .sum();
-    let sent = hosts.fabric.sent()[0].messages;
-    assert!(sent >= received, "{sent} were sent, and {received} received");
     assert!([a0, a1, b0, b1].into_iter().all(Peer::end));
-    assert!(hosts.fabric.sent()[0].messages >= sent);
+}
+
+/// Catches counters that one process overwrites for another, and those that a successor begins anew.
+#[test]
+fn a_port_has_sent_what_all_processes_of_its_host_have_sent() {
+    let hosts = pair("sums");
+    let [mut a0, mut a1, mut b] = ["a", "a", "b"].map(|host| hosts.start(host));
+    let mut sent_after = |a: &mut Peer, count: u64| {
+        let [a_b, b_a] = hosts.connect([a, &mut b], [DEVICE; 2], 255, 1 << 20);
+        a.say(&format!("send {a_b} {count} 4096")).unwrap();
+        b.ask(&format!("take {b_a} {count} 4096"));
+        assert!(a.answer().is_some());
+        hosts.fabric.sent()[0].messages
+    };
+    assert_eq!(sent_after(&mut a0, 500), 500);
+    assert_eq!(sent_after(&mut a1, 300), 800);
+    assert_eq!(sent_after(&mut a0, 50), 850);
+    a0.kill();
+    assert_eq!(sent_after(&mut hosts.start("a"), 7), 857);
+    assert!(a1.end() && b.end());
 }
 
 /// Catches limits that each process has for itself, objects of a killed process that count for ever, and those of a process that

@@ -97,6 +97,34 @@ fn a_restarted_process_starts_without_receives_and_gets_all_announcements() {
     assert_eq!(here.read(0..4096), [7; 4096], "there is no receive");
 }
 
+/// Catches a process that announces, closes or forgets a queue pair of another process of its host.
+#[test]
+fn no_process_speaks_for_the_queue_pairs_of_another_one() {
+    let (driver, sent, here, peer) = one_host();
+    let qp = QpName { device: 3, qpn: peer.qpn };
+    let other = ProcessName { number: 1, ..THERE };
+    let ready = LinkMessage::Ready { qp, peer: here.qp.address().qpn, qp_type: QpType::Uc };
+    let receive = LinkMessage::ReceivePosted { qp, len: 4096 };
+    let apply = |from, message: &LinkMessage<'_>| driver.remote_input().apply(from, message);
+    let filled = || {
+        driver.advance_to(driver.now() + Duration::from_millis(1));
+        let sent = std::mem::take(&mut *sent.lock().unwrap());
+        sent.into_iter().filter(|(message, _)| *message == "filled").count()
+    };
+    here.post(1, SendOp::Send, &[here.sge(0..100)]).unwrap();
+    here.post(2, SendOp::Send, &[here.sge(0..100)]).unwrap();
+    [&ready, &receive].into_iter().for_each(|message| apply(other, message));
+    assert_eq!(filled(), 0);
+    [&ready, &receive].into_iter().for_each(|message| apply(THERE, message));
+    assert_eq!(filled(), 1);
+    apply(other, &LinkMessage::Closed { qp });
+    driver.remote_input().announce_all_to(other);
+    apply(other, &receive);
+    assert_eq!(filled(), 0);
+    apply(THERE, &receive);
+    assert_eq!(filled(), 1);
+}
+
 /// Messages in flight, with copies of their bytes
 type Link = Arc<Mutex<Vec<(LinkMessage<'static>, Vec<u8>)>>>;
 
