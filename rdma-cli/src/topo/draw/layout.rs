@@ -4,8 +4,6 @@ use std::f64::consts::TAU;
 
 use rdma_sim::topology::{Link, Topology};
 
-use super::svg::{label, longest};
-
 /// A place, right and down
 type Point = [f64; 2];
 
@@ -205,6 +203,16 @@ fn spread(ideal: &[f64], gap: f64, room: f64) -> Vec<f64> {
     let places =
         runs.into_iter().flat_map(|(mean, count)| std::iter::repeat_n(mean.clamp(-room, most), count));
     places.enumerate().map(|(number, place)| place + number as f64 * gap).collect()
+}
+
+/// The letters of the longest text
+fn longest<'a>(texts: impl Iterator<Item = &'a str>) -> f64 {
+    texts.map(|text| text.chars().count()).max().unwrap_or(0) as f64
+}
+
+/// What is written beside a port
+pub(super) fn label(device: &str) -> &str {
+    device.strip_prefix("rdma_").unwrap_or(device)
 }
 
 #[cfg(test)]

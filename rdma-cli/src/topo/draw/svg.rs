@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use rdma_sim::topology::Topology;
 
-use super::layout::Layout;
+use super::layout::{Layout, label};
 use crate::html::escaped;
 
 /// Room for labels outside of the Macs.
@@ -87,14 +87,4 @@ pub(crate) fn svg(topology: &Topology, unplugged: Option<usize>) -> String {
         }
     }
     out + &ports + "</svg>\n"
-}
-
-/// The letters of the longest text
-pub(super) fn longest<'a>(texts: impl Iterator<Item = &'a str>) -> f64 {
-    texts.map(|text| text.chars().count()).max().unwrap_or(0) as f64
-}
-
-/// What is written beside a port
-pub(super) fn label(device: &str) -> &str {
-    device.strip_prefix("rdma_").unwrap_or(device)
 }
