@@ -62,7 +62,8 @@ impl DeviceContext {
 impl Drop for DeviceContext {
     fn drop(&mut self) {
         if self.has_pd && self.net.begin(self.device, Verb::DeallocPd) {
-            self.net.lock().fabric.dealloc_pd(self.device);
+            let Fabric { world, objects, .. } = &mut self.net.lock().fabric;
+            world.dealloc_pd(self.device, objects);
         }
         if self.closes {
             self.net.begin(self.device, Verb::CloseDevice);
@@ -123,7 +124,7 @@ impl SimDevice {
     /// As [`alloc_pd`](Self::alloc_pd); with `closes`, the device is closed with the protection domain
     fn pd_of(&self, closes: bool) -> Result<Self, Error> {
         let DeviceContext { net, device, .. } = &*self.context;
-        net.verb(*device, Verb::AllocPd, |fabric| fabric.alloc_pd(*device))?;
+        net.verb(*device, Verb::AllocPd, |fabric| fabric.world.alloc_pd(*device, &mut fabric.objects))?;
         let port_watch = OnceLock::new();
         let net = Arc::clone(net);
         let context = DeviceContext { net, device: *device, has_pd: true, closes, port_watch, path: None };

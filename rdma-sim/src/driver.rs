@@ -104,7 +104,7 @@ impl Driver {
     pub fn share_host(&self, number: u32, objects: Box<dyn SharedObjects>) {
         let fabric = &mut self.net.shared().lock().fabric;
         fabric.qps.share_numbers(number);
-        fabric.remotes.share(objects);
+        fabric.objects.share(objects);
     }
 
     /// Locks the simulation, to apply what other hosts have sent

@@ -297,7 +297,8 @@ impl State {
 
     /// Destroys a completion queue; its waker is to be dropped without the lock
     pub(crate) fn destroy_cq(&mut self, cq: CqKey) -> Option<Waker> {
-        self.fabric.destroy_cq(cq);
+        let Fabric { cqs, objects, .. } = &mut self.fabric;
+        cqs.destroy(cq, objects);
         self.wakers.remove(cq)
     }
 

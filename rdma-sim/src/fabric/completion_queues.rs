@@ -6,6 +6,7 @@ use rdma_core::{Caps, Cause, Completion, Error, Invalid, Resource, Verb};
 use slotmap::SlotMap;
 
 use super::ids::{CqKey, DeviceIndex};
+use super::object_counts::ObjectCounts;
 
 /// The completion queues of all devices
 pub(crate) struct CompletionQueues {
@@ -42,15 +43,16 @@ impl CompletionQueues {
         depth: u32,
         leaked: u32,
         caps: &Caps,
+        objects: &mut ObjectCounts,
     ) -> Result<CqKey, Error> {
-        let Caps { max_cq: limit, max_cqe, .. } = *caps;
-        if self.count(device).saturating_add(leaked) >= limit {
-            let resource = Resource::CompletionQueues;
-            return Err(Error::new(Verb::CreateCq, Cause::Exhausted { resource, limit }));
-        }
+        let Caps { max_cq, max_cqe, .. } = *caps;
         if depth == 0 || depth > max_cqe {
             return Err(Error::new(Verb::CreateCq, Invalid::CqDepth { depth, max: max_cqe }.into()));
         }
+        let own = self.count(device);
+        objects
+            .add(device, Resource::CompletionQueues, [own, leaked], max_cq)
+            .map_err(|cause| Error::new(Verb::CreateCq, cause))?;
         Ok(self.queues.insert(Queue {
             device,
             entries: VecDeque::new(),
@@ -60,13 +62,14 @@ impl CompletionQueues {
         }))
     }
 
-    /// Destroys a queue, and returns its device
-    pub(crate) fn destroy(&mut self, key: CqKey) -> Option<DeviceIndex> {
-        self.queues.remove(key).map(|queue| queue.device)
+    pub(crate) fn destroy(&mut self, key: CqKey, objects: &mut ObjectCounts) {
+        if let Some(Queue { device, .. }) = self.queues.remove(key) {
+            objects.set(device, Resource::CompletionQueues, self.count(device));
+        }
     }
 
     /// How many there are on a device
-    pub(super) fn count(&self, device: DeviceIndex) -> u32 {
+    fn count(&self, device: DeviceIndex) -> u32 {
         self.queues.values().filter(|queue| queue.device == device).count() as u32
     }
 

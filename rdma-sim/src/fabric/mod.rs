@@ -15,6 +15,7 @@ mod ids;
 mod links;
 mod memory;
 mod notes;
+mod object_counts;
 mod one_sided;
 mod post;
 mod posted_ranges;
@@ -46,6 +47,7 @@ use self::ids::LinkEnd;
 use self::links::Links;
 use self::memory::Memory;
 use self::notes::Notes;
+use self::object_counts::ObjectCounts;
 use self::queue_pairs::{QueuePair, QueuePairs};
 use self::remotes::Remotes;
 use self::sanitizer::Sanitizer;
@@ -78,6 +80,7 @@ pub(crate) struct Fabric {
     pub(crate) world: World,
     pub(crate) qps: QueuePairs,
     pub(crate) cqs: CompletionQueues,
+    pub(crate) objects: ObjectCounts,
     pub(crate) links: Links,
     pub(crate) cpu: Cpu,
     pub(crate) memory: Memory,
@@ -141,6 +144,7 @@ impl Fabric {
             coverage: Coverage::default(),
             trace: Trace::new(),
             notes: None,
+            objects: ObjectCounts::default(),
             remotes: Remotes::default(),
             world,
             model,

@@ -354,7 +354,7 @@ mod tests {
         let fabric = &mut state.fabric;
         let sides = [("a", &mut a), ("b", &mut b)].map(|(host, memory)| {
             let device = fabric.world.current(fabric.world.find_device(host, "rdma_en2").unwrap());
-            fabric.world.alloc_pd(device).unwrap();
+            fabric.world.alloc_pd(device, &mut fabric.objects).unwrap();
             let cq = fabric.create_cq(device, 16).unwrap();
             let init = QpInit::with_frames((LEN / FRAME) as u32);
             let (qp, address, _) = fabric.create_qp(device, [cq; 2], &init).unwrap();

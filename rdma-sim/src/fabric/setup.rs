@@ -33,37 +33,8 @@ pub(crate) enum Change<'a> {
 impl Fabric {
     pub(crate) fn create_cq(&mut self, device: DeviceRef, depth: u32) -> Result<CqKey, Error> {
         self.world.require_usable(device, Verb::CreateCq)?;
-        let (device, leaked) = (device.index, self.world.leaked(device.index).cqs);
-        let key = self.cqs.create(device, depth, leaked, &self.model.caps)?;
-        let (resource, own) = (Resource::CompletionQueues, self.cqs.count(device) - 1);
-        let counted = self.remotes.add_object(device, resource, [own, leaked], self.model.caps.max_cq);
-        counted.map_err(|cause| {
-            self.cqs.destroy(key);
-            Error::new(Verb::CreateCq, cause)
-        })?;
-        Ok(key)
-    }
-
-    pub(crate) fn destroy_cq(&mut self, key: CqKey) {
-        if let Some(device) = self.cqs.destroy(key) {
-            self.remotes.set_objects(device, Resource::CompletionQueues, self.cqs.count(device));
-        }
-    }
-
-    pub(crate) fn alloc_pd(&mut self, device: DeviceRef) -> Result<(), Error> {
-        self.world.alloc_pd(device)?;
-        let (index, leaked) = (device.index, self.world.leaked(device.index).pds);
-        let (resource, own) = (Resource::ProtectionDomains, self.world.pds_of(index) - 1);
-        let counted = self.remotes.add_object(index, resource, [own, leaked], self.model.caps.max_pd);
-        counted
-            .inspect_err(|_| self.world.dealloc_pd(device))
-            .map_err(|cause| Error::new(Verb::AllocPd, cause))
-    }
-
-    pub(crate) fn dealloc_pd(&mut self, device: DeviceRef) {
-        self.world.dealloc_pd(device);
-        let (index, own) = (device.index, self.world.pds_of(device.index));
-        self.remotes.set_objects(index, Resource::ProtectionDomains, own);
+        let leaked = self.world.leaked(device.index).cqs;
+        self.cqs.create(device.index, depth, leaked, &self.model.caps, &mut self.objects)
     }
 
     pub(crate) fn register(
@@ -75,7 +46,6 @@ impl Fabric {
         let invalid = |why: Invalid| Err(Error::new(Verb::RegMr, why.into()));
         self.world.require_current(device, Verb::RegMr)?;
         let (device, rules) = (device.index, &self.model.rules);
-        self.memory.check_limit(device, self.world.leaked(device).regions, &self.model.caps)?;
         if memory.is_empty() {
             return invalid(Invalid::EmptyRegion);
         }
@@ -87,8 +57,8 @@ impl Fabric {
             return invalid(Invalid::LocalWriteOnly);
         }
         let (own, leaked) = (self.memory.count(device), self.world.leaked(device).regions);
-        let resource = Resource::MemoryRegions;
-        let counted = self.remotes.add_object(device, resource, [own, leaked], self.model.caps.max_mr);
+        let limit = self.model.caps.max_mr;
+        let counted = self.objects.add(device, Resource::MemoryRegions, [own, leaked], limit);
         counted.map_err(|cause| Error::new(Verb::RegMr, cause))?;
         self.setup_steps += 1;
         let pages = (memory.len() as u64).div_ceil(PAGE);
@@ -116,7 +86,7 @@ impl Fabric {
             if self.world.region_deregistered(device) {
                 self.coverage.rule(rule!("error-state-keeps-mappings"));
             }
-            self.remotes.set_objects(device, Resource::MemoryRegions, self.memory.count(device));
+            self.objects.set(device, Resource::MemoryRegions, self.memory.count(device));
         }
     }
 
@@ -140,10 +110,7 @@ impl Fabric {
         let (device, now) = (device.index, self.schedule.now());
         let leaked = self.world.leaked(device).qps;
         let is_shared = self.qps.of(device).iter().any(|other| self.qps[*other].completes_to(cqs));
-        let key = self.qps.create(device, cqs, init.qp_type, init.capacity, leaked, now)?;
-        let (resource, own) = (Resource::QueuePairs, self.qps.of(device).len() as u32 - 1);
-        let counted = self.remotes.add_object(device, resource, [own, leaked], self.model.caps.max_qp);
-        counted.inspect_err(|_| self.qps.remove(key)).map_err(|cause| Error::new(Verb::CreateQp, cause))?;
+        let key = self.qps.create(device, cqs, init, leaked, now, &mut self.objects)?;
         let (qp, reported) = (&self.qps[key], self.qps.read_back(key, init.capacity));
         for (applies, number) in [
             (is_shared, rule!("shared-cq")),
@@ -176,7 +143,7 @@ impl Fabric {
         let device = self.qps.get(key).map(|qp| qp.device);
         self.qps.remove(key);
         if let Some(device) = device {
-            self.remotes.set_objects(device, Resource::QueuePairs, self.qps.of(device).len() as u32);
+            self.objects.set(device, Resource::QueuePairs, self.qps.of(device).len() as u32);
         }
     }
 

@@ -4,7 +4,7 @@ mod region;
 
 use std::ptr::NonNull;
 
-use rdma_core::{Access, Caps, Cause, Error, Invalid, Lkey, Resource, Rkey, SendOp, Sge, Status, Verb};
+use rdma_core::{Access, Cause, Error, Invalid, Lkey, Rkey, SendOp, Sge, Status, Verb};
 use slotmap::SlotMap;
 
 use self::region::{BOUNDARY, Region, copy};
@@ -62,16 +62,6 @@ impl Memory {
     }
 
     // ─── Registering ───
-
-    /// Whether `memory` can be registered, with `leaked` regions that count and that no process has
-    pub(super) fn check_limit(&self, device: DeviceIndex, leaked: u32, caps: &Caps) -> Result<(), Error> {
-        let limit = caps.max_mr;
-        if self.count(device).saturating_add(leaked) >= limit {
-            let resource = Resource::MemoryRegions;
-            return Err(Error::new(Verb::RegMr, Cause::Exhausted { resource, limit }));
-        }
-        Ok(())
-    }
 
     /// Registers `memory`; with `straddles`, across a 4 GiB boundary
     pub(super) fn register(

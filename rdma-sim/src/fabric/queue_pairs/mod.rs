@@ -10,7 +10,7 @@ use std::iter;
 use std::ops::{Index, IndexMut};
 use std::time::Duration;
 
-use rdma_core::{Cause, Error, Invalid, QpCapacity, QpType, Qpn, Resource, Status, Time, Verb};
+use rdma_core::{Cause, Error, Invalid, QpCapacity, QpInit, QpType, Qpn, Resource, Status, Time, Verb};
 use slotmap::{Key as _, SlotMap};
 
 pub(crate) use self::delivery::Piece;
@@ -21,6 +21,7 @@ pub(crate) use self::work::{EndedReceive, Head, opcode};
 
 use super::event::Event;
 use super::ids::{CqKey, DeviceIndex, QpKey, QpRef, RegionKey, Span};
+use super::object_counts::ObjectCounts;
 use crate::Model;
 use crate::catalogue::rule;
 use crate::remote::{FIRST_HOP, MAX_PROCESSES};
@@ -102,26 +103,24 @@ impl QueuePairs {
         &mut self,
         device: DeviceIndex,
         cqs: [CqKey; 2],
-        qp_type: QpType,
-        capacity: QpCapacity,
+        init: &QpInit,
         leaked: u32,
         now: Time,
+        objects: &mut ObjectCounts,
     ) -> Result<QpKey, Error> {
-        let fail = |cause| Err(Error::new(Verb::CreateQp, cause));
-        let limit = self.max_qp.min(self.numbers.count());
-        if (self.of(device).len() as u32).saturating_add(leaked) >= limit {
-            return fail(Cause::Exhausted { resource: Resource::QueuePairs, limit });
-        }
-        let QpCapacity { recv_frames, send_frames } = capacity;
+        let fail = |cause| Error::new(Verb::CreateQp, cause);
+        let QpCapacity { recv_frames, send_frames } = init.capacity;
         let max = self.max_frames;
         let frames = recv_frames.max(send_frames);
         if frames > max {
-            return fail(Invalid::QueueFrames { frames, max }.into());
+            return Err(fail(Invalid::QueueFrames { frames, max }.into()));
         }
         let grant = |asked| self.grant.accepts(asked, max);
         let capacity = QpCapacity { recv_frames: grant(recv_frames), send_frames: grant(send_frames) };
+        let (own, limit) = (self.of(device).len() as u32, self.max_qp.min(self.numbers.count()));
+        objects.add(device, Resource::QueuePairs, [own, leaked], limit).map_err(fail)?;
         let qpn = self.take_qpn(device);
-        Ok(self.insert(QueuePair::new(device, cqs, qpn, qp_type, capacity, self.unit, now)))
+        Ok(self.insert(QueuePair::new(device, cqs, qpn, init.qp_type, capacity, self.unit, now)))
     }
 
     /// The capacity that a queue pair reports for which `asked` was asked

@@ -14,6 +14,7 @@ pub use self::host::Process;
 use self::device::Device;
 use self::host::Host;
 use super::ids::{DeviceIndex, DeviceRef, LinkEnd};
+use super::object_counts::ObjectCounts;
 use crate::fault::Target;
 use crate::rules::Rules;
 use crate::topology::{PortIndex, Topology};
@@ -336,14 +337,15 @@ impl World {
         }
     }
 
-    pub(super) fn alloc_pd(&mut self, device: DeviceRef) -> Result<(), Error> {
+    pub(crate) fn alloc_pd(&mut self, device: DeviceRef, objects: &mut ObjectCounts) -> Result<(), Error> {
         self.require_usable(device, Verb::AllocPd)?;
-        let limit = self.max_pd;
+        let (resource, limit) = (Resource::ProtectionDomains, self.max_pd);
         let found = self.device_mut(device.index);
-        if found.pds.saturating_add(found.leaked.pds) >= limit || found.faults.no_pds {
-            let resource = Resource::ProtectionDomains;
-            return Err(Error::new(Verb::AllocPd, Cause::Exhausted { resource, limit }));
-        }
+        let counted = match found.faults.no_pds {
+            true => Err(Cause::Exhausted { resource, limit }),
+            false => objects.add(device.index, resource, [found.pds, found.leaked.pds], limit),
+        };
+        counted.map_err(|cause| Error::new(Verb::AllocPd, cause))?;
         found.pds += 1;
         Ok(())
     }
@@ -353,16 +355,12 @@ impl World {
         self.device(device).faults.no_pds
     }
 
-    pub(super) fn dealloc_pd(&mut self, device: DeviceRef) {
+    pub(crate) fn dealloc_pd(&mut self, device: DeviceRef, objects: &mut ObjectCounts) {
         let owner = self.device_mut(device.index);
         if owner.generation == device.generation {
             owner.pds -= 1;
+            objects.set(device.index, Resource::ProtectionDomains, owner.pds);
         }
-    }
-
-    /// Protection domains of a device
-    pub(super) fn pds_of(&self, device: DeviceIndex) -> u32 {
-        self.device(device).pds
     }
 
     /// Protection domains of all devices
