@@ -46,7 +46,7 @@ use crate::sizes::{self, Sizes};
 #[command(
     name = "tb5",
     version,
-    after_help = "Examples: tb5; tb5 ping; tb5 copy README.md copy.md; tb5 help copy.\n\nExit codes: 0 done, 1 failed, 2 the arguments are wrong, 130 after Ctrl-C. When a command fails, \
+    after_help = "Examples: tb5; tb5 ping; tb5 copy README.md copy.md; tb5 help copy.\n\nExit codes: 0 done, 1 failed, also if a file cannot be read or written, 2 the arguments are wrong, 130 after Ctrl-C. When a command fails, \
     standard error says why, and there is no result on standard output, with --json neither."
 )]
 pub(crate) struct Args {
@@ -238,7 +238,7 @@ pub(crate) struct Bench {
     /// Type of the elements
     #[arg(long, value_enum, default_value_t)]
     pub(crate) dtype: NumberType,
-    /// Device model: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
+    /// Device model: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, a file that tb5 calibrate wrote, or `-` for one on standard input
     #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE")]
     pub(crate) profile: String,
     /// Seed of all random choices of the simulator
@@ -258,7 +258,7 @@ pub(crate) struct Run {
     /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix or hostfile of MLX in JSON); `-` is standard input
     #[arg(long, default_value = "mesh", value_name = "SHAPE|FILE")]
     pub(crate) topology: String,
-    /// Device model: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
+    /// Device model: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, a file that tb5 calibrate wrote, or `-` for one on standard input
     #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE")]
     pub(crate) profile: String,
     /// Speed of the cables
@@ -363,7 +363,7 @@ pub(crate) struct Ping {
     /// Number of round trips
     #[arg(long, default_value_t = 1000, value_parser = number::within(1..=10_000_000u32), allow_negative_numbers = true)]
     pub(crate) count: u32,
-    /// Device model: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
+    /// Device model: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, a file that tb5 calibrate wrote, or `-` for one on standard input
     #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE", conflicts_with = "host")]
     pub(crate) profile: String,
     /// Seed of all random choices of the simulator
@@ -384,7 +384,7 @@ pub(crate) struct Bw {
     /// Sends that are in flight at once
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = number::within(1..=64u16), allow_negative_numbers = true)]
     pub(crate) in_flight: u16,
-    /// Device model: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, or a file that tb5 calibrate wrote
+    /// Device model: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, a file that tb5 calibrate wrote, or `-` for one on standard input
     #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE", conflicts_with = "host")]
     pub(crate) profile: String,
     /// Seed of all random choices of the simulator

@@ -1,44 +1,47 @@
 //! The Macs and cables that an argument names
 
+use std::fmt;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
-use rdma_sim::topology::Topology;
+use anyhow::{Context as _, Result, anyhow, bail};
+use rdma_sim::topology::{Shape, Topology};
 use rdma_sim_verbs::shared::{SettingsError, topology, topology_in};
 
 use crate::failure::{Failure, at};
-use crate::file::is_standard;
-use crate::mac;
+use crate::file::{is_standard, standard_input};
 
 /// A shape, a file, or standard input, which holds TOML or JSON
 pub(crate) fn read(text: &str, hosts: Option<usize>) -> Result<Topology> {
     let topology = read_any(text, hosts)?;
     if topology.hosts().is_empty() {
-        bail!(at(words(text), "describes no hosts"));
+        bail!(at(Path::new(text), "describes no hosts"));
     }
     Ok(topology)
-}
-
-/// What messages call the text
-fn words(text: &str) -> &Path {
-    Path::new(if is_standard(text) { "standard input" } else { text })
 }
 
 fn read_any(text: &str, hosts: Option<usize>) -> Result<Topology> {
     if !is_standard(text) {
         return topology(text, hosts).map_err(explain);
     }
-    let content = io::read_to_string(io::stdin().take(MAX_LEN));
+    let content = io::read_to_string(standard_input()?.take(MAX_LEN));
     let content = content.context("standard input: cannot be read")?;
     let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&content).is_ok();
     topology_in("standard input", &content, is_json, hosts).map_err(explain)
 }
 
-/// The failure of arguments that describe a fabric: what is wrong with a file is no wrong argument
-pub(crate) fn explain(error: SettingsError) -> anyhow::Error {
+/// What is wrong with the topology that `text` names: a shape is a wrong argument, and a file is a wrong file
+pub(crate) fn refused(text: &str, why: &dyn fmt::Display) -> anyhow::Error {
+    let shape = text.split_once(':').map_or(text, |(shape, _)| shape);
+    match shape.parse::<Shape>() {
+        Ok(_) => Failure::usage(why).into(),
+        Err(_) => anyhow!(at(Path::new(text), why)),
+    }
+}
+
+/// The failure of an argument that names a topology: what is wrong with a file is no wrong argument
+fn explain(error: SettingsError) -> anyhow::Error {
     match error {
-        SettingsError::Profile(error) => mac::explain(error),
         // Its text says all that its sources say.
         SettingsError::File(..) | SettingsError::Read(..) => anyhow::Error::msg(error.to_string()),
         _ => Failure::usage(error).into(),

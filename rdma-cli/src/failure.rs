@@ -1,7 +1,9 @@
 //! How commands fail
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Display, Path};
+
+use crate::file::is_standard;
 
 /// A failure that has an exit code of its own, or no message; all others print their error and end with exit code 1
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +27,13 @@ impl Failure {
     }
 }
 
+/// How messages call the file at `path`, where `-` is standard input
+pub(crate) fn shown(path: &Path) -> Display<'_> {
+    let path = if is_standard(path) { Path::new("standard input") } else { path };
+    path.display()
+}
+
 /// The message that something is wrong with the file at `path`
 pub(crate) fn at(path: &Path, what: impl fmt::Display) -> String {
-    format!("{}: {what}", path.display())
+    format!("{}: {what}", shown(path))
 }

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, bail};
@@ -233,8 +234,20 @@ fn print_to_its_end(copy: &mut File) -> Result<()> {
 }
 
 /// Opens a file to read, or standard input if `path` is `-`
-pub(crate) fn open(path: &Path) -> io::Result<Box<dyn io::Read>> {
-    if is_standard(path) { Ok(Box::new(io::stdin())) } else { Ok(Box::new(File::open(path)?)) }
+pub(crate) fn open(path: &Path) -> Result<Box<dyn io::Read>> {
+    if is_standard(path) {
+        return Ok(Box::new(standard_input()?));
+    }
+    Ok(Box::new(File::open(path).with_context(|| at(path, "cannot be read"))?))
+}
+
+/// Standard input, which only one argument can name
+pub(crate) fn standard_input() -> Result<io::Stdin, Failure> {
+    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+    if IS_TAKEN.swap(true, Ordering::Relaxed) {
+        return Err(Failure::usage("standard input is read once: write `-` for one of the files"));
+    }
+    Ok(io::stdin())
 }
 
 /// A file that can be written, before there is something to write; `-` is standard output

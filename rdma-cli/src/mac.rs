@@ -1,5 +1,7 @@
 //! The two simulated Macs that the commands use
 
+use std::io;
+
 use anyhow::{Context as _, Result};
 use futures::future::try_join;
 use rdma_async::{AnyDevice, Node, NodeOptions, Session};
@@ -7,6 +9,7 @@ use rdma_sim::profile::{Profile, ProfileError};
 use rdma_sim::{LineRate, Model, Net, OpenError, SimDevice, Topology};
 
 use crate::failure::Failure;
+use crate::file::{is_standard, standard_input};
 
 /// Ports of each Mac, which are the most cables between them.
 pub(crate) const PORTS: u8 = 3;
@@ -20,11 +23,20 @@ pub(crate) fn topology(cables: u8) -> Topology {
 
 /// The device model of `--profile`
 pub(crate) fn model(profile: &str) -> Result<Model> {
-    Profile::find(profile).map(|profile| profile.model).map_err(explain)
+    self::profile(profile).map(|profile| profile.model)
+}
+
+/// The profile of `--profile`: one of the simulator, or that of a file, or of standard input
+pub(crate) fn profile(profile: &str) -> Result<Profile> {
+    if !is_standard(profile) {
+        return Profile::find(profile).map_err(explain);
+    }
+    let text = io::read_to_string(standard_input()?).context("standard input: cannot be read")?;
+    Profile::parse("standard input", &text).map_err(explain)
 }
 
 /// What is wrong with the file of a profile is no wrong argument
-pub(crate) fn explain(error: ProfileError) -> anyhow::Error {
+fn explain(error: ProfileError) -> anyhow::Error {
     match error {
         ProfileError::Unknown(_) => Failure::usage(error).into(),
         _ => error.into(),

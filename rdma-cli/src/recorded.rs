@@ -15,7 +15,7 @@ use rdma_doctor::{Host, HostReport, collect};
 use serde_json::{Map, Value};
 
 use crate::args::ProviderArgs;
-use crate::failure::at;
+use crate::failure::{at, shown};
 use crate::file;
 use crate::report::Output;
 
@@ -70,8 +70,7 @@ const PLATFORMS: [&str; 3] = ["linux", "macos", "other"];
 /// Reads a report, labelled with the path of its file
 pub(crate) fn read(path: &Path) -> Result<Host> {
     let mut json = Vec::new();
-    let file = file::open(path).with_context(|| at(path, "cannot be read"))?;
-    file.take(MAX_BYTES + 1).read_to_end(&mut json).with_context(|| at(path, "cannot be read"))?;
+    file::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut json).with_context(|| at(path, "cannot be read"))?;
     if json.len() as u64 > MAX_BYTES {
         bail!(at(path, format_args!("is not a host report: it is longer than {MAX_BYTES} bytes")));
     }
@@ -93,7 +92,7 @@ pub(crate) fn read(path: &Path) -> Result<Host> {
         ));
     }
     let report = HostReport::from_json(&json).with_context(invalid)?;
-    Ok(Host::new(path.display().to_string(), report))
+    Ok(Host::new(shown(path).to_string(), report))
 }
 
 /// Shortens the labels to file names without extension, if those differ

@@ -40,12 +40,22 @@ const MAX_DATA: u64 = 4 << 30;
 pub(crate) fn run(args: &Bench, output: Output) -> Result<()> {
     let hosts = args.hosts.or_else(|| default_hosts(&args.topology));
     let topology = cabled_macs::read(&args.topology, hosts)?;
-    let cabling = cabling(&topology)?;
+    let cabling = cabling(&args.topology, &topology)?;
     let ranks = cabling.hosts().len();
     let longest = args.bytes.each().last().unwrap_or(0);
     if longest.saturating_mul(ranks as u64) > MAX_DATA {
         let why =
             format!("--bytes: {ranks} hosts with {} each have more than 4GiB together", sizes::text(longest));
+        bail!(Failure::usage(why));
+    }
+    let elements = elements(args.dtype);
+    if let Some(shortest) = args.bytes.each().next().filter(|bytes| *bytes < elements.size as u64) {
+        let why = format!(
+            "--bytes: {} is less than one element of {}: write at least {}",
+            sizes::text(shortest),
+            report::name(&args.dtype),
+            sizes::text(elements.size as u64)
+        );
         bail!(Failure::usage(why));
     }
     let model = mac::model(&args.profile)?;
@@ -60,8 +70,8 @@ pub(crate) fn run(args: &Bench, output: Output) -> Result<()> {
     };
     let bench = Measurement {
         args,
-        elements: elements(args.dtype),
-        plan: plan(&cabling, &operation).map_err(|error| unplanned(&error, &cabling))?,
+        elements,
+        plan: plan(&cabling, &operation).map_err(|error| unplanned(&args.topology, &error, &cabling))?,
         jaccl: Jaccl::new(&topology, args.operation),
         macs,
     };

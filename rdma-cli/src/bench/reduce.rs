@@ -33,15 +33,18 @@ pub(crate) struct AllReduced {
     pub(crate) history: History,
 }
 
+/// How errors call the topology
+const MACS: &str = "the simulated Macs";
+
 impl AllReduce<'_> {
     /// Carries it out once; without faults, also by the schedules of JACCL
     pub(crate) fn run(self) -> Result<AllReduced> {
         let Self { topology, bytes, seed, faults, keeps_records } = self;
         let name = OperationName::AllReduce;
-        let cabling = cabling(topology)?;
+        let cabling = cabling(MACS, topology)?;
         let ranks = cabling.hosts().len();
         let operation = operation(name, ranks, ROOT);
-        let plan = plan(&cabling, &operation).map_err(|error| unplanned(&error, &cabling))?;
+        let plan = plan(&cabling, &operation).map_err(|error| unplanned(MACS, &error, &cabling))?;
         let has_faults = !faults.0.is_empty();
         let macs = Macs { topology, cabling: &cabling, model: Model::tb5(), seed, faults, keeps_records };
         let elements = Elements::new::<f32>();

@@ -72,7 +72,8 @@ impl<'a> Header<'a> {
     }
 }
 
-fn name(value: &impl ValueEnum) -> String {
+/// The name of a value, as options take it
+pub(super) fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 

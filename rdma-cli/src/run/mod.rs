@@ -36,7 +36,7 @@ use crate::args::{Pace, Run};
 use crate::failure::Failure;
 use crate::report::{Output, Wall, is_quiet};
 use crate::signals::Interrupt;
-use crate::{cabled_macs, fault_text};
+use crate::{cabled_macs, fault_text, mac};
 
 pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
     // Before the topology, which may be impossible for another reason with so many hosts.
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
     let commands = commands(&args.program, topology.hosts().len())?;
     let plans = args.fault.iter().map(|text| fault_text::parse(text, 0, &topology));
     let plans = plans.collect::<Result<Vec<_>, _>>()?;
-    let settings = Settings::new(topology).profile(&args.profile).map_err(cabled_macs::explain)?;
+    let settings = Settings::new(topology).with_profile(mac::profile(&args.profile)?);
     let settings = settings.paced(args.pace == Pace::Tb5).seed(args.seed);
     let provider = provider::find()?;
     if args.net {

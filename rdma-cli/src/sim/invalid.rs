@@ -1,4 +1,4 @@
-use rdma_sim::topology::TopologyError;
+use rdma_sim::topology::{TopologyError, toml_message};
 use toml::Spanned;
 
 /// An invalid value in the text, and its offset
@@ -18,13 +18,13 @@ impl Invalid {
         Self { offset, why }
     }
 
+    /// The error of a parser of `text`
+    pub(super) fn of_toml(text: &str, error: &toml::de::Error) -> Self {
+        let offset = error.span().map_or(0, |span| span.start);
+        Self { offset, why: toml_message(text, offset, error.message()) }
+    }
+
     pub(super) fn at<T>(place: &Spanned<T>, why: impl Into<String>) -> Self {
         Self { offset: place.span().start, why: why.into() }
-    }
-}
-
-impl From<toml::de::Error> for Invalid {
-    fn from(error: toml::de::Error) -> Self {
-        Self { offset: error.span().map_or(0, |span| span.start), why: error.message().replace('\n', ", ") }
     }
 }

@@ -19,8 +19,8 @@ use super::period::Period;
 use super::port::Port;
 use super::rules::{self, RulesTable};
 use super::workload::{Exchange, Idle, Kind, Ping, Program, Stream, Verbs, Workload};
-use crate::failure::at;
-use crate::file::is_standard;
+use crate::failure::{at, shown};
+use crate::file::{is_standard, standard_input};
 use crate::report::plain;
 
 /// Faults, the programs that run under them, and the expected end
@@ -93,12 +93,12 @@ impl Scenario {
         Self::parse(&text).map_err(|Invalid { offset, why }| {
             let before = &text.as_bytes()[..offset.min(text.len())];
             let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-            anyhow!("{}:{line}: {}", path.display(), plain(&why))
+            anyhow!("{}:{line}: {}", shown(path), plain(&why))
         })
     }
 
     fn parse(text: &str) -> Result<Self, Invalid> {
-        let body: Body = toml::from_str(text)?;
+        let body: Body = toml::from_str(text).map_err(|error| Invalid::of_toml(text, &error))?;
         let node = body.node.as_ref();
         let workload = match body.workload.kind {
             Kind::Exchange => workload::<Exchange>(text, node),
@@ -148,7 +148,7 @@ impl Scenario {
 
 fn read_text(path: &Path) -> anyhow::Result<String> {
     if is_standard(path) {
-        return text_of(io::stdin());
+        return text_of(standard_input()?);
     }
     // Checked before it is opened: opening a pipe would wait for a writer.
     let found = fs::metadata(path).map_err(|error| match error.kind() {
@@ -172,7 +172,8 @@ fn workload<P>(text: &str, node: Option<&Spanned<NodeTable>>) -> Result<Arc<dyn 
 where
     P: Program + DeserializeOwned,
 {
-    let WorkloadOf::<P> { workload } = toml::from_str(text)?;
+    let WorkloadOf::<P> { workload } =
+        toml::from_str(text).map_err(|error| Invalid::of_toml(text, &error))?;
     let program = workload.get_ref();
     if let Some(node) = node
         && !program.has_sessions()

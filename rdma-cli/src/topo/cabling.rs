@@ -1,10 +1,13 @@
 //! The cabling of a topology
 
-use anyhow::{Context as _, Result};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow};
 use rdma_collectives::{Cable, Cabling, PlanError};
 use rdma_sim::Timing;
 use rdma_sim::topology::Topology;
 
+use crate::failure::at;
 use crate::{args, cabled_macs};
 
 /// The topology that the arguments name
@@ -12,8 +15,8 @@ pub(super) fn read(args: &args::Topology) -> Result<Topology> {
     cabled_macs::read(&args.topology, args.hosts)
 }
 
-/// The cabling of a topology: what a cable carries is its payload in full frames, and its latency that of the simulator
-pub(crate) fn cabling(topology: &Topology) -> Result<Cabling> {
+/// The cabling of the topology called `name`: what a cable carries is its payload in full frames, and its latency that of the simulator
+pub(crate) fn cabling(name: &str, topology: &Topology) -> Result<Cabling> {
     let hosts = topology.hosts().iter().map(|host| host.name().to_owned()).collect::<Vec<_>>();
     let index = |name: &str| hosts.iter().position(|host| host == name).context("a cable ends at no host");
     let timing = Timing::default();
@@ -23,18 +26,19 @@ pub(crate) fn cabling(topology: &Topology) -> Result<Cabling> {
         let rate = link.rate.ceiling_bytes_per_second() as u64;
         Ok(Cable::new(index(left.host)?, index(right.host)?, rate).latency_ns(latency_ns))
     });
-    Ok(Cabling::new(hosts.iter().cloned(), cables.collect::<Result<Vec<_>>>()?)?)
+    let cabling = Cabling::new(hosts.iter().cloned(), cables.collect::<Result<Vec<_>>>()?);
+    cabling.map_err(|error| cabled_macs::refused(name, &error))
 }
 
-/// The groups of hosts that no cables join, or another reason of the planner
-pub(crate) fn unplanned(error: &PlanError, cabling: &Cabling) -> anyhow::Error {
+/// Why there is no plan for the cabling of the topology called `topology`: the groups of hosts that no cables join, or another reason of the planner
+pub(crate) fn unplanned(topology: &str, error: &PlanError, cabling: &Cabling) -> anyhow::Error {
     let parts = cabling.components();
     if parts.len() == 1 {
-        return anyhow::anyhow!("{error}");
+        return anyhow!(at(Path::new(topology), error));
     }
     let name = |part: &Vec<usize>| {
         part.iter().map(|host| cabling.hosts()[*host].as_str()).collect::<Vec<_>>().join(", ")
     };
     let parts = parts.iter().map(name).collect::<Vec<_>>().join(" | ");
-    anyhow::anyhow!("no cables join these groups of hosts: {parts}")
+    anyhow!(at(Path::new(topology), format_args!("no cables join these groups of hosts: {parts}")))
 }

@@ -2,14 +2,14 @@
 
 use std::io::Read as _;
 
-use anyhow::{Context as _, bail};
-use rdma_collectives::{Plan, verify};
+use anyhow::{Context as _, anyhow};
+use rdma_collectives::{ParsePlanError, Plan, verify};
 use serde::Serialize;
 
 use super::cabling::{cabling, read};
 use crate::args::TopoCheck;
-use crate::failure::{Failure, at};
-use crate::file::{self, is_standard};
+use crate::failure::{at, shown};
+use crate::file;
 use crate::report::Output;
 
 #[derive(Debug, Serialize)]
@@ -23,17 +23,13 @@ struct Checked {
 }
 
 pub(crate) fn run(args: &TopoCheck, output: Output) -> anyhow::Result<()> {
-    if is_standard(&args.plan) && is_standard(&args.topology.topology) {
-        let why = "standard input is read once: write `-` for the topology or for the plan";
-        bail!(Failure::usage(why));
-    }
     let topology = read(&args.topology)?;
-    let cabling = cabling(&topology)?;
+    let cabling = cabling(&args.topology.topology, &topology)?;
     let mut text = String::new();
-    let read = file::open(&args.plan).and_then(|mut file| file.read_to_string(&mut text));
-    read.map_err(|error| anyhow::anyhow!(at(&args.plan, error)))?;
-    let plan = text.parse::<Plan>().with_context(|| args.plan.display().to_string())?;
-    let factor = verify(&cabling, &plan).with_context(|| args.plan.display().to_string())?;
+    let name = shown(&args.plan);
+    file::open(&args.plan)?.read_to_string(&mut text).with_context(|| at(&args.plan, "cannot be read"))?;
+    let plan = text.parse::<Plan>().map_err(|error| unparsed(&name.to_string(), &error))?;
+    let factor = verify(&cabling, &plan).with_context(|| name.to_string())?;
     let checked = Checked {
         hosts: cabling.hosts().len(),
         cables: cabling.cables().len(),
@@ -50,5 +46,11 @@ pub(crate) fn run(args: &TopoCheck, output: Output) -> anyhow::Result<()> {
             checked.factor_above_bound
         )
     };
-    output.outcome(&checked, [("plan", args.plan.display().to_string()), ("verdict", verdict)])
+    output.outcome(&checked, [("plan", name.to_string()), ("verdict", verdict)])
+}
+
+/// The failure of a text that is no plan
+fn unparsed(name: &str, error: &ParsePlanError) -> anyhow::Error {
+    let ParsePlanError { line, cell, found, expected } = error;
+    anyhow!("{name}:{line}: is not a plan: word {cell} of the line is {found}, and should be {expected}")
 }

@@ -70,10 +70,11 @@ pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
     reserve_standard_output(&args.out, output)?;
     args.out.iter().try_for_each(|out| require_other(out, [&args.topology.topology]))?;
     let topology = read(&args.topology)?;
-    let cabling = cabling(&topology)?;
+    let name = &args.topology.topology;
+    let cabling = cabling(name, &topology)?;
     let operation = operation(args.operation, cabling.hosts().len(), root(args, &cabling)?);
     let progress = progress::spinner("planning");
-    let made = plan(&cabling, &operation).map_err(|error| unplanned(&error, &cabling))?;
+    let made = plan(&cabling, &operation).map_err(|error| unplanned(name, &error, &cabling))?;
     // The verifier shares no code with the planner.
     verify(&cabling, &made).context("the planner has made a wrong plan; please report this")?;
     if let Some(path) = &args.out {

@@ -200,7 +200,8 @@ fn arguments_that_cannot_be_measured_are_a_usage_error() {
         ("bench all-reduce --dtype f8", "invalid value 'f8'"),
         ("bench all-reduce --topology nosuch", "nosuch"),
         ("bench all-reduce --topology pair --hosts 3", "pair"),
-        ("bench all-reduce --topology ring:4 --hosts 5", "5 hosts, but the topology has 4"),
+        ("bench all-reduce --topology ring:4 --hosts 5", "ring:4 has 4 hosts, not 5: leave one of the"),
+        ("bench all-reduce --bytes 3", "--bytes: 3B is less than one element of f32: write at least 4B"),
         ("bench all-reduce --hosts 1", "at least 2"),
         ("bench all-reduce --topology ring:5 --bytes 1GiB", "5 hosts with 1GiB each have more than 4GiB"),
     ];

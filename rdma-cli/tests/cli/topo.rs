@@ -72,7 +72,7 @@ fn plans_are_checked() {
     fs::write(&plan, "rdma-plan 1\nnonsense").unwrap();
     let broken = tb5!("topo", "check", "mesh:4", &plan);
     assert_eq!(broken.status.code(), Some(1));
-    assert!(stderr(&broken).contains("line 2"), "{}", stderr(&broken));
+    assert!(stderr(&broken).contains("p.plan:2: is not a plan: word 1 of the line is"), "{}", stderr(&broken));
 }
 
 #[test]
@@ -258,6 +258,6 @@ fn a_minus_is_standard_input_or_output() {
         }
     }
     assert_failed(&fed(&["topo", "draw", "-"], &plan), 1, &["standard input:1: "]);
-    assert_failed(&fed(&["topo", "check", "-", "-"], &plan), 2, &["standard input is read once"]);
+    assert_failed(&fed(&["topo", "check", "-", "-"], &ring), 2, &["standard input is read once"]);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "no file is called -");
 }

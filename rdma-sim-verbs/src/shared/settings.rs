@@ -28,7 +28,7 @@ fn tb5() -> Profile {
 ///
 /// [`SettingsError::NoTopology`] if the text is neither a shape nor a file; [`SettingsError::TooManyHosts`] or
 /// [`SettingsError::Topology`] if the shape is impossible; [`SettingsError::Read`] if the file cannot be read; [`SettingsError::File`] if its
-/// topology is invalid; [`SettingsError::Text`] if it has another number of hosts than `hosts`.
+/// topology is invalid; [`SettingsError::HostCount`] if it has another number of hosts than `hosts`.
 pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsError> {
     let (name, count) = match text.split_once(':').map(|(name, count)| (name, count.parse::<usize>())) {
         Some((name, Ok(count))) => (name, Some(count)),
@@ -37,31 +37,35 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
     let topology = match name.parse::<Shape>() {
         Ok(shape) => {
             let count = count.or(hosts).unwrap_or(2);
-            // As many ports as the shape needs, and no fewer than Macs have.
-            let ports = if matches!(shape, Shape::Mesh | Shape::Star) { count.saturating_sub(1) } else { 2 };
+            let ports = shape.default_ports(count, 1);
             if ports > MacModel::MAX_PORTS {
                 return Err(SettingsError::TooManyHosts { shape, hosts: count });
             }
-            Topology::shaped(shape, count, ports.max(3), 1, LineRate::TB5)?
+            Topology::shaped(shape, count, ports, 1, LineRate::TB5)?
         }
         Err(unknown) => {
             let path = Path::new(text);
             let content = std::fs::read_to_string(path).map_err(|error| match error.kind() {
-                std::io::ErrorKind::NotFound => SettingsError::NoTopology(text.to_owned(), Box::new(unknown)),
+                std::io::ErrorKind::NotFound if !is_path(text) => SettingsError::NoTopology(text.to_owned(), Box::new(unknown)),
                 _ => SettingsError::Read(text.to_owned(), error),
             })?;
             let is_json = path.extension().is_some_and(|extension| extension == "json");
             return topology_in(text, &content, is_json, hosts);
         }
     };
-    with_hosts(topology, hosts)
+    with_hosts(text, topology, hosts)
+}
+
+/// Whether a text names a file that may be missing, rather than a shape: it has a slash, or the extension of a file
+fn is_path(text: &str) -> bool {
+    text.contains('/') || text.ends_with(".toml") || text.ends_with(".json")
 }
 
 /// The Macs and cables of the content of a file, as [`topology`] reads it; `name` is for messages
 ///
 /// # Errors
 ///
-/// [`SettingsError::File`] if the topology is invalid; [`SettingsError::Text`] if it has another number of hosts than `hosts`.
+/// [`SettingsError::File`] if the topology is invalid; [`SettingsError::HostCount`] if it has another number of hosts than `hosts`.
 pub fn topology_in(
     name: &str,
     content: &str,
@@ -75,16 +79,16 @@ pub fn topology_in(
         Some(Some('{')) | None => Topology::from_hostfile(content),
         Some(_) => Topology::from_matrix(content),
     };
-    with_hosts(found.map_err(|error| SettingsError::File(name.to_owned(), Box::new(error)))?, hosts)
+    with_hosts(name, found.map_err(|error| SettingsError::File(name.to_owned(), Box::new(error)))?, hosts)
 }
 
-/// The topology, if it has so many hosts
-fn with_hosts(topology: Topology, hosts: Option<usize>) -> Result<Topology, SettingsError> {
-    match hosts {
-        Some(hosts) if topology.hosts().len() != hosts => Err(SettingsError::Text(format!(
-            "{hosts} hosts, but the topology has {}",
-            topology.hosts().len()
-        ))),
+/// The topology called `name`, if it has so many hosts
+fn with_hosts(name: &str, topology: Topology, expected: Option<usize>) -> Result<Topology, SettingsError> {
+    let found = topology.hosts().len();
+    match expected {
+        Some(expected) if expected != found => {
+            Err(SettingsError::HostCount { topology: name.to_owned(), found, expected })
+        }
         _ => Ok(topology),
     }
 }
@@ -105,6 +109,16 @@ pub enum SettingsError {
     /// The topology of the file is invalid
     #[error("{}", in_file(.0, .1))]
     File(String, #[source] Box<TopologyError>),
+    /// The topology has another number of hosts than was asked for
+    #[error("{topology} has {found} hosts, not {expected}: leave one of the numbers out, or make them equal")]
+    HostCount {
+        /// The shape or the file
+        topology: String,
+        /// How many hosts it has
+        found: usize,
+        /// How many it should have
+        expected: usize,
+    },
     /// A shape in which a host would need more ports than a simulated Mac has
     #[error(
         "{hosts} hosts are too many for a {shape}: each would need more than the {} ports of a simulated Mac",
@@ -164,6 +178,11 @@ impl Settings {
     /// [`SettingsError::Profile`] if there is no such profile.
     pub fn profile(self, name: &str) -> Result<Self, SettingsError> {
         Ok(Self { profile: Profile::find(name)?, ..self })
+    }
+
+    /// Devices of `profile`, which may be one that was read from elsewhere than a file
+    pub fn with_profile(self, profile: Profile) -> Self {
+        Self { profile, ..self }
     }
 
     /// Cables as fast as modelled, rather than as fast as the machine allows

@@ -1,11 +1,11 @@
 //! The names of what a check expects its runs to reach
 
 use rdma_core::probe::ProtocolState;
+use strsim::osa_distance;
 
 use crate::catalogue;
 use crate::fault::FAULTS;
 use crate::model::Model;
-use crate::near::distance;
 
 /// The check expects something that no run of it can reach
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -83,7 +83,7 @@ fn nearest(name: &str, names: impl Iterator<Item = String>) -> Vec<String> {
     // What comes before the first space is often forgotten.
     let distance_to = |known: &str| {
         let bare = known.split_once(' ').map_or(known, |(_, bare)| bare);
-        distance(name, known).min(distance(name, bare))
+        osa_distance(name, known).min(osa_distance(name, bare))
     };
     let mut by_distance: Vec<_> = names.map(|known| (distance_to(&known), known)).collect();
     by_distance.sort();

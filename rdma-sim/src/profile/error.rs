@@ -38,7 +38,7 @@ pub enum ProfileError {
 #[non_exhaustive]
 pub enum ProfileReason {
     /// It is not TOML
-    #[error("{0}; write TOML")]
+    #[error("{0}")]
     Syntax(String),
     /// The file does not begin with a format
     #[error("the file has no format; write format = {FORMAT} into its first line")]

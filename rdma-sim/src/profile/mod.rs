@@ -84,11 +84,11 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// [`ProfileError::Unknown`] if there is neither; those of [`load`](Self::load).
+    /// [`ProfileError::Unknown`] if there is neither, and the text does not look like a path; those of [`load`](Self::load).
     pub fn find(text: &str) -> Result<Self, ProfileError> {
         match Self::named(text) {
             Some(profile) => Ok(profile),
-            None if Path::new(text).exists() => Self::load(Path::new(text)),
+            None if Path::new(text).exists() || is_path(text) => Self::load(Path::new(text)),
             None => Err(ProfileError::Unknown(text.to_owned())),
         }
     }
@@ -188,6 +188,11 @@ impl Model {
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ProfileError> {
         Profile::load(path.as_ref()).map(|profile| profile.model)
     }
+}
+
+/// Whether a text names a file that may be missing, rather than a profile: it has a slash, or the extension of a file
+fn is_path(text: &str) -> bool {
+    text.contains('/') || text.ends_with(".toml")
 }
 
 /// The field called `name`

@@ -103,7 +103,7 @@ fn errors_have_the_file_the_line_and_the_remedy() {
         ("format = 1\n[timing]\njitter_ns = { value = 1, by = 2 }\n", 3, &["jitter_ns.by", "why"]),
         ("format = 1\n[timing]\njitter_ns = { value = 1, decided = \"so\" }\n", 3, &["decided", "measured"]),
         ("format = 1\n[caps]\nframe = 512\n", 3, &["4096"]),
-        ("format = 1\n[rules\n", 2, &["TOML"]),
+        ("format = 1\n[rules\n", 2, &["unclosed table"]),
     ] {
         let error = error(text);
         assert!(error.starts_with(&format!("file.toml:{line}: ")), "{text:?}: {error}");
@@ -116,8 +116,11 @@ fn errors_have_the_file_the_line_and_the_remedy() {
 #[test]
 fn a_profile_is_found_by_its_name_or_in_a_file() {
     assert_eq!(Profile::find("tb5-strict").unwrap().model, Model::tb5_strict());
-    let error = Profile::find("no/such.toml").unwrap_err();
+    let error = Profile::find("such").unwrap_err();
     assert!(error.to_string().contains("there are: tb5, tb5-cpu, tb5-strict"), "{error}");
+    for path in ["no/such", "such.toml"] {
+        assert!(matches!(Profile::find(path), Err(ProfileError::Read { .. })), "{path}");
+    }
     let folder = std::env::temp_dir().join(format!("rdma-sim-profile-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("found.toml");

@@ -9,6 +9,7 @@ use super::error::{ProfileError, ProfileReason};
 use super::field::FIELDS;
 use super::{Decided, FORMAT, Profile, require};
 use crate::model::Model;
+use crate::topology::toml_message;
 
 /// A reason, and where in the text
 struct Invalid(usize, ProfileReason);
@@ -70,7 +71,7 @@ fn quoted(text: &str) -> String {
 fn read(name: &str, text: &str) -> Result<Profile, Invalid> {
     let table = DeTable::parse(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
-        Invalid(offset, ProfileReason::Syntax(error.message().replace('\n', ", ")))
+        Invalid(offset, ProfileReason::Syntax(toml_message(text, offset, error.message())))
     })?;
     let table = table.get_ref();
     let format = table.get("format").ok_or(Invalid(0, ProfileReason::NoFormat))?;

@@ -44,7 +44,7 @@ pub use self::matrix_error::MatrixError;
 pub(crate) use self::port::self_assigned_again;
 pub use self::port::{Guid, MacAddress, Port};
 pub use self::shape::Shape;
-pub use self::text::TopologyTable;
+pub use self::text::{TopologyTable, toml_message};
 
 use crate::LineRate;
 

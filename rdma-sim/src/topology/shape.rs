@@ -39,6 +39,17 @@ impl Shape {
         }
     }
 
+    /// How many ports each Mac has if nothing else is said: as many as the shape needs, with so many cables between those that it joins,
+    /// and no fewer than Macs have
+    pub fn default_ports(self, hosts: usize, cables: usize) -> usize {
+        let neighbours = match self {
+            Self::Mesh | Self::Star => hosts.saturating_sub(1),
+            Self::Pair => 1,
+            Self::Line | Self::Ring => 2,
+        };
+        neighbours.saturating_mul(cables).max(3)
+    }
+
     pub(super) fn edges(self, hosts: usize) -> Vec<(usize, usize)> {
         match self {
             Self::Line | Self::Pair => (1..hosts).map(|b| (b - 1, b)).collect(),

@@ -107,7 +107,7 @@ impl Topology {
     /// let ring = Topology::from_toml(r#"
     ///     shape = "ring"
     ///     hosts = 4
-    ///     mac = "mac-studio-m3-ultra"      # or ports
+    ///     mac = "mac-studio-m3-ultra"      # or ports; by default as many ports as the shape needs, and at least 3
     ///     cables = 2                       # between neighbours; 1 if not given
     ///     gbps = 40                        # 80 if not given
     /// "#)?;
@@ -122,7 +122,7 @@ impl Topology {
     pub fn from_toml(text: &str) -> Result<Self, TopologyError> {
         let table: TopologyTable = toml::from_str(text).map_err(|error| TopologyError::Text {
             line: line(text, error.span().map_or(0, |span| span.start)),
-            message: error.message().to_owned(),
+            message: toml_message(text, error.span().map_or(0, |span| span.start), error.message()),
         })?;
         table.build(text)
     }
@@ -136,6 +136,23 @@ impl Topology {
 /// The line of a byte of `text`, counted from one
 fn line(text: &str, offset: usize) -> usize {
     text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// The message of a TOML parser for people, for formats that contain a [`TopologyTable`]
+///
+/// `offset` is where the parser found the mistake in `text`. Of a word without quotes, parsers say which word they expected instead.
+pub fn toml_message(text: &str, offset: usize, message: &str) -> String {
+    const OF_WORDS: [&str; 3] = ["invalid boolean", "invalid float", "string values must be quoted"];
+    let is_in_word = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+    let word = text.split_at_checked(offset).map(|(before, after)| {
+        let start = before.trim_end_matches(is_in_word).len();
+        let end = offset + after.len() - after.trim_start_matches(is_in_word).len();
+        &text[start..end]
+    });
+    match word.filter(|word| !word.is_empty() && OF_WORDS.iter().any(|known| message.starts_with(known))) {
+        Some(word) => format!("{word} is neither a number nor a text: write a number, or a text in quotes"),
+        None => message.replace('\n', ", "),
+    }
 }
 
 /// Adds the line of a value to an error
@@ -182,14 +199,16 @@ impl TopologyTable {
         };
         let wrong = at(text, name);
         let shape: Shape = name.get_ref().parse().map_err(&wrong)?;
-        let subject = format!("the {shape}");
-        let mac = model(text, &wrong, subject, self.mac.as_ref(), self.ports.as_ref())?;
         let hosts = match &self.hosts {
             Some(hosts) => hosts.get_ref().get(),
             None if shape == Shape::Pair => 2,
             None => return Err(wrong(TopologyError::HostCountMissing { shape })),
         };
         let cables = self.cables.as_ref().map_or(1, |cables| cables.get_ref().get());
+        let mac = match (&self.mac, &self.ports) {
+            (None, None) => MacModel::from(shape.default_ports(hosts, cables)),
+            (mac, ports) => model(text, &wrong, format!("the {shape}"), mac.as_ref(), ports.as_ref())?,
+        };
         let rate = rate(text, self.gbps.as_ref())?;
         Topology::shaped(shape, hosts, mac, cables, rate).map_err(|error| {
             match (&error, &self.hosts, &self.ports) {

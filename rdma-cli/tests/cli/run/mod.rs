@@ -385,7 +385,7 @@ fn a_host_that_a_fault_kills_is_not_a_failure() {
 fn invalid_arguments_are_refused_with_the_reason() {
     let table: [(&[&str], i32, &str); 17] = [
         (&["--topology", "torus", "--", "true"], 2, "\"torus\" is no file"),
-        (&["--topology", "mesh:3", "--hosts", "2", "--", "true"], 2, "2 hosts, but the topology has 3"),
+        (&["--topology", "mesh:3", "--hosts", "2", "--", "true"], 2, "mesh:3 has 3 hosts, not 2: leave one of the numbers out"),
         (&["--topology", "ring", "--hosts", "2", "--", "true"], 2, "at least 3"),
         (&["--topology", "mesh", "--hosts", "0", "--", "true"], 2, "from 1 to 32"),
         (

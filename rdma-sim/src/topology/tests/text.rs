@@ -159,11 +159,11 @@ fn errors_in_toml_have_the_line_and_the_remedy() {
     for (text, line, message) in [
         ("\nshape = 'torus'\nhosts = 3\nports = 3", 2, "no shape is called \"torus\"; there are: line,"),
         ("\nshape = 'ring'\nports = 3", 2, "the ring has no number of Macs: add one, such as hosts = 4"),
-        (
-            "shape = 'ring'\nhosts = 3",
-            1,
-            "the ring has no Mac: add mac = \"mac-mini-m4-pro\", or ports = 3 for any",
-        ),
+        ("shape = 'ring'\nhosts = four", 2, "four is neither a number nor a text: write a number, or"),
+        ("shape = 'ring'\nhosts = seven", 2, "seven is neither a number nor a text: write a number, or"),
+        ("shape = ring\nhosts = 4", 1, "ring is neither a number nor a text: write a number, or a text in"),
+        ("shape = 'ring'\nhosts = [4", 2, "unclosed array, expected `]`"),
+        ("shape = 'mesh'\nhosts = 34", 1, "a cannot have 33 ports: a simulated Mac has 1 to 32"),
         (
             "shape = 'ring'\nhosts = -3",
             2,
