@@ -181,7 +181,7 @@ pub(crate) enum Command {
                       tb5 run --topology ring:4 --fault 'at 2s a:rdma_en2 unplug' -- ./program.\n\n\
                       Exit codes: that of the first program that failed, or 128 plus the signal that ended it; 0 if no program \
                       failed, 124 after --timeout, 130 after SIGINT, 143 after SIGTERM, 129 after SIGHUP, 141 if the output is \
-                      not read any more, 1 if a program could not be started, 2 usage."
+                      not read any more, 1 if it cannot be written or a program could not be started, 2 usage."
     )]
     Run(Run),
     /// Answer `tb5 ping`, `tb5 bw`, `tb5 demo` and `tb5 copy` of other machines, until Ctrl-C

@@ -98,7 +98,13 @@ impl Replacement {
             require_regular(path, existing)?;
         }
         let bytes = path.as_os_str().as_encoded_bytes();
-        if path.file_name().is_none() || bytes.ends_with(b"/") || bytes.ends_with(b"/.") {
+        if existing.is_none() && ([b"/".as_slice(), b"/."].iter().any(|end| bytes.ends_with(end))) {
+            bail!(io::Error::new(
+                io::ErrorKind::NotFound,
+                at(path, "there is no such directory: create it first")
+            ));
+        }
+        if path.file_name().is_none() {
             bail!(at(path, "the path names no file"));
         }
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -298,10 +304,13 @@ fn open_own(path: &Path, own: &Metadata) -> io::Result<File> {
     if is_own_file(&file.metadata()?, own) { Ok(file) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
-/// The error of the system, without the name of the temporary file, which says nothing to people
-fn without_path(error: io::Error) -> io::Error {
-    let inner = error.get_ref().and_then(|inner| inner.source()?.downcast_ref::<io::Error>());
-    inner.and_then(io::Error::raw_os_error).map_or(error, io::Error::from_raw_os_error)
+/// The error of the system, without the name of the temporary file, which `tempfile` adds and which says nothing to people
+pub(crate) fn without_path(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    match text.rsplit_once(" at path ") {
+        Some((of_system, _)) => io::Error::new(error.kind(), of_system.to_owned()),
+        None => error,
+    }
 }
 
 #[cfg(unix)]
@@ -382,5 +391,16 @@ mod tests {
                 assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{is_kept_first} {is_new}");
             }
         }
+    }
+
+    /// Catches the name of a temporary file in a message, and a kind that is lost, by which a peer is told the reason.
+    #[test]
+    fn errors_do_not_name_temporary_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = temporary(&folder.path().join("missing"), 0o666, None).unwrap_err();
+        assert!(error.to_string().contains(".part"), "{error}");
+        let shown = without_path(error);
+        assert_eq!(shown.to_string(), "No such file or directory (os error 2)");
+        assert_eq!(shown.kind(), io::ErrorKind::NotFound);
     }
 }

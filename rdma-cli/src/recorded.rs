@@ -70,7 +70,10 @@ const PLATFORMS: [&str; 3] = ["linux", "macos", "other"];
 /// Reads a report, labelled with the path of its file
 pub(crate) fn read(path: &Path) -> Result<Host> {
     let mut json = Vec::new();
-    file::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut json).with_context(|| at(path, "cannot be read"))?;
+    file::open(path)?
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut json)
+        .with_context(|| at(path, "cannot be read"))?;
     if json.len() as u64 > MAX_BYTES {
         bail!(at(path, format_args!("is not a host report: it is longer than {MAX_BYTES} bytes")));
     }

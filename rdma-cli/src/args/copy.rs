@@ -26,7 +26,7 @@ pub(crate) struct Copy {
     /// Receive one copy from another machine into this directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["src", "dst", "recursive", "cables", "fault", "seed"])]
     pub(crate) listen: Option<PathBuf>,
-    /// With --listen, the address to listen on [default: 0.0.0.0]
+    /// With --listen, the address to listen on [default: all of this machine]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<IpAddr>,
     #[command(flatten)]

@@ -10,7 +10,7 @@ pub(crate) struct Serve {
     /// Take copies into this directory; without it, copies are refused
     #[arg(long, value_name = "DIR")]
     pub(crate) into: Option<PathBuf>,
-    /// The address to listen on [default: 0.0.0.0]
+    /// The address to listen on [default: all of this machine]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<IpAddr>,
     #[command(flatten)]

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use rdma_calibrate::Findings;
 use rdma_sim::profile::{Decided, Profile};
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, shown};
 use crate::file::{Reserved, is_standard};
 use crate::report::{Output, plain};
 
@@ -54,10 +54,20 @@ impl Files {
 
     /// Writes the profile and the page, and prints where they are
     pub(super) fn write(self, findings: &Findings, backend: &'static str, output: Output) -> Result<()> {
-        self.profile.1.write(&findings.profile.to_toml())?;
-        let page = self.page.map(|(path, file)| file.write(&findings.page()).map(|()| path)).transpose()?;
+        let profile = findings.profile.to_toml();
+        self.profile.1.write(&profile).map_err(|error| unwritten(&error, &profile))?;
+        let page = self.page.map(|(path, file)| file.write(&findings.page()).map(|()| path)).transpose();
+        let page =
+            page.with_context(|| format!("the profile is in {}, and has no page", shown(&self.profile.0)))?;
         print(findings, &self.profile.0, page.as_deref(), backend, output)
     }
+}
+
+/// The failure to write a good profile, which is not lost by that
+fn unwritten(error: &anyhow::Error, profile: &str) -> anyhow::Error {
+    anyhow!(
+        "{error:#}; the calibration has succeeded, and its profile follows: keep it in another file\n\n{profile}"
+    )
 }
 
 fn print(

@@ -10,7 +10,7 @@ use super::entry::Entry;
 use super::send::Sources;
 use super::tree;
 use crate::failure::at;
-use crate::file::{Replacement, is_standard};
+use crate::file::{Replacement, is_standard, without_path};
 
 /// A file that was created already and may go to standard output, or a directory
 pub(crate) enum Destination {
@@ -93,7 +93,7 @@ impl Destination {
         let folder = path.parent().unwrap_or_else(|| Path::new("."));
         let link = tempfile::Builder::new().prefix(".tb5-").make_in(folder, |path| symlink(target, path));
         let persisted = link.and_then(|link| link.persist(&path).map_err(|error| error.error));
-        persisted.with_context(|| at(&path, "the link cannot be created"))
+        persisted.map_err(without_path).with_context(|| at(&path, "the link cannot be created"))
     }
 
     /// Gives new directories their rights

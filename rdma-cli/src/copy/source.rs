@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 
 use super::agreed::PIECE;
 use crate::failure::at;
-use crate::file::{require_regular, spool};
+use crate::file::{require_regular, spool, without_path};
 
 /// An open file, and how much was read
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Source {
     pub(crate) fn standard_input(progress: &ProgressBar) -> Result<Self> {
         let path = spool();
         let written = || at(&path, "cannot be written");
-        let mut file = tempfile::tempfile().with_context(written)?;
+        let mut file = tempfile::tempfile().map_err(without_path).with_context(written)?;
         let (mut input, mut piece) = (io::stdin().lock(), vec![0; PIECE]);
         loop {
             match input.read(&mut piece) {

@@ -1,6 +1,6 @@
 //! The side that serves: connections become sessions that ask for something
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 
 use anyhow::{Context as _, Result};
@@ -58,7 +58,7 @@ impl<'a, T: 'a> Door<'a, T> {
         loop {
             tokio::select! {
                 arrived = listener.accept() => {
-                    match arrived.map_err(Into::into).and_then(|(stream, peer)| self.admit(stream, peer)) {
+                    match arrived.map_err(Into::into).and_then(|(stream, peer)| self.admit(stream, canonical(peer))) {
                         Ok(attempt) => {
                             if self.attempts.len() == MAX_ATTEMPTS {
                                 // The oldest one has had the most time.
@@ -86,8 +86,16 @@ impl<'a, T: 'a> Door<'a, T> {
 
     /// Begins to make a connection a session, on a node of its own: it takes nothing from others
     fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Result<Attempt<'a, T>> {
-        let node = self.carriers.node(stream.local_addr()?, self.options.clone())?;
+        let node = self.carriers.node(canonical(stream.local_addr()?), self.options.clone())?;
         Ok(Box::pin(admit(self.judge, node, stream, peer)))
+    }
+}
+
+/// The address of a socket as its host knows it: a listener for both versions of IP has IPv4 addresses in the form of IPv6
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::carriers::{Carried, Carriers};
 use super::sides::{PATIENCE, explain, key_options, part, room, runtime, unless_interrupted};
 use crate::args::{Carrier, Machines};
+use crate::failure::Failure;
 use crate::signals::{Interrupt, Interrupted};
 
 /// The machine that serves
@@ -32,6 +33,11 @@ impl Peer<'_> {
         on_carrier: impl FnOnce(&str) -> Result<()>,
         work: impl AsyncFnOnce(&Session<AnyDevice>) -> Result<T>,
     ) -> Result<(T, Carried)> {
+        if self.machines.port() == 0 {
+            bail!(Failure::usage(
+                "--port 0 is for the side that listens: write the port on which it does, such as 7465"
+            ));
+        }
         let options = room(key_options(self.machines.key.as_deref())?, longest, count);
         runtime()?.block_on(async {
             let (node, session, carrier) = self.open_session(options).await?;

@@ -22,12 +22,17 @@ const FAILED: u64 = 1;
 const INTERRUPTED: u64 = 4;
 /// Failures of files that the peer is told of: their code, their kind, and what the user of the peer reads, of the side that writes and
 /// of the one that reads
-const FILES: [(u64, ErrorKind, &str); 6] = [
+const FILES: [(u64, ErrorKind, &str); 7] = [
     (5, ErrorKind::StorageFull, "has no space left"),
     (6, ErrorKind::QuotaExceeded, "has used up its disk quota"),
     (7, ErrorKind::PermissionDenied, "lacks a permission"),
     (8, ErrorKind::ReadOnlyFilesystem, "has a read-only file system"),
     (9, ErrorKind::NotFound, "has no such file or directory"),
+    (
+        11,
+        ErrorKind::InvalidFilename,
+        "has no room for so long a name, and most systems for none of more than 255 bytes",
+    ),
     (10, ErrorKind::IsADirectory, "has a directory in the place of a file"),
 ];
 

@@ -2,9 +2,11 @@
 
 #![allow(unsafe_code, reason = "between fork and exec")]
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use super::output::{Relay, Stream};
@@ -92,6 +94,26 @@ impl Host {
     pub(super) fn ended_by(&self) -> Option<i32> {
         self.ended.and_then(|status| status.signal())
     }
+}
+
+/// Why a program cannot be started, with what to do where the reason of the system misleads
+pub(super) fn not_started(program: &OsStr, error: &io::Error) -> String {
+    let (path, name) = (Path::new(program), program.display());
+    let is_name = !program.as_bytes().contains(&b'/');
+    let why = match error.kind() {
+        _ if path.is_dir() => "it is a directory".to_owned(),
+        io::ErrorKind::NotFound if is_name && path.exists() => {
+            format!("it is not in PATH; the file of that name here is ./{name}")
+        }
+        io::ErrorKind::NotFound if is_name => "it is not in PATH".to_owned(),
+        io::ErrorKind::PermissionDenied if path.is_file() => {
+            format!(
+                "it is not executable: make it so with chmod +x {name}, or write the program that reads it first"
+            )
+        }
+        _ => error.to_string(),
+    };
+    format!("{:?} cannot be started: {why}", program.to_string_lossy())
 }
 
 impl Drop for Host {

@@ -16,16 +16,15 @@ mod watch;
 use std::ffi::OsString;
 use std::hash::{BuildHasher as _, RandomState};
 use std::process::Command;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use rdma_sim_verbs::shared::{FabricError, Settings, SharedFabric};
 
 use self::environment::Environment;
-use self::host::Host;
+use self::host::{Host, not_started};
 #[cfg(not(target_os = "linux"))]
 use self::no_net as net;
 use self::output::{LAST_LINES_TIMEOUT, OwnLines, Relay, Stream};
@@ -92,14 +91,13 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
             network.iter().for_each(|hosts| hosts.set(command, number));
         };
         Host::start(name, number, words, set, &relay, out)
-            .with_context(|| format!("host {name}: {:?} cannot be started", words[0].to_string_lossy()))
+            .map_err(|error| anyhow!("host {name}: {}", not_started(&words[0], &error)))
     };
     let (begun, mut hosts) = (Wall::start(), Vec::new());
     let watch = Watch::new(policy, &fabric, wires.as_mut(), &relay, &own, &interrupt);
     let cause = watch.run(&mut hosts, names.len(), &silences, start)?;
     // The last output may be lost when all programs have succeeded.
-    let is_lost = matches!(cause, Cause::Done) && relay.is_unread.load(Ordering::Relaxed);
-    let cause = if is_lost { Cause::Unread } else { cause };
+    let cause = if matches!(cause, Cause::Done) { relay.cause().unwrap_or(cause) } else { cause };
     let summary = Summary::new(&fabric, &hosts, cause, begun.seconds());
     let exit_code = summary.exit_code();
     let limit = cause.is_from_outside().then_some(LAST_LINES_TIMEOUT);

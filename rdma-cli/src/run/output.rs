@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::watch::Cause;
+
 /// Longer lines are printed in pieces.
 const MAX_LINE: u64 = 64 * 1024;
 /// How long a run that was ended waits for the reader of its last lines.
@@ -48,10 +50,12 @@ const COLOURS: [&str; 6] = ["36", "33", "32", "35", "34", "31"];
 /// Copies the output of hosts to a stream, in one thread each
 #[derive(Clone, Debug)]
 pub(super) struct Relay {
-    /// Set once the output of the tool cannot be written.
-    pub(super) is_unread: Arc<AtomicBool>,
+    /// Set once the output of the tool is not read any more, or cannot be written.
+    is_unread: Arc<AtomicBool>,
     /// The number of threads that have read a line and not written it yet.
     writing: Arc<AtomicUsize>,
+    /// Set before that if it cannot be written.
+    has_failed: Arc<AtomicBool>,
     /// Receives a value when an output ends.
     ended: Sender<()>,
     /// Length of the longest host name.
@@ -62,12 +66,26 @@ impl Relay {
     /// A relay for hosts whose names are at most `width` characters long, and what receives a value when an output ends
     pub(super) fn new(width: usize) -> (Self, Receiver<()>) {
         let (ended, ends) = mpsc::channel();
-        (Self { is_unread: Arc::default(), writing: Arc::default(), ended, width }, ends)
+        let relay = Self {
+            is_unread: Arc::default(),
+            has_failed: Arc::default(),
+            writing: Arc::default(),
+            ended,
+            width,
+        };
+        (relay, ends)
     }
 
     /// Whether a line waits for the reader of this tool's output
     pub(super) fn is_writing(&self) -> bool {
         self.writing.load(Ordering::Relaxed) > 0
+    }
+
+    /// Why the run ends because of its output, if it does
+    pub(super) fn cause(&self) -> Option<Cause> {
+        let is_unread = self.is_unread.load(Ordering::Acquire);
+        let cause = if self.has_failed.load(Ordering::Relaxed) { Cause::Unwritten } else { Cause::Unread };
+        is_unread.then_some(cause)
     }
 
     pub(super) fn begin(
@@ -113,15 +131,12 @@ impl Relay {
             self.writing.fetch_add(1, Ordering::Relaxed);
             let written = write(&line);
             self.writing.fetch_sub(1, Ordering::Relaxed);
-            match written {
-                Err(error)
-                    if !self.is_unread.swap(true, Ordering::Relaxed)
-                        && error.kind() != io::ErrorKind::BrokenPipe =>
-                {
-                    write_own(&format!("the output of programs cannot be written: {error}"));
-                }
-                _ => {}
+            let Err(error) = written else { continue };
+            // A closed pipe is no failure of the writer.
+            if error.kind() != io::ErrorKind::BrokenPipe && !self.has_failed.swap(true, Ordering::Relaxed) {
+                write_own(&format!("the output of programs cannot be written: {error}"));
             }
+            self.is_unread.store(true, Ordering::Release);
         }
     }
 }

@@ -87,6 +87,7 @@ impl Summary {
             Cause::Failed(number) => ("failed", hosts[number].code().unwrap_or(1)),
             Cause::Interrupted(signal) => ("interrupted", 128_u8.wrapping_add(signal as u8)),
             Cause::TimedOut => ("timed_out", 124),
+            Cause::Unwritten => ("output_failed", 1),
             Cause::Unread => ("output_closed", 128 + libc::SIGPIPE as u8),
         };
         let ended = |host: &Host| Ended {

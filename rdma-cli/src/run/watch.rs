@@ -45,14 +45,16 @@ pub(super) enum Cause {
     Interrupted(i32),
     /// The timeout of the run passed
     TimedOut,
-    /// The output of the tool cannot be written
+    /// The output of the tool is not read any more
     Unread,
+    /// The output of the tool cannot be written
+    Unwritten,
 }
 
 impl Cause {
     /// Whether the run was ended: the tool does not wait for the reader of its output any longer
     pub(super) fn is_from_outside(self) -> bool {
-        matches!(self, Self::Interrupted(_) | Self::TimedOut | Self::Unread)
+        matches!(self, Self::Interrupted(_) | Self::TimedOut | Self::Unread | Self::Unwritten)
     }
 }
 
@@ -200,8 +202,8 @@ impl<'a, 'f> Watch<'a, 'f> {
         let now = self.begun.elapsed();
         if let Some(signal) = self.interrupt.signal() {
             Some(Cause::Interrupted(signal))
-        } else if self.relay.is_unread.load(std::sync::atomic::Ordering::Relaxed) {
-            Some(Cause::Unread)
+        } else if let Some(cause) = self.relay.cause() {
+            Some(cause)
         } else if let Some(timeout) = self.policy.timeout.filter(|timeout| now >= *timeout) {
             self.own.print(&format!("ended after {:.3} s by --timeout", timeout.as_secs_f64()));
             Some(Cause::TimedOut)

@@ -2,14 +2,16 @@
 
 mod report;
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use rustix::fs::{Access, access};
-use tokio::net::TcpListener;
+use rustix::net::sockopt::set_ipv6_v6only;
+use tokio::net::{TcpListener, TcpSocket};
 
 use self::report::{Listening, Served};
 use crate::args::{Carrier, Machines, Serve};
@@ -27,6 +29,9 @@ use crate::signals::{Interrupt, Interrupted};
 const MESSAGES: usize = 8;
 /// Peers that are answered at once; further ones wait
 const MAX_PEERS: usize = 4;
+
+/// Connections that wait to be accepted, as for other listeners
+const BACKLOG: u32 = 1024;
 
 /// What a peer asks for
 enum Asked {
@@ -59,7 +64,13 @@ pub(crate) fn one_copy(machines: &Machines, bind: Option<IpAddr>, root: &Path, o
 impl Service<'_> {
     fn run(&self, output: Output) -> Result<()> {
         if let Some(root) = self.into {
-            ensure!(root.is_dir(), at(root, "is not a directory"));
+            let is_directory = match fs::metadata(root) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    bail!(at(root, "there is no such directory: create it first"))
+                }
+                found => found.with_context(|| at(root, "cannot be read"))?.is_dir(),
+            };
+            ensure!(is_directory, at(root, "is not a directory"));
             let writable = access(root, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from);
             writable.with_context(|| at(root, "cannot be written"))?;
         }
@@ -70,10 +81,7 @@ impl Service<'_> {
         }
         let carriers = Carriers::find(self.machines.carrier.unwrap_or(Carrier::Auto))?;
         runtime()?.block_on(async {
-            let address = self.bind.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-            let address = SocketAddr::new(address, self.machines.port());
-            let listener = TcpListener::bind(address).await;
-            let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
+            let listener = listen(self.bind, self.machines.port()).await?;
             self.announce(listener.local_addr()?, output)?;
             let judge = |message: &[u8]| self.judge(message);
             let mut door = Door::new(&carriers, options, &judge);
@@ -124,6 +132,26 @@ impl Service<'_> {
             None => bail!(FOREIGN),
         }
     }
+}
+
+/// Listens on one address, or on all of this machine, by IPv6 and IPv4 where the system has both
+async fn listen(address: Option<IpAddr>, port: u16) -> Result<TcpListener> {
+    if address.is_none()
+        && let Ok(listener) = listen_on_both(port)
+    {
+        return Ok(listener);
+    }
+    let address = SocketAddr::new(address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+}
+
+/// A listener for IPv6 and IPv4; fails where the system lacks IPv6
+fn listen_on_both(port: u16) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v6()?;
+    set_ipv6_v6only(&socket, false)?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port))?;
+    socket.listen(BACKLOG)
 }
 
 /// One peer that fails is no reason to leave the others

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Folder, assert_code, assert_failed, stdout, tool};
+use crate::support::{Folder, assert_code, assert_failed, stderr, stdout, tool};
 
 const REPORT: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../rdma-doctor/tests/fixtures/composed/reports/left.json");
@@ -75,18 +75,34 @@ fn a_wrong_file_is_a_failure_and_a_wrong_name_is_usage() {
         ("topo plan rign:4", 2, "did you mean ring?"),
         ("topo plan missing.toml", 1, "missing.toml: cannot be read: No such file or directory"),
         ("topo draw ./missing", 1, "./missing: cannot be read: No such file or directory"),
-        ("topo draw words.toml", 1, "words.toml:2: four is neither a number nor a text: write a number, or a"),
+        (
+            "topo draw words.toml",
+            1,
+            "words.toml:2: four is neither a number nor a text: write a number, or a",
+        ),
         ("topo draw ports.toml", 0, ""),
         ("topo plan apart.toml", 1, "apart.toml: no cables join these groups of hosts: a | b"),
-        ("bench all-reduce --topology apart.toml", 1, "apart.toml: no cables join these groups of hosts: a |"),
+        (
+            "bench all-reduce --topology apart.toml",
+            1,
+            "apart.toml: no cables join these groups of hosts: a |",
+        ),
         ("topo plan ring:1000", 2, "1000 hosts: a cabling has 1 to 64"),
         ("topo plan ring:1", 2, "a ring has at least 3 Macs, not 1"),
         ("bench all-reduce --hosts 5 --topology ring:4", 2, "ring:4 has 4 hosts, not 5: leave one of the"),
         ("topo check ring:3 missing", 1, "missing: cannot be read: No such file or directory"),
-        ("topo check ring:3 wrong.toml", 1, "wrong.toml:1: is not a plan: word 1 of the line is \"hosts\", and"),
+        (
+            "topo check ring:3 wrong.toml",
+            1,
+            "wrong.toml:1: is not a plan: word 1 of the line is \"hosts\", and",
+        ),
         ("ping --profile ./missing", 1, "./missing: cannot be read: No such file or directory"),
         ("run --profile missing.toml true", 1, "missing.toml: cannot be read: No such file or directory"),
-        ("ping --profile nope", 2, "there is no profile \"nope\", and no such file; there are: tb5, tb5-cpu,"),
+        (
+            "ping --profile nope",
+            2,
+            "there is no profile \"nope\", and no such file; there are: tb5, tb5-cpu,",
+        ),
         ("ping --profile words.toml", 1, "words.toml:2: four is neither a number nor a text: write a number"),
         ("sim run words.toml", 1, "words.toml:2: four is neither a number nor a text: write a number"),
         // Standard input is empty.
@@ -111,6 +127,17 @@ fn a_wrong_file_is_a_failure_and_a_wrong_name_is_usage() {
         let output = tool().args(arguments.split_whitespace()).current_dir(folder.path("")).output().unwrap();
         assert_failed(&output, code, &[why]);
         assert!(code == 0 || output.stdout.is_empty(), "{arguments}");
+    }
+}
+
+/// Catches the name of a temporary file, which says nothing to people.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_cannot_be_written_is_named_as_the_user_did() {
+    for arguments in ["topo draw ring:3 --out /proc/x", "man --out /proc", "copy Cargo.toml /proc/x"] {
+        let output = tool().args(arguments.split_whitespace()).output().unwrap();
+        assert_failed(&output, 1, &["tb5: /proc/", ": cannot be written: No such file or directory"]);
+        assert!(!stderr(&output).contains(".part"), "{}", stderr(&output));
     }
 }
 

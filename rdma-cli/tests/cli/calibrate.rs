@@ -5,7 +5,7 @@ use std::fs;
 use rdma_sim::profile::{Decided, Profile};
 use serde_json::Value;
 
-use crate::support::{Folder, assert_code, assert_failed, json, keys, stdout, tool};
+use crate::support::{Folder, assert_code, assert_failed, json, keys, program, stdout, tool};
 
 /// A device that no profile describes
 pub(crate) const SECRET: &str = "\
@@ -111,6 +111,20 @@ fn the_default_simulator_contradicts_itself_nowhere() {
     );
     let profile = Profile::load(&found).unwrap();
     assert_eq!(profile.decided("rules.frame_match"), Some(Decided::Measured));
+}
+
+/// Catches minutes of a calibration that are lost with a file that cannot be written.
+#[test]
+fn a_profile_that_cannot_be_written_is_printed() {
+    let folder = Folder::new();
+    let script = "trap '' XFSZ; ulimit -f 0; exec \"$0\" calibrate --out full.toml 2>&1 | cat";
+    let mut shell = program("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_tb5")]).current_dir(folder.path(""));
+    let said = stdout(&shell.output().unwrap());
+    let (why, profile) = said.split_once("keep it in another file\n\n").expect(&said);
+    assert!(why.contains("full.toml: cannot be written: File too large"), "{said}");
+    Profile::parse("printed", profile).unwrap();
+    assert_eq!(folder.entries(), [""; 0]);
 }
 
 #[test]

@@ -206,8 +206,8 @@ fn sources_and_destinations_that_are_not_files_are_refused() {
         ("pipe", "not a regular file"),
         ("link", "does not exist"),
         ("missing/copy", "cannot be written: there is no folder "),
-        ("name/", "names no file"),
-        ("name/.", "names no file"),
+        ("name/", "there is no such directory: create it first"),
+        ("name/.", "there is no such directory: create it first"),
     ];
     for (to, why) in table {
         let output = copy(&folder, to);

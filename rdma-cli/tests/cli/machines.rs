@@ -28,8 +28,17 @@ impl Listener {
         Self::of(tool().arg("serve").args(options))
     }
 
+    /// A process that serves on all addresses of this machine
+    pub(crate) fn on_all_addresses(options: &[&str]) -> Self {
+        Self::begin(tool().arg("serve").args(options))
+    }
+
     fn of(command: &mut Command) -> Self {
-        command.args(["--bind", "127.0.0.1", "--port", "0"]);
+        Self::begin(command.args(["--bind", "127.0.0.1"]))
+    }
+
+    fn begin(command: &mut Command) -> Self {
+        command.args(["--port", "0"]);
         let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         let mut line = String::new();
         // Byte by byte: what comes behind the line is read at the end.
@@ -286,13 +295,15 @@ fn what_a_server_does_not_do_is_refused_with_the_reason() {
     assert_failed(&listened, 130, &["it asks for a measurement", "interrupted"]);
     for (arguments, code, why) in [
         (&["ping", "--port", "1", "127.0.0.1:"][..], 1, "127.0.0.1, port 1: run `tb5 serve` there first"),
+        (&["ping", "--port", "0", "127.0.0.1:"], 2, "--port 0 is for the side that listens"),
+        (&["serve", "--into", "Cargo.toml"], 1, "Cargo.toml: is not a directory"),
         (&["ping", "--port", "1"], 2, "--port is for two machines: write HOST:, or leave it out"),
         (&["bw", "--key", "x"], 2, "--key is for two machines"),
         (&["bw", "a:", "--seed", "1"], 2, "cannot be used with '--seed <SEED>'"),
         (&["ping", "a:", "--profile", "tb5"], 2, "cannot be used with '--profile <PROFILE|FILE>'"),
         (&["ping", "a/b"], 2, "write the name or the address of a machine"),
         (&["bw", "a:", "--bytes", "8MiB"], 2, "at most 4MiB are possible here"),
-        (&["serve", "--into", "/nowhere"], 1, "/nowhere: is not a directory"),
+        (&["serve", "--into", "/nowhere"], 1, "/nowhere: there is no such directory: create it first"),
     ] {
         assert_failed(&tool().args(arguments).output().unwrap(), code, &[why]);
     }
@@ -359,6 +370,8 @@ fn options_that_would_do_nothing_are_refused() {
     }
     let nothing = tb5!["copy", "--port", "1", &source, "127.0.0.1:x"];
     assert_failed(&nothing, 1, &["127.0.0.1, port 1: run `tb5 copy --listen DIR` there first"]);
+    let port = tb5!["copy", "--port", "1", &source, "127.0.0.1:7480"];
+    assert_failed(&port, 1, &["tb5: the copy will be called 7480; a port is written as --port 7480\n"]);
     let out = tb5!["copy", &source, "127.0.0.1:../x"];
     assert_failed(&out, 1, &["../x: must be below the directory of the listening side"]);
     assert_eq!(folder.entries(), ["source"]);

@@ -17,6 +17,7 @@ mod machines;
 mod manual;
 mod ping;
 mod pipe;
+mod reasons;
 mod resume;
 #[cfg(target_os = "linux")]
 mod run;

@@ -72,7 +72,11 @@ fn plans_are_checked() {
     fs::write(&plan, "rdma-plan 1\nnonsense").unwrap();
     let broken = tb5!("topo", "check", "mesh:4", &plan);
     assert_eq!(broken.status.code(), Some(1));
-    assert!(stderr(&broken).contains("p.plan:2: is not a plan: word 1 of the line is"), "{}", stderr(&broken));
+    assert!(
+        stderr(&broken).contains("p.plan:2: is not a plan: word 1 of the line is"),
+        "{}",
+        stderr(&broken)
+    );
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::copy::send::{Sender, Sent, Sources};
 use crate::copy::words;
 use crate::machines::{Peer, RemotePath, require_below};
 use crate::progress;
-use crate::report::{Output, Wall, bytes};
+use crate::report::{Output, Wall, bytes, note};
 use crate::signals::Interrupt;
 
 /// How often it is looked whether half of a copy is sent.
@@ -25,6 +25,9 @@ const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 /// Copies what `args` name
 pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
     require_below(&to.path)?;
+    if let Some(port) = to.path.to_str().and_then(|path| path.parse::<u16>().ok()) {
+        note(&format!("the copy will be called {port}; a port is written as --port {port}"));
+    }
     let source = args.source()?;
     let sources = Sources::open(source, args.recursive)?;
     let interrupt = Interrupt::listen()?;
