@@ -36,6 +36,7 @@ use crate::report::Output;
 #[cfg(unix)]
 use crate::sim::Period;
 use crate::sizes::{self, Sizes};
+use crate::{bw, ping};
 
 /// RDMA over Thunderbolt 5, real or simulated
 ///
@@ -93,13 +94,6 @@ pub(crate) enum Command {
                       Exit codes: 0 done, 1 failed, 2 usage."
     )]
     Bw(Bw),
-    /// Print completions for a shell
-    #[command(
-        after_help = "Examples: tb5 completions zsh > ~/.zfunc/_tb5; tb5 completions bash > ~/.local/share/bash-completion/completions/tb5; \
-                      tb5 completions fish > ~/.config/fish/completions/tb5.fish.\n\n\
-                      Exit codes: 0 done, 1 failed, 2 usage."
-    )]
-    Completions(Completions),
     /// Find out how the device of two Macs behaves: a profile for the simulator, and a page for people
     #[command(after_help = crate::calibrate::HELP)]
     Calibrate(crate::calibrate::Arguments),
@@ -147,10 +141,6 @@ pub(crate) enum Command {
                       Exit codes: 0 nothing failed, 1 a check failed or a file is wrong, 2 usage."
     )]
     Doctor(Doctor),
-    /// Print the manual, or write a page for each command
-    #[command(after_help = "Examples: tb5 man | man -l -; tb5 man --out /usr/local/share/man/man1.\n\n\
-                      Exit codes: 0 done, 1 a file cannot be written, 2 usage.")]
-    Man(Man),
     /// Measure round trips between two Macs, beside bare verbs, or with another machine
     #[command(
         after_help = "Without HOST:, two simulated Macs, in virtual time. With it, another machine where `tb5 serve` runs, in real time, \
@@ -184,6 +174,16 @@ pub(crate) enum Command {
                       not read any more, 1 if it cannot be written or a program could not be started, 2 usage."
     )]
     Run(Run),
+    /// List the simulated fabrics of this machine, show one, or schedule a fault in it
+    #[cfg(unix)]
+    #[command(
+        after_help = "Faults are written as for tb5 run: [at TIME | after N frames] TARGET NAME [ARGUMENT]; without a time, a \
+                            fault fires now. rdma-sim/MODEL.md lists their names.\n\n\
+                            Examples: tb5 fabric; tb5 fabric NAME; tb5 fabric NAME a:rdma_en2 unplug; tb5 fabric NAME \
+                            'a:rdma_en2 corrupt 3; at 9s b pause'.\n\n\
+                            Exit codes: 0 done, 1 no such fabric or it does not accept the fault, 2 usage."
+    )]
+    Fabric(Fabric),
     /// Answer `tb5 ping`, `tb5 bw`, `tb5 demo` and `tb5 copy` of other machines, until Ctrl-C
     #[command(
         after_help = "Bytes go over all cables with RDMA between the machines, and over TCP while there is none. Without --key, every \
@@ -195,16 +195,6 @@ pub(crate) enum Command {
                       Exit codes: 0 stopped by Ctrl-C, 1 failed, 2 usage."
     )]
     Serve(Serve),
-    /// List the simulated fabrics of this machine, show one, or schedule a fault in it
-    #[cfg(unix)]
-    #[command(
-        after_help = "Faults are written as for tb5 run: [at TIME | after N frames] TARGET NAME [ARGUMENT]; without a time, a \
-                            fault fires now. rdma-sim/MODEL.md lists their names.\n\n\
-                            Examples: tb5 fabric; tb5 fabric NAME; tb5 fabric NAME a:rdma_en2 unplug; tb5 fabric NAME \
-                            'a:rdma_en2 corrupt 3; at 9s b pause'.\n\n\
-                            Exit codes: 0 done, 1 no such fabric or it does not accept the fault, 2 usage."
-    )]
-    Fabric(Fabric),
     /// Reproduce failures seen in the field on the simulator
     #[command(
         subcommand,
@@ -218,6 +208,17 @@ pub(crate) enum Command {
         after_help = "Examples: tb5 topo plan ring:4; tb5 topo draw mesh:4; tb5 topo help convert."
     )]
     Topo(TopoCommand),
+    /// Print completions for a shell
+    #[command(
+        after_help = "Examples: tb5 completions zsh > ~/.zfunc/_tb5; tb5 completions bash > ~/.local/share/bash-completion/completions/tb5; \
+                      tb5 completions fish > ~/.config/fish/completions/tb5.fish.\n\n\
+                      Exit codes: 0 done, 1 failed, 2 usage."
+    )]
+    Completions(Completions),
+    /// Print the manual, or write a page for each command
+    #[command(after_help = "Examples: tb5 man | man -l -; tb5 man --out /usr/local/share/man/man1.\n\n\
+                      Exit codes: 0 done, 1 a file cannot be written, 2 usage.")]
+    Man(Man),
 }
 
 #[cfg(unix)]
@@ -232,8 +233,8 @@ pub(crate) struct Bench {
     /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix or hostfile of MLX in JSON); `-` is standard input
     #[arg(long, default_value = "mesh", value_name = "SHAPE|FILE")]
     pub(crate) topology: String,
-    /// Sizes from A to B in B, KiB, MiB or GiB, each twice the one before
-    #[arg(long, default_value = "4KiB..64MiB", value_name = "A..B", value_parser = Sizes::parse)]
+    /// Sizes from A to B in B, KiB, MiB or GiB, each twice the one before: from one element to 1 GiB
+    #[arg(long, default_value = "4KiB..64MiB", value_name = "A..B", value_parser = Sizes::up_to(1 << 30), allow_hyphen_values = true)]
     pub(crate) bytes: Sizes,
     /// Type of the elements
     #[arg(long, value_enum, default_value_t)]
@@ -357,8 +358,8 @@ pub(crate) struct Ping {
     /// The machine where `tb5 serve` runs; without it, two simulated Macs
     #[arg(value_name = "HOST:", value_parser = machines::host)]
     pub(crate) host: Option<String>,
-    /// Size of each message, in B, KiB or MiB
-    #[arg(long, default_value = "64", value_name = "BYTES", value_parser = sizes::parse)]
+    /// Size of each message, in B, KiB or MiB: up to 4 MiB
+    #[arg(long, default_value = "64", value_name = "BYTES", value_parser = sizes::up_to(ping::MAX_MESSAGE as u64), allow_hyphen_values = true)]
     pub(crate) size: u64,
     /// Number of round trips
     #[arg(long, default_value_t = 1000, value_parser = number::within(1..=10_000_000u32), allow_negative_numbers = true)]
@@ -378,8 +379,8 @@ pub(crate) struct Bw {
     /// The machine where `tb5 serve` runs; without it, two simulated Macs
     #[arg(value_name = "HOST:", value_parser = machines::host)]
     pub(crate) host: Option<String>,
-    /// Sizes of the messages from A to B in B, KiB or MiB, each twice the one before
-    #[arg(long, default_value = "4KiB..4MiB", value_name = "A..B", value_parser = Sizes::parse)]
+    /// Sizes of the messages from A to B in B, KiB or MiB, each twice the one before: 1 B to 16 MiB, to another machine to 4 MiB
+    #[arg(long, default_value = "4KiB..4MiB", value_name = "A..B", value_parser = Sizes::up_to(bw::MAX_MESSAGE), allow_hyphen_values = true)]
     pub(crate) bytes: Sizes,
     /// Sends that are in flight at once
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = number::within(1..=64u16), allow_negative_numbers = true)]

@@ -1,6 +1,6 @@
 //! `tb5 bw`: goodput by the size of messages, here simulated, beside the ceiling of the cable and beside TCP
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use indicatif::ProgressBar;
@@ -12,10 +12,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::args::Bw;
 use crate::report::{Output, SIMULATOR, Wall, simulated, table};
-use crate::{mac, progress, sizes};
+use crate::{mac, progress};
 
 /// The longest message, in bytes
-const MAX_MESSAGE: u64 = 16 << 20;
+pub(crate) const MAX_MESSAGE: u64 = 16 << 20;
 /// Of each side, for sending and for receiving: room for many of the longest messages
 const MEMORY: usize = 256 << 20;
 /// How many bytes are sent of each size: so many that the first and the last message count for little
@@ -42,9 +42,6 @@ pub(crate) struct Row {
 }
 
 pub(crate) fn run(args: &Bw, output: Output) -> Result<()> {
-    if let Some(size) = args.bytes.each().last().filter(|size| *size > MAX_MESSAGE) {
-        bail!(sizes::too_long("--bytes", size, MAX_MESSAGE));
-    }
     args.machines.require_host()?;
     let model = mac::model(&args.profile)?;
     output.announce(&simulated(1))?;

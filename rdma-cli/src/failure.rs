@@ -33,6 +33,12 @@ pub(crate) fn shown(path: &Path) -> Display<'_> {
     path.display()
 }
 
+/// How the output calls the file at `path` that was written, where `-` is standard output
+pub(crate) fn written(path: &Path) -> Display<'_> {
+    let path = if is_standard(path) { Path::new("standard output") } else { path };
+    path.display()
+}
+
 /// The message that something is wrong with the file at `path`
 pub(crate) fn at(path: &Path, what: impl fmt::Display) -> String {
     format!("{}: {what}", shown(path))

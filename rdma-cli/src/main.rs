@@ -56,6 +56,10 @@ fn main() -> ExitCode {
     if args.quiet {
         report::be_quiet();
     }
+    #[cfg(unix)]
+    if let Err(error) = signals::end_on_signals() {
+        report::note(&error.to_string());
+    }
     if args.verbose
         && let Err(error) = verbose::print_events()
     {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use clap::builder::Resettable;
 use clap::{Command, CommandFactory as _};
 use clap_mangen::Man as Page;
 use serde::Serialize;
@@ -38,7 +39,9 @@ pub(crate) fn completions(args: &Completions, output: Output) -> Result<()> {
 }
 
 pub(crate) fn man(args: &Man, output: Output) -> Result<()> {
-    let mut command = Args::command();
+    // `help` is a command of clap, not of the tool.
+    let mut command = Args::command().disable_help_subcommand(true);
+    command = command.mut_subcommands(|command| command.disable_help_subcommand(true));
     command.build();
     let Some(folder) = args.out.as_ref().filter(|folder| !is_standard(folder)) else {
         let manual = Manual { text: page(command)? };
@@ -59,10 +62,7 @@ fn without_end(text: &str) -> String {
 fn write_pages(folder: &Path, command: Command, name: &str, files: &mut Vec<String>) -> Result<()> {
     for subcommand in command.get_subcommands().filter(|command| !command.is_hide_set()) {
         let page_name = format!("{name}-{}", subcommand.get_name());
-        // `help` is a command of clap, not of the tool.
-        if subcommand.get_name() != "help" {
-            write_pages(folder, subcommand.clone(), &page_name, files)?;
-        }
+        write_pages(folder, subcommand.clone(), &page_name, files)?;
     }
     let file = folder.join(format!("{name}.1"));
     write_all(&file, &page(command)?)?;
@@ -70,8 +70,31 @@ fn write_pages(folder: &Path, command: Command, name: &str, files: &mut Vec<Stri
     Ok(())
 }
 
+/// How paragraphs of a help begin that are sections of the manual; the others are its notes
+const SECTIONS: [(&str, &str); 2] = [("Examples: ", "EXAMPLES"), ("Exit codes: ", "EXIT STATUS")];
+
 fn page(command: Command) -> Result<String> {
+    let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let (mut notes, mut sections) = (Vec::new(), Vec::new());
+    for paragraph in help.split("\n\n").filter(|paragraph| !paragraph.is_empty()) {
+        match SECTIONS.iter().find_map(|(begin, name)| Some((*name, paragraph.strip_prefix(begin)?))) {
+            Some((name, content)) => sections.push((name, content.to_owned())),
+            None => notes.push(paragraph),
+        }
+    }
+    if !notes.is_empty() {
+        sections.insert(0, ("NOTES", notes.join("\n\n")));
+    }
     let mut text = Vec::new();
-    Page::new(command).render(&mut text)?;
-    Ok(String::from_utf8(text)?)
+    Page::new(command.clone().after_help(Resettable::Reset)).render(&mut text)?;
+    let mut text = String::from_utf8(text)?;
+    for (name, content) in sections {
+        let mut section = Vec::new();
+        Page::new(command.clone().after_help(content)).render_extra_section(&mut section)?;
+        let section = String::from_utf8(section)?;
+        // Behind the heading of clap, and without what begins a page.
+        let (_, content) = section.split_once(".SH EXTRA\n").context("clap has written no section")?;
+        text += &format!(".SH \"{name}\"\n{content}");
+    }
+    Ok(text)
 }

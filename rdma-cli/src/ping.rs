@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join;
 use indicatif::ProgressBar;
 use rdma_async::{NodeOptions, Session};
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::args::Ping;
 use crate::report::{Output, SIMULATOR, Wall, micros, simulated};
-use crate::{mac, progress, sizes};
+use crate::{mac, progress};
 
 /// The longest message, in bytes
 pub(crate) const MAX_MESSAGE: usize = 4 << 20;
@@ -57,7 +57,6 @@ impl Distribution {
 }
 
 pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
-    require_size(args.size)?;
     args.machines.require_host()?;
     let model = mac::model(&args.profile)?;
     output.announce(&simulated(1))?;
@@ -65,14 +64,6 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
     let report = measure(&Topology::pair(), args, &model, &progress)?;
     progress.finish_and_clear();
     output.outcome(&report, report.rows())
-}
-
-/// Fails if messages of `size` bytes are too long
-pub(crate) fn require_size(size: u64) -> Result<()> {
-    if size > MAX_MESSAGE as u64 {
-        bail!(sizes::too_long("--size", size, MAX_MESSAGE as u64));
-    }
-    Ok(())
 }
 
 /// Measures round trips between the Macs `a` and `b`, and those of bare verbs

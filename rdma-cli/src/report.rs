@@ -187,7 +187,7 @@ pub(crate) fn rate(rate: f64) -> String {
 /// What a session repaired
 pub(crate) fn repairs(reconnects: u32, retransmitted_bytes: u64) -> String {
     let times = if reconnects == 1 { "once".to_owned() } else { format!("{reconnects} times") };
-    format!("made again {times}; {} sent again", bytes(retransmitted_bytes))
+    format!("reconnected {times}; {} retransmitted", bytes(retransmitted_bytes))
 }
 
 /// Nanoseconds as microseconds

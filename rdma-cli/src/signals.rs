@@ -3,8 +3,45 @@
 #![allow(unsafe_code, reason = "calls of libc")]
 
 use std::io;
+#[cfg(unix)]
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+#[cfg(unix)]
+use std::sync::{Mutex, PoisonError};
+
+#[cfg(unix)]
+use signal_hook::SigId;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// Actions of [`end_on_signals`]
+#[cfg(unix)]
+static ENDS: Mutex<Vec<SigId>> = Mutex::new(Vec::new());
+
+/// Ends the program at once when the user asks for it, with the message and the exit code of [`Interrupted`], until a command
+/// [listens](Interrupt::listen) itself
+#[cfg(unix)]
+pub(crate) fn end_on_signals() -> io::Result<()> {
+    // A progress bar may stand in the line of a terminal.
+    let message =
+        if io::stderr().is_terminal() { "\r\x1b[2Ktb5: interrupted\n" } else { "tb5: interrupted\n" };
+    let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
+    for signal in SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)) {
+        let end = move || {
+            // SAFETY: the bytes are static.
+            unsafe { libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len()) };
+            signal_hook::low_level::exit(128 + signal);
+        };
+        // SAFETY: the action makes two system calls and nothing else, which is permitted in a handler.
+        ends.push(unsafe { signal_hook::low_level::register(signal, end) }?);
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, signal_hook::consts::SIGHUP];
+#[cfg(not(unix))]
+const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
 /// Whether a signal has asked the program to stop: Ctrl-C, a termination signal, a closed terminal
 #[derive(Clone, Debug)]
@@ -21,15 +58,14 @@ impl Interrupt {
     /// `nohup` and background jobs of a script work as for other programs.
     pub(crate) fn listen() -> io::Result<Self> {
         let (flag, number) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        use signal_hook::consts::{SIGINT, SIGTERM};
-        #[cfg(unix)]
-        let signals = [SIGINT, SIGTERM, signal_hook::consts::SIGHUP];
-        #[cfg(not(unix))]
-        let signals = [SIGINT, SIGTERM];
-        for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
+        for signal in SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)) {
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))?;
             signal_hook::flag::register_usize(signal, Arc::clone(&number), signal as usize)?;
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        }
+        #[cfg(unix)]
+        for end in ENDS.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            signal_hook::low_level::unregister(end);
         }
         // SIGXFSZ: a file beyond its size limit becomes a failed write, after which the temporary file is removed.
         #[cfg(target_os = "linux")]

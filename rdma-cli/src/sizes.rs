@@ -1,7 +1,5 @@
 //! Sizes in bytes with their units: `4MiB`, and `4..256MiB` for those of a measurement
 
-use crate::failure::Failure;
-
 /// Sizes in bytes, each twice the one before
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Sizes {
@@ -10,12 +8,15 @@ pub(crate) struct Sizes {
     last: u64,
 }
 
-/// The longest vector.
-const MAX: u64 = 1 << 30;
 const UNITS: [(&str, u64); 5] = [("", 1), ("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 
 impl Sizes {
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    /// Reads sizes of at most `most` bytes
+    pub(crate) fn up_to(most: u64) -> impl Fn(&str) -> Result<Self, String> + Clone + Send + Sync + 'static {
+        move |text| Self::parse(text, most)
+    }
+
+    pub(crate) fn parse(text: &str, most: u64) -> Result<Self, String> {
         let (first, last) = text.split_once("..").unwrap_or((text, text));
         let (Some(first), Some(last)) = (bytes(first), bytes(last)) else {
             return Err("write A..B, whole numbers of B, KiB, MiB or GiB, such as 4..256MiB".to_owned());
@@ -25,8 +26,8 @@ impl Sizes {
                 "there are no sizes in {text}: write the smaller size first, such as 4..256MiB"
             ));
         }
-        if first == 0 || last > MAX {
-            return Err("sizes are 1 B to 1 GiB".to_owned());
+        if first == 0 || last > most {
+            return Err(format!("sizes are 1B to {}", self::text(most)));
         }
         Ok(Self { first, last })
     }
@@ -45,18 +46,14 @@ pub(crate) fn text(size: u64) -> String {
     format!("{}{unit}", size / one)
 }
 
-/// The failure of an option whose messages of `size` bytes are longer than `longest`
-pub(crate) fn too_long(option: &str, size: u64, longest: u64) -> Failure {
-    Failure::Usage(format!(
-        "{option}: messages of {}: at most {} are possible here",
-        text(size),
-        text(longest)
-    ))
-}
-
-/// Reads one size, such as `64` or `4MiB`
-pub(crate) fn parse(text: &str) -> Result<u64, String> {
-    bytes(text).ok_or_else(|| "write a whole number of B, KiB, MiB or GiB, such as 64 or 4MiB".to_owned())
+/// Reads one size of at most `most` bytes, such as `64` or `4MiB`
+pub(crate) fn up_to(most: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let size = bytes(text).filter(|size| *size <= most);
+        size.ok_or_else(|| {
+            format!("write a whole number of B, KiB or MiB up to {}, such as 64 or 4KiB", self::text(most))
+        })
+    }
 }
 
 fn bytes(text: &str) -> Option<u64> {
@@ -72,7 +69,7 @@ mod tests {
 
     #[test]
     fn sizes_double_up_to_the_last() {
-        let of = |text| Sizes::parse(text).unwrap().each().collect::<Vec<_>>();
+        let of = |text| Sizes::parse(text, 1 << 30).unwrap().each().collect::<Vec<_>>();
         assert_eq!(of("4..64"), [4, 8, 16, 32, 64]);
         assert_eq!(of("3KiB..9KiB"), [3 << 10, 6 << 10]);
         assert_eq!(of("1MiB"), [1 << 20]);
@@ -82,7 +79,7 @@ mod tests {
     #[test]
     fn sizes_are_written_as_they_are_read() {
         for text in ["0B", "1B", "1000B", "1KiB", "1025B", "16MiB", "3GiB"] {
-            assert_eq!(super::text(parse(text).unwrap()), text);
+            assert_eq!(super::text(bytes(text).unwrap()), text);
         }
     }
 
@@ -90,11 +87,11 @@ mod tests {
     fn sizes_that_cannot_be_measured_are_refused() {
         for text in ["", "..", "4..", "x..8", "4..8X", "4 ..8", "+4..8", "1.5KiB", "99999999999GiB", "４..8"]
         {
-            assert!(Sizes::parse(text).unwrap_err().starts_with("write A..B"), "{text}");
+            assert!(Sizes::parse(text, 1 << 30).unwrap_err().starts_with("write A..B"), "{text}");
         }
-        assert!(Sizes::parse("8..4").unwrap_err().contains("smaller size first"));
+        assert!(Sizes::parse("8..4", 8).unwrap_err().contains("smaller size first"));
         for text in ["0..4", "1..2GiB"] {
-            assert_eq!(Sizes::parse(text).unwrap_err(), "sizes are 1 B to 1 GiB");
+            assert_eq!(Sizes::parse(text, 1 << 30).unwrap_err(), "sizes are 1B to 1GiB");
         }
     }
 }

@@ -32,8 +32,8 @@ fn print(line: &str) {
     // There is no other place to report a failed write to standard error.
     if last.1 > 0 {
         let _ = match last.1 {
-            1 => writeln!(io::stderr(), "tb5: the same once more"),
-            more => writeln!(io::stderr(), "tb5: the same {more} more times"),
+            1 => writeln!(io::stderr(), "tb5: the last event was repeated once"),
+            more => writeln!(io::stderr(), "tb5: the last event was repeated {more} times"),
         };
     }
     if !line.is_empty() {

@@ -89,10 +89,10 @@ pub(crate) struct SimTrace {
 /// Files that show a run
 #[derive(Debug, clap::Args)]
 pub(crate) struct TraceFiles {
-    /// Also write the trace to a file for chrome://tracing and Perfetto; an existing file is replaced; `-` is standard output
+    /// Write the trace to a file for chrome://tracing and Perfetto; an existing file is replaced; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) chrome: Option<PathBuf>,
-    /// Also write the run to a file as a page for a browser, which needs no network; an existing file is replaced; `-` is standard output
+    /// Write the run to a file as a page for a browser, which needs no network; an existing file is replaced; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }

@@ -28,7 +28,7 @@ use self::report::{Header, Rows};
 use self::workload::{ROOT, Workload};
 use crate::args::Bench;
 use crate::failure::Failure;
-use crate::report::Output;
+use crate::report::{Output, note};
 use crate::topo::{cabling, operation, unplanned};
 use crate::{cabled_macs, mac, sizes};
 
@@ -48,16 +48,6 @@ pub(crate) fn run(args: &Bench, output: Output) -> Result<()> {
             format!("--bytes: {ranks} hosts with {} each have more than 4GiB together", sizes::text(longest));
         bail!(Failure::usage(why));
     }
-    let elements = elements(args.dtype);
-    if let Some(shortest) = args.bytes.each().next().filter(|bytes| *bytes < elements.size as u64) {
-        let why = format!(
-            "--bytes: {} is less than one element of {}: write at least {}",
-            sizes::text(shortest),
-            report::name(&args.dtype),
-            sizes::text(elements.size as u64)
-        );
-        bail!(Failure::usage(why));
-    }
     let model = mac::model(&args.profile)?;
     let operation = operation(args.operation, ranks, ROOT);
     let macs = Macs {
@@ -70,7 +60,7 @@ pub(crate) fn run(args: &Bench, output: Output) -> Result<()> {
     };
     let bench = Measurement {
         args,
-        elements,
+        elements: elements(args.dtype),
         plan: plan(&cabling, &operation).map_err(|error| unplanned(&args.topology, &error, &cabling))?,
         jaccl: Jaccl::new(&topology, args.operation),
         macs,
@@ -119,7 +109,7 @@ impl Measurement<'_> {
     /// Measures each size, as long as the output is read
     fn measure(&self, rows: &mut Rows<'_>) -> Result<()> {
         let ranks = self.macs.cabling.hosts().len();
-        let mut last = 0;
+        let (mut last, mut is_noted) = (0, false);
         for bytes in self.args.bytes.each() {
             let workload = Workload::new(self.args.operation, ranks, bytes, self.elements.size);
             // Short vectors are rounded to the same length.
@@ -127,6 +117,12 @@ impl Measurement<'_> {
                 continue;
             }
             last = workload.elements();
+            let measured = (last * self.elements.size) as u64;
+            if measured != bytes && !is_noted {
+                let [asked, measured] = [bytes, measured].map(sizes::text);
+                note(&format!("sizes are whole elements in equal parts: {measured} instead of {asked}"));
+                is_noted = true;
+            }
             if !rows.push(self.row(&workload)?)? {
                 break;
             }

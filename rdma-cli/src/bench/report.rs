@@ -72,8 +72,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The name of a value, as options take it
-pub(super) fn name(value: &impl ValueEnum) -> String {
+fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 

@@ -14,13 +14,13 @@ pub(crate) const HELP: &str = "On two Macs: tb5 calibrate --listen on one, tb5 c
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The machine at the other end of the cable, where tb5 calibrate --listen runs; without it, two simulated Macs are calibrated
-    #[arg(value_name = "HOST[:PORT]", conflicts_with_all = ["listen", "profile", "seed"])]
-    pub(super) peer: Option<String>,
-    /// Answer one calibration, on this address
-    #[arg(long, value_name = "ADDRESS[:PORT]", num_args = 0..=1, default_missing_value = "0.0.0.0",
+    /// The machine at the other end of the cable, where tb5 calibrate --listen runs, by default on port 7466; without it, two simulated Macs are calibrated
+    #[arg(value_name = "HOST[:PORT]", value_parser = peer, conflicts_with_all = ["listen", "profile", "seed"])]
+    pub(super) peer: Option<Meeting>,
+    /// Answer one calibration, on this address, by default 0.0.0.0:7466
+    #[arg(long, value_name = "ADDRESS[:PORT]", num_args = 0..=1, default_missing_value = "0.0.0.0", value_parser = address,
         conflicts_with_all = ["out", "profile", "seed", "idle_death", "error_state"])]
-    pub(super) listen: Option<String>,
+    pub(super) listen: Option<Meeting>,
     /// The device with the cable; by default the only one whose port is active
     #[arg(long, value_name = "DEVICE", conflicts_with_all = ["profile", "seed"])]
     pub(super) device: Option<String>,
@@ -44,23 +44,55 @@ pub(crate) struct Arguments {
 /// The TCP port on which both machines meet
 const PORT: u16 = 7466;
 
-/// A host or an address, with its port; the colon of `HOST:`, as other commands write it, may end the host
-pub(super) fn host_and_port(text: &str) -> (String, u16) {
+/// A machine, and the TCP port on which both meet
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Meeting {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+/// Reads a host with or without its port; the colon of `HOST:`, as other commands write it, may end the host
+fn host_and_port(text: &str) -> Result<Meeting, String> {
+    let meeting = |host: &str, port| Meeting { host: host.to_owned(), port };
     // An IPv6 address without brackets has colons, and no port.
     let is_address = |text: &str| text.parse::<IpAddr>().is_ok();
-    let text = if is_address(text) { text } else { text.strip_suffix(':').unwrap_or(text) };
-    if is_address(text) {
-        return (text.to_owned(), PORT);
+    let bare = if is_address(text) { text } else { text.strip_suffix(':').unwrap_or(text) };
+    if is_address(bare) {
+        return Ok(meeting(bare, PORT));
     }
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) => (host, port.parse().ok()),
-        None => (text, Some(PORT)),
+    let bracketed = bare.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let (host, port) = match bracketed {
+        Some((host, "")) => (host, None),
+        Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or_default())),
+        None => bare.split_once(':').map_or((bare, None), |(host, port)| (host, Some(port))),
     };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    match port {
-        Some(port) => (host.to_owned(), port),
-        None => (text.to_owned(), PORT),
+    if host.is_empty() || host.contains(['/', '[', ']']) || (bracketed.is_some() && !is_address(host)) {
+        return Err("write the name or the address of a machine, such as mini or mini:7466".to_owned());
     }
+    match port.map(str::parse) {
+        None => Ok(meeting(host, PORT)),
+        Some(Ok(port)) => Ok(meeting(host, port)),
+        Some(Err(_)) => Err(format!("the port is a whole number up to 65535, such as {host}:{PORT}")),
+    }
+}
+
+/// Reads the machine to ask
+fn peer(text: &str) -> Result<Meeting, String> {
+    match host_and_port(text)? {
+        Meeting { port: 0, host } => {
+            Err(format!("write the port of `tb5 calibrate --listen`, such as {host}:{PORT}"))
+        }
+        peer => Ok(peer),
+    }
+}
+
+/// Reads the address to listen on
+fn address(text: &str) -> Result<Meeting, String> {
+    let address = host_and_port(text)?;
+    let is_address = address.host.parse::<IpAddr>().is_ok();
+    is_address
+        .then_some(address)
+        .ok_or_else(|| "write an address of this machine, such as 10.0.0.1 or [::]:7466".to_owned())
 }
 
 #[cfg(test)]
@@ -78,9 +110,30 @@ mod tests {
             ("::1:", "::1", 7466),
             ("::", "::", 7466),
             ("[::1]:9", "::1", 9),
+            ("[::1]", "::1", 7466),
+            ("[::1]:", "::1", 7466),
             ("fe80::1", "fe80::1", 7466),
         ] {
-            assert_eq!(host_and_port(text), (host.to_owned(), port), "{text}");
+            assert_eq!(peer(text), Ok(Meeting { host: host.to_owned(), port }), "{text}");
         }
+    }
+
+    #[test]
+    fn a_wrong_host_or_port_is_refused() {
+        for (text, why) in [
+            ("mini:99999", "the port is a whole number up to 65535, such as mini:7466"),
+            ("mini:x", "the port is a whole number up to 65535"),
+            ("[::1]x", "the port is a whole number up to 65535"),
+            ("mini:0", "write the port of `tb5 calibrate --listen`, such as mini:7466"),
+            ("", "write the name or the address of a machine"),
+            (":7466", "write the name or the address of a machine"),
+            ("[mini]:7466", "write the name or the address of a machine"),
+            ("a/b", "write the name or the address of a machine"),
+        ] {
+            let refused = peer(text).unwrap_err();
+            assert!(refused.starts_with(why), "{text}: {refused}");
+        }
+        assert_eq!(address("[::]:0"), Ok(Meeting { host: "::".to_owned(), port: 0 }));
+        assert!(address("mini").unwrap_err().starts_with("write an address of this machine"));
     }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::args::{Arguments, host_and_port};
+use super::args::{Arguments, Meeting};
 use super::outcome::Files;
 use crate::machines::unless_interrupted;
 use crate::report::{Output, note};
@@ -71,14 +71,14 @@ struct Served {
 }
 
 /// Asks the machine `peer`
-pub(super) fn ask(args: &Arguments, peer: &str, output: Output) -> Result<()> {
+pub(super) fn ask(args: &Arguments, peer: &Meeting, output: Output) -> Result<()> {
     let files = Files::create(&args.out)?;
     let (provider, name) = device(args.device.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let options = Options::default().with(args.idle_death, args.error_state);
     let findings = runtime()?.block_on(async {
-        let (host, port) = host_and_port(peer);
-        let connecting = timeout(PATIENCE, TcpStream::connect((host.as_str(), port))).await;
+        let Meeting { host, port } = peer;
+        let connecting = timeout(PATIENCE, TcpStream::connect((host.as_str(), *port))).await;
         let stream = connecting.context("no answer").and_then(|connected| Ok(connected?));
         let stream = stream.with_context(|| {
             format!("{host}:{port} cannot be reached: start `tb5 calibrate --listen` there first")
@@ -98,12 +98,12 @@ pub(super) fn ask(args: &Arguments, peer: &str, output: Output) -> Result<()> {
 }
 
 /// Answers one machine, on `address`
-pub(super) fn listen(args: &Arguments, address: &str, output: Output) -> Result<()> {
+pub(super) fn listen(args: &Arguments, address: &Meeting, output: Output) -> Result<()> {
     let (provider, name) = device(args.device.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let peer = runtime()?.block_on(async {
-        let (host, port) = host_and_port(address);
-        let listener = TcpListener::bind((host.as_str(), port)).await;
+        let Meeting { host, port } = address;
+        let listener = TcpListener::bind((host.as_str(), *port)).await;
         let listener = listener.with_context(|| format!("cannot listen on {host}:{port}"))?;
         output.announce(&format!("backend: {name}; listening on {}", listener.local_addr()?))?;
         let runtime = Arc::new(TokioRuntime::current());

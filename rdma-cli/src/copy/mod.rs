@@ -21,7 +21,7 @@ use self::faults::Faults;
 pub(crate) use self::send::Sources;
 pub(crate) use self::simulate::{CopyResult, Simulation};
 use crate::args::Copy;
-use crate::failure::Failure;
+use crate::failure::{Failure, written};
 use crate::file::reserve_standard_output;
 use crate::machines::RemotePath;
 use crate::report::{Output, simulated};
@@ -81,7 +81,7 @@ fn simulate(args: &Copy, src: &Path, dst: &Path, output: Output) -> anyhow::Resu
     let simulation = Simulation {
         sources,
         destination,
-        path: words::destination(dst).into(),
+        path: written(dst).to_string().into(),
         topology: mac::topology(cables),
         cables,
         faults: faults.plan(),

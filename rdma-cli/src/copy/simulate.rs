@@ -12,7 +12,8 @@ use super::destination::{Destination, prepare};
 use super::receive::Received;
 use super::send::Sources;
 use super::transfer::{Done, Transfer};
-use super::words::{self, size};
+use super::words::size;
+use crate::failure::{shown, written};
 use crate::report::{SIMULATOR, Wall, rate, repairs};
 use crate::signals::Interrupt;
 
@@ -130,7 +131,7 @@ impl Copied {
         let CopyResult { blake3, trace_digest, seed, efficiency, .. } = &self.result;
         let again = format!("{cables}, {}", repairs(reconnects, self.result.retransmitted_bytes));
         [
-            ("copied", format!("{} to {}", words::source(src), words::destination(dst))),
+            ("copied", format!("{} to {}", shown(src), written(dst))),
             ("size", size(&self.received)),
             ("blake3", format!("{blake3} (verified at both ends)")),
             ("virtual", format!("{virtual_seconds:.6} s, {}", rate(goodput))),

@@ -1,20 +1,7 @@
 //! What is said of a copy, in all of its forms
 
-use std::path::Path;
-
 use super::receive::Received;
-use crate::file::is_standard;
 use crate::report::bytes;
-
-/// The source, as it is shown
-pub(super) fn source(path: &Path) -> String {
-    if is_standard(path) { "standard input".to_owned() } else { path.display().to_string() }
-}
-
-/// The destination, as it is shown
-pub(super) fn destination(path: &Path) -> String {
-    if is_standard(path) { "standard output".to_owned() } else { path.display().to_string() }
-}
 
 /// How much was copied
 pub(super) fn size(received: &Received) -> String {

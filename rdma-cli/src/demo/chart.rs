@@ -82,7 +82,8 @@ pub(super) fn latency(samples: &[u64], rtt_ns: &Distribution) -> String {
     let bar = inner / counts.len() as f64;
     let y = |count: f64| bottom - (bottom - TOP) * count / most as f64;
     let mut chart = Chart::new("Distribution of the round trips");
-    chart.scale([0.0, most as f64 / 2.0, most as f64].into_iter(), y, "pings");
+    let middle = (most > 1).then_some(most.div_ceil(2) as f64);
+    chart.scale([Some(0.0), middle, Some(most as f64)].into_iter().flatten(), y, "pings");
     for (number, count) in counts.iter().enumerate() {
         let (x, top) = (LEFT + number as f64 * bar, y(*count as f64));
         let from = first + number as u64 * step;

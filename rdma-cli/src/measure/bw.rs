@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::wire::{BW, FOREIGN, MAX_MESSAGE};
 use crate::args::Bw;
 use crate::bw::{count_of, receive_messages, send_messages};
+use crate::failure::Failure;
 use crate::machines::{Carried, Peer};
 use crate::progress;
 use crate::report::{Output, Wall, table};
@@ -46,7 +47,10 @@ pub(crate) struct RemoteRow {
 pub(crate) fn bw(args: &Bw, host: &str, output: Output) -> Result<()> {
     let longest = MAX_MESSAGE as u64;
     if let Some(size) = args.bytes.each().last().filter(|size| *size > longest) {
-        bail!(sizes::too_long("--bytes", size, longest));
+        let (size, longest) = (sizes::text(size), sizes::text(longest));
+        bail!(Failure::usage(format!(
+            "--bytes: {size} is too long: messages to another machine have at most {longest}"
+        )));
     }
     let interrupt = Interrupt::listen()?;
     let peer = Peer { host, machines: &args.machines, command: "tb5 serve", interrupt: &interrupt };

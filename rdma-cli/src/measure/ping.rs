@@ -31,7 +31,6 @@ pub(crate) struct RemotePing {
 
 /// Measures round trips with `host`
 pub(crate) fn ping(args: &Ping, host: &str, output: Output) -> Result<()> {
-    crate::ping::require_size(args.size)?;
     let interrupt = Interrupt::listen()?;
     let peer = Peer { host, machines: &args.machines, command: "tb5 serve", interrupt: &interrupt };
     let progress = progress::items(args.count.into());

@@ -1,7 +1,7 @@
 //! `tb5 sim check`: tries a scenario in other orders of events, and shrinks the first run that fails
 
 use anyhow::bail;
-use rdma_sim::{Check, CheckFailure, Report, try_check};
+use rdma_sim::{Check, CheckFailure, Fault, Report, try_check};
 use serde::Serialize;
 
 use super::observe::{TIME_LIMIT, violations};
@@ -26,6 +26,8 @@ struct Checked<'a> {
     reason: Option<String>,
     /// The run that failed, shrunk, for `tb5 sim replay`
     replay: Option<String>,
+    /// Faults of the scenario of whose kind none fired in any run; `None` if a run failed
+    never_fired: Option<Vec<String>>,
 }
 
 pub(crate) fn check(args: &SimCheck, output: Output) -> anyhow::Result<()> {
@@ -44,7 +46,7 @@ pub(crate) fn check(args: &SimCheck, output: Output) -> anyhow::Result<()> {
         }
     });
     progress.finish_and_clear();
-    let report = Checked::new(&scenario.name, &tried);
+    let report = Checked::new(&scenario, &tried);
     output.print(&report, || report.text(args))?;
     if report.passed { Ok(()) } else { Err(Failure::Reported.into()) }
 }
@@ -60,9 +62,16 @@ pub(super) fn of(scenario: &Scenario) -> Check {
 }
 
 impl<'a> Checked<'a> {
-    fn new(scenario: &'a str, tried: &Result<Report, Box<CheckFailure>>) -> Self {
+    fn new(checked: &'a Scenario, tried: &Result<Report, Box<CheckFailure>>) -> Self {
+        let scenario = checked.name.as_str();
         match tried {
-            Ok(report) => Self { scenario, passed: true, runs: report.runs, reason: None, replay: None },
+            Ok(report) => {
+                let is_missing =
+                    |fault: &&Fault| report.never_fired().any(|kind| kind.name == fault.kind.name());
+                let missing = checked.faults.0.iter().filter(is_missing).map(Fault::to_string);
+                let never_fired = Some(missing.collect());
+                Self { scenario, passed: true, runs: report.runs, reason: None, replay: None, never_fired }
+            }
             Err(failure) => {
                 let (reason, replay) = (failure.reason.clone(), failure.replay.to_string());
                 Self {
@@ -71,6 +80,7 @@ impl<'a> Checked<'a> {
                     runs: failure.tried,
                     reason: Some(reason),
                     replay: Some(replay),
+                    never_fired: None,
                 }
             }
         }
@@ -84,6 +94,8 @@ impl<'a> Checked<'a> {
             lines.push(format!("replay: tb5 sim replay {} '{replay}'", args.scenario.display()));
         } else {
             lines.push(format!("{} seeds and the plain order passed", runs - 1));
+            let never_fired = self.never_fired.iter().flatten();
+            lines.extend(never_fired.map(|fault| format!("fired in no run: {fault}")));
         }
         lines.join("\n")
     }

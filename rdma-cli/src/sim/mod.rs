@@ -83,8 +83,7 @@ pub(crate) fn replay(args: &SimReplay, output: Output) -> anyhow::Result<()> {
     args.files.write(&seen.history, &format!("{} · replay", scenario.name))?;
     let report = SeedResult::new(&scenario, args.replay.seed, seen);
     if args.replay.faults != scenario.faults {
-        let [line, own] = [&args.replay.faults, &scenario.faults].map(|plan| plan.0.len());
-        note(&format!("the run has the {line} faults of the line, and not the {own} of the scenario"));
+        note("the run has the faults of the replay line, which are not those of the scenario");
     }
     let again = |_| format!("tb5 sim replay {} '{}'", args.scenario.display(), args.replay);
     output.print(&report, || text(&scenario, std::slice::from_ref(&report), &again))?;

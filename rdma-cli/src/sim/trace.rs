@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::observe::observe;
 use super::scenario::Scenario;
 use crate::args::{SimTrace, TraceFiles};
-use crate::failure::Failure;
+use crate::failure::{Failure, written};
 use crate::file::{require_other, reserve_standard_output, write_all};
 use crate::progress;
 use crate::report::{Output, plain};
@@ -49,7 +49,10 @@ pub(crate) fn trace(args: &SimTrace, output: Output) -> anyhow::Result<()> {
         trace_digest: seen.digest,
         records: seen.history.records.iter().zip(seen.history.subjects()).map(Line::new).collect(),
     };
-    output.print(&report, || seen.history.lines().map(|line| plain(&line)).collect::<Vec<_>>().join("\n"))
+    output.print(&report, || match &args.files.names()[..] {
+        [] => seen.history.lines().map(|line| plain(&line)).collect::<Vec<_>>().join("\n"),
+        names => names.join("\n"),
+    })
 }
 
 impl TraceFiles {
@@ -62,6 +65,13 @@ impl TraceFiles {
             return Err(Failure::usage("--chrome and --html are two files: write two names"));
         }
         Ok(())
+    }
+
+    /// A line for each that is wanted, with its name
+    fn names(&self) -> Vec<String> {
+        let files = [("chrome trace", &self.chrome), ("page", &self.html)].into_iter();
+        let files = files.filter_map(|(what, path)| Some((what, path.as_deref()?)));
+        files.map(|(what, path)| format!("{what}: {}", written(path))).collect()
     }
 
     /// Writes those that are wanted

@@ -194,14 +194,13 @@ fn arguments_that_cannot_be_measured_are_a_usage_error() {
         ("bench", "<OPERATION>"),
         ("bench fly", "invalid value 'fly'"),
         ("bench all-reduce --bytes 8..4", "smaller size first"),
-        ("bench all-reduce --bytes 0..4", "sizes are 1 B to 1 GiB"),
-        ("bench all-reduce --bytes 4..2GiB", "sizes are 1 B to 1 GiB"),
+        ("bench all-reduce --bytes 0..4", "sizes are 1B to 1GiB"),
+        ("bench all-reduce --bytes 4..2GiB", "sizes are 1B to 1GiB"),
         ("bench all-reduce --bytes 4KB", "write A..B"),
         ("bench all-reduce --dtype f8", "invalid value 'f8'"),
         ("bench all-reduce --topology nosuch", "nosuch"),
         ("bench all-reduce --topology pair --hosts 3", "pair"),
         ("bench all-reduce --topology ring:4 --hosts 5", "ring:4 has 4 hosts, not 5: leave one of the"),
-        ("bench all-reduce --bytes 3", "--bytes: 3B is less than one element of f32: write at least 4B"),
         ("bench all-reduce --hosts 1", "at least 2"),
         ("bench all-reduce --topology ring:5 --bytes 1GiB", "5 hosts with 1GiB each have more than 4GiB"),
     ];
@@ -241,4 +240,14 @@ fn rows_appear_one_by_one_and_stop_with_their_reader() {
     let output = bench.finish();
     assert_code(&output, 0);
     assert_eq!(stderr(&output), "");
+}
+
+/// Catches a size that is rounded without a word.
+#[test]
+fn a_size_that_is_rounded_is_reported() {
+    let rounded = tb5!["bench", "all-reduce", "--hosts", "2", "--bytes", "3..6"];
+    assert_code(&rounded, 0);
+    assert_eq!(stderr(&rounded), "tb5: sizes are whole elements in equal parts: 4B instead of 3B\n");
+    let whole = tb5!["bench", "all-reduce", "--hosts", "2", "--bytes", "4..8"];
+    assert_eq!(stderr(&whole), "");
 }

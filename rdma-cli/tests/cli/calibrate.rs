@@ -147,6 +147,12 @@ fn what_is_in_the_way_is_said_with_its_remedy() {
         (&["calibrate", "--out", nowhere.to_str().unwrap()], 1, &["where.toml: cannot be written"]),
         (&["calibrate", "--out", "cal.md"], 2, &["the page has the extension .md"]),
         (&["calibrate", "--device", "rdma_en2"], 2, &["--device is for two machines"]),
+        (
+            &["calibrate", "localhost:99999"],
+            2,
+            &["the port is a whole number up to 65535, such as localhost:7466"],
+        ),
+        (&["calibrate", "--listen", "foo"], 2, &["write an address of this machine, such as 10.0.0.1"]),
         // A machine without RDMA: on either side.
         (&["calibrate", "--listen"], 1, &["tb5 doctor"]),
         (&["calibrate", "127.0.0.1:1"], 1, &["tb5 doctor"]),

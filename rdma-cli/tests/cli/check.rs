@@ -30,7 +30,7 @@ fn a_run_that_fails_is_found_shrunk_and_repeated() {
     let found = tb5!["sim", "check", &path, "--runs", "400", "--json"];
     assert_code(&found, 1);
     let report = json(&found);
-    assert_eq!(keys(&report), ["passed", "reason", "replay", "runs", "scenario"]);
+    assert_eq!(keys(&report), ["never_fired", "passed", "reason", "replay", "runs", "scenario"]);
     assert!(report["runs"].as_u64() > Some(1), "the plain run passes: {report}");
     assert!(report["reason"].as_str().unwrap().contains("to take at most 20us, found"), "{report}");
     let line = report["replay"].as_str().unwrap();
@@ -54,7 +54,7 @@ fn a_run_that_fails_is_found_shrunk_and_repeated() {
     let plain = tb5!["sim", "replay", &path, "2 seed=1 draws=0"];
     assert_code(&plain, 0);
     let said = stderr(&plain);
-    assert!(said.contains("the run has the 0 faults of the line, and not the 1 of the scenario"), "{said}");
+    assert!(said.contains("the run has the faults of the replay line, which are not those of the scenario"), "{said}");
 }
 
 #[test]
@@ -72,4 +72,24 @@ fn an_invalid_check_or_replay_is_refused_with_the_reason() {
     let mut command = tool();
     command.args(["sim", "check"]).arg(&path).env("RDMA_SIM_REPLAY", "2 seed=1");
     assert_failed(&command.output().unwrap(), 2, &["RDMA_SIM_REPLAY is for tests: unset it"]);
+}
+
+/// Catches a check that passes because its faults come too late, and a report that keeps silent on that.
+#[test]
+fn a_fault_that_fires_in_no_run_is_named() {
+    let folder = Folder::new();
+    let late = CLOSE.replace("at 1s", "at 50s").replace("max_rtt = \"20us\"", "");
+    for (text, never) in [(late, "fired in no run: at 50s a:rdma_en2 slow 50%\n"), (soon(), "")] {
+        let path = folder.write("scenario.toml", text);
+        let passed = tb5!["sim", "check", &path, "--runs", "3"];
+        assert_code(&passed, 0);
+        assert!(stdout(&passed).ends_with(&format!("3 seeds and the plain order passed\n{never}")));
+        let report = json(&tb5!["sim", "check", &path, "--runs", "3", "--json"]);
+        assert_eq!(report["never_fired"].as_array().unwrap().len(), usize::from(!never.is_empty()));
+    }
+}
+
+/// A scenario whose fault fires while its programs run
+fn soon() -> String {
+    CLOSE.replace("at 1s", "at 1us").replace("max_rtt = \"20us\"", "")
 }

@@ -169,7 +169,7 @@ fn a_copy_goes_on_when_a_cable_is_back_or_another_is_left() {
         assert_code(&output, 0);
         assert!(fs::read(&to).unwrap() == content, "{fault}");
         let text = stdout(&output);
-        assert!(text.contains(&format!(" {cables}, made again ")), "{text}");
+        assert!(text.contains(&format!(" {cables}, reconnected ")), "{text}");
     }
     let output = tb5!["copy", "--fault", "slow 50%@0s,unplug@9s", &from, &to];
     assert!(stdout(&output).contains("slow 50%@0s, unplug@9s (after the copy)"), "{}", stdout(&output));

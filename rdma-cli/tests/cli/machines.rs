@@ -302,7 +302,11 @@ fn what_a_server_does_not_do_is_refused_with_the_reason() {
         (&["bw", "a:", "--seed", "1"], 2, "cannot be used with '--seed <SEED>'"),
         (&["ping", "a:", "--profile", "tb5"], 2, "cannot be used with '--profile <PROFILE|FILE>'"),
         (&["ping", "a/b"], 2, "write the name or the address of a machine"),
-        (&["bw", "a:", "--bytes", "8MiB"], 2, "at most 4MiB are possible here"),
+        (
+            &["bw", "a:", "--bytes", "8MiB"],
+            2,
+            "--bytes: 8MiB is too long: messages to another machine have at most 4MiB",
+        ),
         (&["serve", "--into", "/nowhere"], 1, "/nowhere: there is no such directory: create it first"),
     ] {
         assert_failed(&tool().args(arguments).output().unwrap(), code, &[why]);

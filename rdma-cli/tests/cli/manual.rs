@@ -32,11 +32,15 @@ fn completions_of_each_shell_name_every_command() {
 #[test]
 fn each_command_has_a_page_of_the_manual() {
     let main = stdout(&tb5!["man"]);
-    assert!(main.contains(".TH tb5 1") && main.contains("Exit codes"), "{main}");
+    for section in [".TH tb5 1", ".SH \"EXAMPLES\"\ntb5; ", ".SH \"EXIT STATUS\"\n0 done"] {
+        assert!(main.contains(section), "{section}: {main}");
+    }
+    assert!(!main.contains("EXTRA") && !main.contains("help(1)"), "{main}");
     let folder = Folder::new();
     assert_code(&tb5!["man", "--out", folder.path("man1")], 0);
     for command in commands() {
         let page = fs::read_to_string(folder.path(format!("man1/tb5-{command}.1"))).unwrap();
+        assert!(!page.contains("EXTRA") && !page.contains("help(1)"), "{page}");
         assert!(page.contains(".SH SYNOPSIS") && page.contains(&format!("tb5\\-{command}")), "{page}");
     }
     assert!(folder.path("man1/tb5-topo-plan.1").exists() && !folder.path("man1/tb5-provider.1").exists());

@@ -1,8 +1,9 @@
 //! `tb5 ping`
 
-use std::process::Stdio;
+use std::io::Read as _;
+use std::process::{Command, Stdio};
 
-use crate::support::{Running, assert_code, json, keys, stdout, tool};
+use crate::support::{Running, assert_code, json, keys, stderr, stdout, tool};
 
 #[test]
 fn the_report_has_stable_keys_and_the_overhead_over_bare_verbs_is_small() {
@@ -50,4 +51,33 @@ fn a_reader_that_closes_the_pipe_is_not_a_failure() {
     let mut ping = Running::start(tool().args(["ping", "--count", "10"]).stdout(Stdio::piped()));
     drop(ping.stdout.take());
     assert_code(&ping.finish(), 0);
+}
+
+/// Catches a command that ends without a word, or with the code of another signal.
+#[test]
+fn a_signal_ends_a_simulation_with_a_word() {
+    for command in [
+        &["ping", "--count", "10000000"][..],
+        &["bw", "--bytes", "1..16MiB"],
+        &["sim", "check", SCENARIO, "--runs", "1000000"],
+    ] {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            let mut command = tool_with(command);
+            let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+            // The first line says that the command is under way.
+            running.stdout.as_mut().unwrap().read_exact(&mut [0; 8]).unwrap();
+            running.signal(signal);
+            let ended = running.finish();
+            assert_code(&ended, 128 + signal);
+            assert_eq!(stderr(&ended), "tb5: interrupted\n");
+        }
+    }
+}
+
+const SCENARIO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rdma-sim/scenarios/one-lost-message.toml");
+
+fn tool_with(arguments: &[&str]) -> Command {
+    let mut command = tool();
+    command.args(arguments);
+    command
 }

@@ -386,6 +386,11 @@ fn a_chrome_trace_that_cannot_be_written_is_named() {
     assert_refused(&output, &folder.path("folder"), "is a directory");
     let output = tb5!["sim", "trace", "--html", folder.path("page.html"), shipped_one("tb4-cable")];
     assert_code(&output, 0);
+    let written = format!("page: {}", folder.path("page.html").display());
+    assert_eq!(
+        stdout(&output).lines().collect::<Vec<_>>(),
+        ["backend: simulator (times are virtual)", &written]
+    );
     let page = fs::read_to_string(folder.path("page.html")).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.contains("<title>tb4-cable · seed 0</title>"));
 }

@@ -10,7 +10,8 @@ const LONG_UPTIME_DAYS: u64 = 7;
 pub(super) fn uptime(host: &HostReport) -> Note {
     let Some(seconds) = host.uptime.uptime_seconds else { return Note::unknown("uptime printed no time") };
     let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
-    let evidence = format!("up for {days} days and {hours} hours");
+    let count = |number: u64, unit: &str| format!("{number} {unit}{}", if number == 1 { "" } else { "s" });
+    let evidence = format!("up for {} and {}", count(days, "day"), count(hours, "hour"));
     if days >= LONG_UPTIME_DAYS {
         Note::warn(evidence, "restart the host before a long run")
     } else {

@@ -45,6 +45,11 @@ impl ProviderProbe {
         let failed = |provider, detail: String| Self { provider, detail, devices: Vec::new() };
         let provider = match Provider::load() {
             Ok(provider) => provider,
+            // The choice of the user is wrong, whatever the system has.
+            Err(LoadError::Absent { path, reason }) if std::env::var_os("RDMA_PROVIDER").is_some() => {
+                let why = format!("RDMA_PROVIDER names {path}, which cannot be loaded: {reason}");
+                return failed(ProviderStatus::Unusable, why);
+            }
             Err(error @ LoadError::Absent { .. }) => {
                 return failed(ProviderStatus::Absent, error.to_string());
             }

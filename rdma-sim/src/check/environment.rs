@@ -75,7 +75,11 @@ const LINE: &str = "without the variable, the check tries its seeds";
 fn read_variable<T: FromStr<Err: Display>>(name: &str, text: OsString, advice: &str) -> Result<T, String> {
     let wrong = |text: &dyn Debug, error: &dyn Display| format!("{name}={text:?}: {error}; {advice}");
     let text = text.into_string().map_err(|text| wrong(&text, &"it is not UTF-8"))?;
-    text.parse().map_err(|error| wrong(&text, &error))
+    text.parse().map_err(|error| match advice {
+        // Errors of numbers say nothing that the advice does not.
+        COUNT => format!("{name}={text:?}: {COUNT}"),
+        _ => wrong(&text, &error),
+    })
 }
 
 /// Prints a line that `cargo test` does not hold back
@@ -99,7 +103,9 @@ mod tests {
     fn a_variable_that_cannot_be_read_is_refused_with_its_name_and_value() {
         assert_eq!(read_variable("RDMA_SIM_RUNS", "12".into(), COUNT), Ok(12_u64));
         let refused = read_variable::<u64>("RDMA_SIM_RUNS", "many".into(), COUNT).unwrap_err();
-        assert!(refused.starts_with("RDMA_SIM_RUNS=\"many\": "), "{refused}");
+        assert_eq!(refused, "RDMA_SIM_RUNS=\"many\": write a whole number from 1 on, or unset it");
+        let refused = read_variable::<NonZeroU64>("RDMA_SIM_RUNS", "0".into(), COUNT).unwrap_err();
+        assert_eq!(refused, "RDMA_SIM_RUNS=\"0\": write a whole number from 1 on, or unset it");
         let refused = read_variable::<Replay>(replay::VARIABLE, "2 sead=7".into(), LINE).unwrap_err();
         assert!(
             refused.contains("\"sead=7\"")

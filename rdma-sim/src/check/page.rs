@@ -24,7 +24,7 @@ pub(super) fn write(
     }
     let shown = path.display();
     match std::fs::write(path, history.to_html(&title)) {
-        Ok(()) => print_line(&format!("{title}: see {shown}")),
+        Ok(()) => print_line(&format!("{title}: the page of the run is {shown}")),
         Err(error) => print_line(&format!("cannot write the page {shown}: {error}")),
     }
 }

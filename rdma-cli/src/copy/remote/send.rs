@@ -13,7 +13,7 @@ use crate::args::Copy;
 use crate::copy::agreed::{PIECE, PIECES};
 use crate::copy::entry::{Entry, Kind};
 use crate::copy::send::{Sender, Sent, Sources};
-use crate::copy::words;
+use crate::failure::shown;
 use crate::machines::{Peer, RemotePath, require_below};
 use crate::progress;
 use crate::report::{Output, Wall, bytes, note};
@@ -49,7 +49,7 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
     })?;
     progress.finish_and_clear();
     let rows = [
-        ("copied", format!("{} to {}:{}", words::source(source), to.host, to.path.display())),
+        ("copied", format!("{} to {}:{}", shown(source), to.host, to.path.display())),
         ("size", format!("{} ({} bytes)", bytes(report.bytes), report.bytes)),
     ];
     let resumed = report.resumed_bytes;
