@@ -12,7 +12,7 @@ use rdma_sim::{Driver, FaultPlan, Sim, Topology};
 use rdma_verbs_abi::constants;
 
 use crate::devices::{self, Listed};
-use crate::environment::{self, variable};
+use crate::environment::{self, VirtualClock, variable};
 use crate::errno::{EINVAL, Errno};
 use crate::lifetime;
 use crate::log::log_error;
@@ -51,8 +51,10 @@ const POLLS_PER_WAKE: u32 = 16;
 pub(crate) const MAX_JUMPS: usize = 4096;
 
 enum Clock {
-    /// Time jumps to the next event when the program waits.
-    Virtual,
+    /// Time jumps to the next event when the program waits, or passes only when the program says so.
+    Virtual {
+        jumps: bool,
+    },
     Wall(Instant),
     /// The clock of a fabric of several processes.
     Shared(Box<LocalHost>),
@@ -78,21 +80,22 @@ impl Engine {
 
     fn from_environment() -> Result<Self, String> {
         let faults = variable("RDMA_SIM_FAULTS").unwrap_or_default();
-        let is_virtual = environment::is_virtual()?;
+        let virtual_clock = environment::virtual_clock()?;
         match (variable("RDMA_SIM_FABRIC"), variable("RDMA_SIM_HOST")) {
-            (Some(_), _) if is_virtual => {
-                Err("RDMA_SIM_CLOCK=virtual is for one process: leave it or RDMA_SIM_FABRIC out".to_owned())
-            }
+            (Some(_), _) if virtual_clock.is_some() => Err(format!(
+                "RDMA_SIM_CLOCK={} is for one process: leave it or RDMA_SIM_FABRIC out",
+                variable("RDMA_SIM_CLOCK").unwrap_or_default()
+            )),
             (Some(name), Some(host)) => Self::in_fabric(&name, &host, &faults),
             (Some(_), None) => Err("RDMA_SIM_FABRIC needs RDMA_SIM_HOST, the host to be".to_owned()),
             (None, Some(_)) => Err("RDMA_SIM_HOST needs RDMA_SIM_FABRIC, the fabric to be in".to_owned()),
-            (None, None) => Self::alone(&faults, is_virtual),
+            (None, None) => Self::alone(&faults, virtual_clock),
         }
     }
 
     /// A simulation of all hosts in this process
     #[expect(clippy::disallowed_methods, reason = "programs in C live on the clock on the wall")]
-    fn alone(faults: &str, is_virtual: bool) -> Result<Self, String> {
+    fn alone(faults: &str, virtual_clock: Option<VirtualClock>) -> Result<Self, String> {
         let settings = environment::settings()?;
         let faults: FaultPlan = faults.parse().map_err(|error| format!("RDMA_SIM_FAULTS: {error}"))?;
         let sim = Sim::new()
@@ -106,7 +109,10 @@ impl Engine {
         let driver = Driver::new(sim, drop).map_err(|error| format!("RDMA_SIM_FAULTS: {error}"))?;
         // A virtual clock stands at zero for the first verbs: faults of that instant are in effect already.
         driver.advance_to(Time::ZERO);
-        let clock = if is_virtual { Clock::Virtual } else { Clock::Wall(Instant::now()) };
+        let clock = match virtual_clock {
+            Some(clock) => Clock::Virtual { jumps: clock == VirtualClock::Jumping },
+            None => Clock::Wall(Instant::now()),
+        };
         let devices = devices::list(settings.topology(), None);
         Self::new(driver, clock, devices, &settings)
     }
@@ -235,7 +241,7 @@ impl Engine {
     /// Ends the sleep of the progress thread
     fn wake_progress(&self) {
         match &self.clock {
-            Clock::Virtual => (),
+            Clock::Virtual { .. } => (),
             Clock::Wall(_) => self.progress.wake(),
             Clock::Shared(host) => host.wake(),
         }
@@ -245,14 +251,14 @@ impl Engine {
     fn interrupt_progress(&self) {
         match &self.clock {
             Clock::Shared(host) => host.interrupt(),
-            Clock::Virtual | Clock::Wall(_) => self.progress.unpark(),
+            Clock::Virtual { .. } | Clock::Wall(_) => self.progress.unpark(),
         }
     }
 
     /// Locks the simulation, with everything applied that has arrived and is due
     fn advanced(&self, waits: bool) -> Session<'_> {
         match &self.clock {
-            Clock::Virtual => return self.driver.session(),
+            Clock::Virtual { .. } => return self.driver.session(),
             Clock::Wall(_) => (),
             Clock::Shared(host) => return host.session(&self.driver, waits),
         }
@@ -289,27 +295,28 @@ impl Engine {
         match &self.clock {
             Clock::Shared(host) if host.is_blocked() => host.sleep(time.min(Duration::from_millis(1))),
             Clock::Shared(host) => host.sleep(time),
-            Clock::Virtual | Clock::Wall(_) => self.progress.sleep(time),
+            Clock::Virtual { .. } | Clock::Wall(_) => self.progress.sleep(time),
         }
         self.progress.end_sleep();
     }
 
     fn is_virtual(&self) -> bool {
-        matches!(self.clock, Clock::Virtual)
+        matches!(self.clock, Clock::Virtual { .. })
     }
 
     /// The time
-    fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         match &self.clock {
-            Clock::Virtual => self.driver.now(),
+            Clock::Virtual { .. } => self.driver.now(),
             Clock::Wall(start) => Time::ZERO + start.elapsed(),
             Clock::Shared(host) => host.now(),
         }
     }
 
-    /// On a virtual clock, advances `session` to the next event; returns whether there is one
+    /// On a virtual clock that jumps, advances `session` to the next event; returns whether there is one
     pub(crate) fn jump(&self, session: &mut Session<'_>) -> bool {
-        let next = if self.is_virtual() { session.next_event() } else { None };
+        let jumps = matches!(self.clock, Clock::Virtual { jumps: true });
+        let next = if jumps { session.next_event() } else { None };
         next.inspect(|next| session.advance_to(*next)).is_some()
     }
 
@@ -329,6 +336,19 @@ impl Engine {
         if self.is_virtual() {
             self.driver.advance_to(self.driver.now() + Duration::from_nanos(ns));
         }
+    }
+
+    /// Advances a virtual clock to the next event, or to `most` if that is earlier; returns the time
+    pub(crate) fn step(&self, most: Time) -> Time {
+        if self.is_virtual() {
+            let mut session = self.driver.session();
+            let next = session.next_event().unwrap_or(Time::MAX).min(most);
+            if next < Time::MAX {
+                session.advance_to(next);
+            }
+            self.leave(session);
+        }
+        self.now()
     }
 
     /// Lets the verbs take their time that the calling thread has called: it does nothing else meanwhile, for ever if one of them does not

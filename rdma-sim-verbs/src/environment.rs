@@ -21,14 +21,24 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     found.or_else(|| std::env::var(name).ok()).filter(|value| !value.is_empty())
 }
 
-/// Whether `RDMA_SIM_CLOCK` asks for virtual time
-pub(crate) fn is_virtual() -> Result<bool, String> {
+/// How time passes that is not that of the clock on the wall
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum VirtualClock {
+    /// To the next event when a completion queue is empty that the program polls
+    Jumping,
+    /// When the program says so
+    Stepped,
+}
+
+/// The virtual clock that `RDMA_SIM_CLOCK` asks for, if it asks for one
+pub(crate) fn virtual_clock() -> Result<Option<VirtualClock>, String> {
     match variable("RDMA_SIM_CLOCK").as_deref() {
-        None => Ok(false),
-        Some("virtual") => Ok(true),
-        Some(other) => {
-            Err(format!("RDMA_SIM_CLOCK: {other:?} is unknown: write virtual, or leave the variable out"))
-        }
+        None => Ok(None),
+        Some("virtual") => Ok(Some(VirtualClock::Jumping)),
+        Some("stepped") => Ok(Some(VirtualClock::Stepped)),
+        Some(other) => Err(format!(
+            "RDMA_SIM_CLOCK: {other:?} is unknown: write virtual or stepped, or leave the variable out"
+        )),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
+use rdma_core::Time;
+
 use crate::engine::Engine;
 use crate::errno::{EBUSY, EINVAL, guarded, same};
 
@@ -24,6 +26,20 @@ pub unsafe extern "C" fn rdma_sim_configure(text: *const c_char) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_sim_rest(ns: u64) {
     guarded(|_| (), || Engine::get().map(|engine| engine.rest(ns)));
+}
+
+/// The time by the clock of the simulation, in nanoseconds
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_sim_now() -> u64 {
+    guarded(|_| 0, || Engine::get().map(|engine| engine.now().as_nanos()))
+}
+
+/// Advances a virtual clock to the next event, or to `most` nanoseconds if that is earlier, and returns the time
+///
+/// For programs that are several tasks: with `RDMA_SIM_CLOCK=stepped`, no poll of one task skips what another one waits for.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_sim_step(most: u64) -> u64 {
+    guarded(|_| 0, || Engine::get().map(|engine| engine.step(Time::from_nanos(most)).as_nanos()))
 }
 
 /// Schedules the faults of a plan, such as `at 0s a:rdma_en2 unplug`; 22 if the text is not a plan
