@@ -20,12 +20,31 @@ pub struct Findings {
     pub took: Duration,
     /// Figures beside the model, each with what it is
     pub figures: Vec<(&'static str, String)>,
+    /// Rules that no field of the model switches
+    pub rules: Vec<RuleFinding>,
+}
+
+/// Whether the device follows a rule that no field of the model switches
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct RuleFinding {
+    /// The name of the rule in the catalogue of the simulator
+    pub rule: &'static str,
+    /// What the device does instead; `None` if it follows the rule
+    pub instead: Option<String>,
 }
 
 impl Findings {
     pub(crate) fn new(device: &str, port: PortStatus) -> Self {
         let profile = Profile::named("tb5").expect("the simulator has the profile");
-        Self { profile, device: device.to_owned(), port, took: Duration::ZERO, figures: Vec::new() }
+        Self {
+            profile,
+            device: device.to_owned(),
+            port,
+            took: Duration::ZERO,
+            figures: Vec::new(),
+            rules: Vec::new(),
+        }
     }
 
     pub(crate) fn decide(&mut self, field: &'static str, value: impl Display) {
@@ -38,6 +57,10 @@ impl Findings {
 
     pub(crate) fn leave(&mut self, field: &'static str, why: &str) {
         self.profile.leave(field, why).expect("the plan names fields of the model");
+    }
+
+    pub(crate) fn rule(&mut self, rule: &'static str, instead: Option<String>) {
+        self.rules.push(RuleFinding { rule, instead });
     }
 
     pub(crate) fn figure(&mut self, what: &'static str, value: impl Display) {

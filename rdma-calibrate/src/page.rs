@@ -6,7 +6,7 @@ use rdma_sim::Model;
 use rdma_sim::catalogue::{self, Rule};
 use rdma_sim::profile::{Decided, Profile};
 
-use crate::findings::Findings;
+use crate::findings::{Findings, RuleFinding};
 use crate::plan::{How, PLAN};
 
 impl Findings {
@@ -19,10 +19,7 @@ impl Findings {
             // Writing to a string does not fail.
             let _ = match self.profile.decided(plan.field) {
                 Some(Decided::Measured) if differ(&value, &before) => {
-                    let rule = rule_of(plan.field);
-                    let says = rule.map_or("", |rule| rule.description);
-                    let known =
-                        rule.map_or_else(String::new, |rule| format!("{}: {}", rule.status, rule.source));
+                    let (says, known) = known_of(rule_of(plan.field));
                     writeln!(contradicted, "| `{}` | {value} | {before} | {says} | {known} |", plan.field)
                 }
                 Some(Decided::Measured) => writeln!(confirmed, "| `{}` | {value} |", plan.field),
@@ -30,6 +27,13 @@ impl Findings {
                     let why = self.profile.why(plan.field).unwrap_or("not reached");
                     writeln!(open, "| `{}` | {before} | {why} |", plan.field)
                 }
+            };
+        }
+        for RuleFinding { rule: name, instead } in &self.rules {
+            let (says, known) = known_of(catalogue::rules().find(|rule| rule.name == *name));
+            let _ = match instead {
+                Some(instead) => writeln!(contradicted, "| rule {name} | {instead} | | {says} | {known} |"),
+                None => writeln!(confirmed, "| rule {name} | follows it |"),
             };
         }
         let mut page = format!(
@@ -63,13 +67,16 @@ impl Findings {
         self.profile.value(field).unwrap_or_default()
     }
 
-    /// The fields that were found to differ from the simulator, by more than a measurement does
+    /// The fields that were found to differ from the simulator, by more than a measurement does, and the rules without a field that the
+    /// device does not follow
     pub fn contradictions(&self) -> Vec<&'static str> {
         let base = Profile::named(self.profile.base()).expect("the base is a profile of the simulator");
         let is_other = |name: &str, value: &str| differ(value, &base.value(name).unwrap_or_default());
         let differing = self.profile.differences();
         let measured = differing.filter(|(name, _)| self.profile.decided(name) == Some(Decided::Measured));
-        measured.filter(|(name, value)| is_other(name, value)).map(|(name, _)| name).collect()
+        let fields = measured.filter(|(name, value)| is_other(name, value)).map(|(name, _)| name);
+        let rules = self.rules.iter().filter(|found| found.instead.is_some()).map(|found| found.rule);
+        fields.chain(rules).collect()
     }
 }
 
@@ -85,6 +92,11 @@ fn differ(found: &str, before: &str) -> bool {
         }
         _ => found != before,
     }
+}
+
+/// What a rule says, and how well it is known
+fn known_of(rule: Option<&Rule>) -> (&'static str, String) {
+    rule.map_or_else(Default::default, |rule| (rule.description, format!("{}: {}", rule.status, rule.source)))
 }
 
 /// The rule that a field switches

@@ -36,10 +36,10 @@ const POSTS: &str = "it is part of the doorbell and the delivery, which were mea
 pub const PLAN: &[Plan] = &plan([
     ("caps.flush_on_error", Caps),
     ("caps.frame", Caps),
-    ("caps.max_cq", Caps),
+    ("caps.max_cq", Decided),
     ("caps.max_cqe", Caps),
     ("caps.max_message", Caps),
-    ("caps.max_mr", Caps),
+    ("caps.max_mr", Decided),
     ("caps.max_pd", Caps),
     ("caps.max_qp", Decided),
     ("caps.max_queue_frames", Caps),

@@ -126,7 +126,7 @@ impl Answers<'_> {
                 station.recv(slot(0, len))?;
                 station.recv(slot(1, len))
             }
-            Request::Relay { len } => station.send(len),
+            Request::Relay { len } => station.send(len).map(drop),
             Request::Stream { count, len } => {
                 (0..count).try_for_each(|number| station.recv(slot(number, len)))
             }

@@ -10,7 +10,7 @@ use rdma_arena::Arena;
 use rdma_async::time::timeout;
 use rdma_core::{
     Access, AnyCompletionQueue, AnyDevice, AnyMemoryRegion, AnyQueuePair, Cause, Completion,
-    CompletionQueue as _, Device as _, Error, MemoryRegion as _, Opcode, QpAddress, QpCapacity, QpInit,
+    CompletionQueue as _, Device as _, Error, Lkey, MemoryRegion as _, Opcode, QpAddress, QpCapacity, QpInit,
     QueuePair as _, RecvRequest, Rkey, SendOp, SendRequest, Sge, Status, Teardown, Transition, Verb, WrId,
 };
 
@@ -76,6 +76,10 @@ impl Memory {
             Err(Error { cause: Cause::Invalid(_), .. }) => Self::register(calls, device, 0, len, ALL_ACCESS),
             registered => registered,
         }
+    }
+
+    pub(crate) fn lkey(&self) -> Option<Lkey> {
+        self.region.as_ref().map(AnyMemoryRegion::lkey)
     }
 
     fn sge(&self, range: &Range<usize>) -> Sge {
@@ -177,34 +181,58 @@ impl Station {
         self.calls.during("post_recv", || unsafe { self.qp.post_recv(&request) })
     }
 
-    pub(crate) fn send(&mut self, len: usize) -> Result<(), Error> {
+    pub(crate) fn send(&mut self, len: usize) -> Result<WrId, Error> {
         let sgl = [self.memory[0].sge(&(0..len))];
         self.post_send(SendOp::Send, &sgl)
     }
 
+    /// Posts a send that makes no completion
+    pub(crate) fn send_unsignaled(&mut self, len: usize) -> Result<WrId, Error> {
+        let sgl = [self.memory[0].sge(&(0..len))];
+        self.post(SendOp::Send, &sgl, false)
+    }
+
+    /// Posts a send with a key that no region has
+    pub(crate) fn send_unregistered(&mut self, len: usize) -> Result<WrId, Error> {
+        let sge = self.memory[0].sge(&(0..len));
+        self.post_send(SendOp::Send, &[Sge { lkey: Lkey(sge.lkey.0 ^ 0x5555_0000), ..sge }])
+    }
+
     /// Posts a send with two elements
-    pub(crate) fn send_two(&mut self, len: usize) -> Result<(), Error> {
+    pub(crate) fn send_two(&mut self, len: usize) -> Result<WrId, Error> {
         let sgl = [self.memory[0].sge(&(0..len)), self.memory[0].sge(&(len..2 * len))];
         self.post_send(SendOp::Send, &sgl)
     }
 
     /// Posts a WRITE that names no memory of the peer
-    pub(crate) fn write(&mut self, len: usize) -> Result<(), Error> {
+    pub(crate) fn write(&mut self, len: usize) -> Result<WrId, Error> {
         let sgl = [self.memory[0].sge(&(0..len))];
         self.post_send(SendOp::Write { remote_addr: 0, rkey: Rkey(0) }, &sgl)
     }
 
-    fn post_send(&mut self, op: SendOp, sgl: &[Sge]) -> Result<(), Error> {
+    fn post_send(&mut self, op: SendOp, sgl: &[Sge]) -> Result<WrId, Error> {
+        self.post(op, sgl, true)
+    }
+
+    fn post(&mut self, op: SendOp, sgl: &[Sge], signaled: bool) -> Result<WrId, Error> {
         self.next += 1;
-        let request = SendRequest { id: WrId(self.next), op, sgl, signaled: true };
-        // SAFETY: as for receives; sends may share memory, which nothing writes.
-        self.calls.during("post_send", || unsafe { self.qp.post_send(&request) })
+        let id = WrId(self.next);
+        let request = SendRequest { id, op, sgl, signaled };
+        // SAFETY: as for receives; sends may share memory, which nothing writes. A key that no region has names no memory.
+        self.calls.during("post_send", || unsafe { self.qp.post_send(&request) })?;
+        Ok(id)
     }
 
     /// The next send that completes
     pub(crate) async fn sent(&mut self, stage: &'static str) -> Result<(), CalibrateError> {
+        self.sent_name(stage).await.map(drop)
+    }
+
+    /// The next send that completes, by the name under which it was posted
+    pub(crate) async fn sent_name(&mut self, stage: &'static str) -> Result<WrId, CalibrateError> {
         let completion = self.completion(stage, |opcode| opcode != Opcode::Recv).await?;
-        succeeded(stage, completion.status)
+        succeeded(stage, completion.status)?;
+        Ok(completion.id)
     }
 
     /// The next receive that completes, which must have succeeded

@@ -54,7 +54,8 @@ async fn round(
     lives: Duration,
     dies: Duration,
 ) -> Result<(Duration, Option<Duration>), CalibrateError> {
-    let pairs = PAIRS.min(lab.device.caps().max_qp.saturating_sub(2)).max(1);
+    let caps = lab.device.caps();
+    let pairs = PAIRS.min(caps.max_qp.min(caps.max_cq).saturating_sub(2)).max(1);
     let mut resting = VecDeque::new();
     for number in 1..=pairs {
         let mut station = lab.pair(STAGE, 16, 1 << 14).await?;

@@ -1,13 +1,16 @@
 //! How many objects there are
 
-use rdma_core::{CompletionQueue as _, Device, QpInit};
+use rdma_core::{Cause, CompletionQueue as _, Device, Error, FRAME, QpInit};
 
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::message::Request;
+use crate::station::{ALL_ACCESS, Memory};
 
 /// The most that are made: more are no limit that a program meets.
 const MOST: usize = 64;
+/// As above, of regions: Apple's device has a hundred.
+const MOST_REGIONS: usize = 256;
 
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     lab.ask(Request::Drop).await?;
@@ -23,5 +26,30 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         MOST => lab.findings.leave("caps.max_qp", "there are more than 64"),
         count => lab.findings.decide("caps.max_qp", count),
     }
+    drop((pairs, cq));
+    let cqs = count(MOST, || lab.calls.during("create_cq", || lab.device.create_cq(16)));
+    enter(lab, "caps.max_cq", cqs);
+    let regions = count(MOST_REGIONS, || Memory::register(&lab.calls, &lab.device, 0, FRAME, ALL_ACCESS));
+    enter(lab, "caps.max_mr", regions);
     Ok(())
+}
+
+/// Makes at most `most` objects; returns how many there are when the device has no more of them
+fn count<T>(most: usize, mut make: impl FnMut() -> Result<T, Error>) -> Result<usize, String> {
+    let mut made = Vec::new();
+    while made.len() < most {
+        match make() {
+            Ok(object) => made.push(object),
+            Err(Error { cause: Cause::Exhausted { .. }, .. }) => return Ok(made.len()),
+            Err(error) => return Err(format!("after {}, another one failed otherwise: {error}", made.len())),
+        }
+    }
+    Err(format!("there are at least {most}"))
+}
+
+fn enter(lab: &mut Lab<'_>, field: &'static str, counted: Result<usize, String>) {
+    match counted {
+        Ok(count) => lab.findings.decide(field, count),
+        Err(why) => lab.findings.leave(field, &why),
+    }
 }

@@ -4,6 +4,7 @@ mod connecting;
 mod delivery;
 mod failing;
 mod figures;
+mod fixed;
 mod idle;
 mod limits;
 mod memory;
@@ -33,6 +34,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
             Stage::Delivery => delivery::run(lab).await?,
             Stage::Limits => limits::run(lab).await?,
             Stage::Queues => queues::run(lab).await?,
+            Stage::Fixed => fixed::run(lab).await?,
             Stage::Failing => failing::run(lab).await?,
             Stage::ErrorState => memory::after_error(lab)?,
             Stage::IdleDeath => idle::run(lab).await?,
@@ -52,6 +54,7 @@ enum Stage {
     Delivery,
     Limits,
     Queues,
+    Fixed,
     Failing,
     ErrorState,
     IdleDeath,
@@ -67,6 +70,7 @@ impl Stage {
         Self::Delivery,
         Self::Limits,
         Self::Queues,
+        Self::Fixed,
         Self::Failing,
         Self::IdleDeath,
         // The last: what it leaves behind would be in the way.
@@ -83,6 +87,7 @@ impl Stage {
             Self::Delivery => "delivery",
             Self::Limits => "limits",
             Self::Queues => "queues",
+            Self::Fixed => "rules without a field",
             Self::Failing => "failures",
             Self::ErrorState => "the error state",
             Self::IdleDeath => "idleness",

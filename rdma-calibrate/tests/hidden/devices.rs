@@ -31,6 +31,8 @@ const WORDS: &[(&str, &[&str])] = &[
     ("rules.tb4_devices", &["true", "false"]),
     ("rules.unresolved", &["not-permitted", "timed-out"]),
     ("rules.uc_write", &["as-send", "refused"]),
+    ("caps.max_cq", &["5", "11"]),
+    ("caps.max_mr", &["20", "100"]),
     ("caps.max_qp", &["4", "10", "12"]),
     ("caps.max_message", &["16773120", "4096"]),
 ];

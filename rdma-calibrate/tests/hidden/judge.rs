@@ -1,6 +1,6 @@
 //! Whether a calibration has found the truth
 
-use rdma_calibrate::PLAN;
+use rdma_calibrate::{Findings, PLAN};
 use rdma_sim::Model;
 use rdma_sim::profile::{Decided, Profile};
 
@@ -116,7 +116,10 @@ pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &
             }
         }
     }
-    assert_eq!(found.model.caps.max_qp, secret.caps.max_qp, "seed {seed}");
+    for field in ["caps.max_qp", "caps.max_cq", "caps.max_mr"] {
+        assert_eq!(found.decided(field), Some(Decided::Measured), "seed {seed}: {field}");
+        assert_eq!(found.value(field), of(secret).value(field), "seed {seed}: {field}");
+    }
     assert_eq!(found.model.timing.line_rate, secret.timing.line_rate, "seed {seed}");
     assert_eq!(found.model.timing.verbs_take_time, secret.timing.verbs_take_time, "seed {seed}");
     let hands_off =
@@ -134,4 +137,12 @@ pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &
             "seed {seed}: {what} is {truth}, found {found}\n{text}"
         );
     }
+}
+
+/// Fails unless the device was found to follow each rule that no field switches
+#[track_caller]
+pub(crate) fn assert_rules_hold(found: &Findings) {
+    assert!(found.rules.len() >= 11, "{:?}", found.rules);
+    let broken: Vec<_> = found.rules.iter().filter(|rule| rule.instead.is_some()).collect();
+    assert!(broken.is_empty(), "{broken:?}");
 }

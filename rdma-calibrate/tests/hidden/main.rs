@@ -1,5 +1,6 @@
 //! Calibration of devices with rules and timings that it has to find out
 
+mod deviant;
 mod devices;
 mod endings;
 mod judge;
@@ -12,7 +13,7 @@ use rdma_sim::Model;
 use rdma_sim::profile::{Decided, Profile};
 
 use self::devices::secret;
-use self::judge::assert_found;
+use self::judge::{assert_found, assert_rules_hold};
 use self::mac::{MOST, calibrated};
 
 fn assert_recovers(seeds: std::ops::Range<u64>) {
@@ -24,6 +25,7 @@ fn assert_recovers(seeds: std::ops::Range<u64>) {
         assert!(ended.leaks.is_empty(), "seed {seed}: {}", ended.leaks);
         assert!(ended.time.as_nanos() <= MOST.as_nanos() as u64, "seed {seed}: {:?}", ended.time);
         assert_found(seed, &model, &found.profile, &[]);
+        assert_rules_hold(&found);
         let read = Profile::parse("found.toml", &found.profile.to_toml()).unwrap();
         assert_eq!(read.model, found.profile.model, "seed {seed}");
     }

@@ -33,7 +33,7 @@ use rdma_sim::profile::{Decided, Profile};
 use rdma_tb5::{OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
 
 use crate::devices::secret;
-use crate::judge::{assert_found, of};
+use crate::judge::{assert_found, assert_rules_hold, of};
 use crate::mac::MOST;
 use crate::stepped::SteppedRuntime;
 
@@ -189,8 +189,9 @@ fn a_calibration_in_a_process_of_its_own() {
     let is_asked = env::var(ASKED_FOR).is_ok_and(|asked_for| !asked_for.is_empty());
     let options = Options::default().with(is_asked, is_asked);
     let (asked, served) = runtime.run(join(calibrate(&asking, asks, &options), serve(&serving, answers)));
-    served.unwrap_or_else(|error| panic!("{error}"));
     let findings = asked.unwrap_or_else(|error| panic!("{error}"));
+    served.unwrap_or_else(|error| panic!("{error}"));
+    assert_rules_hold(&findings);
     if !is_asked {
         assert_eq!(runtime.objects(), 0, "the calibration left objects");
         assert!(findings.took <= MOST, "{:?}", findings.took);

@@ -1,0 +1,178 @@
+//! Rules that no field of a profile switches: whether the device follows them
+//!
+//! Behaviours of the conformance body of this project that one side sees, with a peer that does nothing unusual.
+
+use std::sync::Arc;
+
+use rdma_core::{
+    Cause, CompletionQueue as _, Device, Error, QpInit, QpType, QueuePair as _, Status, Transition,
+};
+
+use crate::error::CalibrateError;
+use crate::lab::Lab;
+use crate::message::{Reply, Request};
+use crate::station::{ALL_ACCESS, Memory, Station};
+
+const STAGE: &str = "rules without a field";
+/// Longer than the 16 MB that Apple's device advertises.
+const LONG: usize = (16 << 20) + 1;
+/// Sends whose order is looked at.
+const SENDS: usize = 8;
+
+pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    memory(lab)?;
+    if !lab.device.caps().one_sided {
+        queue_pairs(lab)?;
+    }
+    states(lab).await?;
+    unregistered(lab).await?;
+    unsignaled(lab).await?;
+    order(lab).await?;
+    // The last: a device that does otherwise may be left with half a connection.
+    reset(lab).await
+}
+
+fn fail(error: Error) -> CalibrateError {
+    CalibrateError::Verb { stage: STAGE, error }
+}
+
+/// What happened instead of a refusal as invalid
+fn unless_invalid<T>(answer: Result<T, Error>, what: &str) -> Option<String> {
+    match answer {
+        Err(Error { cause: Cause::Invalid(_), .. }) => None,
+        Ok(_) => Some(format!("{what} was accepted")),
+        Err(error) => Some(format!("{what} failed otherwise: {error}")),
+    }
+}
+
+fn memory(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    let register = |len| Memory::register(&lab.calls, &lab.device, 0, len, ALL_ACCESS);
+    let refused = [1, LONG].into_iter().find_map(|len| Some((len, register(len).err()?)));
+    let (one, other) = (register(4096).map_err(fail)?, register(4096).map_err(fail)?);
+    let repeats = one.lkey() == other.lkey();
+    drop((one, other));
+    lab.findings.rule("registration-length", refused.map(|(len, error)| format!("{len} bytes: {error}")));
+    lab.findings.rule("keys", repeats.then(|| "two regions have one key".to_owned()));
+    Ok(())
+}
+
+fn queue_pairs(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    let cq = lab.calls.during("create_cq", || lab.device.create_cq(16)).map_err(fail)?;
+    let create = |qp_type| {
+        let init = QpInit { qp_type, ..QpInit::with_frames(8) };
+        lab.calls.during("create_qp", || cq.create_qp(&init))
+    };
+    let other = [QpType::Rc, QpType::Ud].into_iter().find_map(|qp_type| match create(qp_type) {
+        Err(Error { cause: Cause::Unsupported, .. }) => None,
+        Ok(_) => Some(format!("{qp_type:?} was accepted")),
+        Err(error) => Some(format!("{qp_type:?} failed otherwise: {error}")),
+    });
+    let pairs = [create(QpType::Uc).map_err(fail)?, create(QpType::Uc).map_err(fail)?];
+    let [one, two] = pairs.each_ref().map(|pair| pair.address().qpn.0);
+    drop(pairs);
+    let is_hop = |number: u32| number.is_multiple_of(256) && number >= 9 * 256;
+    let follows = one != two && is_hop(one) && is_hop(two);
+    lab.findings.rule("transports", other);
+    lab.findings.rule("qp-numbers", (!follows).then(|| format!("{one} and {two}")));
+    Ok(())
+}
+
+/// Transitions out of order, and sends too early
+async fn states(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    let device = Arc::clone(&lab.device);
+    let (mut station, peer) = lab.half_pair(STAGE, &device, 64, 1 << 16).await?;
+    let skipped = unless_invalid(station.modify(Transition::ReadyToSend), "RTS after INIT");
+    let at_init = unless_invalid(station.send(8), "a send in INIT");
+    let to_rtr = station.modify(Transition::ReadyToReceive { peer });
+    let at_rtr = unless_invalid(station.send(8), "a send in RTR");
+    let to_rts = station.modify(Transition::ReadyToSend);
+    let back = unless_invalid(station.modify(Transition::Init), "INIT after RTS");
+    let refused =
+        to_rtr.and(to_rts).err().map(|error| format!("after a refused one, a step failed: {error}"));
+    lab.findings.rule("steps", skipped.or(refused).or(back));
+    lab.findings.rule("send-at-rts", at_init.or(at_rtr));
+    Ok(())
+}
+
+/// A send of memory that is not registered, and one of memory that is
+async fn unregistered(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    lab.ask(Request::Recv { count: 1, len: 8 }).await?;
+    let instead = unless_invalid(station.send_unregistered(8), "a send with an unknown key");
+    let is_refused = instead.is_none();
+    lab.findings.rule("unregistered", instead);
+    if is_refused {
+        let instead = match station.send(8) {
+            Ok(_) => lost(lab).await?,
+            Err(error) => Some(format!("the next post failed: {error}")),
+        };
+        lab.findings.rule("post-failure", instead);
+    }
+    Ok(())
+}
+
+/// Why a message did not arrive for which the peer has posted a receive
+async fn lost(lab: &mut Lab<'_>) -> Result<Option<String>, CalibrateError> {
+    match lab.ask(Request::Received { count: 1 }).await {
+        Ok(Reply::Received { statuses }) if statuses == [Status::Success] => Ok(None),
+        Ok(Reply::Received { statuses }) => Ok(Some(format!("the next message ended with {statuses:?}"))),
+        Ok(_) => Err(CalibrateError::NotCalibrate),
+        Err(CalibrateError::PeerFailed(why)) => Ok(Some(format!("the next message did not arrive: {why}"))),
+        Err(error) => Err(error),
+    }
+}
+
+/// A send that must not complete before one that must
+async fn unsignaled(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    lab.ask(Request::Recv { count: 2, len: 8 }).await?;
+    station.send_unsignaled(8).map_err(fail)?;
+    let first = station.send(8).map_err(fail)?;
+    let is_silent = station.sent_name(STAGE).await? == first;
+    lab.ask(Request::Received { count: 2 }).await?;
+    lab.findings.rule("unsignaled", (!is_silent).then(|| "it completed".to_owned()));
+    Ok(())
+}
+
+async fn order(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    lab.ask(Request::Recv { count: SENDS, len: 8 }).await?;
+    let mut posted = Vec::new();
+    for _ in 0..SENDS {
+        posted.push(station.send(8).map_err(fail)?);
+    }
+    let mut completed = Vec::new();
+    for _ in 0..SENDS {
+        completed.push(station.sent_name(STAGE).await?);
+    }
+    lab.ask(Request::Received { count: SENDS }).await?;
+    let instead = (completed != posted).then(|| format!("posts {posted:?} completed as {completed:?}"));
+    lab.findings.rule("order", instead);
+    Ok(())
+}
+
+/// A queue pair that is connected once more
+async fn reset(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    let Reply::Made { address: peer } = lab.ask(Request::Make { frames: 64, len: 1 << 16 }).await? else {
+        return Err(CalibrateError::NotCalibrate);
+    };
+    let mut station = Station::new(&lab.calls, &lab.device, 64, 1 << 16).map_err(fail)?;
+    station.connect(&peer).map_err(fail)?;
+    let anew = station
+        .modify(Transition::Reset)
+        .and_then(|()| station.modify(Transition::Init))
+        .and_then(|()| station.connect(&peer));
+    let instead = match anew {
+        Err(error) => Some(error.to_string()),
+        Ok(()) => {
+            lab.ask(Request::Connect { address: station.address() }).await?;
+            lab.ask(Request::Recv { count: 1, len: 8 }).await?;
+            match station.send(8) {
+                Ok(_) => lost(lab).await?,
+                Err(error) => Some(format!("the next post failed: {error}")),
+            }
+        }
+    };
+    lab.findings.rule("reset", instead);
+    Ok(())
+}

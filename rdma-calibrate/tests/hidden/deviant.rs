@@ -1,0 +1,212 @@
+//! A simulated device that breaks one rule which no field of the model switches
+#![allow(unsafe_code, reason = "a device is an unsafe trait")]
+
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use futures::future::join;
+use rdma_calibrate::{Findings, Machine, Options, Path, calibrate, serve};
+use rdma_core::{
+    Access, AnyDevice, Caps, Cause, Completion, CompletionQueue, Device, Error, FRAME, Gid, Invalid, Lkey,
+    MemoryRegion, Opcode, PortStatus, QpAddress, QpCapacity, QpInit, QpState, QpType, Qpn, QueuePair,
+    RecvRequest, Rkey, Runtime, SendRequest, Teardown, Transition, Verb, WrId,
+};
+use rdma_sim::{Net, Sim, SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair, catalogue};
+
+/// The device of host a breaks the rule
+struct Mac(Net, &'static str, &'static str);
+
+impl Machine for Mac {
+    fn open(&self, path: Path) -> Result<AnyDevice, Error> {
+        let device = self.0.open(self.1, "rdma_en2").map_err(Error::from)?;
+        let device = device.with_path(path.source_index, path.mtu);
+        Ok(match self.1 {
+            "a" => AnyDevice::new(Deviant(device, self.2)),
+            _ => AnyDevice::new(device),
+        })
+    }
+
+    fn runtime(&self) -> Arc<dyn Runtime> {
+        self.0.host(self.1).runtime()
+    }
+}
+
+fn found(broken: &'static str) -> Findings {
+    let run = Sim::new().sanitize(false).run(async |net| {
+        let (asks, answers) = net.tcp();
+        let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host, broken));
+        join(calibrate(&a, asks, &Options::default()), serve(&b, answers)).await
+    });
+    run.value.0.unwrap_or_else(|error| panic!("{broken}: {error}"))
+}
+
+/// Catches an experiment that cannot fail.
+#[test]
+fn each_rule_without_a_field_that_a_device_breaks_is_named() {
+    let rules = found("").rules;
+    assert!(rules.iter().all(|found| found.instead.is_none()), "{rules:?}");
+    for broken in rules.iter().map(|found| found.rule) {
+        assert!(catalogue::rules().any(|rule| rule.name == broken), "{broken} is in the catalogue");
+        let found = found(broken);
+        assert!(found.contradictions().contains(&broken), "{broken}: {:?}", found.rules);
+        let page = found.page();
+        let contradicted = page.split("## What it confirms").next().unwrap();
+        assert!(contradicted.contains(&format!("| rule {broken} | ")), "{page}");
+        // Completions in another order have other names.
+        let others = found.rules.iter().filter(|found| found.instead.is_some() && found.rule != broken);
+        let others: BTreeMap<_, _> = others.map(|found| (found.rule, &found.instead)).collect();
+        assert!(others.is_empty() || broken == "order", "{broken}: {others:?}");
+    }
+}
+
+struct Deviant(SimDevice, &'static str);
+
+struct DeviantCq(SimCompletionQueue, &'static str);
+
+struct DeviantQp {
+    qp: SimQueuePair,
+    broken: &'static str,
+    /// Queue pairs of 8 frames are not connected.
+    frames: u32,
+    has_refused: AtomicBool,
+}
+
+/// With the key that it shows
+struct DeviantMr(SimMemoryRegion, Lkey);
+
+// SAFETY: the simulated device keeps every promise about memory; only answers are changed.
+unsafe impl Device for Deviant {
+    type Mr = DeviantMr;
+    type Cq = DeviantCq;
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn caps(&self) -> &Caps {
+        self.0.caps()
+    }
+
+    fn port(&self) -> Result<PortStatus, Error> {
+        self.0.port()
+    }
+
+    fn gids(&self) -> Result<Vec<Gid>, Error> {
+        self.0.gids()
+    }
+
+    fn create_cq(&self, depth: u32) -> Result<DeviantCq, Error> {
+        Ok(DeviantCq(self.0.create_cq(depth)?, self.1))
+    }
+
+    unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<DeviantMr, Error> {
+        if self.1 == "registration-length" && mem.len() == 1 {
+            return Err(Error::new(Verb::RegMr, Invalid::EmptyRegion.into()));
+        }
+        // SAFETY: the caller keeps the same contract.
+        let region = unsafe { self.0.register(mem, access) }?;
+        // Regions of a frame have no requests.
+        let key = if self.1 == "keys" && mem.len() == FRAME { Lkey(1) } else { region.lkey() };
+        Ok(DeviantMr(region, key))
+    }
+}
+
+impl MemoryRegion for DeviantMr {
+    fn base(&self) -> u64 {
+        self.0.base()
+    }
+
+    fn lkey(&self) -> Lkey {
+        self.1
+    }
+
+    fn rkey(&self) -> Option<Rkey> {
+        self.0.rkey()
+    }
+
+    fn deregister(&mut self) -> Teardown {
+        self.0.deregister()
+    }
+}
+
+impl CompletionQueue for DeviantCq {
+    type Qp = DeviantQp;
+
+    fn create_qp(&self, init: &QpInit) -> Result<DeviantQp, Error> {
+        let qp_type = if self.1 == "transports" { QpType::Uc } else { init.qp_type };
+        let qp = self.0.create_qp(&QpInit { qp_type, ..*init })?;
+        let frames = init.capacity.recv_frames;
+        Ok(DeviantQp { qp, broken: self.1, frames, has_refused: AtomicBool::new(false) })
+    }
+
+    fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
+        self.0.poll(out)
+    }
+
+    fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
+        let is_order = self.1 == "order";
+        self.0.poll_completions(cx, out).map_ok(|n| {
+            for completion in out[..n].iter_mut().filter(|found| is_order && found.opcode != Opcode::Recv) {
+                completion.id = WrId(completion.id.0 ^ 1);
+            }
+            n
+        })
+    }
+}
+
+impl QueuePair for DeviantQp {
+    fn address(&self) -> QpAddress {
+        let address = self.qp.address();
+        let is_odd = self.broken == "qp-numbers" && self.frames == 8;
+        if is_odd { QpAddress { qpn: Qpn(address.qpn.0 + 1), ..address } } else { address }
+    }
+
+    fn capacity(&self) -> QpCapacity {
+        self.qp.capacity()
+    }
+
+    fn state(&self) -> QpState {
+        self.qp.state()
+    }
+
+    fn modify(&self, to: Transition) -> Result<(), Error> {
+        match (self.broken, to, self.qp.state()) {
+            ("steps", Transition::ReadyToSend, QpState::Init) => Ok(()),
+            ("reset", Transition::Reset, _) => Err(Error::new(Verb::ModifyQp, Cause::Busy)),
+            _ => self.qp.modify(to),
+        }
+    }
+
+    unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
+        let request = match self.broken {
+            "unsignaled" => SendRequest { signaled: true, ..*request },
+            _ => *request,
+        };
+        if self.broken == "post-failure" && self.has_refused.load(Ordering::Relaxed) {
+            return Err(Error::new(Verb::PostSend, Cause::QueueFull));
+        }
+        // SAFETY: the caller keeps the same contract.
+        let posted = unsafe { self.qp.post_send(&request) };
+        let Err(error) = posted else { return posted };
+        let is_early = self.qp.state() != QpState::ReadyToSend;
+        let is_unregistered = matches!(error.cause, Cause::Invalid(Invalid::Lkey { .. }));
+        self.has_refused.fetch_or(is_unregistered, Ordering::Relaxed);
+        match self.broken {
+            "send-at-rts" if is_early => Ok(()),
+            "unregistered" if is_unregistered => Ok(()),
+            _ => Err(error),
+        }
+    }
+
+    unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
+        // SAFETY: the caller keeps the same contract.
+        unsafe { self.qp.post_recv(request) }
+    }
+
+    fn destroy(&mut self) -> Teardown {
+        self.qp.destroy()
+    }
+}
