@@ -61,7 +61,7 @@ enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Memory,
         Self::Connecting,
         Self::Timing,
