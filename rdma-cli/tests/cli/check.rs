@@ -54,7 +54,10 @@ fn a_run_that_fails_is_found_shrunk_and_repeated() {
     let plain = tb5!["sim", "replay", &path, "2 seed=1 draws=0"];
     assert_code(&plain, 0);
     let said = stderr(&plain);
-    assert!(said.contains("the run has the faults of the replay line, which are not those of the scenario"), "{said}");
+    assert!(
+        said.contains("the run has the faults of the replay line, which are not those of the scenario"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -46,7 +46,9 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
         Err(unknown) => {
             let path = Path::new(text);
             let content = std::fs::read_to_string(path).map_err(|error| match error.kind() {
-                std::io::ErrorKind::NotFound if !is_path(text) => SettingsError::NoTopology(text.to_owned(), Box::new(unknown)),
+                std::io::ErrorKind::NotFound if !is_path(text) => {
+                    SettingsError::NoTopology(text.to_owned(), Box::new(unknown))
+                }
                 _ => SettingsError::Read(text.to_owned(), error),
             })?;
             let is_json = path.extension().is_some_and(|extension| extension == "json");
