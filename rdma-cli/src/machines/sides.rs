@@ -162,3 +162,33 @@ pub(crate) fn room(options: NodeOptions, longest: usize, count: usize) -> NodeOp
     let memory = longest * count;
     options.max_peers(1).max_message(longest).send_memory(memory).receive_memory(2 * memory)
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// Catches a failure of a file that the peer is not told of, also below the context that names the file.
+    #[test]
+    fn the_peer_is_told_why_a_file_failed() {
+        for (errno, code, why) in [
+            (libc::ENOSPC, 5, "has no space left"),
+            (libc::EDQUOT, 6, "has used up its disk quota"),
+            (libc::EACCES, 7, "lacks a permission"),
+            (libc::EPERM, 7, "lacks a permission"),
+            (libc::EROFS, 8, "has a read-only file system"),
+            (libc::ENOENT, 9, "has no such file or directory"),
+            (libc::EISDIR, 10, "has a directory in the place of a file"),
+            (
+                libc::ENAMETOOLONG,
+                11,
+                "has no room for so long a name, and most systems for none of more than 255 bytes",
+            ),
+            (libc::EIO, FAILED, "has given up"),
+        ] {
+            let error =
+                anyhow::Error::new(io::Error::from_raw_os_error(errno)).context("copy: cannot be written");
+            assert_eq!(reset_code(&error), code, "{errno}");
+            assert_eq!(told(code), format!("the other side {why}: its output says more"));
+        }
+    }
+}

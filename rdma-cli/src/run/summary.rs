@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::faults;
 use super::host::Host;
 use super::watch::Cause;
-use crate::report::{SIMULATOR, bytes, table};
+use crate::report::{SIMULATOR, bytes, is_quiet, table};
 
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
@@ -140,7 +140,7 @@ impl Summary {
         if !used.is_empty() {
             lines.push(table(std::iter::once(heading).chain(rows)));
         }
-        if !idle.is_empty() {
+        if !idle.is_empty() && !is_quiet() {
             let (count, cables) = (idle.len(), if idle.len() == 1 { "cable" } else { "cables" });
             lines.push(format!("{count} idle {cables}"));
         }
