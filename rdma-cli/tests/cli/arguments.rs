@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Folder, assert_code, assert_failed, stderr, stdout, tool};
+use crate::support::{Folder, assert_code, assert_failed, stdout, tool};
 
 const REPORT: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../rdma-doctor/tests/fixtures/composed/reports/left.json");
@@ -137,7 +137,8 @@ fn a_file_that_cannot_be_written_is_named_as_the_user_did() {
     for arguments in ["topo draw ring:3 --out /proc/x", "man --out /proc", "copy Cargo.toml /proc/x"] {
         let output = tool().args(arguments.split_whitespace()).output().unwrap();
         assert_failed(&output, 1, &["tb5: /proc/", ": cannot be written: No such file or directory"]);
-        assert!(!stderr(&output).contains(".part"), "{}", stderr(&output));
+        let message = crate::support::stderr(&output);
+        assert!(!message.contains(".part"), "{message}");
     }
 }
 

@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn no_runs_are_refused() {
         let refused = read_variable::<NonZeroU64>("RDMA_SIM_RUNS", "0".into(), COUNT).unwrap_err();
-        assert!(refused.ends_with("; write a whole number from 1 on, or unset it"), "{refused}");
+        assert!(refused.ends_with(": write a whole number from 1 on, or unset it"), "{refused}");
     }
 
     #[test]
