@@ -30,7 +30,7 @@ fn read_any(text: &str, hosts: Option<usize>) -> Result<Topology> {
     topology_in("standard input", &content, is_json, hosts).map_err(explain)
 }
 
-/// What is wrong with the topology that `text` names: a shape is a wrong argument, and a file is a wrong file
+/// The error of the topology that `text` names: an invalid shape is a usage error, an invalid file a failure
 pub(crate) fn refused(text: &str, why: &dyn fmt::Display) -> anyhow::Error {
     let shape = text.split_once(':').map_or(text, |(shape, _)| shape);
     match shape.parse::<Shape>() {
@@ -39,7 +39,7 @@ pub(crate) fn refused(text: &str, why: &dyn fmt::Display) -> anyhow::Error {
     }
 }
 
-/// The failure of an argument that names a topology: what is wrong with a file is no wrong argument
+/// The error of an argument that names a topology: an invalid file is a failure, not a usage error
 fn explain(error: SettingsError) -> anyhow::Error {
     match error {
         // Its text says all that its sources say.

@@ -1,6 +1,6 @@
 //! A file that is written under a temporary name and appears when it is complete
 //!
-//! What was written of a file that is not complete can be kept beside it, and continued later.
+//! The written part of an incomplete file can be kept beside it, and continued later.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -31,7 +31,7 @@ pub(crate) fn is_standard(path: impl AsRef<Path>) -> bool {
     path.as_ref().as_os_str() == "-"
 }
 
-/// Keeps standard output for the file whose path is `-`, if there is one: what else is printed goes to standard error
+/// Reserves standard output for the file with the path `-`, if there is one: other output goes to standard error
 ///
 /// # Errors
 ///

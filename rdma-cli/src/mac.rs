@@ -35,7 +35,7 @@ pub(crate) fn profile(profile: &str) -> Result<Profile> {
     Profile::parse("standard input", &text).map_err(explain)
 }
 
-/// What is wrong with the file of a profile is no wrong argument
+/// An unknown name is a usage error; an invalid profile file is a failure
 fn explain(error: ProfileError) -> anyhow::Error {
     match error {
         ProfileError::Unknown(_) => Failure::usage(error).into(),

@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command whose arguments these are, for the usage that an error shows
+/// The command of these arguments, for the usage that an error shows
 fn chosen(matches: &ArgMatches) -> clap::Command {
     let (mut command, mut matches) = (Args::command(), matches);
     command.build();

@@ -53,7 +53,7 @@ pub(crate) fn man(args: &Man, output: Output) -> Result<()> {
     output.print_json(|| pages)
 }
 
-/// A text whose last line is ended when it is printed
+/// A text without its last line break, which printing adds
 fn without_end(text: &str) -> String {
     text.strip_suffix('\n').unwrap_or(text).to_owned()
 }

@@ -30,7 +30,7 @@ pub(crate) fn simulated(cables: u8) -> String {
 /// Whether only results and errors are printed: set once, before the command is carried out
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Leaves out what is no result: the backend, remarks, progress
+/// Leaves out everything but results and errors: the backend, remarks, progress
 pub(crate) fn be_quiet() {
     IS_QUIET.store(true, Ordering::Relaxed);
 }

@@ -49,7 +49,7 @@ impl<'a, T: 'a> Door<'a, T> {
         Self { carriers, options, judge, attempts: Vec::new() }
     }
 
-    /// Waits for the next session whose request can be met
+    /// Waits for the next session with a request that can be met
     ///
     /// # Cancel safety
     ///

@@ -39,7 +39,7 @@ enum Asked {
     Copy(Incoming),
 }
 
-/// What is served, and for how long
+/// The sessions to serve, and their number
 struct Service<'a> {
     machines: &'a Machines,
     bind: Option<IpAddr>,

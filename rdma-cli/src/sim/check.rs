@@ -26,7 +26,7 @@ struct Checked<'a> {
     reason: Option<String>,
     /// The run that failed, shrunk, for `tb5 sim replay`
     replay: Option<String>,
-    /// Faults of the scenario of whose kind none fired in any run; `None` if a run failed
+    /// Faults of the scenario, if no fault of their kind fired in any run; `None` if a run failed
     never_fired: Option<Vec<String>>,
 }
 

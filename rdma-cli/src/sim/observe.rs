@@ -126,7 +126,7 @@ async fn watch(net: &Net, scenario: &Scenario, log: &Arc<Log>) -> Vec<End> {
     .collect()
 }
 
-/// Faults that did not fire, whose scenario therefore tested nothing
+/// Faults that did not fire: the scenario tested nothing of them
 fn missing_faults(plan: &FaultPlan, records: &[Record]) -> Option<String> {
     let happened =
         |number| records.iter().any(|found| found.kind == RecordKind::Fault && found.subject == number);

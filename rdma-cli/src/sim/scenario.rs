@@ -194,7 +194,7 @@ fn faults(texts: &[Spanned<String>], topology: &Topology) -> Result<FaultPlan, I
     Ok(plans.into_iter().flat_map(|plan| plan.0).collect())
 }
 
-/// The pairs of ports whose programs communicate
+/// The pairs of ports between which programs communicate
 fn links(pairs: Option<Spanned<Vec<Pair>>>, topology: &Topology) -> Result<Vec<[Port; 2]>, Invalid> {
     let default = || {
         let pair = ["a:rdma_en2", "b:rdma_en2"].map(|end| Spanned::new(0..0, end.to_owned()));

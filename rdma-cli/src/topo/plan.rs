@@ -106,7 +106,7 @@ fn root(args: &TopoPlan, cabling: &Cabling) -> Result<usize, Failure> {
     }
 }
 
-/// The devices of each host whose ports have no cable
+/// The devices without a cable, by host
 fn free_ports(topology: &Topology) -> Vec<Vec<&str>> {
     let ends = topology.links().flat_map(|link| link.ends);
     let used: BTreeSet<_> = ends.map(|end| (end.host, end.device)).collect();

@@ -340,7 +340,7 @@ struct Meaning {
     of_null: Option<&'static str>,
 }
 
-/// The meaning of each key, by the last name of its path
+/// The meaning of each key, by the last name of its path and, for some, by its type
 fn meanings() -> BTreeMap<&'static str, Meaning> {
     let line = |line: &'static str| {
         let mut columns = line.split('\t');
@@ -359,7 +359,10 @@ fn row(name: &str, key: &str, types: &[&str], meanings: &BTreeMap<&str, Meaning>
         return None;
     }
     let last = key.rsplit('.').next().unwrap_or(key).trim_end_matches("[]");
-    let meaning = meanings.get(last).unwrap_or_else(|| panic!("{name}: {key}: meanings.txt lacks {last}"));
+    // A key may have a meaning of its own for each type.
+    let of_type = meanings.get(format!("{last} ({})", types.join(", ")).as_str());
+    let meaning = of_type.or_else(|| meanings.get(last));
+    let meaning = meaning.unwrap_or_else(|| panic!("{name}: {key}: meanings.txt lacks {last}"));
     let kind = match (types, meaning.of_null) {
         (["null"], Some(kind)) => format!("null, {kind}"),
         (["null"], None) => panic!("{name}: {key}: meanings.txt lacks the type of {last}"),

@@ -210,7 +210,7 @@ fn longest<'a>(texts: impl Iterator<Item = &'a str>) -> f64 {
     texts.map(|text| text.chars().count()).max().unwrap_or(0) as f64
 }
 
-/// What is written beside a port
+/// The label of a port
 pub(super) fn label(device: &str) -> &str {
     device.strip_prefix("rdma_").unwrap_or(device)
 }
