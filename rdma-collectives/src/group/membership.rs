@@ -103,6 +103,9 @@ impl<D: Device> Group<D> {
     /// The ranks agree on which of them are left, also if more are lost meanwhile. Only more than half of the ranks of the group go on, or
     /// half of them with the lowest one: ranks that are cut off from each other do not go on side by side.
     ///
+    /// A group that still works is [revoked](Self::revoke). Other groups over the same sessions are not: revoke those first, or a rank that waits in
+    /// one of them does not come here.
+    ///
     /// # Errors
     ///
     /// [`ShrinkError::Minority`] if too few are left; [`ShrinkError::Excluded`] if the others take this rank for one that has left;

@@ -2,6 +2,7 @@
 
 use super::call::Call;
 use super::error::{CABLING, GroupError, PLAN};
+use super::state::FIRST;
 
 /// Which stream of blocks: a tree of the plan, and whether towards its root
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -143,11 +144,12 @@ impl End {
     /// Whether operation `sequence` fails because of it
     ///
     /// An operation before the one that failed can be completed: the rank has done its part of it, and may have sent this past it. A
-    /// lost rank and a revoked group end what is under way.
+    /// lost rank and a revoked group end what is under way, but for joining, in which every rank has done its part when one has joined.
     pub(crate) fn ends(&self, sequence: u32) -> bool {
+        let is_before = (self.sequence.wrapping_sub(sequence) as i32) > 0;
         match self.error {
-            GroupError::Lost { .. } | GroupError::Revoked { .. } => true,
-            _ => (self.sequence.wrapping_sub(sequence) as i32) <= 0,
+            GroupError::Lost { .. } | GroupError::Revoked { .. } => sequence != FIRST || !is_before,
+            _ => !is_before,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::{Either, join_all, select};
 use rdma_async::{AllocError, NodeOptions, Priority};
 use rdma_collectives::{Cabling, Group, GroupError, GroupOptions, JoinError};
-use rdma_sim::SimDevice;
+use rdma_sim::{Scheduler, SimDevice};
 
 use crate::cluster::{Cluster, RATE, Shape, cabling, connect, sim};
 
@@ -224,4 +224,40 @@ fn a_disagreement_says_what_to_do() {
     let cabling =
         "ranks 0 and 3 disagree on the cabling: give all the same hosts, cables, rates and latencies";
     assert_eq!(differ("cabling"), cabling);
+}
+
+/// Catches a revocation that overtakes the end of joining: ranks that were still joining failed to, and others had a group without them.
+#[test]
+fn a_rank_that_revokes_its_group_at_once_keeps_no_other_from_joining() {
+    let shapes: [Shape; 3] = [(2, &[(0, 1)]), (3, &[(0, 1), (1, 2)]), (4, &[(0, 1), (1, 2), (2, 3), (3, 0)])];
+    for (hosts, edges) in shapes {
+        for seed in 0..40 {
+            let cabling = &cabling(hosts, edges);
+            let run = sim(hosts, edges).seed(seed).scheduler(Scheduler::Random).run(async |net| {
+                let cluster = connect(&net, cabling, &NodeOptions::new()).await;
+                let ranks = cluster.sessions.iter().cloned().enumerate();
+                let ranks = ranks.map(async |(rank, sessions)| {
+                    let mut group = Group::join(rank, cabling, sessions).await.unwrap();
+                    let mut epochs = Vec::new();
+                    for _ in 0..3 {
+                        let ended = if rank == 1 {
+                            group.revoke();
+                            group.end().cloned()
+                        } else {
+                            group.barrier().await.err()
+                        };
+                        assert_eq!(ended, Some(GroupError::Revoked { rank: 1 }), "seed {seed}: rank {rank}");
+                        group = group.shrink().await.unwrap();
+                        epochs.push((group.epoch(), group.size()));
+                    }
+                    group.barrier().await.unwrap();
+                    epochs
+                });
+                join_all(ranks).await
+            });
+            for epochs in run.value {
+                assert_eq!(epochs, [(1, hosts), (2, hosts), (3, hosts)], "{hosts} hosts, seed {seed}");
+            }
+        }
+    }
 }
