@@ -36,7 +36,6 @@ use crate::report::Output;
 #[cfg(unix)]
 use crate::sim::Period;
 use crate::sizes::{self, Sizes};
-use crate::{bw, ping};
 
 /// RDMA over Thunderbolt 5, real or simulated
 ///
@@ -359,7 +358,7 @@ pub(crate) struct Ping {
     #[arg(value_name = "HOST:", value_parser = machines::host)]
     pub(crate) host: Option<String>,
     /// Size of each message, in B, KiB or MiB: up to 4 MiB
-    #[arg(long, default_value = "64", value_name = "BYTES", value_parser = sizes::up_to(ping::MAX_MESSAGE as u64), allow_hyphen_values = true)]
+    #[arg(long, default_value = "64", value_name = "BYTES", value_parser = sizes::up_to(sizes::MAX_PING), allow_hyphen_values = true)]
     pub(crate) size: u64,
     /// Number of round trips
     #[arg(long, default_value_t = 1000, value_parser = number::within(1..=10_000_000u32), allow_negative_numbers = true)]
@@ -380,7 +379,7 @@ pub(crate) struct Bw {
     #[arg(value_name = "HOST:", value_parser = machines::host)]
     pub(crate) host: Option<String>,
     /// Sizes of the messages from A to B in B, KiB or MiB, each twice the one before: 1 B to 16 MiB, to another machine to 4 MiB
-    #[arg(long, default_value = "4KiB..4MiB", value_name = "A..B", value_parser = Sizes::up_to(bw::MAX_MESSAGE), allow_hyphen_values = true)]
+    #[arg(long, default_value = "4KiB..4MiB", value_name = "A..B", value_parser = Sizes::up_to(sizes::MAX_BW), allow_hyphen_values = true)]
     pub(crate) bytes: Sizes,
     /// Sends that are in flight at once
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = number::within(1..=64u16), allow_negative_numbers = true)]

@@ -12,10 +12,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::args::Bw;
 use crate::report::{Output, SIMULATOR, Wall, simulated, table};
+use crate::sizes::MAX_BW;
 use crate::{mac, progress};
 
-/// The longest message, in bytes
-pub(crate) const MAX_MESSAGE: u64 = 16 << 20;
 /// Of each side, for sending and for receiving: room for many of the longest messages
 const MEMORY: usize = 256 << 20;
 /// How many bytes are sent of each size: so many that the first and the last message count for little
@@ -62,7 +61,7 @@ pub(crate) fn measure(
     let ceiling = LineRate::TB5.ceiling_bytes_per_second();
     let wall = Wall::start();
     // No device has to carry longer messages than those that are measured.
-    let longest = bytes.each().last().unwrap_or(MAX_MESSAGE) as usize;
+    let longest = bytes.each().last().unwrap_or(MAX_BW) as usize;
     let row = |size_bytes: u64| {
         let count = count_of(size_bytes, in_flight);
         let (len, sends) = (size_bytes as usize, count as usize);

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::path::{Display, Path};
 
-use crate::file::is_standard;
-
 /// A failure that has an exit code of its own, or no message; all others print their error and end with exit code 1
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -42,4 +40,9 @@ pub(crate) fn written(path: &Path) -> Display<'_> {
 /// The message that something is wrong with the file at `path`
 pub(crate) fn at(path: &Path, what: impl fmt::Display) -> String {
     format!("{}: {what}", shown(path))
+}
+
+/// Whether an argument is `-`, which stands for standard input or output
+pub(crate) fn is_standard(path: impl AsRef<Path>) -> bool {
+    path.as_ref().as_os_str() == "-"
 }

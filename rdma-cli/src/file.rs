@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use anyhow::{Context as _, Result, bail};
 use tempfile::NamedTempFile;
 
+pub(crate) use crate::failure::is_standard;
 use crate::failure::{Failure, at};
 use crate::report::{Output, keep_standard_output, note, print_all};
 
@@ -24,11 +25,6 @@ pub(crate) fn require_regular(path: &Path, found: &Metadata) -> Result<()> {
         bail!(at(path, "is not a regular file"));
     }
     Ok(())
-}
-
-/// Whether an argument is `-`, which stands for standard input or output
-pub(crate) fn is_standard(path: impl AsRef<Path>) -> bool {
-    path.as_ref().as_os_str() == "-"
 }
 
 /// Reserves standard output for the file with the path `-`, if there is one: other output goes to standard error

@@ -15,9 +15,6 @@ use crate::args::Ping;
 use crate::report::{Output, SIMULATOR, Wall, micros, simulated};
 use crate::{mac, progress};
 
-/// The longest message, in bytes
-pub(crate) const MAX_MESSAGE: usize = 4 << 20;
-
 #[derive(Debug, Serialize)]
 pub(crate) struct PingResult {
     backend: &'static str,

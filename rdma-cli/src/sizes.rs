@@ -1,5 +1,10 @@
 //! Sizes in bytes with their units: `4MiB`, and `4..256MiB` for those of a measurement
 
+/// The longest message of `tb5 ping`, in bytes
+pub(crate) const MAX_PING: u64 = 4 << 20;
+/// The longest message of `tb5 bw` in a simulation, in bytes
+pub(crate) const MAX_BW: u64 = 16 << 20;
+
 /// Sizes in bytes, each twice the one before
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Sizes {

@@ -1,7 +1,7 @@
 //! What both sides of a measurement agree on
 
 /// The longest message between machines, in bytes
-pub(crate) const MAX_MESSAGE: usize = crate::ping::MAX_MESSAGE;
+pub(crate) const MAX_MESSAGE: usize = crate::sizes::MAX_PING as usize;
 /// The first message of a session that asks for answers to its messages
 pub(super) const PING: &[u8] = b"tb5ping1";
 /// The first message of a session that asks to have its messages timed

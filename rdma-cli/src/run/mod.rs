@@ -1,5 +1,6 @@
 //! `tb5 run`: runs programs as the hosts of a simulated fabric
 
+mod cause;
 mod environment;
 mod faults;
 mod host;
@@ -23,6 +24,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use rdma_sim_verbs::shared::{FabricError, Settings, SharedFabric};
 
+use self::cause::Cause;
 use self::environment::Environment;
 use self::host::{Host, not_started};
 #[cfg(not(target_os = "linux"))]
@@ -30,7 +32,7 @@ use self::no_net as net;
 use self::output::{LAST_LINES_TIMEOUT, OwnLines, Relay, Stream};
 use self::summary::Summary;
 pub(crate) use self::summary::{Happened, columns, faults_of};
-use self::watch::{Cause, Policy, Watch};
+use self::watch::{Policy, Watch};
 use crate::args::{Pace, Run};
 use crate::failure::Failure;
 use crate::report::{Output, Wall, is_quiet};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::watch::Cause;
+use super::cause::Cause;
 
 /// Longer lines are printed in pieces.
 const MAX_LINE: u64 = 64 * 1024;

@@ -4,9 +4,9 @@ use rdma_sim::CableStats;
 use rdma_sim_verbs::shared::{Lateness, SharedFabric};
 use serde::Serialize;
 
+use super::cause::Cause;
 use super::faults;
 use super::host::Host;
-use super::watch::Cause;
 use crate::report::{SIMULATOR, bytes, is_quiet, table};
 
 #[derive(Debug, Serialize)]

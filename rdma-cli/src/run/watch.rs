@@ -6,6 +6,7 @@ use std::time::Duration;
 use rdma_sim::FaultKind;
 use rdma_sim_verbs::shared::SharedFabric;
 
+use super::cause::Cause;
 use super::faults;
 use super::host::Host;
 use super::listening::is_listening;
@@ -32,30 +33,6 @@ pub(super) struct Policy {
     pub(super) stagger: Option<Duration>,
     /// Whether hosts have programs of their own.
     pub(super) differ: bool,
-}
-
-/// Why the run has ended
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Cause {
-    /// All programs succeeded
-    Done,
-    /// The program of this host was the first to fail
-    Failed(usize),
-    /// The tool received this signal
-    Interrupted(i32),
-    /// The timeout of the run passed
-    TimedOut,
-    /// The output of the tool is not read any more
-    Unread,
-    /// The output of the tool cannot be written
-    Unwritten,
-}
-
-impl Cause {
-    /// Whether the run was ended: the tool does not wait for the reader of its output any longer
-    pub(super) fn is_from_outside(self) -> bool {
-        matches!(self, Self::Interrupted(_) | Self::TimedOut | Self::Unread | Self::Unwritten)
-    }
 }
 
 /// Stages of the end of a run

@@ -13,7 +13,8 @@ use super::join::{self, Linked, Reset, Waiting};
 use super::options::GroupOptions;
 use super::reduction::Reduction;
 use super::shrink;
-use super::state::{FIRST, Founding, Group};
+use super::state::{Founding, Group};
+use super::wire::FIRST;
 use crate::Cabling;
 
 impl<D: Device> Group<D> {

@@ -18,9 +18,9 @@ use super::join::{self, Reset, Waiting};
 use super::link::{Leases, Streams};
 use super::options::GroupOptions;
 use super::plans::Plans;
-use super::state::{FIRST, Founding, Group};
+use super::state::{Founding, Group};
 use super::views::{Decision, Ranks, Statement, Views, members, set};
-use super::wire::{End, LEAVING};
+use super::wire::{End, FIRST, LEAVING};
 
 /// The streams to a neighbour
 struct Bundle<D: Device> {

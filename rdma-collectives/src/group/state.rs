@@ -15,7 +15,7 @@ use super::link::Link;
 use super::monitor::{Monitor, Waits};
 use super::options::GroupOptions;
 use super::plans::{Plans, Prepared};
-use super::wire::End;
+use super::wire::{End, FIRST};
 use crate::Cabling;
 
 /// One rank of several that carry out collective operations over the cables between them
@@ -104,9 +104,6 @@ impl Founding {
         Self { cabling: cabling.clone(), ranks: (0..cabling.hosts().len()).collect(), epoch }
     }
 }
-
-/// The number of the operation in which all ranks come together, before those of the application.
-pub(super) const FIRST: u32 = u32::MAX;
 
 /// Blocks that wait hold at most this part of the longest message that the node takes
 ///

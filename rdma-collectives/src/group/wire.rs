@@ -2,7 +2,6 @@
 
 use super::call::Call;
 use super::error::{CABLING, GroupError, PLAN};
-use super::state::FIRST;
 
 /// Which stream of blocks: a tree of the plan, and whether towards its root
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -78,6 +77,9 @@ impl Credit {
         Some(Self { sequence, channel, blocks })
     }
 }
+
+/// The number of the operation in which all ranks come together, before those of the application.
+pub(crate) const FIRST: u32 = u32::MAX;
 
 /// The message of a rank that leaves, on the stream of ends
 pub(crate) const LEAVING: [u8; 1] = [0];

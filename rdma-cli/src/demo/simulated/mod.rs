@@ -121,7 +121,7 @@ fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Outp
         &hidden,
     )?;
     step("goodput by size")?;
-    let bytes = Sizes::parse("4KiB..4MiB", crate::bw::MAX_MESSAGE).map_err(anyhow::Error::msg)?;
+    let bytes = Sizes::parse("4KiB..4MiB", crate::sizes::MAX_BW).map_err(anyhow::Error::msg)?;
     let measure = |in_flight| {
         let machines = Machines::default();
         bw::measure(

@@ -90,7 +90,7 @@ fn collect(peer: Peer<'_>, output: Output) -> Result<Findings> {
     step("copy of a directory")?;
     let [copy, copy_drill] = [copy(peer, false)?, copy(peer, true)?];
     step("goodput by size")?;
-    let sizes = Sizes::parse("4KiB..4MiB", crate::bw::MAX_MESSAGE).map_err(anyhow::Error::msg)?;
+    let sizes = Sizes::parse("4KiB..4MiB", crate::sizes::MAX_BW).map_err(anyhow::Error::msg)?;
     let bw =
         [measure_bw(peer, sizes, 1, &hidden, ignore)?, measure_bw(peer, sizes, IN_FLIGHT, &hidden, ignore)?];
     step("TCP beside it")?;

@@ -1,0 +1,25 @@
+//! Why a run ends
+
+/// Why the run has ended
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Cause {
+    /// All programs succeeded
+    Done,
+    /// The program of this host was the first to fail
+    Failed(usize),
+    /// The tool received this signal
+    Interrupted(i32),
+    /// The timeout of the run passed
+    TimedOut,
+    /// The output of the tool is not read any more
+    Unread,
+    /// The output of the tool cannot be written
+    Unwritten,
+}
+
+impl Cause {
+    /// Whether the run was ended: the tool does not wait for the reader of its output any longer
+    pub(super) fn is_from_outside(self) -> bool {
+        matches!(self, Self::Interrupted(_) | Self::TimedOut | Self::Unread | Self::Unwritten)
+    }
+}
