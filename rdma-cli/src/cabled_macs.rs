@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use rdma_sim::topology::{Shape, Topology};
 use rdma_sim_verbs::shared::{SettingsError, topology, topology_in};
 
-use crate::failure::{Failure, at};
-use crate::file::{is_standard, standard_input};
+use crate::failure::{Failure, at, is_standard};
+use crate::file::standard_input;
 
 /// A shape, a file, or standard input, which holds TOML or JSON
 pub(crate) fn read(text: &str, hosts: Option<usize>) -> Result<Topology> {

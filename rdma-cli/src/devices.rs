@@ -89,9 +89,7 @@ fn bits_per_second(words: &str) -> Option<u64> {
 
 /// The devices as a table
 pub(crate) fn text(host: &Host, report: &DeviceList) -> String {
-    let mut host = host.clone();
-    recorded::shorten(std::slice::from_mut(&mut host));
-    let heading = plain(&recorded::summary(&host));
+    let heading = plain(&recorded::summary(host));
     match report.rdma {
         None => format!("{heading}\nthe RDMA devices could not be listed: try `tb5 doctor`"),
         Some(false) => format!("{heading}\nno RDMA devices"),

@@ -5,7 +5,8 @@ use rdma_doctor::{Diagnosis, Finding, Host, Verdict, diagnose};
 use serde::Serialize;
 
 use crate::args::Doctor;
-use crate::file::{is_standard, reserve_standard_output};
+use crate::failure::is_standard;
+use crate::file::reserve_standard_output;
 use crate::report::{Output, plain, table};
 use crate::{Failure, progress, recorded};
 

@@ -27,14 +27,16 @@ impl Failure {
 
 /// How messages call the file at `path`, where `-` is standard input
 pub(crate) fn shown(path: &Path) -> Display<'_> {
-    let path = if is_standard(path) { Path::new("standard input") } else { path };
-    path.display()
+    named(path, "standard input")
 }
 
 /// How the output calls the file at `path` that was written, where `-` is standard output
 pub(crate) fn written(path: &Path) -> Display<'_> {
-    let path = if is_standard(path) { Path::new("standard output") } else { path };
-    path.display()
+    named(path, "standard output")
+}
+
+fn named<'a>(path: &'a Path, standard: &'a str) -> Display<'a> {
+    if is_standard(path) { Path::new(standard).display() } else { path.display() }
 }
 
 /// The message that something is wrong with the file at `path`

@@ -12,8 +12,7 @@ use std::time::SystemTime;
 use anyhow::{Context as _, Result, bail};
 use tempfile::NamedTempFile;
 
-pub(crate) use crate::failure::is_standard;
-use crate::failure::{Failure, at};
+use crate::failure::{Failure, at, is_standard};
 use crate::report::{Output, keep_standard_output, note, print_all};
 
 /// Fails unless `found` is a regular file

@@ -8,8 +8,8 @@ use rdma_async::{AnyDevice, Node, NodeOptions, Session};
 use rdma_sim::profile::{Profile, ProfileError};
 use rdma_sim::{LineRate, Model, Net, OpenError, SimDevice, Topology};
 
-use crate::failure::Failure;
-use crate::file::{is_standard, standard_input};
+use crate::failure::{Failure, is_standard};
+use crate::file::standard_input;
 
 /// Ports of each Mac, which are the most cables between them.
 pub(crate) const PORTS: u8 = 3;

@@ -10,8 +10,8 @@ use clap_mangen::Man as Page;
 use serde::Serialize;
 
 use crate::args::{Args, Completions, Man};
-use crate::failure::at;
-use crate::file::{is_standard, write_all};
+use crate::failure::{at, is_standard};
+use crate::file::write_all;
 use crate::report::Output;
 
 #[derive(Debug, Serialize)]

@@ -100,7 +100,7 @@ pub(crate) fn read(path: &Path) -> Result<Host> {
 
 /// Shortens the labels to file names without extension, if those differ
 pub(crate) fn shorten(hosts: &mut [Host]) {
-    let stem = |host: &Host| Some(Path::new(&host.label).file_stem()?.to_str()?.to_owned());
+    let stem = |host: &Host| stem(&host.label).map(str::to_owned);
     let Some(stems) = hosts.iter().map(stem).collect::<Option<Vec<_>>>() else { return };
     if stems.iter().collect::<BTreeSet<_>>().len() == hosts.len() {
         for (host, stem) in hosts.iter_mut().zip(stems) {
@@ -109,13 +109,18 @@ pub(crate) fn shorten(hosts: &mut [Host]) {
     }
 }
 
+/// A label without folders and extension
+fn stem(label: &str) -> Option<&str> {
+    Path::new(label).file_stem()?.to_str()
+}
+
 /// Writes a report as indented JSON
 pub(crate) fn write(path: &Path, report: &HostReport) -> Result<()> {
     let json = report.to_json()? + "\n";
     file::write_all(path, &json)
 }
 
-/// Label, system and model of a host
+/// Short label, system and model of a host
 pub(crate) fn summary(host: &Host) -> String {
     let report = &host.report;
     let platform = match report.platform {
@@ -125,8 +130,9 @@ pub(crate) fn summary(host: &Host) -> String {
         }
         _ => "unknown system".to_owned(),
     };
+    let label = stem(&host.label).unwrap_or(&host.label);
     match &report.hardware_model {
-        Some(model) => format!("{}: {platform}, {model}", host.label),
-        None => format!("{}: {platform}", host.label),
+        Some(model) => format!("{label}: {platform}, {model}"),
+        None => format!("{label}: {platform}"),
     }
 }

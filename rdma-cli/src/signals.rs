@@ -23,14 +23,15 @@ static ENDS: Mutex<Vec<SigId>> = Mutex::new(Vec::new());
 #[cfg(unix)]
 pub(crate) fn end_on_signals() -> io::Result<()> {
     // A progress bar may stand in the line of a terminal.
-    let message =
-        if io::stderr().is_terminal() { "\r\x1b[2Ktb5: interrupted\n" } else { "tb5: interrupted\n" };
+    let erased = if io::stderr().is_terminal() { "\r\x1b[2K" } else { "" };
+    let message = format!("{erased}tb5: {INTERRUPTED}\n");
     let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
     for signal in SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)) {
+        let message = message.clone();
         let end = move || {
-            // SAFETY: the bytes are static.
+            // SAFETY: the bytes are those of the string.
             unsafe { libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len()) };
-            signal_hook::low_level::exit(128 + signal);
+            signal_hook::low_level::exit(exit_code(signal));
         };
         // SAFETY: the action makes two system calls and nothing else, which is permitted in a handler.
         ends.push(unsafe { signal_hook::low_level::register(signal, end) }?);
@@ -59,7 +60,7 @@ impl Interrupt {
     pub(crate) fn listen() -> io::Result<Self> {
         let (flag, number) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         for signal in SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)) {
-            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))?;
+            signal_hook::flag::register_conditional_shutdown(signal, exit_code(signal), Arc::clone(&flag))?;
             signal_hook::flag::register_usize(signal, Arc::clone(&number), signal as usize)?;
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
         }
@@ -94,17 +95,24 @@ impl Interrupt {
     }
 }
 
+/// The message of a program that a signal has stopped
+const INTERRUPTED: &str = "interrupted";
+
+/// The exit code, by which a shell knows that its own signal ended the program
+fn exit_code(signal: i32) -> i32 {
+    128 + signal
+}
+
 /// A signal has asked the program to stop
 #[derive(Debug, thiserror::Error)]
-#[error("interrupted")]
+#[error("{INTERRUPTED}")]
 pub(crate) struct Interrupted {
     signal: u8,
 }
 
 impl Interrupted {
-    /// The exit code, by which a shell knows that its own signal ended the program
     pub(crate) fn exit_code(&self) -> u8 {
-        128 + self.signal
+        exit_code(self.signal.into()) as u8
     }
 }
 

@@ -168,7 +168,7 @@ pub trait Transport: Send {
 pub trait SharedObjects: Send {
     /// Counts one object more than the `own` ones that this process has on `device`
     ///
-    /// Returns false, and counts nothing, if all processes of the host had more than `limit` then.
+    /// Returns false, and counts nothing, if all processes of the host together already have `limit` or more.
     fn add(&mut self, device: u32, resource: Resource, own: u32, limit: u32) -> bool;
 
     /// Counts `own` objects that this process has on `device`

@@ -16,7 +16,7 @@ use crate::station::{ALL_ACCESS, Memory, Station};
 const STAGE: &str = "rules without a field";
 /// Longer than the 16 MB that Apple's device advertises.
 const LONG: usize = (16 << 20) + 1;
-/// Sends whose order is looked at.
+/// The number of sends in the check of their order.
 const SENDS: usize = 8;
 
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {

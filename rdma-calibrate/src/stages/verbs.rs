@@ -27,7 +27,7 @@ const FIELDS: [&str; 6] = [
     "timing.modify_ns",
     "timing.teardown_ns",
 ];
-/// What is timed, as the page calls it: in the order of [`Round`].
+/// The names of the timed verbs on the page, in the order of [`Round`].
 const VERBS: [&str; 12] = [
     "opening the device, median",
     "creation of a completion queue, median",

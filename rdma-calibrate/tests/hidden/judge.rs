@@ -32,7 +32,7 @@ fn visible(field: &str, model: &Model) -> Option<String> {
         "rules.queue_unit" => (!short).then_some(own),
         "rules.queue_grant" if overflows && !shows_capacity(&truth) => None,
         "rules.queue_read_back" if is("rules.queue_grant", "exact") && own == "asked" => {
-            // What was asked for is what is accepted; where that does not show, the report is all there is.
+            // The queue accepts the capacity that was asked for; where that does not show, only the report is visible.
             Some(if overflows && !shows_capacity(&truth) { "asked" } else { "accepted" }.to_owned())
         }
         "rules.queue_read_back"

@@ -1,9 +1,9 @@
-//! Calibration of devices behind the C ABI, whose rules and timings it has to find out
+//! Calibration has to find out the rules and timings of devices behind the C ABI
 //!
 //! As of the simulator's own devices, and with the same devices and the same judge. Each device is the simulated provider in a process of
 //! its own, which is this test once more, because a provider reads its settings once. The profile is named in the environment, for the
 //! provider: the calibration is not told. Both sides are tasks of that process, each with its own device of `rdma-tb5`, which loads the
-//! provider as it loads Apple's and is opened with the options of `tb5 calibrate`. What is found is written to a file, and judged here.
+//! provider as it loads Apple's and is opened with the options of `tb5 calibrate`. Calibration writes its findings to a file, and the test judges them.
 //!
 //! Timings are exact although the backend polls, because time stands still while it does: with `RDMA_SIM_CLOCK=stepped`, only
 //! [`SteppedRuntime`] advances it, from one event or timer to the next, once neither side has anything to do. The stream between the

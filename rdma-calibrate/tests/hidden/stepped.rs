@@ -1,4 +1,4 @@
-//! A runtime whose clock is that of the simulated provider, and advances when every task waits
+//! A runtime on the clock of the simulated provider: time advances when every task waits
 #![allow(unsafe_code, reason = "calls the functions of the provider that control its clock")]
 
 use std::collections::{BTreeSet, VecDeque};

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 use super::machines::Machines;
-use crate::failure::Failure;
-use crate::file::is_standard;
+use crate::failure::{Failure, is_standard};
 use crate::mac::PORTS;
 use crate::machines::RemotePath;
 

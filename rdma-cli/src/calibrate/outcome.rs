@@ -8,8 +8,8 @@ use rdma_calibrate::Findings;
 use rdma_sim::profile::{Decided, Profile};
 use serde::Serialize;
 
-use crate::failure::{Failure, shown};
-use crate::file::{Reserved, is_standard};
+use crate::failure::{Failure, is_standard, shown};
+use crate::file::Reserved;
 use crate::report::{Output, plain};
 
 #[derive(Debug, Serialize)]

@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::entry::Entry;
 use super::send::Sources;
 use super::tree;
-use crate::failure::at;
-use crate::file::{Replacement, is_standard, without_path};
+use crate::failure::{at, is_standard};
+use crate::file::{Replacement, without_path};
 
 /// A file that was created already and may go to standard output, or a directory
 pub(crate) enum Destination {

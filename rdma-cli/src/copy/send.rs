@@ -12,8 +12,7 @@ use super::digest::Digest;
 use super::entry::{END, Entry, Kind};
 use super::source::Source;
 use super::tree;
-use crate::failure::at;
-use crate::file::is_standard;
+use crate::failure::{at, is_standard};
 use crate::progress;
 use crate::signals::Interrupt;
 

@@ -63,7 +63,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// A relay for hosts whose names are at most `width` characters long, and what receives a value when an output ends
+    /// A relay for hosts with names of at most `width` characters, and the receiver of a value for each output that ends
     pub(super) fn new(width: usize) -> (Self, Receiver<()>) {
         let (ended, ends) = mpsc::channel();
         let relay = Self {
@@ -177,7 +177,13 @@ impl OwnLines {
 
     /// Waits until all lines are written: for `limit`, or as long as the reader takes
     pub(super) fn finish(mut self, limit: Option<Duration>) {
-        self.lines = None;
+        self.wait(limit);
+    }
+
+    fn wait(&mut self, limit: Option<Duration>) {
+        if self.lines.take().is_none() {
+            return;
+        }
         // An error says that there is nothing to wait for.
         let _ = match limit {
             Some(limit) => self.written.recv_timeout(limit).ok(),
@@ -189,10 +195,7 @@ impl OwnLines {
 impl Drop for OwnLines {
     /// Gives a run that failed the time to write what it has printed
     fn drop(&mut self) {
-        if self.lines.take().is_some() {
-            // An error says that there is nothing to wait for.
-            let _ = self.written.recv_timeout(LAST_LINES_TIMEOUT);
-        }
+        self.wait(Some(LAST_LINES_TIMEOUT));
     }
 }
 

@@ -19,8 +19,8 @@ use super::period::Period;
 use super::port::Port;
 use super::rules::{self, RulesTable};
 use super::workload::{Exchange, Idle, Kind, Ping, Program, Stream, Verbs, Workload};
-use crate::failure::{at, shown};
-use crate::file::{is_standard, standard_input};
+use crate::failure::{at, is_standard, shown};
+use crate::file::standard_input;
 use crate::report::plain;
 
 /// Faults, the programs that run under them, and the expected end

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::cabling::read;
 use crate::args::{Format, TopoConvert, Written};
-use crate::file::{is_standard, require_other, write_all};
+use crate::failure::is_standard;
+use crate::file::{require_other, write_all};
 use crate::report::Output;
 
 #[derive(Debug, Serialize)]

@@ -12,7 +12,8 @@ use serde::Serialize;
 pub(crate) use self::svg::svg;
 use super::cabling::read;
 use crate::args::{Drawing, TopoDraw};
-use crate::file::{is_standard, require_other, write_all};
+use crate::failure::is_standard;
+use crate::file::{require_other, write_all};
 use crate::report::Output;
 
 /// A drawing as JSON: what it shows

@@ -1,11 +1,17 @@
 //! Invalid arguments: exit code 2, a reason on standard error, nothing on standard output
 
 use std::fs;
+use std::process::Output;
 
 use crate::support::{Folder, assert_code, assert_failed, stdout, tool};
 
 const REPORT: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../rdma-doctor/tests/fixtures/composed/reports/left.json");
+
+/// The output of the tool in a folder, with arguments that are divided by spaces
+fn inside(folder: &Folder, arguments: &str) -> Output {
+    tool().args(arguments.split_whitespace()).current_dir(folder.path("")).output().unwrap()
+}
 
 #[test]
 fn invalid_arguments_are_a_usage_error() {
@@ -124,7 +130,7 @@ fn a_wrong_file_is_a_failure_and_a_wrong_name_is_usage() {
         ("copy missing copy", 1, "missing"),
     ];
     for (arguments, code, why) in table {
-        let output = tool().args(arguments.split_whitespace()).current_dir(folder.path("")).output().unwrap();
+        let output = inside(&folder, arguments);
         assert_failed(&output, code, &[why]);
         assert!(code == 0 || output.stdout.is_empty(), "{arguments}");
     }
@@ -193,9 +199,7 @@ fn no_command_replaces_what_it_reads() {
     let folder = Folder::new();
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../rdma-sim/scenarios/one-lost-message.toml");
     std::fs::copy(scenario, folder.path("scenario")).unwrap();
-    let made = |arguments: &str| {
-        tool().args(arguments.split_whitespace()).current_dir(folder.path("")).output().unwrap()
-    };
+    let made = |arguments: &str| inside(&folder, arguments);
     assert_code(&made("topo convert ring:3 --to toml --out cabling"), 0);
     assert_code(&made("calibrate --out profile"), 0);
     let before = folder.entries();
@@ -228,7 +232,7 @@ fn a_copy_says_which_side_of_it_may_be_another_machine() {
         ("copy file :x", "the name of the machine is missing: write HOST:NAME, or ./:x for a file"),
         ("copy file []:x", "the name of the machine is missing"),
     ] {
-        let output = tool().args(arguments.split_whitespace()).current_dir(folder.path("")).output().unwrap();
+        let output = inside(&folder, arguments);
         assert_failed(&output, 2, &[why]);
         assert_eq!(folder.entries(), ["file"], "{arguments}");
     }

@@ -92,7 +92,7 @@ fn a_fault_that_fires_in_no_run_is_named() {
     }
 }
 
-/// A scenario whose fault fires while its programs run
+/// A scenario with a fault that fires while its programs run
 fn soon() -> String {
     CLOSE.replace("at 1s", "at 1us").replace("max_rtt = \"20us\"", "")
 }

@@ -25,7 +25,7 @@ fn the_report_has_stable_keys_and_the_overhead_over_bare_verbs_is_small() {
     assert_eq!(ping(&["--size", "0", "--count", "1"])["size_bytes"], 0);
 }
 
-/// Catches measurements, and the baselines beside them, whose messages are longer than those of the device.
+/// Catches a measurement or a baseline that posts longer messages than the device carries.
 #[test]
 fn every_length_is_measured_on_a_device_with_messages_of_one_frame() {
     for command in [

@@ -66,7 +66,7 @@ use crate::Cabling;
 /// An operation whose ranks do not agree, or of which one is lost, fails with a [`GroupError`] on every rank that can be reached. A rank that has
 /// done all of its part, and waits for no other, may learn of it in its next operation. The error names the ranks; of several that disagree,
 /// ranks may name different pairs, each in its own order. Operations before it are completed, also on ranks that are slower, unless a rank is lost or the group is
-/// revoked: these end what is under way. A cable that is pulled and plugged in again is no error: the sessions go on, and the operation takes
+/// revoked: these end the operation under way. A cable that is pulled and plugged in again is no error: the sessions go on, and the operation takes
 /// longer.
 ///
 /// # Cancel safety

@@ -146,7 +146,7 @@ impl End {
     /// Whether operation `sequence` fails because of it
     ///
     /// An operation before the one that failed can be completed: the rank has done its part of it, and may have sent this past it. A
-    /// lost rank and a revoked group end what is under way, but for joining, in which every rank has done its part when one has joined.
+    /// lost rank and a revoked group end the operation under way, but for joining, in which every rank has done its part when one has joined.
     pub(crate) fn ends(&self, sequence: u32) -> bool {
         let is_before = (self.sequence.wrapping_sub(sequence) as i32) > 0;
         match self.error {

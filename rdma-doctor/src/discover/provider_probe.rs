@@ -45,7 +45,7 @@ impl ProviderProbe {
         let failed = |provider, detail: String| Self { provider, detail, devices: Vec::new() };
         let provider = match Provider::load() {
             Ok(provider) => provider,
-            // The choice of the user is wrong, whatever the system has.
+            // The choice of the user is wrong, even if the system has a provider.
             Err(LoadError::Absent { path, reason }) if std::env::var_os("RDMA_PROVIDER").is_some() => {
                 let why = format!("RDMA_PROVIDER names {path}, which cannot be loaded: {reason}");
                 return failed(ProviderStatus::Unusable, why);

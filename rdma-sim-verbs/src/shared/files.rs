@@ -1,8 +1,8 @@
 //! The files of a fabric
 //!
-//! A fabric is a directory: the shared memory; for each process that a host may have, a file whose lock says that there is one, and
-//! a [pipe](WakePipe) that wakes it; and for each host, a file whose lock a process holds while it becomes one of the host. Processes
-//! of the fabric hold a shared lock of the memory's file. The last of them removes the directory; if it was killed, the next process
+//! A fabric is a directory. It has the file of the shared memory. For each slot of a process it has a file, which the process locks for as
+//! long as it is in the slot, and a [pipe](WakePipe) that wakes the process. For each host it has a file, which a process locks while it
+//! becomes one of the host. Processes of the fabric hold a shared lock of the memory's file. The last of them removes the directory; if it was killed, the next process
 //! that makes or lists fabrics does. Locks end with their process.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};

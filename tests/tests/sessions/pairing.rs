@@ -26,11 +26,16 @@ fn paths_up<D: Device>(session: &Session<D>) -> usize {
 
 /// Sends a short and a long message each way
 async fn exchange(ab: &Session<SimDevice>, ba: &Session<SimDevice>) {
-    for (from, to) in [(ab, ba), (ba, ab)] {
-        for len in [100, 3 << 20] {
-            let (sent, got) = join(from.send_bytes(&message(1, len)), to.recv()).await;
+    exchange_of(&[100, 3 << 20], ab, ba).await;
+}
+
+/// Sends messages of these lengths each way
+pub(crate) async fn exchange_of<D: Device>(lens: &[usize], ab: &Session<D>, ba: &Session<D>) {
+    for (number, (from, to)) in [(1, (ab, ba)), (2, (ba, ab))] {
+        for &len in lens {
+            let (sent, got) = join(from.send_bytes(&message(number, len)), to.recv()).await;
             sent.unwrap();
-            assert!(*got.unwrap().unwrap() == message(1, len));
+            assert!(*got.unwrap().unwrap() == message(number, len));
         }
     }
 }

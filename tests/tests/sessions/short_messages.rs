@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::future::join;
-use rdma_async::{Device, Node, PathStatus, Session};
+use rdma_async::{Node, PathStatus};
 use rdma_core::{Caps, FRAME};
 use rdma_sim::{LineRate, Model, Net, Sim};
-use rdma_tests::{DEVICE, Hooked, Hooks, connect, connected_over, hooked_node, message, on_session, options};
+use rdma_tests::{DEVICE, Hooked, Hooks, connect, connected_over, hooked_node, on_session, options};
 
 use super::figures::{cables, goodput};
+use super::pairing::exchange_of;
 use super::{LENS, exchange};
 
 #[test]
@@ -51,16 +51,7 @@ impl Hooks for Short {
     }
 }
 
-async fn both_ways<A: Device, B: Device>(ab: &Session<A>, ba: &Session<B>) {
-    for len in [100, 68_545, 300_001, 3 << 20] {
-        let (sent, got) = join(ab.send_bytes(&message(1, len)), ba.recv()).await;
-        sent.unwrap();
-        assert!(*got.unwrap().unwrap() == message(1, len));
-        let (sent, got) = join(ba.send_bytes(&message(2, len)), ab.recv()).await;
-        sent.unwrap();
-        assert!(*got.unwrap().unwrap() == message(2, len));
-    }
-}
+const BOTH_LANES: [usize; 4] = [100, 68_545, 300_001, 3 << 20];
 
 /// Catches fragments whose length one side chooses alone.
 #[test]
@@ -75,7 +66,7 @@ fn a_mac_with_short_messages_works_with_one_without() {
                 hooked_node(&net, "b", &hooks(1), &options()),
             );
             let (ab, ba) = connect(&a, &b).await.unwrap();
-            both_ways(&ab, &ba).await;
+            exchange_of(&BOTH_LANES, &ab, &ba).await;
         });
     }
 }
@@ -104,7 +95,7 @@ fn paths(devices: &'static [&'static str], is_late: bool) -> usize {
         net.sleep(Duration::from_secs(1)).await;
         hooks.has_second.store(true, Ordering::Relaxed);
         net.sleep(Duration::from_secs(5)).await;
-        both_ways(&ab, &ba).await;
+        exchange_of(&BOTH_LANES, &ab, &ba).await;
         ab.snapshot().paths.iter().filter(|path| path.status == PathStatus::Up).count()
     });
     run.value

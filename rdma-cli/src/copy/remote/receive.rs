@@ -71,7 +71,7 @@ pub(crate) async fn receive(
     part(node, session, &done).await;
     progress.finish_and_clear();
     let is_full = done.as_ref().is_err_and(is_full);
-    // What has arrived would keep the disk full.
+    // The received bytes would keep the disk full.
     let kept = incomplete.take().filter(|_| !is_full).map(Replacement::keep).transpose()?.flatten();
     let received: Received = done.map_err(|error| {
         let rest = match kept {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::fixture::Run;
 use crate::support::{assert_code, eventually, text};
 
-/// Fills the pipe of an output, whatever its size
+/// Fills the pipe of an output of any size
 const FILL: &str = "while :; do echo 0123456789012345678901234567890123456789012345678901234567890123; done";
 
 /// Catches a supervisor that writes its own lines itself, a summary without a limit, and an end that waits for relays.
