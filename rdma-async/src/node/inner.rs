@@ -61,13 +61,13 @@ pub(super) struct NodeInner<D: Device> {
 }
 
 impl<D: Device> NodeInner<D> {
-    /// The longest part of a long message that all open devices carry, in whole frames
+    /// The longest part of a long message that all devices carry which were ever open, in whole frames
     ///
-    /// On macOS 26.2 a message of the device has one frame at most.
+    /// On macOS 26.2 a message of the device has one frame at most. Any device carries one frame, also one that was never open.
     pub(super) fn bulk_fragment(&self) -> u32 {
-        let open = self.ports.iter().filter_map(Port::current);
-        let longest = open.map(|port| port.device().caps().max_message).fold(BULK_FRAGMENT, u32::min);
-        longest / FRAME as u32 * FRAME as u32
+        let longest = self.ports.iter().filter_map(Port::max_message).min();
+        let frames = longest.map_or(1, |longest| longest.min(BULK_FRAGMENT) / FRAME as u32);
+        frames.max(1) * FRAME as u32
     }
 
     pub(super) fn new(

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use rdma_core::session::LinkId;
 use rdma_core::{Cause, Device, PortState};
@@ -30,6 +31,8 @@ pub(super) struct Port<D: Device> {
     source: PortSource<D>,
     pub(super) calls: Arc<DeviceCalls>,
     current: Mutex<Option<Arc<OpenPort<D>>>>,
+    /// The longest message of the device in bytes, when it was last opened; 0 before that
+    max_message: AtomicU32,
     /// Whether the port was active when it was last asked.
     was_active: AtomicBool,
 }
@@ -78,7 +81,13 @@ impl<D: Device> Drop for OpenPort<D> {
 
 impl<D: Device> Port<D> {
     pub(super) fn new(source: PortSource<D>, calls: DeviceCalls) -> Self {
-        Self { source, calls: Arc::new(calls), current: Mutex::new(None), was_active: AtomicBool::new(true) }
+        Self {
+            source,
+            calls: Arc::new(calls),
+            current: Mutex::new(None),
+            max_message: AtomicU32::new(0),
+            was_active: AtomicBool::new(true),
+        }
     }
 
     /// The cable, if its name is known
@@ -96,6 +105,11 @@ impl<D: Device> Port<D> {
         self.current().is_some_and(|open| open.is_watched) && self.was_active.load(Ordering::Relaxed)
     }
 
+    /// The longest message of the device in bytes, if it was ever open
+    pub(super) fn max_message(&self) -> Option<u32> {
+        Some(self.max_message.load(Ordering::Relaxed)).filter(|max| *max > 0)
+    }
+
     /// The device, if it is open
     pub(super) fn current(&self) -> Option<Arc<OpenPort<D>>> {
         self.current.lock().clone()
@@ -108,6 +122,7 @@ impl<D: Device> Port<D> {
         }
         let device = (self.source.open)().map_err(ConnectError::Open)?;
         let cq = device.create_cq(device.caps().max_cqe)?;
+        self.max_message.store(device.caps().max_message, Ordering::Relaxed);
         let is_watched = device.watch_port(Arc::clone(watch).into());
         let opened =
             Arc::new(OpenPort { opened: Some((cq, device)), calls: Arc::clone(&self.calls), is_watched });

@@ -39,8 +39,8 @@ fn long_messages_reach_three_quarters_of_the_ceiling() {
 #[derive(Default)]
 struct Short {
     devices: &'static [&'static str],
-    /// Whether the second device can be opened
-    has_second: AtomicBool,
+    /// Whether the devices that come late can be opened
+    has_late: AtomicBool,
 }
 
 impl Hooks for Short {
@@ -71,17 +71,25 @@ fn a_mac_with_short_messages_works_with_one_without() {
     }
 }
 
-fn node_of_two(net: &Net, host: &str, hooks: &Arc<Short>) -> Node<Hooked<Short>> {
-    let open = |device: &'static str, is_second: bool| {
+/// A node whose devices exist once the hooks say so, where its flag is set
+fn node_of(
+    net: &Net,
+    host: &str,
+    hooks: &Arc<Short>,
+    devices: &[(&'static str, bool)],
+) -> Node<Hooked<Short>> {
+    let open = |(device, is_late): (&'static str, bool)| {
         let (open, hooks) = (net.opener(host, device), Arc::clone(hooks));
         move || {
-            if is_second && !hooks.has_second.load(Ordering::Relaxed) {
+            if is_late && !hooks.has_late.load(Ordering::Relaxed) {
                 return Err(std::io::Error::other("the device is not there"));
             }
             open().map(|device| Hooked::new(device, &hooks)).map_err(std::io::Error::other)
         }
     };
-    let builder = Node::builder(open(DEVICE, false)).device(open("rdma_en3", true));
+    let [first, rest @ ..] = devices else { unreachable!("a node has a device") };
+    let first = Node::builder(open(*first));
+    let builder = rest.iter().fold(first, |builder, device| builder.device(open(*device)));
     builder.runtime(net.host(host).runtime()).options(options()).build().unwrap()
 }
 
@@ -89,11 +97,12 @@ fn node_of_two(net: &Net, host: &str, hooks: &Arc<Short>) -> Node<Hooked<Short>>
 fn paths(devices: &'static [&'static str], is_late: bool) -> usize {
     let sim = Sim::new().topology(cables(&[LineRate::TB5; 2]));
     let run = sim.run(async |net| {
-        let hooks = Arc::new(Short { devices, has_second: AtomicBool::new(!is_late) });
-        let (a, b) = (node_of_two(&net, "a", &hooks), node_of_two(&net, "b", &hooks));
+        let hooks = Arc::new(Short { devices, has_late: AtomicBool::new(!is_late) });
+        let devices = [(DEVICE, false), ("rdma_en3", true)];
+        let [a, b] = ["a", "b"].map(|host| node_of(&net, host, &hooks, &devices));
         let (ab, ba) = connect(&a, &b).await.unwrap();
         net.sleep(Duration::from_secs(1)).await;
-        hooks.has_second.store(true, Ordering::Relaxed);
+        hooks.has_late.store(true, Ordering::Relaxed);
         net.sleep(Duration::from_secs(5)).await;
         exchange_of(&BOTH_LANES, &ab, &ba).await;
         ab.snapshot().paths.iter().filter(|path| path.status == PathStatus::Up).count()
@@ -108,6 +117,18 @@ fn all_devices_of_a_node_carry_its_fragments() {
     assert_eq!(paths(&["rdma_en3"], false), 2);
     assert_eq!(paths(&[DEVICE], true), 2, "the length of fragments suits both");
     assert_eq!(paths(&["rdma_en3"], true), 1, "a device that came later and carries less is not used");
+}
+
+/// Regression: the fragments of a node with no device at first suited no device of macOS 26.2, and no path came up.
+#[test]
+fn a_node_whose_only_device_comes_late_has_fragments_for_it() {
+    Sim::new().run(async |net| {
+        let hooks = Arc::new(Short { devices: &[DEVICE], ..Short::default() });
+        let [a, b] = ["a", "b"].map(|host| node_of(&net, host, &hooks, &[(DEVICE, true)]));
+        hooks.has_late.store(true, Ordering::Relaxed);
+        let (ab, ba) = connect(&a, &b).await.unwrap();
+        exchange_of(&BOTH_LANES, &ab, &ba).await;
+    });
 }
 
 #[test]
