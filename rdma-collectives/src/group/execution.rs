@@ -145,7 +145,7 @@ impl<'a, D: Device> Execution<'a, D> {
         loop {
             let mut has_progress = self.copy();
             for link in &mut *self.links {
-                link.poll_end(self.job.sequence, cx)?;
+                has_progress |= link.poll_end(self.job.sequence, cx)?;
             }
             for link in 0..self.links.len() {
                 has_progress |= self.receive(link, cx)?;

@@ -114,13 +114,14 @@ impl<D: Device> Link<D> {
         Arc::clone(&self.streams.end)
     }
 
-    /// Fails if the neighbour has ended operation `sequence`, and notes whether it is gone
-    pub(crate) fn poll_end(&mut self, sequence: u32, cx: &mut Context<'_>) -> Result<(), GroupError> {
+    /// Fails if the neighbour has ended operation `sequence`, and notes whether it is gone; returns whether there was news
+    pub(crate) fn poll_end(&mut self, sequence: u32, cx: &mut Context<'_>) -> Result<bool, GroupError> {
         let rank = self.rank;
+        let mut has_progress = false;
         if self.gone.is_none()
-            && self.end.is_none()
             && let Poll::Ready(received) = Pin::new(&mut self.recv_end).poll(cx)
         {
+            has_progress = true;
             match received {
                 Ok(Some(message)) if *message == LEAVING => {
                     self.has_left = true;
@@ -128,14 +129,15 @@ impl<D: Device> Link<D> {
                 }
                 Ok(Some(message)) => {
                     let wrong = || End { error: GroupError::Protocol { rank, sequence }, sequence };
-                    self.end = Some(End::decode(&message).unwrap_or_else(wrong));
+                    // The first says why.
+                    self.end.get_or_insert_with(|| End::decode(&message).unwrap_or_else(wrong));
                 }
                 Ok(None) => self.gone = Some(GroupError::Left { rank }),
                 Err(error) => self.gone = Some(GroupError::of_recv(rank, error)),
             }
         }
         let end = self.end.as_ref().filter(|end| end.ends(sequence));
-        end.map_or(Ok(()), |end| Err(end.error.clone()))
+        end.map_or(Ok(has_progress), |end| Err(end.error.clone()))
     }
 
     /// Whether the neighbour has said that it goes on in no other group
@@ -145,7 +147,12 @@ impl<D: Device> Link<D> {
 
     /// Why the neighbour does nothing more; it may have done all of its part before
     pub(crate) fn gone(&self) -> Option<&GroupError> {
-        self.gone.as_ref().or_else(|| self.end.as_ref().map(|end| &end.error))
+        self.gone.as_ref()
+    }
+
+    /// Why the group is over at the neighbour, as far as it has said so
+    pub(crate) fn over(&self) -> Option<&GroupError> {
+        self.end.as_ref().map(|end| &end.error).or_else(|| self.gone.as_ref().filter(|_| self.has_left))
     }
 
     /// Whether the neighbour sends no more messages of operations

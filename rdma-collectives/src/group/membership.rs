@@ -158,7 +158,9 @@ impl<D: Device> Group<D> {
         let mut reset = Reset { sessions: sessions.into_iter().collect(), rank: self.rank };
         let newcomers = reset.sessions.len();
         reset.sessions.extend(kept.iter().cloned());
-        if let Some(error) = self.end.take() {
+        // A neighbour may have said so during the operation before.
+        let over = self.links.iter().find_map(|link| link.over().cloned());
+        if let Some(error) = self.end.take().or(over) {
             return Err(JoinError::of_group(error));
         }
         let hosts = self.hosts().to_vec();

@@ -93,36 +93,35 @@ pub(crate) struct End {
 }
 
 impl End {
-    pub(crate) const LEN: usize = 16 + 2 * Call::LEN;
+    pub(crate) const LEN: usize = 20 + 2 * Call::LEN;
 
     pub(crate) fn encode(&self) -> [u8; Self::LEN] {
-        let (words, calls) = match &self.error {
-            GroupError::Cancelled { rank, sequence } => ([1, *sequence, *rank as u32, 0], None),
-            GroupError::Left { rank } => ([2, self.sequence, *rank as u32, 0], None),
-            GroupError::Lost { rank, .. } => ([3, self.sequence, *rank as u32, 0], None),
-            GroupError::Mismatch { sequence, ranks, calls } => {
-                ([4, *sequence, ranks[0] as u32, ranks[1] as u32], Some(calls))
-            }
-            GroupError::Protocol { rank, sequence } => ([5, *sequence, *rank as u32, 0], None),
-            GroupError::Revoked { rank } => ([6, self.sequence, *rank as u32, 0], None),
+        let (kind, sequence, ranks, calls) = match &self.error {
+            GroupError::Cancelled { rank, sequence } => (1, *sequence, [*rank, 0], None),
+            GroupError::Left { rank } => (2, 0, [*rank, 0], None),
+            GroupError::Lost { rank, .. } => (3, 0, [*rank, 0], None),
+            GroupError::Mismatch { sequence, ranks, calls } => (4, *sequence, *ranks, Some(calls)),
+            GroupError::Protocol { rank, sequence } => (5, *sequence, [*rank, 0], None),
+            GroupError::Revoked { rank } => (6, 0, [*rank, 0], None),
             // These end no group.
             GroupError::Argument { .. }
             | GroupError::Plan(_)
             | GroupError::Rank { .. }
-            | GroupError::Unsupported { .. } => ([0; 4], None),
+            | GroupError::Unsupported { .. } => (0, 0, [0; 2], None),
         };
+        let [first, second] = ranks.map(|rank| rank as u32);
         let mut bytes = [0; Self::LEN];
-        bytes[..16].copy_from_slice(&encode_words::<4, 16>(words));
+        bytes[..20].copy_from_slice(&encode_words::<5, 20>([self.sequence, kind, sequence, first, second]));
         if let Some([left, right]) = calls {
-            bytes[16..36].copy_from_slice(&left.encode());
-            bytes[36..].copy_from_slice(&right.encode());
+            bytes[20..40].copy_from_slice(&left.encode());
+            bytes[40..].copy_from_slice(&right.encode());
         }
         bytes
     }
 
     pub(crate) fn decode(message: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = message.try_into().ok()?;
-        let [kind, sequence, first, second] = [0, 4, 8, 12].map(|at| u32_at(bytes, at));
+        let [own, kind, sequence, first, second] = [0, 4, 8, 12, 16].map(|at| u32_at(bytes, at));
         let rank = first as usize;
         let error = match kind {
             1 => GroupError::Cancelled { rank, sequence },
@@ -133,20 +132,21 @@ impl End {
                 GroupError::Mismatch {
                     sequence,
                     ranks: [rank, second as usize],
-                    calls: [call(16)?, call(36)?],
+                    calls: [call(20)?, call(40)?],
                 }
             }
             5 => GroupError::Protocol { rank, sequence },
             6 => GroupError::Revoked { rank },
             _ => return None,
         };
-        Some(Self { error, sequence })
+        Some(Self { error, sequence: own })
     }
 
     /// Whether operation `sequence` fails because of it
     ///
-    /// An operation before the one that failed can be completed: the rank has done its part of it, and may have sent this past it. A
-    /// lost rank and a revoked group end the operation under way, but for joining, in which every rank has done its part when one has joined.
+    /// An operation before the one in which the rank has failed can be completed: the rank has done its part of it, and may have sent this
+    /// past it. A lost rank and a revoked group end the operation under way, but for joining, in which every rank has done its part when
+    /// one has joined.
     pub(crate) fn ends(&self, sequence: u32) -> bool {
         let is_before = (self.sequence.wrapping_sub(sequence) as i32) > 0;
         match self.error {
@@ -224,7 +224,7 @@ mod tests {
         /// Catches two fields that share bytes.
         #[test]
         fn messages_survive_the_way(
-            [sequence, number, blocks] in any::<[u32; 3]>(), tree in any::<u16>(), is_up in any::<bool>(),
+            [sequence, number, blocks, own] in any::<[u32; 4]>(), tree in any::<u16>(), is_up in any::<bool>(),
             count in any::<u64>(), root in prop::option::of(0..64_usize), ranks in [0..64_usize, 0..64_usize],
             has_block in any::<bool>(),
         ) {
@@ -242,7 +242,7 @@ mod tests {
                 GroupError::Protocol { rank, sequence },
                 GroupError::Revoked { rank },
             ] {
-                let end = End { error, sequence };
+                let end = End { error, sequence: own };
                 prop_assert_eq!(End::decode(&end.encode()), Some(end));
             }
             let greeting = Greeting { rank: count, max_message: 7, values: [1, 2, 3, 4, 5, u64::from(number)] };
@@ -254,6 +254,36 @@ mod tests {
         fn other_bytes_are_refused_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let _ = (Header::decode(&bytes), Credit::decode(&bytes), End::decode(&bytes));
             prop_assert_eq!(Greeting::decode(&bytes), None);
+        }
+    }
+
+    /// Catches numbers that are compared without their wrap, and the number of the error in place of that of the rank.
+    #[test]
+    fn a_rank_ends_what_it_has_not_completed() {
+        let rank = 3;
+        for own in [0, 1, 7, u32::MAX - 1] {
+            let before = own.wrapping_sub(1);
+            for named in [own, own.wrapping_add(1)] {
+                for error in [
+                    GroupError::Cancelled { rank, sequence: named },
+                    GroupError::Left { rank },
+                    GroupError::Mismatch { sequence: named, ranks: [rank, 1], calls: [call(1, None); 2] },
+                    GroupError::Protocol { rank, sequence: named },
+                ] {
+                    let end = End { error, sequence: own };
+                    let found = [before, own, own.wrapping_add(1)].map(|sequence| end.ends(sequence));
+                    assert_eq!(found, [false, true, true], "{end:?}");
+                }
+            }
+            for error in [GroupError::Lost { rank, reason: None }, GroupError::Revoked { rank }] {
+                let end = End { error, sequence: own };
+                let is_joined = before == FIRST;
+                assert_eq!(end.ends(before), !is_joined, "{end:?}");
+                assert!(end.ends(own) && end.ends(own.wrapping_add(1)), "{end:?}");
+            }
+        }
+        for error in [GroupError::Left { rank }, GroupError::Lost { rank, reason: None }] {
+            assert!(End { error, sequence: FIRST }.ends(FIRST));
         }
     }
 }

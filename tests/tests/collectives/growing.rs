@@ -1,9 +1,11 @@
 //! Groups that go on with further ranks
 
+use std::time::Duration;
+
 use futures::future::{join, join_all};
 use rdma_async::NodeOptions;
 use rdma_collectives::{Cable, Cabling, Group, GroupError, JoinError, Reduction};
-use rdma_sim::SimDevice;
+use rdma_sim::{Scheduler, SimDevice};
 
 use crate::cluster::{cabling, connect, sim};
 
@@ -83,6 +85,36 @@ fn a_rank_that_grows_and_one_that_shrinks_do_not_wait_for_each_other() {
             assert_eq!(grown.map(drop), Err(JoinError::Failed { rank: shrinks }));
             // Alone it is half of the group: with the lowest rank it goes on.
             assert_eq!(shrunk.map(|group| group.size()).ok(), (shrinks == 0).then_some(1));
+        });
+    }
+}
+
+/// Regression: a rank waited for ever to grow with one whose revocation it had received while it joined.
+#[test]
+fn a_revocation_that_came_during_joining_is_no_reason_to_wait() {
+    let line = &cabling(3, &[(0, 1), (1, 2)]);
+    for seed in 0..40 {
+        let sim = sim(3, &[(0, 1), (1, 2)]).seed(seed).scheduler(Scheduler::Random);
+        sim.run(async |net| {
+            let cluster = connect(&net, line, &NodeOptions::new()).await;
+            let ranks = cluster.sessions.iter().cloned().enumerate();
+            let ranks = ranks.map(async |(rank, sessions)| {
+                let mut group = Group::join(rank, line, sessions).await.unwrap();
+                let start = net.now();
+                if rank == 1 {
+                    group.revoke();
+                    net.sleep(Duration::from_secs(1)).await;
+                } else {
+                    let grown = group.grow(line, []).await;
+                    assert_eq!(
+                        grown.map(drop),
+                        Err(JoinError::Failed { rank: 1 }),
+                        "seed {seed}: rank {rank}"
+                    );
+                    assert!(net.now() - start < Duration::from_secs(1), "seed {seed}: rank {rank}");
+                }
+            });
+            join_all(ranks).await;
         });
     }
 }
