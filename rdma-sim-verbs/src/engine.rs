@@ -268,13 +268,17 @@ impl Engine {
     }
 
     fn leave(&self, mut session: Session<'_>) {
-        if let Clock::Shared(host) = &self.clock {
-            host.publish(&mut session);
-        }
+        let has_counted = match &self.clock {
+            Clock::Shared(host) => host.publish(&mut session),
+            Clock::Virtual { .. } | Clock::Wall(_) => false,
+        };
         let sleeps_past = self.progress.sleeps_past(session.next_event());
         let has_host_news = session.end();
         if sleeps_past {
             self.interrupt_progress();
+        }
+        if let (true, Clock::Shared(host)) = (has_counted, &self.clock) {
+            host.fire_due_faults();
         }
         if let (true, Clock::Shared(host)) = (has_host_news, &self.clock) {
             host.follow_faults(&self.driver);

@@ -209,12 +209,24 @@ impl SharedFabric {
     /// [`FabricError::Settings`] if the line is no fault, or its target is not in the topology; [`FabricError::LogFull`];
     /// [`FabricError::Io`] if the log cannot be locked.
     pub fn add_fault(&self, line: &str) -> Result<(), FabricError> {
+        self.log_fault(line, None)
+    }
+
+    /// Schedules `fault`, which has waited for frames at `position` of the log, unless another process has
+    pub(super) fn fire_fault(&self, fault: &Fault, position: usize) -> Result<(), FabricError> {
+        self.log_fault(&fault.to_string(), Some(position))
+    }
+
+    fn log_fault(&self, line: &str, fires: Option<usize>) -> Result<(), FabricError> {
         let plan = self.settings.check_faults(line)?;
         // One process at a time writes to the log.
         let lock = open_file(&self.directory.join("faults.lock"), true)
             .map_err(FabricError::io("the log of faults"))?;
         lock.lock().map_err(FabricError::io("the log of faults"))?;
-        if !self.segment.add_fault(line) {
+        if fires.is_some_and(|position| self.segment.has_fired(position)) {
+            return Ok(());
+        }
+        if !self.segment.add_fault(line, fires) {
             return Err(FabricError::LogFull(self.name.clone()));
         }
         drop(lock);
@@ -312,11 +324,13 @@ impl SharedFabric {
     pub fn sent(&self) -> Vec<CableStats> {
         let hosts = self.settings.topology().hosts().iter().enumerate();
         let ports = hosts.flat_map(|(number, host)| host.ports().iter().map(move |_| number));
-        let by_host = |(port, host)| {
-            let sent = self.segment.processes_of(host).map(|process| self.segment.port(port, process).load());
-            sent.fold(CableStats::default(), |sum, sent| sum + sent)
-        };
-        ports.enumerate().map(by_host).collect()
+        ports.enumerate().map(|(port, host)| self.sent_from(port, host)).collect()
+    }
+
+    /// What all processes of `host` have sent from one of its ports
+    pub(super) fn sent_from(&self, port: usize, host: usize) -> CableStats {
+        let sent = self.segment.processes_of(host).map(|process| self.segment.port(port, process).load());
+        sent.fold(CableStats::default(), |sum, sent| sum + sent)
     }
 
     /// What the processes of that name have sent from each port

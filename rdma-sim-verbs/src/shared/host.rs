@@ -39,6 +39,8 @@ pub(crate) struct LocalHost {
     /// Bytes of the log of faults that were applied.
     faults_read: AtomicUsize,
     receivers: Mutex<Receivers>,
+    /// A fault waits for frames of this host.
+    has_waiting_faults: AtomicBool,
     claim: OnceLock<HostClaim>,
     /// Something waits for room in a ring.
     is_blocked: Arc<AtomicBool>,
@@ -52,9 +54,7 @@ struct HostClaim {
     pipe: WakePipe,
     /// The rings that lead here, by the process that writes them.
     rings: Vec<RingMemory>,
-    /// What the processes of this host had sent from each port before.
-    before: Vec<CableStats>,
-    /// What of that its predecessors in its slot had sent.
+    /// What its predecessors in its slot had sent from each port.
     before_here: Vec<CableStats>,
     /// Held for as long as the process is one of the host.
     _lock: File,
@@ -63,10 +63,8 @@ struct HostClaim {
 /// What arrives from other hosts; its lock is taken before that of the simulation
 struct Receivers {
     readers: Vec<Reader>,
-    /// Faults that wait for frames of this host, which has not been claimed yet.
-    unarmed: Vec<FrameFault>,
-    /// Those that were scheduled.
-    armed: Vec<FrameFault>,
+    /// Faults that wait for frames of this host.
+    waiting: Vec<FrameFault>,
     /// The state of each host at the last look, and how often they were started.
     processes: Vec<(Process, u32)>,
 }
@@ -127,8 +125,7 @@ impl LocalHost {
         let none = || (0..count * MAX_PROCESSES).map(|_| AtomicU32::new(NONE));
         let receivers = Receivers {
             readers: Vec::new(),
-            unarmed: Vec::new(),
-            armed: Vec::new(),
+            waiting: Vec::new(),
             processes: vec![(Process::Running, 1); count],
         };
         let host = Self {
@@ -138,6 +135,7 @@ impl LocalHost {
             announced: none().collect(),
             faults_read: AtomicUsize::new(0),
             receivers: Mutex::new(receivers),
+            has_waiting_faults: AtomicBool::new(false),
             claim: OnceLock::new(),
             is_blocked: Arc::default(),
             fabric,
@@ -175,9 +173,8 @@ impl LocalHost {
         let rings: Vec<_> = self.all_processes().map(|from| fabric.segment.ring(from, process)).collect();
         receivers.readers = rings.iter().copied().map(Reader::new).collect();
         self.restart(process, driver, &mut receivers)?;
-        let (before, before_here) = (fabric.sent(), fabric.sent_by(process));
-        self.arm_all(&mut receivers, &before, driver);
-        let claim = HostClaim { process, incarnation, pipe, rings, before, before_here, _lock: lock };
+        let before_here = fabric.sent_by(process);
+        let claim = HostClaim { process, incarnation, pipe, rings, before_here, _lock: lock };
         let _ = self.claim.set(claim);
         let (pid, started) = process::Process::own();
         slot.started.store(started, Ordering::Relaxed);
@@ -189,6 +186,7 @@ impl LocalHost {
         let _ = host_lock.unlock();
         // The others detect the new incarnation at once.
         fabric.wake_all();
+        self.fire_due_faults();
         // It stops here if its host is paused.
         self.follow_faults(driver);
         Ok(())
@@ -352,11 +350,16 @@ impl LocalHost {
     }
 
     /// Publishes what this process has sent from the ports of its host: at once, because it may be killed at any time
-    pub(crate) fn publish(&self, session: &mut Session<'_>) {
-        let Some(HostClaim { process, before_here, .. }) = self.claim.get() else { return };
-        for (number, sent) in self.ports().zip(session.take_sent(self.host as u32).into_iter().flatten()) {
+    ///
+    /// Returns whether a fault may have waited for it: the caller [fires](Self::fire_due_faults) those that are due after the session.
+    #[must_use]
+    pub(crate) fn publish(&self, session: &mut Session<'_>) -> bool {
+        let Some(HostClaim { process, before_here, .. }) = self.claim.get() else { return false };
+        let Some(sent) = session.take_sent(self.host as u32) else { return false };
+        for (number, sent) in self.ports().zip(sent) {
             self.fabric.segment.port(number, *process).store(before_here[number] + sent);
         }
+        self.has_waiting_faults.load(Ordering::Relaxed)
     }
 
     /// Leaves the host: the program ends
@@ -366,7 +369,8 @@ impl LocalHost {
             return;
         }
         if let Some(claim) = self.claim.get() {
-            self.publish(&mut driver.session());
+            // A fault that waits for these frames fires in a later process.
+            let _ = self.publish(&mut driver.session());
             self.fabric.segment.slot(claim.process).pid.store(NONE, Ordering::Release);
         }
         self.fabric.leave();

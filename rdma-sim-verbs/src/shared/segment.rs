@@ -23,7 +23,7 @@ use super::sleep_flag::SleepFlag;
 /// Identifies the file and its version: other versions do not share memory with this one
 const MAGIC: u64 = {
     let (version, mut hash, mut at) =
-        (env!("CARGO_PKG_VERSION").as_bytes(), u64::from_le_bytes(*b"rdmasim4"), 0);
+        (env!("CARGO_PKG_VERSION").as_bytes(), u64::from_le_bytes(*b"rdmasim5"), 0);
     while at < version.len() {
         hash = (hash ^ version[at] as u64).wrapping_mul(0x0100_0000_01b3);
         at += 1;
@@ -54,10 +54,12 @@ struct Header {
     epoch_ns: AtomicU64,
     hosts: AtomicU32,
     settings_len: AtomicU32,
-    faults_len: AtomicU32,
+    /// The length of the log of faults in bytes; in the upper half, one more than the position of the fault that fires with its last
+    /// line, or 0. Both are published by one store, so that no process is killed between them.
+    log: AtomicU64,
     settings: [AtomicU8; TEXT_BYTES],
     faults: [AtomicU8; TEXT_BYTES],
-    /// By position in the log, whether a fault that waited for frames has fired.
+    /// By position in the log, whether a fault that waited for frames has fired; that of the last line may be missing.
     fired: [AtomicU8; TEXT_BYTES],
     /// How many slots of each host were ever claimed.
     claimed: [AtomicU32; MAX_HOSTS],
@@ -310,7 +312,7 @@ impl Segment {
 
     /// Bytes of the log of faults
     pub(crate) fn faults_len(&self) -> usize {
-        (self.header().faults_len.load(Ordering::Acquire) as usize).min(TEXT_BYTES)
+        (self.header().log.load(Ordering::Acquire) as u32 as usize).min(TEXT_BYTES)
     }
 
     /// The log of faults from an offset on
@@ -318,17 +320,31 @@ impl Segment {
         read_text(self.header().faults[..self.faults_len()].get(start..).unwrap_or_default())
     }
 
-    /// Notes that the fault at `position` of the log fires; returns false if it has fired before
-    pub(crate) fn fire(&self, position: usize) -> bool {
-        self.header().fired.get(position).is_some_and(|fired| fired.swap(1, Ordering::AcqRel) == 0)
+    /// Whether the fault at `position` of the log has waited for frames and has fired
+    pub(crate) fn has_fired(&self, position: usize) -> bool {
+        // The log is loaded first: what fires after that stores all earlier marks before.
+        let is_last = self.fired_last() == Some(position);
+        is_last || self.header().fired.get(position).is_some_and(|fired| fired.load(Ordering::Relaxed) != 0)
+    }
+
+    /// The position of the fault that fires with the last line of the log
+    fn fired_last(&self) -> Option<usize> {
+        ((self.header().log.load(Ordering::Acquire) >> 32) as usize).checked_sub(1)
     }
 
     /// Adds to the log of faults; returns false if it is full. The caller holds the lock of the fabric.
-    pub(crate) fn add_fault(&self, line: &str) -> bool {
+    ///
+    /// With `fires`, the line is the fault at that position, which has waited for frames and fires now.
+    pub(crate) fn add_fault(&self, line: &str, fires: Option<usize>) -> bool {
+        let header = self.header();
+        if let Some(fired) = self.fired_last().and_then(|position| header.fired.get(position)) {
+            fired.store(1, Ordering::Relaxed);
+        }
         let (start, end) = (self.faults_len(), self.faults_len() + line.len() + 1);
-        let Some(place) = self.header().faults.get(start..end) else { return false };
+        let Some(place) = header.faults.get(start..end) else { return false };
         write_text(place, &format!("{line}\n"));
-        self.header().faults_len.store(end as u32, Ordering::Release);
+        let fires = fires.map_or(0, |position| position as u64 + 1);
+        header.log.store(fires << 32 | end as u64, Ordering::Release);
         true
     }
 }

@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 use rdma_core::Time;
 use rdma_sim::driver::{Process, RemoteInput};
 use rdma_sim::remote::ProcessName;
-use rdma_sim::{CableStats, Driver, Fault, FaultKind, Trigger};
+use rdma_sim::{Driver, Fault, FaultKind, Trigger};
 use rustix::process::Signal;
 
 use super::super::error::FabricError;
 use super::super::segment::index;
 use super::{FrameFault, HostClaim, LocalHost, NONE, Receivers};
+use crate::log::log_error;
 
 impl LocalHost {
     /// Schedules the faults that were added to the log
@@ -23,14 +24,12 @@ impl LocalHost {
             // The process that added the line has checked it. Each of its faults is longer than a byte.
             let faults = self.fabric.settings().check_faults(line).into_iter().flat_map(|plan| plan.0);
             for (position, fault) in (start..).zip(faults) {
-                match (fault.trigger, self.claim.get()) {
+                match fault.trigger {
                     // The host that sends the frames counts them.
-                    (Trigger::AfterFrames(_), _) if fault.target.host() != self.name() => (),
-                    (Trigger::AfterFrames(_), None) => {
-                        receivers.unarmed.push(FrameFault { fault, position });
-                    }
-                    (Trigger::AfterFrames(_), Some(HostClaim { before, .. })) => {
-                        self.arm(FrameFault { fault, position }, receivers, before, input)
+                    Trigger::AfterFrames(_) if fault.target.host() != self.name() => (),
+                    Trigger::AfterFrames(_) => {
+                        receivers.waiting.push(FrameFault { fault, position });
+                        self.has_waiting_faults.store(true, Ordering::Relaxed);
                     }
                     _ if self.was_used_up(&fault) => (),
                     _ => drop(input.plan(fault, self.fabric.settings().topology())),
@@ -49,42 +48,30 @@ impl LocalHost {
         is_for_once && is_past && !self.is_claimed() && has_predecessor && fault.target.host() == self.name()
     }
 
-    /// Schedules the faults that wait for frames of this host
-    pub(super) fn arm_all(&self, receivers: &mut Receivers, before: &[CableStats], driver: &Driver) {
-        for fault in std::mem::take(&mut receivers.unarmed) {
-            self.arm(fault, receivers, before, &mut driver.remote_input());
-        }
-    }
-
-    /// Schedules a fault that waits for frames, of which other processes of this host may have sent some, or all
+    /// Fires, for all processes of the fabric, the faults whose frames the processes of this host have sent together
     ///
-    /// Processes of one host count apart: the first to have sent the rest by itself fires the fault.
-    fn arm(
-        &self,
-        mut waiting: FrameFault,
-        receivers: &mut Receivers,
-        before: &[CableStats],
-        input: &mut RemoteInput<'_>,
-    ) {
-        let Trigger::AfterFrames(frames) = waiting.fault.trigger else { return };
-        let sent = self.fabric.port_of(&waiting.fault.target).map_or(0, |port| before[port].frames);
-        if sent < frames {
-            waiting.fault.trigger = Trigger::AfterFrames(frames - sent);
-            drop(input.plan(waiting.fault.clone(), self.fabric.settings().topology()));
-            receivers.armed.push(waiting);
+    /// Any of them may be the first to see that the frames were sent, and may end before it fires the fault: the log of faults says
+    /// whether one has fired it, and if not, the next one that looks does.
+    pub(crate) fn fire_due_faults(&self) {
+        let is_due = |waiting: &mut FrameFault| {
+            let Trigger::AfterFrames(frames) = waiting.fault.trigger else { return false };
+            let port = self.fabric.port_of(&waiting.fault.target);
+            let sent = port.map_or(0, |port| self.fabric.sent_from(port, self.host).frames);
+            sent >= frames.max(1)
+        };
+        if !self.is_claimed() || !self.has_waiting_faults.load(Ordering::Relaxed) {
+            return;
         }
-    }
-
-    /// Fires a fault that has waited for frames, for all processes of the fabric, unless another process of this host has fired it
-    fn fire(&self, mut fault: Fault) {
         let mut receivers = self.receivers();
-        let found = receivers.armed.iter().position(|waiting| waiting.fault == fault);
-        let Some(waiting) = found.map(|found| receivers.armed.swap_remove(found)) else { return };
+        receivers.waiting.retain(|waiting| !self.fabric.segment.has_fired(waiting.position));
+        let due: Vec<_> = receivers.waiting.extract_if(.., is_due).collect();
+        self.has_waiting_faults.store(!receivers.waiting.is_empty(), Ordering::Relaxed);
         drop(receivers);
-        if self.fabric.segment.fire(waiting.position) {
+        for FrameFault { mut fault, position } in due {
             fault.trigger = Trigger::At(Time::ZERO);
-            // If the log is full, no further fault fires in this fabric.
-            let _ = self.fabric.add_fault(&fault.to_string());
+            if let Err(error) = self.fabric.fire_fault(&fault, position) {
+                log_error(&format!("fault \"{fault}\" does not fire: {error}"));
+            }
         }
     }
 
@@ -124,8 +111,6 @@ impl LocalHost {
     pub(crate) fn follow_faults(&self, driver: &Driver) {
         // An observer has not claimed a host: faults do not apply to it.
         let Some(HostClaim { process: own, .. }) = self.claim.get() else { return };
-        let fired = driver.remote_input().take_fired();
-        fired.into_iter().for_each(|fault| self.fire(fault));
         let now = self.processes(driver);
         let before = std::mem::replace(&mut self.receivers().processes, now.clone());
         for (host, (before, now)) in before.into_iter().zip(now).enumerate() {
@@ -145,10 +130,11 @@ impl LocalHost {
         }
     }
 
-    /// Forgets the queue pairs of processes that have ended
+    /// Does for processes that have ended what they cannot do any more: forgets the queue pairs of those of other hosts, and fires the
+    /// faults of those of this host
     pub(crate) fn reap_dead_processes(&self, driver: &Driver) {
         // No new process is detected meanwhile: one that comes while its predecessor is reaped would be forgotten.
-        let _receivers = self.receivers();
+        let receivers = self.receivers();
         for process in self.others() {
             let announced = &self.announced[index(process)];
             let is_announced = announced.load(Ordering::Relaxed) != NONE;
@@ -157,5 +143,83 @@ impl LocalHost {
                 driver.remote_input().forget(process);
             }
         }
+        drop(receivers);
+        self.fire_due_faults();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdma_sim::{CableStats, Topology};
+
+    use super::super::super::{Settings, SharedFabric};
+    use super::*;
+
+    /// Fires for the port at position 0 of all ports
+    const WAITING: &str = "after 50 frames a:rdma_en2 slow 50%";
+    const FIRED: &str = "at 0s a:rdma_en2 slow 50%";
+
+    fn fabric(name: &str) -> SharedFabric {
+        let name = format!("{name}-{}", std::process::id());
+        SharedFabric::create(&name, &Settings::new(Topology::pair())).unwrap()
+    }
+
+    /// A new process of `host`, for which this one stands in
+    fn process(fabric: &SharedFabric, host: &str) -> (LocalHost, Driver) {
+        let (host, driver) = LocalHost::open(SharedFabric::open(fabric.name()).unwrap(), host).unwrap();
+        host.claim(&driver).unwrap();
+        host.session(&driver, true).end();
+        (host, driver)
+    }
+
+    /// Publishes how many frames a process of the first host has sent from its first port
+    fn publish_frames(fabric: &SharedFabric, number: u32, frames: u64) {
+        let mut sent = CableStats::default();
+        sent.frames = frames;
+        fabric.segment.port(0, ProcessName { host: 0, number }).store(sent);
+    }
+
+    fn log(fabric: &SharedFabric) -> Vec<String> {
+        fabric.faults().iter().map(ToString::to_string).collect()
+    }
+
+    /// Catches processes that each count their own frames alone, a fault that each of them fires, and a host that fires the faults of
+    /// another one.
+    #[test]
+    fn a_fault_fires_once_when_the_processes_of_a_host_have_sent_the_frames_together() {
+        let fabric = fabric("together");
+        fabric.add_fault(WAITING).unwrap();
+        let processes = ["b", "a", "a"].map(|host| process(&fabric, host));
+        let look = || processes.iter().for_each(|(host, driver)| host.reap_dead_processes(driver));
+        publish_frames(&fabric, 0, 30);
+        publish_frames(&fabric, 1, 19);
+        look();
+        assert_eq!(log(&fabric), [WAITING]);
+        publish_frames(&fabric, 1, 20);
+        look();
+        assert_eq!(log(&fabric), [WAITING, FIRED]);
+        look();
+        assert_eq!(log(&fabric), [WAITING, FIRED]);
+    }
+
+    /// Regression: the fault was lost.
+    ///
+    /// Catches a process that takes a fault for fired because the frames were sent before it came, one that fires it again, and a log that
+    /// knows only of the fault of its last line that it has fired.
+    #[test]
+    fn a_fault_that_a_process_has_not_fired_before_its_end_is_fired_by_the_next_one() {
+        let fabric = fabric("successor");
+        fabric.add_fault(WAITING).unwrap();
+        let (first, driver) = process(&fabric, "a");
+        publish_frames(&fabric, 0, 50);
+        first.leave(&driver);
+        drop(first);
+        assert_eq!(log(&fabric), [WAITING]);
+        let _second = process(&fabric, "a");
+        assert_eq!(log(&fabric), [WAITING, FIRED]);
+        let other = "at 3600s a:rdma_en2 unplug";
+        fabric.add_fault(other).unwrap();
+        let _third = process(&fabric, "a");
+        assert_eq!(log(&fabric), [WAITING, FIRED, other]);
     }
 }
