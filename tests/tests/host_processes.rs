@@ -211,9 +211,14 @@ fn a_fault_after_so_many_frames_fires_once_for_all_processes_of_its_host() {
     let links = [&mut a0, &mut a1].map(|a| hosts.talk([a, &mut b], DEVICE)[1]);
     // A message has at least one frame.
     links.into_iter().for_each(|link| b.goes_on(link, 200));
+    // A process adds the fault to the log after its frames have arrived.
+    while hosts.fabric.faults().len() < 2 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    links.into_iter().for_each(|link| b.goes_on(link, 200));
+    assert!(a0.end() && a1.end() && b.end());
     let faults: Vec<_> = hosts.fabric.faults().iter().map(ToString::to_string).collect();
     assert_eq!(faults, [waiting, "at 0s a:rdma_en2 slow 50%"]);
-    assert!(a0.end() && a1.end() && b.end());
 }
 
 /// Catches a child that takes the slot of its parent, or leaves the fabric for it.
