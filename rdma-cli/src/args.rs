@@ -284,7 +284,7 @@ pub(crate) struct Run {
     /// Time between the starts of two hosts
     #[arg(long, value_name = "TIME", value_parser = period)]
     pub(crate) stagger: Option<Period>,
-    /// End all programs after this time
+    /// End all programs after this time, and the wait for the reader of their output
     #[arg(long, value_name = "TIME", value_parser = period)]
     pub(crate) timeout: Option<Period>,
     /// Time that programs may continue after another one failed, and after SIGTERM

@@ -16,10 +16,3 @@ pub(super) enum Cause {
     /// The output of the tool cannot be written
     Unwritten,
 }
-
-impl Cause {
-    /// Whether the run was ended: the tool does not wait for the reader of its output any longer
-    pub(super) fn is_from_outside(self) -> bool {
-        matches!(self, Self::Interrupted(_) | Self::TimedOut | Self::Unread | Self::Unwritten)
-    }
-}

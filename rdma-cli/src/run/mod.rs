@@ -10,6 +10,7 @@ mod net;
 #[cfg(not(target_os = "linux"))]
 mod no_net;
 mod output;
+mod outside;
 mod provider;
 mod summary;
 mod watch;
@@ -19,19 +20,18 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use rdma_sim_verbs::shared::{FabricError, Settings, SharedFabric};
 
-use self::cause::Cause;
 use self::environment::Environment;
 use self::host::{Host, not_started};
 #[cfg(not(target_os = "linux"))]
 use self::no_net as net;
-use self::output::{LAST_LINES_TIMEOUT, OwnLines, Relay, Stream};
-use self::summary::Summary;
+use self::output::{OwnLines, Relay, Stream};
+use self::outside::{End, Outside};
 pub(crate) use self::summary::{Happened, columns, faults_of};
+use self::summary::{Summary, outcome};
 use self::watch::{Policy, Watch};
 use crate::args::{Pace, Run};
 use crate::failure::Failure;
@@ -73,14 +73,13 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
         if args.pace == Pace::Tb5 { "paced" } else { "as fast as this machine" },
         if args.net { ", each host with a network of its own" } else { "" },
     );
-    let own = OwnLines::new()?;
+    let mut own = OwnLines::new()?;
     if !is_quiet() {
         own.print(&backend);
     }
     let (relay, silences) = Relay::new(names.iter().map(|name| name.chars().count()).max().unwrap_or(0));
     let policy = Policy {
         grace: args.grace.0,
-        timeout: args.timeout.map(|timeout| timeout.0),
         stagger: args.stagger.map(|stagger| stagger.0),
         differ: commands.len() > 1,
     };
@@ -96,35 +95,34 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
             .map_err(|error| anyhow!("host {name}: {}", not_started(&words[0], &error)))
     };
     let (begun, mut hosts) = (Wall::start(), Vec::new());
-    let watch = Watch::new(policy, &fabric, wires.as_mut(), &relay, &own, &interrupt);
-    let cause = watch.run(&mut hosts, names.len(), &silences, start)?;
+    let timeout = args.timeout.map(|timeout| timeout.0);
+    let outside = Outside { interrupt: &interrupt, relay: &relay, begun, timeout };
+    let watch = Watch::new(policy, &fabric, wires.as_mut(), &own, &outside);
+    let mut end = watch.run(&mut hosts, names.len(), &silences, start)?;
     // The last output may be lost when all programs have succeeded.
-    let cause = if matches!(cause, Cause::Done) { relay.cause().unwrap_or(cause) } else { cause };
-    let summary = Summary::new(&fabric, &hosts, cause, begun.seconds());
-    let exit_code = summary.exit_code();
-    let limit = cause.is_from_outside().then_some(LAST_LINES_TIMEOUT);
+    end.add(relay.cause());
+    let summary = Summary::new(&fabric, &hosts, end.cause, begun.seconds());
     if output == Output::Text {
         summary.text().lines().for_each(|line| own.print(line));
     }
-    own.finish(limit);
+    // A run that was ended leaves lines that are not read.
+    let _ = outside.wait(own.finish(), &mut end);
     if output == Output::Json {
-        print_json(summary, limit)?;
+        print_json(summary, &outside, &mut end)?;
     }
-    match exit_code {
+    match outcome(end.cause, &hosts).1 {
         0 => Ok(()),
         code => Err(Failure::Ended(code).into()),
     }
 }
 
-/// Prints the summary as JSON, and waits for the reader for at most `limit`
-fn print_json(summary: Summary, limit: Option<Duration>) -> Result<()> {
-    let print = move || Output::Json.print(&summary, String::new);
-    let Some(limit) = limit else { return print() };
+/// Prints the summary as JSON, and waits for the reader until the run is ended
+fn print_json(summary: Summary, outside: &Outside<'_>, end: &mut End) -> Result<()> {
     let (done, printed) = mpsc::channel();
     // The receiver is gone if the tool does not wait any longer.
-    let printing = move || drop(done.send(print()));
+    let printing = move || drop(done.send(Output::Json.print(&summary, String::new)));
     thread::Builder::new().name("summary of the run".to_owned()).spawn(printing)?;
-    printed.recv_timeout(limit).unwrap_or(Ok(()))
+    outside.wait(&printed, end).unwrap_or(Ok(()))
 }
 
 /// Fails if `hosts` is more than the shared memory of a fabric holds

@@ -1,7 +1,7 @@
 //! The output of the programs, each line with its host in front
 
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read, Write as _};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -11,7 +11,7 @@ use super::cause::Cause;
 
 /// Longer lines are printed in pieces.
 const MAX_LINE: u64 = 64 * 1024;
-/// How long a run that was ended waits for the reader of its last lines.
+/// How long a run that was ended from outside waits for the reader of its last lines.
 pub(super) const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A stream of this process
@@ -47,15 +47,20 @@ impl Stream {
 
 const COLOURS: [&str; 6] = ["36", "33", "32", "35", "34", "31"];
 
+/// The output of the tool is read.
+const READ: u8 = 0;
+/// The reader has closed the output of the tool.
+const UNREAD: u8 = 1;
+/// The output of the tool cannot be written.
+const UNWRITTEN: u8 = 2;
+
 /// Copies the output of hosts to a stream, in one thread each
 #[derive(Clone, Debug)]
 pub(super) struct Relay {
-    /// Set once the output of the tool is not read any more, or cannot be written.
-    is_unread: Arc<AtomicBool>,
+    /// [`READ`], [`UNREAD`] or [`UNWRITTEN`]; it only grows.
+    state: Arc<AtomicU8>,
     /// The number of threads that have read a line and not written it yet.
     writing: Arc<AtomicUsize>,
-    /// Set before that if it cannot be written.
-    has_failed: Arc<AtomicBool>,
     /// Receives a value when an output ends.
     ended: Sender<()>,
     /// Length of the longest host name.
@@ -66,14 +71,7 @@ impl Relay {
     /// A relay for hosts with names of at most `width` characters, and the receiver of a value for each output that ends
     pub(super) fn new(width: usize) -> (Self, Receiver<()>) {
         let (ended, ends) = mpsc::channel();
-        let relay = Self {
-            is_unread: Arc::default(),
-            has_failed: Arc::default(),
-            writing: Arc::default(),
-            ended,
-            width,
-        };
-        (relay, ends)
+        (Self { state: Arc::new(AtomicU8::new(READ)), writing: Arc::default(), ended, width }, ends)
     }
 
     /// Whether a line waits for the reader of this tool's output
@@ -83,9 +81,11 @@ impl Relay {
 
     /// Why the run ends because of its output, if it does
     pub(super) fn cause(&self) -> Option<Cause> {
-        let is_unread = self.is_unread.load(Ordering::Acquire);
-        let cause = if self.has_failed.load(Ordering::Relaxed) { Cause::Unwritten } else { Cause::Unread };
-        is_unread.then_some(cause)
+        match self.state.load(Ordering::Relaxed) {
+            READ => None,
+            UNREAD => Some(Cause::Unread),
+            _ => Some(Cause::Unwritten),
+        }
     }
 
     pub(super) fn begin(
@@ -133,10 +133,12 @@ impl Relay {
             self.writing.fetch_sub(1, Ordering::Relaxed);
             let Err(error) = written else { continue };
             // A closed pipe is no failure of the writer.
-            if error.kind() != io::ErrorKind::BrokenPipe && !self.has_failed.swap(true, Ordering::Relaxed) {
+            let state = if error.kind() == io::ErrorKind::BrokenPipe { UNREAD } else { UNWRITTEN };
+            // Before the message, whose reader may stall.
+            let before = self.state.fetch_max(state, Ordering::Relaxed);
+            if state == UNWRITTEN && before < UNWRITTEN {
                 write_own(&format!("the output of programs cannot be written: {error}"));
             }
-            self.is_unread.store(true, Ordering::Release);
         }
     }
 }
@@ -175,27 +177,20 @@ impl OwnLines {
         let _ = self.lines.as_ref().map(|lines| lines.send(text.to_owned()));
     }
 
-    /// Waits until all lines are written: for `limit`, or as long as the reader takes
-    pub(super) fn finish(mut self, limit: Option<Duration>) {
-        self.wait(limit);
-    }
-
-    fn wait(&mut self, limit: Option<Duration>) {
-        if self.lines.take().is_none() {
-            return;
-        }
-        // An error says that there is nothing to wait for.
-        let _ = match limit {
-            Some(limit) => self.written.recv_timeout(limit).ok(),
-            None => self.written.recv().ok(),
-        };
+    /// Says that no line follows, and returns what receives a value when all of them are written
+    pub(super) fn finish(&mut self) -> &Receiver<()> {
+        self.lines = None;
+        &self.written
     }
 }
 
 impl Drop for OwnLines {
     /// Gives a run that failed the time to write what it has printed
     fn drop(&mut self) {
-        self.wait(Some(LAST_LINES_TIMEOUT));
+        if self.lines.take().is_some() {
+            // An error says that there is nothing to wait for.
+            let _ = self.written.recv_timeout(LAST_LINES_TIMEOUT);
+        }
     }
 }
 

@@ -80,16 +80,21 @@ pub(crate) fn faults_of(fabric: &SharedFabric) -> Vec<Happened> {
     faults.map(|(fault, happened)| Happened { fault: fault.to_string(), happened }).collect()
 }
 
+/// The outcome in the summary, and the exit code
+pub(super) fn outcome(cause: Cause, hosts: &[Host]) -> (&'static str, u8) {
+    match cause {
+        Cause::Done => ("done", 0),
+        Cause::Failed(number) => ("failed", hosts[number].code().unwrap_or(1)),
+        Cause::Interrupted(signal) => ("interrupted", 128_u8.wrapping_add(signal as u8)),
+        Cause::TimedOut => ("timed_out", 124),
+        Cause::Unwritten => ("output_failed", 1),
+        Cause::Unread => ("output_closed", 128 + libc::SIGPIPE as u8),
+    }
+}
+
 impl Summary {
     pub(super) fn new(fabric: &SharedFabric, hosts: &[Host], cause: Cause, seconds: f64) -> Self {
-        let (outcome, exit_code) = match cause {
-            Cause::Done => ("done", 0),
-            Cause::Failed(number) => ("failed", hosts[number].code().unwrap_or(1)),
-            Cause::Interrupted(signal) => ("interrupted", 128_u8.wrapping_add(signal as u8)),
-            Cause::TimedOut => ("timed_out", 124),
-            Cause::Unwritten => ("output_failed", 1),
-            Cause::Unread => ("output_closed", 128 + libc::SIGPIPE as u8),
-        };
+        let (outcome, exit_code) = outcome(cause, hosts);
         let ended = |host: &Host| Ended {
             host: host.name.clone(),
             exit_code: host.ended.and_then(|status| status.code()),
@@ -116,10 +121,6 @@ impl Summary {
             faults: faults_of(fabric),
             pace: fabric.settings().is_paced().then(|| Pace::new(fabric, seconds)),
         }
-    }
-
-    pub(super) fn exit_code(&self) -> u8 {
-        self.exit_code
     }
 
     /// As text; idle cables are only counted

@@ -11,12 +11,9 @@ use super::faults;
 use super::host::Host;
 use super::listening::is_listening;
 use super::net::Wires;
-use super::output::{OwnLines, Relay};
-use crate::report::Wall;
-use crate::signals::Interrupt;
+use super::output::{LAST_LINES_TIMEOUT, OwnLines};
+use super::outside::{End, Outside, POLL_INTERVAL};
 
-/// Interval at which signals and processes are polled; the end of an output is noticed at once.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// If hosts have different programs, the first may be a server: how long the others wait for it to listen.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(3);
 /// The same where the system does not show listening processes.
@@ -28,7 +25,6 @@ const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
     pub(super) grace: Duration,
-    pub(super) timeout: Option<Duration>,
     /// Time between the starts of two hosts; `None` starts them at once, or when the first of several programs listens.
     pub(super) stagger: Option<Duration>,
     /// Whether hosts have programs of their own.
@@ -52,14 +48,12 @@ pub(super) struct Watch<'a, 'f> {
     fabric: &'a SharedFabric,
     /// The network of the hosts, if they have one.
     wires: Option<&'a mut Wires<'f>>,
-    relay: &'a Relay,
     own: &'a OwnLines,
-    interrupt: &'a Interrupt,
-    begun: Wall,
+    outside: &'a Outside<'a>,
     started: Duration,
     stage: Stage,
     since: Duration,
-    cause: Option<Cause>,
+    end: End,
 }
 
 impl<'a, 'f> Watch<'a, 'f> {
@@ -67,13 +61,12 @@ impl<'a, 'f> Watch<'a, 'f> {
         policy: Policy,
         fabric: &'a SharedFabric,
         wires: Option<&'a mut Wires<'f>>,
-        relay: &'a Relay,
         own: &'a OwnLines,
-        interrupt: &'a Interrupt,
+        outside: &'a Outside<'a>,
     ) -> Self {
-        let (begun, zero) = (Wall::start(), Duration::ZERO);
-        let (stage, cause) = (Stage::Running, None);
-        Self { policy, fabric, wires, relay, own, interrupt, begun, started: zero, stage, since: zero, cause }
+        let (started, since, stage) = (Duration::ZERO, Duration::ZERO, Stage::Running);
+        let end = End { cause: Cause::Done, is_from_outside: false };
+        Self { policy, fabric, wires, own, outside, started, stage, since, end }
     }
 
     /// Starts `count` programs, and returns when the last one has ended
@@ -83,7 +76,7 @@ impl<'a, 'f> Watch<'a, 'f> {
         count: usize,
         silences: &Receiver<()>,
         start: impl Fn(usize) -> anyhow::Result<Host>,
-    ) -> anyhow::Result<Cause> {
+    ) -> anyhow::Result<End> {
         let mut silent = 0;
         loop {
             if let Some(wires) = &mut self.wires {
@@ -91,7 +84,7 @@ impl<'a, 'f> Watch<'a, 'f> {
             }
             while hosts.len() < count && self.stage == Stage::Running && self.is_time_for_next(hosts) {
                 hosts.push(start(hosts.len())?);
-                self.started = self.begun.elapsed();
+                self.started = self.now();
             }
             for (number, host) in hosts.iter_mut().enumerate() {
                 if host.has_ended_now() {
@@ -110,25 +103,20 @@ impl<'a, 'f> Watch<'a, 'f> {
             }
             silent += usize::from(silences.recv_timeout(POLL_INTERVAL).is_ok());
         }
-        self.since = self.begun.elapsed();
-        while silent < hosts.len() * 2 && !self.has_passed(OUTPUT_TIMEOUT) {
+        self.since = self.now();
+        while silent < hosts.len() * 2 && !self.has_passed(self.output_timeout()) {
             silent += usize::from(silences.recv_timeout(POLL_INTERVAL).is_ok());
-            let is_ended = self.cause.is_some_and(Cause::is_from_outside);
-            if !is_ended && let Some(cause) = self.cause_from_outside() {
-                self.cause = self.cause.or(Some(cause));
-                break;
-            }
-            // A slow reader gets everything, as from other programs.
-            if !is_ended && self.relay.is_writing() {
-                self.since = self.begun.elapsed();
+            // A slow reader gets everything, as from other programs, and some time for the rest when the run is ended.
+            if self.ends_from_outside() || !self.end.is_from_outside && self.outside.relay.is_writing() {
+                self.since = self.now();
             }
         }
-        Ok(self.cause.unwrap_or(Cause::Done))
+        Ok(self.end)
     }
 
     fn is_time_for_next(&self, hosts: &[Host]) -> bool {
         let [.., last] = hosts else { return true };
-        let passed = self.begun.elapsed().saturating_sub(self.started);
+        let passed = self.now().saturating_sub(self.started);
         match self.policy.stagger {
             Some(stagger) => passed >= stagger,
             None if !self.policy.differ || hosts.len() > 1 || last.ended.is_some() => true,
@@ -153,8 +141,8 @@ impl<'a, 'f> Watch<'a, 'f> {
             None => format!("failed with exit code {code}"),
         };
         self.own.print(&format!("{} {how}", host.name));
-        if self.cause.is_none() {
-            self.cause = Some(Cause::Failed(number));
+        if self.end.cause == Cause::Done {
+            self.end.cause = Cause::Failed(number);
             self.enter(Stage::Grace);
         }
     }
@@ -162,10 +150,8 @@ impl<'a, 'f> Watch<'a, 'f> {
     /// Enters the next stage of the end if it is due
     fn advance(&mut self, hosts: &[Host], have_ended: bool) {
         if self.stage < Stage::Terminating {
-            let cause = self.cause_from_outside();
             let is_over = self.stage == Stage::Grace && self.has_passed(self.policy.grace);
-            if cause.is_some() || is_over || have_ended {
-                self.cause = self.cause.or(cause);
+            if self.ends_from_outside() || is_over || have_ended {
                 self.terminate(hosts);
             }
         } else if self.stage == Stage::Terminating && self.has_passed(self.policy.grace) {
@@ -174,19 +160,21 @@ impl<'a, 'f> Watch<'a, 'f> {
         }
     }
 
-    /// The reason to end the run that is not an end of its programs
-    fn cause_from_outside(&self) -> Option<Cause> {
-        let now = self.begun.elapsed();
-        if let Some(signal) = self.interrupt.signal() {
-            Some(Cause::Interrupted(signal))
-        } else if let Some(cause) = self.relay.cause() {
-            Some(cause)
-        } else if let Some(timeout) = self.policy.timeout.filter(|timeout| now >= *timeout) {
-            self.own.print(&format!("ended after {:.3} s by --timeout", timeout.as_secs_f64()));
-            Some(Cause::TimedOut)
-        } else {
-            None
+    /// Records and reports a cause from outside; true only once
+    fn ends_from_outside(&mut self) -> bool {
+        if self.end.is_from_outside {
+            return false;
         }
+        let cause = self.outside.cause();
+        if let (Some(Cause::TimedOut), Some(timeout)) = (cause, self.outside.timeout) {
+            self.own.print(&format!("ended after {:.3} s by --timeout", timeout.as_secs_f64()));
+        }
+        self.end.add(cause);
+        cause.is_some()
+    }
+
+    fn output_timeout(&self) -> Duration {
+        if self.end.is_from_outside { LAST_LINES_TIMEOUT } else { OUTPUT_TIMEOUT }
     }
 
     fn terminate(&mut self, hosts: &[Host]) {
@@ -199,10 +187,14 @@ impl<'a, 'f> Watch<'a, 'f> {
     }
 
     fn enter(&mut self, stage: Stage) {
-        (self.stage, self.since) = (stage, self.begun.elapsed());
+        (self.stage, self.since) = (stage, self.now());
+    }
+
+    fn now(&self) -> Duration {
+        self.outside.begun.elapsed()
     }
 
     fn has_passed(&self, time: Duration) -> bool {
-        self.begun.elapsed().saturating_sub(self.since) >= time
+        self.now().saturating_sub(self.since) >= time
     }
 }
