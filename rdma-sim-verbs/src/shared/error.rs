@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::settings::SettingsError;
 
@@ -37,6 +38,20 @@ pub enum FabricError {
         host: String,
         /// Its processes
         pids: Vec<u32>,
+    },
+    /// Another process has become a process of the host for too long
+    #[error(
+        "another process has held the lock of host {host:?} of fabric {fabric:?} for {} s, as processes do for a moment when they \
+         join the host: end it if it hangs",
+        .limit.as_secs()
+    )]
+    Locked {
+        /// The fabric
+        fabric: String,
+        /// The host
+        host: String,
+        /// How long this process has waited for the lock
+        limit: Duration,
     },
     /// The topology has no such host
     #[error("fabric {fabric:?} has no host {host:?}; its hosts are {hosts}")]

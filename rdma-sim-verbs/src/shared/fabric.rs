@@ -43,6 +43,8 @@ pub(super) struct Claim {
 
 /// How often a process looks for a free slot: one may be held free for a moment by a process that clears its counts
 const CLAIM_ATTEMPTS: u32 = 10;
+/// How long a process waits for another one that becomes a process of the same host, which takes it milliseconds
+const CLAIM_LIMIT: Duration = Duration::from_secs(10);
 
 /// How late the latest process of a host was: its events took place, or messages reached it, after the time that the model says
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -382,16 +384,18 @@ impl SharedFabric {
 
     /// Makes this process one of a host, for as long as its lock is held
     pub(super) fn claim(&self, host: usize) -> Result<Claim, FabricError> {
-        let name = self.settings.topology().hosts()[host].name().to_owned();
-        let subject = format!("host {name:?}");
-        let host_lock = files::host_lock(&self.directory, host).map_err(FabricError::io(subject.as_str()))?;
-        host_lock.lock().map_err(FabricError::io(subject.as_str()))?;
+        self.claim_within(host, CLAIM_LIMIT)
+    }
+
+    fn claim_within(&self, host: usize, limit: Duration) -> Result<Claim, FabricError> {
+        let name = || self.settings.topology().hosts()[host].name().to_owned();
+        let Some(host_lock) = files::lock_host(&self.directory, host, limit)? else {
+            return Err(FabricError::Locked { fabric: self.name.clone(), host: name(), limit });
+        };
         for attempt in 0..CLAIM_ATTEMPTS {
             for number in 0..remote::MAX_PROCESSES {
                 let process = ProcessName { host: host as u32, number };
-                let lock = files::process_lock(&self.directory, process)
-                    .map_err(FabricError::io(subject.as_str()))?;
-                if lock.try_lock().is_ok() {
+                if let Some(lock) = files::claim_slot(&self.directory, process)? {
                     return Ok(Claim { process, lock, host_lock });
                 }
             }
@@ -399,15 +403,17 @@ impl SharedFabric {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        Err(FabricError::Taken { fabric: self.name.clone(), host: name, pids: self.processes_of(host) })
+        Err(FabricError::Taken { fabric: self.name.clone(), host: name(), pids: self.processes_of(host) })
     }
 
     /// Whether a host has other processes than `process`; the caller holds the lock to claim the host
-    pub(super) fn has_siblings(&self, process: ProcessName) -> bool {
-        let numbers = (0..remote::MAX_PROCESSES).filter(|number| *number != process.number);
-        numbers
-            .map(|number| ProcessName { number, ..process })
-            .any(|other| files::hold_free(&self.directory, other).is_none())
+    pub(super) fn has_siblings(&self, process: ProcessName) -> Result<bool, FabricError> {
+        for number in (0..remote::MAX_PROCESSES).filter(|number| *number != process.number) {
+            if files::hold_free(&self.directory, ProcessName { number, ..process })?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

@@ -5,10 +5,11 @@
 //! becomes one of the host. Processes of the fabric hold a shared lock of the memory's file. The last of them removes the directory; if it was killed, the next process
 //! that makes or lists fabrics does. Locks end with their process.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rdma_sim::remote::{MAX_PROCESSES, ProcessName};
 
@@ -65,22 +66,62 @@ pub(super) fn pipe(directory: &Path, process: ProcessName) -> PathBuf {
     directory.join(format!("{}.{}.pipe", process.host, process.number))
 }
 
-/// The file whose lock the process of that name holds
-pub(super) fn process_lock(directory: &Path, process: ProcessName) -> io::Result<File> {
-    open_file(&directory.join(format!("{}.{}.lock", process.host, process.number)), true)
+/// Claims the slot of a process for as long as the value lives; `None` if a process is in it, or holds it free
+///
+/// # Errors
+///
+/// [`FabricError::Io`] with the path of the lock if the system refuses it.
+pub(super) fn claim_slot(directory: &Path, process: ProcessName) -> Result<Option<File>, FabricError> {
+    let (path, lock) = slot_lock(directory, process)?;
+    Ok(is_locked(&path, lock.try_lock())?.then_some(lock))
 }
 
 /// Keeps the slot of a process free for as long as the value lives; `None` if a process is in it
 ///
 /// Several processes may do so at once: only one that claims the slot holds its lock alone.
-pub(super) fn hold_free(directory: &Path, process: ProcessName) -> Option<File> {
-    let lock = process_lock(directory, process).ok()?;
-    lock.try_lock_shared().is_ok().then_some(lock)
+///
+/// # Errors
+///
+/// [`FabricError::Io`] with the path of the lock if the system refuses it.
+pub(super) fn hold_free(directory: &Path, process: ProcessName) -> Result<Option<File>, FabricError> {
+    let (path, lock) = slot_lock(directory, process)?;
+    Ok(is_locked(&path, lock.try_lock_shared())?.then_some(lock))
 }
 
-/// The file whose lock a process holds while it becomes one of a host
-pub(super) fn host_lock(directory: &Path, host: usize) -> io::Result<File> {
-    open_file(&directory.join(format!("{host}.lock")), true)
+/// The file whose lock the process in a slot holds
+fn slot_lock(directory: &Path, process: ProcessName) -> Result<(PathBuf, File), FabricError> {
+    open_lock(directory.join(format!("{}.{}.lock", process.host, process.number)))
+}
+
+/// Holds the lock that a process has while it becomes one of a host; `None` if another process holds it for all of `limit`
+///
+/// # Errors
+///
+/// [`FabricError::Io`] with the path of the lock if the system refuses it.
+pub(super) fn lock_host(directory: &Path, host: usize, limit: Duration) -> Result<Option<File>, FabricError> {
+    let (path, lock) = open_lock(directory.join(format!("{host}.lock")))?;
+    let deadline = clock::now_ns() + limit.as_nanos() as u64;
+    while !is_locked(&path, lock.try_lock())? {
+        if clock::now_ns() >= deadline {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(Some(lock))
+}
+
+fn open_lock(path: PathBuf) -> Result<(PathBuf, File), FabricError> {
+    let lock = open_file(&path, true).map_err(FabricError::io(path.display().to_string()))?;
+    Ok((path, lock))
+}
+
+/// Whether the lock of `path` was taken, rather than held by another process
+fn is_locked(path: &Path, outcome: Result<(), TryLockError>) -> Result<bool, FabricError> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(FabricError::Io(path.display().to_string(), error)),
+    }
 }
 
 /// Fills the directory of a new fabric, whose empty memory is `file`
@@ -109,4 +150,33 @@ pub(super) fn remove(directory: &Path) {
     let _ = fs::remove_file(directory.join(MEMORY));
     let _ = fs::remove_dir(directory);
     let _ = directory.parent().map(fs::remove_dir);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a lock that the system refuses and that counts as held by another process: its host would seem full.
+    #[test]
+    fn a_lock_that_the_system_refuses_is_an_error_with_its_path() {
+        let path = Path::new("/fabric/0.1.lock");
+        assert!(is_locked(path, Ok(())).unwrap());
+        assert!(!is_locked(path, Err(TryLockError::WouldBlock)).unwrap());
+        let refused = io::Error::from_raw_os_error(libc::ENOLCK);
+        let error = is_locked(path, Err(TryLockError::Error(refused))).unwrap_err().to_string();
+        assert!(error.starts_with("/fabric/0.1.lock: "), "{error}");
+        let directory = tempfile::tempdir().unwrap();
+        let process = ProcessName { host: 0, number: 1 };
+        fs::create_dir(directory.path().join("0.1.lock")).unwrap();
+        fs::create_dir(directory.path().join("0.lock")).unwrap();
+        let refused = [
+            claim_slot(directory.path(), process),
+            hold_free(directory.path(), process),
+            lock_host(directory.path(), 0, Duration::ZERO),
+        ];
+        for (refused, name) in refused.into_iter().zip(["0.1.lock", "0.1.lock", "0.lock"]) {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains(&format!("/{name}: ")), "{error}");
+        }
+    }
 }

@@ -14,6 +14,7 @@ use rdma_sim::remote::{MAX_PROCESSES, ProcessName, SharedObjects};
 
 use super::files;
 use super::segment::{OBJECT_KINDS, Segment};
+use crate::log::log_error;
 
 const BITS: u32 = 16;
 const MAX_COUNT: u32 = (1 << BITS) - 1;
@@ -45,11 +46,17 @@ impl HostObjects {
     fn reclaim(&self, counts: &AtomicU64, word: u64) -> bool {
         let others = (0..MAX_PROCESSES).filter(|number| *number != self.process.number);
         others.filter(|number| count(word, *number) > 0).any(|number| {
-            let ended = files::hold_free(&self.directory, ProcessName { number, ..self.process });
-            if ended.is_some() {
-                clear(counts, number);
+            match files::hold_free(&self.directory, ProcessName { number, ..self.process }) {
+                Ok(None) => false,
+                Ok(Some(_ended)) => {
+                    clear(counts, number);
+                    true
+                }
+                Err(error) => {
+                    log_error(&format!("objects of process {number} of the host count as in use: {error}"));
+                    false
+                }
             }
-            ended.is_some()
         })
     }
 }
@@ -110,7 +117,6 @@ fn clear(counts: &AtomicU64, number: u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::files::process_lock;
     use super::*;
 
     const QPS: Resource = Resource::QueuePairs;
@@ -129,11 +135,8 @@ mod tests {
 
     /// The locks of all processes, which exist for as long as they are held
     fn locks(processes: &[HostObjects]) -> Vec<std::fs::File> {
-        let lock = |objects: &HostObjects| {
-            let lock = process_lock(&objects.directory, objects.process).unwrap();
-            lock.try_lock().unwrap();
-            lock
-        };
+        let lock =
+            |objects: &HostObjects| files::claim_slot(&objects.directory, objects.process).unwrap().unwrap();
         processes.iter().map(lock).collect()
     }
 
@@ -193,9 +196,9 @@ mod tests {
         let mut locks = locks(&processes);
         assert!(processes[0].add(0, QPS, 0, 1));
         drop(locks.remove(0));
-        let _other = files::hold_free(directory.path(), processes[0].process).unwrap();
+        let _other = files::hold_free(directory.path(), processes[0].process).unwrap().unwrap();
         assert!(processes[1].add(0, QPS, 0, 1));
-        assert!(files::hold_free(directory.path(), processes[1].process).is_none(), "it lives");
+        assert!(files::hold_free(directory.path(), processes[1].process).unwrap().is_none(), "it lives");
     }
 
     /// Catches a count that runs into that of the next process.

@@ -153,3 +153,17 @@ fn a_host_whose_process_number_is_invalid_or_of_another_process_has_no_process()
     }
     assert!(claim(own, started + 1).is_empty(), "the process with this number is another one");
 }
+
+/// Regression: a process waited without end for one that hung, and said nothing.
+#[test]
+fn a_host_whose_lock_another_process_keeps_is_an_error_that_names_it() {
+    let fabric = SharedFabric::create(&name("locked"), &settings()).unwrap();
+    let other = files::lock_host(fabric.directory(), 1, Duration::ZERO).unwrap().unwrap();
+    let error = fabric.claim_within(1, Duration::ZERO).map(|claim| claim.process).unwrap_err();
+    assert!(matches!(error, FabricError::Locked { .. }), "{error}");
+    let error = error.to_string();
+    assert!(error.contains("host \"b\"") && error.contains(fabric.name()), "{error}");
+    assert_eq!(fabric.claim_within(0, Duration::ZERO).unwrap().process, FIRST, "another host is free");
+    drop(other);
+    assert_eq!(fabric.claim(1).unwrap().process, ProcessName { host: 1, number: 0 });
+}

@@ -90,7 +90,7 @@ impl LocalHost {
             self.processes(driver)
         };
         let mut now = states();
-        let is_joined = now[self.host].0 == Process::Stopped && self.fabric.has_siblings(process);
+        let is_joined = now[self.host].0 == Process::Stopped && self.fabric.has_siblings(process)?;
         if is_joined {
             now[self.host].0 = Process::Running;
         } else if now[self.host].0 != Process::Running {
