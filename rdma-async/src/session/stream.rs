@@ -143,7 +143,8 @@ impl<D: Device> Stream<D> {
     ///
     /// A message above 68,544 bytes that comes while this future waits is received there without a copy; others are copied. One that is
     /// longer than the [capacity](Lease::capacity) is received as by [`recv`](Self::recv). If several tasks receive from the stream,
-    /// one may get a message in the lease of another. [`Message::into_lease`] gives the lease back.
+    /// one may get a message in the lease of another. [`Message::into_lease`] gives the lease back. Until then, or until the message is
+    /// dropped, its memory stays leased, as does a range of adopted memory.
     ///
     /// # Errors
     ///

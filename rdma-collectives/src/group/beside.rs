@@ -15,6 +15,9 @@ impl<D: Device> Group<D> {
     /// first. Both groups work on, each with memory and streams of its own. Ranks make groups over the same sessions one after another, in the
     /// same order, and so they [shrink](Self::shrink) them.
     ///
+    /// Both groups lease send memory: with the defaults, a rank with four neighbours has too little for two groups. Give its node
+    /// [more](rdma_async::NodeOptions::send_memory), or the groups shorter [blocks](GroupOptions::block_bytes).
+    ///
     /// ```
     /// # rdma_sim::Sim::new().run(async |net| {
     /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
@@ -42,7 +45,8 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// As [`join`](Self::join): a [`JoinError`]. The rank then resets its sessions, which ends both groups.
+    /// As [`join`](Self::join): a [`JoinError`], which is [`JoinError::Memory`] if the node has too little. The rank then resets its sessions,
+    /// which ends both groups.
     ///
     /// # Cancel safety
     ///
