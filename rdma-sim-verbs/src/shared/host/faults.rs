@@ -150,8 +150,12 @@ impl LocalHost {
 
 #[cfg(test)]
 mod tests {
+    use rdma_core::{QpType, Qpn};
+    use rdma_sim::remote::{LinkMessage, QpName};
     use rdma_sim::{CableStats, Topology};
 
+    use super::super::super::codec::{self, Stamp};
+    use super::super::super::ring::Writer;
     use super::super::super::{Settings, SharedFabric};
     use super::*;
 
@@ -221,5 +225,34 @@ mod tests {
         fabric.add_fault(other).unwrap();
         let _third = process(&fabric, "a");
         assert_eq!(log(&fabric), [WAITING, FIRED, other]);
+    }
+
+    /// Catches queue pairs of a killed process that stay in the processes of other hosts, which would send to them, and those of a process
+    /// that lives and are forgotten.
+    #[test]
+    fn the_queue_pairs_of_a_killed_process_of_another_host_are_forgotten() {
+        let fabric = fabric("reaped");
+        let (here, driver) = process(&fabric, "a");
+        let [killed, _alive] = ["b", "b"].map(|host| process(&fabric, host));
+        let [here_name, first, second] =
+            [(0, 0), (1, 0), (1, 1)].map(|(host, number)| ProcessName { host, number });
+        for from in [first, second] {
+            // The number of a queue pair says which process of its host has it.
+            let qpn = Qpn((1..1 << 24).find(|qpn| ProcessName::of(1, Qpn(*qpn)) == from).unwrap());
+            let qp = QpName { device: 3, qpn };
+            let ready = LinkMessage::Ready { qp, peer: Qpn(1), qp_type: QpType::Uc };
+            let (words, bytes) = codec::encode(Stamp { from: 1, to: 1 }, &ready);
+            assert!(Writer::new(fabric.segment.ring(from, here_name)).write(&words, bytes));
+        }
+        let known = || {
+            here.session(&driver, true).end();
+            here.reap_dead_processes(&driver);
+            driver.net().objects().queue_pairs
+        };
+        assert_eq!(known(), 2);
+        // A killed process leaves its number behind, and no process has it.
+        fabric.segment.slot(first).pid.store(i32::MAX as u32, Ordering::Release);
+        assert_eq!(known(), 1);
+        drop(killed);
     }
 }
