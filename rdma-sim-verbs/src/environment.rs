@@ -22,11 +22,15 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 }
 
 /// How time passes that is not that of the clock on the wall
+///
+/// With either clock, time passes in `rdma_sim_step`, `rdma_sim_rest` and, by 1 ns, `rdma_sim_inject`. A verb that blocks, because the
+/// profile or a fault says that it takes time, advances the clock by as long as it blocks, and events that are due by then take place before
+/// it returns. Posts advance no virtual clock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum VirtualClock {
-    /// To the next event when a completion queue is empty that the program polls
+    /// Time also jumps to the next event when the program polls an empty completion queue, or asks a channel for an event that it lacks
     Jumping,
-    /// When the program says so
+    /// Time passes in no other way: polls do not advance the clock
     Stepped,
 }
 

@@ -23,8 +23,9 @@
 //!
 //! Without `RDMA_SIM_FABRIC`, the devices of all hosts are in the process, named `rdma_en2@a` for device `rdma_en2` of host `a`. With
 //! `RDMA_SIM_CLOCK=virtual`, time jumps to the next event at each poll of an empty completion queue, so that runs are equal. With
-//! `RDMA_SIM_CLOCK=stepped`, it passes only in `rdma_sim_step`, `rdma_sim_rest` and verbs that take time: for a program that plays several
-//! hosts at once, in exact nanoseconds. Otherwise it is the time of the clock on the wall.
+//! `RDMA_SIM_CLOCK=stepped`, it passes only in `rdma_sim_step`, `rdma_sim_rest` and, by 1 ns, `rdma_sim_inject`: for a program that plays
+//! several hosts at once, in exact nanoseconds. With both, a verb that blocks, because the profile or a fault says that it takes time,
+//! advances time by as long as it blocks. Otherwise it is the time of the clock on the wall.
 //!
 //! # Everywhere
 //!
