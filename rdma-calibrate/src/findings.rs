@@ -22,6 +22,8 @@ pub struct Findings {
     pub figures: Vec<(&'static str, String)>,
     /// Rules that no field of the model switches
     pub rules: Vec<RuleFinding>,
+    /// Rules that no field of the model switches and that were not tested, by their names in the catalogue, each with the reason
+    pub untested_rules: Vec<(&'static str, String)>,
 }
 
 /// Whether the device follows a rule that no field of the model switches
@@ -44,6 +46,7 @@ impl Findings {
             took: Duration::ZERO,
             figures: Vec::new(),
             rules: Vec::new(),
+            untested_rules: Vec::new(),
         }
     }
 
@@ -61,6 +64,10 @@ impl Findings {
 
     pub(crate) fn rule(&mut self, rule: &'static str, instead: Option<String>) {
         self.rules.push(RuleFinding { rule, instead });
+    }
+
+    pub(crate) fn leave_rule(&mut self, rule: &'static str, why: String) {
+        self.untested_rules.push((rule, why));
     }
 
     pub(crate) fn figure(&mut self, what: &'static str, value: impl Display) {

@@ -36,6 +36,9 @@ impl Findings {
                 None => writeln!(confirmed, "| rule {name} | follows it |"),
             };
         }
+        for (name, why) in &self.untested_rules {
+            let _ = writeln!(open, "| rule {name} | not tested | {why} |");
+        }
         let mut page = format!(
             "# Calibration of {}\n\nLink of {} Gb/s; the calibration took {:.1} s of the device's time. Values are those of profile `{}` \
              unless found otherwise.\n",

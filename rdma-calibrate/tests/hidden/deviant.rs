@@ -62,6 +62,25 @@ fn each_rule_without_a_field_that_a_device_breaks_is_named() {
     }
 }
 
+/// Regression: a machine without enough memory that a process may lock was said to break the rule.
+///
+/// Catches a refusal of another cause than the length that counts as one for it, and a rule that is said to hold, or not mentioned.
+#[test]
+fn a_registration_that_is_refused_for_lack_of_memory_does_not_test_the_rule() {
+    let found = found(NO_MEMORY);
+    let is_it = |rule: &str| rule == "registration-length";
+    assert!(!found.rules.iter().any(|found| is_it(found.rule)), "{:?}", found.rules);
+    assert!(found.contradictions().is_empty(), "{:?}", found.contradictions());
+    let (_, why) = found.untested_rules.iter().find(|(rule, _)| is_it(rule)).unwrap();
+    assert!(why.contains("16777217 bytes") && why.contains("RLIMIT_MEMLOCK"), "{why}");
+    let page = found.page();
+    let undecided = page.split("## What was not decided").nth(1).unwrap();
+    assert!(undecided.contains("| rule registration-length | not tested | 16777217 bytes: "), "{page}");
+}
+
+/// Breaks no rule: when it registers so many bytes, the system has just run out of memory
+const NO_MEMORY: &str = "no memory";
+
 struct Deviant(SimDevice, &'static str);
 
 struct DeviantCq(SimCompletionQueue, &'static str);
@@ -105,6 +124,9 @@ unsafe impl Device for Deviant {
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<DeviantMr, Error> {
         if self.1 == "registration-length" && mem.len() == 1 {
             return Err(Error::new(Verb::RegMr, Invalid::EmptyRegion.into()));
+        }
+        if self.1 == NO_MEMORY && mem.len() == (16 << 20) + 1 {
+            return Err(Error::new(Verb::RegMr, Cause::LockedMemory { limit: 16 << 20 }));
         }
         // SAFETY: the caller keeps the same contract.
         let region = unsafe { self.0.register(mem, access) }?;
