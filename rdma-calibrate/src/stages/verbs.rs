@@ -4,8 +4,10 @@
 //! long as it did; the page has each verb.
 
 use rdma_core::{CompletionQueue as _, Device as _, FRAME, QpInit, QueuePair as _, Transition};
+use rdma_sim::profile::Decided;
 
 use super::timing::median;
+use crate::Findings;
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::machine::Path;
@@ -66,23 +68,37 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         }
         return Ok(());
     }
-    for (field, ns) in FIELDS.into_iter().zip(constants(&took)) {
-        lab.findings.decide(field, ns.max(0.0).round() as u64);
-    }
-    for field in ["timing.create_ns", "timing.modify_ns", "timing.teardown_ns"] {
-        lab.findings.profile.remark(field, "the mean of several verbs; the page has each");
-    }
+    enter(&mut lab.findings, &took);
     Ok(())
 }
 
+fn enter(findings: &mut Findings, took: &Round) {
+    for (field, ns) in FIELDS.into_iter().zip(constants(took)) {
+        match ns {
+            Some(ns) => findings.decide(field, ns.round() as u64),
+            None => findings.leave(field, "no such time follows from those of the verbs; the page has each"),
+        }
+    }
+    for field in ["timing.create_ns", "timing.modify_ns", "timing.teardown_ns"] {
+        if findings.profile.decided(field) == Some(Decided::Measured) {
+            findings.profile.remark(field, "the mean of several verbs; the page has each");
+        }
+    }
+}
+
 /// The constants of the model, in the order of [`FIELDS`]
-fn constants(took: &Round) -> [f64; FIELDS.len()] {
+///
+/// A difference of verbs is `None` if it is no time of a verb: it is zero or negative, by noise or by a device that the model does not fit.
+fn constants(took: &Round) -> [Option<f64>; FIELDS.len()] {
     let [open, cq, qp, rtr, rts, small, large, dereg, _, destroy_qp, destroy_cq, close] = *took;
     let modify = (rtr + rts) / 2.0;
-    let page = ((large - small) / (PAGES - 1) as f64).max(0.0);
+    // Pages may take no time.
+    let page = Some((large - small) / (PAGES - 1) as f64).filter(|ns| *ns >= 0.0);
+    let register = page.map(|page| small - page).filter(|ns| *ns > 0.0);
     // A queue pair is created and set to INIT.
-    let create = (cq + qp - modify) / 2.0;
-    [open, create, small - page, page, modify, (dereg + destroy_qp + destroy_cq + close) / 4.0]
+    let create = Some((cq + qp - modify) / 2.0).filter(|ns| *ns > 0.0);
+    let teardown = (dereg + destroy_qp + destroy_cq + close) / 4.0;
+    [Some(open), create, register, page, Some(modify), Some(teardown)]
 }
 
 /// Makes, connects and destroys one of everything
@@ -135,15 +151,45 @@ async fn round(lab: &mut Lab<'_>) -> Result<Round, CalibrateError> {
 
 #[cfg(test)]
 mod tests {
+    use rdma_core::{PortState, PortStatus};
+
     use super::*;
 
     /// A real device has a time for each verb: a connection takes as long with the constants as it did.
     #[test]
     fn the_constants_add_up_to_what_a_connection_took() {
         let took = [90.0, 30.0, 70.0, 50.0, 10.0, 25.0, 25.0 + 511.0 * 2.0, 4.0, 100.0, 6.0, 8.0, 2.0];
-        let [open, create, register, page, modify, teardown] = constants(&took);
+        let [open, create, register, page, modify, teardown] = constants(&took).map(Option::unwrap);
         assert_eq!(open + 2.0 * create + 3.0 * modify, 90.0 + 30.0 + 70.0 + 50.0 + 10.0);
         assert_eq!(4.0 * teardown, 4.0 + 6.0 + 8.0 + 2.0);
         assert_eq!([register + page, register + 512.0 * page], [25.0, 25.0 + 511.0 * 2.0]);
+    }
+
+    /// Regression: a difference that noise had made negative was entered as 0 ns, measured.
+    ///
+    /// Catches a difference that is zero or negative and counts as a time, and pages that take no time and are left undecided.
+    #[test]
+    fn a_difference_of_verbs_that_is_no_time_is_left_undecided() {
+        let found = |took: Round| {
+            let mut findings = Findings::new("rdma_en2", PortStatus::new(PortState::Active, 80_000_000_000));
+            enter(&mut findings, &took);
+            let is_left = |field: &&str| findings.profile.decided(field) == Some(Decided::Undecided);
+            let left: Vec<_> = FIELDS.into_iter().filter(is_left).collect();
+            assert!(
+                left.iter().all(|field| findings.profile.why(field).unwrap().starts_with("no such time"))
+            );
+            left
+        };
+        let took = [90.0, 30.0, 70.0, 50.0, 10.0, 25.0, 25.0, 4.0, 100.0, 6.0, 8.0, 2.0];
+        let with = |verb: usize, ns| {
+            let mut changed = took;
+            changed[verb] = ns;
+            changed
+        };
+        assert_eq!(found(took), [""; 0], "pages take no time");
+        assert_eq!(found(with(3, 190.0)), ["timing.create_ns"], "it would be zero");
+        assert_eq!(found(with(3, 400.0)), ["timing.create_ns"]);
+        assert_eq!(found(with(6, 24.0)), ["timing.register_ns", "timing.register_page_ns"]);
+        assert_eq!(found(with(6, 25.0 * 513.0)), ["timing.register_ns"]);
     }
 }
