@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         report::be_quiet();
     }
     #[cfg(unix)]
-    if let Err(error) = signals::end_on_signals() {
+    if let Err(error) = signals::end_on_signals().and_then(|()| signals::fail_writes_beyond_limits()) {
         report::note(&error.to_string());
     }
     if args.verbose

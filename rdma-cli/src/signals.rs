@@ -39,6 +39,19 @@ pub(crate) fn end_on_signals() -> io::Result<()> {
     Ok(())
 }
 
+/// Makes a write beyond the limit of file size fail, after which the temporary file is removed, instead of ending the program
+///
+/// The signal is handled and not ignored: programs that this one starts have the default action again. Where it was ignored when the
+/// program started, it stays so for them as well.
+#[cfg(unix)]
+pub(crate) fn fail_writes_beyond_limits() -> io::Result<()> {
+    if is_ignored(libc::SIGXFSZ) {
+        return Ok(());
+    }
+    // The flag has no reader.
+    signal_hook::flag::register(libc::SIGXFSZ, Arc::default()).map(drop)
+}
+
 #[cfg(unix)]
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, signal_hook::consts::SIGHUP];
 #[cfg(not(unix))]
@@ -68,9 +81,6 @@ impl Interrupt {
         for end in ENDS.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             signal_hook::low_level::unregister(end);
         }
-        // SIGXFSZ: a file beyond its size limit becomes a failed write, after which the temporary file is removed.
-        #[cfg(target_os = "linux")]
-        signal_hook::flag::register(25, Arc::default())?;
         Ok(Self { flag, signal: number })
     }
 

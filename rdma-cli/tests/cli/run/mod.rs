@@ -5,6 +5,8 @@
 mod calibrate;
 pub(crate) mod fixture;
 #[cfg(target_os = "linux")]
+mod limits;
+#[cfg(target_os = "linux")]
 mod machines;
 #[cfg(target_os = "linux")]
 mod net;
