@@ -7,7 +7,6 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, bail};
 use tempfile::NamedTempFile;
@@ -70,7 +69,7 @@ pub(crate) fn spool() -> PathBuf {
 pub(crate) struct Replacement {
     path: PathBuf,
     /// The file that is replaced.
-    existing: Option<Version>,
+    existing: Option<Identity>,
     /// `None` if the file goes to standard output.
     folder: Option<PathBuf>,
     file: NamedTempFile,
@@ -111,7 +110,7 @@ impl Replacement {
             bail!(at(&path, format!("cannot be written: there is no folder {}", folder.display())));
         }
         let file = temporary(&folder, mode, existing.as_ref()).map_err(without_path).with_context(written)?;
-        Ok(Self { path, existing: existing.as_ref().map(Version::of), folder: Some(folder), file })
+        Ok(Self { path, existing: existing.as_ref().map(Identity::of), folder: Some(folder), file })
     }
 
     /// Prepares a file that goes to standard output when it is complete
@@ -165,11 +164,12 @@ impl Replacement {
 
     /// Keeps what was written beside the destination, and returns where
     ///
-    /// `None` if nothing was written, there is no such place, or another copy has completed the file meanwhile: nothing would continue
-    /// this one.
+    /// `None` if nothing was written, there is no such place, or another file is at the destination by now, such as that of another
+    /// copy: nothing would continue this one.
     pub(crate) fn keep(self) -> Result<Option<PathBuf>> {
         let Some(rest) = self.rest() else { return Ok(None) };
-        if fs::metadata(&self.path).ok().as_ref().map(Version::of) != self.existing {
+        // A destination that was removed, or is changed in place, says nothing of other copies.
+        if fs::metadata(&self.path).is_ok_and(|found| Some(Identity::of(&found)) != self.existing) {
             return Ok(None);
         }
         let kept = || at(&rest, "the incomplete file cannot be kept");
@@ -206,23 +206,27 @@ impl Replacement {
     }
 }
 
-/// What tells a file from the one that replaces it
+/// What tells a file from the one that replaces it, whatever is written into either
 #[derive(Debug, Eq, PartialEq)]
-struct Version {
+struct Identity {
+    #[cfg(unix)]
+    device: u64,
     #[cfg(unix)]
     inode: u64,
-    len: u64,
-    modified: Option<SystemTime>,
+    #[cfg(not(unix))]
+    created: Option<std::time::SystemTime>,
 }
 
-impl Version {
+impl Identity {
+    #[cfg(unix)]
     fn of(found: &Metadata) -> Self {
-        Self {
-            #[cfg(unix)]
-            inode: std::os::unix::fs::MetadataExt::ino(found),
-            len: found.len(),
-            modified: found.modified().ok(),
-        }
+        use std::os::unix::fs::MetadataExt;
+        Self { device: found.dev(), inode: found.ino() }
+    }
+
+    #[cfg(not(unix))]
+    fn of(found: &Metadata) -> Self {
+        Self { created: found.created().ok() }
     }
 }
 
@@ -385,6 +389,41 @@ mod tests {
                 assert_eq!(fs::read(&path).unwrap(), b"afterwards");
                 assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{is_kept_first} {is_new}");
             }
+        }
+    }
+
+    /// Catches a rest that is discarded although no other copy has completed.
+    #[test]
+    fn a_rest_is_kept_unless_another_file_is_at_the_destination() {
+        type Change = fn(&Path);
+        let touched = |path: &Path| {
+            let file = File::options().append(true).open(path).unwrap();
+            file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        };
+        let longer = |path: &Path| File::options().append(true).open(path).unwrap().write_all(b"x").unwrap();
+        let removed = |path: &Path| fs::remove_file(path).unwrap();
+        let replaced = |path: &Path| {
+            // The old file exists still, so that the new one cannot have its number.
+            fs::write(path.with_extension("new"), b"before").unwrap();
+            fs::rename(path.with_extension("new"), path).unwrap();
+        };
+        let created = |path: &Path| fs::write(path, b"").unwrap();
+        for (name, is_there, change, is_kept) in [
+            ("touched", true, touched as Change, true),
+            ("appended to", true, longer, true),
+            ("removed", true, removed, true),
+            ("replaced", true, replaced, false),
+            ("created", false, created, false),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("file");
+            if is_there {
+                fs::write(&path, b"before").unwrap();
+            }
+            let mut file = Replacement::create(&path, 0o644).unwrap();
+            file.write(b"after").unwrap();
+            change(&path);
+            assert_eq!(file.keep().unwrap().is_some(), is_kept, "{name}");
         }
     }
 

@@ -16,6 +16,7 @@ use super::agreed::{DIFFERS, PIECE, PIECES, Stalled};
 use super::destination::Destination;
 use super::receive::{Received, Receiver};
 use super::send::{Sender, Sources};
+use super::words::remedy;
 use crate::failure::at;
 use crate::file::Replacement;
 use crate::mac;
@@ -69,12 +70,8 @@ impl Transfer {
         };
         let (sent, received) = match copied {
             Err(error) if error.is::<Stalled>() || error.is::<Interrupted>() => {
-                let kept = incomplete.take().map(Replacement::keep).transpose()?.flatten();
-                let rest = kept.map_or_else(
-                    || "copy again".to_owned(),
-                    |rest| format!("what has arrived is in {}: copy again to continue", rest.display()),
-                );
-                return Err(error.context(at(&path, format!("the copy is not complete; {rest}"))));
+                let remedy = remedy(incomplete.take().map_or(Ok(None), Replacement::keep));
+                return Err(error.context(at(&path, format!("the copy is not complete; {remedy}"))));
             }
             copied => copied?,
         };

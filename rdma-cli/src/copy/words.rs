@@ -1,7 +1,11 @@
 //! What is said of a copy, in all of its forms
 
+use std::path::PathBuf;
+
+use anyhow::Result;
+
 use super::receive::Received;
-use crate::report::bytes;
+use crate::report::{bytes, plain};
 
 /// How much was copied
 pub(super) fn size(received: &Received) -> String {
@@ -15,6 +19,17 @@ pub(super) fn size(received: &Received) -> String {
     let files = count(*files, "file", "files");
     let directories = count(*directories, "directory", "directories");
     format!("{size} in {files}, {directories}, {}", count(*links, "link", "links"))
+}
+
+/// What to do after a copy that is not complete, of which `kept` says whether the next one continues it
+pub(super) fn remedy(kept: Result<Option<PathBuf>>) -> String {
+    match kept {
+        Ok(Some(rest)) => {
+            format!("what has arrived is in {}: copy again to continue", plain(&rest.display().to_string()))
+        }
+        Ok(None) => "copy again".to_owned(),
+        Err(error) => format!("copy again: {}", plain(&format!("{error:#}"))),
+    }
 }
 
 /// What became of what was there before

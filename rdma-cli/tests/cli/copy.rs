@@ -2,6 +2,9 @@
 
 #![allow(unsafe_code, reason = "calls of libc")]
 
+#[cfg(target_os = "linux")]
+mod failures;
+
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;

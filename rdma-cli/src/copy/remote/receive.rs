@@ -10,7 +10,7 @@ use super::outcome::Outcome;
 use super::request::Request;
 use crate::copy::destination::Destination;
 use crate::copy::receive::{Received, Receiver};
-use crate::copy::words::{earlier, size};
+use crate::copy::words::{earlier, remedy, size};
 use crate::file::Replacement;
 use crate::machines::{Accepted, Carried, explain, part, unless_interrupted};
 use crate::progress;
@@ -39,10 +39,12 @@ impl Incoming {
     }
 }
 
-/// Whether a disk or a quota has no room left
+/// Whether a disk or a quota has no room left, or a limit of file size is reached
 fn is_full(error: &anyhow::Error) -> bool {
     let kinds = error.chain().filter_map(|cause| Some(cause.downcast_ref::<io::Error>()?.kind()));
-    kinds.into_iter().any(|kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
+    kinds.into_iter().any(|kind| {
+        matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+    })
 }
 
 /// A name that the peer chose, for people
@@ -70,16 +72,13 @@ pub(crate) async fn receive(
     let carried = Carried::over(&session);
     part(node, session, &done).await;
     progress.finish_and_clear();
-    let is_full = done.as_ref().is_err_and(is_full);
-    // The received bytes would keep the disk full.
-    let kept = incomplete.take().filter(|_| !is_full).map(Replacement::keep).transpose()?.flatten();
     let received: Received = done.map_err(|error| {
-        let rest = match kept {
-            _ if is_full => String::new(),
-            None => ": copy again to continue".to_owned(),
-            Some(kept) => format!(": copy again to continue; what has arrived is in {}", shown(&kept)),
+        let remedy = match incomplete.take() {
+            // The received bytes would keep the disk full.
+            _ if is_full(&error) => "nothing of it is kept: copy again once there is room".to_owned(),
+            rest => remedy(rest.map_or(Ok(None), Replacement::keep)),
         };
-        explain(error).context(format!("{}: the copy is not complete{rest}", shown(&place)))
+        explain(error).context(format!("{}: the copy is not complete; {remedy}", shown(&place)))
     })?;
     let goodput = (received.bytes - received.resumed) as f64 / wall_seconds;
     let report = Outcome {
@@ -96,4 +95,24 @@ pub(crate) async fn receive(
     };
     let rows = [("received", shown(&place)), ("size", size(&received))];
     output.outcome(&report, rows.into_iter().chain(report.rows()).chain(earlier(&received)))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// Catches a rest that is kept where the limit that ended the copy would end the next one as well.
+    #[test]
+    fn a_disk_a_quota_and_a_limit_of_file_size_may_be_full() {
+        for (errno, expected) in [
+            (libc::ENOSPC, true),
+            (libc::EDQUOT, true),
+            (libc::EFBIG, true),
+            (libc::EIO, false),
+            (libc::EROFS, false),
+        ] {
+            let error = anyhow::Error::new(io::Error::from_raw_os_error(errno)).context("cannot be written");
+            assert_eq!(is_full(&error), expected, "{errno}");
+        }
+    }
 }

@@ -1,0 +1,155 @@
+//! `tb5 copy` that fails in the middle: the messages and exit codes of both sides, and what is left
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use super::{noise, with_source};
+use crate::machines::Listener;
+use crate::support::{Folder, Running, assert_code, assert_failed, program, stderr, tool};
+
+/// A copy of `source` to the machine of `listener`, under the name `to`
+fn send(listener: &Listener, source: &Path, to: &str) -> Output {
+    tool().args(listener.send(&[])).arg(source).arg(format!("127.0.0.1:{to}")).output().unwrap()
+}
+
+/// Limits the size of the files that a process writes
+fn limit_file_size(running: &Running, bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: the limit is read from memory of its type, and no old one is written.
+    let set = unsafe {
+        libc::prlimit(running.id() as i32, libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut())
+    };
+    assert_eq!(set, 0);
+}
+
+/// Catches an error of the rest that hides why the copy has ended, and the promise to continue what is not kept.
+#[test]
+fn a_rest_that_cannot_be_kept_is_reported_beside_the_failure() {
+    let folder = with_source(&noise(4 << 20, 1));
+    folder.directory(".copy.tb5-partial");
+    let output = tb5!["copy", "--fault", "unplug@300us", folder.path("source"), folder.path("copy")];
+    assert_failed(
+        &output,
+        1,
+        &[
+            "copy: the copy is not complete; copy again: ",
+            ".copy.tb5-partial: the incomplete file cannot be kept: Is a directory",
+            "nothing has arrived for 10 s since the last fault",
+        ],
+    );
+    assert!(!stderr(&output).contains("to continue"), "{}", stderr(&output));
+    assert_eq!(folder.entries(), [".copy.tb5-partial", "source"]);
+}
+
+/// Catches the same between two machines, where either side is stopped by its user.
+#[test]
+fn a_receiver_that_cannot_keep_the_rest_says_why_the_copy_has_ended() {
+    let (folder, root) = (Folder::new(), Folder::new());
+    File::create(folder.path("source")).unwrap().set_len(1 << 40).unwrap();
+    root.directory(".copy.tb5-partial");
+    let listener = Listener::start(&root.path(""), &[]);
+    let mut command = tool();
+    command.args(listener.send(&[])).arg(folder.path("source")).arg("127.0.0.1:copy");
+    let sender = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    super::under_way(&root);
+    listener.running.signal(libc::SIGINT);
+    assert_failed(&sender.finish(), 1, &["the other side was stopped by its user"]);
+    let received = listener.running.finish();
+    assert_failed(
+        &received,
+        130,
+        &["copy again: ", "the incomplete file cannot be kept: Is a directory", "interrupted"],
+    );
+    assert!(!stderr(&received).contains("to continue"), "{}", stderr(&received));
+    assert_eq!(root.entries(), [".copy.tb5-partial"]);
+}
+
+/// Stands for a full disk and a quota: it needs no privileges, and holds for root.
+///
+/// Catches a rest that is kept although there is no room, and a promise to continue it.
+#[test]
+fn a_receiver_that_reaches_a_limit_keeps_nothing() {
+    let (folder, root) = (Folder::new(), Folder::new());
+    File::create(folder.path("source")).unwrap().set_len(1 << 40).unwrap();
+    let listener = Listener::start(&root.path(""), &[]);
+    limit_file_size(&listener.running, 64 << 10);
+    let sent = send(&listener, &folder.path("source"), "copy");
+    let received = listener.running.finish();
+    assert_failed(
+        &sent,
+        1,
+        &["the copy is not complete", "the other side has given up: its output says more"],
+    );
+    assert_failed(
+        &received,
+        1,
+        &["nothing of it is kept: copy again once there is room", "copy: cannot be written: File too large"],
+    );
+    assert!(!stderr(&received).contains("to continue"), "{}", stderr(&received));
+    assert_eq!(root.entries(), [""; 0]);
+}
+
+/// Catches a request that cannot be met and leaves something behind, or ends the wait for the next one.
+#[test]
+fn a_destination_below_a_file_is_refused_at_both_sides() {
+    let (folder, root) = (with_source(&noise(1000, 3)), Folder::new());
+    root.write("file", "text");
+    let listener = Listener::start(&root.path(""), &[]);
+    assert_failed(&send(&listener, &folder.path("source"), "file/x"), 1, &["127.0.0.1: the other side "]);
+    assert_eq!(root.entries(), ["file"]);
+    assert_code(&send(&listener, &folder.path("source"), "x"), 0);
+    let received = listener.running.finish();
+    assert_code(&received, 0);
+    assert!(stderr(&received).contains("file"), "{}", stderr(&received));
+}
+
+/// Catches a sender that pads or hangs when its source ends early, and a receiver that completes the file.
+#[test]
+fn a_source_that_is_truncated_while_it_is_sent_fails_at_both_sides() {
+    let (folder, root) = (Folder::new(), Folder::new());
+    let source = File::create(folder.path("source")).unwrap();
+    source.set_len(1 << 40).unwrap();
+    let listener = Listener::start(&root.path(""), &[]);
+    let mut command = tool();
+    command.args(listener.send(&[])).arg(folder.path("source")).arg("127.0.0.1:copy");
+    let sender = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    super::under_way(&root);
+    source.set_len(0).unwrap();
+    assert_failed(&sender.finish(), 1, &["source: the file changed while it was copied"]);
+    assert_failed(
+        &listener.running.finish(),
+        1,
+        &["the copy is not complete", "the other side has given up"],
+    );
+    // What has arrived is compared with the source by the next copy.
+    assert_eq!(root.entries(), [".copy.tb5-partial"]);
+}
+
+/// Catches a sender whose file cannot be read and a receiver that leaves an empty file, or waits.
+#[test]
+fn a_source_that_cannot_be_read_fails_at_both_sides() {
+    let root = Folder::new();
+    let listener = Listener::start(&root.path(""), &[]);
+    // A file whose first byte no process can read, not even that of root.
+    let sent = send(&listener, Path::new("/proc/self/mem"), "copy");
+    assert_failed(&sent, 1, &["/proc/self/mem: cannot be read: Input/output error"]);
+    let received = listener.running.finish();
+    assert_failed(&received, 1, &["the copy is not complete; copy again", "the other side has given up"]);
+    assert!(!stderr(&received).contains("to continue"), "{}", stderr(&received));
+    assert_eq!(root.entries(), [""; 0]);
+}
+
+/// Catches a command that its own signal kills when a file reaches the limit of file size.
+#[test]
+fn a_command_that_reaches_the_limit_of_file_size_fails() {
+    let folder = Folder::new();
+    let plan = folder.path("plan");
+    let output = program("sh")
+        .args(["-c", "ulimit -f 0; exec \"$0\" topo draw ring:4 --out \"$1\"", env!("CARGO_BIN_EXE_tb5")])
+        .arg(&plan)
+        .output()
+        .unwrap();
+    assert_failed(&output, 1, &["plan: cannot be written: File too large"]);
+    assert_eq!(folder.entries(), [""; 0]);
+}
