@@ -22,7 +22,7 @@ const FAILED: u64 = 1;
 const INTERRUPTED: u64 = 4;
 /// Failures of files that the peer is told of: their code, their kind, and what the user of the peer reads, of the side that writes and
 /// of the one that reads
-const FILES: [(u64, ErrorKind, &str); 7] = [
+const FILES: [(u64, ErrorKind, &str); 8] = [
     (5, ErrorKind::StorageFull, "has no space left"),
     (6, ErrorKind::QuotaExceeded, "has used up its disk quota"),
     (7, ErrorKind::PermissionDenied, "lacks a permission"),
@@ -34,6 +34,7 @@ const FILES: [(u64, ErrorKind, &str); 7] = [
         "has no room for so long a name, and most systems for none of more than 255 bytes",
     ),
     (10, ErrorKind::IsADirectory, "has a directory in the place of a file"),
+    (12, ErrorKind::FileTooLarge, "may not write so long a file"),
 ];
 
 /// What a side does not do that serves: its peer is told by a code of its own
@@ -183,6 +184,7 @@ mod tests {
                 11,
                 "has no room for so long a name, and most systems for none of more than 255 bytes",
             ),
+            (libc::EFBIG, 12, "may not write so long a file"),
             (libc::EIO, FAILED, "has given up"),
         ] {
             let error =

@@ -188,7 +188,11 @@ fn an_interrupted_copy_between_machines_is_continued() {
             true => ("interrupted", [130, 1]),
             false => ("127.0.0.1: the other side was stopped by its user", [1, 130]),
         };
-        assert_failed(&sent, codes[0], &["the copy is not complete: copy again to continue", why]);
+        assert_failed(
+            &sent,
+            codes[0],
+            &["the copy is not complete: copy again, and what was kept is not sent again", why],
+        );
         assert_failed(&received, codes[1], &["what has arrived is in", "copy again to continue"]);
         let rest = fs::metadata(root.path(".copy.tb5-partial")).unwrap().len();
         assert!(rest > 1 << 20 && rest < len, "{rest}");

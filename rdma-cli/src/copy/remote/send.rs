@@ -43,7 +43,9 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
     let sent = sending.send_to(peer, &progress, |carrier| output.announce_carrier(carrier));
     let report = sent.map_err(|error| match progress.position() {
         0 => error,
-        sent if sent < len => error.context("the copy is not complete: copy again to continue"),
+        sent if sent < len => {
+            error.context("the copy is not complete: copy again, and what was kept is not sent again")
+        }
         // The other side may have it.
         _ => error.context("the copy is not confirmed: copy again to be sure"),
     })?;
