@@ -191,13 +191,6 @@ impl RemoteInput<'_> {
         Ok(())
     }
 
-    /// Takes the faults that waited for frames which this host has now sent
-    ///
-    /// They take effect nowhere until the caller has told all processes, this one included, to [`plan`](Self::plan) them.
-    pub fn take_fired(&mut self) -> Vec<Fault> {
-        self.0.fabric.remotes.take_fired()
-    }
-
     /// The state of the processes of `host` according to the faults that have fired, and how often they were started
     pub fn process(&self, host: u32) -> (Process, u32) {
         self.0.fabric.world.process(host)

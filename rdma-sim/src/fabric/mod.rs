@@ -270,14 +270,11 @@ impl Fabric {
         self.plan.push(fault);
     }
 
-    /// Fires a fault of the plan, or holds it back until all processes know of it
+    /// Fires a fault of the plan
     fn fire(&mut self, number: u32) {
         let fault = &self.plan[number as usize];
         if self.is_calm && matches!(fault.trigger, Trigger::AfterFrames(_)) {
             return;
-        }
-        if self.remotes.hold(fault) {
-            return self.world.set_news();
         }
         self.coverage.fault(fault.kind.name());
         self.trace.record(self.schedule.now(), RecordKind::Fault, number, 0);

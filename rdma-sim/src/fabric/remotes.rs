@@ -3,7 +3,6 @@
 use rdma_core::FRAME;
 
 use super::ids::QpKey;
-use crate::fault::{Fault, Trigger};
 use crate::remote::{LinkMessage, ProcessName, Transport};
 
 /// The processes that simulate the other hosts; none, unless [`start`](Self::start) was called
@@ -14,14 +13,12 @@ struct Link {
     transport: Box<dyn Transport>,
     /// Queue pairs that wait for room.
     blocked: Vec<QpKey>,
-    /// Faults that waited for frames which have been sent: they take effect when all processes know of them.
-    fired: Vec<Fault>,
 }
 
 impl Remotes {
     /// Reaches the processes of other hosts by `transport` from now on
     pub(crate) fn start(&mut self, transport: Box<dyn Transport>) {
-        self.0 = Some(Link { transport, blocked: Vec::new(), fired: Vec::new() });
+        self.0 = Some(Link { transport, blocked: Vec::new() });
     }
 
     /// How many frames can be sent to a process now
@@ -45,20 +42,5 @@ impl Remotes {
         let Some(link) = &mut self.0 else { return Vec::new() };
         link.transport.flush();
         std::mem::take(&mut link.blocked)
-    }
-
-    /// Holds back a fault that only this process has counted frames for, until all processes know of it; false if all do
-    pub(super) fn hold(&mut self, fault: &Fault) -> bool {
-        let Some(link) = &mut self.0 else { return false };
-        let is_counted_here = matches!(fault.trigger, Trigger::AfterFrames(_));
-        if is_counted_here {
-            link.fired.push(fault.clone());
-        }
-        is_counted_here
-    }
-
-    /// Faults that were held back
-    pub(crate) fn take_fired(&mut self) -> Vec<Fault> {
-        self.0.as_mut().map(|link| std::mem::take(&mut link.fired)).unwrap_or_default()
     }
 }

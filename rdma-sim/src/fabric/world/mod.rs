@@ -126,7 +126,7 @@ impl World {
         self.has_news || self.ports_changed
     }
 
-    /// Whether processes have stopped or started since the last call, or a fault waits to be announced
+    /// Whether processes have stopped or started since the last call
     pub(crate) fn take_processes_changed(&mut self) -> bool {
         std::mem::take(&mut self.has_news)
     }
@@ -139,10 +139,6 @@ impl World {
     /// A fault has fired or ended
     pub(super) fn set_ports_changed(&mut self) {
         self.ports_changed = true;
-    }
-
-    pub(super) fn set_news(&mut self) {
-        self.has_news = true;
     }
 
     /// The devices of a host; none if there is no such host
