@@ -206,7 +206,7 @@ impl Replacement {
     }
 }
 
-/// What tells a file from the one that replaces it, whatever is written into either
+/// The identity of a file: no write changes it, and a file that replaces it has another one
 #[derive(Debug, Eq, PartialEq)]
 struct Identity {
     #[cfg(unix)]

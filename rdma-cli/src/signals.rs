@@ -31,7 +31,7 @@ pub(crate) fn end_on_signals() -> io::Result<()> {
         let end = move || {
             // SAFETY: the bytes are those of the string.
             unsafe { libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len()) };
-            signal_hook::low_level::exit(exit_code(signal));
+            signal_hook::low_level::exit(exit_code(signal).into());
         };
         // SAFETY: the action makes two system calls and nothing else, which is permitted in a handler.
         ends.push(unsafe { signal_hook::low_level::register(signal, end) }?);
@@ -73,7 +73,8 @@ impl Interrupt {
     pub(crate) fn listen() -> io::Result<Self> {
         let (flag, number) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         for signal in SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)) {
-            signal_hook::flag::register_conditional_shutdown(signal, exit_code(signal), Arc::clone(&flag))?;
+            let code = exit_code(signal).into();
+            signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&flag))?;
             signal_hook::flag::register_usize(signal, Arc::clone(&number), signal as usize)?;
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
         }
@@ -109,8 +110,8 @@ impl Interrupt {
 const INTERRUPTED: &str = "interrupted";
 
 /// The exit code, by which a shell knows that its own signal ended the program
-fn exit_code(signal: i32) -> i32 {
-    128 + signal
+pub(crate) fn exit_code(signal: i32) -> u8 {
+    128_u8.wrapping_add(signal as u8)
 }
 
 /// A signal has asked the program to stop
@@ -122,7 +123,7 @@ pub(crate) struct Interrupted {
 
 impl Interrupted {
     pub(crate) fn exit_code(&self) -> u8 {
-        exit_code(self.signal.into()) as u8
+        exit_code(self.signal.into())
     }
 }
 

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use super::output::{Relay, Stream};
+use crate::signals::exit_code;
 
 /// The program of a host; its process group is killed when this is dropped
 #[derive(Debug)]
@@ -85,9 +86,8 @@ impl Host {
     /// The exit code as a shell reports it: that of the program, or 128 plus the signal
     pub(super) fn code(&self) -> Option<u8> {
         let ended = self.ended?;
-        let code = ended.code().or_else(|| ended.signal().map(|signal| 128 + signal));
         // The system keeps eight bits of an exit code.
-        code.map(|code| code as u8)
+        ended.code().map(|code| code as u8).or_else(|| ended.signal().map(exit_code))
     }
 
     /// The signal that has ended the program

@@ -134,7 +134,7 @@ impl Relay {
             let Err(error) = written else { continue };
             // A closed pipe is no failure of the writer.
             let state = if error.kind() == io::ErrorKind::BrokenPipe { UNREAD } else { UNWRITTEN };
-            // Before the message, whose reader may stall.
+            // The message is written afterwards: its reader may stall.
             let before = self.state.fetch_max(state, Ordering::Relaxed);
             if state == UNWRITTEN && before < UNWRITTEN {
                 write_own(&format!("the output of programs cannot be written: {error}"));

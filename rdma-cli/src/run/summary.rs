@@ -8,6 +8,7 @@ use super::cause::Cause;
 use super::faults;
 use super::host::Host;
 use crate::report::{SIMULATOR, bytes, is_quiet, table};
+use crate::signals::exit_code;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
@@ -85,10 +86,10 @@ pub(super) fn outcome(cause: Cause, hosts: &[Host]) -> (&'static str, u8) {
     match cause {
         Cause::Done => ("done", 0),
         Cause::Failed(number) => ("failed", hosts[number].code().unwrap_or(1)),
-        Cause::Interrupted(signal) => ("interrupted", 128_u8.wrapping_add(signal as u8)),
+        Cause::Interrupted(signal) => ("interrupted", exit_code(signal)),
         Cause::TimedOut => ("timed_out", 124),
         Cause::Unwritten => ("output_failed", 1),
-        Cause::Unread => ("output_closed", 128 + libc::SIGPIPE as u8),
+        Cause::Unread => ("output_closed", exit_code(libc::SIGPIPE)),
     }
 }
 

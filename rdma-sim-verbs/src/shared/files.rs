@@ -88,7 +88,7 @@ pub(super) fn hold_free(directory: &Path, process: ProcessName) -> Result<Option
     Ok(is_locked(&path, lock.try_lock_shared())?.then_some(lock))
 }
 
-/// The file whose lock the process in a slot holds
+/// The lock file of a slot: the process in the slot holds its lock
 fn slot_lock(directory: &Path, process: ProcessName) -> Result<(PathBuf, File), FabricError> {
     open_lock(directory.join(format!("{}.{}.lock", process.host, process.number)))
 }

@@ -89,7 +89,7 @@ fn a_rank_that_grows_and_one_that_shrinks_do_not_wait_for_each_other() {
     }
 }
 
-/// Regression: a rank waited for ever to grow with one whose revocation it had received while it joined.
+/// Regression: `grow` waited for ever for a rank that had revoked the group, if this rank had received that while it joined.
 #[test]
 fn a_revocation_that_came_during_joining_is_no_reason_to_wait() {
     let line = &cabling(3, &[(0, 1), (1, 2)]);

@@ -71,7 +71,7 @@ fn a_mac_with_short_messages_works_with_one_without() {
     }
 }
 
-/// A node whose devices exist once the hooks say so, where its flag is set
+/// A node with `devices`; one with the flag can be opened once the hooks say so
 fn node_of(
     net: &Net,
     host: &str,

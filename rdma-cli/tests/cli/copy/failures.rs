@@ -126,12 +126,12 @@ fn a_source_that_is_truncated_while_it_is_sent_fails_at_both_sides() {
     assert_eq!(root.entries(), [".copy.tb5-partial"]);
 }
 
-/// Catches a sender whose file cannot be read and a receiver that leaves an empty file, or waits.
+/// Catches a sender that does not name the file that it cannot read, and a receiver that leaves an empty file, or waits.
 #[test]
 fn a_source_that_cannot_be_read_fails_at_both_sides() {
     let root = Folder::new();
     let listener = Listener::start(&root.path(""), &[]);
-    // A file whose first byte no process can read, not even that of root.
+    // No process can read the first byte of this file, not even one of root.
     let sent = send(&listener, Path::new("/proc/self/mem"), "copy");
     assert_failed(&sent, 1, &["/proc/self/mem: cannot be read: Input/output error"]);
     let received = listener.running.finish();

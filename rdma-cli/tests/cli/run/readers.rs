@@ -57,7 +57,7 @@ fn a_signal_ends_a_run_whose_reader_stalls() {
     }
 }
 
-/// A script whose host `a` fails with exit code 3 once host `b` fills `stream`, and leaves a file `failed` in `folder`
+/// A script for two hosts: `b` fills `stream`, and then `a` creates the file `failed` in `folder` and ends with exit code 3
 fn failing(folder: &Folder, stream: &str) -> String {
     let folder = folder.path("");
     let folder = folder.display();

@@ -48,7 +48,7 @@ impl LocalHost {
         is_for_once && is_past && !self.is_claimed() && has_predecessor && fault.target.host() == self.name()
     }
 
-    /// Fires, for all processes of the fabric, the faults whose frames the processes of this host have sent together
+    /// Fires a fault that waits for frames, for all processes of the fabric, if those of this host have sent so many together
     ///
     /// Any of them may be the first to see that the frames were sent, and may end before it fires the fault: the log of faults says
     /// whether one has fired it, and if not, the next one that looks does.
