@@ -81,12 +81,12 @@ impl<D: Device> Group<D> {
     ///
     /// A [`JoinError`], as [`crate::Group::join`].
     pub fn join_with(
-        options: GroupOptions,
         rank: usize,
         cabling: &Cabling,
         sessions: impl IntoIterator<Item = (usize, Session<D>)>,
+        options: GroupOptions,
     ) -> Result<Self, JoinError> {
-        block_on(crate::Group::join_with(options, rank, cabling, sessions)).map(Self)
+        block_on(crate::Group::join_with(rank, cabling, sessions, options)).map(Self)
     }
 
     /// The group for async code, with the same ranks and operations

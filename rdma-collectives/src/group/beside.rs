@@ -1,11 +1,21 @@
 //! Groups beside another one, over the same sessions
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use futures::future::{Either, select};
 use rdma_async::{Device, Session};
 
+use super::call::OperationKind;
+use super::counts::Counts;
+use super::dispatch::call;
+use super::element::sealed::Sealed as _;
 use super::error::JoinError;
 use super::join::{Reset, Waiting};
 use super::options::GroupOptions;
 use super::state::{Founding, Group};
+use crate::Cabling;
 use crate::network::Network;
 
 impl<D: Device> Group<D> {
@@ -45,17 +55,19 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// As [`join`](Self::join): a [`JoinError`], which is [`JoinError::Memory`] if the node has too little. The rank then resets its sessions,
-    /// which ends both groups.
+    /// [`JoinError::Group`] if this group is over, or ends before all ranks have called this: the sessions go on, and the ranks that are left can
+    /// [shrink](Self::shrink) this group. Later as [`join`](Self::join): a [`JoinError`], which is [`JoinError::Memory`] if the node has too little. The
+    /// rank then resets its sessions, which ends both groups.
     ///
     /// # Cancel safety
     ///
-    /// As [`join`](Self::join).
+    /// Dropping the future ends this group, as in any operation; once all ranks have called it, it resets the sessions, as in
+    /// [`join`](Self::join).
     pub async fn duplicate(&mut self, options: GroupOptions) -> Result<Self, JoinError> {
-        self.check().map_err(JoinError::of_group)?;
+        self.come_together(OperationKind::Duplicate).await.map_err(JoinError::of_call)?;
         let (rank, cabling, founding) = (self.rank, self.plans.cabling.clone(), self.founding.clone());
         let reset = Reset { sessions: self.sessions().collect(), rank };
-        Self::join_at(options, rank, &cabling, reset, Waiting::Never, founding).await
+        self.join_beside(options, rank, &cabling, reset, founding).await
     }
 
     /// Divides the ranks into groups beside this one: those with the same `color`, numbered by `key`, and by their ranks here if it is equal
@@ -90,7 +102,7 @@ impl<D: Device> Group<D> {
     ///
     /// # Cancel safety
     ///
-    /// As [`join`](Self::join).
+    /// As [`duplicate`](Self::duplicate).
     pub async fn split(
         &mut self,
         color: Option<u64>,
@@ -99,7 +111,9 @@ impl<D: Device> Group<D> {
     ) -> Result<Option<Self>, JoinError> {
         let own = [u64::from(color.is_some()), color.unwrap_or(0), key as u64];
         let mut all = vec![0; own.len() * self.size()];
-        self.all_gather(&own, &mut all).await.map_err(JoinError::of_group)?;
+        let (call, counts) = (call::<u64>(OperationKind::Split, own.len()), Counts::Even(own.len()));
+        let gathered = self.apart(call, &counts, None, u64::bytes(&own), u64::output(&mut all));
+        gathered.await.map_err(JoinError::of_call)?;
         if color.is_none() {
             return Ok(None);
         }
@@ -117,7 +131,32 @@ impl<D: Device> Group<D> {
         let founding = Founding::new(&cabling, self.founding.epoch);
         let sessions = self.sessions().filter_map(|(rank, session)| Some((number(rank)?, session)));
         let reset = Reset { sessions: sessions.collect(), rank };
-        Self::join_at(options, rank, &cabling, reset, Waiting::Never, founding).await.map(Some)
+        self.join_beside(options, rank, &cabling, reset, founding).await.map(Some)
+    }
+
+    /// Joins a group beside this one, after the operation in which the ranks have come together
+    ///
+    /// That operation is completed here, and may fail on another rank, which then does not join.
+    async fn join_beside(
+        &mut self,
+        options: GroupOptions,
+        rank: usize,
+        cabling: &Cabling,
+        reset: Reset<D>,
+        founding: Founding,
+    ) -> Result<Self, JoinError> {
+        let (sequence, links) = (self.sequence.wrapping_sub(1), &mut self.links);
+        let joining = pin!(Self::join_at(options, rank, cabling, reset, Waiting::Never, founding));
+        let given_up = poll_fn(|cx| {
+            let mut ends = links.iter_mut().map(|link| link.poll_given_up(sequence, cx));
+            ends.find(Poll::is_ready).unwrap_or(Poll::Pending)
+        });
+        let error = match select(joining, given_up).await {
+            Either::Left((joined, _)) => return joined,
+            Either::Right((error, _)) => error,
+        };
+        self.end_with(error.clone(), sequence);
+        Err(JoinError::of_group(error))
     }
 
     /// The sessions with all neighbours

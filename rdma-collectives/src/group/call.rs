@@ -20,6 +20,8 @@ pub enum OperationKind {
     Barrier,
     /// [`Group::broadcast`](crate::Group::broadcast)
     Broadcast,
+    /// [`Group::duplicate`](crate::Group::duplicate)
+    Duplicate,
     /// [`Group::gather`](crate::Group::gather)
     Gather,
     /// [`Group::reduce`](crate::Group::reduce)
@@ -28,21 +30,25 @@ pub enum OperationKind {
     ReduceScatter,
     /// [`Group::scatter`](crate::Group::scatter)
     Scatter,
+    /// [`Group::split`](crate::Group::split)
+    Split,
     /// [`Group::transfer`](crate::Group::transfer)
     Transfer,
 }
 
 impl OperationKind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 12] = [
         Self::AllGather,
         Self::AllReduce,
         Self::AllToAll,
         Self::Barrier,
         Self::Broadcast,
+        Self::Duplicate,
         Self::Gather,
         Self::Reduce,
         Self::ReduceScatter,
         Self::Scatter,
+        Self::Split,
         Self::Transfer,
     ];
 }
@@ -55,10 +61,12 @@ impl fmt::Display for OperationKind {
             Self::AllToAll => "all_to_all",
             Self::Barrier => "barrier",
             Self::Broadcast => "broadcast",
+            Self::Duplicate => "duplicate",
             Self::Gather => "gather",
             Self::Reduce => "reduce",
             Self::ReduceScatter => "reduce_scatter",
             Self::Scatter => "scatter",
+            Self::Split => "split",
             Self::Transfer => "transfer",
         })
     }
@@ -128,6 +136,10 @@ impl Call {
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { operation, element, reduction, root, to, count, counts } = self;
+        // They move nothing of the application.
+        if matches!(operation, OperationKind::Barrier | OperationKind::Duplicate | OperationKind::Split) {
+            return operation.fmt(f);
+        }
         match counts {
             Some(hash) => write!(f, "{operation}_v of {count} {element} in parts of lengths {hash:08x}")?,
             None => write!(f, "{operation} of {count} {element}")?,

@@ -154,6 +154,10 @@ pub enum JoinError {
         rank: usize,
     },
 
+    /// The group beside which ranks were to make another one is over; the sessions go on
+    #[error("the group beside which the ranks make another one is over: {0}")]
+    Group(GroupError),
+
     /// A cabling for a group that [grows](super::Group::grow) lacks a host of it
     #[error(
         "the cabling has no host {host}, which is in the group: give it all hosts of the group, by their names"
@@ -257,6 +261,14 @@ impl JoinError {
             GroupError::Argument { .. } | GroupError::Unsupported { .. } => {
                 unreachable!("integers have a maximum, and the vectors one length")
             }
+        }
+    }
+
+    /// The meaning of an error of the operation in which the ranks of a group come together to make another one
+    pub(super) fn of_call(error: GroupError) -> Self {
+        match error {
+            GroupError::Plan(error) => Self::Plan(error),
+            error => Self::Group(error),
         }
     }
 

@@ -116,6 +116,20 @@ impl<D: Device> Link<D> {
 
     /// Fails if the neighbour has ended operation `sequence`, and notes whether it is gone; returns whether there was news
     pub(crate) fn poll_end(&mut self, sequence: u32, cx: &mut Context<'_>) -> Result<bool, GroupError> {
+        let has_progress = self.receive_end(sequence, cx);
+        let end = self.end.as_ref().filter(|end| end.ends(sequence));
+        end.map_or(Ok(has_progress), |end| Err(end.error.clone()))
+    }
+
+    /// Ready when the neighbour says that it has not completed operation `sequence`, and never will
+    pub(crate) fn poll_given_up(&mut self, sequence: u32, cx: &mut Context<'_>) -> Poll<GroupError> {
+        while self.receive_end(sequence, cx) {}
+        let end = self.end.as_ref().filter(|end| !end.is_after(sequence));
+        end.map_or(Poll::Pending, |end| Poll::Ready(end.error.clone()))
+    }
+
+    /// Notes why the group is over at the neighbour, and whether it is gone; returns whether there was news
+    fn receive_end(&mut self, sequence: u32, cx: &mut Context<'_>) -> bool {
         let rank = self.rank;
         let mut has_progress = false;
         if self.gone.is_none()
@@ -136,8 +150,7 @@ impl<D: Device> Link<D> {
                 Err(error) => self.gone = Some(GroupError::of_recv(rank, error)),
             }
         }
-        let end = self.end.as_ref().filter(|end| end.ends(sequence));
-        end.map_or(Ok(has_progress), |end| Err(end.error.clone()))
+        has_progress
     }
 
     /// Whether the neighbour has said that it goes on in no other group

@@ -43,7 +43,7 @@ impl<D: Device> Group<D> {
         cabling: &Cabling,
         sessions: impl IntoIterator<Item = (usize, Session<D>)>,
     ) -> Result<Self, JoinError> {
-        Self::join_with(GroupOptions::new(), rank, cabling, sessions).await
+        Self::join_with(rank, cabling, sessions, GroupOptions::new()).await
     }
 
     /// Joins with these options, as [`join`](Self::join)
@@ -56,10 +56,10 @@ impl<D: Device> Group<D> {
     ///
     /// As [`join`](Self::join).
     pub async fn join_with(
-        options: GroupOptions,
         rank: usize,
         cabling: &Cabling,
         sessions: impl IntoIterator<Item = (usize, Session<D>)>,
+        options: GroupOptions,
     ) -> Result<Self, JoinError> {
         let reset = Reset { sessions: sessions.into_iter().collect(), rank };
         // The rank itself may have the rest of the memory.

@@ -418,9 +418,14 @@ impl<D: Device> Group<D> {
     ///
     /// Not cancel safe: dropping the future ends the group.
     pub async fn barrier(&mut self) -> Result<(), GroupError> {
+        self.come_together(OperationKind::Barrier).await
+    }
+
+    /// Waits until all ranks have called an operation of this kind, which does nothing else
+    pub(super) async fn come_together(&mut self, kind: OperationKind) -> Result<(), GroupError> {
         self.check()?;
         let mut all = vec![0; self.size()];
         let buffers = Buffers { input: Some(&[0]), output: &mut all };
-        self.run(call::<u8>(OperationKind::Barrier, 1), &Counts::Even(1), None, buffers).await
+        self.run(call::<u8>(kind, 1), &Counts::Even(1), None, buffers).await
     }
 }

@@ -142,8 +142,11 @@ impl Plans {
         options: GroupOptions,
     ) -> Result<Arc<Prepared>, PlanError> {
         let size = call.element.size();
-        let floods = call.operation == OperationKind::AllReduce && self.floods(call.count as usize * size);
-        let kind = if floods { OperationKind::Barrier } else { call.operation };
+        let kind = match call.operation {
+            OperationKind::AllReduce if self.floods(call.count as usize * size) => OperationKind::Barrier,
+            OperationKind::Duplicate => OperationKind::Barrier,
+            kind => kind,
+        };
         let plan = (kind, call.root.unwrap_or(0), call.to.unwrap_or(0));
         let key = (plan, counts.clone(), size);
         if let Some(prepared) = self.prepared.get(&key) {
@@ -188,7 +191,10 @@ fn operation((kind, root, _): PlanKey, ranks: usize, amounts: &Counts) -> Operat
         if moves { amounts } else { vec![1; ranks] }
     };
     match kind {
-        OperationKind::AllGather | OperationKind::Barrier => Operation::AllGather { amounts: each() },
+        OperationKind::AllGather
+        | OperationKind::Barrier
+        | OperationKind::Duplicate
+        | OperationKind::Split => Operation::AllGather { amounts: each() },
         OperationKind::AllReduce => Operation::AllReduce,
         OperationKind::AllToAll => {
             let moves = (0..ranks).any(|from| (0..ranks).any(|to| from != to && pair(from, to) > 0));

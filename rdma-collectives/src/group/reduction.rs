@@ -4,7 +4,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Reduction {
-    /// The sum, divided by the number of ranks; integers round towards zero
+    /// The [`Sum`](Self::Sum), which wraps around in integers, divided by the number of ranks; integers round towards zero
     Average,
     /// The largest; a number beside a NaN wins, and 0 is more than -0
     Max,

@@ -148,11 +148,15 @@ impl End {
     /// past it. A lost rank and a revoked group end the operation under way, but for joining, in which every rank has done its part when
     /// one has joined.
     pub(crate) fn ends(&self, sequence: u32) -> bool {
-        let is_before = (self.sequence.wrapping_sub(sequence) as i32) > 0;
         match self.error {
-            GroupError::Lost { .. } | GroupError::Revoked { .. } => sequence != FIRST || !is_before,
-            _ => !is_before,
+            GroupError::Lost { .. } | GroupError::Revoked { .. } if sequence != FIRST => true,
+            _ => !self.is_after(sequence),
         }
+    }
+
+    /// Whether the rank that says so has completed operation `sequence`
+    pub(crate) fn is_after(&self, sequence: u32) -> bool {
+        (self.sequence.wrapping_sub(sequence) as i32) > 0
     }
 }
 

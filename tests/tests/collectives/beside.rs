@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::future::{Either, join, join_all, select};
+use rdma_async::time::timeout;
 use rdma_async::{NodeOptions, Priority};
 use rdma_collectives::{Group, GroupError, GroupOptions, JoinError, PlanError, Reduction};
 use rdma_sim::{Net, Sim, SimDevice};
@@ -228,4 +229,66 @@ fn a_lost_rank_ends_all_its_groups_and_the_rest_go_on() {
             }
         },
     );
+}
+
+/// Catches a rank that waits for one that makes no other group: it revokes this one instead, or gives up while the others join (`failures` has
+/// those that call another operation). The ranks that are left go on, unless they were joining.
+#[test]
+fn no_rank_waits_for_one_that_does_not_come() {
+    let options = NodeOptions::new().peer_timeout(Duration::from_millis(40));
+    let quick = Duration::from_secs(1);
+    for shape in [LINE_3, (3, &[(0, 1), (1, 2), (0, 2)][..])] {
+        let (mut went_on, mut joining, mut completed) = (0, 0, 0);
+        for micros in 0..150 {
+            on(
+                shape,
+                &options,
+                |sim| sim,
+                async |net, mut groups| {
+                    let made = on_all(&mut groups, async |rank, group| {
+                        let duplicated = Box::pin(group.duplicate(GroupOptions::new()));
+                        if rank < 2 {
+                            return Some(
+                                timeout(&*net.runtime(), quick, duplicated)
+                                    .await
+                                    .expect("no rank waits for ever"),
+                            );
+                        }
+                        let pause = net.sleep(Duration::from_micros(micros));
+                        if micros < 5 {
+                            drop(duplicated);
+                            pause.await;
+                            group.revoke();
+                            return None;
+                        }
+                        // The others know from the start that it has called.
+                        let dropped = Box::pin(pause);
+                        match select(duplicated, dropped).await {
+                            Either::Left((made, _)) => Some(made),
+                            Either::Right(_) => None,
+                        }
+                    });
+                    let made = made.await;
+                    if made[2].is_some() {
+                        completed += 1;
+                        return assert!(made.iter().all(|made| matches!(made, Some(Ok(_)))), "{made:?}");
+                    }
+                    match &made[..2] {
+                        [Some(Err(JoinError::Group(_))), Some(Err(JoinError::Group(_)))] => {
+                            went_on += 1;
+                            drop((made, groups.pop()));
+                            let left = groups
+                                .into_iter()
+                                .map(|group| timeout(&*net.runtime(), quick, group.shrink()));
+                            for group in join_all(left).await {
+                                assert_eq!(group.unwrap().unwrap().size(), 2);
+                            }
+                        }
+                        _ => joining += 1,
+                    }
+                },
+            );
+        }
+        assert!(went_on > 3 && joining > 3 && completed > 3, "{shape:?}: {went_on}, {joining}, {completed}");
+    }
 }

@@ -87,7 +87,7 @@ pub(crate) async fn joined_with(
     cabling: &Cabling,
 ) -> Vec<Group<SimDevice>> {
     let joins = cluster.sessions.iter().cloned().enumerate();
-    let joins = joins.map(|(rank, sessions)| Group::join_with(options, rank, cabling, sessions));
+    let joins = joins.map(|(rank, sessions)| Group::join_with(rank, cabling, sessions, options));
     let joined = join_all(joins).await;
     joined.into_iter().map(|group| group.unwrap_or_else(|error| panic!("{error}"))).collect()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::{Either, join_all, select};
 use rdma_async::NodeOptions;
-use rdma_collectives::{Group, GroupError, Reduction};
+use rdma_collectives::{Group, GroupError, GroupOptions, JoinError, Reduction};
 use rdma_sim::{Net, SimDevice};
 
 use crate::cluster::{Cluster, cabling, connect, joined, on_all, sim};
@@ -31,11 +31,20 @@ fn on_line<T>(program: impl AsyncFnOnce(Net, Cluster, Vec<Group<SimDevice>>) -> 
         .value
 }
 
+/// Why the group is over beside which this rank was to make another one
+fn ended<T>(made: Result<T, JoinError>) -> Result<(), GroupError> {
+    match made {
+        Ok(_) => Ok(()),
+        Err(JoinError::Group(error)) => Err(error),
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// Catches a header that is not compared, and an error that only neighbours learn: without it, the far ranks hang.
 #[test]
 fn a_different_call_is_an_error_that_names_both_ranks() {
     type Call = fn(&mut Group<SimDevice>) -> futures::future::LocalBoxFuture<'_, Result<(), GroupError>>;
-    let others: [(&str, Call); 6] = [
+    let others: [(&str, Call); 8] = [
         ("all_reduce of 8 i32, sum", |group| {
             Box::pin(async { group.all_reduce(&mut [0_i32; 8], Reduction::Sum).await })
         }),
@@ -49,7 +58,9 @@ fn a_different_call_is_an_error_that_names_both_ranks() {
             Box::pin(async { group.all_reduce(&mut [0_f32; 8], Reduction::Max).await })
         }),
         ("broadcast of 8 f32, root 0", |group| Box::pin(async { group.broadcast(0, &mut [0_f32; 8]).await })),
-        ("barrier of 1 u8", |group| Box::pin(async { group.barrier().await })),
+        ("barrier", |group| Box::pin(async { group.barrier().await })),
+        ("duplicate", |group| Box::pin(async { ended(group.duplicate(GroupOptions::new()).await) })),
+        ("split", |group| Box::pin(async { ended(group.split(Some(0), 0, GroupOptions::new()).await) })),
     ];
     for (expected, other) in others {
         on_line(async |net, _cluster, mut groups| {

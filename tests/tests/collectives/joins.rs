@@ -24,7 +24,7 @@ fn join_errors(
             let [a, b] = [0, 1].map(|host| {
                 let (_, session) = cluster.sessions[host].remove(0);
                 let (rank, neighbour) = ranks[host];
-                Group::join_with(options[host], rank, cablings[host], [(neighbour, session)])
+                Group::join_with(rank, cablings[host], [(neighbour, session)], options[host])
             });
             let (a, b) = futures::future::join(a, b).await;
             [a.map(drop), b.map(drop)]
@@ -120,7 +120,7 @@ fn ends_on_line<T>(
             let hindrance = hinder(&mut cluster).await;
             let ends = cluster.sessions.iter().cloned().enumerate().map(async |(rank, sessions)| {
                 let mut group =
-                    match Group::<SimDevice>::join_with(join[rank], rank, &cabling, sessions).await {
+                    match Group::<SimDevice>::join_with(rank, &cabling, sessions, join[rank]).await {
                         Ok(group) => group,
                         Err(error) => return Some(Ended::Joining(error)),
                     };
