@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 
 /// Opens the device called `name`, or the first, through the system's verbs provider
 fn open(name: Option<&str>) -> Result<AnyDevice, Box<dyn Error>> {
-    // `librdma.dylib` of macOS 26.2 and later, `libibverbs.so.1` of Linux, or the library that RDMA_PROVIDER names.
+    // `/usr/lib/librdma.dylib` of macOS 26.2 and later, `libibverbs.so.1` of Linux, or the library that RDMA_PROVIDER names.
     let provider = Provider::load()?;
     let names = provider.devices()?;
     println!("devices: {}", names.join(", "));

@@ -266,9 +266,25 @@ pub enum ConnectError {
     /// A device could not be opened
     #[error("a device could not be opened: {0}")]
     Open(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The options of the node contradict a device that could not be opened when the node was built
+    #[error(transparent)]
+    Options(InvalidOptions),
     /// The pool could not be registered
     #[error(transparent)]
     Pool(#[from] PoolError),
+    /// A device carries shorter messages than both sides have agreed on before it was open; another connection takes it into account
+    #[error(
+        "{port} carries messages of at most {found} bytes, and those of this connection have up to {min}: connect again, over a new \
+         stream"
+    )]
+    ShortMessages {
+        /// The name of the device
+        port: String,
+        /// The longest message of the device in bytes
+        found: u32,
+        /// The longest message that both sides have agreed on in bytes
+        min: u32,
+    },
     /// No cable joins a port of this side to one of the peer's
     #[error(
         "no path from {} to any of the {peer_ports} ports of the peer could be made; \

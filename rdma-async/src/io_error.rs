@@ -94,10 +94,13 @@ impl ConnectError {
             Self::Memory => io::ErrorKind::OutOfMemory,
             Self::NoPath { .. } => io::ErrorKind::HostUnreachable,
             Self::Open(_) => io::ErrorKind::NotFound,
+            Self::Options(error) => error.kind(),
             Self::Peer(_) => io::ErrorKind::InvalidData,
             Self::Pool(PoolError::Memory(kind)) => *kind,
             Self::Stream(error) => error.kind(),
             Self::Blocked(_) | Self::Timeout(_) | Self::Unproven { .. } => io::ErrorKind::TimedOut,
+            // Another attempt takes the device into account.
+            Self::ShortMessages { .. } => io::ErrorKind::ConnectionRefused,
             Self::TooManySessions => io::ErrorKind::QuotaExceeded,
         }
     }

@@ -11,31 +11,48 @@ use crate::sync::Mutex;
 
 /// A value that tasks take from, in the order in which they began to wait
 ///
-/// Only the first task in line takes, so that a large request does not starve behind small ones. A value that a take does
-/// not use up, such as the end of a session, is [for all](Self::for_all): a task that polls no more must not hold up
-/// those behind it. Not synchronized: the caller holds a lock, and runs the effects after unlocking.
+/// Only the first task in line takes, so that a large request does not starve behind small ones. A [waiter that yields](Waiter::yielding)
+/// holds up nobody. A value that a take does not use up, such as the end of a session, is [for all](Self::for_all): a task that polls no
+/// more must not hold up those behind it. Not synchronized: the caller holds a lock, and runs the effects after unlocking.
 #[derive(Debug)]
 pub(crate) struct WaitQueue<T> {
     value: T,
     /// What tasks wait for, for people
     name: &'static str,
-    /// Without a waker: the task was woken, and has not polled since.
-    waiting: VecDeque<(u64, Option<Waker>)>,
+    waiting: VecDeque<Waiting>,
     next_number: u64,
     /// Whether every task takes, wherever it is in line.
     is_for_all: bool,
 }
 
+/// A place in line
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    /// `None` if the task was woken, and has not polled since.
+    waker: Option<Waker>,
+    yields: bool,
+}
+
 /// A task's place in line; give it back with [`WaitQueue::leave`]
 #[derive(Debug, Default)]
 #[must_use]
-pub(crate) struct Waiter(Option<u64>);
+pub(crate) struct Waiter {
+    number: Option<u64>,
+    yields: bool,
+}
 
 impl Waiter {
+    /// One that lets those behind it take first, for an object that is polled and learns of no end of the waiting: a task that has given
+    /// up, as by a timeout, would hold up the others as long as the object lives
+    pub(crate) fn yielding() -> Self {
+        Self { number: None, yields: true }
+    }
+
     /// Whether it has a place in line
     #[inline]
     pub(crate) fn waits(&self) -> bool {
-        self.0.is_some()
+        self.number.is_some()
     }
 }
 
@@ -59,8 +76,7 @@ impl<T> WaitQueue<T> {
         effects: &mut Effects<E>,
         take: impl FnOnce(&mut T) -> Option<R>,
     ) -> Poll<R> {
-        let is_first = waiter.0 == self.waiting.front().map(|(first, _)| *first);
-        if (is_first || self.is_for_all)
+        if (self.is_first(waiter) || self.is_for_all)
             && let Some(taken) = take(&mut self.value)
         {
             // Wakes the next task, for which there may be enough, too.
@@ -72,33 +88,40 @@ impl<T> WaitQueue<T> {
         Poll::Pending
     }
 
+    /// Whether nobody is in line before `waiter` but those that yield
+    #[inline]
+    fn is_first(&self, waiter: &Waiter) -> bool {
+        let first = self.waiting.iter().find(|place| !place.yields);
+        first.is_none_or(|first| waiter.number.is_some_and(|mine| mine <= first.number))
+    }
+
     /// Waits in the same place as before, or in the last one
     fn wait<E>(&mut self, waiter: &mut Waiter, cx: &Context<'_>, effects: &mut Effects<E>) {
-        let Some(mine) = waiter.0 else {
-            let number = self.next_number;
+        let Some(mine) = waiter.number else {
+            let (number, waker) = (self.next_number, Some(cx.waker().clone()));
             self.next_number += 1;
-            self.waiting.push_back((number, Some(cx.waker().clone())));
-            waiter.0 = Some(number);
+            self.waiting.push_back(Waiting { number, waker, yields: waiter.yields });
+            waiter.number = Some(number);
             return;
         };
-        match self.waiting.iter_mut().find(|(number, _)| *number == mine) {
-            Some((_, Some(waker))) if waker.will_wake(cx.waker()) => (),
-            Some((_, place)) => effects.drop_waker(place.replace(cx.waker().clone())),
+        match self.waiting.iter_mut().find(|place| place.number == mine) {
+            Some(Waiting { waker: Some(waker), .. }) if waker.will_wake(cx.waker()) => (),
+            Some(place) => effects.drop_waker(place.waker.replace(cx.waker().clone())),
             None => (),
         }
     }
 
-    /// Takes something if it is there, and no task waits for it or the value is for all
+    /// Takes something if it is there, and no task waits for it that does not yield, or the value is for all
     pub(crate) fn try_take<R>(&mut self, take: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
-        if self.is_for_all || self.waiting.is_empty() { take(&mut self.value) } else { None }
+        if self.is_for_all || self.is_first(&Waiter::default()) { take(&mut self.value) } else { None }
     }
 
-    /// Changes the value and wakes the first task in line, or all of them if the value is for all
+    /// Changes the value and wakes the first task in line, and those that yield to it, or all of them if the value is for all
     #[inline]
     pub(crate) fn update<R, E>(&mut self, effects: &mut Effects<E>, change: impl FnOnce(&mut T) -> R) -> R {
         let result = change(&mut self.value);
         if self.is_for_all {
-            self.waiting.iter_mut().for_each(|(_, waker)| effects.wake(waker.take()));
+            self.waiting.iter_mut().for_each(|place| effects.wake(place.waker.take()));
         } else {
             self.wake_first(effects);
         }
@@ -130,19 +153,25 @@ impl<T> WaitQueue<T> {
     /// Stops waiting; the next task in line is woken, so that a wake-up is not lost with this one
     #[inline]
     pub(crate) fn leave<E>(&mut self, waiter: &mut Waiter, effects: &mut Effects<E>) {
-        let Some(mine) = waiter.0.take() else { return };
-        let position = self.waiting.iter().position(|(number, _)| *number == mine);
+        let was_first = self.is_first(waiter);
+        let Some(mine) = waiter.number.take() else { return };
+        let position = self.waiting.iter().position(|place| place.number == mine);
         let gone = position.and_then(|at| self.waiting.remove(at));
-        if position == Some(0) && !self.is_for_all {
+        if was_first && !self.is_for_all {
             self.wake_first(effects);
         }
-        effects.drop_waker(gone.and_then(|(_, waker)| waker));
+        effects.drop_waker(gone.and_then(|place| place.waker));
     }
 
-    /// Wakes the first task in line, unless it was woken and has not polled since
+    /// Wakes the first task in line and those before it that yield, unless they were woken and have not polled since
     #[inline]
     fn wake_first<E>(&mut self, effects: &mut Effects<E>) {
-        effects.wake(self.waiting.front_mut().and_then(|(_, waker)| waker.take()));
+        for place in &mut self.waiting {
+            effects.wake(place.waker.take());
+            if !place.yields {
+                break;
+            }
+        }
     }
 }
 

@@ -9,8 +9,9 @@ use rdma_core::session::{PathId, SessionId};
 use rdma_core::{Device, FRAME, Runtime};
 
 use super::options::{BULK_FRAGMENT, NodeOptions};
-use super::port::Port;
+use super::port::{OpenPort, Port};
 use super::port_watch::PortWatch;
+use crate::error::ConnectError;
 use crate::id_map::IdMap;
 use crate::joining::Joining;
 use crate::peering::shared::PeeringShared;
@@ -94,6 +95,15 @@ impl<D: Device> NodeInner<D> {
             runtime,
             options,
         }
+    }
+
+    /// The device of a port, opened if it is not; may block
+    ///
+    /// Options that suited the devices that were there first may not suit one that comes late.
+    pub(super) fn open_port(&self, port: usize) -> Result<Arc<OpenPort<D>>, ConnectError> {
+        let open = self.ports[port].open(&self.port_watch)?;
+        self.options.check_device(open.device()).map_err(ConnectError::Options)?;
+        Ok(open)
     }
 
     /// A key for a new path

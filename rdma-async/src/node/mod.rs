@@ -174,6 +174,7 @@ impl<D: Device> Node<D> {
     /// * [`ConnectError::Stream`], [`ConnectError::Peer`] or [`ConnectError::Timeout`] if the handshake fails;
     /// * [`ConnectError::Open`], [`ConnectError::Device`], [`ConnectError::Pool`], [`ConnectError::Memory`] or
     ///   [`ConnectError::NoPath`] if no path can be made;
+    /// * [`ConnectError::Options`] or [`ConnectError::ShortMessages`] if a device does not suit that could not be opened before;
     /// * [`ConnectError::TooManySessions`] if the peer takes no session;
     /// * [`ConnectError::Unproven`] if paths were made, and no packet passes on any of them;
     /// * [`ConnectError::Lost`] if the peer is lost meanwhile.

@@ -46,12 +46,11 @@ impl<D: Device> PreparedPath<D> {
         epoch: u16,
         bulk_fragment: u32,
     ) -> Result<Self, ConnectError> {
-        let port = node.ports[index].open(&node.port_watch)?;
-        let max_message = port.device().caps().max_message;
-        if max_message < bulk_fragment {
-            // The device was not open when both sides agreed on the length of fragments.
-            let too_long = Cause::MessageTooLong { len: bulk_fragment.into(), max: max_message.into() };
-            return Err(rdma_core::Error::new(Verb::PostRecv, too_long).into());
+        let port = node.open_port(index)?;
+        let found = port.device().caps().max_message;
+        if found < bulk_fragment {
+            let port = port.device().name().to_owned();
+            return Err(ConnectError::ShortMessages { port, found, min: bulk_fragment });
         }
         let mut registrations = vec![node.pool.register(port.device())?];
         for memory in node.adopted() {

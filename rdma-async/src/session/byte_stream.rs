@@ -52,7 +52,7 @@ const LONGEST: usize = 1 << 20;
 ///
 /// # Cancel safety
 ///
-/// A read or a write that is not ready has done nothing.
+/// A read or a write that is not ready has done nothing, and holds up nobody: others get memory, places and messages before it.
 pub struct ByteStream<D: Device> {
     stream: Stream<D>,
     recv: Recv<D>,
@@ -69,7 +69,7 @@ pub struct ByteStream<D: Device> {
 impl<D: Device> From<Stream<D>> for ByteStream<D> {
     fn from(stream: Stream<D>) -> Self {
         let max = LONGEST.min(stream.max_message()).min(stream.handle.peering.pool.send_bytes() / 4).max(1);
-        let (recv, claim) = (stream.recv(), Claim::new(&stream.handle));
+        let (recv, claim) = (Recv::yielding(&stream.handle), Claim::new(&stream.handle));
         Self { stream, recv, message: None, is_at_end: false, claim, alloc: None, max }
     }
 }
@@ -87,8 +87,10 @@ impl<D: Device> ByteStream<D> {
         let (future, closed) = match alloc {
             Some(waiting) => waiting,
             None => match stream.handle.peering.pool.try_alloc(len) {
-                Err(AllocError::WouldBlock) => alloc
-                    .insert((Alloc::new(&stream.handle.peering.pool, len.max(self.max)), stream.closed())),
+                Err(AllocError::WouldBlock) => alloc.insert((
+                    Alloc::yielding(&stream.handle.peering.pool, len.max(self.max)),
+                    stream.closed(),
+                )),
                 lease => return Poll::Ready(Ok(lease?)),
             },
         };

@@ -11,7 +11,7 @@ use crate::pool::Lease;
 use crate::send_failed::SendFailed;
 use crate::wait_queue::Waiter;
 
-/// Claims places for messages, one at a time
+/// Claims places for messages, one at a time, for an object that a task may stop polling while it waits
 pub(super) struct Claim<D: Device> {
     stream: Arc<StreamHandle<D>>,
     waiter: Waiter,
@@ -20,7 +20,7 @@ pub(super) struct Claim<D: Device> {
 
 impl<D: Device> Claim<D> {
     pub(super) fn new(stream: &Arc<StreamHandle<D>>) -> Self {
-        Self { stream: Arc::clone(stream), waiter: Waiter::default(), slot: None }
+        Self { stream: Arc::clone(stream), waiter: Waiter::yielding(), slot: None }
     }
 
     /// Claims a place, unless one is claimed, when one is free and this task is first in line

@@ -152,6 +152,13 @@ pub struct Recv<D: Device> {
     pub(super) waiter: Waiter,
 }
 
+impl<D: Device> Recv<D> {
+    /// For an object that receives one message after another, whether or not a task polls it
+    pub(super) fn yielding(stream: &Arc<StreamHandle<D>>) -> Self {
+        Self { stream: Arc::clone(stream), waiter: Waiter::yielding() }
+    }
+}
+
 impl<D: Device> Future for Recv<D> {
     type Output = Result<Option<Message>, RecvError>;
 

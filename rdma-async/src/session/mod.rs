@@ -30,6 +30,7 @@ use self::futures::{Closed, Messages, Recv, Send};
 use self::handle::StreamHandle;
 pub use self::message::Message;
 use self::opening::{AcceptStream, OpenStream};
+use self::recv_into::RecvInto;
 pub use self::regions::Regions;
 pub use self::remote_memory::RemoteError;
 pub use self::sink::MessageSink;
@@ -171,6 +172,19 @@ impl<D: Device> Session<D> {
     /// Dropping the future loses no message: the next call returns it.
     pub fn recv(&self) -> Recv<D> {
         self.main.recv()
+    }
+
+    /// The next message of the main stream, or `None` at its end, in the memory of `lease`, as [`Stream::recv_into`]
+    ///
+    /// # Errors
+    ///
+    /// A [`RecvError`], as [`Stream::recv_into`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no message, and drops the lease.
+    pub fn recv_into(&self, lease: Lease) -> RecvInto<D> {
+        self.main.recv_into(lease)
     }
 
     /// The next message of the main stream, or `None` at its end, without waiting

@@ -28,7 +28,7 @@ use crate::wait_queue::Waiter;
 /// # let peer = b.accept().await.unwrap();
 /// session.send_bytes(&[7; 100_000]).await?;
 /// let place = memory.lease(0..1 << 20).expect("it is free");
-/// let recv: rdma_async::future::RecvInto<_> = peer.main_stream().recv_into(place);
+/// let recv: rdma_async::future::RecvInto<_> = peer.recv_into(place);
 /// drop(recv.await?.expect("a message"));
 /// assert_eq!(memory.into_inner().expect("no lease is left")[..100_000], [7; 100_000]);
 /// # Ok::<_, Box<dyn std::error::Error>>(())

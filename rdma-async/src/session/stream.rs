@@ -171,7 +171,7 @@ impl<D: Device> Stream<D> {
 
     /// The messages, as a [`futures_core::Stream`]
     ///
-    /// Several of them, and [`recv`](Self::recv) beside them, share the messages.
+    /// Several of them, and [`recv`](Self::recv) beside them, share the messages; where tasks wait, [`recv`](Self::recv) goes first.
     ///
     /// # Errors
     ///
@@ -181,7 +181,7 @@ impl<D: Device> Stream<D> {
     ///
     /// Dropping it loses no message.
     pub fn messages(&self) -> Messages<D> {
-        Messages { recv: self.recv(), is_ended: false }
+        Messages { recv: Recv::yielding(&self.handle), is_ended: false }
     }
 
     /// Takes messages, as a [`futures_sink::Sink`] of [leases](Lease)

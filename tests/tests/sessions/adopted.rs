@@ -31,7 +31,7 @@ async fn carry(
     let mut lease = from.lease(0..len.max(1)).expect("nobody else has it");
     lease.truncate(len);
     lease.copy_from_slice(&message(number, len));
-    let recv = ba.main_stream().recv_into(to.lease(0..to.len()).expect("nobody else has it"));
+    let recv = ba.recv_into(to.lease(0..to.len()).expect("nobody else has it"));
     let (sent, received) = join(ab.send(lease), recv).await;
     sent.unwrap();
     let received = received.unwrap().unwrap();
@@ -99,14 +99,14 @@ fn long_messages_take_no_receive_memory() {
         let kept = ba.recv().await.unwrap().unwrap();
         for number in 0..3 {
             ab.try_send(zeros(&ab, 4 * MIB - number).await).unwrap();
-            let recv = ba.main_stream().recv_into(to.lease(0..4 * MIB).unwrap());
+            let recv = ba.recv_into(to.lease(0..4 * MIB).unwrap());
             let received =
                 timeout(&*net.runtime(), Duration::from_millis(2), recv).await.expect("there is memory");
             assert_eq!(received.unwrap().unwrap().len(), 4 * MIB - number);
         }
         // Apple's device writes only to memory that was registered before its queue pairs were set up.
         ab.try_send(zeros(&ab, 4 * MIB).await).unwrap();
-        let recv = begun(ba.main_stream().recv_into(late.lease(0..4 * MIB).unwrap())).await;
+        let recv = begun(ba.recv_into(late.lease(0..4 * MIB).unwrap())).await;
         net.sleep(Duration::from_millis(2)).await;
         let received = timeout(&*net.runtime(), Duration::from_millis(2), recv).await;
         assert!(received.is_none(), "it would be copied, from memory that is not there");
@@ -134,8 +134,8 @@ fn receiving_can_be_given_up_at_any_moment() {
                     .unwrap();
                 }
                 let every = Duration::from_micros(3);
-                let first = ba.main_stream().recv_into(to.lease(0..2 * MIB).unwrap());
-                let second = ba.main_stream().recv_into(to.lease(2 * MIB..4 * MIB).unwrap());
+                let first = ba.recv_into(to.lease(0..2 * MIB).unwrap());
+                let second = ba.recv_into(to.lease(2 * MIB..4 * MIB).unwrap());
                 let first = DropAfter::new(net.runtime(), every, polls, first);
                 let second = DropAfter::new(net.runtime(), every, polls / 2, second);
                 let (first, second) = join(first, second).await;
@@ -280,7 +280,7 @@ fn dropped_memory_is_freed_after_its_last_lease() {
             net.inject(fault.parse().unwrap());
         }
         net.sleep(Duration::from_millis(40)).await;
-        let (sent, received) = join(ab.send(lease), ba.main_stream().recv_into(place)).await;
+        let (sent, received) = join(ab.send(lease), ba.recv_into(place)).await;
         let received = received.unwrap().unwrap();
         assert_eq!((received.len(), left.load(Ordering::Relaxed)), (MIB, 2));
         drop((sent.unwrap(), received));
@@ -300,7 +300,7 @@ fn memory_is_of_one_node() {
         drop(failed);
         let other = connected(&net, &options()).await;
         other.ab.send_bytes(&message(0, MIB)).await.unwrap();
-        let refused = other.ba.main_stream().recv_into(memory.lease(0..MIB).unwrap()).await.unwrap_err();
+        let refused = other.ba.recv_into(memory.lease(0..MIB).unwrap()).await.unwrap_err();
         assert_eq!(refused, RecvError::ForeignLease);
         assert!(*other.ba.recv().await.unwrap().unwrap() == message(0, MIB), "it is not lost");
         memory.into_inner().expect("no lease is left");
@@ -331,11 +331,11 @@ fn a_future_that_is_dropped_takes_its_own_offer_only() {
         let (a, b) = nodes(&net, &options());
         let to = b.adopt(based(mapped(2 * MIB))).unwrap();
         let (ab, ba) = connect(&a, &b).await.unwrap();
-        let first = begun(ba.main_stream().recv_into(to.lease(0..MIB).unwrap())).await;
+        let first = begun(ba.recv_into(to.lease(0..MIB).unwrap())).await;
         ab.try_send(zeros(&ab, MIB).await).unwrap();
         // The message is arriving in the first place.
         net.sleep(Duration::from_micros(60)).await;
-        let second = begun(ba.main_stream().recv_into(to.lease(MIB..2 * MIB).unwrap())).await;
+        let second = begun(ba.recv_into(to.lease(MIB..2 * MIB).unwrap())).await;
         drop(first);
         let received = second.await.unwrap().unwrap();
         assert_eq!(to_address(&received) - BASE.with(|base| base.get()), MIB);
@@ -355,7 +355,7 @@ fn an_offer_outlives_an_earlier_message_that_does_not_fit() {
         for len in [4 * MIB, 100_000] {
             ab.try_send(zeros(&ab, len).await).unwrap();
         }
-        let recv = begun(ba.main_stream().recv_into(lease)).await;
+        let recv = begun(ba.recv_into(lease)).await;
         net.sleep(Duration::from_millis(5)).await;
         drop(kept);
         assert_eq!(recv.await.unwrap().unwrap().len(), 4 * MIB);
@@ -373,7 +373,7 @@ fn the_place_is_for_the_message_that_is_returned() {
             let (a, b) = nodes(&net, &options());
             let to = b.adopt(based(mapped(MIB))).unwrap();
             let (ab, ba) = connect(&a, &b).await.unwrap();
-            let recv = begun(ba.main_stream().recv_into(to.lease(0..MIB).unwrap())).await;
+            let recv = begun(ba.recv_into(to.lease(0..MIB).unwrap())).await;
             for (number, len) in [20_000, 300_000].into_iter().enumerate() {
                 let mut lease = ab.alloc(len).await.unwrap();
                 lease.extend_from_slice(&message(number, len));
@@ -402,7 +402,7 @@ fn an_offer_does_not_wait_in_line() {
         let waits = begun(others[0].recv()).await;
         net.sleep(Duration::from_millis(1)).await;
         sessions[1].try_send(zeros(&ab, MIB).await).unwrap();
-        let recv = others[1].main_stream().recv_into(to.lease(0..MIB).unwrap());
+        let recv = others[1].recv_into(to.lease(0..MIB).unwrap());
         let received = timeout(&*net.runtime(), Duration::from_millis(2), recv).await;
         assert_eq!(received.expect("it has a place").unwrap().unwrap().len(), MIB);
         drop(kept);

@@ -11,6 +11,7 @@ mod chaos;
 mod endings;
 mod figures;
 mod front_door;
+mod given_up;
 mod hostile;
 mod introduction;
 mod lifetimes;

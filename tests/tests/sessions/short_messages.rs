@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rdma_async::{Node, PathStatus};
+use rdma_async::{ConnectError, InvalidOptions, Node, PathStatus};
 use rdma_core::{Caps, FRAME};
 use rdma_sim::{LineRate, Model, Net, Sim};
 use rdma_tests::{DEVICE, Hooked, Hooks, connect, connected_over, hooked_node, on_session, options};
@@ -39,6 +39,8 @@ fn long_messages_reach_three_quarters_of_the_ceiling() {
 #[derive(Default)]
 struct Short {
     devices: &'static [&'static str],
+    /// How many entries a completion queue of each device has; 0 stands for as many as it has otherwise
+    entries: u32,
     /// Whether the devices that come late can be opened
     has_late: AtomicBool,
 }
@@ -47,6 +49,9 @@ impl Hooks for Short {
     fn caps(&self, device: &str, caps: &mut Caps) {
         if self.devices.contains(&device) {
             caps.max_message = FRAME as u32;
+        }
+        if self.entries > 0 {
+            caps.max_cqe = self.entries;
         }
     }
 }
@@ -97,7 +102,7 @@ fn node_of(
 fn paths(devices: &'static [&'static str], is_late: bool) -> usize {
     let sim = Sim::new().topology(cables(&[LineRate::TB5; 2]));
     let run = sim.run(async |net| {
-        let hooks = Arc::new(Short { devices, has_late: AtomicBool::new(!is_late) });
+        let hooks = Arc::new(Short { devices, has_late: AtomicBool::new(!is_late), ..Short::default() });
         let devices = [(DEVICE, false), ("rdma_en3", true)];
         let [a, b] = ["a", "b"].map(|host| node_of(&net, host, &hooks, &devices));
         let (ab, ba) = connect(&a, &b).await.unwrap();
@@ -128,6 +133,41 @@ fn a_node_whose_only_device_comes_late_has_fragments_for_it() {
         hooks.has_late.store(true, Ordering::Relaxed);
         let (ab, ba) = connect(&a, &b).await.unwrap();
         exchange_of(&BOTH_LANES, &ab, &ba).await;
+    });
+}
+
+/// Catches a device that is left out for good because it came late and carries less.
+#[test]
+fn a_device_that_came_late_and_carries_less_is_used_by_the_next_connection() {
+    Sim::new().topology(cables(&[LineRate::TB5; 2])).run(async |net| {
+        let hooks = Arc::new(Short { devices: &["rdma_en3"], ..Short::default() });
+        let devices = [(DEVICE, false), ("rdma_en3", true)];
+        let [a, b] = ["a", "b"].map(|host| node_of(&net, host, &hooks, &devices));
+        for expected in [1, 2] {
+            let (ab, ba) = connect(&a, &b).await.unwrap();
+            net.sleep(Duration::from_secs(1)).await;
+            hooks.has_late.store(true, Ordering::Relaxed);
+            net.sleep(Duration::from_secs(5)).await;
+            exchange_of(&BOTH_LANES, &ab, &ba).await;
+            let paths = ab.snapshot().paths;
+            assert_eq!(paths.iter().filter(|path| path.status == PathStatus::Up).count(), expected);
+            ab.close().await.unwrap();
+        }
+    });
+}
+
+/// Catches a device that is never checked against the options because it came late.
+#[test]
+fn options_that_contradict_a_late_device_are_an_error() {
+    Sim::new().run(async |net| {
+        let hooks = Arc::new(Short { entries: 10, ..Short::default() });
+        let [a, b] = ["a", "b"].map(|host| node_of(&net, host, &hooks, &[(DEVICE, true)]));
+        hooks.has_late.store(true, Ordering::Relaxed);
+        let error = connect(&a, &b).await.unwrap_err();
+        let expected = |error: &_| {
+            matches!(error, ConnectError::Options(InvalidOptions::CompletionQueue { max: 10, .. }))
+        };
+        assert!(expected(&error), "{error}");
     });
 }
 

@@ -92,7 +92,7 @@ impl<D: Device> Control<D> {
         let (peer_timeout, transport, none) = (self.peer_timeout, offer.transport, self.no_path());
         let fragment = self.bulk_fragment();
         self.making[index] = Some(make(&self.node, port, DeviceCall::Prepare, move |node| {
-            if node.ports[port].open(&node.port_watch)?.device().caps().transport != transport {
+            if node.open_port(port)?.device().caps().transport != transport {
                 return Err(none);
             }
             PreparedPath::new(node, path, port, epoch, fragment)?.connect(&theirs, peer_timeout)
